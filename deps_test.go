@@ -58,7 +58,7 @@ var house = map[string]struct {
 	"internal/wiretap":      {[]string{"internal/broadcast", "internal/rawjson", "protocol"}, "shows frames, but not what authenticates a caller"},
 	"internal/daemon":       {[]string{"internal/lineage", "internal/peer"}, "finds a running host; what is said to it is not its matter"},
 	"internal/relay":        {[]string{"internal/daemon", "protocol"}, "carries bytes between a client and a host; loads neither configuration nor engine"},
-	"internal/clientconfig": {[]string{"manifest", "internal/foreign", "internal/process", "internal/rawjson", "internal/redact", "internal/launcher", "internal/literal", "internal/shellwords"}, "a helper of the program: reads files of others"},
+	"internal/clientconfig": {[]string{"manifest", "internal/clientconfig/entry", "internal/clientconfig/known", "internal/foreign", "internal/process", "internal/rawjson", "internal/redact", "internal/launcher", "internal/literal", "internal/shellwords"}, "a helper of the program: reads files of others"},
 	"internal/foreign":      {nil, "knows keys of other programs; who reads their files is not its matter"},
 	"internal/accesstoken":  {nil, "verifies tokens with keys; alone links a JOSE library"},
 	"internal/mcphttp":      {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/sse"}, "MCP's HTTP wire as messages"},
@@ -97,6 +97,9 @@ var house = map[string]struct {
 	"internal/secrets/agefile":   {[]string{"internal/atomicfile", "internal/dirlock", "internal/ownership", "internal/regular", "internal/secrets"}, "keeps values; alone links age"},
 	"internal/secrets/keystore":  {[]string{"internal/secrets"}, "keeps values; alone links the clients of keyrings"},
 	"internal/secrets/given":     {[]string{"config", "discovery", "internal/secrets", "internal/strict", "manifest", "protocol", "runtime"}, "puts values into what is started; where they come from is not its matter"},
+
+	"internal/clientconfig/entry": {[]string{"internal/clientconfig/known", "internal/literal", "internal/strict"}, "changes texts; which files they are of is not its matter"},
+	"internal/clientconfig/known": {nil, "a table"},
 
 	"governance/celpolicy":           {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "internal/rawjson", "protocol"}, "a policy without a process, apart for what it links"},
 	"governance/internal/settings":   {[]string{"governance", "internal/nearest", "internal/strict"}, "decodes what operators state for a policy"},

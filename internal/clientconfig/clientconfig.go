@@ -22,6 +22,8 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/tailscale/hujson"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/exthost/exthost/internal/clientconfig/entry"
 )
 
 // Client is a program whose configuration can be read.
@@ -150,8 +152,8 @@ func parse(path string, data []byte) (root map[string]any, err error) {
 		return root, nil
 	}
 	isTOML := strings.EqualFold(filepath.Ext(path), ".toml")
-	if nesting(data, isTOML) > maxNesting {
-		return nil, fmt.Errorf("it is nested deeper than %d levels", maxNesting)
+	if entry.Nesting(data, isTOML) > entry.MaxNesting {
+		return nil, fmt.Errorf("it is nested deeper than %d levels", entry.MaxNesting)
 	}
 	if isTOML {
 		return root, toml.Unmarshal(data, &root)
@@ -264,7 +266,7 @@ func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 	case VSCode:
 		lists = []any{root["servers"], table(root["mcp"])["servers"]} // the second in a settings.json
 	default:
-		lists = []any{root["mcpServers"], root["servers"]}
+		lists = []any{root["mcpServers"], root["servers"], root["context_servers"]}
 	}
 	all := make(map[string]map[string]any)
 	found := false

@@ -111,6 +111,15 @@ func TestSecretsStayWhenAskedFor(t *testing.T) {
 	}
 }
 
+// A server that is this program would be started by itself.
+func TestOwnServer(t *testing.T) {
+	const file = `{"mcpServers":{"a":{"command":"x"},"exthost":{"command":"/usr/local/bin/exthost","args":["serve","--stdio","--dir","/home/ada/shop"]}}}`
+	r, err := Read(".mcp.json", []byte(file), Options{})
+	if err != nil || len(r.Servers) != 1 || len(r.Notes) != 1 || !r.Notes[0].Dropped || r.Notes[0].Server != "exthost" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestByteOrderMark(t *testing.T) {
 	for path, file := range map[string]string{".mcp.json": `{"mcpServers":{"a":{"command":"x"}}}`, "config.toml": "[mcp_servers.a]\ncommand = \"x\""} {
 		if r, err := Read(path, []byte("\ufeff"+file), Options{}); err != nil || len(r.Servers) != 1 {

@@ -4,22 +4,29 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+
+	"github.com/exthost/exthost/internal/clientconfig/known"
 )
 
 // Places returns the files of other programs that exist for the project in dir and for the
 // user with that home directory, those of the project first.
 func Places(dir, home string) (files []string) {
-	names := []string{
-		filepath.Join(dir, ".mcp.json"), filepath.Join(dir, ".cursor", "mcp.json"), filepath.Join(dir, ".vscode", "mcp.json"),
-		filepath.Join(dir, ".gemini", "settings.json"), filepath.Join(dir, ".codex", "config.toml"),
-		filepath.Join(home, ".claude.json"), filepath.Join(home, ".cursor", "mcp.json"), filepath.Join(home, ".codex", "config.toml"),
-		filepath.Join(home, ".gemini", "settings.json"), filepath.Join(home, ".codeium", "windsurf", "mcp_config.json"),
+	places := known.Places{System: runtime.GOOS, Home: home, Env: os.Getenv, Glob: func(pattern string) []string {
+		found, _ := filepath.Glob(pattern) // the only error is a bad pattern
+		return found
+	}}
+	var names []string
+	clients := slices.DeleteFunc(known.All(), func(c known.Client) bool { return c.Joined }) // whose servers Read does not know
+	for _, c := range clients {
+		if project := c.Project(dir); project != "" {
+			names = append(names, project)
+		}
 	}
-	if settings, err := os.UserConfigDir(); err == nil {
-		names = append(names, filepath.Join(settings, "Claude", "claude_desktop_config.json"), filepath.Join(settings, "Code", "User", "mcp.json"))
-	}
-	if runtime.GOOS == "linux" && home != "" {
-		names = append(names, filepath.Join(home, ".config", "Claude", "claude_desktop_config.json"))
+	for _, c := range clients {
+		if home != "" {
+			names = append(names, c.User(places)...)
+		}
 	}
 	seen := make(map[string]bool)
 	for _, name := range names {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/internal/clientconfig/known"
 	"github.com/exthost/exthost/internal/launcher"
 	"github.com/exthost/exthost/manifest"
 )
@@ -47,6 +48,10 @@ func (r *reader) server(name string, raw map[string]any) {
 	}
 	if err := r.translate(&s); err != "" {
 		r.drop(name, "%s", err)
+		return
+	}
+	if _, ours := known.Serves(append([]string{s.Command}, s.Args...)); ours {
+		r.drop(name, "it connects the client to exthost, which would run itself")
 		return
 	}
 	if s.Kind == manifest.KindStdio {

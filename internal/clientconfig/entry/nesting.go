@@ -1,14 +1,14 @@
-package clientconfig
+package entry
 
 import "bytes"
 
-// maxNesting bounds the depth of a file: the parsers of JSON and TOML recurse without a bound,
+// MaxNesting bounds the depth of a file: the parsers of JSON and TOML recurse without a bound,
 // and a stack that overflows ends the program.
-const maxNesting = 1000
+const MaxNesting = 1000
 
-// nesting returns the greatest depth of brackets in JSON with comments or in TOML, outside of
+// Nesting returns the greatest depth of brackets in JSON with comments or in TOML, outside of
 // texts and comments.
-func nesting(data []byte, isTOML bool) (deepest int) {
+func Nesting(data []byte, isTOML bool) (deepest int) {
 	depth := 0
 	for i := 0; i < len(data); {
 		rest := data[i:]
