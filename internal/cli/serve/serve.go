@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ import (
 
 // Command is exthost serve. It gives onHangup the action of SIGHUP when a host runs.
 func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
-	var listen, watch string
+	var dir, listen, watch string
 	r := run{console: c, onHangup: onHangup}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -43,7 +44,7 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 			"server.idle_exit after the last client; --own gives a client a host of its own. An exthost\n" +
 			"serve of the directory takes the clients on stdio as well. Clients with other --config,\n" +
 			"--extensions or values of the variables that extensions declare do not share a host.",
-		Example: "  exthost serve --watch\n  exthost serve --listen 127.0.0.1:0\n  claude mcp add exthost -- exthost serve --stdio",
+		Example: "  exthost serve --watch\n  exthost serve --listen 127.0.0.1:0\n  exthost connect claude",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -51,6 +52,10 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 				return console.Usagef("exthost serve --help", "--stdio and --listen exclude each other: one client on stdin, or HTTP")
 			case r.own && !r.stdio:
 				return console.Usagef("exthost serve --help", "--own is for --stdio")
+			case dir != "":
+				if err := enter(dir); err != nil {
+					return err
+				}
 			}
 			if listen != "" {
 				r.flags = append(r.flags, config.Flag{Name: "--listen", Key: "server.listen", Values: []string{listen}})
@@ -63,6 +68,7 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 			return r.run(cmd.Context())
 		},
 	}
+	cmd.Flags().StringVar(&dir, "dir", "", "serve the directory `DIR`, an absolute path, instead of the one this starts in")
 	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
 	cmd.Flags().BoolVar(&r.stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
 	cmd.Flags().BoolVar(&r.own, "own", false, "with --stdio: run a host for this client alone, which ends with the client")
@@ -73,6 +79,19 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	console.CompleteFlag(cmd, "watch", []string{config.WatchReload, config.WatchLog})
 	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with 3 when any manifest is broken, any extension does not start, or what is required cannot run")
 	return cmd
+}
+
+// enter makes dir the working directory. Clients start servers wherever they run themselves, so a
+// relative path would mean a directory by chance; and the parts of the host in the background, which
+// have the same arguments, start here.
+func enter(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return console.Usagef("exthost serve --dir "+absolute(dir), "--dir %s: an absolute path is needed", dir)
+	}
+	if err := os.Chdir(dir); err != nil {
+		return &console.Error{Code: console.ExitNotFound, Text: "the directory to serve: " + err.Error(), Hint: "exthost connect --list shows the directories that clients serve"}
+	}
+	return os.Setenv("PWD", dir)
 }
 
 // run is one run of exthost serve.
