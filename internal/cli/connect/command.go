@@ -1,0 +1,174 @@
+package connect
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/clientconfig/entry"
+	"github.com/exthost/exthost/internal/clientconfig/known"
+	"github.com/exthost/exthost/internal/relay"
+)
+
+// standard is the name of a server in the settings unless --name states another.
+const standard = "exthost"
+
+// commandLine is what the client starts. It depends neither on the client's working directory nor on
+// its PATH.
+func (r *connecting) commandLine(client *known.Client) ([]string, error) {
+	program, err := program()
+	if err != nil {
+		return nil, err
+	}
+	c := r.console
+	argv := []string{program, "serve", "--stdio", "--dir", r.dir}
+	if c.Config != "" {
+		path, err := filepath.Abs(c.Config)
+		if err != nil {
+			return nil, err
+		}
+		argv = append(argv, "--config", path)
+	}
+	for _, dir := range c.Extensions {
+		path, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		argv = append(argv, "--extensions", path)
+	}
+	if c.NoProject {
+		argv = append(argv, "--no-project-config")
+	}
+	for _, f := range []struct{ flag, value string }{{"--trust", c.Trust}, {"--log-level", c.LogLevel}, {"--as", r.as}, {"--toolset", r.toolset}} {
+		if f.value != "" {
+			argv = append(argv, f.flag, f.value)
+		}
+	}
+	for _, word := range argv {
+		if mark := client.Expands; mark != "" && strings.Contains(word, mark) {
+			return nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s would take %q in %s for a variable", client.Title, mark, word),
+				Hint: "give the directory or the program a path without " + mark + ", such as a link"}
+		}
+	}
+	return argv, nil
+}
+
+// program is the path of this program. Where PATH leads to it, that path counts: it is the one that
+// stays when a package manager puts another version in place.
+func program() (string, error) {
+	running, err := relay.Program()
+	if err != nil {
+		return "", err
+	}
+	if found, err := exec.LookPath("exthost"); err == nil && filepath.IsAbs(found) && sameFile(found, running) {
+		return found, nil
+	}
+	return running, nil
+}
+
+// passing reports whether a program is in a place that is emptied: a temporary directory, such as that
+// of go run.
+func passing(program string) bool {
+	dirs := []string{os.TempDir(), "/tmp"} // the second also where TMPDIR is another
+	if real, err := filepath.EvalSymlinks(os.TempDir()); err == nil {
+		dirs = append(dirs, real)
+	}
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		rel, err := filepath.Rel(dir, program)
+		return err == nil && filepath.IsLocal(rel)
+	}) || strings.Contains(filepath.ToSlash(program), "/go-build")
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+// sameDir also compares directories that have gone.
+func sameDir(a, b string) bool { return filepath.Clean(a) == filepath.Clean(b) || sameFile(a, b) }
+
+func equal(a, b []string) bool { return slices.Equal(a, b) }
+
+// variables are those of this environment that say where the host keeps its files, and which a client
+// with windows, or one that passes few variables on, does not have.
+func variables() map[string]string {
+	env := map[string]string{}
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME"} {
+		if value := os.Getenv(name); filepath.IsAbs(value) {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// entry returns the name for the server, and the server of the directory that has that name; nil: there
+// is none, and the name is free.
+func (r *connecting) entry(s *settings) (name string, have *entry.Server, err error) {
+	servers, err := s.servers()
+	if err != nil {
+		return "", nil, err
+	}
+	name = r.name
+	if name == "" {
+		name = standard
+		for _, server := range r.mine(servers) {
+			name = server.Name // also one that was given another name then
+		}
+	}
+	at := slices.IndexFunc(servers, func(e entry.Server) bool { return e.Name == name })
+	if at < 0 {
+		return name, nil, nil
+	}
+	e := &servers[at]
+	dir, ours := serves(e.Argv)
+	if ours && dir != "" && sameDir(dir, r.dir) {
+		return name, e, nil
+	}
+	place := fmt.Sprintf("%s:%d", tilde(s.path), e.Line)
+	other := freeName(servers, r.dir)
+	hint := r.again("--name=" + other)
+	if ours && dir != "" {
+		return "", nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: server %s is connected to %s", place, name, tilde(dir)),
+			Hint: hint + " connects this directory beside it"}
+	}
+	return "", nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: there is a server %s already, and exthost connect did not write it", place, name),
+		Hint: hint + ", or remove that one"}
+}
+
+// serves is [known.Serves], also for this program under another name.
+func serves(argv []string) (dir string, ours bool) {
+	if running, err := relay.Program(); err == nil && len(argv) > 0 && sameFile(argv[0], running) {
+		argv = append([]string{standard}, argv[1:]...)
+	}
+	return known.Serves(argv)
+}
+
+// mine are the servers of the directory, or with --name that one.
+func (r *connecting) mine(servers []entry.Server) (mine []entry.Server) {
+	for _, e := range servers {
+		if dir, ours := serves(e.Argv); ours && dir != "" && sameDir(dir, r.dir) && (r.name == "" || r.name == e.Name) {
+			mine = append(mine, e)
+		}
+	}
+	return mine
+}
+
+// freeName is a name for a server that no other has.
+func freeName(servers []entry.Server, dir string) string {
+	base := strings.Trim(strings.Map(func(c rune) rune {
+		if c < 0x80 && nameForm.MatchString("x"+string(c)) {
+			return c
+		}
+		return '-'
+	}, filepath.Base(dir)), "-_")
+	name := strings.TrimSuffix(standard+"-"+base[:min(len(base), 40)], "-")
+	for n := 2; slices.ContainsFunc(servers, func(e entry.Server) bool { return e.Name == name }); n++ {
+		name = fmt.Sprintf("%s-%d", standard, n)
+	}
+	return name
+}

@@ -1,0 +1,240 @@
+package connect
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/clientconfig/known"
+)
+
+// at makes a home directory with a project, which becomes the working directory, and returns the path
+// of a file in it.
+func at(t *testing.T) (home func(name string) string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, value := range map[string]string{"HOME": dir, "USERPROFILE": dir, "APPDATA": filepath.Join(dir, "appdata"), "XDG_STATE_HOME": filepath.Join(dir, "state"),
+		"XDG_CONFIG_HOME": "", "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": "", "EXTHOST_TRUST": "off"} {
+		t.Setenv(name, value)
+	}
+	shop := filepath.Join(dir, "shop")
+	if err := os.Mkdir(shop, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(shop)
+	return func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+}
+
+// run runs exthost connect.
+func run(t *testing.T, args ...string) (said string, err error) {
+	var out, messages bytes.Buffer
+	c := &console.Console{In: strings.NewReader(""), Out: &out, Err: &messages, Color: "never", Output: "table"}
+	cmd := Command(c)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String() + messages.String(), err
+}
+
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := run(t, args...)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// --undo takes the server out of a file that others have changed since, with the table that it brought.
+func TestUndoOfAChangedFile(t *testing.T) {
+	home := at(t)
+	path := home(".claude.json")
+	for before, want := range map[string]string{
+		"{\n  \"n\": 1\n}\n":                                              "{\n  \"n\": 2\n}\n",
+		"{\n  \"n\": 1,\n  \"mcpServers\": {}\n}":                         "{\n  \"n\": 2,\n  \"mcpServers\": {}\n}",
+		"{\n  \"n\": 1,\n  \"mcpServers\": {\n    \"a\": {} // n\n  }\n}": "{\n  \"n\": 2,\n  \"mcpServers\": {\n    \"a\": {} // n\n  }\n}",
+	} {
+		write(t, path, before)
+		must(t, "claude", "--yes")
+		must(t, "claude", "--yes", "--as", "ada")
+		write(t, path, strings.Replace(text(t, path), `"n": 1`, `"n": 2`, 1))
+		must(t, "claude", "--yes", "--undo")
+		if diff := cmp.Diff(want, text(t, path)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// Without a record, and with a broken one, the server is found all the same.
+func TestUndoWithoutRecord(t *testing.T) {
+	home := at(t)
+	path := home(".codex/config.toml")
+	for _, spoil := range []func(record string) error{os.Remove, func(record string) error { return os.WriteFile(record, []byte("{"), 0o600) }} {
+		write(t, path, "a = 1 # mine\n")
+		must(t, "codex", "--yes")
+		records, err := filepath.Glob(home("state/exthost/connected/*/record.json"))
+		if err != nil || len(records) != 1 {
+			t.Fatalf("%q, %v", records, err)
+		}
+		if err := spoil(records[0]); err != nil {
+			t.Fatal(err)
+		}
+		must(t, "codex", "--yes", "--undo")
+		if got := text(t, path); got != "a = 1 # mine\n" {
+			t.Errorf("undone it is %q", got)
+		}
+	}
+}
+
+// A file and its directory that were made go again; not if there is something else in them by now.
+func TestUndoOfAMadeFile(t *testing.T) {
+	home := at(t)
+	path := home(".cursor/mcp.json")
+	must(t, "cursor", "--yes")
+	info, err := os.Stat(path)
+	if err != nil || os.PathSeparator == '/' && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	must(t, "cursor", "--yes", "--undo")
+	if _, err := os.Stat(home(".cursor")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory is left: %v", err)
+	}
+	must(t, "cursor", "--yes")
+	write(t, home(".cursor/rules"), "x")
+	write(t, path, strings.Replace(text(t, path), "{", "{\n  \"n\": 1,", 1))
+	must(t, "cursor", "--yes", "--undo")
+	if got := text(t, path); got != "{\n  \"n\": 1\n}\n" {
+		t.Errorf("undone it is %q", got)
+	}
+}
+
+// A file below a linked directory is one file, before it exists and afterwards.
+func TestLinkedDirectory(t *testing.T) {
+	home := at(t)
+	if err := errors.Join(os.MkdirAll(home("dotfiles/cursor"), 0o755), os.Symlink(home("dotfiles/cursor"), home(".cursor"))); err != nil {
+		t.Skip(err)
+	}
+	must(t, "cursor", "--yes")
+	must(t, "cursor", "--yes", "--undo")
+	if entries, err := os.ReadDir(home("dotfiles/cursor")); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// What others write between the question and the answer is kept, unless it is the server itself.
+func TestChangedMeanwhile(t *testing.T) {
+	home := at(t)
+	path := home(".claude.json")
+	write(t, path, "{\n  \"n\": 1\n}\n")
+	argv := []string{"/bin/exthost", "serve", "--stdio", "--dir", home("shop")}
+	asked := func() (*connecting, *settings, change) {
+		r := &connecting{console: &console.Console{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, dir: home("shop")}
+		s := &settings{client: known.Find("claude"), scope: ofUser, path: path}
+		if err := s.read(); err != nil {
+			t.Fatal(err)
+		}
+		return r, s, s.putting("exthost", argv, nil)
+	}
+	r, s, change := asked()
+	write(t, path, "{\n  \"n\": 2,\n  \"mcpServers\": {\"b\": {}}\n}\n")
+	if err := r.write(t.Context(), s, change, &outcome{Name: "exthost", Change: "added"}); err != nil {
+		t.Fatal(err)
+	}
+	servers, err := s.servers()
+	if got := text(t, path); err != nil || !strings.Contains(got, `"n": 2`) || !strings.Contains(got, `"b": {}`) || !strings.Contains(got, "/bin/exthost") {
+		t.Errorf("%+v, %v in\n%s", servers, err, got)
+	}
+
+	r, s, change = asked()
+	for _, meanwhile := range []string{`{"mcpServers": {"exthost": {"command": "other"}}}`, "{"} {
+		write(t, path, meanwhile)
+		if err := r.write(t.Context(), s, change, &outcome{Name: "exthost", Change: "added"}); err == nil {
+			t.Error("it was written")
+		}
+		if got := text(t, path); got != meanwhile {
+			t.Errorf("the file is %s", got)
+		}
+	}
+}
+
+// The lock of a client is respected, and taken away when it is old.
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan error, 1)
+	go func() {
+		unlock, err := lock(t.Context(), path)
+		if err == nil {
+			unlock()
+		}
+		second <- err
+	}()
+	unlock()
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	old := time.Now().Add(-2 * lockAge)
+	if err := errors.Join(os.Mkdir(path, 0o700), os.Chtimes(path, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err = lock(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is left: %v", err)
+	}
+}
+
+// A long line is shown in the part that changes, and secrets beside a change are masked.
+func TestDifference(t *testing.T) {
+	long := `{"a":"` + strings.Repeat("x", 1000) + `"`
+	for name, tt := range map[string]struct{ before, after, want string }{
+		"one line":   {long + "}", long + `,"b":{}}`, "@@ line 1 @@\n+ …,\"b\":{}…\n"},
+		"a new file": {"", "a\nb\n", "@@ line 1 @@\n+ a\n+ b\n"},
+		"in between": {"1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\nx\n5\n6\n7\n8\n", "@@ line 5 @@\n  2\n  3\n  4\n+ x\n  5\n  6\n  7\n"},
+		"CRLF":       {"1\r\n2\r\n", "1\r\n", "@@ line 2 @@\n  1\n- 2\n"},
+		"a secret":   {"\"Authorization\": \"Bearer abcdefghijklmnop1234\"\n", "\"Authorization\": \"Bearer abcdefghijklmnop1234\"\nx\n", "@@ line 2 @@\n  \"Authorization\": \"Bearer [redacted:authorization-header]\"\n+ x\n"},
+	} {
+		if diff := cmp.Diff(tt.want, difference([]byte(tt.before), []byte(tt.after)).text()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	if got := withoutFlags(strings.Fields("exthost connect claude --as a --toolset=b --name c"), "--as", "--toolset"); !slices.Equal(got, strings.Fields("exthost connect claude --name c")) {
+		t.Error(got)
+	}
+	if !passing("/tmp/go-build12/b001/exe/exthost") || !passing(filepath.Join(os.TempDir(), "x", "exthost")) || passing("/usr/local/bin/exthost") {
+		t.Error("a program in a temporary directory is one that passes, and no other is")
+	}
+}

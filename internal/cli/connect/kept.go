@@ -1,0 +1,113 @@
+package connect
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/clientconfig/entry"
+)
+
+// kept is what --undo needs to know of a server in a file. It is in the state directory, beside the
+// backup: a backup beside the file could end up in a repository.
+type kept struct {
+	File    string `json:"file"`
+	Name    string `json:"name"`
+	After   string `json:"after"`              // the hash of the file with the server
+	Exact   bool   `json:"exact"`              // the backup is the file before the server came
+	Created bool   `json:"created,omitempty"`  // there was no file
+	Dir     string `json:"dir,omitempty"`      // a directory that was made for the file; "": none was
+	NoTable bool   `json:"no_table,omitempty"` // there was no table of servers
+
+	place string // the directory of the record
+}
+
+const (
+	recordName = "record.json"
+	backupName = "backup"
+)
+
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// recall returns what is kept of the server in a file. Without a record it is empty.
+func recall(file, name string) (*kept, error) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{File: file, Name: name, place: filepath.Join(filepath.Dir(state), "connected", hash([]byte(file + "\x00" + name))[:16])}
+	data, err := os.ReadFile(filepath.Join(k.place, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if json.Unmarshal(data, k) != nil || k.File != file || k.Name != name {
+		return &kept{File: file, Name: name, place: k.place}, nil // as if there was none: the server is found without
+	}
+	return k, nil
+}
+
+// before returns the file before the server came, if data is the file as it was with the server.
+func (k *kept) before(data []byte) ([]byte, bool) {
+	if !k.Exact || hash(data) != k.After {
+		return nil, false
+	}
+	before, err := os.ReadFile(k.backup())
+	return before, err == nil
+}
+
+func (k *kept) backup() string { return filepath.Join(k.place, backupName) }
+
+// keep writes the record and the backup, for a server that is about to be added or changed.
+func (k *kept) keep(s *settings, after []byte, added bool) error {
+	backup := true
+	switch {
+	case added:
+		table, err := entry.Table(s.client, s.data)
+		if err != nil {
+			return err
+		}
+		k.Exact, k.Created, k.NoTable = true, !s.exists, !table
+	case k.Exact && k.After == hash(s.data):
+		backup = false // the one of the file without the server stays
+	default:
+		k.Exact = false // others have changed the file since
+	}
+	k.After = hash(after)
+	data, err := json.MarshalIndent(k, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(k.place, 0o700); err != nil {
+		return err
+	}
+	if backup {
+		if err := atomicfile.WritePrivate(k.backup(), s.data); err != nil {
+			return err
+		}
+	}
+	return atomicfile.WritePrivate(filepath.Join(k.place, recordName), append(data, '\n'))
+}
+
+// forget removes the record. The backup becomes the file with the server.
+func (k *kept) forget(s *settings) error {
+	if err := os.MkdirAll(k.place, 0o700); err != nil {
+		return err
+	}
+	err := atomicfile.WritePrivate(k.backup(), s.data)
+	if gone := os.Remove(filepath.Join(k.place, recordName)); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package connect
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/clientconfig/entry"
+	"github.com/exthost/exthost/internal/clientconfig/known"
+	"github.com/exthost/exthost/internal/regular"
+)
+
+// maxSettings bounds a file, in bytes. Some clients keep histories in theirs.
+const maxSettings = 16 << 20
+
+// settings are a file of a client, as it was read.
+type settings struct {
+	client *known.Client
+	scope  string
+	path   string // as the client knows the file
+	real   string // where links lead
+	data   []byte
+	exists bool
+}
+
+// settings returns the file that the flags select. It is not read yet.
+func (r *connecting) settings(client *known.Client, places known.Places) (s *settings, err error) {
+	s = &settings{client: client, scope: r.scope}
+	switch {
+	case r.file != "":
+		s.path, err = filepath.Abs(r.file)
+	case r.scope == ofProject:
+		if s.path = client.Project(r.dir); s.path == "" {
+			return nil, console.Usagef("exthost connect "+client.ID, "%s has no settings of projects", client.Title)
+		}
+	default:
+		s.path = userFile(client, places)
+	}
+	return s, err
+}
+
+// userFile is the first file of the user that is there, else the first with a directory, else the usual
+// one.
+func userFile(client *known.Client, places known.Places) string {
+	files := client.User(places)
+	for _, file := range files {
+		if _, err := os.Lstat(file); err == nil {
+			return file
+		}
+	}
+	for _, file := range files {
+		if _, err := os.Stat(filepath.Dir(file)); err == nil {
+			return file
+		}
+	}
+	return files[0]
+}
+
+// read reads the file; a missing one is empty.
+func (s *settings) read() error {
+	s.real, s.data, s.exists = s.path, nil, false
+	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.fails("it is a link to a file that does not exist", "make the file that it leads to, or remove the link")
+	}
+	if err != nil {
+		return err
+	}
+	data, _, err := regular.Read(real, maxSettings+1, true)
+	switch kind, ok := errors.AsType[regular.NotRegular](err); {
+	case ok:
+		return s.fails("it is "+kind.Error(), "exthost connect "+s.client.ID+" --file FILE")
+	case err != nil:
+		return err
+	case len(data) > maxSettings:
+		return s.fails(fmt.Sprintf("it is over %d MiB", maxSettings>>20), "make it smaller, or add the server with a command of the client")
+	}
+	s.real, s.data, s.exists = real, data, true
+	return nil
+}
+
+// key names the file for what is kept of it, whether it exists or not.
+func (s *settings) key() string {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(s.path)); err == nil {
+		return filepath.Join(dir, filepath.Base(s.path))
+	}
+	return s.path
+}
+
+func (s *settings) fails(why, hint string) error {
+	return &console.Error{Code: console.ExitInvalid, Text: tilde(s.path) + ": " + why + "; it was left as it is", Hint: hint}
+}
+
+// servers returns the servers in the file.
+func (s *settings) servers() ([]entry.Server, error) {
+	servers, err := entry.List(s.client, s.data)
+	return servers, s.explain(err)
+}
+
+// server returns the server of that name, nil when there is none.
+func (s *settings) server(name string) *entry.Server {
+	servers, _ := entry.List(s.client, s.data) // a change of the text reports the error
+	for i := range servers {
+		if servers[i].Name == name {
+			return &servers[i]
+		}
+	}
+	return nil
+}
+
+// explain puts the place before an error of the text.
+func (s *settings) explain(err error) error {
+	invalid, ok := errors.AsType[*entry.Invalid](err)
+	switch {
+	case err == nil:
+		return nil
+	case ok && invalid.Line > 0:
+		return &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s:%d:%d: %s; it was left as it is", tilde(s.path), invalid.Line, invalid.Column, invalid.Message),
+			Hint: "mend it there; " + s.client.Title + " reads it no better"}
+	}
+	return s.fails(err.Error(), "exthost connect "+s.client.ID+" --dry-run --file "+os.DevNull+" shows the server, to add by hand")
+}
+
+// change makes the new text of a file from the one that is there. gone: the file is removed.
+type change func(s *settings) (after []byte, gone bool, err error)
+
+// putting is the change that adds the server or gives it a command line.
+func (s *settings) putting(name string, argv []string, env map[string]string) change {
+	return func(s *settings) ([]byte, bool, error) {
+		after, err := entry.Put(s.client, s.data, name, argv, env)
+		return after, false, s.explain(err)
+	}
+}
+
+// removing is the change that takes the server out: the file becomes what it was before the server came,
+// if nothing else has changed since.
+func (s *settings) removing(name string, k *kept) change {
+	return func(s *settings) ([]byte, bool, error) {
+		if before, ok := k.before(s.data); ok {
+			return before, k.Created, nil
+		}
+		after, err := entry.Remove(s.client, s.data, name, k.Created || k.NoTable)
+		rest := bytes.TrimSpace(after)
+		return after, k.Created && (len(rest) == 0 || string(rest) == "{}"), s.explain(err)
+	}
+}
