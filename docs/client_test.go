@@ -21,7 +21,7 @@ type clientServer struct {
 // client connects as the client would that was given the block as its file.
 func (r *runner) client(b *block) {
 	r.Helper()
-	text := r.actual(strings.ReplaceAll(b.text, "/path/to/", r.dir+"/"))
+	text := r.actual(strings.ReplaceAll(b.text, "/path/to", r.dir))
 	var file map[string]map[string]clientServer
 	var err error
 	if b.lang == "toml" {

@@ -3,8 +3,8 @@
 //
 // Rules of the whole program: stdout is data, stderr is for people. Data commands take
 // -o table, json, yaml or name. An error states the fault, the reason and the next
-// command. The program asks a question on a terminal alone: which programs of a directory
-// may run. Text that extensions and their authors wrote
+// command. The program asks questions on a terminal alone: which programs of a directory may
+// run, and whether to write settings of other programs. Text that extensions and their authors wrote
 // is shown with its control characters escaped.
 package cli
 

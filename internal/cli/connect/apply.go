@@ -83,7 +83,7 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		return fmt.Errorf("%s is locked: %w", tilde(dir), err)
 	}
 	defer unlock()
-	if s.client.Locks {
+	if s.client.Locks && s.scope == ofUser {
 		unlock, err := lock(ctx, s.path+".lock")
 		if err != nil {
 			return err

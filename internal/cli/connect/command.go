@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/clientconfig/entry"
@@ -49,6 +50,9 @@ func (r *connecting) commandLine(client *known.Client) ([]string, error) {
 		}
 	}
 	for _, word := range argv {
+		if !utf8.ValidString(word) {
+			return nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%q is not UTF-8, as settings are", word), Hint: "give the directory or the program another path, such as a link"}
+		}
 		if mark := client.Expands; mark != "" && strings.Contains(word, mark) {
 			return nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s would take %q in %s for a variable", client.Title, mark, word),
 				Hint: "give the directory or the program a path without " + mark + ", such as a link"}

@@ -182,6 +182,18 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// A path that no settings can state is refused.
+func TestPathOfNoText(t *testing.T) {
+	home := at(t)
+	dir := home("\xff")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip(err) // as on systems whose names are texts
+	}
+	if _, err := run(t, "codex", "--yes", "--dir", dir); err == nil || !strings.Contains(err.Error(), "not UTF-8") {
+		t.Error(err)
+	}
+}
+
 // The lock of a client is respected, and taken away when it is old.
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")

@@ -125,7 +125,7 @@ func (s *settings) explain(err error) error {
 		return &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s:%d:%d: %s; it was left as it is", tilde(s.path), invalid.Line, invalid.Column, invalid.Message),
 			Hint: "mend it there; " + s.client.Title + " reads it no better"}
 	}
-	return s.fails(err.Error(), "exthost connect "+s.client.ID+" --dry-run --file "+os.DevNull+" shows the server, to add by hand")
+	return s.fails(err.Error(), "exthost connect "+s.client.ID+" --dry-run --file new shows the server, to add by hand")
 }
 
 // change makes the new text of a file from the one that is there. gone: the file is removed.

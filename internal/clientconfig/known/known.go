@@ -17,7 +17,7 @@ type Client struct {
 	Kind    string // the member type of a server that is a process; "": it is not stated
 	Joined  bool   // the arguments follow the program in one list
 	Expands string // how a part of a text begins that the client replaces, such as a variable; "": none is
-	Locks   bool   // it holds the directory FILE.lock while it writes
+	Locks   bool   // it holds the directory FILE.lock while it writes settings of the user
 	Next    string // what a person does for the client to read its settings again
 
 	project []string                // of the file below a project's directory; nil: there is none
