@@ -152,8 +152,8 @@ func parse(path string, data []byte) (root map[string]any, err error) {
 		return root, nil
 	}
 	isTOML := strings.EqualFold(filepath.Ext(path), ".toml")
-	if entry.Nesting(data, isTOML) > entry.MaxNesting {
-		return nil, fmt.Errorf("it is nested deeper than %d levels", entry.MaxNesting)
+	if err := entry.Bounds(data, isTOML); err != nil {
+		return nil, err
 	}
 	if isTOML {
 		return root, toml.Unmarshal(data, &root)

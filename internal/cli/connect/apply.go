@@ -90,8 +90,16 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		}
 		defer unlock()
 	}
-	real, before := s.real, s.server(o.Name)
+	real := s.real
+	before, err := s.server(o.Name)
+	if err != nil {
+		return err
+	}
 	if err := s.read(); err != nil {
+		return err
+	}
+	now, err := s.server(o.Name)
+	if err != nil {
 		return err
 	}
 	after, gone, err := change(s)
@@ -102,7 +110,7 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		o.Change = "none"
 		return nil
 	}
-	if now := s.server(o.Name); s.real != real || (now == nil) != (before == nil) || now != nil && !equal(now.Argv, before.Argv) {
+	if s.real != real || (now == nil) != (before == nil) || now != nil && !equal(now.Argv, before.Argv) {
 		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: the server %s was changed meanwhile; nothing was written", tilde(s.path), o.Name), Hint: r.again("")}
 	}
 	k, err := recall(s.key(), o.Name)

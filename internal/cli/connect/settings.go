@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/clientconfig/entry"
@@ -25,6 +26,7 @@ type settings struct {
 	real   string // where links lead
 	data   []byte
 	exists bool
+	listed *[]entry.Server // of data; nil: not yet
 }
 
 // settings returns the file that the flags select. It is not read yet.
@@ -62,7 +64,7 @@ func userFile(client *known.Client, places known.Places) string {
 
 // read reads the file; a missing one is empty.
 func (s *settings) read() error {
-	s.real, s.data, s.exists = s.path, nil, false
+	s.real, s.data, s.exists, s.listed = s.path, nil, false, nil
 	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -100,19 +102,23 @@ func (s *settings) fails(why, hint string) error {
 
 // servers returns the servers in the file.
 func (s *settings) servers() ([]entry.Server, error) {
-	servers, err := entry.List(s.client, s.data)
-	return servers, s.explain(err)
+	if s.listed == nil {
+		servers, err := entry.List(s.client, s.data)
+		if err != nil {
+			return nil, s.explain(err)
+		}
+		s.listed = &servers
+	}
+	return *s.listed, nil
 }
 
 // server returns the server of that name, nil when there is none.
-func (s *settings) server(name string) *entry.Server {
-	servers, _ := entry.List(s.client, s.data) // a change of the text reports the error
-	for i := range servers {
-		if servers[i].Name == name {
-			return &servers[i]
-		}
+func (s *settings) server(name string) (*entry.Server, error) {
+	servers, err := s.servers()
+	if i := slices.IndexFunc(servers, func(e entry.Server) bool { return e.Name == name }); i >= 0 {
+		return &servers[i], nil
 	}
-	return nil
+	return nil, err
 }
 
 // explain puts the place before an error of the text.

@@ -59,8 +59,8 @@ func read(c *known.Client, data []byte) (text, error) {
 	if !utf8.Valid(body) {
 		return nil, &Invalid{Message: "it is not UTF-8"}
 	}
-	if Nesting(body, c.TOML()) > MaxNesting {
-		return nil, &Invalid{Message: fmt.Sprintf("it is nested deeper than %d levels", MaxNesting)}
+	if err := Bounds(body, c.TOML()); err != nil {
+		return nil, &Invalid{Message: err.Error()}
 	}
 	if c.TOML() {
 		return readTOML(c, body)

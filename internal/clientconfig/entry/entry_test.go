@@ -208,6 +208,7 @@ func TestRefused(t *testing.T) {
 		"not UTF-8":           {"claude", "{\"a\": \"\xff\"}", "not UTF-8"},
 		"UTF-16":              {"claude", "\xff\xfe{\x00}\x00", "not UTF-8"},
 		"deep JSON":           {"claude", strings.Repeat("[", 1<<20), "nested deeper"},
+		"many values":         {"claude", "[" + strings.Repeat("[],", 1<<20), "more than 500000 values"},
 		"deep TOML":           {"codex", "a = " + strings.Repeat("[", 1<<20), "nested deeper"},
 		"a closed table":      {"codex", "mcp_servers = {a = {command = \"a\"}}\n", "by hand"},
 		"TOML keys twice":     {"codex", "a = 1\na = 2\n", "line 2"},

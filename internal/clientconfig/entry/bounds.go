@@ -1,24 +1,36 @@
 package entry
 
-import "bytes"
+import (
+	"bytes"
+	"fmt"
+)
 
-// MaxNesting bounds the depth of a file: the parsers of JSON and TOML recurse without a bound,
-// and a stack that overflows ends the program.
-const MaxNesting = 1000
+// The bounds of a file. The parsers of JSON and TOML recurse without a bound, and a stack that overflows
+// ends the program; and a file of small values needs a hundred times its size in memory.
+const (
+	maxNesting = 1000
+	maxValues  = 500_000
+)
 
-// Nesting returns the greatest depth of brackets in JSON with comments or in TOML, outside of
-// texts and comments.
-func Nesting(data []byte, isTOML bool) (deepest int) {
-	depth := 0
+// Bounds returns an error for JSON with comments, or TOML, that is too deep or has too many values to be
+// parsed.
+func Bounds(data []byte, isTOML bool) error {
+	depth, values := 0, 0
 	for i := 0; i < len(data); {
 		rest := data[i:]
 		switch c := data[i]; {
 		case c == '[' || c == '{':
-			depth++
-			deepest = max(deepest, depth)
+			if depth++; depth > maxNesting {
+				return fmt.Errorf("it is nested deeper than %d levels", maxNesting)
+			}
 			i++
 		case c == ']' || c == '}':
 			depth--
+			i++
+		case c == ',':
+			if values++; values > maxValues {
+				return fmt.Errorf("it has more than %d values", maxValues)
+			}
 			i++
 		case isTOML && (bytes.HasPrefix(rest, []byte(`"""`)) || bytes.HasPrefix(rest, []byte("'''"))):
 			i += 3 + quoted(rest[3:], rest[:3])
@@ -32,7 +44,7 @@ func Nesting(data []byte, isTOML bool) (deepest int) {
 			i++
 		}
 	}
-	return deepest
+	return nil
 }
 
 // quoted returns the length of a text with its end mark. A text on one line that has no end
