@@ -36,9 +36,12 @@ type Servers struct {
 	Metadata  func(m map[string]any)                            // changes those of the authorization server
 	Callback  func(q url.Values)                                // changes what the browser is sent back with
 	Token     func(w http.ResponseWriter, r *http.Request) bool // answers in place of the token endpoint
+	Tokens    func(m map[string]any)                            // changes its answers with tokens
 	Any       func(w http.ResponseWriter, r *http.Request) bool // answers in place of the authorization server
+	Server    func(w http.ResponseWriter, r *http.Request) bool // answers in place of the MCP server
 
 	mu        sync.Mutex
+	asked     map[string]int        // the requests to the authorization server, by path
 	codes     map[string]url.Values // the requests for authorization
 	grants    map[string]*grant     // by refresh token, old ones too
 	access    map[string]*grant
@@ -61,7 +64,7 @@ type grant struct {
 
 // New starts the servers, which run until the test ends.
 func New(t testing.TB) *Servers {
-	s := &Servers{codes: map[string]url.Values{}, grants: map[string]*grant{}, access: map[string]*grant{}, clients: map[string]bool{}, devices: map[string]bool{}}
+	s := &Servers{asked: map[string]int{}, codes: map[string]url.Values{}, grants: map[string]*grant{}, access: map[string]*grant{}, clients: map[string]bool{}, devices: map[string]bool{}}
 	authority := httptest.NewServer(http.HandlerFunc(s.authority))
 	t.Cleanup(authority.Close)
 	s.Issuer = authority.URL
@@ -89,6 +92,13 @@ func (s *Servers) Refreshes() (succeeded, refused int) {
 	return s.refreshes, s.refused
 }
 
+// Asked returns how many requests the authorization server got for a path.
+func (s *Servers) Asked(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[path]
+}
+
 // Expire ends all access tokens.
 func (s *Servers) Expire() {
 	s.mu.Lock()
@@ -110,6 +120,9 @@ const wellKnown = "/.well-known/oauth-protected-resource"
 
 // remote is the MCP server.
 func (s *Servers) remote(w http.ResponseWriter, r *http.Request, mcp http.Handler) {
+	if s.Server != nil && s.Server(w, r) {
+		return
+	}
 	root := "http://" + r.Host
 	if strings.HasPrefix(r.URL.Path, wellKnown) {
 		m := map[string]any{"resource": s.URL, "authorization_servers": []string{s.Issuer}, "scopes_supported": strings.Fields(s.Scopes)}
@@ -160,6 +173,9 @@ func covers(has, wants string) bool {
 
 // authority is the authorization server.
 func (s *Servers) authority(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.asked[r.URL.Path]++
+	s.mu.Unlock()
 	if s.Any != nil && s.Any(w, r) {
 		return
 	}
@@ -290,6 +306,9 @@ func (s *Servers) answer(w http.ResponseWriter, g *grant) {
 		}
 		token := g.refresh[len(g.refresh)-1]
 		s.grants[token], out["refresh_token"] = g, token
+	}
+	if s.Tokens != nil {
+		s.Tokens(out)
 	}
 	write(w, http.StatusOK, out)
 }

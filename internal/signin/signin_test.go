@@ -2,9 +2,9 @@ package signin_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/exthost/exthost/internal/logins"
 	"github.com/exthost/exthost/internal/oauthtest"
@@ -12,8 +12,9 @@ import (
 	"github.com/exthost/exthost/internal/signin"
 )
 
-// browse opens an address as a browser does whose user approves at once.
-func browse(t testing.TB) func(string) {
+// browse opens an address as a browser does whose user approves at once, and calls refused when it
+// was sent back to exthost in vain.
+func browse(t testing.TB, refused func()) func(string) {
 	return func(address string) {
 		resp, err := http.Get(address)
 		if err != nil {
@@ -21,19 +22,24 @@ func browse(t testing.TB) func(string) {
 			return
 		}
 		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			refused()
+		}
 	}
 }
 
 func signIn(t testing.TB, s *oauthtest.Servers, more ...string) (*logins.Grant, error) {
 	t.Helper()
-	b, err := signin.NewBrowser(0, browse(t))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), bound, errors.New("the login has not ended"))
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	b, err := signin.NewBrowser(0, browse(t, func() { giveUp(errGaveUp) }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	server := signin.Server{Place: logins.Place{ID: "x", Of: "/x", URL: s.URL}}
 	return server.SignIn(ctx, b, more, nil)
 }
