@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/logins"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/protocol"
 )
@@ -100,21 +101,8 @@ func (s *Server) challenge(ctx context.Context, client *http.Client) (map[string
 		}
 		return nil, fmt.Errorf("the server answers %s, and asks for no login; check the url", resp.Status)
 	}
-	return bearerChallenge(resp.Header.Values("WWW-Authenticate"))
-}
-
-// bearerChallenge returns the parameters of the first challenge for bearer tokens; nil without one.
-func bearerChallenge(values []string) (map[string]string, error) {
-	list, err := oauthex.ParseWWWAuthenticate(values)
-	if err != nil {
-		return nil, fmt.Errorf("the server's WWW-Authenticate cannot be read: %s", short(err.Error()))
-	}
-	for _, c := range list {
-		if c.Scheme == "bearer" {
-			return c.Params, nil
-		}
-	}
-	return nil, nil
+	params, _ := logins.Bearer(resp.Header.Values("WWW-Authenticate"))
+	return params, nil
 }
 
 // try has the server accept a token.

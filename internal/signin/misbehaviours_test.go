@@ -79,6 +79,8 @@ const metadataPath, escape = "/.well-known/oauth-authorization-server", "\x1b]0;
 var discoveries = map[string]misbehaviour{
 	"nothing wrong":                  {set: func(*oauthtest.Servers) {}, token: 1},
 	"401 without WWW-Authenticate":   {set: challenge(""), token: 1},
+	"several challenges":             {set: challenge(`Negotiate dG9rZW4=, Basic realm="", Bearer realm = "a, b=c", error_description=""`), token: 1},
+	"challenges that are broken":     {set: challenge(`,;"=" Bearer realm="unterminated`), token: 1},
 	"challenge without Bearer":       {set: challenge(`Basic realm="x"`), token: 1},
 	"metadata elsewhere that is not": {set: challenge(`Bearer resource_metadata="http://127.0.0.1:1/none"`), want: "the server's metadata at http://127.0.0.1:1/none"},
 	"metadata over http":             {set: challenge(`Bearer resource_metadata="http://metadata.example/x"`), want: "does not begin with https://"},
