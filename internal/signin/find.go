@@ -47,7 +47,7 @@ func (s *Server) find(ctx context.Context, client *http.Client) (*found, error) 
 	}
 	a, err := metadata(ctx, client, issuer)
 	if err != nil {
-		return nil, fmt.Errorf("the authorization server %s: %w", issuer, err)
+		return nil, fmt.Errorf("the authorization server %s: %w", shown(issuer), err)
 	}
 	f.authority = *a
 	return f, nil
@@ -157,11 +157,11 @@ func (s *Server) resource(ctx context.Context, client *http.Client, named string
 		case errors.Is(err, errMissing) && named == "":
 			continue
 		case err != nil:
-			return nil, "", fmt.Errorf("the server's metadata at %s: %w", place, err)
+			return nil, "", fmt.Errorf("the server's metadata at %s: %w", shown(place), err)
 		case !covers(m.Resource, u):
-			return nil, "", fmt.Errorf("the server's metadata at %s are for %s, and not for %s: a token for another server is not asked for", place, short(m.Resource), s.Place.URL)
+			return nil, "", fmt.Errorf("the server's metadata at %s are for %s, and not for %s: a token for another server is not asked for", shown(place), shown(m.Resource), shown(s.Place.URL))
 		case len(m.AuthorizationServers) == 0:
-			return nil, "", fmt.Errorf("the server's metadata at %s name no authorization server", place)
+			return nil, "", fmt.Errorf("the server's metadata at %s name no authorization server", shown(place))
 		}
 		return &found{resource: m.Resource, scopes: m.ScopesSupported}, m.AuthorizationServers[0], nil
 	}
@@ -225,11 +225,14 @@ func (a *authority) check(issuer string) error {
 		{"authorization_endpoint", a.AuthorizationEndpoint, true}, {"token_endpoint", a.TokenEndpoint, true},
 		{"registration_endpoint", a.RegistrationEndpoint, false}, {"device_authorization_endpoint", a.Device, false}, {"revocation_endpoint", a.RevocationEndpoint, false},
 	} {
-		if e.address == "" && !e.required {
+		switch {
+		case e.address == "" && e.required:
+			return errors.New("they state no " + e.name)
+		case e.address == "":
 			continue
 		}
 		if err := secure(e.address); err != nil {
-			return fmt.Errorf("%s %s is refused: %w", e.name, short(e.address), err)
+			return fmt.Errorf("the %s %s is refused: %w", e.name, shown(e.address), err)
 		}
 	}
 	return nil
@@ -268,6 +271,16 @@ func document(ctx context.Context, client *http.Client, address string, into any
 		return errors.New("they are not JSON of the expected form")
 	}
 	return nil
+}
+
+// shown is an address for a message, without what may be secret.
+func shown(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return short(address)
+	}
+	u.User = nil
+	return short(u.String())
 }
 
 // short is a foreign text as a person can read it, on one line.

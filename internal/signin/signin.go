@@ -131,17 +131,21 @@ func follow(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// secure returns why an address of a server is not used: what goes there is secret.
+// secure returns why an address of a server is not used: what goes there is secret, and some are
+// shown on a terminal and given to the browser.
 func secure(address string) error {
 	u, err := url.Parse(address)
 	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
+	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || strings.ContainsFunc(address, notOfURI):
 		return errors.New("it is no address of a server")
 	case u.Scheme == "https", u.Scheme == "http" && outbound.Loopback(u.Hostname()):
 		return nil
 	}
 	return errors.New("it does not begin with https://")
 }
+
+// notOfURI reports whether no URI has c (RFC 3986, section 2).
+func notOfURI(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("\"<>\\^`{|}", c) }
 
 // origin returns the scheme and the host of an address.
 func origin(u *url.URL) string { return strings.ToLower(u.Scheme + "://" + u.Host) }
