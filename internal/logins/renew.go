@@ -38,21 +38,24 @@ func renew(ctx context.Context, client *http.Client, g *Grant, before string) (*
 	if err == nil {
 		return &next, next.Accept(t, now)
 	}
-	if next.Ended = g.hide(ended(err)); next.Ended != "" {
+	if next.Ended = g.ended(err); next.Ended != "" {
 		return &next, nil
 	}
 	return nil, g.failure(err)
 }
 
-// hide returns a text of the authorization server without what is secret of g.
-func (g *Grant) hide(text string) string {
-	for _, secret := range []string{g.Refresh, g.Access, g.Client.Secret} {
+// hide returns a text of the authorization server without secrets.
+func hide(text string, secrets ...string) string {
+	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "[redacted]")
 		}
 	}
 	return text
 }
+
+// secrets are those of g that the authorization server knows.
+func (g *Grant) secrets() []string { return []string{g.Refresh, g.Access, g.Client.Secret} }
 
 // exchange asks the token endpoint of g for tokens.
 func exchange(ctx context.Context, client *http.Client, g *Grant, parameters ...oauth2.AuthCodeOption) (*oauth2.Token, error) {
@@ -63,29 +66,30 @@ func exchange(ctx context.Context, client *http.Client, g *Grant, parameters ...
 	return c.Exchange(context.WithValue(ctx, oauth2.HTTPClient, client), "", parameters...)
 }
 
-// ended says why the authorization server gives no more tokens for a grant; "" when err does not
-// say that (RFC 6749, section 5.2).
-func ended(err error) string {
+// ended says why the authorization server gives no more tokens for g; "" when err does not say
+// that (RFC 6749, section 5.2).
+func (g *Grant) ended(err error) string {
 	e, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
 		return ""
 	}
+	said := " " + Said(e, g.secrets()...)
 	switch e.ErrorCode {
 	case "invalid_grant":
-		return "the authorization server no longer accepts the last one" + said(e)
+		return "the authorization server no longer accepts the last one" + said
 	case "invalid_client", "unauthorized_client":
-		return "the authorization server no longer knows the client" + said(e)
+		return "the authorization server no longer knows the client" + said
 	case "invalid_scope", "invalid_target", "unsupported_grant_type", "access_denied":
-		return "the authorization server does not renew the last one" + said(e)
+		return "the authorization server does not renew the last one" + said
 	}
 	return ""
 }
 
-// said quotes the server's error.
-func said(e *oauth2.RetrieveError) string {
-	text := " (" + short(e.ErrorCode, 64)
+// Said quotes the error of an authorization server, without secrets that its request had.
+func Said(e *oauth2.RetrieveError, secrets ...string) string {
+	text := "(" + short(hide(e.ErrorCode, secrets...), 64)
 	if e.ErrorDescription != "" {
-		text += ": " + short(e.ErrorDescription, 200)
+		text += ": " + short(hide(e.ErrorDescription, secrets...), 200)
 	}
 	return text + ")"
 }
@@ -102,13 +106,13 @@ func (g *Grant) failure(err error) error {
 		if wrapped, of := errors.AsType[*url.Error](err); of {
 			err = wrapped.Err // without the URL, which the message names by its host
 		}
-		return &retryLater{text: g.hide(short(err.Error(), 300))}
+		return &retryLater{text: short(hide(err.Error(), g.secrets()...), 300)}
 	}
-	text := "it answered " + e.Response.Status
+	text := "it answered " + short(e.Response.Status, 64)
 	if e.ErrorCode != "" {
-		text += said(e)
+		text += " " + Said(e, g.secrets()...)
 	}
-	return &retryLater{g.hide(text), retryAfter(e.Response)}
+	return &retryLater{text, retryAfter(e.Response)}
 }
 
 // retryAfter returns the time that a response asks to wait, of at most an hour.

@@ -9,6 +9,8 @@ import (
 	"net/url"
 
 	"golang.org/x/oauth2"
+
+	"github.com/exthost/exthost/internal/logins"
 )
 
 // byCode has the user open an address with open, which returns the parameters that the browser was
@@ -26,7 +28,7 @@ func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx 
 	}
 	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier), resource)
 	if err != nil {
-		return nil, fmt.Errorf("the authorization server gives no token: %w", exchangeError(err))
+		return nil, fmt.Errorf("the authorization server gives no token: %w", exchangeError(err, code, verifier, config.ClientSecret))
 	}
 	return token, nil
 }
@@ -61,14 +63,15 @@ func described(back url.Values) string {
 	return ""
 }
 
-// exchangeError is an error of the token endpoint without what may be secret.
-func exchangeError(err error) error {
+// exchangeError is an error of the token endpoint without what may be secret, such as secrets.
+func exchangeError(err error, secrets ...string) error {
 	e, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
 		return errors.New(short(plain(err).Error()))
 	}
-	if e.ErrorCode == "" {
-		return errors.New("it answers " + e.Response.Status)
+	text := "it answers " + short(e.Response.Status)
+	if e.ErrorCode != "" {
+		text += " " + logins.Said(e, secrets...)
 	}
-	return errors.New(short(e.ErrorCode + " " + e.ErrorDescription))
+	return errors.New(text)
 }

@@ -25,7 +25,7 @@ func (d *Device) approve(ctx context.Context, f *found, config *oauth2.Config) (
 	}
 	r, err := config.DeviceAuth(ctx, resource)
 	if err != nil {
-		return nil, fmt.Errorf("the authorization server begins no login: %w", exchangeError(err))
+		return nil, fmt.Errorf("the authorization server begins no login: %w", exchangeError(err, config.ClientSecret))
 	}
 	address := r.VerificationURIComplete
 	if secure(address) != nil {
@@ -37,7 +37,7 @@ func (d *Device) approve(ctx context.Context, f *found, config *oauth2.Config) (
 	d.Show(address, short(r.UserCode))
 	token, err := config.DeviceAccessToken(ctx, r, resource)
 	if err != nil {
-		return nil, fmt.Errorf("the login was not approved: %w", exchangeError(err))
+		return nil, fmt.Errorf("the login was not approved: %w", exchangeError(err, r.DeviceCode, config.ClientSecret))
 	}
 	return token, nil
 }

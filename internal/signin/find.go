@@ -99,7 +99,7 @@ func (s *Server) challenge(ctx context.Context, client *http.Client) (map[string
 		if resp.StatusCode < 300 {
 			return nil, errors.Join(ErrNone, s.leave(ctx, client, resp))
 		}
-		return nil, fmt.Errorf("the server answers %s, and asks for no login; check the url", resp.Status)
+		return nil, fmt.Errorf("the server answers %s, and asks for no login; check the url", short(resp.Status))
 	}
 	params, _ := logins.Bearer(resp.Header.Values("WWW-Authenticate"))
 	return params, nil
@@ -113,7 +113,7 @@ func (s *Server) try(ctx context.Context, client *http.Client, token string) err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
-		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)", resp.Status)
+		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)", short(resp.Status))
 	}
 	return s.leave(ctx, client, resp)
 }
@@ -259,9 +259,9 @@ func document(ctx context.Context, client *http.Client, address string, into any
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode >= 400 && resp.StatusCode < 500:
-		return fmt.Errorf("%w (%s)", errMissing, resp.Status)
+		return fmt.Errorf("%w (%s)", errMissing, short(resp.Status))
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("the answer is %s", resp.Status)
+		return fmt.Errorf("the answer is %s", short(resp.Status))
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
 	if err != nil || len(body) > maxDocument {

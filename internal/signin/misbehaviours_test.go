@@ -141,13 +141,21 @@ var approvals = map[string]misbehaviour{
 	"tokens of another type":           {set: answer("/token", 200, "application/json", `{"access_token":"x","token_type":"DPoP"}`), want: "gives DPoP tokens", token: 1},
 	"tokens that no header can have":   {set: answer("/token", 200, "application/json", `{"access_token":"a\r\nb: c","token_type":"bearer"}`), want: "no header can have", token: 1},
 	"tokens by redirect with the body": {set: redirect("/token", http.StatusTemporaryRedirect, func(s *oauthtest.Servers) string { return s.Issuer + "/elsewhere" }), want: "gives no token", token: 1},
-	"a token that the server refuses":  {set: answer("/token", 200, "application/json", `{"access_token":"x","token_type":"bearer"}`), want: "refuses the token that its authorization server has given", token: 1},
-	"tokens without a type":            {set: change(func(m map[string]any) { delete(m, "token_type") }), token: 1},
-	"a life that is a text":            {set: change(func(m map[string]any) { m["expires_in"] = "3600" }), token: 1},
-	"a life that is no number":         {set: change(func(m map[string]any) { m["expires_in"] = "soon" }), want: "gives no token", token: 1},
-	"a life below zero":                {set: change(func(m map[string]any) { m["expires_in"] = -5 }), token: 1},
-	"a life for ever":                  {set: change(func(m map[string]any) { m["expires_in"] = int64(1) << 60 }), token: 1},
-	"more scopes than asked for":       {set: change(func(m map[string]any) { m["scope"] = "everything" }), token: 1},
+	"an error that quotes secrets": {set: func(s *oauthtest.Servers) {
+		s.Token = func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, `{"error":"invalid_grant","error_description":"CODE %s VERIFIER %s"}`, r.FormValue("code"), r.FormValue("code_verifier"))
+			return true
+		}
+	}, want: "CODE [redacted] VERIFIER [redacted]", token: 1},
+	"a token that the server refuses": {set: answer("/token", 200, "application/json", `{"access_token":"x","token_type":"bearer"}`), want: "refuses the token that its authorization server has given", token: 1},
+	"tokens without a type":           {set: change(func(m map[string]any) { delete(m, "token_type") }), token: 1},
+	"a life that is a text":           {set: change(func(m map[string]any) { m["expires_in"] = "3600" }), token: 1},
+	"a life that is no number":        {set: change(func(m map[string]any) { m["expires_in"] = "soon" }), want: "gives no token", token: 1},
+	"a life below zero":               {set: change(func(m map[string]any) { m["expires_in"] = -5 }), token: 1},
+	"a life for ever":                 {set: change(func(m map[string]any) { m["expires_in"] = int64(1) << 60 }), token: 1},
+	"more scopes than asked for":      {set: change(func(m map[string]any) { m["scope"] = "everything" }), token: 1},
 }
 
 // also sets one more parameter with which the browser is sent back.

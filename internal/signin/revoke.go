@@ -48,7 +48,7 @@ func Revoke(ctx context.Context, g *logins.Grant) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return errors.New("it answers " + resp.Status)
+		return errors.New("it answers " + short(resp.Status))
 	}
 	return nil
 }
