@@ -115,6 +115,9 @@ func (s *Server) try(ctx context.Context, client *http.Client, token string) err
 	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
 		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)", short(resp.Status))
 	}
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return fmt.Errorf("the server redirects (%s), which is not followed with a token; make the address where it leads the url", short(resp.Status))
+	}
 	return s.leave(ctx, client, resp)
 }
 

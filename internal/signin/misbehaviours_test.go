@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/logins"
 	"github.com/exthost/exthost/internal/oauthtest"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/signin"
 )
 
 // errGaveUp is the cause with which a test ends a login that nobody approves.
@@ -140,6 +143,7 @@ var approvals = map[string]misbehaviour{
 	"tokens that fail":                 {set: answer("/token", 500, "text/plain", "down"), want: "500 Internal Server Error", token: 1},
 	"tokens of another type":           {set: answer("/token", 200, "application/json", `{"access_token":"x","token_type":"DPoP"}`), want: "gives DPoP tokens", token: 1},
 	"tokens that no header can have":   {set: answer("/token", 200, "application/json", `{"access_token":"a\r\nb: c","token_type":"bearer"}`), want: "no header can have", token: 1},
+	"tokens by redirect":               {set: redirect("/token", http.StatusSeeOther, func(s *oauthtest.Servers) string { return s.Issuer + "/elsewhere" }), want: "gives no token", token: 1},
 	"tokens by redirect with the body": {set: redirect("/token", http.StatusTemporaryRedirect, func(s *oauthtest.Servers) string { return s.Issuer + "/elsewhere" }), want: "gives no token", token: 1},
 	"an error that quotes secrets": {set: func(s *oauthtest.Servers) {
 		s.Token = func(w http.ResponseWriter, r *http.Request) bool {
@@ -215,5 +219,28 @@ func misbehave(t *testing.T, all map[string]misbehaviour) {
 				t.Errorf("the token endpoint got %d requests, and the other place %d", n, s.Asked("/elsewhere"))
 			}
 		})
+	}
+}
+
+// A token goes to the origin alone that it was given for, also when the server redirects.
+func TestRedirectedWithToken(t *testing.T) {
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
+		processtest.Leaks(t)
+		got := make(chan string, 1)
+		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Authorization") }))
+		t.Cleanup(other.Close)
+		s := oauthtest.New(t)
+		s.Server = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Header.Get("Authorization") != "" {
+				http.Redirect(w, r, other.URL, status)
+			}
+			return r.Header.Get("Authorization") != ""
+		}
+		if _, err := signInTo(t, &signin.Server{Place: logins.Place{URL: s.URL}, SSE: true}); err == nil || !strings.Contains(err.Error(), "redirects") {
+			t.Errorf("%d: %v", status, err)
+		}
+		if len(got) > 0 {
+			t.Errorf("%d: the other server got %q", status, <-got)
+		}
 	}
 }

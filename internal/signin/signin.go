@@ -123,9 +123,12 @@ func Client(server string) *http.Client {
 	return &http.Client{Transport: rules.Transport(), Timeout: exchangeTimeout, CheckRedirect: follow}
 }
 
-// follow follows no redirect of what is posted, which may hold secrets.
+// follow follows no redirect of what is posted, whose answer has to come from the server that was
+// asked, and takes a token to no other server.
 func follow(r *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects || r.Method != http.MethodGet || secure(r.URL.String()) != nil {
+	first := via[0]
+	away := first.Header.Get("Authorization") != "" && origin(r.URL) != origin(first.URL)
+	if len(via) > maxRedirects || first.Method != http.MethodGet || away || secure(r.URL.String()) != nil {
 		return http.ErrUseLastResponse
 	}
 	return nil

@@ -30,6 +30,11 @@ func browse(t testing.TB, refused func()) func(string) {
 
 func signIn(t testing.TB, s *oauthtest.Servers, more ...string) (*logins.Grant, error) {
 	t.Helper()
+	return signInTo(t, &signin.Server{Place: logins.Place{ID: "x", Of: "/x", URL: s.URL}}, more...)
+}
+
+func signInTo(t testing.TB, s *signin.Server, more ...string) (*logins.Grant, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), bound, errors.New("the login has not ended"))
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -40,8 +45,7 @@ func signIn(t testing.TB, s *oauthtest.Servers, more ...string) (*logins.Grant, 
 	}
 	defer b.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	server := signin.Server{Place: logins.Place{ID: "x", Of: "/x", URL: s.URL}}
-	return server.SignIn(ctx, b, more, nil)
+	return s.SignIn(ctx, b, more, nil)
 }
 
 func TestSignIn(t *testing.T) {
