@@ -83,6 +83,9 @@ func (g *Grant) Accept(t *oauth2.Token, now time.Time) error {
 		return errors.New("the authorization server gives a token that no header can have")
 	}
 	g.Access, g.Issued, g.Expires, g.Ended = t.AccessToken, now, t.Expiry, ""
+	if !g.Expires.After(now) { // nonsense, with which every request would renew it
+		g.Expires = time.Time{}
+	}
 	if t.RefreshToken != "" {
 		g.Refresh = t.RefreshToken
 	}

@@ -109,6 +109,7 @@ var renewals = map[string]struct {
 	"no type":                    {set: tokens(func(m map[string]any) { delete(m, "token_type") }), asked: 1},
 	"a life that is a text":      {set: tokens(func(m map[string]any) { m["expires_in"] = "3600" }), asked: 1},
 	"a life of nothing":          {set: tokens(func(m map[string]any) { m["expires_in"] = 0 }), asked: 1},
+	"a life below zero":          {set: tokens(func(m map[string]any) { m["expires_in"] = -3600 }), asked: 1},
 	"a life for ever":            {set: tokens(func(m map[string]any) { m["expires_in"] = int64(1) << 60 }), asked: 1},
 	"no life":                    {set: tokens(func(m map[string]any) { delete(m, "expires_in") }), asked: 1},
 	"fewer scopes":               {set: tokens(func(m map[string]any) { m["scope"] = "read" }), asked: 1},
@@ -131,6 +132,7 @@ var renewals = map[string]struct {
 	"another type":               {set: renews(200, nil, `{"access_token":"x","token_type":"ESCAPEmac"}`), want: "mac tokens, and exthost can send Bearer tokens alone", asked: 1, rest: 5 * time.Second},
 	"a token no header can have": {set: renews(200, nil, `{"access_token":"a\r\nb","token_type":"bearer"}`), want: "a token that no header can have", asked: 1, rest: 5 * time.Second},
 	"a redirect":                 {set: renews(307, http.Header{"Location": {"/elsewhere"}}, ``), want: "it answered 307", asked: 1, rest: 5 * time.Second},
+	"a redirect to a page":       {set: renews(303, http.Header{"Location": {"/elsewhere"}}, ``), want: "it answered 303", asked: 1, rest: 5 * time.Second},
 }
 
 func endless(s *oauthtest.Servers) {
