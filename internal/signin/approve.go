@@ -14,11 +14,11 @@ import (
 )
 
 // byCode has the user open an address with open, which returns the parameters that the browser was
-// sent back with, and exchanges the code among them for tokens.
-func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx context.Context, address string) (url.Values, error)) (*oauth2.Token, error) {
+// sent back with for a state, and exchanges the code among them for tokens.
+func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx context.Context, address, state string) (url.Values, error)) (*oauth2.Token, error) {
 	resource := oauth2.SetAuthURLParam("resource", f.resource)
 	state, verifier := rand.Text(), oauth2.GenerateVerifier()
-	back, err := open(ctx, config.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier), resource))
+	back, err := open(ctx, config.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier), resource), state)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx 
 // code returns the code with which the browser was sent back. Its state must be that of this
 // login, and its issuer the one that was asked (RFC 9207): others could send a code of theirs.
 func (a *authority) code(back url.Values, state string) (string, error) {
-	if subtle.ConstantTimeCompare([]byte(back.Get("state")), []byte(state)) != 1 {
+	if !same(back.Get("state"), state) {
 		return "", errors.New("the answer of the browser belongs to another login; try again")
 	}
 	switch iss := back.Get("iss"); {
@@ -55,6 +55,9 @@ func (a *authority) code(back url.Values, state string) (string, error) {
 	}
 	return back.Get("code"), nil
 }
+
+// same compares secrets.
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 func described(back url.Values) string {
 	if text := back.Get("error_description"); text != "" {

@@ -128,6 +128,7 @@ var approvals = map[string]misbehaviour{
 	"issuer that is not announced": {set: both(back("iss", ""), metadata("authorization_response_iss_parameter_supported", nil)), token: 1},
 	"issuer wrong, not announced":  {set: both(back("iss", "https://other.example"), metadata("authorization_response_iss_parameter_supported", nil)), want: "is of the authorization server https://other.example"},
 	"error of another issuer":      {set: both(back("iss", "https://other.example"), func(s *oauthtest.Servers) { also(s, "error", "call 555-1234") }), want: "is of the authorization server", not: "555"},
+	"state of another login":       {set: back("state", "other"), want: errGaveUp.Error()},
 	"answer without a state":       {set: back("state", ""), want: errGaveUp.Error()},
 	"refused in the browser": {set: func(s *oauthtest.Servers) {
 		back("error", "access_denied")(s)
