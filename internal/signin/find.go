@@ -14,7 +14,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/logins"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/protocol"
 )
@@ -34,13 +33,18 @@ type authority struct {
 
 // find asks the server where to sign in.
 func (s *Server) find(ctx context.Context, client *http.Client) (*found, error) {
-	challenge, err := s.challenge(ctx, client)
+	challenge, open, err := s.challenge(ctx, client)
 	if err != nil {
 		return nil, err
 	}
 	f, issuer, err := s.resource(ctx, client, challenge["resource_metadata"])
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case f == nil && open != nil:
+		return nil, open
+	case f == nil: // a server without metadata is its own authorization server
+		f = &found{resource: s.Place.URL}
 	}
 	if scope := challenge["scope"]; scope != "" {
 		f.scopes = strings.Fields(scope)
@@ -53,33 +57,6 @@ func (s *Server) find(ctx context.Context, client *http.Client) (*found, error) 
 	return f, nil
 }
 
-// probe is a request that every MCP server answers, or refuses for want of a login.
-const probe = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + protocol.MCP20251125 + `","capabilities":{},"clientInfo":{"name":"exthost","version":"0"}}}`
-
-// ask sends the probe with a token; "" is none.
-func (s *Server) ask(ctx context.Context, client *http.Client, token string) (*http.Response, error) {
-	method, body := http.MethodPost, io.Reader(strings.NewReader(probe))
-	if s.SSE {
-		method, body = http.MethodGet, nil
-	}
-	r, err := http.NewRequestWithContext(ctx, method, s.Place.URL, body)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	if !s.SSE {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := client.Do(r)
-	if err != nil {
-		return nil, fmt.Errorf("the server cannot be reached: %w", plain(err))
-	}
-	return resp, nil
-}
-
 // plain is an error of HTTP without the address, which may hold secrets.
 func plain(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
@@ -88,61 +65,8 @@ func plain(err error) error {
 	return err
 }
 
-// challenge returns the parameters with which the server refuses the probe.
-func (s *Server) challenge(ctx context.Context, client *http.Client) (map[string]string, error) {
-	resp, err := s.ask(ctx, client, "")
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
-		if resp.StatusCode < 300 {
-			return nil, errors.Join(ErrNone, s.leave(ctx, client, resp))
-		}
-		return nil, fmt.Errorf("the server answers %s, and asks for no login; check the url", short(resp.Status))
-	}
-	params, _ := logins.Bearer(resp.Header.Values("WWW-Authenticate"))
-	return params, nil
-}
-
-// try has the server accept a token.
-func (s *Server) try(ctx context.Context, client *http.Client, token string) error {
-	resp, err := s.ask(ctx, client, token)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
-		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)", short(resp.Status))
-	}
-	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		return fmt.Errorf("the server redirects (%s), which is not followed with a token; make the address where it leads the url", short(resp.Status))
-	}
-	return s.leave(ctx, client, resp)
-}
-
-// leave ends the session that the probe has begun, if it has.
-func (s *Server) leave(ctx context.Context, client *http.Client, resp *http.Response) error {
-	session := resp.Header.Get(mcphttp.SessionHeader)
-	if session == "" {
-		return nil
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodDelete, s.Place.URL, nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Set(mcphttp.SessionHeader, session)
-	if auth := resp.Request.Header.Get("Authorization"); auth != "" {
-		r.Header.Set("Authorization", auth)
-	}
-	if end, err := client.Do(r); err == nil { // servers may refuse to end sessions
-		_ = end.Body.Close()
-	}
-	return nil
-}
-
 // resource returns what tokens are for, and the authorization server, as the server's metadata
-// state them (RFC 9728). A server without metadata is its own authorization server.
+// state them (RFC 9728). Without metadata it returns nil and the server's own address.
 func (s *Server) resource(ctx context.Context, client *http.Client, named string) (*found, string, error) {
 	u, err := url.Parse(s.Place.URL)
 	if err != nil {
@@ -168,7 +92,7 @@ func (s *Server) resource(ctx context.Context, client *http.Client, named string
 		}
 		return &found{resource: m.Resource, scopes: m.ScopesSupported}, m.AuthorizationServers[0], nil
 	}
-	return &found{resource: s.Place.URL}, root.String(), nil
+	return nil, root.String(), nil
 }
 
 // covers reports whether a resource is the address u or a part of its server in which u is.

@@ -99,9 +99,6 @@ func (s *Server) scopes(f *found, more []string, earlier *logins.Grant) []string
 	return slices.Compact(scopes)
 }
 
-// ErrNone is the error of a server without OAuth.
-var ErrNone = errors.New("the server answers without a login")
-
 // The bounds of exchanges with servers of strangers.
 const (
 	exchangeTimeout = 30 * time.Second // of one
