@@ -72,10 +72,20 @@ func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake,
 	if kind := protocol.KindOf(err); kind != protocol.HandshakeInvalid && kind != protocol.ProtocolVersion {
 		return h, err
 	}
-	if h, newer := d.discover(ctx, c); newer == nil {
+	h, newer := d.discover(ctx, c)
+	if newer == nil {
 		return h, nil
 	}
-	return nil, err
+	return nil, either(newer, err)
+}
+
+// either returns the error of a server that has refused both handshakes: that of initialize, unless
+// server/discover wants a login, without which a modern server tells nothing.
+func either(discover, initialize error) error {
+	if protocol.KindOf(discover) == protocol.RequirementMissing && protocol.KindOf(initialize) == protocol.HandshakeInvalid {
+		return discover
+	}
+	return initialize
 }
 
 // negotiate tries modern versions first. After an error it sends initialize. A server that
@@ -103,17 +113,22 @@ func (d *mcp) negotiate(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error
 		if a.err == nil {
 			return a.h, nil
 		}
-		return d.initialize(ctx, c)
+		h, err := d.initialize(ctx, c)
+		if err != nil {
+			return nil, either(a.err, err)
+		}
+		return h, nil
 	case <-timer.C:
 	}
 	h, err := d.initialize(ctx, c)
 	if protocol.KindOf(err) != protocol.HandshakeInvalid {
 		return h, err
 	}
-	if a := <-discovered; a.err == nil {
+	a := <-discovered
+	if a.err == nil {
 		return a.h, nil
 	}
-	return nil, err
+	return nil, either(a.err, err)
 }
 
 func (d *mcp) discover(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {

@@ -21,11 +21,13 @@ var program string
 func TestMain(m *testing.M) {
 	if _, child := os.LookupEnv(processtest.ScriptVar); child {
 		processtest.Main(m, map[string]processtest.Verb{
-			"raw":      serveRaw,
-			"tasks":    func(string) { serveTasks() },
-			"lite":     func(string) { serveLite() },
-			"native":   func(string) { os.Exit(nativeEcho().Main()) },
-			"official": func(string) { serveOfficial() },
+			"approve":      func(string) { approve() },
+			"signinClient": func(string) { signInClient() },
+			"raw":          serveRaw,
+			"tasks":        func(string) { serveTasks() },
+			"lite":         func(string) { serveLite() },
+			"native":       func(string) { os.Exit(nativeEcho().Main()) },
+			"official":     func(string) { serveOfficial() },
 		})
 	}
 	os.Exit(run(m))
