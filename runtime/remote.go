@@ -90,7 +90,7 @@ func clientOptions(s *Spec) (mcpclient.Options, error) {
 		o.Token = tokenFile(s.Dir, t.TokenFile, s.Secret)
 	case s.Login != nil:
 		l := &told{login: s.Login, tell: s.Secret}
-		o.Token, o.Renew = l.token, l.renew
+		o.Token, o.Renew, o.Refused = l.token, l.renew, s.Login.Refused
 	}
 	return o, nil
 }

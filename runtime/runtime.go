@@ -91,6 +91,8 @@ type Login interface {
 	// Renew returns another token than the one that the server has refused with a challenge, the
 	// values of its WWW-Authenticate header; "" when the challenge asks for no login.
 	Renew(ctx context.Context, refused string, challenge []string) (string, error)
+	// Refused returns the error for a token that Renew has given and the server refuses too.
+	Refused(token string) error
 	// Needed says why a person has to sign in, and how; "" as far as is known nobody has to.
 	Needed() string
 }

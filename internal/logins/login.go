@@ -29,6 +29,8 @@ type Login struct {
 	renewal *renewal    // that is under way; nil: none is
 	rest    time.Time   // until when no renewal is tried, because one has failed
 	failed  error       // of that one
+	vain    string      // the token that the server has refused just after it was given
+	until   time.Time   // until when no other is asked for in place of vain
 
 	need atomic.Pointer[string] // why a person has to sign in, and how; nil: nobody has to
 }
@@ -90,6 +92,9 @@ func (l *Login) Renew(ctx context.Context, refused string, challenge []string) (
 	case g.Access != refused:
 		l.mu.Unlock()
 		return g.Access, nil
+	case g.Access == l.vain && time.Now().Before(l.until):
+		l.mu.Unlock()
+		return "", l.refused()
 	case g.Ended != "":
 		l.mu.Unlock()
 		return "", l.needed(g.Ended)
@@ -111,6 +116,21 @@ func (l *Login) Needed() string {
 		return *text
 	}
 	return ""
+}
+
+// Refused returns the error for a token that Renew has given and the server refuses too. No other
+// one is asked for at once: it would be refused as well.
+func (l *Login) Refused(token string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.accessLocked() == token {
+		l.vain, l.until = token, time.Now().Add(renewalRest)
+	}
+	return l.refused()
+}
+
+func (l *Login) refused() *protocol.Error {
+	return l.needed("the server refuses the token that its authorization server has just given")
 }
 
 // needed notes that the user has to sign in, and returns the error that says so. Why may be "".

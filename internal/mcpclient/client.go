@@ -43,6 +43,9 @@ type Options struct {
 	// is sent once more with it. challenge are the values of the answer's WWW-Authenticate
 	// header. Nil: there is no other token.
 	Renew func(ctx context.Context, refused string, challenge []string) (string, error)
+	// Refused returns the error of a request whose token, which Renew has given, the server
+	// has refused too. Set it with Renew.
+	Refused func(token string) error
 	// MaxBytes bounds one answer and one event. 0 is 16 MiB.
 	MaxBytes int
 }
@@ -141,7 +144,7 @@ func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
 		return resp, err
 	}
 	challenge := resp.Header.Values("WWW-Authenticate")
-	if resp.StatusCode != http.StatusUnauthorized && (resp.StatusCode != http.StatusForbidden || challenge == nil) {
+	if resp.StatusCode != http.StatusUnauthorized && !wantsScopes(resp.StatusCode, challenge) {
 		return resp, nil
 	}
 	token, err := c.o.Renew(r.Context(), strings.TrimPrefix(r.Header.Get("Authorization"), bearer), challenge)
@@ -157,7 +160,18 @@ func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
 		return nil, err
 	}
 	again.Header.Set("Authorization", bearer+token)
-	return c.send(again, written)
+	resp, err = c.send(again, written)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		_ = resp.Body.Close()
+		return nil, &CredentialsError{c.o.Refused(token)}
+	}
+	return resp, err
+}
+
+// wantsScopes reports whether a server forbids a request for want of scopes, which a user can be
+// asked for (RFC 6750, section 3.1). What it forbids for other reasons stays so with any token.
+func wantsScopes(status int, challenge []string) bool {
+	return status == http.StatusForbidden && strings.Contains(strings.Join(challenge, ","), "insufficient_scope")
 }
 
 // send sends a request once.
