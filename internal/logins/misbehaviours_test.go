@@ -20,6 +20,13 @@ import (
 // signedIn signs in at s, and returns the store with the grant, which has expired.
 func signedIn(t *testing.T, s *oauthtest.Servers) (*logins.Store, *logins.Grant) {
 	t.Helper()
+	store, _, g := signedInAt(t, s)
+	return store, g
+}
+
+// signedInAt is signedIn with the directory of the store.
+func signedInAt(t *testing.T, s *oauthtest.Servers) (*logins.Store, string, *logins.Grant) {
+	t.Helper()
 	defer http.DefaultClient.CloseIdleConnections()
 	b, err := signin.NewBrowser(0, func(address string) {
 		if resp, err := http.Get(address); err == nil {
@@ -35,10 +42,11 @@ func signedIn(t *testing.T, s *oauthtest.Servers) (*logins.Store, *logins.Grant)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := logins.Open(t.TempDir(), signin.Client)
+	dir := t.TempDir()
+	store := logins.Open(dir, signin.Client)
 	t.Cleanup(store.Close)
 	expire(t, store, g)
-	return store, g
+	return store, dir, g
 }
 
 func limited(t *testing.T) context.Context {
