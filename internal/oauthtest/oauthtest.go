@@ -30,6 +30,7 @@ type Servers struct {
 	NoRefresh  bool          // no refresh tokens
 	NoRotation bool          // refresh tokens stay the same
 	Scopes     string        // that the MCP server asks for
+	Secret     bool          // the clients that register get secrets
 
 	Challenge func() string                                     // the header WWW-Authenticate; nil names the metadata
 	Resource  func(m map[string]any)                            // changes the metadata of the MCP server
@@ -49,6 +50,7 @@ type Servers struct {
 	refreshes int
 	refused   int // refreshes
 	devices   map[string]bool
+	secrets   []string // that others may not see
 }
 
 // grant is one login.
@@ -97,6 +99,13 @@ func (s *Servers) Asked(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[path]
+}
+
+// Secrets returns all that has been secret so far: tokens, codes and their verifiers, secrets of clients.
+func (s *Servers) Secrets() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.secrets)
 }
 
 // Expire ends all access tokens.
@@ -187,6 +196,9 @@ func (s *Servers) authority(w http.ResponseWriter, r *http.Request) {
 			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
 			"token_endpoint_auth_methods_supported": []string{"none"}, "authorization_response_iss_parameter_supported": true,
 		}
+		if s.Secret {
+			m["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+		}
 		if s.Metadata != nil {
 			s.Metadata(m)
 		}
@@ -220,6 +232,10 @@ func (s *Servers) register(w http.ResponseWriter, r *http.Request) {
 	}
 	m["client_id"] = rand.Text()
 	s.mu.Lock()
+	if s.Secret {
+		m["client_secret"] = "client-secret-" + rand.Text()
+		s.secrets = append(s.secrets, m["client_secret"].(string))
+	}
 	s.clients[m["client_id"].(string)] = true
 	s.mu.Unlock()
 	write(w, http.StatusCreated, m)
@@ -232,6 +248,7 @@ func (s *Servers) authorize(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	known := s.clients[q.Get("client_id")]
 	s.codes[code] = q
+	s.secrets = append(s.secrets, code)
 	s.mu.Unlock()
 	back := url.Values{"code": {code}, "state": {q.Get("state")}, "iss": {s.Issuer}}
 	if !known || q.Get("code_challenge_method") != "S256" || q.Get("response_type") != "code" {
@@ -248,6 +265,7 @@ func (s *Servers) token(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	switch r.FormValue("grant_type") {
 	case "authorization_code":
+		s.secrets = append(s.secrets, r.FormValue("code_verifier"))
 		q := s.codes[r.FormValue("code")]
 		delete(s.codes, r.FormValue("code"))
 		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
@@ -299,6 +317,7 @@ func (s *Servers) answer(w http.ResponseWriter, g *grant) {
 	delete(s.access, g.access)
 	g.access, g.expires, g.used = "access-"+rand.Text(), time.Now().Add(life), false
 	s.access[g.access] = g
+	s.secrets = append(s.secrets, g.access)
 	out := map[string]any{"access_token": g.access, "token_type": "bearer", "expires_in": int(life.Seconds()), "scope": g.scope}
 	if !s.NoRefresh {
 		if g.refresh == nil || !s.NoRotation {
@@ -306,6 +325,7 @@ func (s *Servers) answer(w http.ResponseWriter, g *grant) {
 		}
 		token := g.refresh[len(g.refresh)-1]
 		s.grants[token], out["refresh_token"] = g, token
+		s.secrets = append(s.secrets, token)
 	}
 	if s.Tokens != nil {
 		s.Tokens(out)
