@@ -62,7 +62,7 @@ func (r *Rules) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 // Private reports whether a host is named in this network: by an address that is not public, or by
-// a name that leads to one.
+// a name that leads to none that is.
 func Private(host string) bool {
 	if Loopback(host) {
 		return true
@@ -70,7 +70,7 @@ func Private(host string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	return err == nil && slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !egress.Public(a) })
+	return err == nil && !slices.ContainsFunc(addrs, egress.Public)
 }
 
 // Loopback reports whether a host is this machine.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/outbound"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -53,8 +54,17 @@ func (s *Server) find(ctx context.Context, client *http.Client) (*found, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the authorization server %s: %w", shown(issuer), err)
 	}
+	if page, err := url.Parse(a.AuthorizationEndpoint); err != nil || outbound.Loopback(page.Hostname()) && !s.local() {
+		return nil, fmt.Errorf("the authorization server %s: the browser is not sent to this machine (%s) for a server elsewhere", shown(issuer), shown(a.AuthorizationEndpoint))
+	}
 	f.authority = *a
 	return f, nil
+}
+
+// local reports whether the server is named as being on this machine.
+func (s *Server) local() bool {
+	u, err := url.Parse(s.Place.URL)
+	return err == nil && outbound.Loopback(u.Hostname())
 }
 
 // plain is an error of HTTP without the address, which may hold secrets.

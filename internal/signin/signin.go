@@ -5,6 +5,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -47,6 +48,10 @@ type Way interface {
 func (s *Server) SignIn(ctx context.Context, way Way, more []string, earlier *logins.Grant) (*logins.Grant, error) {
 	client := s.client()
 	defer client.CloseIdleConnections()
+	u, err := url.Parse(s.Place.URL)
+	if err != nil || u.Scheme == "http" && !outbound.Private(u.Hostname()) {
+		return nil, errors.New("the server is not reached over https://, so that others could read the token on its way")
+	}
 	f, err := s.find(ctx, client)
 	if err != nil {
 		return nil, err
@@ -103,7 +108,8 @@ func (s *Server) scopes(f *found, more []string, earlier *logins.Grant) []string
 const (
 	exchangeTimeout = 30 * time.Second // of one
 	maxRedirects    = 3
-	maxDocument     = 1 << 20 // bytes of metadata
+	maxDocument     = 1 << 20  // bytes of metadata
+	maxHeaders      = 64 << 10 // bytes of an answer
 )
 
 // client returns a client that follows addresses which the server names: to private ones only where
@@ -111,13 +117,20 @@ const (
 func (s *Server) client() *http.Client { return Client(s.Place.URL) }
 
 // Client returns a client for the authorization server of the MCP server at an address. It connects
-// to private addresses only where that one has one itself.
+// to private addresses only where that one has one itself, and to this machine only where that one
+// is named as being on this machine: who owns a name decides where the name leads.
 func Client(server string) *http.Client {
-	rules := &outbound.Rules{Exempt: func(string) bool { return false }}
-	if u, err := url.Parse(server); err == nil && outbound.Private(u.Hostname()) {
-		rules.Exempt = func(string) bool { return true }
+	host, local := "", false
+	if u, err := url.Parse(server); err == nil {
+		host, local = u.Hostname(), outbound.Loopback(u.Hostname())
 	}
-	return &http.Client{Transport: rules.Transport(), Timeout: exchangeTimeout, CheckRedirect: follow}
+	rules := &outbound.Rules{Exempt: func(address string) bool {
+		to, _, err := net.SplitHostPort(address)
+		return local || err == nil && !outbound.Loopback(to) && outbound.Private(host)
+	}}
+	t := rules.Transport()
+	t.MaxResponseHeaderBytes = maxHeaders
+	return &http.Client{Transport: t, Timeout: exchangeTimeout, CheckRedirect: follow}
 }
 
 // follow follows no redirect of what is posted, whose answer has to come from the server that was
