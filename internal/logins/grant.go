@@ -57,6 +57,8 @@ type Client struct {
 	Secret   string           `json:"secret,omitempty"`
 	Style    oauth2.AuthStyle `json:"style,omitempty"` // how the client names itself to the token endpoint
 	Redirect string           `json:"redirect"`        // the address that the browser is sent back to; "" where none was
+	// SecretExpires is when the authorization server takes Secret no more; zero: never.
+	SecretExpires time.Time `json:"secret_expires,omitzero"`
 	// Registered says that the client registered itself for this place.
 	Registered bool `json:"registered,omitempty"`
 }

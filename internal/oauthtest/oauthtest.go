@@ -234,6 +234,7 @@ func (s *Servers) register(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	if s.Secret {
 		m["client_secret"] = "client-secret-" + rand.Text()
+		m["client_secret_expires_at"] = 0 // never
 		s.secrets = append(s.secrets, m["client_secret"].(string))
 	}
 	s.clients[m["client_id"].(string)] = true

@@ -76,5 +76,15 @@ func exchangeError(err error, secrets ...string) error {
 	if e.ErrorCode != "" {
 		text += " " + logins.Said(e, secrets...)
 	}
-	return errors.New(text)
+	return &refusal{text, e.ErrorCode}
+}
+
+// refusal is an error that the authorization server has answered with.
+type refusal struct{ text, code string }
+
+func (e *refusal) Error() string { return e.text }
+
+// ofClient reports whether the server refuses the client.
+func (e *refusal) ofClient() bool {
+	return e.code == "invalid_client" || e.code == "unauthorized_client"
 }

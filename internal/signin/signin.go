@@ -5,6 +5,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -62,6 +63,9 @@ func (s *Server) SignIn(ctx context.Context, way Way, more []string, earlier *lo
 	}
 	config := configOf(f, c, s.scopes(f, more, earlier))
 	token, err := way.approve(context.WithValue(ctx, oauth2.HTTPClient, client), f, config)
+	if e, ok := errors.AsType[*refusal](err); ok && e.ofClient() && earlier != nil && c == earlier.Client {
+		return nil, fmt.Errorf("%w; exthost logout %s, and sign in again as another client", err, s.Place.ID)
+	}
 	if err != nil {
 		return nil, err
 	}
