@@ -120,7 +120,7 @@ var house = map[string]struct {
 	"internal/store":                 {[]string{"internal/atomicfile", "internal/ownership", "internal/regular"}, "keeps trees of files; where they come from is not its matter"},
 	"internal/download":              {[]string{"internal/egress", "internal/outbound"}, "fetches files; what they hold is not its matter"},
 	"internal/outbound":              {[]string{"internal/egress"}, "connects; what is said there is not its matter"},
-	"internal/logins":                {[]string{"internal/dirlock", "internal/display", "internal/inflight", "internal/secrets/agefile", "protocol"}, "keeps grants; how a user signs in is not its matter"},
+	"internal/logins":                {[]string{"internal/atomicfile", "internal/dirlock", "internal/display", "internal/inflight", "internal/secrets/agefile", "protocol"}, "keeps grants; how a user signs in is not its matter"},
 	"internal/signin":                {[]string{"internal/display", "internal/logins", "internal/mcphttp", "internal/outbound", "protocol"}, "signs a user in; who uses the login is not its matter"},
 	"internal/oauthtest":             {nil, "imitates servers for tests"},
 	"internal/locked":                {[]string{"discovery", "internal/atomicfile", "internal/dirlock", "internal/lockfile", "internal/regular", "internal/store", "manifest", "protocol"}, "compares packages with the lock file; where they come from is not its matter"},

@@ -168,10 +168,18 @@ func (l *Login) refreshLocked() error {
 	if err != nil {
 		return protocol.Errorf(protocol.RequirementMissing, "the login: %w", err)
 	}
+	same := g != nil && l.grant != nil && g.Access == l.grant.Access && g.Refresh == l.grant.Refresh && g.Ended == l.grant.Ended
 	l.grant, l.read = g, info
+	if !same { // one that has only been written anew, by a renewal that failed, changes nothing
+		l.startOverLocked()
+	}
+	return nil
+}
+
+// startOverLocked forgets what went wrong with an earlier grant.
+func (l *Login) startOverLocked() {
 	l.rest, l.failed = time.Time{}, nil
 	l.need.Store(nil)
-	return nil
 }
 
 // renewLocked joins the renewal that is under way, or begins one. The error is that of one that
@@ -218,7 +226,7 @@ func (l *Login) run(r *renewal) {
 	var after *Grant
 	err := l.store.update(ctx, l.path, func(g *Grant) (*Grant, error) {
 		var err error
-		after, err = renew(ctx, l.client, g, before)
+		after, err = renew(ctx, l.client, l.path, g, before)
 		return after, err
 	})
 	l.mu.Lock()
@@ -237,6 +245,7 @@ func (l *Login) run(r *renewal) {
 		r.err = l.needed(after.Ended)
 	default:
 		r.token = after.Access
+		l.startOverLocked()
 	}
 	if err == nil {
 		l.grant, l.read = after, nil // the file tells its version with the next request

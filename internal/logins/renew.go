@@ -3,14 +3,17 @@ package logins
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
 
+	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/display"
 )
 
@@ -24,13 +27,16 @@ func (e *retryLater) Error() string { return e.text }
 
 // renew returns g with another access token than before. The grant is returned as it is when
 // another program has renewed it meanwhile, and with the reason in Ended when the authorization
-// server gives no more tokens.
-func renew(ctx context.Context, client *http.Client, g *Grant, before string) (*Grant, error) {
+// server gives no more tokens. path is the file of g.
+func renew(ctx context.Context, client *http.Client, path string, g *Grant, before string) (*Grant, error) {
 	switch {
 	case g == nil:
 		return nil, errors.New("somebody has signed out")
 	case g.Access != before || g.Ended != "" || g.Refresh == "":
 		return g, nil
+	}
+	if err := rewrite(path); err != nil {
+		return nil, err
 	}
 	now := time.Now() // before the exchange, so that the token is not taken to live longer than it does
 	t, err := exchange(ctx, client, g, oauth2.SetAuthURLParam("grant_type", "refresh_token"), oauth2.SetAuthURLParam("refresh_token", g.Refresh))
@@ -42,6 +48,19 @@ func renew(ctx context.Context, client *http.Client, g *Grant, before string) (*
 		return &next, nil
 	}
 	return nil, g.failure(err)
+}
+
+// rewrite writes a file as it is. Where that fails, as on a full disk, no token is asked for: it could
+// not be stored, and the refresh token that is stored would be used up.
+func rewrite(path string) error {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = atomicfile.WritePrivate(path, data)
+	}
+	if err != nil {
+		return fmt.Errorf("another token could not be stored: %w", err)
+	}
+	return nil
 }
 
 // hide returns a text of the authorization server without secrets.
