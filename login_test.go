@@ -54,12 +54,19 @@ func logIn(t testing.TB, store *logins.Store, p logins.Place, more ...string) {
 // remoteLogins opens a host with an extension that is a server which wants logins.
 func remoteLogins(t testing.TB, s *oauthtest.Servers) (*exthost.Host, *logins.Store, logins.Place) {
 	t.Helper()
-	store := logins.Open(t.TempDir(), signin.Client)
+	h, store, p, _ := remoteLoginsIn(t, s, t.TempDir())
+	return h, store, p
+}
+
+// remoteLoginsIn is remoteLogins with the directory of the logins, and returns the folder.
+func remoteLoginsIn(t testing.TB, s *oauthtest.Servers, dir string) (*exthost.Host, *logins.Store, logins.Place, *folder) {
+	t.Helper()
+	store := logins.Open(dir, signin.Client)
 	t.Cleanup(store.Close)
 	f := newFolder(t).add("gh", "[transport]\nurl = \""+s.URL+"\"\n").add("kid", child("sdk", ""))
 	p := logins.Place{ID: "gh", Of: filepath.Join(f.dir, "gh"), URL: s.URL}
 	h := f.open(exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{store} }})
-	return h, store, p
+	return h, store, p, f
 }
 
 // A server that wants a login says so, works once the user has signed in, and goes on when its

@@ -8,12 +8,16 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/logins"
 	"github.com/exthost/exthost/internal/oauthtest"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/signin"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -191,5 +195,38 @@ func TestOpenHandshakeWantsLogin(t *testing.T) {
 	h, _, _ := remoteLogins(t, s)
 	if x := statusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost login gh" {
 		t.Errorf("%s: %s", x.State, x.Reason)
+	}
+}
+
+// Two hosts that share a login renew its token once, however many of their callers find it expired.
+func TestExpiryInTwoHosts(t *testing.T) {
+	processtest.Leaks(t)
+	s, dir := oauthtest.New(t), t.TempDir()
+	first, store, p, f := remoteLoginsIn(t, s, dir)
+	logIn(t, store, p)
+	if err := first.Admin().Restart(deadline(t), "gh"); err != nil {
+		t.Fatal(err)
+	}
+	other := logins.Open(dir, signin.Client)
+	t.Cleanup(other.Close)
+	hosts := []*exthost.Host{first, f.open(exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{other} }})}
+	for _, h := range hosts {
+		eventually(t, "its tools can be called", func() bool { _, err := h.Call(deadline(t), "ext_gh_hello", nil); return err == nil })
+	}
+	for range 3 {
+		before, _ := s.Refreshes()
+		s.Expire()
+		var wg sync.WaitGroup
+		for n := range 64 {
+			wg.Go(func() {
+				if _, err := hosts[n%2].Call(deadline(t), "ext_gh_hello", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if after, refused := s.Refreshes(); after != before+1 || refused > 0 {
+			t.Errorf("%d refreshes, %d refused", after-before, refused)
+		}
 	}
 }
