@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process"
@@ -44,7 +45,7 @@ func (n *noiseFilter) line(line []byte, err error) error {
 	}
 	if n.limit.Allow() {
 		n.log.Warn("stdout carries a line that is not a frame; logs belong on stderr",
-			"line", process.Escape(n.last), "reason", err, "unlogged", n.unlogged)
+			"line", display.Escape(n.last), "reason", err, "unlogged", n.unlogged)
 		n.unlogged = 0
 	} else {
 		n.unlogged++

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/tojson"
 	"github.com/exthost/exthost/manifest"
@@ -91,7 +91,7 @@ func (r *review) readHooks(names []string) {
 			r.warn("hook_invalid", "", "it offers %d hooks; those after the first %d are dropped", len(names), limits.hooks)
 			return
 		case !ok || e == manifest.ExtensionLoad:
-			r.warn("hook_invalid", "the extension's author must fix it", "hook %q is dropped: there is no such point for extensions", process.Escape(name))
+			r.warn("hook_invalid", "the extension's author must fix it", "hook %q is dropped: there is no such point for extensions", display.Escape(name))
 		case !slices.Contains(r.hooks, string(e)):
 			r.hooks = append(r.hooks, string(e))
 		}

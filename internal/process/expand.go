@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -23,7 +25,7 @@ func Expand(s string, lookup func(name string) (string, bool)) (string, error) {
 		ref, after, ok := strings.Cut(after, "}")
 		name, fallback, hasFallback := strings.Cut(ref, ":-")
 		if !ok || !varName.MatchString(name) {
-			return "", fmt.Errorf("malformed reference ${%s: write ${NAME} or ${NAME:-default}", Escape(ref))
+			return "", fmt.Errorf("malformed reference ${%s: write ${NAME} or ${NAME:-default}", display.Escape(ref))
 		}
 		value, found := lookup(name)
 		switch {

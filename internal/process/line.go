@@ -3,11 +3,11 @@ package process
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 // levelTrace is below slog's lowest named level.
@@ -41,7 +41,7 @@ func parseLine(line []byte, truncated bool) Line {
 	} else if level, ok := logfmtLevel(line); ok {
 		l.Level = level
 	}
-	l.Text = Escape(string(line))
+	l.Text = display.Escape(string(line))
 	return l
 }
 
@@ -95,34 +95,4 @@ func logfmtLevel(line []byte) (slog.Level, bool) {
 	}
 	l, ok := namedLevels[strings.ToLower(string(name))]
 	return l, ok
-}
-
-// Escape makes untrusted text safe for a terminal and a log: it writes control characters,
-// escape sequences, bidirectional and zero-width characters, line separators and invalid
-// UTF-8 as \x1b, \u202e and so on. Tabs stay.
-func Escape(s string) string {
-	if strings.IndexFunc(s, unsafeRune) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1, r < utf8.RuneSelf && unsafeRune(r):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r > 0xffff && unsafeRune(r):
-			fmt.Fprintf(&b, `\U%08x`, r)
-		case unsafeRune(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteString(s[i : i+size])
-		}
-		i += size
-	}
-	return b.String()
-}
-
-// unsafeRune counts U+FFFD as unsafe because invalid UTF-8 decodes to it.
-func unsafeRune(r rune) bool {
-	return r == utf8.RuneError || r != '\t' && !unicode.IsGraphic(r)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 // Reason is the reason why a process could not be started.
@@ -50,7 +52,7 @@ type StartError struct {
 // Error returns the failure and the next step.
 func (e *StartError) Error() string {
 	what, next := e.text()
-	return fmt.Sprintf("cannot start %s: %s: %s", Escape(e.Path), what, next)
+	return fmt.Sprintf("cannot start %s: %s: %s", display.Escape(e.Path), what, next)
 }
 
 // Unwrap returns Err.
@@ -74,7 +76,7 @@ func (e *StartError) text() (what, next string) {
 	case BadFormat:
 		return "not a program for this system", "give a script a first line such as #!/bin/sh, or build it for this system and processor"
 	case CwdMissing:
-		return fmt.Sprintf("its working directory %s cannot be entered", Escape(e.Culprit)), "create it or correct cwd"
+		return fmt.Sprintf("its working directory %s cannot be entered", display.Escape(e.Culprit)), "create it or correct cwd"
 	case ArgsTooBig:
 		return "arguments and environment are too big", "pass large data on stdin or in a file"
 	case Busy:
@@ -93,7 +95,7 @@ func (e *StartError) text() (what, next string) {
 		return fmt.Sprintf("it cannot be kept from gaining privileges (%v)", e.Err), "allow the system calls prctl, capget and capset in the seccomp profile of this host, or set new_privileges = true for the extension or destination"
 	case Sandbox:
 		if e.Culprit != "" {
-			return fmt.Sprintf("its sandbox does not let it run %s", Escape(e.Culprit)), "add the folder of that program to read in [sandbox], or state the profile that has it (node, python, uv)"
+			return fmt.Sprintf("its sandbox does not let it run %s", display.Escape(e.Culprit)), "add the folder of that program to read in [sandbox], or state the profile that has it (node, python, uv)"
 		}
 		what = e.Err.Error()
 		if errors.Is(e.Err, errPrivilegedSandbox) {

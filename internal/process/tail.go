@@ -3,6 +3,8 @@ package process
 import (
 	"sync"
 	"time"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 // tailLines is the number of stderr lines kept as evidence of a crash.
@@ -40,7 +42,7 @@ func (t *tail) lines(since time.Time) []string {
 	var lines []string
 	for i := max(0, t.n-tailLines); i < t.n; i++ {
 		if l := t.ring[i%tailLines]; l.at.After(since) {
-			lines = append(lines, Escape(string(l.text)))
+			lines = append(lines, display.Escape(string(l.text)))
 		}
 	}
 	return lines
