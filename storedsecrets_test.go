@@ -292,14 +292,18 @@ func TestStoredSecretsNeedAGrant(t *testing.T) {
 }
 
 // A process prints the secrets that it was given, also one of several lines, and dies: what the host says of that
-// has none.
+// has none. One secret has more lines than the values of which the host masks the latest.
 func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 	processtest.Leaks(t)
-	v := &vault{values: map[string]string{"github": "hunter2-canary-value", "key": "-----BEGIN X-----\nMIIcanary+line/one==\nMIIcanary+line/two==\n"}}
+	var lines strings.Builder
+	for n := range 300 {
+		fmt.Fprintf(&lines, "MIIcanary+line/%d==\n", n)
+	}
+	v := &vault{values: map[string]string{"github": "hunter2-canary-value", "key": "-----BEGIN X-----\n" + lines.String(), "spaced": " b1nary\x1b\xff-canary "}}
 	w := &witness{seen: make(map[string]*bytes.Buffer)}
 	f := newFolder(t)
-	f.write("early/run.sh", "echo trouble with \"$TOKEN\" >&2\necho \"$KEY\" >&2\necho no frame $TOKEN\nexit 3\n")
-	f.add("early", toolsOfChild+"[transport]\ncommand = \"sh\"\nargs = [\"./run.sh\"]\nenv = { TOKEN = \"secret://github\", KEY = \"secret://key\" }\n")
+	f.write("early/run.sh", "echo trouble with \"$TOKEN\" >&2\necho \"$SPACED\" >&2\necho \"$KEY\" | head -n 4 >&2\necho no frame $TOKEN $SPACED\nexit 3\n")
+	f.add("early", toolsOfChild+"[transport]\ncommand = \"sh\"\nargs = [\"./run.sh\"]\nenv = { TOKEN = \"secret://github\", KEY = \"secret://key\", SPACED = \"secret://spaced\" }\n")
 	o := v.options()
 	o.Logger = slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h := f.open(o)

@@ -29,24 +29,24 @@ type Redactor struct {
 }
 
 // SetSecrets replaces the set of secrets. Their forms in JSON, also in JSON within JSON, in
-// addresses, markup, hexadecimal and base64 are masked too. Values of fewer than six bytes are
-// ignored.
+// addresses, markup, logs, hexadecimal and base64 are masked too, and the lines of those that have
+// several. Texts of fewer than six bytes are ignored.
 func (r *Redactor) SetSecrets(values []string) {
-	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < minSecret })
-	if len(values) == 0 {
+	var texts []string
+	for _, v := range distinct(slices.Clone(values)) {
+		for _, text := range shown(v) {
+			texts = append(texts, forms(text)...)
+		}
+	}
+	if len(texts) == 0 {
 		r.replacer.Store(nil)
 		return
 	}
-	for _, v := range values[:len(values):len(values)] {
-		values = append(values, encodings(v)...)
-		for _, form := range asJSON(v) {
-			values = append(append(values, form), asJSON(form)...)
-		}
-	}
+	texts = distinct(texts)
 	// A longer secret comes before its prefixes, so that its end is masked as well.
-	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
-	pairs := make([]string, 0, 2*len(values))
-	for _, v := range slices.Compact(values) {
+	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) })
+	pairs := make([]string, 0, 2*len(texts))
+	for _, v := range texts {
 		pairs = append(pairs, v, mask)
 	}
 	r.replacer.Store(strings.NewReplacer(pairs...))
@@ -60,7 +60,7 @@ func asJSON(value string) (forms []string) {
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(html)
 		_ = e.Encode(value) // a string always encodes
-		form := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(b.String(), "\n"), `"`), `"`)
+		form := unquoted(strings.TrimSuffix(b.String(), "\n"))
 		forms = append(forms, form, ascii(form))
 	}
 	return forms

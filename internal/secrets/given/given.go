@@ -240,29 +240,8 @@ func (r *run) value(name string) (string, error) {
 		return "", r.refuse(name, err)
 	}
 	if r.learn != nil {
-		for _, part := range parts(value) {
-			r.learn(part)
-		}
+		r.learn(value)
 	}
 	r.values[name] = value
 	return value, nil
-}
-
-// minLine is the length of the shortest line that is masked by itself, in bytes: shorter ones
-// occur by chance.
-const minLine = 12
-
-// parts are a value, and the lines of one that has several: a process that prints it prints them
-// one by one.
-func parts(value string) []string {
-	list := []string{value}
-	if !strings.Contains(value, "\n") {
-		return list
-	}
-	for line := range strings.Lines(value) {
-		if line = strings.TrimSpace(line); len(line) >= minLine {
-			list = append(list, line)
-		}
-	}
-	return list
 }
