@@ -63,7 +63,7 @@ var house = map[string]struct {
 	"internal/accesstoken":  {nil, "verifies tokens with keys; alone links a JOSE library"},
 	"internal/mcphttp":      {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/sse"}, "MCP's HTTP wire as messages"},
 	"internal/sse":          {nil, "frames events, whatever they hold"},
-	"internal/mcpclient":    {[]string{"protocol", "internal/inflight", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "internal/sse"}, "transports to one server each"},
+	"internal/mcpclient":    {[]string{"protocol", "internal/display", "internal/inflight", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "internal/sse"}, "transports to one server each"},
 
 	"manifest":                 {[]string{"internal/tojson", "manifest/oauth", "manifest/sandbox", "protocol", "internal/diagnostics", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson", "manifest/internal/words"}, "the model of plugin.toml"},
 	"manifest/oauth":           {nil, "what a manifest says of a login; who signs in is not its matter"},

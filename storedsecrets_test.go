@@ -138,11 +138,13 @@ func TestStoredSecretsOfHeadersAreMasked(t *testing.T) {
 		http.Error(w, "who are you with "+got+"?", http.StatusUnauthorized)
 	}))
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	v := &vault{values: map[string]string{"key": "k3y-canary"}}
-	h := newFolder(t).add("remote", fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n", server.URL+"/mcp?key=secret://key")).open(v.options())
-	s := statusOf(t, h, "remote")
-	if got != "k3y-canary" || !strings.Contains(s.Reason, "401") || strings.Contains(s.Reason, "canary") {
-		t.Errorf("the server got %q; %s: %s", got, s.State, s.Reason)
+	for _, key := range []string{"k3y-canary", strings.Repeat("k3y-canary-", 30)} { // which the host quotes in part
+		v := &vault{values: map[string]string{"key": key}}
+		h := newFolder(t).add("remote", fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n", server.URL+"/mcp?key=secret://key")).open(v.options())
+		s := statusOf(t, h, "remote")
+		if got != key || !strings.Contains(s.Reason, "401") || !strings.Contains(s.Reason, "who are you with") || strings.Contains(s.Reason, "canary") {
+			t.Errorf("the server got %q; %s: %s", got, s.State, s.Reason)
+		}
 	}
 }
 
@@ -292,7 +294,8 @@ func TestStoredSecretsNeedAGrant(t *testing.T) {
 }
 
 // A process prints the secrets that it was given, also one of several lines, and dies: what the host says of that
-// has none. One secret has more lines than the values of which the host masks the latest.
+// has none. One secret has more lines than the values of which the host masks the latest, and some lines are so long
+// that the host keeps a part of them.
 func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 	processtest.Leaks(t)
 	var lines strings.Builder
@@ -302,7 +305,9 @@ func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 	v := &vault{values: map[string]string{"github": "hunter2-canary-value", "key": "-----BEGIN X-----\n" + lines.String(), "spaced": " b1nary\x1b\xff-canary "}}
 	w := &witness{seen: make(map[string]*bytes.Buffer)}
 	f := newFolder(t)
-	f.write("early/run.sh", "echo trouble with \"$TOKEN\" >&2\necho \"$SPACED\" >&2\necho \"$KEY\" | head -n 4 >&2\necho no frame $TOKEN $SPACED\nexit 3\n")
+	f.write("long", strings.Repeat("x", 2033)+" ")
+	f.write("longer", strings.Repeat("x", 8177)+" ")
+	f.write("early/run.sh", "echo $(cat ../longer) $TOKEN >&2\necho trouble with \"$TOKEN\" >&2\necho \"$SPACED\" >&2\necho \"$KEY\" | head -n 4 >&2\necho no frame $TOKEN $SPACED\necho $(cat ../long) $TOKEN\nexit 3\n")
 	f.add("early", toolsOfChild+"[transport]\ncommand = \"sh\"\nargs = [\"./run.sh\"]\nenv = { TOKEN = \"secret://github\", KEY = \"secret://key\", SPACED = \"secret://spaced\" }\n")
 	o := v.options()
 	o.Logger = slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
@@ -119,11 +120,8 @@ func mustJSON(v any) json.RawMessage {
 	return raw
 }
 
-// cutLine returns at most 2 KiB of a frame as valid UTF-8, for errors and logs.
+// cutLine returns at most 2 KiB of a frame as valid UTF-8 and in whole words, for errors and logs.
 func cutLine(line []byte) string {
 	const most = 2 << 10
-	if len(line) <= most {
-		return string(bytes.ToValidUTF8(line, []byte("\uFFFD")))
-	}
-	return string(bytes.ToValidUTF8(line[:most], nil)) + "…"
+	return strings.ToValidUTF8(display.CutWords(string(line[:min(len(line), most+1)]), most), "\uFFFD")
 }

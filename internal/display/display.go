@@ -27,6 +27,19 @@ func Prefix(s string, max int) string {
 	return s[:max]
 }
 
+// CutWords is [Cut] that splits no word either, for texts in which secrets are masked later: a mask
+// knows whole secrets.
+func CutWords(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	return Words(s[:max-len("…")])
+}
+
+// Words returns the beginning of a longer text without the word that the end of s may split, and
+// with an ellipsis. Blanks, line breaks and quotes end words.
+func Words(s string) string { return s[:strings.LastIndexAny(s, " \t\r\n\"'`")+1] + "…" }
+
 // Visible removes the characters that steer a model without being seen by a reader:
 // control, bidirectional, zero-width and tag characters. Newlines and tabs stay.
 func Visible(s string) string { return visible(s, "\n\t") }

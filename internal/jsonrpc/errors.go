@@ -19,7 +19,7 @@ var (
 // result and error or neither, with a broken payload, or without "jsonrpc":"2.0". The
 // connection stays open.
 type InvalidResponse struct {
-	Line []byte // the raw frame, cut to 2 KiB
+	Line []byte // the raw frame; of a longer one the first 2 KiB and a byte, which shows that
 	Err  error  // the fault
 }
 
@@ -29,7 +29,7 @@ func (e *InvalidResponse) Error() string { return "jsonrpc: invalid response: " 
 // Unwrap returns Err.
 func (e *InvalidResponse) Unwrap() error { return e.Err }
 
-const maxEvidence = 2 << 10
+const maxEvidence = 2<<10 + 1
 
 func invalidResponse(m *Message, err error) *InvalidResponse {
 	return &InvalidResponse{Line: bytes.Clone(m.Raw[:min(len(m.Raw), maxEvidence)]), Err: err}

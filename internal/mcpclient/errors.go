@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 var (
@@ -135,12 +137,13 @@ func retryAfter(header string) time.Duration {
 // maxErrorBody bounds the bytes read of the body of an error status.
 const maxErrorBody = 64 << 10
 
-// snippet returns the beginning of a body of plain text or JSON, on one line.
+// snippet returns the beginning of a body of plain text or JSON, on one line and in whole words.
 func snippet(r *http.Response, text []byte) string {
 	kind := r.Header.Get("Content-Type")
 	if !strings.HasPrefix(kind, "text/plain") && !strings.Contains(kind, "json") {
 		return ""
 	}
-	text = bytes.ToValidUTF8(text[:min(len(text), 256)], nil)
-	return strings.Join(strings.FieldsFunc(string(text), func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
+	const most = 256
+	words := display.CutWords(string(bytes.ToValidUTF8(text, nil)), most)
+	return strings.Join(strings.FieldsFunc(words, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 // StderrOptions bound the cost of a child's stderr. Zero fields mean the default.
@@ -37,7 +39,8 @@ type Line struct {
 	// Text is the line, escaped (see [Escape]), without a level prefix; JSON and logfmt
 	// lines are complete. It is not redacted.
 	Text string
-	// Truncated is set if the line was longer than StderrOptions.MaxLine.
+	// Truncated is set if the line was longer than StderrOptions.MaxLine. Text then ends with a
+	// whole word and an ellipsis.
 	Truncated bool
 	// Dropped is the number of lines lost just before this one, due to the rate limit or
 	// a slow StderrLine.
@@ -205,6 +208,9 @@ func (r *stderrReader) endLine() {
 	r.line, r.truncated = r.line[:0], false
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
+	}
+	if truncated {
+		line = []byte(display.Words(string(line)))
 	}
 	r.tail.add(line)
 	if r.throttled || !r.limiter.Allow() {

@@ -77,7 +77,7 @@ func TestR9LongLine(t *testing.T) {
 	})
 	c.ended()
 	want := []Line{
-		{Level: slog.LevelWarn, Text: strings.Repeat("x", 100), Truncated: true},
+		{Level: slog.LevelWarn, Text: "…", Truncated: true},
 		{Level: slog.LevelWarn, Text: "short"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -91,7 +91,7 @@ func TestR9SplitAnywhere(t *testing.T) {
 	want := []Line{
 		{Level: slog.LevelWarn, Text: "one"},
 		{Level: slog.LevelError, Text: "two"},
-		{Level: slog.LevelWarn, Text: "three is t", Truncated: true},
+		{Level: slog.LevelWarn, Text: "three is …", Truncated: true},
 		{Level: slog.LevelWarn, Text: `\x1b[31mfour`},
 	}
 	for i := range len(stream) {

@@ -103,5 +103,5 @@ func said(lines []string) string {
 	if text == "" {
 		return ""
 	}
-	return ": " + display.Cut(text, maxSaid)
+	return ": " + display.CutWords(text, maxSaid)
 }

@@ -1,0 +1,20 @@
+package display
+
+import "testing"
+
+// Of a secret there is all or nothing.
+func TestCutWords(t *testing.T) {
+	for s, want := range map[string]string{
+		"say a token":               "say a token",
+		"say no token":              "say no …",
+		`{"a":"secret","b":"more"}`: `{"a":"…`,
+		"one-long-secret":           "…",
+		"eight by token":            "eight …",
+		"":                          "",
+		"ü ü ü ü ü ü":               "ü ü …",
+	} {
+		if got := CutWords(s, 11); got != want || len(got) > 11 {
+			t.Errorf("%q became %q, want %q", s, got, want)
+		}
+	}
+}
