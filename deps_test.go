@@ -148,7 +148,7 @@ var house = map[string]struct {
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "mcpserver/internal/wire", "internal/jsonrpc/ndjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "status", "mcpserver", "governance/audit", "protocol", "tools", "internal/mcphttp", "internal/accesstoken", "httpserver/internal/caller", "httpserver/internal/conns", "httpserver/internal/dashboard", "httpserver/internal/metrics", "internal/sse"}, "mounts the fronts on HTTP"},
 
-	"internal/check":    {[]string{"", "internal/egress", "internal/sandbox", "manifest/sandbox", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest", "internal/display", "internal/rawclient"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
+	"internal/check":    {[]string{"", "internal/egress", "internal/sandbox", "manifest/sandbox", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/redact", "internal/nearest", "internal/display", "internal/rawclient"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"internal/atomicfile", "manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
 
 	"governance/governancetest":      {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},

@@ -49,6 +49,7 @@ func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([
 		}
 		r := Result{Extension: x.ID, Probe: p.name, About: p.about, Took: protocol.Duration(time.Since(began))}
 		r.Outcome, r.Detail = outcomeOf(err)
+		r.Detail = s.masks.String(r.Detail)
 		o.Expected.apply(&r)
 		results = append(results, r)
 	}

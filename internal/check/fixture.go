@@ -117,4 +117,4 @@ func (c *fixtureCall) judge(result protocol.ToolResult, err error) error {
 // String returns the tool and its arguments.
 func (c *fixtureCall) String() string { return c.Tool + " " + cut(string(c.Arguments)) }
 
-func cut(s string) string { return display.Cut(s, rawclient.MaxQuote) }
+func cut(s string) string { return display.CutWords(s, rawclient.MaxQuote) }

@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawclient"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -36,6 +37,7 @@ type subject struct {
 	shared     *rawclient.Client // the process that most probes share; nil before the first and after close
 	violations []string          // of processes that have ended
 	stderr     stderrLines
+	masks      masks
 }
 
 func newSubject(h *exthost.Host, x status.Extension) (*subject, error) {
@@ -52,6 +54,8 @@ func newSubject(h *exthost.Host, x status.Extension) (*subject, error) {
 	if s.spec, err = h.Admin().Spec(x.ID); err != nil {
 		return nil, err
 	}
+	s.masks.learn(process.Secrets(s.spec.Env)...)
+	s.spec.Secret = func(value string) { s.masks.learn(value) }
 	s.fixture, err = readFixture(s.spec.Dir)
 	if strings.Contains(x.ID, ".") { // an MCP server of .mcp.json, which shares check.json with others
 		s.fixture.Calls = slices.DeleteFunc(s.fixture.Calls, func(c *fixtureCall) bool { return s.entry(c.Tool) == nil })
@@ -172,6 +176,21 @@ func textOf(m jsonrpc.Message) (text string, failed bool) {
 		return string(m.Result), false
 	}
 	return r.Text(), r.IsError()
+}
+
+// masks masks what the processes are given and nobody may see: they quote that on stdout and stderr.
+type masks struct {
+	redact.Redactor
+
+	mu     sync.Mutex
+	values []string
+}
+
+func (m *masks) learn(values ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.values = slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.values, values))))
+	m.SetSecrets(m.values)
 }
 
 // stderrLines summarizes stderr of all processes.

@@ -68,7 +68,7 @@ func (r *received) deliver(m jsonrpc.Message) {
 	}
 }
 
-func quote(text []byte) string { return display.Cut(string(text), MaxQuote) }
+func quote(text []byte) string { return display.CutWords(string(text), MaxQuote) }
 
 // key identifies an id: numbers by their text, strings by their decoded text.
 func key(id json.RawMessage) string {
