@@ -245,6 +245,23 @@ func TestStoredSecretsThatAreRefused(t *testing.T) {
 	}
 }
 
+// A sandbox leads to no secrets, wherever the user keeps them.
+func TestStoredSecretsAreInNoSandbox(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	kept, identity := filepath.Join(f.dir, "vault"), filepath.Join(f.dir, "keys", "identity")
+	f.add("reader", child("sdk", fmt.Sprintf("[sandbox]\nread = [%q]\n", filepath.ToSlash(kept))))
+	f.add("writer", child("sdk", fmt.Sprintf("[sandbox]\nwrite = [%q]\n", filepath.ToSlash(identity))))
+	cfg := f.config()
+	cfg.Secrets.Path, cfg.Secrets.Identity = filepath.Join(kept, "secrets.age"), identity
+	h := f.openWith(cfg, exthost.Options{})
+	for id, file := range map[string]string{"reader": "secrets.age)", "writer": "identity)"} {
+		if s := statusOf(t, h, id); !strings.Contains(s.Reason, "holds files of the host (") || !strings.Contains(s.Reason, file) {
+			t.Errorf("%s is %s: %s", id, s.State, s.Reason)
+		}
+	}
+}
+
 // grantsNone is the consent of a user who has agreed to run everything and granted nothing.
 type grantsNone struct{ granted []string }
 

@@ -16,13 +16,19 @@ import (
 type Place struct {
 	Dir     string   // its folder, absolute
 	State   string   // its state directory, absolute
-	Private []string // directories of the host, which no extension may ask for: configuration, state, tokens
+	Private []string // files and directories of the host, which no extension may ask for: configuration, state, tokens, secrets
 }
 
 // PlaceOf returns the place of an extension of the host that keeps its state beside that of others.
-func PlaceOf(dir, state string) Place {
+// private are absolute paths that the host has elsewhere; "" is none.
+func PlaceOf(dir, state string, private ...string) Place {
 	host := filepath.Dir(state)
 	at := Place{Dir: dir, State: state, Private: []string{host, "/etc/exthost"}}
+	for _, path := range private {
+		if path != "" {
+			at.Private = append(at.Private, path)
+		}
+	}
 	if all := filepath.Dir(host); filepath.Base(all) == "exthost" { // of the hosts of every working directory
 		at.Private = append(at.Private, all)
 	}

@@ -39,7 +39,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
 	}
 	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && c.Manifest.Transport.URL == "" { // a remote server has no process here
-		if s.Sandbox, err = sandbox.Resolve(table, sandbox.PlaceOf(c.Dir, s.StateDir)); err != nil {
+		if s.Sandbox, err = sandbox.Resolve(table, sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)); err != nil {
 			return s, process.EnvReport{}, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}
 		s.Sandbox.LogTo(s.Logger)
