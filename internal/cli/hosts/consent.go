@@ -282,7 +282,7 @@ func Look(ctx context.Context, c *console.Console, cfg *config.Config) (*exthost
 
 // Examine is [Look] for a command that says what is missing: it asks for every secret.
 func Examine(ctx context.Context, c *console.Console, cfg *config.Config) (*exthost.Host, error) {
-	return look(ctx, c, cfg, triedSecrets)
+	return look(ctx, c, cfg, triedSecrets(ctx))
 }
 
 func look(ctx context.Context, c *console.Console, cfg *config.Config, secrets func(*config.Config) exthost.Secrets) (*exthost.Host, error) {

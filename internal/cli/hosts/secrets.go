@@ -33,14 +33,19 @@ func Secrets(cfg *config.Config) exthost.Secrets {
 }
 
 // triedSecrets is [Secrets] for commands that say what is missing: also a keyring and a program
-// are asked for every secret.
-func triedSecrets(cfg *config.Config) exthost.Secrets { return tried{Secrets(cfg)} }
+// are asked for every secret, until ctx ends.
+func triedSecrets(ctx context.Context) func(*config.Config) exthost.Secrets {
+	return func(cfg *config.Config) exthost.Secrets { return tried{Secrets(cfg), ctx} }
+}
 
-type tried struct{ exthost.Secrets }
+type tried struct {
+	exthost.Secrets
+	ctx context.Context
+}
 
 // Check is Lookup without the value.
 func (t tried) Check(name string) error {
-	_, err := t.Lookup(context.Background(), name)
+	_, err := t.Lookup(t.ctx, name)
 	return err
 }
 
