@@ -39,13 +39,10 @@ func (c Command) Lookup(ctx context.Context, name string) (string, error) {
 // Check knows nothing: only a run tells, which may ask the user.
 func (Command) Check(string) error { return nil }
 
-// HowToSet says how the value of a secret is set, which the program does not do here.
-func (c Command) HowToSet(name string) string {
-	argv := make([]string, len(c.Argv))
-	for i, word := range c.Argv {
-		argv[i] = strings.ReplaceAll(word, placeholder, name)
-	}
-	return "have this command print it: " + strings.Join(argv, " ")
+// HowToSet says how the value of a secret is set, which the program does not do here. It does not
+// quote the command line, in which the configuration may have put variables that are secrets.
+func (Command) HowToSet(name string) string {
+	return "have secrets.command print " + name
 }
 
 func (c Command) run(ctx context.Context, name string) (string, error) {
