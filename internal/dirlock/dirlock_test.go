@@ -1,0 +1,36 @@
+package dirlock
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// One at a time has the lock, and nothing is left of it.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	var inside atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			unlock, err := Lock(dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer unlock()
+			if n := inside.Add(1); n != 1 {
+				t.Errorf("%d at once", n)
+			}
+			inside.Add(-1)
+		})
+	}
+	wg.Wait()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if _, err := Lock(dir + "/missing"); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}
