@@ -4,6 +4,7 @@ package agefile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,7 +75,7 @@ func (s Store) Names() ([]string, error) {
 
 // Set stores the value of a secret, in place of an earlier one. The first makes the key.
 func (s Store) Set(name, value string) error {
-	return s.change(dirlock.Lock, true, func(c *content) error {
+	return s.change(dirlock.Lock, func(c *content) error {
 		c.Secrets[name] = []byte(value)
 		return nil
 	})
@@ -97,7 +98,7 @@ func (s Store) Get(name string) (string, error) {
 // other program changes the file meanwhile. Update waits until ctx ends for those that do.
 func (s Store) Update(ctx context.Context, name string, change func(value string, exists bool) (string, error)) error {
 	wait := func(dir string) (func(), error) { return dirlock.Wait(ctx, dir) }
-	return s.change(wait, true, func(c *content) error {
+	return s.change(wait, func(c *content) error {
 		value, exists := c.Secrets[name]
 		next, err := change(string(value), exists)
 		if err == nil {
@@ -109,8 +110,11 @@ func (s Store) Update(ctx context.Context, name string, change func(value string
 
 // Remove removes a secret. The error wraps [fs.ErrNotExist] where there is none.
 func (s Store) Remove(name string) error {
-	return s.change(dirlock.Lock, false, func(c *content) error {
-		if _, ok := c.Secrets[name]; !ok {
+	if c, err := s.read(); err != nil || c.Secrets[name] == nil { // before anything is made
+		return cmp.Or(err, error(fs.ErrNotExist))
+	}
+	return s.change(dirlock.Lock, func(c *content) error {
+		if c.Secrets[name] == nil {
 			return fs.ErrNotExist
 		}
 		delete(c.Secrets, name)
@@ -118,22 +122,17 @@ func (s Store) Remove(name string) error {
 	})
 }
 
-// change applies change to the file. Others that change it wait meanwhile, and readers see the
-// file before or after.
-func (s Store) change(lock func(dir string) (unlock func(), err error), create bool, change func(*content) error) error {
+// change applies change to the file. Others that change it, or another file with the same key,
+// wait meanwhile, and readers see the file before or after.
+func (s Store) change(lock locker, change func(*content) error) error {
 	if s.Path == "" || s.Identity == "" {
 		return errUnset
 	}
-	for _, path := range []string{s.Path, s.Identity} {
-		if err := makeDirectory(filepath.Dir(path)); err != nil {
-			return err
-		}
-	}
-	unlock, err := lock(filepath.Dir(s.Path))
-	if err != nil {
-		return fmt.Errorf("%s is locked: %w", filepath.Dir(s.Path), err)
-	}
+	unlock, err := s.lockWith(lock)
 	defer unlock()
+	if err != nil {
+		return err
+	}
 	c, err := s.read()
 	if err != nil {
 		return err
@@ -141,11 +140,44 @@ func (s Store) change(lock func(dir string) (unlock func(), err error), create b
 	if err := change(&c); err != nil {
 		return err
 	}
-	to, err := s.recipients(create)
+	to, err := s.recipients()
 	if err != nil {
 		return err
 	}
 	return s.write(c, to)
+}
+
+// locker locks a directory.
+type locker func(dir string) (unlock func(), err error)
+
+// lockWith makes the directories of both files and locks them, in one order for all programs.
+func (s Store) lockWith(lock locker) (unlock func(), err error) {
+	var unlocks []func()
+	unlock = func() {
+		for _, f := range unlocks {
+			f()
+		}
+	}
+	var dirs []string
+	for _, path := range []string{s.Path, s.Identity} {
+		dir := filepath.Dir(path)
+		if err := makeDirectory(dir); err != nil {
+			return unlock, err
+		}
+		if dir, err = filepath.EvalSymlinks(dir); err != nil {
+			return unlock, err
+		}
+		dirs = append(dirs, dir)
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		one, err := lock(dir)
+		if err != nil {
+			return unlock, fmt.Errorf("%s is locked: %w", dir, err)
+		}
+		unlocks = append(unlocks, one)
+	}
+	return unlock, nil
 }
 
 // read returns what the file holds; nothing when it does not exist.
@@ -173,16 +205,17 @@ func (s Store) read() (content, error) {
 		return c, fmt.Errorf("%s is not encrypted with age, or broken", s.Path)
 	}
 	text, err := io.ReadAll(plain)
+	var stored content
 	if err == nil {
-		err = json.Unmarshal(text, &c)
+		err = json.Unmarshal(text, &stored)
 	}
-	if err != nil {
+	switch {
+	case err == nil && stored.Version != version:
+		return c, fmt.Errorf("%s has version %d, and this program knows %d", s.Path, stored.Version, version)
+	case err != nil || stored.Secrets == nil:
 		return c, fmt.Errorf("%s is no file of secrets, or broken", s.Path) // the cause may quote values
 	}
-	if c.Version != version {
-		return c, fmt.Errorf("%s has version %d, and this program knows %d", s.Path, c.Version, version)
-	}
-	return c, nil
+	return stored, nil
 }
 
 func (s Store) write(c content, to []age.Recipient) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"filippo.io/age"
 
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/secrets/agefile"
@@ -98,9 +101,6 @@ func TestStore(t *testing.T) {
 
 // Programs that store secrets at the same time lose none.
 func TestStoredAtOnce(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there the last change wins")
-	}
 	processtest.Leaks(t)
 	dir := t.TempDir()
 	var wg sync.WaitGroup
@@ -114,6 +114,40 @@ func TestStoredAtOnce(t *testing.T) {
 	wg.Wait()
 	if names, err := storeIn(dir).Names(); err != nil || len(names) != 4*perWriter {
 		t.Errorf("%d secrets, %v: %q", len(names), err, names)
+	}
+}
+
+// Stores that share a key make one at once, and all can be read with that.
+func TestOneKeyForAll(t *testing.T) {
+	for range 8 {
+		dir := t.TempDir()
+		var wg sync.WaitGroup
+		for n := range 4 {
+			wg.Go(func() {
+				s := agefile.Store{Path: filepath.Join(dir, fmt.Sprint(n), "secrets.age"), Identity: filepath.Join(dir, "key", "identity")}
+				if err := s.Set("a", "value"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for n := range 4 {
+			s := agefile.Store{Path: filepath.Join(dir, fmt.Sprint(n), "secrets.age"), Identity: filepath.Join(dir, "key", "identity")}
+			if err := s.Check("a"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// To remove what is not there makes nothing.
+func TestRemoveNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := storeIn(dir).Remove("a"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 
@@ -168,6 +202,8 @@ func TestRefused(t *testing.T) {
 		"another key":             {func(s agefile.Store) error { return otherKey(s.Identity) }, "for another key"},
 		"no key at all":           {func(s agefile.Store) error { return os.WriteFile(s.Identity, []byte("canary"), 0o600) }, "no file of age keys"},
 		"a broken file":           {func(s agefile.Store) error { return os.WriteFile(s.Path, []byte("canary"), 0o600) }, "is not encrypted with age"},
+		"a file of nothing":       {func(s agefile.Store) error { return encrypt(s, `{"version":1,"secrets":null}`) }, "no file of secrets"},
+		"a later version":         {func(s agefile.Store) error { return encrypt(s, `{"version":2,"canary":{}}`) }, "version 2"},
 		"a directory":             {func(s agefile.Store) error { return errors.Join(os.Remove(s.Path), os.Mkdir(s.Path, 0o700)) }, "a directory, not a regular file"},
 		"another owner":           {func(s agefile.Store) error { return os.Chown(s.Path, 4294960, 4294960) }, "belongs to"},
 		"another owner's key":     {func(s agefile.Store) error { return os.Chown(s.Identity, 4294960, 4294960) }, "belongs to"},
@@ -195,6 +231,26 @@ func TestRefused(t *testing.T) {
 func linked(path string) error {
 	moved := path + "-elsewhere"
 	return errors.Join(os.Rename(path, moved), os.Symlink(moved, path))
+}
+
+// encrypt replaces the file of a store by a text that its key decrypts.
+func encrypt(s agefile.Store, text string) error {
+	key, err := os.Open(s.Identity)
+	if err != nil {
+		return err
+	}
+	defer key.Close()
+	keys, err := age.ParseIdentities(key)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	w, err := age.Encrypt(&b, keys[0].(*age.X25519Identity).Recipient())
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, text)
+	return errors.Join(err, w.Close(), os.WriteFile(s.Path, b.Bytes(), 0o600))
 }
 
 // otherKey replaces a key by that of another store.

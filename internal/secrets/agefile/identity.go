@@ -30,10 +30,10 @@ func (s Store) identities() ([]age.Identity, error) {
 	return keys, nil
 }
 
-// recipients are who can read what is written: the keys of the file. It makes one where create
-// is set and there is none.
-func (s Store) recipients(create bool) ([]age.Recipient, error) {
-	if _, err := readPrivate(s.Identity, maxIdentity); create && errors.Is(err, fs.ErrNotExist) {
+// recipients are who can read what is written: the keys of the file. It makes one where there is
+// none.
+func (s Store) recipients() ([]age.Recipient, error) {
+	if _, err := readPrivate(s.Identity, maxIdentity); errors.Is(err, fs.ErrNotExist) {
 		if err := s.makeIdentity(); err != nil {
 			return nil, err
 		}
