@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -242,6 +243,31 @@ func TestStoredSecretsThatAreRefused(t *testing.T) {
 	f = newFolder(t).add("given", asking("TOKEN", "secret://github"))
 	if s := statusOf(t, f.open(exthost.Options{}), "given"); s.State != "skipped" || !strings.Contains(s.Reason, "set Secrets of its exthost.Options") {
 		t.Errorf("without a store it is %s: %s", s.State, s.Reason)
+	}
+}
+
+// An extension answers with an error that quotes its secrets, also beside the message.
+func TestStoredSecretsInErrorsAreMasked(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("sh is needed")
+	}
+	processtest.Leaks(t)
+	v := &vault{values: map[string]string{"github": "f1rst-canary", "pin": "123456789"}}
+	const script = `while read -r request; do
+	id=${request#*\"id\":}
+	printf '{"id":%s,"error":{"code":-32000,"message":"no %s","data":{"token":"%s"%s}}}\n' "${id%%[!0-9]*}" "$TOKEN" "$TOKEN" "$MORE"
+done`
+	f := newFolder(t)
+	for id, more := range map[string]string{"texts": ``, "numbers": `, \"pin\": 123456789`} {
+		f.write(id+"/main.sh", script)
+		f.add(id, "[[tools]]\nname = \"f\"\n[transport]\nscript = \"main.sh\"\nprotocol = \"lite\"\nenv = { TOKEN = \"secret://github\", PIN = \"secret://pin\", MORE = \""+more+"\" }\n")
+	}
+	h := f.open(v.options())
+	for id, want := range map[string]string{"texts": `{"token":"***"}`, "numbers": `"***"`} {
+		_, err := h.Call(deadline(t), "ext_"+id+"_f", map[string]any{})
+		if e, ok := errors.AsType[*protocol.Error](err); !ok || !strings.Contains(e.Message, "no ***") || string(e.Data) != want {
+			t.Errorf("%s: %v, %s", id, err, e.Data)
+		}
 	}
 }
 

@@ -1,12 +1,14 @@
 package unit
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -72,6 +74,7 @@ func (u *Unit) Mask(err error) error {
 		return err
 	}
 	r, masked := u.Env.Redactor, *e
+	masked.Data = maskData(r, e.Data)
 	if e.Evidence == nil {
 		masked.Message = r.Known(e.Message)
 		return &masked
@@ -80,6 +83,18 @@ func (u *Unit) Mask(err error) error {
 	evidence.Stderr, evidence.Line = r.Strings(evidence.Stderr), r.String(evidence.Line)
 	masked.Message, masked.Evidence = r.String(e.Message), &evidence
 	return &masked
+}
+
+// maskData returns JSON without known secrets. A number that is one cannot be masked by itself.
+func maskData(r *redact.Redactor, data json.RawMessage) json.RawMessage {
+	if len(data) == 0 {
+		return nil
+	}
+	masked := json.RawMessage(r.Known(string(data)))
+	if !json.Valid(masked) {
+		return json.RawMessage(`"***"`)
+	}
+	return masked
 }
 
 // headerSecrets returns the values of headers that look like secrets.
