@@ -37,6 +37,7 @@ type guard struct {
 type guardedEntry struct {
 	deny    []string
 	env     map[string]string
+	config  map[string]any
 	envFile string
 	pass    []string
 	isolate string
@@ -56,7 +57,7 @@ func (l *loader) guard() *guard {
 		*list = slices.Clone(*list)
 	}
 	for id, e := range c.Extensions.Entries {
-		was := guardedEntry{deny: slices.Clone(e.EnvDeny), env: maps.Clone(e.Env), envFile: e.EnvFile, pass: slices.Clone(e.EnvPass), isolate: e.Runtime.Isolate, sandbox: e.Sandbox}
+		was := guardedEntry{deny: slices.Clone(e.EnvDeny), env: maps.Clone(e.Env), config: maps.Clone(e.Config), envFile: e.EnvFile, pass: slices.Clone(e.EnvPass), isolate: e.Runtime.Isolate, sandbox: e.Sandbox}
 		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
 			was.hooks = e.Hooks
 		}
@@ -174,8 +175,9 @@ func (l *loader) keepEntry(g *guard, id string) {
 		e.EnvDeny = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.deny, e.EnvDeny))))
 		l.kept(g, path+".env_deny")
 	}
-	if was.hasSecrets() { // a variable may have it load code, or send them elsewhere
+	if was.hasSecrets() { // a variable may have it load code, and that or its config send them elsewhere
 		g.keepValue(l, path+".env", maps.Equal(e.Env, was.env), func() { e.Env = was.env })
+		g.keepValue(l, path+".config", reflect.DeepEqual(e.Config, was.config), func() { e.Config = was.config })
 		g.keepValue(l, path+".env_file", e.EnvFile == was.envFile, func() { e.EnvFile = was.envFile })
 		g.keepValue(l, path+".env_pass", within(e.EnvPass, was.pass), func() { e.EnvPass = was.pass })
 	}

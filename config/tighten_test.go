@@ -54,6 +54,9 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 				e := c.Extensions.Entries["box"]
 				return fmt.Sprint(e.Env, e.EnvFile, e.EnvPass)
 			}, "map[][BOX_KEY]"},
+		"config of one that has secrets": {strings.Replace(user, "box: {", "crm: {env: {KEY: 'secret://crm'}, config: {deep: {url: good}}}, box: {", 1), "extensions: {entries: {crm: {config: {deep: {url: evil}}}}}",
+			[]string{"exthost.yaml:1:38: extensions.entries.crm.config"},
+			func(c *config.Config) any { return fmt.Sprint(c.Extensions.Entries["crm"].Config) }, "map[deep:map[url:good]]"},
 		"hooks that see more": {user, "extensions: {entries: {files: {hooks: all}}}", []string{"exthost.yaml:1:39: extensions.entries.files.hooks"},
 			func(c *config.Config) any { return c.Extensions.Entries["files"].Hooks }, config.HooksOwn},
 		"hooks that see less": {user, "extensions: {entries: {files: {hooks: none}}}", nil, func(c *config.Config) any { return c.Extensions.Entries["files"].Hooks }, config.HooksNone},
