@@ -17,6 +17,9 @@ type Leaf struct {
 // Mask decides whether a string is shown. key is the last key of its path.
 type Mask func(key, value string) bool
 
+// secretKey is the key of which every text is a secret, unless that only refers to one.
+const secretKey = "secret"
+
 // masked is what is shown instead of a secret.
 const masked = "***"
 
@@ -117,7 +120,7 @@ func (w *walker) hides(key, s string, tags fieldTags) bool {
 	case s == "" || tags.path || tags.secret == "false":
 		return false
 	case tags.secret == "true":
-		return true
+		key = secretKey
 	}
 	return w.mask(key, s)
 }
