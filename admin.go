@@ -52,6 +52,7 @@ func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
 	s.Clients = a.Past().Clients(a.h.gateway.Sessions.Clients())
+	s.NamedClients = a.h.clients.Describe()
 	s.SetMemory(process.SessionMemory())
 	return s
 }
@@ -212,7 +213,11 @@ type ApprovalRequest = approval.Request
 func (a Admin) ApprovalRequests() []ApprovalRequest { return a.h.policies.Approvals.List() }
 
 // Config returns the configuration in force, as a file would state it, with secrets masked.
-func (a Admin) Config() map[string]any { return a.h.snapshots.Load().Config.Redacted() }
+func (a Admin) Config() map[string]any {
+	cfg := *a.h.snapshots.Load().Config
+	cfg.Server.Clients = a.h.clients.Stated()
+	return cfg.Redacted()
+}
 
 // Past is what a host remembers of calls that have ended.
 type Past = stats.Past

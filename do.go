@@ -7,6 +7,7 @@ import (
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/clients"
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -121,6 +122,12 @@ type Destination = bridge.Info
 
 // Bridge is the part of a host that fronts need to serve destinations over HTTP.
 type Bridge = bridge.Directory
+
+// Clients are the named clients in force in a host.
+type Clients = clients.Directory
+
+// Clients returns what fronts and operators need of named clients.
+func (h *Host) Clients() *Clients { return h.clients }
 
 // Bridge returns what fronts need to serve destinations.
 func (h *Host) Bridge() *Bridge { return h.destinations }

@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/clients"
 	"github.com/exthost/exthost/internal/coalesce"
 	"github.com/exthost/exthost/internal/diagnostics"
 	"github.com/exthost/exthost/internal/dispatch"
@@ -46,6 +47,7 @@ type Host struct {
 	snapshots    *snapshot.Store      // what is in force
 	dispatcher   *dispatch.Dispatcher // carries calls
 	gateway      *gateway.Gateway     // serves MCP clients
+	clients      *clients.Directory   // the named ones
 	policies     *policies.State
 	destinations *bridge.Directory
 	hooks        hookSets
@@ -104,13 +106,14 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	h.reloads.seen = plan.Sum()
 	l := &h.life
 	h.adopt(plan)
+	h.clients.Set(cfg.Server.Clients)
 	starting := o.toStart(plan.Units())
 	l.starting.Begin(starting)
 	l.beside.Go(func() { h.watch.Run(l.closing) })
 	if plan.Exhausted() != nil {
 		h.watch.Retry()
 	}
-	l.beside.Go(func() { h.startAll(l.running, starting) })
+	l.beside.Go(func() { startAll(l.running, h, starting) })
 	l.beside.Go(func() { l.rebuild.Serve(l.running, rebuildPause, func() { h.swap(nil) }) })
 	l.beside.Go(func() { l.announce.Serve(l.running, announcePause, func() { h.gateway.NotifyToolsChanged(l.running) }) })
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
@@ -152,6 +155,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		Environ: o.Environ, Permits: permit.Rules{Consent: o.Consent, Packages: o.Packages}, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy, Stored: o.Secrets, Logins: o.Logins,
 	}
 	h.env.Containment.Log = log
+	h.clients = clients.New(l.running, o.Reread, log)
 	h.diagnostics, h.reloads.h = diagnostics.New(log), h
 	h.destinations = bridge.NewDirectory(l.closing)
 	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.past.Counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
@@ -241,7 +245,7 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 }
 
 // startAll starts the eager extensions, and puts each into the catalog as it becomes ready.
-func (h *Host) startAll(ctx context.Context, list []unit.Runner) {
+func startAll(ctx context.Context, h *Host, list []unit.Runner) {
 	for u, err := range unit.StartEach(ctx, list) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.diagnostics.Add(u.Base().StartDiagnostic(err))

@@ -83,6 +83,9 @@ func (r *reloads) reload(ctx context.Context, only []string) (change *status.Cha
 		r.spoiled = next.Sum()
 		return nil, err
 	}
+	if only == nil {
+		_ = r.h.clients.Reload() // which logs its error; the configuration of this reload may be older than what is in force
+	}
 	r.log(change)
 	return change, nil
 }
@@ -99,7 +102,7 @@ func (r *reloads) keep(err error) {
 }
 
 func (r *reloads) log(c *status.Change) {
-	r.h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies, "destinations", c.Destinations,
+	r.h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies, "destinations", c.Destinations, "clients", c.Clients,
 		"kept", len(c.Kept), "failed", len(c.Failed))
 }
 
@@ -130,6 +133,8 @@ func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *sta
 	change := next.Follow(now)
 	if only != nil {
 		next.Only(now, change, only)
+	} else {
+		change.Clients = r.h.clients.Changed(cfg.Server.Clients)
 	}
 	return next, change, nil
 }
@@ -177,6 +182,8 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 		change.Retried = []string{}
 		if err = r.apply(ctx, next, change); err != nil {
 			r.spoiled = r.seen
+		} else {
+			_ = r.h.clients.Reload() // which logs its error; the configuration of this reload may be older than what is in force
 		}
 	}
 	switch {

@@ -70,6 +70,7 @@ func (f *finisher) checkServer(s *Server) {
 		f.fail("server.listen", "such as 127.0.0.1:7800", "%q %s", s.Listen, problem)
 	}
 	f.checkAuth(s.Auth)
+	checkClients(f, s.Clients)
 	switch {
 	case s.TLS.Cert == "" && s.TLS.Key != "":
 		f.fail("server.tls.key", "", "a key needs its cert")
@@ -148,7 +149,7 @@ func checkSecrets(f *finisher) {
 		files = append(files, exposure.File{Key: strict.Join("destinations", name) + ".secrets_file", Path: d.SecretsFile})
 	}
 	listen := s.Listen
-	if s.TLS.Cert != "" || !s.Auth.stated() {
+	if s.TLS.Cert != "" || !s.Auth.Stated() && len(s.Clients) == 0 {
 		listen = ""
 	}
 	exposure.Report(f.report, f.decoder.Positions, append(exposure.Files(f.owners, files), exposure.Network(listen)...))

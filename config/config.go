@@ -165,6 +165,7 @@ type Governance struct {
 type Server struct {
 	Listen         string            `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free port
 	Auth           Auth              `json:"auth,omitzero"`                      // the bearer token; default: none, which serves loopback only
+	Clients        map[string]Client `json:"clients,omitempty"`                  // callers with tokens of their own, by name; with any, every client over HTTP shows a token; not in a project's file; default: none
 	AllowedOrigins []string          `json:"allowed_origins"`                    // in addition to those of this machine
 	AllowedHosts   []string          `json:"allowed_hosts"`                      // in addition to those of this machine
 	TLS            TLS               `json:"tls,omitzero"`                       // default: none
@@ -172,6 +173,14 @@ type Server struct {
 	MaxBody        manifest.Size     `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
 	ListWait       manifest.Duration `json:"list_wait"`                          // how long after its start the host keeps lists waiting for extensions that start and are not known from an earlier start; default 25 s, 0: not at all
 	IdleExit       manifest.Duration `json:"idle_exit"`                          // time without clients after which the host that exthost serve --stdio starts in the background ends; default 10 min, 0: never
+}
+
+// Client is a caller that policies, budgets and the audit log know by its name.
+type Client struct {
+	TokenHash    string `json:"token_hash,omitempty"`     // sha256: and the SHA-256 of its token in hexadecimal digits, as exthost client add writes it; default: none, for a client on stdio alone
+	OldTokenHash string `json:"old_token_hash,omitempty"` // the same of its token before, as exthost client rotate --keep writes it
+	OldUntil     string `json:"old_until,omitempty"`      // when that one ends, such as 2030-01-31T12:00:00Z
+	Since        string `json:"since,omitempty"`          // when its token was made, for people
 }
 
 // Auth states the bearer token in one of three ways, and the issuer of the access

@@ -1,16 +1,12 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/config/internal/edit"
-	"github.com/exthost/exthost/internal/atomicfile"
-	"github.com/exthost/exthost/internal/dirlock"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -36,16 +32,23 @@ func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 	if err != nil || !e.Changed {
 		return e, err
 	}
-	unlock, err := dirlock.Lock(filepath.Dir(e.File))
+	unlock, err := edit.Lock(e.File)
 	if err != nil {
-		return Edited{}, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", e.File, err)
+		return Edited{}, err
 	}
 	defer unlock()
 	e, change, err := planned(o, key, name, listed) // again: another program may have changed the file
 	if err != nil || !e.Changed {
 		return e, err
 	}
-	return write(e.File, change)
+	e.Line, e.Created, err = edit.Write(e.File, func(data []byte) ([]byte, int, error) {
+		changed, line, err := edit.Apply(e.File, data, change)
+		if err == nil && line == 0 {
+			err = fmt.Errorf("%s.%s gets that from a variable; change it by hand", change.Section, change.Key)
+		}
+		return changed, line, err
+	})
+	return e, err
 }
 
 // planned returns the file to change and the change. Without Changed there is nothing
@@ -92,40 +95,37 @@ func (l *loader) ownFile(stated string) string {
 	if stated != "" && !slices.ContainsFunc(shared, func(dir string) bool { return dir != "" && strings.HasPrefix(stated, dir+string(filepath.Separator)) }) {
 		return stated
 	}
-	if single := l.existing(l.options.Dir, "exthost"); len(single) > 0 {
-		return single[0]
-	}
-	config := filepath.Join(l.options.Dir, "config")
-	for _, name := range splitNames {
-		if len(l.existing(config, name)) > 0 {
-			if own := l.existing(config, "extensions"); len(own) > 0 {
-				return own[0]
-			}
-			return filepath.Join(config, "extensions.yaml")
-		}
-	}
-	return filepath.Join(l.options.Dir, "exthost.yaml")
+	return l.fileOf(l.options.Dir, "extensions")
 }
 
-// write applies the change to a file. It replaces the whole file or nothing.
-func write(file string, change edit.List) (e Edited, err error) {
-	e.File = file
-	defer func() {
-		if err != nil {
-			err = protocol.Errorf(protocol.ConfigInvalid, "%s: %w", file, err)
+// fileOf returns the file of a directory for a section: exthost.yaml or exthost.toml if there is one or
+// nothing is split, else that of the section.
+func (l *loader) fileOf(dir, section string) string {
+	if single := l.existing(dir, "exthost"); len(single) > 0 {
+		return single[0]
+	}
+	config := filepath.Join(dir, "config")
+	for _, name := range splitNames {
+		if len(l.existing(config, name)) > 0 {
+			if own := l.existing(config, section); len(own) > 0 {
+				return own[0]
+			}
+			return filepath.Join(config, section+".yaml")
 		}
-	}()
-	data, err := os.ReadFile(file)
-	if e.Created = errors.Is(err, os.ErrNotExist); err != nil && !e.Created {
-		return e, cause(err)
 	}
-	changed, line, err := edit.Apply(file, data, change)
-	if err != nil {
-		return e, err
+	return filepath.Join(dir, "exthost.yaml")
+}
+
+// UserFile returns the file for what the user states of a section: that of --config, else one of the
+// user's directory, which may not be there yet.
+func UserFile(o LoadOptions, section string) (string, error) {
+	l := newLoader(o)
+	if file := l.configFile(); file != "" {
+		return file, nil
 	}
-	if line == 0 {
-		return e, fmt.Errorf("%s.%s gets that from a variable; change it by hand", change.Section, change.Key)
+	dir := l.userDir()
+	if dir == "" {
+		return "", protocol.Errorf(protocol.ConfigInvalid, "there is no directory for the user's configuration; set XDG_CONFIG_HOME, or name a file with --config")
 	}
-	e.Line, e.Changed = line, true
-	return e, cause(atomicfile.Write(file, changed))
+	return l.fileOf(dir, section), nil
 }

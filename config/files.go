@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/exthost/exthost/config/internal/dialect"
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/strict"
 )
@@ -54,7 +55,7 @@ func (l *loader) directory(dir string) *strict.Node {
 	for _, file := range append(split, beside...) {
 		n := l.file(file)
 		if n != nil {
-			l.adopt(n)
+			dialect.Rewrite(n, l.report)
 		}
 		switch {
 		case n == nil:

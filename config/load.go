@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/config/internal/dialect"
 	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/ownership"
@@ -164,7 +165,7 @@ func (l *loader) files() {
 	if file := l.configFile(); file != "" {
 		n := l.file(file)
 		if n != nil {
-			l.adopt(n)
+			dialect.Rewrite(n, l.report)
 		}
 		l.layer(n)
 	}

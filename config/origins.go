@@ -19,6 +19,9 @@ func (o *Origins) Of(key string) string {
 	return "default"
 }
 
+// File returns the file that states the value of a key; "" if none does.
+func (o *Origins) File(key string) string { return o.stated[key].File }
+
 // Setting is one value of a [Config] as `config show` prints it.
 type Setting struct {
 	Key    string `json:"key"`

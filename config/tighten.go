@@ -56,6 +56,7 @@ func (l *loader) guard() *guard {
 	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
 		*list = slices.Clone(*list)
 	}
+	g.server.Clients = maps.Clone(c.Server.Clients)
 	for id, e := range c.Extensions.Entries {
 		was := guardedEntry{deny: slices.Clone(e.EnvDeny), env: maps.Clone(e.Env), config: maps.Clone(e.Config), envFile: e.EnvFile, pass: slices.Clone(e.EnvPass), isolate: e.Runtime.Isolate, sandbox: e.Sandbox}
 		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
@@ -150,7 +151,14 @@ func (g *guard) keepServer(l *loader) {
 		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot let other users in", loopback)
 		l.restore(g, loopback)
 	}
-	if g.server.Auth.stated() && !reflect.DeepEqual(s.Auth, g.server.Auth) {
+	const clients = "server.clients"
+	if !maps.Equal(s.Clients, g.server.Clients) {
+		pos, _ := l.decoder.Positions.At(clients)
+		s.Clients = g.server.Clients
+		l.report.Warn(pos, "state them in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot say who the host's clients are", clients)
+		l.restore(g, clients)
+	}
+	if (g.server.Auth.Stated() || len(g.server.Clients) > 0) && !reflect.DeepEqual(s.Auth, g.server.Auth) {
 		s.Auth = g.server.Auth
 		l.kept(g, "server.auth")
 	}
@@ -260,8 +268,8 @@ func within(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// stated reports whether a says who may call.
-func (a *Auth) stated() bool {
+// Stated reports whether a says who may call.
+func (a *Auth) Stated() bool {
 	return a.Token != "" || a.TokenEnv != "" || a.TokenFile != "" || a.OAuth.Issuer != ""
 }
 

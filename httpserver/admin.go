@@ -60,6 +60,8 @@ var hostOperations = []operation{
 	{method: "POST", path: "/reload", summary: "Apply the files of the host as they are now",
 		query:  []parameter{{"dry_run", "true: return the changes and apply none"}, {"only", "the id of an extension: apply nothing but what concerns it; not with dry_run"}},
 		answer: status.Change{}, handle: reload},
+	{method: "POST", path: "/clients/reload", summary: "Put the named clients of the configuration as it is now in force, and nothing else: who is gone is refused at once",
+		handle: func(h *exthost.Host, _ *http.Request) (any, error) { return nil, h.Clients().Reload() }},
 	{method: "GET", path: "/hooks", summary: "The hooks, by event and in the order in which they run",
 		answer: hookList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return hookList{h.Admin().Hooks()}, nil }},
 	{method: "GET", path: "/watch", summary: "How the host watches the disk for changes",

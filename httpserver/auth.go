@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/exthost/exthost/httpserver/internal/caller"
 	"github.com/exthost/exthost/internal/accesstoken"
+	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/mcpserver"
 )
 
@@ -36,6 +36,16 @@ type OAuth struct {
 	Client *http.Client // fetches metadata and keys; default: http.DefaultClient; each fetch ends after 10 s
 }
 
+// Clients knows the named clients. [exthost.Clients] implements it.
+type Clients interface {
+	// ByToken returns the client that a token is of. until ends with the token.
+	ByToken(token string) (name string, until context.Context, ok bool)
+	// Named reports whether there is a client of that name.
+	Named(name string) bool
+	// Unnamed reports whether callers without a name may be served. until ends when they may not.
+	Unnamed() (until context.Context, ok bool)
+}
+
 // Callers that show a static token. No access token may name them as its subject.
 const (
 	tokenCaller    = "token"
@@ -46,18 +56,19 @@ const (
 type doorman struct {
 	token  *[sha256.Size]byte // nil: there is none
 	own    *[sha256.Size]byte // the operator's token; nil: there is none
+	named  Clients            // nil: there are none
 	oauth  http.Handler       // requires an access token; nil: none is accepted
 	pages  bool               // the dashboard is served
 	anyone bool               // without a token, processes of other users are let in too
 	log    *slog.Logger
-	turned strangers
+	turned caller.Strangers
 	admits func(ctx context.Context) // is told of requests that are let in
 	next   http.Handler
 }
 
 func (s *Server) newDoorman(next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, anyone: o.AnyLocalUser, log: o.Logger,
+	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), named: o.Clients, pages: o.Admin != nil, anyone: o.AnyLocalUser, log: o.Logger,
 		admits: s.conns.Admit, next: next}
 	if o.OAuth != nil {
 		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
@@ -66,7 +77,7 @@ func (s *Server) newDoorman(next http.Handler) *doorman {
 		d.oauth = auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{
 			ResourceMetadataURL: metadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
 		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			d.admit(w, r, auth.TokenInfoFromContext(r.Context()).UserID)
+			d.admit(w, r, auth.TokenInfoFromContext(r.Context()).UserID, nil)
 		}))
 	}
 	return d
@@ -81,10 +92,12 @@ func sumOf(token string) *[sha256.Size]byte {
 }
 
 // ServeHTTP passes a request on or answers that its token is missing or wrong. A
-// configured token is required on loopback too; without one the user of the process at the
-// other end decides. Public paths require none, see isOpen.
+// configured token is required on loopback too, as is that of a client once there has been one;
+// without any the user of the process at the other end decides. Public paths require none, see isOpen.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
+	client, until, isClient := d.client(shown)
+	anonymous, open := d.unnamed(shown)
 	switch {
 	case shown == "" && d.isOpen(r):
 		d.next.ServeHTTP(w, r)
@@ -94,26 +107,51 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Refuse(w, why)
 			return
 		}
-		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller)
+		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller, nil)
 	case shows(shown, d.token):
 		r.Header.Del("Authorization")
-		d.admit(w, r, tokenCaller)
+		d.admit(w, r, tokenCaller, nil)
+	case isClient:
+		r.Header.Del("Authorization")
+		d.admit(w, r, client, until)
 	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
-	case d.token == nil:
+	case open:
 		if err := caller.Of(r).Stranger(); err != nil && !d.anyone {
 			d.turnAway(w, err)
 			return
 		}
-		d.admit(w, r, "")
+		d.admit(w, r, "", anonymous)
+	case clienttoken.Is(bearer(shown)):
+		unauthorized(w, "the token is of no client of this host, or no longer")
 	default:
 		unauthorized(w, "a valid token is required: Authorization: Bearer …")
 	}
 }
 
+// client returns the client whose token the header has. until ends with the token.
+func (d *doorman) client(header string) (name string, until context.Context, ok bool) {
+	if token := bearer(header); d.named != nil && token != "" {
+		return d.named.ByToken(token)
+	}
+	return "", nil, false
+}
+
+// unnamed reports whether a request needs no token: none is configured, and there has been no client.
+// A token that looks like one of a client is not ignored: it was one, and is no longer.
+func (d *doorman) unnamed(header string) (until context.Context, ok bool) {
+	if d.token != nil || clienttoken.Is(bearer(header)) {
+		return nil, false
+	}
+	if d.named == nil {
+		return nil, true
+	}
+	return d.named.Unnamed()
+}
+
 // turnAway answers a process of this machine that may be another user's.
 func (d *doorman) turnAway(w http.ResponseWriter, why error) {
-	if d.turned.isNew(why.Error()) {
+	if d.turned.IsNew(why.Error()) {
 		d.log.Warn("a process of this machine was kept from the server, which has no token", "why", why)
 	}
 	http.Error(w, fmt.Sprintf("without a token this server answers the processes of its own user (uid %d) and of root alone, and this process is not known as one: %v.\n"+
@@ -137,12 +175,21 @@ func operatorOnly(next http.Handler) http.Handler {
 	})
 }
 
-func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
-	d.admits(r.Context())
+// admit passes a request on. It, its streams and the session that it may open end with until; nil:
+// they have no such end.
+func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string, until context.Context) {
+	ctx := r.Context()
+	d.admits(ctx)
 	if caller != "" {
-		r = r.WithContext(mcpserver.WithCaller(r.Context(), caller))
+		ctx = mcpserver.WithCaller(ctx, caller)
 	}
-	d.next.ServeHTTP(w, r)
+	if until != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(mcpserver.WithUntil(ctx, until))
+		defer cancel()
+		defer context.AfterFunc(until, cancel)()
+	}
+	d.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // isOpen reports whether a request needs no token: a health probe, whose answer reveals
@@ -158,17 +205,24 @@ func shows(header string, token *[sha256.Size]byte) bool {
 	if token == nil {
 		return false
 	}
-	scheme, shown, _ := strings.Cut(header, " ")
-	sum := sha256.Sum256([]byte(strings.TrimLeft(shown, " "))) // of the same length for every input
-	return subtle.ConstantTimeCompare(sum[:], token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	sum := sha256.Sum256([]byte(bearer(header))) // of the same length for every input
+	return subtle.ConstantTimeCompare(sum[:], token[:]) == 1
+}
+
+// bearer returns the token in the header; "" without one.
+func bearer(header string) string {
+	if scheme, token, _ := strings.Cut(header, " "); strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimLeft(token, " ")
+	}
+	return ""
 }
 
 // verify verifies an access token. The reason of a refusal is logged, not answered.
 func (s *Server) verify(ctx context.Context, token string) (*auth.TokenInfo, error) {
 	claims, err := s.tokens.Verify(ctx, token, time.Now())
 	switch {
-	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller || claims.Subject == operatorCaller):
-		err = errors.New("its subject names nobody")
+	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller || claims.Subject == operatorCaller || s.options.Clients != nil && s.options.Clients.Named(claims.Subject)):
+		err = errors.New("its subject is nobody, or somebody with another token: a client of the host, token or operator")
 	case errors.Is(err, accesstoken.ErrKeys):
 		if s.keysLog.Allow() { // anybody can send what looks like a token
 			s.options.Logger.Error("access tokens cannot be verified", "error", err)
@@ -213,25 +267,4 @@ func (s *Server) metadata() http.Handler {
 		Resource: o.Resource, AuthorizationServers: []string{o.Issuer}, ScopesSupported: o.Scopes,
 		BearerMethodsSupported: []string{"header"}, ResourceName: s.options.MCP.Name,
 	})
-}
-
-// strangers logs once for each user who was refused. Beyond maxStrangers it logs no more.
-type strangers struct {
-	mu   sync.Mutex
-	told map[string]bool
-}
-
-const maxStrangers = 64
-
-func (s *strangers) isNew(why string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.told[why] || len(s.told) >= maxStrangers {
-		return false
-	}
-	if s.told == nil {
-		s.told = make(map[string]bool)
-	}
-	s.told[why] = true
-	return true
 }

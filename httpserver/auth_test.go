@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/httpserver/internal/caller"
 )
 
 // issuer is an authorization server.
@@ -153,7 +154,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	for n := range 1000 {
 		d.turnAway(httptest.NewRecorder(), fmt.Errorf("it is of the user with uid %d", n))
 	}
-	if got := strings.Count(log.String(), "was kept from the server"); got != maxStrangers {
+	if got := strings.Count(log.String(), "was kept from the server"); got != caller.MaxStrangers {
 		t.Errorf("%d lines about 1000 users", got)
 	}
 }

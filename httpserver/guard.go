@@ -34,7 +34,12 @@ func (s *Server) newGuard(listen string, exposed bool, next http.Handler) (*guar
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "allowed origin: %w", err)
 		}
 	}
-	if exposed && o.Token == "" && o.OAuth == nil {
+	open := o.Token == "" && o.OAuth == nil
+	if o.Clients != nil {
+		_, unnamed := o.Clients.Unnamed()
+		open = open && unnamed
+	}
+	if exposed && open {
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
 			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", listen)
 	}

@@ -36,7 +36,8 @@ type Options struct {
 	OperatorToken  string   // valid everywhere, and as the only one for the API; required with Admin
 	OAuth          *OAuth   // access tokens that are valid everywhere but for the API; nil takes none
 	Token          string   // the bearer token for everything but /healthz and the API; "" allows loopback only, and on Linux this user and root
-	AnyLocalUser   bool     // without Token: other users of this machine are let in too; default false
+	Clients        Clients  // further tokens, of named clients; with one, Token or a client's is required; nil: there are none
+	AnyLocalUser   bool     // without Token and clients: other users of this machine are let in too; default false
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names of this server, besides localhost and the host in Listen
 	TLS            TLS      // zero serves plain HTTP

@@ -20,11 +20,11 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		return
 	case m.ID == nil:
 		// 2026-07-28 has no notifications of clients over HTTP; an extension of it may.
-		e.notify(r.Context(), by.session(protocol.MCP20260728, e.extension, nil), m)
+		e.notify(r.Context(), by.session(protocol.FrontHTTP, protocol.MCP20260728, e.extension, nil), m)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	session := by.session(meta.Version, e.extension, meta.Capabilities)
+	session := by.session(protocol.FrontHTTP, meta.Version, e.extension, meta.Capabilities)
 	session.ClientInfo = meta.ClientInfo
 	if session.Instance = wire.Instance(meta.ClientInfo, r.RemoteAddr); session.Instance == "" && by.caller == "" {
 		e.nameless.Do(func() {

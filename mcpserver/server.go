@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -95,7 +96,7 @@ func New(b Backend, o Options) *Server {
 		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
 		pending:  &pendingRequests{limit: o.MaxSessions, byState: make(map[string]*pendingRequest)}}
 	s.closing, s.close = context.WithCancel(context.Background())
-	if err := json.Unmarshal(o.Capabilities, new(changeCapabilities)); err != nil {
+	if err := json.Unmarshal(o.Capabilities, new(wire.Changes)); err != nil {
 		panic("mcpserver: capabilities: " + err.Error())
 	}
 	return s
@@ -115,6 +116,7 @@ func (s *Server) Close() {
 type requester struct {
 	caller string
 	env    map[string]string // see [WithEnv]
+	until  context.Context   // see [WithUntil]; nil: without an end
 }
 
 type requesterKey struct{}
@@ -136,6 +138,14 @@ func WithEnv(ctx context.Context, env map[string]string) context.Context {
 	return context.WithValue(ctx, requesterKey{}, by)
 }
 
+// WithUntil returns a context whose HTTP request, if it opens a session, opens one that ends with until.
+// It is for callers whose token may end before they leave. It does not end the request.
+func WithUntil(ctx, until context.Context) context.Context {
+	by := requesterOf(ctx)
+	by.until = until
+	return context.WithValue(ctx, requesterKey{}, by)
+}
+
 // CallerOf returns the caller that [WithCaller] named, or "".
 func CallerOf(ctx context.Context) string { return requesterOf(ctx).caller }
 
@@ -144,6 +154,6 @@ func requesterOf(ctx context.Context) requester {
 	return by
 }
 
-func (r requester) session(version, extension string, capabilities json.RawMessage) *protocol.Session {
-	return &protocol.Session{Caller: r.caller, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
+func (r requester) session(front, version, extension string, capabilities json.RawMessage) *protocol.Session {
+	return &protocol.Session{Front: front, Since: time.Now(), Caller: r.caller, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
 }

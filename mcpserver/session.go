@@ -28,6 +28,7 @@ type clientSession struct {
 	id        string // unguessable
 	requester requester
 	extension string // the one that is served; "" for all
+	front     string // of protocol.Session
 	write     writer // reaches the client outside of any request
 
 	attached context.Context // ends with the session
@@ -62,8 +63,8 @@ var (
 	errEnded     = protocol.Errorf(protocol.ShuttingDown, "the session has ended")
 )
 
-func (s *Server) newSession(ctx context.Context, id string, by requester, extension string, write writer) *clientSession {
-	c := &clientSession{server: s, id: id, requester: by, extension: extension, write: write,
+func (s *Server) newSession(ctx context.Context, id, front string, by requester, extension string, write writer) *clientSession {
+	c := &clientSession{server: s, id: id, front: front, requester: by, extension: extension, write: write,
 		onEnd: func() {}, requests: make(map[string]context.CancelCauseFunc), toClient: clientRequests{byID: make(map[string]chan *jsonrpc.Message)}}
 	c.attached, c.detach = context.WithCancel(ctx)
 	return c
@@ -98,7 +99,7 @@ func (c *clientSession) initialize(ctx context.Context, params json.RawMessage) 
 	if size := len(p.Capabilities) + len(p.ClientInfo); size > maxClient {
 		return nil, wire.InvalidParams(fmt.Sprintf("capabilities and clientInfo have %d bytes, and a session keeps at most %d", size, maxClient))
 	}
-	info := c.requester.session(wire.Negotiate(p.ProtocolVersion), c.extension, p.Capabilities)
+	info := c.requester.session(c.front, wire.Negotiate(p.ProtocolVersion), c.extension, p.Capabilities)
 	info.ID, info.ClientInfo, info.Client = PublicID(c.id), p.ClientInfo, sessionPeer{c}
 	if !c.info.CompareAndSwap(nil, info) {
 		return nil, errInitialized

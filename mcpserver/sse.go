@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/protocol"
 )
 
 // SSE returns the two handlers of HTTP with server-sent events, the transport of MCP
@@ -31,7 +32,7 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(r.Context(), rand.Text(), requesterOf(r.Context()), e.extension, outbox.Put)
+	c := e.newSession(r.Context(), rand.Text(), protocol.FrontSSE, requesterOf(r.Context()), e.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
 		e.sessions.remove(c)

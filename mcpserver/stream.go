@@ -90,7 +90,7 @@ func (s *streamSession) serve(ctx context.Context, m *jsonrpc.Message) (json.Raw
 	if err := meta.Check(); err != nil {
 		return nil, err
 	}
-	session := s.requester.session(meta.Version, s.extension, meta.Capabilities)
+	session := s.requester.session(s.front, meta.Version, s.extension, meta.Capabilities)
 	session.ClientInfo, session.Instance = meta.ClientInfo, "connection "+s.id
 	if m.Method == protocol.MethodListen {
 		return s.listen(ctx, session, m)

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -163,7 +164,8 @@ const unusedTimeout = time.Minute
 // the client no longer waits.
 func (e *endpoint) openSession(ctx context.Context, params json.RawMessage) (*clientSession, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(context.Background(), rand.Text(), requesterOf(ctx), e.extension, outbox.Offer)
+	by := requesterOf(ctx)
+	c := e.newSession(cmp.Or(by.until, context.Background()), rand.Text(), protocol.FrontHTTP, by, e.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
@@ -175,7 +177,8 @@ func (e *endpoint) openSession(ctx context.Context, params json.RawMessage) (*cl
 	c.idle.expiry = time.AfterFunc(c.idle.limit, c.expire)
 	c.mu.Unlock()
 	e.sessions.add(c)
-	if err == nil && e.closing.Err() != nil { // Close may have run before add
+	context.AfterFunc(c.attached, func() { c.end(nil) }) // the caller may not stay as long
+	if err == nil && e.closing.Err() != nil {            // Close may have run before add
 		err = protocol.Errorf(protocol.ShuttingDown, "the server is shutting down")
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -12,52 +11,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// changeCapabilities are the server capabilities for notifications about changes.
-type changeCapabilities struct {
-	Tools     changeCapability `json:"tools"`
-	Prompts   changeCapability `json:"prompts"`
-	Resources changeCapability `json:"resources"`
-}
-
-type changeCapability struct {
-	ListChanged bool `json:"listChanged"`
-	Subscribe   bool `json:"subscribe"` // of resources
-}
-
-// subscriptionFilter selects the notifications of a subscription. A client requests
-// one in subscriptions/listen, and the acknowledgement says how much of it is granted.
-type subscriptionFilter struct {
-	Tools     bool `json:"toolsListChanged,omitempty"`
-	Prompts   bool `json:"promptsListChanged,omitempty"`
-	Resources bool `json:"resourcesListChanged,omitempty"`
-
-	URIs []string `json:"resourceSubscriptions,omitempty"`
-}
-
-// maxSubscribedResources bounds the resources of one subscription.
-const maxSubscribedResources = 256
-
-func (f *subscriptionFilter) matches(method string, params json.RawMessage) bool {
-	switch method {
-	case protocol.MethodResourceUpdated:
-		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
-		return slices.Contains(f.URIs, uri)
-	case protocol.MethodToolsListChanged:
-		return f.Tools
-	case protocol.MethodPromptsListChanged:
-		return f.Prompts
-	case protocol.MethodResourcesListChanged:
-		return f.Resources
-	}
-	return false
-}
-
 // subscription is the [protocol.Peer] of a session that lasts as long as one
 // subscriptions/listen. It passes on the notifications that match its filter, with
 // the id of that request, and takes no requests.
 type subscription struct {
 	id           json.RawMessage
-	filter       subscriptionFilter
+	filter       wire.Filter
 	write        writer
 	acknowledged chan struct{} // closed once the acknowledgement is written
 }
@@ -65,7 +24,7 @@ type subscription struct {
 // subscribe opens the subscription of the request m until ctx ends. It writes the
 // acknowledgement before any notification.
 func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, write writer) error {
-	var requested *subscriptionFilter
+	var requested *wire.Filter
 	if err := json.Unmarshal(rawjson.Get(m.Params, "notifications"), &requested); err != nil || requested == nil {
 		return wire.InvalidParams(protocol.MethodListen + " needs notifications, an object")
 	}
@@ -73,9 +32,9 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	if err != nil {
 		return err
 	}
-	var offered changeCapabilities
+	var offered wire.Changes
 	_ = json.Unmarshal(d.Capabilities, &offered) // a malformed capability counts as missing
-	sub := &subscription{id: m.ID, write: write, acknowledged: make(chan struct{}), filter: subscriptionFilter{
+	sub := &subscription{id: m.ID, write: write, acknowledged: make(chan struct{}), filter: wire.Filter{
 		Tools:     requested.Tools && offered.Tools.ListChanged,
 		Prompts:   requested.Prompts && offered.Prompts.ListChanged,
 		Resources: requested.Resources && offered.Resources.ListChanged,
@@ -84,8 +43,8 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	if !offered.Resources.Subscribe {
 		requested.URIs = nil
 	}
-	if len(requested.URIs) > maxSubscribedResources {
-		return wire.InvalidParams(fmt.Sprintf("%s follows at most %d resources", protocol.MethodListen, maxSubscribedResources))
+	if len(requested.URIs) > wire.MaxResources {
+		return wire.InvalidParams(fmt.Sprintf("%s follows at most %d resources", protocol.MethodListen, wire.MaxResources))
 	}
 	sub.filter.URIs = requested.URIs
 	if err := s.backend.Attach(ctx, session); err != nil {
@@ -119,7 +78,7 @@ func (s *Server) subscribeResources(ctx context.Context, session *protocol.Sessi
 
 // Notify implements [protocol.Peer].
 func (s *subscription) Notify(ctx context.Context, method string, params json.RawMessage) error {
-	if !s.filter.matches(method, params) {
+	if !s.filter.Matches(method, params) {
 		return nil
 	}
 	select {

@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // Peer is the other end of a connection: a child or a client. It does not decode
@@ -22,7 +23,9 @@ type Session struct {
 	// Instance tells clients apart that have no session: their connection, or where they
 	// come from and what they call themselves. "" for sessions, and where nothing is known.
 	Instance string
-	Version  string // MCP revision of the client; "" for Go callers
+	Version  string    // MCP revision of the client; "" for Go callers
+	Front    string    // FrontHTTP, FrontSSE or FrontStdio; "" for Go callers
+	Since    time.Time // when the session began, or the request without one
 	// Env are environment variables for the session's own instance, from the headers
 	// of the client's request, see env_from_headers. Usually nil.
 	Env map[string]string
@@ -32,6 +35,13 @@ type Session struct {
 	ClientInfo   json.RawMessage // as the client sent it; nil if it sent none
 	Client       Peer            // reaches the client outside of any request; nil if that is impossible
 }
+
+// The values of Session.Front: how a client is connected.
+const (
+	FrontHTTP  = "http"
+	FrontSSE   = "sse"
+	FrontStdio = "stdio"
+)
 
 // Description describes the server in the handshake of a session.
 type Description struct {

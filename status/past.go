@@ -57,8 +57,16 @@ type Client struct {
 	Caller    string     `json:"caller,omitempty"`    // as the server has authenticated it; "" when anonymous
 	Session   string     `json:"session,omitempty"`   // "" without a session
 	Protocol  string     `json:"protocol"`            // the revision of MCP
+	Front     string     `json:"front,omitempty"`     // of a session: http, sse or stdio
+	Since     time.Time  `json:"since,omitzero"`      // of a session
 	Extension string     `json:"extension,omitempty"` // to which the session is limited; "" for all
 	LastCall  *time.Time `json:"last_call,omitempty"` // nil when none of the latest calls is its
+}
+
+// NamedClient is a client of server.clients.
+type NamedClient struct {
+	Name     string     `json:"name"`
+	LastUsed *time.Time `json:"last_used,omitempty"` // when it was let in last; nil: not since the host was opened
 }
 
 // Load returns the memory of the host and of all its processes, in bytes, and the number of

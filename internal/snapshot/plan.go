@@ -217,7 +217,7 @@ func (p *Plan) Exhausted() *protocol.Diagnostic {
 // build cannot be used. It returns how p differs from now.
 func (p *Plan) Follow(now *Plan) *status.Change {
 	c := &status.Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []status.KeptBuild{}, Retried: []string{},
-		Restart: needRestart(now.Config, p.Config), Failed: []protocol.Diagnostic{}, Policies: p.Policies.Changed(now.Policies), Files: []string{}}
+		Restart: needRestart(now.Config, p.Config), Failed: []protocol.Diagnostic{}, Policies: p.Policies.Changed(now.Policies), Clients: []string{}, Files: []string{}}
 	p.followDestinations(now, c)
 	for _, id := range p.Order {
 		switch before, x := now.Extensions[id], p.Extensions[id]; {
@@ -273,11 +273,13 @@ func (p *Plan) followDestinations(now *Plan, c *status.Change) {
 // needRestart names the changed sections that a host reads only when it is opened.
 func needRestart(before, after *config.Config) []string {
 	list := []string{}
+	was, is := before.Server, after.Server
+	was.Clients, is.Clients = nil, nil // in force without a start
 	for _, s := range []struct {
 		key           string
 		before, after any
 	}{
-		{"server", before.Server, after.Server}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit}, {"secrets", before.Secrets, after.Secrets},
+		{"server", was, is}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit}, {"secrets", before.Secrets, after.Secrets},
 	} {
 		if !reflect.DeepEqual(s.before, s.after) {
 			list = append(list, s.key)

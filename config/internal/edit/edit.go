@@ -1,9 +1,9 @@
-// Package edit changes lists in the text of configuration files and leaves every
+// Package edit changes lists and tables in the text of configuration files and leaves every
 // other byte, comments and order among them, as it was.
 //
-// Every edit is verified: the text before and after is parsed, and only the list may
-// differ. A notation that this package cannot change is an error that names the list,
-// for a person to change.
+// Every edit is verified: the text before and after is parsed, and only the list or the table
+// may differ. A notation that this package cannot change is an error that names it, for a person
+// to change.
 package edit
 
 import (
@@ -84,13 +84,16 @@ type notation struct {
 	quote  func(value string) string
 	add    func(text, section, key, item string) (string, error) // creates a missing list; "" adds no item
 	remove func(text, section, key, value string) (string, error)
+
+	tableLines            func(t *Table) string
+	setTable, removeTable func(text string, t *Table) (changed string, ok bool)
 }
 
 func notationOf(name string) notation {
 	if strings.EqualFold(filepath.Ext(name), ".toml") {
-		return notation{toml.Unmarshal, strconv.Quote, addTOML, removeTOML}
+		return notation{toml.Unmarshal, strconv.Quote, addTOML, removeTOML, linesTOML, setTOML, removeTableTOML}
 	}
-	return notation{yaml.Unmarshal, scalar, addYAML, removeYAML}
+	return notation{yaml.Unmarshal, scalar, addYAML, removeYAML, func(t *Table) string { return t.linesYAML(0, "") }, setYAML, removeTableYAML}
 }
 
 func (n notation) read(data []byte) (doc map[string]any, err error) {

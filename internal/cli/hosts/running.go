@@ -47,8 +47,28 @@ func Find(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
+	return running(info), nil
+}
+
+func running(info daemon.Info) *Running {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return info.Dial(ctx) }
-	return &Running{info, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
+	return &Running{info, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Everywhere returns the hosts of this user that run, whatever their directories.
+func Everywhere(ctx context.Context) (all []*Running, err error) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil, err
+	}
+	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(state), "*"))
+	for _, dir := range dirs {
+		found, _ := daemon.FindAll(ctx, dir) // those that answer
+		for _, info := range found {
+			all = append(all, running(info))
+		}
+	}
+	return all, ctx.Err()
 }
 
 // Beside returns the pids of the other hosts of the directory; nil when they cannot be found.

@@ -139,6 +139,9 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 	for _, name := range change.Policies {
 		fmt.Fprintf(&b, "%s policy %s\n", verb(console.Green, 5), console.Safe(name))
 	}
+	for _, name := range change.Clients {
+		fmt.Fprintf(&b, "%s client %s\n", verb(console.Green, 5), console.Safe(name))
+	}
 	for _, section := range change.Restart {
 		fmt.Fprintf(&b, "%s has changed and takes effect when the host is started again\n", section)
 	}

@@ -254,8 +254,13 @@ func (g *greeting) clients(f front) {
 	}
 	url := f.url + "/mcp"
 	fmt.Fprintf(&g.b, "serving %s\n", g.c.Paint(console.Bold, url))
-	if f.exposed {
+	if len(f.clients) > 0 {
+		g.text("", "to "+some(f.clients)+", each with its token, below in $"+f.token)
+	}
+	if f.exposed && len(f.clients) == 0 {
 		fmt.Fprintf(&g.b, "to other machines too, with the token, below in $%s\n", f.token)
+	} else if f.exposed {
+		fmt.Fprintln(&g.b, "to other machines too")
 	}
 	if f.anyone {
 		fmt.Fprintln(&g.b, "to every user of this machine: there is no token")
@@ -269,6 +274,18 @@ func (g *greeting) clients(f front) {
 	}
 	fmt.Fprintf(&g.b, "\ndashboard %s\n", g.c.Paint(console.Bold, f.url+"/ui/#token="+f.operator.text))
 	fmt.Fprintln(&g.b, "\nCtrl-C stops everything.")
+}
+
+// mostNames bounds the names on a line.
+const mostNames = 10
+
+// some joins names, the first of many.
+func some(names []string) string {
+	text := strings.Join(names[:min(len(names), mostNames)], ", ")
+	if more := len(names) - mostNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // clientSetup connects one client to the server.

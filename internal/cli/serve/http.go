@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,7 +23,6 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -50,13 +50,14 @@ func httpFront(cfg config.Server, headers []string, log *slog.Logger) (f front, 
 	}()
 	addr := listener.Addr().(*net.TCPAddr)
 	f = front{url: urlOf(addr, cfg.TLS.Cert != ""), exposed: !addr.IP.IsLoopback()}
-	f.anyone = token == "" && cfg.Auth.OAuth.Issuer == "" && (cfg.Auth.Loopback == config.LoopbackAny || runtime.GOOS != "linux")
-	if token != "" {
+	f.clients = slices.Sorted(maps.Keys(cfg.Clients))
+	f.anyone = token == "" && cfg.Auth.OAuth.Issuer == "" && f.clients == nil && (cfg.Auth.Loopback == config.LoopbackAny || runtime.GOOS != "linux")
+	if token != "" || f.clients != nil {
 		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
 	}
-	if f.exposed && token == "" && cfg.Auth.OAuth.Issuer == "" {
+	if f.exposed && token == "" && cfg.Auth.OAuth.Issuer == "" && f.clients == nil {
 		return f, &console.Error{Code: console.ExitInvalid, Text: cfg.Listen + " can be reached from other machines, and no token is set",
-			Hint: "set server.auth.token_env in exthost.yaml, or exthost serve --listen 127.0.0.1:7800"}
+			Hint: "exthost client add NAME gives a client a token; or set server.auth.token_env in exthost.yaml, or exthost serve --listen 127.0.0.1:7800"}
 	}
 	if err = checkToken(token, f.exposed, cfg.Listen, log); err != nil {
 		return f, err
@@ -84,7 +85,7 @@ func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, op
 	o := httpserver.Options{
 		Backend: h, Serves: h.Serves, Bridge: h.Bridge(), Ready: func() error { return readiness(h) },
 		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody), Headers: headers},
-		Listen: cfg.Listen, Token: token, AnyLocalUser: cfg.Auth.Loopback == config.LoopbackAny, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
+		Listen: cfg.Listen, Token: token, Clients: h.Clients(), AnyLocalUser: cfg.Auth.Loopback == config.LoopbackAny, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 		TLS:   httpserver.TLS{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key},
 		Admin: httpserver.Admin(h), OperatorToken: operator,
 		Logger: log, ShutdownTimeout: httpShutdown,
@@ -117,27 +118,23 @@ func cannotListen(addr string, err error) error {
 
 // otherHost says which of the user's hosts listens on the port of addr; "" when none does.
 func otherHost(addr string) string {
-	state, err := exthost.DefaultStateDir()
-	_, port, bad := net.SplitHostPort(addr)
-	if err != nil || bad != nil {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hosts.AnswerTimeout)
 	defer cancel()
-	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(state), "*")) // of all working directories
-	for _, dir := range dirs {
-		all, _ := daemon.FindAll(ctx, dir)
-		for _, info := range all {
-			u, err := url.Parse(info.Serves)
-			if err != nil || u.Port() != port {
-				continue
-			}
-			text := fmt.Sprintf("; another host listens there, pid %d", info.PID)
-			if where, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", info.PID)); err == nil {
-				text += ", started in " + where
-			}
-			return text
+	all, _ := hosts.Everywhere(ctx)
+	for _, r := range all {
+		u, err := url.Parse(r.Info.Serves)
+		if err != nil || u.Port() != port {
+			continue
 		}
+		text := fmt.Sprintf("; another host listens there, pid %d", r.Info.PID)
+		if where, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", r.Info.PID)); err == nil {
+			text += ", started in " + where
+		}
+		return text
 	}
 	return ""
 }

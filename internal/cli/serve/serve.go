@@ -117,6 +117,7 @@ type front struct {
 	reload  func() error                                     // reads files that are not the host's again; nil: there are none
 	url     string                                           // "" on stdio
 	token   string                                           // the variable with the token of other machines' clients; "": they need none
+	clients []string                                         // the named clients at the start, sorted
 	exposed bool                                             // other machines can connect
 	anyone  bool                                             // every user of this machine can
 

@@ -1,4 +1,5 @@
-package config
+// Package dialect rewrites what other programs write in their own files into the form of this one.
+package dialect
 
 import (
 	"path/filepath"
@@ -14,10 +15,10 @@ import (
 // effect here.
 const codeNote = "config_note"
 
-// adopt rewrites what other programs write in their own files into the form of this one.
-func (l *loader) adopt(root *strict.Node) {
+// Rewrite rewrites the tree of a file. It reports keys that have no effect here, and plugins that cannot run.
+func Rewrite(root *strict.Node, report *strict.Report) {
 	bareDestinations(root)
-	l.removeNoEffect(root)
+	removeNoEffect(root, report)
 	if d := root.At("destinations"); d != nil {
 		for i := range d.Fields {
 			destination(d.Fields[i].Value)
@@ -27,19 +28,19 @@ func (l *loader) adopt(root *strict.Node) {
 		}
 	}
 	if plugins := root.At("plugins"); plugins != nil {
-		plugins.Items = slices.DeleteFunc(plugins.Items, l.inProcess)
+		plugins.Items = slices.DeleteFunc(plugins.Items, func(plugin *strict.Node) bool { return inProcess(plugin, report) })
 	}
 }
 
 // removeNoEffect removes the keys that have no effect with a note for each. path is that of n.
-func (l *loader) removeNoEffect(n *strict.Node, path ...string) {
+func removeNoEffect(n *strict.Node, report *strict.Report, path ...string) {
 	n.Fields = slices.DeleteFunc(n.Fields, func(f strict.Field) bool {
 		at := append(slices.Clip(path), f.Key)
 		instead, known := foreign.NoEffect(at...)
 		if known {
-			l.report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here", strings.Join(at, "."))
+			report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here", strings.Join(at, "."))
 		} else if len(at) < foreign.Depth {
-			l.removeNoEffect(f.Value, at...)
+			removeNoEffect(f.Value, report, at...)
 		}
 		return known
 	})
@@ -63,7 +64,7 @@ func destination(d *strict.Node) {
 		*d = strict.Node{Pos: d.Pos, Kind: strict.Map, Fields: []strict.Field{{Key: "url", Pos: d.Pos, Value: &url}}}
 	}
 	if t := d.At("type"); t != nil && (t.Text == "streamable_http" || t.Text == "streamable-http") {
-		t.Text = DestinationHTTP
+		t.Text = "http"
 	}
 	if env := d.At("env"); env != nil {
 		for _, f := range env.Fields {
@@ -77,7 +78,7 @@ func destination(d *strict.Node) {
 // inProcess reports whether a plugin runs only inside the program that the file is of. One
 // that is disabled is left out with a note, any other is an error: a host that leaves out a
 // policy silently is not governed.
-func (l *loader) inProcess(plugin *strict.Node) bool {
+func inProcess(plugin *strict.Node, report *strict.Report) bool {
 	kind, name := plugin.At("kind"), ""
 	if n := plugin.At("name"); n != nil {
 		name = n.Text
@@ -91,10 +92,10 @@ func (l *loader) inProcess(plugin *strict.Node) bool {
 	}
 	off := plugin.At("mode") != nil && plugin.At("mode").Text == "disabled" || plugin.At("disabled") != nil && plugin.At("disabled").Value == true
 	if off {
-		l.report.Diagnose(protocol.LevelInfo, codeNote, kind.Pos, "", "plugin %s is left out: it is disabled, and %s", name, onlyInside)
+		report.Diagnose(protocol.LevelInfo, codeNote, kind.Pos, "", "plugin %s is left out: it is disabled, and %s", name, onlyInside)
 		return true
 	}
-	l.report.Add(kind.Pos, instead+"; or disable it", "plugin %s: %s", name, onlyInside)
+	report.Add(kind.Pos, instead+"; or disable it", "plugin %s: %s", name, onlyInside)
 	return true
 }
 

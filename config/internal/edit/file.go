@@ -1,0 +1,42 @@
+package edit
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/dirlock"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Lock keeps other programs from changing a file, which may be new, until unlock.
+func Lock(file string) (unlock func(), err error) {
+	if unlock, err = dirlock.Lock(filepath.Dir(file)); err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", file, err)
+	}
+	return unlock, nil
+}
+
+// Write changes a file: apply returns its new text and the line of the change. Write replaces the
+// whole file or nothing. Its errors are of kind config_invalid.
+func Write(file string, apply func(data []byte) (changed []byte, line int, err error)) (line int, created bool, err error) {
+	defer func() {
+		if path, ok := errors.AsType[*fs.PathError](err); ok {
+			err = path.Err // the text has the path
+		}
+		if err != nil {
+			err = protocol.Errorf(protocol.ConfigInvalid, "%s: %w", file, err)
+		}
+	}()
+	data, err := os.ReadFile(file)
+	if created = errors.Is(err, fs.ErrNotExist); err != nil && !created {
+		return 0, false, err
+	}
+	changed, line, err := apply(data)
+	if err != nil {
+		return 0, false, err
+	}
+	return line, created, atomicfile.Write(file, changed)
+}

@@ -1,0 +1,181 @@
+package edit
+
+import (
+	"bytes"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Table names a table of strings in a file, and the change.
+type Table struct {
+	Path   []string  // such as server, clients, ada
+	Set    []Setting // in order; a table that is missing is added
+	Remove bool      // the whole table, in place of Set
+}
+
+// Setting is the new value of a key of a table.
+type Setting struct{ Key, Value string } // "" removes the key
+
+// ApplyTable is [Apply] for a table.
+func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, err error) {
+	file := notationOf(name)
+	before, err := file.read(data)
+	if err != nil {
+		return nil, 0, err
+	}
+	want, ok := t.applied(before)
+	if !ok {
+		return nil, 0, t.byHand()
+	}
+	body := bytes.TrimPrefix(data, bom)
+	text := strings.ReplaceAll(string(body), "\r\n", "\n")
+	if t.Remove {
+		text, ok = file.removeTable(text, &t)
+	} else {
+		text, ok = file.setTable(text, &t)
+	}
+	if !ok {
+		return nil, 0, t.byHand()
+	}
+	text = withLineEnds(text, string(body))
+	after, err := file.read([]byte(text))
+	if err != nil || !reflect.DeepEqual(pruned(after, t.Path), pruned(want, t.Path)) {
+		return nil, 0, t.byHand()
+	}
+	changed = append(data[:len(data)-len(body):len(data)-len(body)], text...)
+	line = firstDifference(string(data), string(changed))
+	if line > 0 && !t.Remove {
+		line += lineOf(strings.Split(string(changed), "\n")[line-1:], t.Path[len(t.Path)-1])
+	}
+	return changed, line, nil
+}
+
+// Lines returns what a person writes into a file of that name, which has nothing of the table.
+func (t Table) Lines(name string) string {
+	return notationOf(name).tableLines(&t)
+}
+
+func (t *Table) byHand() error {
+	last := len(t.Path) - 1
+	return byHand(strings.Join(t.Path[:last], "."), t.Path[last])
+}
+
+// applied returns the document after the change; false if something else is in the place of a table.
+func (t *Table) applied(doc map[string]any) (out map[string]any, ok bool) {
+	out = maps.Clone(doc)
+	in := out
+	for i, key := range t.Path {
+		table, isTable := in[key].(map[string]any)
+		if !isTable && in[key] != nil {
+			return nil, false
+		}
+		if t.Remove && i == len(t.Path)-1 {
+			delete(in, key)
+			return out, true
+		}
+		table = maps.Clone(table)
+		if table == nil {
+			table = make(map[string]any)
+		}
+		in[key], in = table, table
+	}
+	for _, s := range t.Set {
+		if in[s.Key] = s.Value; s.Value == "" {
+			delete(in, s.Key)
+		}
+	}
+	return out, true
+}
+
+// pruned returns doc without what is empty at path: a file that states an empty table states nothing.
+func pruned(doc map[string]any, path []string) map[string]any {
+	out := maps.Clone(doc)
+	if len(path) == 0 {
+		return out
+	}
+	switch table := out[path[0]].(type) {
+	case nil:
+		delete(out, path[0])
+	case map[string]any:
+		below := pruned(table, path[1:])
+		if out[path[0]] = below; len(below) == 0 {
+			delete(out, path[0])
+		}
+	}
+	return out
+}
+
+// stated returns the settings that are not "".
+func (t *Table) stated() []Setting {
+	return slices.DeleteFunc(slices.Clone(t.Set), func(s Setting) bool { return s.Value == "" })
+}
+
+// inline writes the settings as members between braces. separator is that of key and value.
+func inline(set []Setting, separator string, quote func(string) string) string {
+	members := make([]string, len(set))
+	for i, s := range set {
+		members[i] = s.Key + separator + quote(s.Value)
+	}
+	return strings.Join(members, ", ")
+}
+
+// cutLine removes the line of at.
+func cutLine(text string, at int) string {
+	return text[:lineStart(text, at)] + text[min(lineEnd(text, at)+1, len(text)):]
+}
+
+// cutMember removes text[from:to], a member between braces, with one comma beside it.
+func cutMember(text string, from, to int) string {
+	rest := text[to:]
+	if trimmed := strings.TrimLeft(rest, " \t"); strings.HasPrefix(trimmed, ",") {
+		return text[:from] + strings.TrimLeft(trimmed[1:], " \t")
+	}
+	if head := strings.TrimRight(text[:from], " \t\n"); strings.HasSuffix(head, ",") {
+		return head[:len(head)-1] + rest
+	}
+	return text[:from] + rest
+}
+
+// bracesEnd returns the offset after the closing brace of the one at at; -1 without one.
+func bracesEnd(text string, at int) int {
+	depth := 0
+	for at < len(text) {
+		switch text[at] {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return at + 1
+			}
+		case '#':
+			at = lineEnd(text, at) - 1
+		case '"', '\'':
+			if at = itemEnd(text, at) - 1; at < 0 {
+				return -1
+			}
+		}
+		at++
+	}
+	return -1
+}
+
+// replaced writes value in the place of the quoted or plain text of before at at.
+func replaced(text string, at int, before, value string) (string, bool) {
+	for _, old := range []string{`"` + before + `"`, "'" + before + "'", before} {
+		if strings.HasPrefix(text[at:], old) {
+			return text[:at] + value + text[at+len(old):], true
+		}
+	}
+	return text, false
+}
+
+// valueOf is the text of a key of the table in a document.
+func (t *Table) valueOf(doc map[string]any, key string) (value string, ok bool) {
+	for _, k := range t.Path {
+		doc, _ = doc[k].(map[string]any)
+	}
+	value, ok = doc[key].(string)
+	return value, ok
+}

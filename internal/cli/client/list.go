@@ -1,0 +1,114 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/status"
+)
+
+// known is what is known of a client.
+type known struct {
+	Name     string     `json:"name"`
+	Token    bool       `json:"token"`               // it has one, for HTTP
+	Since    string     `json:"since,omitempty"`     // when its token was made; "" unknown
+	OldUntil string     `json:"old_until,omitempty"` // when its token before ends
+	Stated   string     `json:"stated"`              // where: FILE:LINE
+	Sessions *int       `json:"sessions,omitempty"`  // in the running host; nil: none runs
+	LastUsed *time.Time `json:"last_used,omitempty"` // nil: not in the running host
+}
+
+func list(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the clients, and who of them is connected", Args: console.NoArgs,
+		Long: "List the clients of the configuration: since when each has its token, and, if a host runs in\n" +
+			"this directory, how many sessions it has there and when it was let in last.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, origins, err := hosts.Load(c)
+			if err != nil {
+				return err
+			}
+			all := find(cmd.Context(), cfg, origins)
+			rows := [][]string{{"NAME", "TOKEN SINCE", "SESSIONS", "LAST USED", "STATED"}}
+			for _, k := range all {
+				rows = append(rows, []string{k.Name, k.token(), k.sessions(), k.lastUsed(), console.NearbyPath(k.Stated)})
+			}
+			rows = append(rows, []string{console.Plural(len(all), "client")})
+			return c.Print(console.Document{Kind: "clients", Value: console.OrEmpty(all), Names: console.OrEmpty(names(cfg)), Rows: rows, Drop: []string{"STATED"}})
+		},
+	}
+}
+
+func names(cfg *config.Config) []string { return slices.Sorted(maps.Keys(cfg.Server.Clients)) }
+
+func find(ctx context.Context, cfg *config.Config, origins *config.Origins) (all []known) {
+	var s *status.Status
+	if r, err := hosts.Find(ctx); err == nil {
+		if now, err := r.Status(ctx); err == nil {
+			s = &now
+		}
+	}
+	for _, name := range names(cfg) {
+		of := cfg.Server.Clients[name]
+		k := known{Name: name, Token: of.TokenHash != "", Since: of.Since, OldUntil: of.OldUntil, Stated: origins.Of(strict.Join("server.clients", name))}
+		if s != nil {
+			k.join(s)
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+// join adds what the running host says.
+func (k *known) join(s *status.Status) {
+	n := 0
+	for _, c := range s.Clients {
+		if c.Caller == k.Name && c.Session != "" {
+			n++
+		}
+	}
+	k.Sessions = &n
+	for _, c := range s.NamedClients {
+		if c.Name == k.Name {
+			k.LastUsed = c.LastUsed
+		}
+	}
+}
+
+func (k *known) token() string {
+	text := "unknown"
+	switch since, err := time.Parse(time.RFC3339, k.Since); {
+	case !k.Token:
+		return "no token, stdio alone"
+	case err == nil:
+		text = console.Stamp(since.Local())
+	}
+	if until, err := time.Parse(time.RFC3339, k.OldUntil); err == nil && time.Now().Before(until) {
+		text += fmt.Sprintf(", the old one for %s", console.Span(time.Until(until).Truncate(time.Second)))
+	}
+	return text
+}
+
+func (k *known) sessions() string {
+	if k.Sessions == nil {
+		return "no host runs"
+	}
+	return strconv.Itoa(*k.Sessions)
+}
+
+func (k *known) lastUsed() string {
+	if k.LastUsed == nil {
+		return "-"
+	}
+	return console.Stamp(k.LastUsed.Local())
+}

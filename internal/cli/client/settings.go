@@ -1,0 +1,90 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/config/clientedit"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
+)
+
+// settings are what MCP clients take, with the token.
+func (g *given) settings() string {
+	type server struct {
+		Type    string            `json:"type"`
+		URL     string            `json:"url"`
+		Headers map[string]string `json:"headers"`
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(map[string]map[string]server{"mcpServers": {"exthost": {"http", g.URL, map[string]string{"Authorization": "Bearer " + g.Token}}}}) // always encodes
+	return b.String()
+}
+
+// byHand is the error of a change that was not made. Where a person can make it, the token is printed
+// with the lines to write.
+func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Config, err error) error {
+	wanted, ok := errors.AsType[*clientedit.ByHand](err)
+	if !ok {
+		return err
+	}
+	g.URL, g.File = urlOf(ctx, c, cfg), wanted.File
+	if err := c.Print(console.Document{Kind: "client", Value: g, Text: g.settings()}); err != nil {
+		return err
+	}
+	return &console.Error{Code: console.ExitInvalid, Hint: "exthost reload, once the file has these lines; until then the token is of no client",
+		Text: fmt.Sprintf("%v\nWrite into %s:\n\n%s", wanted, console.NearbyPath(wanted.File), wanted.Lines)}
+}
+
+// change changes the configuration, and words what is wrong.
+func change(c *console.Console, cfg *config.Config, e clientedit.Edit) (config.Edited, error) {
+	done, err := clientedit.Apply(hosts.LoadOptions(c), e)
+	wanted, byHand := errors.AsType[*clientedit.ByHand](err)
+	switch {
+	case protocol.KindOf(err) == protocol.ToolNotFound:
+		return done, unknown(e.Name, cfg)
+	case protocol.KindOf(err) == protocol.InvalidArguments && e.New != nil && cfg.Server.Clients[e.Name] != (config.Client{}):
+		return done, console.Usagef("exthost client rotate "+e.Name+" gives it a new token", "%s", protocol.Reason(err))
+	case protocol.KindOf(err) == protocol.InvalidArguments:
+		return done, console.Usagef("exthost client list", "%s", protocol.Reason(err))
+	case byHand && e.Remove:
+		return done, &console.Error{Code: console.ExitInvalid, Text: wanted.Error(), Hint: "remove server.clients." + e.Name + " there, then exthost reload"}
+	}
+	return done, err
+}
+
+// unknown is the error about a name that is no client's.
+func unknown(name string, cfg *config.Config) error {
+	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no client %.80q%s", name, console.DidYouMean(name, names(cfg))), Hint: "exthost client list, or exthost client add NAME"}
+}
+
+// urlOf returns the address of the running host; without one over HTTP, the configured address.
+func urlOf(ctx context.Context, c *console.Console, cfg *config.Config) string {
+	if r, err := hosts.Find(ctx); err == nil && strings.HasPrefix(r.Info.Serves, "http") {
+		return r.Info.Serves
+	}
+	scheme, host, port := "http", "127.0.0.1", "7800"
+	if h, p, err := net.SplitHostPort(cfg.Server.Listen); err == nil {
+		port = p
+		if ip := net.ParseIP(h); h != "" && !(ip != nil && ip.IsUnspecified()) {
+			host = h
+		}
+	}
+	if port == "0" {
+		port = "PORT" // any free one
+	}
+	if cfg.Server.TLS.Cert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port) + "/mcp"
+}

@@ -1,0 +1,51 @@
+package wire
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Changes are the server capabilities for notifications about changes.
+type Changes struct {
+	Tools     Change `json:"tools"`
+	Prompts   Change `json:"prompts"`
+	Resources Change `json:"resources"`
+}
+
+// Change is the part of one list.
+type Change struct {
+	ListChanged bool `json:"listChanged"`
+	Subscribe   bool `json:"subscribe"` // of resources
+}
+
+// Filter selects the notifications of a subscription. A client requests
+// one in subscriptions/listen, and the acknowledgement says how much of it is granted.
+type Filter struct {
+	Tools     bool `json:"toolsListChanged,omitempty"`
+	Prompts   bool `json:"promptsListChanged,omitempty"`
+	Resources bool `json:"resourcesListChanged,omitempty"`
+
+	URIs []string `json:"resourceSubscriptions,omitempty"`
+}
+
+// MaxResources bounds the resources of one subscription.
+const MaxResources = 256
+
+// Matches reports whether the subscription gets a notification.
+func (f *Filter) Matches(method string, params json.RawMessage) bool {
+	switch method {
+	case protocol.MethodResourceUpdated:
+		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
+		return slices.Contains(f.URIs, uri)
+	case protocol.MethodToolsListChanged:
+		return f.Tools
+	case protocol.MethodPromptsListChanged:
+		return f.Prompts
+	case protocol.MethodResourcesListChanged:
+		return f.Resources
+	}
+	return false
+}
