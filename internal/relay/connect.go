@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/relay/variables"
 )
 
 // callerPrefix begins the names of relayed clients, as policies see them.
@@ -23,6 +24,7 @@ const maxCaller = 64
 type Client struct {
 	StateDir string // of the directory
 	Flags    Flags
+	As       string   // the named client that it is; "": none
 	Strict   bool     // take no host in which anything is broken
 	Environ  []string // NAME=value
 	// Start starts a host in the background and returns when it takes clients. turn is what
@@ -131,13 +133,16 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 			conn = nil
 		}
 	}()
+	if hello.Refused != "" && c.As != "" { // an extension, which must not take a name in another host either
+		return conn, "", &Fault{Text: "no client " + c.As + " for this process: " + hello.Refused, Code: 6}
+	}
 	if hello.Refused != "" || hello.Wire != wireVersion || hello.Build != c.build {
 		if hello.Wire == wireVersion { // it ends with its last client, and this one gets a host of its own program
 			_ = send(conn, request{Verb: verbRetire})
 		}
 		return conn, cmp.Or(hello.Refused, "it is another build, of version "+hello.Version), nil
 	}
-	q := request{Verb: verbAttach, Caller: c.caller, Flags: c.Flags, Strict: c.Strict, Env: parseEnviron(c.Environ).digests(hello.Nonce)}
+	q := request{Verb: verbAttach, Caller: c.caller, As: c.As, Flags: c.Flags, Strict: c.Strict, Env: variables.Parse(c.Environ).Digests(hello.Nonce)}
 	if err := send(conn, q); err != nil {
 		return conn, "", err
 	}

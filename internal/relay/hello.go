@@ -2,16 +2,11 @@ package relay
 
 import (
 	"bufio"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -49,6 +44,7 @@ const (
 type request struct {
 	Verb   string            `json:"verb"`
 	Caller string            `json:"caller,omitempty"` // unique name of the client, for policies
+	As     string            `json:"as,omitempty"`     // the named client that it is instead; "": none
 	Flags  Flags             `json:"flags"`
 	Strict bool              `json:"strict,omitempty"` // refuse the client while anything is broken
 	Env    map[string]string `json:"env,omitempty"`    // digest of each variable, by name
@@ -96,73 +92,6 @@ type Fault struct {
 }
 
 func (f *Fault) Error() string { return f.Text }
-
-// environment is a set of variables by name.
-type environment map[string]string
-
-func parseEnviron(environ []string) environment {
-	env := make(environment, len(environ))
-	for _, kv := range environ {
-		if i := strings.Index(kv[min(1, len(kv)):], "="); i >= 0 { // on Windows a name can start with "="
-			env[envName(kv[:i+1])] = kv[i+2:]
-		}
-	}
-	return env
-}
-
-// envName is the same for all spellings of the name of a variable.
-func envName(name string) string {
-	if runtime.GOOS == "windows" {
-		return strings.ToUpper(name)
-	}
-	return name
-}
-
-// digests returns a keyed hash of each variable: the values do not leave the process.
-func (e environment) digests(nonce string) map[string]string {
-	sums := make(map[string]string, len(e))
-	for name, value := range e {
-		sums[name] = digest(nonce, name, value)
-	}
-	return sums
-}
-
-func digest(nonce, name, value string) string {
-	mac := hmac.New(sha256.New, []byte(nonce))
-	_, _ = io.WriteString(mac, name+"\x00"+value)
-	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)[:16])
-}
-
-// located are the variables that say where the files of the configuration are.
-var located = []string{"HOME", "XDG_CONFIG_HOME", "USERPROFILE", "APPDATA", "PROGRAMDATA"}
-
-// settings begins the names of the variables that set keys of the configuration.
-const settings = "EXTHOST_"
-
-// differ returns the names of the variables that have another value for a client with these
-// digests, among names, those of the configuration and located; nil if there is none.
-func (e environment) differ(sums map[string]string, nonce string, names []string) (others []string) {
-	all := slices.Concat(names, located)
-	for name := range e {
-		if strings.HasPrefix(name, settings) {
-			all = append(all, name)
-		}
-	}
-	for name := range sums {
-		if strings.HasPrefix(name, settings) {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	for _, name := range slices.Compact(all) {
-		value, here := e[envName(name)]
-		sum, there := sums[envName(name)]
-		if here != there || here && !hmac.Equal([]byte(sum), []byte(digest(nonce, envName(name), value))) {
-			others = append(others, name)
-		}
-	}
-	return others
-}
 
 // send writes one line of the handshake.
 func send(conn net.Conn, v any) error {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/relay/variables"
 )
 
 // HostOptions are what a host gives its clients.
@@ -29,6 +31,8 @@ type HostOptions struct {
 	// Serve serves a client until it leaves or ctx ends, and closes in and out. caller is the
 	// name that policies know it by.
 	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller string)
+	// Named returns until when a name is that of a named client, or why it is of none.
+	Named func(name string) (until context.Context, f *Fault)
 	// Strict waits until all extensions have started or failed, and returns what a strict
 	// client is refused for; nil if there is nothing.
 	Strict func(ctx context.Context) *Fault
@@ -44,7 +48,7 @@ type HostOptions struct {
 // Host is the side of a host: it takes the clients that relays connect.
 type Host struct {
 	HostOptions
-	env     environment
+	env     variables.Set
 	changed chan struct{} // has a token when open or retired changed
 
 	mu      sync.Mutex
@@ -56,13 +60,14 @@ type Host struct {
 
 // NewHost returns a host, which takes clients while it runs.
 func NewHost(o HostOptions) *Host {
-	return &Host{HostOptions: o, env: parseEnviron(o.Environ), open: make(map[*client]struct{}), changed: make(chan struct{}, 1)}
+	return &Host{HostOptions: o, env: variables.Parse(o.Environ), open: make(map[*client]struct{}), changed: make(chan struct{}, 1)}
 }
 
 type client struct {
 	env    map[string]string // digests
 	nonce  string
 	cancel context.CancelFunc
+	until  context.Context // the name of the client ends; nil: it has none
 }
 
 // firstClient is the least time that a host in the background waits for its first client,
@@ -182,6 +187,9 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 	case err != nil && ctx.Err() == nil:
 		h.Log.Warn("a relay does not keep to its protocol", "error", err)
 	case in != nil && stop():
+		if c.until != nil {
+			defer context.AfterFunc(c.until, cancel)()
+		}
 		h.Serve(ctx, in, out, caller)
 	case in != nil:
 		_, _ = in.Close(), out.Close()
@@ -227,7 +235,7 @@ func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.
 		h.remove(c)
 		return nil, "", nil
 	}
-	return c, q.Caller, nil
+	return c, cmp.Or(q.As, q.Caller), nil
 }
 
 // admit decides about a client, and adds it.
@@ -235,8 +243,14 @@ func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
 	if flag := q.Flags.differ(h.Flags); flag != "" {
 		return h.refuse(q, "the client's "+flag+" differs")
 	}
-	if names := h.env.differ(q.Env, c.nonce, h.Variables()); names != nil {
+	if names := h.env.Differ(q.Env, c.nonce, h.Variables()); names != nil {
 		return h.refuse(q, "the client has other values of "+listed(names))
+	}
+	if q.As != "" {
+		var f *Fault
+		if c.until, f = h.Named(q.As); f != nil {
+			return answer{Fault: f}
+		}
 	}
 	h.mu.Lock()
 	switch {
@@ -313,7 +327,7 @@ func (h *Host) Recheck() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.open {
-		if others := h.env.differ(c.env, c.nonce, names); others != nil {
+		if others := h.env.Differ(c.env, c.nonce, names); others != nil {
 			h.Log.Info("a client gets another host, because variables that matter now differ", "variables", listed(others))
 			c.cancel()
 		}

@@ -52,7 +52,7 @@ func change(c *console.Console, cfg *config.Config, e clientedit.Edit) (config.E
 	wanted, byHand := errors.AsType[*clientedit.ByHand](err)
 	switch {
 	case protocol.KindOf(err) == protocol.ToolNotFound:
-		return done, unknown(e.Name, cfg)
+		return done, hosts.UnknownClient(e.Name, names(cfg))
 	case protocol.KindOf(err) == protocol.InvalidArguments && e.New != nil && cfg.Server.Clients[e.Name] != (config.Client{}):
 		return done, console.Usagef("exthost client rotate "+e.Name+" gives it a new token", "%s", protocol.Reason(err))
 	case protocol.KindOf(err) == protocol.InvalidArguments:
@@ -61,11 +61,6 @@ func change(c *console.Console, cfg *config.Config, e clientedit.Edit) (config.E
 		return done, &console.Error{Code: console.ExitInvalid, Text: wanted.Error(), Hint: "remove server.clients." + e.Name + " there, then exthost reload"}
 	}
 	return done, err
-}
-
-// unknown is the error about a name that is no client's.
-func unknown(name string, cfg *config.Config) error {
-	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no client %.80q%s", name, console.DidYouMean(name, names(cfg))), Hint: "exthost client list, or exthost client add NAME"}
 }
 
 // urlOf returns the address of the running host; without one over HTTP, the configured address.

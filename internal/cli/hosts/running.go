@@ -86,6 +86,11 @@ func (r *Running) Beside(ctx context.Context) (pids []int) {
 	return pids
 }
 
+// UnknownClient is the error about a name that is none of the named clients.
+func UnknownClient(name string, known []string) *console.Error {
+	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no client %.80q%s", name, console.DidYouMean(name, known)), Hint: "exthost client list; exthost client add NAME adds one"}
+}
+
 // OnRunning makes the body of a command from a function of the running host.
 func OnRunning(do func(ctx context.Context, r *Running, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

@@ -109,6 +109,9 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	if len(s.Policies) > 0 {
 		lines = append(append(lines, ""), hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies))...)
 	}
+	if of := clientLines(s.Clients, layout); of != nil {
+		lines = append(append(lines, ""), of...)
+	}
 	if s.Audit != nil {
 		lines = append(lines, "", console.Safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
+	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/relay"
@@ -52,7 +54,14 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 				return console.Usagef("exthost serve --help", "--stdio and --listen exclude each other: one client on stdin, or HTTP")
 			case r.own && !r.stdio:
 				return console.Usagef("exthost serve --help", "--own is for --stdio")
-			case dir != "":
+			case cmd.Flags().Changed("as") && !r.stdio:
+				return console.Usagef("exthost client add NAME gives a client over HTTP a token", "--as is for --stdio")
+			case cmd.Flags().Changed("as"):
+				if err := clienttoken.CheckName(r.as); err != nil {
+					return console.Usagef("exthost client list", "--as: %v", err)
+				}
+			}
+			if dir != "" {
 				if err := enter(dir); err != nil {
 					return err
 				}
@@ -72,6 +81,7 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
 	cmd.Flags().BoolVar(&r.stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
 	cmd.Flags().BoolVar(&r.own, "own", false, "with --stdio: run a host for this client alone, which ends with the client")
+	cmd.Flags().StringVar(&r.as, "as", "", "with --stdio: be the client `NAME` of exthost client add, for policies, budgets and the audit log")
 	cmd.Flags().StringVar(&r.background, "background", "", "be a part of the host in the background")
 	_ = cmd.Flags().MarkHidden("background")
 	cmd.Flags().StringVar(&watch, "watch", "", "look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
@@ -98,6 +108,7 @@ func enter(dir string) error {
 type run struct {
 	console            *console.Console
 	stdio, strict, own bool
+	as                 string        // the named client on stdio; "": none
 	background         string        // see asLauncher and asHost; "": this is neither
 	watch              string        // --watch
 	flags              []config.Flag // laid over the configuration
@@ -146,6 +157,9 @@ func (r *run) serve(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	if _, known := cfg.Server.Clients[r.as]; r.as != "" && r.background == "" && !known {
+		return hosts.UnknownClient(r.as, slices.Sorted(maps.Keys(cfg.Server.Clients)))
 	}
 	f := r.stdioFront()
 	if !r.stdio {
@@ -274,6 +288,16 @@ const stdioDrain = 3 * time.Second
 func (r *run) stdioFront() front {
 	return front{serve: func(ctx context.Context, h *exthost.Host) error {
 		server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
+		if r.as != "" {
+			until, unknown := named(h, r.as)
+			if unknown != nil {
+				return unknown
+			}
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(mcpserver.WithCaller(ctx, r.as))
+			defer cancel()
+			defer context.AfterFunc(until, cancel)()
+		}
 		return server.ServeStdio(ctx, r.console.In.(*os.File), r.console.Out.(*os.File)) // whose reads can be interrupted
 	}}
 }

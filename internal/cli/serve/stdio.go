@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/relay"
@@ -72,7 +73,7 @@ func (r *run) relay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := &relay.Client{StateDir: state, Flags: r.relayFlags(), Strict: r.strict, Environ: os.Environ(),
+	client := &relay.Client{StateDir: state, Flags: r.relayFlags(), As: r.as, Strict: r.strict, Environ: os.Environ(),
 		Start: func(ctx context.Context, turn *os.File) error {
 			return relay.Start(ctx, argv, turn, daemon.LogFile(state))
 		},
@@ -162,6 +163,13 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 				r.log.Debug("a client on stdio has gone", "client", caller, "error", err)
 			}
 		},
+		Named: func(name string) (context.Context, *relay.Fault) {
+			until, err := named(h, name)
+			if err != nil {
+				return nil, &relay.Fault{Text: err.Text, Hint: err.Hint, Code: err.Code}
+			}
+			return until, nil
+		},
 		Strict: func(ctx context.Context) *relay.Fault {
 			if h.Ready(ctx) != nil {
 				return nil
@@ -172,6 +180,19 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 			return nil
 		},
 	}), nil
+}
+
+// named returns until when a name is that of a client. One that is not known may have been added to a file
+// since the last reload.
+func named(h *exthost.Host, name string) (until context.Context, unknown *console.Error) {
+	until, ok := h.Clients().ByName(name)
+	if !ok && h.Clients().Reload() == nil {
+		until, ok = h.Clients().ByName(name)
+	}
+	if !ok {
+		return nil, hosts.UnknownClient(name, h.Clients().Names())
+	}
+	return until, nil
 }
 
 // recheck has clients leave that depend on other variables since a reload.

@@ -9,7 +9,7 @@ import { get, post } from "./api.js";
 const MODERN = "2026-07-28"; // clients from this revision on have no sessions
 
 export function host() {
-  const clients = panel("Clients"), list = table(".clients", ["Client", "Caller", "Protocol", "Session", "Extension", "Last call"]);
+  const clients = panel("Clients"), list = table(".clients", ["Client", "Caller", "Front", "Protocol", "Session", "Since", "Extension", "Last call"]);
   const rows = new Rows(list.body, client);
   const nobody = empty("No client is connected.", "exthost serve prints how to connect one.");
   put(clients.body, list.node, nobody);
@@ -70,8 +70,8 @@ function client(c) {
   const called = el("td", { "data-name": "Last call" });
   const kind = c.protocol >= MODERN ? "modern" : "legacy";
   return {
-    node: el("tr", {}, el("th", { scope: "row" }, c.name || "without a name"), el("td", { "data-name": "Caller" }, c.caller || "anonymous"),
-      el("td", { "data-name": "Protocol" }, `${c.protocol} (${kind})`), el("td.mono", { "data-name": "Session" }, c.session || "–"), el("td", { "data-name": "Extension" }, c.extension || "all"), called),
+    node: el("tr", {}, el("th", { scope: "row" }, c.name || "without a name"), el("td", { "data-name": "Caller" }, c.caller || "anonymous"), el("td", { "data-name": "Front" }, c.front || "–"),
+      el("td", { "data-name": "Protocol" }, `${c.protocol} (${kind})`), el("td.mono", { "data-name": "Session" }, c.session || "–"), el("td", { "data-name": "Since" }, c.since ? clock(c.since) : "–"), el("td", { "data-name": "Extension" }, c.extension || "all"), called),
     update(c) {
       setText(called, c.last_call ? `${since(c.last_call)} ago` : "–");
       setAttr(called, "title", c.last_call ? clock(c.last_call) : null);

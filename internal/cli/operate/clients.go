@@ -1,0 +1,48 @@
+package operate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/status"
+)
+
+// mostClients bounds the rows of clients in a table.
+const mostClients = 20
+
+// clientLines are a table of who is connected as whom: a row for the sessions of one caller that are alike.
+func clientLines(clients []status.Client, layout console.Layout) []string {
+	type alike struct{ caller, front, protocol, name string }
+	var order []alike
+	sessions, first := make(map[alike]int), make(map[alike]status.Client)
+	for _, c := range clients {
+		if c.Session == "" {
+			continue // a modern client is connected while it asks something
+		}
+		key := alike{c.Caller, c.Front, c.Protocol, c.Name}
+		if sessions[key]++; sessions[key] == 1 {
+			order = append(order, key)
+		}
+		if known, ok := first[key]; !ok || c.Since.Before(known.Since) {
+			first[key] = c
+		}
+	}
+	if order == nil {
+		return nil
+	}
+	slices.SortFunc(order, func(a, b alike) int {
+		return cmp.Or(cmp.Compare(a.caller, b.caller), first[a].Since.Compare(first[b].Since), cmp.Compare(a.name, b.name))
+	})
+	rows := [][]string{{"CALLER", "SESSIONS", "FRONT", "MCP", "CLIENT", "SINCE"}}
+	for _, key := range order[:min(len(order), mostClients)] {
+		rows = append(rows, []string{cmp.Or(key.caller, "anonymous"), strconv.Itoa(sessions[key]), cmp.Or(key.front, "-"), key.protocol, cmp.Or(key.name, "-"), console.Stamp(first[key].Since)})
+	}
+	lines := layout.Grid(rows)
+	if more := len(order) - mostClients; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more, which -o json shows", more))
+	}
+	return lines
+}
