@@ -195,6 +195,8 @@ func TestMoreIsFound(t *testing.T) {
 		"Jörg <jörg@münchen.de>":                                           "Jörg <[redacted:email]>",
 		pemKey[:200]:                                                       "[redacted:private-key]",
 		`aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzzzz`: "aws_secret_access_key = [redacted:aws-secret-key]",
+		"say exthost_HftaQI5W3hj--w1u-bkl_1SV0-GrxPPjofGCcjCJptQ twice":    "say [redacted:exthost-client-token] twice",
+		"exthost_some_name_of_a_function_that_is_not_a_secret_at_all":      "exthost_some_name_of_a_function_that_is_not_a_secret_at_all",
 		awsKey + awsKey:                                                    "[redacted:aws-access-token][redacted:aws-access-token]",
 		`\n` + githubPAT + `\n`:                                            `\n[redacted:github-pat]\n`,
 	} {

@@ -47,6 +47,10 @@ var rulesJSON []byte
 
 // ownRules are the rules that are not generated.
 var ownRules = []rule{
+	{ // of a named client of a host
+		ID: "exthost-client-token", Keywords: []string{"exthost_"}, Bound: true, Reach: 51, Entropy: 4.3,
+		Regex: `exthost_[\w-]{43}`,
+	},
 	{
 		ID: "private-key", Keywords: []string{"-----begin"},
 		Regex: `(?i)-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END[ A-Z0-9_-]{0,100}-----|\z)`,

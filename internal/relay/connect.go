@@ -134,7 +134,7 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 		}
 	}()
 	if hello.Refused != "" && c.As != "" { // an extension, which must not take a name in another host either
-		return conn, "", &Fault{Text: "no client " + c.As + " for this process: " + hello.Refused, Code: 6}
+		return conn, "", notNamed(hello.Refused)
 	}
 	if hello.Refused != "" || hello.Wire != wireVersion || hello.Build != c.build {
 		if hello.Wire == wireVersion { // it ends with its last client, and this one gets a host of its own program
@@ -161,6 +161,34 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 		return conn, a.Refused, nil
 	}
 	return conn, "", nil
+}
+
+// notNamed is why a process is no named client.
+func notNamed(why string) *Fault {
+	return &Fault{Text: "--as is for clients, and a host that runs here does not take this process for one: " + why, Code: exitDenied}
+}
+
+// exitDenied is the exit code of what is not allowed.
+const exitDenied = 6
+
+// Stranger returns why a process must not be a named client, also not in a host of its own: a host that
+// runs with the state directory takes it for one of its children. It is nil if none does.
+func Stranger(ctx context.Context, stateDir string) *Fault {
+	all, _ := daemon.FindAll(ctx, stateDir) // who does not answer has no say
+	for _, info := range all {
+		if info.Clients == "" {
+			continue
+		}
+		conn, hello, err := greet(ctx, info)
+		if err != nil {
+			continue
+		}
+		_ = conn.Close()
+		if hello.Refused != "" {
+			return notNamed(hello.Refused)
+		}
+	}
+	return nil
 }
 
 // greet connects to a host and reads what it says of itself.

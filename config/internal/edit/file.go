@@ -11,11 +11,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Lock keeps other programs from changing a file, which may be new, until unlock.
+// Lock keeps other programs from changing a file, which may be new, until unlock. It removes what those
+// left that were killed.
 func Lock(file string) (unlock func(), err error) {
 	if unlock, err = dirlock.Lock(filepath.Dir(file)); err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", file, err)
 	}
+	atomicfile.Sweep(file)
 	return unlock, nil
 }
 

@@ -151,15 +151,15 @@ func (r *run) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.mayBe(ctx, cfg); err != nil {
+		return err
+	}
 	d, err := r.begin(cfg)
 	if r.daemon = d; d != nil {
 		defer d.Close() // after an error below
 	}
 	if err != nil {
 		return err
-	}
-	if _, known := cfg.Server.Clients[r.as]; r.as != "" && r.background == "" && !known {
-		return hosts.UnknownClient(r.as, slices.Sorted(maps.Keys(cfg.Server.Clients)))
 	}
 	f := r.stdioFront()
 	if !r.stdio {
@@ -183,6 +183,27 @@ func (r *run) serve(ctx context.Context) error {
 		err = r.serveClients(ctx, cfg, d, host, f)
 	}
 	return errors.Join(err, host.Close(), endControl())
+}
+
+// mayBe returns why the client of a host of its own cannot be the named client of --as.
+func (r *run) mayBe(ctx context.Context, cfg *config.Config) error {
+	if r.as == "" || r.background != "" { // the host in the background asks for each client
+		return nil
+	}
+	if process.Contained() {
+		return &console.Error{Code: console.ExitDenied, Text: "--as is for clients, and this process was started by an extension, hook or policy of a host"}
+	}
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return err
+	}
+	if f := relay.Stranger(ctx, state); f != nil {
+		return &console.Error{Code: f.Code, Text: f.Text}
+	}
+	if _, known := cfg.Server.Clients[r.as]; !known {
+		return hosts.UnknownClient(r.as, slices.Sorted(maps.Keys(cfg.Server.Clients)))
+	}
+	return nil
 }
 
 // begin opens the log and claims the directory. d may be set beside an error.
