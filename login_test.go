@@ -21,9 +21,7 @@ import (
 // signedIn are the logins of a store.
 type signedIn struct{ *logins.Store }
 
-func (s signedIn) Login(id, of, url string) runtime.Login {
-	return s.Store.Login(logins.Place{ID: id, Of: of, URL: url})
-}
+func (s signedIn) Login(p exthost.LoginPlace) runtime.Login { return s.Store.Login(logins.Place(p)) }
 
 // logIn signs in to the server of an extension.
 func logIn(t testing.TB, store *logins.Store, p logins.Place, more ...string) {
@@ -136,5 +134,47 @@ func TestLoginOfADestination(t *testing.T) {
 	}
 	if d := destinationStatus(t, h); d.Login != "" {
 		t.Errorf("%+v", d.Extension)
+	}
+}
+
+// Each caller of a destination has a login of its own, where it says so: nobody calls with
+// another's, and who lacks one keeps nobody else out.
+func TestLoginOfEachCaller(t *testing.T) {
+	processtest.Leaks(t)
+	s := oauthtest.New(t)
+	store := logins.Open(t.TempDir(), signin.Client)
+	t.Cleanup(store.Close)
+	h := openDestination(t, "", func(d *config.Destination) {
+		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, Credentials: config.CredentialsPerCaller}
+	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{store} }})
+	call := func(id, caller, version string) error {
+		_, err := ask(t, h, &protocol.Session{ID: id, Caller: caller, Version: version, Extension: "d"}, "hello", "{}")
+		return err
+	}
+	logIn(t, store, logins.Place{ID: "d", URL: s.URL}) // which is nobody's
+	for range 5 {
+		if err := call("b", "bob", protocol.MCP20251125); protocol.KindOf(err) != protocol.RequirementMissing && protocol.KindOf(err) != protocol.NotReady {
+			t.Error(err)
+		}
+	}
+	if err := call("b2", "bob smith", protocol.MCP20251125); err == nil || !strings.Contains(err.Error(), "needs login: exthost login d --caller 'bob smith'") {
+		t.Error(err)
+	}
+	if err := call("x", "", protocol.MCP20251125); protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), "exthost client add") {
+		t.Error(err)
+	}
+	logIn(t, store, logins.Place{ID: "d", URL: s.URL, Caller: "alice"})
+	for _, id := range []string{"a", ""} { // a session, and a stateless caller
+		for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
+			if err := call(id, "alice", version); err != nil {
+				t.Error(id, version, err)
+			}
+		}
+	}
+	if err := call("a", "mallory", protocol.MCP20251125); protocol.KindOf(err) != protocol.Rejected {
+		t.Error("with the session of another caller:", err)
+	}
+	if err := call("", "mallory", protocol.MCP20260728); protocol.KindOf(err) != protocol.RequirementMissing {
+		t.Error("without a login:", err)
 	}
 }

@@ -126,6 +126,9 @@ type Secrets = interface {
 // Logins are what the user has signed in to.
 type Logins = unit.Logins
 
+// LoginPlace is what is signed in, and where.
+type LoginPlace = unit.LoginPlace
+
 // Mode changes how a host runs, for tools that look at extensions or try them.
 type Mode struct {
 	// Inspect opens the host to look at it: the host makes no calls, and writes no audit

@@ -185,19 +185,14 @@ func (f *finisher) finishDestination(name string, d *Destination) {
 			f.fail(strict.Join(path+".headers", header), "", "%q is not a header's name", header)
 		}
 	}
-	if d.OAuth != nil {
-		for _, p := range d.OAuth.Validate() {
-			f.failIn(path+".oauth", manifest.Problem(p))
-		}
-		if !(&manifest.Transport{URL: d.URL, Headers: d.Headers}).SignsIn() {
-			f.fail(path+".oauth", "keep one of them", "oauth and the header Authorization exclude each other")
-		}
+	for _, p := range d.checkLogin() {
+		f.failIn(path, p)
 	}
 	d.Instances = ""
 }
 
 func (f *finisher) checkStdioDestination(path string, d *Destination) {
-	f.only(path, "type sse and http", map[string]bool{"url": d.URL != "", "headers": d.Headers != nil, "oauth": d.OAuth != nil})
+	f.only(path, "type sse and http", map[string]bool{"url": d.URL != "", "headers": d.Headers != nil, "oauth": d.OAuth != nil, "credentials": d.Credentials != ""})
 	if len(d.Command) == 0 || strings.TrimSpace(d.Command[0]) == "" {
 		f.fail(path+".command", `such as ["npx", "-y", "a-server"]`, "type stdio needs a command")
 	}

@@ -14,6 +14,12 @@ const (
 	DestinationHTTP  = "http"
 )
 
+// The values of Destination.Credentials.
+const (
+	CredentialsShared    = "shared"
+	CredentialsPerCaller = "per_caller"
+)
+
 // DefaultStartTimeout bounds a destination's handshake. It is long because package
 // runners download the program first.
 const DefaultStartTimeout = manifest.Duration(120 * time.Second)
@@ -24,20 +30,21 @@ type Destinations map[string]Destination
 
 // Destination is one MCP server that clients reach through the host.
 type Destination struct {
-	Type           string             `json:"type" jsonschema:"enum=sse,enum=stdio,enum=http"`     // default sse, with a command stdio
-	URL            string             `json:"url,omitempty"`                                       // sse and http only
-	Headers        map[string]string  `json:"headers,omitempty" secret:"true"`                     // sse and http only: sent to the server
-	OAuth          *oauth.Settings    `json:"oauth,omitempty"`                                     // sse and http only: as [transport.oauth] of a manifest
-	Command        manifest.Command   `json:"command,omitempty"`                                   // stdio only: argv, or one string of words; a path with a slash resolves against cwd
-	Env            map[string]string  `json:"env,omitempty"`                                       // stdio only: added to the filtered environment
-	EnvFromHeaders map[string]string  `json:"env_from_headers,omitempty" secret:"false"`           // stdio only: maps a header of the client to a variable of the child
-	SecretsFile    string             `json:"secrets_file,omitempty" path:"true"`                  // stdio only: NAME=value lines, or YAML, added to the environment
-	Cwd            string             `json:"cwd,omitempty" path:"true"`                           // stdio only; default: the directory of the file that states it
-	Roots          []string           `json:"roots,omitempty" path:"true"`                         // directories that the host answers roots/list of the server with; default: clients are asked
-	Instances      manifest.Instances `json:"instances,omitempty"`                                 // stdio only: default per_session
-	Port           int                `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"` // stdio only: its own port on 127.0.0.1; 0 is any free port
-	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                             // limit of the start, handshake included; default 120 s
-	NewPrivileges  bool               `json:"new_privileges,omitempty"`                            // stdio only, Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and keep the host's capabilities; not in a project's file; default false
+	Type           string             `json:"type" jsonschema:"enum=sse,enum=stdio,enum=http"`                // default sse, with a command stdio
+	URL            string             `json:"url,omitempty"`                                                  // sse and http only
+	Headers        map[string]string  `json:"headers,omitempty" secret:"true"`                                // sse and http only: sent to the server
+	OAuth          *oauth.Settings    `json:"oauth,omitempty"`                                                // sse and http only: as [transport.oauth] of a manifest
+	Credentials    string             `json:"credentials,omitempty" jsonschema:"enum=shared,enum=per_caller"` // sse and http only: whose login calls are made with: one for all, or that of the caller (exthost login NAME --caller CALLER); default shared
+	Command        manifest.Command   `json:"command,omitempty"`                                              // stdio only: argv, or one string of words; a path with a slash resolves against cwd
+	Env            map[string]string  `json:"env,omitempty"`                                                  // stdio only: added to the filtered environment
+	EnvFromHeaders map[string]string  `json:"env_from_headers,omitempty" secret:"false"`                      // stdio only: maps a header of the client to a variable of the child
+	SecretsFile    string             `json:"secrets_file,omitempty" path:"true"`                             // stdio only: NAME=value lines, or YAML, added to the environment
+	Cwd            string             `json:"cwd,omitempty" path:"true"`                                      // stdio only; default: the directory of the file that states it
+	Roots          []string           `json:"roots,omitempty" path:"true"`                                    // directories that the host answers roots/list of the server with; default: clients are asked
+	Instances      manifest.Instances `json:"instances,omitempty"`                                            // stdio only: default per_session
+	Port           int                `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`            // stdio only: its own port on 127.0.0.1; 0 is any free port
+	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                                        // limit of the start, handshake included; default 120 s
+	NewPrivileges  bool               `json:"new_privileges,omitempty"`                                       // stdio only, Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and keep the host's capabilities; not in a project's file; default false
 
 	// Unset names the variables of these values that the host does not have, with their
 	// places. The secrets_file may still state them. [Load] sets it.
@@ -52,4 +59,20 @@ type Destination struct {
 // its default depends on other fields.
 func (d *Destination) SetDefaults() {
 	*d = Destination{Instances: manifest.InstancesPerSession, StartTimeout: DefaultStartTimeout}
+}
+
+// checkLogin returns every error in how users sign in to d.
+func (d *Destination) checkLogin() (problems []manifest.Problem) {
+	signsIn := (&manifest.Transport{URL: d.URL, Headers: d.Headers}).SignsIn()
+	for field, stated := range map[string]bool{"credentials": d.Credentials == CredentialsPerCaller, "oauth": d.OAuth != nil} {
+		if stated && !signsIn {
+			problems = append(problems, manifest.Problem{Field: field, Message: field + " and the header Authorization exclude each other", Hint: "keep one of them"})
+		}
+	}
+	if d.OAuth != nil {
+		for _, p := range d.OAuth.Validate() {
+			problems = append(problems, manifest.Problem{Field: "oauth." + p.Field, Message: p.Message, Hint: p.Hint})
+		}
+	}
+	return problems
 }

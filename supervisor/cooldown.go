@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"time"
+
+	"github.com/exthost/exthost/protocol"
 )
 
 // Refusal returns the error with which Acquire refuses a call with that key until a
@@ -58,9 +60,11 @@ func (g *Group[S]) coolingDown(sl *slot[S]) bool {
 func (sl *slot[S]) failedForGood() bool { return sl.state == Failed && sl.next.IsZero() }
 
 // startFailed counts a failed start against the budget that all keys of a PerKey
-// group share. Without it, every new key would start a broken program again.
+// group share. Without it, every new key would start a broken program again. A
+// requirement that is missing says nothing about the program: one caller may lack a
+// login that others have.
 func (g *Group[S]) startFailed(err error) {
-	if g.o.Mode != PerKey || g.o.Restart.Cooldown <= 0 {
+	if g.o.Mode != PerKey || g.o.Restart.Cooldown <= 0 || protocol.KindOf(err) == protocol.RequirementMissing {
 		return
 	}
 	g.st.startErr = err

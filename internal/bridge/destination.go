@@ -36,16 +36,31 @@ type Destination struct {
 	broken   atomic.Pointer[error]     // why the destination cannot run at all; nil or holding nil when it can
 	names    atomic.Pointer[toolNames] // nil before the first handshake
 
-	mu         sync.Mutex                   // guards what follows
-	sessionEnv map[string]map[string]string // variables of sessions, by the key of their instance
-	listen     string                       // address besides /{name}; ""
+	login func(caller string) runtime.Login // of a caller's own; nil: one serves all callers
+
+	mu       sync.Mutex         // guards what follows
+	sessions map[string]brought // by the key of their instance
+	listen   string             // address besides /{name}; ""
+}
+
+// brought is what a session has for its own instance.
+type brought struct {
+	env    map[string]string // variables
+	caller string            // whose login its instance has; "": that of all callers
 }
 
 // New prepares a destination, whose events wire returns. An unusable configuration is the
 // error of its start.
 func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events) *Destination {
 	spec, report, secrets, err := newSpec(env, cfg, name, c)
-	d := &Destination{Config: c, Source: offers.SourceOf(&spec), sessionEnv: make(map[string]map[string]string)}
+	d := &Destination{Config: c, Source: offers.SourceOf(&spec), sessions: make(map[string]brought)}
+	if c.Credentials == config.CredentialsPerCaller {
+		d.login = func(caller string) runtime.Login {
+			at := place(cfg, name, &c)
+			at.Caller = caller
+			return env.Login(cfg, &spec.Manifest.Transport, at)
+		}
+	}
 	events := wire(d)
 	if err != nil {
 		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%s", protocol.Reason(err))
@@ -79,7 +94,10 @@ func (d *Destination) prepare(s *runtime.Spec, key string) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	set := d.sessionEnv[key]
+	if d.login != nil {
+		s.Login = d.login(d.sessions[key].caller)
+	}
+	set := d.sessions[key].env
 	if len(set) == 0 {
 		return
 	}
@@ -120,9 +138,9 @@ func (d *Destination) check(ctx context.Context) error {
 func (d *Destination) Unusable() error { return d.unusable }
 
 // try starts an instance where the host is to see whether destinations can start. One that
-// needs variables of its clients cannot be tried.
+// needs variables or logins of its clients cannot be tried.
 func (d *Destination) try(ctx context.Context) error {
-	if !d.Env.StartLazy || len(d.Config.EnvFromHeaders) > 0 {
+	if !d.Env.StartLazy || len(d.Config.EnvFromHeaders) > 0 || d.login != nil {
 		return nil
 	}
 	return d.Unit.Start(ctx)
@@ -170,7 +188,7 @@ func (d *Destination) Kill() {
 // EndSession implements [unit.Runner].
 func (d *Destination) EndSession(key string) {
 	d.Unit.EndSession(key)
-	d.dropEnv(key)
+	d.forget(key)
 }
 
 // Secrets implements [unit.Runner]. It includes the values that sessions have brought.
@@ -178,8 +196,8 @@ func (d *Destination) Secrets() []string {
 	values := d.Unit.Secrets()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, env := range d.sessionEnv {
-		values = slices.AppendSeq(values, maps.Values(env))
+	for _, s := range d.sessions {
+		values = slices.AppendSeq(values, maps.Values(s.env))
 	}
 	return values
 }
@@ -198,18 +216,35 @@ func (d *Destination) unable() error {
 	return refusal
 }
 
-// Acquire is [unit.Unit.Acquire], and keeps the variables that s brings.
+// stranger returns the refusal of a session that has no login where each caller has one of its own:
+// it has no caller, or its instance is another caller's. It is nil for others.
+func (d *Destination) stranger(s *protocol.Session, key string) error {
+	if d.login == nil {
+		return nil
+	}
+	if s != nil && s.Caller != "" {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if kept, ok := d.sessions[key]; ok && kept.caller != s.Caller {
+			return protocol.Errorf(protocol.Rejected, "the session is another caller's")
+		}
+		return nil
+	}
+	return protocol.Errorf(protocol.RequirementMissing, "each caller of %s has a login of its own, and this one has no name: give its client a token of its own; exthost client add NAME", d.ID())
+}
+
+// Acquire is [unit.Unit.Acquire], and keeps what s brings.
 func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key string) (*unit.Instance, func(error), error) {
-	if err := d.unable(); err != nil {
+	if err := cmp.Or(d.unable(), d.stranger(s, key)); err != nil {
 		return nil, nil, err
 	}
-	added := d.addEnv(key, s)
+	added := d.keep(key, s)
 	if added {
 		d.Env.SecretsChanged()
 	}
 	i, release, err := d.Unit.Acquire(ctx, s, key)
 	if e, ok := errors.AsType[*protocol.Error](err); ok && added && e.RetryAfter > 0 { // no instance has the variables
-		d.dropEnv(key)
+		d.forget(key)
 		d.Env.SecretsChanged()
 	}
 	return i, release, err
@@ -217,32 +252,32 @@ func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key stri
 
 // Refusal returns why a call of s would be refused now; nil when it would not.
 func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
-	err := d.unable()
+	err := cmp.Or(d.unable(), d.stranger(s, unit.SessionKey(s)))
 	if err == nil {
 		err = d.Unit.Refusal(ctx, s)
 	}
 	return d.Mask(err)
 }
 
-// addEnv keeps the variables that s brings for its instance, which may be started again
-// later. It reports whether they are new.
-func (d *Destination) addEnv(key string, s *protocol.Session) bool {
-	if s == nil || len(s.Env) == 0 {
+// keep keeps what s brings for its instance, which may be started again later. It reports whether
+// variables are among that which are new.
+func (d *Destination) keep(key string, s *protocol.Session) bool {
+	if s == nil || len(s.Env) == 0 && d.login == nil {
 		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.sessionEnv[key] != nil {
+	if _, kept := d.sessions[key]; kept {
 		return false
 	}
-	d.sessionEnv[key] = s.Env
-	return true
+	d.sessions[key] = brought{s.Env, s.Caller}
+	return len(s.Env) > 0
 }
 
-func (d *Destination) dropEnv(key string) {
+func (d *Destination) forget(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.sessionEnv, key)
+	delete(d.sessions, key)
 }
 
 // Status returns the status of the destination. Its tools have the names by which

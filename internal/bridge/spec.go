@@ -56,16 +56,23 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		return s, report, nil, refused
 	}
 	s.Env, report = env.Child(cfg, &s, stated)
-	of := ""
-	if d.Project {
-		of = cfg.Project.Dir
+	if d.Credentials != config.CredentialsPerCaller {
+		s.Login = env.Login(cfg, &s.Manifest.Transport, place(cfg, name, &d))
 	}
-	s.Login = env.Login(cfg, &s.Manifest.Transport, name, of)
 	if err := give(env, cfg, &s, d, secret); err != nil {
 		s.Env = nil // so that it is another one once it can be used
 		return s, report, nil, err
 	}
 	return s, report, slices.Collect(maps.Values(secret)), nil
+}
+
+// place returns where a user signs in to d.
+func place(cfg *config.Config, name string, d *config.Destination) unit.LoginPlace {
+	p := unit.LoginPlace{ID: name}
+	if d.Project {
+		p.Of = cfg.Project.Dir
+	}
+	return p
 }
 
 // give has s refer to the secrets that d states. A project's file states none: it would choose

@@ -17,12 +17,14 @@ type Place struct {
 	ID  string `json:"id"`  // of the extension or destination
 	Of  string `json:"of"`  // what states it: the directory of the extension, or the file of the configuration
 	URL string `json:"url"` // of the server
+	// Caller is whose login it is, at a server that wants one of each caller. "": one serves all.
+	Caller string `json:"caller,omitempty"`
 }
 
 // name returns the name of the place's directory: the id, for those who look at it, and a hash of
 // everything.
 func (p Place) name() string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{p.ID, p.Of, p.URL}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{p.ID, p.Of, p.URL, p.Caller}, "\x00")))
 	plain := strings.Map(func(c rune) rune {
 		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' {
 			return c

@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -138,7 +138,10 @@ func (l *Login) needed(why string, flags ...string) *protocol.Error {
 	if why != "" {
 		why = ", because " + why
 	}
-	text := "needs login" + why + ": " + strings.Join(append([]string{"exthost login", l.place.ID}, flags...), " ")
+	if l.place.Caller != "" {
+		flags = append([]string{"--caller", l.place.Caller}, flags...)
+	}
+	text := "needs login" + why + ": " + shellwords.Join(append([]string{"exthost", "login", l.place.ID}, flags...))
 	l.need.Store(&text)
 	return protocol.Errorf(protocol.RequirementMissing, "%s", text)
 }

@@ -30,14 +30,15 @@ type Store struct {
 	ctx      context.Context // of the renewals
 	cancel   context.CancelFunc
 
-	mu     sync.Mutex
-	logins map[Place]*Login
+	mu      sync.Mutex
+	logins  map[Place]*Login
+	clients map[string]*http.Client // by the address of the server
 }
 
 // Open returns the store in dir. client returns the client with which tokens are renewed for the
 // server at an address.
 func Open(dir string, client func(server string) *http.Client) *Store {
-	s := &Store{dir: dir, client: client, logins: make(map[Place]*Login)}
+	s := &Store{dir: dir, client: client, logins: make(map[Place]*Login), clients: make(map[string]*http.Client)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -57,8 +58,8 @@ func (s *Store) Close() {
 	<-idle
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.logins {
-		l.client.CloseIdleConnections()
+	for _, client := range s.clients {
+		client.CloseIdleConnections()
 	}
 }
 
@@ -66,11 +67,14 @@ func (s *Store) Close() {
 func (s *Store) Login(p Place) *Login {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.logins[p]
-	if l == nil {
-		l = &Login{store: s, place: p, path: s.path(p), client: s.client(p.URL)}
-		s.logins[p] = l
+	if l := s.logins[p]; l != nil {
+		return l
 	}
+	if s.clients[p.URL] == nil {
+		s.clients[p.URL] = s.client(p.URL)
+	}
+	l := &Login{store: s, place: p, path: s.path(p), client: s.clients[p.URL]}
+	s.logins[p] = l
 	return l
 }
 

@@ -1,5 +1,5 @@
 // Package shellwords splits a line into words as a shell does, without running
-// or expanding anything.
+// or expanding anything, and joins words to a line.
 package shellwords
 
 import (
@@ -27,6 +27,18 @@ type splitter struct {
 	word    strings.Builder
 	open    bool // a word has begun; it may still be empty, as in ""
 	command bool
+}
+
+// Join writes words as a line that a shell splits into them.
+func Join(argv []string) string {
+	words := make([]string, len(argv))
+	for i, word := range argv {
+		if word == "" || strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		words[i] = word
+	}
+	return strings.Join(words, " ")
 }
 
 func split(line string, command bool) ([]string, error) {

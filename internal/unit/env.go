@@ -51,15 +51,23 @@ func (e *Env) Secrets(cfg *config.Config) given.Store {
 
 // Logins are what the user has signed in to.
 type Logins = interface {
-	// Login returns the login of a remote server for an extension or destination. of is the
-	// directory of the extension, or of the project whose files state the destination; "" for
-	// a destination of the user's own files.
-	Login(id, of, url string) runtime.Login
+	// Login returns the login of a place, whether somebody has signed in there or not.
+	Login(LoginPlace) runtime.Login
+}
+
+// LoginPlace is what is signed in, and where.
+type LoginPlace struct {
+	ID string // of the extension or destination
+	// Of is the directory of the extension, or of the project whose files state the destination;
+	// "" for a destination of the user's own files.
+	Of     string
+	URL    string // of the server; [Env.Login] sets it
+	Caller string // whose login it is; "": one serves all callers
 }
 
 // Login returns the login for the server of t; nil where t states other credentials or none can
 // be had.
-func (e *Env) Login(cfg *config.Config, t *manifest.Transport, id, of string) runtime.Login {
+func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) runtime.Login {
 	if e.Logins == nil || !t.SignsIn() {
 		return nil
 	}
@@ -67,7 +75,8 @@ func (e *Env) Login(cfg *config.Config, t *manifest.Transport, id, of string) ru
 	if logins == nil {
 		return nil
 	}
-	return logins.Login(id, of, t.URL)
+	at.URL = t.URL
+	return logins.Login(at)
 }
 
 // Child returns the environment of a unit's processes: the host's without variables that

@@ -80,7 +80,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		env[permit.Variable] = dir
 	}
 	s.Env, report = e.Child(cfg, &s, env)
-	s.Login = e.Login(cfg, &s.Manifest.Transport, c.ID, c.Dir)
+	s.Login = e.Login(cfg, &s.Manifest.Transport, LoginPlace{ID: c.ID, Of: c.Dir})
 	stated := cfg.Extensions.Environ(c.ID)
 	if err := given.Give(&s, e.Secrets(cfg), given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated)),
 		slices.Concat(slices.Collect(maps.Keys(stated)), slices.Collect(maps.Keys(c.Manifest.Transport.Env)))...); err != nil {

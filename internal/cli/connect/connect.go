@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/clientconfig/known"
+	"github.com/exthost/exthost/internal/shellwords"
 )
 
 // The scopes of settings.
@@ -192,7 +193,7 @@ func (r *connecting) again(flag string) string {
 	if flag != "" {
 		words = append(words, flag)
 	}
-	return console.ShellWords(words)
+	return shellwords.Join(words)
 }
 
 // withoutFlags removes flags and their values from a command line.

@@ -200,15 +200,3 @@ func Stamp(t time.Time) string {
 	}
 	return t.Format(layout)
 }
-
-// ShellWords quotes argv so that a reader can tell its words apart.
-func ShellWords(argv []string) string {
-	words := make([]string, len(argv))
-	for i, word := range argv {
-		if word == "" || strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
-			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-		words[i] = word
-	}
-	return strings.Join(words, " ")
-}

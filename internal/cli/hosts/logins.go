@@ -36,14 +36,12 @@ func Logins(c *console.Console) func(*config.Config) exthost.Logins {
 
 type signedIn struct{ store *logins.Store }
 
-func (s signedIn) Login(id, of, url string) runtime.Login {
-	return s.store.Login(LoginPlace(id, of, url))
-}
+func (s signedIn) Login(p exthost.LoginPlace) runtime.Login { return s.store.Login(Place(p)) }
 
-// LoginPlace returns the place of a login. A directory is the same by every way to it.
-func LoginPlace(id, of, url string) logins.Place {
-	if real, err := filepath.EvalSymlinks(of); of != "" && err == nil {
-		of = real
+// Place returns the place of a login for the store. A directory is the same by every way to it.
+func Place(p exthost.LoginPlace) logins.Place {
+	if real, err := filepath.EvalSymlinks(p.Of); p.Of != "" && err == nil {
+		p.Of = real
 	}
-	return logins.Place{ID: id, Of: of, URL: url}
+	return logins.Place(p)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/status"
 )
 
@@ -136,7 +137,7 @@ func PinsText(list []status.Pin) string {
 		}
 		if p.Digest != "" {
 			next := []string{"exthost", "tools", "accept", p.Extension, p.Label, "--expect", DigestOf(waiting(list, p.Extension, p.Label))}
-			lines = append(lines, "  next: "+console.Safe(console.ShellWords(next)))
+			lines = append(lines, "  next: "+console.Safe(shellwords.Join(next)))
 		}
 	}
 	return strings.Join(lines, "\n")

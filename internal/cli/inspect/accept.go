@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/shellwords"
 )
 
 // acceptance is what the flags and arguments of tools accept state.
@@ -73,7 +74,7 @@ func (a *acceptance) agreed(ctx context.Context, c *console.Console, digest stri
 	if a.label != "" {
 		command = append(command, a.label)
 	}
-	next := console.ShellWords(append(command, "--expect", digest))
+	next := shellwords.Join(append(command, "--expect", digest))
 	switch {
 	case a.expect == digest, a.expect == "" && a.yes:
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -34,7 +35,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("description", i.Description)
 	row("manifest", i.Path)
 	row("runs as", i.manner())
-	row("command", console.ShellWords(i.Command))
+	row("command", shellwords.Join(i.Command))
 	row("state", i.State)
 	if !i.LeftOut() { // diagnostics, below, contain the reason and a hint
 		row("reason", i.Reason)

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/exthost/exthost/internal/cli/console"
@@ -11,6 +12,7 @@ import (
 type known struct {
 	ID      string    `json:"id"`
 	Of      string    `json:"of,omitempty"` // the directory that states it
+	Caller  string    `json:"caller,omitempty"`
 	Server  string    `json:"server"`
 	Issuer  string    `json:"issuer"` // of the authorization server
 	Scopes  []string  `json:"scopes"`
@@ -20,11 +22,11 @@ type known struct {
 }
 
 func printed(c *console.Console, all []*logins.Grant) error {
-	values, names, rows := []known{}, []string{}, [][]string{{"ID", "SERVER", "STATE", "OF"}}
+	values, names, rows := []known{}, []string{}, [][]string{{"ID", "CALLER", "SERVER", "STATE", "OF"}}
 	for _, g := range all {
-		k := known{ID: g.Place.ID, Of: g.Place.Of, Server: g.Place.URL, Issuer: g.Issuer, Scopes: console.OrEmpty(g.Scopes), Renews: g.Refresh != "", Expires: g.Expires, Ended: g.Ended}
+		k := known{ID: g.Place.ID, Of: g.Place.Of, Caller: g.Place.Caller, Server: g.Place.URL, Issuer: g.Issuer, Scopes: console.OrEmpty(g.Scopes), Renews: g.Refresh != "", Expires: g.Expires, Ended: g.Ended}
 		values, names = append(values, k), append(names, k.ID)
-		rows = append(rows, []string{k.ID, host(k.Server), k.state(), k.Of})
+		rows = append(rows, []string{k.ID, cmp.Or(k.Caller, "-"), host(k.Server), k.state(), k.Of})
 	}
 	rows = append(rows, []string{console.Plural(len(all), "login")})
 	return c.Print(console.Document{Kind: "logins", Value: values, Names: names, Rows: rows, Drop: []string{"OF"}, Wrap: true})

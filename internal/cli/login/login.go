@@ -24,6 +24,7 @@ import (
 type flags struct {
 	device, paste, list bool
 	scopes              []string
+	caller              string
 }
 
 // Login is exthost login.
@@ -54,6 +55,7 @@ func Login(c *console.Console) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&f.device, "device", false, "approve on another device, with a code")
 	cmd.Flags().BoolVar(&f.paste, "paste", false, "open the address yourself, and paste the one that the browser ends at")
+	callerFlag(cmd, &f.caller)
 	cmd.Flags().StringSliceVar(&f.scopes, "scope", nil, "ask for these scopes too")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list what you have signed in to")
 	cmd.MarkFlagsMutuallyExclusive("device", "paste", "list")
@@ -64,7 +66,7 @@ func Login(c *console.Console) *cobra.Command {
 const patience = 10 * time.Minute
 
 func login(ctx context.Context, c *console.Console, id string, f flags) error {
-	t, err := find(ctx, c, id)
+	t, err := find(ctx, c, id, f.caller)
 	if err != nil {
 		return err
 	}
@@ -174,13 +176,14 @@ func scopes(list []string) string {
 
 // Logout is exthost logout.
 func Logout(c *console.Console) *cobra.Command {
-	return &cobra.Command{
+	var caller string
+	cmd := &cobra.Command{
 		Use: "logout ID", Short: "Forget the login of an extension or destination", Args: console.One("the id of an extension or the name of a destination"),
 		Long:              "Forget what exthost login has stored, and have the authorization server revoke its tokens where\nit can.",
 		Example:           "  exthost logout gh",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := find(cmd.Context(), c, args[0])
+			t, err := find(cmd.Context(), c, args[0], caller)
 			if err != nil {
 				return err
 			}
@@ -210,6 +213,12 @@ func Logout(c *console.Console) *cobra.Command {
 			return err
 		},
 	}
+	callerFlag(cmd, &caller)
+	return cmd
+}
+
+func callerFlag(cmd *cobra.Command, caller *string) {
+	cmd.Flags().StringVar(caller, "caller", "", "whose login it is, at a destination with credentials: per_caller")
 }
 
 // list prints the logins.
@@ -227,6 +236,8 @@ func list(c *console.Console) error {
 	if err != nil {
 		c.Warn("%s", console.Safe(err.Error()))
 	}
-	slices.SortFunc(all, func(a, b *logins.Grant) int { return strings.Compare(a.Place.ID+a.Place.Of, b.Place.ID+b.Place.Of) })
+	slices.SortFunc(all, func(a, b *logins.Grant) int {
+		return strings.Compare(a.Place.ID+a.Place.Of+a.Place.Caller, b.Place.ID+b.Place.Of+b.Place.Caller)
+	})
 	return printed(c, all)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -30,18 +31,27 @@ type target struct {
 	server signin.Server
 }
 
-// find returns the extension or the destination of that id.
-func find(ctx context.Context, c *console.Console, id string) (*target, error) {
+// find returns the extension or the destination of that id, for a caller's own login; "": for the
+// one of all callers.
+func find(ctx context.Context, c *console.Console, id, caller string) (*target, error) {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
 		return nil, err
 	}
 	if d, ok := cfg.Destinations[id]; ok && d.URL != "" {
-		of := ""
+		at := exthost.LoginPlace{ID: id, Caller: caller}
 		if d.Project {
-			of = cfg.Project.Dir
+			at.Of = cfg.Project.Dir
 		}
-		return newTarget(ctx, cfg, id, of, &manifest.Transport{Kind: d.Type, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth}, "destinations."+id)
+		if each := d.Credentials == config.CredentialsPerCaller; each && caller == "" {
+			return nil, console.Usagef("exthost login "+id+" --caller NAME", "each caller of %s has a login of its own (credentials per_caller)", id)
+		} else if !each && caller != "" {
+			return nil, console.Usagef("state credentials: per_caller under destinations."+id, "one login of %s serves all callers", id)
+		}
+		return newTarget(ctx, cfg, at, &manifest.Transport{Kind: d.Type, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth}, "destinations."+id)
+	}
+	if caller != "" {
+		return nil, console.Usagef("", "%s is no destination, and only these have a login for each caller", id)
 	}
 	found, err := trust.Discover(ctx, cfg)
 	if err != nil {
@@ -59,11 +69,12 @@ func find(ctx context.Context, c *console.Console, id string) (*target, error) {
 	if d := rules.Untrusted(cfg, &found[n], os.Environ()); d != nil {
 		return nil, &console.Error{Code: console.ExitDenied, Text: id + ": " + d.Message, Hint: d.Hint}
 	}
-	return newTarget(ctx, cfg, id, found[n].Dir, &found[n].Manifest.Transport, "transport")
+	return newTarget(ctx, cfg, exthost.LoginPlace{ID: id, Of: found[n].Dir}, &found[n].Manifest.Transport, "transport")
 }
 
 // newTarget returns the server of t, as key states it.
-func newTarget(ctx context.Context, cfg *config.Config, id, of string, t *manifest.Transport, key string) (*target, error) {
+func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t *manifest.Transport, key string) (*target, error) {
+	id := at.ID
 	if t.URL == "" {
 		return nil, console.Usagef("exthost info "+id, "%s is a process of this machine, and no server to sign in to; exthost secret keeps what its environment needs", id)
 	}
@@ -82,7 +93,8 @@ func newTarget(ctx context.Context, cfg *config.Config, id, of string, t *manife
 	case secrets.Refers(address):
 		return nil, console.Usagef("state the address without it", "%s.url has a secret: such an address is a login by itself", key)
 	}
-	target := &target{cfg: cfg, server: signin.Server{Place: hosts.LoginPlace(id, of, address), SSE: t.Kind == manifest.KindSSE}}
+	at.URL = address
+	target := &target{cfg: cfg, server: signin.Server{Place: hosts.Place(at), SSE: t.Kind == manifest.KindSSE}}
 	if o := t.OAuth; o != nil {
 		secret, err := secrets.Replace(o.ClientSecret, func(name string) (string, error) { return hosts.Secrets(cfg).Lookup(ctx, name) })
 		if err != nil {
@@ -107,7 +119,7 @@ func storeOf(cfg *config.Config) (*logins.Store, error) {
 func (t *target) apply(ctx context.Context, c *console.Console) (string, error) {
 	r, err := hosts.Find(ctx)
 	switch {
-	case err != nil:
+	case err != nil || t.server.Place.Caller != "": // the next call has it; a restart would end the sessions of other callers
 		return "", nil
 	case r.Info.Scope != hosts.Scope(c, t.cfg): // its extension of that id may be another one
 		return fmt.Sprintf("; the host that runs here (pid %d) has other flags: exthost restart %s", r.Info.PID, t.server.Place.ID), nil

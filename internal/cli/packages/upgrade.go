@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/packages"
 	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -213,7 +214,7 @@ func differences(e *lockfile.Entry, p *packages.Package, before, after *manifest
 		lines = append(lines, "  packages: "+consent.Some(changes))
 	}
 	if a, b := before.Transport.CommandLine(), after.Transport.CommandLine(); !slices.Equal(a, b) {
-		lines = append(lines, "  runs: "+console.ShellWords(a)+" → "+console.ShellWords(b))
+		lines = append(lines, "  runs: "+shellwords.Join(a)+" → "+shellwords.Join(b))
 	}
 	for _, name := range after.Requires.Env {
 		if !slices.Contains(before.Requires.Env, name) {

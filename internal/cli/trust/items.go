@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/secrets/given"
+	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -278,4 +279,4 @@ func Discover(ctx context.Context, cfg *config.Config) ([]discovery.Candidate, e
 }
 
 // line is a command line for people, as a shell would take it.
-func line(argv []string) string { return console.NearbyText(console.ShellWords(argv)) }
+func line(argv []string) string { return console.NearbyText(shellwords.Join(argv)) }
