@@ -22,6 +22,7 @@ import (
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/signin"
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -39,16 +40,7 @@ func find(ctx context.Context, c *console.Console, id, caller string) (*target, 
 		return nil, err
 	}
 	if d, ok := cfg.Destinations[id]; ok && d.URL != "" {
-		at := exthost.LoginPlace{ID: id, Caller: caller}
-		if d.Project {
-			at.Of = cfg.Project.Dir
-		}
-		if each := d.Credentials == config.CredentialsPerCaller; each && caller == "" {
-			return nil, console.Usagef("exthost login "+id+" --caller NAME", "each caller of %s has a login of its own (credentials per_caller)", id)
-		} else if !each && caller != "" {
-			return nil, console.Usagef("state credentials: per_caller under destinations."+id, "one login of %s serves all callers", id)
-		}
-		return newTarget(ctx, cfg, at, &manifest.Transport{Kind: d.Type, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth}, "destinations."+id)
+		return findDestination(ctx, cfg, id, &d, caller)
 	}
 	if caller != "" {
 		return nil, console.Usagef("", "%s is no destination, and only these have a login for each caller", id)
@@ -70,6 +62,26 @@ func find(ctx context.Context, c *console.Console, id, caller string) (*target, 
 		return nil, &console.Error{Code: console.ExitDenied, Text: id + ": " + d.Message, Hint: d.Hint}
 	}
 	return newTarget(ctx, cfg, exthost.LoginPlace{ID: id, Of: found[n].Dir}, &found[n].Manifest.Transport, "transport")
+}
+
+func findDestination(ctx context.Context, cfg *config.Config, id string, d *config.Destination, caller string) (*target, error) {
+	path := strict.Join("destinations", id)
+	for _, use := range cfg.SecretUses {
+		if use.Project && strings.HasPrefix(use.Key, path+".") {
+			return nil, &console.Error{Code: console.ExitDenied, Text: use.Key + ": " + config.NotOfProject}
+		}
+	}
+	at := exthost.LoginPlace{ID: id, Caller: caller}
+	if d.Project {
+		at.Of = cfg.Project.Dir
+	}
+	switch each := d.Credentials == config.CredentialsPerCaller; {
+	case each && caller == "":
+		return nil, console.Usagef("exthost login "+id+" --caller NAME", "each caller of %s has a login of its own (credentials: per_caller)", id)
+	case !each && caller != "":
+		return nil, console.Usagef("state credentials: per_caller under "+path, "one login of %s serves all callers", id)
+	}
+	return newTarget(ctx, cfg, at, &manifest.Transport{Kind: d.Type, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth}, path)
 }
 
 // newTarget returns the server of t, as key states it.
