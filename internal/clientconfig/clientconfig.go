@@ -24,6 +24,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/exthost/exthost/internal/clientconfig/entry"
+	"github.com/exthost/exthost/manifest/oauth"
 )
 
 // Client is a program whose configuration can be read.
@@ -56,6 +57,10 @@ type Options struct {
 	Secrets   bool   // keep secrets as plain text
 	Bridge    bool   // write destinations instead of extensions
 	Lock      bool   // the caller locks packages, so that a version that is not stated is no matter
+
+	// Store reports whether a secret can be stored under a name: none is, or the same. Nil: none can
+	// be stored, and variables stand for secrets.
+	Store func(name, value string) bool
 }
 
 // Server is one MCP server.
@@ -79,7 +84,10 @@ type Server struct {
 	Runtime      map[string]string // further keys of [runtime], as TOML and YAML write their values
 	Disabled     bool              // switched off in the client's file
 
-	Variables []string // variables to set in the environment, which replace secrets
+	OAuth *oauth.Settings // as which client users sign in; nil: as any
+
+	Variables []string          // variables to set in the environment, which replace secrets
+	Secrets   map[string]string // to store, by name; the value "" is to be asked for
 }
 
 // Note describes a problem with one server, or, for "", with the file.
@@ -121,7 +129,8 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &reader{Options: o, path: path, result: &Result{Client: o.From}, used: map[string]bool{}}
-	r.masker = masker{r.note, map[string]string{}}
+	r.masker = masker{note: r.note, store: r.Store, variables: map[string]string{}, stored: map[string]string{}}
+	r.inputs = inputsOf(root)
 	r.result.Client = cmp.Or(r.result.Client, clientOf(path, root))
 	r.Workspace = cmp.Or(r.Workspace, workspaceOf(path, o.Home))
 	servers, err := r.servers(root)

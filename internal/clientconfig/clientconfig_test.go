@@ -2,6 +2,7 @@ package clientconfig
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,11 @@ func TestFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			file := a.Files[0]
-			r, err := Read("/ada/"+file.Name, file.Data, Options{Home: "/ada"})
+			o := Options{Home: "/ada"}
+			if strings.HasPrefix(filepath.Base(name), "stored") { // of which one name is taken
+				o.Store = func(name, value string) bool { return name != "taken_token" && value != "" }
+			}
+			r, err := Read("/ada/"+file.Name, file.Data, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,6 +78,11 @@ func notes(r *Result) []byte {
 			dropped = "left out: "
 		}
 		lines = append(lines, n.Server+": "+dropped+n.Message)
+	}
+	for _, s := range r.Servers {
+		if len(s.Secrets) > 0 {
+			lines = append(lines, s.Name+" has the secrets "+strings.Join(slices.Sorted(maps.Keys(s.Secrets)), ", "))
+		}
 	}
 	if ids := r.Disabled(); len(ids) > 0 {
 		lines = append(lines, "disabled: "+strings.Join(ids, ", "))

@@ -9,15 +9,18 @@ import (
 
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/secrets"
 )
 
 // masker replaces the secrets of a file.
 type masker struct {
 	note      func(name, format string, args ...any)
-	variables map[string]string // value of each secret by the variable that replaces it
+	store     func(name, value string) bool // see [Options]
+	variables map[string]string             // value of each secret by the variable that replaces it
+	stored    map[string]string             // value of each secret by the name that it is stored under
 }
 
-// maskSecrets replaces secrets by references to variables.
+// maskSecrets replaces secrets by references to stored secrets, or to variables.
 func (m *masker) maskSecrets(s *Server) {
 	option := ""
 	s.eachValue(func(where, value string) string {
@@ -147,9 +150,9 @@ func looksSecret(value string) bool {
 // maskValue returns a reference to a variable if value is a secret, by its name or its
 // form, else value.
 func (m *masker) maskValue(s *Server, where, name, value string) string {
-	if reference.MatchString(value) {
+	if reference.MatchString(value) || secrets.Refers(value) {
 		value = m.maskDefaults(s, where, name, value)
-		if looksSecret(reference.ReplaceAllString(value, "")) {
+		if rest, err := secrets.Replace(reference.ReplaceAllString(value, ""), func(string) (string, error) { return "", nil }); err != nil || looksSecret(rest) {
 			return m.replace(s, where, name, value)
 		}
 		return value
@@ -175,9 +178,12 @@ func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 	})
 }
 
-// replace returns a reference to a variable for a secret.
+// replace returns a reference for a secret.
 func (m *masker) replace(s *Server, where, name, value string) string {
 	name = cmp.Or(name, "SECRET")
+	if m.store != nil && storable(where) && !reference.MatchString(value) {
+		return m.keep(s, where, name, value)
+	}
 	variable := name
 	if where != "env."+name {
 		variable = prefix(s.Name) + name
@@ -193,6 +199,49 @@ func (m *masker) replace(s *Server, where, name, value string) string {
 		m.note(s.Name, "%s is a secret: set %s to it before the host starts", where, variable)
 	}
 	return "${" + variable + "}"
+}
+
+// storable reports whether a reference to a stored secret counts there. In a command line it would
+// be read by others, and in the path of an address it would not be told from the rest.
+func storable(where string) bool {
+	return strings.HasPrefix(where, "env.") || strings.HasPrefix(where, "headers.") || where == "oauth.client_secret"
+}
+
+// keep returns a reference to a secret that is to be stored.
+func (m *masker) keep(s *Server, where, name, value string) string {
+	if where != "env."+name {
+		name = prefix(s.Name) + name
+	}
+	free := m.free(name, value, m.store)
+	if _, known := s.Secrets[free]; !known {
+		s.keep(free, value)
+		m.note(s.Name, "%s is a secret: it is stored as %s, and the manifest refers to it", where, free)
+	}
+	return secrets.Scheme + free
+}
+
+// free returns the name that a secret is stored under: that of no other secret of the file, and one
+// that the store allows.
+func (m *masker) free(name, value string, allows func(name, value string) bool) string {
+	free := secretName(name)
+	for n := 2; m.stored[free] != "" && m.stored[free] != value || !allows(free, value); n++ {
+		free = fmt.Sprint(secretName(name), "_", n)
+	}
+	m.stored[free] = value
+	return free
+}
+
+func (s *Server) keep(name, value string) {
+	if s.Secrets == nil {
+		s.Secrets = make(map[string]string)
+	}
+	s.Secrets[name] = value
+}
+
+// secretName returns a name of a stored secret, which is a file's name and a word of a command line.
+func secretName(name string) string {
+	name = strings.ToLower(variableName(name))
+	return cmp.Or(strings.Trim(name[:min(len(name), 100)], "_"), "secret")
 }
 
 // prefix returns the prefix of a server's variables. A variable does not begin with a

@@ -22,6 +22,7 @@ type reader struct {
 	result *Result
 	used   map[string]bool // ids
 	masker masker
+	inputs map[string]input // that the editor asks for, by id
 }
 
 func (r *reader) note(name, format string, args ...any) {
@@ -37,6 +38,7 @@ func (r *reader) server(name string, raw map[string]any) {
 	s := Server{Name: name, Runtime: runtimeOf(f), Command: f.text("command"), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
 	failed := r.transport(&s, f)
 	r.headers(&s, f)
+	r.login(&s, f)
 	r.limits(&s, f)
 	if f.wrong != "" {
 		r.drop(name, "%s", f.wrong)
@@ -63,10 +65,10 @@ func (r *reader) server(name string, raw map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(f.set)) {
 		r.note(name, "%s", leftOut(key, fieldCounterparts[key]))
 	}
-	r.noteUnsupported(&s)
 	if s.ID = r.id(name); s.ID != name {
 		r.note(name, "is called %s here, where ids are in lower case and some are taken", s.ID)
 	}
+	r.noteUnsupported(&s)
 	r.result.Servers = append(r.result.Servers, s)
 }
 
@@ -84,7 +86,7 @@ func (r *reader) noteUnsupported(s *Server) {
 		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION%s", run.Unpinned, strings.TrimSuffix(run.Unpinned, "@latest"), map[bool]string{false: ", or import it with --lock"}[r.Bridge])
 	}
 	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {
-		r.note(s.Name, "no credentials are stated for it; if it asks for a login, give its token as the header Authorization")
+		r.note(s.Name, "no credentials are stated for it; if it wants a login: exthost login %s", s.ID)
 	}
 	if r.Bridge && len(s.Runtime) > 0 {
 		r.note(s.Name, "%s have no counterpart in a destination, and are left out", strings.Join(slices.Sorted(maps.Keys(s.Runtime)), ", "))
@@ -97,8 +99,8 @@ func (r *reader) noteUnsupported(s *Server) {
 
 // fieldCounterparts say what there is instead of a field of a server.
 var fieldCounterparts = map[string]string{
-	"oauth": "sign in elsewhere, and give the token in headers", "headersHelper": "give the headers themselves", "authProviderType": "sign in elsewhere, and give the token in headers",
-	"sandbox": "runtime.isolate and [runtime.limits] bound a process", "sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
+	"headersHelper": "give the headers themselves",
+	"sandbox":       "runtime.isolate and [runtime.limits] bound a process", "sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
 	"trust": "the policy approval asks before calls", "alwaysAllow": "the policy approval asks before calls", "autoApprove": "the policy approval asks before calls",
 	"tools": "the policy approval asks before calls of single tools", "required": "serve --strict refuses to start without",
 	"excludeTools": "the policy access denies tools", "disabled_tools": "the policy access denies tools",

@@ -13,6 +13,9 @@ import (
 // field.
 func (s *Server) eachValue(change func(where, value string) string) {
 	s.Command, s.Cwd, s.URL, s.EnvFile = change("command", s.Command), change("cwd", s.Cwd), change("url", s.URL), change("envFile", s.EnvFile)
+	if s.OAuth != nil {
+		s.OAuth.ClientID, s.OAuth.ClientSecret = change("oauth.client_id", s.OAuth.ClientID), change("oauth.client_secret", s.OAuth.ClientSecret)
+	}
 	for i, arg := range s.Args {
 		s.Args[i] = change(fmt.Sprintf("args[%d]", i), arg)
 	}
@@ -44,7 +47,12 @@ func (r *reader) translate(s *Server) (problem string) {
 			value = bareReference.ReplaceAllString(value, "$${$1}")
 		}
 		return reference.ReplaceAllStringFunc(value, func(ref string) string {
-			translated, ok := r.resolve(strings.TrimSuffix(strings.TrimPrefix(ref, "${"), "}"))
+			translated, ok := "", false
+			if name := strings.TrimSuffix(strings.TrimPrefix(ref, "${"), "}"); strings.HasPrefix(name, "input:") {
+				translated, ok = r.asked(s, where, strings.TrimPrefix(name, "input:"))
+			} else {
+				translated, ok = r.resolve(name)
+			}
 			if !ok && problem == "" {
 				problem = fmt.Sprintf("%s: %s is known to the client alone; write its value, or a variable as ${NAME}", where, ref)
 			}

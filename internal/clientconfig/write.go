@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,6 +93,10 @@ func (s *Server) transport(line func(string, ...any)) {
 		if len(s.Headers) > 0 {
 			line("headers = %s", literal.Map(s.Headers, " = "))
 		}
+		if s.OAuth != nil {
+			line("\n[transport.oauth]")
+			s.login(func(key, value string) { line("%s = %s", key, value) })
+		}
 		return
 	}
 	line("command = %s", literal.String(s.Command))
@@ -108,6 +113,21 @@ func (s *Server) transport(line func(string, ...any)) {
 	}
 }
 
+// login writes as which client users sign in.
+func (s *Server) login(line func(key, value string)) {
+	for _, t := range []struct{ key, value string }{{"client_id", s.OAuth.ClientID}, {"client_secret", s.OAuth.ClientSecret}} {
+		if t.value != "" {
+			line(t.key, literal.String(t.value))
+		}
+	}
+	if len(s.OAuth.Scopes) > 0 {
+		line("scopes", literal.List(s.OAuth.Scopes))
+	}
+	if s.OAuth.CallbackPort > 0 {
+		line("callback_port", strconv.Itoa(s.OAuth.CallbackPort))
+	}
+}
+
 // Destinations returns the destinations section of a configuration in YAML.
 func (r *Result) Destinations() []byte {
 	servers := slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Disabled }) // a destination cannot be switched off
@@ -117,13 +137,17 @@ func (r *Result) Destinations() []byte {
 	var b bytes.Buffer
 	b.WriteString("destinations:\n")
 	for _, s := range servers {
-		line := func(key, value string) { fmt.Fprintf(&b, "    %s: %s\n", key, value) }
+		line := func(key, value string) { b.WriteString(strings.TrimSuffix("    "+key+": "+value, " ") + "\n") }
 		fmt.Fprintf(&b, "  %s:\n", literal.String(s.ID))
 		line("type", s.Kind)
 		if s.Kind != manifest.KindStdio {
 			line("url", literal.String(s.URL))
 			if len(s.Headers) > 0 {
 				line("headers", literal.Map(s.Headers, ": "))
+			}
+			if s.OAuth != nil {
+				line("oauth", "")
+				s.login(func(key, value string) { line("  "+key, value) })
 			}
 		} else {
 			s.destination(line)

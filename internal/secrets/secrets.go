@@ -42,6 +42,7 @@ func cut(name string) string {
 type Error struct {
 	Message string // why, with the name of the secret
 	Next    string // the next step; "": there is none
+	Missing bool   // it is not stored, and a secret of that name can be
 }
 
 // Error joins the two.

@@ -201,8 +201,8 @@ func TrustConfiguration(c *console.Console) error {
 }
 
 // TrustFolder notes that the user agrees to run the extensions in dir as they are: the user
-// made them, or runs them by naming dir.
-func TrustFolder(ctx context.Context, c *console.Console, dir string) error {
+// made them, or runs them by naming dir. They are granted the secrets.
+func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ...string) error {
 	cfg, _, _, err := read(c)
 	if err != nil || cfg == nil {
 		return err
@@ -221,7 +221,7 @@ func TrustFolder(ctx context.Context, c *console.Console, dir string) error {
 		if err != nil {
 			return err
 		}
-		agreed = append(agreed, consent.Agreed{ID: found.Candidates[i].ID, Verdict: v})
+		agreed = append(agreed, consent.Agreed{ID: found.Candidates[i].ID, Verdict: v, Secrets: secrets})
 	}
 	return k.Store.Accept(agreed...)
 }

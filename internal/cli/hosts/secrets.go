@@ -32,6 +32,13 @@ func Secrets(cfg *config.Config) exthost.Secrets {
 	return agefile.Store{Path: s.Path, Identity: s.Identity}
 }
 
+// SecretWriter is a store that this program writes.
+type SecretWriter interface {
+	exthost.Secrets
+	Set(name, value string) error
+	Remove(name string) error
+}
+
 // triedSecrets is [Secrets] for commands that say what is missing: also a keyring and a program
 // are asked for every secret, until ctx ends.
 func triedSecrets(ctx context.Context) func(*config.Config) exthost.Secrets {

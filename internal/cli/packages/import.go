@@ -3,6 +3,7 @@ package packages
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,6 +20,8 @@ import (
 type importing struct {
 	from, as, to         string
 	write, secrets, lock bool
+
+	vault *vault // nil: variables stand for secrets
 }
 
 // The forms that servers are imported in.
@@ -37,12 +40,18 @@ func Import(c *console.Console) *cobra.Command {
 			"nexo and files of destinations configure servers and policies, and show the same as\n" +
 			"extensions, destinations and policies; --write writes them, and adds to files that exist.\n" +
 			"Without a file, list the known files on this machine; on a terminal, ask which to import.\n" +
-			"Settings that cannot be carried over are reported on stderr. Secrets in clear text are\n" +
-			"replaced by variables, and written only with --with-secrets. With --lock, what npx or uvx would\n" +
+			"Settings that cannot be carried over are reported on stderr. Secrets in clear text are stored\n" +
+			"(exthost secret list), those of command lines and destinations replaced by variables; they are\n" +
+			"written only with --with-secrets. With --lock, what npx or uvx would\n" +
 			"download at each start is added as exthost add does: resolved now, and locked in exthost.lock.\n" +
 			"What cannot be locked is not imported then.",
 		Example: "  exthost import ~/.claude.json .cursor/mcp.json\n  exthost import ~/.codex/config.toml --write\n  exthost import .mcp.json --write --lock\n  exthost import .vscode/mcp.json --as destinations",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if !f.secrets {
+				if f.vault, err = openVault(cmd.Context(), c); err != nil {
+					return err
+				}
+			}
 			if len(args) == 0 {
 				return f.known(cmd.Context(), c, cmd.InOrStdin())
 			}
@@ -77,6 +86,7 @@ type importServer struct {
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind"`
 	Variables []string `json:"variables,omitempty"` // to be set before the host starts
+	Secrets   []string `json:"secrets,omitempty"`   // that it is given of the store
 }
 
 type importNote struct {
@@ -91,6 +101,8 @@ type importFile struct {
 
 	config   bool   // of a configuration, to which entries can be added
 	disabled string // id of an extension that --write disables before it writes the file; "": none
+
+	secrets map[string]string // that --write stores before it writes the file, by name
 }
 
 func (f importing) run(ctx context.Context, c *console.Console, paths []string) error {
@@ -139,17 +151,23 @@ func (f importing) read(name string) (imported, error) {
 	}
 	home, _ := os.UserHomeDir() // without one, servers that refer to it are left out
 	o := clientconfig.Options{From: clientconfig.Client(f.from), Home: home, Secrets: f.secrets, Bridge: f.as == asDestinations, Lock: f.lock}
+	if f.vault != nil && !o.Bridge {
+		o.Store = f.vault.free
+	}
 	r, err := clientconfig.Read(name, data, o)
 	if err == nil && r.Client == clientconfig.Destinations && f.as == "" {
-		f.as, o.Bridge = asDestinations, true
+		f.as, o.Bridge, o.Store = asDestinations, true, nil
 		r, err = clientconfig.Read(name, data, o)
 	}
 	if err != nil {
 		return imported{}, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", name, err), Hint: "exthost import --from " + strings.Join(clientconfig.Clients(), "|") + " says whose file it is"}
 	}
+	if f.vault != nil && f.vault.err != nil {
+		return imported{}, fmt.Errorf("%s has secrets, and the store cannot be read: %w", name, f.vault.err)
+	}
 	out := imported{File: name, Client: string(r.Client), Servers: []importServer{}, Notes: []importNote{}, Files: []importFile{}}
 	for _, s := range r.Servers {
-		out.Servers = append(out.Servers, importServer{s.ID, s.Name, s.Kind, s.Variables})
+		out.Servers = append(out.Servers, importServer{s.ID, s.Name, s.Kind, s.Variables, slices.Sorted(maps.Keys(s.Secrets))})
 	}
 	for _, n := range r.Notes {
 		out.Notes = append(out.Notes, importNote(n))
@@ -166,8 +184,12 @@ func (f importing) read(name string) (imported, error) {
 	out.Disabled = r.Disabled()
 	for _, file := range r.Extensions() {
 		one := importFile{Path: filepath.Join(f.target(), filepath.FromSlash(file.Path)), Text: string(file.Data)}
-		if id := path.Dir(file.Path); slices.Contains(out.Disabled, id) {
+		id := path.Dir(file.Path)
+		if slices.Contains(out.Disabled, id) {
 			one.disabled = id
+		}
+		if n := slices.IndexFunc(r.Servers, func(s clientconfig.Server) bool { return s.ID == id }); n >= 0 {
+			one.secrets = r.Servers[n].Secrets
 		}
 		out.Files = append(out.Files, one)
 	}

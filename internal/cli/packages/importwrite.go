@@ -83,7 +83,7 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 				continue
 			}
 			if f.lock && !file.config && downloads([]byte(file.Text)) {
-				ok, err := lockFile(ctx, c, file)
+				ok, err := f.lockFile(ctx, c, file)
 				if err != nil {
 					return err
 				}
@@ -118,13 +118,19 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 }
 
 // lockFile adds the extension of a file as one that runs a locked package, and reports whether it did.
-func lockFile(ctx context.Context, c *console.Console, file importFile) (bool, error) {
+func (f importing) lockFile(ctx context.Context, c *console.Console, file importFile) (bool, error) {
 	id := filepath.Base(filepath.Dir(file.Path))
+	if err := f.vault.keep(file.secrets); err != nil {
+		return false, err
+	}
 	undo, err := file.disable(c)
 	if err != nil {
 		return false, err
 	}
 	err = addLocked(ctx, c, id, []byte(file.Text))
+	if err == nil && len(file.secrets) > 0 {
+		err = hosts.TrustFolder(ctx, c, filepath.Dir(file.Path), file.references()...)
+	}
 	if err == nil {
 		return true, nil
 	}
@@ -139,7 +145,7 @@ func lockFile(ctx context.Context, c *console.Console, file importFile) (bool, e
 // must have been trusted before.
 func (f importing) trust(ctx context.Context, c *console.Console, file importFile, configured bool) error {
 	if !file.config {
-		return hosts.TrustFolder(ctx, c, filepath.Dir(file.Path))
+		return hosts.TrustFolder(ctx, c, filepath.Dir(file.Path), file.references()...)
 	}
 	if configured {
 		return hosts.TrustConfiguration(c)
@@ -168,6 +174,9 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 		for _, name := range kept {
 			c.Note(file.Path, true, name+" is there already, and stays as it is")
 		}
+	}
+	if err := f.vault.keep(file.secrets); err != nil {
+		return false, err
 	}
 	if _, err := file.disable(c); err != nil { // first: a host that watches starts what it finds
 		return false, err

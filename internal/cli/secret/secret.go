@@ -21,14 +21,8 @@ func Command(c *console.Console) *cobra.Command {
 	return console.Group("secret", "Keep the secrets that secret://NAME refers to", set(c), list(c), remove(c))
 }
 
-// writable is a store that this program writes.
-type writable interface {
-	Set(name, value string) error
-	Remove(name string) error
-}
-
 // store returns the store of the configuration, to write name there.
-func store(c *console.Console, name string) (writable, *config.Config, error) {
+func store(c *console.Console, name string) (hosts.SecretWriter, *config.Config, error) {
 	if err := secrets.CheckName(name); err != nil {
 		return nil, nil, console.Usagef("such as exthost secret set github", "%v", err)
 	}
@@ -37,7 +31,7 @@ func store(c *console.Console, name string) (writable, *config.Config, error) {
 		return nil, nil, err
 	}
 	switch s := hosts.Secrets(cfg).(type) {
-	case writable:
+	case hosts.SecretWriter:
 		return s, cfg, nil
 	case interface{ HowToSet(name string) string }:
 		return nil, nil, &console.Error{Code: console.ExitFailed, Hint: s.HowToSet(name),

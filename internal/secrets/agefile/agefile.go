@@ -56,7 +56,7 @@ func (s Store) Lookup(_ context.Context, name string) (string, error) {
 	}
 	value, ok := c.Secrets[name]
 	if !ok {
-		return "", &secrets.Error{Message: fmt.Sprintf("the secret %s is not stored", name), Next: "exthost secret set " + name}
+		return "", &secrets.Error{Message: fmt.Sprintf("the secret %s is not stored", name), Next: "exthost secret set " + name, Missing: true}
 	}
 	return string(value), nil
 }

@@ -33,7 +33,7 @@ func (s Store) Lookup(ctx context.Context, name string) (value string, err error
 	case err == nil:
 		return value, nil
 	case errors.Is(err, keyring.ErrNotFound):
-		return "", &secrets.Error{Message: fmt.Sprintf("the secret %s is not in the keyring", name), Next: "exthost secret set " + name}
+		return "", &secrets.Error{Message: fmt.Sprintf("the secret %s is not in the keyring", name), Next: "exthost secret set " + name, Missing: true}
 	}
 	return "", &secrets.Error{Message: fmt.Sprintf("the secret %s: %v", name, err), Next: "unlock the keyring, or state another secrets.provider: age needs no desktop"}
 }

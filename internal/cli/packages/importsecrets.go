@@ -1,0 +1,71 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/secrets"
+)
+
+// vault stores the secrets of imported files.
+type vault struct {
+	ctx   context.Context // of the command
+	store hosts.SecretWriter
+	err   error // why it could not be asked
+}
+
+// openVault returns the store of secrets of the configuration; nil when this program does not
+// write it.
+func openVault(ctx context.Context, c *console.Console) (*vault, error) {
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return nil, err
+	}
+	store, writable := hosts.Secrets(cfg).(hosts.SecretWriter)
+	if !writable {
+		return nil, nil
+	}
+	return &vault{ctx: ctx, store: store}, nil
+}
+
+// free reports whether a secret can be stored under a name: none is, or the same.
+func (v *vault) free(name, value string) bool {
+	if v.err != nil {
+		return true // and nothing is stored
+	}
+	now, err := v.store.Lookup(v.ctx, name)
+	if missing, ok := errors.AsType[*secrets.Error](err); ok && missing.Missing {
+		return true
+	}
+	v.err = err
+	return err != nil || now == value
+}
+
+// keep stores the secrets that an extension is given. Those without a value are left to the user.
+func (v *vault) keep(values map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if values[name] == "" {
+			continue
+		}
+		if err := v.store.Set(name, values[name]); err != nil {
+			return fmt.Errorf("the secret %s is not stored: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// references are those of the file to secrets that came with it, for a grant. Others the user has
+// stored for something else, perhaps.
+func (file *importFile) references() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(file.secrets)) {
+		if file.secrets[name] != "" {
+			all = append(all, secrets.Scheme+name)
+		}
+	}
+	return all
+}
