@@ -22,6 +22,7 @@ func (h *Host) stages() []dispatch.Stage {
 		dispatch.Visible(h.life.rebuild.Add),                                              // what is withheld, and tools that policies hide from the caller, in lists
 		dispatch.Hooks,                                                                    // before a tool call
 		dispatch.Validate,                                                                 // arguments, against the tool's schema
+		h.logins.Ask,                                                                      // the caller to sign in, where that is why the call failed
 		dispatch.Replay,                                                                   // once more after a crash, where that is safe
 		dispatch.Admit,                                                                    // an instance: bound of calls, breaker, start on demand
 		h.gateway.Callers,                                                                 // the way back to the caller while the call is in flight

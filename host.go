@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/coalesce"
 	"github.com/exthost/exthost/internal/diagnostics"
 	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/elicit"
 	"github.com/exthost/exthost/internal/gateway"
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/journal"
@@ -52,6 +53,7 @@ type Host struct {
 	destinations *bridge.Directory
 	hooks        hookSets
 	watch        *watch.Watch
+	logins       elicit.Logins // that callers are asked for
 	reloads      reloads
 
 	diagnostics *diagnostics.Log
@@ -161,6 +163,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.past.Counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
 	h.watch = watch.New(&h.reloads, log)
+	h.logins.Log = log
 	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Changed: l.rebuild.Add, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed,
 		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists}}, h.stages()...)

@@ -2,6 +2,7 @@ package exthost_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/oauthtest"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/signin"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -21,7 +23,9 @@ import (
 // signedIn are the logins of a store.
 type signedIn struct{ *logins.Store }
 
-func (s signedIn) Login(p exthost.LoginPlace) runtime.Login { return s.Store.Login(logins.Place(p)) }
+func (s signedIn) Login(p exthost.LoginPlace, _ *manifest.Transport) runtime.Login {
+	return s.Store.Login(logins.Place(p))
+}
 
 // logIn signs in to the server of an extension.
 func logIn(t testing.TB, store *logins.Store, p logins.Place, more ...string) {
@@ -176,5 +180,96 @@ func TestLoginOfEachCaller(t *testing.T) {
 	}
 	if err := call("", "mallory", protocol.MCP20260728); protocol.KindOf(err) != protocol.RequirementMissing {
 		t.Error("without a login:", err)
+	}
+}
+
+// opener is a client whose user opens addresses and approves there.
+type opener struct {
+	*recorder
+	action string
+	opened chan string
+}
+
+func (o opener) Call(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	var p struct{ Mode, URL, Message, ElicitationID string }
+	if err := json.Unmarshal(params, &p); err != nil || method != protocol.MethodElicit || p.Mode != "url" || p.ElicitationID == "" {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "%s %s", method, params)
+	}
+	o.opened <- p.Message
+	if o.action == "accept" {
+		if resp, err := http.Get(p.URL); err == nil {
+			resp.Body.Close()
+		}
+	}
+	return json.RawMessage(`{"action":"` + o.action + `"}`), nil
+}
+
+// askingLogins are logins at which callers can sign in while their calls wait.
+type askingLogins struct{ *logins.Store }
+
+type askingLogin struct {
+	*logins.Login
+	store *logins.Store
+	place logins.Place
+}
+
+func (a askingLogins) Login(p exthost.LoginPlace, _ *manifest.Transport) runtime.Login {
+	return askingLogin{a.Store.Login(logins.Place(p)), a.Store, logins.Place(p)}
+}
+
+func (l askingLogin) SignIn(ctx context.Context, open func(context.Context, string) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	b, err := signin.NewBrowser(0, func(address string) {
+		if err := open(ctx, address); err != nil {
+			cancel(err)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	g, err := (&signin.Server{Place: l.place}).SignIn(ctx, b, nil, nil)
+	if err != nil {
+		return err
+	}
+	return l.store.Put(ctx, g)
+}
+
+// A caller that can open an address is asked to sign in, and its call goes on; one that declines, or
+// cannot, gets the error with the command.
+func TestLoginIsAskedFor(t *testing.T) {
+	processtest.Leaks(t)
+	s := oauthtest.New(t)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	store := logins.Open(t.TempDir(), signin.Client)
+	t.Cleanup(store.Close)
+	h := openDestination(t, "", func(d *config.Destination) {
+		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, Credentials: config.CredentialsPerCaller}
+	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return askingLogins{store} }})
+	call := func(caller, version, capabilities, action string) (opener, error) {
+		o := opener{newRecorder(), action, make(chan string, 10)}
+		session := &protocol.Session{ID: caller, Caller: caller, Version: version, Extension: "d", Capabilities: json.RawMessage(capabilities)}
+		_, err := h.Do(deadline(t), &protocol.Call{Session: session, Extension: "d", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"hello","arguments":{}}`), Client: o})
+		return o, err
+	}
+	const able = `{"elicitation":{"form":{},"url":{}}}`
+	if o, err := call("ada", protocol.MCP20251125, `{"elicitation":{"form":{}}}`, "accept"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
+		t.Errorf("unable: %v, asked %d times", err, len(o.opened))
+	}
+	if o, err := call("bob", protocol.MCP20251125, able, "decline"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 1 || !strings.Contains(err.Error(), "exthost login d --caller bob") {
+		t.Errorf("declined: %v, asked %d times", err, len(o.opened))
+	}
+	for caller, version := range map[string]string{"eve": protocol.MCP20251125, "fay": protocol.MCP20260728} {
+		o, err := call(caller, version, able, "accept")
+		if err != nil || len(o.opened) != 1 || !strings.HasPrefix(<-o.opened, "d wants you to sign in at 127.0.0.1:") {
+			t.Errorf("%s: %v", caller, err)
+		}
+		if told := o.told(); len(told) != 1 || !strings.HasPrefix(told[0], "notifications/elicitation/complete") {
+			t.Errorf("%s was told %q", caller, told)
+		}
+		if o, err := call(caller, version, able, "decline"); err != nil || len(o.opened) != 0 {
+			t.Errorf("%s again: %v, asked %d times", caller, err, len(o.opened))
+		}
 	}
 }

@@ -111,6 +111,17 @@ func (d *Destination) prepare(s *runtime.Spec, key string) {
 	}
 }
 
+// LoginOf returns the login of a caller; nil when the destination has none.
+func (d *Destination) LoginOf(caller string) runtime.Login {
+	switch {
+	case d.login == nil:
+		return d.Spec.Login
+	case caller == "":
+		return nil
+	}
+	return d.login(caller)
+}
+
 // Start checks whether the destination can run, and starts the process on standby.
 func (d *Destination) Start(ctx context.Context) error {
 	err := d.check(ctx)

@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -51,8 +52,18 @@ func (e *Env) Secrets(cfg *config.Config) given.Store {
 
 // Logins are what the user has signed in to.
 type Logins = interface {
-	// Login returns the login of a place, whether somebody has signed in there or not.
-	Login(LoginPlace) runtime.Login
+	// Login returns the login of a place, whether somebody has signed in there or not. The
+	// transport states the server and as which client users sign in. What is returned may be
+	// a [SignsIn].
+	Login(LoginPlace, *manifest.Transport) runtime.Login
+}
+
+// SignsIn is a login at which a caller can sign in while its call waits.
+type SignsIn interface {
+	runtime.Login
+	// SignIn signs in. open has the user open an address in a browser of this machine, and
+	// returns once the user has agreed to that.
+	SignIn(ctx context.Context, open func(ctx context.Context, address string) error) error
 }
 
 // LoginPlace is what is signed in, and where.
@@ -76,7 +87,7 @@ func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) ru
 		return nil
 	}
 	at.URL = t.URL
-	return logins.Login(at)
+	return logins.Login(at, t)
 }
 
 // Child returns the environment of a unit's processes: the host's without variables that

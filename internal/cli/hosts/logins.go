@@ -1,6 +1,8 @@
 package hosts
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"sync"
 
@@ -8,7 +10,9 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/logins"
+	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/signin"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/runtime"
 )
 
@@ -30,13 +34,71 @@ func Logins(c *console.Console) func(*config.Config) exthost.Logins {
 			stores[dir] = s
 			c.OnClose(s.Close)
 		}
-		return signedIn{s}
+		return signedIn{s, cfg}
 	}
 }
 
-type signedIn struct{ store *logins.Store }
+// signedIn are the logins for one configuration.
+type signedIn struct {
+	store *logins.Store
+	cfg   *config.Config
+}
 
-func (s signedIn) Login(p exthost.LoginPlace) runtime.Login { return s.store.Login(Place(p)) }
+func (s signedIn) Login(p exthost.LoginPlace, t *manifest.Transport) runtime.Login {
+	place := Place(p)
+	return login{s.store.Login(place), s, place, t}
+}
+
+// login is a [unit.SignsIn].
+type login struct {
+	*logins.Login
+	of    signedIn
+	place logins.Place
+	t     *manifest.Transport
+}
+
+// SignIn signs in, in a browser of this machine.
+func (l login) SignIn(ctx context.Context, open func(ctx context.Context, address string) error) error {
+	server, err := SignInServer(ctx, l.of.cfg, l.place, l.t)
+	if err != nil {
+		return err
+	}
+	earlier, err := l.of.store.Get(l.place)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	b, err := server.Browser(earlier, func(address string) {
+		if err := open(ctx, address); err != nil {
+			cancel(err)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	g, err := server.SignIn(ctx, b, nil, earlier)
+	if err != nil {
+		return err
+	}
+	return l.of.store.Put(ctx, g)
+}
+
+// SignInServer returns what users sign in to at a place, as t states it.
+func SignInServer(ctx context.Context, cfg *config.Config, p logins.Place, t *manifest.Transport) (*signin.Server, error) {
+	s := &signin.Server{Place: p, SSE: t.Kind == manifest.KindSSE}
+	o := t.OAuth
+	if o == nil {
+		return s, nil
+	}
+	secret, err := secrets.Replace(o.ClientSecret, func(name string) (string, error) { return Secrets(cfg).Lookup(ctx, name) })
+	if err != nil {
+		return nil, fmt.Errorf("oauth.client_secret: %w", err)
+	}
+	s.Settings = signin.Settings{ClientID: o.ClientID, ClientSecret: secret, MetadataURL: o.ClientMetadataURL, Scopes: o.Scopes, Port: o.CallbackPort}
+	return s, nil
+}
 
 // Place returns the place of a login for the store. A directory is the same by every way to it.
 func Place(p exthost.LoginPlace) logins.Place {

@@ -128,36 +128,17 @@ func (f flags) way(ctx context.Context, c *console.Console, t *target, earlier *
 			return pasted(c)
 		}}, func() {}, nil
 	}
-	port := t.server.Port
-	if port == 0 {
-		port = portOf(earlier)
-	}
 	open := func(address string) {
 		c.Tell("Approve in the browser. If none opens, open this address on this machine:\n\n" + address + "\n")
 		if err := console.Browse(ctx, address); err != nil {
 			c.Warn("no browser was opened: %s; on another machine: exthost login %s --paste", console.Safe(err.Error()), t.server.Place.ID)
 		}
 	}
-	b, err := signin.NewBrowser(port, open)
-	if err != nil && t.server.Port == 0 {
-		b, err = signin.NewBrowser(0, open)
-	}
+	b, err := t.server.Browser(earlier, open)
 	if err != nil {
 		return nil, nil, err
 	}
 	return b, b.Close, nil
-}
-
-// portOf returns the port of the address of the earlier login, for which the client is registered;
-// 0 without one.
-func portOf(g *logins.Grant) (port int) {
-	if g == nil {
-		return 0
-	}
-	if u, err := url.Parse(g.Client.Redirect); err == nil {
-		_, _ = fmt.Sscan(u.Port(), &port)
-	}
-	return port
 }
 
 func host(address string) string {

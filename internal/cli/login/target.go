@@ -29,7 +29,7 @@ import (
 // target is what the user signs in to.
 type target struct {
 	cfg    *config.Config
-	server signin.Server
+	server *signin.Server
 }
 
 // find returns the extension or the destination of that id, for a caller's own login; "": for the
@@ -106,15 +106,11 @@ func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t
 		return nil, console.Usagef("state the address without it", "%s.url has a secret: such an address is a login by itself", key)
 	}
 	at.URL = address
-	target := &target{cfg: cfg, server: signin.Server{Place: hosts.Place(at), SSE: t.Kind == manifest.KindSSE}}
-	if o := t.OAuth; o != nil {
-		secret, err := secrets.Replace(o.ClientSecret, func(name string) (string, error) { return hosts.Secrets(cfg).Lookup(ctx, name) })
-		if err != nil {
-			return nil, fmt.Errorf("%s.oauth.client_secret: %w", key, err)
-		}
-		target.server.Settings = signin.Settings{ClientID: o.ClientID, ClientSecret: secret, MetadataURL: o.ClientMetadataURL, Scopes: o.Scopes, Port: o.CallbackPort}
+	server, err := hosts.SignInServer(ctx, cfg, hosts.Place(at), t)
+	if err != nil {
+		return nil, fmt.Errorf("%s.%w", key, err)
 	}
-	return target, nil
+	return &target{cfg: cfg, server: server}, nil
 }
 
 func (t *target) store() (*logins.Store, error) { return storeOf(t.cfg) }

@@ -1,0 +1,109 @@
+// Package elicit has the callers that can open an address sign in at the server that their call
+// needs (MCP, "URL mode elicitation").
+package elicit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Logins asks for one login at a time of each place. Its zero value is ready.
+type Logins struct {
+	Log *slog.Logger
+
+	asked sync.Map // the logins that somebody is asked for
+}
+
+// patience is how long a caller may take to sign in.
+const patience = 5 * time.Minute
+
+// Ask is the [dispatch.Stage] that has the caller of a call sign in where that is why the call
+// failed, and makes the call again. The browser is sent back to this machine, so that only a
+// person at it can complete the login.
+func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
+	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
+		result, err := next(ctx, c, params)
+		if err == nil || !opens(c.Request) {
+			return result, err
+		}
+		login, ok := loginOf(c).(unit.SignsIn)
+		if kind := protocol.KindOf(err); !ok || login.Needed() == "" || kind != protocol.RequirementMissing && kind != protocol.Failed {
+			return result, err
+		}
+		if _, busy := l.asked.LoadOrStore(login, true); busy {
+			return result, err
+		}
+		defer l.asked.Delete(login)
+		id := c.Target.Base().ID()
+		if failed := l.signIn(ctx, c.Request.Client, id, login); failed != nil {
+			l.Log.Info("the caller was asked to sign in, and has not", "extension", id, "reason", protocol.Reason(failed))
+			return result, err
+		}
+		l.Log.Info("the caller has signed in", "extension", id)
+		if result, err = next(ctx, c, params); protocol.KindOf(err) != protocol.Failed {
+			return result, err
+		}
+		if restarted := c.Target.Restart(ctx); restarted != nil { // it had failed for good, for want of the login
+			return nil, restarted
+		}
+		return next(ctx, c, params)
+	}
+}
+
+// opens reports whether the caller can open an address for its user.
+func opens(r *protocol.Call) bool {
+	return r.Session != nil && r.Client != nil && rawjson.Get(rawjson.Get(r.Session.Capabilities, "elicitation"), "url") != nil
+}
+
+// loginOf returns the login that the call is made with; nil when there is none.
+func loginOf(c *dispatch.Call) runtime.Login {
+	switch t := c.Target.(type) {
+	case nil:
+		return nil
+	case interface {
+		LoginOf(caller string) runtime.Login
+	}:
+		return t.LoginOf(c.Caller())
+	}
+	return c.Target.Base().Spec.Login
+}
+
+// errDeclined is the error of a user who does not want to sign in.
+var errDeclined = errors.New("the user declined")
+
+func (l *Logins) signIn(ctx context.Context, client protocol.Peer, id string, login unit.SignsIn) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	elicitation := rand.Text()
+	err := login.SignIn(ctx, func(ctx context.Context, address string) error {
+		host := address
+		if u, err := url.Parse(address); err == nil {
+			host = u.Host
+		}
+		answer, err := client.Call(ctx, protocol.MethodElicit, json.RawMessage(`{"mode":"url","message":`+
+			string(rawjson.Quote(id+" wants you to sign in at "+host))+`,"url":`+string(rawjson.Quote(address))+`,"elicitationId":"`+elicitation+`"}`))
+		if err != nil {
+			return err
+		}
+		if action, _ := rawjson.Text(rawjson.Get(answer, "action")); action != "accept" {
+			return errDeclined
+		}
+		return nil
+	})
+	if err == nil {
+		_ = client.Notify(ctx, "notifications/elicitation/complete", json.RawMessage(`{"elicitationId":"`+elicitation+`"}`)) // the call goes on without it
+	}
+	return err
+}
