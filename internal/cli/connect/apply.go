@@ -3,17 +3,12 @@ package connect
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/dirlock"
 )
 
 // apply shows a change, asks, and writes it. It reports whether the change is written; without an error
@@ -66,36 +61,18 @@ func consequence(exists, gone bool) string {
 
 // write writes a change that was agreed to. Running clients write their settings often, so the change is
 // made anew, of the file as it is by now. Only the server must still be what it was.
-func (r *connecting) write(ctx context.Context, s *settings, change change, o *outcome) (err error) {
-	dir, made := filepath.Dir(s.real), ""
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		made = dir
-	}
-	mode := fs.FileMode(0o700)
-	if s.scope == ofProject {
-		mode = 0o755
-	}
-	if err := os.MkdirAll(dir, mode); err != nil {
-		return err
-	}
-	unlock, err := dirlock.Lock(dir)
+func (r *connecting) write(ctx context.Context, s *settings, change change, o *outcome) error {
+	made, unlock, err := s.lock(ctx)
 	if err != nil {
-		return fmt.Errorf("%s is locked: %w", tilde(dir), err)
+		return err
 	}
 	defer unlock()
-	if s.client.Locks && s.scope == ofUser {
-		unlock, err := lock(ctx, s.path+".lock")
-		if err != nil {
-			return err
-		}
-		defer unlock()
-	}
 	real := s.real
 	before, err := s.server(o.Name)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.read()
 	}
-	if err := s.read(); err != nil {
+	if err != nil {
 		return err
 	}
 	now, err := s.server(o.Name)
@@ -132,22 +109,19 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 	return s.store(after)
 }
 
-// replace writes the file without the server, or removes the file.
+// replace writes the file without the server, or removes the file. What is kept goes last: until then
+// the file can be put back.
 func (s *settings) replace(k *kept, after []byte, gone bool) error {
-	removed := *k
-	if err := k.forget(s); err != nil {
-		return fmt.Errorf("no backup could be made, and nothing was written: %w", err)
-	}
 	if !gone {
-		return s.store(after)
-	}
-	if err := os.Remove(s.real); err != nil {
+		if err := s.store(after); err != nil {
+			return err
+		}
+	} else if err := os.Remove(s.real); err != nil {
 		return err
+	} else if k.Dir != "" {
+		_ = os.Remove(k.Dir) // it stays if there is something else in it by now
 	}
-	if removed.Dir != "" {
-		_ = os.Remove(removed.Dir) // it stays if there is something else in it by now
-	}
-	return nil
+	return k.forget(s)
 }
 
 // store writes the file. A new one of the user is private.
@@ -161,42 +135,6 @@ func (s *settings) store(after []byte) error {
 		return &console.Error{Code: console.ExitFailed, Text: err.Error() + "; nothing was written", Hint: "exthost connect " + s.client.ID + " --dry-run shows the change, to make where the file comes from", Cause: err}
 	}
 	return nil
-}
-
-// How long the lock of a client counts, how long it is waited for, and how often it is tried.
-const (
-	lockAge      = 10 * time.Second
-	lockPatience = 5 * time.Second
-	lockTick     = 20 * time.Millisecond
-)
-
-// lock takes the lock that a client holds while it writes its settings, which is a directory.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	tick := time.NewTicker(lockTick)
-	defer tick.Stop()
-	for began := time.Now(); ; {
-		err := os.Mkdir(path, 0o700)
-		if err == nil {
-			return func() { _ = os.Remove(path) }, nil // it gets old otherwise
-		}
-		info, statErr := os.Lstat(path)
-		switch {
-		case !errors.Is(err, fs.ErrExist):
-			return nil, err
-		case statErr == nil && time.Since(info.ModTime()) > lockAge:
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-			continue
-		case time.Since(began) > lockPatience:
-			return nil, &console.Error{Code: console.ExitFailed, Text: "the client is writing its settings: it holds " + tilde(path), Hint: "try it again"}
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-tick.C:
-		}
-	}
 }
 
 // disconnect takes the server of the directory out.

@@ -1,0 +1,78 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/dirlock"
+)
+
+// lock keeps other runs of this program, and the client if it has a lock, from writing the file. made is
+// the directory of the file if there was none.
+func (s *settings) lock(ctx context.Context) (made string, unlock func(), err error) {
+	dir, mode := filepath.Dir(s.real), fs.FileMode(0o700)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		made = dir
+	}
+	if s.scope == ofProject {
+		mode = 0o755
+	}
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return "", nil, err
+	}
+	unlockDir, err := dirlock.Lock(dir)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s is locked: %w", tilde(dir), err)
+	}
+	if !s.client.Locks || s.scope != ofUser {
+		return made, unlockDir, nil
+	}
+	unlockClient, err := lock(ctx, s.path+".lock")
+	if err != nil {
+		unlockDir()
+		return "", nil, err
+	}
+	return made, func() { unlockClient(); unlockDir() }, nil
+}
+
+// How long the lock of a client counts, how long it is waited for, and how often it is tried.
+const (
+	lockAge      = 10 * time.Second
+	lockPatience = 5 * time.Second
+	lockTick     = 20 * time.Millisecond
+)
+
+// lock takes the lock that a client holds while it writes its settings, which is a directory.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	tick := time.NewTicker(lockTick)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		err := os.Mkdir(path, 0o700)
+		if err == nil {
+			return func() { _ = os.Remove(path) }, nil // it gets old otherwise
+		}
+		info, statErr := os.Lstat(path)
+		switch {
+		case !errors.Is(err, fs.ErrExist):
+			return nil, err
+		case statErr == nil && time.Since(info.ModTime()) > lockAge:
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			continue
+		case time.Since(began) > lockPatience:
+			return nil, &console.Error{Code: console.ExitFailed, Text: "the client is writing its settings: it holds " + tilde(path), Hint: "try it again"}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
