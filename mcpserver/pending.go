@@ -136,6 +136,9 @@ func (p *pendingRequest) runApart(ctx context.Context, m *jsonrpc.Message, peer 
 	go func() {
 		defer release()
 		defer p.cancel(nil)
+		if until := requesterOf(apart).until; until != nil {
+			defer context.AfterFunc(until, func() { p.cancel(errEnded) })()
+		}
 		_, _ = p.run(apart, m, peer) // wait returns the outcome
 	}()
 	return p.wait(ctx, answered)

@@ -94,6 +94,35 @@ func TestPendingCallAsksInRounds(t *testing.T) {
 	}
 }
 
+// A call that waits for input apart from any request ends with the token of its caller.
+func TestPendingCallEndsWithItsCaller(t *testing.T) {
+	ended := make(chan error, 1)
+	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+		_, err := c.Client.Call(ctx, "roots/list", nil)
+		ended <- err
+		return nil, err
+	}}
+	until, end := context.WithCancel(context.Background())
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + canAsk + `}}`
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body)).WithContext(mcpserver.WithUntil(t.Context(), until))
+	r.Header = mirrored(body)
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder() // from which nothing detaches
+	mcpserver.New(b, mcpserver.Options{}).Handler("").ServeHTTP(w, r)
+	if !strings.Contains(w.Body.String(), "input_required") {
+		t.Fatal(w.Body)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("the call ended early: %v", err)
+	default:
+	}
+	end()
+	if err := <-ended; err == nil {
+		t.Error("the call has its answer")
+	}
+}
+
 func TestPendingCallBelongsToItsCaller(t *testing.T) {
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		return c.Client.Call(ctx, "roots/list", nil)

@@ -139,7 +139,8 @@ func WithEnv(ctx context.Context, env map[string]string) context.Context {
 }
 
 // WithUntil returns a context whose HTTP request, if it opens a session, opens one that ends with until.
-// It is for callers whose token may end before they leave. It does not end the request.
+// It is for callers whose token may end before they leave. It does not end the request, but a call that
+// outlives the request because it waits for input of the client.
 func WithUntil(ctx, until context.Context) context.Context {
 	by := requesterOf(ctx)
 	by.until = until
