@@ -294,7 +294,12 @@ func look(ctx context.Context, c *console.Console, cfg *config.Config, secrets f
 	if k != nil {
 		decides = k
 	}
-	return open(ctx, c, cfg, decides, exthost.Options{Secrets: secrets, Start: none, Mode: exthost.Mode{Inspect: true}})
+	h, err := open(ctx, c, cfg, decides, exthost.Options{Secrets: secrets, Start: none, Mode: exthost.Mode{Inspect: true}})
+	if err == nil && ctx.Err() != nil { // a secret that could not be asked for any more looks like one that is missing
+		h.Close()
+		return nil, ctx.Err()
+	}
+	return h, err
 }
 
 // none selects no extension.
