@@ -100,6 +100,11 @@ func begin(ctx context.Context, config *oauth2.Config, resource string) (*oauth2
 		}
 		return nil, exchangeError(e, config.ClientSecret)
 	}
+	return codes(body)
+}
+
+// codes reads the answer with the codes for the device and the user.
+func codes(body []byte) (*oauth2.DeviceAuthResponse, error) {
 	var answer struct {
 		Device   string `json:"device_code"`
 		User     string `json:"user_code"`
