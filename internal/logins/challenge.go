@@ -34,6 +34,15 @@ func parse(values []string) (c challenge, isLogin bool) {
 	return c, true
 }
 
+// WantedScopes returns the scopes for want of which a server refuses a request, as the values of
+// WWW-Authenticate name them; nil: it names none.
+func WantedScopes(values []string) []string {
+	if c, _ := parse(values); c.insufficient {
+		return c.scopes
+	}
+	return nil
+}
+
 // Bearer returns the parameters of the first challenge for a bearer token in the values of
 // WWW-Authenticate, with names in lower case; ok is false without one. Servers write what
 // RFC 9110 does not allow, such as empty values: what cannot be read is skipped.

@@ -96,7 +96,11 @@ func (s *Server) try(ctx context.Context, client *http.Client, token string) err
 	}
 	defer resp.Body.Close()
 	if refused(resp) {
-		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)", short(resp.Status))
+		next := ""
+		if scopes := logins.WantedScopes(resp.Header.Values("WWW-Authenticate")); scopes != nil {
+			next = "; exthost login " + s.Place.ID + " --scope " + strings.Join(scopes, ",")
+		}
+		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)%s", short(resp.Status), next)
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return fmt.Errorf("the server redirects (%s), which is not followed with a token; make the address where it leads the url", short(resp.Status))

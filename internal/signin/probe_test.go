@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/exthost/exthost/internal/oauthtest"
@@ -52,5 +53,22 @@ func TestOpenHandshake(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// A token for too little names the scopes that the server wants, as the words of a command.
+func TestTokenForTooLittle(t *testing.T) {
+	processtest.Leaks(t)
+	s := oauthtest.New(t)
+	s.Server = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Authorization") == "" {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="repo read:org $(id)"`)
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	if _, err := signIn(t, s); err == nil || !strings.HasSuffix(err.Error(), "(403 Forbidden); exthost login x --scope repo,read:org") {
+		t.Error(err)
 	}
 }
