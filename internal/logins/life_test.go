@@ -170,3 +170,29 @@ func TestSignedOutMeanwhile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server that has refused a new token, and accepts it later, needs no login.
+func TestRefusedForAWhile(t *testing.T) {
+	processtest.Leaks(t)
+	s := oauthtest.New(t)
+	store, g := signedIn(t, s)
+	l := store.Login(g.Place)
+	token, err := l.Token(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := l.Refused(token)
+	if l.Needed() == "" || protocol.KindOf(want) != protocol.RequirementMissing {
+		t.Errorf("%q, %v", l.Needed(), want)
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for ctx := limited(t); l.Needed() != ""; <-tick.C {
+		if err := use(t, s, l); err != nil || ctx.Err() != nil {
+			t.Fatal(err, l.Needed())
+		}
+	}
+	if n := s.Asked("/token"); n != 2 {
+		t.Errorf("%d requests for tokens", n)
+	}
+}

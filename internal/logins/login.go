@@ -44,6 +44,10 @@ func (l *Login) Token(ctx context.Context) (string, error) {
 		return "", err
 	}
 	g, now := l.grant, time.Now()
+	if l.vain != "" && !now.Before(l.until) { // the server may accept it by now, and else says so again
+		l.vain = ""
+		l.startOverLocked()
+	}
 	if g == nil || !g.due(now) || g.Refresh == "" { // without another one the server decides: clocks differ
 		defer l.mu.Unlock()
 		return l.accessLocked(), nil
