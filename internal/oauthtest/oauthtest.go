@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Servers are the two servers. Its fields may be set before they are asked.
+// Servers are the two servers. Their fields may be set before they are asked.
 type Servers struct {
 	URL    string // of the MCP server
 	Issuer string // of the authorization server
@@ -28,6 +28,12 @@ type Servers struct {
 	Scopes     string        // that the MCP server asks for
 	Secret     bool          // the clients that register get secrets
 
+	Faults
+	state
+}
+
+// Faults are what the servers do otherwise; those that are nil change nothing.
+type Faults struct {
 	Challenge func() string                                     // the header WWW-Authenticate; nil names the metadata
 	Resource  func(m map[string]any)                            // changes the metadata of the MCP server
 	Metadata  func(m map[string]any)                            // changes those of the authorization server
@@ -36,7 +42,10 @@ type Servers struct {
 	Tokens    func(m map[string]any)                            // changes its answers with tokens
 	Any       func(w http.ResponseWriter, r *http.Request) bool // answers in place of the authorization server
 	Server    func(w http.ResponseWriter, r *http.Request) bool // answers in place of the MCP server
+}
 
+// state is what the servers remember.
+type state struct {
 	mu        sync.Mutex
 	asked     map[string]int        // the requests to the authorization server, by path
 	codes     map[string]url.Values // the requests for authorization
@@ -62,7 +71,7 @@ type grant struct {
 
 // New starts the servers, which run until the test ends.
 func New(t testing.TB) *Servers {
-	s := &Servers{asked: map[string]int{}, codes: map[string]url.Values{}, grants: map[string]*grant{}, access: map[string]*grant{}, clients: map[string]bool{}, devices: map[string]bool{}}
+	s := &Servers{state: state{asked: map[string]int{}, codes: map[string]url.Values{}, grants: map[string]*grant{}, access: map[string]*grant{}, clients: map[string]bool{}, devices: map[string]bool{}}}
 	authority := httptest.NewServer(http.HandlerFunc(s.authority))
 	t.Cleanup(authority.Close)
 	s.Issuer = authority.URL
