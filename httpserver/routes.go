@@ -35,7 +35,10 @@ type Bridge interface {
 	Refuses(s *protocol.Session) error
 }
 
-var _ Bridge = (*exthost.Bridge)(nil)
+var (
+	_ Bridge  = (*exthost.Bridge)(nil)
+	_ Clients = (*exthost.Clients)(nil)
+)
 
 func (s *Server) newRoutes() http.Handler {
 	mux := http.NewServeMux()
