@@ -57,19 +57,25 @@ type access struct {
 	names atomic.Pointer[names]
 }
 
+// Namer is a policy that wants to know the extensions. Name is called with all of them
+// whenever they may have changed.
+type Namer interface {
+	Name(glob.Prefixes)
+}
+
 // names are the extensions that patterns can be meant for.
 type names struct {
-	prefixes Prefixes
+	prefixes glob.Prefixes
 	longest  map[string]string // by pattern of a rule that allows
 }
 
 // Name implements [Namer].
-func (p *access) Name(prefixes Prefixes) {
+func (p *access) Name(prefixes glob.Prefixes) {
 	n := names{prefixes, make(map[string]string)}
 	for _, r := range p.Rules {
 		for _, pattern := range r.Tools {
 			if r.Effect == allowed {
-				n.longest[pattern] = prefixes.longest(pattern)
+				n.longest[pattern] = prefixes.Longest(pattern)
 			}
 		}
 	}
@@ -140,7 +146,7 @@ func (p *access) meant(patterns glob.List, x *governance.Exchange) bool {
 		return true
 	}
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		return glob.Match(pattern, x.Tool) && n.prefixes.mean(n.longest[pattern], x.Extension)
+		return glob.Match(pattern, x.Tool) && n.prefixes.Mean(n.longest[pattern], x.Extension)
 	})
 }
 

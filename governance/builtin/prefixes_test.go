@@ -6,13 +6,14 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/internal/glob"
 )
 
 // TestPatternsMeanOneExtension: a pattern that allows reaches the tools of the extension that
 // it names, and one that denies all that it fits.
 func TestPatternsMeanOneExtension(t *testing.T) {
-	ids := func(ids ...string) builtin.Prefixes {
-		p := make(builtin.Prefixes)
+	ids := func(ids ...string) glob.Prefixes {
+		p := make(glob.Prefixes)
 		for _, id := range ids {
 			p[id] = map[string]string{"a": "ext_a_", "a_b": "ext_a_b_", "a.b": "ext_a_b_", "notes": "ext_notes_", "notes_evil": "ext_notes_evil_"}[id]
 		}
@@ -20,7 +21,7 @@ func TestPatternsMeanOneExtension(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		pattern, extension, tool string
-		known                    builtin.Prefixes
+		known                    glob.Prefixes
 		allows                   bool
 	}{
 		{"ext_a_b_*", "a_b", "ext_a_b_c", ids("a", "a_b"), true},

@@ -56,7 +56,7 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 // Name tells the policies which extensions there are, so that they know whom a pattern of
 // registered names means.
 func (set *Set) Name(extensions []string) {
-	prefixes := make(builtin.Prefixes, len(extensions))
+	prefixes := make(glob.Prefixes, len(extensions))
 	for _, id := range extensions {
 		prefixes[id] = tools.Prefix(id)
 	}
@@ -73,14 +73,11 @@ func selects(p builtin.Pattern, known []string) bool {
 
 // maySelect reports whether a pattern may select a tool of one of the extensions: the text
 // before its first wildcard fits the beginning of the names.
-func maySelect(glob string, extensions []string) bool {
-	prefix := glob
-	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
-		prefix = glob[:i]
-	}
+func maySelect(pattern string, extensions []string) bool {
+	prefix := glob.Literal(pattern)
 	for _, id := range extensions {
 		begins := tools.Prefix(id)
-		if strings.HasPrefix(prefix, begins) || prefix != glob && strings.HasPrefix(begins, prefix) {
+		if strings.HasPrefix(prefix, begins) || prefix != pattern && strings.HasPrefix(begins, prefix) {
 			return true
 		}
 	}

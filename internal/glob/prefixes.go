@@ -1,4 +1,4 @@
-package builtin
+package glob
 
 import "strings"
 
@@ -7,22 +7,21 @@ import "strings"
 // whether or not they run.
 //
 // A pattern of registered names can fit tools of several extensions: ext_a_b_* those of a_b,
-// and a tool b_c of a. A rule that denies selects all of them. A rule that allows selects
+// and a tool b_c of a. A pattern that denies selects all of them. One that allows selects
 // those of one extension, if the pattern begins with a prefix: of the one with the longest.
 type Prefixes map[string]string
 
-// Namer is a policy that wants to know the extensions. Name is called with all of them
-// whenever they may have changed.
-type Namer interface {
-	Name(Prefixes)
+// Literal returns the text of a pattern before its first wildcard.
+func Literal(pattern string) string {
+	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+		return pattern[:i]
+	}
+	return pattern
 }
 
-// longest returns the longest prefix that a pattern begins with, "" when it begins with none.
-func (p Prefixes) longest(pattern string) (longest string) {
-	literal := pattern
-	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
-		literal = pattern[:i]
-	}
+// Longest returns the longest prefix that a pattern begins with, "" when it begins with none.
+func (p Prefixes) Longest(pattern string) (longest string) {
+	literal := Literal(pattern)
 	for _, prefix := range p {
 		if len(prefix) > len(longest) && strings.HasPrefix(literal, prefix) {
 			longest = prefix
@@ -31,8 +30,8 @@ func (p Prefixes) longest(pattern string) (longest string) {
 	return longest
 }
 
-// mean reports whether patterns with this longest prefix are meant for the extension.
-func (p Prefixes) mean(longest, extension string) bool {
+// Mean reports whether patterns with this longest prefix are meant for the extension.
+func (p Prefixes) Mean(longest, extension string) bool {
 	if longest == "" {
 		return true
 	}
