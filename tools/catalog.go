@@ -38,7 +38,7 @@ type Catalog struct {
 
 // Entry is one tool. It is immutable.
 type Entry struct {
-	Name        string // the registered name, unique in the catalog
+	Name        string // the registered name, in a selection another one; unique in the catalog
 	Extension   string // the extension's id
 	Tool        string // the extension's own name of the tool
 	Title       string // visible characters only; "" when there is none
@@ -56,6 +56,7 @@ type Entry struct {
 	Annotations json.RawMessage // as sent; nil when there are none
 	Raw         json.RawMessage // the descriptor as sent, for pinning
 
+	selected  *Entry // of which this is what a selection shows; nil in other catalogs
 	appsOnly  bool
 	schema    *schema.Schema // nil: every object is valid
 	schemaKey [sha256.Size]byte

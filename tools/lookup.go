@@ -9,6 +9,10 @@ import (
 // Generation returns the first argument of [NewCatalog].
 func (c *Catalog) Generation() uint64 { return c.generation }
 
+// ListGeneration returns the generation of the first of the catalogs with the same list of all
+// tools that followed each other.
+func (c *Catalog) ListGeneration() uint64 { return c.all.generation }
+
 // Lookup finds a tool by its registered name.
 func (c *Catalog) Lookup(name string) (*Entry, bool) {
 	e, ok := c.byName[name]

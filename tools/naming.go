@@ -61,3 +61,14 @@ func Prefix(extension string) string {
 	prefix := plainName(extension, "")
 	return prefix[:min(len(prefix), MaxName-len("_01234567"))]
 }
+
+// NameOf returns the registered name of a tool, or of any other named object of an extension,
+// that shares its name with none.
+func NameOf(extension, tool string) string {
+	name, _, _ := Register(extension, tool, func(string) bool { return false })
+	return name
+}
+
+// ResourceName returns what patterns of registered names are compared with for a resource of
+// an extension: ext_{extension}_{uri}, in which the URI is as it is.
+func ResourceName(extension, uri string) string { return plainName(extension, "") + uri }

@@ -1,0 +1,97 @@
+package tools
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// Shown is how a selection shows a tool.
+type Shown struct {
+	Name        string // in place of the registered name
+	Description string // in place of that of the extension and its label; "": that stays
+}
+
+// Registered returns the registered name of the tool. It differs from Name in a selection.
+func (e *Entry) Registered() string {
+	if e.selected != nil {
+		return e.selected.Name
+	}
+	return e.Name
+}
+
+// Select returns a catalog of those tools of c for which choose reports true, withheld ones
+// included, shown as it says. Its lists, pages and cursors are its own. It leaves out, and
+// returns as refused, tools whose new name is longer than [MaxName], or is that of another
+// tool: of the host, which keeps it, or of an extension, which loses it too. prev is the
+// selection before, nil for the first, whose entries and lists are reused if they have not
+// changed.
+func (c *Catalog) Select(choose func(*Entry) (Shown, bool), prev *Catalog) (selection *Catalog, refused []*Entry) {
+	s := &Catalog{generation: c.generation, byName: make(map[string]*Entry), lists: make(map[string]*list), withheld: make(map[string]*Entry), withheldOf: make(map[string][]string)}
+	claims := make(map[string][]claim)
+	for to, from := range map[*map[string]*Entry]map[string]*Entry{&s.byName: c.byName, &s.withheld: c.withheld} {
+		for _, e := range from {
+			if as, ok := choose(e); ok {
+				claims[as.Name] = append(claims[as.Name], claim{e, as, *to})
+			}
+		}
+	}
+	for name, all := range claims {
+		for _, one := range all {
+			if len(name) <= MaxName && (len(all) == 1 || one.entry.Extension == "") {
+				one.to[name] = prev.shown(one.entry, one.as)
+			} else {
+				refused = append(refused, one.entry)
+			}
+		}
+	}
+	slices.SortFunc(refused, func(a, b *Entry) int { return cmp.Compare(a.Name, b.Name) })
+	for name, e := range s.withheld {
+		s.withheldOf[e.Extension] = append(s.withheldOf[e.Extension], name)
+	}
+	all := slices.SortedFunc(maps.Values(s.byName), func(a, b *Entry) int { return cmp.Compare(a.Name, b.Name) })
+	of := make(map[string][]*Entry)
+	for _, e := range all {
+		of[e.Extension] = append(of[e.Extension], e)
+	}
+	for id, entries := range of {
+		slices.SortFunc(entries, func(a, b *Entry) int { return cmp.Compare(a.Tool, b.Tool) })
+		s.lists[id] = s.newList(id, entries, prev)
+	}
+	s.all = s.newList("", all, prev)
+	return s, refused
+}
+
+// claim is a tool that wants a name in a selection.
+type claim struct {
+	entry *Entry
+	as    Shown
+	to    map[string]*Entry // of the selection
+}
+
+// shown returns e as it is shown: e itself, the entry of this selection for the same, or a
+// new one.
+func (c *Catalog) shown(e *Entry, as Shown) *Entry {
+	if as.Name == e.Name && as.Description == "" {
+		return e
+	}
+	description := cmp.Or(display.Visible(as.Description), e.Description)
+	if c != nil {
+		if known := c.registered(as.Name); known != nil && known.selected == e && known.Description == description {
+			return known
+		}
+	}
+	own := e.Own
+	if as.Description != "" {
+		own = rawjson.Set(own, "description", rawjson.Quote(description))
+	}
+	n := *e
+	n.selected, n.Name, n.Description, n.Own = e, as.Name, description, own
+	n.Descriptor = rawjson.Edit(e.Descriptor, map[string]json.RawMessage{"name": rawjson.Quote(n.Name), "description": rawjson.Quote(description)})
+	n.tokens = (len(anthropicTool(&n, description, n.InputSchema)) + 3) / 4
+	return &n
+}
