@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -37,6 +38,9 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 		return fmt.Errorf("the reload was given up: %w", err)
 	}
 	r.h.adopt(next)
+	if !reflect.DeepEqual(now.Config.Toolsets, next.Config.Toolsets) {
+		r.h.life.announce.Add()
+	}
 	if len(c.Policies) > 0 && (now.Policies.Pipeline.MayHide() || next.Policies.Pipeline.MayHide()) {
 		r.h.life.announce.Add() // clients may see other tools than before, though extensions offer the same
 	}

@@ -29,6 +29,7 @@ type way struct {
 	one       bool // of the extension x alone, under its own names
 	send      func(frame string)
 	heard     <-chan string
+	told      []string // frames that came before the answers, by request
 }
 
 // request asks, answers what it is asked meanwhile, and returns the answer's frame.
@@ -55,6 +56,8 @@ func (w *way) request(t *testing.T, id int, method, members string) string {
 				w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"decline"}}`, m.ID))
 			case m.Method == "" && string(m.ID) == fmt.Sprint(id):
 				return frame
+			default:
+				w.told = append(w.told, frame)
 			}
 		case <-deadline(t).Done():
 			t.Fatalf("%s: no answer", method)
@@ -86,8 +89,13 @@ func frames(r io.Reader, to chan<- string) {
 }
 
 func overStdio(t *testing.T, h *exthost.Host, stateless bool) *way {
+	return overStdioWith(t, h, "", stateless)
+}
+
+// overStdioWith is overStdio for a client with a toolset.
+func overStdioWith(t *testing.T, h *exthost.Host, toolset string, stateless bool) *way {
 	ours, theirs := pipes(t), pipes(t)
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(mcpserver.WithToolset(context.Background(), toolset))
 	ended := make(chan error, 1)
 	go func() {
 		ended <- mcpserver.New(h, mcpserver.Options{}).ServeStdio(ctx, theirs.r, ours.w)
@@ -115,7 +123,7 @@ func pipes(t *testing.T) pipe {
 
 // overHTTP serves h, and returns its URL.
 func overHTTP(t *testing.T, h *exthost.Host) string {
-	s := httpserver.New(httpserver.Options{Backend: h, Listen: "127.0.0.1:0", Serves: func(id string) bool { return id == "x" }})
+	s := httpserver.New(httpserver.Options{Backend: h, Listen: "127.0.0.1:0", Serves: h.Serves, Toolsets: exthost.ToolsetsOf(h)})
 	l, err := s.Listen(deadline(t))
 	if err != nil {
 		t.Fatal(err)
@@ -165,14 +173,14 @@ func overStreamable(t *testing.T, h *exthost.Host, path string, stateless bool) 
 	w.send = func(frame string) {
 		var m struct {
 			Method string
-			Params struct{ Name, URI string }
+			Params struct{ Name, URI, TaskID string }
 		}
 		_ = json.Unmarshal([]byte(frame), &m) // is ours
 		own := header.Clone()
 		if stateless {
 			own.Set("Mcp-Protocol-Version", "2026-07-28")
 			own.Set("Mcp-Method", m.Method)
-			own.Set("Mcp-Name", m.Params.Name+m.Params.URI)
+			own.Set("Mcp-Name", m.Params.Name+m.Params.URI+m.Params.TaskID)
 		}
 		if r := post(t, url, frame, own, heard); r != nil && r.Header.Get("Mcp-Session-Id") != "" {
 			header.Set("Mcp-Session-Id", r.Header.Get("Mcp-Session-Id"))

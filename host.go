@@ -27,6 +27,7 @@ import (
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/starts"
 	"github.com/exthost/exthost/internal/stats"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/internal/watch"
 	"github.com/exthost/exthost/internal/wiretap"
@@ -166,7 +167,8 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.logins.Log = log
 	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Changed: l.rebuild.Add, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed,
-		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists}}, h.stages()...)
+		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists,
+			View: func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) }}}, h.stages()...)
 	h.gateway.Calls = h.dispatcher
 	return h
 }
@@ -282,13 +284,6 @@ func (h *Host) Tools() *tools.Catalog { return h.snapshots.Load().Catalog }
 // Offered returns the tools of the catalog that policies show to a caller, "" for an
 // anonymous one, and those that they hide from it.
 func (h *Host) Offered(caller string) (shown, hidden []*tools.Entry) {
-	now := h.snapshots.Load()
-	for _, e := range now.Catalog.Entries() {
-		if now.Policies.Pipeline.Visible(caller, e.Extension, e.Name) {
-			shown = append(shown, e)
-		} else {
-			hidden = append(hidden, e)
-		}
-	}
+	shown, hidden, _ = ToolsetsOf(h).Offered("", caller)
 	return shown, hidden
 }

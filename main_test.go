@@ -54,6 +54,7 @@ var verbs = map[string]processtest.Verb{
 
 	"rich":  serveRich,
 	"tasks": serveTasks,
+	"shown": serveShown,
 
 	"declaring": serveDeclaring,
 

@@ -31,13 +31,18 @@ func (h *Host) adopt(p *snapshot.Plan) {
 // it is nil, offer now. Clients are notified when their list of tools has changed.
 func (h *Host) swap(p *snapshot.Plan) {
 	defer h.life.starting.BeforeSnapshot()()
-	otherTools := h.snapshots.Replace(p, func(next *snapshot.Snapshot, number uint64, before *tools.Catalog) (published func()) {
-		catalog, diags := next.Plan.Catalog(number, before)
+	otherTools := h.snapshots.Replace(p, func(next *snapshot.Snapshot, number uint64, before *snapshot.Snapshot) (published func()) {
+		var last *tools.Catalog
+		if before != nil {
+			last = before.Catalog
+		}
+		catalog, diags := next.Plan.Catalog(number, last)
 		if !h.opts.Mode.Inspect {
 			diags = append(diags, next.Policies.SavePins()...)
 		}
-		declared, found := next.Plan.DeclaredNow()
+		declared, found := next.Plan.DeclaredNow(nil)
 		next.Catalog, next.Hooks, next.Declared, diags = catalog, h.hooks.of(next), declared, append(diags, found...)
+		diags = append(diags, next.SetToolsets(before)...)
 		return func() {
 			h.diagnostics.SetOffered(diags)
 			h.stats.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})

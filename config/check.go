@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/config/internal/exposure"
 	"github.com/exthost/exthost/config/internal/words"
 	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -39,6 +40,12 @@ func (f *finisher) checkExtensions(e *Extensions) {
 		for _, p := range entry.Sandbox.Validate() {
 			f.failIn(path+".sandbox", manifest.Problem(p))
 		}
+	}
+}
+
+func checkToolsets(f *finisher) {
+	for _, p := range toolset.Check(f.cfg.Toolsets, f.cfg.Server.toolsets()) {
+		f.fail(p.Key, p.Hint, "%s", p.Message)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
@@ -20,6 +21,7 @@ type Config struct {
 	Governance   Governance          `json:"governance,omitzero"`      // what policies get
 	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
+	Toolsets     map[string]Toolset  `json:"toolsets,omitempty"`       // what clients see of tools, prompts and resources, by the name of the toolset
 	Server       Server              `json:"server"`                   // the HTTP front
 	Secrets      Secrets             `json:"secrets"`                  // where the secrets are that secret://NAME refers to
 	Audit        Audit               `json:"audit"`                    // the record of what passed
@@ -161,10 +163,14 @@ type Governance struct {
 	Headers []string `json:"headers,omitempty"` // HTTP headers of callers, besides Authorization, that policies of category authentication get; at most 16
 }
 
+// Toolset is what a client sees, and under which names. Its zero value is everything.
+type Toolset = toolset.Definition
+
 // Server is the HTTP front.
 type Server struct {
 	Listen         string            `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free port
 	Auth           Auth              `json:"auth,omitzero"`                      // the bearer token; default: none, which serves loopback only
+	Toolset        string            `json:"toolset,omitempty"`                  // the toolset of clients that have none of their own; they reach no other; default: they see everything
 	Clients        map[string]Client `json:"clients,omitempty"`                  // callers with tokens of their own, by name; with any, every client over HTTP shows a token; not in a project's file; default: none
 	AllowedOrigins []string          `json:"allowed_origins"`                    // in addition to those of this machine
 	AllowedHosts   []string          `json:"allowed_hosts"`                      // in addition to those of this machine
@@ -181,6 +187,7 @@ type Client struct {
 	OldTokenHash string `json:"old_token_hash,omitempty"` // the same of its token before, as exthost client rotate --keep writes it
 	OldUntil     string `json:"old_until,omitempty"`      // when that one ends, such as 2030-01-31T12:00:00Z
 	Since        string `json:"since,omitempty"`          // when its token was made, for people
+	Toolset      string `json:"toolset,omitempty"`        // what it sees; it reaches no other toolset; default server.toolset
 }
 
 // Auth states the bearer token in one of three ways, and the issuer of the access

@@ -81,12 +81,14 @@ func generate(t *testing.T) []byte {
 	t.Helper()
 	t.Chdir("..") // comments are found by import path below the module's root
 	r := &jsonschema.Reflector{RequiredFromJSONSchemaTags: true, Mapper: mapType}
-	for _, dir := range []string{"config", "governance", "manifest"} {
+	for _, dir := range []string{"config", "governance", "internal/toolset", "manifest"} {
 		if err := r.AddGoComments("github.com/exthost/exthost", dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	maps.DeleteFunc(r.CommentMap, func(key, _ string) bool { return strings.Contains(key, "/internal/") })
+	maps.DeleteFunc(r.CommentMap, func(key, _ string) bool {
+		return strings.Contains(key, "/internal/") && !strings.Contains(key, "/internal/toolset.")
+	})
 	s := r.Reflect(&config.Config{})
 	s.ID, s.Title = "", "exthost configuration"
 	for name, def := range s.Definitions {

@@ -25,7 +25,7 @@ func sections() []string {
 	t := reflect.TypeFor[Config]()
 	names := make([]string, t.NumField())
 	for i := range names {
-		names[i] = strings.ToUpper(t.Field(i).Tag.Get("json"))
+		names[i], _, _ = strings.Cut(strings.ToUpper(t.Field(i).Tag.Get("json")), ",")
 	}
 	return names
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
@@ -27,6 +28,7 @@ type guard struct {
 	headers         []string
 	destinations    Destinations
 	server          Server
+	toolsets        map[string]Toolset
 	audit           Audit
 	secrets         Secrets
 	safe            []string
@@ -51,7 +53,7 @@ func (l *loader) guard() *guard {
 	g := &guard{
 		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode, trust: c.Extensions.Trust, minAge: c.Extensions.MinReleaseAge,
 		isolate: c.Extensions.Defaults.Isolate, sandbox: c.Extensions.Sandbox.Default, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
-		destinations: maps.Clone(c.Destinations), server: c.Server, audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, positions: maps.Clone(l.decoder.Positions),
+		destinations: maps.Clone(c.Destinations), server: c.Server, toolsets: toolset.Clone(c.Toolsets), audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, positions: maps.Clone(l.decoder.Positions),
 	}
 	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
 		*list = slices.Clone(*list)
@@ -137,6 +139,12 @@ func (l *loader) keep(g *guard) {
 		l.kept(g, "governance.headers")
 	}
 	g.keepServer(l)
+	for _, key := range toolset.Keep(l.cfg.Toolsets, g.toolsets, g.server.toolsets()) {
+		pos, _ := l.decoder.Positions.At(key)
+		l.report.Warn(pos, "choose another name, or state it in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot say what the user's clients see", key)
+		l.restore(g, key)
+	}
+	g.keepValue(l, "server.toolset", g.server.Toolset == "" || l.cfg.Server.Toolset == g.server.Toolset, func() { l.cfg.Server.Toolset = g.server.Toolset })
 	if g.audit.Path != "" && l.cfg.Audit != g.audit {
 		l.cfg.Audit = g.audit
 		l.kept(g, "audit")
@@ -261,6 +269,15 @@ func (l *loader) restore(g *guard, path string) {
 			now[key] = before
 		}
 	}
+}
+
+// toolsets returns the names of the toolsets that s gives to clients, by key.
+func (s *Server) toolsets() map[string]string {
+	named := map[string]string{"server.toolset": s.Toolset}
+	for name, c := range s.Clients {
+		named[strict.Join("server.clients", name)+".toolset"] = c.Toolset
+	}
+	return named
 }
 
 // within reports whether every element of some is in all.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 )
 
 // forge makes a token like the issuer's, with another algorithm and signature.
@@ -99,7 +100,7 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 					{[]string{"/api/v1/status", "/api/v1/reload", "/api/v1/tools/x/call", "/api/v1/none", "/api/v1/"}, methods, credential == "operator"},
 					{[]string{"/healthz"}, methods, credential == "nothing" || tt.enter[credential]},
 					{[]string{"/ui/", "/ui/app.js"}, []string{http.MethodGet}, credential == "nothing" || tt.enter[credential]},
-					{[]string{metadataPath, metadataPath + "/mcp"}, methods, o.OAuth != nil && credential == "nothing" || tt.enter[credential]},
+					{[]string{resourcemeta.Path, resourcemeta.Path + "/mcp"}, methods, o.OAuth != nil && credential == "nothing" || tt.enter[credential]},
 				} {
 					for _, route := range a.routes {
 						for _, method := range a.methods {

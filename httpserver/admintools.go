@@ -52,10 +52,10 @@ func onExtension(act func(exthost.Admin, context.Context, string) error) handler
 
 var toolOperations = []operation{
 	{method: "GET", path: "/tools", summary: "The tools in the catalog",
-		query:  []parameter{{"extension", "only tools of this extension"}, callerParameter},
+		query:  []parameter{{"extension", "only tools of this extension"}, callerParameter, toolsetParameter},
 		answer: ToolList{}, handle: getTools},
 	{method: "GET", path: "/tools/export", summary: "The definitions of tools in the format of a model vendor",
-		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}, callerParameter},
+		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}, callerParameter, toolsetParameter},
 		answer: Export{}, handle: exportTools},
 	{method: "GET", path: "/tools/{name}", summary: "One tool, with its descriptor",
 		answer: Tool{}, handle: getTool},
@@ -82,6 +82,9 @@ func ToolOf(e *tools.Entry) Tool {
 // callerParameter selects the tools that a caller is offered.
 var callerParameter = parameter{"caller", "only tools that policies show to this caller, empty for an anonymous one; absent: all tools"}
 
+// toolsetParameter selects the tools of a toolset.
+var toolsetParameter = parameter{"toolset", "only tools of this toolset, under its names; absent: all tools"}
+
 // ToolList is the answer of /tools.
 type ToolList struct {
 	Generation uint64   `json:"generation,omitempty"` // of the catalog, as in the status
@@ -97,35 +100,42 @@ type Export struct {
 	Hidden      []string         `json:"hidden,omitempty"` // names of the tools that policies hide from the caller asked for
 }
 
-// entries returns the tools that the parameters extension and caller select, and the
+// entries returns the tools that the parameters extension, caller and toolset select, and the
 // names of those that policies hide from the caller.
-func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []string) {
-	id := r.FormValue("extension")
+func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []string, err error) {
+	id, toolset := r.FormValue("extension"), r.FormValue("toolset")
 	if !r.Form.Has("caller") {
-		if id != "" {
-			return h.Tools().Extension(id), nil
+		catalog, err := exthost.ToolsetsOf(h).Tools(toolset)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case id != "":
+			return catalog.Extension(id), nil, nil
 		}
-		return h.Tools().Entries(), nil
+		return catalog.Entries(), nil, nil
 	}
 	other := func(e *tools.Entry) bool { return id != "" && e.Extension != id }
-	list, unseen := h.Offered(r.FormValue("caller"))
+	list, unseen, err := exthost.ToolsetsOf(h).Offered(toolset, r.FormValue("caller"))
 	for _, e := range slices.DeleteFunc(unseen, other) {
 		hidden = append(hidden, e.Name)
 	}
-	return slices.DeleteFunc(list, other), hidden
+	return slices.DeleteFunc(list, other), hidden, err
 }
 
 func getTools(h *exthost.Host, r *http.Request) (any, error) {
 	catalog := h.Tools()
-	selected, hidden := entries(h, r)
+	selected, hidden, err := entries(h, r)
 	for now := h.Tools(); now != catalog; now = h.Tools() { // replaced between the two
 		catalog = now
-		selected, hidden = entries(h, r)
+		selected, hidden, err = entries(h, r)
+	}
+	if err != nil {
+		return nil, err
 	}
 	list := NewToolList(selected, hidden)
 	list.Generation = catalog.Generation()
 	for i, e := range selected {
-		list.Tools[i].Use = h.Admin().Past().Use(e.Extension, e.Name)
+		list.Tools[i].Use = h.Admin().Past().Use(e.Extension, e.Registered())
 	}
 	return list, nil
 }
@@ -146,7 +156,10 @@ func exportTools(h *exthost.Host, r *http.Request) (any, error) {
 			return nil, protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format, tools.Formats())
 		}
 	}
-	selected, hidden := entries(h, r)
+	selected, hidden, err := entries(h, r)
+	if err != nil {
+		return nil, err
+	}
 	definitions, omitted := tools.Export(out.Format, selected)
 	out.Definitions, out.Omitted, out.Hidden = definitions, append(out.Omitted, omitted...), hidden
 	return out, nil

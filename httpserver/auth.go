@@ -3,21 +3,19 @@ package httpserver
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"github.com/exthost/exthost/httpserver/internal/bearertoken"
 	"github.com/exthost/exthost/httpserver/internal/caller"
+	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/mcpserver"
@@ -42,6 +40,8 @@ type Clients interface {
 	ByToken(token string) (name string, until context.Context, ok bool)
 	// Named reports whether there is a client of that name.
 	Named(name string) bool
+	// Toolset returns the toolset of a client; "" for one that has none of its own.
+	Toolset(name string) string
 	// Unnamed reports whether callers without a name may be served. until ends when they may not.
 	Unnamed() (until context.Context, ok bool)
 }
@@ -54,12 +54,12 @@ const (
 
 // doorman authenticates requests before they reach next.
 type doorman struct {
-	token  *[sha256.Size]byte // nil: there is none
-	own    *[sha256.Size]byte // the operator's token; nil: there is none
-	named  Clients            // nil: there are none
-	oauth  http.Handler       // requires an access token; nil: none is accepted
-	pages  bool               // the dashboard is served
-	anyone bool               // without a token, processes of other users are let in too
+	token  bearertoken.Sum // nil: there is none
+	own    bearertoken.Sum // the operator's token; nil: there is none
+	named  Clients         // nil: there are none
+	oauth  http.Handler    // requires an access token; nil: none is accepted
+	pages  bool            // the dashboard is served
+	anyone bool            // without a token, processes of other users are let in too
 	log    *slog.Logger
 	turned caller.Strangers
 	admits func(ctx context.Context) // is told of requests that are let in
@@ -68,27 +68,19 @@ type doorman struct {
 
 func (s *Server) newDoorman(next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), named: o.Clients, pages: o.Admin != nil, anyone: o.AnyLocalUser, log: o.Logger,
+	d := &doorman{token: bearertoken.SumOf(o.Token), own: bearertoken.SumOf(o.OperatorToken), named: o.Clients, pages: o.Admin != nil, anyone: o.AnyLocalUser, log: o.Logger,
 		admits: s.conns.Admit, next: next}
 	if o.OAuth != nil {
 		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 			return s.verify(ctx, token)
 		}
 		d.oauth = auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{
-			ResourceMetadataURL: metadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
+			ResourceMetadataURL: resourcemeta.MetadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
 		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d.admit(w, r, auth.TokenInfoFromContext(r.Context()).UserID, nil)
 		}))
 	}
 	return d
-}
-
-func sumOf(token string) *[sha256.Size]byte {
-	if token == "" {
-		return nil
-	}
-	sum := sha256.Sum256([]byte(token))
-	return &sum
 }
 
 // ServeHTTP passes a request on or answers that its token is missing or wrong. A
@@ -101,19 +93,19 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case shown == "" && d.isOpen(r):
 		d.next.ServeHTTP(w, r)
-	case shows(shown, d.own):
+	case bearertoken.Shows(shown, d.own):
 		r.Header.Del("Authorization") // the host's own secret goes no further
 		if why := caller.Of(r).Child(r.Context()); why != "" {
 			Refuse(w, why)
 			return
 		}
 		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller, nil)
-	case shows(shown, d.token):
+	case bearertoken.Shows(shown, d.token):
 		r.Header.Del("Authorization")
 		d.admit(w, r, tokenCaller, nil)
 	case isClient:
 		r.Header.Del("Authorization")
-		d.admit(w, r, client, until)
+		d.admit(w, r.WithContext(mcpserver.WithToolset(r.Context(), d.named.Toolset(client))), client, until)
 	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
 	case open:
@@ -122,7 +114,7 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		d.admit(w, r, "", anonymous)
-	case clienttoken.Is(bearer(shown)):
+	case clienttoken.Is(bearertoken.Token(shown)):
 		unauthorized(w, "the token is of no client of this host, or no longer")
 	default:
 		unauthorized(w, "a valid token is required: Authorization: Bearer …")
@@ -131,7 +123,7 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // client returns the client whose token the header has. until ends with the token.
 func (d *doorman) client(header string) (name string, until context.Context, ok bool) {
-	if token := bearer(header); d.named != nil && token != "" {
+	if token := bearertoken.Token(header); d.named != nil && token != "" {
 		return d.named.ByToken(token)
 	}
 	return "", nil, false
@@ -140,7 +132,7 @@ func (d *doorman) client(header string) (name string, until context.Context, ok 
 // unnamed reports whether a request needs no token: none is configured, and there has been no client.
 // A token that looks like one of a client is not ignored: it was one, and is no longer.
 func (d *doorman) unnamed(header string) (until context.Context, ok bool) {
-	if d.token != nil || clienttoken.Is(bearer(header)) {
+	if d.token != nil || clienttoken.Is(bearertoken.Token(header)) {
 		return nil, false
 	}
 	if d.named == nil {
@@ -196,25 +188,7 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string, u
 // nothing; the dashboard's static pages; the metadata that says where to get a token.
 func (d *doorman) isOpen(r *http.Request) bool {
 	path := r.URL.Path
-	return path == "/healthz" || d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) || d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
-}
-
-// shows reports whether the header has the token. The time of the comparison does not
-// depend on how much of the token is right.
-func shows(header string, token *[sha256.Size]byte) bool {
-	if token == nil {
-		return false
-	}
-	sum := sha256.Sum256([]byte(bearer(header))) // of the same length for every input
-	return subtle.ConstantTimeCompare(sum[:], token[:]) == 1
-}
-
-// bearer returns the token in the header; "" without one.
-func bearer(header string) string {
-	if scheme, token, _ := strings.Cut(header, " "); strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimLeft(token, " ")
-	}
-	return ""
+	return path == "/healthz" || d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) || d.oauth != nil && resourcemeta.Covers(path)
 }
 
 // verify verifies an access token. The reason of a refusal is logged, not answered.
@@ -244,27 +218,4 @@ func (s *Server) newTokens() *accesstoken.Verifier {
 	v := &accesstoken.Verifier{Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.KeysURL, Client: o.Client}
 	v.Audience = cmp.Or(v.Audience, o.Resource)
 	return v
-}
-
-// metadataPath is the well-known path of a resource's metadata (RFC 9728, section 3.1),
-// which precedes the path of the resource.
-const metadataPath = "/.well-known/oauth-protected-resource"
-
-func metadataURL(resource string) string {
-	u, err := url.Parse(resource)
-	if err != nil {
-		return ""
-	}
-	u.Path = metadataPath + strings.TrimSuffix(u.Path, "/")
-	u.RawQuery, u.Fragment = "", ""
-	return u.String()
-}
-
-// metadata serves the resource's metadata, which names the authorization server.
-func (s *Server) metadata() http.Handler {
-	o := s.options.OAuth
-	return auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
-		Resource: o.Resource, AuthorizationServers: []string{o.Issuer}, ScopesSupported: o.Scopes,
-		BearerMethodsSupported: []string{"header"}, ResourceName: s.options.MCP.Name,
-	})
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/httpserver/internal/caller"
+	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 )
 
 // issuer is an authorization server.
@@ -72,7 +73,7 @@ func TestOAuth(t *testing.T) {
 	if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != challenge {
 		t.Errorf("without a token: %s %q", r.Status, r.Header.Get("WWW-Authenticate"))
 	}
-	for _, path := range []string{metadataPath, metadataPath + "/mcp"} {
+	for _, path := range []string{resourcemeta.Path, resourcemeta.Path + "/mcp"} {
 		r = send(t, http.MethodGet, "http://"+addr+path, nil, "")
 		var m struct {
 			Resource string   `json:"resource"`

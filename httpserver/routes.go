@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/httpserver/internal/dashboard"
 	"github.com/exthost/exthost/httpserver/internal/metrics"
+	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -42,10 +43,10 @@ var (
 
 func (s *Server) newRoutes() http.Handler {
 	mux := http.NewServeMux()
-	sse, message := s.mcp.SSE("")
-	mux.Handle("/mcp", s.mcp.Handler(""))
-	mux.Handle("/sse", sse)
-	mux.Handle("/message", message)
+	for _, name := range []string{"mcp", "sse", "message"} {
+		mux.Handle("/"+name, s.endpoint("", name))
+	}
+	mux.HandleFunc("/t/{toolset}/{endpoint}", s.serveToolset)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeStatus(w, http.StatusOK, `{"status":"ok"}`)
 	})
@@ -57,12 +58,46 @@ func (s *Server) newRoutes() http.Handler {
 		mux.Handle(apiRoot+"/", operatorOnly(withStreamEnd(s.ending, s.options.Admin)))
 		mux.Handle("GET /ui/", dashboard.Handler())
 	}
-	if s.options.OAuth != nil {
-		mux.Handle(metadataPath, s.metadata())
-		mux.Handle(metadataPath+"/", s.metadata())
+	if o := s.options.OAuth; o != nil {
+		metadata := resourcemeta.Metadata(o.Resource, o.Issuer, s.options.MCP.Name, o.Scopes)
+		mux.Handle(resourcemeta.Path, metadata)
+		mux.Handle(resourcemeta.Path+"/", metadata)
 	}
 	mux.HandleFunc("/", s.serveByID)
-	return mux
+	return s.confined(mux)
+}
+
+// confined gives clients that have no toolset the server's; the operator needs none.
+func (s *Server) confined(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, operator := r.Context().Value(operatorKey{}).(string)
+		next.ServeHTTP(w, s.toolsets.Own(r, operator))
+	})
+}
+
+// serveToolset serves the endpoint mcp, sse or message of a toolset.
+func (s *Server) serveToolset(w http.ResponseWriter, r *http.Request) {
+	h := s.endpoint("", r.PathValue("endpoint"))
+	if h == nil {
+		http.NotFound(w, r)
+	} else if r = s.toolsets.Chosen(w, r, r.PathValue("toolset")); r != nil {
+		h.ServeHTTP(w, r)
+	}
+}
+
+// endpoint returns the handler of mcp, sse or message of an extension, or of all if id is "";
+// nil for others.
+func (s *Server) endpoint(id, name string) http.Handler {
+	sse, message := s.mcp.SSE(id)
+	switch name {
+	case "mcp":
+		return s.mcp.Handler(id)
+	case "sse":
+		return sse
+	case "message":
+		return message
+	}
+	return nil
 }
 
 // readyz answers whether requests would be served. The client gets the kind of the
@@ -99,7 +134,7 @@ func writeStatus(w http.ResponseWriter, status int, body string) {
 // another route.
 func (s *Server) serveByID(w http.ResponseWriter, r *http.Request) {
 	id, name, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if !ok || id == "" || s.options.Serves == nil || !s.options.Serves(id) {
+	if !ok || id == "" || s.options.Serves == nil || !s.options.Serves(id) || !s.toolsets.Serves(r, id) {
 		http.NotFound(w, r)
 		return
 	}
@@ -109,16 +144,8 @@ func (s *Server) serveByID(w http.ResponseWriter, r *http.Request) {
 // serveExtension serves the endpoint mcp, sse or message of one extension or
 // destination, whose tools have their own names there.
 func (s *Server) serveExtension(w http.ResponseWriter, r *http.Request, id, endpoint string) {
-	sse, message := s.mcp.SSE(id)
-	var h http.Handler
-	switch endpoint {
-	case "mcp":
-		h = s.mcp.Handler(id)
-	case "sse":
-		h = sse
-	case "message":
-		h = message
-	default:
+	h := s.endpoint(id, endpoint)
+	if h == nil {
 		http.NotFound(w, r)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/exthost/exthost/httpserver/internal/confined"
 	"github.com/exthost/exthost/httpserver/internal/conns"
 	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/internal/mcphttp"
@@ -24,13 +25,16 @@ type TLS struct{ Cert, Key string }
 
 // Options configures a Server.
 type Options struct {
-	Backend mcpserver.Backend // serves MCP clients; required
-	MCP     mcpserver.Options // name of the server towards MCP clients, and limits such as MaxBody
-	Serves  func(string) bool // reports whether /{id}/mcp is served for an id; nil: never
-	Ready   func() error      // returns why /readyz answers 503; nil is always ready
-	Bridge  Bridge            // the destinations and their ports; nil: there are none
-	Metrics http.Handler      // served on /metrics; nil: no such route
-	Admin   http.Handler      // the operator's API, see [Admin], below /api/v1, with the dashboard on /ui; nil: no such routes
+	Backend  mcpserver.Backend // serves MCP clients; required
+	MCP      mcpserver.Options // name of the server towards MCP clients, and limits such as MaxBody
+	Serves   func(string) bool // reports whether /{id}/mcp is served for an id; nil: never
+	Toolset  string            // of clients that have none of their own, who reach no other; "": they see everything, and may choose
+	Ready    func() error      // returns why /readyz answers 503; nil is always ready
+	Bridge   Bridge            // the destinations and their ports; nil: there are none
+	Toolsets confined.Toolsets // the toolsets of the backend, such as [exthost.Toolsets]; nil: /t/{toolset}/mcp is not served
+
+	Metrics http.Handler // served on /metrics; nil: no such route
+	Admin   http.Handler // the operator's API, see [Admin], below /api/v1, with the dashboard on /ui; nil: no such routes
 
 	Listen         string   // host:port; default 127.0.0.1:7800
 	OperatorToken  string   // valid everywhere, and as the only one for the API; required with Admin
@@ -67,16 +71,17 @@ func (o Options) withDefaults() Options {
 
 // Server serves MCP over HTTP.
 type Server struct {
-	options Options
-	mcp     *mcpserver.Server
-	routes  http.Handler
-	ports   *ports
-	bodies  *mcphttp.Budget
-	tokens  *accesstoken.Verifier // nil without OAuth
-	keysLog *rate.Limiter         // of what the log says of missing keys
-	conns   *conns.Table
-	ending  context.Context // ends when streams must end
-	end     context.CancelFunc
+	options  Options
+	mcp      *mcpserver.Server
+	routes   http.Handler
+	ports    *ports
+	toolsets confined.Rule
+	bodies   *mcphttp.Budget
+	tokens   *accesstoken.Verifier // nil without OAuth
+	keysLog  *rate.Limiter         // of what the log says of missing keys
+	conns    *conns.Table
+	ending   context.Context // ends when streams must end
+	end      context.CancelFunc
 
 	certificate atomic.Pointer[tls.Certificate]
 }
@@ -97,6 +102,7 @@ func New(o Options) *Server {
 		o.Logger.Warn("the bound of connections is reached, and idle ones are closed for new ones", "connections", o.MaxConns)
 	}})
 	s.tokens, s.keysLog = s.newTokens(), rate.NewLimiter(rate.Every(time.Minute), 1)
+	s.toolsets = confined.Rule{Default: o.Toolset, All: o.Toolsets}
 	s.ports = &ports{server: s, open: make(map[string]*port)}
 	s.routes = s.newRoutes()
 	return s

@@ -80,7 +80,7 @@ var (
 func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
 	if p := s.pending.get(state); p != nil {
-		if p.session.Caller != session.Caller || p.session.Extension != session.Extension || p.method != m.Method {
+		if p.session.Caller != session.Caller || p.session.Toolset != session.Toolset || p.session.Extension != session.Extension || p.method != m.Method {
 			return nil, wire.InvalidParams("requestState is of another request")
 		}
 		if s.pending.remove(p) { // only one request may continue the call

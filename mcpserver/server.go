@@ -114,9 +114,10 @@ func (s *Server) Close() {
 
 // requester is the sender of an HTTP request, as the middleware identified it.
 type requester struct {
-	caller string
-	env    map[string]string // see [WithEnv]
-	until  context.Context   // see [WithUntil]; nil: without an end
+	caller  string
+	toolset string            // see [WithToolset]
+	env     map[string]string // see [WithEnv]
+	until   context.Context   // see [WithUntil]; nil: without an end
 }
 
 type requesterKey struct{}
@@ -127,6 +128,15 @@ type requesterKey struct{}
 func WithCaller(ctx context.Context, caller string) context.Context {
 	by := requesterOf(ctx)
 	by.caller = caller
+	return context.WithValue(ctx, requesterKey{}, by)
+}
+
+// WithToolset returns a context whose client has the named toolset of the backend, see
+// [protocol.Session.Toolset]; "" for everything. A session is one of the toolset that it was
+// opened with.
+func WithToolset(ctx context.Context, toolset string) context.Context {
+	by := requesterOf(ctx)
+	by.toolset = toolset
 	return context.WithValue(ctx, requesterKey{}, by)
 }
 
@@ -150,11 +160,14 @@ func WithUntil(ctx, until context.Context) context.Context {
 // CallerOf returns the caller that [WithCaller] named, or "".
 func CallerOf(ctx context.Context) string { return requesterOf(ctx).caller }
 
+// ToolsetOf returns the toolset that [WithToolset] named, or "".
+func ToolsetOf(ctx context.Context) string { return requesterOf(ctx).toolset }
+
 func requesterOf(ctx context.Context) requester {
 	by, _ := ctx.Value(requesterKey{}).(requester)
 	return by
 }
 
 func (r requester) session(front, version, extension string, capabilities json.RawMessage) *protocol.Session {
-	return &protocol.Session{Front: front, Since: time.Now(), Caller: r.caller, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
+	return &protocol.Session{Front: front, Since: time.Now(), Caller: r.caller, Toolset: r.toolset, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
 }

@@ -70,12 +70,12 @@ func (s *sessions) remove(c *clientSession) {
 	s.used--
 }
 
-// get returns the session with the given id, or nil unless it belongs to the caller
-// and the extension.
-func (s *sessions) get(id, caller, extension string) *clientSession {
+// get returns the session with the given id, or nil unless it belongs to the caller with
+// that toolset and to the extension.
+func (s *sessions) get(id string, by requester, extension string) *clientSession {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if c := s.byID[id]; c != nil && c.requester.caller == caller && c.extension == extension {
+	if c := s.byID[id]; c != nil && c.requester.caller == by.caller && c.requester.toolset == by.toolset && c.extension == extension {
 		return c
 	}
 	return nil

@@ -61,7 +61,7 @@ func (e *endpoint) serveMessage(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, http.MethodPost)
 		return
 	}
-	c := e.sessions.get(r.URL.Query().Get("sessionId"), CallerOf(r.Context()), e.extension)
+	c := e.sessions.get(r.URL.Query().Get("sessionId"), requesterOf(r.Context()), e.extension)
 	if c == nil || c.stream == nil {
 		unknownSession(w)
 		return

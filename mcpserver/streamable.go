@@ -210,7 +210,7 @@ func (e *endpoint) session(w http.ResponseWriter, r *http.Request) *clientSessio
 		http.Error(w, "header "+mcphttp.SessionHeader+" is required; initialize gives one", http.StatusBadRequest)
 		return nil
 	}
-	c := e.sessions.get(id, CallerOf(r.Context()), e.extension)
+	c := e.sessions.get(id, requesterOf(r.Context()), e.extension)
 	if c == nil || c.outbox == nil {
 		unknownSession(w)
 		return nil

@@ -30,6 +30,10 @@ type Session struct {
 	// of the client's request, see env_from_headers. Usually nil.
 	Env map[string]string
 
+	// Toolset is the toolset of the configuration that says what the session sees and may
+	// call, under which names; "" for everything. All else of a host has the registered names.
+	Toolset string
+
 	Extension    string          // the extension that the session is limited to, whose tools keep their own names; "" for all
 	Capabilities json.RawMessage // the client's MCP capabilities, as sent
 	ClientInfo   json.RawMessage // as the client sent it; nil if it sent none

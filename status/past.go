@@ -55,6 +55,7 @@ type ToolUse struct {
 type Client struct {
 	Name      string     `json:"name,omitempty"`      // with its version, as the client states it
 	Caller    string     `json:"caller,omitempty"`    // as the server has authenticated it; "" when anonymous
+	Toolset   string     `json:"toolset,omitempty"`   // what its session sees; "" for everything
 	Session   string     `json:"session,omitempty"`   // "" without a session
 	Protocol  string     `json:"protocol"`            // the revision of MCP
 	Front     string     `json:"front,omitempty"`     // of a session: http, sse or stdio

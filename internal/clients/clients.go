@@ -114,7 +114,7 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 	before, next := d.current.Load(), &table{stated: maps.Clone(stated), named: make(map[string]*client)}
 	for name, c := range stated {
 		n := before.named[name]
-		if n == nil {
+		if n == nil || before.stated[name].Toolset != c.Toolset { // what it has open sees too much, or too little
 			n = &client{name: name}
 			n.ctx, n.remove = context.WithCancel(d.base)
 		}
@@ -135,7 +135,7 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 		}
 	}
 	for name, n := range before.named {
-		if next.named[name] == nil {
+		if next.named[name] != n {
 			n.remove()
 		}
 	}
@@ -206,6 +206,9 @@ func (d *Directory) Named(name string) bool { return d.current.Load().named[name
 func (d *Directory) Unnamed() (until context.Context, ok bool) {
 	return d.unnamed, d.unnamed.Err() == nil
 }
+
+// Toolset returns the toolset of a client; "" for one that has none of its own, and for no client.
+func (d *Directory) Toolset(name string) string { return d.Stated()[name].Toolset }
 
 // Names returns the names of all clients, sorted.
 func (d *Directory) Names() []string { return slices.Sorted(maps.Keys(d.current.Load().named)) }

@@ -44,10 +44,10 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 	x, session, pipeline := &c.Exchange, c.Request.Session, c.Snapshot.Policies.Pipeline
 	view := tools.View{Pages: showsPages(session), Modern: session != nil && protocol.IsModern(session.Version)}
 	if !pipeline.MayHide() {
-		return c.Snapshot.Catalog.List(x.Extension, p.Cursor, view, nil)
+		return c.View.Tools(c.Snapshot.Catalog).List(x.Extension, p.Cursor, view, nil)
 	}
-	return c.Snapshot.Catalog.List(x.Extension, p.Cursor, view, func(e *tools.Entry) bool {
-		return pipeline.Visible(x.Caller, e.Extension, e.Name)
+	return c.View.Tools(c.Snapshot.Catalog).List(x.Extension, p.Cursor, view, func(e *tools.Entry) bool {
+		return pipeline.Visible(x.Caller, e.Extension, e.Registered())
 	})
 }
 

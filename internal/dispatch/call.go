@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/starts"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -25,6 +26,7 @@ type Call struct {
 	Exchange governance.Exchange // as policies see it
 	Request  *protocol.Call      // as the caller made it
 	Snapshot *snapshot.Snapshot  // entered; the call leaves it
+	View     *toolset.View       // what the caller sees; nil for everything, and for a part of another call
 	Target   snapshot.Target     // nil: the host answers
 	Instance *unit.Instance      // that the call was admitted to last
 	Sent     runtime.Request     // as the instance was given it last
@@ -58,7 +60,7 @@ func (c *Call) arguments() json.RawMessage {
 
 // route finds the target of r, whose params, of a tool call, are t. On an error the
 // snapshot is not entered any more.
-func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
+func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, err error) {
 	c := d.newCall()
 	c.Request, c.Snapshot = r, d.o.Snapshots.Enter()
 	if t != nil {
@@ -69,12 +71,17 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
 			c.Snapshot.Leave()
 		}
 	}()
+	if !part {
+		if c.View, err = c.Snapshot.View(r.Session); err != nil {
+			return nil, err
+		}
+	}
 	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: runtime.WithoutIdentity(r.Params)}
 	if s := r.Session; s != nil {
 		c.Exchange.Caller, c.Exchange.Session, c.Exchange.Instance = s.Caller, s.ID, s.Instance
 	}
 	if r.Extension != "" {
-		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil {
+		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil || !c.View.Reaches(r.Extension) {
 			return nil, UnknownExtension(r.Extension, nil)
 		}
 	}
@@ -83,6 +90,9 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
 	case t != nil && bridged:
 		c.Exchange.Tool = destination.ToolName(t.name)
 		c.Exchange.Request = t.params(t.name)
+		if err := c.View.Check(r.Extension, r.Method, c.Exchange.Request); err != nil {
+			return nil, err
+		}
 		if err := c.Snapshot.Policies.HoldsHidden(r.Extension, r.Method, c.Exchange.Request); err != nil {
 			return nil, err
 		}
@@ -97,6 +107,9 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
 		c.Exchange.Tool = d.o.Aggregator.ToolOf(r)
 	}
 	if r.Extension != "" && t == nil {
+		if err := c.View.Check(r.Extension, r.Method, r.Params); err != nil {
+			return nil, err
+		}
 		if err := c.Snapshot.Policies.HoldsHidden(r.Extension, r.Method, r.Params); err != nil {
 			return nil, err
 		}
@@ -107,7 +120,7 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
 // routeTool finds the tool and writes the params as the extension will be sent them, so
 // that policies see exactly those.
 func (c *Call) routeTool() error {
-	catalog, extension, name := c.Snapshot.Catalog, c.Request.Extension, c.parsed.name
+	catalog, extension, name := c.View.Tools(c.Snapshot.Catalog), c.Request.Extension, c.parsed.name
 	var ok bool
 	if extension == "" {
 		c.entry, ok = catalog.Lookup(name)
@@ -123,7 +136,7 @@ func (c *Call) routeTool() error {
 	if c.Target = nil; c.entry.Extension != "" {
 		c.Target = c.Snapshot.Target(c.entry.Extension)
 	}
-	c.Exchange.Extension, c.Exchange.Tool = c.entry.Extension, c.entry.Name
+	c.Exchange.Extension, c.Exchange.Tool = c.entry.Extension, c.entry.Registered()
 	c.params = c.parsed.params(c.entry.Tool)
 	c.Exchange.Request = c.params
 	return c.Snapshot.Policies.HoldsHidden(c.entry.Extension, c.Request.Method, c.params)
@@ -141,14 +154,19 @@ func UnknownExtension(id string, known []string) error {
 // unknownTool says why the extension that may have the tool offers none, or names the tool
 // that was probably meant.
 func (c *Call) unknownTool(extension, name string) error {
-	if err := starts.NotReady(c.Snapshot.Ordered, extension, name); err != nil {
-		return err
-	}
-	if err := c.Snapshot.Absent(extension, name); err != nil {
-		return err
+	if native, ok := nativeName(c.View, extension, name); ok {
+		if err := starts.NotReady(c.Snapshot.Ordered, extension, native, c.View); err != nil {
+			if e, ok := errors.AsType[*protocol.Error](err); ok {
+				e.Tool = name
+			}
+			return err
+		}
+		if err := c.Snapshot.Absent(extension, native, c.View); err != nil {
+			return err
+		}
 	}
 	var known []string
-	for _, e := range c.Snapshot.Catalog.Entries() {
+	for _, e := range c.View.Tools(c.Snapshot.Catalog).Entries() {
 		if extension == "" {
 			known = append(known, e.Name)
 		} else if e.Extension == extension {
@@ -162,6 +180,15 @@ func (c *Call) unknownTool(extension, name string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
 }
 
+// nativeName returns the registered name of what view has under a name, of a tool of all
+// extensions; else the extension's own name. ok is false when no tool can have the name.
+func nativeName(view *toolset.View, extension, name string) (native string, ok bool) {
+	if extension != "" {
+		return name, true
+	}
+	return view.Native(name)
+}
+
 // Blame makes err a *protocol.Error that names the extension and the tool.
 func (c *Call) Blame(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
@@ -173,5 +200,8 @@ func (c *Call) Blame(err error) error {
 		named.Extension = c.Target.Base().ID()
 	}
 	named.Tool = cmp.Or(named.Tool, c.Exchange.Tool)
+	if c.entry != nil && named.Tool == c.entry.Registered() {
+		named.Tool = c.entry.Name // as the caller knows it
+	}
 	return &named
 }

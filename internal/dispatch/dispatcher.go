@@ -91,7 +91,8 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 }
 
 // DoPart carries a call that is a part of another one, such as the list of one extension.
-// The call passes every stage and is not counted: the one that needs it is.
+// The call passes every stage and is not counted: the one that needs it is. It is not held to
+// the toolset of the session: who asks for the part judges what comes of it.
 func (d *Dispatcher) DoPart(ctx context.Context, r *protocol.Call) (json.RawMessage, error) {
 	return d.do(ctx, r, nil, false)
 }
@@ -107,7 +108,7 @@ func (d *Dispatcher) CallTool(ctx context.Context, tool string, arguments json.R
 }
 
 func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, counted bool) (json.RawMessage, error) {
-	c, err := d.enter(ctx, r, t)
+	c, err := d.enter(ctx, r, t, !counted)
 	if err != nil {
 		d.o.Past.UnknownTarget(err)
 		return nil, err
@@ -130,17 +131,20 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 
 // enter routes r. A list waits for extensions that start and of which nothing is known, and
 // so does a call of a tool that one of them may have.
-func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall) (*Call, error) {
+func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, part bool) (*Call, error) {
 	if isList(d.o.Aggregator, r) {
 		d.o.Waits.AwaitListed(ctx, r)
-		return d.route(r, t)
+		return d.route(r, t, part)
 	}
-	c, err := d.route(r, t)
+	c, err := d.route(r, t, part)
 	if err == nil || t == nil {
 		return c, err
 	}
-	d.o.Waits.AwaitOwner(ctx, r, t.name)
-	return d.route(r, t)
+	view, wrong := d.o.Snapshots.Load().View(r.Session)
+	if name, ok := nativeName(view, r.Extension, t.name); ok && wrong == nil {
+		d.o.Waits.AwaitOwner(ctx, r, name)
+	}
+	return d.route(r, t, part)
 }
 
 // AwaitListed waits for extensions that start and whose items belong into the list of r.
@@ -155,7 +159,7 @@ func isList(a Aggregator, r *protocol.Call) bool {
 
 // Enter routes r and does not send it. The caller of Enter leaves the snapshot of the call.
 func (d *Dispatcher) Enter(ctx context.Context, r *protocol.Call) (*Call, error) {
-	return d.enter(ctx, r, nil)
+	return d.enter(ctx, r, nil, false)
 }
 
 // Test takes the request flow of r through the policies and sends nothing. It returns
@@ -168,7 +172,7 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 			return governance.Trace{}, err
 		}
 	}
-	c, err := d.enter(ctx, r, t)
+	c, err := d.enter(ctx, r, t, false)
 	if err != nil {
 		return governance.Trace{}, err
 	}

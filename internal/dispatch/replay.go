@@ -20,7 +20,7 @@ func Replay(next Deliver) Deliver {
 		if !c.replays(err) || ctx.Err() != nil {
 			return result, err
 		}
-		c.Target.Base().Log.Info("sent again, since its process ended before the answer", "tool", c.entry.Name, "reason", protocol.Reason(err))
+		c.Target.Base().Log.Info("sent again, since its process ended before the answer", "tool", c.entry.Registered(), "reason", protocol.Reason(err))
 		c.Exchange.Replayed = true
 		again, second := next(ctx, c, params)
 		if second != nil && !reached(second) {

@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Visible takes out of the lists of a server what is withheld, and out of a destination's list
-// the tools that the caller may not see. changed is called after a list that changes the status
+// Visible takes out of the lists of a server what is withheld and what the toolset of the caller
+// hides, and out of a destination's list the tools that the caller may not see. changed is called after a list that changes the status
 // or the pins.
 func Visible(changed func()) Stage {
 	return func(next Deliver) Deliver {
@@ -26,11 +26,11 @@ func Visible(changed func()) Stage {
 			destination, bridged := c.Target.(*bridge.Destination)
 			switch {
 			case bridged && c.Request.Method == protocol.MethodToolsList:
-				return c.visible(result, params, pins.Tool, destination, changed), nil
+				result = c.visible(result, params, pins.Tool, destination, changed)
 			case listed:
-				return c.visible(result, params, kind, nil, changed), nil
+				result = c.visible(result, params, kind, nil, changed)
 			}
-			return result, nil
+			return c.View.Filter(c.Target.Base().ID(), c.Request.Method, result), nil
 		}
 	}
 }

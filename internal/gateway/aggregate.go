@@ -8,6 +8,8 @@ import (
 
 	"github.com/exthost/exthost/internal/mcpext"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/tasks"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -29,23 +31,27 @@ func (g *Gateway) Aggregates(method string) bool {
 
 // Aggregate implements [dispatch.Aggregator].
 func (g *Gateway) Aggregate(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	view, err := g.view(c.Session)
+	if err != nil {
+		return nil, err
+	}
 	if l, ok := listingOf(c.Method); ok {
-		list, _ := g.list(ctx, c, l, offering(g.o.Snapshots.Load(), l))
+		list, _ := g.list(ctx, c, l, offering(g.o.Snapshots.Load(), l), view)
 		return list, nil
 	}
 	if isOwnedList(c.Method) {
-		return g.listOwned(ctx, c)
+		return g.listOwned(ctx, c, view)
 	}
-	return g.setLogLevels(ctx, c)
+	return g.setLogLevels(ctx, c, view)
 }
 
 // ToolOf implements [dispatch.Aggregator].
-func (g *Gateway) ToolOf(c *protocol.Call) string { return g.Tasks.toolOf(c) }
+func (g *Gateway) ToolOf(c *protocol.Call) string { return g.Tasks.ToolOf(c) }
 
 // setLogLevels carries logging/setLevel of a client of all extensions to every extension that logs.
-func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
 	for x := range g.o.Snapshots.Load().Ordered {
-		if !offers(x.Handshake(), "logging") {
+		if !offers(x.Handshake(), "logging") || !view.Reaches(x.ID()) {
 			continue
 		}
 		one := *c
@@ -79,16 +85,20 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 	if c.Extension != "" {
 		return c, nil
 	}
-	switch id, err := taskID(c.Method, c.Params); {
+	view, err := g.view(c.Session)
+	if err != nil {
+		return nil, err
+	}
+	switch id, err := tasks.ID(c.Method, c.Params); {
 	case err != nil:
 		return nil, err
 	case id != "":
-		return g.Tasks.resolve(c, id)
+		return g.Tasks.Resolve(c, id, view)
 	}
 	kind, path := subject(c.Method, c.Params)
 	switch {
 	case mcpext.MayOwn(c.Method) && !isOwnedList(c.Method):
-		return g.resolveOwned(ctx, c)
+		return g.resolveOwned(ctx, c, view)
 	case kind == "":
 		return c, nil
 	}
@@ -98,7 +108,7 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 	}
 	last := path[len(path)-1]
 	name, _ := rawjson.Text(rawjson.Get(holder, last))
-	id, own, err := g.findOwner(ctx, c.Session, kind, name)
+	id, own, err := g.findOwner(ctx, c.Session, kind, name, view)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +128,22 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 }
 
 // findOwner returns the extension that lists a thing, and the extension's own name for it. It lists everything
-// again for a name that it does not know. The error is the denial of a list that may hold the name.
-func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string) (extension, own string, err error) {
-	extension, own = g.owners.Find(kind, name)
+// again for a name that it does not know. The error is the denial of a list that may hold the name. What
+// view hides has no owner.
+func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string, view *toolset.View) (extension, own string, err error) {
+	if view != nil && kind == "prompt" {
+		native, ok := view.Native(name)
+		if !ok {
+			return "", "", nil
+		}
+		name = native
+	}
+	defer func() {
+		if kind == "prompt" && extension != "" && !view.Shows(extension, own) {
+			extension, own = "", ""
+		}
+	}()
+	extension, own = g.owners.Find(kind, name, view)
 	if g.o.Snapshots.Load().Extensions[extension] != nil {
 		return extension, own, nil
 	}
@@ -131,14 +154,17 @@ func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name
 	if g.owners.MayList() {
 		var refused error
 		for _, l := range append(slices.Clone(listings), skillListing) {
-			_, err := g.list(ctx, &protocol.Call{Session: s}, l, offering(g.o.Snapshots.Load(), l))
+			_, err := g.list(ctx, &protocol.Call{Session: s}, l, offering(g.o.Snapshots.Load(), l), view)
 			refused = cmp.Or(refused, err)
 		}
 		g.owners.SetRefusal(caller, refused)
 	}
-	if extension, own = g.owners.Find(kind, name); extension == "" {
-		if extension = onlySkillServer(g.o.Snapshots.Load().Declared, name); kind == "resource" && extension != "" {
+	if extension, own = g.owners.Find(kind, name, view); extension == "" {
+		if extension = onlySkillServer(g.o.Snapshots.Load().Declared, name, view); kind == "resource" && extension != "" {
 			return extension, name, nil
+		}
+		if view != nil { // a denial may be that of a list that the toolset hides
+			return "", "", nil
 		}
 		err = g.owners.Refusal(caller)
 	}

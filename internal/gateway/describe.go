@@ -12,6 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/mcpext"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/tasks"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -55,6 +57,9 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	if isExtension && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) { // the host announces changes of its own making
 		capabilities = rawjson.Set(capabilities, "tools", rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
 	}
+	if !c.View.MayHaveResources(s.Extension) {
+		capabilities = rawjson.Delete(capabilities, "resources")
+	}
 	for _, list := range []string{"prompts", "resources"} { // of which the operator accepts what was held
 		if has := rawjson.Get(capabilities, list); has != nil {
 			capabilities = rawjson.Set(capabilities, list, rawjson.Set(has, "listChanged", json.RawMessage("true")))
@@ -78,8 +83,16 @@ var emptyObject = json.RawMessage("{}")
 func (g *Gateway) describeAll(ctx context.Context, s *protocol.Session) (d protocol.Description, err error) {
 	now := g.o.Snapshots.Enter()
 	defer now.Leave()
-	capabilities := capabilitiesOf(now)
-	if len(now.Declared.List) == 0 {
+	view, err := now.View(s)
+	if err != nil {
+		return d, err
+	}
+	declared := now.Declared
+	if view != nil {
+		declared, _ = now.DeclaredNow(view)
+	}
+	capabilities := capabilitiesOf(now, declared, view)
+	if len(declared.List) == 0 {
 		return protocol.Description{Capabilities: capabilities}, nil
 	}
 	c := &dispatch.Call{Request: &protocol.Call{Session: s}, Snapshot: now}
@@ -113,19 +126,23 @@ func govern(ctx context.Context, c *dispatch.Call, said json.RawMessage) (d prot
 // Mirrored returns the input schema of the tool that the client of s knows by that name, if
 // the schema has x-mcp-header, by which headers repeat arguments. Else it returns nil.
 func (g *Gateway) Mirrored(s *protocol.Session, tool string) json.RawMessage {
-	schema := g.inputSchema(s.Extension, tool)
+	schema := g.inputSchema(s, s.Extension, tool)
 	if !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return nil
 	}
 	return schema
 }
 
-// inputSchema returns the schema of a tool by its name for clients of an extension, or of all when that is "".
-func (g *Gateway) inputSchema(extension, tool string) json.RawMessage {
+// inputSchema returns the schema of a tool by its name for s as a client of an extension, or of all when that is "".
+func (g *Gateway) inputSchema(s *protocol.Session, extension, tool string) json.RawMessage {
 	now := g.o.Snapshots.Load()
+	view, err := now.View(s)
+	if err != nil {
+		return nil
+	}
 	if d := now.Destinations[extension]; d != nil {
 		hs := d.Handshake()
-		if hs == nil {
+		if hs == nil || !view.Shows(extension, tool) {
 			return nil
 		}
 		i := slices.IndexFunc(hs.Tools, func(t protocol.Tool) bool { return t.Name == tool })
@@ -134,9 +151,10 @@ func (g *Gateway) inputSchema(extension, tool string) json.RawMessage {
 		}
 		return hs.Tools[i].InputSchema
 	}
-	e, ok := now.Catalog.Lookup(tool)
+	catalog := view.Tools(now.Catalog)
+	e, ok := catalog.Lookup(tool)
 	if extension != "" {
-		e, ok = now.Catalog.LookupIn(extension, tool)
+		e, ok = catalog.LookupIn(extension, tool)
 	}
 	if !ok {
 		return nil
@@ -144,22 +162,25 @@ func (g *Gateway) inputSchema(extension, tool string) json.RawMessage {
 	return rawjson.Get(e.Own, "inputSchema")
 }
 
-// capabilitiesOf merges the capabilities of all extensions.
-func capabilitiesOf(now *snapshot.Snapshot) json.RawMessage {
+// capabilitiesOf merges the capabilities of all extensions that view reaches. merged is what they declare.
+func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset.View) json.RawMessage {
 	all := map[string]json.RawMessage{"tools": json.RawMessage(`{"listChanged":true}`)}
-	declared := slices.DeleteFunc(slices.Clone(now.Declared.List), func(x mcpext.Extension) bool { return x.ID == protocol.ExtensionTasks })
+	declared := slices.DeleteFunc(slices.Clone(merged.List), func(x mcpext.Extension) bool { return x.ID == protocol.ExtensionTasks })
 	modernTasks := false
 	for _, x := range now.Extensions {
+		if !view.Reaches(x.ID()) {
+			continue
+		}
 		hs := x.Handshake()
-		legacy, modern := makesTasks(hs)
-		if beside, _ := makesTasks(x.Legacy.Handshake()); legacy || beside {
-			all["tasks"] = json.RawMessage(legacyTasks)
+		legacy, modern := tasks.Makes(hs)
+		if beside, _ := tasks.Makes(x.Legacy.Handshake()); legacy || beside {
+			all["tasks"] = json.RawMessage(tasks.LegacyCapability)
 		}
 		modernTasks = modernTasks || modern
 		for key, value := range map[string]string{
 			"resources": `{"subscribe":true,"listChanged":true}`, "prompts": `{"listChanged":true}`, "completions": `{}`, "logging": `{}`,
 		} {
-			if offers(hs, key) {
+			if offers(hs, key) && (key != "resources" || view.MayHaveResources(x.ID())) {
 				all[key] = json.RawMessage(value)
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"context"
 
 	"github.com/exthost/exthost/internal/owners"
+	"github.com/exthost/exthost/internal/tasks"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 )
@@ -17,29 +19,42 @@ type Gateway struct {
 	Sessions      *Sessions
 	Clients       *Clients
 	LogLevels     *LogLevels
-	Tasks         *Tasks
+	Tasks         *tasks.Tasks
 	Subscriptions *Subscriptions
 
 	o      Options
 	owners owners.Index
+	told   told
 }
 
 // New returns a gateway without sessions.
 func New(o Options) *Gateway {
 	s := newSessions(&o)
-	return &Gateway{o: o, Sessions: s, Clients: newClients(&o), LogLevels: newLogLevels(s), Tasks: newTasks(s), Subscriptions: newSubscriptions(s)}
+	return &Gateway{o: o, Sessions: s, Clients: newClients(&o), LogLevels: newLogLevels(s), Tasks: tasks.New(s), Subscriptions: newSubscriptions(s)}
 }
 
 // Attach registers s for notifications, such as changed tool lists, until ctx ends. It does
-// not block. A host that closes takes no more sessions: the error is shutting_down.
+// not block. A host that closes takes no more sessions: the error is shutting_down. That of a
+// session whose toolset is not there is tool_not_found.
 func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
+	now := g.o.Snapshots.Load()
+	view, err := now.View(s)
+	if err != nil {
+		return err
+	}
+	g.told.attached(now, view, s.Toolset)
 	g.Clients.note(s)
 	return g.Sessions.attach(ctx, s, func() (dropped func()) {
 		g.LogLevels.drop(s)
-		g.Tasks.drop(s)
+		g.Tasks.Drop(s)
 		idle := g.Subscriptions.drop(s)
 		return func() { unsubscribe(idle) }
 	})
+}
+
+// view returns what a session sees now.
+func (g *Gateway) view(s *protocol.Session) (*toolset.View, error) {
+	return g.o.Snapshots.Load().View(s)
 }
 
 // Resume brings the log level and the subscriptions of sessions to a new instance.

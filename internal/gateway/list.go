@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/owners"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -61,13 +62,18 @@ func offering(now *snapshot.Snapshot, l listing) (ids []string) {
 	return ids
 }
 
-// list answers a list of one kind for the extensions of order, in one page. refused is a
-// denial of the list of an extension, nil when there was none.
-func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string) (list json.RawMessage, refused error) {
+// list answers a list of one kind for the extensions of order, in one page, with what view
+// shows. refused is a denial of the list of an extension, nil when there was none.
+func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string, view *toolset.View) (list json.RawMessage, refused error) {
 	each, items, errs := make([]listed, len(order)), make([][]json.RawMessage, len(order)), make([]error, len(order))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, listsAtOnce)
+	var kept []string // that are not asked, or deny their list: what is known of them is for others
 	for n, id := range order {
+		if !view.Reaches(id) {
+			kept = append(kept, id)
+			continue
+		}
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -75,7 +81,6 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 		})
 	}
 	wg.Wait()
-	var kept []string
 	for n, err := range errs {
 		if kind := protocol.KindOf(err); kind == protocol.Rejected || kind == protocol.GovernanceUnavailable {
 			kept, refused = append(kept, order[n]), cmp.Or(refused, err)
@@ -84,9 +89,9 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 	for n := range each {
 		items[n] = each[n].items
 	}
-	shown := g.owners.Update(owners.List{Method: l.method, Key: l.key}, order, items, kept)
+	shown := g.owners.Update(owners.List{Method: l.method, Key: l.key}, order, items, kept, view)
 	list = append(rawjson.AppendList([]byte(`{"`+l.member+`":`), shown), '}')
-	if ttl := shortest(each, errs); ttl > 0 && isModern(c.Session) && allKnown(g.o.Snapshots.Load()) {
+	if ttl := shortest(each, errs); ttl > 0 && view == nil && isModern(c.Session) && allKnown(g.o.Snapshots.Load()) {
 		list = rawjson.Set(list, "ttlMs", strconv.AppendInt(nil, ttl, 10))
 	}
 	return list, refused

@@ -72,7 +72,7 @@ func (l *LogLevels) passes(c *dispatch.Call, params json.RawMessage) bool {
 		return true // the extension refuses it
 	}
 	if s := c.Request.Session; s != nil {
-		l.sessions.ifAttached(s, func() {
+		l.sessions.IfAttached(s, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.level[s] = at

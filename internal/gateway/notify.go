@@ -9,6 +9,8 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/tasks"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 )
@@ -53,6 +55,9 @@ func (u caller) Notify(ctx context.Context, method string, params json.RawMessag
 	}
 	x := u.exchange(method, params)
 	x.Notify = true
+	if !hears(u.call.View, u.by.Unit.ID(), method, params) {
+		return nil
+	}
 	return u.call.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) error {
 		return u.call.Request.Client.Notify(ctx, x.Method, x.Request)
 	})
@@ -61,22 +66,22 @@ func (u caller) Notify(ctx context.Context, method string, params json.RawMessag
 // notFromCaller reports whether the message concerns a task started by a different caller.
 // The child cannot say whom it addresses, so with one call in flight we assume that caller.
 func (u caller) notFromCaller(params json.RawMessage) bool {
-	_, about, known := u.g.Tasks.related(u.by, params)
-	return known && about.caller != u.call.Caller()
+	_, about, known := u.g.Tasks.Related(u.by, params)
+	return known && about.Caller != u.call.Caller()
 }
 
 // isForAnother reports whether a request concerns a task that another session started, and
 // so is put to that session. The session may be of the same caller, unless this call is
 // about that task.
 func (u caller) isForAnother(params json.RawMessage) bool {
-	id, about, known := u.g.Tasks.related(u.by, params)
+	id, about, known := u.g.Tasks.Related(u.by, params)
 	switch {
-	case !known || about.caller != u.call.Caller():
+	case !known || about.Caller != u.call.Caller():
 		return known
-	case about.session == nil || about.session == u.call.Request.Session:
+	case about.Session == nil || about.Session == u.call.Request.Session:
 		return false
 	}
-	own, _ := taskID(u.call.Request.Method, u.call.Sent.Params)
+	own, _ := tasks.ID(u.call.Request.Method, u.call.Sent.Params)
 	return own != id
 }
 
@@ -99,8 +104,8 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 		return nil, nil
 	}
 	s := i.Unit.Session(i.Key)
-	if _, about, known := g.Tasks.related(i, params); known && s == nil {
-		s = about.session
+	if _, about, known := g.Tasks.Related(i, params); known && s == nil {
+		s = about.Session
 	}
 	if s != nil && s.Client != nil {
 		return g.forward(ctx, i.Unit, s, method, params, false)
@@ -128,7 +133,11 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 	case protocol.MethodTaskStatus:
 		id, _ := rawjson.Text(rawjson.Get(params, "taskId"))
 		status, _ := rawjson.Text(rawjson.Get(params, "status"))
-		if s := g.Tasks.watcher(keyOf(i, id), status); s != nil {
+		s, tool := g.Tasks.Watcher(tasks.KeyOf(i, id), status)
+		if s == nil {
+			break
+		}
+		if view, err := g.view(s); err == nil && (tool == "" || view.Admits(i.Unit.ID(), tool)) {
 			to = append(to, s)
 		}
 	case protocol.MethodResourcesListChanged, protocol.MethodPromptsListChanged, protocol.MethodToolsListChanged:
@@ -163,19 +172,36 @@ func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
 // notifyTimeout bounds how long slow clients can keep others from their notification.
 const notifyTimeout = 2 * time.Second
 
-// NotifyToolsChanged tells clients of extensions that their list of tools has changed.
+// NotifyToolsChanged tells clients of extensions that their list of tools has changed, and those of
+// a toolset that was defined anew that every list has.
 func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 	now := g.o.Snapshots.Load()
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
+	other := g.told.changed(now, g.Sessions.all())
 	g.Sessions.notify(ctx, func(s *protocol.Session) {
 		if now.Destinations[s.Extension] != nil {
 			return // a destination announces changes itself
 		}
-		if err := s.Client.Notify(ctx, protocol.MethodToolsListChanged, nil); err != nil {
-			g.o.Log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
+		changed := []string{protocol.MethodToolsListChanged}
+		if s.Toolset != "" {
+			changed = other[s.Toolset]
+		}
+		for _, method := range changed {
+			if err := s.Client.Notify(ctx, method, nil); err != nil {
+				g.o.Log.Debug("a client was not told of a new list", "session", s.ID, "method", method, "error", err)
+			}
 		}
 	})
+}
+
+// hears reports whether a session that sees view is notified by an extension.
+func hears(view *toolset.View, extension, method string, params json.RawMessage) bool {
+	if method != protocol.MethodResourceUpdated {
+		return view.Reaches(extension)
+	}
+	uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
+	return view.Resource(extension, uri)
 }
 
 // forward carries a request or notification of u to s outside a call: the path of a call
@@ -184,13 +210,17 @@ func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session
 	if method == protocol.MethodMessage && !g.LogLevels.accepts(s, params) {
 		return nil, nil
 	}
-	if s.Client == nil {
+	view, err := g.view(s)
+	if notify && (err != nil || !hears(view, u.ID(), method, params)) {
+		return nil, nil
+	}
+	if s.Client == nil || err != nil || !view.Reaches(u.ID()) {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
 	}
 	e := &governance.Exchange{Method: method, Caller: s.Caller, Session: s.ID, Instance: s.Instance, Extension: u.ID(), Notify: notify, Request: params}
 	now := g.o.Snapshots.Enter()
 	defer now.Leave()
-	err := now.Policies.Pipeline.Govern(ctx, e, func(ctx context.Context, e *governance.Exchange) (err error) {
+	err = now.Policies.Pipeline.Govern(ctx, e, func(ctx context.Context, e *governance.Exchange) (err error) {
 		if e.Notify {
 			return s.Client.Notify(ctx, e.Method, e.Request)
 		}

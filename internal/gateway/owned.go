@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/mcpext"
 	"github.com/exthost/exthost/internal/owners"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -42,22 +43,23 @@ func notOwned(method string) error {
 
 // listOwned answers the list of an extension of MCP: that of the only owner as it is, page by
 // page, else those of all owners in one page.
-func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
 	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
+	reached := view.Servers(servers)
 	name, _, _ := strings.Cut(c.Method, "/")
-	switch len(servers) {
-	case 0:
+	switch {
+	case len(reached) == 0:
 		return nil, notOwned(c.Method)
-	case 1:
+	case len(servers) == 1:
 		one := *c
 		one.Extension = servers[0]
 		result, err := g.Calls.DoPart(ctx, &one)
 		if err == nil {
 			g.owners.Learn(c.Method, servers[0], rawjson.Get(result, name))
 		}
-		return result, err
+		return view.Filter(servers[0], c.Method, result), err
 	}
-	result, _ := g.list(ctx, c, listing{method: c.Method, member: name}, servers)
+	result, _ := g.list(ctx, c, listing{method: c.Method, member: name}, servers, view)
 	if hidden := g.owners.NewlyHidden(c.Method); len(hidden) > 0 {
 		g.o.Log.Warn("extensions list the same items, and clients of all extensions see those of the first", "method", c.Method,
 			"count", len(hidden), "items", display.Cut(strings.Join(hidden, " "), 200))
@@ -66,11 +68,13 @@ func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call) (json.RawMess
 }
 
 // resolveOwned returns c with the extension that serves the method.
-func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call) (*protocol.Call, error) {
-	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
+func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (*protocol.Call, error) {
+	servers := view.Servers(g.o.Snapshots.Load().Declared.Owners(c.Method))
 	if len(servers) == 0 {
 		g.Calls.AwaitListed(ctx, &protocol.Call{Session: c.Session, Method: listMethod(c.Method), Params: c.Params, Client: c.Client})
-		servers = g.o.Snapshots.Load().Declared.Owners(c.Method)
+		if now, err := g.view(c.Session); err == nil {
+			servers = now.Servers(g.o.Snapshots.Load().Declared.Owners(c.Method))
+		}
 	}
 	out := *c
 	switch len(servers) {
@@ -84,7 +88,7 @@ func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call) (*protocol
 	if key == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments, `%s: the params name no item by "uri", "name" or "id", and %s serve the method; call it at /{id}/mcp of one`, c.Method, strings.Join(servers, ", "))
 	}
-	if out.Extension = g.ownerOfItem(ctx, c, key); !slices.Contains(servers, out.Extension) {
+	if out.Extension = g.ownerOfItem(ctx, c, key, view); !slices.Contains(servers, out.Extension) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%s: none of %s lists %q; an item that is not listed is reached at /{id}/mcp of its extension", c.Method, strings.Join(servers, ", "), key)
 	}
 	return &out, nil
@@ -92,21 +96,21 @@ func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call) (*protocol
 
 // ownerOfItem returns the extension that lists an item, "" for none. It lists everything
 // again for an item that it does not know.
-func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string) (extension string) {
+func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string, view *toolset.View) (extension string) {
 	l := listing{method: listMethod(c.Method)}
 	l.member, _, _ = strings.Cut(l.method, "/")
-	if extension = g.owners.FindItem(l.method, key); extension == "" && g.owners.MayList() {
-		g.list(ctx, &protocol.Call{Session: c.Session}, l, offering(g.o.Snapshots.Load(), l))
-		extension = g.owners.FindItem(l.method, key)
+	if extension = g.owners.FindItem(l.method, key, view); extension == "" && g.owners.MayList() {
+		g.list(ctx, &protocol.Call{Session: c.Session}, l, offering(g.o.Snapshots.Load(), l), view)
+		extension = g.owners.FindItem(l.method, key, view)
 	}
 	return extension
 }
 
 // onlySkillServer returns the extension that serves a file of a skill which no list has: the
 // only one that serves skills (SEP-2640: a skill is loaded given its URI alone).
-func onlySkillServer(declared *mcpext.Merged, uri string) string {
-	servers := declared.Owners(protocol.MethodSkillsList)
-	if len(servers) != 1 || !strings.HasPrefix(uri, "skill://") {
+func onlySkillServer(declared *mcpext.Merged, uri string, view *toolset.View) string {
+	servers := view.Servers(declared.Owners(protocol.MethodSkillsList))
+	if len(servers) != 1 || !strings.HasPrefix(uri, "skill://") || !view.Resource(servers[0], uri) {
 		return ""
 	}
 	return servers[0]

@@ -61,7 +61,7 @@ func (l *Sessions) Len() int {
 func (l *Sessions) Clients() []status.Client {
 	list := []status.Client{}
 	for _, s := range l.all() {
-		list = append(list, status.Client{Name: stats.ClientName(s.ClientInfo), Caller: s.Caller, Session: s.ID, Protocol: s.Version, Extension: s.Extension, Front: s.Front, Since: s.Since})
+		list = append(list, status.Client{Name: stats.ClientName(s.ClientInfo), Caller: s.Caller, Toolset: s.Toolset, Session: s.ID, Protocol: s.Version, Extension: s.Extension, Front: s.Front, Since: s.Since})
 	}
 	slices.SortFunc(list, func(a, b status.Client) int { return strings.Compare(a.Session, b.Session) })
 	return list
@@ -83,9 +83,9 @@ func (l *Sessions) all() []*protocol.Session {
 	return slices.Collect(maps.Keys(l.attached))
 }
 
-// ifAttached runs f if s is attached: the end of any other session would go unnoticed, and
+// IfAttached runs f if s is attached: the end of any other session would go unnoticed, and
 // what f keeps of it would stay. The session does not end before f has returned.
-func (l *Sessions) ifAttached(s *protocol.Session, f func()) (attached bool) {
+func (l *Sessions) IfAttached(s *protocol.Session, f func()) (attached bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.attached[s] == nil {

@@ -150,7 +150,7 @@ func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 		}
 		result, err := next(ctx, c, params)
 		if s != nil && err == nil && c.Request.Method == protocol.MethodResourcesSubscribe {
-			l.sessions.ifAttached(s, func() { l.add(subscribed(c, params), s) })
+			l.sessions.IfAttached(s, func() { l.add(subscribed(c, params), s) })
 		}
 		return result, err
 	}

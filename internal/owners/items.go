@@ -6,14 +6,16 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/protocol"
 )
 
 // items are what the servers of one extension of MCP list.
 type items struct {
-	owner  map[string]string // by key
-	hidden []string          // keys that a second extension lists too
-	told   []string          // of hidden, when they were last reported
+	order  []string // the servers; of two that list the same, the first counts
+	of     map[string]keys
+	hidden []string // keys that a second extension lists too
+	told   []string // of hidden, when they were last reported
 }
 
 // maxLearned bounds the items that are known of an only owner.
@@ -22,46 +24,66 @@ const maxLearned = 4096
 // skillFile is the file that names a skill. The directory that holds it is the skill.
 const skillFile = "/SKILL.md"
 
-// holder returns the extension that has the skill of that file or directory; "" for none. The
-// root of a scheme, such as https://, is no skill: all URIs of the scheme would be its files.
-func (i items) holder(uri string) string {
-	if id := i.owner[uri]; id != "" {
-		return id
-	}
-	for uri != "" && !strings.HasSuffix(uri, ":") && !strings.HasSuffix(uri, ":/") && !strings.HasSuffix(uri, "://") {
-		if id := i.owner[uri+skillFile]; id != "" {
+// find returns the first server that lists key of which view shows uri; "" for none.
+func (i items) find(key, uri string, view *toolset.View) string {
+	for _, id := range i.order {
+		if i.of[id].has(key) && view.Resource(id, uri) {
 			return id
 		}
-		uri = uri[:max(strings.LastIndexByte(uri, '/'), 0)]
+	}
+	return ""
+}
+
+// holder returns the extension that has the skill of that file or directory; "" for none. The
+// root of a scheme, such as https://, is no skill: all URIs of the scheme would be its files.
+func (i items) holder(uri string, view *toolset.View) string {
+	if id := i.find(uri, uri, view); id != "" {
+		return id
+	}
+	for at := uri; at != "" && !strings.HasSuffix(at, ":") && !strings.HasSuffix(at, ":/") && !strings.HasSuffix(at, "://"); {
+		if id := i.find(at+skillFile, uri, view); id != "" {
+			return id
+		}
+		at = at[:max(strings.LastIndexByte(at, '/'), 0)]
 	}
 	return ""
 }
 
 // updateFamily is [Index.Update] for the items of an extension of MCP.
-func (o *Index) updateFamily(method string, order []string, each [][]json.RawMessage, kept []string) (shown []json.RawMessage) {
-	next := items{owner: make(map[string]string)}
+func (o *Index) updateFamily(method string, order []string, each [][]json.RawMessage, kept []string, view *toolset.View) (shown []json.RawMessage) {
+	next := items{order: order, of: make(map[string]keys, len(order))}
+	owner, seen := make(map[string]string), make(keys)
 	for n, id := range order {
+		next.of[id] = make(keys, len(each[n]))
 		for _, item := range each[n] {
 			key := ItemKey(item)
-			if key != "" && next.owner[key] != "" {
-				if next.owner[key] != id {
+			switch owner[key] {
+			case "":
+				owner[key] = id
+			case id:
+				if key != "" {
+					continue
+				}
+			default:
+				if key != "" {
 					next.hidden = append(next.hidden, key)
 				}
-				continue
 			}
-			next.owner[key] = id
-			shown = append(shown, item)
+			if key != "" {
+				next.of[id][key] = struct{}{}
+			}
+			if view.ShowsItem(id, method, item) && (key == "" || !seen.has(key)) {
+				seen[key] = struct{}{}
+				shown = append(shown, item)
+			}
 		}
 	}
-	delete(next.owner, "")
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.families[method]
 	next.told = before.told
-	for key, id := range before.owner {
-		if slices.Contains(kept, id) && next.owner[key] == "" {
-			next.owner[key] = id
-		}
+	for _, id := range kept {
+		next.of[id] = before.of[id]
 	}
 	o.setFamily(method, next)
 	return shown
@@ -84,26 +106,31 @@ func (o *Index) Learn(method, extension string, page json.RawMessage) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	known := o.families[method]
-	if known.owner == nil {
-		known.owner = make(map[string]string)
-		o.setFamily(method, known)
+	known := o.families[method].of[extension]
+	if known == nil {
+		known = make(keys)
 	}
 	for _, item := range list {
-		if key := ItemKey(item); key != "" && len(known.owner) < maxLearned {
-			known.owner[key] = extension
+		if key := ItemKey(item); key != "" && len(known) < maxLearned {
+			known[key] = struct{}{}
 		}
 	}
+	o.setFamily(method, items{order: []string{extension}, of: map[string]keys{extension: known}})
 }
 
 // FindItem returns the extension that lists an item, "" for none.
-func (o *Index) FindItem(method, key string) string {
+func (o *Index) FindItem(method, key string, view *toolset.View) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if method == protocol.MethodSkillsList {
-		return o.families[method].holder(key)
+		return o.families[method].holder(key, view)
 	}
-	return o.families[method].owner[key]
+	for _, id := range o.families[method].order {
+		if o.families[method].of[id].has(key) && view.Reaches(id) {
+			return id
+		}
+	}
+	return ""
 }
 
 // NewlyHidden returns the items that two extensions list, unless they are those that it

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -21,17 +22,26 @@ import (
 type Index struct {
 	mu        sync.Mutex
 	listed    time.Time // when everything was last listed to find an owner
-	resources map[string]string
-	templates []template
-	prompts   map[string]prompt // by registered name
-	families  map[string]items  // of extensions of MCP, by the method that lists them
-	refused   error             // a denial of a list when everything was last listed; nil when there was none
-	caller    string            // for whom that was
+	order     []string  // the extensions that list resources; of two that list the same, the first counts
+	resources map[string]keys
+	templates map[string][]template // by extension, as resources
+	prompts   map[string]prompt     // by registered name
+	families  map[string]items      // of extensions of MCP, by the method that lists them
+	refused   error                 // a denial of a list when everything was last listed; nil when there was none
+	caller    string                // for whom that was
+}
+
+// keys are what names the things that one extension lists.
+type keys map[string]struct{}
+
+func (k keys) has(key string) bool {
+	_, ok := k[key]
+	return ok
 }
 
 type template struct {
-	extension, text string
-	pattern         *regexp.Regexp
+	text    string
+	pattern *regexp.Regexp
 }
 
 type prompt struct{ extension, name string }
@@ -43,52 +53,53 @@ type List struct {
 }
 
 // Update takes the items of one kind that each extension of order lists, and returns those
-// that are shown. What is known of the extensions of kept, whose lists were denied to this
-// caller, stays.
-func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string) (shown []json.RawMessage) {
+// that the toolset of the caller shows, under its names. What is known of the extensions of
+// kept, which did not list for this caller, stays.
+func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string, view *toolset.View) (shown []json.RawMessage) {
 	if l.Key == "" {
-		return o.updateFamily(l.Method, order, each, kept)
+		return o.updateFamily(l.Method, order, each, kept, view)
 	}
-	resources, prompts, templates := make(map[string]string), make(map[string]prompt), []template(nil)
+	seen, prompts := make(keys), make(map[string]prompt)
+	of, templates := make(map[string]keys, len(order)), make(map[string][]template)
 	for n, id := range order {
+		of[id] = make(keys, len(each[n]))
 		for _, item := range each[n] {
 			key, _ := rawjson.Text(rawjson.Get(item, l.Key))
+			visible := view.ShowsItem(id, l.Method, item)
 			switch l.Key {
 			case "uri":
-				if resources[key] != "" {
+				if of[id][key] = struct{}{}; !visible || seen.has(key) {
 					continue
 				}
-				resources[key] = id
+				seen[key] = struct{}{}
 			case "uriTemplate":
-				templates = append(templates, template{id, key, templatePattern(key)})
+				templates[id] = append(templates[id], template{key, templatePattern(key)})
 			case "name":
 				name, _, ok := tools.Register(id, key, func(name string) bool { return prompts[name].extension != "" })
 				if !ok {
 					continue
 				}
 				prompts[name] = prompt{id, key}
-				item = rawjson.Set(item, "name", rawjson.Quote(name))
+				item = rawjson.Set(item, "name", rawjson.Quote(view.Rename(name)))
 			}
-			shown = append(shown, item)
+			if visible {
+				shown = append(shown, item)
+			}
 		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch l.Key {
 	case "uri":
-		for uri, id := range o.resources {
-			if slices.Contains(kept, id) && resources[uri] == "" {
-				resources[uri] = id
-			}
+		for _, id := range kept {
+			of[id] = o.resources[id]
 		}
-		o.resources = resources
+		o.order, o.resources = order, of
 	case "uriTemplate":
-		for _, t := range o.templates {
-			if slices.Contains(kept, t.extension) {
-				templates = append(templates, t)
-			}
+		for _, id := range kept {
+			templates[id] = o.templates[id]
 		}
-		o.templates = templates
+		o.order, o.templates = order, templates
 	case "name":
 		for name, p := range o.prompts {
 			if slices.Contains(kept, p.extension) && prompts[name] == (prompt{}) {
@@ -141,29 +152,38 @@ func templatePattern(text string) *regexp.Regexp {
 
 // Find returns the extension that lists a resource by its URI or the text of its template,
 // or a prompt by its registered name, and the extension's own name for it; "" when no
-// extension does.
-func (o *Index) Find(kind, name string) (extension, own string) {
+// extension does. Of a resource that several list, the first that view shows it of counts.
+func (o *Index) Find(kind, name string, view *toolset.View) (extension, own string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if kind == "prompt" {
 		p := o.prompts[name]
 		return p.extension, p.name
 	}
-	if id := o.resources[name]; id != "" {
+	first := func(lists func(id string) bool) string {
+		for _, id := range o.order {
+			if lists(id) && view.Resource(id, name) {
+				return id
+			}
+		}
+		return ""
+	}
+	if id := first(func(id string) bool { return o.resources[id].has(name) }); id != "" {
 		return id, name
 	}
 	skills := o.families[protocol.MethodSkillsList]
-	if id := skills.owner[name]; id != "" {
+	if id := skills.find(name, name, view); id != "" {
 		return id, name
 	}
-	inSkill := skills.holder(name)
+	inSkill := skills.holder(name, view)
 	if inSkill != "" && strings.HasPrefix(name, "skill://") {
 		return inSkill, name
 	}
-	for _, t := range o.templates { // before skills: the directory of one must not take a scheme from others
-		if t.text == name || t.pattern.MatchString(name) {
-			return t.extension, name
-		}
+	// Before skills: the directory of one must not take a scheme from others.
+	if id := first(func(id string) bool {
+		return slices.ContainsFunc(o.templates[id], func(t template) bool { return t.text == name || t.pattern.MatchString(name) })
+	}); id != "" {
+		return id, name
 	}
 	return inSkill, name
 }

@@ -42,12 +42,13 @@ const (
 
 // request is what a relay asks for.
 type request struct {
-	Verb   string            `json:"verb"`
-	Caller string            `json:"caller,omitempty"` // unique name of the client, for policies
-	As     string            `json:"as,omitempty"`     // the named client that it is instead; "": none
-	Flags  Flags             `json:"flags"`
-	Strict bool              `json:"strict,omitempty"` // refuse the client while anything is broken
-	Env    map[string]string `json:"env,omitempty"`    // digest of each variable, by name
+	Verb    string            `json:"verb"`
+	Caller  string            `json:"caller,omitempty"`  // unique name of the client, for policies
+	As      string            `json:"as,omitempty"`      // the named client that it is instead; "": none
+	Toolset string            `json:"toolset,omitempty"` // of the client; "": that of the host for such clients
+	Flags   Flags             `json:"flags"`
+	Strict  bool              `json:"strict,omitempty"` // refuse the client while anything is broken
+	Env     map[string]string `json:"env,omitempty"`    // digest of each variable, by name
 }
 
 // answer decides about a request.

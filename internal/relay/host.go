@@ -29,10 +29,13 @@ type HostOptions struct {
 	// on now. A client in whose environment they differ is refused.
 	Variables func() []string
 	// Serve serves a client until it leaves or ctx ends, and closes in and out. caller is the
-	// name that policies know it by.
-	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller string)
+	// name that policies know it by, toolset the one that it asked for.
+	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset string)
 	// Named returns until when a name is that of a named client, or why it is of none.
 	Named func(name string) (until context.Context, f *Fault)
+	// Toolset returns the toolset of a named client, "" for others, that asks for one, "" for
+	// none, or what it is refused for; nil: it gets what it asks for.
+	Toolset func(name, asked string) (toolset string, f *Fault)
 	// Strict waits until all extensions have started or failed, and returns what a strict
 	// client is refused for; nil if there is nothing.
 	Strict func(ctx context.Context) *Fault
@@ -172,7 +175,7 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	c, caller, err := h.welcome(ctx, cancel, conn)
+	c, q, err := h.welcome(ctx, cancel, conn)
 	if errors.Is(err, errStopped) {
 		return // and the connection stays open
 	}
@@ -190,7 +193,7 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 		if c.until != nil {
 			defer context.AfterFunc(c.until, cancel)()
 		}
-		h.Serve(ctx, in, out, caller)
+		h.Serve(ctx, in, out, cmp.Or(q.As, q.Caller), q.Toolset)
 	case in != nil:
 		_, _ = in.Close(), out.Close()
 	}
@@ -204,38 +207,38 @@ var errStopped = errors.New("the host is stopped")
 var untilExit sync.Map
 
 // welcome is the handshake. It returns nil for a connection that is not a client.
-func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.Conn) (*client, string, error) {
+func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.Conn) (*client, *request, error) {
 	hello := greeting{wireVersion, h.Build, h.Version, os.Getpid(), rand.Text(), daemon.Refusal(conn)}
 	if err := send(conn, hello); err != nil || hello.Refused != "" {
-		return nil, "", nil // somebody looked whether there is a host, or gets nothing from it
+		return nil, nil, nil // somebody looked whether there is a host, or gets nothing from it
 	}
 	var q request
 	if err := receive(conn, helloTimeout, &q); err != nil {
-		return nil, "", nil
+		return nil, nil, nil
 	}
 	switch q.Verb {
 	case verbAttach:
 	case verbRetire:
 		h.retire()
-		return nil, "", nil
+		return nil, nil, nil
 	case verbStop:
 		untilExit.Store(conn, struct{}{})
 		h.Log.Info("exthost stop")
 		h.Stop()
-		return nil, "", errStopped
+		return nil, nil, errStopped
 	default:
-		return nil, "", fmt.Errorf("it asks for %q", q.Verb)
+		return nil, nil, fmt.Errorf("it asks for %q", q.Verb)
 	}
 	if !strings.HasPrefix(q.Caller, callerPrefix) || len(q.Caller) > maxCaller {
-		return nil, "", errors.New("it does not name its client")
+		return nil, nil, errors.New("it does not name its client")
 	}
 	c := &client{env: q.Env, nonce: hello.Nonce, cancel: cancel}
 	a := h.admit(ctx, &q, c)
 	if err := send(conn, a); err != nil || !a.OK {
 		h.remove(c)
-		return nil, "", nil
+		return nil, nil, nil
 	}
-	return c, cmp.Or(q.As, q.Caller), nil
+	return c, &q, nil
 }
 
 // admit decides about a client, and adds it.
@@ -249,6 +252,12 @@ func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
 	if q.As != "" {
 		var f *Fault
 		if c.until, f = h.Named(q.As); f != nil {
+			return answer{Fault: f}
+		}
+	}
+	if h.Toolset != nil {
+		var f *Fault
+		if q.Toolset, f = h.Toolset(q.As, q.Toolset); f != nil {
 			return answer{Fault: f}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/exthost/exthost/internal/mcpext"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -13,15 +14,18 @@ import (
 // declares.
 const codeMCPExtension = "mcp_extension"
 
-// DeclaredNow merges the extensions of MCP that the servers declared in their last
-// handshakes, and says what is left out of them.
-func (p *Plan) DeclaredNow() (*mcpext.Merged, []protocol.Diagnostic) {
+// DeclaredNow merges the extensions of MCP that the servers which view reaches declared in
+// their last handshakes, and says what is left out of them.
+func (p *Plan) DeclaredNow(view *toolset.View) (*mcpext.Merged, []protocol.Diagnostic) {
 	var sources []mcpext.Source
 	var diags []protocol.Diagnostic
 	report := func(x *unit.Extension, text string) {
 		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeMCPExtension, Extension: x.ID(), Path: x.Candidate.Path, Message: text})
 	}
 	for x := range p.Ordered {
+		if !view.Reaches(x.ID()) {
+			continue
+		}
 		list, problems := declaredBy(x)
 		for _, text := range problems {
 			report(x, text)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/mcpext"
+	"github.com/exthost/exthost/internal/toolset"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -18,10 +20,20 @@ type Snapshot struct {
 	Catalog  *tools.Catalog
 	Hooks    *hooks.Set
 	Declared *mcpext.Merged // the extensions of MCP that servers declare
+	Toolsets *toolset.Views // what sessions see that have a toolset
 
 	users atomic.Int64  // calls in it, and the store while the snapshot is current
 	left  chan struct{} // closed when the last user has left
 	once  sync.Once
+}
+
+// View returns what a session sees; nil for everything. The error says that its toolset is
+// not there: a session of a toolset that was removed sees nothing.
+func (s *Snapshot) View(of *protocol.Session) (*toolset.View, error) {
+	if of == nil || of.Toolset == "" {
+		return nil, nil
+	}
+	return s.Toolsets.Of(of.Toolset)
 }
 
 // Leave ends a use of the snapshot that [Store.Enter] began.
@@ -88,21 +100,20 @@ func (s *Store) Past() (left []<-chan struct{}) {
 
 // Replace makes the next snapshot of plan, or of the current plan when it is nil, and puts
 // it in force. finish completes the snapshot, whose plan is set, with catalog and hooks; it
-// is given the number of the catalog and the catalog before, nil for the first. published
+// is given the number of the catalog and the snapshot before, nil for the first. published
 // runs once the snapshot is in force and before the next replacement. Replace reports
 // whether the snapshot follows one with other tools.
-func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, before *tools.Catalog) (published func())) (otherTools bool) {
+func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, before *Snapshot) (published func())) (otherTools bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := &Snapshot{Plan: plan, left: make(chan struct{})}
 	next.users.Store(1)
-	number, before := uint64(1), (*tools.Catalog)(nil)
-	prev := s.current.Load()
+	number, prev := uint64(1), s.current.Load()
 	if prev != nil {
 		next.Plan = cmp.Or(plan, prev.Plan)
-		number, before = prev.Catalog.Generation()+1, prev.Catalog
+		number = prev.Catalog.Generation() + 1
 	}
-	published := finish(next, number, before)
+	published := finish(next, number, prev)
 	s.current.Store(next)
 	published()
 	if prev == nil {
@@ -110,5 +121,5 @@ func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, b
 	}
 	prev.Leave()
 	s.past = append(slices.DeleteFunc(s.past, (*Snapshot).isLeft), prev)
-	return !before.SameList(next.Catalog)
+	return !prev.Catalog.SameList(next.Catalog)
 }

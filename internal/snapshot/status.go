@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -89,9 +90,13 @@ var disabledBy = map[string]string{
 }
 
 // Absent returns why an extension that was found, and that may have a tool of that name, is
-// not in force; nil when there is none. extension is "" for a registered name. The error says
-// no more than the status: what a requirement lacks, and never what a file contains.
-func (p *Plan) Absent(extension, name string) error {
+// not in force and of which view shows that tool; nil when there is none. extension is "" for a
+// registered name. The error says no more than the status: what a requirement lacks, and never what a file contains.
+func (p *Plan) Absent(extension, name string, view *toolset.View) error {
+	registered := name
+	if extension != "" {
+		registered = tools.NameOf(extension, name)
+	}
 	known := 0 // length of the longest id in force that may own the name, which is the likelier owner
 	for x := range p.Ordered {
 		if extension == "" && tools.MayOwn(x.ID(), name) {
@@ -99,7 +104,7 @@ func (p *Plan) Absent(extension, name string) error {
 		}
 	}
 	concerns := func(id string) bool {
-		return id != "" && (id == extension || extension == "" && len(id) > known && tools.MayOwn(id, name))
+		return id != "" && view.Admits(id, registered) && (id == extension || extension == "" && len(id) > known && tools.MayOwn(id, name))
 	}
 	for _, x := range p.unreadable() {
 		if concerns(x.ID) {

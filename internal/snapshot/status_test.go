@@ -34,11 +34,11 @@ func TestUnreadableIsNotReady(t *testing.T) {
 		if x.ID != id || x.State != status.StateNotReady || !strings.HasSuffix(x.Reason, reason) {
 			t.Errorf("%+v, want %s", x, want[i])
 		}
-		if err := s.Absent("", "ext_"+id+"_say"); protocol.KindOf(err) != protocol.NotReady || !strings.Contains(err.Error(), reason) {
+		if err := s.Absent("", "ext_"+id+"_say", nil); protocol.KindOf(err) != protocol.NotReady || !strings.Contains(err.Error(), reason) {
 			t.Errorf("a tool of %s: %v", id, err)
 		}
 	}
-	if err := s.Absent("", "ext_broken_say"); err != nil {
+	if err := s.Absent("", "ext_broken_say", nil); err != nil {
 		t.Errorf("a manifest that was read: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -25,6 +26,8 @@ type Waits struct {
 	// Offers reports whether an extension with that handshake has items for the list that
 	// method asks for.
 	Offers func(method string, hs *runtime.Handshake) bool
+	// View returns what a session sees. No request waits for an extension that it does not see.
+	View func(s *protocol.Session) (*toolset.View, error)
 }
 
 // AwaitListed waits until the extensions whose items belong into the list of r are known:
@@ -58,6 +61,13 @@ func mayOwn(x *unit.Extension, extension, name string) bool {
 // await waits until Until at the latest. The caller of r is told what it waits for, if it
 // asked for progress; the log says it of each wait that lasts.
 func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *unit.Extension, known bool) bool) {
+	if r.Session != nil && r.Session.Toolset != "" {
+		all := concerns
+		concerns = func(x *unit.Extension, known bool) bool {
+			view, err := s.View(r.Session)
+			return err == nil && view.Reaches(x.ID()) && all(x, known)
+		}
+	}
 	if left, _ := s.Starting.Select(concerns); len(left) == 0 || !time.Now().Before(s.Until) {
 		return
 	}
@@ -76,10 +86,17 @@ func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *un
 }
 
 // NotReady says why the tools of an extension that may own a tool of that name are not
-// known; nil when there is no such extension. extension is the one that the caller named,
-// "" for all.
-func NotReady(all iter.Seq[*unit.Extension], extension, name string) error {
+// known; nil when there is no such extension of which view shows that tool. extension is the
+// one that the caller named, "" for all, and name a registered one then.
+func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) error {
+	registered := name
+	if extension != "" {
+		registered = tools.NameOf(extension, name)
+	}
 	for x := range all {
+		if !view.Admits(x.ID(), registered) {
+			continue
+		}
 		known := x.Handshake() != nil || x.TellsTools() && x.Phase.Failure() == "" // a manifest that declares the tools needs no handshake
 		if !mayOwn(x, extension, name) || known && !x.Phase.IsSettling() {
 			continue

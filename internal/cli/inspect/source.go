@@ -46,23 +46,37 @@ func (s source) status(ctx context.Context) (status.Status, error) {
 	return s.opened.Status(), nil
 }
 
-// tools are the tools that policies show to a caller.
-func (s source) tools(ctx context.Context, caller string) (list httpserver.ToolList, err error) {
-	if s.running != nil {
-		err = s.running.Get(ctx, "/api/v1/tools?"+url.Values{"caller": {caller}}.Encode(), &list)
-		return list, err
+// offered selects the tools that a client is offered.
+type offered struct{ caller, toolset string }
+
+func (o offered) query(values url.Values) string {
+	values.Set("caller", o.caller)
+	if o.toolset != "" {
+		values.Set("toolset", o.toolset)
 	}
-	shown, hidden := s.opened.Offered(caller)
-	return httpserver.NewToolList(shown, names(hidden)), nil
+	return values.Encode()
 }
 
-// export has the tools that policies show to a caller, in a vendor's format.
-func (s source) export(ctx context.Context, format tools.Format, caller string) (out httpserver.Export, err error) {
+// tools are the tools that policies show to a caller with a toolset.
+func (s source) tools(ctx context.Context, o offered) (list httpserver.ToolList, err error) {
 	if s.running != nil {
-		err = s.running.Get(ctx, "/api/v1/tools/export?"+url.Values{"format": {string(format)}, "caller": {caller}}.Encode(), &out)
+		err = s.running.Get(ctx, "/api/v1/tools?"+o.query(url.Values{}), &list)
+		return list, err
+	}
+	shown, hidden, err := exthost.ToolsetsOf(s.opened).Offered(o.toolset, o.caller)
+	return httpserver.NewToolList(shown, names(hidden)), err
+}
+
+// export has the same tools in a vendor's format.
+func (s source) export(ctx context.Context, format tools.Format, o offered) (out httpserver.Export, err error) {
+	if s.running != nil {
+		err = s.running.Get(ctx, "/api/v1/tools/export?"+o.query(url.Values{"format": {string(format)}}), &out)
 		return out, err
 	}
-	shown, hidden := s.opened.Offered(caller)
+	shown, hidden, err := exthost.ToolsetsOf(s.opened).Offered(o.toolset, o.caller)
+	if err != nil {
+		return out, err
+	}
 	definitions, omitted := tools.Export(format, shown)
 	return httpserver.Export{Format: format, Definitions: definitions, Omitted: omitted, Hidden: names(hidden)}, nil
 }

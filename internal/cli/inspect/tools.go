@@ -38,29 +38,30 @@ func Tools(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// callerFlag adds --caller, whose tools a command shows.
-func callerFlag(cmd *cobra.Command, caller *string) {
-	cmd.Flags().StringVar(caller, "caller", "", "show what policies offer to this `CALLER` (default: to an anonymous one)")
+// offeredFlags add --caller and --toolset, whose tools a command shows.
+func offeredFlags(cmd *cobra.Command, o *offered) {
+	cmd.Flags().StringVar(&o.caller, "caller", "", "show what policies offer to this `CALLER` (default: to an anonymous one)")
+	cmd.Flags().StringVar(&o.toolset, "toolset", "", "show what clients with the toolset `NAME` see, under its names (default: all tools)")
 }
 
 func toolsList(c *console.Console) *cobra.Command {
-	var caller string
+	var o offered
 	cmd := &cobra.Command{
 		Use: "list", Short: "List every tool with its cost in tokens", Args: console.NoArgs,
 		Long: "List the tools that a client is offered, with an estimate of what each costs in every model\nrequest. Tools that policies hide from the caller are named on stderr.\n" + askedHost,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, caller) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, o) },
 	}
-	callerFlag(cmd, &caller)
+	offeredFlags(cmd, &o)
 	return cmd
 }
 
-func listTools(ctx context.Context, c *console.Console, caller string) error {
+func listTools(ctx context.Context, c *console.Console, o offered) error {
 	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err
 	}
 	defer end()
-	list, err := from.tools(ctx, caller)
+	list, err := from.tools(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,8 @@ func toolsExport(c *console.Console) *cobra.Command {
 	for _, f := range tools.Formats() {
 		names = append(names, string(f))
 	}
-	var format, file, caller string
+	var format, file string
+	var o offered
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Print the tools as a model vendor's API takes them",
@@ -140,23 +142,23 @@ func toolsExport(c *console.Console) *cobra.Command {
 			if err := c.JSONOnly(cmd); err != nil {
 				return err
 			}
-			return exportTools(cmd.Context(), c, tools.Format(format), file, caller)
+			return exportTools(cmd.Context(), c, tools.Format(format), file, o)
 		},
 	}
-	callerFlag(cmd, &caller)
+	offeredFlags(cmd, &o)
 	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", "`FORMAT` of the vendor: "+strings.Join(names, ", "))
 	cmd.Flags().StringVar(&file, "file", "", "write to `FILE` instead of stdout")
 	console.CompleteFlag(cmd, "format", names)
 	return cmd
 }
 
-func exportTools(ctx context.Context, c *console.Console, format tools.Format, file, caller string) error {
+func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string, o offered) error {
 	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err
 	}
 	defer end()
-	out, err := from.export(ctx, format, caller)
+	out, err := from.export(ctx, format, o)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func httpFront(cfg config.Server, headers []string, log *slog.Logger) (f front, 
 
 func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, operator string, log *slog.Logger) httpserver.Options {
 	o := httpserver.Options{
-		Backend: h, Serves: h.Serves, Bridge: h.Bridge(), Ready: func() error { return readiness(h) },
+		Backend: h, Serves: h.Serves, Toolset: cfg.Toolset, Toolsets: exthost.ToolsetsOf(h), Bridge: h.Bridge(), Ready: func() error { return readiness(h) },
 		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody), Headers: headers},
 		Listen: cfg.Listen, Token: token, Clients: h.Clients(), AnyLocalUser: cfg.Auth.Loopback == config.LoopbackAny, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 		TLS:   httpserver.TLS{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key},

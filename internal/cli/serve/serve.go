@@ -54,6 +54,8 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 				return console.Usagef("exthost serve --help", "--stdio and --listen exclude each other: one client on stdin, or HTTP")
 			case r.own && !r.stdio:
 				return console.Usagef("exthost serve --help", "--own is for --stdio")
+			case r.toolset != "" && !r.stdio:
+				return console.Usagef("exthost serve --help", "--toolset is for --stdio; server.toolset and /t/NAME/mcp are for clients over HTTP")
 			case cmd.Flags().Changed("as") && !r.stdio:
 				return console.Usagef("exthost client add NAME gives a client over HTTP a token", "--as is for --stdio")
 			case cmd.Flags().Changed("as"):
@@ -81,6 +83,7 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
 	cmd.Flags().BoolVar(&r.stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
 	cmd.Flags().BoolVar(&r.own, "own", false, "with --stdio: run a host for this client alone, which ends with the client")
+	cmd.Flags().StringVar(&r.toolset, "toolset", "", "with --stdio: show the client the toolset `NAME` of the configuration alone (default: server.toolset)")
 	cmd.Flags().StringVar(&r.as, "as", "", "with --stdio: be the client `NAME` of exthost client add, for policies, budgets and the audit log")
 	cmd.Flags().StringVar(&r.background, "background", "", "be a part of the host in the background")
 	_ = cmd.Flags().MarkHidden("background")
@@ -108,6 +111,7 @@ func enter(dir string) error {
 type run struct {
 	console            *console.Console
 	stdio, strict, own bool
+	toolset            string        // --toolset
 	as                 string        // the named client on stdio; "": none
 	background         string        // see asLauncher and asHost; "": this is neither
 	watch              string        // --watch
@@ -161,7 +165,7 @@ func (r *run) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f := r.stdioFront()
+	f := r.stdioFront(cfg.Server)
 	if !r.stdio {
 		if f, err = httpFront(cfg.Server, cfg.Governance.Headers, r.log); err != nil {
 			return err
@@ -306,8 +310,13 @@ func strictness(s status.Status) error {
 const stdioDrain = 3 * time.Second
 
 // stdioFront serves one client on stdin and stdout.
-func (r *run) stdioFront() front {
+func (r *run) stdioFront(cfg config.Server) front {
 	return front{serve: func(ctx context.Context, h *exthost.Host) error {
+		toolset, refused := toolsetOf(h, cfg, r.as, r.toolset)
+		if refused != nil {
+			return refused
+		}
+		ctx = mcpserver.WithToolset(ctx, toolset)
 		server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
 		if r.as != "" {
 			until, unknown := named(h, r.as)

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/relay"
 	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/protocol"
 )
 
 // The values of --background. A relay starts a launcher, which starts the host and ends: the
@@ -73,7 +75,7 @@ func (r *run) relay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := &relay.Client{StateDir: state, Flags: r.relayFlags(), As: r.as, Strict: r.strict, Environ: os.Environ(),
+	client := &relay.Client{StateDir: state, Flags: r.relayFlags(), As: r.as, Toolset: r.toolset, Strict: r.strict, Environ: os.Environ(),
 		Start: func(ctx context.Context, turn *os.File) error {
 			return relay.Start(ctx, argv, turn, daemon.LogFile(state))
 		},
@@ -158,8 +160,16 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 	return relay.NewHost(relay.HostOptions{
 		Build: build, Version: exthost.Version(), Flags: r.relayFlags(), Environ: os.Environ(), Log: r.log,
 		Variables: func() []string { return exthost.Variables(h) }, Stop: stop, Background: r.background == asHost, IdleExit: time.Duration(cfg.Server.IdleExit),
-		Serve: func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller string) {
-			if err := server.ServeStdio(mcpserver.WithCaller(ctx, caller), in, out); err != nil && ctx.Err() == nil {
+		Toolset: func(name, asked string) (string, *relay.Fault) {
+			toolset, refused := toolsetOf(h, cfg.Server, name, asked)
+			if refused != nil {
+				return "", &relay.Fault{Text: refused.Text, Hint: refused.Hint, Code: refused.Code}
+			}
+			return toolset, nil
+		},
+		Serve: func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset string) {
+			ctx = mcpserver.WithToolset(mcpserver.WithCaller(ctx, caller), toolset)
+			if err := server.ServeStdio(ctx, in, out); err != nil && ctx.Err() == nil {
 				r.log.Debug("a client on stdio has gone", "client", caller, "error", err)
 			}
 		},
@@ -180,6 +190,20 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 			return nil
 		},
 	}), nil
+}
+
+// toolsetOf returns the toolset of a client on stdio that is the named one, "" for none, and asks for a
+// toolset, "" for none. A named client that has one gets no other.
+func toolsetOf(h *exthost.Host, cfg config.Server, name, asked string) (toolset string, refused *console.Error) {
+	own := h.Clients().Toolset(name)
+	if own != "" && asked != "" && own != asked {
+		return "", &console.Error{Code: console.ExitUsage, Text: "--toolset: the client " + name + " has the toolset " + own + ", and gets no other", Hint: "leave --toolset out"}
+	}
+	toolset = cmp.Or(own, asked, cfg.Toolset)
+	if _, err := exthost.ToolsetsOf(h).Tools(toolset); err != nil {
+		return "", &console.Error{Code: console.ExitUsage, Text: protocol.Reason(err), Hint: "exthost config show"}
+	}
+	return toolset, nil
 }
 
 // named returns until when a name is that of a client. One that is not known may have been added to a file

@@ -70,7 +70,7 @@ function client(c) {
   const called = el("td", { "data-name": "Last call" });
   const kind = c.protocol >= MODERN ? "modern" : "legacy";
   return {
-    node: el("tr", {}, el("th", { scope: "row" }, c.name || "without a name"), el("td", { "data-name": "Caller" }, c.caller || "anonymous"), el("td", { "data-name": "Front" }, c.front || "–"),
+    node: el("tr", {}, el("th", { scope: "row" }, c.name || "without a name"), el("td", { "data-name": "Caller" }, c.toolset ? `${c.caller || "anonymous"}, toolset ${c.toolset}` : c.caller || "anonymous"), el("td", { "data-name": "Front" }, c.front || "–"),
       el("td", { "data-name": "Protocol" }, `${c.protocol} (${kind})`), el("td.mono", { "data-name": "Session" }, c.session || "–"), el("td", { "data-name": "Since" }, c.since ? clock(c.since) : "–"), el("td", { "data-name": "Extension" }, c.extension || "all"), called),
     update(c) {
       setText(called, c.last_call ? `${since(c.last_call)} ago` : "–");

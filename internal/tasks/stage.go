@@ -1,4 +1,4 @@
-package gateway
+package tasks
 
 import (
 	"bytes"
@@ -30,9 +30,9 @@ const (
 // own tasks alone. A Go caller without a session may ask about every task.
 func (t *Tasks) Owned(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
-		id, err := taskID(c.Request.Method, params)
-		if id != "" && c.Request.Session != nil && t.isOthers(keyOf(c.Instance, id), c.Caller()) {
-			err = unknownTask(id) // as if there were none: not even its existence is given away
+		id, err := ID(c.Request.Method, params)
+		if id != "" && c.Request.Session != nil && (t.isOthers(KeyOf(c.Instance, id), c.Caller()) || t.isHidden(c, id)) {
+			err = unknown(id) // as if there were none: not even its existence is given away
 		}
 		if err != nil {
 			return nil, err
@@ -63,9 +63,12 @@ func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 	if !ok || len(id) > maxTaskID {
 		return
 	}
-	begun := task{caller: c.Caller(), tool: c.Exchange.Tool}
-	s, key := c.Request.Session, keyOf(c.Instance, id)
-	if s == nil || s.ID == "" || !t.sessions.ifAttached(s, func() { begun.session = s; t.add(key, begun) }) {
+	begun := Task{Caller: c.Caller(), Tool: c.Exchange.Tool}
+	if c.Request.Session != nil {
+		begun.Toolset = c.Request.Session.Toolset
+	}
+	s, key := c.Request.Session, KeyOf(c.Instance, id)
+	if s == nil || s.ID == "" || !t.sessions.IfAttached(s, func() { begun.Session = s; t.add(key, begun) }) {
 		t.add(key, begun)
 	}
 }
@@ -82,7 +85,7 @@ func (t *Tasks) own(c *dispatch.Call, result json.RawMessage) json.RawMessage {
 	}
 	own := slices.DeleteFunc(slices.Clone(list), func(item json.RawMessage) bool {
 		id, _ := rawjson.Text(rawjson.Get(item, "taskId"))
-		return !t.isOwn(keyOf(c.Instance, id), c.Caller())
+		return !t.isOwn(KeyOf(c.Instance, id), c.Caller()) || t.isHidden(c, id)
 	})
 	if len(own) == len(list) {
 		return result
@@ -90,22 +93,22 @@ func (t *Tasks) own(c *dispatch.Call, result json.RawMessage) json.RawMessage {
 	return rawjson.Set(result, "tasks", rawjson.AppendList(nil, own))
 }
 
-// related returns the task that a message of an instance names in its _meta.
-func (t *Tasks) related(i *unit.Instance, params json.RawMessage) (id string, about task, known bool) {
+// Related returns the task that a message of an instance names in its _meta.
+func (t *Tasks) Related(i *unit.Instance, params json.RawMessage) (id string, about Task, known bool) {
 	if !bytes.Contains(params, []byte(relatedTaskMark)) {
-		return "", task{}, false
+		return "", Task{}, false
 	}
 	id, _ = rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaRelatedTask), "taskId"))
-	about, known = t.get(keyOf(i, id))
+	about, known = t.get(KeyOf(i, id))
 	return id, about, known
 }
 
-// legacyTasks is the task capability for legacy clients of all extensions. Lists of tasks
+// LegacyCapability is the task capability for legacy clients of all extensions. Lists of tasks
 // are not offered: a client knows the tasks that it began.
-const legacyTasks = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
+const LegacyCapability = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
 
-// makesTasks reports for legacy and modern versions whether an MCP server makes tasks of tool calls.
-func makesTasks(hs *runtime.Handshake) (legacy, modern bool) {
+// Makes reports for legacy and modern versions whether an MCP server makes tasks of tool calls.
+func Makes(hs *runtime.Handshake) (legacy, modern bool) {
 	if hs == nil {
 		return false, false
 	}

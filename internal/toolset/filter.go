@@ -1,0 +1,100 @@
+package toolset
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// members are where the results of lists have their items.
+var members = map[string]string{
+	protocol.MethodToolsList: "tools", protocol.MethodPromptsList: "prompts", protocol.MethodResourcesList: "resources",
+	protocol.MethodResourceTemplates: "resourceTemplates", protocol.MethodDirectoryRead: "resources",
+}
+
+// Filter takes what the toolset does not show out of the result of a list of an extension, in
+// which things have the extension's own names. Results of other methods stay as they are. An
+// extension may let everybody cache its list: what is left of it is for clients of the toolset.
+func (v *View) Filter(extension, method string, result json.RawMessage) json.RawMessage {
+	member, isList := members[method]
+	if isOwnedList(method) {
+		member, _, _ = strings.Cut(method, "/")
+		isList = true
+	}
+	if v == nil || !isList {
+		return result
+	}
+	var shown, all []json.RawMessage
+	_ = json.Unmarshal(rawjson.Get(result, member), &all) // what is no list shows nothing
+	for _, item := range all {
+		if v.ShowsItem(extension, method, item) {
+			shown = append(shown, v.described(extension, method, item))
+		}
+	}
+	edits := map[string]json.RawMessage{member: rawjson.AppendList(nil, shown)}
+	for key := range rawjson.Members(result) {
+		if strings.EqualFold(key, member) && key != member {
+			edits[key] = nil // some clients ignore case
+		}
+	}
+	if rawjson.Get(result, "cacheScope") != nil {
+		edits["cacheScope"] = json.RawMessage(`"private"`)
+	}
+	return rawjson.Edit(result, edits)
+}
+
+// ShowsItem reports whether the toolset shows an item of a list of an extension.
+func (v *View) ShowsItem(extension, method string, item json.RawMessage) bool {
+	if v == nil {
+		return true
+	}
+	text := func(key string) (string, bool) {
+		value, err := one(method, item, key)
+		if err != nil {
+			return "", false
+		}
+		return rawjson.Text(value)
+	}
+	switch method {
+	case protocol.MethodToolsList, protocol.MethodPromptsList:
+		name, ok := text("name")
+		return ok && v.Shows(extension, name)
+	case protocol.MethodResourceTemplates:
+		uri, ok := text("uriTemplate")
+		return ok && v.Resource(extension, uri)
+	case protocol.MethodResourcesList, protocol.MethodDirectoryRead:
+		uri, ok := text("uri")
+		return ok && v.Resource(extension, uri)
+	}
+	uri, ok := text("uri")
+	return v.whole(extension) || ok && v.Resource(extension, uri)
+}
+
+// described returns a tool with the description that the toolset states.
+func (v *View) described(extension, method string, item json.RawMessage) json.RawMessage {
+	if method != protocol.MethodToolsList || len(v.describe) == 0 {
+		return item
+	}
+	name, _ := rawjson.Text(rawjson.Get(item, "name"))
+	if text := v.describe[tools.NameOf(extension, name)]; text != "" {
+		return rawjson.Set(item, "description", rawjson.Quote(display.Visible(text)))
+	}
+	return item
+}
+
+// Servers returns those of the extensions that the toolset reaches.
+func (v *View) Servers(extensions []string) (reached []string) {
+	if v == nil {
+		return extensions
+	}
+	for _, id := range extensions {
+		if v.reached[id] {
+			reached = append(reached, id)
+		}
+	}
+	return reached
+}

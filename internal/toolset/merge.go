@@ -1,0 +1,39 @@
+package toolset
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Clone returns a copy of the toolsets of a configuration that shares nothing with all.
+func Clone(all map[string]Definition) map[string]Definition {
+	copies := maps.Clone(all)
+	for name, d := range copies {
+		d.Include, d.Exclude, d.Describe = slices.Clone(d.Include), slices.Clone(d.Exclude), maps.Clone(d.Describe)
+		if d.Prefix != nil {
+			prefix := *d.Prefix
+			d.Prefix = &prefix
+		}
+		copies[name] = d
+	}
+	return copies
+}
+
+// Keep undoes what later files change in now of the toolsets of the files before, which are
+// before, and what they state of those that these files name, by key, without stating them. It
+// returns the keys of the toolsets that it has put back or removed.
+func Keep(now, before map[string]Definition, named map[string]string) (kept []string) {
+	names := slices.Collect(maps.Values(named))
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		was, defined := before[name]
+		if reflect.DeepEqual(now[name], was) && defined || !defined && !slices.Contains(names, name) {
+			continue
+		}
+		if now[name] = was; !defined {
+			delete(now, name)
+		}
+		kept = append(kept, root+name)
+	}
+	return kept
+}

@@ -1,0 +1,150 @@
+package toolset
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// view makes the view of a toolset over the extensions a, a_b and git, of which the catalog
+// has a tool log each.
+func view(t *testing.T, d Definition) (*View, []protocol.Diagnostic) {
+	t.Helper()
+	tool := []protocol.Tool{{Name: "log", Raw: json.RawMessage(`{"name":"log","inputSchema":{"type":"object"}}`)}}
+	ids := []string{"a", "a_b", "git"}
+	var sources []tools.Source
+	var all []Extension
+	for _, id := range ids {
+		sources, all = append(sources, tools.Source{Extension: id, Tools: tool}), append(all, Extension{ID: id, Opaque: true})
+	}
+	all = append(all, Extension{ID: "gone", Absent: true})
+	catalog, _ := tools.NewCatalog(1, sources, nil)
+	defined := map[string]Definition{"x": d}
+	views := NewViews(defined, catalog, all, nil)
+	v, err := views.Of("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, views.Unmatched(defined, catalog, all)
+}
+
+// TestURIsCountInTheirPlainForm spells the URI of what is hidden in other ways.
+func TestURIsCountInTheirPlainForm(t *testing.T) {
+	hides, _ := view(t, Definition{Exclude: []string{"ext_git_file:///etc/*", "ext_git_repo://host/secret"}})
+	shows, _ := view(t, Definition{Include: []string{"ext_git_file:///work/*"}})
+	for _, uri := range []string{
+		"file:///etc/passwd", "FILE:///etc/passwd", "file:///work/../etc/passwd", "file:///work/%2e%2e/etc/passwd", "file:///%65tc/passwd", "file:////etc/passwd",
+		"file:///work/..%2fetc/passwd", "file:///work/%252e%252e/etc/passwd", `file:///work/..\etc/passwd`, "file:///./etc/passwd", "file:///etc/./passwd",
+		"repo://HOST/secret", "repo://host/x/../secret", "file:///work/%25252525252e/x",
+	} {
+		if hides.Resource("git", uri) || shows.Resource("git", uri) {
+			t.Errorf("%s is shown", uri)
+		}
+	}
+	for _, uri := range []string{"file:///work/a", "file:///work/b/", "file:///work/100%", "file:///work/%20x", "file:///work/{path}", "file:///work/{+path}", "file:///work/a?x=1#y"} {
+		if !hides.Resource("git", uri) || !shows.Resource("git", uri) {
+			t.Errorf("%s is hidden", uri)
+		}
+	}
+	if shows.Resource("a", "file:///work/a") {
+		t.Error("that of another extension is shown")
+	}
+}
+
+// TestPatternsMeanOneExtension: what includes means the extension that it spells, what excludes
+// all that it fits.
+func TestPatternsMeanOneExtension(t *testing.T) {
+	v, _ := view(t, Definition{Include: []string{"ext_a_*"}})
+	if !v.Admits("a", "ext_a_log") || v.Admits("a_b", "ext_a_b_log") || v.Reaches("a_b") || v.Resource("a_b", "x:y") {
+		t.Error("ext_a_* means a_b too, or not a")
+	}
+	v, _ = view(t, Definition{Exclude: []string{"ext_a_*"}})
+	if v.Admits("a", "ext_a_log") || v.Admits("a_b", "ext_a_b_log") || !v.Reaches("git") {
+		t.Error("an exclusion of ext_a_* leaves something, or takes others")
+	}
+}
+
+// TestTwoReadingsAreRefused has params that an extension may read in another way.
+func TestTwoReadingsAreRefused(t *testing.T) {
+	v, _ := view(t, Definition{Include: []string{"ext_git_*"}, Exclude: []string{"*secret*"}})
+	for _, c := range []struct {
+		method, params string
+		ok             bool
+	}{
+		{"resources/read", `{"uri":"x:a"}`, true}, {"resources/read", `{"uri":"x:secret"}`, false}, {"resources/read", `{"uri":"x:a","uri":"x:secret"}`, false},
+		{"resources/read", `{"uri":"x:a","URI":"x:secret"}`, false}, {"resources/read", `{"uri":["x:secret"]}`, false}, {"resources/read", `{}`, false}, {"resources/read", `7`, false},
+		{"prompts/get", `{"name":"plan"}`, true}, {"prompts/get", `{"name":"secret"}`, false}, {"prompts/get", `{"Name":"secret"}`, false},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"plan"}}`, true}, {"completion/complete", `{"ref":{"type":"ref/prompt","name":"secret","uri":"x:a"}}`, false},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret"}}`, false}, {"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:a"},"Ref":{}}`, false},
+		{"skills/get", `{"uri":"skill://x/SKILL.md"}`, true}, {"skills/get", `{"uri":"skill://secret"}`, false}, {"skills/get", `{"name":"x"}`, false}, {"skills/get", `{"uri":"x:a","id":7}`, false},
+		{"acme/who", `{}`, false}, {"resources/directory/read", `{"uri":"x:secret"}`, false}, {"logging/setLevel", `{"level":"debug"}`, true}, {"notifications/x", `{}`, true},
+	} {
+		if err := v.Check("git", c.method, json.RawMessage(c.params)); (err == nil) != c.ok {
+			t.Errorf("%s %s: %v", c.method, c.params, err)
+		}
+		if v.Check("a", c.method, json.RawMessage(c.params)) == nil {
+			t.Errorf("%s reaches a", c.method)
+		}
+	}
+	whole, _ := view(t, Definition{Include: []string{"ext_git_*"}})
+	if err := whole.Check("git", "acme/who", nil); err != nil {
+		t.Errorf("of all of git: %v", err)
+	}
+}
+
+// TestListsAreLookedThrough filters the lists of an extension.
+func TestListsAreLookedThrough(t *testing.T) {
+	v, _ := view(t, Definition{Exclude: []string{"*secret*"}, Describe: map[string]string{"ext_git_log": "What was done."}})
+	for _, c := range []struct{ method, result, want string }{
+		{"tools/list", `{"tools":[{"name":"log","description":"x"},{"name":"secret"}],"nextCursor":"y"}`, `{"tools":[{"name":"log","description":"What was done."}],"nextCursor":"y"}`},
+		{"prompts/list", `{"cacheScope":"public","prompts":[{"name":"a","Name":"secret"},{"name":"b"}]}`, `{"cacheScope":"private","prompts":[{"name":"b"}]}`},
+		{"resources/list", `{"resources":[{"uri":"x:secret"}],"Resources":[{"uri":"x:secret"}]}`, `{"resources":[]}`},
+		{"resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"x:{a}"},7]}`, `{"resourceTemplates":[{"uriTemplate":"x:{a}"}]}`},
+		{"skills/list", `{"skills":[{"uri":"skill://secret/SKILL.md"},{"uri":"skill://a/SKILL.md"},{"name":"z"}]}`, `{"skills":[{"uri":"skill://a/SKILL.md"}]}`},
+		{"resources/list", `{"resources":"none"}`, `{"resources":[]}`}, {"resources/read", `{"contents":[]}`, `{"contents":[]}`},
+	} {
+		if got := string(v.Filter("git", c.method, json.RawMessage(c.result))); got != c.want {
+			t.Errorf("%s leaves %s, want %s", c.method, got, c.want)
+		}
+	}
+}
+
+// TestUnmatched names what a configuration has misspelled, once it is known.
+func TestUnmatched(t *testing.T) {
+	long := strings.Repeat("p", 32)
+	_, diags := view(t, Definition{Include: []string{"ext_gti_*", "ext_git_log", "ext_gone_*", "ext_git_note:*"}, Exclude: []string{"ext_gti_log"}, Prefix: &long, Describe: map[string]string{"ext_git_lgo": "x", "ext_a_log": "x"}})
+	var texts []string
+	for _, d := range diags {
+		texts = append(texts, d.Message+" | "+d.Hint)
+	}
+	want := []string{
+		`toolsets.x: "ext_a_log" of describe is a tool that the toolset does not show | take the name out of describe, or into include`,
+		`toolsets.x: "ext_gti_*" of include matches nothing that there is | exthost tools list shows the names`,
+		`toolsets.x: "ext_gti_log" of exclude matches nothing that there is | did you mean "ext_git_log"? exthost tools list shows the names`,
+	}
+	if strings.Join(texts, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s", strings.Join(texts, "\n"))
+	}
+}
+
+func TestUnknownNamesTheNearOne(t *testing.T) {
+	if err := Unknown("reveiw", map[string]Definition{"review": {}}); !strings.Contains(err.Error(), `did you mean "review"`) {
+		t.Error(err)
+	}
+}
+
+// FuzzPlainURI: the plain form is its own plain form.
+func FuzzPlainURI(f *testing.F) {
+	for _, seed := range []string{"file:///a/../b", "%25%32%65", "a:b", "x://H/%2e/?q#f", "//a", "", `\\..`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, uri string) {
+		plain, ok := plainURI(uri)
+		if again, _ := plainURI(plain); ok && again != plain {
+			t.Errorf("%q becomes %q, then %q", uri, plain, again)
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package exthost
+
+import (
+	"github.com/exthost/exthost/tools"
+)
+
+// Toolsets are the toolsets of a host's configuration, see [protocol.Session.Toolset]. The name
+// "" stands for everything. The error about a toolset that there is not is tool_not_found, and
+// names one that was probably meant.
+type Toolsets struct{ h *Host }
+
+// ToolsetsOf returns the toolsets of h.
+func ToolsetsOf(h *Host) Toolsets { return Toolsets{h} }
+
+// Tools returns the current tools of a toolset, under the names that its sessions call them by.
+func (t Toolsets) Tools(name string) (*tools.Catalog, error) {
+	now := t.h.snapshots.Load()
+	view, err := now.Toolsets.Of(name)
+	if err != nil {
+		return nil, err
+	}
+	return view.Tools(now.Catalog), nil
+}
+
+// Offered returns the tools of a toolset that policies show to a caller, "" for an anonymous
+// one, and those that they hide from it.
+func (t Toolsets) Offered(name, caller string) (shown, hidden []*tools.Entry, err error) {
+	now := t.h.snapshots.Load()
+	view, err := now.Toolsets.Of(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range view.Tools(now.Catalog).Entries() {
+		if now.Policies.Pipeline.Visible(caller, e.Extension, e.Registered()) {
+			shown = append(shown, e)
+		} else {
+			hidden = append(hidden, e)
+		}
+	}
+	return shown, hidden, nil
+}
+
+// ServesTo reports whether there is an extension or destination of that id that may run here,
+// and of which sessions of a toolset see anything.
+func (t Toolsets) ServesTo(toolset, id string) bool {
+	now := t.h.snapshots.Load()
+	view, err := now.Toolsets.Of(toolset)
+	return err == nil && now.Target(id) != nil && view.Reaches(id)
+}
