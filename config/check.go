@@ -130,17 +130,12 @@ func (f *finisher) checkOAuth(o OAuth) {
 		return
 	}
 	for _, u := range []struct{ key, value string }{{"issuer", o.Issuer}, {"resource", o.Resource}, {"jwks_url", o.JWKSURL}} {
-		at := path + "." + u.key
-		if u.value == "" && u.key == "jwks_url" {
-			continue
-		}
-		if u.value == "" {
+		switch p, err := url.Parse(u.value); {
+		case u.value == "" && u.key == "jwks_url":
+		case u.value == "":
 			f.fail(path, "", "%s is needed", u.key)
-			continue
-		}
-		p, err := url.Parse(u.value)
-		if err != nil || p.Host == "" || p.Scheme != "https" && !(p.Scheme == "http" && exposure.Local(p.Hostname())) || p.Fragment != "" || p.User != nil {
-			f.fail(at, "such as https://auth.example.com", "%q is not an https address", u.value)
+		case err != nil || p.Host == "" || p.Scheme != "https" && !(p.Scheme == "http" && exposure.Local(p.Hostname())) || p.Fragment != "" || p.User != nil:
+			f.fail(path+"."+u.key, "such as https://auth.example.com", "%q is not an https address", u.value)
 		}
 	}
 }
@@ -192,8 +187,11 @@ func (f *finisher) finishDestination(name string, d *Destination) {
 			f.fail(strict.Join(path+".headers", header), "", "%q is not a header's name", header)
 		}
 	}
-	for _, p := range d.checkLogin() {
-		f.failIn(path, p)
+	if !(&manifest.Transport{URL: d.URL, Headers: d.Headers}).SignsIn() {
+		f.only(path, "servers without a header Authorization", map[string]bool{"credentials": d.Credentials == CredentialsPerCaller, "oauth": d.OAuth != nil})
+	}
+	for _, p := range d.OAuth.Validate() {
+		f.failIn(path+".oauth", manifest.Problem(p))
 	}
 	d.Instances = ""
 }

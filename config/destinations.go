@@ -14,11 +14,8 @@ const (
 	DestinationHTTP  = "http"
 )
 
-// The values of Destination.Credentials.
-const (
-	CredentialsShared    = "shared"
-	CredentialsPerCaller = "per_caller"
-)
+// CredentialsPerCaller is the value of Destination.Credentials for a login of each caller.
+const CredentialsPerCaller = "per_caller"
 
 // DefaultStartTimeout bounds a destination's handshake. It is long because package
 // runners download the program first.
@@ -59,20 +56,4 @@ type Destination struct {
 // its default depends on other fields.
 func (d *Destination) SetDefaults() {
 	*d = Destination{Instances: manifest.InstancesPerSession, StartTimeout: DefaultStartTimeout}
-}
-
-// checkLogin returns every error in how users sign in to d.
-func (d *Destination) checkLogin() (problems []manifest.Problem) {
-	signsIn := (&manifest.Transport{URL: d.URL, Headers: d.Headers}).SignsIn()
-	for field, stated := range map[string]bool{"credentials": d.Credentials == CredentialsPerCaller, "oauth": d.OAuth != nil} {
-		if stated && !signsIn {
-			problems = append(problems, manifest.Problem{Field: field, Message: field + " and the header Authorization exclude each other", Hint: "keep one of them"})
-		}
-	}
-	if d.OAuth != nil {
-		for _, p := range d.OAuth.Validate() {
-			problems = append(problems, manifest.Problem{Field: "oauth." + p.Field, Message: p.Message, Hint: p.Hint})
-		}
-	}
-	return problems
 }

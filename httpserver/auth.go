@@ -71,10 +71,7 @@ func (s *Server) newDoorman(next http.Handler) *doorman {
 	d := &doorman{token: bearertoken.SumOf(o.Token), own: bearertoken.SumOf(o.OperatorToken), named: o.Clients, pages: o.Admin != nil, anyone: o.AnyLocalUser, log: o.Logger,
 		admits: s.conns.Admit, next: next}
 	if o.OAuth != nil {
-		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-			return s.verify(ctx, token)
-		}
-		d.oauth = auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{
+		d.oauth = auth.RequireBearerToken(s.verify, &auth.RequireBearerTokenOptions{
 			ResourceMetadataURL: resourcemeta.MetadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
 		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d.admit(w, r, auth.TokenInfoFromContext(r.Context()).UserID, nil)
@@ -192,7 +189,7 @@ func (d *doorman) isOpen(r *http.Request) bool {
 }
 
 // verify verifies an access token. The reason of a refusal is logged, not answered.
-func (s *Server) verify(ctx context.Context, token string) (*auth.TokenInfo, error) {
+func (s *Server) verify(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 	claims, err := s.tokens.Verify(ctx, token, time.Now())
 	switch {
 	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller || claims.Subject == operatorCaller || s.options.Clients != nil && s.options.Clients.Named(claims.Subject)):
@@ -215,7 +212,5 @@ func (s *Server) newTokens() *accesstoken.Verifier {
 	if o == nil {
 		return nil
 	}
-	v := &accesstoken.Verifier{Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.KeysURL, Client: o.Client}
-	v.Audience = cmp.Or(v.Audience, o.Resource)
-	return v
+	return &accesstoken.Verifier{Issuer: o.Issuer, Audience: cmp.Or(o.Audience, o.Resource), KeysURL: o.KeysURL, Client: o.Client}
 }

@@ -141,7 +141,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	token := strings.TrimPrefix(i.header("ada", resource, "", time.Hour).Get("Authorization"), "Bearer ")
 	d := s.newDoorman(nil)
 	for n := range 1000 {
-		if _, err := s.verify(t.Context(), token); err == nil {
+		if _, err := s.verify(t.Context(), token, nil); err == nil {
 			t.Fatal("verified without keys")
 		}
 		d.turnAway(httptest.NewRecorder(), fmt.Errorf("it is of the user with uid %d", n%2))

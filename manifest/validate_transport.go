@@ -88,13 +88,11 @@ func (v *validator) token() {
 			v.errorf("transport.headers", "keep one of them", "the header Authorization and the token of the transport exclude each other")
 		}
 	}
-	if t.OAuth != nil {
-		for _, p := range t.OAuth.Validate() {
-			v.problem("transport.oauth", Problem(p))
-		}
-		if !t.SignsIn() {
-			v.errorf("transport.oauth", "keep one of them", "transport.oauth and other credentials exclude each other")
-		}
+	for _, p := range t.OAuth.Validate() {
+		v.problem("transport.oauth", Problem(p))
+	}
+	if t.OAuth != nil && !t.SignsIn() {
+		v.errorf("transport.oauth", "keep one of them", "transport.oauth and other credentials exclude each other")
 	}
 	if t.Kind == KindSSE && t.MCPVersion == protocol.MCP20260728 {
 		v.errorf("transport.mcp_version", "", "kind sse is older than MCP %s, which needs kind http", protocol.MCP20260728)

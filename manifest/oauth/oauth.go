@@ -21,8 +21,11 @@ type Settings struct {
 // Problem is one error in the table: the key, what is wrong, and what to do.
 type Problem struct{ Field, Message, Hint string }
 
-// Validate returns every error in the values of s.
+// Validate returns every error in the values of s; nil has none.
 func (s *Settings) Validate() (problems []Problem) {
+	if s == nil {
+		return nil
+	}
 	add := func(field, hint, format string, args ...any) {
 		problems = append(problems, Problem{field, fmt.Sprintf(format, args...), hint})
 	}
