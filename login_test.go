@@ -77,7 +77,7 @@ func TestLogin(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
 	h, store, p := remoteLogins(t, s)
-	if x := statusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost login gh" || x.Login != x.Reason {
+	if x := statusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost login gh" || x.Login != x.Reason || x.LastCrash != nil {
 		t.Errorf("%s: %s", x.State, x.Reason)
 	}
 	logIn(t, store, p)

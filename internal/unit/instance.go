@@ -69,8 +69,10 @@ func (i *Instance) crashed(err error) {
 	if protocol.KindOf(err) == protocol.ShuttingDown {
 		return
 	}
-	i.Unit.crash.Store(&status.Crash{Time: time.Now(), Key: i.Key, PID: i.pid, StartedAt: i.Info().StartedAt,
-		Kind: protocol.KindOf(err), Reason: protocol.Reason(err), Evidence: protocol.EvidenceOf(err)})
+	if protocol.KindOf(err) != protocol.RequirementMissing { // nothing ran
+		i.Unit.crash.Store(&status.Crash{Time: time.Now(), Key: i.Key, PID: i.pid, StartedAt: i.Info().StartedAt,
+			Kind: protocol.KindOf(err), Reason: protocol.Reason(err), Evidence: protocol.EvidenceOf(err)})
+	}
 	i.Unit.trial.crash()
 }
 
