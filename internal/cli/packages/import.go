@@ -117,6 +117,7 @@ func (f importing) run(ctx context.Context, c *console.Console, paths []string) 
 			return err
 		}
 	}
+	f.vault.forget()
 	var all []imported
 	var names []string
 	for _, path := range paths {

@@ -17,6 +17,8 @@ type vault struct {
 	ctx   context.Context // of the command
 	store hosts.SecretWriter
 	err   error // why it could not be asked
+
+	promised map[string]string // values by the names that files of this import store them under
 }
 
 // openVault returns the store of secrets of the configuration; nil when this program does not
@@ -30,20 +32,37 @@ func openVault(ctx context.Context, c *console.Console) (*vault, error) {
 	if !writable {
 		return nil, nil
 	}
-	return &vault{ctx: ctx, store: store}, nil
+	return &vault{ctx: ctx, store: store, promised: make(map[string]string)}, nil
 }
 
-// free reports whether a secret can be stored under a name: none is, or the same.
+// free reports whether a secret can be stored under a name: none is, or the same. One that can has
+// the name, which no other secret of the import gets, of whichever file.
 func (v *vault) free(name, value string) bool {
 	if v.err != nil {
 		return true // and nothing is stored
 	}
-	now, err := v.store.Lookup(v.ctx, name)
-	if missing, ok := errors.AsType[*secrets.Error](err); ok && missing.Missing {
-		return true
+	if other, taken := v.promised[name]; taken && other != value {
+		return false
 	}
-	v.err = err
-	return err != nil || now == value
+	now, err := v.store.Lookup(v.ctx, name)
+	missing, ok := errors.AsType[*secrets.Error](err)
+	switch {
+	case ok && missing.Missing:
+	case err != nil:
+		v.err = err
+		return true
+	case now != value:
+		return false
+	}
+	v.promised[name] = value
+	return true
+}
+
+// forget gives the names up that files were shown with.
+func (v *vault) forget() {
+	if v != nil {
+		clear(v.promised)
+	}
 }
 
 // keep stores the secrets that an extension is given. Those without a value are left to the user.
