@@ -88,6 +88,22 @@ func (r *reader) client(s *Server, o *oauth.Settings, key string, f, server *fie
 	}
 }
 
+// ownVariables leaves no variable in the login of an extension, whose manifest is read without them.
+func (r *reader) ownVariables(s *Server) {
+	o := s.OAuth
+	switch {
+	case o == nil || r.Bridge:
+	case reference.MatchString(o.ClientID), reference.MatchString(o.ClientSecret) && r.Store == nil:
+		r.note(s.Name, "its login is left out: it has variables, and [transport.oauth] takes none; write their values there, and the secret with exthost secret set")
+		s.OAuth = nil
+	case reference.MatchString(o.ClientSecret):
+		name := r.masker.free(prefix(s.Name)+"CLIENT_SECRET", "variable "+o.ClientSecret, func(string, string) bool { return true }) // what is stored already is the value
+		s.keep(name, "")
+		r.note(s.Name, "oauth.client_secret is the variable %s there; here it is stored once: exthost secret set %s", o.ClientSecret, name)
+		o.ClientSecret = secrets.Scheme + name
+	}
+}
+
 // input is a value that an editor asks its user for.
 type input struct {
 	about, value string // the question, and the answer that is proposed
@@ -123,7 +139,7 @@ func (r *reader) asked(s *Server, where, id string) (text string, ok bool) {
 	}
 	switch {
 	case in.value != "" && !in.secret:
-		r.note(s.Name, "%s: the editor asks for %s%s; here it is %s", where, id, about, in.value)
+		r.note(s.Name, "%s: the editor asks for %s%s; here it is the answer that is proposed there", where, id, about) // which may be a secret
 		return in.value, true
 	case r.Store != nil && in.secret && storable(where):
 		name := r.masker.free(id, "input "+id, func(string, string) bool { return true }) // what is stored already is the answer

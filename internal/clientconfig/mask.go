@@ -32,6 +32,8 @@ func (m *masker) maskSecrets(s *Server) {
 			return m.maskValue(s, where, "URL", m.maskURL(s, where, value))
 		case kind == "headers":
 			return m.maskHeader(s, where, name, value)
+		case where == "oauth.client_id": // is public, and a manifest takes no variable there
+			return value
 		}
 		return m.maskValue(s, where, variableName(cmp.Or(name, kind)), value)
 	})
@@ -181,7 +183,7 @@ func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 // replace returns a reference for a secret.
 func (m *masker) replace(s *Server, where, name, value string) string {
 	name = cmp.Or(name, "SECRET")
-	if m.store != nil && storable(where) && !reference.MatchString(value) {
+	if _, err := secrets.Value([]byte(value)); err == nil && m.store != nil && storable(where) && !reference.MatchString(value) {
 		return m.keep(s, where, name, value)
 	}
 	variable := name

@@ -52,6 +52,11 @@ func (r *reader) server(name string, raw map[string]any) {
 		r.drop(name, "%s", err)
 		return
 	}
+	if at := s.refers(); at != "" && r.Bridge {
+		r.drop(name, "%s refers to a stored secret, and a destination is given what it refers to; write it by hand if its server may have the secret", at)
+		return
+	}
+	r.ownVariables(&s)
 	if _, ours := known.Serves(append([]string{s.Command}, s.Args...)); ours {
 		r.drop(name, "it connects the client to exthost, which would run itself")
 		return

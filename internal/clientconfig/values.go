@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/secrets"
 )
 
 // eachValue applies change to every value of s that may contain references. where is the
@@ -25,6 +27,17 @@ func (s *Server) eachValue(change func(where, value string) string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		s.Headers[name] = change("headers."+name, s.Headers[name])
 	}
+}
+
+// refers returns the field that refers to a stored secret; "" when none does.
+func (s *Server) refers() (at string) {
+	s.eachValue(func(where, value string) string {
+		if at == "" && secrets.Refers(value) {
+			at = where
+		}
+		return value
+	})
+	return at
 }
 
 var (
