@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost"
@@ -16,6 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/signin"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/oauth"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -270,6 +272,58 @@ func TestLoginIsAskedFor(t *testing.T) {
 		}
 		if o, err := call(caller, version, able, "decline"); err != nil || len(o.opened) != 0 {
 			t.Errorf("%s again: %v, asked %d times", caller, err, len(o.opened))
+		}
+	}
+}
+
+// needing is a login that is wanted, and counts how often somebody is asked for it.
+type needing struct {
+	asked  *atomic.Int32
+	stated func(*manifest.Transport)
+}
+
+func (n needing) Login(_ exthost.LoginPlace, t *manifest.Transport) runtime.Login {
+	n.stated(t)
+	return neededLogin{n.asked}
+}
+
+type neededLogin struct{ asked *atomic.Int32 }
+
+func (neededLogin) Token(context.Context) (string, error) { return "", nil }
+
+func (neededLogin) Renew(context.Context, string, []string) (string, error) {
+	return "", protocol.Errorf(protocol.RequirementMissing, "needs login")
+}
+
+func (neededLogin) Refused(string) error {
+	return protocol.Errorf(protocol.RequirementMissing, "needs login")
+}
+
+func (neededLogin) Needed() string { return "needs login" }
+
+func (l neededLogin) SignIn(context.Context, func(context.Context, string) error) error {
+	l.asked.Add(1)
+	return context.Canceled
+}
+
+// Nobody is asked to sign in where a call fails for another reason: a destination that is refused a
+// secret would sign in with that. The login has the client that the destination states.
+func TestLoginIsNotAskedFor(t *testing.T) {
+	processtest.Leaks(t)
+	s := oauthtest.New(t)
+	for secret, want := range map[string]int32{"": 1, "secret://of_others": 0} {
+		n := needing{new(atomic.Int32), func(tr *manifest.Transport) {
+			if tr.OAuth == nil || tr.OAuth.ClientID != "mine" {
+				t.Errorf("the login is of the client %+v", tr.OAuth)
+			}
+		}}
+		h := openDestination(t, "", func(d *config.Destination) {
+			*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, OAuth: &oauth.Settings{ClientID: "mine", ClientSecret: secret}}
+		}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return n }})
+		session := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`)}
+		_, err := h.Do(deadline(t), &protocol.Call{Session: session, Extension: "d", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"hello","arguments":{}}`), Client: newRecorder()})
+		if got := n.asked.Load(); err == nil || got != want {
+			t.Errorf("%q: %v, asked %d times", secret, err, got)
 		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 // newSpec returns everything that the runtime needs to run an instance of a destination,
 // and the values that only its secrets_file states.
 func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destination) (s runtime.Spec, report process.EnvReport, secrets []string, err error) {
-	t := manifest.Transport{Kind: d.Type, Cmd: d.Command, Env: d.Env, Cwd: d.Cwd, URL: d.URL, Headers: d.Headers,
+	t := manifest.Transport{Kind: d.Type, Cmd: d.Command, Env: d.Env, Cwd: d.Cwd, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth,
 		Protocol: manifest.ProtocolMCP, MCPVersion: manifest.MCPVersionAuto}
 	s = runtime.Spec{
 		ID: name, Dir: t.Cwd, Manifest: &manifest.Manifest{Plugin: manifest.Plugin{ID: name}, Transport: t},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,11 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 			return result, err
 		}
 		login, ok := loginOf(c).(unit.SignsIn)
-		if kind := protocol.KindOf(err); !ok || login.Needed() == "" || kind != protocol.RequirementMissing && kind != protocol.Failed {
+		if !ok {
+			return result, err
+		}
+		why := login.Needed()
+		if kind := protocol.KindOf(err); !lacks(err, why) || kind != protocol.RequirementMissing && kind != protocol.Failed {
 			return result, err
 		}
 		if _, busy := l.asked.LoadOrStore(login, true); busy {
@@ -52,7 +57,7 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 			return result, err
 		}
 		l.Log.Info("the caller has signed in", "extension", id)
-		if result, err = next(ctx, c, params); protocol.KindOf(err) != protocol.Failed {
+		if result, err = next(ctx, c, params); protocol.KindOf(err) != protocol.Failed || !lacks(err, why) {
 			return result, err
 		}
 		if restarted := c.Target.Restart(ctx); restarted != nil { // it had failed for good, for want of the login
@@ -60,6 +65,13 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 		}
 		return next(ctx, c, params)
 	}
+}
+
+// lacks reports whether an error is that a person has to sign in, as why says. One that may not
+// start for another reason is not signed in to: its configuration may name secrets that it is
+// refused.
+func lacks(err error, why string) bool {
+	return why != "" && strings.Contains(protocol.Reason(err), why)
 }
 
 // opens reports whether the caller can open an address for its user.

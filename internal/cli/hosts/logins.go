@@ -67,12 +67,16 @@ func (l login) SignIn(ctx context.Context, open func(ctx context.Context, addres
 	if err != nil {
 		return err
 	}
+	var asking sync.WaitGroup // which the login does not wait for: the browser may be done before
+	defer asking.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	b, err := server.Browser(earlier, func(address string) {
-		if err := open(ctx, address); err != nil {
-			cancel(err)
-		}
+		asking.Go(func() {
+			if err := open(ctx, address); err != nil {
+				cancel(err)
+			}
+		})
 	})
 	if err != nil {
 		return err
