@@ -95,7 +95,7 @@ func (d *Destination) prepare(s *runtime.Spec, key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.login != nil {
-		s.Login = d.login(d.sessions[key].caller)
+		s.Login = d.LoginOf(d.sessions[key].caller)
 	}
 	set := d.sessions[key].env
 	if len(set) == 0 {
@@ -111,7 +111,8 @@ func (d *Destination) prepare(s *runtime.Spec, key string) {
 	}
 }
 
-// LoginOf returns the login of a caller; nil when the destination has none.
+// LoginOf returns the login of a caller; nil when there is none. Where each caller has one of its
+// own, nobody has that of all callers.
 func (d *Destination) LoginOf(caller string) runtime.Login {
 	switch {
 	case d.login == nil:
@@ -246,10 +247,13 @@ func (d *Destination) stranger(s *protocol.Session, key string) error {
 
 // Acquire is [unit.Unit.Acquire], and keeps what s brings.
 func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key string) (*unit.Instance, func(error), error) {
-	if err := cmp.Or(d.unable(), d.stranger(s, key)); err != nil {
+	if err := d.unable(); err != nil {
 		return nil, nil, err
 	}
 	added := d.keep(key, s)
+	if err := d.stranger(s, key); err != nil { // asked last: of two callers at once with one key, one is kept
+		return nil, nil, err
+	}
 	if added {
 		d.Env.SecretsChanged()
 	}
@@ -273,7 +277,7 @@ func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
 // keep keeps what s brings for its instance, which may be started again later. It reports whether
 // variables are among that which are new.
 func (d *Destination) keep(key string, s *protocol.Session) bool {
-	if s == nil || len(s.Env) == 0 && d.login == nil {
+	if s == nil || len(s.Env) == 0 && d.login == nil || d.login != nil && s.Caller == "" {
 		return false
 	}
 	d.mu.Lock()
