@@ -307,23 +307,27 @@ func (l neededLogin) SignIn(context.Context, func(context.Context, string) error
 }
 
 // Nobody is asked to sign in where a call fails for another reason: a destination that is refused a
-// secret would sign in with that. The login has the client that the destination states.
+// secret would sign in with that, and somebody on this machine for a caller of another one. The login has the client that the destination states.
 func TestLoginIsNotAskedFor(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
-	for secret, want := range map[string]int32{"": 1, "secret://of_others": 0} {
+	for _, tt := range []struct {
+		secret string
+		remote bool
+		want   int32
+	}{{"", false, 1}, {"secret://of_others", false, 0}, {"", true, 0}} {
 		n := needing{new(atomic.Int32), func(tr *manifest.Transport) {
 			if tr.OAuth == nil || tr.OAuth.ClientID != "mine" {
 				t.Errorf("the login is of the client %+v", tr.OAuth)
 			}
 		}}
 		h := openDestination(t, "", func(d *config.Destination) {
-			*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, OAuth: &oauth.Settings{ClientID: "mine", ClientSecret: secret}}
+			*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, OAuth: &oauth.Settings{ClientID: "mine", ClientSecret: tt.secret}}
 		}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return n }})
-		session := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`)}
+		session := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Remote: tt.remote, Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`)}
 		_, err := h.Do(deadline(t), &protocol.Call{Session: session, Extension: "d", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"hello","arguments":{}}`), Client: newRecorder()})
-		if got := n.asked.Load(); err == nil || got != want {
-			t.Errorf("%q: %v, asked %d times", secret, err, got)
+		if got := n.asked.Load(); err == nil || got != tt.want {
+			t.Errorf("%+v: %v, asked %d times", tt, err, got)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-	by, meta := requesterOf(r.Context()), wire.ReadMeta(m.Params)
+	by, meta := requesterFrom(r), wire.ReadMeta(m.Params)
 	switch {
 	case m.Method == "":
 		http.Error(w, "responses are not accepted in "+protocol.MCP20260728, http.StatusBadRequest)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -151,7 +152,9 @@ func postingClient(t *testing.T, url string, h http.Header, stateless bool) *raw
 	return &rawClient{stateless: stateless, heard: heard, send: func(frame string) {
 		h := h.Clone()
 		if stateless {
-			h = mirrored(frame)
+			mirrored := mirrored(frame)
+			maps.Copy(mirrored, h)
+			h = mirrored
 		}
 		response := do(t, http.MethodPost, url, h, frame)
 		go func() {

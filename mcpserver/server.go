@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -118,6 +119,7 @@ type requester struct {
 	toolset string            // see [WithToolset]
 	env     map[string]string // see [WithEnv]
 	until   context.Context   // see [WithUntil]; nil: without an end
+	remote  bool              // from another machine
 }
 
 type requesterKey struct{}
@@ -168,6 +170,13 @@ func requesterOf(ctx context.Context) requester {
 	return by
 }
 
+// requesterFrom is requesterOf for a request of HTTP.
+func requesterFrom(r *http.Request) requester {
+	by := requesterOf(r.Context())
+	by.remote = wire.Remote(r)
+	return by
+}
+
 func (r requester) session(front, version, extension string, capabilities json.RawMessage) *protocol.Session {
-	return &protocol.Session{Front: front, Since: time.Now(), Caller: r.caller, Toolset: r.toolset, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
+	return &protocol.Session{Front: front, Remote: r.remote, Since: time.Now(), Caller: r.caller, Toolset: r.toolset, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
 }

@@ -412,3 +412,24 @@ func TestNewPanicsOverBadCapabilities(t *testing.T) {
 	}()
 	mcpserver.New(newFake(), mcpserver.Options{Capabilities: json.RawMessage(`[]`)})
 }
+
+// A session says whether its client is on another machine, as a proxy tells.
+func TestSessionOfAnotherMachine(t *testing.T) {
+	b := newFake()
+	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
+	for _, from := range []string{"", "192.0.2.1"} {
+		h := http.Header{}
+		if from != "" {
+			h.Set("X-Forwarded-For", from)
+		}
+		openSession(t, url, h)
+		if s := get(t, b.attached, "the session"); s.Remote != (from != "") {
+			t.Errorf("from %q: %+v", from, s)
+		}
+		c := postingClient(t, url, h, true)
+		c.request(`1`, "x/custom", `"a":1`)
+		if call := get(t, b.calls, "the call"); call.Session.Remote != (from != "") {
+			t.Errorf("from %q, without a session: %+v", from, call.Session)
+		}
+	}
+}

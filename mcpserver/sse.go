@@ -32,7 +32,7 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(r.Context(), rand.Text(), protocol.FrontSSE, requesterOf(r.Context()), e.extension, outbox.Put)
+	c := e.newSession(r.Context(), rand.Text(), protocol.FrontSSE, requesterFrom(r), e.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
 		e.sessions.remove(c)

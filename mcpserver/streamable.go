@@ -145,7 +145,7 @@ func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jso
 	if !e.admit(w, r) {
 		return
 	}
-	c, result, err := e.openSession(r.Context(), m.Params)
+	c, result, err := e.openSession(r.Context(), requesterFrom(r), m.Params)
 	if err != nil {
 		refuse(w, http.StatusOK, m.ID, err)
 		return
@@ -162,9 +162,8 @@ const unusedTimeout = time.Minute
 
 // openSession initializes a session, for which admit has taken a slot. ctx ends when
 // the client no longer waits.
-func (e *endpoint) openSession(ctx context.Context, params json.RawMessage) (*clientSession, json.RawMessage, error) {
+func (e *endpoint) openSession(ctx context.Context, by requester, params json.RawMessage) (*clientSession, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	by := requesterOf(ctx)
 	c := e.newSession(cmp.Or(by.until, context.Background()), rand.Text(), protocol.FrontHTTP, by, e.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {

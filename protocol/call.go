@@ -25,6 +25,7 @@ type Session struct {
 	Instance string
 	Version  string    // MCP revision of the client; "" for Go callers
 	Front    string    // FrontHTTP, FrontSSE or FrontStdio; "" for Go callers
+	Remote   bool      // the client is on another machine, as far as its request says
 	Since    time.Time // when the session began, or the request without one
 	// Env are environment variables for the session's own instance, from the headers
 	// of the client's request, see env_from_headers. Usually nil.

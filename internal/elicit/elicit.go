@@ -74,9 +74,10 @@ func lacks(err error, why string) bool {
 	return why != "" && strings.Contains(protocol.Reason(err), why)
 }
 
-// opens reports whether the caller can open an address for its user.
+// opens reports whether the caller can open an address for its user. One of another machine could
+// only have somebody at this one open it, who would sign in for the caller.
 func opens(r *protocol.Call) bool {
-	return r.Session != nil && r.Client != nil && rawjson.Get(rawjson.Get(r.Session.Capabilities, "elicitation"), "url") != nil
+	return r.Session != nil && !r.Session.Remote && r.Client != nil && rawjson.Get(rawjson.Get(r.Session.Capabilities, "elicitation"), "url") != nil
 }
 
 // loginOf returns the login that the call is made with; nil when there is none.
