@@ -331,3 +331,45 @@ func TestLoginIsNotAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// silent is a client that never answers.
+type silent struct {
+	*recorder
+	asked chan struct{}
+}
+
+func (s silent) Call(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+	close(s.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A call that waits for a login ends with the host, whether its client answers or not.
+func TestLoginIsAskedForUntilTheEnd(t *testing.T) {
+	processtest.Leaks(t)
+	s := oauthtest.New(t)
+	store := logins.Open(t.TempDir(), signin.Client)
+	t.Cleanup(store.Close)
+	h := openDestination(t, "", func(d *config.Destination) {
+		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout}
+	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return askingLogins{store} }})
+	session := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`)}
+	client := silent{newRecorder(), make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := h.Do(context.Background(), &protocol.Call{Session: session, Extension: "d", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"hello","arguments":{}}`), Client: client})
+		ended <- err
+	}()
+	<-client.asked
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-ended:
+		if protocol.KindOf(err) != protocol.RequirementMissing {
+			t.Error(err)
+		}
+	case <-deadline(t).Done():
+		t.Fatal("the call goes on after the end of its host")
+	}
+}

@@ -20,9 +20,10 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Logins asks for one login at a time of each place. Its zero value is ready.
+// Logins asks for one login at a time of each place.
 type Logins struct {
-	Log *slog.Logger
+	Log     *slog.Logger
+	Closing context.Context // nobody is asked after its end
 
 	asked sync.Map // the logins that somebody is asked for
 }
@@ -99,6 +100,7 @@ var errDeclined = errors.New("the user declined")
 func (l *Logins) signIn(ctx context.Context, client protocol.Peer, id string, login unit.SignsIn) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer context.AfterFunc(l.Closing, cancel)()
 	elicitation := rand.Text()
 	err := login.SignIn(ctx, func(ctx context.Context, address string) error {
 		host := address
