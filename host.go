@@ -165,7 +165,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
 	h.watch = watch.New(&h.reloads, log)
 	h.logins.Log, h.logins.Closing = log, l.closing
-	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Changed: l.rebuild.Add, Log: log})
+	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Asks: h.logins.Asks, Changed: l.rebuild.Add, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed,
 		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists,
 			View: func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) }}}, h.stages()...)

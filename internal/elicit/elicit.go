@@ -37,17 +37,11 @@ const patience = 5 * time.Minute
 func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		result, err := next(ctx, c, params)
-		if err == nil || !opens(c.Request) {
+		if c.Request.Client == nil || !l.Asks(c, err) {
 			return result, err
 		}
-		login, ok := loginOf(c).(unit.SignsIn)
-		if !ok {
-			return result, err
-		}
+		login := loginOf(c).(unit.SignsIn)
 		why := login.Needed()
-		if kind := protocol.KindOf(err); !lacks(err, why) || kind != protocol.RequirementMissing && kind != protocol.Failed {
-			return result, err
-		}
 		if _, busy := l.asked.LoadOrStore(login, true); busy {
 			return result, err
 		}
@@ -68,6 +62,16 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 	}
 }
 
+// Asks reports whether the caller of a call that failed, if the call has a way to it, is asked to sign in.
+func (l *Logins) Asks(c *dispatch.Call, err error) bool {
+	if err == nil || !opens(c.Request.Session) {
+		return false
+	}
+	login, ok := loginOf(c).(unit.SignsIn)
+	kind := protocol.KindOf(err)
+	return ok && (kind == protocol.RequirementMissing || kind == protocol.Failed) && lacks(err, login.Needed())
+}
+
 // lacks reports whether an error is that a person has to sign in, as why says. One that may not
 // start for another reason is not signed in to: its configuration may name secrets that it is
 // refused.
@@ -77,8 +81,8 @@ func lacks(err error, why string) bool {
 
 // opens reports whether the caller can open an address for its user. One of another machine could
 // only have somebody at this one open it, who would sign in for the caller.
-func opens(r *protocol.Call) bool {
-	return r.Session != nil && !r.Session.Remote && r.Client != nil && rawjson.Get(rawjson.Get(r.Session.Capabilities, "elicitation"), "url") != nil
+func opens(s *protocol.Session) bool {
+	return s != nil && !s.Remote && rawjson.Get(rawjson.Get(s.Capabilities, "elicitation"), "url") != nil
 }
 
 // loginOf returns the login that the call is made with; nil when there is none.

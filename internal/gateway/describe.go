@@ -40,7 +40,10 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 		return protocol.Description{Capabilities: toolsOnly}, nil
 	}
 	i, release, err := c.Target.Acquire(ctx, s, unit.SessionKey(s))
-	if err != nil {
+	switch {
+	case err != nil && g.o.Asks != nil && g.o.Asks(c, err): // at its first call; a client that is refused here makes none
+		return protocol.Description{Capabilities: toolsOnly}, nil
+	case err != nil:
 		return d, c.Blame(err)
 	}
 	defer release(nil)

@@ -27,8 +27,9 @@ type Options struct {
 	Snapshots *snapshot.Store
 	Units     *unit.Registry
 	Hooks     *dispatch.HookEvents
-	Beside    *inflight.Gate  // that work beside calls is inside
-	Closing   context.Context // ends when the host begins to close
-	Changed   func()          // called when the pins of what extensions say have changed
+	Beside    *inflight.Gate                         // that work beside calls is inside
+	Closing   context.Context                        // ends when the host begins to close
+	Changed   func()                                 // called when the pins of what extensions say have changed
+	Asks      func(c *dispatch.Call, err error) bool // reports whether the caller of a call that failed is asked for what it lacks; nil: nobody is
 	Log       *slog.Logger
 }
