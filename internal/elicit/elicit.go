@@ -20,13 +20,16 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Logins asks for one login at a time of each place.
+// Logins asks each caller for one login at a time of each extension or destination.
 type Logins struct {
 	Log     *slog.Logger
 	Closing context.Context // nobody is asked after its end
 
-	asked sync.Map // the logins that somebody is asked for
+	asked sync.Map // who is asked now
 }
+
+// asked is a caller that is asked for a login of an extension or destination.
+type asked struct{ id, caller string }
 
 // patience is how long a caller may take to sign in.
 const patience = 5 * time.Minute
@@ -41,12 +44,12 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 			return result, err
 		}
 		login := loginOf(c).(unit.SignsIn)
-		why := login.Needed()
-		if _, busy := l.asked.LoadOrStore(login, true); busy {
+		why, id := login.Needed(), c.Target.Base().ID()
+		who := asked{id, c.Caller()}
+		if _, busy := l.asked.LoadOrStore(who, true); busy {
 			return result, err
 		}
-		defer l.asked.Delete(login)
-		id := c.Target.Base().ID()
+		defer l.asked.Delete(who)
 		if failed := l.signIn(ctx, c.Request.Client, id, login); failed != nil {
 			l.Log.Info("the caller was asked to sign in, and has not", "extension", id, "reason", protocol.Reason(failed))
 			return result, err

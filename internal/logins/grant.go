@@ -31,7 +31,7 @@ func (p Place) name() string {
 		}
 		return '_'
 	}, p.ID)
-	return plain[:min(len(plain), 64)] + "-" + hex.EncodeToString(sum[:8])
+	return plain[:min(len(plain), 64)] + "-" + hex.EncodeToString(sum[:16])
 }
 
 // Grant is what an authorization server has granted for a place, and to which client.

@@ -97,7 +97,7 @@ func (b *Browser) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case b.back <- query:
-		_, _ = io.WriteString(w, "exthost has the answer; what came of it is in the terminal. You can close this page.\n")
+		_, _ = io.WriteString(w, "exthost has the answer. You can close this page; whoever asked you to sign in says what came of it.\n")
 	default:
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, "exthost has an answer already.\n")
