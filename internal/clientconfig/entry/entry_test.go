@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -268,4 +269,26 @@ func FuzzPut(f *testing.F) {
 			t.Errorf("%v in\n%s", err, after)
 		}
 	})
+}
+
+// The servers of a large file are found in one pass over it: with one pass for each of them this test
+// would run for minutes.
+func TestManyServers(t *testing.T) {
+	const n = 30_000
+	var asJSON, asTOML strings.Builder
+	asJSON.WriteString(`{"mcpServers":{`)
+	for i := range n {
+		fmt.Fprintf(&asJSON, "\n\"s%d\":{},", i)
+		fmt.Fprintf(&asTOML, "[mcp_servers.s%d]\n", i)
+	}
+	asJSON.WriteString("}}")
+	for client, data := range map[string]string{"cursor": asJSON.String(), "codex": asTOML.String()} {
+		servers, err := List(known.Find(client), []byte(data))
+		if err != nil || len(servers) != n {
+			t.Fatalf("%s: %d servers, %v", client, len(servers), err)
+		}
+		if last := servers[n-1]; last.Name != fmt.Sprint("s", n-1) || last.Line != map[string]int{"cursor": n + 1, "codex": n}[client] {
+			t.Errorf("%s: the last is %+v", client, last)
+		}
+	}
 }

@@ -79,11 +79,15 @@ func (t *jsonText) find(o *hujson.Object, name string) (int, error) {
 			continue
 		}
 		if at >= 0 {
-			return 0, t.invalid(m.Name.StartOffset, "%q is there a second time", name)
+			return 0, t.twice(m.Name.StartOffset, name)
 		}
 		at = i
 	}
 	return at, nil
+}
+
+func (t *jsonText) twice(offset int, name string) error {
+	return t.invalid(offset, "%q is there a second time", name)
 }
 
 // object returns the member of that name, nil when there is none.
@@ -104,11 +108,16 @@ func (t *jsonText) list() (servers []Server, err error) {
 	if err != nil || table == nil {
 		return nil, err
 	}
+	seen := make(map[string]bool, len(table.Members))
+	line, counted := 1, 0 // of the text before that offset
 	for _, m := range table.Members {
-		s := Server{Name: m.Name.Value.(hujson.Literal).String(), Line: t.line(m.Name.StartOffset)}
-		if _, err := t.find(table, s.Name); err != nil {
-			return nil, err
+		at := min(m.Name.StartOffset, len(t.lines))
+		line, counted = line+bytes.Count(t.lines[counted:at], []byte("\n")), at
+		s := Server{Name: m.Name.Value.(hujson.Literal).String(), Line: line}
+		if seen[s.Name] {
+			return nil, t.twice(m.Name.StartOffset, s.Name)
 		}
+		seen[s.Name] = true
 		if _, ok := m.Value.Value.(*hujson.Object); ok {
 			decoded, err := decodeJSON(m.Value.Pack())
 			if err != nil {

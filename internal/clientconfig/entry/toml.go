@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,8 +42,9 @@ type statement struct {
 // statements takes a valid text apart.
 func statements(text string) (all []statement, err error) {
 	var table []string
+	data := []byte(text) // once: a copy of the rest for each statement takes the square of the time
 	for at := 0; at < len(text); {
-		line := text[at : at+past([]byte(text[at:]), "\n")]
+		line := text[at : at+past(data[at:], "\n")]
 		word := strings.TrimLeft(line, " \t\r\n")
 		if word == "" || word[0] == '#' {
 			at += len(line)
@@ -55,7 +57,7 @@ func statements(text string) (all []statement, err error) {
 				return nil, err
 			}
 		} else {
-			s.value[0], s.value[1], s.end = valueSpan(text, at)
+			s.value[0], s.value[1], s.end = valueSpan(data, at)
 			if s.key, err = pathOf(text[s.start:s.value[0]] + "0"); err == nil {
 				err = toml.Unmarshal([]byte(text[s.start:s.end]), &s.tree)
 			}
@@ -87,16 +89,16 @@ func pathOf(line string) (path []string, err error) {
 
 // valueSpan returns where the value of the key at start begins and ends, and where the line after it
 // begins.
-func valueSpan(text string, start int) (begin, end, next int) {
+func valueSpan(text []byte, start int) (begin, end, next int) {
 	depth := 0
 	for at := start; at < len(text); {
-		rest := []byte(text[at:min(at+3, len(text))])
+		rest := text[at:min(at+3, len(text))]
 		size := 1
 		switch c := text[at]; {
 		case c == '\n' && depth == 0:
 			return begin, end, at + 1
 		case c == '#':
-			at += len(strings.TrimRight(text[at:at+past([]byte(text[at:]), "\n")], "\n"))
+			at += len(bytes.TrimRight(text[at:at+past(text[at:], "\n")], "\n"))
 			continue
 		case c == '=' && begin == 0:
 			begin = at + 1
@@ -104,12 +106,12 @@ func valueSpan(text string, start int) (begin, end, next int) {
 				begin++
 			}
 		case string(rest) == `"""` || string(rest) == "'''":
-			size = 3 + quoted([]byte(text[at+3:]), rest)
+			size = 3 + quoted(text[at+3:], rest)
 			for at+size < len(text) && text[at+size] == c { // quotes before the end mark
 				size++
 			}
 		case c == '"' || c == '\'':
-			size = 1 + quoted([]byte(text[at+1:]), rest[:1])
+			size = 1 + quoted(text[at+1:], rest[:1])
 		case c == '[' || c == '{':
 			depth++
 		case c == ']' || c == '}':
@@ -145,13 +147,11 @@ func (t *tomlText) list() (servers []Server, err error) {
 		return nil, err
 	}
 	table, _ := t.doc[t.client.Key].(map[string]any)
+	lines := t.firstLines(all)
 	for name, v := range table {
-		s := Server{Name: name, Line: 1}
+		s := Server{Name: name, Line: max(lines[name], 1)}
 		if decoded, ok := v.(map[string]any); ok {
 			s.Argv = argvOf(t.client, decoded)
-		}
-		if i := slices.IndexFunc(all, func(st statement) bool { return st.of([]string{t.client.Key, name}) }); i >= 0 {
-			s.Line = strings.Count(t.text[:all[i].start], "\n") + 1
 		}
 		servers = append(servers, s)
 	}
@@ -162,6 +162,36 @@ func (t *tomlText) list() (servers []Server, err error) {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return servers, nil
+}
+
+// firstLines returns the line of the first statement of each server.
+func (t *tomlText) firstLines(all []statement) map[string]int {
+	lines := map[string]int{}
+	line, counted := 1, 0 // of the text before that offset
+	for _, s := range all {
+		line, counted = line+strings.Count(t.text[counted:s.start], "\n"), s.start
+		for _, name := range s.servers(t.client.Key) {
+			if lines[name] == 0 {
+				lines[name] = line
+			}
+		}
+	}
+	return lines
+}
+
+// servers returns the names of the servers of the table key that a statement is a part of.
+func (s *statement) servers(key string) []string {
+	if len(s.table) > 1 && s.table[0] == key {
+		return s.table[1:2]
+	}
+	tree := s.tree
+	switch {
+	case len(s.table) == 0:
+		tree, _ = s.tree[key].(map[string]any)
+	case s.table[0] != key:
+		return nil
+	}
+	return slices.Collect(maps.Keys(tree))
 }
 
 func (t *tomlText) put(name string, argv []string, env map[string]string) error {
