@@ -226,7 +226,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// A long line is shown in the part that changes, and secrets beside a change are masked.
+// A long line is shown in the part that changes, and secrets in a change or beside it are masked.
 func TestDifference(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("x", 1000) + `"`
 	for name, tt := range map[string]struct{ before, after, want string }{
@@ -235,6 +235,8 @@ func TestDifference(t *testing.T) {
 		"in between": {"1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\nx\n5\n6\n7\n8\n", "@@ line 5 @@\n  2\n  3\n  4\n+ x\n  5\n  6\n  7\n"},
 		"CRLF":       {"1\r\n2\r\n", "1\r\n", "@@ line 2 @@\n  1\n- 2\n"},
 		"a secret":   {"\"Authorization\": \"Bearer abcdefghijklmnop1234\"\n", "\"Authorization\": \"Bearer abcdefghijklmnop1234\"\nx\n", "@@ line 2 @@\n  \"Authorization\": \"Bearer [redacted:authorization-header]\"\n+ x\n"},
+		"a secret before": {"{\n\"Authorization\": \"Bearer abcdefghijklmnop1234\"\n}\n", "{\n\"Authorization\": \"Bearer abcdefghijklmnop1234\",\nx\n}\n",
+			"@@ line 2 @@\n  {\n- \"Authorization\": \"Bearer [redacted:authorization-header]\"\n+ \"Authorization\": \"Bearer [redacted:authorization-header]\",\n+ x\n  }\n"},
 	} {
 		if diff := cmp.Diff(tt.want, difference([]byte(tt.before), []byte(tt.after)).text()); diff != "" {
 			t.Errorf("%s: %s", name, diff)

@@ -71,8 +71,7 @@ func part(text string) []string {
 	return []string{text}
 }
 
-// text is the change in the form of diff -u. Values of the lines around it that look like secrets are
-// masked.
+// text is the change in the form of diff -u. Values that look like secrets are masked.
 func (d diff) text() string {
 	return d.render(func(_ console.Colour, line string) string { return line })
 }
@@ -95,12 +94,12 @@ func (d diff) render(paint func(colour console.Colour, line string) string) stri
 		}
 	}
 	around := func(lines []string) {
-		for _, line := range lines {
-			masked, _ := redact.Default().Text(line)
-			put("", "  ", []string{console.Cut(masked, longestLine)})
+		for _, line := range masked(lines) {
+			put("", "  ", []string{console.Cut(line, longestLine)})
 		}
 	}
 	changed := func(lines []string) []string {
+		lines = masked(lines) // a line before the server gets a comma, and a file on one line is all of it
 		if !d.cutLeft && !d.cutEnd || lines == nil {
 			return lines
 		}
@@ -112,4 +111,13 @@ func (d diff) render(paint func(colour console.Colour, line string) string) stri
 	put(console.Green, "+ ", changed(d.added))
 	around(d.below)
 	return b.String()
+}
+
+// masked returns the lines without the values that look like secrets.
+func masked(lines []string) (safe []string) {
+	for _, line := range lines {
+		text, _ := redact.Default().Text(line)
+		safe = append(safe, text)
+	}
+	return safe
 }
