@@ -5,10 +5,12 @@ package connect
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/clientconfig/known"
+	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/internal/shellwords"
 )
 
@@ -109,9 +112,14 @@ func (r *connecting) check() (err error) {
 	if err := console.OneOf("exthost connect --help", "--scope", r.scope, []string{ofUser, ofProject}); err != nil {
 		return err
 	}
-	for _, f := range []struct{ flag, value string }{{"--as", r.as}, {"--toolset", r.toolset}, {"--name", r.name}} {
+	for _, f := range []struct{ flag, value string }{{"--toolset", r.toolset}, {"--name", r.name}} {
 		if f.value != "" && !nameForm.MatchString(f.value) {
 			return console.Usagef("exthost connect --help", "%s %q: a name has letters, digits, - and _, and at most 64 of them", f.flag, f.value)
+		}
+	}
+	if r.as != "" {
+		if err := clienttoken.CheckName(r.as); err != nil {
+			return console.Usagef("exthost client list", "--as: %v", err)
 		}
 	}
 	if r.undo && (r.as != "" || r.toolset != "") {
@@ -228,6 +236,11 @@ func (r *connecting) warn(ctx context.Context, s *settings, program string) {
 		return
 	}
 	cfg, origins, err := hosts.Load(c)
+	if err == nil && r.as != "" {
+		if _, known := cfg.Server.Clients[r.as]; !known {
+			err = hosts.UnknownClient(r.as, slices.Sorted(maps.Keys(cfg.Server.Clients)))
+		}
+	}
 	if err == nil {
 		err = trust.BeforeServe(ctx, c, cfg, origins, false)
 	}
