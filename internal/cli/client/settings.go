@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/config/clientedit"
@@ -65,8 +64,8 @@ func change(c *console.Console, cfg *config.Config, e clientedit.Edit) (config.E
 
 // urlOf returns the address of the running host; without one over HTTP, the configured address.
 func urlOf(ctx context.Context, c *console.Console, cfg *config.Config) string {
-	if r, err := hosts.Find(ctx); err == nil && strings.HasPrefix(r.Info.Serves, "http") {
-		return r.Info.Serves
+	if address := hosts.OverHTTP(ctx); address != "" {
+		return address
 	}
 	scheme, host, port := "http", "127.0.0.1", "7800"
 	if h, p, err := net.SplitHostPort(cfg.Server.Listen); err == nil {

@@ -71,6 +71,22 @@ func Everywhere(ctx context.Context) (all []*Running, err error) {
 	return all, ctx.Err()
 }
 
+// OverHTTP returns the address of a host of this directory that serves HTTP; "" when none does. A host
+// for clients on stdio may run beside that one.
+func OverHTTP(ctx context.Context) (address string) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return ""
+	}
+	all, _ := daemon.FindAll(ctx, state)
+	for _, info := range all {
+		if strings.HasPrefix(info.Serves, "http") {
+			return info.Serves
+		}
+	}
+	return ""
+}
+
 // Beside returns the pids of the other hosts of the directory; nil when they cannot be found.
 func (r *Running) Beside(ctx context.Context) (pids []int) {
 	state, err := exthost.DefaultStateDir()
