@@ -83,7 +83,9 @@ func subject(method string, params json.RawMessage) (kind, name string, err erro
 		return "", "", nil
 	}
 	for name := range rawjson.Members(params) {
-		if strings.EqualFold(name, "name") || strings.EqualFold(name, "id") {
+		switch {
+		case name == "_meta" || name == "cursor" || strings.EqualFold(name, "uri"):
+		default: // may name something else
 			return kindAny, method, nil
 		}
 	}
