@@ -34,22 +34,22 @@ func view(t *testing.T, d Definition) (*View, []protocol.Diagnostic) {
 // TestURIsCountInTheirPlainForm spells the URI of what is hidden in other ways.
 func TestURIsCountInTheirPlainForm(t *testing.T) {
 	hides, _ := view(t, Definition{Exclude: []string{"ext_git_file:///etc/*", "ext_git_repo://host/secret"}})
-	shows, _ := view(t, Definition{Include: []string{"ext_git_file:///work/*"}})
+	shows, _ := view(t, Definition{Include: []string{"ext_git_file:///project/*"}})
 	for _, uri := range []string{
-		"file:///etc/passwd", "FILE:///etc/passwd", "file:///work/../etc/passwd", "file:///work/%2e%2e/etc/passwd", "file:///%65tc/passwd", "file:////etc/passwd",
-		"file:///work/..%2fetc/passwd", "file:///work/%252e%252e/etc/passwd", `file:///work/..\etc/passwd`, "file:///./etc/passwd", "file:///etc/./passwd",
-		"repo://HOST/secret", "repo://host/x/../secret", "file:///work/%25252525252e/x",
+		"file:///etc/passwd", "FILE:///etc/passwd", "file:///project/../etc/passwd", "file:///project/%2e%2e/etc/passwd", "file:///%65tc/passwd", "file:////etc/passwd",
+		"file:///project/..%2fetc/passwd", "file:///project/%252e%252e/etc/passwd", `file:///project/..\etc/passwd`, "file:///./etc/passwd", "file:///etc/./passwd",
+		"repo://HOST/secret", "repo://host/x/../secret", "file:///project/%25252525252e/x",
 	} {
 		if hides.Resource("git", uri) || shows.Resource("git", uri) {
 			t.Errorf("%s is shown", uri)
 		}
 	}
-	for _, uri := range []string{"file:///work/a", "file:///work/b/", "file:///work/100%", "file:///work/%20x", "file:///work/{path}", "file:///work/{+path}", "file:///work/a?x=1#y"} {
+	for _, uri := range []string{"file:///project/a", "file:///project/b/", "file:///project/100%", "file:///project/%20x", "file:///project/{path}", "file:///project/{+path}", "file:///project/a?x=1#y"} {
 		if !hides.Resource("git", uri) || !shows.Resource("git", uri) {
 			t.Errorf("%s is hidden", uri)
 		}
 	}
-	if shows.Resource("a", "file:///work/a") {
+	if shows.Resource("a", "file:///project/a") {
 		t.Error("that of another extension is shown")
 	}
 }
