@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/internal/atomicfile"
@@ -87,7 +88,7 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		o.Change = "none"
 		return nil
 	}
-	if s.real != real || (now == nil) != (before == nil) || now != nil && !equal(now.Argv, before.Argv) {
+	if s.real != real || (now == nil) != (before == nil) || now != nil && !slices.Equal(now.Argv, before.Argv) {
 		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: the server %s was changed meanwhile; nothing was written", tilde(s.path), o.Name), Hint: r.again("")}
 	}
 	k, err := recall(s.key(), o.Name)

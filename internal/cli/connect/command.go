@@ -96,8 +96,6 @@ func sameFile(a, b string) bool {
 // sameDir also compares directories that have gone.
 func sameDir(a, b string) bool { return filepath.Clean(a) == filepath.Clean(b) || sameFile(a, b) }
 
-func equal(a, b []string) bool { return slices.Equal(a, b) }
-
 // variables are those of this environment that say where the host keeps its files, and which a client
 // with windows, or one that passes few variables on, does not have.
 func variables() map[string]string {

@@ -169,7 +169,7 @@ func (r *connecting) connect(ctx context.Context, s *settings) error {
 	o := outcome{Client: s.client.ID, File: s.path, Name: name, Dir: r.dir, Command: argv, Change: "added"}
 	where := fmt.Sprintf("  settings: server %s in %s", name, tilde(s.path))
 	if have != nil {
-		if o.Change = "changed"; equal(have.Argv, argv) {
+		if o.Change = "changed"; slices.Equal(have.Argv, argv) {
 			o.Change = "none"
 			return r.report(o, fmt.Sprintf("%s is connected to %s already", s.client.Title, tilde(r.dir)), where, "  undo: "+r.again("--undo"))
 		}
