@@ -123,22 +123,7 @@ func pipes(t *testing.T) pipe {
 
 // overHTTP serves h, and returns its URL.
 func overHTTP(t *testing.T, h *exthost.Host) string {
-	s := httpserver.New(httpserver.Options{Backend: h, Listen: "127.0.0.1:0", Serves: h.Serves, Toolsets: exthost.ToolsetsOf(h)})
-	l, err := s.Listen(deadline(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		http.DefaultClient.CloseIdleConnections()
-	})
-	return "http://" + l.Addr().String()
+	return serveOptions(t, httpserver.Options{Backend: h, Serves: h.Serves, Toolsets: exthost.ToolsetsOf(h)})
 }
 
 // post sends a frame, and has what comes back delivered.

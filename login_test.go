@@ -113,16 +113,20 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+// remoteDestination opens a host with the destination d, which is a server that wants logins.
+func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l exthost.Logins) *exthost.Host {
+	return openDestination(t, "", func(d *config.Destination) {
+		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, Credentials: credentials}
+	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return l }})
+}
+
 // A destination is signed in to as an extension is, under its own name.
 func TestLoginOfADestination(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
 	store := logins.Open(t.TempDir(), signin.Client)
 	t.Cleanup(store.Close)
-	h := openDestination(t, "", func(d *config.Destination) {
-		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout}
-	},
-		exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{store} }})
+	h := remoteDestination(t, s, "", signedIn{store})
 	client := &protocol.Session{ID: "one", Version: protocol.MCP20251125, Extension: "d"}
 	call := func() error { _, err := ask(t, h, client, "hello", "{}"); return err }
 	if err := call(); protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), "needs login: exthost login d") {
@@ -150,9 +154,7 @@ func TestLoginOfEachCaller(t *testing.T) {
 	s := oauthtest.New(t)
 	store := logins.Open(t.TempDir(), signin.Client)
 	t.Cleanup(store.Close)
-	h := openDestination(t, "", func(d *config.Destination) {
-		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, Credentials: config.CredentialsPerCaller}
-	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{store} }})
+	h := remoteDestination(t, s, config.CredentialsPerCaller, signedIn{store})
 	call := func(id, caller, version string) error {
 		_, err := ask(t, h, &protocol.Session{ID: id, Caller: caller, Version: version, Extension: "d"}, "hello", "{}")
 		return err
@@ -246,9 +248,7 @@ func TestLoginIsAskedFor(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	store := logins.Open(t.TempDir(), signin.Client)
 	t.Cleanup(store.Close)
-	h := openDestination(t, "", func(d *config.Destination) {
-		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, Credentials: config.CredentialsPerCaller}
-	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return askingLogins{store} }})
+	h := remoteDestination(t, s, config.CredentialsPerCaller, askingLogins{store})
 	call := func(caller, version, capabilities, action string) (opener, error) {
 		o := opener{newRecorder(), action, make(chan string, 10)}
 		session := &protocol.Session{ID: caller, Caller: caller, Version: version, Extension: "d", Capabilities: json.RawMessage(capabilities)}
@@ -350,9 +350,7 @@ func TestLoginIsAskedForUntilTheEnd(t *testing.T) {
 	s := oauthtest.New(t)
 	store := logins.Open(t.TempDir(), signin.Client)
 	t.Cleanup(store.Close)
-	h := openDestination(t, "", func(d *config.Destination) {
-		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout}
-	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return askingLogins{store} }})
+	h := remoteDestination(t, s, "", askingLogins{store})
 	session := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`)}
 	client := silent{newRecorder(), make(chan struct{})}
 	ended := make(chan error, 1)

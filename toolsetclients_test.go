@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// serveOptions is overHTTP with other options.
+// serveOptions serves over HTTP until the test ends, and returns the URL.
 func serveOptions(t *testing.T, o httpserver.Options) string {
 	o.Listen = "127.0.0.1:0"
 	s := httpserver.New(o)
