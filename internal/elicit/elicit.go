@@ -90,15 +90,10 @@ func opens(s *protocol.Session) bool {
 
 // loginOf returns the login that the call is made with; nil when there is none.
 func loginOf(c *dispatch.Call) runtime.Login {
-	switch t := c.Target.(type) {
-	case nil:
+	if c.Target == nil {
 		return nil
-	case interface {
-		LoginOf(caller string) runtime.Login
-	}:
-		return t.LoginOf(c.Caller())
 	}
-	return c.Target.Base().Spec.Login
+	return c.Target.LoginOf(c.Caller())
 }
 
 // errDeclined is the error of a user who does not want to sign in.

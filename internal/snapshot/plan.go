@@ -25,6 +25,7 @@ import (
 	"github.com/exthost/exthost/internal/watch"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
 )
 
@@ -46,6 +47,8 @@ type Plan struct {
 type Target interface {
 	unit.Runner
 	Acquire(ctx context.Context, s *protocol.Session, key string) (*unit.Instance, func(error), error)
+	// LoginOf returns the login that calls of a caller are made with; nil when there is none.
+	LoginOf(caller string) runtime.Login
 }
 
 // Target returns the extension or destination of that id; nil when there is none.

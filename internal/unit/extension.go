@@ -35,6 +35,9 @@ type Extension struct {
 	late      sync.Once   // the log says that a request did not wait for it
 }
 
+// LoginOf returns the login that calls of a caller are made with: one serves all. Nil: there is none.
+func (x *Extension) LoginOf(string) runtime.Login { return x.Spec.Login }
+
 // NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
 // say why.
 func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner, events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
