@@ -58,6 +58,7 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{fleet(t)}
+	cfg.Toolsets = map[string]config.Toolset{"talk": {Include: []string{"ext_kit_*"}, Exclude: []string{"*_fail"}}}
 	members := []governance.Member{
 		{Spec: governance.Spec{Name: "asks before failing", Category: governance.Authorization, Required: true}, Policy: asking{}},
 		{Spec: governance.Spec{Name: "no_dying", Category: governance.Content, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_die")},
@@ -285,7 +286,7 @@ func TestDashboard(t *testing.T) {
 		b.t = t
 		attached, end := context.WithCancel(t.Context())
 		defer end()
-		if err := h.Attach(attached, &protocol.Session{ID: "s1", Caller: "ada", Version: "2025-11-25", ClientInfo: json.RawMessage(`{"name":"<b>agent</b>","version":"2"}`)}); err != nil {
+		if err := h.Attach(attached, &protocol.Session{ID: "s1", Caller: "ada", Toolset: "talk", Version: "2025-11-25", ClientInfo: json.RawMessage(`{"name":"<b>agent</b>","version":"2"}`)}); err != nil {
 			t.Fatal(err)
 		}
 		b.eval(`location.hash = "#/host"`)
@@ -300,6 +301,15 @@ func TestDashboard(t *testing.T) {
 		b.look(1280, 1200, "dark")
 		b.shoot("host-dark")
 		b.phone("dark", "host-phone-dark")
+		b.look(1280, 1200, "light")
+		b.eval(`document.querySelector(".clients th a").click()`)
+		b.await(`(() => { const seen = document.querySelector(".host-view .details").innerText; return seen.includes("ext_kit_say") && seen.includes("talk") && !seen.includes("_fail") && !seen.includes("ext_notes"); })()`)
+		b.shoot("host-client-light")
+		b.phone("dark", "host-client-phone-dark")
+		b.look(1280, 1200, "dark")
+		b.shoot("host-client-dark")
+		b.eval(`document.querySelector(".host-view .details .close").click()`)
+		b.await(`document.querySelector(".host-view .details").hidden`)
 	})
 	t.Run("every view", func(t *testing.T) {
 		b.t = t

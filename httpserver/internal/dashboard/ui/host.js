@@ -1,18 +1,14 @@
-// The host itself: who uses it, reload, watch, and the configuration in force.
+// The host itself: its clients, reload, watch, and the configuration in force.
 
-import { el, put, setAttr, setText, Rows } from "./dom.js";
-import { bytes, clock, plural, since } from "./format.js";
-import { action, block, empty, panel, table } from "./parts.js";
+import { clients } from "./clients.js";
+import { el, put, setText } from "./dom.js";
+import { bytes, plural, since } from "./format.js";
+import { action, block, panel } from "./parts.js";
 import { facts } from "./extensions.js";
 import { get, post } from "./api.js";
 
-const MODERN = "2026-07-28"; // clients from this revision on have no sessions
-
-export function host() {
-  const clients = panel("Clients"), list = table(".clients", ["Client", "Caller", "Front", "Protocol", "Session", "Since", "Extension", "Last call"]);
-  const rows = new Rows(list.body, client);
-  const nobody = empty("No client is connected.", "exthost serve prints how to connect one.");
-  put(clients.body, list.node, nobody);
+export function host(nav) {
+  const connected = clients(nav);
   const about = panel("Host"), files = panel("Files"), config = panel("Configuration in force");
   const outcome = block("Outcome of the reload");
   outcome.node.hidden = true;
@@ -42,15 +38,12 @@ export function host() {
     }
   }
   return {
-    node: el("div.host-view", {}, clients.node, el("div.split", {}, el("div.column", {}, files.node, about.node), config.node)),
+    node: el("div.host-view", {}, el("div.column", {}, connected.node, el("div.split", {}, el("div.column", {}, files.node, about.node), config.node)), connected.detail),
     search: null,
     shown: load,
-    update(s) {
+    update(s, { rest }) {
       if (!s.status) return;
-      const all = s.status.clients ?? [];
-      rows.update(all, (c) => [c.session, c.name, c.caller, c.protocol].join("\0"));
-      list.node.hidden = !all.length;
-      nobody.hidden = all.length > 0;
+      connected.update(s, rest);
       const h = s.status.host;
       put(about.body, facts([["version", s.status.version], ["process", h ? `${h.pid}, up ${since(h.started_at)}, ${bytes(h.rss_bytes)}` : ""], 
         ["contains by", (s.status.containment.holds ?? []).join(", ")], ["not by", (s.status.containment.lacks ?? []).join("; ")],
@@ -64,19 +57,6 @@ function words(change, dry) {
   const name = (x) => (typeof x === "string" ? x : `${x.id ?? x.extension ?? x.path}: ${x.reason ?? x.message}`);
   const lines = Object.entries(change).filter(([, list]) => list.length).map(([what, list]) => `${what}: ${list.map(name).join(", ")}`);
   return lines.length ? lines.join("\n") : dry ? "A reload would change nothing." : "Nothing has changed.";
-}
-
-function client(c) {
-  const called = el("td", { "data-name": "Last call" });
-  const kind = c.protocol >= MODERN ? "modern" : "legacy";
-  return {
-    node: el("tr", {}, el("th", { scope: "row" }, c.name || "without a name"), el("td", { "data-name": "Caller" }, c.toolset ? `${c.caller || "anonymous"}, toolset ${c.toolset}` : c.caller || "anonymous"), el("td", { "data-name": "Front" }, c.front || "–"),
-      el("td", { "data-name": "Protocol" }, `${c.protocol} (${kind})`), el("td.mono", { "data-name": "Session" }, c.session || "–"), el("td", { "data-name": "Since" }, c.since ? clock(c.since) : "–"), el("td", { "data-name": "Extension" }, c.extension || "all"), called),
-    update(c) {
-      setText(called, c.last_call ? `${since(c.last_call)} ago` : "–");
-      setAttr(called, "title", c.last_call ? clock(c.last_call) : null);
-    },
-  };
 }
 
 /** yaml writes plain data as YAML, for reading. */
