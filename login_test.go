@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/logins"
 	"github.com/exthost/exthost/internal/oauthtest"
 	"github.com/exthost/exthost/internal/process/processtest"
@@ -114,10 +115,10 @@ func TestLogin(t *testing.T) {
 }
 
 // remoteDestination opens a host with the destination d, which is a server that wants logins.
-func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l exthost.Logins) *exthost.Host {
+func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l exthost.Logins, policies ...governance.Member) *exthost.Host {
 	return openDestination(t, "", func(d *config.Destination) {
 		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, Credentials: credentials}
-	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return l }})
+	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return l }, Policies: policies})
 }
 
 // A destination is signed in to as an extension is, under its own name.
@@ -240,15 +241,25 @@ func (l askingLogin) SignIn(ctx context.Context, open func(context.Context, stri
 	return l.store.Put(ctx, g)
 }
 
-// A caller that can open an address is asked to sign in, and its call goes on; one that declines, or
-// cannot, gets the error with the command.
+// unasked is a policy that keeps questions from one caller.
+type unasked string
+
+func (p unasked) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if x.Method == protocol.MethodElicit && x.Extension == "d" && !x.ToChild && x.Caller == string(p) {
+		return governance.Decision{Action: governance.Deny}, nil
+	}
+	return governance.Decision{}, nil
+}
+
+// A caller that can open an address is asked to sign in, and its call goes on; one that declines,
+// cannot, or may not be asked gets the error with the command.
 func TestLoginIsAskedFor(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	store := logins.Open(t.TempDir(), signin.Client)
 	t.Cleanup(store.Close)
-	h := remoteDestination(t, s, config.CredentialsPerCaller, askingLogins{store})
+	h := remoteDestination(t, s, config.CredentialsPerCaller, askingLogins{store}, governance.Member{Spec: governance.Spec{Name: "p", Category: governance.Content}, Policy: unasked("gus")})
 	call := func(caller, version, capabilities, action string) (opener, error) {
 		o := opener{newRecorder(), action, make(chan string, 10)}
 		session := &protocol.Session{ID: caller, Caller: caller, Version: version, Extension: "d", Capabilities: json.RawMessage(capabilities)}
@@ -261,6 +272,9 @@ func TestLoginIsAskedFor(t *testing.T) {
 	}
 	if o, err := call("bob", protocol.MCP20251125, able, "decline"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 1 || !strings.Contains(err.Error(), "exthost login d --caller bob") {
 		t.Errorf("declined: %v, asked %d times", err, len(o.opened))
+	}
+	if o, err := call("gus", protocol.MCP20251125, able, "accept"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
+		t.Errorf("denied: %v, asked %d times", err, len(o.opened))
 	}
 	for caller, version := range map[string]string{"eve": protocol.MCP20251125, "fay": protocol.MCP20260728} {
 		o, err := call(caller, version, able, "accept")

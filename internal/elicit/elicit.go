@@ -50,7 +50,7 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 			return result, err
 		}
 		defer l.asked.Delete(who)
-		if failed := l.signIn(ctx, c.Request.Client, id, login); failed != nil {
+		if failed := l.signIn(ctx, c, login); failed != nil {
 			l.Log.Info("the caller was asked to sign in, and has not", "extension", id, "reason", protocol.Reason(failed))
 			return result, err
 		}
@@ -99,7 +99,7 @@ func loginOf(c *dispatch.Call) runtime.Login {
 // errDeclined is the error of a user who does not want to sign in.
 var errDeclined = errors.New("the user declined")
 
-func (l *Logins) signIn(ctx context.Context, client protocol.Peer, id string, login unit.SignsIn) error {
+func (l *Logins) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsIn) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer context.AfterFunc(l.Closing, cancel)()
@@ -109,8 +109,8 @@ func (l *Logins) signIn(ctx context.Context, client protocol.Peer, id string, lo
 		if u, err := url.Parse(address); err == nil {
 			host = u.Host
 		}
-		answer, err := client.Call(ctx, protocol.MethodElicit, json.RawMessage(`{"mode":"url","message":`+
-			string(rawjson.Quote(id+" wants you to sign in at "+host))+`,"url":`+string(rawjson.Quote(address))+`,"elicitationId":"`+elicitation+`"}`))
+		answer, err := c.AskCaller(ctx, protocol.MethodElicit, json.RawMessage(`{"mode":"url","message":`+
+			string(rawjson.Quote(c.Target.Base().ID()+" wants you to sign in at "+host))+`,"url":`+string(rawjson.Quote(address))+`,"elicitationId":"`+elicitation+`"}`))
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (l *Logins) signIn(ctx context.Context, client protocol.Peer, id string, lo
 		return nil
 	})
 	if err == nil {
-		_ = client.Notify(ctx, "notifications/elicitation/complete", json.RawMessage(`{"elicitationId":"`+elicitation+`"}`)) // the call goes on without it
+		_ = c.TellCaller(ctx, "notifications/elicitation/complete", json.RawMessage(`{"elicitationId":"`+elicitation+`"}`)) // the call goes on without it
 	}
 	return err
 }

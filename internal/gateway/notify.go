@@ -40,12 +40,7 @@ func (u caller) Call(ctx context.Context, method string, params json.RawMessage)
 	if u.isForAnother(params) {
 		return u.g.Incoming(ctx, u.by, method, params, false)
 	}
-	x := u.exchange(method, params)
-	err := u.call.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) (err error) {
-		x.Response, err = u.call.Request.Client.Call(ctx, x.Method, x.Request)
-		return err
-	})
-	return x.Response, err
+	return u.call.AskCaller(ctx, method, params)
 }
 
 // Notify implements [protocol.Peer].
@@ -53,14 +48,10 @@ func (u caller) Notify(ctx context.Context, method string, params json.RawMessag
 	if method == protocol.MethodMessage && !u.g.LogLevels.callAccepts(u.call, params) || u.notFromCaller(params) {
 		return nil
 	}
-	x := u.exchange(method, params)
-	x.Notify = true
 	if !hears(u.call.View, u.by.Unit.ID(), method, params) {
 		return nil
 	}
-	return u.call.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) error {
-		return u.call.Request.Client.Notify(ctx, x.Method, x.Request)
-	})
+	return u.call.TellCaller(ctx, method, params)
 }
 
 // notFromCaller reports whether the message concerns a task started by a different caller.
@@ -83,12 +74,6 @@ func (u caller) isForAnother(params json.RawMessage) bool {
 	}
 	own, _ := tasks.ID(u.call.Request.Method, u.call.Sent.Params)
 	return own != id
-}
-
-func (u caller) exchange(method string, params json.RawMessage) *governance.Exchange {
-	x := u.call.Exchange
-	x.Method, x.Request, x.Response, x.ToChild, x.Notify = method, params, nil, false, false
-	return &x
 }
 
 // Incoming takes a request or notification of an instance outside any call, or during calls of several
