@@ -76,50 +76,26 @@ func (l *loader) guard() *guard {
 // keep undoes what the directory's files have loosened, with a warning for each key.
 func (l *loader) keep(g *guard) {
 	x := &l.cfg.Extensions
-	if len(g.allowlist) > 0 && (len(x.Allowlist) == 0 || !within(x.Allowlist, g.allowlist)) {
-		x.Allowlist = g.allowlist
-		l.kept(g, "extensions.allowlist")
-	}
+	g.keepValue(l, "extensions.allowlist", len(g.allowlist) == 0 || len(x.Allowlist) > 0 && within(x.Allowlist, g.allowlist), func() { x.Allowlist = g.allowlist })
 	if !within(x.SafeDirectories, g.safe) {
-		const key = "extensions.safe_directories"
-		pos, _ := l.decoder.Positions.At(key)
-		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot say whose files count", key)
 		x.SafeDirectories = g.safe
-		l.restore(g, key)
+		l.ignored(g, "extensions.safe_directories", inUsersFile, "say whose files count")
 	}
 	if !reflect.DeepEqual(l.cfg.Secrets, g.secrets) {
 		l.cfg.Secrets = g.secrets
-		pos, _ := l.decoder.Positions.At("secrets")
-		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "secrets: ignored, because a project's file cannot say where the user's secrets are")
-		l.restore(g, "secrets")
+		l.ignored(g, "secrets", inUsersFile, "say where the user's secrets are")
 	}
 	if g.mode == EnvAllowlist {
-		if x.Env.Mode != g.mode {
-			x.Env.Mode = g.mode
-			l.kept(g, "extensions.env.mode")
-		}
-		if !within(x.Env.Pass, g.pass) {
-			x.Env.Pass = g.pass
-			l.kept(g, "extensions.env.pass")
-		}
+		g.keepValue(l, "extensions.env.mode", x.Env.Mode == g.mode, func() { x.Env.Mode = g.mode })
+		g.keepValue(l, "extensions.env.pass", within(x.Env.Pass, g.pass), func() { x.Env.Pass = g.pass })
 	}
-	if pos := l.decoder.Positions["extensions.trust"]; pos != g.positions["extensions.trust"] {
+	if l.decoder.Positions["extensions.trust"] != g.positions["extensions.trust"] {
 		x.Trust = g.trust
-		l.report.Warn(pos, "state it in the user's file, with --trust or in EXTHOST_TRUST", "extensions.trust: ignored, because a project's file cannot say whether it is trusted")
-		l.restore(g, "extensions.trust")
+		l.ignored(g, "extensions.trust", "state it in the user's file, with --trust or in EXTHOST_TRUST", "say whether it is trusted")
 	}
-	if x.MinReleaseAge < g.minAge {
-		x.MinReleaseAge = g.minAge
-		l.kept(g, "extensions.min_release_age")
-	}
-	if g.isolate == manifest.IsolatePID && x.Defaults.Isolate != g.isolate {
-		x.Defaults.Isolate = g.isolate
-		l.kept(g, "extensions.defaults.isolate")
-	}
-	if g.sandbox == sandbox.Strict && x.Sandbox.Default != g.sandbox {
-		x.Sandbox.Default = g.sandbox
-		l.kept(g, "extensions.sandbox.default")
-	}
+	g.keepValue(l, "extensions.min_release_age", x.MinReleaseAge >= g.minAge, func() { x.MinReleaseAge = g.minAge })
+	g.keepValue(l, "extensions.defaults.isolate", g.isolate != manifest.IsolatePID || x.Defaults.Isolate == g.isolate, func() { x.Defaults.Isolate = g.isolate })
+	g.keepValue(l, "extensions.sandbox.default", g.sandbox != sandbox.Strict || x.Sandbox.Default == g.sandbox, func() { x.Sandbox.Default = g.sandbox })
 	for _, id := range slices.Sorted(maps.Keys(x.Entries)) {
 		l.keepEntry(g, id)
 	}
@@ -134,54 +110,30 @@ func (l *loader) keep(g *guard) {
 		l.keepUnprivileged(g, strict.Join("destinations", name), &d.NewPrivileges)
 		l.cfg.Destinations[name] = d
 	}
-	if !within(g.headers, l.cfg.Governance.Headers) {
-		l.cfg.Governance.Headers = g.headers
-		l.kept(g, "governance.headers")
-	}
+	g.keepValue(l, "governance.headers", within(g.headers, l.cfg.Governance.Headers), func() { l.cfg.Governance.Headers = g.headers })
 	g.keepServer(l)
 	for _, key := range toolset.Keep(l.cfg.Toolsets, g.toolsets, g.server.toolsets()) {
-		pos, _ := l.decoder.Positions.At(key)
-		l.report.Warn(pos, "choose another name, or state it in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot say what the user's clients see", key)
-		l.restore(g, key)
+		l.ignored(g, key, "choose another name, or "+inUsersFile, "say what the user's clients see")
 	}
 	g.keepValue(l, "server.toolset", g.server.Toolset == "" || l.cfg.Server.Toolset == g.server.Toolset, func() { l.cfg.Server.Toolset = g.server.Toolset })
-	if g.audit.Path != "" && l.cfg.Audit != g.audit {
-		l.cfg.Audit = g.audit
-		l.kept(g, "audit")
-	}
+	g.keepValue(l, "audit", g.audit.Path == "" || l.cfg.Audit == g.audit, func() { l.cfg.Audit = g.audit })
 }
 
 func (g *guard) keepServer(l *loader) {
 	s := &l.cfg.Server
 	const loopback = "server.auth.loopback"
-	if pos := l.decoder.Positions[loopback]; s.Auth.Loopback == LoopbackAny && pos != g.positions[loopback] {
+	if s.Auth.Loopback == LoopbackAny && l.decoder.Positions[loopback] != g.positions[loopback] {
 		s.Auth.Loopback = g.server.Auth.Loopback
-		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot let other users in", loopback)
-		l.restore(g, loopback)
+		l.ignored(g, loopback, inUsersFile, "let other users in")
 	}
-	const clients = "server.clients"
 	if !maps.Equal(s.Clients, g.server.Clients) {
-		pos, _ := l.decoder.Positions.At(clients)
 		s.Clients = g.server.Clients
-		l.report.Warn(pos, "state them in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot say who the host's clients are", clients)
-		l.restore(g, clients)
+		l.ignored(g, "server.clients", inUsersFile, "say who the host's clients are")
 	}
-	if (g.server.Auth.Stated() || len(g.server.Clients) > 0) && !reflect.DeepEqual(s.Auth, g.server.Auth) {
-		s.Auth = g.server.Auth
-		l.kept(g, "server.auth")
-	}
-	if g.server.TLS.Cert != "" && s.TLS != g.server.TLS {
-		s.TLS = g.server.TLS
-		l.kept(g, "server.tls")
-	}
-	if len(g.server.AllowedOrigins) > 0 && !within(s.AllowedOrigins, g.server.AllowedOrigins) {
-		s.AllowedOrigins = g.server.AllowedOrigins
-		l.kept(g, "server.allowed_origins")
-	}
-	if len(g.server.AllowedHosts) > 0 && !within(s.AllowedHosts, g.server.AllowedHosts) {
-		s.AllowedHosts = g.server.AllowedHosts
-		l.kept(g, "server.allowed_hosts")
-	}
+	g.keepValue(l, "server.auth", !g.server.Auth.Stated() && len(g.server.Clients) == 0 || reflect.DeepEqual(s.Auth, g.server.Auth), func() { s.Auth = g.server.Auth })
+	g.keepValue(l, "server.tls", g.server.TLS.Cert == "" || s.TLS == g.server.TLS, func() { s.TLS = g.server.TLS })
+	g.keepValue(l, "server.allowed_origins", len(g.server.AllowedOrigins) == 0 || within(s.AllowedOrigins, g.server.AllowedOrigins), func() { s.AllowedOrigins = g.server.AllowedOrigins })
+	g.keepValue(l, "server.allowed_hosts", len(g.server.AllowedHosts) == 0 || within(s.AllowedHosts, g.server.AllowedHosts), func() { s.AllowedHosts = g.server.AllowedHosts })
 }
 
 func (l *loader) keepEntry(g *guard, id string) {
@@ -207,9 +159,7 @@ func (l *loader) keepEntry(g *guard, id string) {
 	}
 	if !reflect.DeepEqual(e.Sandbox, was.sandbox) && !(e.Sandbox.Word() == sandbox.Strict && (was.sandbox.IsZero() || was.sandbox.Word() != "")) {
 		e.Sandbox = was.sandbox // what else a project's file states may be more than the manifest asks for
-		pos, _ := l.decoder.Positions.At(path + ".sandbox")
-		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "%s.sandbox: ignored, because a project's file can state strict alone, and in place of off alone", path)
-		l.restore(g, path+".sandbox")
+		l.ignored(g, path+".sandbox", inUsersFile, "state anything but strict, and that only in place of off")
 	}
 	l.keepUnprivileged(g, path, &e.NewPrivileges)
 	entries[id] = e
@@ -247,6 +197,17 @@ func (g *guard) keepValue(l *loader, path string, same bool, undo func()) {
 		undo()
 		l.kept(g, path)
 	}
+}
+
+// inUsersFile is what to do about a key that a project's file cannot state.
+const inUsersFile = "state it in the user's file, or in one of --config FILE"
+
+// ignored reports that what the directory's files state at path does not count, because they
+// cannot do that.
+func (l *loader) ignored(g *guard, path, next, that string) {
+	pos, _ := l.decoder.Positions.At(path)
+	l.report.Warn(pos, next, "%s: ignored, because a project's file cannot %s", path, that)
+	l.restore(g, path)
 }
 
 // kept reports that what the directory's files state at path does not count.
