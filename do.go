@@ -30,6 +30,7 @@ func (h *Host) stages() []dispatch.Stage {
 		h.gateway.LogLevels.Lowest,                                                        // the lowest level that the sessions of an instance want
 		h.gateway.Tasks.Owned,                                                             // tasks, for their callers alone
 		h.gateway.Subscriptions.Shared,                                                    // resources that several sessions follow
+		dispatch.Inject,                                                                   // faults, for tests of agents
 	}
 }
 

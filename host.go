@@ -193,6 +193,7 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapsho
 			return nil, err
 		}
 	}
+	p.InjectFaults(before)
 	p.AddDestinations(func(name string, d config.Destination) *bridge.Destination {
 		return bridge.New(h.env, cfg, name, d, h.destinationEvents)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/config/internal/exposure"
 	"github.com/exthost/exthost/config/internal/words"
+	"github.com/exthost/exthost/internal/faults"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/manifest"
@@ -46,6 +47,12 @@ func (f *finisher) checkExtensions(e *Extensions) {
 func checkToolsets(f *finisher) {
 	for _, p := range toolset.Check(f.cfg.Toolsets, f.cfg.Server.toolsets()) {
 		f.fail(p.Key, p.Hint, "%s", p.Message)
+	}
+}
+
+func checkInjected(f *finisher) {
+	for _, p := range faults.Check(f.cfg.Inject) {
+		f.fail(strings.TrimSuffix(strict.Index("inject", p.Rule)+"."+p.Field, "."), p.Hint, "%s", p.Message)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/faults"
 	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
@@ -25,6 +26,7 @@ type Config struct {
 	Server       Server              `json:"server"`                   // the HTTP front
 	Secrets      Secrets             `json:"secrets"`                  // where the secrets are that secret://NAME refers to
 	Audit        Audit               `json:"audit"`                    // the record of what passed
+	Inject       []faults.Rule       `json:"inject,omitempty"`         // calls that fail on purpose, for tests of agents; only of the user's file and of --config FILE
 	Log          Log                 `json:"log"`                      // the host's log
 
 	// Files are the absolute paths of the files that [Load] read, or would have read if

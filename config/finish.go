@@ -51,6 +51,7 @@ func (f *finisher) finish() {
 	f.checkExtensions(&f.cfg.Extensions)
 	f.checkServer(&f.cfg.Server)
 	checkToolsets(f)
+	checkInjected(f)
 	checkSecrets(f)
 	f.checkHeaders(f.cfg.Governance.Headers)
 }

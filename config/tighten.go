@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config/internal/hidden"
+	"github.com/exthost/exthost/internal/faults"
 	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/internal/toolset"
@@ -32,6 +33,7 @@ type guard struct {
 	audit           Audit
 	secrets         Secrets
 	safe            []string
+	inject          []faults.Rule
 	positions       strict.Positions
 }
 
@@ -53,7 +55,7 @@ func (l *loader) guard() *guard {
 	g := &guard{
 		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode, trust: c.Extensions.Trust, minAge: c.Extensions.MinReleaseAge,
 		isolate: c.Extensions.Defaults.Isolate, sandbox: c.Extensions.Sandbox.Default, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
-		destinations: maps.Clone(c.Destinations), server: c.Server, toolsets: toolset.Clone(c.Toolsets), audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, positions: maps.Clone(l.decoder.Positions),
+		destinations: maps.Clone(c.Destinations), server: c.Server, toolsets: toolset.Clone(c.Toolsets), audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, inject: slices.Clone(c.Inject), positions: maps.Clone(l.decoder.Positions),
 	}
 	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
 		*list = slices.Clone(*list)
@@ -84,6 +86,10 @@ func (l *loader) keep(g *guard) {
 	if !reflect.DeepEqual(l.cfg.Secrets, g.secrets) {
 		l.cfg.Secrets = g.secrets
 		l.ignored(g, "secrets", inUsersFile, "say where the user's secrets are")
+	}
+	if !reflect.DeepEqual(l.cfg.Inject, g.inject) {
+		l.cfg.Inject = g.inject
+		l.ignored(g, "inject", inUsersFile, "have calls fail")
 	}
 	if g.mode == EnvAllowlist {
 		g.keepValue(l, "extensions.env.mode", x.Env.Mode == g.mode, func() { x.Env.Mode = g.mode })

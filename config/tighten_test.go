@@ -67,6 +67,7 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 		"other pages": {user, "server: {allowed_origins: ['https://evil.example'], allowed_hosts: [good.example, evil.example]}",
 			[]string{"exthost.yaml:1:27: server.allowed_origins", "exthost.yaml:1:68: server.allowed_hosts"},
 			func(c *config.Config) any { return append(c.Server.AllowedOrigins, c.Server.AllowedHosts...) }, []string{"https://good.example", "good.example"}},
+		"calls that fail": {user, "inject: [{tool: '*', crash: 0.5}]", []string{"exthost.yaml:1:9: inject"}, func(c *config.Config) any { return len(c.Inject) }, 0},
 		"no TLS": {user, "server: {tls: {cert: '', key: ''}}", []string{"exthost.yaml:1:15: server.tls"},
 			func(c *config.Config) any { return c.Server.TLS.Cert }, "/c.pem"},
 		"fewer headers": {user, "governance: {headers: []}", []string{"exthost.yaml:1:23: governance.headers"},

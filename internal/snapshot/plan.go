@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/faults"
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/secrets/given"
@@ -40,6 +41,7 @@ type Plan struct {
 	Skipped      []discovery.Candidate // found, and cannot run here
 	Diagnostics  []protocol.Diagnostic // of files
 	Hooks        []hooks.Handler       // of the configuration
+	Faults       *faults.Injector      // of the configuration; nil: no call fails on purpose
 	Dirs         []string              // that were searched
 }
 

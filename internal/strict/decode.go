@@ -62,7 +62,7 @@ func (d *Decoder) value(path string, n *Node, v reflect.Value, tags fieldTags) {
 		d.exact(path, n, v, tags)
 	case isDuration(v.Type()):
 		d.duration(n, v, path)
-	case text && (n.Kind == String || n.Kind == Int && v.Kind() != reflect.Slice):
+	case text && (n.Kind == String || (n.Kind == Int || n.Kind == Float) && v.Kind() != reflect.Slice):
 		d.text(path, n, v, tags)
 	default:
 		d.plain(path, n, v, tags)

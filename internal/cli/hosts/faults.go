@@ -47,6 +47,22 @@ func BrokenConfig(s status.Status) (diags []protocol.Diagnostic) {
 	return diags
 }
 
+// Warnings are what is odd about the configuration in force and concerns no extension, policy or
+// file alone.
+func Warnings(s status.Status) (texts []string) {
+	for _, d := range s.Diagnostics {
+		if OfConfig(d) {
+			texts = append(texts, strings.TrimSuffix(d.Message+"; "+d.Hint, "; "))
+		}
+	}
+	return texts
+}
+
+// OfConfig reports whether d is one of those of [Warnings].
+func OfConfig(d protocol.Diagnostic) bool {
+	return d.Level == protocol.LevelWarn && d.Extension == "" && d.Path == ""
+}
+
 // BrokenFiles are the files that became no extension because of errors.
 func BrokenFiles(s status.Status) (names []string) {
 	for _, d := range Unlisted(s) {

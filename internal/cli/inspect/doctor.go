@@ -246,9 +246,12 @@ func openFiles(limit uint64) []finding {
 }
 
 func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []finding) {
+	if odd := hosts.Warnings(s); odd != nil {
+		findings = append(findings, finding{Check: "config", Result: "ok", Detail: console.Plural(len(odd), "warning"), Hints: odd})
+	}
 	for _, d := range hosts.Unlisted(s) {
-		if strings.HasPrefix(d.Extension, status.PolicyPrefix) {
-			continue // its policy's own finding has it
+		if strings.HasPrefix(d.Extension, status.PolicyPrefix) || hosts.OfConfig(d) {
+			continue // the finding of its policy, or the one above, has it
 		}
 		f := finding{Check: "manifest", Result: "skip", Detail: console.Nearby(d).String()}
 		if d.Level == protocol.LevelError {

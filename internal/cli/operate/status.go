@@ -83,6 +83,9 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		pids := strings.Trim(fmt.Sprint(s.Beside), "[]")
 		lines = append(lines, console.Wrap("beside it, for clients with another environment or other flags: pid "+strings.ReplaceAll(pids, " ", ", "), width)...)
 	}
+	for _, text := range hosts.Warnings(s.Status) {
+		lines = append(lines, console.Wrap(console.Safe("warning: "+text), width)...)
+	}
 	lines = append(lines, brokenConfig(s.Status, width)...)
 	lines = append(lines, "")
 	rows := []statusRow{{cells: statusColumns}}

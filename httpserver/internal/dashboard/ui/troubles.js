@@ -33,6 +33,9 @@ export function troublesOf(s) {
   for (const p of s.status.policies ?? []) for (const d of p.diagnostics ?? []) {
     list.push({ key: "p" + p.name + d.message, tone: "warn", word: "without effect", title: p.name, href: "#/governance", text: advice(d), next: "exthost policy list" });
   }
+  for (const d of s.status.diagnostics) if (d.level === "warn" && !d.extension && !d.path) {
+    list.push({ key: "w" + d.message, tone: "warn", word: d.code.replaceAll("_", " "), title: "configuration", href: "#/host", text: advice(d), next: "exthost doctor" });
+  }
   return list.filter((t) => !dismissed.has(t.key)).sort((a, b) => urgency[a.tone] - urgency[b.tone]);
 }
 
