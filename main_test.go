@@ -52,9 +52,10 @@ var verbs = map[string]processtest.Verb{
 	"sdk": func(string) { os.Exit(testExtension().Main()) },
 	"mcp": func(string) { serveMCP() },
 
-	"rich":  serveRich,
-	"tasks": serveTasks,
-	"shown": serveShown,
+	"rich":      serveRich,
+	"tasks":     serveTasks,
+	"shown":     serveShown,
+	"answering": serveAnswers,
 
 	"declaring": serveDeclaring,
 

@@ -76,6 +76,9 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 	if r.Notify && !strings.HasPrefix(r.Method, "notifications/") {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", r.Method)
 	}
+	if r.Method == protocol.MethodCancelled { // names an id of the caller's; to the extension it would be that of any call
+		return nil, protocol.Errorf(protocol.ToolNotFound, "%s is not passed on: a call is cancelled by the end of its context", r.Method)
+	}
 	if r.Method != protocol.MethodToolsCall {
 		r, err := d.o.Aggregator.Resolve(ctx, r)
 		if err != nil {

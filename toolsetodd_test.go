@@ -1,0 +1,100 @@
+package exthost_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// answering is the [transport] of an MCP server of legacy ("older") or modern ("newer") versions
+// that answers each method with what answers has for it, with %NAME% in place of the name or the
+// URI of the request. It notes all that it is sent, see [heardBy]. Frames under "before " and a
+// method precede the answer.
+func answering(versions string, answers map[string]string) string {
+	table, _ := json.Marshal(answers) // strings always encode
+	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, ANSWERS = %q }\n", processtest.ScriptVar, "answering "+versions, table)
+}
+
+// serveAnswers is the server of [answering].
+func serveAnswers(versions string) {
+	var answers map[string]string
+	_ = json.Unmarshal([]byte(os.Getenv("ANSWERS")), &answers) // is ours
+	capabilities := `"capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},"serverInfo":{"name":"x","version":"1"}`
+	if own := answers["capabilities"]; own != "" {
+		capabilities = own
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		frame := json.RawMessage(lines.Bytes())
+		method, _ := rawjson.Text(rawjson.Get(frame, "method"))
+		params := rawjson.Get(frame, "params")
+		name, ok := rawjson.Text(rawjson.Get(params, "name"))
+		if !ok {
+			name, _ = rawjson.Text(rawjson.Get(params, "uri"))
+		}
+		appendState("heard", method+" "+string(params))
+		id := rawjson.Get(frame, "id")
+		if id == nil || method == "" {
+			continue
+		}
+		answer := answers[method+" "+name]
+		if answer == "" {
+			answer = answers[method]
+		}
+		switch {
+		case method == "initialize" && versions == "older":
+			answer = `{"protocolVersion":"2025-11-25",` + capabilities + `}`
+		case method == "server/discover" && versions == "newer":
+			answer = `{"resultType":"complete","supportedVersions":["2026-07-28"],` + capabilities + `}`
+		case method == "tools/list" && answer == "":
+			answer = `{"tools":[{"name":"read","inputSchema":{"type":"object"}}]}`
+		case answer == "":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no %s here"}}`+"\n", id, method)
+			continue
+		}
+		for _, text := range []string{answers["before "+method+" "+name], answers["before "+method]} {
+			if text != "" {
+				fmt.Println(text)
+			}
+		}
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, strings.ReplaceAll(answer, "%NAME%", name))
+	}
+}
+
+// heardBy returns what a server of [answering] was sent, one line each.
+func heardBy(t testing.TB, state, id string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(state, id, "heard"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestClientsCancelNoCallsOfOthers has a client say that a request is cancelled whose id the host
+// has given: it may be that of anybody's call.
+func TestClientsCancelNoCallsOfOthers(t *testing.T) {
+	processtest.Leaks(t)
+	state := t.TempDir()
+	h := newFolder(t).add("alpha", answering("older", map[string]string{"tools/call": `{"content":[]}`})).open(exthost.Options{StateDir: state})
+	r := post(t, overHTTP(t, h)+"/alpha/mcp", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, http.Header{"Mcp-Protocol-Version": {"2026-07-28"}}, make(chan string, 10))
+	if r.StatusCode != http.StatusAccepted {
+		t.Errorf("it is answered %s", r.Status)
+	}
+	if _, err := h.Call(deadline(t), "ext_alpha_read", nil); err != nil {
+		t.Fatal(err)
+	}
+	if heard := heardBy(t, state, "alpha"); strings.Contains(heard, "cancelled") {
+		t.Errorf("the extension hears\n%s", heard)
+	}
+}
