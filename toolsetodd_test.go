@@ -2,6 +2,7 @@ package exthost_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // answering is the [transport] of an MCP server of legacy ("older") or modern ("newer") versions
@@ -79,6 +82,40 @@ func heardBy(t testing.TB, state, id string) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// openPart opens a host over an extension alpha with a toolset "part" of some of it.
+func openPart(t testing.TB, state, alpha string, part config.Toolset) *exthost.Host {
+	f := newFolder(t).add("alpha", alpha)
+	cfg := f.config()
+	cfg.Toolsets = map[string]config.Toolset{"part": part}
+	return f.openWith(cfg, exthost.Options{StateDir: state})
+}
+
+// partSession is a session of the toolset "part" at an extension, "" for all. It is not attached.
+func partSession(extension, version string) *protocol.Session {
+	return &protocol.Session{ID: extension + version, Version: version, Toolset: "part", Extension: extension, Client: newRecorder(), Capabilities: json.RawMessage(`{}`)}
+}
+
+// TestToolsetHidesFromNotifications has a client notify an extension of which it sees a part: what
+// is about something hidden, or may be, does not arrive.
+func TestToolsetHidesFromNotifications(t *testing.T) {
+	processtest.Leaks(t)
+	state := t.TempDir()
+	h := openPart(t, state, answering("older", map[string]string{"tools/call": `{"content":[]}`}), config.Toolset{Include: []string{"ext_alpha_read", "ext_alpha_note:*"}})
+	s := partSession("alpha", protocol.MCP20251125)
+	for _, n := range [][2]string{
+		{"notifications/acme/opened", `{"uri":"note://x"}`}, {"notifications/acme/opened", `{"uri":"secret://x"}`}, {"notifications/acme/ran", `{"tool":"secret"}`}, {"notifications/roots/list_changed", `{}`},
+	} {
+		_, _ = h.Do(context.Background(), &protocol.Call{Session: s, Extension: "alpha", Method: n[0], Params: json.RawMessage(n[1]), Notify: true})
+	}
+	if _, err := doAs(t, h, s, "alpha", "tools/call", `{"name":"read"}`); err != nil {
+		t.Fatal(err)
+	}
+	heard := heardBy(t, state, "alpha")
+	if strings.Contains(heard, "secret") || !strings.Contains(heard, "note://x") || !strings.Contains(heard, "roots/list_changed") {
+		t.Errorf("the extension hears\n%s", heard)
+	}
 }
 
 // TestClientsCancelNoCallsOfOthers has a client say that a request is cancelled whose id the host

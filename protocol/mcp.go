@@ -83,6 +83,7 @@ const (
 	MethodProgress                 = "notifications/progress"
 	MethodMessage                  = "notifications/message"
 	MethodCancelled                = "notifications/cancelled"
+	MethodRootsListChanged         = "notifications/roots/list_changed" // legacy
 	MethodToolsListChanged         = "notifications/tools/list_changed"
 	MethodPromptsListChanged       = "notifications/prompts/list_changed"
 	MethodResourcesListChanged     = "notifications/resources/list_changed"

@@ -48,11 +48,13 @@ func (v *View) Check(extension, method string, params json.RawMessage) error {
 }
 
 // about are the methods of MCP that are about nothing that a toolset shows, or about a whole
-// list, which [View.Filter] looks through.
+// list, which [View.Filter] looks through. Other notifications may be about anything, as requests
+// may: an extension can do what it is told to without an answer.
 var about = map[string]bool{
 	protocol.MethodInitialize: true, protocol.MethodDiscover: true, protocol.MethodPing: true, protocol.MethodSetLevel: true, protocol.MethodToolsList: true,
 	protocol.MethodPromptsList: true, protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true,
 	protocol.MethodTasksList: true, protocol.MethodTasksGet: true, protocol.MethodTasksResult: true, protocol.MethodTasksCancel: true, protocol.MethodTasksUpdate: true,
+	protocol.MethodProgress: true, protocol.MethodRootsListChanged: true,
 }
 
 // subject returns the kind and the name of what a request is about; "" when that is nothing
@@ -79,7 +81,7 @@ func subject(method string, params json.RawMessage) (kind, name string, err erro
 		}
 		return named("resource", method, ref, "uri")
 	}
-	if about[method] || strings.HasPrefix(method, "notifications/") || isOwnedList(method) {
+	if about[method] || isOwnedList(method) {
 		return "", "", nil
 	}
 	for name := range rawjson.Members(params) {

@@ -81,7 +81,9 @@ func TestTwoReadingsAreRefused(t *testing.T) {
 		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret"}}`, false}, {"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:a"},"Ref":{}}`, false},
 		{"skills/get", `{"uri":"skill://x/SKILL.md"}`, true}, {"skills/get", `{"uri":"skill://secret"}`, false}, {"skills/get", `{"name":"x"}`, false}, {"skills/get", `{"uri":"x:a","id":7}`, false},
 		{"acme/run", `{"uri":"x:a","_meta":{}}`, true}, {"acme/run", `{"uri":"x:a","tool":"secret"}`, false}, {"acme/run", `{"uri":"x:a","uris":["x:secret"]}`, false},
-		{"acme/who", `{}`, false}, {"resources/directory/read", `{"uri":"x:secret"}`, false}, {"logging/setLevel", `{"level":"debug"}`, true}, {"notifications/x", `{}`, true},
+		{"acme/who", `{}`, false}, {"resources/directory/read", `{"uri":"x:secret"}`, false}, {"logging/setLevel", `{"level":"debug"}`, true},
+		{"notifications/roots/list_changed", ``, true}, {"notifications/progress", `{"progressToken":1,"progress":2}`, true}, {"notifications/acme/ran", `{"uri":"x:a"}`, true},
+		{"notifications/acme/ran", `{"uri":"x:secret"}`, false}, {"notifications/acme/ran", `{"tool":"secret"}`, false}, {"notifications/acme/ran", ``, false},
 	} {
 		if err := v.Check("git", c.method, json.RawMessage(c.params)); (err == nil) != c.ok {
 			t.Errorf("%s %s: %v", c.method, c.params, err)
