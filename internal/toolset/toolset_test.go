@@ -2,6 +2,7 @@ package toolset
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,14 +32,19 @@ func view(t *testing.T, d Definition) (*View, []protocol.Diagnostic) {
 	return v, views.Unmatched(defined, catalog, all)
 }
 
-// TestURIsCountInTheirPlainForm spells the URI of what is hidden in other ways.
-func TestURIsCountInTheirPlainForm(t *testing.T) {
+// TestURIsCountInEachReading spells the URI of what is hidden in other ways.
+func TestURIsCountInEachReading(t *testing.T) {
 	hides, _ := view(t, Definition{Exclude: []string{"ext_git_file:///etc/*", "ext_git_repo://host/secret"}})
 	shows, _ := view(t, Definition{Include: []string{"ext_git_file:///project/*"}})
 	for _, uri := range []string{
 		"file:///etc/passwd", "FILE:///etc/passwd", "file:///project/../etc/passwd", "file:///project/%2e%2e/etc/passwd", "file:///%65tc/passwd", "file:////etc/passwd",
 		"file:///project/..%2fetc/passwd", "file:///project/%252e%252e/etc/passwd", `file:///project/..\etc/passwd`, "file:///./etc/passwd", "file:///etc/./passwd",
 		"repo://HOST/secret", "repo://host/x/../secret", "file:///project/%25252525252e/x",
+		// As libraries of the URL Standard read them.
+		" file:///etc/passwd", "\x01file:///etc/passwd", "fi\tle:///etc/passwd", "file:///e\ntc/passwd", "file:/etc/passwd", "file:etc/passwd", "file://localhost/etc/passwd",
+		`file:\\\etc\passwd`, "file:///project/.%2e/etc/passwd", "repo://host/secret#x", "repo://host/secret\r\n", "repo://host/%2e/secret",
+		// In two steps.
+		"file:///%65tc//../passwd", "file:///project/a%2fb/../../%65tc/passwd", "repo://host/a%2fb/../%73ecret", "file:///e%09tc/passwd",
 	} {
 		if hides.Resource("git", uri) || shows.Resource("git", uri) {
 			t.Errorf("%s is shown", uri)
@@ -46,6 +52,20 @@ func TestURIsCountInTheirPlainForm(t *testing.T) {
 	}
 	for _, uri := range []string{"file:///project/a", "file:///project/b/", "file:///project/100%", "file:///project/%20x", "file:///project/{path}", "file:///project/{+path}", "file:///project/a?x=1#y"} {
 		if !hides.Resource("git", uri) || !shows.Resource("git", uri) {
+			t.Errorf("%s is hidden", uri)
+		}
+	}
+	inside, _ := view(t, Definition{Exclude: []string{"ext_git_https://inside/*", "ext_git_http://127.0.0.1*"}})
+	for _, uri := range []string{
+		"https:inside/x", `https:\\inside\x`, "https:///inside/x", "https://inside", "https://INSIDE:443/x", "https://you@inside/x", "https://inside./x", "https://ins%69de/x", "https://ⓘnside/x",
+		"http://127.1/", "http://0x7f.0.0.1/", "http://2130706433", "http://127.0.0.1:80", "http://127.0.0.01/",
+	} {
+		if inside.Resource("git", uri) {
+			t.Errorf("%s is shown", uri)
+		}
+	}
+	for _, uri := range []string{"https://outside/x", "https://outside:8443/x?y=/../inside", "http://10.0.0.1:80/", "http://[::1]:8080/x", "https://1.example/x", "urn:a:b", "x", ""} {
+		if !inside.Resource("git", uri) {
 			t.Errorf("%s is hidden", uri)
 		}
 	}
@@ -139,15 +159,22 @@ func TestUnknownNamesTheNearOne(t *testing.T) {
 	}
 }
 
-// FuzzPlainURI: the plain form is its own plain form.
-func FuzzPlainURI(f *testing.F) {
-	for _, seed := range []string{"file:///a/../b", "%25%32%65", "a:b", "x://H/%2e/?q#f", "//a", "", `\\..`} {
+// FuzzReadings: what a reading is read as is a reading too.
+func FuzzReadings(f *testing.F) {
+	for _, seed := range []string{"file:///a/../b", "%25%32%65", "a:b", "x://H/%2e/?q#f", "//a", "", `\\..`, "http:a%2fb/..//%2e", "\tx:\n/", "https://1.2.3.4:443"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, uri string) {
-		plain, ok := plainURI(uri)
-		if again, _ := plainURI(plain); ok && again != plain {
-			t.Errorf("%q becomes %q, then %q", uri, plain, again)
+		all, ok := readings(uri)
+		if !ok {
+			return
+		}
+		for _, one := range all {
+			for _, other := range func() []string { list, _ := readings(one); return list }() {
+				if !slices.Contains(all, other) {
+					t.Errorf("%q is read as %q, and that as %q", uri, one, other)
+				}
+			}
 		}
 	})
 }

@@ -1,46 +1,132 @@
 package toolset
 
 import (
+	"net/netip"
 	"path"
+	"slices"
 	"strings"
 )
 
-// maxEncoded is how often the parts of a URI may be percent-encoded.
-const maxEncoded = 4
+// Bounds of the readings of one URI. One that has more is refused.
+const (
+	maxSteps    = 5
+	maxReadings = 32
+)
 
-// plainURI returns the form of a URI that servers are likely to take it for: without
-// percent-encoding and dot segments, with slashes alone, the scheme and the authority in lower
-// case. ok is false when the URI is encoded too often to say.
-func plainURI(uri string) (plain string, ok bool) {
-	for range maxEncoded {
-		decoded := unescape(uri)
-		if decoded == uri {
-			return cleanURI(strings.ReplaceAll(uri, `\`, "/")), true
+// readings returns the URI and what servers are likely to take it for: decoded once or more, as
+// libraries of the URL Standard write it (both official SDKs of MCP parse URIs with one), and with
+// a clean path. They do so in any order: one reading of /a%2fb/../c is /c, another /a/c. ok is
+// false when there is no saying what a server takes the URI for.
+func readings(uri string) (all []string, ok bool) {
+	all = []string{uri}
+	for next, step := 0, 0; next < len(all); step++ {
+		if step > maxSteps || len(all) > maxReadings {
+			return nil, false
 		}
-		uri = decoded
+		from := all[next:]
+		next = len(all)
+		for _, one := range from {
+			standard, ok := standardURI(one)
+			if !ok {
+				return nil, false
+			}
+			for _, other := range []string{unescape(one), standard, cleanURI(one)} {
+				if !slices.Contains(all, other) {
+					all = append(all, other)
+				}
+			}
+		}
 	}
-	return "", false
+	return all, true
 }
 
-func cleanURI(uri string) string {
-	scheme, rest, found := strings.Cut(uri, ":")
-	if !found {
-		scheme, rest = "", uri
-	} else {
-		scheme = strings.ToLower(scheme) + ":"
-	}
-	if after, hasAuthority := strings.CutPrefix(rest, "//"); hasAuthority {
-		at := strings.IndexAny(after, "/?#")
-		if at < 0 {
-			at = len(after)
+// defaultPorts are the ports of the schemes that the URL Standard calls special, "" for none.
+var defaultPorts = map[string]string{"http:": ":80", "https:": ":443", "ws:": ":80", "wss:": ":443", "ftp:": ":21", "file:": ""}
+
+var (
+	breaks      = strings.NewReplacer("\t", "", "\n", "", "\r", "") // which a parser skips
+	encodedDots = strings.NewReplacer("%2e", ".", "%2E", ".")
+)
+
+// standardURI returns a URI about as a parser of the URL Standard writes it (url.spec.whatwg.org,
+// "URL parsing"), without a user's name. ok is false for a host that the parser maps to another,
+// such as one that is not ASCII, or a number that stands for an address.
+func standardURI(uri string) (standard string, ok bool) {
+	uri = strings.TrimFunc(uri, func(r rune) bool { return r <= ' ' })
+	uri = breaks.Replace(uri)
+	scheme, rest := cutScheme(uri)
+	port, special := defaultPorts[scheme]
+	at, tail := cutQuery(rest)
+	if !special {
+		if authority, below, found := cutAuthority(at); found {
+			return scheme + strings.TrimSuffix(authority, ":") + withoutDots(below) + tail, true
 		}
-		scheme, rest = scheme+"//"+strings.ToLower(after[:at]), after[at:]
+		if strings.HasPrefix(at, "/") {
+			at = withoutDots(at)
+		}
+		return scheme + at + tail, true
 	}
-	end := strings.IndexAny(rest, "?#")
-	if end < 0 {
-		end = len(rest)
+	at = strings.ReplaceAll(at, `\`, "/")
+	if scheme != "file:" {
+		at = "//" + strings.TrimLeft(at, "/")
 	}
-	at, tail := rest[:end], rest[end:]
+	authority, below, _ := cutAuthority(at)
+	host := strings.ToLower(authority[strings.LastIndexByte(authority, '@')+1:])
+	host = strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "//"), port), ":")
+	if scheme == "file:" && host == "localhost" {
+		host = ""
+	}
+	if !isPlainHost(host) {
+		return "", false
+	}
+	return scheme + "//" + host + withoutDots("/"+strings.TrimPrefix(below, "/")) + tail, true
+}
+
+// isPlainHost reports whether a parser leaves a host as it is, which may have a port.
+func isPlainHost(host string) bool {
+	if strings.ContainsFunc(host, func(r rune) bool { return r > '~' }) {
+		return false
+	}
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		host = host[:i]
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if last == "" || (last[0] < '0' || last[0] > '9') && last[0] != '[' {
+		return true
+	}
+	address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return err == nil && strings.Trim(host, "[]") == address.String()
+}
+
+// withoutDots returns an absolute path without segments of one or two dots, which may be encoded.
+// Empty segments stay.
+func withoutDots(at string) string {
+	if !strings.Contains(at, "/.") && !strings.Contains(at, "/%2") {
+		return at
+	}
+	var out []string
+	segments := strings.Split(at, "/")
+	for n, segment := range segments {
+		dots := encodedDots.Replace(segment)
+		if dots == ".." && len(out) > 1 {
+			out = out[:len(out)-1]
+		}
+		if dots != "." && dots != ".." {
+			out = append(out, segment)
+		} else if n == len(segments)-1 {
+			out = append(out, "")
+		}
+	}
+	return strings.Join(out, "/")
+}
+
+// cleanURI returns a URI with slashes alone and a clean path, the scheme and the authority in lower
+// case, and the latter without the dot of the root of all domains.
+func cleanURI(uri string) string {
+	scheme, rest := cutScheme(strings.ReplaceAll(uri, `\`, "/"))
+	at, tail := cutQuery(rest)
+	authority, at, _ := cutAuthority(at)
+	scheme += strings.TrimSuffix(strings.ToLower(authority), ".")
 	if at == "" {
 		return scheme + tail
 	}
@@ -49,6 +135,34 @@ func cleanURI(uri string) string {
 		clean += "/"
 	}
 	return scheme + clean + tail
+}
+
+// cutScheme returns the scheme in lower case, with its colon, and what follows it.
+func cutScheme(uri string) (scheme, rest string) {
+	scheme, rest, found := strings.Cut(uri, ":")
+	if !found {
+		return "", uri
+	}
+	return strings.ToLower(scheme) + ":", rest
+}
+
+// cutQuery cuts off the query and the fragment.
+func cutQuery(rest string) (at, tail string) {
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		return rest[:i], rest[i:]
+	}
+	return rest, ""
+}
+
+// cutAuthority cuts //authority off.
+func cutAuthority(at string) (authority, below string, found bool) {
+	if !strings.HasPrefix(at, "//") {
+		return "", at, false
+	}
+	if i := strings.IndexByte(at[2:], '/'); i >= 0 {
+		return at[:2+i], at[2+i:], true
+	}
+	return at, "", true
 }
 
 // unescape decodes what is percent-encoded, and leaves other percent signs.

@@ -213,8 +213,8 @@ func (v *View) Shows(extension, own string) bool {
 }
 
 // Resource reports whether the toolset shows a resource, a template by its text, or an item of
-// an extension of MCP. A URI counts as it is spelled and in its plain form: patterns have to
-// show both.
+// an extension of MCP. A URI counts in each of its readings: patterns have to show all of them, and
+// none may exclude the URI without its fragment, which servers do not get to see.
 func (v *View) Resource(extension, uri string) bool {
 	if v == nil {
 		return true
@@ -222,6 +222,15 @@ func (v *View) Resource(extension, uri string) bool {
 	if !v.reached[extension] || !v.Admits(extension, tools.ResourceName(extension, uri)) {
 		return false
 	}
-	plain, ok := plainURI(uri)
-	return ok && (plain == uri || v.Admits(extension, tools.ResourceName(extension, plain)))
+	if v.whole(extension) {
+		return true
+	}
+	all, ok := readings(uri)
+	return ok && !slices.ContainsFunc(all, func(reading string) bool {
+		if !v.Admits(extension, tools.ResourceName(extension, reading)) {
+			return true
+		}
+		without, _, more := strings.Cut(reading, "#")
+		return more && v.excludes(tools.ResourceName(extension, without))
+	})
 }
