@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -133,5 +134,49 @@ func TestClientsCancelNoCallsOfOthers(t *testing.T) {
 	}
 	if heard := heardBy(t, state, "alpha"); strings.Contains(heard, "cancelled") {
 		t.Errorf("the extension hears\n%s", heard)
+	}
+}
+
+// TestToolsetHidesStoredResults has a caller read on in the result of a tool that another toolset
+// shows to it, or that a reload has hidden: there is no such result.
+func TestToolsetHidesStoredResults(t *testing.T) {
+	processtest.Leaks(t)
+	long, _ := json.Marshal(strings.Repeat("line\n", 1000))
+	f := newFolder(t).add("alpha", answering("older", map[string]string{"tools/call": `{"content":[{"type":"text","text":` + string(long) + `}]}`}))
+	with := func(part config.Toolset) *config.Config {
+		cfg := f.config()
+		cfg.Plugins = []governance.Spec{{Name: "cap", Category: governance.Content, Builtin: "size_cap", Required: true, Config: map[string]any{"max_bytes": 2048, "preview_bytes": 100}}}
+		cfg.Toolsets = map[string]config.Toolset{"part": part, "none": {Include: []string{"ext_alpha_note:*"}}}
+		return cfg
+	}
+	h := f.openWith(with(config.Toolset{Include: []string{"ext_alpha_read"}}), exthost.Options{Reread: func() (*config.Config, error) { return with(config.Toolset{Exclude: []string{"ext_alpha_read"}}), nil }})
+	s := partSession("", protocol.MCP20251125)
+	s.Caller = "ann"
+	other := *s
+	other.Toolset = "none"
+	result, err := doAs(t, h, s, "", "tools/call", `{"name":"ext_alpha_read"}`)
+	_, after, found := strings.Cut(string(result), `\"handle\":\"`)
+	handle, _, _ := strings.Cut(after, `\"`)
+	if err != nil || !found {
+		t.Fatalf("%s, %v", result, err)
+	}
+	page := func(s *protocol.Session, handle string) string {
+		result, err := doAs(t, h, s, "", "tools/call", `{"name":"exthost_result_page","arguments":{"handle":"`+handle+`"}}`)
+		if err != nil {
+			return err.Error()
+		}
+		return string(result)
+	}
+	if got := page(s, handle); !strings.Contains(got, `line\nline`) {
+		t.Errorf("its own toolset reads %.300s", got)
+	}
+	if got := page(&other, handle); got != page(&other, "none") {
+		t.Errorf("another toolset reads %.300s", got)
+	}
+	if _, err := h.Admin().Reload(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := page(s, handle); got != page(s, "none") {
+		t.Errorf("after a reload that hides the tool it reads %.300s", got)
 	}
 }

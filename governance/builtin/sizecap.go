@@ -86,7 +86,7 @@ func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.
 	}
 	note, handle := "What is no text was left out.", ""
 	if shown < len(r.text) {
-		note, handle = p.offload(results.Owner{Caller: x.Caller, Session: x.Session}, r.text, shown)
+		note, handle = p.offload(x, r.text, shown)
 	}
 	short, what := r.shorten(x.Response, shown, "[The tool has run, and its result is too long. "+note+"]"), "result"
 	if x.Failure != nil {
@@ -102,13 +102,13 @@ func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.
 
 // offload stores text and returns the note for the model; shown is the length of the
 // preview.
-func (p *sizeCap) offload(owner results.Owner, text []byte, shown int) (note, handle string) {
+func (p *sizeCap) offload(x *governance.Exchange, text []byte, shown int) (note, handle string) {
 	note = fmt.Sprintf("These are %d of %d bytes. ", shown, len(text))
 	store := p.store.Load()
 	if store == nil {
 		return note + "The rest was not kept.", ""
 	}
-	handle, err := store.Put(owner, text)
+	handle, err := store.Put(results.Owner{Caller: x.Caller, Session: x.Session}, results.Source{Extension: x.Extension, Tool: x.Tool}, text)
 	if err != nil {
 		return note + "The rest was not kept: " + err.Error(), ""
 	}

@@ -55,7 +55,7 @@ func TestSizeCapSpills(t *testing.T) {
 	}
 	text, _, _ := strings.Cut(shown, "\n[The tool has run")
 	for offset := at[2]; offset != ""; {
-		result, err := store.Call(results.Owner{Caller: "ann"}, json.RawMessage(`{"handle":"`+at[1]+`","offset":`+offset+`}`))
+		result, err := store.Call(results.Owner{Caller: "ann"}, nil, json.RawMessage(`{"handle":"`+at[1]+`","offset":`+offset+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,8 +43,9 @@ func Tool() protocol.Tool {
 }
 
 // Call executes the page tool and returns an MCP tool result: the text of the page and its
-// position. Bad arguments are an error of kind invalid_arguments.
-func (s *Store) Call(owner Owner, arguments json.RawMessage) (json.RawMessage, error) {
+// position. Bad arguments are an error of kind invalid_arguments. shows says of which calls the
+// results may be read, nil of all; those of others are as if there were none.
+func (s *Store) Call(owner Owner, shows func(Source) bool, arguments json.RawMessage) (json.RawMessage, error) {
 	a := struct {
 		Handle string `json:"handle"`
 		Offset int64  `json:"offset"`
@@ -57,6 +58,9 @@ func (s *Store) Call(owner Owner, arguments json.RawMessage) (json.RawMessage, e
 	}
 	if a.Limit < 1 || a.Limit > MaxPage {
 		return nil, refuse("the limit is %d; it can be 1 to %d", a.Limit, MaxPage)
+	}
+	if shows != nil && !shows(s.source(a.Handle)) {
+		return nil, refuse("%w", ErrUnknown)
 	}
 	p, err := s.Page(owner, a.Handle, a.Offset, a.Limit)
 	if err != nil {

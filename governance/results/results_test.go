@@ -40,7 +40,7 @@ func open(t *testing.T, o Options) *Store {
 
 func put(t *testing.T, s *Store, text string) string {
 	t.Helper()
-	handle, err := s.Put(ann, []byte(text))
+	handle, err := s.Put(ann, Source{}, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestFilesArePrivate(t *testing.T) {
 func TestHandlesAreBound(t *testing.T) {
 	s := open(t, Options{})
 	handle := put(t, s, "secret")
-	anonymous, err := s.Put(Owner{Session: "s1"}, []byte("secret"))
+	anonymous, err := s.Put(Owner{Session: "s1"}, Source{}, []byte("secret"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestQuota(t *testing.T) {
 	if got, _ := pages(t, s, second, 10); len(got) != 60 {
 		t.Errorf("the newest has %d bytes", len(got))
 	}
-	if _, err := s.Put(ann, make([]byte, 101)); err == nil || !strings.Contains(err.Error(), "101 bytes") {
+	if _, err := s.Put(ann, Source{}, make([]byte, 101)); err == nil || !strings.Contains(err.Error(), "101 bytes") {
 		t.Error(err)
 	}
 }
@@ -174,11 +174,11 @@ func TestCall(t *testing.T) {
 	if err := json.Unmarshal(Tool().InputSchema, &schema); err != nil || len(schema.Required) != 1 {
 		t.Errorf("%v %v", schema, err)
 	}
-	result, err := s.Call(ann, fmt.Appendf(nil, `{"handle":%q,"offset":5,"limit":11}`, handle))
+	result, err := s.Call(ann, nil, fmt.Appendf(nil, `{"handle":%q,"offset":5,"limit":11}`, handle))
 	if want := `{"content":[{"type":"text","text":"line\nline\n"},{"type":"text","text":"[bytes 5 to 15 of 50000; go on with offset 15]"}]}`; err != nil || string(result) != want {
 		t.Errorf("%s, %v", result, err)
 	}
-	result, err = s.Call(ann, fmt.Appendf(nil, `{"handle":%q,"offset":49995}`, handle))
+	result, err = s.Call(ann, nil, fmt.Appendf(nil, `{"handle":%q,"offset":49995}`, handle))
 	if err != nil || !strings.Contains(string(result), "[bytes 49995 to 50000 of 50000; this is the end]") {
 		t.Errorf("%s, %v", result, err)
 	}
@@ -188,7 +188,7 @@ func TestCall(t *testing.T) {
 		`{"hand":"x"}`:             `unknown field "hand"`,
 		``:                         "as the tool's schema says",
 	} {
-		if _, err := s.Call(ann, []byte(arguments)); protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), want) {
+		if _, err := s.Call(ann, nil, []byte(arguments)); protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", arguments, err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestUseAtOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				handle, err := s.Put(ann, make([]byte, 300))
+				handle, err := s.Put(ann, Source{}, make([]byte, 300))
 				if err != nil && !errors.Is(err, errEvicted) {
 					t.Error(err)
 				}

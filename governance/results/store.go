@@ -36,6 +36,9 @@ type Options struct {
 // Owner identifies who may read a result. The session counts only for anonymous callers.
 type Owner struct{ Caller, Session string }
 
+// Source is the call whose result is stored, as policies see it.
+type Source struct{ Extension, Tool string }
+
 func (o Owner) key() Owner {
 	if o.Caller != "" {
 		o.Session = ""
@@ -63,6 +66,7 @@ type Store struct {
 
 type entry struct {
 	owner Owner
+	of    Source
 	size  int64
 	since time.Time
 }
@@ -86,14 +90,14 @@ func Open(o Options) (*Store, error) {
 	return s, s.sweepLocked(time.Now())
 }
 
-// Put stores text for owner and returns its handle.
-func (s *Store) Put(owner Owner, text []byte) (handle string, err error) {
+// Put stores text of a result for owner and returns its handle.
+func (s *Store) Put(owner Owner, of Source, text []byte) (handle string, err error) {
 	size := int64(len(text))
 	if size > s.o.Quota {
 		return "", fmt.Errorf("it has %d bytes, and all results together may have %d", size, s.o.Quota)
 	}
 	handle = strings.ToLower(rand.Text())
-	if err := s.reserve(handle, entry{owner.key(), size, time.Now()}); err != nil {
+	if err := s.reserve(handle, entry{owner.key(), of, size, time.Now()}); err != nil {
 		return "", err
 	}
 	f, err := os.OpenFile(s.file(handle), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -188,6 +192,13 @@ func (s *Store) scheduleLocked() {
 			s.scheduleLocked()
 		}
 	})
+}
+
+// source returns the call whose result has a handle; that of none for an unknown one.
+func (s *Store) source(handle string) Source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[handle].of
 }
 
 // Close removes all results.

@@ -19,7 +19,8 @@ func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
 			case c.Target != nil:
 				return next(ctx, c, params)
 			case c.entry != nil:
-				return stored().Call(results.Owner{Caller: c.Exchange.Caller, Session: c.Exchange.Session}, rawjson.Get(params, "arguments"))
+				shows := func(of results.Source) bool { return c.View.Has(of.Extension, of.Tool) }
+				return stored().Call(results.Owner{Caller: c.Exchange.Caller, Session: c.Exchange.Session}, shows, rawjson.Get(params, "arguments"))
 			case c.Request.Method == protocol.MethodToolsList:
 				return c.listTools(params)
 			}

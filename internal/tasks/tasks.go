@@ -170,7 +170,7 @@ func (k Task) shownIn(view *toolset.View, extension string, s *protocol.Session)
 	case k.Tool == "":
 		return s != nil && s.Toolset == k.Toolset && view.Reaches(extension)
 	}
-	return view.Reaches(extension) && view.Admits(extension, k.Tool)
+	return view.Has(extension, k.Tool)
 }
 
 // isHidden reports whether the toolset of the caller hides the task. One that is not known is

@@ -212,6 +212,19 @@ func (v *View) Shows(extension, own string) bool {
 	return v == nil || v.reached[extension] && v.Admits(extension, tools.NameOf(extension, own))
 }
 
+// Has reports whether the toolset shows a tool of an extension by its registered name, be there
+// one or not. It is for what calls of the tool have left: tasks and results. What another request
+// has left, whose tool is "", is had if everything of the extension is.
+func (v *View) Has(extension, registered string) bool {
+	switch {
+	case v == nil:
+		return true
+	case registered == "":
+		return v.whole(extension)
+	}
+	return v.reached[extension] && v.Admits(extension, registered) && !slices.ContainsFunc(v.refused, func(e *tools.Entry) bool { return e.Name == registered })
+}
+
 // Resource reports whether the toolset shows a resource, a template by its text, or an item of
 // an extension of MCP. A URI counts in each of its readings: patterns have to show all of them, and
 // none may exclude the URI without its fragment, which servers do not get to see.
