@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost"
@@ -21,8 +22,8 @@ import (
 
 // answering is the [transport] of an MCP server of legacy ("older") or modern ("newer") versions
 // that answers each method with what answers has for it, with %NAME% in place of the name or the
-// URI of the request. It notes all that it is sent, see [heardBy]. Frames under "before " and a
-// method precede the answer.
+// URI of the request. It notes all that it is sent, see [heardBy]. "tools/call x" is the answer for
+// the tool x alone; lines under "before tools/call x" precede it, and "after tools/call x" follows.
 func answering(versions string, answers map[string]string) string {
 	table, _ := json.Marshal(answers) // strings always encode
 	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, ANSWERS = %q }\n", processtest.ScriptVar, "answering "+versions, table)
@@ -46,9 +47,12 @@ func serveAnswers(versions string) {
 		if !ok {
 			name, _ = rawjson.Text(rawjson.Get(params, "uri"))
 		}
-		appendState("heard", method+" "+string(params))
 		id := rawjson.Get(frame, "id")
-		if id == nil || method == "" {
+		if method == "" {
+			appendState("heard", string(frame))
+			continue
+		}
+		if appendState("heard", method+" "+string(params)); id == nil {
 			continue
 		}
 		answer := answers[method+" "+name]
@@ -66,12 +70,9 @@ func serveAnswers(versions string) {
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no %s here"}}`+"\n", id, method)
 			continue
 		}
-		for _, text := range []string{answers["before "+method+" "+name], answers["before "+method]} {
-			if text != "" {
-				fmt.Println(text)
-			}
-		}
+		fmt.Print(answers["before "+method+" "+name])
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, strings.ReplaceAll(answer, "%NAME%", name))
+		fmt.Print(answers["after "+method+" "+name])
 	}
 }
 
@@ -179,4 +180,91 @@ func TestToolsetHidesStoredResults(t *testing.T) {
 	if got := page(s, handle); got != page(s, "none") {
 		t.Errorf("after a reload that hides the tool it reads %.300s", got)
 	}
+}
+
+// TestToolsetHidesWhatTasksAsk has a task of a tool ask its caller, and tell it something, during a
+// call of another tool and after it. Sessions of a toolset that does not show the tool of the task
+// hear nothing of that: those of the same caller, and its own once a reload has hidden the tool.
+func TestToolsetHidesWhatTasksAsk(t *testing.T) {
+	processtest.Leaks(t)
+	asks := func(id string) string {
+		about := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}` + "\n"
+		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"secret",` + about +
+			`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create","params":{"message":"secret?","requestedSchema":{"type":"object","properties":{}},` + about
+	}
+	for id, instances := range map[string]string{"shared": "1", "own": "per_session"} {
+		t.Run(id, func(t *testing.T) {
+			state := t.TempDir()
+			f := newFolder(t).add("alpha", answering("older", map[string]string{
+				"capabilities": `"capabilities":{"tools":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"x","version":"1"}`,
+				"tools/list":   `{"tools":[{"name":"read","inputSchema":{"type":"object"}},{"name":"later","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}]}`,
+				"tools/call":   `{"content":[]}`, "tools/call later": `{"task":{"taskId":"t1","status":"working"}}`,
+				"before tools/call read": asks("during"), "after tools/call read": asks("after"),
+			})+"[runtime]\ninstances = \""+instances+"\"\n")
+			with := func(part config.Toolset) *config.Config {
+				cfg := f.config()
+				cfg.Toolsets = map[string]config.Toolset{"part": part, "reads": {Include: []string{"*_read"}}}
+				return cfg
+			}
+			h := f.openWith(with(config.Toolset{}), exthost.Options{StateDir: state, Reread: func() (*config.Config, error) { return with(config.Toolset{Include: []string{"*_read"}}), nil }})
+			answers := 0
+			// reads calls the tool that asks, and returns what the session is asked and told of.
+			reads := func(s *protocol.Session) (asked, told int) {
+				client := s.Client.(*questioned)
+				client.n.Store(0)
+				before := len(client.told())
+				if _, err := doAs(t, h, s, "", "tools/call", `{"name":"ext_alpha_read"}`); err != nil {
+					t.Fatal(err)
+				}
+				answers++
+				eventually(t, "the server has its answers", func() bool { return strings.Count(heardBy(t, state, "alpha"), `"id":"after"`) == answers })
+				return int(client.n.Load()), len(client.told()) - before
+			}
+			visit := func(toolset string) *protocol.Session {
+				s := partSession("", protocol.MCP20251125)
+				s.ID, s.Caller, s.Toolset, s.Client, s.Capabilities = toolset, "ann", toolset, &questioned{recorder: newRecorder()}, json.RawMessage(`{"elicitation":{}}`)
+				return s
+			}
+			s, other := visit("part"), visit("reads")
+			ctx, leave := context.WithCancel(deadline(t))
+			if err := h.Attach(ctx, s); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := doAs(t, h, s, "", "tools/call", `{"name":"ext_alpha_later","task":{}}`); err != nil {
+				t.Fatal(err)
+			}
+			if asked, told := reads(s); asked != 2 || told == 0 {
+				t.Errorf("its own session is asked %d times and told %d times", asked, told)
+			}
+			if id == "shared" {
+				if asked, told := reads(other); asked+told != 0 {
+					t.Errorf("another toolset is asked %d times and told %d times", asked, told)
+				}
+			}
+			if _, err := h.Admin().Reload(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+			if asked, told := reads(s); asked+told != 0 {
+				t.Errorf("after a reload that hides the tool it is asked %d times and told %d times", asked, told)
+			}
+			leave()
+			eventually(t, "the session ends", func() bool { return len(h.Admin().Status().Clients) == 0 })
+			if id == "shared" {
+				if asked, told := reads(other); asked+told != 0 {
+					t.Errorf("another toolset is asked %d times and told %d times once the session has ended", asked, told)
+				}
+			}
+		})
+	}
+}
+
+// questioned is a client that counts what it is asked.
+type questioned struct {
+	*recorder
+	n atomic.Int32
+}
+
+func (q *questioned) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	q.n.Add(1)
+	return json.RawMessage(`{"action":"decline"}`), nil
 }

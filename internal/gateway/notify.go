@@ -54,11 +54,12 @@ func (u caller) Notify(ctx context.Context, method string, params json.RawMessag
 	return u.call.TellCaller(ctx, method, params)
 }
 
-// notFromCaller reports whether the message concerns a task started by a different caller.
+// notFromCaller reports whether the message concerns a task started by a different caller, or
+// one that the caller does not see here.
 // The child cannot say whom it addresses, so with one call in flight we assume that caller.
 func (u caller) notFromCaller(params json.RawMessage) bool {
 	_, about, known := u.g.Tasks.Related(u.by, params)
-	return known && about.Caller != u.call.Caller()
+	return known && (about.Caller != u.call.Caller() || !u.call.View.Has(u.by.Unit.ID(), about.Tool))
 }
 
 // isForAnother reports whether a request concerns a task that another session started, and
@@ -67,7 +68,7 @@ func (u caller) notFromCaller(params json.RawMessage) bool {
 func (u caller) isForAnother(params json.RawMessage) bool {
 	id, about, known := u.g.Tasks.Related(u.by, params)
 	switch {
-	case !known || about.Caller != u.call.Caller():
+	case !known || about.Caller != u.call.Caller() || !u.call.View.Has(u.by.Unit.ID(), about.Tool):
 		return known
 	case about.Session == nil || about.Session == u.call.Request.Session:
 		return false
@@ -80,8 +81,14 @@ func (u caller) isForAnother(params json.RawMessage) bool {
 // sessions. An instance of one session speaks to that one. Of others, messages about a subscription or a
 // task, or to everybody, are passed on.
 func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	_, about, related := g.Tasks.Related(i, params)
+	// A task whose tool the toolset of a session hides is none of its tasks.
+	hides := func(s *protocol.Session) bool {
+		view, err := g.view(s)
+		return related && (err != nil || !view.Has(i.Unit.ID(), about.Tool))
+	}
 	if notify {
-		for _, s := range g.audience(i, method, params) {
+		for _, s := range slices.DeleteFunc(g.audience(i, method, params), hides) {
 			if _, err := g.forward(ctx, i.Unit, s, method, params, true); err != nil {
 				g.o.Log.Debug("a client was not told", "extension", i.Unit.ID(), "method", method, "session", s.ID, "error", err)
 			}
@@ -89,10 +96,13 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 		return nil, nil
 	}
 	s := i.Unit.Session(i.Key)
-	if _, about, known := g.Tasks.Related(i, params); known && s == nil {
+	if related && s == nil {
 		s = about.Session
 	}
 	if s != nil && s.Client != nil {
+		if hides(s) {
+			return nil, errUnreachable()
+		}
 		return g.forward(ctx, i.Unit, s, method, params, false)
 	}
 	if method == protocol.MethodRootsList { // many servers ask when they start, and go on without
@@ -122,7 +132,7 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 		if s == nil {
 			break
 		}
-		if view, err := g.view(s); err == nil && (tool == "" || view.Admits(i.Unit.ID(), tool)) {
+		if view, err := g.view(s); err == nil && view.Has(i.Unit.ID(), tool) {
 			to = append(to, s)
 		}
 	case protocol.MethodResourcesListChanged, protocol.MethodPromptsListChanged, protocol.MethodToolsListChanged:
@@ -189,6 +199,10 @@ func hears(view *toolset.View, extension, method string, params json.RawMessage)
 	return view.Resource(extension, uri)
 }
 
+func errUnreachable() error {
+	return protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
+}
+
 // forward carries a request or notification of u to s outside a call: the path of a call
 // with the ends swapped.
 func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
@@ -200,7 +214,7 @@ func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session
 		return nil, nil
 	}
 	if s.Client == nil || err != nil || !view.Reaches(u.ID()) {
-		return nil, protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
+		return nil, errUnreachable()
 	}
 	e := &governance.Exchange{Method: method, Caller: s.Caller, Session: s.ID, Instance: s.Instance, Extension: u.ID(), Notify: notify, Request: params}
 	now := g.o.Snapshots.Enter()

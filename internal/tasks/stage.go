@@ -64,9 +64,6 @@ func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 		return
 	}
 	begun := Task{Caller: c.Caller(), Tool: c.Exchange.Tool}
-	if c.Request.Session != nil {
-		begun.Toolset = c.Request.Session.Toolset
-	}
 	s, key := c.Request.Session, KeyOf(c.Instance, id)
 	if s == nil || s.ID == "" || !t.sessions.IfAttached(s, func() { begun.Session = s; t.add(key, begun) }) {
 		t.add(key, begun)

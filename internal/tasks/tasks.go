@@ -39,7 +39,6 @@ type sharedKey struct{ extension, id string }
 type Task struct {
 	Caller  string
 	Tool    string            // registered name of the tool whose call began the task; "" for another request
-	Toolset string            // of the session whose request began the task
 	Session *protocol.Session // that is notified of its status; nil when the session or the task has ended
 }
 
@@ -152,25 +151,13 @@ func (t *Tasks) isOwn(key Key, caller string) bool {
 func (t *Tasks) Resolve(c *protocol.Call, id string, view *toolset.View) (*protocol.Call, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key, ok := t.latest(c, id)
-	if !ok || !t.known[key].shownIn(view, key.extension, c.Session) {
+	key, ok := t.latest(c, id, view)
+	if !ok {
 		return nil, unknown(id)
 	}
 	out := *c
 	out.Extension = key.extension
 	return &out, nil
-}
-
-// shownIn reports whether a session that sees view may know of the task: of one that a tool's
-// call began, if it sees the tool, and of another one in the toolset in which it was begun.
-func (k Task) shownIn(view *toolset.View, extension string, s *protocol.Session) bool {
-	switch {
-	case view == nil:
-		return true
-	case k.Tool == "":
-		return s != nil && s.Toolset == k.Toolset && view.Reaches(extension)
-	}
-	return view.Has(extension, k.Tool)
 }
 
 // isHidden reports whether the toolset of the caller hides the task. One that is not known is
@@ -182,13 +169,11 @@ func (t *Tasks) isHidden(c *dispatch.Call, id string) bool {
 	key := KeyOf(c.Instance, id)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known, ok := t.known[key]
-	if !ok {
-		var other Key
-		other, ok = t.latest(&protocol.Call{Session: c.Request.Session, Extension: key.extension}, id)
-		known = t.known[other]
+	if known, ok := t.known[key]; ok {
+		return !c.View.Has(key.extension, known.Tool)
 	}
-	return !ok || !known.shownIn(c.View, key.extension, c.Request.Session)
+	_, shown := t.latest(&protocol.Call{Session: c.Request.Session, Extension: key.extension}, id, c.View)
+	return !shown
 }
 
 // ToolOf returns the tool whose call began the task that c is about, "" for none.
@@ -199,19 +184,19 @@ func (t *Tasks) ToolOf(c *protocol.Call) string {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key, _ := t.latest(c, id)
+	key, _ := t.latest(c, id, nil)
 	return t.known[key].Tool
 }
 
-// latest returns the latest task of that id of the caller, at the call's extension if it
-// names one.
-func (t *Tasks) latest(c *protocol.Call, id string) (key Key, ok bool) {
+// latest returns the latest task of that id of the caller that view shows, at the call's extension
+// if it names one.
+func (t *Tasks) latest(c *protocol.Call, id string, view *toolset.View) (key Key, ok bool) {
 	caller := ""
 	if c.Session != nil {
 		caller = c.Session.Caller
 	}
 	for _, key := range slices.Backward(t.of[caller]) {
-		if key.id == id && (c.Extension == "" || c.Extension == key.extension) {
+		if key.id == id && (c.Extension == "" || c.Extension == key.extension) && view.Has(key.extension, t.known[key].Tool) {
 			return key, true
 		}
 	}

@@ -1,11 +1,46 @@
 package tasks
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
 )
+
+// A caller's task of a tool that a toolset hides does not stand before one of the same id that
+// the toolset shows.
+func TestTasksAreFoundAmongThoseThatAreShown(t *testing.T) {
+	all, s := New(nil), &protocol.Session{Caller: "ann"}
+	all.add(Key{extension: "seen", id: "1"}, Task{Caller: "ann", Tool: "ext_seen_run"})
+	all.add(Key{extension: "unseen", id: "1"}, Task{Caller: "ann", Tool: "ext_unseen_run"})
+	all.add(Key{extension: "seen", id: "2"}, Task{Caller: "ann"}) // of no tool
+	var sources []tools.Source
+	for _, id := range []string{"seen", "unseen"} {
+		sources = append(sources, tools.Source{Extension: id, Tools: []protocol.Tool{{Name: "run", Raw: json.RawMessage(`{"name":"run","inputSchema":{"type":"object"}}`)}}})
+	}
+	catalog, _ := tools.NewCatalog(1, sources, nil)
+	views := toolset.NewViews(map[string]toolset.Definition{"part": {Include: []string{"ext_seen_r*"}}}, catalog, []toolset.Extension{{ID: "seen"}, {ID: "unseen"}}, nil)
+	part, err := views.Of("part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		view     *toolset.View
+		id, want string
+	}{{nil, "1", "unseen"}, {part, "1", "seen"}, {nil, "2", "seen"}, {part, "2", ""}, {part, "3", ""}} {
+		c, err := all.Resolve(&protocol.Call{Session: s}, tt.id, tt.view)
+		if got := ""; err == nil {
+			if got = c.Extension; got != tt.want {
+				t.Errorf("task %s is of %q, want %q", tt.id, got, tt.want)
+			}
+		} else if tt.want != "" {
+			t.Errorf("task %s: %v", tt.id, err)
+		}
+	}
+}
 
 // Who begins tasks without end forgets his own, and nobody else's.
 func TestTasksAreBounded(t *testing.T) {
