@@ -268,3 +268,45 @@ func (q *questioned) Call(context.Context, string, json.RawMessage) (json.RawMes
 	q.n.Add(1)
 	return json.RawMessage(`{"action":"decline"}`), nil
 }
+
+// TestToolsetHidesItemsOfFamilies has a client reach for the items of an extension of MCP that two
+// servers declare, of which it sees a part each: what is hidden is as what there is not.
+func TestToolsetHidesItemsOfFamilies(t *testing.T) {
+	processtest.Leaks(t)
+	declares := `"capabilities":{"tools":{},"resources":{},"extensions":{"com.acme/notes":{}}},"serverInfo":{"name":"x","version":"1"}`
+	serves := func(id string) string {
+		return answering("newer", map[string]string{"capabilities": declares, "notes/get": `{"got":"%NAME%"}`,
+			"notes/list": `{"notes":[{"uri":"note://` + id + `"},{"uri":"vault://` + id + `"},{"name":"secret ` + id + `"}],"all":["vault secret"],"ttlMs":7}`})
+	}
+	f := newFolder(t).add("alpha", serves("alpha")).add("beta", serves("beta"))
+	cfg := f.config()
+	cfg.Toolsets = map[string]config.Toolset{"part": {Include: []string{"*_note:*", "*_read"}}, "one": {Include: []string{"ext_alpha_note:*"}}}
+	h := f.openWith(cfg, exthost.Options{})
+	for _, toolset := range []string{"part", "one"} {
+		for _, extension := range []string{"", "alpha"} {
+			s := partSession(extension, protocol.MCP20260728)
+			s.Toolset = toolset
+			ask := func(method, params string) string {
+				result, err := doAs(t, h, s, extension, method, params)
+				if err != nil {
+					return err.Error()
+				}
+				return string(result)
+			}
+			if got := ask("notes/list", `{}`); !strings.Contains(got, "note://alpha") || strings.Contains(got, "vault") || strings.Contains(got, "secret") || strings.Contains(got, "beta") != (toolset == "part" && extension == "") {
+				t.Errorf("%s at %q lists %s", toolset, extension, got)
+			} else if strings.Contains(got, "ttlMs") == (toolset == "part" && extension == "") { // the list of one server is passed on
+				t.Errorf("%s at %q lists as if it saw other servers, or not all: %s", toolset, extension, got)
+			}
+			if got := ask("notes/get", `{"uri":"note://alpha"}`); !strings.Contains(got, `"got"`) {
+				t.Errorf("%s at %q gets %s", toolset, extension, got)
+			}
+			for _, params := range []string{`{"uri":"vault://alpha"}`, `{"name":"secret alpha"}`, `{"name":"secret beta"}`, `{"uri":"vault://beta"}`, `{"id":"note://alpha","uri":"vault://alpha"}`} {
+				hidden, nothing := ask("notes/get", params), ask("notes/get", strings.ReplaceAll(strings.ReplaceAll(params, "alpha", "gamma"), "beta", "gamma"))
+				if got := strings.NewReplacer("alpha", "gamma", "beta", "gamma").Replace(hidden); got != strings.NewReplacer("alpha", "gamma", "beta", "gamma").Replace(nothing) {
+					t.Errorf("%s at %q: what is hidden and what there is not differ:\n%s\n%s", toolset, extension, hidden, nothing)
+				}
+			}
+		}
+	}
+}

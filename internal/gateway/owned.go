@@ -41,8 +41,8 @@ func notOwned(method string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "method %q is not served here: no extension declares an MCP extension with methods %s/…", method, name)
 }
 
-// listOwned answers the list of an extension of MCP: that of the only owner as it is, page by
-// page, else those of all owners in one page.
+// listOwned answers the list of an extension of MCP: that of the only owner that the client sees as
+// it is, page by page, else those of all owners in one page.
 func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
 	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
 	reached := view.Servers(servers)
@@ -50,14 +50,14 @@ func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset
 	switch {
 	case len(reached) == 0:
 		return nil, notOwned(c.Method)
-	case len(servers) == 1:
+	case len(reached) == 1:
 		one := *c
-		one.Extension = servers[0]
+		one.Extension = reached[0]
 		result, err := g.Calls.DoPart(ctx, &one)
-		if err == nil {
-			g.owners.Learn(c.Method, servers[0], rawjson.Get(result, name))
+		if err == nil && len(servers) == 1 {
+			g.owners.Learn(c.Method, reached[0], rawjson.Get(result, name))
 		}
-		return view.Filter(servers[0], c.Method, result), err
+		return view.Filter(reached[0], c.Method, result), err
 	}
 	result, _ := g.list(ctx, c, listing{method: c.Method, member: name}, servers, view)
 	if hidden := g.owners.NewlyHidden(c.Method); len(hidden) > 0 {
@@ -99,9 +99,10 @@ func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *tool
 func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string, view *toolset.View) (extension string) {
 	l := listing{method: listMethod(c.Method)}
 	l.member, _, _ = strings.Cut(l.method, "/")
-	if extension = g.owners.FindItem(l.method, key, view); extension == "" && g.owners.MayList() {
+	serves := func(id string) bool { return view.Check(id, c.Method, c.Params) == nil } // what is hidden has no owner
+	if extension = g.owners.FindItem(l.method, key, view, serves); extension == "" && g.owners.MayList() {
 		g.list(ctx, &protocol.Call{Session: c.Session}, l, offering(g.o.Snapshots.Load(), l), view)
-		extension = g.owners.FindItem(l.method, key, view)
+		extension = g.owners.FindItem(l.method, key, view, serves)
 	}
 	return extension
 }

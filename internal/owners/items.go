@@ -118,15 +118,19 @@ func (o *Index) Learn(method, extension string, page json.RawMessage) {
 	o.setFamily(method, items{order: []string{extension}, of: map[string]keys{extension: known}})
 }
 
-// FindItem returns the extension that lists an item, "" for none.
-func (o *Index) FindItem(method, key string, view *toolset.View) string {
+// FindItem returns the extension that lists an item, "" for none. serves reports whether an
+// extension may serve the request about the item.
+func (o *Index) FindItem(method, key string, view *toolset.View, serves func(extension string) bool) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if method == protocol.MethodSkillsList {
-		return o.families[method].holder(key, view)
+		if id := o.families[method].holder(key, view); serves(id) {
+			return id
+		}
+		return ""
 	}
 	for _, id := range o.families[method].order {
-		if o.families[method].of[id].has(key) && view.Reaches(id) {
+		if o.families[method].of[id].has(key) && serves(id) {
 			return id
 		}
 	}

@@ -33,7 +33,7 @@ func TestSkillsOwnTheirFiles(t *testing.T) {
 		t.Errorf("hidden: %q", got)
 	}
 	o.Update(l, []string{"a", "b"}, [][]json.RawMessage{nil, list("skill://z/SKILL.md")}, []string{"a"}, nil) // the list of a was denied
-	if got := o.FindItem(l.Method, "skill://x/SKILL.md", nil); got != "a" {
+	if got := o.FindItem(l.Method, "skill://x/SKILL.md", nil, func(string) bool { return true }); got != "a" {
 		t.Errorf("after a denial it is of %q", got)
 	}
 }

@@ -16,6 +16,9 @@ var members = map[string]string{
 	protocol.MethodResourceTemplates: "resourceTemplates", protocol.MethodDirectoryRead: "resources",
 }
 
+// listMembers are the members that the results of all lists may have.
+var listMembers = map[string]bool{"_meta": true, "nextCursor": true, "resultType": true, "ttlMs": true, "cacheScope": true}
+
 // Filter takes what the toolset does not show out of the result of a list of an extension, in
 // which things have the extension's own names. Results of other methods stay as they are. An
 // extension may let everybody cache its list: what is left of it is for clients of the toolset.
@@ -36,9 +39,10 @@ func (v *View) Filter(extension, method string, result json.RawMessage) json.Raw
 		}
 	}
 	edits := map[string]json.RawMessage{member: rawjson.AppendList(nil, shown)}
+	unknown := isOwnedList(method) && !v.whole(extension) // what an extension of MCP has beside its items may be anything
 	for key := range rawjson.Members(result) {
-		if strings.EqualFold(key, member) && key != member {
-			edits[key] = nil // some clients ignore case
+		if strings.EqualFold(key, member) && key != member || unknown && key != member && !listMembers[key] { // some clients ignore case
+			edits[key] = nil
 		}
 	}
 	if rawjson.Get(result, "cacheScope") != nil {

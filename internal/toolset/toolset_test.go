@@ -126,7 +126,7 @@ func TestListsAreLookedThrough(t *testing.T) {
 		{"prompts/list", `{"cacheScope":"public","prompts":[{"name":"a","Name":"secret"},{"name":"b"}]}`, `{"cacheScope":"private","prompts":[{"name":"b"}]}`},
 		{"resources/list", `{"resources":[{"uri":"x:secret"}],"Resources":[{"uri":"x:secret"}]}`, `{"resources":[]}`},
 		{"resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"x:{a}"},7]}`, `{"resourceTemplates":[{"uriTemplate":"x:{a}"}]}`},
-		{"skills/list", `{"skills":[{"uri":"skill://secret/SKILL.md"},{"uri":"skill://a/SKILL.md"},{"name":"z"}]}`, `{"skills":[{"uri":"skill://a/SKILL.md"}]}`},
+		{"skills/list", `{"skills":[{"uri":"skill://secret/SKILL.md"},{"uri":"skill://a/SKILL.md"},{"name":"z"}],"all":["secret"],"nextCursor":"2"}`, `{"skills":[{"uri":"skill://a/SKILL.md"}],"nextCursor":"2"}`},
 		{"resources/list", `{"resources":"none"}`, `{"resources":[]}`}, {"resources/read", `{"contents":[]}`, `{"contents":[]}`},
 	} {
 		if got := string(v.Filter("git", c.method, json.RawMessage(c.result))); got != c.want {
