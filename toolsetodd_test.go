@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -212,13 +213,14 @@ func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 			reads := func(s *protocol.Session) (asked, told int) {
 				client := s.Client.(*questioned)
 				client.n.Store(0)
-				before := len(client.told())
+				secrets := func() int { return strings.Count(strings.Join(client.told(), " "), "secret") }
+				before := secrets()
 				if _, err := doAs(t, h, s, "", "tools/call", `{"name":"ext_alpha_read"}`); err != nil {
 					t.Fatal(err)
 				}
 				answers++
 				eventually(t, "the server has its answers", func() bool { return strings.Count(heardBy(t, state, "alpha"), `"id":"after"`) == answers })
-				return int(client.n.Load()), len(client.told()) - before
+				return int(client.n.Load()), secrets() - before
 			}
 			visit := func(toolset string) *protocol.Session {
 				s := partSession("", protocol.MCP20251125)
@@ -308,5 +310,41 @@ func TestToolsetHidesItemsOfFamilies(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestToolsetChangesNoNamesOfPrompts has two extensions with a prompt of the same plain name, of
+// which a toolset hides the first one: the names are those of before, whoever lists.
+func TestToolsetChangesNoNamesOfPrompts(t *testing.T) {
+	processtest.Leaks(t)
+	serves := func(id, prompt string) string {
+		return answering("older", map[string]string{"prompts/list": `{"prompts":[{"name":"` + prompt + `"}]}`, "prompts/get": `{"messages":[],"by":"` + id + `"}`})
+	}
+	f := newFolder(t).add("a", serves("a", "b_c")).add("a_b", serves("a_b", "c"))
+	cfg := f.config()
+	cfg.Toolsets = map[string]config.Toolset{"part": {Include: []string{"ext_a_b_*"}}}
+	h := f.openWith(cfg, exthost.Options{})
+	free, part := partSession("", protocol.MCP20251125), partSession("", protocol.MCP20251125)
+	free.Toolset = ""
+	ask := func(s *protocol.Session, method, params string) string {
+		result, err := doAs(t, h, s, "", method, params)
+		if err != nil {
+			return err.Error()
+		}
+		return string(result)
+	}
+	all := ask(free, "prompts/list", `{}`)
+	own := ask(part, "prompts/list", `{}`)
+	name, _ := rawjson.Text(rawjson.Get(json.RawMessage(strings.TrimSuffix(strings.TrimPrefix(own, `{"prompts":[`), `]}`)), "name"))
+	if !strings.Contains(all, `"`+name+`"`) || name == "ext_a_b_c" || name == "" {
+		t.Errorf("the toolset lists %s, all are %s", own, all)
+	}
+	for s, want := range map[*protocol.Session]string{free: `"a"`, part: "there is no prompt|lists a prompt"} {
+		if got := ask(s, "prompts/get", `{"name":"ext_a_b_c"}`); !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("ext_a_b_c is %s, want %s", got, want)
+		}
+	}
+	if got := ask(part, "prompts/get", `{"name":"`+name+`"}`); !strings.Contains(got, `"a_b"`) {
+		t.Errorf("%s is %s", name, got)
 	}
 }

@@ -138,11 +138,6 @@ func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name
 		}
 		name = native
 	}
-	defer func() {
-		if kind == "prompt" && extension != "" && !view.Shows(extension, own) {
-			extension, own = "", ""
-		}
-	}()
 	extension, own = g.owners.Find(kind, name, view)
 	if g.o.Snapshots.Load().Extensions[extension] != nil {
 		return extension, own, nil

@@ -59,7 +59,10 @@ func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []
 	if l.Key == "" {
 		return o.updateFamily(l.Method, order, each, kept, view)
 	}
-	seen, prompts := make(keys), make(map[string]prompt)
+	seen, prompts := make(keys), map[string]prompt(nil)
+	if l.Key == "name" {
+		prompts = o.promptsOf(kept) // which keep their names
+	}
 	of, templates := make(map[string]keys, len(order)), make(map[string][]template)
 	for n, id := range order {
 		of[id] = make(keys, len(each[n]))
@@ -101,14 +104,22 @@ func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []
 		}
 		o.order, o.templates = order, templates
 	case "name":
-		for name, p := range o.prompts {
-			if slices.Contains(kept, p.extension) && prompts[name] == (prompt{}) {
-				prompts[name] = p
-			}
-		}
 		o.prompts = prompts
 	}
 	return shown
+}
+
+// promptsOf returns the prompts of extensions that are known.
+func (o *Index) promptsOf(extensions []string) map[string]prompt {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known := make(map[string]prompt)
+	for name, p := range o.prompts {
+		if slices.Contains(extensions, p.extension) {
+			known[name] = p
+		}
+	}
+	return known
 }
 
 // SetRefusal keeps the denial of a list, met when everything was listed for caller.
@@ -152,13 +163,16 @@ func templatePattern(text string) *regexp.Regexp {
 
 // Find returns the extension that lists a resource by its URI or the text of its template,
 // or a prompt by its registered name, and the extension's own name for it; "" when no
-// extension does. Of a resource that several list, the first that view shows it of counts.
+// extension does, or view hides it. Of a resource that several list, the first that view shows it of
+// counts.
 func (o *Index) Find(kind, name string, view *toolset.View) (extension, own string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if kind == "prompt" {
-		p := o.prompts[name]
-		return p.extension, p.name
+		if p := o.prompts[name]; view.Shows(p.extension, p.name) {
+			return p.extension, p.name
+		}
+		return "", ""
 	}
 	first := func(lists func(id string) bool) string {
 		for _, id := range o.order {
