@@ -97,3 +97,24 @@ func TestClientTableByHand(t *testing.T) {
 		})
 	}
 }
+
+// TestLineBreaksOfYAML changes files whose lines end in other ways than \n.
+func TestLineBreaksOfYAML(t *testing.T) {
+	for _, end := range []string{"\r", "\u0085", "\u2028", "\u2029"} {
+		within := "log: {file: \"x" + strings.Repeat(end, 3) + "y\"}\nserver:\n  clients: {ada: {token_hash: \"0\"}}"
+		ends := strings.ReplaceAll("# mine\nserver:\n  listen: a:1\n", "\n", end)
+		set := []Setting{{"token_hash", "1"}}
+		for before, after := range map[string]string{
+			within: strings.Replace(within, `"0"`, `"1"`, 1),
+			ends:   ends + "\n  clients:\n    ada:\n      token_hash: \"1\"\n",
+		} {
+			got, _, err := ApplyTable("a.yaml", []byte(before), Table{Path: []string{"server", "clients", "ada"}, Set: set})
+			if err != nil || string(got) != after {
+				t.Errorf("%q became %q, %v", before, got, err)
+			}
+		}
+		if got, _, err := Apply("a.yaml", []byte(ends), List{Section: "server", Key: "x", Add: []string{"y"}}); err != nil || string(got) != ends+"\n  x: [\"y\"]\n" {
+			t.Errorf("%q became %q, %v", ends, got, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -43,11 +44,12 @@ func member(n *yaml.Node, key string) (k, v *yaml.Node) {
 	return nil, nil
 }
 
-// offset returns where a node begins in the text. yaml.v3 counts columns in characters.
+// offset returns where a node begins in the text. yaml.v3 counts columns in characters, and lines by
+// all that ends one in YAML 1.1.
 func (p *place) offset(n *yaml.Node) int {
 	at := 0
 	for range n.Line - 1 {
-		at = lineEnd(p.text, at) + 1
+		at += lineBreak.FindStringIndex(p.text[at:])[1]
 	}
 	for range n.Column - 1 {
 		_, size := utf8.DecodeRuneInString(p.text[at:])
@@ -55,6 +57,8 @@ func (p *place) offset(n *yaml.Node) int {
 	}
 	return at
 }
+
+var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
 
 func addYAML(text, section, key, item string) (string, error) {
 	p, err := findYAML(text, section, key)
