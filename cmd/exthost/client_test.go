@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -253,4 +254,42 @@ func TestClientIsNoExtension(t *testing.T) {
 	}
 	c.leave(t)
 	oneHost(t, dir)
+}
+
+// TestClientsOfSeveralHosts counts the sessions of all hosts of a directory.
+func TestClientsOfSeveralHosts(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "other/kit/plugin.toml": kitManifest, "third/kit/plugin.toml": kitManifest})
+	defer stopHosts(t, dir)
+	token := giveClient(t, dir, "add", "ada")
+	giveClient(t, dir, "add", "bob")
+	s := startServe(t, dir)
+	over := connectAs(t, s.url, token)
+	ada, bob := startClient(t, dir, "--as", "ada", "--extensions", "other"), startClient(t, dir, "--as", "bob", "--extensions", "third")
+	ada.open(t)
+	bob.open(t)
+	var list struct {
+		Clients []struct {
+			Name     string
+			Sessions int
+			LastUsed string `json:"last_used"`
+		}
+	}
+	out, err := program(dir, "client", "list", "-o", "json").Output()
+	if err != nil || json.Unmarshal(out, &list) != nil || len(list.Clients) != 2 || list.Clients[0].Sessions != 3 || list.Clients[1].Sessions != 1 || list.Clients[1].LastUsed == "" {
+		t.Errorf("client list: %v, %s", err, out)
+	}
+	if all := callersOf(t, dir); len(all["ada"]) < 3 || !strings.Contains(strings.Join(all["ada"], ", "), "stdio 2025-11-25") || strings.Join(all["bob"], "") != "stdio 2025-11-25" {
+		t.Errorf("status: %v", all)
+	}
+	if out, err := program(dir, "status").Output(); err != nil || !regexp.MustCompile(`(?m)^bob +1 +stdio`).Match(out) {
+		t.Errorf("status: %v, %s", err, out)
+	}
+	for _, session := range over {
+		_ = session.Close()
+	}
+	for _, c := range []*client{ada, bob} {
+		c.leave(t)
+	}
+	s.end(t, os.Interrupt)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/strict"
-	"github.com/exthost/exthost/status"
 )
 
 // known is what is known of a client.
@@ -24,21 +23,21 @@ type known struct {
 	Since    string     `json:"since,omitempty"`     // when its token was made; "" unknown
 	OldUntil string     `json:"old_until,omitempty"` // when its token before ends
 	Stated   string     `json:"stated"`              // where: FILE:LINE
-	Sessions *int       `json:"sessions,omitempty"`  // in the running host; nil: none runs
-	LastUsed *time.Time `json:"last_used,omitempty"` // nil: not in the running host
+	Sessions *int       `json:"sessions,omitempty"`  // in the hosts that run here; nil: none runs
+	LastUsed *time.Time `json:"last_used,omitempty"` // nil: not in a host that runs here
 }
 
 func list(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the clients, and who of them is connected", Args: console.NoArgs,
-		Long: "List the clients of the configuration: since when each has its token, and, if a host runs in\n" +
-			"this directory, how many sessions it has there and when it was let in last.",
+		Long: "List the clients of the configuration: since when each has its token, and, if hosts run in this\n" +
+			"directory, how many sessions it has there and when it was let in last.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, origins, err := hosts.Load(c)
 			if err != nil {
 				return err
 			}
-			all := find(cmd.Context(), cfg, origins)
+			all := find(cmd.Context(), c, cfg, origins)
 			rows := [][]string{{"NAME", "TOKEN SINCE", "SESSIONS", "LAST USED", "STATED"}}
 			for _, k := range all {
 				rows = append(rows, []string{k.Name, k.token(), k.sessions(), k.lastUsed(), console.NearbyPath(k.Stated)})
@@ -51,34 +50,31 @@ func list(c *console.Console) *cobra.Command {
 
 func names(cfg *config.Config) []string { return slices.Sorted(maps.Keys(cfg.Server.Clients)) }
 
-func find(ctx context.Context, cfg *config.Config, origins *config.Origins) (all []known) {
-	var s *status.Status
-	if r, err := hosts.Find(ctx); err == nil {
-		if now, err := r.Status(ctx); err == nil {
-			s = &now
-		}
-	}
+func find(ctx context.Context, c *console.Console, cfg *config.Config, origins *config.Origins) (all []known) {
+	running := hosts.All(ctx)
+	var connected hosts.Connected
+	connected.AddAll(ctx, c, running)
 	for _, name := range names(cfg) {
 		of := cfg.Server.Clients[name]
 		k := known{Name: name, Token: of.TokenHash != "", Since: of.Since, OldUntil: of.OldUntil, Stated: origins.Of(strict.Join("server.clients", name))}
-		if s != nil {
-			k.join(s)
+		if running != nil {
+			k.join(&connected)
 		}
 		all = append(all, k)
 	}
 	return all
 }
 
-// join adds what the running host says.
-func (k *known) join(s *status.Status) {
+// join adds what the running hosts say.
+func (k *known) join(to *hosts.Connected) {
 	n := 0
-	for _, c := range s.Clients {
+	for _, c := range to.Clients {
 		if c.Caller == k.Name && c.Session != "" {
 			n++
 		}
 	}
 	k.Sessions = &n
-	for _, c := range s.NamedClients {
+	for _, c := range to.Named {
 		if c.Name == k.Name {
 			k.LastUsed = c.LastUsed
 		}

@@ -71,37 +71,6 @@ func Everywhere(ctx context.Context) (all []*Running, err error) {
 	return all, ctx.Err()
 }
 
-// OverHTTP returns the address of a host of this directory that serves HTTP; "" when none does. A host
-// for clients on stdio may run beside that one.
-func OverHTTP(ctx context.Context) (address string) {
-	state, err := exthost.DefaultStateDir()
-	if err != nil {
-		return ""
-	}
-	all, _ := daemon.FindAll(ctx, state)
-	for _, info := range all {
-		if strings.HasPrefix(info.Serves, "http") {
-			return info.Serves
-		}
-	}
-	return ""
-}
-
-// Beside returns the pids of the other hosts of the directory; nil when they cannot be found.
-func (r *Running) Beside(ctx context.Context) (pids []int) {
-	state, err := exthost.DefaultStateDir()
-	if err != nil {
-		return nil
-	}
-	all, _ := daemon.FindAll(ctx, state)
-	for _, info := range all {
-		if info.PID != r.Info.PID {
-			pids = append(pids, info.PID)
-		}
-	}
-	return pids
-}
-
 // UnknownClient is the error about a name that is none of the named clients.
 func UnknownClient(name string, known []string) *console.Error {
 	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no client %.80q%s", name, console.DidYouMean(name, known)), Hint: "exthost client list; exthost client add NAME adds one"}

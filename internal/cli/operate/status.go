@@ -28,8 +28,19 @@ type runningStatus struct {
 	Log    string `json:"log,omitempty"`    // file with the log of a host in the background
 	Beside []int  `json:"beside,omitempty"` // pids of further hosts, of clients with another environment or other flags
 
-	Unloaded []string `json:"unloaded,omitempty"` // extensions and files on the search paths that the host has not loaded
-	status.Status
+	Unloaded      []string `json:"unloaded,omitempty"` // extensions and files on the search paths that the host has not loaded
+	status.Status          // its clients are those of the hosts beside it too
+}
+
+// addBeside adds the other hosts of the directory, and who is connected to them.
+func (s *runningStatus) addBeside(ctx context.Context, c *console.Console, pid int) {
+	beside := slices.DeleteFunc(hosts.All(ctx), func(r *hosts.Running) bool { return r.Info.PID == pid })
+	for _, r := range beside {
+		s.Beside = append(s.Beside, r.Info.PID)
+	}
+	connected := hosts.Connected{Clients: s.Clients, Named: s.NamedClients}
+	connected.AddAll(ctx, c, beside)
+	s.Clients, s.NamedClients = connected.Clients, connected.Named
 }
 
 // Status shows the running host.
@@ -53,7 +64,8 @@ func Status(c *console.Console) *cobra.Command {
 			for _, d := range s.Destinations {
 				names = append(names, d.ID)
 			}
-			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Log: r.Info.Log, Beside: r.Beside(ctx), Unloaded: r.Unloaded(ctx, c, s), Status: s}
+			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Log: r.Info.Log, Unloaded: r.Unloaded(ctx, c, s), Status: s}
+			all.addBeside(ctx, c, r.Info.PID)
 			table := statusTable(all, time.Now(), c.Layout(false, expendable...))
 			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
 		}),
