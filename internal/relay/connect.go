@@ -34,9 +34,10 @@ type Client struct {
 	// Warn tells a person something; nil tells nobody.
 	Warn func(text string)
 
-	caller string         // "" before the first Connect
-	build  string         // of the program that a host must be
-	silent map[int]string // hosts that have not answered this Connect, by pid, with the error
+	caller  string         // "" before the first Connect
+	build   string         // of the program that a host must be
+	started bool           // this Connect has started a host
+	silent  map[int]string // hosts that have not answered this Connect, by pid, with the error
 }
 
 // Connect returns a connection to a host of the directory that has taken the client: to one
@@ -50,7 +51,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	if c.build, err = Installed(); err != nil {
 		return nil, err
 	}
-	c.silent = make(map[int]string)
+	c.silent, c.started = make(map[int]string), false
 	if conn, _, err := c.find(ctx); conn != nil || err != nil {
 		return conn, err
 	}
@@ -66,6 +67,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	if err := c.Start(ctx, turn); err != nil {
 		return nil, err
 	}
+	c.started = true
 	if others != nil && c.Warn != nil {
 		c.Warn("started another host for this client, because it cannot share what runs in this directory: " + strings.Join(others, "; "))
 	}
@@ -143,7 +145,7 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 		}
 		return conn, cmp.Or(hello.Refused, "it is another build, of version "+hello.Version), nil
 	}
-	q := request{Verb: verbAttach, Caller: c.caller, As: c.As, Toolset: c.Toolset, Flags: c.Flags, Strict: c.Strict, Env: variables.Parse(c.Environ).Digests(hello.Nonce)}
+	q := request{Verb: verbAttach, Caller: c.caller, As: c.As, Toolset: c.Toolset, Flags: c.Flags, Strict: c.Strict, Started: c.started, Env: variables.Parse(c.Environ).Digests(hello.Nonce)}
 	if err := send(conn, q); err != nil {
 		return conn, "", err
 	}

@@ -47,8 +47,9 @@ type request struct {
 	As      string            `json:"as,omitempty"`      // the named client that it is instead; "": none
 	Toolset string            `json:"toolset,omitempty"` // of the client; "": that of the host for such clients
 	Flags   Flags             `json:"flags"`
-	Strict  bool              `json:"strict,omitempty"` // refuse the client while anything is broken
-	Env     map[string]string `json:"env,omitempty"`    // digest of each variable, by name
+	Strict  bool              `json:"strict,omitempty"`  // refuse the client while anything is broken
+	Started bool              `json:"started,omitempty"` // the relay has started the host, which nobody needs if it refuses the client
+	Env     map[string]string `json:"env,omitempty"`     // digest of each variable, by name
 }
 
 // answer decides about a request.

@@ -42,8 +42,8 @@ type HostOptions struct {
 	// Stop ends the host when somebody asks for that. It must not wait.
 	Stop func()
 	// Background is true for a host that serves relayed clients alone: Run then returns
-	// when there were no clients for IdleExit (0: never), or when the last one has left and
-	// a newer program is in use.
+	// when there were no clients for IdleExit (0: never), when the last one has left and a newer
+	// program is in use, or when it refuses the client that it was started for.
 	Background bool
 	IdleExit   time.Duration
 }
@@ -57,7 +57,7 @@ type Host struct {
 	mu      sync.Mutex
 	open    map[*client]struct{}
 	served  bool   // there was a client
-	retired bool   // a newer program is in use
+	retired bool   // it ends with its last client
 	refused string // the client that was refused last, and why
 }
 
@@ -125,7 +125,7 @@ func (h *Host) idle(ctx context.Context) {
 		empty, retired, wait := h.waiting()
 		switch {
 		case empty && retired:
-			h.Log.Info("the last client has left, and a newer program is in use")
+			h.Log.Info("the last client has left, and others get another host")
 			return
 		case empty && h.Background && h.IdleExit > 0:
 			timer.Reset(wait)
@@ -235,6 +235,9 @@ func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.
 	c := &client{env: q.Env, nonce: hello.Nonce, cancel: cancel}
 	a := h.admit(ctx, &q, c)
 	if err := send(conn, a); err != nil || !a.OK {
+		if a.Fault != nil && q.Started {
+			h.retire()
+		}
 		h.remove(c)
 		return nil, nil, nil
 	}
