@@ -65,17 +65,29 @@ func (v *vault) forget() {
 	}
 }
 
-// keep stores the secrets that an extension is given. Those without a value are left to the user.
-func (v *vault) keep(values map[string]string) error {
+// keep stores the secrets that an extension is given. Those without a value are left to the user. Undo
+// removes those that were not stored before.
+func (v *vault) keep(values map[string]string) (undo func() error, err error) {
+	var fresh []string
+	undo = func() (err error) {
+		for _, name := range fresh {
+			err = errors.Join(err, v.store.Remove(name))
+		}
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if values[name] == "" {
 			continue
 		}
+		_, err := v.store.Lookup(v.ctx, name)
 		if err := v.store.Set(name, values[name]); err != nil {
-			return fmt.Errorf("the secret %s is not stored: %w", name, err)
+			return undo, errors.Join(fmt.Errorf("the secret %s is not stored: %w", name, err), undo())
+		}
+		if missing, ok := errors.AsType[*secrets.Error](err); ok && missing.Missing {
+			fresh = append(fresh, name)
 		}
 	}
-	return nil
+	return undo, nil
 }
 
 // references are those of the file to secrets that came with it, for a grant. Others the user has

@@ -120,12 +120,13 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 // lockFile adds the extension of a file as one that runs a locked package, and reports whether it did.
 func (f importing) lockFile(ctx context.Context, c *console.Console, file importFile) (bool, error) {
 	id := filepath.Base(filepath.Dir(file.Path))
-	if err := f.vault.keep(file.secrets); err != nil {
+	forget, err := f.vault.keep(file.secrets) // first, as what is locked may start at once
+	if err != nil {
 		return false, err
 	}
 	undo, err := file.disable(c)
 	if err != nil {
-		return false, err
+		return false, errors.Join(err, forget())
 	}
 	err = addLocked(ctx, c, id, []byte(file.Text))
 	if err == nil && len(file.secrets) > 0 {
@@ -134,7 +135,7 @@ func (f importing) lockFile(ctx context.Context, c *console.Console, file import
 	if err == nil {
 		return true, nil
 	}
-	if failed := undo(); failed != nil || ctx.Err() != nil {
+	if failed := errors.Join(undo(), forget()); failed != nil || ctx.Err() != nil {
 		return false, errors.Join(err, failed)
 	}
 	c.Note(id, true, console.Describe(err))
@@ -175,7 +176,7 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 			c.Note(file.Path, true, name+" is there already, and stays as it is")
 		}
 	}
-	if err := f.vault.keep(file.secrets); err != nil {
+	if _, err := f.vault.keep(file.secrets); err != nil {
 		return false, err
 	}
 	if _, err := file.disable(c); err != nil { // first: a host that watches starts what it finds
