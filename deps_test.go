@@ -57,7 +57,7 @@ var house = map[string]struct {
 	"internal/journal":         {[]string{"internal/broadcast"}, "keeps log records"},
 	"internal/wiretap":         {[]string{"internal/broadcast", "internal/rawjson", "protocol"}, "shows frames, but not what authenticates a caller"},
 	"internal/daemon":          {[]string{"internal/lineage", "internal/peer"}, "finds a running host; what is said to it is not its matter"},
-	"internal/relay":           {[]string{"internal/daemon", "protocol", "internal/relay/variables"}, "carries bytes between a client and a host; loads neither configuration nor engine"},
+	"internal/relay":           {[]string{"internal/clienttoken", "internal/daemon", "protocol", "internal/relay/variables"}, "carries bytes between a client and a host; loads neither configuration nor engine"},
 	"internal/clientconfig":    {[]string{"manifest", "internal/clientconfig/entry", "internal/clientconfig/known", "internal/foreign", "internal/process", "internal/rawjson", "internal/redact", "internal/launcher", "internal/literal", "internal/shellwords", "internal/secrets", "manifest/oauth"}, "a helper of the program: reads files of others"},
 	"internal/foreign":         {nil, "knows keys of other programs; who reads their files is not its matter"},
 	"internal/accesstoken":     {nil, "verifies tokens with keys; alone links a JOSE library"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance/audit"
+	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -69,7 +70,7 @@ func TestOperatorCallsAsOperator(t *testing.T) {
 	if r.StatusCode != http.StatusOK {
 		t.Fatal(r.Status)
 	}
-	if c := h.Admin().Past().Calls(1)[0]; c.Caller != operatorCaller {
+	if c := h.Admin().Past().Calls(1)[0]; c.Caller != clienttoken.Operator {
 		t.Errorf("%+v", c)
 	}
 	if r := send(t, "POST", "http://"+addr+"/api/v1/tools/ext_kit_say/call", http.Header{}, `{}`); r.StatusCode != http.StatusUnauthorized {

@@ -38,19 +38,14 @@ type OAuth struct {
 type Clients interface {
 	// ByToken returns the client that a token is of. until ends with the token.
 	ByToken(token string) (name string, until context.Context, ok bool)
-	// Named reports whether there is a client of that name.
-	Named(name string) bool
+	// Subject reports whether the subject of an access token may be a caller by that name: no client
+	// has it. until ends when one does.
+	Subject(name string) (until context.Context, ok bool)
 	// Toolset returns the toolset of a client; "" for one that has none of its own.
 	Toolset(name string) string
 	// Unnamed reports whether callers without a name may be served. until ends when they may not.
 	Unnamed() (until context.Context, ok bool)
 }
-
-// Callers that show a static token. No access token may name them as its subject.
-const (
-	tokenCaller    = "token"
-	operatorCaller = "operator"
-)
 
 // doorman authenticates requests before they reach next.
 type doorman struct {
@@ -73,9 +68,7 @@ func (s *Server) newDoorman(next http.Handler) *doorman {
 	if o.OAuth != nil {
 		d.oauth = auth.RequireBearerToken(s.verify, &auth.RequireBearerTokenOptions{
 			ResourceMetadataURL: resourcemeta.MetadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
-		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			d.admit(w, r, auth.TokenInfoFromContext(r.Context()).UserID, nil)
-		}))
+		})(http.HandlerFunc(d.admitSubject))
 	}
 	return d
 }
@@ -96,10 +89,10 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Refuse(w, why)
 			return
 		}
-		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller, nil)
+		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), clienttoken.Operator, nil)
 	case bearertoken.Shows(shown, d.token):
 		r.Header.Del("Authorization")
-		d.admit(w, r, tokenCaller, nil)
+		d.admit(w, r, clienttoken.Static, nil)
 	case isClient:
 		r.Header.Del("Authorization")
 		d.admit(w, r.WithContext(mcpserver.WithToolset(r.Context(), d.named.Toolset(client))), client, until)
@@ -181,6 +174,18 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string, u
 	d.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
+// admitSubject passes the request of the subject of an access token on.
+func (d *doorman) admitSubject(w http.ResponseWriter, r *http.Request) {
+	name := auth.TokenInfoFromContext(r.Context()).UserID
+	if d.named == nil {
+		d.admit(w, r, name, nil)
+	} else if until, ok := d.named.Subject(name); ok {
+		d.admit(w, r, name, until)
+	} else {
+		unauthorized(w, "the subject of the access token has the name of a client, which has a token of its own: use that, or give the client another name")
+	}
+}
+
 // isOpen reports whether a request needs no token: a health probe, whose answer reveals
 // nothing; the dashboard's static pages; the metadata that says where to get a token.
 func (d *doorman) isOpen(r *http.Request) bool {
@@ -192,8 +197,8 @@ func (d *doorman) isOpen(r *http.Request) bool {
 func (s *Server) verify(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 	claims, err := s.tokens.Verify(ctx, token, time.Now())
 	switch {
-	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller || claims.Subject == operatorCaller || s.options.Clients != nil && s.options.Clients.Named(claims.Subject)):
-		err = errors.New("its subject is nobody, or somebody with another token: a client of the host, token or operator")
+	case err == nil && (claims.Subject == "" || clienttoken.Reserved(claims.Subject)):
+		err = errors.New("its subject is nobody, or the host gives the name to callers without such a token")
 	case errors.Is(err, accesstoken.ErrKeys):
 		if s.keysLog.Allow() { // anybody can send what looks like a token
 			s.options.Logger.Error("access tokens cannot be verified", "error", err)

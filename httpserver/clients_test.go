@@ -301,6 +301,60 @@ func TestClientNameIsNoSubject(t *testing.T) {
 	}
 }
 
+// TestClientTakesASubjectsName ends what the subject of an access token has open when a client gets its
+// name, and nothing of another subject. The client does not get at the session.
+func TestClientTakesASubjectsName(t *testing.T) {
+	i, k, b := newIssuer(t), newKnown(t, "bob"), newFake()
+	host := "http://" + serve(t, Options{Backend: b, Clients: k, OAuth: &OAuth{Resource: resource, Issuer: i.url}}, nil)
+	hers, others := i.header("ada", resource, "", time.Minute), i.header("Ada", resource, "", time.Minute)
+	ended := map[string]<-chan error{}
+	var stay []<-chan error
+	for name, h := range map[string]http.Header{"ada": hers, "Ada": others} {
+		h.Set("Mcp-Session-Id", send(t, http.MethodPost, host+"/mcp", h, initialize).Header.Get("Mcp-Session-Id"))
+		get, sse := stream(t, http.MethodGet, host+"/mcp", h, ""), stream(t, http.MethodGet, host+"/sse", h, "")
+		if name == "ada" {
+			ended["GET /mcp"], ended["GET /sse"] = get, sse
+		} else {
+			stay = append(stay, get, sse)
+		}
+	}
+	call := b.hang(t, host+"/mcp", hers)
+	k.give("ada")
+	for what, c := range ended {
+		get(t, c, what+" to end")
+	}
+	get(t, call, "the call to end")
+	h := k.header("ada")
+	h.Set("Mcp-Session-Id", hers.Get("Mcp-Session-Id"))
+	if r := send(t, http.MethodPost, host+"/mcp", h, listTools); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the session of the subject, with the client's token: %s", r.Status)
+	}
+	for _, c := range stay {
+		select {
+		case err := <-c:
+			t.Errorf("a stream of another subject ended: %v", err)
+		default:
+		}
+	}
+	if r := send(t, http.MethodPost, host+"/mcp", others, listTools); r.StatusCode != http.StatusOK {
+		t.Errorf("the session of another subject: %s", r.Status)
+	}
+}
+
+// TestSubjectIsNoOtherCaller refuses subjects that the host uses as names of its own callers.
+func TestSubjectIsNoOtherCaller(t *testing.T) {
+	i := newIssuer(t)
+	url := "http://" + serve(t, Options{Backend: newFake(), OAuth: &OAuth{Resource: resource, Issuer: i.url}}, nil) + "/mcp"
+	for subject, status := range map[string]int{
+		"": http.StatusUnauthorized, "token": http.StatusUnauthorized, "operator": http.StatusUnauthorized, "stdio:17-abcdefgh": http.StatusUnauthorized, "stdio:": http.StatusUnauthorized,
+		"stdio": http.StatusOK, "client:ada": http.StatusOK, "token ": http.StatusOK,
+	} {
+		if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Minute), initialize); r.StatusCode != status {
+			t.Errorf("the subject %q: %s", subject, r.Status)
+		}
+	}
+}
+
 // BenchmarkClientToken compares a token with those of many clients: the first, the last and nobody's
 // take the same time.
 func BenchmarkClientToken(b *testing.B) {

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -191,7 +192,7 @@ func TestDashboard(t *testing.T) {
 		b.await(call + `.textContent === "Really call it?"`)
 		b.eval(call + `.click()`)
 		b.await(`document.querySelector(".details pre[aria-label=Answer]").textContent.includes("12345678901234567890")`)
-		if c := h.Admin().Past().Calls(1)[0]; c.Tool != "ext_kit_say" || c.Caller != operatorCaller {
+		if c := h.Admin().Past().Calls(1)[0]; c.Tool != "ext_kit_say" || c.Caller != clienttoken.Operator {
 			t.Errorf("the page has called %+v", c)
 		}
 		b.shoot("tool-called")

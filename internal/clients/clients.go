@@ -28,9 +28,10 @@ type Directory struct {
 	unnamed context.Context // of callers without a name, see Unnamed
 	require context.CancelFunc
 
-	mu      sync.Mutex // guards what follows
-	begun   uint64     // readings of the configuration
-	applied uint64     // the latest of these that was set
+	mu       sync.Mutex // guards what follows
+	begun    uint64     // readings of the configuration
+	applied  uint64     // the latest of these that was set
+	subjects map[string]*subject
 }
 
 // table is what is in force. It does not change.
@@ -60,15 +61,15 @@ type key struct {
 // New returns a directory without clients. What it hands out ends with ctx. reread reads the
 // configuration again; nil: it stays as it is.
 func New(ctx context.Context, reread func() (*config.Config, error), log *slog.Logger) *Directory {
-	d := &Directory{base: ctx, reread: reread, log: log}
+	d := &Directory{base: ctx, reread: reread, log: log, subjects: make(map[string]*subject)}
 	d.unnamed, d.require = context.WithCancel(ctx)
 	d.current.Store(&table{})
 	return d
 }
 
 // Reload puts the clients of the configuration as it is now in force, and nothing else. A client that is
-// gone is refused at once, as is one that shows an old token, and what it has open ends; others notice
-// nothing. Reload waits for nothing that starts. After an error, which the log has too, everything is as it was.
+// gone is refused at once, as is one that shows an old token, and what it has open ends, as does what the
+// subject of an access token has open whose name is now that of a client; others notice nothing. Reload waits for nothing that starts. After an error, which the log has too, everything is as it was.
 func (d *Directory) Reload() error {
 	if d.reread == nil {
 		return nil
@@ -123,6 +124,9 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 		next.add(before, n, c.OldTokenHash, c.OldUntil)
 	}
 	d.current.Store(next)
+	for name := range stated {
+		d.endSubject(name)
+	}
 	if len(stated) > 0 {
 		d.require()
 	}

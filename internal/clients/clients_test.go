@@ -112,3 +112,30 @@ func TestClientsUnderLoad(t *testing.T) {
 		t.Error(names)
 	}
 }
+
+// TestSubjectsAreBounded ends the subject that was not seen for longest when there are many.
+func TestSubjectsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := directory(t, nil)
+		name := func(n int) string { return fmt.Sprintf("s%d", n) }
+		until := make([]context.Context, maxSubjects+1)
+		for n := range maxSubjects {
+			until[n], _ = d.Subject(name(n))
+			time.Sleep(time.Millisecond)
+		}
+		if again, ok := d.Subject(name(0)); !ok || again != until[0] {
+			t.Error("a subject is not the same the second time")
+		}
+		time.Sleep(time.Millisecond)
+		until[maxSubjects], _ = d.Subject(name(maxSubjects))
+		for n, ctx := range until {
+			if ended := ctx.Err() != nil; ended != (n == 1) {
+				t.Errorf("subject %d has ended: %v", n, ended)
+			}
+		}
+		d.Set(map[string]config.Client{name(2): {}})
+		if _, ok := d.Subject(name(2)); ok || until[2].Err() == nil || until[3].Err() != nil {
+			t.Error("a subject goes on beside the client of its name")
+		}
+	})
+}

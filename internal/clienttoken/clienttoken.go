@@ -48,18 +48,26 @@ func ParseHash(text string) (sum [sha256.Size]byte, err error) {
 
 var name = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// reserved are callers that are no clients: who shows server.auth.token, and the operator.
-var reserved = []string{"token", "operator"}
+// Names of callers that are no named clients.
+const (
+	Static   = "token"    // who shows server.auth.token
+	Operator = "operator" // who shows the operator's token
+	Stdio    = "stdio:"   // the beginning of the names of callers on stdio
+)
+
+// Reserved reports whether a name is one of these, and so neither that of a client nor that of the subject
+// of an access token.
+func Reserved(name string) bool {
+	return name == Static || name == Operator || strings.HasPrefix(name, Stdio)
+}
 
 // CheckName returns why a text cannot be the name of a client; nil if it can.
 func CheckName(text string) error {
 	if !name.MatchString(text) {
 		return fmt.Errorf("%.80q is not the name of a client: 1 to 64 characters of a-z, 0-9, _ and -, not first _ or -", text)
 	}
-	for _, r := range reserved {
-		if text == r {
-			return fmt.Errorf("%q cannot be the name of a client: callers with the static token and the operator have the names token and operator", text)
-		}
+	if Reserved(text) {
+		return fmt.Errorf("%q cannot be the name of a client: callers with the static token and the operator have the names token and operator", text)
 	}
 	return nil
 }

@@ -11,12 +11,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/relay/variables"
 )
-
-// callerPrefix begins the names of relayed clients, as policies see them.
-const callerPrefix = "stdio:"
 
 const maxCaller = 64
 
@@ -45,7 +43,7 @@ type Client struct {
 // The error is a *Fault if the host does not start or refuses a strict client.
 func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	if c.caller == "" {
-		c.caller = fmt.Sprintf("%s%d-%s", callerPrefix, os.Getpid(), strings.ToLower(rand.Text()[:8]))
+		c.caller = fmt.Sprintf("%s%d-%s", clienttoken.Stdio, os.Getpid(), strings.ToLower(rand.Text()[:8]))
 	}
 	var err error
 	if c.build, err = Installed(); err != nil {

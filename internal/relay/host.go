@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/relay/variables"
 )
@@ -229,7 +230,7 @@ func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.
 	default:
 		return nil, nil, fmt.Errorf("it asks for %q", q.Verb)
 	}
-	if !strings.HasPrefix(q.Caller, callerPrefix) || len(q.Caller) > maxCaller {
+	if !strings.HasPrefix(q.Caller, clienttoken.Stdio) || len(q.Caller) > maxCaller {
 		return nil, nil, errors.New("it does not name its client")
 	}
 	c := &client{env: q.Env, nonce: hello.Nonce, cancel: cancel}
