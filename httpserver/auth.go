@@ -77,7 +77,7 @@ func (s *Server) newDoorman(next http.Handler) *doorman {
 // configured token is required on loopback too, as is that of a client once there has been one;
 // without any the user of the process at the other end decides. Public paths require none, see isOpen.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	shown := r.Header.Get("Authorization")
+	shown := bearertoken.Header(r.Header)
 	client, until, isClient := d.client(shown)
 	anonymous, open := d.unnamed(shown)
 	switch {

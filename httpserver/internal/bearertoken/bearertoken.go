@@ -4,6 +4,7 @@ package bearertoken
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"net/http"
 	"strings"
 )
 
@@ -27,6 +28,15 @@ func Shows(header string, token Sum) bool {
 	}
 	sum := sha256.Sum256([]byte(Token(header))) // of the same length for every input
 	return subtle.ConstantTimeCompare(sum[:], token[:]) == 1
+}
+
+// Header returns the Authorization header of a request. Several become one that shows no token: a proxy
+// before this server may have gone by another of them.
+func Header(h http.Header) string {
+	if all := h.Values("Authorization"); len(all) > 1 {
+		h.Set("Authorization", strings.Join(all, ", "))
+	}
+	return h.Get("Authorization")
 }
 
 // Token returns the token in a header; "" without one.
