@@ -9,13 +9,13 @@ import (
 	"github.com/exthost/exthost/internal/strict"
 )
 
-// maxClients bounds the clients of one configuration: each request is compared with all of them.
-const maxClients = 1024
+// MaxClients bounds the clients of one configuration: each request is compared with all of them.
+const MaxClients = 1024
 
 func checkClients(f *finisher, clients map[string]Client) {
 	const path = "server.clients"
-	if len(clients) > maxClients {
-		f.fail(path, "", "%d clients are more than %d", len(clients), maxClients)
+	if len(clients) > MaxClients {
+		f.fail(path, "", "%d clients are more than %d", len(clients), MaxClients)
 	}
 	owners := map[string]string{} // of the hashes
 	for _, name := range slices.Sorted(maps.Keys(clients)) {

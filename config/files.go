@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/exthost/exthost/config/internal/dialect"
+	"github.com/exthost/exthost/config/internal/edit"
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/strict"
 )
@@ -88,7 +89,7 @@ func (l *loader) existing(dir, name string) (files []string) {
 func (l *loader) file(name string) *strict.Node {
 	pos := strict.Pos{File: name}
 	l.note(name)
-	data, info, err := regular.Read(name, maxBytes+8, true)
+	data, info, err := regular.Read(name, edit.MaxBytes+8, true)
 	if _, ok := errors.AsType[regular.NotRegular](err); ok {
 		err = errors.New("it is not a regular file")
 	}
@@ -127,14 +128,11 @@ func (l *loader) note(file string) {
 	}
 }
 
-// maxBytes is the largest configuration file that is read.
-const maxBytes = 1 << 20
-
 // parse returns the tree of a file, nil after reporting why there is none.
 func parse(name string, data []byte, r *strict.Report) *strict.Node {
 	src := strict.NewSource(name, data)
-	if size := len(src.Text); size > maxBytes {
-		r.Add(strict.Pos{File: name}, "", "%d bytes are more than a configuration file may have (%d)", size, maxBytes)
+	if size := len(src.Text); size > edit.MaxBytes {
+		r.Add(strict.Pos{File: name}, "", "%d bytes are more than a configuration file may have (%d)", size, edit.MaxBytes)
 		return nil
 	}
 	if at := src.Invalid(); at >= 0 {

@@ -33,7 +33,7 @@ func (b *ByHand) Error() string { return b.File + ": " + b.Err.Error() }
 // Apply changes a client in the file that states it, and leaves every other byte of the file
 // unchanged. A new client comes into the file of --config; without one, into the user's, which is
 // exthost.yaml if there is none. The error is of kind tool_not_found for a client that is not there,
-// of kind invalid_arguments for one that is there already or cannot be, *[ByHand],
+// of kind invalid_arguments for one that is there already, cannot be or is one too many, *[ByHand],
 // [config.Refused], or of kind config_invalid; nothing is written then.
 func Apply(o config.LoadOptions, c Edit) (config.Edited, error) {
 	if err := clienttoken.CheckName(c.Name); err != nil {
@@ -86,6 +86,8 @@ func planned(o config.LoadOptions, c Edit) (file string, change edit.Table, err 
 	switch {
 	case known && c.New != nil:
 		return "", change, protocol.Errorf(protocol.InvalidArguments, "there is a client %s already: %s", c.Name, origins.Of(key))
+	case c.New != nil && len(cfg.Server.Clients) >= config.MaxClients:
+		return "", change, protocol.Errorf(protocol.InvalidArguments, "there are %d clients already, and there can be no more: remove one with exthost client rm", config.MaxClients)
 	case c.New != nil:
 		next = *c.New
 	case !known:

@@ -159,3 +159,34 @@ func TestClientEditIsKilled(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// TestClientEditKeepsBounds refuses what would make the configuration one that cannot be read.
+func TestClientEditKeepsBounds(t *testing.T) {
+	many := "server:\n  clients:\n"
+	for n := range config.MaxClients {
+		many += fmt.Sprintf("    c%d: {}\n", n)
+	}
+	for name, tt := range map[string]struct{ text, want string }{
+		"clients": {many, "1024 clients already"},
+		"bytes":   {"log: {level: info}\n#" + strings.Repeat("x", 1<<20-30) + "\n", "more than a configuration file may have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "user", "exthost.yaml")
+			if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(tt.text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			load(t, dir)
+			_, err := clientedit.Apply(options(dir), clientedit.Edit{Name: "ada", New: fresh()})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Error(err)
+			}
+			if _, ok := errors.AsType[*clientedit.ByHand](err); ok {
+				t.Error("nor can a person make the change")
+			}
+			if text, err := os.ReadFile(file); err != nil || string(text) != tt.text {
+				t.Errorf("the file was changed, %v", err)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package edit
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 	"github.com/exthost/exthost/internal/dirlock"
 	"github.com/exthost/exthost/protocol"
 )
+
+// MaxBytes is the largest configuration file that is read.
+const MaxBytes = 1 << 20
 
 // Lock keeps other programs from changing a file, which may be new, until unlock. It removes what those
 // left that were killed.
@@ -37,6 +41,9 @@ func Write(file string, apply func(data []byte) (changed []byte, line int, err e
 		return 0, false, err
 	}
 	changed, line, err := apply(data)
+	if err == nil && len(changed) > MaxBytes {
+		err = fmt.Errorf("it would have %d bytes, more than a configuration file may have (%d); it was left as it is", len(changed), MaxBytes)
+	}
 	if err != nil {
 		return 0, false, err
 	}
