@@ -83,8 +83,11 @@ func (r *connecting) run(ctx context.Context, args []string) error {
 		return err
 	}
 	home, err := os.UserHomeDir()
-	if err != nil {
-		return err
+	if err == nil && !filepath.IsAbs(home) {
+		err = fmt.Errorf("%s is no absolute path", home)
+	}
+	if list := r.list || len(args) == 0; err != nil && (list || r.file == "" && r.scope == ofUser) {
+		return &console.Error{Code: console.ExitFailed, Text: "there is no home directory, where the settings of the user are: " + err.Error(), Hint: "set the variable, or exthost connect CLIENT --file FILE"}
 	}
 	places := known.Places{System: runtime.GOOS, Home: home, Env: os.Getenv, Glob: func(pattern string) []string {
 		found, _ := filepath.Glob(pattern) // the only error is a bad pattern

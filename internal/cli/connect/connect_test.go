@@ -252,3 +252,59 @@ func TestFlags(t *testing.T) {
 		t.Error("a program in a temporary directory is one that passes, and no other is")
 	}
 }
+
+// TestSettingsThatCannotBeRead names the file and the next step, in the list too.
+func TestSettingsThatCannotBeRead(t *testing.T) {
+	home := at(t)
+	path := home(".cursor/mcp.json")
+	for why, make := range map[string]func() error{
+		"not a directory":                    func() error { return os.WriteFile(home(".cursor"), nil, 0o600) },
+		"too many links":                     func() error { return errors.Join(os.Mkdir(home(".cursor"), 0o700), os.Symlink("mcp.json", path)) },
+		"is a directory, not a regular file": func() error { return os.MkdirAll(path, 0o700) },
+	} {
+		if err := make(); err != nil {
+			t.Skip(err)
+		}
+		for _, flag := range []string{"--yes", "--undo", "--dry-run"} {
+			_, err := run(t, "cursor", flag)
+			failed, ok := errors.AsType[*console.Error](err)
+			if !ok || failed.Code != console.ExitInvalid || !strings.HasPrefix(failed.Text, tilde(path)+": it ") || !strings.Contains(failed.Text, why) || failed.Hint == "" {
+				t.Errorf("%s, %s: %v", why, flag, err)
+			}
+		}
+		if said := must(t, "--list"); !strings.Contains(said, why) {
+			t.Errorf("%s: the list says %s", why, said)
+		}
+		if err := os.RemoveAll(home(".cursor")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(home("file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := run(t, "cursor", "--yes", "--file", home("file/below/mcp.json"))
+	if failed, ok := errors.AsType[*console.Error](err); !ok || failed.Hint == "" {
+		t.Errorf("a directory that cannot be made: %v", err)
+	}
+}
+
+// TestWithoutHome needs no home directory for settings that are elsewhere.
+func TestWithoutHome(t *testing.T) {
+	home := at(t)
+	for _, value := range []string{"", "here"} {
+		for _, name := range []string{"HOME", "USERPROFILE"} {
+			t.Setenv(name, value)
+		}
+		for _, args := range [][]string{{"cursor", "--yes"}, {"--list"}, {"cursor", "--undo"}} {
+			_, err := run(t, args...)
+			if failed, ok := errors.AsType[*console.Error](err); !ok || !strings.Contains(failed.Text, "no home directory") || failed.Hint == "" {
+				t.Errorf("HOME=%q %v: %v", value, args, err)
+			}
+		}
+		if left, _ := os.ReadDir("."); len(left) > 0 {
+			t.Errorf("HOME=%q: left %v", value, left)
+		}
+		must(t, "cursor", "--yes", "--file", home("mcp.json"))
+		must(t, "cursor", "--undo", "--yes", "--file", home("mcp.json"))
+	}
+}

@@ -24,7 +24,7 @@ func (s *settings) lock(ctx context.Context) (made string, unlock func(), err er
 		mode = 0o755
 	}
 	if err := os.MkdirAll(dir, mode); err != nil {
-		return "", nil, err
+		return "", nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the directory of the settings cannot be made: %v; nothing was written", err), Hint: "make " + tilde(dir) + ", or exthost connect " + s.client.ID + " --file FILE"}
 	}
 	unlockDir, err := dirlock.Lock(dir)
 	if err != nil {

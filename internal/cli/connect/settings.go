@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/clientconfig/entry"
@@ -73,14 +74,14 @@ func (s *settings) read() error {
 		return s.fails("it is a link to a file that does not exist", "make the file that it leads to, or remove the link")
 	}
 	if err != nil {
-		return err
+		return s.unreadable(err)
 	}
 	data, _, err := regular.Read(real, maxSettings+1, true)
 	switch kind, ok := errors.AsType[regular.NotRegular](err); {
 	case ok:
 		return s.fails("it is "+kind.Error(), "exthost connect "+s.client.ID+" --file FILE")
 	case err != nil:
-		return err
+		return s.unreadable(err)
 	case len(data) > maxSettings:
 		return s.fails(fmt.Sprintf("it is over %d MiB", maxSettings>>20), "make it smaller, or add the server with a command of the client")
 	}
@@ -98,6 +99,14 @@ func (s *settings) key() string {
 
 func (s *settings) fails(why, hint string) error {
 	return &console.Error{Code: console.ExitInvalid, Text: tilde(s.path) + ": " + why + "; it was left as it is", Hint: hint}
+}
+
+// unreadable is the error of a file that the system does not give.
+func (s *settings) unreadable(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err // the text has the path
+	}
+	return s.fails("it cannot be read: "+strings.TrimPrefix(err.Error(), "EvalSymlinks: "), "exthost connect "+s.client.ID+" --file FILE")
 }
 
 // servers returns the servers in the file.
