@@ -167,7 +167,7 @@ func parse(path string, data []byte) (root map[string]any, err error) {
 	if isTOML {
 		return root, toml.Unmarshal(data, &root)
 	}
-	plain, err := hujson.Standardize(slices.Clone(data))
+	plain, err := hujson.Standardize(append(slices.Clone(data), '\n')) // that ends a last comment
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
 	}

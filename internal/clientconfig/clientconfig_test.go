@@ -138,6 +138,13 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
+// TestLastComment reads a file whose last line is a comment without an end.
+func TestLastComment(t *testing.T) {
+	if r, err := Read("mcp.json", []byte(`{"servers":{"a":{"command":"x"}}} // mine`), Options{}); err != nil || len(r.Servers) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // Two servers with different secrets of one name get different variables.
 func TestSecretsOfOneName(t *testing.T) {
 	const file = `{"mcpServers":{"a":{"command":"x","env":{"API_KEY":"s3cret-1"}},"b":{"command":"x","env":{"API_KEY":"s3cret-2"}},"c":{"command":"x","env":{"API_KEY":"s3cret-1"}}}}`

@@ -152,7 +152,7 @@ func decode(c *known.Client, body []byte) (root map[string]any, err error) {
 }
 
 func decodeJSON(data []byte) (root map[string]any, err error) {
-	plain, err := hujson.Standardize(bytes.Clone(data))
+	plain, err := hujson.Standardize(append(bytes.Clone(data), '\n')) // that ends a last comment
 	if err != nil {
 		return nil, err
 	}

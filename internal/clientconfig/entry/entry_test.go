@@ -292,3 +292,22 @@ func TestManyServers(t *testing.T) {
 		}
 	}
 }
+
+// TestLastComment changes files that end in a comment, and in nothing behind it.
+func TestLastComment(t *testing.T) {
+	c := known.Find("vscode")
+	for before, want := range map[string]string{
+		"{} // mine":                        "} // mine",
+		"// a\n{\n  \"x\": 1 // b\n}\n// c": "}\n// c",
+		"{\"servers\": {}}//":               "//",
+		"{} /* mine */":                     "} /* mine */",
+	} {
+		after := put(t, c, []byte(before), "exthost", []string{"/bin/exthost"})
+		if !strings.HasSuffix(string(after), want) {
+			t.Errorf("%q became\n%s", before, after)
+		}
+		if removed := remove(t, c, after, "exthost"); !strings.HasSuffix(string(removed), want) {
+			t.Errorf("%q became\n%s", before, removed)
+		}
+	}
+}

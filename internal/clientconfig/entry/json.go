@@ -33,7 +33,7 @@ func readJSON(c *known.Client, body []byte) (*jsonText, error) {
 		body = []byte("{}" + t.newline)
 	}
 	var err error
-	if t.tree, err = hujson.Parse(body); err != nil {
+	if t.tree, err = parse(body); err != nil {
 		return nil, invalidJSON(err)
 	}
 	root, ok := t.tree.Value.(*hujson.Object)
@@ -49,6 +49,20 @@ func readJSON(c *known.Client, body []byte) (*jsonText, error) {
 		}
 	}
 	return t, nil
+}
+
+// parse is [hujson.Parse], also for a text that ends in a comment without an end of line.
+func parse(text []byte) (hujson.Value, error) {
+	tree, err := hujson.Parse(text)
+	if err == nil {
+		return tree, nil
+	}
+	ended, failed := hujson.Parse(append(text[:len(text):len(text)], '\n'))
+	if failed != nil {
+		return tree, err
+	}
+	ended.AfterExtra = ended.AfterExtra[:len(ended.AfterExtra)-1]
+	return ended, nil
 }
 
 // invalidJSON takes the place out of an error of the parser.
