@@ -36,7 +36,7 @@ func TestCountsAgree(t *testing.T) {
 		"requests": x.Requests, "calls": x.Calls, "errors": x.Errors, "refused": x.Refused, "restarts of the instance": int64(x.Instances[0].Restarts),
 		"durations": int64(m.Extensions[0].Calls.Count), "restarts in metrics": m.Extensions[0].Restarts, "timeouts of the tool": m.Calls[0].Count, "outcomes": int64(len(m.Calls)),
 	}
-	for _, p := range h.Admin().Past().History().Points {
+	for _, p := range h.Admin().Past().History("").Points {
 		got["calls of the hour"] += p.Calls
 		got["errors of the hour"] += p.Errors
 	}

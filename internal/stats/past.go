@@ -25,13 +25,14 @@ const (
 	maxName    = 256     // of a name that a caller may choose, in bytes
 )
 
-// Past is what a host remembers of calls that have ended: counts by tool, counts over the
-// last hour, and the latest calls with what they carried. Its zero value is ready.
+// Past is what a host remembers of calls that have ended: counts by tool, counts over the last
+// hours, and the latest calls with what they carried. Its zero value is ready.
 type Past struct {
 	Counters
 	Mask func(string) string // masks the secrets that the host knows; nil masks none
 
 	series series
+	each   table[string, series] // by extension and destination
 
 	mu    sync.Mutex // guards what follows
 	ended uint64     // calls so far
@@ -77,7 +78,10 @@ func (p *Past) End(e *Ended) uint64 {
 		}
 		p.call(e.Extension, tool, e.Outcome, e.Served)
 	}
-	p.series.at(e.At).add(e.Outcome, e.Served)
+	p.series.at(e.At, hour).add(e.Outcome, e.Served)
+	if e.Extension != "" {
+		p.each.get(e.Extension).at(e.At, sixHours).add(e.Outcome, e.Served)
+	}
 	reason := ""
 	if e.Err != nil {
 		reason = protocol.Reason(e.Err)
@@ -193,7 +197,7 @@ const idleSteps = 6
 // no call is under way since it was asked last; the last load then stands for up to a minute,
 // unless a call has ended. Sample is called once.
 func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64), idle func() bool) {
-	tick := time.NewTicker(seriesStep)
+	tick := time.NewTicker(hour.step)
 	defer tick.Stop()
 	var memory, busy int64
 	var calls uint64 // that had ended at the last look
@@ -218,8 +222,18 @@ func (p *Past) count() uint64 {
 	return p.ended
 }
 
-// History returns the counts of the last hour.
-func (p *Past) History() status.History { return p.series.history(time.Now()) }
+// History returns the counts of the last hour; those of an extension or destination are of the
+// last six hours, in longer steps and without samples.
+func (p *Past) History(extension string) status.History {
+	if extension == "" {
+		return p.series.history(time.Now(), hour)
+	}
+	s := p.each.all()[extension]
+	if s == nil {
+		s = new(series)
+	}
+	return s.history(time.Now(), sixHours)
+}
 
 // Clients returns who made calls without a session among the latest, the latest first, and
 // notes in sessions the last calls of those.

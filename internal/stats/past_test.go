@@ -76,10 +76,10 @@ func TestSamples(t *testing.T) {
 			defer close(ended)
 			p.Sample(ctx, func() (int64, int64) { busy--; return 1 << 20, busy }, func() bool { return false })
 		}()
-		time.Sleep(3*seriesStep + time.Second)
+		time.Sleep(3*hour.step + time.Second)
 		cancel()
 		<-ended
-		got := p.History()
+		got := p.History("")
 		if len(got.Points) != 3 || got.Points[0].Busy != 2 || got.Points[2].Busy != 0 || got.Points[2].Memory != 1<<20 || got.Points[2].Calls != 0 {
 			t.Errorf("%+v", got)
 		}
@@ -99,8 +99,8 @@ func TestSamplesOfIdleHost(t *testing.T) {
 		}()
 		after := func(steps, asks, points int) {
 			t.Helper()
-			time.Sleep(time.Duration(steps) * seriesStep)
-			if got := p.History(); asked.Load() != int64(asks) || len(got.Points) != points {
+			time.Sleep(time.Duration(steps) * hour.step)
+			if got := p.History(""); asked.Load() != int64(asks) || len(got.Points) != points {
 				t.Errorf("asked %d times, %d points; want %d and %d", asked.Load(), len(got.Points), asks, points)
 			}
 		}
@@ -120,11 +120,11 @@ func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Past
 		p.End(endedCall(status.OutcomeOK))
-		time.Sleep(seriesStep)
+		time.Sleep(hour.step)
 		for _, outcome := range []status.Outcome{status.OutcomeOK, status.OutcomeToolError, "rejected", "governance_unavailable", "overloaded", "invalid_arguments"} {
 			p.End(endedCall(outcome))
 		}
-		got := p.History()
+		got := p.History("")
 		if len(got.Points) != 2 || got.Points[0].Calls != 1 || got.Points[1].Time.Sub(got.Points[0].Time) != time.Duration(got.Step) {
 			t.Fatalf("%+v", got)
 		}
@@ -132,10 +132,17 @@ func TestHistory(t *testing.T) {
 		if point.Calls != 6 || point.Denied != 2 || point.Errors != 2 || point.ToolErrors != 1 || point.Latency == nil {
 			t.Errorf("%+v", point)
 		}
-		time.Sleep(seriesSteps*seriesStep - seriesStep)
+		time.Sleep(hour.step*time.Duration(hour.steps) - hour.step)
 		p.End(endedCall(status.OutcomeOK)) // in the place of the first
-		if got := p.History(); len(got.Points) != 2 || got.Points[0].Calls != 6 || got.Points[1].Calls != 1 {
+		if got := p.History(""); len(got.Points) != 2 || got.Points[0].Calls != 6 || got.Points[1].Calls != 1 {
 			t.Errorf("an hour later: %+v", got)
+		}
+		if got := p.History("x"); len(got.Points) != 2 || got.Points[0].Calls != 7 || got.Points[1].Calls != 1 || time.Duration(got.Step) != sixHours.step {
+			t.Errorf("of the extension: %+v", got)
+		}
+		time.Sleep(sixHours.step * time.Duration(sixHours.steps))
+		if got := p.History("x"); len(got.Points) != 0 || len(p.History("other").Points) != 0 {
+			t.Errorf("of the extension, later: %+v", got)
 		}
 	})
 }

@@ -8,10 +8,17 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// The steps of a series, which cover an hour.
-const (
-	seriesStep  = 10 * time.Second
-	seriesSteps = 360
+// scale is how a series divides time.
+type scale struct {
+	step  time.Duration
+	steps int64 // at most maxSteps
+}
+
+const maxSteps = 360
+
+var (
+	hour     = scale{10 * time.Second, maxSteps} // of the host
+	sixHours = scale{5 * time.Minute, 72}        // of an extension: a step takes 2 KiB
 )
 
 // tally counts calls by what became of them.
@@ -37,9 +44,9 @@ func (t *tally) add(o status.Outcome, served time.Duration) {
 	}
 }
 
-// series counts calls in steps of time. Its zero value is ready.
+// series counts calls in steps of time, always of the same scale. Its zero value is ready.
 type series struct {
-	steps [seriesSteps]atomic.Pointer[step] // by number, modulo their count
+	steps [maxSteps]atomic.Pointer[step] // by number, modulo their count
 }
 
 // step is one of them.
@@ -49,10 +56,10 @@ type step struct {
 	memory, busy atomic.Int64 // the highest sample; 0: none
 }
 
-// at returns the step of that time, which takes the place of one that is an hour older.
-func (s *series) at(now time.Time) *step {
-	number := now.UnixNano() / int64(seriesStep)
-	place := &s.steps[number%seriesSteps]
+// at returns the step of that time, which takes the place of the oldest.
+func (s *series) at(now time.Time, in scale) *step {
+	number := now.UnixNano() / int64(in.step)
+	place := &s.steps[number%in.steps]
 	for {
 		old := place.Load()
 		if old != nil && old.number >= number { // a clock set back counts in the last step
@@ -66,18 +73,18 @@ func (s *series) at(now time.Time) *step {
 
 // sample notes what the processes of the host use at that time.
 func (s *series) sample(now time.Time, memory, busy int64) {
-	b := s.at(now)
+	b := s.at(now, hour)
 	b.memory.Store(max(b.memory.Load(), memory))
 	b.busy.Store(max(b.busy.Load(), busy))
 }
 
-// history returns the steps of the hour before now that have calls or a sample.
-func (s *series) history(now time.Time) status.History {
-	h := status.History{Step: protocol.Duration(seriesStep), Points: []status.Point{}}
-	last := now.UnixNano() / int64(seriesStep)
-	for number := last - seriesSteps + 1; number <= last; number++ {
-		if b := s.steps[number%seriesSteps].Load(); b != nil && b.number == number && (b.calls.Load() > 0 || b.memory.Load() > 0) {
-			h.Points = append(h.Points, status.Point{Time: time.Unix(0, number*int64(seriesStep)), Calls: b.calls.Load(), Denied: b.denied.Load(),
+// history returns the steps before now that have calls or a sample.
+func (s *series) history(now time.Time, in scale) status.History {
+	h := status.History{Step: protocol.Duration(in.step), Points: []status.Point{}}
+	last := now.UnixNano() / int64(in.step)
+	for number := last - in.steps + 1; number <= last; number++ {
+		if b := s.steps[number%in.steps].Load(); b != nil && b.number == number && (b.calls.Load() > 0 || b.memory.Load() > 0) {
+			h.Points = append(h.Points, status.Point{Time: time.Unix(0, number*int64(in.step)), Calls: b.calls.Load(), Denied: b.denied.Load(),
 				Errors: b.errors.Load(), ToolErrors: b.toolErrors.Load(), Latency: b.took.Latency(),
 				Memory: b.memory.Load(), Busy: b.busy.Load()})
 		}

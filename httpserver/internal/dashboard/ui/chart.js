@@ -1,4 +1,4 @@
-// Small curves without axes, and charts of the last hour with them.
+// Small curves without axes, and charts of the last hours with them.
 
 import { el, put, svg, setAttr } from "./dom.js";
 import { clock } from "./format.js";
@@ -40,36 +40,34 @@ const path = (points, dash) => runs(points).map((run) => "M" + (run.length === 1
 
 const filled = (points) => runs(points).map((run) => `M${run[0][0].toFixed(1)} ${HEIGHT}L${run.map(at).join("L")}L${run.at(-1)[0].toFixed(1)} ${HEIGHT}Z`).join("");
 
-const MINUTES = 60;
-
 /**
- * hourChart returns {node, draw(minutes, summary)}. minutes has an object for each minute,
- * the newest last, or null. kinds are [key, label, tone]; with stacked their bars stand on
+ * timeChart returns {node, draw(columns, summary)}. columns has an object for each step of an axis of
+ * time, the newest last, or null. kinds are [key, label, tone]; with stacked their bars stand on
  * each other, else each is a line. scale formats a value for the axis.
  */
-export function hourChart(kinds, { stacked = false, scale = String } = {}) {
+export function timeChart(axis, kinds, { stacked = false, scale = String } = {}) {
   const paths = kinds.map(([, , tone]) => svg(stacked ? "path.bars" : "path.line", { "data-tone": tone }));
-  const plot = svg("svg", { viewBox: `0 0 ${MINUTES} 100`, preserveAspectRatio: "none", role: "img" }, svg("path.grid", { d: "M0 .5H60M0 50H60M0 99.5H60" }), ...paths);
+  const plot = svg("svg", { viewBox: `0 0 ${axis.count} 100`, preserveAspectRatio: "none", role: "img" }, svg("path.grid", { d: `M0 .5H${axis.count}M0 50H${axis.count}M0 99.5H${axis.count}` }), ...paths);
   const high = el("span"), half = el("span"), times = el("div.times");
   const legend = el("div.legend", {}, ...kinds.map(([, label, tone]) => el("span", { "data-tone": tone }, label)));
   return {
     node: el("div.chart", {}, legend, el("div.plot", {}, el("div.scale", {}, high, half, el("span", {}, "0")), plot), times),
-    draw(minutes, summary) {
+    draw(columns, summary) {
       const sum = (m) => kinds.reduce((n, [key]) => n + (m[key] ?? 0), 0);
-      const max = nice(Math.max(...minutes.filter(Boolean).map((m) => (stacked ? sum(m) : Math.max(...kinds.map(([key]) => m[key] ?? 0)))), 0));
+      const max = nice(Math.max(...columns.filter(Boolean).map((m) => (stacked ? sum(m) : Math.max(...kinds.map(([key]) => m[key] ?? 0)))), 0));
       put(high, max ? scale(max) : "");
       put(half, max ? scale(max / 2) : "");
       setAttr(plot, "aria-label", summary);
       const now = Date.now();
-      put(times, ...[60, 45, 30, 15, 0].map((ago) => el("span", {}, clock(new Date(now - ago * 60_000).toISOString()).slice(0, 5))));
-      const base = minutes.map(() => 0);
-      kinds.forEach(([key], n) => setAttr(paths[n], "d", stacked ? bars(minutes, key, base, max) : path(minutes.map((m, i) => (m?.[key] === undefined ? null : [i + 0.5, 100 - (99 * m[key]) / (max || 1)])), [-0.5, 0.5])));
+      put(times, ...[1, 0.75, 0.5, 0.25, 0].map((part) => el("span", {}, clock(new Date(now - part * axis.count * axis.step).toISOString()).slice(0, 5))));
+      const base = columns.map(() => 0);
+      kinds.forEach(([key], n) => setAttr(paths[n], "d", stacked ? bars(columns, key, base, max) : path(columns.map((m, i) => (m?.[key] === undefined ? null : [i + 0.5, 100 - (99 * m[key]) / (max || 1)])), [-0.5, 0.5])));
     },
   };
 }
 
-/** bars draws a bar for each minute above those of base, which they are added to. */
-const bars = (minutes, key, base, max) => minutes.map((m, i) => {
+/** bars draws a bar for each column above those of base, which they are added to. */
+const bars = (columns, key, base, max) => columns.map((m, i) => {
   const from = base[i], value = m?.[key] ?? 0;
   base[i] += value;
   return value ? `M${i + 0.1} ${(100 - (99 * from) / max).toFixed(2)}V${(100 - (99 * base[i]) / max).toFixed(2)}h.8V${(100 - (99 * from) / max).toFixed(2)}Z` : "";

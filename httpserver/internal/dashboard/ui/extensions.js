@@ -2,10 +2,11 @@
 
 import { el, setAttr, put, setText, Rows } from "./dom.js";
 import { curve } from "./chart.js";
+import { LAST_HOURS, columnsOf, latencyChart, outcomesChart, total } from "./history.js";
 import { bytes, clock, count, duration, percent, plural, retryText, since } from "./format.js";
 import { action, badge, block, empty, matches, stateTone, stateBadge } from "./parts.js";
 import { failed, memory, serves } from "./store.js";
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 
 const order = { bad: 0, warn: 1, busy: 2, good: 3, rest: 4 };
 
@@ -89,7 +90,7 @@ export function extensions(nav) {
 
 /** details returns the side panel about one extension. */
 function details(nav) {
-  const title = el("h2"), state = stateBadge(), actions = el("div.actions"), body = el("div.body");
+  const title = el("h2"), state = stateBadge(), actions = el("div.actions"), body = el("div.body"), past = lastHours();
   const close = el("button.close", { type: "button", "aria-label": "Close", onclick: () => nav("#/extensions") }, "✕");
   const node = el("aside.details", { hidden: true, "aria-label": "Extension" }, el("header", {}, title, state.node, close), actions, body);
   let shown = null, drawn = "";
@@ -104,6 +105,7 @@ function details(nav) {
       }
       setText(title, x.id);
       state.update(x.state);
+      past.update(x);
       if (shown !== id + x.state) {
         shown = id + x.state;
         put(actions, ...actionsFor(x));
@@ -111,8 +113,31 @@ function details(nav) {
       const now = JSON.stringify([x, s.tools.length]); // redrawing would drop the user's selection of text
       if (now !== drawn && !(drawn && String(getSelection()) && node.contains(getSelection().anchorNode))) {
         drawn = now;
-        put(body, ...content(x, s));
+        put(body, ...content(x, s, past.node));
       }
+    },
+  };
+}
+
+/** lastHours returns the charts of one extension, which are hidden while there was no call. */
+function lastHours() {
+  const calls = outcomesChart(LAST_HOURS), took = latencyChart(LAST_HOURS);
+  const node = el("div.hours", { hidden: true }, el("h3", {}, "Calls of the last 6 hours"), calls.node, el("h3", {}, "Latency"), took.node);
+  let shown = "";
+  return {
+    node,
+    update(x) {
+      const now = `${x.id} ${x.requests} ${Math.floor(Date.now() / LAST_HOURS.step)}`;
+      if (now === shown) return;
+      if (shown.split(" ")[0] !== x.id) node.hidden = true;
+      shown = now;
+      get(`/history?extension=${encodeURIComponent(x.id)}`).then((history) => {
+        if (shown !== now) return;
+        const columns = columnsOf(history, LAST_HOURS), sum = total(columns);
+        node.hidden = !sum.calls;
+        calls.draw(columns, `${count(sum.calls)} calls in the last 6 hours, ${count(sum.errors)} failed, ${count(sum.denied)} denied`);
+        took.draw(columns, `p95 of the latest calls: ${duration(columns.findLast((m) => m?.p95 !== undefined)?.p95)}`);
+      }, () => { if (shown === now) shown = ""; }); // asked again with the next status
     },
   };
 }
@@ -128,7 +153,7 @@ function actionsFor(x) {
   return list;
 }
 
-function content(x, s) {
+function content(x, s, past) {
   return [
     x.description ? el("p", {}, x.description) : null,
     x.reason ? el("p.reason", { "data-tone": stateTone[x.state] }, x.reason) : null,
@@ -142,6 +167,7 @@ function content(x, s) {
       ["hooks", (x.hooks ?? []).join(", ")],
       ...confinement(x),
     ]),
+    past,
     x.instances?.length ? el("h3", {}, plural(x.instances.length, "instance")) : null,
     ...(x.instances ?? []).map((i) => facts([
       [i.key || "process", [i.state, i.pid ? `pid ${i.pid}` : "", i.pid ? `up ${since(i.started_at)}` : "", bytes(i.rss_bytes) === "–" ? "" : bytes(i.rss_bytes)].filter(Boolean).join(", ")],

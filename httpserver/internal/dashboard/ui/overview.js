@@ -1,7 +1,8 @@
 // The overview: measures, problems and the latest calls.
 
 import { el, put, setText, Rows } from "./dom.js";
-import { curve, hourChart } from "./chart.js";
+import { curve, timeChart } from "./chart.js";
+import { LAST_HOUR, columnsOf, latencyChart, outcomesChart, total, whole } from "./history.js";
 import { bytes, clock, count, duration, percent } from "./format.js";
 import { empty, outcomeTone, panel } from "./parts.js";
 import { byUrgency, extensionTable } from "./extensions.js";
@@ -17,10 +18,9 @@ export function overview(nav) {
   const attention = panel("Needs attention");
   const troubles = new Rows(attention.body, trouble);
   const table = extensionTable(nav, { brief: true });
-  const hour = hourChart([["good", "answered", "good"], ["tool_errors", "errors of tools", "busy"], ["errors", "failed", "bad"], ["denied", "denied", "ask"]], { stacked: true, scale: whole });
-  const took = hourChart([["p95", "p95", "warn"], ["p50", "p50", "good"]], { scale: duration });
-  const inFlight = hourChart([["busy", "highest of each minute", "busy"]], { scale: whole });
-  const used = hourChart([["memory", "host and all processes", "good"]], { scale: bytes });
+  const hour = outcomesChart(LAST_HOUR), took = latencyChart(LAST_HOUR);
+  const inFlight = timeChart(LAST_HOUR, [["busy", "highest of each minute", "busy"]], { scale: whole });
+  const used = timeChart(LAST_HOUR, [["memory", "host and all processes", "good"]], { scale: bytes });
   const charts = el("div.split.even", {}, panel("Calls per minute, last hour", hour.node).node, panel("Latency, last hour", took.node).node,
     panel("In flight and queued, last hour", inFlight.node).node, panel("Memory, last hour", used.node).node);
   const fleet = panel("Extensions", table.node);
@@ -41,7 +41,7 @@ export function overview(nav) {
       if (!s.status) return;
       tiles.rate.update(rate(s.curves.rate.at(-1)), s.curves.rate);
       tiles.p95.update(duration(latest(s.curves.p95)), s.curves.p95);
-      const minutes = minutesOf(s.history), lately = total(minutes.slice(-5)), all = totals(s.status.runs);
+      const minutes = columnsOf(s.history, LAST_HOUR), lately = total(minutes.slice(-5)), all = totals(s.status.runs);
       for (const key of ["denied", "errors", "tool_errors"]) {
         tiles[key].update(percent(lately[key], lately.calls), minutes.slice(-30).map((m) => m && (m.calls ? m[key] / m.calls : 0)), 1, `of 5 min, ${count(all[key])} in all`);
         tiles[key].node.dataset.tone = lately[key] > 0.05 * lately.calls ? "bad" : "";
@@ -70,28 +70,6 @@ export function overview(nav) {
 
 /** totals counts what became of all requests. */
 const totals = (runs) => runs.reduce((t, x) => ({ denied: t.denied + x.denied, errors: t.errors + failed(x), tool_errors: t.tool_errors + x.tool_errors }), { denied: 0, errors: 0, tool_errors: 0 });
-
-const counted = ["calls", "good", "denied", "errors", "tool_errors"];
-
-/** minutesOf adds the steps of the history up to the last 60 minutes, null for those of which the host knows nothing. */
-function minutesOf(history) {
-  const minutes = new Array(60).fill(null), now = Date.now();
-  for (const p of history?.points ?? []) {
-    const i = 59 - Math.floor((now - Date.parse(p.time)) / 60_000);
-    if (i < 0 || i > 59) continue;
-    const m = (minutes[i] ??= { calls: 0, good: 0, denied: 0, errors: 0, tool_errors: 0 });
-    const good = p.calls - p.denied - p.errors - p.tool_errors;
-    for (const key of counted) m[key] += key === "good" ? good : p[key];
-    if (p.memory_bytes) m.memory = Math.max(m.memory ?? 0, p.memory_bytes), m.busy = Math.max(m.busy ?? 0, p.in_flight ?? 0);
-    if (p.latency) m.p50 = Math.max(m.p50 ?? 0, p.latency.p50_ms), m.p95 = Math.max(m.p95 ?? 0, p.latency.p95_ms);
-  }
-  return minutes;
-}
-
-const total = (minutes) => Object.fromEntries(counted.map((key) => [key, minutes.reduce((n, m) => n + (m?.[key] ?? 0), 0)]));
-
-/** whole formats the marks of a scale that counts: between two numbers it has none. */
-const whole = (n) => (Number.isInteger(n) ? count(n) : "");
 
 const rate = (n) => (n === undefined ? "–" : n >= 100 ? count(Math.round(n)) : n.toFixed(1).replace(/\.0$/, ""));
 const latest = (curve) => curve.findLast((v) => v !== null);
