@@ -69,7 +69,10 @@ func TestCallEvents(t *testing.T) {
 		tt.want.ID, tt.want.Client, tt.want.Protocol = uint64(n+1), "agent 2", protocol.MCP20260728
 		tt.want.Extension, tt.want.Method, tt.want.Caller, tt.want.Session = "x", protocol.MethodToolsCall, "ada", "s1"
 		got := *e.Call
-		got.Took, got.Decision = 0, ""
+		if len(got.Stages) == 0 || got.Stages[0].Name != status.StageRequestPolicies {
+			t.Errorf("the stages are %+v", got.Stages)
+		}
+		got.Took, got.Decision, got.Stages = 0, "", nil
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s: %s", tt.params, diff)
 		}

@@ -56,7 +56,8 @@ type CallEvent struct {
 	Decision  string            `json:"decision_id,omitempty"`
 	Trace     string            `json:"trace_id,omitempty"` // from the caller's W3C trace context
 	Replayed  bool              `json:"replayed,omitempty"`
-	Took      protocol.Duration `json:"took_ms"` // in all, policies included
+	Took      protocol.Duration `json:"took_ms"`          // in all, policies included
+	Stages    []Stage           `json:"stages,omitempty"` // the times of its way, in order; what is in none of them, the host did itself
 }
 
 // StateEvent is a change of one instance of an extension, or of a policy's process.

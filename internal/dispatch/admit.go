@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 )
 
 // Admit takes an instance for the call: within the bound of calls, behind the breaker,
@@ -20,13 +21,13 @@ func Admit(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		c.hooks.asked = true
 		began := time.Now()
-		result, unsent, err := c.attempt(ctx, next, params)
+		result, unsent, err := c.attempt(ctx, next, params, began)
 		if !unsent || ctx.Err() != nil {
 			return result, err
 		}
-		waited, cause := time.Since(began), err
-		if result, _, err = c.attempt(ctx, next, params); protocol.KindOf(err) == protocol.CallTimeout {
-			err = afterWait(err, waited, cause)
+		again, cause := time.Now(), err
+		if result, _, err = c.attempt(ctx, next, params, again); protocol.KindOf(err) == protocol.CallTimeout {
+			err = afterWait(err, again.Sub(began), cause)
 		}
 		return result, err
 	}
@@ -44,18 +45,19 @@ func afterWait(err error, waited time.Duration, cause error) error {
 	return &told
 }
 
-// attempt is one try of [Admit]. unsent says that the instance ended before it got the
-// request.
-func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage) (result json.RawMessage, unsent bool, err error) {
+// attempt is one try of [Admit], at the time now. unsent says that the instance ended before it
+// got the request.
+func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage, now time.Time) (result json.RawMessage, unsent bool, err error) {
 	u := c.Target.Base()
 	told := starts.TellWhile(ctx, c.Request, u.Phase)
 	i, release, err := c.Target.Acquire(ctx, c.Request.Session, unit.SessionKey(c.Request.Session))
 	told()
+	c.Instance = i
+	began := time.Now()
+	c.passed(c.waited(now, err), now, began)
 	if err != nil {
 		return nil, false, err
 	}
-	c.Instance = i
-	began := time.Now()
 	if c.Request.Notify {
 		err = i.Notify(ctx, c.Request.Method, params)
 	} else {
@@ -66,6 +68,7 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 		result, err = next(ctx, c, params)
 	}
 	took := time.Since(began)
+	c.passed(status.StageInstance, began, began.Add(took))
 	release(err)
 	e, ok := errors.AsType[*protocol.Error](err)
 	if ok && e.Outcome == "" && protocol.ProcessEnded(err) {

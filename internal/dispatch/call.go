@@ -35,6 +35,7 @@ type Call struct {
 	parsed toolCall        // the params of a tool call
 	params json.RawMessage // Exchange.Request as it was written from parsed
 	hooks  hookState
+	stages stages
 }
 
 // IsToolCall reports whether the call is a tools/call.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,10 +118,10 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 		return nil, err
 	}
 	defer c.Snapshot.Leave()
-	began := time.Now()
+	c.stages.began = time.Now()
 	result, err := d.deliver(ctx, c, c.Exchange.Request)
 	if counted {
-		d.count(c, began, err)
+		d.count(c, err)
 	}
 	if c.hooks.reached {
 		d.keepFailure(c, err)
@@ -188,12 +189,12 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 }
 
 // count hands a call that has ended to those who count and keep calls, and to listeners.
-func (d *Dispatcher) count(c *Call, began time.Time, err error) {
-	x := &c.Exchange
+func (d *Dispatcher) count(c *Call, err error) {
+	x, began := &c.Exchange, c.stages.began
 	took := time.Since(began) // one look at the clock
 	e := stats.Ended{At: began.Add(took), Entry: c.entry != nil, Err: err, Served: c.hooks.took, Request: x.Request, Response: x.Response, CallEvent: status.CallEvent{
 		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: stats.OutcomeOf(x.Response, err),
-		Decision: x.ID, Replayed: x.Replayed, Trace: traceID(c.Request.Params), Took: protocol.Duration(took),
+		Decision: x.ID, Replayed: x.Replayed, Trace: traceID(c.Request.Params), Took: protocol.Duration(took), Stages: c.stages.kept[:c.stages.n],
 	}}
 	if s := c.Request.Session; s != nil {
 		e.ClientInfo, e.Protocol = s.ClientInfo, s.Version
@@ -207,7 +208,7 @@ func (d *Dispatcher) count(c *Call, began time.Time, err error) {
 	e.ID = d.o.Past.End(&e)
 	if d.o.Feed.Readers() > 0 {
 		event := e.CallEvent
-		event.Client, event.Message = stats.ClientName(e.ClientInfo), d.o.Past.Message(err)
+		event.Client, event.Message, event.Stages = stats.ClientName(e.ClientInfo), d.o.Past.Message(err), slices.Clone(e.Stages)
 		d.o.Feed.Call(&event)
 	}
 }

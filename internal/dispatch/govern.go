@@ -5,16 +5,21 @@ import (
 	"encoding/json"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/status"
 )
 
 // Govern has the policies decide about the request and about its outcome. Hooks after the
 // call see what the policies let pass.
 func Govern(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, _ json.RawMessage) (json.RawMessage, error) {
+		c.stages.policies = status.StageRequestPolicies
 		err := c.Snapshot.Policies.Pipeline.Govern(ctx, &c.Exchange, func(ctx context.Context, x *governance.Exchange) (err error) {
+			c.decided()
 			x.Response, err = next(ctx, c, x.Request)
+			c.decides()
 			return err
 		}, c.afterHooks()...)
+		c.decided()
 		return c.Exchange.Response, err
 	}
 }

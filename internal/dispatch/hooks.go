@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 )
 
 // hookState is what the hooks around one tool call share.
@@ -51,25 +52,33 @@ func Hooks(next Deliver) Deliver {
 		if !c.IsToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {
 			return next(ctx, c, params)
 		}
-		x := &c.Exchange
-		out, err := c.runHooks(ctx, hooks.Event{Point: hooks.BeforeToolCall, Payload: c.arguments()})
-		c.hooks.context = out.Context
+		x, began := &c.Exchange, time.Now()
+		err := c.beforeCall(ctx, x)
+		c.Passed(status.StageHooksBefore, began)
 		if err != nil {
-			return nil, refused(x, out.By, err)
+			return nil, err
 		}
-		if out.Changed {
-			changed := toolCall{arguments: out.Payload}
-			changed.normalize() // hooks may not write _meta either
-			x.Request = rawjson.Set(x.Request, "arguments", changed.arguments)
-			if err := c.Snapshot.Policies.Pipeline.Again(ctx, governance.Request, x); err != nil {
-				return nil, err
-			}
-			if x.Verdict.Action == governance.Respond {
-				return x.Response, nil
-			}
+		if x.Verdict.Action == governance.Respond {
+			return x.Response, nil
 		}
 		return next(ctx, c, x.Request)
 	}
+}
+
+// beforeCall shows the hooks the arguments and lets them change the call or end it.
+func (c *Call) beforeCall(ctx context.Context, x *governance.Exchange) error {
+	out, err := c.runHooks(ctx, hooks.Event{Point: hooks.BeforeToolCall, Payload: c.arguments()})
+	c.hooks.context = out.Context
+	if err != nil {
+		return refused(x, out.By, err)
+	}
+	if !out.Changed {
+		return nil
+	}
+	changed := toolCall{arguments: out.Payload}
+	changed.normalize() // hooks may not write _meta either
+	x.Request = rawjson.Set(x.Request, "arguments", changed.arguments)
+	return c.Snapshot.Policies.Pipeline.Again(ctx, governance.Request, x)
 }
 
 // refused notes for the record that a hook ended the exchange.
@@ -102,6 +111,9 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	if !c.hooks.asked {
 		return nil
 	}
+	c.decided()
+	began := time.Now()
+	defer func() { c.stages.since = c.Passed(status.StageHooksAfter, began) }()
 	if x.Failure != nil {
 		return c.afterFailure(ctx, x)
 	}

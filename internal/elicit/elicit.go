@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 )
 
 // Logins asks each caller for one login at a time of each extension or destination.
@@ -50,7 +51,9 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 			return result, err
 		}
 		defer l.asked.Delete(who)
-		if failed := l.signIn(ctx, c, login); failed != nil {
+		began := time.Now()
+		failed := l.signIn(ctx, c, login)
+		if c.Passed(status.StageSignIn, began); failed != nil {
 			l.Log.Info("the caller was asked to sign in, and has not", "extension", id, "reason", protocol.Reason(failed))
 			return result, err
 		}

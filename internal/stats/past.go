@@ -91,8 +91,9 @@ func (p *Past) End(e *Ended) uint64 {
 	defer p.mu.Unlock()
 	p.ended++
 	k := &p.ring[p.ended%keptCalls]
+	stages := append(k.event.Stages[:0], e.Stages...)
 	k.at, k.event, k.reason = e.At, e.CallEvent, reason
-	k.event.ID = p.ended
+	k.event.ID, k.event.Stages = p.ended, stages
 	for _, name := range []*string{&k.event.Method, &k.event.Tool, &k.event.Caller, &k.event.Protocol, &k.event.Code} {
 		*name = display.Cut(*name, maxName)
 	}
@@ -117,7 +118,7 @@ func (p *Past) latest(n int) (list []kept) {
 	defer p.mu.Unlock()
 	for id := p.ended; id > 0 && len(list) < min(n, keptCalls); id-- {
 		k := p.ring[id%keptCalls]
-		k.client, k.request, k.response = slices.Clone(k.client), payload{}, payload{}
+		k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages), payload{}, payload{}
 		list = append(list, k)
 	}
 	return list
@@ -132,7 +133,7 @@ func (p *Past) Call(id uint64) (status.PastCall, error) {
 		p.mu.Unlock()
 		return status.PastCall{}, protocol.Errorf(protocol.ToolNotFound, "call %d is not among the last %d, which are kept", id, keptCalls)
 	}
-	k.client, k.request, k.response = slices.Clone(k.client), k.request.copy(), k.response.copy()
+	k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages), k.request.copy(), k.response.copy()
 	p.mu.Unlock()
 	call := p.describe(&k)
 	call.Request = p.excerpt(k.request)

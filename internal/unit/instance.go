@@ -17,9 +17,10 @@ import (
 type Instance struct {
 	runtime.Instance
 	Unit        *Unit
-	Key         string // of its slot
-	Legacy      bool   // belongs to the unit's group for legacy clients of MCP
-	Fingerprint string // of the program that it runs; "" when its offer is not kept
+	Key         string    // of its slot
+	Legacy      bool      // belongs to the unit's group for legacy clients of MCP
+	Fingerprint string    // of the program that it runs; "" when its offer is not kept
+	Ready       time.Time // when it became ready
 
 	RefusedRoots atomic.Bool // a roots/list was refused, which is logged once
 
@@ -50,7 +51,7 @@ func (i *Instance) Serve(ctx context.Context, ready func()) error {
 	spawned := time.Now()
 	err := i.Instance.Serve(ctx, func() {
 		u.Calls.Started(time.Since(spawned))
-		i.pid = i.Info().PID
+		i.pid, i.Ready = i.Info().PID, time.Now()
 		i.offered(false)
 		ready()
 		if u.events.Ready != nil {

@@ -78,8 +78,20 @@ function content(c) {
       ["client", c.client], ["protocol", c.protocol || "a call of the program itself"], ["session", c.session], ["policy", c.policy], ["code", c.code], ["trace", c.trace_id],
       ["decision", c.decision_id && el("a", { href: `#/governance/${encodeURIComponent(c.decision_id)}` }, c.decision_id)], ["sent again", c.replayed && "yes"],
     ]),
-    ...excerpt("Request", c.request), ...excerpt("Result", c.response),
+    ...timeline(c), ...excerpt("Request", c.request), ...excerpt("Result", c.response),
   ];
+}
+
+/** timeline shows the stages of a call one after the other. */
+function timeline(c) {
+  if (!c.stages) return [];
+  const rows = c.stages.map((s) => {
+    const bar = el("i"), percent = (ms) => `${Math.min(100, 100 * ms / Math.max(c.took_ms, 1e-6))}%`;
+    bar.style.marginLeft = `min(${percent(s.at_ms)}, calc(100% - 2px))`;
+    bar.style.width = `max(2px, ${percent(s.took_ms)})`;
+    return el("tr", {}, el("th", { scope: "row" }, s.name.replaceAll("_", " ")), el("td.took", {}, duration(s.took_ms)), el("td.time", { title: `after ${duration(s.at_ms)}` }, bar));
+  });
+  return [el("h3", {}, "Stages"), el("table.timeline", {}, el("tbody", {}, ...rows))];
 }
 
 /** excerpt shows the beginning of a payload. */

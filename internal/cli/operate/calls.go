@@ -1,0 +1,173 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Calls shows the last calls of the running host, or one of them with the times of its stages.
+func Calls(c *console.Console) *cobra.Command {
+	var failed, slow bool
+	var last int
+	cmd := &cobra.Command{
+		Use:   "calls [ID]",
+		Short: "Show the last calls, and where one of them spent its time",
+		Long: "Show the calls that the host of this directory has ended last, the newest first, with\n" +
+			"the stage in which each spent the most time. With an ID, show one call: its stages one\n" +
+			"after the other, who made it, its trace and decision, and why it failed. The host keeps\n" +
+			"the last 256 through every reload; those of hosts before it are in exthost audit.",
+		Example: "  exthost calls --slow\n  exthost calls --failed -n 5\n  exthost calls 17",
+		Args:    console.AtMostOne("the id of a call"),
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			if len(args) == 1 {
+				return oneCall(ctx, c, r, args[0])
+			}
+			if last < 1 {
+				return console.Usagef("", "-n %d: there is no such number of calls", last)
+			}
+			return listCalls(ctx, c, r, last, failed, slow)
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&failed, "failed", false, "only calls that were denied or failed, and errors of tools")
+	f.BoolVar(&slow, "slow", false, "those that took longest first")
+	f.IntVarP(&last, "last", "n", 20, "at most `N` calls")
+	return cmd
+}
+
+func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last int, failed, slow bool) error {
+	var list struct{ Calls []status.PastCall }
+	if err := r.Get(ctx, "/api/v1/calls", &list); err != nil {
+		return err
+	}
+	calls := chosenCalls(list.Calls, last, failed, slow)
+	switch {
+	case len(list.Calls) == 0:
+		c.Info("the host has ended no call yet")
+	case len(calls) == 0:
+		c.Info("none of the last %s failed", console.Count(len(list.Calls), "call"))
+	}
+	names, rows := []string{}, [][]string{{"ID", "TIME", "CALLER", "TOOL", "OUTCOME", "TOOK", "SLOWEST STAGE"}}
+	for _, call := range calls {
+		names = append(names, strconv.FormatUint(call.ID, 10))
+		rows = append(rows, callRow(&call))
+	}
+	return c.Print(console.Document{Kind: "calls", Value: console.OrEmpty(calls), Names: names, Rows: rows, Drop: []string{"TIME", "CALLER"}})
+}
+
+// chosenCalls selects from calls, the newest first.
+func chosenCalls(calls []status.PastCall, last int, failed, slow bool) []status.PastCall {
+	if failed {
+		calls = slices.DeleteFunc(calls, func(call status.PastCall) bool { return call.Outcome == status.OutcomeOK })
+	}
+	if slow {
+		slices.SortStableFunc(calls, func(a, b status.PastCall) int { return cmp.Compare(b.Took, a.Took) })
+	}
+	return calls[:min(last, len(calls))]
+}
+
+func callRow(call *status.PastCall) []string {
+	slowest := "-"
+	if name, took := call.Slowest(); name != "" {
+		slowest = stageText(name) + " " + console.Span(time.Duration(took))
+	}
+	return []string{strconv.FormatUint(call.ID, 10), console.Stamp(call.Time), cmp.Or(call.Caller, "anonymous"), cmp.Or(call.Tool, call.Method),
+		string(call.Outcome), console.Span(time.Duration(call.Took)), slowest}
+}
+
+func stageText(name status.StageName) string { return strings.ReplaceAll(string(name), "_", " ") }
+
+func oneCall(ctx context.Context, c *console.Console, r *hosts.Running, id string) error {
+	var call status.PastCall
+	err := r.Get(ctx, "/api/v1/calls/"+url.PathEscape(id), &call)
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ToolNotFound {
+		return &console.Error{Code: console.ExitNotFound, Text: e.Message, Hint: "exthost calls lists these; exthost audit shows earlier calls, if an audit log is kept"}
+	}
+	if err != nil {
+		return err
+	}
+	return c.Print(console.Document{Kind: "call", Value: call, Names: []string{id}, Text: callText(&call, c.Layout(true))})
+}
+
+// callText is all that is known of a call but what it carried.
+func callText(call *status.PastCall, layout console.Layout) string {
+	what := cmp.Or(call.Tool, call.Method)
+	if call.Tool != "" && call.Method != protocol.MethodToolsCall {
+		what += ", " + call.Method
+	}
+	if call.Extension != "" {
+		what += ", of " + call.Extension
+	}
+	who := cmp.Or(call.Caller, "anonymous")
+	for _, part := range []struct{ word, value string }{{"session", call.Session}, {"client", call.Client}, {"MCP", call.Protocol}} {
+		if part.value != "" {
+			who += ", " + part.word + " " + part.value
+		}
+	}
+	outcome := string(call.Outcome)
+	if call.Message != "" {
+		outcome += ": " + call.Message
+	}
+	if call.Replayed {
+		outcome += "; sent twice, since the first process ended"
+	}
+	var lines []string
+	for _, row := range [][2]string{
+		{"call", fmt.Sprintf("%d, ended %s, took %s", call.ID, console.Stamp(call.Time), console.Span(time.Duration(call.Took)))},
+		{"what", what}, {"caller", who}, {"outcome", outcome}, {"decision", call.Decision}, {"trace", call.Trace}, {"next", afterCall(call)},
+	} {
+		if row[1] != "" {
+			lines = append(lines, console.Wrap(console.Safe(fmt.Sprintf("%-9s %s", row[0], row[1])), layout.Width)...)
+		}
+	}
+	return strings.Join(append(append(lines, ""), timeline(call, layout)...), "\n")
+}
+
+// afterCall is the command that helps most after a call; "" when nothing has to be done.
+func afterCall(call *status.PastCall) string {
+	e := protocol.Error{Kind: protocol.Kind(call.Outcome), Extension: call.Extension, Tool: call.Tool}
+	slowest, _ := call.Slowest()
+	decided := slowest == status.StageRequestPolicies || slowest == status.StageResponsePolicies
+	switch {
+	case call.Decision != "" && (call.Outcome.IsDenial() || call.Outcome == status.OutcomeOK && decided):
+		return "exthost policy explain " + call.Decision
+	case call.Outcome == status.OutcomeOK:
+		return ""
+	case call.Outcome != status.OutcomeToolError && console.NextCommand(&e) != "":
+		return console.NextCommand(&e)
+	case call.Extension != "":
+		return "exthost logs " + call.Extension
+	}
+	return ""
+}
+
+// bar is the length of a bar that stands for the whole time of a call.
+const bar = 24
+
+// timeline is a table of the stages of a call, the last row of which is the time in none of them.
+func timeline(call *status.PastCall, layout console.Layout) []string {
+	rows, rest := [][]string{{"STAGE", "AT", "TOOK", "TIME"}}, call.Took
+	at := func(d protocol.Duration) int { return min(int(int64(d)*bar/max(int64(call.Took), 1)), bar) }
+	for _, s := range call.Stages {
+		from := min(at(s.At), bar-1)
+		long := max(at(s.At+s.Took)-from, 1)
+		rest -= s.Took
+		rows = append(rows, []string{stageText(s.Name), console.Span(time.Duration(s.At)), console.Span(time.Duration(s.Took)),
+			strings.Repeat("·", from) + strings.Repeat("█", long) + strings.Repeat("·", bar-from-long)})
+	}
+	return layout.Grid(append(rows, []string{"host itself", "", console.Span(time.Duration(max(rest, 0)))}))
+}
