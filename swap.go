@@ -43,6 +43,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 		declared, found := next.Plan.DeclaredNow(nil)
 		next.Catalog, next.Hooks, next.Declared, diags = catalog, h.hooks.of(next), declared, append(diags, found...)
 		diags = append(diags, next.SetToolsets(before)...)
+		next.SetIndexes(before)
 		return func() {
 			h.diagnostics.SetOffered(diags)
 			h.stats.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})

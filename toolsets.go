@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"github.com/exthost/exthost/internal/toolindex"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -46,4 +47,14 @@ func (t Toolsets) ServesTo(toolset, id string) bool {
 	now := t.h.snapshots.Load()
 	view, err := now.Toolsets.Of(toolset)
 	return err == nil && now.Target(id) != nil && view.Reaches(id)
+}
+
+// Found is what a search has for a query: the best tools, others of the best extensions, or,
+// where nothing was found, the extensions that there are.
+type Found = toolindex.Answer
+
+// Find searches the tools of a toolset that policies show to a caller, "" for an anonymous one,
+// for what a user asks for. Words count, and not what they mean.
+func (t Toolsets) Find(name, caller, query string) (Found, error) {
+	return t.h.snapshots.Load().Find(name, caller, query, nil)
 }

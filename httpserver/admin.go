@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/httpserver/internal/eventstream"
 	"github.com/exthost/exthost/status"
 )
 
@@ -36,7 +37,7 @@ func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Reques
 		if err != nil {
 			return err
 		}
-		return serveStream(w, r, sources...)
+		return eventstream.Serve(w, r, sources...)
 	}
 	answer, err := o.handle(h, r)
 	switch {
@@ -105,11 +106,11 @@ func setWatch(h *exthost.Host, r *http.Request) (any, error) {
 }
 
 // streamTap streams the frames between the host and its extensions.
-func streamTap(h *exthost.Host, r *http.Request) ([]source, error) {
+func streamTap(h *exthost.Host, r *http.Request) ([]eventstream.Source, error) {
 	id := r.FormValue("extension")
-	return []source{func(ctx context.Context, send func(message) bool) {
+	return []eventstream.Source{func(ctx context.Context, send func(eventstream.Message) bool) {
 		for frame := range h.Admin().Tap(ctx, id) {
-			if !send(message{"frame", frame}) {
+			if !send(eventstream.Message{Event: "frame", Data: frame}) {
 				return
 			}
 		}

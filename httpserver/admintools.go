@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/toolindex"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -57,6 +58,9 @@ var toolOperations = []operation{
 	{method: "GET", path: "/tools/export", summary: "The definitions of tools in the format of a model vendor",
 		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}, callerParameter, toolsetParameter},
 		answer: Export{}, handle: exportTools},
+	{method: "GET", path: "/tools/find", summary: "The tools that match the words of a user",
+		query:  []parameter{{"query", "words, such as close an issue on github"}, callerParameter, toolsetParameter},
+		answer: FoundTools{}, handle: findTools},
 	{method: "GET", path: "/tools/{name}", summary: "One tool, with its descriptor",
 		answer: Tool{}, handle: getTool},
 	{method: "POST", path: "/tools/{name}/call", summary: "Call a tool; the answer is MCP's CallToolResult as the tool returned it",
@@ -98,6 +102,49 @@ type Export struct {
 	Definitions json.RawMessage  `json:"definitions"`      // in the vendor's format
 	Omitted     []tools.Omission `json:"omitted"`          // tools that the format cannot express
 	Hidden      []string         `json:"hidden,omitempty"` // names of the tools that policies hide from the caller asked for
+}
+
+// FoundTools is the answer of /tools/find.
+type FoundTools struct {
+	Best       []FoundTool    `json:"best"`                 // the best one first
+	More       []FoundTool    `json:"more"`                 // others of the best extensions
+	Left       map[string]int `json:"left,omitempty"`       // by extension, how many of its tools are not in the answer
+	Extensions []string       `json:"extensions,omitempty"` // where nothing was found: extensions with tools
+}
+
+// FoundTool is a tool that a search has found.
+type FoundTool struct {
+	Name        string          `json:"name"`
+	Extension   string          `json:"extension"`
+	Arguments   string          `json:"arguments"`              // (argument: type, optional?: type)
+	Summary     string          `json:"summary"`                // the first sentence of its description
+	InputSchema json.RawMessage `json:"input_schema,omitempty"` // of the best tools alone
+}
+
+// NewFoundTools returns what a search has found.
+func NewFoundTools(found exthost.Found) FoundTools {
+	list := FoundTools{Best: []FoundTool{}, More: []FoundTool{}, Left: make(map[string]int), Extensions: found.Extensions}
+	tool := func(e *tools.Entry) FoundTool {
+		return FoundTool{Name: e.Name, Extension: e.Extension, Arguments: toolindex.Arguments(e), Summary: toolindex.Summary(e)}
+	}
+	for _, e := range found.Best {
+		list.Best = append(list.Best, tool(e))
+		list.Best[len(list.Best)-1].InputSchema = e.InputSchema
+	}
+	for _, g := range found.More {
+		for _, e := range g.Tools {
+			list.More = append(list.More, tool(e))
+		}
+		if g.Left > 0 {
+			list.Left[g.Extension] = g.Left
+		}
+	}
+	return list
+}
+
+func findTools(h *exthost.Host, r *http.Request) (any, error) {
+	found, err := exthost.ToolsetsOf(h).Find(r.FormValue("toolset"), r.FormValue("caller"), r.FormValue("query"))
+	return NewFoundTools(found), err
 }
 
 // entries returns the tools that the parameters extension, caller and toolset select, and the

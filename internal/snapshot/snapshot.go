@@ -8,6 +8,7 @@ import (
 
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/mcpext"
+	"github.com/exthost/exthost/internal/toolindex"
 	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
@@ -21,6 +22,7 @@ type Snapshot struct {
 	Hooks    *hooks.Set
 	Declared *mcpext.Merged // the extensions of MCP that servers declare
 	Toolsets *toolset.Views // what sessions see that have a toolset
+	Indexes  *toolindex.Indexes
 
 	users atomic.Int64  // calls in it, and the store while the snapshot is current
 	left  chan struct{} // closed when the last user has left

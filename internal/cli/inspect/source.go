@@ -81,6 +81,16 @@ func (s source) export(ctx context.Context, format tools.Format, o offered) (out
 	return httpserver.Export{Format: format, Definitions: definitions, Omitted: omitted, Hidden: names(hidden)}, nil
 }
 
+// find searches the same tools.
+func (s source) find(ctx context.Context, query string, o offered) (found httpserver.FoundTools, err error) {
+	if s.running != nil {
+		err = s.running.Get(ctx, "/api/v1/tools/find?"+o.query(url.Values{"query": {query}}), &found)
+		return found, err
+	}
+	answer, err := exthost.ToolsetsOf(s.opened).Find(o.toolset, o.caller, query)
+	return httpserver.NewFoundTools(answer), err
+}
+
 // descriptor is that of one tool, also of one that policies hide. [errNotThere] is the
 // error about a tool whose extension the running host does not have.
 func (s source) descriptor(ctx context.Context, name string) (json.RawMessage, error) {

@@ -24,7 +24,7 @@ import (
 const askedHost = "The host that runs in this directory answers; if none runs, every extension is\n" +
 	"started and stopped again."
 
-// Tools lists, exports and describes tools.
+// Tools lists, finds, exports and describes tools.
 func Tools(c *console.Console) *cobra.Command {
 	list := toolsList(c)
 	schema := &cobra.Command{
@@ -33,7 +33,7 @@ func Tools(c *console.Console) *cobra.Command {
 		ValidArgsFunction: hosts.CompleteTool(c),
 		RunE:              func(cmd *cobra.Command, args []string) error { return toolSchema(cmd.Context(), c, args[0]) },
 	}
-	cmd := console.Group("tools", "List, export and describe the tools of all extensions", list, toolsExport(c), schema, toolsAccept(c))
+	cmd := console.Group("tools", "List, find, export and describe the tools of all extensions", list, toolsFind(c), toolsExport(c), schema, toolsAccept(c))
 	cmd.RunE = list.RunE // exthost tools is exthost tools list
 	return cmd
 }

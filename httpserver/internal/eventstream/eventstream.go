@@ -1,4 +1,5 @@
-package httpserver
+// Package eventstream streams events of several sources to a reader over HTTP.
+package eventstream
 
 import (
 	"context"
@@ -10,39 +11,39 @@ import (
 	"github.com/exthost/exthost/internal/sse"
 )
 
-// streamBuffer bounds the events that wait for a slow reader. Sources wait beyond it.
-const streamBuffer = 64
+// buffer bounds the events that wait for a slow reader. Sources wait beyond it.
+const buffer = 64
 
-// message is one event of a stream.
-type message struct {
-	event string
-	data  any
+// Message is one event of a stream.
+type Message struct {
+	Event string
+	Data  any
 }
 
-// source sends messages until it has no more, send returns false, or ctx ends.
-type source func(ctx context.Context, send func(message) bool)
+// Source sends messages until it has no more, send returns false, or ctx ends.
+type Source func(ctx context.Context, send func(Message) bool)
 
-type streamEndKey struct{}
+type endKey struct{}
 
-// withStreamEnd makes the streams of next end with ending. Without it they would delay
+// WithEnd makes the streams of next end with ending. Without it they would delay
 // the server's shutdown, which waits for requests.
-func withStreamEnd(ending context.Context, next http.Handler) http.Handler {
+func WithEnd(ending context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamEndKey{}, ending)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endKey{}, ending)))
 	})
 }
 
-// serveStream writes the messages of the sources as server-sent events, until all
+// Serve writes the messages of the sources as server-sent events, until all
 // sources have ended, the reader has disconnected, or the server is about to end. It
 // waits for the sources.
-func serveStream(w http.ResponseWriter, r *http.Request, sources ...source) error {
+func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	if ending, ok := ctx.Value(streamEndKey{}).(context.Context); ok {
+	if ending, ok := ctx.Value(endKey{}).(context.Context); ok {
 		defer context.AfterFunc(ending, cancel)()
 	}
-	messages := make(chan message, streamBuffer)
-	send := func(m message) bool {
+	messages := make(chan Message, buffer)
+	send := func(m Message) bool {
 		select {
 		case messages <- m:
 			return true
@@ -64,7 +65,7 @@ func serveStream(w http.ResponseWriter, r *http.Request, sources ...source) erro
 
 // writeMessages writes until messages is closed or a write fails. It flushes once for
 // messages that arrive together.
-func writeMessages(w http.ResponseWriter, messages <-chan message) {
+func writeMessages(w http.ResponseWriter, messages <-chan Message) {
 	events := sse.NewWriter(w, "no-store")
 	alive := time.NewTicker(sse.KeepAlive)
 	defer alive.Stop()
@@ -74,8 +75,8 @@ func writeMessages(w http.ResponseWriter, messages <-chan message) {
 			if !ok {
 				return
 			}
-			err = events.Event(m.event, func(b []byte) ([]byte, error) {
-				data, err := json.Marshal(m.data)
+			err = events.Event(m.Event, func(b []byte) ([]byte, error) {
+				data, err := json.Marshal(m.Data)
 				return append(b, data...), err
 			}, len(messages) == 0)
 		case <-alive.C:

@@ -1,0 +1,65 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/toolindex"
+)
+
+func toolsFind(c *console.Console) *cobra.Command {
+	var o offered
+	cmd := &cobra.Command{
+		Use: "find QUERY…", Short: "Find tools by the words of a task",
+		Long: fmt.Sprintf("Find the tools that a client is offered whose names, descriptions and arguments have the words\n"+
+			"of QUERY: the best %d, and up to %d others of the best extensions. The arguments are listed as\n"+
+			"(argument: type, optional?: type).\n", toolindex.MaxBest, toolindex.MaxMore) + askedHost,
+		Args: console.AtLeastOne("exthost tools find close an issue", "exthost tools find needs the words of a task"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return findTools(cmd.Context(), c, strings.Join(args, " "), o)
+		},
+	}
+	offeredFlags(cmd, &o)
+	return cmd
+}
+
+func findTools(ctx context.Context, c *console.Console, query string, o offered) error {
+	from, end, err := openSource(ctx, c, nil)
+	if err != nil {
+		return err
+	}
+	defer end()
+	found, err := from.find(ctx, query, o)
+	if err != nil {
+		return err
+	}
+	if err := printLacking(ctx, c, from, nil); err != nil {
+		return err
+	}
+	if len(found.Best) == 0 {
+		c.Info("no tool has these words%s", console.Safe(elsewhere(found.Extensions)))
+	}
+	for _, id := range slices.Sorted(maps.Keys(found.Left)) {
+		c.Info("%s of %s not shown", console.Plural(found.Left[id], "tool"), console.Safe(id))
+	}
+	names, rows := []string{}, [][]string{{"TOOL", "DESCRIPTION", "ARGUMENTS"}}
+	for _, t := range slices.Concat(found.Best, found.More) {
+		names = append(names, t.Name)
+		rows = append(rows, []string{t.Name, t.Summary, t.Arguments})
+	}
+	return c.Print(console.Document{Kind: "found", Value: found, Names: names, Rows: rows, Drop: []string{"ARGUMENTS"}})
+}
+
+// elsewhere names the extensions that have tools.
+func elsewhere(extensions []string) string {
+	if len(extensions) == 0 {
+		return ""
+	}
+	return "; there are tools of " + strings.Join(extensions, ", ")
+}

@@ -1,0 +1,240 @@
+package toolindex
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+func catalogOf(t testing.TB, prev *tools.Catalog, sources ...tools.Source) *tools.Catalog {
+	t.Helper()
+	catalog, ds := tools.NewCatalog(1, sources, prev)
+	if len(ds) > 0 {
+		t.Fatal(ds)
+	}
+	return catalog
+}
+
+func source(id string, descriptors ...string) tools.Source {
+	s := tools.Source{Extension: id}
+	for _, d := range descriptors {
+		s.Tools = append(s.Tools, protocol.Tool{Raw: []byte(d)})
+	}
+	return s
+}
+
+func silent(string) string { return "" }
+
+// shown are the names of all tools of an answer.
+func shown(a Answer) (names []string) {
+	for _, e := range a.Best {
+		names = append(names, e.Name)
+	}
+	for _, g := range a.More {
+		for _, e := range g.Tools {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// TestHiddenNeverFound checks that an answer depends on the visible tools alone: it is that of
+// an index which has no others.
+func TestHiddenNeverFound(t *testing.T) {
+	catalog, describe := extensions(t)
+	all := New(catalog, describe, nil)
+	for seed := range 6 {
+		visible := func(e *tools.Entry) bool {
+			return (len(e.Name)*7+len(e.Descriptor))%6 != seed && e.Extension != "slack"
+		}
+		part, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) { return tools.Shown{Name: e.Name}, visible(e) }, nil)
+		alone := New(part, describe, nil)
+		for _, q := range slices.Concat(questions(t, "tuning.txt"), questions(t, "heldout.txt")) {
+			got, want := shown(all.Find(q.query, visible)), shown(alone.Find(q.query, nil))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("%q (-without hidden tools +with):\n%s", q.query, diff)
+			}
+		}
+	}
+	if a := all.Find("slack channel", func(e *tools.Entry) bool { return false }); len(shown(a)) > 0 || len(a.Extensions) > 0 {
+		t.Errorf("a caller who sees nothing found %v", a)
+	}
+}
+
+func TestPartsAreReused(t *testing.T) {
+	a, b := source("a", `{"name":"one","description":"first"}`), source("b", `{"name":"two"}`)
+	first := catalogOf(t, nil, a, b)
+	x := New(first, silent, nil)
+	second := catalogOf(t, first, a, source("b", `{"name":"two"}`, `{"name":"three"}`))
+	y := New(second, silent, x)
+	if x.parts[0] != y.parts[0] || x.parts[1] == y.parts[1] {
+		t.Error("the part of a is not reused, or that of b is")
+	}
+	if z := New(second, func(id string) string { return id + " describes itself" }, y); z.parts[0] == y.parts[0] {
+		t.Error("the part of a is reused, though its description has changed")
+	}
+	if !y.Of(second) || y.Of(first) {
+		t.Error("an index does not know its catalog")
+	}
+}
+
+func TestIndexes(t *testing.T) {
+	first := catalogOf(t, nil, source("a", `{"name":"one"}`))
+	x := NewIndexes(silent, nil, nil)
+	index := x.Of("", first)
+	if x.Of("", first) != index || x.Of("review", first) == index {
+		t.Error("an index is made twice, or is of two toolsets")
+	}
+	y := NewIndexes(silent, func(toolset string) bool { return toolset == "" }, x)
+	if y.Of("", first) != index || len(y.made) != 1 {
+		t.Error("the index of the same catalog is not kept, or that of a toolset that is gone is")
+	}
+	if second := y.Of("", catalogOf(t, first, source("a", `{"name":"one"}`), source("b", `{"name":"two"}`))); second == index || second.parts[0] != index.parts[0] {
+		t.Error("the index does not follow the catalog, or shares no part with the one before")
+	}
+}
+
+func TestStem(t *testing.T) {
+	for _, test := range []struct{ words, want string }{
+		{"note notes noting", "note"}, {"move moving moved", "move"}, {"plan planning planned plans", "plan"}, {"file filing files", "file"},
+		{"query queries", "query"}, {"create creates created creating creation", "creat"}, {"address addresses", "address"}, {"fix fixing", "fix"},
+		{"status", "status"}, {"add adding added", "add"}, {"pay paying", "pay"}, {"Größe", "größe"}, {"us", "us"}, {"ing", "ing"},
+	} {
+		for _, word := range split(test.words) {
+			if word != test.want {
+				t.Errorf("%s: %s, want %s", test.words, word, test.want)
+			}
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	x := New(catalogOf(t, nil, source("a", `{"name":"one","description":"First \"one\". More."}`, `{"name":"two","description":"Second."}`, `{"name":"three"}`), source("big", many(40)...)), silent, nil)
+	for query, want := range map[string]string{
+		"first":   "The tools that match best:\n{\"name\":\"ext_a_one\",\"description\":\"[ext:a] First \\\"one\\\". More.\",\"inputSchema\":{\"type\":\"object\"}}\n",
+		"number":  "\nMore of big:\next_big_number_13()\n",
+		"numbers": "\n25 more are not shown; search with other words.\n\nend",
+		"nothing": "No tool matches these words. There are tools of a, big. Search again, with words that their tools may use.",
+	} {
+		if text := x.Find(query, nil).Text("end"); !strings.Contains(text, want) {
+			t.Errorf("%s: no %q in\n%s", query, want, text)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	x := New(catalogOf(t, nil,
+		tools.Source{Tools: []protocol.Tool{{Raw: []byte(`{"name":"host_tool","description":"of the host, about weather"}`)}}},
+		source("wetter", `{"name":"vorhersage","description":"Liefert die Wettervorhersage für Städte"}`),
+		source("tenki", `{"name":"yohou","description":"都市の天気予報を返す"}`),
+		source("accounts", `{"name":"createUserAccount","title":"Sign up"}`),
+		source("big", many(40)...),
+	), silent, nil)
+	for _, test := range []struct{ query, first string }{
+		{"Wettervorhersage Städte", "ext_wetter_vorhersage"},
+		{"天気", "ext_tenki_yohou"},
+		{"user accounts", "ext_accounts_createUserAccount"},
+		{"createUserAccount", "ext_accounts_createUserAccount"},
+		{"signing up", "ext_accounts_createUserAccount"},
+		{"number 7", "ext_big_number_7"},
+	} {
+		if a := x.Find(test.query, nil); len(a.Best) == 0 || a.Best[0].Name != test.first {
+			t.Errorf("%q: %v, want %s first", test.query, shown(a), test.first)
+		}
+	}
+	a := x.Find("number", nil)
+	if len(a.Best) != MaxBest || len(a.More) != 1 || len(a.More[0].Tools) != MaxMore || a.More[0].Left != 40-MaxBest-MaxMore {
+		t.Errorf("of 40 tools: %v, %+v", shown(a), a.More)
+	}
+	for _, query := range []string{"", "the of and", "zzz", "weather", strings.Repeat("x ", 1<<20), "\xff\xfe\x00"} {
+		a := x.Find(query, nil)
+		if diff := cmp.Diff([]string{"accounts", "big", "tenki", "wetter"}, a.Extensions); len(shown(a)) > 0 || diff != "" {
+			t.Errorf("%.20q: %v\n%s", query, shown(a), diff)
+		}
+	}
+}
+
+func many(n int) (descriptors []string) {
+	for i := range n {
+		descriptors = append(descriptors, fmt.Sprintf(`{"name":"number_%d"}`, i))
+	}
+	return descriptors
+}
+
+func TestSignature(t *testing.T) {
+	for _, test := range []struct{ descriptor, want string }{
+		{`{"name":"t"}`, `ext_x_t()`},
+		{`{"name":"t","title":"Title"}`, `ext_x_t() - Title`},
+		{`{"name":"t","description":"Does it. Then more.","inputSchema":{"type":"object","properties":{"b":{"type":"integer"},"a":{"type":"string"}},"required":["a"]}}`,
+			`ext_x_t(a: string, b?: integer) - Does it.`},
+		{`{"name":"t","description":"One\nTwo","inputSchema":{"type":"object","properties":{"a":{"enum":["x","y"]},"b":{"type":"array","items":{"type":"string"}},"c":{"type":["string","null"]},"d":{},"e":true,"f":{"type":"array","items":{"enum":["p","q"]}}}}}`,
+			`ext_x_t(a?: "x"|"y", b?: string[], c?: string|null, d?: any, e?: any, f?: array) - One`},
+		{`{"name":"t","inputSchema":{"type":"object","properties":{"a\nb":{"type":"string","enum":["` + strings.Repeat("long", 30) + `"]}}}}`, `ext_x_t(a b?: string)`},
+	} {
+		e := catalogOf(t, nil, source("x", test.descriptor)).Entries()[0]
+		if diff := cmp.Diff(test.want, Signature(e)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.descriptor, diff)
+		}
+	}
+}
+
+// BenchmarkFind searches 10,000 tools of 200 extensions. The bar is 1 ms a query. On two
+// processors of an AMD EPYC: 0.2 ms, and 0.4 ms where a function says which tools are visible.
+func BenchmarkFind(b *testing.B) {
+	catalog := large(b, 200, 50)
+	x := New(catalog, silent, nil)
+	for name, visible := range map[string]func(*tools.Entry) bool{"all": nil, "filtered": func(e *tools.Entry) bool { return len(e.Name)%10 > 0 }} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if a := x.Find("open a new issue about the login crash in my repository", visible); len(a.Best) != MaxBest {
+					b.Fatal(shown(a))
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkNew indexes 10,000 tools, which the first search waits for: all of them 175 ms, and
+// 25 ms after one extension has changed.
+func BenchmarkNew(b *testing.B) {
+	catalog := large(b, 200, 50)
+	other, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) {
+		return tools.Shown{Name: e.Name}, e.Name != catalog.Entries()[0].Name
+	}, catalog)
+	x := New(catalog, silent, nil)
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			New(catalog, silent, nil)
+		}
+	})
+	b.Run("again", func(b *testing.B) {
+		for b.Loop() {
+			New(other, silent, x)
+		}
+	})
+}
+
+// large returns a catalog of extensions whose tools are those of testdata/tools.json in turn.
+func large(tb testing.TB, extensionCount, each int) *tools.Catalog {
+	tb.Helper()
+	small, _ := extensions(tb)
+	known := small.Entries()
+	var sources []tools.Source
+	for x := range extensionCount {
+		s := tools.Source{Extension: fmt.Sprintf("extension%d", x)}
+		for n := range each {
+			e := known[(x*each+n)%len(known)]
+			raw := strings.Replace(string(e.Raw), `"name": "`, fmt.Sprintf(`"name": "n%d_`, n), 1)
+			s.Tools = append(s.Tools, protocol.Tool{Raw: []byte(raw)})
+		}
+		sources = append(sources, s)
+	}
+	return catalogOf(tb, nil, sources...)
+}
