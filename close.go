@@ -51,5 +51,6 @@ func (h *Host) shutdown() error {
 	h.stats.feed.Close()
 	h.journal.Close()
 	h.env.Tap.Close()
+	h.env.Recorder.Close()
 	return err
 }

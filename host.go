@@ -23,6 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/recorder"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/starts"
@@ -155,7 +156,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.units, h.stats.past.Mask = unit.NewRegistry(secrets), secrets.Known // which looks for forms itself
 	h.env = &unit.Env{
 		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
-		Environ: o.Environ, Permits: permit.Rules{Consent: o.Consent, Packages: o.Packages}, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy, Stored: o.Secrets, Logins: o.Logins,
+		Environ: o.Environ, Permits: permit.Rules{Consent: o.Consent, Packages: o.Packages}, Redactor: secrets, Tap: wiretap.New(secrets.String), Recorder: recorder.New(o.Version, secrets), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy, Stored: o.Secrets, Logins: o.Logins,
 	}
 	h.env.Containment.Log = log
 	h.clients = clients.New(l.running, o.Reread, log)

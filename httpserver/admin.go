@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/httpserver/internal/eventstream"
+	"github.com/exthost/exthost/httpserver/internal/streams"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -32,12 +34,15 @@ func Admin(h *exthost.Host) http.Handler {
 
 // serve answers a request. If it returns an error, it has written nothing.
 func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+	if o.write != nil {
+		return o.write(h, w, r)
+	}
 	if o.stream != nil {
 		sources, err := o.stream(h, r)
 		if err != nil {
 			return err
 		}
-		return eventstream.Serve(w, r, sources...)
+		return streams.Serve(w, r, sources...)
 	}
 	answer, err := o.handle(h, r)
 	switch {
@@ -73,6 +78,14 @@ var hostOperations = []operation{
 	{method: "GET", path: "/tap", summary: "The frames between the host and its extensions, from now on",
 		query:  []parameter{{"extension", "only this extension"}},
 		events: map[string]any{"frame": exthost.Frame{}}, stream: streamTap},
+	{method: "GET", path: "/record", summary: "A cassette, line by line: what passes between the host and its extensions from now on, without loss and with secrets masked",
+		query: []parameter{{"id", "a name by which /record/stop ends it"}, {"extension", "only this extension; may be repeated; default all"},
+			{"for", "how long, such as 30s; default until it is ended"}, {"max_bytes", "where it ends; default 1 GiB"}},
+		write: writeRecording},
+	{method: "POST", path: "/record/stop", summary: "End a recording and have its cassette completed", query: []parameter{{"id", "of the recording"}},
+		handle: func(h *exthost.Host, r *http.Request) (any, error) {
+			return nil, exthost.RecordingsOf(h).Stop(r.FormValue("id"))
+		}},
 	{method: "GET", path: "/logs", summary: "The latest records of the log and, with follow, the new ones",
 		query:  append(logQuery, parameter{"follow", "true: continue with new records"}),
 		events: map[string]any{kindLog: exthost.LogRecord{}}, stream: streamLogs},
@@ -106,15 +119,37 @@ func setWatch(h *exthost.Host, r *http.Request) (any, error) {
 }
 
 // streamTap streams the frames between the host and its extensions.
-func streamTap(h *exthost.Host, r *http.Request) ([]eventstream.Source, error) {
+func streamTap(h *exthost.Host, r *http.Request) ([]streams.Source, error) {
 	id := r.FormValue("extension")
-	return []eventstream.Source{func(ctx context.Context, send func(eventstream.Message) bool) {
+	return []streams.Source{func(ctx context.Context, send func(streams.Message) bool) {
 		for frame := range h.Admin().Tap(ctx, id) {
-			if !send(eventstream.Message{Event: "frame", Data: frame}) {
+			if !send(streams.Message{Event: "frame", Data: frame}) {
 				return
 			}
 		}
 	}}, nil
+}
+
+// writeRecording writes a cassette until the reader is gone or the recording ends.
+func writeRecording(h *exthost.Host, w http.ResponseWriter, r *http.Request) (err error) {
+	o := exthost.RecordOptions{ID: r.FormValue("id"), Extensions: r.Form["extension"]}
+	if text := r.FormValue("for"); text != "" {
+		if o.For, err = time.ParseDuration(text); err != nil || o.For <= 0 {
+			return protocol.Errorf(protocol.InvalidArguments, "for is a time such as 30s, not %q", text)
+		}
+	}
+	most, err := number(r, "max_bytes", 0)
+	if err != nil {
+		return err
+	}
+	o.MaxBytes = int64(most)
+	ctx, cancel := streams.Context(r)
+	defer cancel()
+	lines := streams.NewLines(w)
+	if err = exthost.RecordingsOf(h).Record(ctx, o, lines); lines.Begun {
+		return nil // the cassette says so itself
+	}
+	return err
 }
 
 //go:generate go test -run ^TestOpenAPIIsCurrent$ -update .

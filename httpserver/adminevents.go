@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/httpserver/internal/eventstream"
+	"github.com/exthost/exthost/httpserver/internal/streams"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -35,7 +35,7 @@ func eventTypes() map[string]any {
 func allKinds() []string { return slices.Sorted(maps.Keys(eventTypes())) }
 
 // streamEvents streams the events of the host, the status and the log.
-func streamEvents(h *exthost.Host, r *http.Request) (sources []eventstream.Source, err error) {
+func streamEvents(h *exthost.Host, r *http.Request) (sources []streams.Source, err error) {
 	filter, err := logFilter(r)
 	if err != nil {
 		return nil, err
@@ -47,14 +47,12 @@ func streamEvents(h *exthost.Host, r *http.Request) (sources []eventstream.Sourc
 	}
 	changed := make(chan struct{}, 1)
 	if kinds[kindLog] {
-		sources = append(sources, func(ctx context.Context, send func(eventstream.Message) bool) { sendLogs(ctx, h, filter, send) })
+		sources = append(sources, func(ctx context.Context, send func(streams.Message) bool) { sendLogs(ctx, h, filter, send) })
 	}
 	if kinds[kindStatus] {
-		sources = append(sources, func(ctx context.Context, send func(eventstream.Message) bool) { sendStatus(ctx, h, changed, send) })
+		sources = append(sources, func(ctx context.Context, send func(streams.Message) bool) { sendStatus(ctx, h, changed, send) })
 	}
-	return append(sources, func(ctx context.Context, send func(eventstream.Message) bool) {
-		sendEvents(ctx, h, kinds, changed, send)
-	}), nil
+	return append(sources, func(ctx context.Context, send func(streams.Message) bool) { sendEvents(ctx, h, kinds, changed, send) }), nil
 }
 
 // parseKinds parses a list with commas; "" is all kinds.
@@ -76,7 +74,7 @@ func parseKinds(list string) (map[string]bool, error) {
 
 // sendEvents sends the host's events of these kinds until the host is closed. It
 // signals on changed after events that may change the status, and closes it at the end.
-func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, changed chan<- struct{}, send func(eventstream.Message) bool) {
+func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, changed chan<- struct{}, send func(streams.Message) bool) {
 	defer close(changed)
 	listen := []status.EventKind{status.EventState, status.EventBreaker, status.EventTools, status.EventReload}
 	for _, kind := range []status.EventKind{status.EventCall, status.EventApprovals} {
@@ -91,7 +89,7 @@ func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, cha
 			default: // a signal is pending
 			}
 		}
-		if kinds[string(e.Kind)] && !send(eventstream.Message{Event: string(e.Kind), Data: e}) {
+		if kinds[string(e.Kind)] && !send(streams.Message{Event: string(e.Kind), Data: e}) {
 			return
 		}
 	}
@@ -99,9 +97,9 @@ func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, cha
 
 // sendStatus sends the status at once, soon after each change and at least every
 // statusEvery, until changed is closed.
-func sendStatus(ctx context.Context, h *exthost.Host, changed <-chan struct{}, send func(eventstream.Message) bool) {
+func sendStatus(ctx context.Context, h *exthost.Host, changed <-chan struct{}, send func(streams.Message) bool) {
 	for more := true; more; {
-		if !send(eventstream.Message{Event: kindStatus, Data: h.Admin().Status()}) || !pause(ctx, statusPause) {
+		if !send(streams.Message{Event: kindStatus, Data: h.Admin().Status()}) || !pause(ctx, statusPause) {
 			return
 		}
 		due := time.NewTimer(statusEvery - statusPause)
@@ -131,14 +129,14 @@ var logQuery = []parameter{
 	{"last", "at most this many of the stored records; default all"},
 }
 
-func streamLogs(h *exthost.Host, r *http.Request) ([]eventstream.Source, error) {
+func streamLogs(h *exthost.Host, r *http.Request) ([]streams.Source, error) {
 	filter, err := logFilter(r)
-	return []eventstream.Source{func(ctx context.Context, send func(eventstream.Message) bool) { sendLogs(ctx, h, filter, send) }}, err
+	return []streams.Source{func(ctx context.Context, send func(streams.Message) bool) { sendLogs(ctx, h, filter, send) }}, err
 }
 
-func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send func(eventstream.Message) bool) {
+func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send func(streams.Message) bool) {
 	for record := range h.Admin().Logs(ctx, f) {
-		if !send(eventstream.Message{Event: kindLog, Data: record}) {
+		if !send(streams.Message{Event: kindLog, Data: record}) {
 			return
 		}
 	}

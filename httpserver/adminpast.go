@@ -20,7 +20,9 @@ var pastOperations = []operation{
 		answer: status.PastCall{}, handle: getCall},
 	{method: "GET", path: "/history", summary: "How many calls ended in each step of the last hour, and how long they took",
 		query:  []parameter{{"extension", "only calls of this extension or destination, of the last six hours"}},
-		answer: status.History{}, handle: func(h *exthost.Host, r *http.Request) (any, error) { return h.Admin().Past().History(r.FormValue("extension")), nil }},
+		answer: status.History{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
+			return h.Admin().Past().History(r.FormValue("extension")), nil
+		}},
 	{method: "GET", path: "/audit", summary: "The latest records of the audit log, oldest first; none without an audit log",
 		query: []parameter{{"last", "how many; default 100"}, {"denied", "true: only what was denied"},
 			{"tool", "a glob of registered names"}, {"caller", "a glob"}, {"extension", "a glob"}},

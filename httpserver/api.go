@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/httpserver/internal/eventstream"
+	"github.com/exthost/exthost/httpserver/internal/streams"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -26,7 +26,8 @@ type operation struct {
 	answer       any            // a value of the answer's type; nil: 204 without content
 	events       map[string]any // of a stream: a value of each event's data type, by the event's name
 	handle       handler
-	stream       func(h *exthost.Host, r *http.Request) ([]eventstream.Source, error) // in place of handle
+	stream       func(h *exthost.Host, r *http.Request) ([]streams.Source, error)    // in place of handle
+	write        func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error // in place of handle: writes JSON lines
 }
 
 // handler returns the answer of an operation, nil for 204 without content.

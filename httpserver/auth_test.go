@@ -222,7 +222,7 @@ func TestF3ManyUnfinishedBodies(t *testing.T) {
 }
 
 func TestReloadTLS(t *testing.T) {
-	cert, key, pool := certificate(t)
+	cert, key, pool := writeCertificate(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestReloadTLS(t *testing.T) {
 		return string(c.ConnectionState().PeerCertificates[0].Raw)
 	}
 	first := serial()
-	otherCert, otherKey, otherPool := certificate(t)
+	otherCert, otherKey, otherPool := writeCertificate(t)
 	replace := func(from, to string) {
 		t.Helper()
 		data, err := os.ReadFile(from)

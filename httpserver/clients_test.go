@@ -99,7 +99,7 @@ func TestClientIsTheCaller(t *testing.T) {
 		"the name": authorization("Bearer ada"), "no scheme": authorization(k.tokens["ada"]), "Basic": authorization("Basic " + k.tokens["ada"]),
 		"two": authorization("Bearer " + k.tokens["ada"] + ", Bearer " + k.tokens["bob"]), "a list": {"Authorization": {"Bearer x", "Bearer " + k.tokens["ada"]}}, "the first of a list": {"Authorization": {"Bearer " + k.tokens["ada"], "Bearer x"}},
 		"twice": {"Authorization": {"Bearer " + k.tokens["ada"], "Bearer " + k.tokens["ada"]}},
-		"long": authorization("Bearer " + strings.Repeat("x", 32<<10)), "more": authorization("Bearer " + k.tokens["ada"] + "x"), "the prefix": authorization("Bearer exthost_"),
+		"long":  authorization("Bearer " + strings.Repeat("x", 32<<10)), "more": authorization("Bearer " + k.tokens["ada"] + "x"), "the prefix": authorization("Bearer exthost_"),
 	} {
 		if r := send(t, http.MethodPost, url, h, initialize); r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%s: %s", name, r.Status)

@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -47,7 +46,7 @@ func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 
 func (s *Server) accept(server *http.Server, l net.Listener) error {
 	if s.options.TLS.Cert != "" {
-		server.TLSConfig = s.tlsConfig()
+		server.TLSConfig = s.certificate.Config()
 		return server.ServeTLS(l, "", "")
 	}
 	return server.Serve(l)
@@ -82,26 +81,6 @@ func isLoopback(addr net.Addr) bool {
 	return false
 }
 
-// ReloadTLS reads the certificate and its key again, for later connections. On
-// failure the old ones stay in use, and the error is a *protocol.Error of kind
-// config_invalid. Without TLS, ReloadTLS does nothing.
-func (s *Server) ReloadTLS() error {
-	if s.options.TLS.Cert == "" {
-		return nil
-	}
-	cert, err := tls.LoadX509KeyPair(s.options.TLS.Cert, s.options.TLS.Key)
-	if err != nil {
-		return protocol.Errorf(protocol.ConfigInvalid, "server.tls: %w", err)
-	}
-	s.certificate.Store(&cert)
-	return nil
-}
-
-// tlsConfig returns a configuration that uses the certificate of the last ReloadTLS.
-func (s *Server) tlsConfig() *tls.Config {
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.Load(), nil },
-	}
-}
+// ReloadTLS reads the certificate and its key again, for later connections. On failure the old ones
+// stay in use, and the error is a *protocol.Error of kind config_invalid.
+func (s *Server) ReloadTLS() error { return s.certificate.Reload() }

@@ -17,9 +17,9 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/httpserver/internal/dashboard"
-	"github.com/exthost/exthost/httpserver/internal/eventstream"
 	"github.com/exthost/exthost/httpserver/internal/metrics"
 	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
+	"github.com/exthost/exthost/httpserver/internal/streams"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -56,7 +56,7 @@ func (s *Server) newRoutes() http.Handler {
 		mux.Handle("GET /metrics", s.options.Metrics)
 	}
 	if s.options.Admin != nil {
-		mux.Handle(apiRoot+"/", operatorOnly(eventstream.WithEnd(s.ending, s.options.Admin)))
+		mux.Handle(apiRoot+"/", operatorOnly(streams.WithEnd(s.ending, s.options.Admin)))
 		mux.Handle("GET /ui/", dashboard.Handler())
 	}
 	if o := s.options.OAuth; o != nil {

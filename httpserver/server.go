@@ -3,16 +3,15 @@ package httpserver
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/exthost/exthost/httpserver/internal/certificate"
 	"github.com/exthost/exthost/httpserver/internal/confined"
 	"github.com/exthost/exthost/httpserver/internal/conns"
 	"github.com/exthost/exthost/internal/accesstoken"
@@ -83,7 +82,7 @@ type Server struct {
 	ending   context.Context // ends when streams must end
 	end      context.CancelFunc
 
-	certificate atomic.Pointer[tls.Certificate]
+	certificate certificate.Files
 }
 
 // New returns a Server, which does not listen yet. It panics without a backend, and if
@@ -97,6 +96,7 @@ func New(o Options) *Server {
 	}
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}
+	s.certificate.Cert, s.certificate.Key = o.TLS.Cert, o.TLS.Key
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.conns = conns.New(conns.Bounds{Max: o.MaxConns, Strangers: o.MaxStrangers, StrangerIdle: strangerIdle, Full: func() {
 		o.Logger.Warn("the bound of connections is reached, and idle ones are closed for new ones", "connections", o.MaxConns)

@@ -271,7 +271,7 @@ func TestF3SlowClients(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	cert, key, pool := certificate(t)
+	cert, key, pool := writeCertificate(t)
 	addr := serve(t, Options{Backend: newFake(), TLS: TLS{Cert: cert, Key: key}}, nil)
 	c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer c.CloseIdleConnections()
@@ -286,7 +286,7 @@ func TestTLS(t *testing.T) {
 }
 
 // certificate writes a certificate for 127.0.0.1 and its key to files.
-func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+func writeCertificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

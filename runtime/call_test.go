@@ -17,26 +17,26 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// recorder is a client that records its messages.
-type recorder struct {
+// noter is a client that records its messages.
+type noter struct {
 	mu    sync.Mutex
 	heard []string
 	reply json.RawMessage
 	err   error
 }
 
-func (r *recorder) note(kind, method string, params json.RawMessage) {
+func (r *noter) note(kind, method string, params json.RawMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heard = append(r.heard, fmt.Sprintf("%s %s %s", kind, method, params))
 }
 
-func (r *recorder) Call(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+func (r *noter) Call(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	r.note("call", method, params)
 	return r.reply, r.err
 }
 
-func (r *recorder) Notify(_ context.Context, method string, params json.RawMessage) error {
+func (r *noter) Notify(_ context.Context, method string, params json.RawMessage) error {
 	r.note("notify", method, params)
 	return nil
 }
@@ -50,7 +50,7 @@ func TestProgressReachesItsCaller(t *testing.T) {
 		`say {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":42}}; `+
 		`say {"jsonrpc":"2.0","method":"notifications/message","params":{"_meta":{"progressToken":$TOKEN},"data":"d"}}; `+
 		`answer; echo`))
-	c := &recorder{}
+	c := &noter{}
 	raw, err := r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(withProgress), Client: c})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestRequestsOfTheChild(t *testing.T) {
 		`say {"jsonrpc":"2.0","id":2,"method":"ping"}; read; `+
 		`say {"jsonrpc":"2.0","id":3,"method":"roots/list","params":{"x":1}}; read; `+
 		`say {"jsonrpc":"2.0","method":"notifications/message","params":{"data":"d"}}; dump; echo`)
-	incoming := &recorder{err: protocol.Errorf(protocol.Rejected, "no roots for you")}
+	incoming := &noter{err: protocol.Errorf(protocol.Rejected, "no roots for you")}
 	told := make(chan struct{})
 	s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
 		if notify {
@@ -85,7 +85,7 @@ func TestRequestsOfTheChild(t *testing.T) {
 		return incoming.Call(ctx, method, params)
 	}
 	r := start(t, s)
-	client := &recorder{reply: json.RawMessage(`{"role":"assistant"}`)}
+	client := &noter{reply: json.RawMessage(`{"role":"assistant"}`)}
 	if _, err := r.Call(context.Background(), &Request{Method: "hooks/x", Params: json.RawMessage(withProgress), Client: client}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestConfiguredRoots(t *testing.T) {
 	s.Env = append(s.Env, m.env())
 	s.Roots, s.Capabilities = []string{"/srv/my data", "/tmp"}, json.RawMessage(`{"sampling":{}}`)
 	r := start(t, s)
-	client := &recorder{}
+	client := &noter{}
 	if _, err := r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(withProgress), Client: client, Owner: client}); err != nil {
 		t.Fatal(err)
 	}

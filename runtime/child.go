@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +11,10 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/exthost/exthost/internal/cassette"
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -97,6 +100,7 @@ func (c *child) connect(wire jsonrpc.Transport) {
 
 // run serves the child until it ends and returns the reason, nil if ctx ended.
 func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
+	c.spec.Record.Start(cassette.Start{Transport: c.spec.Manifest.Transport.Kind, Protocol: cmp.Or(c.spec.Manifest.Transport.Protocol, manifest.ProtocolNative), PID: c.endpoint.PID()})
 	c.tasks.Go(func() {
 		c.connErr = c.conn.Serve(context.WithoutCancel(ctx))
 		close(c.connDone)
@@ -117,6 +121,7 @@ func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *pr
 	c.reap()
 	c.startLog.release(slog.LevelDebug)
 	c.cause = c.finalError(cause)
+	c.recordEnd(cause == nil)
 	close(c.done) // first, because tasks wait for done
 	cancel()
 	<-c.tasks.Close()
@@ -210,6 +215,7 @@ func (c *child) offer(h *Handshake, o offer) {
 		o.setTools(h.Tools)
 	}
 	c.handshake.Store(h)
+	c.spec.Record.Offer(h.recorded)
 }
 
 // resubscribePause is the time between the loss of a subscription and the next attempt.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/internal/cassette"
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -42,7 +43,9 @@ func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	if err != nil {
 		return withExtension(&e.spec, SpawnFailed(err))
 	}
+	e.spec.Record.Start(cassette.Start{Transport: manifest.KindExec, Protocol: manifest.KindExec})
 	e.handshake.Store(h)
+	e.spec.Record.Offer(h.recorded)
 	ready()
 	select {
 	case <-ctx.Done():
@@ -51,6 +54,7 @@ func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 		err = withExtension(&e.spec, protocol.Errorf(protocol.ShuttingDown, "it was killed"))
 	}
 	<-e.running.Close()
+	e.spec.Record.End(cassette.End{})
 	return err
 }
 
@@ -108,10 +112,12 @@ func (e *ExecRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, er
 	if e.handshake.Load() == nil {
 		return nil, withExtension(&e.spec, protocol.Errorf(protocol.NotReady, "its commands have not been looked for yet"))
 	}
-	e.calls.Add(1)
+	id := e.calls.Add(1)
 	e.inFlight.Add(1)
 	defer e.inFlight.Add(-1)
+	e.recordCall(id, r)
 	raw, fault := e.call(ctx, r)
+	e.recordAnswer(id, raw, fault)
 	if fault != nil {
 		return nil, withExtension(&e.spec, fault)
 	}

@@ -74,7 +74,7 @@ func sdkCalls(t *testing.T, r *trial) {
 		t.Errorf("echo: %s, %v", raw, err)
 	}
 
-	c := &recorder{}
+	c := &noter{}
 	if _, err = r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Client: c,
 		Params: json.RawMessage(`{"name":"progress","arguments":{},"_meta":{"progressToken":"mine"}}`)}); err != nil {
 		t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/recorder"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 )
@@ -77,38 +78,37 @@ func (n *noiseFilter) fault() *protocol.Error {
 	return fault
 }
 
-// processTransport is the transport to a process. It reports each line to noise and tap.
+// processTransport is the transport to a process. It reports each line to noise and seen.
 type processTransport struct {
 	*ndjson.Transport
 	noise *noiseFilter
-	tap   *wiretap.Wire
-	pid   int
+	seen  observers
 }
 
 func (l *processTransport) Read() (jsonrpc.Message, error) {
 	m, err := l.Transport.Read()
 	if err == nil {
 		l.noise.frame()
-		l.tap.Show(l.pid, false, m.Raw)
+		l.seen.received(&m)
 	}
 	return m, err
 }
 
 func (l *processTransport) Write(ctx context.Context, m jsonrpc.Message) error {
-	showSent(l.tap, l.pid, m)
+	l.seen.sent(&m)
 	return l.Transport.Write(ctx, m)
 }
 
 // WriteLater implements [jsonrpc.Batcher].
 func (l *processTransport) WriteLater(ctx context.Context, m jsonrpc.Message) error {
-	showSent(l.tap, l.pid, m)
+	l.seen.sent(&m)
 	return l.Transport.WriteLater(ctx, m)
 }
 
-// tappedTransport is the transport to a remote server. It reports each message to tap.
+// tappedTransport is a transport without lines. It reports each message to seen.
 type tappedTransport struct {
 	jsonrpc.Transport
-	tap  *wiretap.Wire
+	seen observers
 	read atomic.Uint64 // messages
 }
 
@@ -116,7 +116,7 @@ func (t *tappedTransport) Read() (jsonrpc.Message, error) {
 	m, err := t.Transport.Read()
 	if err == nil {
 		t.read.Add(1)
-		t.tap.Show(0, false, m.Raw)
+		t.seen.received(&m)
 	}
 	return m, err
 }
@@ -125,21 +125,35 @@ func (t *tappedTransport) Read() (jsonrpc.Message, error) {
 func (t *tappedTransport) Traffic() jsonrpc.Traffic { return jsonrpc.Traffic{Signs: t.read.Load()} }
 
 func (t *tappedTransport) Write(ctx context.Context, m jsonrpc.Message) error {
-	showSent(t.tap, 0, m)
+	t.seen.sent(&m)
 	return t.Transport.Write(ctx, m)
 }
 
-func showSent(tap *wiretap.Wire, pid int, m jsonrpc.Message) {
-	if !tap.Tapped() {
+// observers take what passes between the host and an extension.
+type observers struct {
+	tap    *wiretap.Wire
+	record *recorder.Wire
+	pid    int // 0 without a process
+}
+
+func (o *observers) received(m *jsonrpc.Message) {
+	o.tap.Show(o.pid, false, m.Raw)
+	o.record.Frame(false, m.Of, m.Raw)
+}
+
+func (o *observers) sent(m *jsonrpc.Message) {
+	if !o.tap.Tapped() && !o.record.On() {
 		return
 	}
-	if frame, err := jsonrpc.Append(nil, &m); err == nil {
-		tap.Show(pid, true, frame)
+	if frame, err := jsonrpc.Append(nil, m); err == nil {
+		o.tap.Show(o.pid, true, frame)
+		o.record.Frame(true, nil, frame)
 	}
 }
 
 func (l *processTransport) onNoise(line []byte, err error) error {
-	l.tap.Show(l.pid, false, line)
+	l.seen.tap.Show(l.seen.pid, false, line)
+	l.seen.record.Noise(line)
 	return l.noise.line(line, err)
 }
 

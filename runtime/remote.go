@@ -68,7 +68,7 @@ func dial(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	r := &remote{transport: t, closed: make(chan struct{})}
 	r.close = sync.OnceFunc(func() { _ = t.Close(); close(r.closed) })
 	c := newChild(s, d, r)
-	c.connect(&tappedTransport{Transport: t, tap: s.Tap})
+	c.connect(&tappedTransport{Transport: t, seen: c.observers()})
 	return c, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/recorder"
 	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/manifest"
@@ -31,6 +32,7 @@ type Spec struct {
 	Containment  *process.Containment // contains the processes that the child starts; nil uses its process group only
 	Logger       *slog.Logger         // already has the extension's id; nil discards
 	Tap          *wiretap.Wire        // gets every frame; nil for none
+	Record       *recorder.Wire       // gets every frame, the handshake and the end; nil for none
 
 	// Sandbox confines the processes; nil confines nothing.
 	Sandbox *sandbox.Policy

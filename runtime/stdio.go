@@ -97,7 +97,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	if c.traits.oneCall {
 		c.noise.onNoise = func(line []byte) { c.slot.failCall(notAnswer(line)) }
 	}
-	l := &processTransport{noise: c.noise, tap: s.Tap, pid: p.proc.PID()}
+	l := &processTransport{noise: c.noise, seen: c.observers()}
 	l.Transport = ndjson.New(p.proc.Stdout, p.proc.Stdin, ndjson.Options{
 		MaxLineBytes: s.Options.MaxLineBytes,
 		Noise:        l.onNoise,

@@ -10,7 +10,7 @@ import (
 // AskCaller puts a request to the caller while the call is in flight. The request is the exchange
 // of the call with the ends swapped, and passes the same policies.
 func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	x := c.back(method, params)
+	x := back(c, method, params)
 	err := c.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) (err error) {
 		x.Response, err = c.Request.Client.Call(ctx, x.Method, x.Request)
 		return err
@@ -20,14 +20,14 @@ func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMess
 
 // TellCaller notifies the caller as AskCaller asks it.
 func (c *Call) TellCaller(ctx context.Context, method string, params json.RawMessage) error {
-	x := c.back(method, params)
+	x := back(c, method, params)
 	x.Notify = true
 	return c.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) error {
 		return c.Request.Client.Notify(ctx, x.Method, x.Request)
 	})
 }
 
-func (c *Call) back(method string, params json.RawMessage) *governance.Exchange {
+func back(c *Call, method string, params json.RawMessage) *governance.Exchange {
 	x := c.Exchange
 	x.Method, x.Request, x.Response, x.ToChild, x.Notify = method, params, nil, false, false
 	return &x

@@ -26,7 +26,7 @@ func Inject(next Deliver) Deliver {
 			return next(ctx, c, params)
 		}
 		f := c.Snapshot.Faults.Next(c.Exchange.Tool)
-		if err := c.delay(ctx, &f); err != nil {
+		if err := delay(ctx, c, &f); err != nil {
 			return nil, err
 		}
 		switch f.Kind {
@@ -34,7 +34,7 @@ func Inject(next Deliver) Deliver {
 			c.Instance.Kill()
 			return nil, injected(&f, protocol.ChildExited, "its process was killed")
 		case faults.Noise:
-			c.makeNoise(ctx, &f)
+			makeNoise(ctx, c, &f)
 		}
 		result, err := next(ctx, c, params)
 		switch {
@@ -51,7 +51,7 @@ func Inject(next Deliver) Deliver {
 
 // delay waits as long as the fault states. A call that hangs ends with the time that the extension
 // has for a call, or with ctx.
-func (c *Call) delay(ctx context.Context, f *faults.Fault) error {
+func delay(ctx context.Context, c *Call, f *faults.Fault) error {
 	limit := c.Target.Base().Spec.Options.CallTimeout
 	wait := f.Slow
 	late := limit > 0 && wait >= limit || f.Kind == faults.Hang
@@ -90,7 +90,7 @@ func injected(f *faults.Fault, kind protocol.Kind, what string) error {
 }
 
 // makeNoise sends the caller messages of a log.
-func (c *Call) makeNoise(ctx context.Context, f *faults.Fault) {
+func makeNoise(ctx context.Context, c *Call, f *faults.Fault) {
 	if c.Sent.Client == nil {
 		return
 	}

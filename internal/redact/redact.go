@@ -25,31 +25,14 @@ const minSecret = 6
 // Redactor masks known secrets, and those that show their form. Its zero value knows none. Its
 // methods are safe for concurrent use.
 type Redactor struct {
-	replacer atomic.Pointer[strings.Replacer]
+	known atomic.Pointer[Known]
 }
 
 // SetSecrets replaces the set of secrets. Their forms in JSON, also in JSON within JSON, in
 // addresses, markup, logs, hexadecimal and base64 are masked too, and the lines of those that have
 // several. Texts of fewer than six bytes are ignored.
 func (r *Redactor) SetSecrets(values []string) {
-	var texts []string
-	for _, v := range distinct(slices.Clone(values)) {
-		for _, text := range shown(v) {
-			texts = append(texts, forms(text)...)
-		}
-	}
-	if len(texts) == 0 {
-		r.replacer.Store(nil)
-		return
-	}
-	texts = distinct(texts)
-	// A longer secret comes before its prefixes, so that its end is masked as well.
-	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) })
-	pairs := make([]string, 0, 2*len(texts))
-	for _, v := range texts {
-		pairs = append(pairs, v, mask)
-	}
-	r.replacer.Store(strings.NewReplacer(pairs...))
+	r.known.Store(newKnown(distinct(slices.Clone(values))))
 }
 
 // asJSON returns the forms of value in JSON strings: with minimal escapes, with <, > and &
@@ -97,10 +80,7 @@ const minForm = 10
 
 // Known returns s with every known secret masked.
 func (r *Redactor) Known(s string) string {
-	if replacer := r.replacer.Load(); replacer != nil {
-		return replacer.Replace(s)
-	}
-	return s
+	return r.known.Load().mask(s)
 }
 
 // Strings returns a copy of list with every secret masked.

@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/recorder"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/internal/wiretap"
@@ -30,6 +31,7 @@ type Env struct {
 	StartLazy   bool                 // a destination starts an instance at once, to see whether it can
 	Redactor    *redact.Redactor     // masks the secrets of all units
 	Tap         *wiretap.Hub
+	Recorder    *recorder.Hub
 	Permits     permit.Rules // decide what may start
 	// Stored returns the store of secrets that a configuration states. Nil: there is none.
 	Stored func(*config.Config) given.Store

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,6 +124,9 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 		o.Prepare(&s, key)
 	}
 	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.Env.Tap.Wire(u.ID())
+	if !strings.HasPrefix(u.ID(), status.PolicyPrefix) { // policies see what callers authenticate with
+		s.Record = u.Env.Recorder.Wire(u.ID())
+	}
 	if o.Incoming != nil {
 		s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
 			return o.Incoming(ctx, i, method, params, notify)

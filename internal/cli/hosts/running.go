@@ -178,6 +178,11 @@ func (r *Running) Follow(ctx context.Context, path string, show func(data []byte
 	}
 }
 
+// Stream opens a resource of the operator's API that goes on until ctx ends.
+func (r *Running) Stream(ctx context.Context, path string) (io.ReadCloser, error) {
+	return r.open(ctx, http.MethodGet, path, nil)
+}
+
 // open makes a request and returns the body of the answer, or the error in it.
 func (r *Running) open(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://exthost"+path, bytes.NewReader(body))

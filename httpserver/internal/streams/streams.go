@@ -1,5 +1,5 @@
-// Package eventstream streams events of several sources to a reader over HTTP.
-package eventstream
+// Package streams writes answers that go on: server-sent events, and lines.
+package streams
 
 import (
 	"context"
@@ -33,15 +33,23 @@ func WithEnd(ending context.Context, next http.Handler) http.Handler {
 	})
 }
 
-// Serve writes the messages of the sources as server-sent events, until all
-// sources have ended, the reader has disconnected, or the server is about to end. It
-// waits for the sources.
-func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
+// Context returns the context of a stream: it ends when the reader has disconnected, when the
+// server is about to end, and with the function that is returned, which must be called.
+func Context(r *http.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	if ending, ok := ctx.Value(endKey{}).(context.Context); ok {
-		defer context.AfterFunc(ending, cancel)()
+	ending, ok := ctx.Value(endKey{}).(context.Context)
+	if !ok {
+		return ctx, cancel
 	}
+	detach := context.AfterFunc(ending, cancel)
+	return ctx, func() { detach(); cancel() }
+}
+
+// Serve writes the messages of the sources as server-sent events, until all
+// sources have ended or its [Context] ends. It waits for the sources.
+func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
+	ctx, cancel := Context(r)
+	defer cancel()
 	messages := make(chan Message, buffer)
 	send := func(m Message) bool {
 		select {
@@ -61,6 +69,35 @@ func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
 	cancel()
 	<-ended
 	return nil
+}
+
+// Lines is the writer of an answer of JSON lines. It passes on at once what it is given.
+type Lines struct {
+	Begun bool // something was written
+
+	w  http.ResponseWriter
+	rc *http.ResponseController
+}
+
+// writeTimeout bounds one write of lines to a reader.
+const writeTimeout = 30 * time.Second
+
+// NewLines makes the response one of JSON lines.
+func NewLines(w http.ResponseWriter) *Lines { return &Lines{w: w, rc: http.NewResponseController(w)} }
+
+// Write implements [io.Writer].
+func (l *Lines) Write(b []byte) (int, error) {
+	if !l.Begun {
+		l.Begun = true
+		l.w.Header().Set("Content-Type", "application/x-ndjson")
+		l.w.Header().Set("Cache-Control", "no-store")
+	}
+	_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters have no deadlines
+	n, err := l.w.Write(b)
+	if err != nil {
+		return n, err
+	}
+	return n, l.rc.Flush()
 }
 
 // writeMessages writes until messages is closed or a write fails. It flushes once for

@@ -1,0 +1,158 @@
+// Package record holds the commands that record what passes between a host and its extensions,
+// and replay it.
+package record
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cassette"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+)
+
+// Record records the traffic of the running host.
+func Record(c *console.Console) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "record -o FILE [ID...]",
+		Short: "Record what passes between host and extensions",
+		Long: "Record every message between the host of this directory and its extensions, or some of\n" +
+			"them, into a cassette: a file of JSON lines, readable by its owner alone, from which\n" +
+			"exthost replay answers later. Secrets that are known or show their form are masked.\n" +
+			"Ctrl-C ends the recording.",
+		Example:           "  exthost record -o notes.cassette notes\n  exthost record -o all.cassette --for 10m",
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.ids = args
+			return o.run(cmd.Context(), c)
+		},
+	}
+	cmd.Flags().StringVarP(&o.file, "output", "o", "", "the `FILE` to write (required)")
+	cmd.Flags().DurationVar(&o.length, "for", 0, "how long to record; default: until Ctrl-C")
+	cmd.Flags().Int64Var(&o.most, "max-bytes", 0, "the size at which the recording ends; default 1 GiB")
+	cmd.Flags().BoolVar(&o.force, "force", false, "replace FILE if it exists")
+	return cmd
+}
+
+type options struct {
+	file   string
+	ids    []string
+	length time.Duration
+	most   int64
+	force  bool
+}
+
+func (o *options) run(ctx context.Context, c *console.Console) error {
+	if o.file == "" {
+		return console.Usagef("exthost record -o notes.cassette", "record needs -o FILE, the file to write")
+	}
+	if o.length < 0 || o.most < 0 {
+		return console.Usagef("", "--for and --max-bytes are not negative")
+	}
+	r, err := hosts.Find(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range o.ids {
+		if _, err := r.Worker(ctx, id); err != nil {
+			return err
+		}
+	}
+	file, replaced, err := cassette.Create(o.file, o.force)
+	if errors.Is(err, fs.ErrExist) {
+		return &console.Error{Code: console.ExitUsage, Text: o.file + " exists", Hint: "name another file, or --force to replace it"}
+	}
+	if err != nil {
+		return err
+	}
+	if replaced {
+		c.Warn("%s is replaced", o.file)
+	}
+	c.Info("recording to %s; Ctrl-C ends it", o.file)
+	n, err := o.follow(ctx, r, file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return n.report(c, o.file)
+}
+
+// stopTimeout bounds the end of a recording: the host completes the cassette.
+const stopTimeout = 15 * time.Second
+
+// follow copies the cassette of the host to a file until the host or ctx ends the recording.
+func (o *options) follow(ctx context.Context, r *hosts.Running, file io.Writer) (*outcome, error) {
+	id := rand.Text()
+	query := url.Values{"id": {id}, "extension": o.ids}
+	if o.length > 0 {
+		query.Set("for", o.length.String())
+	}
+	if o.most > 0 {
+		query.Set("max_bytes", fmt.Sprint(o.most))
+	}
+	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		limit := time.AfterFunc(stopTimeout, cancel)
+		defer limit.Stop()
+		if r.Post(reading, "/api/v1/record/stop?"+url.Values{"id": {id}}.Encode(), nil, nil) != nil {
+			cancel()
+		}
+		<-reading.Done()
+	})()
+	lines, err := r.Stream(reading, "/api/v1/record?"+query.Encode())
+	if err != nil {
+		return nil, err
+	}
+	defer lines.Close()
+	return copyLines(file, lines)
+}
+
+// outcome is what a cassette holds.
+type outcome struct {
+	lines int
+	bytes int64
+	last  string // the last line
+}
+
+// copyLines copies whole lines. The end of the stream is no error, wherever it comes.
+func copyLines(to io.Writer, from io.Reader) (*outcome, error) {
+	var n outcome
+	out := bufio.NewWriterSize(to, 1<<20)
+	in := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return &n, out.Flush()
+		}
+		if _, err := out.Write(line); err != nil {
+			return nil, err
+		}
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return nil, err
+			}
+		}
+		n.lines, n.bytes, n.last = n.lines+1, n.bytes+int64(len(line)), string(line[:min(len(line), 1<<10)])
+	}
+}
+
+// report says what was recorded, and whether the recording is complete.
+func (n *outcome) report(c *console.Console, file string) error {
+	var last struct{ Closed *cassette.Closed }
+	if json.Unmarshal([]byte(n.last), &last) != nil || last.Closed == nil {
+		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the host ended before the recording did; %s holds %s", file, console.Count(n.lines, "line")), Hint: "exthost logs"}
+	}
+	c.Info("%s: %s, %s bytes; %s", file, console.Count(last.Closed.Records, "record"), console.Thousands(int(n.bytes)), last.Closed.Reason)
+	return nil
+}

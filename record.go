@@ -1,0 +1,73 @@
+package exthost
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/exthost/exthost/internal/recorder"
+	"github.com/exthost/exthost/protocol"
+)
+
+// RecordOptions say what is recorded. The zero value is all extensions and destinations, until
+// the recording is ended.
+type RecordOptions struct {
+	ID         string        // what [Recordings.Stop] knows the recording by; "": it does not
+	Extensions []string      // ids; nil: all
+	For        time.Duration // 0: until the recording is ended
+	MaxBytes   int64         // where the recording ends; 0 is 1 GiB
+}
+
+// Recordings records what passes in a host. Its methods may be called by many goroutines at once.
+type Recordings struct{ h *Host }
+
+// RecordingsOf returns the recordings of h.
+func RecordingsOf(h *Host) Recordings { return Recordings{h} }
+
+// Record writes what passes between the host and its extensions to w, as a cassette: each frame
+// in both directions as it was, with secrets masked. It returns when the recording ends: after
+// For, with ctx, by Stop, with the host, at MaxBytes, or when w fails; the last two are
+// errors. A call waits while w is so slow that 32 MiB wait for it, at most 10 s, after which the
+// recording ends. Processes of policies are not recorded.
+func (a Recordings) Record(ctx context.Context, o RecordOptions, w io.Writer) error {
+	for _, id := range o.Extensions {
+		if u := a.h.snapshots.Load(); u.Extensions[id] == nil && u.Destinations[id] == nil {
+			return cannotRestart(a.h.Status(), id)
+		}
+	}
+	r, err := a.h.env.Recorder.Record(recorder.Options{To: w, ID: o.ID, Extensions: o.Extensions, MaxBytes: o.MaxBytes})
+	if err != nil {
+		return protocol.Errorf(protocol.Overloaded, "nothing can be recorded: %w", err)
+	}
+	log := a.h.env.Log.With("extensions", o.Extensions)
+	log.Info("a recording of what passes begins")
+	var over <-chan time.Time
+	if o.For > 0 {
+		timer := time.NewTimer(o.For)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-over:
+		err = r.End("its time was over")
+	case <-ctx.Done():
+		err = r.End("its reader ended it")
+	case <-r.Done():
+		err = r.End("")
+	}
+	if err != nil {
+		log.Error("a recording ended early", "error", err)
+		return protocol.Errorf(protocol.Failed, "the recording ended early: %w", err)
+	}
+	log.Info("a recording has ended")
+	return nil
+}
+
+// Stop ends a recording, whose cassette is then completed. A recording that is not
+// under way is a tool_not_found error.
+func (a Recordings) Stop(id string) error {
+	if !a.h.env.Recorder.Stop(id) {
+		return protocol.Errorf(protocol.ToolNotFound, "no recording %q is under way", id)
+	}
+	return nil
+}
