@@ -38,6 +38,9 @@ func (h *Host) Status() status.Status {
 	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
 	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
 	now.Describe(&s)
+	if h.opts.Tracer != nil {
+		s.Tracing = h.opts.Tracer.Report()
+	}
 	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies, s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
 	return s
 }

@@ -62,6 +62,8 @@ var house = map[string]struct {
 	"internal/relay":           {[]string{"internal/clienttoken", "internal/daemon", "protocol", "internal/relay/variables"}, "carries bytes between a client and a host; loads neither configuration nor engine"},
 	"internal/clientconfig":    {[]string{"manifest", "internal/clientconfig/entry", "internal/clientconfig/known", "internal/foreign", "internal/process", "internal/rawjson", "internal/redact", "internal/launcher", "internal/literal", "internal/shellwords", "internal/secrets", "manifest/oauth"}, "a helper of the program: reads files of others"},
 	"internal/foreign":         {nil, "knows keys of other programs; who reads their files is not its matter"},
+	"config/otel":              {nil, "reads settings; what is sent is not its matter"},
+	"internal/traces":          {[]string{"", "config/otel", "internal/display", "internal/redact", "protocol", "status"}, "sends spans; alone links OpenTelemetry"},
 	"internal/accesstoken":     {nil, "verifies tokens with keys; alone links a JOSE library"},
 	"internal/mcphttp":         {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/sse"}, "MCP's HTTP wire as messages"},
 	"internal/sse":             {nil, "frames events, whatever they hold"},
@@ -82,7 +84,7 @@ var house = map[string]struct {
 	"governance/pins":          {[]string{"governance/internal/strictjson", "internal/atomicfile", "internal/below", "internal/display", "internal/rawjson", "internal/regular", "protocol"}, "compares descriptors with what was approved"},
 	"governance/results":       {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
 	"governance/audit":         {[]string{"governance", "protocol", "internal/display", "internal/glob", "internal/rawjson", "internal/redact", "internal/regular", "internal/rotate"}, "records; who reads it needs no host"},
-	"config":                   {[]string{"internal/faults", "internal/toolset", "discovery", "manifest/oauth", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular", "config/internal/overrides", "config/internal/references", "config/internal/words", "internal/secrets", "config/internal/dialect", "internal/clienttoken"}, "decodes the option structs of the workers, and has policies judge their own"},
+	"config":                   {[]string{"internal/faults", "internal/toolset", "discovery", "manifest/oauth", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular", "config/internal/overrides", "config/internal/references", "config/internal/words", "internal/secrets", "config/internal/dialect", "internal/clienttoken", "config/otel"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/exposure": {[]string{"internal/ownership", "internal/strict"}, "looks who may read files, and reports it at their keys"},
 	"config/internal/hidden":   {[]string{"internal/secrets"}, "replaces values in texts"},
 	"config/clientedit":        {[]string{"config", "config/internal/edit", "internal/clienttoken", "internal/strict", "protocol"}, "changes files; what a host makes of them is not its matter"},
@@ -230,7 +232,7 @@ func TestHouse(t *testing.T) {
 // heavy are modules that a Go program gets only when it asks for them: by
 // exthost.PolicyKinds, by mounting the HTTP server, or by stores of secrets and logins.
 var heavy = []string{"cel.dev", "github.com/antlr4-go", "google.golang.org", "github.com/prometheus", "github.com/spf13",
-	"filippo.io", "github.com/zalando", "github.com/godbus", "golang.org/x/oauth2", "github.com/modelcontextprotocol"}
+	"filippo.io", "github.com/zalando", "go.opentelemetry.io", "github.com/godbus", "golang.org/x/oauth2", "github.com/modelcontextprotocol"}
 
 // TestLibraryIsLight holds what an embedding program links against that list.
 func TestLibraryIsLight(t *testing.T) {

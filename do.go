@@ -9,7 +9,6 @@ import (
 	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/clients"
 	"github.com/exthost/exthost/internal/dispatch"
-	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -51,39 +50,15 @@ func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error
 // failure is a result with IsError. The error is a *protocol.Error for everything that kept
 // the tool from answering.
 func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolResult, error) {
-	arguments, err := encodeArguments(args)
-	if err != nil {
-		return nil, err
-	}
 	if h.opts.Mode.Inspect {
 		return nil, errInspect()
 	}
-	result, err := h.dispatcher.CallTool(ctx, tool, arguments)
+	result, err := h.dispatcher.CallTool(ctx, tool, args)
 	return protocol.ToolResult(result), err
 }
 
 func errInspect() error {
 	return protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
-}
-
-func encodeArguments(args any) (json.RawMessage, error) {
-	switch args := args.(type) {
-	case nil:
-		return json.RawMessage("{}"), nil
-	case json.RawMessage:
-		if len(args) == 0 {
-			return json.RawMessage("{}"), nil
-		}
-		if err := rawjson.Check(args); err != nil {
-			return nil, protocol.Errorf(protocol.InvalidArguments, "arguments are not JSON: %w", err)
-		}
-		return args, nil
-	}
-	arguments, err := json.Marshal(args)
-	if err != nil {
-		return nil, protocol.Errorf(protocol.InvalidArguments, "arguments do not encode to JSON: %w", err)
-	}
-	return arguments, nil
 }
 
 // RunHooks runs the hooks of e.Point and returns their combined outcome. It is for the

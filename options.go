@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -77,6 +78,9 @@ type Options struct {
 	// OnReload takes the outcome of every reload, on the goroutine that carried it out. It
 	// must return soon and must not close the host. Default: nobody is told.
 	OnReload func(Reloaded)
+	// Tracer makes the spans of calls for a collector of traces. The program closes it, after the
+	// host. Default: none are made, and a trace that a caller states is passed on as it is.
+	Tracer Tracer
 	// Mode is for tools that look at extensions or try them. Default: the host runs.
 	Mode Mode
 }
@@ -128,6 +132,15 @@ type Logins = unit.Logins
 
 // LoginPlace is what is signed in, and where.
 type LoginPlace = unit.LoginPlace
+
+// Tracer makes the spans of calls.
+type Tracer = dispatch.Tracer
+
+// Span is the span of one call.
+type Span = dispatch.Span
+
+// TraceContext is a place in a trace as messages state it.
+type TraceContext = dispatch.TraceContext
 
 // Mode changes how a host runs, for tools that look at extensions or try them.
 type Mode struct {

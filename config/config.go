@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config/internal/hidden"
+	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/faults"
@@ -27,6 +28,7 @@ type Config struct {
 	Secrets      Secrets             `json:"secrets"`                  // where the secrets are that secret://NAME refers to
 	Audit        Audit               `json:"audit"`                    // the record of what passed
 	Inject       []faults.Rule       `json:"inject,omitempty"`         // calls that fail on purpose, for tests of agents; only of the user's file and of --config FILE
+	OTel         otel.Tracing        `json:"otel,omitzero"`            // where traces are sent
 	Log          Log                 `json:"log"`                      // the host's log
 
 	// Files are the absolute paths of the files that [Load] read, or would have read if

@@ -16,6 +16,7 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -112,6 +113,8 @@ func mapType(t reflect.Type) *jsonschema.Schema {
 		return text(`^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|\$\{`)
 	case reflect.TypeFor[manifest.Size]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{text(`^[0-9]+ ?([kKmMgG]([iI]?[bB])?|[bB])?$|\$\{`), whole}}
+	case reflect.TypeFor[otel.Ratio]():
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number", Minimum: "0", Maximum: "1"}}}
 	case reflect.TypeFor[manifest.Instances]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Enum: []any{"shared", "per_session"}}, {Type: "integer", Minimum: "1", Maximum: "1024"}}}
 	case reflect.TypeFor[manifest.Command]():

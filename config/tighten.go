@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config/internal/hidden"
+	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/internal/faults"
 	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/strict"
@@ -32,6 +33,7 @@ type guard struct {
 	toolsets        map[string]Toolset
 	audit           Audit
 	secrets         Secrets
+	otel            otel.Tracing
 	safe            []string
 	inject          []faults.Rule
 	positions       strict.Positions
@@ -55,12 +57,12 @@ func (l *loader) guard() *guard {
 	g := &guard{
 		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode, trust: c.Extensions.Trust, minAge: c.Extensions.MinReleaseAge,
 		isolate: c.Extensions.Defaults.Isolate, sandbox: c.Extensions.Sandbox.Default, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
-		destinations: maps.Clone(c.Destinations), server: c.Server, toolsets: toolset.Clone(c.Toolsets), audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, inject: slices.Clone(c.Inject), positions: maps.Clone(l.decoder.Positions),
+		destinations: maps.Clone(c.Destinations), server: c.Server, toolsets: toolset.Clone(c.Toolsets), audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, inject: slices.Clone(c.Inject), otel: c.OTel, positions: maps.Clone(l.decoder.Positions),
 	}
 	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
 		*list = slices.Clone(*list)
 	}
-	g.server.Clients = maps.Clone(c.Server.Clients)
+	g.server.Clients, g.otel.Headers = maps.Clone(c.Server.Clients), maps.Clone(c.OTel.Headers)
 	for id, e := range c.Extensions.Entries {
 		was := guardedEntry{deny: slices.Clone(e.EnvDeny), env: maps.Clone(e.Env), config: maps.Clone(e.Config), envFile: e.EnvFile, pass: slices.Clone(e.EnvPass), isolate: e.Runtime.Isolate, sandbox: e.Sandbox}
 		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
@@ -86,6 +88,10 @@ func (l *loader) keep(g *guard) {
 	if !reflect.DeepEqual(l.cfg.Secrets, g.secrets) {
 		l.cfg.Secrets = g.secrets
 		l.ignored(g, "secrets", inUsersFile, "say where the user's secrets are")
+	}
+	if !reflect.DeepEqual(l.cfg.OTel, g.otel) {
+		l.cfg.OTel = g.otel
+		l.ignored(g, "otel", inUsersFile, "say where traces of the user's calls are sent")
 	}
 	if !reflect.DeepEqual(l.cfg.Inject, g.inject) {
 		l.cfg.Inject = g.inject

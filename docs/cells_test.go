@@ -29,6 +29,8 @@ func (r *reference) typeOf(s *jsonschema.Schema) string {
 		return "size"
 	case len(s.OneOf) > 0 && len(s.OneOf[0].Enum) > 0:
 		return "instances"
+	case len(s.OneOf) > 1 && s.OneOf[1].Type == "number":
+		return "number"
 	case len(s.OneOf) > 0:
 		return "command"
 	case strings.Contains(s.Pattern, "ns|us"):

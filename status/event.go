@@ -48,6 +48,7 @@ type CallEvent struct {
 	Caller    string            `json:"caller,omitempty"`
 	Session   string            `json:"session,omitempty"`
 	Client    string            `json:"client,omitempty"`   // name and version, as the client states them
+	Front     string            `json:"front,omitempty"`    // how the client is connected: http, sse or stdio; "" for calls of the program itself
 	Protocol  string            `json:"protocol,omitempty"` // the client's revision of MCP; "" for calls of the program itself
 	Outcome   Outcome           `json:"outcome"`
 	Message   string            `json:"message,omitempty"` // of the error, at most 512 bytes

@@ -25,6 +25,7 @@ type Status struct {
 	Extensions       []Extension           `json:"extensions"`                  // in discovery order, the skipped ones last
 	Policies         []Policy              `json:"policies,omitempty"`          // in the order in which they are asked
 	Audit            *Audit                `json:"audit,omitempty"`             // nil: no record is kept
+	Tracing          *Tracing              `json:"tracing,omitempty"`           // nil: no spans of calls are sent
 	ApprovalRequests int                   `json:"approval_requests,omitempty"` // that wait for an answer
 	Destinations     []Destination         `json:"destinations,omitempty"`      // by name
 	Clients          []Client              `json:"clients,omitempty"`           // the sessions, then clients without one; none unless the operating system was asked

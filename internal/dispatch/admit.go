@@ -58,6 +58,9 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 	if err != nil {
 		return nil, false, err
 	}
+	if c.span != nil {
+		params = withTrace(params, c.span.Send(began))
+	}
 	if c.Request.Notify {
 		err = i.Notify(ctx, c.Request.Method, params)
 	} else {

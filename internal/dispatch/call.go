@@ -36,6 +36,7 @@ type Call struct {
 	params json.RawMessage // Exchange.Request as it was written from parsed
 	hooks  hookState
 	stages stages
+	span   Span // nil without a tracer
 }
 
 // IsToolCall reports whether the call is a tools/call.

@@ -48,6 +48,7 @@ type Options struct {
 	Past       *stats.Past
 	Feed       *stats.Feed
 	Waits      *starts.Waits
+	Tracer     Tracer // nil: no spans are made
 }
 
 // Dispatcher carries calls. Its methods may be called by many goroutines at once.
@@ -104,8 +105,13 @@ func (d *Dispatcher) DoPart(ctx context.Context, r *protocol.Call) (json.RawMess
 // anonymous is the call of a Go program; the tool and its arguments are beside it.
 var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
 
-// CallTool calls a tool by its registered name for a Go program. arguments is valid JSON.
-func (d *Dispatcher) CallTool(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+// CallTool calls a tool by its registered name for a Go program. args is any value that encodes to
+// a JSON object; a json.RawMessage is sent as it is, nil means {}.
+func (d *Dispatcher) CallTool(ctx context.Context, tool string, args any) (json.RawMessage, error) {
+	arguments, err := encodeArguments(args)
+	if err != nil {
+		return nil, err
+	}
 	t := toolCall{name: tool, arguments: arguments}
 	t.normalize()
 	return d.do(ctx, &anonymous, &t, true)
@@ -118,11 +124,18 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 		return nil, err
 	}
 	defer c.Snapshot.Leave()
-	c.stages.began = time.Now()
-	result, err := d.deliver(ctx, c, c.Exchange.Request)
-	if counted {
-		d.count(c, err)
+	if c.stages.began.IsZero() {
+		c.stages.began = time.Now()
 	}
+	if d.o.Tracer != nil {
+		var parent TraceContext // of a part, it is the call that ctx belongs to
+		if counted {
+			parent = traceOf(r.Params)
+		}
+		ctx, c.span = d.o.Tracer.Begin(ctx, parent, c.stages.began)
+	}
+	result, err := d.deliver(ctx, c, c.Exchange.Request)
+	d.count(c, counted, err)
 	if c.hooks.reached {
 		d.keepFailure(c, err)
 	}
@@ -136,9 +149,10 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 // enter routes r. A list waits for extensions that start and of which nothing is known, and
 // so does a call of a tool that one of them may have.
 func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, part bool) (*Call, error) {
+	began := time.Now()
 	if isList(d.o.Aggregator, r) {
 		d.o.Waits.AwaitListed(ctx, r)
-		return d.route(r, t, part)
+		return d.routeAfter(began, r, t, part)
 	}
 	c, err := d.route(r, t, part)
 	if err == nil || t == nil {
@@ -148,8 +162,23 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 	if name, ok := nativeName(view, r.Extension, t.name); ok && wrong == nil {
 		d.o.Waits.AwaitOwner(ctx, r, name)
 	}
-	return d.route(r, t, part)
+	return d.routeAfter(began, r, t, part)
 }
+
+// routeAfter is route for a request that has waited for starts since began, which its caller waits
+// for too.
+func (d *Dispatcher) routeAfter(began time.Time, r *protocol.Call, t *toolCall, part bool) (*Call, error) {
+	c, err := d.route(r, t, part)
+	if err == nil {
+		if c.stages.began = began; time.Since(began) >= noticed {
+			c.Passed(status.StageStart, began)
+		}
+	}
+	return c, err
+}
+
+// noticed is the shortest wait for starts that is a stage of its own: most requests wait for none.
+const noticed = time.Millisecond
 
 // AwaitListed waits for extensions that start and whose items belong into the list of r.
 func (d *Dispatcher) AwaitListed(ctx context.Context, r *protocol.Call) {
@@ -188,19 +217,33 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 	return trace, err
 }
 
-// count hands a call that has ended to those who count and keep calls, and to listeners.
-func (d *Dispatcher) count(c *Call, err error) {
+// count hands a call that has ended to those who count and keep calls, and to listeners. One that
+// is not counted has a span alone.
+func (d *Dispatcher) count(c *Call, counted bool, err error) {
+	if !counted && c.span == nil {
+		return
+	}
 	x, began := &c.Exchange, c.stages.began
 	took := time.Since(began) // one look at the clock
 	e := stats.Ended{At: began.Add(took), Entry: c.entry != nil, Err: err, Served: c.hooks.took, Request: x.Request, Response: x.Response, CallEvent: status.CallEvent{
 		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: stats.OutcomeOf(x.Response, err),
-		Decision: x.ID, Replayed: x.Replayed, Trace: traceID(c.Request.Params), Took: protocol.Duration(took), Stages: c.stages.kept[:c.stages.n],
+		Decision: x.ID, Replayed: x.Replayed, Took: protocol.Duration(took), Stages: c.stages.kept[:c.stages.n],
 	}}
 	if s := c.Request.Session; s != nil {
-		e.ClientInfo, e.Protocol = s.ClientInfo, s.Version
+		e.ClientInfo, e.Protocol, e.Front = s.ClientInfo, s.Version, s.Front
 	}
 	if protocol.KindOf(err) == protocol.Rejected {
 		e.Policy, e.Code = x.Verdict.Policy, x.Verdict.Code
+	}
+	if c.span == nil {
+		e.Trace = traceOf(c.Request.Params).ID()
+	} else {
+		e.Trace = c.span.Context().ID()
+		event := e.CallEvent
+		c.span.End(e.At, &event)
+	}
+	if !counted {
+		return
 	}
 	if c.Target != nil {
 		c.Target.Base().Calls.Requested(e.Outcome, c.hooks.reached, c.hooks.took)

@@ -75,3 +75,23 @@ func (t *toolCall) params(tool string) json.RawMessage {
 	out = append(rawjson.AppendText(append(out, `{"name":`...), tool), `,"arguments":`...)
 	return append(append(out, t.arguments...), '}')
 }
+
+func encodeArguments(args any) (json.RawMessage, error) {
+	switch args := args.(type) {
+	case nil:
+		return json.RawMessage("{}"), nil
+	case json.RawMessage:
+		if len(args) == 0 {
+			return json.RawMessage("{}"), nil
+		}
+		if err := rawjson.Check(args); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "arguments are not JSON: %w", err)
+		}
+		return args, nil
+	}
+	arguments, err := json.Marshal(args)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "arguments do not encode to JSON: %w", err)
+	}
+	return arguments, nil
+}

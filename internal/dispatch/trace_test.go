@@ -13,7 +13,7 @@ func TestTraceID(t *testing.T) {
 		`{"_meta":{"traceparent":"cc-` + id + `-b7ad6b7169203331-01-later"}}`: id,
 		`{"_meta":{"traceparent":"00-<script>alert(1)</script>aaaaaaaa-x"}}`:  "",
 	} {
-		if got := traceID(json.RawMessage(params)); got != want {
+		if got := traceOf(json.RawMessage(params)).ID(); got != want {
 			t.Errorf("%s: %q, want %q", params, got, want)
 		}
 	}

@@ -284,7 +284,7 @@ func needRestart(before, after *config.Config) []string {
 		key           string
 		before, after any
 	}{
-		{"server", was, is}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit}, {"secrets", before.Secrets, after.Secrets},
+		{"server", was, is}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit}, {"secrets", before.Secrets, after.Secrets}, {"otel", before.OTel, after.OTel},
 	} {
 		if !reflect.DeepEqual(s.before, s.after) {
 			list = append(list, s.key)

@@ -36,6 +36,7 @@ var (
 	descUnknown  = desc("unknown_replies_total", "Answers to ids never sent", "extension")
 	descNoise    = desc("noise_lines_total", "Lines on stdout that were no frames", "extension")
 
+	descSpans     = desc("spans_total", "Spans of calls for a collector of traces: sent, dropped because too many waited, or failed to be sent", "outcome")
 	descDecisions = desc("policy_decisions_total", "Decisions of policies by outcome: continue, rejected, plugin_error or dropped", "policy", "category", "flow", "outcome")
 	descShadowed  = desc("policy_shadowed_total", "Decisions of policies in mode shadow that would have counted", "policy", "flow")
 	descRejected  = desc("policy_rejections_total", "What policies rejected, or would have in mode shadow", "policy", "flow", "code")
@@ -51,7 +52,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (c Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts, descStarts, descMemory, descBreakers,
+		descSpans, descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts, descStarts, descMemory, descBreakers,
 		descCalls, descDuration, descInFlight, descQueued, descBytes, descLate, descUnknown, descNoise, descDecisions, descShadowed, descRejected, descDeciding, descHooks, descHooking,
 	} {
 		descs <- d
@@ -65,6 +66,9 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	s.gauge(descSessions, m.Sessions)
 	s.gauge(descListeners, m.Listeners)
 	s.gauge(descGeneration, int(m.Status.Generation))
+	if t := m.Status.Tracing; t != nil {
+		s.spans(t)
+	}
 	seen := make(map[string]bool)
 	for _, x := range m.Status.Extensions {
 		if seen[x.ID] {
@@ -144,6 +148,12 @@ func (s sink) extension(x *status.ExtensionMeasure) {
 	s.counter(descLate, int64(x.Late), x.ID)
 	s.counter(descUnknown, int64(x.Unknown), x.ID)
 	s.counter(descNoise, int64(x.Noise), x.ID)
+}
+
+func (s sink) spans(t *status.Tracing) {
+	for outcome, n := range map[string]int64{"sent": t.Sent, "dropped": t.Dropped, "failed": t.Failed} {
+		s.counter(descSpans, n, outcome)
+	}
 }
 
 func (s sink) policy(p *status.Policy) {

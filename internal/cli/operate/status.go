@@ -130,10 +130,22 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	if s.Audit != nil {
 		lines = append(lines, "", console.Safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
 	}
+	if s.Tracing != nil {
+		lines = append(append(lines, ""), console.Wrap(console.Safe(tracingText(s.Tracing)), width)...)
+	}
 	if s.ApprovalRequests > 0 {
 		lines = append(lines, "", fmt.Sprintf("approval requests that wait: %d; exthost approve lists them", s.ApprovalRequests))
 	}
 	return lines
+}
+
+// tracingText says what became of the spans of calls.
+func tracingText(t *status.Tracing) string {
+	text := fmt.Sprintf("traces to %s: %d spans sent", t.Endpoint, t.Sent)
+	if lost := t.Dropped + t.Failed; lost > 0 {
+		text += fmt.Sprintf(", %d lost", lost)
+	}
+	return strings.TrimSuffix(text+": "+t.Problem, ": ")
 }
 
 // brokenConfig says why the configuration on disk is not in force.

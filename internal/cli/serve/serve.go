@@ -173,7 +173,9 @@ func (r *run) serve(ctx context.Context) error {
 		defer f.operator.forget()
 	}
 	r.began = time.Now()
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
+	tracer, flush := r.tracer(ctx, cfg)
+	defer flush()
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
 		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		return err

@@ -1,0 +1,85 @@
+// Package otel is the model of the section otel: where the spans of calls are sent.
+package otel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Tracing says where the spans of calls are sent. The standard variables OTEL_* count where a key is
+// not stated, and OTEL_SDK_DISABLED=true counts before all keys.
+type Tracing struct {
+	Endpoint string            `json:"endpoint,omitempty"`              // of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318, to which /v1/traces is appended; a URL with a path is used as it is; not in a project's file, as the whole section; default OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, without which nothing is sent
+	Headers  map[string]string `json:"headers,omitempty" secret:"true"` // sent to the collector, such as Authorization: "Bearer secret://NAME"; default OTEL_EXPORTER_OTLP_HEADERS
+	Sampling Ratio             `json:"sampling,omitempty"`              // the share of traces that is sent, from 0 to 1, where the caller has not decided; default OTEL_TRACES_SAMPLER, else all
+	Service  string            `json:"service,omitempty"`               // the name of this host in the traces; default OTEL_SERVICE_NAME, else exthost
+}
+
+// Ratio is a number from 0 to 1, as it is written; "" is none.
+type Ratio string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (r *Ratio) UnmarshalText(text []byte) error {
+	if f, err := strconv.ParseFloat(string(text), 64); err != nil || !(f >= 0 && f <= 1) {
+		return fmt.Errorf("%q is not a number from 0 to 1", text)
+	}
+	*r = Ratio(text)
+	return nil
+}
+
+// Float returns the number; ok is false for none.
+func (r Ratio) Float() (f float64, ok bool) {
+	f, err := strconv.ParseFloat(string(r), 64)
+	return f, err == nil
+}
+
+// Problem is one error in the section: the key, what is wrong, and what to do.
+type Problem struct{ Field, Message, Hint string }
+
+// Validate returns every error in the values of s; nil has none.
+func (s *Tracing) Validate() (problems []Problem) {
+	if s.Endpoint != "" {
+		if err := CheckEndpoint(s.Endpoint); err != nil {
+			problems = append(problems, Problem{"endpoint", err.Error(), "such as http://127.0.0.1:4318"})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		if strings.ContainsFunc(name, notToken) || name == "" {
+			problems = append(problems, Problem{"headers", fmt.Sprintf("%q is not a header's name", name), "such as Authorization"})
+		}
+	}
+	return problems
+}
+
+func notToken(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}
+
+// CheckEndpoint returns why nothing can be sent to an address. Credentials in it would be in the log
+// of every error.
+func CheckEndpoint(endpoint string) error {
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return errors.New("it is not an http or https address")
+	case u.User != nil:
+		return errors.New("it has a user name or password: state them in headers")
+	case u.RawQuery != "" || u.Fragment != "":
+		return errors.New("it has a query or a fragment, which are not sent")
+	}
+	return nil
+}
+
+// URL returns the address that spans are sent to.
+func (s *Tracing) URL() string {
+	u, err := url.Parse(s.Endpoint)
+	if err != nil || u.Path != "" && u.Path != "/" {
+		return s.Endpoint
+	}
+	return strings.TrimSuffix(s.Endpoint, "/") + "/v1/traces"
+}

@@ -1,0 +1,53 @@
+package traces
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config/otel"
+)
+
+// Environ returns the variables OTEL_* of an environment.
+func Environ(environ []string) map[string]string {
+	found := make(map[string]string)
+	for _, kv := range environ {
+		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, "OTEL_") {
+			found[name] = strings.TrimSpace(value)
+		}
+	}
+	return found
+}
+
+// endpointOf returns where spans are sent, "" for nowhere. The exporter reads most variables itself;
+// this reads those that decide whether there is one.
+func endpointOf(o *Options) (string, error) {
+	env := o.Environ
+	if strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") {
+		return "", nil
+	}
+	if o.Settings.Endpoint != "" {
+		return o.Settings.URL(), nil
+	}
+	endpoint, from := env["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"], "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	if endpoint == "" {
+		endpoint, from = env["OTEL_EXPORTER_OTLP_ENDPOINT"], "OTEL_EXPORTER_OTLP_ENDPOINT"
+		if endpoint == "" {
+			return "", nil
+		}
+		endpoint = strings.TrimSuffix(endpoint, "/") + "/v1/traces" // to any path, as the standard says
+	}
+	if exporters := env["OTEL_TRACES_EXPORTER"]; exporters != "" && !slices.Contains(strings.Split(exporters, ","), "otlp") {
+		return "", nil
+	}
+	switch protocol := cmp.Or(env["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"], env["OTEL_EXPORTER_OTLP_PROTOCOL"]); protocol {
+	case "", "http/protobuf", "http/json":
+	default:
+		return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q, and only http/protobuf and http/json are served here; set it, or otel.endpoint", protocol)
+	}
+	if err := otel.CheckEndpoint(endpoint); err != nil {
+		return "", fmt.Errorf("%s cannot be used: %w", from, err)
+	}
+	return endpoint, nil
+}

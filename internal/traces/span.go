@@ -1,0 +1,146 @@
+package traces
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// span is the span of one call, named and described as the semantic conventions of OpenTelemetry
+// for MCP and generative AI have it.
+type span struct {
+	t         *Tracer
+	ctx       context.Context // with the span
+	instances []trace.Span    // in the order in which they were begun
+}
+
+// w3c reads and writes trace contexts. Baggage stays with the caller.
+var w3c propagation.TraceContext
+
+// Begin implements exthost.Tracer.
+func (t *Tracer) Begin(ctx context.Context, parent exthost.TraceContext, at time.Time) (context.Context, exthost.Span) {
+	if parent.Parent != "" {
+		ctx = w3c.Extract(ctx, propagation.MapCarrier{"traceparent": parent.Parent, "tracestate": parent.State})
+	}
+	ctx, _ = t.tracer.Start(ctx, "call", trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindServer))
+	return ctx, &span{t: t, ctx: ctx}
+}
+
+// Context implements exthost.Span.
+func (s *span) Context() exthost.TraceContext { return contextOf(s.ctx) }
+
+func contextOf(ctx context.Context) exthost.TraceContext {
+	carrier := propagation.MapCarrier{}
+	w3c.Inject(ctx, carrier)
+	return exthost.TraceContext{Parent: carrier["traceparent"], State: carrier["tracestate"]}
+}
+
+// Send implements exthost.Span.
+func (s *span) Send(at time.Time) exthost.TraceContext {
+	ctx, instance := s.t.tracer.Start(s.ctx, "instance", trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindClient))
+	s.instances = append(s.instances, instance)
+	return contextOf(ctx)
+}
+
+// End implements exthost.Span. The spans have neither arguments nor results, nor the words of
+// errors, which may quote them.
+func (s *span) End(at time.Time, e *status.CallEvent) {
+	call, began := trace.SpanFromContext(s.ctx), at.Add(-time.Duration(e.Took))
+	defer func() {
+		for _, instance := range s.instances { // whose stages were too many to be kept
+			instance.End(trace.WithTimestamp(at))
+		}
+		call.End(trace.WithTimestamp(at))
+	}()
+	if !call.IsRecording() {
+		return
+	}
+	about := concerning(e)
+	call.SetName(nameOf(e))
+	call.SetAttributes(append(about, ofCaller(e)...)...)
+	failed(call, e)
+	for _, stage := range e.Stages {
+		s.stage(began, stage, e, about)
+	}
+}
+
+// stage makes the span of a stage, or ends the one that Send has begun.
+func (s *span) stage(began time.Time, stage status.Stage, e *status.CallEvent, about []attribute.KeyValue) {
+	from := began.Add(time.Duration(stage.At))
+	to := trace.WithTimestamp(from.Add(time.Duration(stage.Took)))
+	named := attribute.String("exthost.stage", string(stage.Name))
+	if stage.Name != status.StageInstance || len(s.instances) == 0 {
+		_, part := s.t.tracer.Start(s.ctx, string(stage.Name), trace.WithTimestamp(from), trace.WithAttributes(named))
+		part.End(to)
+		return
+	}
+	instance := s.instances[0]
+	s.instances = s.instances[1:]
+	instance.SetName(nameOf(e))
+	instance.SetAttributes(append(about, named)...)
+	if len(s.instances) == 0 { // an earlier one ended before it had an outcome
+		failed(instance, e)
+	}
+	instance.End(to)
+}
+
+// nameOf returns the name of the span of a call, which is one of few.
+func nameOf(e *status.CallEvent) string {
+	if e.Tool != "" {
+		return e.Method + " " + e.Tool
+	}
+	return e.Method
+}
+
+// concerning says what was called.
+func concerning(e *status.CallEvent) []attribute.KeyValue {
+	list := []attribute.KeyValue{attribute.String("mcp.method.name", e.Method)}
+	if e.Tool != "" {
+		list = append(list, attribute.String("gen_ai.tool.name", e.Tool))
+	}
+	if e.Method == protocol.MethodToolsCall {
+		list = append(list, attribute.String("gen_ai.operation.name", "execute_tool"))
+	}
+	if e.Extension != "" {
+		list = append(list, attribute.String("exthost.extension", e.Extension))
+	}
+	return list
+}
+
+// ofCaller says who called, and what was decided about it.
+func ofCaller(e *status.CallEvent) (list []attribute.KeyValue) {
+	for _, a := range []struct{ key, value string }{
+		{"mcp.session.id", e.Session}, {"mcp.protocol.version", e.Protocol}, {"exthost.caller", e.Caller},
+		{"exthost.decision.id", e.Decision}, {"exthost.policy", e.Policy}, {"exthost.policy.code", e.Code},
+	} {
+		if a.value != "" {
+			list = append(list, attribute.String(a.key, a.value))
+		}
+	}
+	switch e.Front {
+	case protocol.FrontStdio:
+		list = append(list, attribute.String("network.transport", "pipe"))
+	case protocol.FrontHTTP, protocol.FrontSSE:
+		list = append(list, attribute.String("network.transport", "tcp"), attribute.String("network.protocol.name", "http"))
+	}
+	if e.Replayed {
+		list = append(list, attribute.Bool("exthost.replayed", true))
+	}
+	return list
+}
+
+// failed notes the kind of the error that a call ended with.
+func failed(s trace.Span, e *status.CallEvent) {
+	if e.Outcome != status.OutcomeOK {
+		s.SetAttributes(attribute.String("error.type", string(e.Outcome)))
+		s.SetStatus(codes.Error, "")
+	}
+}

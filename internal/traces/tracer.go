@@ -1,0 +1,112 @@
+// Package traces makes OpenTelemetry spans of calls, and sends them to a collector over OTLP/HTTP.
+package traces
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	otelsdk "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/exthost/exthost/config/otel"
+	"github.com/exthost/exthost/status"
+)
+
+// Options say which collector spans are sent to.
+type Options struct {
+	Settings otel.Tracing      // of the configuration, with the values of secrets in the headers
+	Environ  map[string]string // the variables OTEL_*
+	Version  string            // of the host
+	Log      *slog.Logger
+}
+
+// Tracer makes the spans of one host. It implements exthost.Tracer.
+type Tracer struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	sender   *sender
+}
+
+// Retries of one batch. A collector that is away for longer loses it, and is told of in the log.
+const (
+	firstRetry = 500 * time.Millisecond
+	maxRetry   = 2 * time.Second
+	lastRetry  = 6 * time.Second
+)
+
+// closing bounds the time in which the spans that wait are sent at the end of a host.
+const closing = 3 * time.Second
+
+// Open returns the tracer for a host; nil when nothing is to be sent. It does not connect. The
+// error is for variables OTEL_* that ask for what is not served here.
+func Open(ctx context.Context, o Options) (*Tracer, error) {
+	endpoint, err := endpointOf(&o)
+	if err != nil || endpoint == "" {
+		return nil, err
+	}
+	otelsdk.SetErrorHandler(otelsdk.ErrorHandlerFunc(func(err error) { // else the SDK writes to stderr
+		o.Log.Debug("OpenTelemetry", "reason", err.Error())
+	}))
+	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: maxRetry, MaxElapsedTime: lastRetry})}
+	if o.Settings.Endpoint != "" {
+		options = append(options, otlptracehttp.WithEndpointURL(o.Settings.URL()))
+	}
+	if o.Settings.Headers != nil {
+		options = append(options, otlptracehttp.WithHeaders(o.Settings.Headers))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("traces cannot be sent: %w", err)
+	}
+	t := &Tracer{sender: newSender(exporter, &o, endpoint)}
+	about, err := describe(ctx, &o)
+	if err != nil {
+		o.Log.Warn("OTEL_RESOURCE_ATTRIBUTES is not used in full", "reason", err.Error())
+	}
+	provider := []sdktrace.TracerProviderOption{sdktrace.WithResource(about), sdktrace.WithSpanProcessor(t.sender)}
+	if ratio, ok := o.Settings.Sampling.Float(); ok {
+		provider = append(provider, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio))))
+	}
+	t.provider = sdktrace.NewTracerProvider(provider...)
+	t.tracer = t.provider.Tracer("github.com/exthost/exthost", trace.WithInstrumentationVersion(o.Version))
+	return t, nil
+}
+
+// describe returns what all spans have in common. The error beside it is for attributes that cannot
+// be read.
+func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
+	list := []attribute.KeyValue{attribute.String("service.version", o.Version)}
+	if o.Settings.Service != "" || o.Environ["OTEL_SERVICE_NAME"] == "" {
+		name := o.Settings.Service
+		if name == "" {
+			name = "exthost"
+		}
+		list = append(list, attribute.String("service.name", name))
+	}
+	stated := resource.WithFromEnv()
+	if o.Settings.Service != "" { // the key counts before the variable
+		return resource.New(ctx, resource.WithTelemetrySDK(), stated, resource.WithAttributes(list...))
+	}
+	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(list...), stated)
+}
+
+// Close sends what waits, for at most 3 s, and returns when nothing is sent any more.
+func (t *Tracer) Close() {
+	patience := closing
+	if t.sender.report().Problem != "" {
+		patience = closing / 6 // the collector was not there before
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = t.provider.Shutdown(ctx) // the report has what was not sent
+	t.sender.end()
+}
+
+// Report implements exthost.Tracer.
+func (t *Tracer) Report() *status.Tracing { return t.sender.report() }

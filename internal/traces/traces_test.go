@@ -1,0 +1,163 @@
+package traces
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config/otel"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+var _ exthost.Tracer = (*Tracer)(nil)
+
+// open returns a tracer that sends to url, and its log.
+func open(t *testing.T, url string, o Options) (*Tracer, *strings.Builder) {
+	t.Helper()
+	log := new(strings.Builder)
+	o.Log, o.Version = slog.New(slog.NewTextHandler(log, nil)), "1"
+	o.Settings.Endpoint = url
+	tracer, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tracer, log
+}
+
+// call makes the spans of a call.
+func call(t *Tracer, parent exthost.TraceContext) exthost.TraceContext {
+	began := time.Now()
+	_, span := t.Begin(context.Background(), parent, began)
+	told := span.Send(began)
+	span.End(began.Add(3), &status.CallEvent{Method: protocol.MethodToolsCall, Tool: "ext_x_t", Outcome: status.OutcomeOK, Took: 3,
+		Stages: []status.Stage{{Name: status.StageQueue, Took: 1}, {Name: status.StageInstance, At: 1, Took: 2}}})
+	return told
+}
+
+// A collector that hangs delays neither a call nor, for long, the end. Spans beyond the bound are
+// dropped, and every span is counted.
+func TestCollectorThatHangs(t *testing.T) {
+	processtest.Leaks(t)
+	asked, free := make(chan struct{}, 1), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-free
+	}))
+	defer server.Close()
+	defer close(free)
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "3")
+	tracer, log := open(t, server.URL, Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "6"}})
+	call(tracer, exthost.TraceContext{})
+	<-asked
+	for range 100 {
+		call(tracer, exthost.TraceContext{})
+	}
+	if r := tracer.Report(); r.Dropped != 303-6 || r.Sent != 0 {
+		t.Errorf("%+v", r)
+	}
+	tracer.Close()
+	if r := tracer.Report(); r.Dropped+r.Failed != 303 || !strings.Contains(log.String(), "303 spans of this host were not sent") {
+		t.Errorf("%+v\n%s", r, log)
+	}
+}
+
+// What the caller has decided about a trace holds; else the share does. The instance is told a trace
+// in any case.
+func TestSampling(t *testing.T) {
+	processtest.Leaks(t)
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	parent := func(flags string) exthost.TraceContext {
+		return exthost.TraceContext{Parent: "00-" + id + "-b7ad6b7169203331-" + flags, State: "vendor=1"}
+	}
+	for _, tt := range []struct {
+		ratio  otel.Ratio
+		parent exthost.TraceContext
+		flags  string
+	}{
+		{"", exthost.TraceContext{}, "01"}, {"0", exthost.TraceContext{}, "00"}, {"0", parent("01"), "01"}, {"1", parent("00"), "00"},
+		{"0", exthost.TraceContext{Parent: "00-hello", State: "a=1"}, "00"},
+	} {
+		tracer, _ := open(t, server.URL, Options{Settings: otel.Tracing{Sampling: tt.ratio}})
+		told := call(tracer, tt.parent)
+		if !strings.HasSuffix(told.Parent, "-"+tt.flags) || (told.ID() == id) != (tt.parent.State == "vendor=1") || (told.State == "vendor=1") != (tt.parent.State == "vendor=1") {
+			t.Errorf("%q below %+v: the instance is told %+v", tt.ratio, tt.parent, told)
+		}
+		tracer.Close()
+		if r := tracer.Report(); (r.Failed == 3) != (tt.flags == "01") || r.Sent != 0 {
+			t.Errorf("%q below %+v: %+v", tt.ratio, tt.parent, r)
+		}
+	}
+}
+
+// What a collector answers does not bring what it was sent into the log and the status.
+func TestAnswerWithSecrets(t *testing.T) {
+	processtest.Leaks(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no:\x1b[2J "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Key")+strings.Repeat("x", 10000), http.StatusForbidden)
+	}))
+	defer server.Close()
+	tracer, log := open(t, server.URL, Options{Settings: otel.Tracing{Headers: map[string]string{"Authorization": "Bearer canary-token", "X-Key": "canary-key"}}})
+	call(tracer, exthost.TraceContext{})
+	tracer.Close()
+	problem := tracer.Report().Problem
+	if !strings.Contains(problem, "403") || len(problem) > maxProblem || strings.Contains(problem+log.String(), "canary") || strings.Contains(problem, "\x1b") {
+		t.Errorf("%q\n%s", problem, log)
+	}
+}
+
+// Variables that ask for what is not served are an error, and those that switch tracing off do.
+func TestVariables(t *testing.T) {
+	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	for _, tt := range []struct {
+		environ   []string
+		stated    string
+		want, err string
+	}{
+		{nil, "", "", ""},
+		{[]string{endpoint + "=http://c:4318"}, "", "http://c:4318/v1/traces", ""},
+		{[]string{endpoint + "=http://c:4318/base/", "OTEL_TRACES_EXPORTER=otlp"}, "", "http://c:4318/base/v1/traces", ""},
+		{[]string{endpoint + "=http://c", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://t/x"}, "", "http://t/x", ""},
+		{[]string{endpoint + "=http://c"}, "http://own", "http://own/v1/traces", ""},
+		{[]string{endpoint + "=http://c", "OTEL_SDK_DISABLED=true"}, "http://own", "", ""},
+		{[]string{endpoint + "=http://c", "OTEL_TRACES_EXPORTER=none"}, "", "", ""},
+		{[]string{endpoint + "=http://c", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, "", "", `is "grpc", and only`},
+		{[]string{endpoint + "=c:4317"}, "", "", endpoint + " cannot be used: it is not an http"},
+		{[]string{endpoint + "=http://me:canary@c"}, "", "", "state them in headers"},
+	} {
+		got, err := endpointOf(&Options{Environ: Environ(tt.environ), Settings: otel.Tracing{Endpoint: tt.stated}})
+		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "canary")) {
+			t.Errorf("%v: %q, %v", tt.environ, got, err)
+		}
+	}
+}
+
+// BenchmarkCall shows what the spans of a call cost the caller.
+func BenchmarkCall(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	for name, ratio := range map[string]otel.Ratio{"sent": "1", "not sampled": "0"} {
+		b.Run(name, func(b *testing.B) {
+			tracer, err := Open(b.Context(), Options{Settings: otel.Tracing{Endpoint: server.URL, Sampling: ratio}, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer tracer.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				call(tracer, exthost.TraceContext{})
+			}
+		})
+	}
+}
