@@ -78,7 +78,7 @@ var house = map[string]struct {
 	"supervisor":               {[]string{"protocol"}, "a worker: keeps one named thing alive"},
 	"tools":                    {[]string{"protocol", "internal/rawjson", "internal/nearest", "internal/display", "internal/schema"}, "a worker: names and validates, calls nothing"},
 	"hooks":                    {[]string{"protocol", "internal/inflight", "internal/process", "internal/sandbox", "internal/rawjson", "internal/glob"}, "a worker: ordered callbacks"},
-	"governance":               {[]string{"governance/internal/strictjson", "protocol", "internal/display", "internal/inflight", "internal/rawjson", "internal/glob"}, "a worker: decides, changes, records"},
+	"governance":               {[]string{"governance/internal/decisionid", "governance/internal/strictjson", "protocol", "internal/display", "internal/inflight", "internal/rawjson", "internal/glob"}, "a worker: decides, changes, records"},
 	"governance/builtin":       {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "governance/pins", "governance/results", "protocol", "internal/display", "internal/glob", "internal/rawjson", "internal/redact"}, "the policies without a process"},
 	"governance/approval":      {[]string{"governance", "internal/display", "internal/rawjson", "internal/redact"}, "asks people; who they are is not its matter"},
 	"governance/pins":          {[]string{"governance/internal/strictjson", "internal/atomicfile", "internal/below", "internal/display", "internal/rawjson", "internal/regular", "protocol"}, "compares descriptors with what was approved"},
@@ -110,11 +110,13 @@ var house = map[string]struct {
 	"internal/clientconfig/known": {nil, "a table"},
 
 	"governance/celpolicy":           {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "internal/rawjson", "protocol"}, "a policy without a process, apart for what it links"},
+	"governance/internal/decisionid": {nil, "makes ids; whose they are is not its matter"},
+	"governance/internal/failures":   {[]string{"governance", "internal/rawjson", "protocol"}, "rewrites an error; what is decided about it is not its matter"},
 	"governance/internal/settings":   {[]string{"governance", "internal/nearest", "internal/strict"}, "decodes what operators state for a policy"},
 	"governance/internal/strictjson": {[]string{"internal/rawjson"}, "decodes JSON"},
 	"governance/grpcpolicy":          {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "runtime", "internal/process", "internal/rawjson"}, "a policy's process and its wire, as an instance that a host runs"},
 	"governance/grpcpolicy/pluginv1": {nil, "generated"},
-	"governance/mcppolicy":           {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
+	"governance/mcppolicy":           {[]string{"governance", "governance/internal/failures", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 	"governance/nativepolicy":        {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 
 	"status":                           {[]string{"governance", "governance/approval", "governance/pins", "hooks", "internal/latency", "manifest", "protocol", "supervisor"}, "data of all that a host reports"},

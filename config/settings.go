@@ -12,22 +12,12 @@ import (
 // overridden lays EXTHOST_* variables, and then the flags, over the files.
 func overridden(l *loader) {
 	known := strict.Leaves(Default(), func(string, string) bool { return false })
-	l.layer(overrides.Variables(l.environ, known, sections(), l.report))
+	l.layer(overrides.Variables(l.environ, known, overrides.Sections(reflect.TypeFor[Config]()), l.report))
 	flags := make([]overrides.Flag, len(l.options.Flags))
 	for i, f := range l.options.Flags {
 		flags[i] = overrides.Flag(f)
 	}
 	l.layer(overrides.Flags(flags, known))
-}
-
-// sections returns the top-level keys as variables spell them.
-func sections() []string {
-	t := reflect.TypeFor[Config]()
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i], _, _ = strings.Cut(strings.ToUpper(t.Field(i).Tag.Get("json")), ",")
-	}
-	return names
 }
 
 // safeVariable is read before the first file, because it says which files are read.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/governance/internal/decisionid"
 	"github.com/exthost/exthost/governance/internal/strictjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -29,7 +30,7 @@ type runKey struct{}
 
 func (p *Pipeline) begin(x *Exchange) *exchangeRun {
 	now := time.Now()
-	x.ID, x.Began = newID(now), now
+	x.ID, x.Began = decisionid.New(now), now
 	return &exchangeRun{p: p, x: x, record: newRecord(x, now, 2*len(p.members)), unseen: p.flows[Request].deciding}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/failures"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -25,7 +26,7 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 	}
 	body := x.Request
 	if flow == governance.Response {
-		body = outcome(x)
+		body = failures.Outcome(x)
 	}
 	sent, state := body, p.context(flow, x)
 	for i, payload := range h.payloads(x, body) {

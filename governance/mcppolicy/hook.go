@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/failures"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -71,27 +72,13 @@ var byName = func() map[string]*hook {
 
 func hookNames() []string { return slices.Sorted(maps.Keys(byName)) }
 
-// outcome returns the result of an exchange, or its error as {code, message, data}.
-func outcome(x *governance.Exchange) json.RawMessage {
-	if x.Response != nil || x.Failure == nil {
-		return x.Response
-	}
-	failure, _ := json.Marshal(x.Failure.Wire()) // Wire returns valid Data only
-	return failure
-}
-
 // toolResult returns the outcome of a tool in the form of the plugin API: an error becomes
 // a result with isError.
 func toolResult(x *governance.Exchange, body json.RawMessage) json.RawMessage {
 	if x.Failure == nil {
 		return body
 	}
-	b := append([]byte(`{"content":[{"type":"text","text":`), orNull(rawjson.Get(body, "message"))...)
-	b = append(b, `}],"isError":true`...)
-	if data := rawjson.Get(body, "data"); data != nil {
-		b = append(append(b, `,"structuredContent":`...), data...)
-	}
-	return append(b, '}')
+	return failures.Result(body)
 }
 
 // payloadOf returns a payload of two members; a nil value becomes null.
@@ -159,9 +146,7 @@ func mergeResult(x *governance.Exchange, body json.RawMessage, _ int, changed js
 	if x.Failure == nil {
 		return result, nil
 	}
-	return rawjson.Edit(body, map[string]json.RawMessage{ // an error stays an error
-		"message": rawjson.Quote(protocol.ToolResult(result).Text()), "data": member(result, "structuredContent"),
-	}), nil
+	return failures.Edit(body, result), nil
 }
 
 func mergeURI(_ *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {

@@ -38,6 +38,15 @@ func Variables(environ map[string]string, known []strict.Leaf, sections []string
 	return root
 }
 
+// Sections returns the top-level keys of a configuration's type as variables spell them.
+func Sections(t reflect.Type) []string {
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i], _, _ = strings.Cut(strings.ToUpper(t.Field(i).Tag.Get("json")), ",")
+	}
+	return names
+}
+
 // warnUnknown reports variables that begin with EXTHOST_ and the name of a section,
 // but set nothing. Other EXTHOST_ variables are not the configuration's.
 func warnUnknown(environ map[string]string, known map[string]bool, sections []string, report *strict.Report) {

@@ -1,4 +1,5 @@
-package governance
+// Package decisionid makes the ids of decisions.
+package decisionid
 
 import (
 	"math/rand/v2"
@@ -17,8 +18,8 @@ var (
 	lastID   atomic.Uint64
 )
 
-// newID returns the id as 13 characters of Crockford's base 32.
-func newID(now time.Time) string {
+// New returns the next id, as 13 characters of Crockford's base 32.
+func New(now time.Time) string {
 	first := uint64(now.UnixMilli()-idEpoch)<<idCounterBits | idOffset
 	var id uint64
 	for {

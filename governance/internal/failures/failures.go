@@ -1,0 +1,44 @@
+// Package failures shows policies the error of a tool as they know outcomes: as a result
+// with isError.
+package failures
+
+import (
+	"encoding/json"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Outcome returns the result of an exchange, or its error as {code, message, data}.
+func Outcome(x *governance.Exchange) json.RawMessage {
+	if x.Response != nil || x.Failure == nil {
+		return x.Response
+	}
+	failure, _ := json.Marshal(x.Failure.Wire()) // Wire returns valid Data only
+	return failure
+}
+
+// Result returns an error {code, message, data} as a tool's result with isError.
+func Result(failure json.RawMessage) json.RawMessage {
+	message := rawjson.Get(failure, "message")
+	if message == nil {
+		message = json.RawMessage("null")
+	}
+	b := append([]byte(`{"content":[{"type":"text","text":`), message...)
+	b = append(b, `}],"isError":true`...)
+	if data := rawjson.Get(failure, "data"); data != nil {
+		b = append(append(b, `,"structuredContent":`...), data...)
+	}
+	return append(b, '}')
+}
+
+// Edit returns failure with the text and the structured content of result, which a policy
+// made of [Result]. An error stays an error.
+func Edit(failure, result json.RawMessage) json.RawMessage {
+	data := rawjson.Get(result, "structuredContent")
+	if string(data) == "null" {
+		data = nil
+	}
+	return rawjson.Edit(failure, map[string]json.RawMessage{"message": rawjson.Quote(protocol.ToolResult(result).Text()), "data": data})
+}
