@@ -2,11 +2,48 @@ package governance_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
 	"github.com/exthost/exthost/governance"
 )
+
+// A decision that is only stated is recorded and has no effect, though its policy is required
+// and enforced.
+func TestStatedDecisions(t *testing.T) {
+	for name, d := range map[string]governance.Decision{
+		"deny":              {Action: governance.Deny, Code: "c", Reason: "r"},
+		"modify":            {Action: governance.Modify, JSON: json.RawMessage(`{"name":"t","arguments":{"changed":1}}`)},
+		"modify to a list":  {Action: governance.Modify, JSON: json.RawMessage(`[]`)},
+		"respond":           {Action: governance.Respond, JSON: json.RawMessage(`{"content":[]}`)},
+		"ask":               {Action: governance.Ask},
+		"what is no action": {Action: "maybe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d.Shadow = true
+			policy := policyFunc(func(_ context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+				if flow == governance.Response {
+					return governance.Decision{}, nil
+				}
+				return d, nil
+			})
+			traces := governance.NewTraces(1)
+			m := member("p", governance.Content, policy)
+			x, sent := toolCall(), ""
+			before := string(x.Request)
+			if err := newPipeline(t, governance.Options{Traces: traces}, m).Govern(t.Context(), x, func(_ context.Context, x *governance.Exchange) error {
+				sent = string(x.Request)
+				return answer(`{}`, nil)(t.Context(), x)
+			}); err != nil || sent != before {
+				t.Errorf("sent %s, %v", sent, err)
+			}
+			if s := traces.Latest(1)[0].Steps[0]; s.Ignored != (s.Outcome == governance.Continue) {
+				t.Errorf("recorded: %+v", s)
+			}
+		})
+	}
+}
 
 // An optional policy of category audit cannot change what passes, so a change that it states
 // in a form that cannot be read ends nothing either.

@@ -60,7 +60,7 @@ func (p *panicked) Error() string { return fmt.Sprintf("it panicked: %v", p.valu
 // apply carries out the decision of m and returns the error that ends the exchange, if any.
 func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluation) error {
 	s := Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Again: e.again, Outcome: Continue, Latency: protocol.Duration(e.took)}
-	shadowed := m.shadowed || m.spec.Category == Audit && r.x.Failure != nil // a failed exchange cannot be denied again
+	shadowed := m.shadowed || e.Shadow || m.spec.Category == Audit && r.x.Failure != nil // a failed exchange cannot be denied again
 	err := e.err
 	if err == nil {
 		err = m.decided(r.checkAction(flow, m, &e.Decision, &s))
