@@ -52,6 +52,7 @@ func TestC1(t *testing.T) {
 		{"duration without a unit", "extensions: {defaults: {call_timeout: 10}}", `exthost.yaml:1:39: extensions.defaults.call_timeout: 10 has no unit; write "10s", or call_timeout_ms: 10`},
 		{"negative duration", "extensions: {defaults: {call_timeout: -10s}}", `exthost.yaml:1:39: extensions.defaults.call_timeout: -10s is negative; write 0 or more`},
 		{"a name that no header has", "governance: {headers: [X-Tenant, a b]}", `exthost.yaml:1:34: governance.headers[1]: "a b" is not a header's name; such as X-Api-Key`},
+		{"an experiment that is off", "plugins: [{name: p, kind: interceptor, mcp: {proto: SSE, url: 'https://x.example'}}]", `exthost.yaml:1:27: plugins[0].kind: kind interceptor is experimental and not switched on; state experimental: {interceptors: true}`},
 		{"no is no boolean", "extensions: {enabled: no}", `exthost.yaml:1:23: extensions.enabled: want true or false, not "no"; write false`},
 		{"anchors bomb", bomb(), `exthost.yaml:1:52: more than 50000 values, aliases counted as often as they are used`},
 	}

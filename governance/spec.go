@@ -68,12 +68,16 @@ const (
 	KindMCP     Kind = "mcp"     // an MCP server with the tool invoke_hook
 	KindNative  Kind = "native"  // an extension that answers governance/decide
 
+	// KindInterceptor is an MCP server that answers interceptors/list and interceptor/invoke
+	// (SEP-2624). Experimental: the proposal may change.
+	KindInterceptor Kind = "interceptor"
+
 	kindExternal Kind = "external" // another system's name of KindMCP
 )
 
 // Values returns the values allowed in files.
 func (Kind) Values() []string {
-	return []string{string(KindBuiltin), string(KindGRPC), string(KindMCP), string(KindNative), string(kindExternal)}
+	return []string{string(KindBuiltin), string(KindGRPC), string(KindMCP), string(KindNative), string(KindInterceptor), string(kindExternal)}
 }
 
 // Defaults of the fields of Spec that are 0.
@@ -90,7 +94,7 @@ const (
 // that have an equivalent above.
 type Spec struct {
 	Name     string   `json:"name" jsonschema:"required"`         // unique among all policies
-	Category Category `json:"category,omitempty"`                 // place in the pipeline; default for kind mcp: content
+	Category Category `json:"category,omitempty"`                 // place in the pipeline; default for kinds mcp and interceptor: content
 	Kind     Kind     `json:"kind,omitempty"`                     // how the policy runs; external means mcp; default: mcp with an mcp block, grpc with cmd, else builtin
 	Builtin  string   `json:"builtin,omitempty"`                  // kind builtin: the name of the built-in policy
 	Required bool     `json:"required" jsonschema:"default=true"` // the call fails when the policy cannot decide
@@ -109,8 +113,11 @@ type Spec struct {
 	Env        map[string]string `json:"env,omitempty"`             // added to the filtered environment
 	Cwd        string            `json:"cwd,omitempty" path:"true"` // working directory of cmd; default: the directory of the configuration file
 	CommitHash string            `json:"commit_hash,omitempty"`     // kind grpc: the hash that the policy must report; "" accepts any
-	Config     map[string]any    `json:"config,omitempty"`          // passed to the policy
-	MCP        *MCP              `json:"mcp,omitempty"`             // kind mcp: where its server is
+	Config     map[string]any    `json:"config,omitempty"`          // passed to the policy; kind interceptor: by the name of the interceptor that gets it
+	MCP        *MCP              `json:"mcp,omitempty"`             // kinds mcp and interceptor: where its server is
+
+	Interceptors []string `json:"interceptors,omitempty"` // kind interceptor: those to invoke, by name; empty: all that the server lists
+	Envelope     bool     `json:"envelope,omitempty"`     // kind interceptor: it gets requests as {method, params}; default: their params alone
 
 	Description string      `json:"description,omitempty"`                                              // informational
 	Author      string      `json:"author,omitempty"`                                                   // informational
@@ -152,7 +159,7 @@ const (
 	ProtoSSE            = "SSE"
 )
 
-// MCP is the server of a policy of kind mcp.
+// MCP is the server of a policy of kind mcp or interceptor.
 type MCP struct {
 	Proto  string            `json:"proto" jsonschema:"required,enum=STDIO,enum=STREAMABLEHTTP,enum=SSE"` // the transport
 	URL    string            `json:"url,omitempty"`                                                       // STREAMABLEHTTP and SSE only
@@ -171,8 +178,8 @@ func (s *Spec) Normalize() {
 	if s.Kind == "" || s.Kind == kindExternal && s.MCP != nil {
 		s.Kind = s.impliedKind()
 	}
-	if s.Kind == KindMCP && s.Category == "" {
-		s.Category = Content // such plugins expect to change payloads
+	if (s.Kind == KindMCP || s.Kind == KindInterceptor) && s.Category == "" {
+		s.Category = Content // such servers expect to change payloads
 	}
 	s.normalizeMode()
 	if s.OnError == "ignore" || s.OnError == "disable" {

@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,13 +13,14 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/governancetest"
+	"github.com/exthost/exthost/governance/interceptorpolicy/interceptortest"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/sdk"
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP})
+	processtest.Main(m, map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP, "interceptors": scriptedInterceptors})
 }
 
 // scriptedNative is a policy of kind native that behaves as its caller's name says.
@@ -41,6 +43,40 @@ func scriptedNative(string) {
 		return sdk.Decision{}, errors.New("its database is down")
 	})
 	os.Exit(x.Main())
+}
+
+// scriptedInterceptors is a server with a validator and a mutator, in that mode, which behave
+// as the caller's name says.
+func scriptedInterceptors(mode string) {
+	const hooks = `[{"events":["*"],"phase":"request"},{"events":["*"],"phase":"response"}]`
+	s := interceptortest.Server{
+		List: func() string {
+			return fmt.Sprintf(`[{"name":"v","type":"validation","hooks":%s},{"name":"m","type":"mutation","mode":%q,"hooks":%s}]`, hooks, cmp.Or(mode, "active"), hooks)
+		},
+		Invoke: func(params json.RawMessage) (string, error) {
+			name, _ := rawjson.Text(rawjson.Get(params, "name"))
+			phase, _ := rawjson.Text(rawjson.Get(params, "phase"))
+			caller, _ := rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(params, "context"), "principal"), "id"))
+			payload := string(governancetest.Changed(governance.Flow(phase)))
+			switch does := governancetest.Behaviour(caller); {
+			case name == "m" && does == governancetest.Malformed:
+				payload = governancetest.Misshapen
+				fallthrough
+			case name == "m" && does == governancetest.Modify:
+				return fmt.Sprintf(`{"interceptor":"m","type":"mutation","phase":%q,"modified":true,"payload":%s}`, phase, payload), nil
+			case name == "m":
+				return `{"modified":false}`, nil
+			case does == governancetest.Deny:
+				return fmt.Sprintf(`{"valid":false,"severity":"error","messages":[{"message":%q,"severity":"error"}],"info":{"code":%q}}`, governancetest.DenyReason, governancetest.DenyCode), nil
+			case does == governancetest.Fail:
+				return "", errors.New("its database is down")
+			case does == governancetest.Hang:
+				select {}
+			}
+			return `{"valid":true}`, nil
+		},
+	}
+	_ = s.Serve(os.Stdin, os.Stdout) // until the host closes stdin
 }
 
 // scriptedMCP is a plugin server whose plugin behaves as the caller's name says.

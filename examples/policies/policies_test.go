@@ -15,14 +15,17 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// TestMatrix tests the kinds native and mcp against the rules of the pipeline, with real
+// TestMatrix tests the kinds native, mcp and interceptor against the rules of the pipeline, with real
 // processes.
 func TestMatrix(t *testing.T) {
-	for kind, script := range map[governance.Kind]string{governance.KindNative: "native", governance.KindMCP: "mcp scripted"} {
+	for kind, script := range map[governance.Kind]string{governance.KindNative: "native", governance.KindMCP: "mcp scripted", governance.KindInterceptor: "interceptors"} {
 		t.Run(string(kind), func(t *testing.T) {
 			processtest.Leaks(t)
 			governancetest.Matrix(t, func(t *testing.T, s governance.Spec) governance.Policy {
 				s.Kind = kind
+				if kind == governance.KindInterceptor && s.Category != governance.Content {
+					return start(t, scripted(t, s, script+" audit")) // mutators elsewhere only watch
+				}
 				return start(t, scripted(t, s, script))
 			})
 		})
