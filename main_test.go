@@ -62,6 +62,8 @@ var verbs = map[string]processtest.Verb{
 	"locked": func(string) { os.Exit(holdingALock(testExtension().Main)) },
 	"guard":  func(string) { os.Exit(guard().Main()) },
 
+	"interceptors": serveInterceptors,
+
 	"refusing":   func(string) { os.Exit(refusingExtension().Main()) },
 	"errorguard": func(string) { os.Exit(errorGuard().Main()) },
 

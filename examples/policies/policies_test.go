@@ -193,6 +193,21 @@ func TestMCPPython(t *testing.T) {
 	}
 }
 
+func TestInterceptorPython(t *testing.T) {
+	python(t)
+	processtest.Leaks(t)
+	t.Setenv("PYTHONIOENCODING", "ascii") // the server must read UTF-8 regardless
+	p := start(t, load(t, "interceptor-python"))
+	for _, step := range []step{
+		{request, "ann", "t", `{"a":"żółw","n":1.50}`, allow},
+		{request, "ann", "t", `{"a":"hunter2"}`, deny("", "passwords: a password: take it out of the arguments (arguments)")},
+		{response, "ann", "t", `{"content":[{"type":"text","text":"write to ann@example.com"}]}`, modify(`{"content":[{"type":"text","text":"write to ***@***"}]}`)},
+		{response, "ann", "t", `{"content":[],"n":12345678901234567890}`, allow},
+	} {
+		step.ask(t, respaced{p})
+	}
+}
+
 // respaced removes the blanks that Python writes.
 type respaced struct{ governance.Policy }
 

@@ -1,0 +1,162 @@
+package exthost_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/interceptorpolicy/interceptortest"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// interceptors is a server whose validator refuses the name "no", and whose mutator masks
+// Ada in results. The name "die" ends its process, "break" is an error of an interceptor
+// that fails open, and with "change" the server goes over to a list that refuses all.
+func interceptors() *interceptortest.Server {
+	var strict atomic.Bool
+	s := new(interceptortest.Server)
+	s.List = func() string {
+		if strict.Load() {
+			return `[{"name":"strict","type":"validation","hooks":[{"events":["tools/call"],"phase":"request"}]}]`
+		}
+		return `[{"name":"names","type":"validation","hooks":[{"events":["tools/call"],"phase":"request"}]},
+			{"name":"loose","type":"validation","failOpen":true,"hooks":[{"events":["tools/call"],"phase":"request"}]},
+			{"name":"watch","type":"validation","mode":"audit","hooks":[{"events":["tools/call"],"phase":"request"}]},
+			{"name":"mask","type":"mutation","hooks":[{"events":["tools/call"],"phase":"response"}]}]`
+	}
+	s.List = oneLine(s.List)
+	s.Invoke = func(params json.RawMessage) (string, error) {
+		interceptor, _ := rawjson.Text(rawjson.Get(params, "name"))
+		payload := rawjson.Get(params, "payload")
+		name, _ := rawjson.Text(rawjson.Get(rawjson.Get(payload, "arguments"), "name"))
+		switch {
+		case interceptor == "mask":
+			return `{"modified":true,"payload":` + strings.ReplaceAll(string(payload), "Ada", "***") + `}`, nil
+		case interceptor == "names" && name == "die":
+			os.Exit(3)
+		case interceptor == "loose" && name == "break":
+			return "", errors.New("it is broken")
+		case interceptor == "names" && name == "change":
+			strict.Store(true)
+			s.Changed()
+		case interceptor == "names" && name == "no", interceptor == "watch" && name == "odd", interceptor == "strict":
+			return fmt.Sprintf(`{"valid":false,"messages":[{"message":"%s is no name","severity":"error"}]}`, name), nil
+		}
+		return `{"valid":true}`, nil
+	}
+	return s
+}
+
+func oneLine(list func() string) func() string {
+	return func() string { return strings.ReplaceAll(list(), "\n", "") }
+}
+
+func serveInterceptors(string) { _ = interceptors().Serve(os.Stdin, os.Stdout) } // until the host closes stdin
+
+// intercepted opens a host over one extension with the interceptors of a server.
+func intercepted(t *testing.T, server governance.MCP) *exthost.Host {
+	t.Helper()
+	s := governance.Spec{Name: "guard", Kind: governance.KindInterceptor, Required: true, MCP: &server}
+	s.Normalize()
+	f := newFolder(t).add("x", child("sdk", ""))
+	cfg := f.config()
+	cfg.Plugins, cfg.Experimental.Interceptors = []governance.Spec{s}, true
+	return f.openWith(cfg, exthost.Options{})
+}
+
+func TestInterceptors(t *testing.T) {
+	processtest.Leaks(t)
+	h := intercepted(t, governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{exe(t)}, Env: map[string]string{processtest.ScriptVar: "interceptors"}})
+	greeted := func(name, want string) {
+		t.Helper()
+		raw, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": name})
+		if err != nil || !strings.Contains(string(raw), want) {
+			t.Errorf("greet %s: %s, %v", name, raw, err)
+		}
+	}
+	greeted("Ada", "Hello, ***!")
+	err := greet(t, h, "no")
+	if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "policy guard: names: no is no name") {
+		t.Errorf("denied: %v", err)
+	}
+	greeted("break", "Hello, break!")
+	greeted("odd", "Hello, odd!")
+	if s := h.Admin().Traces(1)[0].Steps[0]; !s.Ignored || s.Action != governance.Deny || s.Reason != "watch: odd is no name" {
+		t.Errorf("what watch would do is recorded as %+v", s)
+	}
+	// Of one that dies nothing is known, and its successor goes on.
+	if err := greet(t, h, "die"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+		t.Errorf("asked of one that dies: %v", err)
+	}
+	greeted("Ada", "Hello, ***!")
+	if p := h.Status().Policies; len(p) != 1 || p[0].State != "ready" || p[0].Kind != governance.KindInterceptor || p[0].Category != governance.Content || p[0].Process.Restarts != 1 {
+		t.Errorf("status: %+v", p)
+	}
+	greeted("change", "Hello, change!")
+	eventually(t, "the new list counts", func() bool { // the notification may be taken after the answer
+		err := greet(t, h, "Ada")
+		return protocol.KindOf(err) == protocol.Rejected && strings.Contains(err.Error(), "strict: Ada is no name")
+	})
+}
+
+func TestInterceptorsOverHTTP(t *testing.T) {
+	s := interceptors()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		message, _ := io.ReadAll(r.Body)
+		answer := s.Answer(message)
+		if answer == "" {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		if strings.Contains(string(message), `"change"`) { // the stream of a call tells of the change
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = fmt.Fprintf(w, "data: %s\n\ndata: %s\n\n", interceptortest.ListChanged, answer)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	h := intercepted(t, governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: server.URL})
+	for _, step := range []struct {
+		name string
+		want protocol.Kind
+	}{{"no", protocol.Rejected}, {"Ada", ""}, {"change", ""}, {"Ada", protocol.Rejected}} {
+		if err := greet(t, h, step.name); protocol.KindOf(err) != step.want {
+			t.Errorf("greet %s: %v, want %q", step.name, err, step.want)
+		}
+	}
+}
+
+// A server that is none, and one that is not switched on, let nothing pass.
+func TestInterceptorsThatCannotBeUsed(t *testing.T) {
+	processtest.Leaks(t)
+	h := intercepted(t, governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{exe(t)}, Env: map[string]string{processtest.ScriptVar: "mcp"}})
+	if err := greet(t, h, "Ada"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+		t.Errorf("a call: %v", err)
+	}
+	if p := h.Status().Policies[0]; p.State != "failed" || !strings.Contains(p.Reason, "does not know interceptors/list") {
+		t.Errorf("status: %+v", p)
+	}
+	cfg := config.Default()
+	cfg.Plugins = []governance.Spec{{Name: "p", Kind: governance.KindInterceptor, MCP: &governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{"x"}}}}
+	if _, err := exthost.Open(deadline(t), cfg, exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "policy p: kind: interceptor is experimental and not switched on") {
+		t.Errorf("Open: %v", err)
+	}
+}
