@@ -28,18 +28,19 @@ func TestStatedDecisions(t *testing.T) {
 				}
 				return d, nil
 			})
-			traces := governance.NewTraces(1)
+			traces, shadowed := governance.NewTraces(1), false
+			observe := func(o governance.Observation) { shadowed = shadowed || o.Shadow }
 			m := member("p", governance.Content, policy)
 			x, sent := toolCall(), ""
 			before := string(x.Request)
-			if err := newPipeline(t, governance.Options{Traces: traces}, m).Govern(t.Context(), x, func(_ context.Context, x *governance.Exchange) error {
+			if err := newPipeline(t, governance.Options{Traces: traces, Observe: observe}, m).Govern(t.Context(), x, func(_ context.Context, x *governance.Exchange) error {
 				sent = string(x.Request)
 				return answer(`{}`, nil)(t.Context(), x)
 			}); err != nil || sent != before {
 				t.Errorf("sent %s, %v", sent, err)
 			}
-			if s := traces.Latest(1)[0].Steps[0]; s.Ignored != (s.Outcome == governance.Continue) {
-				t.Errorf("recorded: %+v", s)
+			if s := traces.Latest(1)[0].Steps[0]; s.Ignored != (s.Outcome == governance.Continue) || !shadowed {
+				t.Errorf("recorded: %+v, shadowed %t", s, shadowed)
 			}
 		})
 	}

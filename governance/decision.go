@@ -59,7 +59,7 @@ func (p *panicked) Error() string { return fmt.Sprintf("it panicked: %v", p.valu
 
 // apply carries out the decision of m and returns the error that ends the exchange, if any.
 func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluation) error {
-	s := Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Again: e.again, Outcome: Continue, Latency: protocol.Duration(e.took)}
+	s := Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Again: e.again, Stated: e.Shadow, Outcome: Continue, Latency: protocol.Duration(e.took)}
 	shadowed := m.shadowed || e.Shadow || m.spec.Category == Audit && r.x.Failure != nil // a failed exchange cannot be denied again
 	err := e.err
 	if err == nil {
@@ -205,7 +205,7 @@ func (r *exchangeRun) recordStep(m *member, s Step) {
 	if r.p.o.Observe == nil || r.dryRun {
 		return
 	}
-	o := Observation{Policy: s.Policy, Category: s.Category, Flow: s.Flow, Outcome: s.Outcome, Shadow: m.spec.Mode == ModeShadow, Action: s.Action, Latency: time.Duration(s.Latency)}
+	o := Observation{Policy: s.Policy, Category: s.Category, Flow: s.Flow, Outcome: s.Outcome, Shadow: m.spec.Mode == ModeShadow || s.Stated, Action: s.Action, Latency: time.Duration(s.Latency)}
 	if s.Action == Deny || s.Outcome == Rejected {
 		o.Code = BoundedCode(s.Code)
 	}

@@ -31,6 +31,7 @@ type Step struct {
 	Outcome  Outcome           `json:"outcome"`
 	Action   Action            `json:"action,omitempty"`  // the policy's decision
 	Ignored  bool              `json:"ignored,omitempty"` // the decision had no effect: shadow mode, or not allowed in the category
+	Stated   bool              `json:"-"`                 // the policy only stated it: [Decision.Shadow]
 	Code     string            `json:"code,omitempty"`
 	Reason   string            `json:"reason,omitempty"` // at most 512 bytes
 	By       string            `json:"by,omitempty"`     // the person who answered an approval request
@@ -62,7 +63,7 @@ type Observation struct {
 	Flow     Flow
 	Outcome  Outcome
 	Code     string // of a rejection; see [BoundedCode]
-	Shadow   bool   // shadow mode: Action had no effect
+	Shadow   bool   // shadow mode, or only stated: Action had no effect
 	Action   Action
 	Latency  time.Duration
 }
