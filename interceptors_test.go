@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -23,7 +24,8 @@ import (
 
 // interceptors is a server whose validator refuses the name "no", and whose mutator masks
 // Ada in results. The name "die" ends its process, "break" is an error of an interceptor
-// that fails open, and with "change" the server goes over to a list that refuses all.
+// that fails open, one in mode audit hangs at "slow", and with "change" the server goes over
+// to a list that refuses all.
 func interceptors() *interceptortest.Server {
 	var strict atomic.Bool
 	s := new(interceptortest.Server)
@@ -44,6 +46,8 @@ func interceptors() *interceptortest.Server {
 		switch {
 		case interceptor == "mask":
 			return `{"modified":true,"payload":` + strings.ReplaceAll(string(payload), "Ada", "***") + `}`, nil
+		case interceptor == "watch" && name == "slow":
+			select {}
 		case interceptor == "names" && name == "die":
 			os.Exit(3)
 		case interceptor == "loose" && name == "break":
@@ -109,6 +113,27 @@ func TestInterceptors(t *testing.T) {
 		err := greet(t, h, "Ada")
 		return protocol.KindOf(err) == protocol.Rejected && strings.Contains(err.Error(), "strict: Ada is no name")
 	})
+}
+
+// An interceptor in mode audit that always hangs delays calls and ends none, nor its server.
+func TestInterceptorThatHangs(t *testing.T) {
+	processtest.Leaks(t)
+	h := intercepted(t, governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{exe(t)}, Env: map[string]string{processtest.ScriptVar: "interceptors"}})
+	var all sync.WaitGroup
+	for range 64 { // as many as one process may have in flight
+		all.Go(func() {
+			if err := greet(t, h, "slow"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := greet(t, h, "Ada"); err != nil {
+		t.Error(err)
+	}
+	if p := h.Status().Policies[0]; p.Process.Restarts != 0 || p.Calls[0].Errors != 0 {
+		t.Errorf("status: %+v", p)
+	}
 }
 
 func TestInterceptorsOverHTTP(t *testing.T) {
