@@ -1,7 +1,9 @@
 package clientconfig
 
 import (
+	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -134,6 +136,20 @@ func TestByteOrderMark(t *testing.T) {
 	for path, file := range map[string]string{".mcp.json": `{"mcpServers":{"a":{"command":"x"}}}`, "config.toml": "[mcp_servers.a]\ncommand = \"x\""} {
 		if r, err := Read(path, []byte("\ufeff"+file), Options{}); err != nil || len(r.Servers) != 1 {
 			t.Errorf("%s: %+v, %v", path, r, err)
+		}
+	}
+}
+
+// TestProposedAnswers takes over what VS Code proposes as an answer, unless it would be a reference here.
+func TestProposedAnswers(t *testing.T) {
+	for value, want := range map[string]string{"eu-1": "eu-1", "$HOME": "$HOME", "${PRIVATE}": "${REGION}", "x${env:PRIVATE}": "${REGION}", "secret://private": "${REGION}", "a\x00b": "${REGION}"} {
+		proposed, _ := json.Marshal(value)
+		r, err := Read("mcp.json", []byte(`{"servers":{"a":{"command":"x","args":["${input:region}"],"env":{"R":"${input:region}"}}},"inputs":[{"id":"region","type":"promptString","default":`+string(proposed)+`}]}`), Options{From: VSCode})
+		if err != nil || len(r.Servers) != 1 {
+			t.Fatalf("%q: %+v, %v", value, r, err)
+		}
+		if s := r.Servers[0]; s.Args[0] != want || s.Env["R"] != want && want == value || strings.Contains(fmt.Sprint(s), "PRIVATE") || strings.Contains(fmt.Sprint(s), "private") {
+			t.Errorf("%q became %+v", value, s)
 		}
 	}
 }

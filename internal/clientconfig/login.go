@@ -138,7 +138,7 @@ func (r *reader) asked(s *Server, where, id string) (text string, ok bool) {
 		about = " (" + in.about + ")"
 	}
 	switch {
-	case in.value != "" && !in.secret:
+	case in.value != "" && !in.secret && !strings.Contains(in.value, "${") && !secrets.Refers(in.value) && !strings.Contains(in.value, "\x00"): // plain text to the editor
 		r.note(s.Name, "%s: the editor asks for %s%s; here it is the answer that is proposed there", where, id, about) // which may be a secret
 		return in.value, true
 	case r.Store != nil && in.secret && storable(where):
