@@ -2,6 +2,7 @@ package connect
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ import (
 // it is not with --dry-run, whose report apply prints.
 func (r *connecting) apply(ctx context.Context, s *settings, change change, o *outcome) (bool, error) {
 	after, gone, err := change(s)
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil { // large settings take a while
 		return false, err
 	}
 	d := difference(s.data, after)
@@ -92,7 +93,7 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: the server %s was changed meanwhile; nothing was written", tilde(s.path), o.Name), Hint: r.again("")}
 	}
 	k, err := recall(s.key(), o.Name)
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	if s.exists {

@@ -2,7 +2,9 @@ package connect
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,11 +40,15 @@ func at(t *testing.T) (home func(name string) string) {
 func run(t *testing.T, args ...string) (said string, err error) {
 	var out, messages bytes.Buffer
 	c := &console.Console{In: strings.NewReader(""), Out: &out, Err: &messages, Color: "never", Output: "table"}
+	err = execute(t.Context(), c, args)
+	return out.String() + messages.String(), err
+}
+
+func execute(ctx context.Context, c *console.Console, args []string) error {
 	cmd := Command(c)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
-	err = cmd.ExecuteContext(t.Context())
-	return out.String() + messages.String(), err
+	return cmd.ExecuteContext(ctx)
 }
 
 func must(t *testing.T, args ...string) string {
@@ -306,5 +312,38 @@ func TestWithoutHome(t *testing.T) {
 		}
 		must(t, "cursor", "--yes", "--file", home("mcp.json"))
 		must(t, "cursor", "--undo", "--yes", "--file", home("mcp.json"))
+	}
+}
+
+// interrupting ends a context with the first line of the change that is shown.
+type interrupting struct{ cancel context.CancelFunc }
+
+func (i interrupting) Write(p []byte) (int, error) {
+	i.cancel()
+	return len(p), nil
+}
+
+// TestInterrupted writes nothing after Ctrl-C, be it while the settings are read or once the change is shown.
+func TestInterrupted(t *testing.T) {
+	home := at(t)
+	path := home(".cursor/mcp.json")
+	before := "{}\n"
+	write(t, path, before)
+	for _, args := range [][]string{{"cursor", "--yes"}, {"cursor", "--yes", "--undo"}} {
+		for _, early := range []bool{true, false} {
+			ctx, cancel := context.WithCancel(t.Context())
+			if early {
+				cancel()
+			}
+			c := &console.Console{In: strings.NewReader(""), Out: io.Discard, Err: interrupting{cancel}, Color: "never", Output: "table"}
+			if err := execute(ctx, c, args); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v: %v", args, err)
+			}
+			if got := text(t, path); got != before {
+				t.Errorf("%v: it is %q", args, got)
+			}
+		}
+		must(t, "cursor", "--yes")
+		before = text(t, path)
 	}
 }
