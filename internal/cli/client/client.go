@@ -3,6 +3,7 @@ package client
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,12 +97,25 @@ func remove(c *console.Console) *cobra.Command {
 			}
 			text := args[0] + " is removed"
 			if len(cfg.Server.Clients) == 1 && !cfg.Server.Auth.Stated() {
-				text += ". It was the last client: hosts that run still require a token; from its next start on, exthost serve answers this user's processes without one"
+				text += ". It was the last client: hosts that run still require a token; from its next start on, exthost serve " + withoutToken(cfg.Server)
 			}
 			c.Tell(console.Safe(text))
 			return tell(cmd.Context(), c)
 		},
 	}
+}
+
+// withoutToken is what exthost serve does while nobody has a token.
+func withoutToken(s config.Server) string {
+	host, _, err := net.SplitHostPort(s.Listen)
+	ip := net.ParseIP(host)
+	switch {
+	case err == nil && host != "localhost" && !(ip != nil && ip.IsLoopback()):
+		return "does not start, as other machines can reach " + s.Listen
+	case s.Auth.Loopback == config.LoopbackAny:
+		return "answers every process of this machine without one, as server.auth.loopback says"
+	}
+	return "answers this user's processes without one"
 }
 
 // load reads the configuration. The forms of -o that a command lacks are refused before it acts.
