@@ -90,10 +90,15 @@ type notation struct {
 }
 
 func notationOf(name string) notation {
-	if strings.EqualFold(filepath.Ext(name), ".toml") {
+	quote := scalar
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".toml":
 		return notation{toml.Unmarshal, strconv.Quote, addTOML, removeTOML, linesTOML, setTOML, removeTableTOML}
+	case ".json": // is YAML in flow style, for other programs not
+		quote = strconv.Quote
 	}
-	return notation{yaml.Unmarshal, scalar, addYAML, removeYAML, func(t *Table) string { return t.linesYAML(0, "") }, setYAML, removeTableYAML}
+	add := func(text, section, key, item string) (string, error) { return addYAML(text, section, key, item, quote) }
+	return notation{yaml.Unmarshal, quote, add, removeYAML, func(t *Table) string { return t.linesYAML(0, "") }, setYAML, removeTableYAML}
 }
 
 func (n notation) read(data []byte) (doc map[string]any, err error) {

@@ -13,6 +13,8 @@ type Table struct {
 	Path   []string  // such as server, clients, ada
 	Set    []Setting // in order; a table that is missing is added
 	Remove bool      // the whole table, in place of Set
+
+	quote func(text string) string // writes keys and values of YAML and JSON
 }
 
 // Setting is the new value of a key of a table.
@@ -29,6 +31,7 @@ func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, er
 	if !ok {
 		return nil, 0, t.byHand()
 	}
+	t.quote = file.quote
 	body := bytes.TrimPrefix(data, bom)
 	text := strings.ReplaceAll(string(body), "\r\n", "\n")
 	if t.Remove {
@@ -54,7 +57,9 @@ func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, er
 
 // Lines returns what a person writes into a file of that name, which has nothing of the table.
 func (t Table) Lines(name string) string {
-	return notationOf(name).tableLines(&t)
+	file := notationOf(name)
+	t.quote = file.quote
+	return file.tableLines(&t)
 }
 
 func (t *Table) byHand() error {
@@ -113,10 +118,10 @@ func (t *Table) stated() []Setting {
 }
 
 // inline writes the settings as members between braces. separator is that of key and value.
-func inline(set []Setting, separator string, quote func(string) string) string {
+func inline(set []Setting, separator string, key, value func(string) string) string {
 	members := make([]string, len(set))
 	for i, s := range set {
-		members[i] = s.Key + separator + quote(s.Value)
+		members[i] = key(s.Key) + separator + value(s.Value)
 	}
 	return strings.Join(members, ", ")
 }

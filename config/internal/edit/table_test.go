@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -115,6 +116,37 @@ func TestLineBreaksOfYAML(t *testing.T) {
 		}
 		if got, _, err := Apply("a.yaml", []byte(ends), List{Section: "server", Key: "x", Add: []string{"y"}}); err != nil || string(got) != ends+"\n  x: [\"y\"]\n" {
 			t.Errorf("%q became %q, %v", ends, got, err)
+		}
+	}
+}
+
+// TestJSONStaysJSON leaves a file that other programs read as JSON one that they can read.
+func TestJSONStaysJSON(t *testing.T) {
+	path := []string{"server", "clients", "ada"}
+	for _, before := range []string{
+		`{}`, "{\n  \"log\": {\"level\": \"info\"}\n}\n", `{"server": {}}`, "{\n\t\"server\": {\n\t\t\"clients\": {\n\t\t\t\"bob\": {}\n\t\t}\n\t}\n}\n",
+		`{"server":{"clients":{"ada":{}}}}`, `{"server":{"clients":{"ada":{"token_hash":"0","old_token_hash":"1","old_until":"2"},"bob":{}}}}`, `{"extensions":{"disabled":["a"]}}`, `{"extensions":{}}`,
+	} {
+		text := []byte(before)
+		for n, table := range []Table{
+			{Path: path, Set: []Setting{{"token_hash", "sha256:aa"}, {"old_token_hash", "sha256:bb"}, {"old_until", "2030-01-31T12:00:00Z"}, {"since", "2030-01-31T12:00:00Z"}}},
+			{Path: path, Set: []Setting{{"token_hash", "sha256:cc"}, {"old_token_hash", ""}, {"old_until", ""}, {"since", "2031-01-31T12:00:00Z"}}},
+			{Path: path, Remove: true},
+		} {
+			changed, _, err := ApplyTable("a.json", text, table)
+			if err != nil || !json.Valid(changed) {
+				t.Errorf("%q, %d: %v\n%s", before, n, err, changed)
+				break
+			}
+			text = changed
+		}
+		for _, l := range []List{{Section: "extensions", Key: "disabled", Add: []string{"x"}}, {Section: "extensions", Key: "disabled", Remove: "x"}} {
+			changed, _, err := Apply("a.json", text, l)
+			if err != nil || !json.Valid(changed) {
+				t.Errorf("%q, %v: %v\n%s", before, l, err, changed)
+				break
+			}
+			text = changed
 		}
 	}
 }

@@ -56,7 +56,7 @@ func addTableTOML(text string, t *Table) (string, bool) {
 		if !ok || text[at] != '{' {
 			continue
 		}
-		member := "{ " + inline(t.stated(), " = ", strconv.Quote) + " }"
+		member := "{ " + inline(t.stated(), " = ", bare, strconv.Quote) + " }"
 		for i := len(t.Path) - 1; i >= n; i-- {
 			if member = t.Path[i] + " = " + member; i > n {
 				member = "{ " + member + " }"
@@ -169,3 +169,6 @@ func cutBlockTOML(text string, at int) string {
 	}
 	return head + tail
 }
+
+// bare writes a key of TOML that needs no quotes.
+func bare(key string) string { return key }

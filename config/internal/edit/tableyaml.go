@@ -10,11 +10,11 @@ import (
 func (t *Table) linesYAML(depth int, indent string) string {
 	text := ""
 	for _, key := range t.Path[depth:] {
-		text += indent + scalar(key) + ":\n"
+		text += indent + t.quote(key) + ":\n"
 		indent += "  "
 	}
 	for _, s := range t.stated() {
-		text += indent + s.Key + ": " + scalar(s.Value) + "\n"
+		text += indent + t.quote(s.Key) + ": " + t.quote(s.Value) + "\n"
 	}
 	if len(t.stated()) == 0 {
 		text = strings.TrimSuffix(text, "\n") + " {}\n"
@@ -24,9 +24,9 @@ func (t *Table) linesYAML(depth int, indent string) string {
 
 // flowYAML writes the same between braces.
 func (t *Table) flowYAML(depth int) string {
-	text := "{" + inline(t.stated(), ": ", scalar) + "}"
+	text := "{" + inline(t.stated(), ": ", t.quote, t.quote) + "}"
 	for i := len(t.Path) - 1; i >= depth; i-- {
-		if text = scalar(t.Path[i]) + ": " + text; i > depth {
+		if text = t.quote(t.Path[i]) + ": " + text; i > depth {
 			text = "{" + text + "}"
 		}
 	}
@@ -112,7 +112,7 @@ func (t *Table) setKeyYAML(text string, s Setting) (string, bool) {
 	}
 	key, table := p.keys[len(p.keys)-1], p.values[len(p.values)-1]
 	k, v := member(table, s.Key)
-	line := s.Key + ": " + scalar(s.Value)
+	line := t.quote(s.Key) + ": " + t.quote(s.Value)
 	switch {
 	case k == nil && s.Value == "":
 		return text, true
@@ -130,7 +130,7 @@ func (t *Table) setKeyYAML(text string, s Setting) (string, bool) {
 	case v.Kind != yaml.ScalarNode:
 		return "", false
 	case s.Value != "":
-		return replaced(text, p.offset(v), v.Value, scalar(s.Value))
+		return replaced(text, p.offset(v), v.Value, t.quote(s.Value))
 	case isFlow(table):
 		end, ok := replaced(text, p.offset(v), v.Value, "")
 		return cutMember(end, p.offset(k), p.offset(v)), ok

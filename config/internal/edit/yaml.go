@@ -60,19 +60,20 @@ func (p *place) offset(n *yaml.Node) int {
 
 var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
 
-func addYAML(text, section, key, item string) (string, error) {
+// addYAML adds an item. quote writes keys.
+func addYAML(text, section, key, item string, quote func(string) string) (string, error) {
 	p, err := findYAML(text, section, key)
 	if err != nil {
 		return "", err
 	}
-	fresh := key + ": [" + item + "]"
+	fresh := quote(key) + ": [" + item + "]"
 	switch {
 	case p.root == nil || isNull(p.root):
-		return appended(text, section+":\n  "+fresh+"\n"), nil
+		return appended(text, quote(section)+":\n  "+fresh+"\n"), nil
 	case p.sectionKey == nil && isFlow(p.root):
-		return intoFlow(text, p.offset(p.root), section+": {"+fresh+"}", len(p.root.Content) > 0), nil
+		return intoFlow(text, p.offset(p.root), quote(section)+": {"+fresh+"}", len(p.root.Content) > 0), nil
 	case p.sectionKey == nil:
-		return appended(text, section+":\n  "+fresh+"\n"), nil
+		return appended(text, quote(section)+":\n  "+fresh+"\n"), nil
 	case isNull(p.section):
 		return below(text, p.offset(p.sectionKey), indentOf(p.sectionKey)+"  "+fresh), nil
 	case p.section.Kind != yaml.MappingNode:
