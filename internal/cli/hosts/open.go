@@ -36,6 +36,16 @@ func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Ori
 	return cfg, origins, nil
 }
 
+// ClientsNow returns the named clients that the files state now, without a word; false while the
+// configuration cannot be used.
+func ClientsNow(c *console.Console, flags ...config.Flag) (named map[string]config.Client, ok bool) {
+	cfg, _, _, err := read(c, flags...)
+	if err != nil || cfg == nil {
+		return nil, false
+	}
+	return cfg.Server.Clients, true
+}
+
 // read is Load without a word: cfg is nil when a diagnostic is an error.
 func read(c *console.Console, flags ...config.Flag) (cfg *config.Config, origins *config.Origins, diags []protocol.Diagnostic, err error) {
 	if len(c.Extensions) > 0 {

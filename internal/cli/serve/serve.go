@@ -180,6 +180,11 @@ func (r *run) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if named, ok := hosts.ClientsNow(r.console, r.flags...); ok && d != nil {
+		// Who has changed them since the configuration was read, such as while a person was asked for trust,
+		// did not find this host.
+		host.Clients().Set(named)
+	}
 	endControl := control(d, f, host, r.log)
 	r.onHangup(func() { reload(ctx, host, f, r.log) })
 	if r.strict && r.background == "" && host.Ready(ctx) == nil {
