@@ -293,3 +293,33 @@ func TestClientsOfSeveralHosts(t *testing.T) {
 	}
 	s.end(t, os.Interrupt)
 }
+
+// TestClientsOfTheirOwnHosts finds the hosts that named clients have for themselves: their sessions are
+// counted, and end with the name.
+func TestClientsOfTheirOwnHosts(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
+	giveClient(t, dir, "add", "ada")
+	giveClient(t, dir, "add", "bob")
+	var ada []*client
+	for range 3 {
+		c := startClient(t, dir, "--own", "--as", "ada")
+		c.open(t)
+		ada = append(ada, c)
+	}
+	bob := startClient(t, dir, "--own", "--as", "bob")
+	bob.open(t)
+	if out, err := program(dir, "client", "list").Output(); err != nil || !regexp.MustCompile(`(?m)^ada .* 3  +\d`).Match(out) || !regexp.MustCompile(`(?m)^bob .* 1  +\d`).Match(out) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	removeClient(t, dir, "ada")
+	for _, c := range ada {
+		if err := c.Wait(); err != nil {
+			t.Errorf("the host of a client that was removed: %v", err)
+		}
+	}
+	if answer := bob.say(t, call(1, "ext_kit_say", `{"n":1}`)); !strings.Contains(answer, `"result"`) {
+		t.Errorf("another client: %s", answer)
+	}
+	bob.leave(t)
+}

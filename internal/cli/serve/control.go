@@ -46,6 +46,11 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 		return d, nil
 	}
 	holder, running := errors.AsType[*daemon.RunningError](err)
+	if running && r.as != "" { // who removes the client has to find this host
+		if d, next := claimNext(state, runtimeDir, info); next == nil {
+			return d, nil
+		}
+	}
 	switch {
 	case r.stdio, errors.Is(err, errors.ErrUnsupported):
 		r.log.Debug("no control socket", "error", err)
