@@ -157,7 +157,7 @@ func (g *given) apply(ctx context.Context, c *console.Console, cfg *config.Confi
 	}
 	told := tell(ctx, c)
 	if err := c.Print(console.Document{Kind: "client", Value: g, Text: g.settings()}); err != nil {
-		return err
+		return &console.Error{Code: console.ExitFailed, Text: "nobody has seen the token: " + err.Error(), Hint: "exthost client rotate " + g.Name + " gives it another"}
 	}
 	return told
 }
