@@ -20,7 +20,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
-	"github.com/tailscale/hujson"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/exthost/exthost/internal/clientconfig/entry"
@@ -167,7 +166,7 @@ func parse(path string, data []byte) (root map[string]any, err error) {
 	if isTOML {
 		return root, toml.Unmarshal(data, &root)
 	}
-	plain, err := hujson.Standardize(append(slices.Clone(data), '\n')) // that ends a last comment
+	plain, err := entry.Standardize(data)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
 	}

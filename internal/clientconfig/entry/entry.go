@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
-	"github.com/tailscale/hujson"
 
 	"github.com/exthost/exthost/internal/clientconfig/known"
 )
@@ -152,7 +151,7 @@ func decode(c *known.Client, body []byte) (root map[string]any, err error) {
 }
 
 func decodeJSON(data []byte) (root map[string]any, err error) {
-	plain, err := hujson.Standardize(append(bytes.Clone(data), '\n')) // that ends a last comment
+	plain, err := Standardize(data)
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,16 @@ func parse(text []byte) (hujson.Value, error) {
 	return ended, nil
 }
 
+// Standardize returns JSON with comments and trailing commas as JSON without.
+func Standardize(text []byte) ([]byte, error) {
+	tree, err := parse(bytes.Clone(text))
+	if err != nil {
+		return nil, err
+	}
+	tree.Standardize()
+	return tree.Pack(), nil
+}
+
 // invalidJSON takes the place out of an error of the parser.
 func invalidJSON(err error) error {
 	bad := &Invalid{Message: strings.TrimPrefix(err.Error(), "hujson: ")}
