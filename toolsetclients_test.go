@@ -66,7 +66,7 @@ func TestToolsetHidesFromClients(t *testing.T) {
 	hash := clienttoken.Hash(ada)
 	cfg.Toolsets, cfg.Server.Clients = toolsets, map[string]config.Client{"ada": {TokenHash: hash, Toolset: "alpha"}}
 	h := f.openWith(cfg, exthost.Options{})
-	options := httpserver.Options{Backend: h, Serves: h.Serves, Toolsets: exthost.ToolsetsOf(h), Clients: h.Clients(), Token: "a-token-of-twenty-letters"}
+	options := httpserver.Options{Backend: h, Serves: h.Serves, Toolsets: exthost.ToolsetsOf(h), Clients: h.Clients(), Token: "a-token-of-twenty-letters", OperatorToken: "the-operators-own-token", Metrics: httpserver.Metrics(h)}
 	free := serveOptions(t, options)
 	options.Toolset = "beta"
 	confined := serveOptions(t, options)
@@ -108,6 +108,20 @@ func TestToolsetHidesFromClients(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+	// The metrics name what toolsets hide.
+	for _, c := range []struct {
+		token, url string
+		want       int
+	}{{ada, free, 403}, {ada, confined, 403}, {"a-token-of-twenty-letters", free, 200}, {"a-token-of-twenty-letters", confined, 403}, {"the-operators-own-token", confined, 200}} {
+		r, err := (&http.Client{Transport: bearing(c.token)}).Get(c.url + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(r.Body)
+		if r.Body.Close(); r.StatusCode != c.want || strings.Contains(string(body), "beta") != (c.want == 200) {
+			t.Errorf("the metrics of %s are answered %s: %s", c.url, r.Status, body)
 		}
 	}
 	// A session of one toolset is none of another.

@@ -53,7 +53,7 @@ func (s *Server) newRoutes() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", s.readyz)
 	if s.options.Metrics != nil {
-		mux.Handle("GET /metrics", s.options.Metrics)
+		mux.Handle("GET /metrics", s.toolsets.Whole(s.options.Metrics))
 	}
 	if s.options.Admin != nil {
 		mux.Handle(apiRoot+"/", operatorOnly(streams.WithEnd(s.ending, s.options.Admin)))

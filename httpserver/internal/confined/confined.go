@@ -30,6 +30,17 @@ func (u *Rule) Serves(r *http.Request, id string) bool {
 	return own == "" || u.All == nil || u.All.ServesTo(own, id)
 }
 
+// Whole keeps from clients with a toolset what names everything of a host.
+func (u *Rule) Whole(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if mcpserver.ToolsetOf(r.Context()) != "" {
+			http.Error(w, "this client has a toolset, and what is here names extensions and tools that it may hide: show the operator's token", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // Own returns r with the toolset of its client: that of the default, unless middleware before
 // has given it one. free says that the client needs none.
 func (u *Rule) Own(r *http.Request, free bool) *http.Request {
