@@ -348,3 +348,22 @@ func TestToolsetChangesNoNamesOfPrompts(t *testing.T) {
 		t.Errorf("%s is %s", name, got)
 	}
 }
+
+// TestToolsetHidesWhoIsThere has a client call tools of an extension that is skipped: a name that
+// a hidden extension may own, too, is answered as others are.
+func TestToolsetHidesWhoIsThere(t *testing.T) {
+	processtest.Leaks(t)
+	serves := answering("older", map[string]string{"tools/call": `{"content":[]}`})
+	f := newFolder(t).add("a", serves+"[requires]\nbins = [\"no-such-program\"]\n").add("a_b", serves)
+	cfg := f.config()
+	cfg.Toolsets = map[string]config.Toolset{"part": {Include: []string{"ext_a_*"}}}
+	h := f.openWith(cfg, exthost.Options{})
+	if _, err := h.Call(deadline(t), "ext_a_b_read", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ext_a_b_read", "ext_a_c_read"} {
+		if _, err := doAs(t, h, partSession("", protocol.MCP20251125), "", "tools/call", `{"name":"`+name+`"}`); protocol.KindOf(err) != protocol.RequirementMissing {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

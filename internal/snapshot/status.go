@@ -99,7 +99,7 @@ func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 	}
 	known := 0 // length of the longest id in force that may own the name, which is the likelier owner
 	for x := range p.Ordered {
-		if extension == "" && tools.MayOwn(x.ID(), name) {
+		if extension == "" && tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name) {
 			known = max(known, len(x.ID()))
 		}
 	}
