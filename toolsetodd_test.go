@@ -12,17 +12,19 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
-// answering is the [transport] of an MCP server of legacy ("older") or modern ("newer") versions
-// that answers each method with what answers has for it, with %NAME% in place of the name or the
+// answering is the [transport] of an MCP server of legacy ("older") or modern ("newer") versions,
+// or one that is never done with its handshake ("never"), that answers each method with what answers has for it, with %NAME% in place of the name or the
 // URI of the request. It notes all that it is sent, see [heardBy]. "tools/call x" is the answer for
 // the tool x alone; lines under "before tools/call x" precede it, and "after tools/call x" follows.
 func answering(versions string, answers map[string]string) string {
@@ -65,6 +67,8 @@ func serveAnswers(versions string) {
 			answer = `{"protocolVersion":"2025-11-25",` + capabilities + `}`
 		case method == "server/discover" && versions == "newer":
 			answer = `{"resultType":"complete","supportedVersions":["2026-07-28"],` + capabilities + `}`
+		case versions == "never":
+			continue
 		case method == "tools/list" && answer == "":
 			answer = `{"tools":[{"name":"read","inputSchema":{"type":"object"}}]}`
 		case answer == "":
@@ -364,6 +368,26 @@ func TestToolsetHidesWhoIsThere(t *testing.T) {
 	for _, name := range []string{"ext_a_b_read", "ext_a_c_read"} {
 		if _, err := doAs(t, h, partSession("", protocol.MCP20251125), "", "tools/call", `{"name":"`+name+`"}`); protocol.KindOf(err) != protocol.RequirementMissing {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestToolsetHidesWhatStarts has a client call tools of an extension that is still starting and of
+// which its toolset may show something: a call of a hidden name waits no more than one of an
+// extension that there is not, and the client is not told of any wait.
+func TestToolsetHidesWhatStarts(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("slow", answering("never", nil))
+	cfg := f.config()
+	cfg.Server.ListWait = manifest.Duration(2 * time.Second)
+	cfg.Toolsets = map[string]config.Toolset{"part": {Include: []string{"*_note:*", "*_read"}}}
+	h := f.openWith(cfg, exthost.Options{Mode: exthost.Mode{Background: true}})
+	for _, name := range []string{"ext_slow_write", "ext_never_write", "ext_slow_read"} {
+		waits := name == "ext_slow_read"
+		s := partSession("", protocol.MCP20251125)
+		_, err := doAs(t, h, s, "", "tools/call", `{"name":"`+name+`","_meta":{"progressToken":1}}`)
+		if told := s.Client.(*recorder).told(); (protocol.KindOf(err) == protocol.NotReady) != waits || (len(told) > 0) != waits {
+			t.Errorf("%s: %v, after %q", name, err, told)
 		}
 	}
 }

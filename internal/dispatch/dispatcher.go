@@ -160,7 +160,7 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 	}
 	view, wrong := d.o.Snapshots.Load().View(r.Session)
 	if name, ok := nativeName(view, r.Extension, t.name); ok && wrong == nil {
-		d.o.Waits.AwaitOwner(ctx, r, name)
+		d.o.Waits.AwaitOwner(ctx, r, name, view)
 	}
 	return d.routeAfter(began, r, t, part)
 }

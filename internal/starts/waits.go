@@ -46,16 +46,18 @@ func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 }
 
 // AwaitOwner waits until the tools of the extensions are known that may own a tool of that
-// name.
-func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string) {
-	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name) })
+// name which view shows.
+func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, view *toolset.View) {
+	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name, view) })
 }
 
-func mayOwn(x *unit.Extension, extension, name string) bool {
+// mayOwn reports whether x may have a tool of that name which view shows. extension is the one that
+// the caller named, "" for all, and name a registered one then.
+func mayOwn(x *unit.Extension, extension, name string, view *toolset.View) bool {
 	if extension != "" {
-		return x.ID() == extension
+		return x.ID() == extension && view.Admits(extension, tools.NameOf(extension, name))
 	}
-	return tools.MayOwn(x.ID(), name)
+	return tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name)
 }
 
 // await waits until Until at the latest. The caller of r is told what it waits for, if it
@@ -89,16 +91,9 @@ func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *un
 // known; nil when there is no such extension of which view shows that tool. extension is the
 // one that the caller named, "" for all, and name a registered one then.
 func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) error {
-	registered := name
-	if extension != "" {
-		registered = tools.NameOf(extension, name)
-	}
 	for x := range all {
-		if !view.Admits(x.ID(), registered) {
-			continue
-		}
 		known := x.Handshake() != nil || x.TellsTools() && x.Phase.Failure() == "" // a manifest that declares the tools needs no handshake
-		if !mayOwn(x, extension, name) || known && !x.Phase.IsSettling() {
+		if !mayOwn(x, extension, name, view) || known && !x.Phase.IsSettling() {
 			continue
 		}
 		if x.Phase.IsStarting() {
