@@ -24,9 +24,10 @@ import (
 )
 
 // answering is the [transport] of an MCP server of legacy ("older") or modern ("newer") versions,
-// or one that is never done with its handshake ("never"), that answers each method with what answers has for it, with %NAME% in place of the name or the
-// URI of the request. It notes all that it is sent, see [heardBy]. "tools/call x" is the answer for
-// the tool x alone; lines under "before tools/call x" precede it, and "after tools/call x" follows.
+// or one that is never done with its handshake ("never"), that answers each method with what
+// answers has for it, with %NAME% in place of the name, the URI or the cursor of the request. It
+// notes all that it is sent, see [heardBy]. "tools/call x" is the answer for x alone; lines under
+// "before tools/call x" precede it, and "after tools/call x" follows.
 func answering(versions string, answers map[string]string) string {
 	table, _ := json.Marshal(answers) // strings always encode
 	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, ANSWERS = %q }\n", processtest.ScriptVar, "answering "+versions, table)
@@ -47,8 +48,10 @@ func serveAnswers(versions string) {
 		method, _ := rawjson.Text(rawjson.Get(frame, "method"))
 		params := rawjson.Get(frame, "params")
 		name, ok := rawjson.Text(rawjson.Get(params, "name"))
-		if !ok {
-			name, _ = rawjson.Text(rawjson.Get(params, "uri"))
+		for _, other := range []string{"uri", "cursor"} {
+			if !ok {
+				name, ok = rawjson.Text(rawjson.Get(params, other))
+			}
 		}
 		id := rawjson.Get(frame, "id")
 		if method == "" {
@@ -282,7 +285,7 @@ func TestToolsetHidesItemsOfFamilies(t *testing.T) {
 	declares := `"capabilities":{"tools":{},"resources":{},"extensions":{"com.acme/notes":{}}},"serverInfo":{"name":"x","version":"1"}`
 	serves := func(id string) string {
 		return answering("newer", map[string]string{"capabilities": declares, "notes/get": `{"got":"%NAME%"}`,
-			"notes/list": `{"notes":[{"uri":"note://` + id + `"},{"uri":"vault://` + id + `"},{"name":"secret ` + id + `"}],"all":["vault secret"],"ttlMs":7}`})
+			"notes/list": `{"notes":[{"uri":"note://` + id + `"},{"uri":"vault://` + id + `"},{"name":"secret ` + id + `"}],"all":["vault secret"]}`})
 	}
 	f := newFolder(t).add("alpha", serves("alpha")).add("beta", serves("beta"))
 	cfg := f.config()
@@ -301,8 +304,6 @@ func TestToolsetHidesItemsOfFamilies(t *testing.T) {
 			}
 			if got := ask("notes/list", `{}`); !strings.Contains(got, "note://alpha") || strings.Contains(got, "vault") || strings.Contains(got, "secret") || strings.Contains(got, "beta") != (toolset == "part" && extension == "") {
 				t.Errorf("%s at %q lists %s", toolset, extension, got)
-			} else if strings.Contains(got, "ttlMs") == (toolset == "part" && extension == "") { // the list of one server is passed on
-				t.Errorf("%s at %q lists as if it saw other servers, or not all: %s", toolset, extension, got)
 			}
 			if got := ask("notes/get", `{"uri":"note://alpha"}`); !strings.Contains(got, `"got"`) {
 				t.Errorf("%s at %q gets %s", toolset, extension, got)
@@ -388,6 +389,40 @@ func TestToolsetHidesWhatStarts(t *testing.T) {
 		_, err := doAs(t, h, s, "", "tools/call", `{"name":"`+name+`","_meta":{"progressToken":1}}`)
 		if told := s.Client.(*recorder).told(); (protocol.KindOf(err) == protocol.NotReady) != waits || (len(told) > 0) != waits {
 			t.Errorf("%s: %v, after %q", name, err, told)
+		}
+	}
+}
+
+// TestToolsetHidesCursors has a server whose cursors are the last items of its pages: a client that
+// sees a part of them gets one list without cursors.
+func TestToolsetHidesCursors(t *testing.T) {
+	processtest.Leaks(t)
+	declares := `"capabilities":{"tools":{},"resources":{},"prompts":{},"extensions":{"com.acme/notes":{}}},"serverInfo":{"name":"x","version":"1"}`
+	pages := func(member, key string) string {
+		return `{"resultType":"complete","ttlMs":7,"` + member + `":[{"` + key + `":"note://a"},{"` + key + `":"vault://b"}],"nextCursor":"vault://b"}`
+	}
+	last := func(member, key string) string {
+		return `{"resultType":"complete","` + member + `":[{"` + key + `":"vault://c"},{"` + key + `":"note://d"}]}`
+	}
+	f := newFolder(t).add("alpha", answering("newer", map[string]string{"capabilities": declares,
+		"resources/list": pages("resources", "uri"), "resources/list vault://b": last("resources", "uri"), "notes/list": pages("notes", "uri"), "notes/list vault://b": last("notes", "uri"),
+		"prompts/list": pages("prompts", "name"), "prompts/list vault://b": last("prompts", "name"),
+	}))
+	cfg := f.config()
+	cfg.Toolsets = map[string]config.Toolset{"part": {Include: []string{"ext_alpha_note*"}}, "all": {}}
+	h := f.openWith(cfg, exthost.Options{})
+	for _, extension := range []string{"", "alpha"} {
+		for method, member := range map[string]string{"resources/list": "resources", "prompts/list": "prompts", "notes/list": "notes"} {
+			s := partSession(extension, protocol.MCP20260728)
+			result, err := doAs(t, h, s, extension, method, `{}`)
+			var list []json.RawMessage
+			if _ = json.Unmarshal(rawjson.Get(result, member), &list); err != nil || len(list) != 2 || strings.Contains(string(result), "vault") || rawjson.Get(result, "nextCursor") != nil {
+				t.Errorf("%s at %q: %s, %v", method, extension, result, err)
+			}
+			s.Toolset = "all"
+			if result, err = doAs(t, h, s, "alpha", method, `{}`); err != nil || rawjson.Get(result, "nextCursor") == nil {
+				t.Errorf("%s of a toolset of everything: %s, %v", method, result, err)
+			}
 		}
 	}
 }

@@ -9,30 +9,60 @@ import (
 	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/protocol"
 )
 
 // Visible takes out of the lists of a server what is withheld and what the toolset of the caller
-// hides, and out of a destination's list the tools that the caller may not see. changed is called after a list that changes the status
-// or the pins.
+// hides, and out of a destination's list the tools that the caller may not see. A list of which a
+// toolset may hide a part has one page: cursors may name what is hidden. changed is called after a
+// list that changes the status or the pins.
 func Visible(changed func()) Stage {
 	return func(next Deliver) Deliver {
 		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
-			result, err := next(ctx, c, params)
-			if err != nil || c.Target == nil {
-				return result, err
+			if c.Target == nil {
+				return next(ctx, c, params)
 			}
-			kind, listed := pins.Listed[c.Request.Method]
-			destination, bridged := c.Target.(*bridge.Destination)
-			switch {
-			case bridged && c.Request.Method == protocol.MethodToolsList:
-				result = c.visible(result, params, pins.Tool, destination, changed)
-			case listed:
-				result = c.visible(result, params, kind, nil, changed)
+			if !c.View.Hides(c.Target.Base().ID(), c.Request.Method) {
+				page, _, err := c.page(ctx, next, params, changed)
+				return page, err
 			}
-			return c.View.Filter(c.Target.Base().ID(), c.Request.Method, result), nil
+			var pages []json.RawMessage
+			params, size := rawjson.Delete(params, "cursor"), 0
+			for more := true; more && len(pages) < maxPages && size < maxPagesBytes; {
+				page, result, err := c.page(ctx, next, params, changed)
+				if err != nil {
+					return nil, err
+				}
+				pages, size = append(pages, page), size+len(page)
+				cursor := rawjson.Get(result, "nextCursor")
+				params, more = rawjson.Set(params, "cursor", cursor), cursor != nil && string(cursor) != "null"
+			}
+			return toolset.Join(c.Request.Method, pages), nil
 		}
 	}
+}
+
+// Bounds of a list of which a toolset may hide a part, and which is one page for clients.
+const (
+	maxPages      = 64
+	maxPagesBytes = 8 << 20
+)
+
+// page returns what the caller may see of a result, and the result, without what policies hide.
+func (c *Call) page(ctx context.Context, next Deliver, params json.RawMessage, changed func()) (page, result json.RawMessage, err error) {
+	if result, err = next(ctx, c, params); err != nil {
+		return nil, nil, err
+	}
+	kind, listed := pins.Listed[c.Request.Method]
+	destination, bridged := c.Target.(*bridge.Destination)
+	switch {
+	case bridged && c.Request.Method == protocol.MethodToolsList:
+		result = c.visible(result, params, pins.Tool, destination, changed)
+	case listed:
+		result = c.visible(result, params, kind, nil, changed)
+	}
+	return c.View.Filter(c.Target.Base().ID(), c.Request.Method, result), result, nil
 }
 
 // members are where the results of lists have their items.

@@ -41,8 +41,8 @@ func notOwned(method string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "method %q is not served here: no extension declares an MCP extension with methods %s/…", method, name)
 }
 
-// listOwned answers the list of an extension of MCP: that of the only owner that the client sees as
-// it is, page by page, else those of all owners in one page.
+// listOwned answers the list of an extension of MCP: that of the only owner that the client sees, and
+// sees all of, as it is, page by page; else those of all owners in one page.
 func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
 	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
 	reached := view.Servers(servers)
@@ -50,14 +50,14 @@ func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset
 	switch {
 	case len(reached) == 0:
 		return nil, notOwned(c.Method)
-	case len(reached) == 1:
+	case len(reached) == 1 && !view.Hides(reached[0], c.Method):
 		one := *c
 		one.Extension = reached[0]
 		result, err := g.Calls.DoPart(ctx, &one)
 		if err == nil && len(servers) == 1 {
 			g.owners.Learn(c.Method, reached[0], rawjson.Get(result, name))
 		}
-		return view.Filter(reached[0], c.Method, result), err
+		return result, err
 	}
 	result, _ := g.list(ctx, c, listing{method: c.Method, member: name}, servers, view)
 	if hidden := g.owners.NewlyHidden(c.Method); len(hidden) > 0 {

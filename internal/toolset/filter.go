@@ -19,16 +19,42 @@ var members = map[string]string{
 // listMembers are the members that the results of all lists may have.
 var listMembers = map[string]bool{"_meta": true, "nextCursor": true, "resultType": true, "ttlMs": true, "cacheScope": true}
 
+// listed returns the member that has the items of the list that method asks for, "" for another
+// method.
+func listed(method string) string {
+	if isOwnedList(method) {
+		member, _, _ := strings.Cut(method, "/")
+		return member
+	}
+	return members[method]
+}
+
+// Hides reports whether the toolset may hide items of a list of an extension. The cursors of such
+// a list are not for clients: that of many servers is the last item of a page.
+func (v *View) Hides(extension, method string) bool {
+	return v != nil && listed(method) != "" && !v.whole(extension)
+}
+
+// Join returns the first page of a list with the items of the others, and without a cursor.
+func Join(method string, pages []json.RawMessage) json.RawMessage {
+	member, edits := listed(method), map[string]json.RawMessage{"nextCursor": nil}
+	if len(pages) > 1 {
+		var all, items []json.RawMessage
+		for _, page := range pages {
+			_ = json.Unmarshal(rawjson.Get(page, member), &items) // of a page that was filtered
+			all = append(all, items...)
+		}
+		edits[member], edits["ttlMs"] = rawjson.AppendList(nil, all), nil // a later page may last less long
+	}
+	return rawjson.Edit(pages[0], edits)
+}
+
 // Filter takes what the toolset does not show out of the result of a list of an extension, in
 // which things have the extension's own names. Results of other methods stay as they are. An
 // extension may let everybody cache its list: what is left of it is for clients of the toolset.
 func (v *View) Filter(extension, method string, result json.RawMessage) json.RawMessage {
-	member, isList := members[method]
-	if isOwnedList(method) {
-		member, _, _ = strings.Cut(method, "/")
-		isList = true
-	}
-	if v == nil || !isList {
+	member := listed(method)
+	if v == nil || member == "" {
 		return result
 	}
 	var shown, all []json.RawMessage
