@@ -426,3 +426,39 @@ func TestToolsetHidesCursors(t *testing.T) {
 		}
 	}
 }
+
+// TestToolsetHidesFromListeners has an extension notify its clients beside calls: one that sees a
+// tool of it hears of no resource, of no list of resources, and of nothing that may be about any.
+func TestToolsetHidesFromListeners(t *testing.T) {
+	processtest.Leaks(t)
+	var says strings.Builder
+	for _, n := range []string{`resources/list_changed","params":{}`, `resources/updated","params":{"uri":"vault://x"}`, `acme/ran","params":{"tool":"vault"}`, `acme/ran","params":{"uri":"vault://x"}`,
+		`acme/ran","params":{"uri":"note://x"}`, `message","params":{"level":"error","data":"hello"}`, `elicitation/complete","params":{"elicitationId":"x"}`, `prompts/list_changed","params":{"last":true}`} {
+		says.WriteString(`{"jsonrpc":"2.0","method":"notifications/` + n + "}\n")
+	}
+	alpha := answering("older", map[string]string{"tools/call": `{"content":[]}`, "resources/list": `{"resources":[]}`, "after tools/call read": says.String()}) + "[runtime]\ninstances = \"per_session\"\n"
+	for want, include := range map[string][]string{
+		"message elicitation/complete prompts/list_changed":                                 {"ext_alpha_read"},
+		"resources/list_changed acme/ran message elicitation/complete prompts/list_changed": {"ext_alpha_read", "ext_alpha_note:*"},
+	} {
+		h := openPart(t, t.TempDir(), alpha, config.Toolset{Include: include})
+		s := partSession("", protocol.MCP20251125)
+		if err := h.Attach(deadline(t), s); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := doAs(t, h, s, "", "tools/call", `{"name":"ext_alpha_read"}`); err != nil {
+			t.Fatal(err)
+		}
+		client := s.Client.(*recorder)
+		eventually(t, "the last one is heard", func() bool { return strings.Contains(strings.Join(client.told(), " "), `"last"`) })
+		var got []string
+		for _, line := range client.told() {
+			if method, params, _ := strings.Cut(strings.TrimPrefix(line, "notifications/"), " "); params != "" {
+				got = append(got, method)
+			}
+		}
+		if strings.Join(got, " ") != want || strings.Contains(strings.Join(client.told(), " "), "vault") {
+			t.Errorf("heard %q, want %s", client.told(), want)
+		}
+	}
+}

@@ -84,6 +84,7 @@ const (
 	MethodMessage                  = "notifications/message"
 	MethodCancelled                = "notifications/cancelled"
 	MethodRootsListChanged         = "notifications/roots/list_changed" // legacy
+	MethodElicitComplete           = "notifications/elicitation/complete"
 	MethodToolsListChanged         = "notifications/tools/list_changed"
 	MethodPromptsListChanged       = "notifications/prompts/list_changed"
 	MethodResourcesListChanged     = "notifications/resources/list_changed"

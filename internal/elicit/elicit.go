@@ -123,7 +123,7 @@ func (l *Logins) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsI
 		return nil
 	})
 	if err == nil {
-		_ = c.TellCaller(ctx, "notifications/elicitation/complete", json.RawMessage(`{"elicitationId":"`+elicitation+`"}`)) // the call goes on without it
+		_ = c.TellCaller(ctx, protocol.MethodElicitComplete, json.RawMessage(`{"elicitationId":"`+elicitation+`"}`)) // the call goes on without it
 	}
 	return err
 }

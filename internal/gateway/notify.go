@@ -192,11 +192,10 @@ func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 
 // hears reports whether a session that sees view is notified by an extension.
 func hears(view *toolset.View, extension, method string, params json.RawMessage) bool {
-	if method != protocol.MethodResourceUpdated {
-		return view.Reaches(extension)
+	if method == protocol.MethodResourcesListChanged {
+		return view.MayHaveResources(extension)
 	}
-	uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
-	return view.Resource(extension, uri)
+	return view.Check(extension, method, params) == nil
 }
 
 func errUnreachable() error {

@@ -10,7 +10,8 @@ import (
 )
 
 // Check returns the error for a request or notification of a client to an extension that is
-// about something that the toolset does not show. params have the extension's own names. The
+// about something that the toolset does not show, and for a notification of an extension to a
+// client. params have the extension's own names. The
 // answer depends on the patterns alone: not on whether there is such a thing. Tools of the
 // catalog are looked up in [View.Tools] instead, and tasks belong to their tools.
 func (v *View) Check(extension, method string, params json.RawMessage) error {
@@ -54,7 +55,8 @@ var about = map[string]bool{
 	protocol.MethodInitialize: true, protocol.MethodDiscover: true, protocol.MethodPing: true, protocol.MethodSetLevel: true, protocol.MethodToolsList: true,
 	protocol.MethodPromptsList: true, protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true,
 	protocol.MethodTasksList: true, protocol.MethodTasksGet: true, protocol.MethodTasksResult: true, protocol.MethodTasksCancel: true, protocol.MethodTasksUpdate: true,
-	protocol.MethodProgress: true, protocol.MethodRootsListChanged: true,
+	protocol.MethodProgress: true, protocol.MethodRootsListChanged: true, protocol.MethodTaskStatus: true, protocol.MethodMessage: true, protocol.MethodElicitComplete: true,
+	protocol.MethodCancelled: true, protocol.MethodToolsListChanged: true, protocol.MethodPromptsListChanged: true, protocol.MethodResourcesListChanged: true,
 }
 
 // subject returns the kind and the name of what a request is about; "" when that is nothing
@@ -65,7 +67,7 @@ func subject(method string, params json.RawMessage) (kind, name string, err erro
 		return named("tool", method, params, "name")
 	case protocol.MethodPromptsGet:
 		return named("prompt", method, params, "name")
-	case protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe, protocol.MethodDirectoryRead:
+	case protocol.MethodResourceUpdated, protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe, protocol.MethodDirectoryRead:
 		return named("resource", method, params, "uri")
 	case protocol.MethodComplete:
 		ref, err := one(method, params, "ref")
