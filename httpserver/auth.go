@@ -78,7 +78,7 @@ func (s *Server) newDoorman(next http.Handler) *doorman {
 // without any the user of the process at the other end decides. Public paths require none, see isOpen.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := bearertoken.Header(r.Header)
-	client, until, isClient := d.client(shown)
+	client, toolset, until, isClient := d.client(shown)
 	anonymous, open := d.unnamed(shown)
 	switch {
 	case shown == "" && d.isOpen(r):
@@ -95,7 +95,7 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.admit(w, r, clienttoken.Static, nil)
 	case isClient:
 		r.Header.Del("Authorization")
-		d.admit(w, r.WithContext(mcpserver.WithToolset(r.Context(), d.named.Toolset(client))), client, until)
+		d.admit(w, r.WithContext(mcpserver.WithToolset(r.Context(), toolset)), client, until)
 	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
 	case open:
@@ -112,11 +112,14 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // client returns the client whose token the header has. until ends with the token.
-func (d *doorman) client(header string) (name string, until context.Context, ok bool) {
+func (d *doorman) client(header string) (name, toolset string, until context.Context, ok bool) {
 	if token := bearertoken.Token(header); d.named != nil && token != "" {
-		return d.named.ByToken(token)
+		if name, until, ok = d.named.ByToken(token); ok {
+			toolset = d.named.Toolset(name)
+			_, _, ok = d.named.ByToken(token) // one that was removed meanwhile has no toolset
+		}
 	}
-	return "", nil, false
+	return name, toolset, until, ok
 }
 
 // unnamed reports whether a request needs no token: none is configured, and there has been no client.

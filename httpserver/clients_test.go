@@ -375,3 +375,21 @@ func BenchmarkClientToken(b *testing.B) {
 		})
 	}
 }
+
+// leaving are clients of which each is removed as its toolset is looked up.
+type leaving struct{ *known }
+
+func (l leaving) Toolset(name string) string {
+	l.remove(name)
+	return l.known.Toolset(name)
+}
+
+// TestClientThatLeavesSeesNothing removes a client while its request is let in: it does not pass as
+// one without a toolset, which sees everything.
+func TestClientThatLeavesSeesNothing(t *testing.T) {
+	b, k := newFake(), newKnown(t, "ada")
+	url := "http://" + serve(t, Options{Backend: b, Clients: leaving{k}}, nil) + "/mcp"
+	if r := send(t, http.MethodPost, url, modern(k.header("ada"), "tools/list"), modernList); r.StatusCode != http.StatusUnauthorized || b.reached.Load() != 0 {
+		t.Errorf("it is answered %s, and %d requests were let in", r.Status, b.reached.Load())
+	}
+}
