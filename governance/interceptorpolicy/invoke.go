@@ -46,7 +46,7 @@ func (r *run) invoke(i *interceptor) (a answer) {
 }
 
 // limit bounds the time for an interceptor. One whose failure is passed over gets half of
-// what there is, so that others can still be asked; the decision would fail with it else.
+// what is left, so that the decision does not end with it.
 func (r *run) limit(i *interceptor) (ctx context.Context, remaining time.Duration, cancel context.CancelFunc) {
 	deadline, ok := r.ctx.Deadline()
 	if !ok {

@@ -69,8 +69,12 @@ func (p *Policy) pages(ctx context.Context) (listed []json.RawMessage, err error
 		if listed = append(listed, page...); len(listed) > maxInterceptors {
 			return nil, protocol.Errorf(protocol.HandshakeInvalid, "it lists more than %d interceptors", maxInterceptors)
 		}
-		cursor, _ := rawjson.Text(rawjson.Get(raw, "nextCursor"))
-		if cursor == "" {
+		next := rawjson.Get(raw, "nextCursor")
+		cursor, ok := rawjson.Text(next)
+		switch {
+		case !ok && !absent(next):
+			return nil, protocol.Errorf(protocol.HandshakeInvalid, "the nextCursor of its %s is %s, not a text", methodList, orAbsent(next))
+		case cursor == "":
 			return listed, nil
 		}
 		params = rawjson.Set(json.RawMessage("{}"), "cursor", rawjson.Quote(cursor))

@@ -130,6 +130,7 @@ func TestOpen(t *testing.T) {
 		"no list":                 {s: &server{pages: []string{`{"interceptors":{}}`}}, kind: protocol.HandshakeInvalid, want: "has no list of interceptors"},
 		"null":                    {s: &server{pages: []string{`{"interceptors":null}`}}, kind: protocol.HandshakeInvalid, want: "has no list of interceptors"},
 		"a list twice":            {s: &server{pages: []string{`{"interceptors":[],"interceptors":[]}`}}, kind: protocol.HandshakeInvalid, want: "has no list of interceptors"},
+		"a cursor that is none":   {s: &server{pages: []string{`{"interceptors":[` + validator("v", "") + `],"nextCursor":2}`}}, kind: protocol.HandshakeInvalid, want: "the nextCursor of its interceptors/list is 2, not a text"},
 		"endless":                 {s: &server{pages: []string{`{"interceptors":[],"nextCursor":"x"}`}}, kind: protocol.HandshakeInvalid, want: "does not end"},
 		"too many":                {s: lists(slices.Repeat([]string{validator("v", "")}, 65)...), kind: protocol.HandshakeInvalid, want: "more than 64"},
 		"no object":               {s: lists(`"v"`), kind: protocol.HandshakeInvalid, want: "not a JSON object"},
