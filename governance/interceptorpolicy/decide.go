@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/failures"
+	"github.com/exthost/exthost/governance/internal/strictjson"
 	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -46,6 +47,9 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 		return governance.Decision{}, nil
 	}
 	r.payload, r.context = p.payload(flow, x), contextOf(x)
+	if err := r.plain(); err != nil {
+		return governance.Decision{}, err
+	}
 	passes := []func() error{r.mutate, r.validate}
 	if sends := (flow == governance.Request) == x.ToChild; !sends {
 		slices.Reverse(passes)
@@ -75,6 +79,17 @@ type run struct {
 	denied   *governance.Decision
 	shadow   *governance.Decision // of the first in mode audit that would do something
 	notes    []string             // for the trace
+}
+
+// plain reports a response with a member that stands twice: the caller may read another one
+// than the interceptors. The pipeline sees to requests.
+func (r *run) plain() error {
+	audits := len(r.mutators) == 0 && !slices.ContainsFunc(r.beside, func(i *interceptor) bool { return !i.audit })
+	if r.flow == governance.Request || audits {
+		return nil
+	}
+	_, err := strictjson.Result(r.payload)
+	return err
 }
 
 // mutate asks the mutators one after the other.

@@ -342,6 +342,22 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// A response that two readers may understand in different ways is not decided about, unless
+// nothing depends on it.
+func TestT19ResponsesThatAreReadInTwoWays(t *testing.T) {
+	x := toolCall
+	x.Response = json.RawMessage(`{"content":[{"type":"text","text":"a","text":"b"}]}`)
+	for mode, fails := range map[string]bool{"active": true, "audit": false} {
+		for _, of := range []string{validator("i", `,"mode":"`+mode+`"`), mutator("i", `,"failOpen":true,"mode":"`+mode+`"`)} {
+			s := lists(of).answers(map[string]string{"i": `{"valid":true,"modified":false}`})
+			_, err := opened(t, s, governance.Spec{}).Decide(t.Context(), governance.Response, &x)
+			if (err != nil) != fails || fails == (len(s.heard) > 0) {
+				t.Errorf("%s: %v, asked %q", of, err, s.heard)
+			}
+		}
+	}
+}
+
 // A change of what stands for the exchange becomes a change of the exchange.
 func TestChanges(t *testing.T) {
 	for name, tt := range map[string]struct {
