@@ -256,7 +256,7 @@ func (w *way) reaches(t *testing.T) reaches {
 
 // TestToolsetHides has clients of random toolsets reach for everything, at every front and in
 // the older and newer versions of MCP. What a toolset hides is never listed, called, read,
-// followed, completed, found by its task or suggested, and the answer is that for what there
+// followed, completed, found by its task or a search, called by ext_call or suggested, and the answer is that for what there
 // is not. What it shows works, and policies see it by its registered name.
 func TestToolsetHides(t *testing.T) {
 	processtest.Leaks(t)
@@ -317,6 +317,7 @@ func (c *reaching) all() {
 		}
 	}
 	c.lists(shown)
+	c.finds(shown, hidden)
 	for _, x := range shown {
 		c.reach(x, true)
 	}
@@ -373,6 +374,35 @@ func (c *reaching) lists(shown []thing) {
 	}
 }
 
+// excludes reports whether the toolset excludes a tool of the host.
+func (c *reaching) excludes(tool string) bool {
+	return slices.ContainsFunc(c.d.Exclude, func(p string) bool { return glob.Match(p, tool) })
+}
+
+// finds searches for each tool.
+func (c *reaching) finds(shown, hidden []thing) {
+	for _, x := range slices.Concat(shown, hidden) {
+		if x.kind != "tool" || c.f.extension == "dest" { // which has tools of its own
+			continue
+		}
+		answer, _ := c.f.ask("tools/call", fmt.Sprintf(`{"name":"ext_find","arguments":{"query":"tool %s of %s"}}`, x.own, x.id))
+		if failed := rawjson.Get(answer, "error") != nil; failed != (c.f.extension != "" || c.excludes("ext_find")) {
+			c.t.Errorf("%+v: ext_find: %s", c.d, answer)
+		} else if failed {
+			continue
+		}
+		text := protocol.ToolResult(rawjson.Get(answer, "result")).Text()
+		if named := strings.Contains(text, `{"name":"`+c.name(x)+`",`); slices.Contains(shown, x) && !named {
+			c.t.Errorf("%+v: %s is shown, and not found: %s", c.d, x.native(), text)
+		}
+		for _, y := range hidden {
+			if y.kind == "tool" && (strings.Contains(text, "tool "+y.own+" of "+y.id+".") || strings.Contains(text, y.native())) {
+				c.t.Errorf("%+v: %s is hidden, and found: %s", c.d, y.native(), text)
+			}
+		}
+	}
+}
+
 // nativeOf is what follows ext_ in the registered name of a tool.
 func (c *reaching) nativeOf(name string) string {
 	switch {
@@ -394,6 +424,10 @@ func (c *reaching) reach(x thing, shown bool) {
 		requests = [][2]string{{"tools/call", `{"name":` + q(name) + `,"arguments":{}}`}}
 		if x.own == "later" && !c.f.modern {
 			requests[0][1] = `{"name":` + q(name) + `,"arguments":{},"task":{}}`
+		}
+		if c.f.extension == "" && !c.excludes("ext_call") {
+			wrapped := strings.Replace(requests[0][1], `"name":`+q(name)+`,"arguments":{}`, `"name":"ext_call","arguments":{"tool":`+q(name)+`,"arguments":{}}`, 1)
+			requests = append(requests, [2]string{"tools/call", wrapped})
 		}
 	case "prompt":
 		requests = [][2]string{{"prompts/get", `{"name":` + q(name) + `}`}, {"completion/complete", `{"ref":{"type":"ref/prompt","name":` + q(name) + `},"argument":{"name":"a","value":""}}`}}

@@ -45,7 +45,7 @@ func (f *finisher) checkExtensions(e *Extensions) {
 }
 
 func checkToolsets(f *finisher) {
-	for _, p := range toolset.Check(f.cfg.Toolsets, f.cfg.Server.toolsets()) {
+	for _, p := range slices.Concat(toolset.Check(f.cfg.Toolsets, f.cfg.Server.toolsets()), f.cfg.Tools.Check()) {
 		f.fail(p.Key, p.Hint, "%s", p.Message)
 	}
 }

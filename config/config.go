@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/faults"
+	"github.com/exthost/exthost/internal/toollist"
 	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
@@ -25,6 +26,7 @@ type Config struct {
 	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
 	Toolsets     map[string]Toolset  `json:"toolsets,omitempty"`       // what clients see of tools, prompts and resources, by the name of the toolset
+	Tools        toollist.Listing    `json:"tools"`                    // how tools are listed to clients
 	Server       Server              `json:"server"`                   // the HTTP front
 	Secrets      Secrets             `json:"secrets"`                  // where the secrets are that secret://NAME refers to
 	Audit        Audit               `json:"audit"`                    // the record of what passed
@@ -198,6 +200,8 @@ type Client struct {
 	OldUntil     string `json:"old_until,omitempty"`      // when that one ends, such as 2030-01-31T12:00:00Z
 	Since        string `json:"since,omitempty"`          // when its token was made, for people
 	Toolset      string `json:"toolset,omitempty"`        // what it sees; it reaches no other toolset; default server.toolset
+
+	Mode string `json:"mode,omitempty" jsonschema:"enum=all,enum=search,enum=auto"` // how tools are listed to it; default tools.mode
 }
 
 // Auth states the bearer token in one of three ways, and the issuer of the access
@@ -270,6 +274,7 @@ func Default() *Config {
 			Env:           Env{Mode: EnvFilter},
 			Sandbox:       Sandbox{Default: sandbox.Off},
 		},
+		Tools:   toollist.Default(),
 		Server:  Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second), IdleExit: manifest.Duration(10 * time.Minute)},
 		Secrets: Secrets{Provider: SecretsAge, Timeout: manifest.Duration(30 * time.Second)},
 		Audit:   Audit{MaxSize: 64 << 20, Keep: 5, Anchor: manifest.Duration(time.Minute)},

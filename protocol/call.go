@@ -34,6 +34,9 @@ type Session struct {
 	// Toolset is the toolset of the configuration that says what the session sees and may
 	// call, under which names; "" for everything. All else of a host has the registered names.
 	Toolset string
+	// ToolMode is how the tools of all extensions are listed to the session: all, search or
+	// auto, as tools.mode of the configuration says; "": as the configuration says.
+	ToolMode string
 
 	Extension    string          // the extension that the session is limited to, whose tools keep their own names; "" for all
 	Capabilities json.RawMessage // the client's MCP capabilities, as sent

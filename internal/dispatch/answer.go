@@ -6,6 +6,8 @@ import (
 
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/toollist"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -18,6 +20,8 @@ func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
 			switch {
 			case c.Target != nil:
 				return next(ctx, c, params)
+			case c.entry != nil && c.entry.Tool == toollist.Find:
+				return c.find(params)
 			case c.entry != nil:
 				shows := func(of results.Source) bool { return c.View.Has(of.Extension, of.Tool) }
 				return stored().Call(results.Owner{Caller: c.Exchange.Caller, Session: c.Exchange.Session}, shows, rawjson.Get(params, "arguments"))
@@ -43,18 +47,14 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	x, session, pipeline := &c.Exchange, c.Request.Session, c.Snapshot.Policies.Pipeline
-	view := tools.View{Pages: showsPages(session), Modern: session != nil && protocol.IsModern(session.Version)}
+	view := tools.View{Pages: snapshot.ShowsPages(session), Modern: session != nil && protocol.IsModern(session.Version)}
+	if list, ok := c.searchList(view.Modern); ok && x.Extension == "" {
+		return list, nil
+	}
 	if !pipeline.MayHide() {
 		return c.View.Tools(c.Snapshot.Catalog).List(x.Extension, p.Cursor, view, nil)
 	}
 	return c.View.Tools(c.Snapshot.Catalog).List(x.Extension, p.Cursor, view, func(e *tools.Entry) bool {
 		return pipeline.Visible(x.Caller, e.Extension, e.Registered())
 	})
-}
-
-// showsPages reports whether the tools for pages of MCP Apps are listed: unless s is of a
-// client that does not declare to show such pages. Servers that several clients share offer
-// these tools whoever asks.
-func showsPages(s *protocol.Session) bool {
-	return s == nil || s.Version == "" || rawjson.Get(rawjson.Get(s.Capabilities, "extensions"), protocol.ExtensionUI) != nil
 }

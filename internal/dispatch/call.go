@@ -133,6 +133,9 @@ func (c *Call) routeTool() error {
 		c.entry, ok = catalog.Withheld(extension, name)
 	}
 	if !ok {
+		c.entry, ok = c.findTool()
+	}
+	if !ok {
 		return c.unknownTool(extension, name)
 	}
 	if c.Target = nil; c.entry.Extension != "" {

@@ -92,6 +92,9 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
+	if r, t, err = d.unwrap(r, t); err != nil {
+		return nil, err
+	}
 	return d.do(ctx, r, t, true)
 }
 
@@ -112,9 +115,13 @@ func (d *Dispatcher) CallTool(ctx context.Context, tool string, args any) (json.
 	if err != nil {
 		return nil, err
 	}
-	t := toolCall{name: tool, arguments: arguments}
+	t := &toolCall{name: tool, arguments: arguments}
 	t.normalize()
-	return d.do(ctx, &anonymous, &t, true)
+	r, t, err := d.unwrap(&anonymous, t)
+	if err != nil {
+		return nil, err
+	}
+	return d.do(ctx, r, t, true)
 }
 
 func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, counted bool) (json.RawMessage, error) {
@@ -153,6 +160,9 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 	if isList(d.o.Aggregator, r) {
 		d.o.Waits.AwaitListed(ctx, r)
 		return d.routeAfter(began, r, t, part)
+	}
+	if isFind(r, t) {
+		d.o.Waits.AwaitListed(ctx, &protocol.Call{Session: r.Session, Method: protocol.MethodToolsList, Params: r.Params, Client: r.Client})
 	}
 	c, err := d.route(r, t, part)
 	if err == nil || t == nil {
@@ -201,7 +211,10 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 	var t *toolCall
 	if r.Method == protocol.MethodToolsCall {
 		var err error
-		if t, err = readToolCall(r.Params); err != nil {
+		if t, err = readToolCall(r.Params); err == nil {
+			r, t, err = d.unwrap(r, t)
+		}
+		if err != nil {
 			return governance.Trace{}, err
 		}
 	}

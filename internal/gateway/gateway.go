@@ -25,6 +25,7 @@ type Gateway struct {
 	o      Options
 	owners owners.Index
 	told   told
+	lists  searchLists
 }
 
 // New returns a gateway without sessions.
@@ -44,12 +45,18 @@ func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
 	}
 	g.told.attached(now, view, s.Toolset)
 	g.Clients.note(s)
-	return g.Sessions.attach(ctx, s, func() (dropped func()) {
+	g.lists.note(now, s)
+	err = g.Sessions.attach(ctx, s, func() (dropped func()) {
+		g.lists.drop(s)
 		g.LogLevels.drop(s)
 		g.Tasks.Drop(s)
 		idle := g.Subscriptions.drop(s)
 		return func() { unsubscribe(idle) }
 	})
+	if err != nil {
+		g.lists.drop(s)
+	}
+	return err
 }
 
 // view returns what a session sees now.

@@ -168,7 +168,8 @@ func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
 const notifyTimeout = 2 * time.Second
 
 // NotifyToolsChanged tells clients of extensions that their list of tools has changed, and those of
-// a toolset that was defined anew that every list has.
+// a toolset that was defined anew that every list has. A session with a search whose list is what it
+// was is not told.
 func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 	now := g.o.Snapshots.Load()
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
@@ -180,7 +181,10 @@ func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 		}
 		changed := []string{protocol.MethodToolsListChanged}
 		if s.Toolset != "" {
-			changed = other[s.Toolset]
+			changed = slices.Clone(other[s.Toolset])
+		}
+		if g.lists.note(now, s) {
+			changed = slices.DeleteFunc(changed, func(method string) bool { return method == protocol.MethodToolsListChanged })
 		}
 		for _, method := range changed {
 			if err := s.Client.Notify(ctx, method, nil); err != nil {

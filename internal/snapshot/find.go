@@ -2,9 +2,13 @@ package snapshot
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/toolindex"
+	"github.com/exthost/exthost/internal/toollist"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -39,17 +43,74 @@ func (s *Snapshot) describe(id string) string {
 }
 
 // Find searches the tools of a toolset, "" for all tools, that a caller sees: those that
-// policies show it and that visible, if it is not nil, is true for.
-func (s *Snapshot) Find(toolset, caller, query string, visible func(*tools.Entry) bool) (toolindex.Answer, error) {
+// policies show it and that also, if it is not nil, is true for.
+func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) bool) (toolindex.Answer, error) {
 	view, err := s.Toolsets.Of(toolset)
 	if err != nil {
 		return toolindex.Answer{}, err
 	}
-	pipeline, shown := s.Policies.Pipeline, visible
-	if pipeline.MayHide() {
-		shown = func(e *tools.Entry) bool {
-			return (visible == nil || visible(e)) && pipeline.Visible(caller, e.Extension, e.Registered())
+	return s.Indexes.Of(toolset, view.Tools(s.Catalog)).Find(query, s.visible(caller, also)), nil
+}
+
+// FindFor searches the tools that the list of a session would have, were all of them listed.
+func (s *Snapshot) FindFor(of *protocol.Session, query string) (toolindex.Answer, error) {
+	if of == nil {
+		of = new(protocol.Session)
+	}
+	return s.Find(of.Toolset, of.Caller, query, forModels(of))
+}
+
+// visible returns what decides whether a caller sees a tool; nil when that is also alone.
+func (s *Snapshot) visible(caller string, also func(*tools.Entry) bool) func(*tools.Entry) bool {
+	pipeline := s.Policies.Pipeline
+	if !pipeline.MayHide() {
+		return also
+	}
+	return func(e *tools.Entry) bool {
+		return (also == nil || also(e)) && pipeline.Visible(caller, e.Extension, e.Registered())
+	}
+}
+
+// ShowsPages reports whether the tools for pages of MCP Apps are listed: unless s is of a
+// client that does not declare to show such pages. Servers that several clients share offer
+// these tools whoever asks.
+func ShowsPages(s *protocol.Session) bool {
+	return s == nil || s.Version == "" || rawjson.Get(rawjson.Get(s.Capabilities, "extensions"), protocol.ExtensionUI) != nil
+}
+
+// forModels returns what is true for the tools that are not for pages alone; nil when s shows
+// such pages.
+func forModels(s *protocol.Session) func(*tools.Entry) bool {
+	if ShowsPages(s) {
+		return nil
+	}
+	return func(e *tools.Entry) bool { return !e.AppsOnly() }
+}
+
+// SearchList returns the list of a session that gets a search in place of all tools; searches
+// is false for other sessions. A session that does not see the search gets all that it sees.
+func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, searches bool) {
+	if of == nil || of.Extension != "" {
+		return nil, false
+	}
+	listing := &s.Config.Tools
+	mode := cmp.Or(of.ToolMode, s.Config.Server.Clients[of.Caller].Mode, listing.Mode)
+	view, err := s.View(of)
+	if mode == toollist.All || err != nil {
+		return nil, false
+	}
+	visible := s.visible(of.Caller, forModels(of))
+	for _, e := range toollist.Own().Entries() {
+		if view.Excludes(e.Name) || visible != nil && !visible(e) {
+			return nil, false
 		}
 	}
-	return s.Indexes.Of(toolset, view.Tools(s.Catalog)).Find(query, shown), nil
+	entries := view.Tools(s.Catalog).Entries()
+	if visible != nil {
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e *tools.Entry) bool { return !visible(e) })
+	}
+	if !listing.Searches(mode, of.ClientInfo, entries) {
+		return nil, false
+	}
+	return listing.List(entries), true
 }

@@ -127,6 +127,9 @@ func (v *View) choose(e *tools.Entry) (tools.Shown, bool) {
 	return tools.Shown{Name: v.Rename(e.Name), Description: v.describe[e.Name]}, v.Admits(e.Extension, e.Name)
 }
 
+// Excludes reports whether the toolset excludes a tool of the host by its name.
+func (v *View) Excludes(name string) bool { return v != nil && v.excludes(name) }
+
 func (v *View) excludes(name string) bool {
 	return slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.matches(name) })
 }
