@@ -58,3 +58,9 @@ type Found = toolindex.Answer
 func (t Toolsets) Find(name, caller, query string) (Found, error) {
 	return t.h.snapshots.Load().Find(name, caller, query, nil)
 }
+
+// IsFavourite reports whether tools.favourites of the configuration keeps a tool listed where
+// others are searched for.
+func (t Toolsets) IsFavourite(e *tools.Entry) bool {
+	return t.h.snapshots.Load().Config.Tools.IsFavourite(e)
+}

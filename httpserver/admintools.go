@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -56,7 +57,7 @@ var toolOperations = []operation{
 		query:  []parameter{{"extension", "only tools of this extension"}, callerParameter, toolsetParameter},
 		answer: ToolList{}, handle: getTools},
 	{method: "GET", path: "/tools/export", summary: "The definitions of tools in the format of a model vendor",
-		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}, callerParameter, toolsetParameter},
+		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}, {"defer", "true: mark tools, but favourites, as loaded on demand; anthropic and openai alone"}, callerParameter, toolsetParameter},
 		answer: Export{}, handle: exportTools},
 	{method: "GET", path: "/tools/find", summary: "The tools that match the words of a user",
 		query:  []parameter{{"query", "words, such as close an issue on github"}, callerParameter, toolsetParameter},
@@ -197,19 +198,31 @@ func NewToolList(selected []*tools.Entry, hidden []string) ToolList {
 }
 
 func exportTools(h *exthost.Host, r *http.Request) (any, error) {
-	out := Export{Format: tools.MCP, Omitted: []tools.Omission{}}
-	if format := tools.Format(r.FormValue("format")); format != "" {
-		if out.Format = format; !slices.Contains(tools.Formats(), format) {
-			return nil, protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format, tools.Formats())
-		}
+	format := cmp.Or(tools.Format(r.FormValue("format")), tools.MCP)
+	if !slices.Contains(tools.Formats(), format) {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format, tools.Formats())
 	}
 	selected, hidden, err := entries(h, r)
 	if err != nil {
 		return nil, err
 	}
-	definitions, omitted := tools.Export(out.Format, selected)
-	out.Definitions, out.Omitted, out.Hidden = definitions, append(out.Omitted, omitted...), hidden
-	return out, nil
+	deferred, err := boolean(r, "defer")
+	if err != nil {
+		return nil, err
+	}
+	return NewExport(h, format, selected, hidden, deferred)
+}
+
+// NewExport exports tools, with deferred as [tools.ExportDeferred] does with the favourites of h.
+func NewExport(h *exthost.Host, f tools.Format, selected []*tools.Entry, hidden []string, deferred bool) (out Export, err error) {
+	out = Export{Format: f, Hidden: hidden}
+	if deferred {
+		out.Definitions, out.Omitted, err = tools.ExportDeferred(f, selected, exthost.ToolsetsOf(h).IsFavourite)
+	} else {
+		out.Definitions, out.Omitted = tools.Export(f, selected)
+	}
+	out.Omitted = orEmpty(out.Omitted)
+	return out, err
 }
 
 // orObject returns the arguments of a body; {} for an empty one.

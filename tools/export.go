@@ -8,6 +8,7 @@ import (
 
 	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Format is a vendor's format of tool definitions.
@@ -37,19 +38,20 @@ type vendor struct {
 	adapt       func(description string, schema json.RawMessage) (string, json.RawMessage, error)
 	write       func(e *Entry, description string, schema json.RawMessage) json.RawMessage
 	open, close string // around the list
+	search      string // the vendor's own tool that loads deferred ones; "": it knows no such
 }
 
 var vendors = map[Format]vendor{
-	Anthropic:  {adaptAnthropic, anthropicTool, "[", "]"},
-	OpenAI:     {adaptOpenAI, openAITool, "[", "]"},
-	OpenAIChat: {adaptOpenAI, openAIChatTool, "[", "]"},
-	Gemini:     {inline, geminiTool, `{"functionDeclarations":[`, "]}"},
+	Anthropic:  {adaptAnthropic, anthropicTool, "[", "]", `{"type":"tool_search_tool_bm25_20251119","name":"tool_search_tool_bm25"}`},
+	OpenAI:     {adaptOpenAI, openAITool, "[", "]", `{"type":"tool_search"}`},
+	OpenAIChat: {adaptOpenAI, openAIChatTool, "[", "]", ""},
+	Gemini:     {inline, geminiTool, `{"functionDeclarations":[`, "]}", ""},
 	MCP: {
 		func(description string, schema json.RawMessage) (string, json.RawMessage, error) {
 			return description, schema, nil
 		},
 		func(e *Entry, _ string, _ json.RawMessage) json.RawMessage { return e.Descriptor },
-		`{"tools":[`, "]}",
+		`{"tools":[`, "]}", "",
 	},
 }
 
@@ -66,6 +68,24 @@ var vendors = map[Format]vendor{
 // replaced by their targets, and $schema and $defs are removed (gemini). An unknown format
 // omits every tool.
 func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
+	return export(f, entries, "", nil)
+}
+
+// ExportDeferred is Export for models that load definitions on demand: the vendor's own tool that
+// searches comes first, and all tools are marked with defer_loading but those that keep, if it is
+// not nil, is true for. Tools of the host are not marked. The error says that the vendor knows
+// no such mark; anthropic and openai do.
+func ExportDeferred(f Format, entries []*Entry, keep func(*Entry) bool) (json.RawMessage, []Omission, error) {
+	search := vendors[f].search
+	if search == "" {
+		return nil, nil, protocol.Errorf(protocol.InvalidArguments, "the format %q has no mark for tools that are loaded on demand; %s and %s have", f, Anthropic, OpenAI)
+	}
+	out, omitted := export(f, entries, search, func(e *Entry) bool { return e.Extension != "" && (keep == nil || !keep(e)) })
+	return out, omitted, nil
+}
+
+// export encodes search, if it is not "", and entries, of which deferred selects those to mark.
+func export(f Format, entries []*Entry, search string, deferred func(*Entry) bool) (json.RawMessage, []Omission) {
 	v, known := vendors[f]
 	if !known {
 		v = vendor{adapt: func(string, json.RawMessage) (string, json.RawMessage, error) {
@@ -74,8 +94,8 @@ func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
 	}
 	var b bytes.Buffer
 	var omitted []Omission
-	b.WriteString(v.open)
-	written := 0
+	b.WriteString(v.open + search)
+	written := min(len(search), 1)
 	for _, e := range entries {
 		description, schema, err := v.adapt(e.Description, e.InputSchema)
 		if err != nil {
@@ -85,7 +105,11 @@ func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
 		if written++; written > 1 {
 			b.WriteByte(',')
 		}
-		b.Write(v.write(e, description, schema))
+		definition := v.write(e, description, schema)
+		if deferred != nil && deferred(e) {
+			definition = rawjson.Set(definition, "defer_loading", json.RawMessage("true"))
+		}
+		b.Write(definition)
 	}
 	b.WriteString(v.close)
 	return b.Bytes(), omitted

@@ -32,6 +32,32 @@ func TestExportForms(t *testing.T) {
 	}
 }
 
+// TestExportDeferred checks that the vendor's search comes first, and that tools are marked but those
+// that are kept.
+func TestExportDeferred(t *testing.T) {
+	c, _ := NewCatalog(1, []Source{{Tools: []protocol.Tool{raw(`{"name":"host_tool"}`)}}, {Extension: "x", Tools: []protocol.Tool{raw(`{"name":"a"}`), raw(`{"name":"b"}`)}}}, nil)
+	keep := func(e *Entry) bool { return e.Tool == "b" }
+	for format, want := range map[Format]string{
+		Anthropic: `[{"type":"tool_search_tool_bm25_20251119","name":"tool_search_tool_bm25"},` +
+			`{"name":"ext_x_a","description":"[ext:x]","input_schema":{"type":"object"},"defer_loading":true},` +
+			`{"name":"ext_x_b","description":"[ext:x]","input_schema":{"type":"object"}},{"name":"host_tool","description":"","input_schema":{"type":"object"}}]`,
+		OpenAI: `[{"type":"tool_search"},` +
+			`{"type":"function","name":"ext_x_a","description":"[ext:x]","parameters":{"type":"object","properties":{}},"strict":false,"defer_loading":true},` +
+			`{"type":"function","name":"ext_x_b","description":"[ext:x]","parameters":{"type":"object","properties":{}},"strict":false},` +
+			`{"type":"function","name":"host_tool","description":"","parameters":{"type":"object","properties":{}},"strict":false}]`,
+	} {
+		out, omitted, err := ExportDeferred(format, c.Entries(), keep)
+		if diff := cmp.Diff(want, string(out)); diff != "" || omitted != nil || err != nil {
+			t.Errorf("%s (-want +got), omitted %v, %v:\n%s", format, omitted, err, diff)
+		}
+	}
+	for _, format := range []Format{OpenAIChat, Gemini, MCP, "cohere"} {
+		if _, _, err := ExportDeferred(format, c.Entries(), nil); protocol.KindOf(err) != protocol.InvalidArguments {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
 // TestExportRules checks that a schema that a vendor refuses is rewritten or left out.
 func TestExportRules(t *testing.T) {
 	for _, test := range []struct {

@@ -80,13 +80,14 @@ func (l *Listing) List(entries []*tools.Entry) []*tools.Entry {
 	for _, e := range entries {
 		if e.Extension == "" {
 			list = append(list, e)
-		} else if kept < maxFavourites && size+len(e.Descriptor) <= maxBytes && l.isFavourite(e) {
+		} else if kept < maxFavourites && size+len(e.Descriptor) <= maxBytes && l.IsFavourite(e) {
 			list, kept, size = append(list, e), kept+1, size+len(e.Descriptor)
 		}
 	}
 	return list
 }
 
-func (l *Listing) isFavourite(e *tools.Entry) bool {
+// IsFavourite reports whether a tool stays listed in mode search.
+func (l *Listing) IsFavourite(e *tools.Entry) bool {
 	return slices.ContainsFunc(l.Favourites, func(p string) bool { return glob.Match(p, e.Registered()) })
 }

@@ -67,18 +67,21 @@ func (s source) tools(ctx context.Context, o offered) (list httpserver.ToolList,
 	return httpserver.NewToolList(shown, names(hidden)), err
 }
 
-// export has the same tools in a vendor's format.
-func (s source) export(ctx context.Context, format tools.Format, o offered) (out httpserver.Export, err error) {
+// export has the same tools in a vendor's format; with deferred, as loaded on demand.
+func (s source) export(ctx context.Context, format tools.Format, deferred bool, o offered) (out httpserver.Export, err error) {
 	if s.running != nil {
-		err = s.running.Get(ctx, "/api/v1/tools/export?"+o.query(url.Values{"format": {string(format)}}), &out)
+		query := url.Values{"format": {string(format)}}
+		if deferred {
+			query.Set("defer", "true")
+		}
+		err = s.running.Get(ctx, "/api/v1/tools/export?"+o.query(query), &out)
 		return out, err
 	}
 	shown, hidden, err := exthost.ToolsetsOf(s.opened).Offered(o.toolset, o.caller)
 	if err != nil {
 		return out, err
 	}
-	definitions, omitted := tools.Export(format, shown)
-	return httpserver.Export{Format: format, Definitions: definitions, Omitted: omitted, Hidden: names(hidden)}, nil
+	return httpserver.NewExport(s.opened, format, shown, names(hidden), deferred)
 }
 
 // find searches the same tools.

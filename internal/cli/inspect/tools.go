@@ -128,6 +128,7 @@ func toolsExport(c *console.Console) *cobra.Command {
 		names = append(names, string(f))
 	}
 	var format, file string
+	var deferred bool
 	var o offered
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -142,23 +143,24 @@ func toolsExport(c *console.Console) *cobra.Command {
 			if err := c.JSONOnly(cmd); err != nil {
 				return err
 			}
-			return exportTools(cmd.Context(), c, tools.Format(format), file, o)
+			return exportTools(cmd.Context(), c, tools.Format(format), file, deferred, o)
 		},
 	}
 	offeredFlags(cmd, &o)
 	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", "`FORMAT` of the vendor: "+strings.Join(names, ", "))
+	cmd.Flags().BoolVar(&deferred, "defer", false, "mark tools, but those of tools.favourites, as loaded on demand, and add the vendor's own search: anthropic and openai")
 	cmd.Flags().StringVar(&file, "file", "", "write to `FILE` instead of stdout")
 	console.CompleteFlag(cmd, "format", names)
 	return cmd
 }
 
-func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string, o offered) error {
+func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string, deferred bool, o offered) error {
 	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err
 	}
 	defer end()
-	out, err := from.export(ctx, format, o)
+	out, err := from.export(ctx, format, deferred, o)
 	if err != nil {
 		return err
 	}
