@@ -115,11 +115,10 @@ func (s *Server) Close() {
 
 // requester is the sender of an HTTP request, as the middleware identified it.
 type requester struct {
-	caller  string
-	toolset string            // see [WithToolset]
-	env     map[string]string // see [WithEnv]
-	until   context.Context   // see [WithUntil]; nil: without an end
-	remote  bool              // from another machine
+	caller, toolset, toolMode string            // see [WithCaller], [WithToolset] and [WithToolMode]
+	env                       map[string]string // see [WithEnv]
+	until                     context.Context   // see [WithUntil]; nil: without an end
+	remote                    bool              // from another machine
 }
 
 type requesterKey struct{}
@@ -128,35 +127,32 @@ type requesterKey struct{}
 // authenticated caller. It is for the middleware in front of a Server: only the
 // caller that opened a session may use it.
 func WithCaller(ctx context.Context, caller string) context.Context {
-	by := requesterOf(ctx)
-	by.caller = caller
-	return context.WithValue(ctx, requesterKey{}, by)
+	return with(ctx, func(by *requester) { by.caller = caller })
 }
 
 // WithToolset returns a context whose client has the named toolset of the backend, see
 // [protocol.Session.Toolset]; "" for everything. A session is one of the toolset that it was
 // opened with.
 func WithToolset(ctx context.Context, toolset string) context.Context {
-	by := requesterOf(ctx)
-	by.toolset = toolset
-	return context.WithValue(ctx, requesterKey{}, by)
+	return with(ctx, func(by *requester) { by.toolset = toolset })
+}
+
+// WithToolMode returns a context whose client is listed tools in that mode, see [protocol.Session.ToolMode].
+func WithToolMode(ctx context.Context, mode string) context.Context {
+	return with(ctx, func(by *requester) { by.toolMode = mode })
 }
 
 // WithEnv returns a context whose HTTP request, if it opens a session, sets these
 // environment variables for the session's own instance.
 func WithEnv(ctx context.Context, env map[string]string) context.Context {
-	by := requesterOf(ctx)
-	by.env = env
-	return context.WithValue(ctx, requesterKey{}, by)
+	return with(ctx, func(by *requester) { by.env = env })
 }
 
 // WithUntil returns a context whose HTTP request, if it opens a session, opens one that ends with until.
 // It is for callers whose token may end before they leave. It does not end the request, but a call that
 // outlives the request because it waits for input of the client.
 func WithUntil(ctx, until context.Context) context.Context {
-	by := requesterOf(ctx)
-	by.until = until
-	return context.WithValue(ctx, requesterKey{}, by)
+	return with(ctx, func(by *requester) { by.until = until })
 }
 
 // CallerOf returns the caller that [WithCaller] named, or "".
@@ -164,6 +160,12 @@ func CallerOf(ctx context.Context) string { return requesterOf(ctx).caller }
 
 // ToolsetOf returns the toolset that [WithToolset] named, or "".
 func ToolsetOf(ctx context.Context) string { return requesterOf(ctx).toolset }
+
+func with(ctx context.Context, change func(*requester)) context.Context {
+	by := requesterOf(ctx)
+	change(&by)
+	return context.WithValue(ctx, requesterKey{}, by)
+}
 
 func requesterOf(ctx context.Context) requester {
 	by, _ := ctx.Value(requesterKey{}).(requester)
@@ -178,5 +180,5 @@ func requesterFrom(r *http.Request) requester {
 }
 
 func (r requester) session(front, version, extension string, capabilities json.RawMessage) *protocol.Session {
-	return &protocol.Session{Front: front, Remote: r.remote, Since: time.Now(), Caller: r.caller, Toolset: r.toolset, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
+	return &protocol.Session{Front: front, Remote: r.remote, Since: time.Now(), Caller: r.caller, Toolset: r.toolset, ToolMode: r.toolMode, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
 }

@@ -23,6 +23,7 @@ type Client struct {
 	StateDir string // of the directory
 	Flags    Flags
 	Toolset  string   // of the client; "": that of the host for clients without one
+	ToolMode string   // of the client; "": that of the configuration
 	As       string   // the named client that it is; "": none
 	Strict   bool     // take no host in which anything is broken
 	Environ  []string // NAME=value
@@ -143,7 +144,7 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 		}
 		return conn, cmp.Or(hello.Refused, "it is another build, of version "+hello.Version), nil
 	}
-	q := request{Verb: verbAttach, Caller: c.caller, As: c.As, Toolset: c.Toolset, Flags: c.Flags, Strict: c.Strict, Started: c.started, Env: variables.Parse(c.Environ).Digests(hello.Nonce)}
+	q := request{Verb: verbAttach, Caller: c.caller, As: c.As, Toolset: c.Toolset, Tools: c.ToolMode, Flags: c.Flags, Strict: c.Strict, Started: c.started, Env: variables.Parse(c.Environ).Digests(hello.Nonce)}
 	if err := send(conn, q); err != nil {
 		return conn, "", err
 	}

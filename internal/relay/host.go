@@ -30,8 +30,8 @@ type HostOptions struct {
 	// on now. A client in whose environment they differ is refused.
 	Variables func() []string
 	// Serve serves a client until it leaves or ctx ends, and closes in and out. caller is the
-	// name that policies know it by, toolset the one that it asked for.
-	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset string)
+	// name that policies know it by, toolset and mode what it asked for.
+	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset, mode string)
 	// Named returns until when a name is that of a named client, or why it is of none.
 	Named func(name string) (until context.Context, f *Fault)
 	// Toolset returns the toolset of a named client, "" for others, that asks for one, "" for
@@ -194,7 +194,7 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 		if c.until != nil {
 			defer context.AfterFunc(c.until, cancel)()
 		}
-		h.Serve(ctx, in, out, cmp.Or(q.As, q.Caller), q.Toolset)
+		h.Serve(ctx, in, out, cmp.Or(q.As, q.Caller), q.Toolset, q.Tools)
 	case in != nil:
 		_, _ = in.Close(), out.Close()
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/relay"
+	"github.com/exthost/exthost/internal/toollist"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -56,11 +57,18 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 				return console.Usagef("exthost serve --help", "--own is for --stdio")
 			case r.toolset != "" && !r.stdio:
 				return console.Usagef("exthost serve --help", "--toolset is for --stdio; server.toolset and /t/NAME/mcp are for clients over HTTP")
+			case r.toolMode != "" && !r.stdio:
+				return console.Usagef("exthost serve --help", "--tools is for --stdio; tools.mode and server.clients.NAME.mode are for clients over HTTP")
 			case cmd.Flags().Changed("as") && !r.stdio:
 				return console.Usagef("exthost client add NAME gives a client over HTTP a token", "--as is for --stdio")
 			case cmd.Flags().Changed("as"):
 				if err := clienttoken.CheckName(r.as); err != nil {
 					return console.Usagef("exthost client list", "--as: %v", err)
+				}
+			}
+			if r.toolMode != "" {
+				if err := console.OneOf("exthost serve --stdio --tools search", "--tools", r.toolMode, toolModes); err != nil {
+					return err
 				}
 			}
 			if dir != "" {
@@ -84,6 +92,8 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	cmd.Flags().BoolVar(&r.stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
 	cmd.Flags().BoolVar(&r.own, "own", false, "with --stdio: run a host for this client alone, which ends with the client")
 	cmd.Flags().StringVar(&r.toolset, "toolset", "", "with --stdio: show the client the toolset `NAME` of the configuration alone (default: server.toolset)")
+	cmd.Flags().StringVar(&r.toolMode, "tools", "", "with --stdio: list tools to the client by `MODE`: all, search or auto (default: tools.mode)")
+	console.CompleteFlag(cmd, "tools", toolModes)
 	cmd.Flags().StringVar(&r.as, "as", "", "with --stdio: be the client `NAME` of exthost client add, for policies, budgets and the audit log")
 	cmd.Flags().StringVar(&r.background, "background", "", "be a part of the host in the background")
 	_ = cmd.Flags().MarkHidden("background")
@@ -93,6 +103,9 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with 3 when any manifest is broken, any extension does not start, or what is required cannot run")
 	return cmd
 }
+
+// toolModes are the values of --tools.
+var toolModes = []string{toollist.All, toollist.Search, toollist.Auto}
 
 // enter makes dir the working directory. Clients start servers wherever they run themselves, so a
 // relative path would mean a directory by chance; and the parts of the host in the background, which
@@ -112,6 +125,7 @@ type run struct {
 	console            *console.Console
 	stdio, strict, own bool
 	toolset            string        // --toolset
+	toolMode           string        // --tools
 	as                 string        // the named client on stdio; "": none
 	background         string        // see asLauncher and asHost; "": this is neither
 	watch              string        // --watch
@@ -323,7 +337,7 @@ func (r *run) stdioFront(cfg config.Server) front {
 		if refused != nil {
 			return refused
 		}
-		ctx = mcpserver.WithToolset(ctx, toolset)
+		ctx = mcpserver.WithToolMode(mcpserver.WithToolset(ctx, toolset), r.toolMode)
 		server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
 		if r.as != "" {
 			until, unknown := named(h, r.as)

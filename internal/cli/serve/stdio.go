@@ -75,7 +75,7 @@ func (r *run) relay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := &relay.Client{StateDir: state, Flags: r.relayFlags(), As: r.as, Toolset: r.toolset, Strict: r.strict, Environ: os.Environ(),
+	client := &relay.Client{StateDir: state, Flags: r.relayFlags(), As: r.as, Toolset: r.toolset, ToolMode: r.toolMode, Strict: r.strict, Environ: os.Environ(),
 		Start: func(ctx context.Context, turn *os.File) error {
 			return relay.Start(ctx, argv, turn, daemon.LogFile(state))
 		},
@@ -167,8 +167,8 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 			}
 			return toolset, nil
 		},
-		Serve: func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset string) {
-			ctx = mcpserver.WithToolset(mcpserver.WithCaller(ctx, caller), toolset)
+		Serve: func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset, mode string) {
+			ctx = mcpserver.WithToolMode(mcpserver.WithToolset(mcpserver.WithCaller(ctx, caller), toolset), mode)
 			if err := server.ServeStdio(ctx, in, out); err != nil && ctx.Err() == nil {
 				r.log.Debug("a client on stdio has gone", "client", caller, "error", err)
 			}
