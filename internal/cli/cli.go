@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/bundled"
+	"github.com/exthost/exthost/internal/cli/agentsetup"
 	"github.com/exthost/exthost/internal/cli/author"
 	"github.com/exthost/exthost/internal/cli/client"
 	"github.com/exthost/exthost/internal/cli/connect"
@@ -76,7 +77,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Serve and call tools:", []*cobra.Command{serve.Command(c, onHangup.set), connect.Command(c), inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c)}},
+		{"Serve and call tools:", []*cobra.Command{serve.Command(c, onHangup.set), connect.Command(c), agentsetup.Command(c), inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c)}},
 		{"Add packages:", []*cobra.Command{packages.Add(c), packages.Outdated(c), packages.Upgrade(c), packages.Remove(c)}},
 		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.Ready(c), operate.UI(c), operate.Logs(c), operate.Calls(c), dev.Tap(c), record.Record(c), operate.Reload(c), operate.Restart(c), operate.Stop(c), operate.Watch(c),
 			operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Trust(c), operate.Grant(c), secret.Command(c), client.Command(c), login.Login(c), login.Logout(c)}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,12 +93,35 @@ func TestIndexes(t *testing.T) {
 		t.Error("an index is made twice, or is of two toolsets")
 	}
 	y := NewIndexes(silent, func(toolset string) bool { return toolset == "" }, x)
-	if y.Of("", first) != index || len(y.made) != 1 {
+	if y.Of("", first) != index || len(y.slots) != 1 {
 		t.Error("the index of the same catalog is not kept, or that of a toolset that is gone is")
 	}
 	if second := y.Of("", catalogOf(t, first, source("a", `{"name":"one"}`), source("b", `{"name":"two"}`))); second == index || second.parts[0] != index.parts[0] {
 		t.Error("the index does not follow the catalog, or shares no part with the one before")
 	}
+}
+
+// TestFindTogether has many callers search at once, while the catalog changes.
+func TestFindTogether(t *testing.T) {
+	catalog, describe := extensions(t)
+	part, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) { return tools.Shown{Name: e.Name}, e.Extension != "slack" }, nil)
+	x := NewIndexes(describe, nil, nil)
+	want := map[*tools.Catalog][]string{catalog: shown(New(catalog, describe, nil).Find("answer in a thread", nil)), part: shown(New(part, describe, nil).Find("answer in a thread", nil))}
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for range 20 {
+				for c, names := range want {
+					index := x.Of([]string{"", "review"}[n%2], c)
+					if got := shown(index.Find("answer in a thread", nil)); !slices.Equal(got, names) {
+						t.Errorf("found %q, want %q", got, names)
+					}
+				}
+				NewIndexes(describe, func(string) bool { return true }, x)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestStem(t *testing.T) {

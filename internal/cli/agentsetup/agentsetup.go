@@ -1,0 +1,131 @@
+// Package agentsetup holds exthost agent-setup, which tells agents that use the command line how to
+// find and call tools.
+package agentsetup
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/cli/console"
+)
+
+// skill is the file, in the form of the Agent Skills specification.
+//
+//go:embed SKILL.md
+var skill []byte
+
+// maxSkill bounds a file that is compared with the skill.
+const maxSkill = 1 << 20
+
+// The directories of skills in a project: that of Claude Code, and that which other agents share.
+const (
+	claudeSkills = ".claude/skills"
+	sharedSkills = ".agents/skills"
+)
+
+// Command is exthost agent-setup.
+func Command(c *console.Console) *cobra.Command {
+	var yes, print bool
+	cmd := &cobra.Command{
+		Use:   "agent-setup [DIR]",
+		Short: "Write a skill for agents that call tools by the command line",
+		Long: "Write exthost/SKILL.md into DIR, a directory of skills: how an agent that has a shell finds tools\n" +
+			"with exthost tools find, and calls them with exthost call. Such an agent needs no MCP client, and\n" +
+			"pays for no list of tools. DIR is " + claudeSkills + " where there is a directory .claude, else\n" +
+			sharedSkills + ". A file there that is another one is replaced only after a question.",
+		Example: "  exthost agent-setup\n  exthost agent-setup ~/.claude/skills\n  exthost agent-setup --print",
+		Args:    console.AtMostOne("a directory of skills"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if print {
+				_, err := c.Out.Write(skill)
+				return err
+			}
+			dir := sharedSkills
+			if info, err := os.Stat(filepath.Dir(claudeSkills)); err == nil && info.IsDir() {
+				dir = claudeSkills
+			}
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			return write(cmd.Context(), c, filepath.Join(dir, "exthost", "SKILL.md"), yes)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "replace another file without a question")
+	cmd.Flags().BoolVar(&print, "print", false, "print the skill and write nothing")
+	return cmd
+}
+
+// outcome is what the command did.
+type outcome struct {
+	File    string `json:"file"`
+	Written bool   `json:"written"` // false: it was there already
+}
+
+func write(ctx context.Context, c *console.Console, path string, yes bool) error {
+	before, err := existing(path)
+	switch {
+	case err != nil:
+		return err
+	case bytes.Equal(before, skill):
+		return report(c, outcome{path, false}, path+" is up to date")
+	case before != nil && !yes:
+		if err := replaces(ctx, c, path); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(path, skill); err != nil {
+		return err
+	}
+	return report(c, outcome{path, true}, "wrote "+path)
+}
+
+// existing returns the content of a file, nil when there is none. What is no regular file, such as a link to
+// another one, is an error.
+func existing(path string) ([]byte, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &console.Error{Code: console.ExitDenied, Text: path + " is no regular file; nothing was written", Hint: "exthost agent-setup DIR, with another directory"}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSkill))
+	return append([]byte{}, text...), err
+}
+
+// replaces asks whether to replace a file. Its error says that it must not be.
+func replaces(ctx context.Context, c *console.Console, path string) error {
+	c.Tell(console.Safe(path) + " is there with another content, which would be lost")
+	if !c.Interactive() {
+		return &console.Error{Code: console.ExitDenied, Text: "this needs an answer, and there is no terminal; nothing was written", Hint: "exthost agent-setup " + filepath.Dir(filepath.Dir(path)) + " --yes"}
+	}
+	yes, err := c.Yes(ctx)
+	if err == nil && !yes {
+		err = &console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing was written"}
+	}
+	return err
+}
+
+func report(c *console.Console, o outcome, text string) error {
+	return c.Print(console.Document{Kind: "skill", Value: o, Names: []string{o.File}, Text: console.Safe(text) + "\n"})
+}
