@@ -62,6 +62,8 @@ const (
 	KindHTTP  = "http"  // MCP over streamable HTTP
 	KindSSE   = "sse"   // MCP over HTTP with server-sent events
 	KindNATS  = "nats"  // reserved: refused as not built in yet
+
+	KindReplay = "replay" // a cassette answers, and nothing runs
 )
 
 // The protocols a stdio child may speak.
@@ -90,7 +92,20 @@ type Transport struct {
 	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
 
 	SubjectPrefix string `toml:"subject_prefix" json:"subject_prefix,omitempty"` // nats only
+
+	File      string `toml:"file" json:"file,omitempty"`           // replay only: the cassette that exthost record wrote, relative to the extension's directory
+	Extension string `toml:"extension" json:"extension,omitempty"` // replay only: the id that was recorded; default: the only one in the cassette
+	Match     string `toml:"match" json:"match,omitempty"`         // replay only: strict (default): a call that was not recorded is an error; nearest: it gets the answer to the most similar one
+	Latency   string `toml:"latency" json:"latency,omitempty"`     // replay only: "0" (default): answers come at once; real: they take as long as they did
 }
+
+// The values of Transport.Match and Latency.
+const (
+	MatchStrict  = "strict"
+	MatchNearest = "nearest"
+	LatencyNone  = "0"
+	LatencyReal  = "real"
+)
 
 // SignsIn reports whether a user signs in to the server of t: t states no other credentials.
 func (t *Transport) SignsIn() bool {
@@ -106,9 +121,12 @@ func (t *Transport) SignsIn() bool {
 }
 
 // CommandLine returns the words that the transport runs, as the manifest states them: the
-// URL alone, or the command and its arguments. It is nil for a transport with neither.
+// URL alone, or the command and its arguments; for a cassette the command that replays it. It is nil
+// for a transport with none.
 func (t Transport) CommandLine() []string {
 	switch {
+	case t.File != "":
+		return []string{"exthost", "replay", t.File}
 	case t.URL != "":
 		return []string{t.URL}
 	case len(t.Cmd) > 0:

@@ -57,6 +57,8 @@ func (Transport) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "kind", kinds...)
 	enum(s, "protocol", ProtocolNative, ProtocolMCP, ProtocolLite)
 	enum(s, "mcp_version", mcpVersions...)
+	enum(s, "match", MatchStrict, MatchNearest)
+	enum(s, "latency", LatencyNone, LatencyReal)
 	alsoNamed(s, "kind", "type")
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	kinds       = []string{KindStdio, KindHTTP, KindSSE, KindExec}
+	kinds       = []string{KindStdio, KindHTTP, KindSSE, KindExec, KindReplay}
 	mcpVersions = []string{MCPVersionAuto, protocol.MCP20251125, protocol.MCP20260728}
 )
 
@@ -29,7 +29,12 @@ func (v *validator) transport() {
 	if t.Kind != KindNATS {
 		v.onlyFor("nats", "subject_prefix")
 	}
+	if t.Kind != KindReplay {
+		v.onlyFor("replay", "file", "extension", "match", "latency")
+	}
 	switch t.Kind {
+	case KindReplay:
+		checkReplay(v)
 	case KindStdio:
 		v.launch(true)
 		v.onlyFor("http and sse", remoteOnly...)
@@ -96,6 +101,26 @@ func (v *validator) token() {
 	}
 	if t.Kind == KindSSE && t.MCPVersion == protocol.MCP20260728 {
 		v.errorf("transport.mcp_version", "", "kind sse is older than MCP %s, which needs kind http", protocol.MCP20260728)
+	}
+}
+
+// checkReplay checks the keys of a cassette. Which protocol is spoken is known when it is opened.
+func checkReplay(v *validator) {
+	t := &v.m.Transport
+	v.onlyFor("http and sse", remoteOnly...)
+	v.onlyFor("stdio and exec", "command", "args", "cmd", "script", "env", "cwd")
+	v.onlyFor("stdio", "protocol", "mcp_version")
+	if t.File == "" && !v.at("transport.file").Wrong {
+		v.errorf("transport", `add file = "NAME.cassette"`, "transport of kind replay needs file, the cassette")
+	}
+	for key, one := range map[string]struct {
+		value   *string
+		allowed []string // the first is the default
+	}{"match": {&t.Match, []string{MatchStrict, MatchNearest}}, "latency": {&t.Latency, []string{LatencyNone, LatencyReal}}} {
+		key = "transport." + key
+		if *one.value = cmp.Or(*one.value, one.allowed[0]); !slices.Contains(one.allowed, *one.value) && !v.at(key).Wrong {
+			v.errorf(key, strict.DidYouMean(*one.value, one.allowed), "%s is %s, not %q", key, either(one.allowed), *one.value)
+		}
 	}
 }
 

@@ -215,7 +215,7 @@ func (c *child) offer(h *Handshake, o offer) {
 		o.setTools(h.Tools)
 	}
 	c.handshake.Store(h)
-	c.spec.Record.Offer(h.recorded)
+	c.recordOffer(h)
 }
 
 // resubscribePause is the time between the loss of a subscription and the next attempt.

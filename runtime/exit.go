@@ -110,6 +110,9 @@ func (c *child) processExits() bool {
 // protocolViolation returns the fault of the child that ended the connection, nil if there
 // was none.
 func (c *child) protocolViolation() *protocol.Error {
+	if fault := recordedDeath(c.connErr); fault != nil {
+		return fault
+	}
 	if fault := connectionFault(c.connErr, c.handshake.Load() != nil); fault != nil {
 		return fault
 	}

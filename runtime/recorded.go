@@ -24,6 +24,20 @@ func (h *Handshake) recorded() *cassette.Offer {
 	return o
 }
 
+// recordOffer records what the child offers.
+func (c *child) recordOffer(h *Handshake) {
+	c.spec.Record.Offer(func() *cassette.Offer {
+		o := h.recorded()
+		if d, ok := c.dialect.(*lite); ok {
+			o.ToolsByMethod = make(map[string]string, len(d.methods))
+			for tool, method := range d.methods {
+				o.ToolsByMethod[method] = tool
+			}
+		}
+		return o
+	})
+}
+
 // recordEnd records why the run has ended.
 func (c *child) recordEnd(stopped bool) {
 	if stopped {

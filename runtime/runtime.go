@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/exthost/exthost/internal/player"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/recorder"
 	"github.com/exthost/exthost/internal/sandbox"
@@ -20,7 +21,7 @@ import (
 type Spec struct {
 	ID       string             // the extension's id, named in logs and errors
 	Dir      string             // the extension's directory, absolute
-	Manifest *manifest.Manifest // required; its transport is stdio, exec, http or sse
+	Manifest *manifest.Manifest // required; its transport is stdio, exec, http, sse or replay
 	Options  manifest.Options   // the result of Manifest.Runtime.Resolve; zero durations are no limit
 
 	Config       json.RawMessage // config of a native extension; nil is {}
@@ -33,6 +34,9 @@ type Spec struct {
 	Logger       *slog.Logger         // already has the extension's id; nil discards
 	Tap          *wiretap.Wire        // gets every frame; nil for none
 	Record       *recorder.Wire       // gets every frame, the handshake and the end; nil for none
+
+	// Replay answers for the extension; required for transport replay.
+	Replay *player.Tape
 
 	// Sandbox confines the processes; nil confines nothing.
 	Sandbox *sandbox.Policy
@@ -191,6 +195,8 @@ func New(s Spec) (Instance, error) {
 		return &RemoteRuntime{run{spec: s, open: dial}}, nil
 	case manifest.KindExec:
 		return newExec(s), nil
+	case manifest.KindReplay:
+		return &ReplayRuntime{run{spec: s, open: play}}, nil
 	}
 	return nil, protocol.Errorf(protocol.ManifestInvalid, "transport kind %q has no runtime", t.Kind)
 }

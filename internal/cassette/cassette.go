@@ -155,6 +155,7 @@ type Offer struct {
 	Instructions  string            // of an MCP server
 	Tools         []json.RawMessage // descriptors
 	Hooks         []string
+	ToolsByMethod map[string]string // of a lite extension: its tools by the methods of their frames
 }
 
 // Encode returns o as a payload.
@@ -180,6 +181,10 @@ func (o *Offer) Encode() json.RawMessage {
 		hooks, _ := json.Marshal(o.Hooks) // strings always encode
 		raw("hooks", hooks)
 	}
+	if len(o.ToolsByMethod) > 0 {
+		methods, _ := json.Marshal(o.ToolsByMethod) // strings always encode
+		raw("tools_by_method", methods)
+	}
 	return append(b, '}')
 }
 
@@ -192,10 +197,11 @@ func DecodeOffer(payload json.RawMessage) (*Offer, error) {
 		Capabilities                    json.RawMessage
 		Tools                           []json.RawMessage
 		Hooks                           []string
+		ToolsByMethod                   map[string]string `json:"tools_by_method"`
 	}
 	err := json.Unmarshal(payload, &o)
 	return &Offer{Protocol: o.Protocol, Version: o.Version, ServerVersion: o.ServerVersion, ServerInfo: o.ServerInfo,
-		Capabilities: o.Capabilities, Instructions: o.Instructions, Tools: o.Tools, Hooks: o.Hooks}, err
+		Capabilities: o.Capabilities, Instructions: o.Instructions, Tools: o.Tools, Hooks: o.Hooks, ToolsByMethod: o.ToolsByMethod}, err
 }
 
 // End is the end of a run. Kind is "" when the host stopped it.

@@ -66,6 +66,9 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		}
 		return nil, []protocol.Diagnostic{d}
 	}
+	if spec.Replay != nil {
+		c.Manifest = spec.Manifest // which knows the protocol
+	}
 	x := &Extension{Source: offers.SourceOf(&spec), declared: sync.OnceValue(func() []protocol.Tool { return runtime.Declared(c.Manifest) })}
 	of := events(x)
 	dir, _ := process.Lookup(spec.Env)(permit.Variable) // "" where there is no package
@@ -119,7 +122,7 @@ const codeUnsupported = "unsupported"
 // unsupportedTransport says that c cannot run with this version; nil when it can.
 func unsupportedTransport(c *discovery.Candidate) *protocol.Diagnostic {
 	switch kind := c.Manifest.Transport.Kind; kind {
-	case manifest.KindStdio, manifest.KindExec, manifest.KindHTTP, manifest.KindSSE:
+	case manifest.KindStdio, manifest.KindExec, manifest.KindHTTP, manifest.KindSSE, manifest.KindReplay:
 		return nil
 	default:
 		return &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,

@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/ownership"
 	"github.com/exthost/exthost/internal/permit"
+	"github.com/exthost/exthost/internal/player"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/internal/secrets/given"
@@ -58,6 +59,11 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}
 	}
+	if c.Manifest.Transport.Kind == manifest.KindReplay {
+		if err := replays(&s); err != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "transport.file: %w", err)
+		}
+	}
 	owners := ownership.Rule{Safe: cfg.Extensions.SafeDirectories}
 	if file := s.Manifest.Transport.TokenFile; file != "" {
 		if refused := owners.Secret(filepath.Join(s.Dir, file)); refused != nil {
@@ -92,6 +98,21 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		}
 	}
 	return s, report, nil
+}
+
+// replays opens the cassette of s, which decides what protocol is spoken.
+func replays(s *runtime.Spec) (err error) {
+	m := *s.Manifest
+	t := &m.Transport
+	file := t.File
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(s.Dir, file)
+	}
+	if s.Replay, err = player.Open(player.Options{File: file, Extension: t.Extension, Nearest: t.Match == manifest.MatchNearest, Real: t.Latency == manifest.LatencyReal}); err != nil {
+		return err
+	}
+	t.Protocol, s.Manifest = s.Replay.Protocol(), &m
+	return nil
 }
 
 // replaceCommand returns the manifest of s with the command line that e.Command returns.

@@ -1,0 +1,229 @@
+package player
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// index finds recorded calls by what they ask for.
+type index struct {
+	byKey map[string]*equals
+	all   []*equals // in recorded order of their first calls
+}
+
+// equals are the recorded calls that ask for the same, in recorded order.
+type equals struct {
+	modern bool
+	method string
+	name   string // of the tool or prompt, or the URI of the resource
+	params string // canonical
+	calls  []*call
+	next   int            // of calls
+	masked *regexp.Regexp // matches what the params may have been; nil: they have no mask, or were not asked for
+}
+
+// key joins what is compared.
+func key(modern bool, method, params string) string {
+	return fmt.Sprint(modern, " ", method, " ", params)
+}
+
+func (x *index) add(modern bool, c *call) {
+	params := canonical(c.params)
+	k := key(modern, c.method, params)
+	e := x.byKey[k]
+	if e == nil {
+		if x.byKey == nil {
+			x.byKey = make(map[string]*equals)
+		}
+		e = &equals{modern: modern, method: c.method, name: nameOf(c.params), params: params}
+		x.byKey[k], x.all = e, append(x.all, e)
+	}
+	e.calls = append(e.calls, c)
+}
+
+// nameOf returns what a request names: a tool, a prompt or a resource.
+func nameOf(params json.RawMessage) string {
+	for _, member := range []string{"name", "uri"} {
+		if name, ok := rawjson.Text(rawjson.Get(params, member)); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// canonical returns params with sorted members and without what differs between equal calls: the
+// _meta of the request, and that which a native extension gets in its arguments.
+func canonical(params json.RawMessage) string {
+	d := json.NewDecoder(bytes.NewReader(params))
+	d.UseNumber()
+	var value any
+	if d.Decode(&value) != nil {
+		return ""
+	}
+	if object, ok := value.(map[string]any); ok {
+		delete(object, "_meta")
+		if arguments, ok := object["arguments"].(map[string]any); ok {
+			if delete(arguments, "_meta"); len(arguments) == 0 {
+				delete(object, "arguments")
+			}
+		}
+		if len(object) == 0 {
+			return ""
+		}
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(value) // what was decoded encodes
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// find returns the call that answers a request, or why there is none. nearest takes that which is
+// most similar, and answers again with the last one.
+func (x *index) find(modern bool, method string, params json.RawMessage, nearest bool) (*call, error) {
+	asked := canonical(params)
+	e := x.byKey[key(modern, method, asked)]
+	if e == nil {
+		e = x.masked(modern, method, asked)
+	}
+	if e != nil {
+		if e.next < len(e.calls) {
+			e.next++
+			return e.calls[e.next-1], nil
+		}
+		if nearest || repeats(method) {
+			return e.calls[len(e.calls)-1], nil
+		}
+		return nil, fmt.Errorf("%s was recorded %s, and is asked for once more; record more of them, or replay with match = \"nearest\"", describe(method, e.name, e.params), times(len(e.calls)))
+	}
+	near, sameName := x.nearest(modern, method, nameOf(params), asked)
+	if near != nil && sameName && (nearest || strings.HasPrefix(method, protocol.MethodHookPrefix)) {
+		if near.next < len(near.calls) {
+			near.next++
+		}
+		return near.calls[near.next-1], nil
+	}
+	hint := "nothing of that kind was recorded"
+	if near != nil {
+		hint = "the nearest recorded call is " + describe(near.method, near.name, near.params)
+	}
+	return nil, fmt.Errorf("%s was not recorded; %s", describe(method, nameOf(params), asked), hint)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// repeats reports whether hosts make equal requests as often as they need to.
+func repeats(method string) bool {
+	return strings.HasSuffix(method, "/list") || method == protocol.MethodDiscover
+}
+
+// shownParams bounds the params in an error, in bytes.
+const shownParams = 200
+
+// describe names a call for a person.
+func describe(method, name, params string) string {
+	if method != protocol.MethodToolsCall {
+		return strings.TrimSpace(method + " " + display.Cut(params, shownParams))
+	}
+	arguments := rawjson.Get([]byte(params), "arguments")
+	return strings.TrimSpace(name + " " + display.Cut(string(arguments), shownParams))
+}
+
+// nearest returns the recorded calls of a method that are most similar to what is asked for, and
+// whether they name the same. Nil: the method was not recorded.
+func (x *index) nearest(modern bool, method, name, asked string) (best *equals, sameName bool) {
+	most := -1
+	for _, e := range x.all {
+		if e.method != method {
+			continue
+		}
+		score := similarity(e.params, asked)
+		if e.modern == modern {
+			score += 1 << 20
+		}
+		if e.name == name {
+			score += 1 << 40
+		}
+		if score > most {
+			best, most = e, score
+		}
+	}
+	return best, best != nil && best.name == name
+}
+
+// similarity counts what two canonical params have in common: equal members weigh more than equal
+// beginnings and ends.
+func similarity(a, b string) int {
+	score := 0
+	ours, theirs := rawjson.Get([]byte(a), "arguments"), rawjson.Get([]byte(b), "arguments")
+	rawjson.Each(ours, func(name []byte, value json.RawMessage) bool {
+		if bytes.Equal(value, rawjson.Get(theirs, string(name))) {
+			score += 1000
+		}
+		return true
+	})
+	n := 0
+	for n < min(len(a), len(b), 400) && a[n] == b[n] {
+		n++
+	}
+	m := 0
+	for m < min(len(a), len(b), 400)-n && a[len(a)-1-m] == b[len(b)-1-m] {
+		m++
+	}
+	return score + n + m
+}
+
+// masks match what stands for a secret in canonical params.
+var masks = regexp.MustCompile(`"\*\*\*"|\*\*\*|\[redacted:[a-z0-9_-]{1,64}\]`)
+
+const (
+	anyText  = `(?:[^"\\]|\\.)*`
+	anyValue = `(?:"` + anyText + `"|-?[0-9][-+.0-9eE]*)`
+)
+
+// masked returns the calls whose params are those that are asked for, but for secrets.
+func (x *index) masked(modern bool, method, asked string) *equals {
+	for _, e := range x.all {
+		if e.modern == modern && e.method == method && e.matches(asked) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (e *equals) matches(asked string) bool {
+	if !strings.Contains(e.params, "***") && !strings.Contains(e.params, "[redacted:") {
+		return false
+	}
+	if e.masked == nil {
+		var b strings.Builder
+		at := 0
+		for _, m := range masks.FindAllStringIndex(e.params, -1) {
+			b.WriteString(regexp.QuoteMeta(e.params[at:m[0]]))
+			if e.params[m[0]] == '"' {
+				b.WriteString(anyValue)
+			} else {
+				b.WriteString(anyText)
+			}
+			at = m[1]
+		}
+		b.WriteString(regexp.QuoteMeta(e.params[at:]))
+		var err error
+		if e.masked, err = regexp.Compile(`\A` + b.String() + `\z`); err != nil { // too long for one
+			e.masked = regexp.MustCompile(`\A\z`)
+		}
+	}
+	return e.masked.MatchString(asked)
+}

@@ -1,0 +1,234 @@
+package player
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/internal/cassette"
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// call is a recorded request of the host and what came of it.
+type call struct {
+	id     json.RawMessage // as it was
+	method string
+	params json.RawMessage
+	events []event // up to the answer, in order
+	after  []event // between the answer and the next request
+
+	canceled bool // the host gave it up
+}
+
+// eventKind is what happens at a point of a call.
+type eventKind int
+
+const (
+	message eventKind = iota // the extension sends a notification or a request
+	reply                    // the extension gets the answer to a request of its own
+	answer                   // the extension answers the call
+	death                    // the run ends
+)
+
+// event is one thing that happened during a call, or after it.
+type event struct {
+	kind  eventKind
+	pause time.Duration // since the event before
+	frame jsonrpc.Message
+	end   *cassette.End // of a death
+}
+
+// loader makes a tape of the records of a cassette.
+type loader struct {
+	tape *Tape
+	runs map[int]*recording // of the extension, by their number
+}
+
+// recording is a run while it is read.
+type recording struct {
+	*run
+	methods  map[string]string // of a lite extension: tools by their methods
+	lite     bool
+	inFlight []*pending          // requests of the host, the oldest first
+	asked    map[string]*pending // requests of the extension, by id; nil: it belongs to no call
+	last     *pending            // the latest request of the host
+	at       time.Duration       // of the latest event outside of calls
+}
+
+// pending is a call while its run is read.
+type pending struct {
+	*call
+	id, token string
+	at        time.Duration // of its latest event
+}
+
+// add takes one record.
+func (l *loader) add(r *cassette.Record) error {
+	if r.Kind == cassette.KindStart {
+		s, err := decodeStart(r)
+		if err == nil && s.Extension == l.tape.first.Extension {
+			l.runs[r.Run] = &recording{run: new(run), lite: s.Protocol == manifest.ProtocolLite, asked: make(map[string]*pending)}
+		}
+		return err
+	}
+	n := l.runs[r.Run]
+	if n == nil { // of another extension
+		return nil
+	}
+	switch r.Kind {
+	case cassette.KindOffer:
+		o, err := cassette.DecodeOffer(r.Payload)
+		if err != nil {
+			return err
+		}
+		if n.offers = append(n.offers, o); len(n.offers) == 1 {
+			l.tape.runs = append(l.tape.runs, n.run)
+			n.methods = o.ToolsByMethod
+			n.inFlight, n.last = nil, nil // of the handshake
+		}
+	case cassette.KindSent, cassette.KindReceived:
+		m, err := jsonrpc.Decode(r.Payload)
+		if err != nil || len(n.offers) == 0 {
+			return nil // the host took it for no frame either, or it is of the handshake
+		}
+		m.Of = r.Of
+		if r.Kind == cassette.KindSent {
+			l.sent(n, r.At, m)
+		} else {
+			n.received(r.At, m)
+		}
+	case cassette.KindEnd:
+		var e cassette.End
+		if err := json.Unmarshal(r.Payload, &e); err != nil {
+			return err
+		}
+		if n.ended(r.At, &e); len(n.offers) == 0 {
+			delete(l.runs, r.Run)
+		}
+	}
+	return nil
+}
+
+// sent takes a frame of the host.
+func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message) {
+	switch {
+	case m.Method == "": // it answers the extension
+		if p, ok := n.asked[string(m.ID)]; ok {
+			delete(n.asked, string(m.ID))
+			n.happens(p, at, event{kind: reply, frame: m})
+		}
+	case m.Method == protocol.MethodCancelled:
+		id := string(rawjson.Get(m.Params, "requestId"))
+		for _, p := range n.inFlight {
+			p.canceled = p.canceled || p.id == id
+		}
+	case m.ID != nil:
+		method, params := m.Method, m.Params
+		if n.lite {
+			method, params = protocol.MethodToolsCall, liteParams(n.methods, m.Method, m.Params)
+		}
+		p := &pending{call: &call{id: m.ID, method: method, params: params}, id: string(m.ID), at: at,
+			token: string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))}
+		n.inFlight, n.last = append(n.inFlight, p), p
+		if method != protocol.MethodToolsList { // players list the offers
+			l.tape.index.add(n.modern(), p.call)
+		}
+	}
+}
+
+// liteParams returns the params of tools/call for a request of a lite extension.
+func liteParams(tools map[string]string, method string, arguments json.RawMessage) json.RawMessage {
+	name := method
+	if tool, ok := tools[method]; ok {
+		name = tool
+	}
+	params := rawjson.AppendText([]byte(`{"name":`), name)
+	if len(arguments) > 0 {
+		params = append(append(params, `,"arguments":`...), arguments...)
+	}
+	return append(params, '}')
+}
+
+// received takes a frame of the extension.
+func (n *recording) received(at time.Duration, m jsonrpc.Message) {
+	if m.Method == "" {
+		i := slices.IndexFunc(n.inFlight, func(p *pending) bool { return p.id == string(m.ID) })
+		if i < 0 {
+			return // late, or of a request before the recording
+		}
+		p := n.inFlight[i]
+		n.inFlight = slices.Delete(n.inFlight, i, i+1)
+		n.happens(p, at, event{kind: answer, frame: m})
+		return
+	}
+	p := n.callOf(&m)
+	if m.ID != nil {
+		n.asked[string(m.ID)] = p
+	}
+	n.happens(p, at, event{kind: message, frame: m})
+}
+
+// callOf returns the call that a message of the extension belongs to: the one that it names, the one
+// on whose stream it came, or the latest in flight. Nil: none is in flight.
+func (n *recording) callOf(m *jsonrpc.Message) *pending {
+	token := string(progressToken(m))
+	acknowledges := "" // the id of a subscription
+	if m.Method == protocol.MethodSubscriptionAcknowledged {
+		acknowledges = string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaSubscriptionID))
+	}
+	var latest *pending
+	for _, p := range n.inFlight {
+		switch {
+		case token != "" && p.token == token, m.Of != nil && p.id == string(m.Of) && p.method != protocol.MethodListen, acknowledges == p.id:
+			return p
+		case p.method != protocol.MethodListen:
+			latest = p
+		}
+	}
+	return latest
+}
+
+// progressToken returns the token in a message, nil without one.
+func progressToken(m *jsonrpc.Message) json.RawMessage {
+	if !bytes.Contains(m.Params, []byte(protocol.MetaProgressToken)) {
+		return nil
+	}
+	if m.Method == protocol.MethodProgress {
+		return rawjson.Get(m.Params, protocol.MetaProgressToken)
+	}
+	return rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken)
+}
+
+// happens adds an event to a call in flight, or to what follows the latest call.
+func (n *recording) happens(p *pending, at time.Duration, e event) {
+	switch {
+	case p != nil && (slices.Contains(n.inFlight, p) || e.kind == answer):
+		e.pause, p.at = at-p.at, at
+		p.events = append(p.events, e)
+	case n.last != nil:
+		e.pause, n.at = at-max(n.at, n.last.at), at
+		n.last.after = append(n.last.after, e)
+	default:
+		e.pause, n.at = max(0, at-n.at), at
+		n.opening = append(n.opening, e)
+	}
+}
+
+// ended takes the end of the run: a death for all calls in flight, or for none.
+func (n *recording) ended(at time.Duration, e *cassette.End) {
+	if e.Kind == "" || e.Kind == protocol.ShuttingDown { // the host ended it
+		return
+	}
+	dies := event{kind: death, end: e}
+	if len(n.inFlight) == 0 {
+		n.happens(nil, at, dies)
+		return
+	}
+	for _, p := range n.inFlight {
+		n.happens(p, at, dies)
+	}
+}

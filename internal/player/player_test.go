@@ -1,0 +1,251 @@
+package player
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+)
+
+const head = `{"cassette":1,"host":"1","begun":"2026-01-02T03:04:05Z"}
+{"at":0,"run":1,"start":{"extension":"x","transport":"stdio","protocol":"native"}}
+{"at":1,"run":1,"offer":{"protocol":"native","tools":[{"name":"add"}]}}
+`
+
+// tape writes a cassette and opens it. Lines of text are records without their time, whose tenths
+// of a second count.
+func tape(t *testing.T, text string, o Options) *Tape {
+	t.Helper()
+	var b bytes.Buffer
+	b.WriteString(head)
+	at := 100_000
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		b.WriteString(strings.Replace(line, "{", `{"at":`+json.Number(itoa(at)).String()+`,"run":1,`, 1))
+		at += 100_000
+	}
+	o.File = filepath.Join(t.TempDir(), "x.cassette")
+	if err := os.WriteFile(o.File, append(b.Bytes(), '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tape, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tape
+}
+
+func itoa(n int) string {
+	b, _ := json.Marshal(n)
+	return string(b)
+}
+
+// connect plays a tape to a connection, which hears what belongs to calls.
+func connect(t *testing.T, tape *Tape) (c *jsonrpc.Conn, ended <-chan error) {
+	t.Helper()
+	p, err := tape.Play(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = jsonrpc.NewConn(p, jsonrpc.Options{FirstID: 70, Token: func(m *jsonrpc.Message) string { return string(progressToken(m)) },
+		Loose: func(*jsonrpc.Message) bool { return true }})
+	end := make(chan error, 1)
+	go func() { end <- c.Serve(context.Background()) }()
+	t.Cleanup(func() { c.Close(); <-p.work.Close() })
+	return c, end
+}
+
+func ask(c *jsonrpc.Conn, params string) string {
+	raw, err := c.Call(context.Background(), "tools/call", json.RawMessage(params), nil)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return string(raw)
+}
+
+const adds = `{"sent":{"id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":"x"},"_meta":{"progressToken":"t1"}}}}
+{"received":{"jsonrpc":"2.0","id":1,"result":"first"}}
+{"sent":{"id":2,"method":"tools/call","params":{"name":"add","arguments":{"b":"x","a":1}}}}
+{"received":{"jsonrpc":"2.0","id":2,"result":"second"}}
+{"sent":{"id":3,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":"long words"}}}}
+{"received":{"jsonrpc":"2.0","id":3,"result":"third"}}
+{"sent":{"id":4,"method":"tools/call","params":{"name":"login","arguments":{"key":"***","token":"a [redacted:jwt] b"}}}}
+{"received":{"jsonrpc":"2.0","id":4,"result":"masked"}}
+`
+
+func TestEqualCallsAreAnsweredInOrder(t *testing.T) {
+	c, _ := connect(t, tape(t, adds, Options{}))
+	for _, test := range []struct{ params, want string }{
+		{`{"name":"add","arguments":{"a":1,"b":"x"}}`, `"first"`},
+		{`{"arguments":{"b":"\u0078","a":1},"name":"add","_meta":{"progressToken":9}}`, `"second"`},
+		{`{"name":"add","arguments":{"a":1,"b":"x"}}`, `error: add {"a":1,"b":"x"} was recorded 2 times, and is asked for once more; record more of them, or replay with match = "nearest"`},
+		{`{"name":"add","arguments":{"a":2,"b":"lang words"}}`, `error: add {"a":2,"b":"lang words"} was not recorded; the nearest recorded call is add {"a":2,"b":"long words"}`},
+		{`{"name":"sub","arguments":{"a":2}}`, `error: sub {"a":2} was not recorded; the nearest recorded call is add {"a":2,"b":"long words"}`},
+		{`{"name":"login","arguments":{"key":"s\"ecret","token":"a eyJ b"}}`, `"masked"`},
+	} {
+		if got := ask(c, test.params); got != test.want {
+			t.Errorf("%s:\n%s, want\n%s", test.params, got, test.want)
+		}
+	}
+	if _, err := c.Call(context.Background(), "prompts/get", json.RawMessage(`{"name":"p"}`), nil); err == nil || !strings.Contains(err.Error(), `prompts/get {"name":"p"} was not recorded; nothing of that kind was recorded`) {
+		t.Error(err)
+	}
+}
+
+func TestNearestAnswersWithTheMostSimilar(t *testing.T) {
+	c, _ := connect(t, tape(t, adds, Options{Nearest: true}))
+	for _, test := range []struct{ params, want string }{
+		{`{"name":"add","arguments":{"a":2,"b":"lang words"}}`, `"third"`},
+		{`{"name":"add","arguments":{"a":2,"b":"lang words"}}`, `"third"`},
+		{`{"name":"add","arguments":{"a":1,"b":"x"}}`, `"first"`},
+		{`{"name":"add","arguments":{"a":1,"b":"y"}}`, `"second"`},
+		{`{"name":"add","arguments":{"a":1,"b":"x"}}`, `"second"`},
+		{`{"name":"sub","arguments":{}}`, `error: sub was not recorded; the nearest recorded call is add {"a":1,"b":"x"}`},
+	} {
+		if got := ask(c, test.params); got != test.want {
+			t.Errorf("%s:\n%s, want\n%s", test.params, got, test.want)
+		}
+	}
+}
+
+const talks = `{"sent":{"id":1,"method":"tools/call","params":{"name":"ask","_meta":{"progressToken":"t1"}}}}
+{"received":{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t1","progress":1}}}
+{"received":{"jsonrpc":"2.0","id":"q9","method":"elicitation/create","params":{"message":"who?"}}}
+{"sent":{"id":"q9","result":{"action":"accept"}}}
+{"received":{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"so","_meta":{"progressToken":"t1"}}}}
+{"received":{"jsonrpc":"2.0","id":1,"result":"done"}}
+`
+
+// TestWhatPassesDuringACall has progress, questions and log messages of a call come in their order, with the
+// ids of the live request.
+func TestWhatPassesDuringACall(t *testing.T) {
+	for _, real := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := connect(t, tape(t, talks, Options{Real: real}))
+			var heard []string
+			began := time.Now()
+			raw, err := c.Call(context.Background(), "tools/call", json.RawMessage(`{"name":"ask","_meta":{"progressToken":42}}`), &jsonrpc.CallOptions{Token: "42",
+				OnMessage: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+					heard = append(heard, m.Method+" "+string(m.Params)+" "+time.Since(began).String())
+					if m.ID != nil {
+						time.Sleep(time.Minute) // a person answers later than the recorded one
+					}
+					return json.RawMessage("{}"), nil
+				}})
+			times := []string{"0s", "0s", "1m0s"}
+			if real {
+				times = []string{"100ms", "200ms", "1m0.3s"} // the answer took as long as it did
+			}
+			want := []string{`notifications/progress {"progressToken":42,"progress":1} ` + times[0],
+				`elicitation/create {"message":"who?"} ` + times[1],
+				`notifications/message {"data":"so","_meta":{"progressToken":42}} ` + times[2]}
+			if diff := cmp.Diff(want, heard); diff != "" || string(raw) != `"done"` || err != nil {
+				t.Error(string(raw), err, diff)
+			}
+			c.Close()
+		})
+	}
+}
+
+func TestADeathIsReplayedAtItsPlace(t *testing.T) {
+	const text = `{"sent":{"id":1,"method":"tools/call","params":{"name":"ask","_meta":{"progressToken":"t1"}}}}
+{"received":{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t1","progress":1}}}
+{"end":{"kind":"child_exited","message":"the process ended: exit status 3","evidence":{"exit_code":3}}}
+`
+	c, ended := connect(t, tape(t, text, Options{}))
+	progressed := false
+	_, err := c.Call(context.Background(), "tools/call", json.RawMessage(`{"name":"ask","_meta":{"progressToken":1}}`), &jsonrpc.CallOptions{Token: "1",
+		OnMessage: func(context.Context, *jsonrpc.Message) (json.RawMessage, error) { progressed = true; return nil, nil }})
+	if !errors.Is(err, jsonrpc.ErrClosed) || !progressed {
+		t.Error(err, progressed)
+	}
+	d, ok := errors.AsType[*Death](<-ended)
+	if !ok || d.Kind != "child_exited" || *d.Evidence.ExitCode != 3 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestACallWithoutAnAnswer(t *testing.T) {
+	const text = `{"sent":{"id":1,"method":"tools/call","params":{"name":"cut"}}}
+{"sent":{"id":2,"method":"tools/call","params":{"name":"canceled"}}}
+{"sent":{"method":"notifications/cancelled","params":{"requestId":2}}}
+`
+	c, _ := connect(t, tape(t, text, Options{}))
+	if got := ask(c, `{"name":"cut"}`); got != "error: the recording ended before the answer to this call" {
+		t.Error(got)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Call(ctx, "tools/call", json.RawMessage(`{"name":"canceled"}`), nil)
+		ended <- err
+	}()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestALiteExtensionIsReplayedAsANativeOne(t *testing.T) {
+	text := strings.NewReplacer(`"protocol":"native","tools":[{"name":"add"}]`, `"protocol":"lite","tools":[{"name":"add"}],"tools_by_method":{"plus":"add"}`, `"native"`, `"lite"`).Replace(head) +
+		`{"at":3,"run":1,"sent":{"id":1,"method":"plus","params":{"a":1}}}
+{"at":4,"run":1,"received":{"id":1,"result":"two"}}
+`
+	file := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tape, err := Open(Options{File: file})
+	if err != nil || tape.Protocol() != "native" {
+		t.Fatal(err)
+	}
+	c, _ := connect(t, tape)
+	if got := ask(c, `{"name":"add","arguments":{"a":1}}`); got != `"two"` {
+		t.Error(got)
+	}
+}
+
+func TestOpenNamesWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	two := head + `{"at":0,"run":2,"start":{"extension":"notes"}}` + "\n"
+	for name, test := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"no file":      {Options{File: filepath.Join(dir, "none")}, "no such file"},
+		"a directory":  {Options{File: dir}, "directory"},
+		"broken":       {Options{File: write("broken", head+"x\n")}, "line 4: "},
+		"empty":        {Options{File: write("empty", head[:strings.IndexByte(head, '\n')+1])}, "no extension was recorded in it"},
+		"which":        {Options{File: write("two", two)}, "it holds 2 extensions; state which: [x notes]"},
+		"mistyped":     {Options{File: write("two", two), Extension: "note"}, `"note" was not recorded in it, did you mean "notes"?`},
+		"another":      {Options{File: write("two", two), Extension: "calendar"}, `"calendar" was not recorded in it, but [x notes]`},
+		"nameless run": {Options{File: write("nameless", head+`{"at":0,"run":2,"start":{}}`+"\n")}, "run 2 begins without an extension"},
+	} {
+		if _, err := Open(test.o); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", name, err, test.want)
+		}
+	}
+	tape, err := Open(Options{File: write("two", two), Extension: "notes"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tape.Play(false); err == nil || !strings.Contains(err.Error(), "every run of notes in it ended before its handshake") {
+		t.Error(err)
+	}
+}

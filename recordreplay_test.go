@@ -1,0 +1,256 @@
+package exthost_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// record records what passes in h into a file until the function that it returns is called.
+func record(t testing.TB, h *exthost.Host, extensions ...string) (file string, stop func()) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "x.cassette")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	begun := &firstWrite{File: f, done: make(chan struct{})}
+	go func() {
+		ended <- exthost.RecordingsOf(h).Record(ctx, exthost.RecordOptions{Extensions: extensions}, begun)
+	}()
+	<-begun.done
+	return file, func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		f.Close()
+	}
+}
+
+// firstWrite closes done with the first write.
+type firstWrite struct {
+	*os.File
+	done chan struct{}
+	once bool
+}
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	if !w.once {
+		w.once = true
+		defer close(w.done)
+	}
+	return w.File.Write(b)
+}
+
+// replaying opens a host whose extensions are replayed from a cassette.
+func replaying(t testing.TB, file, more string, ids ...string) *exthost.Host {
+	t.Helper()
+	f := newFolder(t)
+	for _, id := range ids {
+		f.add(id, fmt.Sprintf("[transport]\nkind = \"replay\"\nfile = %q\nextension = %q\n%s", file, id, more))
+	}
+	return f.open(exthost.Options{})
+}
+
+// heard sends a request and returns all that the client hears until the answer, and the answer.
+func (w *way) hears(t *testing.T, id int, method, params string) (frames []string) {
+	t.Helper()
+	w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, params))
+	for {
+		select {
+		case frame, ok := <-w.heard:
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			if err := json.Unmarshal([]byte(frame), &m); err != nil || !ok {
+				t.Fatalf("%s %s: %q, %v", method, params, frame, err)
+			}
+			frames = append(frames, frame)
+			switch answer := answers[m.Method]; {
+			case answer != "":
+				w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer))
+			case m.Method == "" && string(m.ID) == fmt.Sprint(id):
+				return frames
+			}
+		case <-deadline(t).Done():
+			t.Fatalf("%s %s: no answer", method, params)
+		}
+	}
+}
+
+// clientOf is a client on stdio that can be asked anything, of a version.
+func clientOf(t *testing.T, h *exthost.Host, modern bool) *way {
+	w := overStdio(t, h, true)
+	if modern {
+		return w
+	}
+	w.stateless = false
+	w.hears(t, 0, "initialize", `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":{"name":"raw","version":"1"}}`)
+	w.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return w
+}
+
+// params returns params with what the version of the client puts into _meta.
+func (w *way) params(token int, members string) string {
+	meta := fmt.Sprintf(`"progressToken":%d`, token)
+	if w.stateless {
+		meta += `,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/logLevel":"debug","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"sampling":{},"roots":{}}`
+	}
+	return fmt.Sprintf(`{%s,"_meta":{%s}}`, members, meta)
+}
+
+// hostsOwn matches the ids that a host makes at random.
+var hostsOwn = regexp.MustCompile(`"id":\d{10,}|"exthost-[A-Z0-9]{26}"`)
+
+// answersTo returns the members of the next request after a result that needs input.
+func answersTo(frame string) (members string, needed bool) {
+	var m struct {
+		Result struct {
+			ResultType    string
+			RequestState  json.RawMessage
+			InputRequests map[string]struct{ Method string }
+		}
+	}
+	if json.Unmarshal([]byte(frame), &m) != nil || m.Result.ResultType != "input_required" {
+		return "", false
+	}
+	responses := make(map[string]json.RawMessage)
+	for name, r := range m.Result.InputRequests {
+		responses[name] = json.RawMessage(answers[r.Method])
+	}
+	encoded, _ := json.Marshal(responses)
+	return fmt.Sprintf(`,"requestState":%s,"inputResponses":%s`, m.Result.RequestState, encoded), true
+}
+
+// answers are what the clients answer when they are asked.
+var answers = map[string]string{"elicitation/create": `{"action":"decline"}`, "roots/list": `{"roots":[{"uri":"file:///here"}]}`,
+	"sampling/createMessage": `{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`}
+
+// script is what clients do in the recording and in the replay.
+func script(t *testing.T, h *exthost.Host) map[string][]string {
+	heard := make(map[string][]string)
+	for _, version := range []string{"legacy", "modern"} {
+		modern := version == "modern"
+		w := clientOf(t, h, modern)
+		id := 0
+		does := func(method, members string) {
+			id++
+			frames := w.hears(t, id, method, w.params(100+id, members))
+			for answered := true; answered; {
+				var again string
+				if again, answered = answersTo(frames[len(frames)-1]); answered {
+					id++
+					frames = append(frames, w.hears(t, id, method, w.params(100+id, members+again))...)
+				}
+			}
+			frames = slices.DeleteFunc(frames, func(f string) bool { // which the host sends when it has looked
+				return strings.Contains(f, `"method":"notifications/tools/list_changed"`)
+			})
+			for i := range frames {
+				frames[i] = hostsOwn.ReplaceAllString(frames[i], "…")
+			}
+			heard[fmt.Sprint(version, " ", id, " ", method, " ", members)] = frames
+		}
+		if !modern {
+			does("logging/setLevel", `"level":"debug"`)
+		}
+		does("tools/list", `"x":1`)
+		for _, arguments := range []string{`{}`, `{"n":12345678901234567890,"s":"<é>\u0061"}`, `{}`, `{"token":"` + strings.Repeat("y", 1000) + `"}`} {
+			does("tools/call", `"name":"ext_n_echo","arguments":`+arguments)
+		}
+		for _, tool := range []string{"ext_n_work", "ext_n_fail", "ext_n_refuse", "ext_n_greet", "ext_m_log", "ext_m_touch", "ext_m_both", "ext_m_input", "ext_n_die", "ext_n_work"} {
+			does("tools/call", `"name":"`+tool+`","arguments":{}`)
+		}
+		for _, about := range []string{"roots", "sampling", "elicitation"} {
+			does("tools/call", `"name":"ext_m_ask","arguments":{"for":"`+about+`"}`)
+		}
+		does("prompts/list", `"x":1`)
+		does("prompts/get", `"name":"ext_m_p","arguments":{}`)
+		does("resources/list", `"x":1`)
+		does("resources/read", `"uri":"test://note"`)
+		does("completion/complete", `"ref":{"type":"ref/prompt","name":"ext_m_p"},"argument":{"name":"a","value":"b"}`)
+	}
+	return heard
+}
+
+// TestAReplayIsWhatTheClientSaw compares every byte that clients of both eras see of a native
+// extension and of MCP servers with what they see of the replay.
+func TestAReplayIsWhatTheClientSaw(t *testing.T) {
+	for _, speaks := range []string{"older", "newer", ""} {
+		t.Run("speaks "+speaks, func(t *testing.T) {
+			processtest.Leaks(t)
+			h := newFolder(t).add("n", child("sdk", "")).add("m", rich(speaks, "")).open(exthost.Options{})
+			file, stop := record(t, h)
+			want := script(t, h)
+			stop()
+			if err := h.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range []string{"strict", "nearest"} {
+				got := script(t, replaying(t, file, fmt.Sprintf("match = %q", match), "n", "m"))
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-recorded +replayed):\n%s", match, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestTenThousandCallsAreReplayed compares 10,000 calls of both eras and of the native protocol, with
+// results of 1 MiB among them.
+func TestTenThousandCallsAreReplayed(t *testing.T) {
+	processtest.Leaks(t)
+	big := strings.Repeat("0123456789abcdef", 1<<16)
+	calls := func(h *exthost.Host) [][]byte {
+		var all [][]byte
+		legacy, _ := stay(t, h, "old", protocol.MCP20251125, "")
+		modern, _ := stay(t, h, "new", protocol.MCP20260728, "")
+		for i := range 10_000 {
+			s, tool, text := legacy, "ext_m_upper", fmt.Sprint("call ", i/3) // each text several times
+			switch {
+			case i%1000 == 0:
+				tool, text = "ext_n_echo", big+text
+			case i%5 == 0:
+				tool = "ext_n_echo"
+			case i%2 == 0:
+				s = modern
+			}
+			all = append(all, []byte(callTool(t, h, s, nil, tool, fmt.Sprintf(`{"text":%q}`, text))))
+		}
+		return all
+	}
+	h := newFolder(t).add("n", child("sdk", "")).add("m", plays("mcp", "protocol = \"mcp\"\n")).open(exthost.Options{})
+	file, stop := record(t, h)
+	want := calls(h)
+	stop()
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := calls(replaying(t, file, "", "n", "m"))
+	for i := range want {
+		if !bytes.Equal(want[i], got[i]) {
+			t.Fatalf("call %d: %.300s, recorded %.300s", i, got[i], want[i])
+		}
+	}
+	if bytes.HasPrefix(want[1], []byte("error")) {
+		t.Errorf("%s", want[1])
+	}
+}
