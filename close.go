@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/exthost/exthost/config/recording"
 )
 
 const (
@@ -47,10 +49,11 @@ func (h *Host) shutdown() error {
 		}
 	}
 	err := errors.Join(stopped, busy, h.policies.Close(ctx))
+	h.recording.Follow(recording.Cassette{})
+	h.env.Recorder.Close()
 	h.env.Containment.Close()
 	h.stats.feed.Close()
 	h.journal.Close()
 	h.env.Tap.Close()
-	h.env.Recorder.Close()
 	return err
 }

@@ -56,6 +56,7 @@ type Host struct {
 	hooks        hookSets
 	watch        *watch.Watch
 	logins       elicit.Logins // that callers are asked for
+	recording    recorder.Stated
 	reloads      reloads
 
 	diagnostics *diagnostics.Log
@@ -161,6 +162,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.env.Containment.Log = log
 	h.clients = clients.New(l.running, o.Reread, log)
 	h.diagnostics, h.reloads.h = diagnostics.New(log), h
+	h.recording.Hub, h.recording.Log, h.recording.Report = h.env.Recorder, log, h.diagnostics.Add
 	h.destinations = bridge.NewDirectory(l.closing)
 	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.past.Counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}

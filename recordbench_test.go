@@ -17,7 +17,9 @@ func BenchmarkRecordedCall(b *testing.B) {
 	h := newFolder(b).add("on", benchManifest).add("off", benchManifest).open(exthost.Options{})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- exthost.RecordingsOf(h).Record(ctx, exthost.RecordOptions{Extensions: []string{"on"}}, io.Discard) }()
+	go func() {
+		ended <- exthost.RecordingsOf(h).Record(ctx, exthost.RecordOptions{Extensions: []string{"on"}}, io.Discard)
+	}()
 	took := make(map[string][]time.Duration)
 	names := []string{"off", "on"}
 	for i := 0; b.Loop(); i++ {

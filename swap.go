@@ -17,6 +17,7 @@ func (h *Host) adopt(p *snapshot.Plan) {
 	h.policies.Install(p.Policies)
 	if !h.opts.Mode.Inspect {
 		h.env.PruneOffers(p.Extensions)
+		h.recording.Follow(p.Config.Record)
 	}
 	var known []protocol.Diagnostic
 	if now := h.snapshots.Load(); now != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/config/otel"
+	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/faults"
@@ -33,6 +34,7 @@ type Config struct {
 	Inject       []faults.Rule       `json:"inject,omitempty"`         // calls that fail on purpose, for tests of agents; only of the user's file and of --config FILE
 	OTel         otel.Tracing        `json:"otel,omitzero"`            // where traces are sent
 	Log          Log                 `json:"log"`                      // the host's log
+	Record       recording.Cassette  `json:"record,omitzero"`          // a cassette of what passes between the host and its extensions; default: none
 
 	// Files are the absolute paths of the files that [Load] read, or would have read if
 	// they existed. A change of the configuration is a change of one of these.
@@ -243,10 +245,7 @@ type Audit struct {
 	MaxSize manifest.Size     `json:"max_size" jsonschema:"minimum=65536"`      // of one file, in bytes, before it is rotated; default 64 MiB
 	Keep    int               `json:"keep" jsonschema:"minimum=0,maximum=1000"` // number of rotated files that are kept; default 5
 	Anchor  manifest.Duration `json:"anchor"`                                   // interval at which the hash of the last record goes to the host's log, when it has changed; default 1 min, 0: only when the host ends
-
-	// Within is the directory that the file must be in, without a link that leads out: that of
-	// the project whose file states the path. "": it may be anywhere. [Load] sets it.
-	Within string `json:"-"`
+	Within  string            `json:"-"`                                        // the directory of the project whose file states the path: the file must be in it; [Load] sets it
 }
 
 // Log is the host's log.

@@ -23,6 +23,7 @@ func confine(cfg *Config, stated strict.Positions, report *strict.Report) {
 		}
 	}
 	bind("log.file", cfg.Log.File, &cfg.Log.Within)
+	bind("record.file", cfg.Record.File, &cfg.Record.Within)
 	bind("audit.path", cfg.Audit.Path, &cfg.Audit.Within)
 	for i := range cfg.Plugins {
 		s := &cfg.Plugins[i]

@@ -19,8 +19,9 @@ var written = map[string]struct {
 	states string
 	within func(*config.Config) (path, dir string)
 }{
-	"log.file":   {`log: {file: %q}`, func(c *config.Config) (string, string) { return c.Log.File, c.Log.Within }},
-	"audit.path": {`audit: {path: %q}`, func(c *config.Config) (string, string) { return c.Audit.Path, c.Audit.Within }},
+	"log.file":    {`log: {file: %q}`, func(c *config.Config) (string, string) { return c.Log.File, c.Log.Within }},
+	"audit.path":  {`audit: {path: %q}`, func(c *config.Config) (string, string) { return c.Audit.Path, c.Audit.Within }},
+	"record.file": {`record: {file: %q}`, func(c *config.Config) (string, string) { return c.Record.File, c.Record.Within }},
 	"plugins.config.file": {`plugins: [{name: pins, category: authorization, builtin: pin, config: {file: %q}}]`, func(c *config.Config) (string, string) {
 		return builtin.Writes(&c.Plugins[0]), c.Plugins[0].Within
 	}},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -101,6 +102,9 @@ func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost
 
 func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost.Consent, o exthost.Options) (h *exthost.Host, err error) {
 	o.Consent = k
+	unrecorded := *cfg
+	unrecorded.Record = recording.Cassette{} // the cassette is that of the host that serves
+	cfg = &unrecorded
 	if o.Packages, err = Packages(cfg); err != nil {
 		return nil, err
 	}
