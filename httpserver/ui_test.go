@@ -320,6 +320,9 @@ func TestDashboard(t *testing.T) {
 		for _, view := range []string{"overview", "extensions/github", "tools/ext_kit_say", "calls/1", "wire", "logs", "governance", "approvals", "host"} {
 			b.eval(`location.hash = "#/` + view + `"`)
 			b.await(`document.querySelector("h1").textContent.toLowerCase() === "` + strings.Split(view, "/")[0] + `"`)
+			if view == "calls/1" {
+				b.await(`[...document.querySelectorAll(".timeline tr")].some((n) => n.innerText.includes("instance"))`)
+			}
 			if bad := b.eval(`[...document.querySelectorAll("th")].filter((n) => !n.textContent.trim()).length + [...document.querySelectorAll("pre")].filter((n) => n.tabIndex !== 0).length`); bad != "0" {
 				t.Errorf("%s: %s headers are empty or blocks out of reach for the keyboard", view, bad)
 			}

@@ -353,7 +353,7 @@ func TestTracesWithoutCollector(t *testing.T) {
 	c := newCollector(t)
 	c.down.Store(true)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20canary-token")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "canary-header-without-a-name,Authorization=Bearer%20canary-token")
 	t.Setenv("OTEL_SERVICE_NAME", "by-variable")
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
 	s := startServe(t, dir)

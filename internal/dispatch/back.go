@@ -3,18 +3,28 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/stats"
+	"github.com/exthost/exthost/status"
 )
 
 // AskCaller puts a request to the caller while the call is in flight. The request is the exchange
 // of the call with the ends swapped, and passes the same policies.
 func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	x := back(c, method, params)
+	var end func(time.Time, status.Outcome)
+	if c.span != nil {
+		end = c.span.Ask(time.Now(), method)
+	}
 	err := c.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) (err error) {
 		x.Response, err = c.Request.Client.Call(ctx, x.Method, x.Request)
 		return err
 	})
+	if end != nil {
+		end(time.Now(), stats.OutcomeOf(x.Response, err))
+	}
 	return x.Response, err
 }
 

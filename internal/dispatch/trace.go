@@ -37,13 +37,17 @@ type Tracer interface {
 	Report() *status.Tracing
 }
 
-// Span is the span of one call. One goroutine at a time uses it.
+// Span is the span of one call. Ask is called by many goroutines at once, the other methods by one at a
+// time.
 type Span interface {
 	// Context is the place of the call in its trace.
 	Context() TraceContext
 	// Send begins the span of an instance that is given the call, and returns its place, which
 	// the instance is told. A call may be given to several, one after the other.
 	Send(at time.Time) TraceContext
+	// Ask begins the span of a request that the instance puts to the caller meanwhile. The function
+	// that it returns ends it.
+	Ask(at time.Time, method string) (end func(at time.Time, o status.Outcome))
 	// End ends the spans at that time. The stages of e are the parts of the call; its instance
 	// stages are those that Send has begun, in that order. End must not keep e.
 	End(at time.Time, e *status.CallEvent)

@@ -20,6 +20,9 @@ import (
 // maxProblem bounds the words of an error, in bytes: a collector may answer with a page.
 const maxProblem = 240
 
+// maxWaiting bounds the spans that wait, whatever OTEL_BSP_MAX_QUEUE_SIZE says: each has some KiB.
+const maxWaiting = 1 << 16
+
 // sender hands spans to the batches of the SDK and counts what becomes of them. The SDK drops spans
 // when its queue is full and tells nobody; so this one bounds the spans that wait, and the queue of
 // the SDK is as long.
@@ -28,7 +31,7 @@ type sender struct {
 	exporter sdktrace.SpanExporter
 	endpoint string
 	log      *slog.Logger
-	mask     *strings.Replacer // of the values of headers
+	secrets  redact.Redactor // the values of headers
 
 	limit                 int64
 	waiting               atomic.Int64
@@ -44,22 +47,23 @@ type sender struct {
 }
 
 func newSender(exporter sdktrace.SpanExporter, o *Options, endpoint string) *sender {
-	s := &sender{exporter: exporter, endpoint: endpoint, log: o.Log, mask: maskOf(o), limit: sdktrace.DefaultMaxQueueSize, ended: make(chan struct{})}
+	s := &sender{exporter: exporter, endpoint: endpoint, log: o.Log, limit: sdktrace.DefaultMaxQueueSize, ended: make(chan struct{})}
 	s.sending, s.stop = context.WithCancel(context.Background())
 	if n, err := strconv.Atoi(o.Environ["OTEL_BSP_MAX_QUEUE_SIZE"]); err == nil && n > 0 {
-		s.limit = int64(n)
+		s.limit = int64(min(n, maxWaiting))
 	}
+	s.secrets.SetSecrets(headerValues(o))
 	s.SpanProcessor = sdktrace.NewBatchSpanProcessor(s, sdktrace.WithMaxQueueSize(int(s.limit)))
 	return s
 }
 
-// maskOf masks the values of the headers that are sent, and their words: of "Bearer x" x too.
-func maskOf(o *Options) *strings.Replacer {
-	var pairs []string
+// headerValues are the values of the headers that are sent, and their words: of "Bearer x" x too.
+func headerValues(o *Options) (values []string) {
 	hide := func(value string) {
-		for _, text := range append([]string{value}, strings.Fields(value)...) {
-			if len(text) >= 6 && !strings.EqualFold(text, "Bearer") {
-				pairs = append(pairs, text, "***")
+		values = append(values, value)
+		for _, word := range strings.Fields(value) {
+			if !strings.EqualFold(word, "Bearer") {
+				values = append(values, word)
 			}
 		}
 	}
@@ -75,7 +79,7 @@ func maskOf(o *Options) *strings.Replacer {
 			}
 		}
 	}
-	return strings.NewReplacer(pairs...)
+	return values
 }
 
 // OnEnd implements [sdktrace.SpanProcessor]. It never waits.
@@ -123,8 +127,7 @@ func (s *sender) Shutdown(ctx context.Context) error {
 func (s *sender) note(err error) {
 	problem := ""
 	if err != nil {
-		text, _ := redact.Default().Text(s.mask.Replace(err.Error()))
-		problem = display.Cut(strings.Join(strings.Fields(display.Visible(text)), " "), maxProblem)
+		problem = display.Cut(strings.Join(strings.Fields(display.Visible(s.secrets.String(err.Error()))), " "), maxProblem)
 	}
 	s.mu.Lock()
 	was := s.problem

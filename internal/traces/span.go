@@ -2,6 +2,7 @@ package traces
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,7 +20,10 @@ import (
 type span struct {
 	t         *Tracer
 	ctx       context.Context // with the span
-	instances []trace.Span    // in the order in which they were begun
+	instances []trace.Span    // those that have not ended, in the order in which they were begun
+
+	mu      sync.Mutex      // guards what follows
+	current context.Context // with the span of the instance that was begun last
 }
 
 // w3c reads and writes trace contexts. Baggage stays with the caller.
@@ -31,7 +35,7 @@ func (t *Tracer) Begin(ctx context.Context, parent exthost.TraceContext, at time
 		ctx = w3c.Extract(ctx, propagation.MapCarrier{"traceparent": parent.Parent, "tracestate": parent.State})
 	}
 	ctx, _ = t.tracer.Start(ctx, "call", trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindServer))
-	return ctx, &span{t: t, ctx: ctx}
+	return ctx, &span{t: t, ctx: ctx, current: ctx}
 }
 
 // Context implements exthost.Span.
@@ -47,7 +51,22 @@ func contextOf(ctx context.Context) exthost.TraceContext {
 func (s *span) Send(at time.Time) exthost.TraceContext {
 	ctx, instance := s.t.tracer.Start(s.ctx, "instance", trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindClient))
 	s.instances = append(s.instances, instance)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = ctx
 	return contextOf(ctx)
+}
+
+// Ask implements exthost.Span.
+func (s *span) Ask(at time.Time, method string) (end func(time.Time, status.Outcome)) {
+	s.mu.Lock()
+	below := s.current
+	s.mu.Unlock()
+	_, asked := s.t.tracer.Start(below, method, trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("mcp.method.name", method)))
+	return func(at time.Time, o status.Outcome) {
+		failed(asked, o)
+		asked.End(trace.WithTimestamp(at))
+	}
 }
 
 // End implements exthost.Span. The spans have neither arguments nor results, nor the words of
@@ -66,7 +85,7 @@ func (s *span) End(at time.Time, e *status.CallEvent) {
 	about := concerning(e)
 	call.SetName(nameOf(e))
 	call.SetAttributes(append(about, ofCaller(e)...)...)
-	failed(call, e)
+	failed(call, e.Outcome)
 	for _, stage := range e.Stages {
 		s.stage(began, stage, e, about)
 	}
@@ -87,7 +106,7 @@ func (s *span) stage(began time.Time, stage status.Stage, e *status.CallEvent, a
 	instance.SetName(nameOf(e))
 	instance.SetAttributes(append(about, named)...)
 	if len(s.instances) == 0 { // an earlier one ended before it had an outcome
-		failed(instance, e)
+		failed(instance, e.Outcome)
 	}
 	instance.End(to)
 }
@@ -137,10 +156,10 @@ func ofCaller(e *status.CallEvent) (list []attribute.KeyValue) {
 	return list
 }
 
-// failed notes the kind of the error that a call ended with.
-func failed(s trace.Span, e *status.CallEvent) {
-	if e.Outcome != status.OutcomeOK {
-		s.SetAttributes(attribute.String("error.type", string(e.Outcome)))
+// failed notes the kind of the error that a call or a request ended with.
+func failed(s trace.Span, o status.Outcome) {
+	if o != status.OutcomeOK {
+		s.SetAttributes(attribute.String("error.type", string(o)))
 		s.SetStatus(codes.Error, "")
 	}
 }

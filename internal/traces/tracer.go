@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/go-logr/logr"
 	otelsdk "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -50,9 +51,7 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil || endpoint == "" {
 		return nil, err
 	}
-	otelsdk.SetErrorHandler(otelsdk.ErrorHandlerFunc(func(err error) { // else the SDK writes to stderr
-		o.Log.Debug("OpenTelemetry", "reason", err.Error())
-	}))
+	quiet()
 	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: maxRetry, MaxElapsedTime: lastRetry})}
 	if o.Settings.Endpoint != "" {
 		options = append(options, otlptracehttp.WithEndpointURL(o.Settings.URL()))
@@ -76,6 +75,13 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 	t.provider = sdktrace.NewTracerProvider(provider...)
 	t.tracer = t.provider.Tracer("github.com/exthost/exthost", trace.WithInstrumentationVersion(o.Version))
 	return t, nil
+}
+
+// quiet keeps the SDK, which has one log for the whole program, from writing to stderr what it
+// cannot read: a variable with headers has secrets. What it cannot send is in the host's log.
+func quiet() {
+	otelsdk.SetLogger(logr.Discard())
+	otelsdk.SetErrorHandler(otelsdk.ErrorHandlerFunc(func(error) {}))
 }
 
 // describe returns what all spans have in common. The error beside it is for attributes that cannot

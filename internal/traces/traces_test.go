@@ -36,6 +36,7 @@ func call(t *Tracer, parent exthost.TraceContext) exthost.TraceContext {
 	began := time.Now()
 	_, span := t.Begin(context.Background(), parent, began)
 	told := span.Send(began)
+	span.Ask(began, protocol.MethodElicit)(began, status.Outcome(protocol.Canceled))
 	span.End(began.Add(3), &status.CallEvent{Method: protocol.MethodToolsCall, Tool: "ext_x_t", Outcome: status.OutcomeOK, Took: 3,
 		Stages: []status.Stage{{Name: status.StageQueue, Took: 1}, {Name: status.StageInstance, At: 1, Took: 2}}})
 	return told
@@ -55,18 +56,18 @@ func TestCollectorThatHangs(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(free)
-	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "3")
-	tracer, log := open(t, server.URL, Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "6"}})
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
+	tracer, log := open(t, server.URL, Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8"}})
 	call(tracer, exthost.TraceContext{})
 	<-asked
 	for range 100 {
 		call(tracer, exthost.TraceContext{})
 	}
-	if r := tracer.Report(); r.Dropped != 303-6 || r.Sent != 0 {
+	if r := tracer.Report(); r.Dropped != 404-8 || r.Sent != 0 {
 		t.Errorf("%+v", r)
 	}
 	tracer.Close()
-	if r := tracer.Report(); r.Dropped+r.Failed != 303 || !strings.Contains(log.String(), "303 spans of this host were not sent") {
+	if r := tracer.Report(); r.Dropped+r.Failed != 404 || !strings.Contains(log.String(), "404 spans of this host were not sent") {
 		t.Errorf("%+v\n%s", r, log)
 	}
 }
@@ -95,7 +96,7 @@ func TestSampling(t *testing.T) {
 			t.Errorf("%q below %+v: the instance is told %+v", tt.ratio, tt.parent, told)
 		}
 		tracer.Close()
-		if r := tracer.Report(); (r.Failed == 3) != (tt.flags == "01") || r.Sent != 0 {
+		if r := tracer.Report(); (r.Failed == 4) != (tt.flags == "01") || r.Sent != 0 {
 			t.Errorf("%q below %+v: %+v", tt.ratio, tt.parent, r)
 		}
 	}
