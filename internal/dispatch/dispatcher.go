@@ -156,8 +156,8 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 // enter routes r. A list waits for extensions that start and of which nothing is known, and
 // so does a call of a tool that one of them may have.
 func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, part bool) (*Call, error) {
-	began := time.Now()
 	if isList(d.o.Aggregator, r) {
+		began := time.Now()
 		d.o.Waits.AwaitListed(ctx, r)
 		return d.routeAfter(began, r, t, part)
 	}
@@ -168,6 +168,7 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 	if err == nil || t == nil {
 		return c, err
 	}
+	began := time.Now()
 	view, wrong := d.o.Snapshots.Load().View(r.Session)
 	if name, ok := nativeName(view, r.Extension, t.name); ok && wrong == nil {
 		d.o.Waits.AwaitOwner(ctx, r, name, view)
