@@ -114,12 +114,11 @@ func (a Admin) Events(ctx context.Context, kinds ...status.EventKind) iter.Seq[s
 	}
 }
 
-// LogRecord is one record of the host's log, or a line that an extension wrote to its
-// stderr.
-type LogRecord = journal.Record
-
-// LogFilter selects records of the log. The zero value selects all that are kept.
-type LogFilter = journal.Filter
+// The log of a host.
+type (
+	LogRecord = journal.Record // one record, or a line that an extension wrote to its stderr
+	LogFilter = journal.Filter // selects records; the zero value selects all that are kept
+)
 
 // Logs yields the latest records of the host's log, oldest first, and with f.Follow goes on
 // with new ones until ctx ends or the host is closed. The last 256 records of the host and

@@ -94,14 +94,12 @@ func (h *Host) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 // Serves reports whether there is an extension or destination of that id that may run here.
 func (h *Host) Serves(id string) bool { return h.snapshots.Load().Target(id) != nil }
 
-// Destination is an MCP server that fronts bridge to HTTP.
-type Destination = bridge.Info
-
-// Bridge is the part of a host that fronts need to serve destinations over HTTP.
-type Bridge = bridge.Directory
-
-// Clients are the named clients in force in a host.
-type Clients = clients.Directory
+// What fronts get of a host.
+type (
+	Destination = bridge.Info       // an MCP server that fronts bridge to HTTP
+	Bridge      = bridge.Directory  // what fronts need to serve destinations over HTTP
+	Clients     = clients.Directory // the named clients in force
+)
 
 // Clients returns what fronts and operators need of named clients.
 func (h *Host) Clients() *Clients { return h.clients }

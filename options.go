@@ -127,20 +127,14 @@ type Secrets = interface {
 	Check(name string) error
 }
 
-// Logins are what the user has signed in to.
-type Logins = unit.Logins
-
-// LoginPlace is what is signed in, and where.
-type LoginPlace = unit.LoginPlace
-
-// Tracer makes the spans of calls.
-type Tracer = dispatch.Tracer
-
-// Span is the span of one call.
-type Span = dispatch.Span
-
-// TraceContext is a place in a trace as messages state it.
-type TraceContext = dispatch.TraceContext
+// What Options are made of that the parts of a host declare.
+type (
+	Logins       = unit.Logins           // what the user has signed in to
+	LoginPlace   = unit.LoginPlace       // what is signed in, and where
+	Tracer       = dispatch.Tracer       // makes the spans of calls
+	Span         = dispatch.Span         // the span of one call
+	TraceContext = dispatch.TraceContext // a place in a trace as messages state it
+)
 
 // Mode changes how a host runs, for tools that look at extensions or try them.
 type Mode struct {

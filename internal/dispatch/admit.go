@@ -54,7 +54,7 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 	told()
 	c.Instance = i
 	began := time.Now()
-	c.passed(c.waited(now, err), now, began)
+	c.stages.add(waited(i, now, err), now, began)
 	if err != nil {
 		return nil, false, err
 	}
@@ -71,7 +71,7 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 		result, err = next(ctx, c, params)
 	}
 	took := time.Since(began)
-	c.passed(status.StageInstance, began, began.Add(took))
+	c.stages.add(status.StageInstance, began, began.Add(took))
 	release(err)
 	e, ok := errors.AsType[*protocol.Error](err)
 	if ok && e.Outcome == "" && protocol.ProcessEnded(err) {

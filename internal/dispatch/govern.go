@@ -14,12 +14,12 @@ func Govern(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, _ json.RawMessage) (json.RawMessage, error) {
 		c.stages.policies = status.StageRequestPolicies
 		err := c.Snapshot.Policies.Pipeline.Govern(ctx, &c.Exchange, func(ctx context.Context, x *governance.Exchange) (err error) {
-			c.decided()
+			decided(c)
 			x.Response, err = next(ctx, c, x.Request)
-			c.decides()
+			decides(c)
 			return err
 		}, c.afterHooks()...)
-		c.decided()
+		decided(c)
 		return c.Exchange.Response, err
 	}
 }

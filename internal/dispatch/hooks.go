@@ -53,7 +53,7 @@ func Hooks(next Deliver) Deliver {
 			return next(ctx, c, params)
 		}
 		x, began := &c.Exchange, time.Now()
-		err := c.beforeCall(ctx, x)
+		err := beforeCall(ctx, c, x)
 		c.Passed(status.StageHooksBefore, began)
 		if err != nil {
 			return nil, err
@@ -66,7 +66,7 @@ func Hooks(next Deliver) Deliver {
 }
 
 // beforeCall shows the hooks the arguments and lets them change the call or end it.
-func (c *Call) beforeCall(ctx context.Context, x *governance.Exchange) error {
+func beforeCall(ctx context.Context, c *Call, x *governance.Exchange) error {
 	out, err := c.runHooks(ctx, hooks.Event{Point: hooks.BeforeToolCall, Payload: c.arguments()})
 	c.hooks.context = out.Context
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	if !c.hooks.asked {
 		return nil
 	}
-	c.decided()
+	decided(c)
 	began := time.Now()
 	defer func() { c.stages.since = c.Passed(status.StageHooksAfter, began) }()
 	if x.Failure != nil {

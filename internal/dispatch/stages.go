@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -23,12 +24,11 @@ type stages struct {
 // Passed notes that the call was in a stage from a time until now, which it returns.
 func (c *Call) Passed(name status.StageName, from time.Time) (now time.Time) {
 	now = time.Now()
-	c.passed(name, from, now)
+	c.stages.add(name, from, now)
 	return now
 }
 
-func (c *Call) passed(name status.StageName, from, to time.Time) {
-	s := &c.stages
+func (s *stages) add(name status.StageName, from, to time.Time) {
 	if s.n < maxStages {
 		s.kept[s.n] = status.Stage{Name: name, At: protocol.Duration(from.Sub(s.began)), Took: protocol.Duration(to.Sub(from))}
 		s.n++
@@ -37,7 +37,7 @@ func (c *Call) passed(name status.StageName, from, to time.Time) {
 
 // decided notes that the policies have had the call until now. Without policies nobody looks at
 // the clock.
-func (c *Call) decided() {
+func decided(c *Call) {
 	if c.Exchange.ID != "" { // a pipeline without policies gives none
 		from := c.stages.since
 		if from.IsZero() {
@@ -48,16 +48,16 @@ func (c *Call) decided() {
 }
 
 // decides notes that the policies have the outcome of the call from now on.
-func (c *Call) decides() {
+func decides(c *Call) {
 	if c.Exchange.ID != "" {
 		c.stages.policies, c.stages.since = status.StageResponsePolicies, time.Now()
 	}
 }
 
-// waited is the stage of a call that waited for an instance from a time on: for its start or for
-// room in it. err is why it got none.
-func (c *Call) waited(from time.Time, err error) status.StageName {
-	if err == nil && c.Instance.Ready.Before(from) {
+// waited is the stage of a call that waited for i from a time on: for its start or for room in it. err
+// is why the call got none.
+func waited(i *unit.Instance, from time.Time, err error) status.StageName {
+	if err == nil && i.Ready.Before(from) {
 		return status.StageQueue
 	}
 	switch protocol.KindOf(err) {
