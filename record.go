@@ -41,21 +41,7 @@ func (a Recordings) Record(ctx context.Context, o RecordOptions, w io.Writer) er
 	}
 	log := a.h.env.Log.With("extensions", o.Extensions)
 	log.Info("a recording of what passes begins")
-	var over <-chan time.Time
-	if o.For > 0 {
-		timer := time.NewTimer(o.For)
-		defer timer.Stop()
-		over = timer.C
-	}
-	select {
-	case <-over:
-		err = r.End("its time was over")
-	case <-ctx.Done():
-		err = r.End("its reader ended it")
-	case <-r.Done():
-		err = r.End("")
-	}
-	if err != nil {
+	if err := r.Wait(ctx, o.For); err != nil {
 		log.Error("a recording ended early", "error", err)
 		return protocol.Errorf(protocol.Failed, "the recording ended early: %w", err)
 	}

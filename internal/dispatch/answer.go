@@ -21,7 +21,7 @@ func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
 			case c.Target != nil:
 				return next(ctx, c, params)
 			case c.entry != nil && c.entry.Tool == toollist.Find:
-				return c.find(params)
+				return find(c, params)
 			case c.entry != nil:
 				shows := func(of results.Source) bool { return c.View.Has(of.Extension, of.Tool) }
 				return stored().Call(results.Owner{Caller: c.Exchange.Caller, Session: c.Exchange.Session}, shows, rawjson.Get(params, "arguments"))
@@ -48,7 +48,7 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 	}
 	x, session, pipeline := &c.Exchange, c.Request.Session, c.Snapshot.Policies.Pipeline
 	view := tools.View{Pages: snapshot.ShowsPages(session), Modern: session != nil && protocol.IsModern(session.Version)}
-	if list, ok := c.searchList(view.Modern); ok && x.Extension == "" {
+	if list, ok := searchList(c, view.Modern); ok && x.Extension == "" {
 		return list, nil
 	}
 	if !pipeline.MayHide() {

@@ -133,7 +133,7 @@ func (c *Call) routeTool() error {
 		c.entry, ok = catalog.Withheld(extension, name)
 	}
 	if !ok {
-		c.entry, ok = c.findTool()
+		c.entry, ok = findTool(c)
 	}
 	if !ok {
 		return c.unknownTool(extension, name)

@@ -39,7 +39,7 @@ func isFind(r *protocol.Call, t *toolCall) bool {
 }
 
 // findTool returns the tool ext_find, if the call is one of it.
-func (c *Call) findTool() (*tools.Entry, bool) {
+func findTool(c *Call) (*tools.Entry, bool) {
 	if !isFind(c.Request, &c.parsed) || c.View.Excludes(toollist.Find) {
 		return nil, false
 	}
@@ -47,7 +47,7 @@ func (c *Call) findTool() (*tools.Entry, bool) {
 }
 
 // find answers a call of the tool ext_find.
-func (c *Call) find(params json.RawMessage) (json.RawMessage, error) {
+func find(c *Call, params json.RawMessage) (json.RawMessage, error) {
 	arguments := rawjson.Get(params, "arguments")
 	if err := c.entry.Validate(arguments); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (c *Call) find(params json.RawMessage) (json.RawMessage, error) {
 
 // searchList answers tools/list of a session that gets a search in place of all tools; ok is
 // false for other sessions.
-func (c *Call) searchList(modern bool) (result json.RawMessage, ok bool) {
+func searchList(c *Call, modern bool) (result json.RawMessage, ok bool) {
 	list, ok := c.Snapshot.SearchList(c.Request.Session)
 	if !ok {
 		return nil, false

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,6 +173,25 @@ func (r *Recording) End(reason string) error {
 		return r.err
 	case <-timeout.C:
 		return fmt.Errorf("the cassette could not be written to its end within %v", flushing)
+	}
+}
+
+// Wait waits for the end of the recording, and ends it with ctx or after a time, 0 for none. The
+// error is that of End.
+func (r *Recording) Wait(ctx context.Context, limit time.Duration) error {
+	var over <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-over:
+		return r.End("its time was over")
+	case <-ctx.Done():
+		return r.End("its reader ended it")
+	case <-r.Done():
+		return r.End("")
 	}
 }
 
