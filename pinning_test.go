@@ -90,6 +90,7 @@ func heldBack(t *testing.T, h *exthost.Host) {
 	}
 	for _, c := range []*protocol.Call{
 		{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_greet"}`)},
+		{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_call","arguments":{"tool":"ext_x_greet"}}`)},
 		{Method: protocol.MethodToolsCall, Extension: "x", Params: json.RawMessage(`{"name":"greet"}`)},
 	} {
 		if c.Extension != "" && h.Status().Audit == nil {
@@ -99,6 +100,9 @@ func heldBack(t *testing.T, h *exthost.Host) {
 		if protocol.KindOf(err) != protocol.Rejected || trace.Verdict.Code != "descriptor_changed" {
 			t.Errorf("tested: %v, %+v", err, trace.Verdict)
 		}
+	}
+	if found, err := h.Call(deadline(t), "ext_find", map[string]any{"query": "greet all, or part"}); err != nil || strings.Contains(found.Text(), "ext_x_greet") || !strings.Contains(found.Text(), "ext_x_part") {
+		t.Errorf("found: %s, %v", found.Text(), err)
 	}
 	if _, err := h.Call(deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "exthost tools accept x greet") {
 		t.Errorf("called: %v", err)
