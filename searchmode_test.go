@@ -92,12 +92,23 @@ func TestSearchMode(t *testing.T) {
 		{"to whom the search is hidden", &protocol.Session{Toolset: "shut"}, nil},
 	} {
 		got, _ := listedTo(t, h, test.s)
+		var entries []string
+		list, err := exthost.ToolsetsOf(h).Listed(test.s)
+		for _, e := range list {
+			entries = append(entries, e.Name)
+		}
+		if !slices.Equal(got, entries) || err != nil {
+			t.Errorf("%s is listed %q, and in Go %q, %v", test.name, got, entries, err)
+		}
 		if test.want == nil && len(got) < 5 || slices.Contains(got, "ext_find") != (test.want != nil) || test.want != nil && !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
 	if names, _ := listedTo(t, h, nil); len(names) != 38 {
 		t.Errorf("a Go program gets %q", names)
+	}
+	if _, err := exthost.ToolsetsOf(h).Listed(&protocol.Session{Toolset: "none"}); protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("the list of a toolset that there is not: %v", err)
 	}
 	for _, s := range []*protocol.Session{nil, {}, {Toolset: "bare"}, {Caller: "ada"}} {
 		text, err := callAs(t, h, s, "ext_find", `{"query":"greet somebody"}`)

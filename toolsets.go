@@ -2,6 +2,7 @@ package exthost
 
 import (
 	"github.com/exthost/exthost/internal/toolindex"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -47,6 +48,14 @@ func (t Toolsets) ServesTo(toolset, id string) bool {
 	now := t.h.snapshots.Load()
 	view, err := now.Toolsets.Of(toolset)
 	return err == nil && now.Target(id) != nil && view.Reaches(id)
+}
+
+// Listed returns the tools that are listed to a session of all extensions: those that it sees, or in
+// mode search ext_find, ext_call and the favourites. Nil stands for a Go program, which sees all that
+// an anonymous caller does. The tools are called by [Host.Do] with the session, or, without a toolset,
+// by [Host.Call]. The error says that the session's toolset is not there.
+func (t Toolsets) Listed(s *protocol.Session) ([]*tools.Entry, error) {
+	return t.h.snapshots.Load().Listed(s)
 }
 
 // Found is what a search has for a query: the best tools, others of the best extensions, or,

@@ -95,8 +95,11 @@ func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, search
 	}
 	listing := &s.Config.Tools
 	mode := cmp.Or(of.ToolMode, s.Config.Server.Clients[of.Caller].Mode, listing.Mode)
+	if mode == toollist.All {
+		return nil, false
+	}
 	view, err := s.View(of)
-	if mode == toollist.All || err != nil {
+	if err != nil {
 		return nil, false
 	}
 	visible := s.visible(of.Caller, forModels(of))
@@ -105,12 +108,32 @@ func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, search
 			return nil, false
 		}
 	}
-	entries := view.Tools(s.Catalog).Entries()
-	if visible != nil {
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e *tools.Entry) bool { return !visible(e) })
-	}
+	entries := shownOf(view.Tools(s.Catalog), visible)
 	if !listing.Searches(mode, of.ClientInfo, entries) {
 		return nil, false
 	}
 	return listing.List(entries), true
+}
+
+// Listed returns the list of a session: what it sees, or the search in its place.
+func (s *Snapshot) Listed(of *protocol.Session) ([]*tools.Entry, error) {
+	if of == nil {
+		of = new(protocol.Session)
+	}
+	if list, searches := s.SearchList(of); searches {
+		return list, nil
+	}
+	view, err := s.View(of)
+	if err != nil {
+		return nil, err
+	}
+	return shownOf(view.Tools(s.Catalog), s.visible(of.Caller, forModels(of))), nil
+}
+
+// shownOf returns the tools of a catalog that visible is true for; all of them if it is nil.
+func shownOf(catalog *tools.Catalog, visible func(*tools.Entry) bool) []*tools.Entry {
+	if visible == nil {
+		return catalog.Entries()
+	}
+	return slices.DeleteFunc(slices.Clone(catalog.Entries()), func(e *tools.Entry) bool { return !visible(e) })
 }
