@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/snapshot"
@@ -40,7 +37,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 		return fmt.Errorf("the reload was given up: %w", err)
 	}
 	r.h.adopt(next)
-	if !reflect.DeepEqual(now.Config.Toolsets, next.Config.Toolsets) || listsOtherwise(now.Config, next.Config) {
+	if now.ListsOtherwise(next) {
 		r.h.life.announce.Add()
 	}
 	if len(c.Policies) > 0 && (now.Policies.Pipeline.MayHide() || next.Policies.Pipeline.MayHide()) {
@@ -66,18 +63,6 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	slices.SortStableFunc(c.Failed, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Extension, b.Extension) })
 	r.h.swap(nil)
 	return nil
-}
-
-// listsOtherwise reports whether other tools of the same extensions are listed to some clients.
-func listsOtherwise(before, after *config.Config) bool {
-	modes := func(c *config.Config) map[string]string {
-		of := make(map[string]string)
-		for name, client := range c.Server.Clients {
-			of[name] = client.Mode
-		}
-		return of
-	}
-	return !reflect.DeepEqual(before.Tools, after.Tools) || !maps.Equal(modes(before), modes(after))
 }
 
 // prepare returns the new units that start beside the running ones, and those that start

@@ -27,19 +27,7 @@ func (t Toolsets) Tools(name string) (*tools.Catalog, error) {
 // Offered returns the tools of a toolset that policies show to a caller, "" for an anonymous
 // one, and those that they hide from it.
 func (t Toolsets) Offered(name, caller string) (shown, hidden []*tools.Entry, err error) {
-	now := t.h.snapshots.Load()
-	view, err := now.Toolsets.Of(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, e := range view.Tools(now.Catalog).Entries() {
-		if now.Policies.Pipeline.Visible(caller, e.Extension, e.Registered()) {
-			shown = append(shown, e)
-		} else {
-			hidden = append(hidden, e)
-		}
-	}
-	return shown, hidden, nil
+	return t.h.snapshots.Load().Offered(name, caller)
 }
 
 // ServesTo reports whether there is an extension or destination of that id that may run here,

@@ -38,7 +38,7 @@ func isFind(r *protocol.Call, t *toolCall) bool {
 	return t != nil && r.Extension == "" && t.name == toollist.Find
 }
 
-// findTool returns the tool ext_find, if the call is one of it.
+// findTool returns the tool ext_find, if c is a call of it.
 func findTool(c *Call) (*tools.Entry, bool) {
 	if !isFind(c.Request, &c.parsed) || c.View.Excludes(toollist.Find) {
 		return nil, false

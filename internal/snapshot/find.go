@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"cmp"
+	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/exthost/exthost/internal/display"
@@ -40,6 +42,36 @@ func (s *Snapshot) describe(id string) string {
 		said = display.Prefix(hs.Instructions, maxInstructions)
 	}
 	return cmp.Or(x.Candidate.Manifest.Plugin.Description, said)
+}
+
+// Offered returns the tools of a toolset that policies show to a caller, and those that they hide
+// from it.
+func (s *Snapshot) Offered(toolset, caller string) (shown, hidden []*tools.Entry, err error) {
+	view, err := s.Toolsets.Of(toolset)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range view.Tools(s.Catalog).Entries() {
+		if s.Policies.Pipeline.Visible(caller, e.Extension, e.Registered()) {
+			shown = append(shown, e)
+		} else {
+			hidden = append(hidden, e)
+		}
+	}
+	return shown, hidden, nil
+}
+
+// ListsOtherwise reports whether next may list other tools of the same extensions to clients, by its
+// toolsets or by its modes.
+func (p *Plan) ListsOtherwise(next *Plan) bool {
+	modes := func(p *Plan) map[string]string {
+		of := make(map[string]string)
+		for name, client := range p.Config.Server.Clients {
+			of[name] = client.Mode
+		}
+		return of
+	}
+	return !reflect.DeepEqual(p.Config.Toolsets, next.Config.Toolsets) || !reflect.DeepEqual(p.Config.Tools, next.Config.Tools) || !maps.Equal(modes(p), modes(next))
 }
 
 // Find searches the tools of a toolset, "" for all tools, that a caller sees: those that
