@@ -134,6 +134,7 @@ func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message) {
 		p := &pending{call: &call{id: m.ID, method: method, params: params}, id: string(m.ID), at: at,
 			token: string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))}
 		n.inFlight, n.last = append(n.inFlight, p), p
+		l.tape.calls = append(l.tape.calls, p.call)
 		if method != protocol.MethodToolsList { // players list the offers
 			l.tape.index.add(n.modern(), p.call)
 		}

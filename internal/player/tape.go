@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cassette"
 	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -38,6 +39,7 @@ type Tape struct {
 
 	mu    sync.Mutex // guards what follows, once it is loaded
 	runs  []*run     // with an offer
+	calls []*call    // in recorded order
 	index index
 }
 
@@ -200,4 +202,40 @@ func (t *Tape) pause(e *event) time.Duration {
 		return min(e.pause, lastWords)
 	}
 	return 0
+}
+
+// Call is a recorded call of a tool.
+type Call struct {
+	Tool      string // the extension's own name
+	Arguments json.RawMessage
+	Answered  bool // with a result or an error
+	Masked    bool // the arguments have lost a secret
+	Asks      bool // the extension asked its caller something
+}
+
+// Calls returns the recorded calls of tools, in their order.
+func (t *Tape) Calls() (list []Call, err error) {
+	if err := t.load(); err != nil {
+		return nil, err
+	}
+	for _, c := range t.calls {
+		if c.method != protocol.MethodToolsCall {
+			continue
+		}
+		n := Call{Tool: nameOf(c.params), Arguments: rawjson.Get(c.params, "arguments"), Masked: masks.Match(c.params)}
+		for _, e := range c.events {
+			n.Answered = n.Answered || e.kind == answer
+			n.Asks = n.Asks || e.kind == message && e.frame.ID != nil ||
+				e.kind == answer && rawjson.Get(e.frame.Result, "inputRequests") != nil
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// Same reports whether two JSON values are equal, where any text may stand for a masked secret in the
+// recorded one.
+func Same(recorded, now json.RawMessage) bool {
+	e := equals{params: canonical(recorded)}
+	return e.params == canonical(now) || e.matches(canonical(now))
 }

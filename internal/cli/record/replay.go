@@ -4,21 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/cassette"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/literal"
-	"github.com/exthost/exthost/internal/player"
+	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/mcpserver"
 )
@@ -62,14 +57,16 @@ func (o *replayOptions) run(ctx context.Context, c *console.Console, file string
 	if o.latency != manifest.LatencyNone && o.latency != manifest.LatencyReal {
 		return console.Usagef("", "--latency is 0 or real, not %q", o.latency)
 	}
-	if file, err = filepath.Abs(file); err != nil {
-		return err
+	match := manifest.MatchStrict
+	if o.nearest {
+		match = manifest.MatchNearest
 	}
-	cfg, dir, err := o.config(file)
+	dir, _, err := hosts.Replays(file, match, o.latency)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	cfg := hosts.Replaying(config.Default(), dir)
 	log, err := c.Logger(cfg.Log, console.Level(cmp.Or(c.LogLevel, "warn")))
 	if err != nil {
 		return err
@@ -84,49 +81,4 @@ func (o *replayOptions) run(ctx context.Context, c *console.Console, file string
 		err = nil
 	}
 	return errors.Join(err, h.Close())
-}
-
-// config returns the configuration of a host that replays all extensions of a cassette, and the
-// directory of their manifests, which the caller must remove.
-func (o *replayOptions) config(file string) (cfg *config.Config, dir string, err error) {
-	ids, err := player.Extensions(file)
-	if e, ok := errors.AsType[*cassette.Error](err); ok {
-		return nil, "", &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", file, e), Hint: "exthost record -o FILE"}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", &console.Error{Code: console.ExitNotFound, Text: "there is no " + file, Hint: "exthost record -o FILE"}
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	if len(ids) == 0 {
-		return nil, "", &console.Error{Code: console.ExitInvalid, Text: "no extension was recorded in " + file, Hint: "exthost record -o FILE"}
-	}
-	if dir, err = os.MkdirTemp("", "exthost-replay-"); err != nil {
-		return nil, "", err
-	}
-	for _, id := range ids {
-		if err = errors.Join(err, o.writeManifest(filepath.Join(dir, "extensions"), file, id)); err != nil {
-			return nil, "", errors.Join(err, os.RemoveAll(dir))
-		}
-	}
-	cfg = config.Default()
-	cfg.Extensions.SearchPaths, cfg.Extensions.Trust = []string{filepath.Join(dir, "extensions")}, config.TrustOff
-	return cfg, dir, nil
-}
-
-// writeManifest writes the manifest of an extension that is replayed.
-func (o *replayOptions) writeManifest(dir, file, id string) error {
-	match := manifest.MatchStrict
-	if o.nearest {
-		match = manifest.MatchNearest
-	}
-	name := strings.ReplaceAll(id, ".", "_") // of a server in a .mcp.json
-	dir = filepath.Join(dir, name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	text := fmt.Sprintf("[plugin]\nid = %s\nversion = \"0.1.0\"\n[transport]\nkind = \"replay\"\nfile = %s\nextension = %s\nmatch = %q\nlatency = %q\n",
-		literal.String(name), literal.String(file), literal.String(id), match, o.latency)
-	return os.WriteFile(filepath.Join(dir, "plugin.toml"), []byte(text), 0o600)
 }

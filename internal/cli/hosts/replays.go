@@ -1,0 +1,65 @@
+package hosts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cassette"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/literal"
+	"github.com/exthost/exthost/internal/player"
+)
+
+// Replays writes the manifests of extensions that are replayed from a cassette, all that are in it,
+// into a new directory, which the caller must remove. match and latency are those of a manifest. ids
+// are the recorded ones, by those of the extensions.
+func Replays(file, match, latency string) (dir string, ids map[string]string, err error) {
+	if file, err = filepath.Abs(file); err != nil {
+		return "", nil, err
+	}
+	recorded, err := player.Extensions(file)
+	switch e, bad := errors.AsType[*cassette.Error](err); {
+	case bad:
+		return "", nil, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", file, e), Hint: recordIt}
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil, &console.Error{Code: console.ExitNotFound, Text: "there is no " + file, Hint: recordIt}
+	case err != nil:
+		return "", nil, err
+	case len(recorded) == 0:
+		return "", nil, &console.Error{Code: console.ExitInvalid, Text: "no extension was recorded in " + file, Hint: recordIt}
+	}
+	if dir, err = os.MkdirTemp("", "exthost-replay-"); err != nil {
+		return "", nil, err
+	}
+	ids = make(map[string]string)
+	for _, of := range recorded {
+		id := strings.ReplaceAll(of, ".", "_") // of a server in a .mcp.json
+		ids[id] = of
+		text := fmt.Sprintf("[plugin]\nid = %s\nversion = \"0.1.0\"\n[transport]\nkind = \"replay\"\nfile = %s\nextension = %s\nmatch = %q\nlatency = %q\n",
+			literal.String(id), literal.String(file), literal.String(of), match, latency)
+		folder := filepath.Join(dir, "extensions", id)
+		if err = errors.Join(err, os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "plugin.toml"), []byte(text), 0o600)); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, ids, nil
+}
+
+const recordIt = "exthost record -o FILE"
+
+// Replaying returns cfg with the extensions of [Replays] in place of its own.
+func Replaying(cfg *config.Config, dir string) *config.Config {
+	replaying := *cfg
+	replaying.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
+	replaying.Extensions.Disabled, replaying.Extensions.Allowlist, replaying.Extensions.Entries = nil, nil, nil
+	replaying.Project.SearchPaths = false
+	return &replaying
+}

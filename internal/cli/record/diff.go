@@ -1,0 +1,255 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/player"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// Diff compares a cassette with the extensions of today.
+func Diff(c *console.Console) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "diff FILE [ID...]",
+		Short: "Make the recorded calls again and show what has changed",
+		Long: "Make the calls of tools in a cassette again, of the extensions of this directory as they are\n" +
+			"now, and show how their tools and results differ from the recorded ones. Only tools that say\n" +
+			"of themselves that they only read (readOnlyHint) are called, unless --all says otherwise. What\n" +
+			"was left out is listed. The exit code is 1 when something has changed.",
+		Example: "  exthost diff notes.cassette\n  exthost diff notes.cassette notes -o json",
+		Args:    console.AtLeastOne("exthost record -o FILE", "exthost diff needs the cassette"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d := differ{all: all, only: args[1:]}
+			return d.run(cmd.Context(), c, args[0])
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also call tools that may change something")
+	return cmd
+}
+
+// differ compares the extensions of two hosts.
+type differ struct {
+	all    bool
+	only   []string          // ids; nil: all
+	ids    map[string]string // the recorded ids by those of the replay
+	before *exthost.Host     // replays the cassette
+	now    *exthost.Host
+	result comparison
+}
+
+// comparison is what diff prints.
+type comparison struct {
+	Same    int      `json:"same"`    // calls with the recorded result
+	Changes []change `json:"changes"` // of tools and results
+	LeftOut []change `json:"left_out"`
+}
+
+// change is one difference, or a call that was not made.
+type change struct {
+	Extension string          `json:"extension"`
+	Tool      string          `json:"tool,omitempty"`
+	What      string          `json:"what"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Recorded  json.RawMessage `json:"recorded,omitempty"`
+	Now       json.RawMessage `json:"now,omitempty"`
+}
+
+func (d *differ) run(ctx context.Context, c *console.Console, file string) (err error) {
+	dir, ids, err := hosts.Replays(file, manifest.MatchStrict, manifest.LatencyNone)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	d.ids = ids
+	replaying := hosts.Replaying(config.Default(), dir)
+	replaying.Extensions.Trust = config.TrustOff
+	if d.before, err = exthost.Open(ctx, replaying, exthost.Options{StateDir: filepath.Join(dir, "state")}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.before.Close()) }()
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return err
+	}
+	selected := func(id string) bool { return d.wants(id) }
+	if d.now, err = hosts.Open(ctx, c, cfg, exthost.Options{Start: selected}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.now.Close()) }()
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		if !d.wants(ids[id]) {
+			continue
+		}
+		if err := d.extension(ctx, file, id); err != nil {
+			return err
+		}
+	}
+	return d.print(c)
+}
+
+// wants reports whether a recorded extension is compared.
+func (d *differ) wants(id string) bool {
+	if len(d.only) > 0 && !slices.Contains(d.only, id) {
+		return false
+	}
+	for _, of := range d.ids {
+		if of == id {
+			return true
+		}
+	}
+	return false
+}
+
+// extension compares the tools and the calls of one extension, by its id in the replay.
+func (d *differ) extension(ctx context.Context, file, id string) error {
+	before, now := toolsOf(d.before, id), toolsOf(d.now, d.ids[id])
+	of := d.ids[id]
+	for name, tool := range before {
+		switch today := now[name]; {
+		case today == nil:
+			d.changed(change{Extension: of, Tool: name, What: "the tool is gone", Recorded: tool.Own})
+		case !player.Same(tool.Own, today.Own):
+			d.changed(change{Extension: of, Tool: name, What: "the descriptor has changed", Recorded: tool.Own, Now: today.Own})
+		}
+	}
+	for name, tool := range now {
+		if before[name] == nil {
+			d.changed(change{Extension: of, Tool: name, What: "the tool is new", Now: tool.Own})
+		}
+	}
+	tape, err := player.Open(player.Options{File: file, Extension: of})
+	if err != nil {
+		return err
+	}
+	calls, err := tape.Calls()
+	if err != nil {
+		return err
+	}
+	for i := range calls {
+		n := &calls[i]
+		if why := d.leftOut(n, before[n.Tool], now[n.Tool]); why != "" {
+			d.result.LeftOut = append(d.result.LeftOut, change{Extension: of, Tool: n.Tool, What: why, Arguments: n.Arguments})
+			if before[n.Tool] != nil && n.Answered && !n.Asks { // its answer is not that of the next equal call
+				_, _ = call(ctx, d.before, before[n.Tool], n.Arguments)
+			}
+			continue
+		}
+		recorded, err := call(ctx, d.before, before[n.Tool], n.Arguments)
+		if err != nil {
+			return err
+		}
+		result, err := call(ctx, d.now, now[n.Tool], n.Arguments)
+		if err != nil {
+			return err
+		}
+		if player.Same(recorded, result) {
+			d.result.Same++
+			continue
+		}
+		d.changed(change{Extension: of, Tool: n.Tool, What: "the result has changed", Arguments: n.Arguments, Recorded: recorded, Now: result})
+	}
+	return nil
+}
+
+func (d *differ) changed(c change) { d.result.Changes = append(d.result.Changes, c) }
+
+// leftOut returns why a call is not made; "" when it is.
+func (d *differ) leftOut(n *player.Call, before, now *tools.Entry) string {
+	switch {
+	case now == nil || before == nil:
+		return "there is no such tool now"
+	case !n.Answered:
+		return "the recording has no answer to it"
+	case n.Masked:
+		return "its arguments hold a secret, which was masked"
+	case n.Asks:
+		return "it asks its client something"
+	case !d.all && (!reads(before) || !reads(now)):
+		return "the tool may change something; --all calls it"
+	}
+	return ""
+}
+
+// reads reports whether a tool says that it only reads.
+func reads(e *tools.Entry) bool { return string(rawjson.Get(e.Annotations, "readOnlyHint")) == "true" }
+
+// toolsOf returns the tools of an extension by their own names.
+func toolsOf(h *exthost.Host, id string) map[string]*tools.Entry {
+	all := make(map[string]*tools.Entry)
+	for _, e := range h.Tools().Entries() {
+		if e.Extension == id {
+			all[e.Tool] = e
+		}
+	}
+	return all
+}
+
+// call returns the result of a call, or its error as an object. The error is that of ctx.
+func call(ctx context.Context, h *exthost.Host, tool *tools.Entry, arguments json.RawMessage) (json.RawMessage, error) {
+	if arguments == nil {
+		arguments = json.RawMessage("{}")
+	}
+	result, err := h.Call(ctx, tool.Name, arguments)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err == nil {
+		return json.RawMessage(result), nil
+	}
+	return rawjson.Set(json.RawMessage("{}"), "error", rawjson.Quote(protocol.Reason(err))), nil
+}
+
+// shown bounds the values that the table shows, in characters.
+const shown = 300
+
+func (d *differ) print(c *console.Console) error {
+	byPlace := func(a, b change) int { return strings.Compare(a.Extension+"\x00"+a.Tool, b.Extension+"\x00"+b.Tool) }
+	slices.SortStableFunc(d.result.Changes, byPlace)
+	slices.SortStableFunc(d.result.LeftOut, byPlace)
+	d.result.Changes, d.result.LeftOut = console.OrEmpty(d.result.Changes), console.OrEmpty(d.result.LeftOut)
+	var b strings.Builder
+	for _, n := range d.result.Changes {
+		fmt.Fprintf(&b, "%s %s %s: %s\n", n.Extension, n.Tool, value(n.Arguments), n.What)
+		for _, side := range []struct {
+			sign string
+			text json.RawMessage
+		}{{"-", n.Recorded}, {"+", n.Now}} {
+			if side.text != nil {
+				fmt.Fprintf(&b, "  %s %s\n", side.sign, value(side.text))
+			}
+		}
+	}
+	reasons := make(map[string]int)
+	for _, n := range d.result.LeftOut {
+		reasons[fmt.Sprintf("%s %s: %s", n.Extension, n.Tool, n.What)]++
+	}
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		fmt.Fprintf(&b, "left out: %s (%s)\n", console.Safe(reason), console.Count(reasons[reason], "call"))
+	}
+	fmt.Fprintf(&b, "%s the same, %s, %s left out", console.Count(d.result.Same, "call"), console.Count(len(d.result.Changes), "change"), console.Count(len(d.result.LeftOut), "call"))
+	document := console.Document{Kind: "diff", Value: d.result, Text: b.String()}
+	if len(d.result.Changes) > 0 {
+		document.Code = console.ExitFailed
+	}
+	return c.Print(document)
+}
+
+func value(raw json.RawMessage) string { return console.Cut(console.Safe(string(raw)), shown) }
