@@ -61,16 +61,26 @@ func policies(ctx context.Context, c *console.Console) ([]status.Policy, error) 
 }
 
 func policyTest(c *console.Console) *cobra.Command {
-	return &cobra.Command{
-		Use:   "test CALL.json",
+	var from string
+	cmd := &cobra.Command{
+		Use:   "test CALL.json | --from CASSETTE",
 		Short: "Try what the policies would do about a call, without making it",
 		Long: "Show what each policy decides about a call, without making it. - reads stdin. The file holds\n" +
 			"{\"tool\", \"arguments\", \"caller\", \"session\"}, or \"method\" and \"params\" in place of the first\n" +
 			"two. No person is asked and nothing is recorded, but policies that count do count the call.\n" +
-			"The exit code is 6 when the call would be denied.",
+			"The exit code is 6 when the call would be denied.\n\n" +
+			"--from tries all calls of tools in a cassette, which exthost record wrote, and lists those that\n" +
+			"are decided otherwise: they reached their extensions when they were recorded. What policies in\n" +
+			"shadow mode would do is listed too, so that a rule can be rehearsed before it holds.",
 		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}}' |\n    exthost policy test -",
-		Args:    console.One("a file with a call, or - for stdin"),
+		Args:    console.AtMostOne("a file with a call, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if from != "" && len(args) == 0 {
+				return testRecorded(cmd.Context(), c, from)
+			}
+			if len(args) == 0 || from != "" {
+				return console.Usagef("exthost policy test --help", "exthost policy test needs a file with a call, - for stdin, or --from CASSETTE")
+			}
 			data, err := readCall(c, args[0])
 			if err != nil {
 				return err
@@ -85,6 +95,8 @@ func policyTest(c *console.Console) *cobra.Command {
 			return result.Error.Err()
 		},
 	}
+	cmd.Flags().StringVar(&from, "from", "", "try the recorded calls of a `CASSETTE`")
+	return cmd
 }
 
 func readCall(c *console.Console, name string) ([]byte, error) {
