@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the servers of today use what is deprecated
+
 package exthost_test
 
 import (
@@ -10,11 +12,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -252,5 +257,140 @@ func TestTenThousandCallsAreReplayed(t *testing.T) {
 	}
 	if bytes.HasPrefix(want[1], []byte("error")) {
 		t.Errorf("%s", want[1])
+	}
+}
+
+// conformance runs the checks of a client by the official SDK over HTTP, and returns the outcome of
+// each. The client hears notifications beside its calls, so they are not among the outcomes.
+func conformance(t *testing.T, h *exthost.Host, version string) map[string]string {
+	outcomes := make(map[string]string)
+	var mu sync.Mutex
+	var told []string
+	hear := func(what string, value any) {
+		mu.Lock()
+		defer mu.Unlock()
+		text, _ := json.Marshal(value)
+		told = append(told, what+" "+string(text))
+	}
+	o := &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			hear("elicitation", r.Params.Message)
+			return &mcp.ElicitResult{Action: "accept"}, nil
+		},
+		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			hear("sampling", "")
+			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "x"}}, nil
+		},
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, o)
+	client.AddRoots(&mcp.Root{URI: "file:///here", Name: "here"})
+	s, err := client.Connect(deadline(t), &mcp.StreamableClientTransport{Endpoint: overHTTP(t, h) + "/mcp"}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	check := func(name string, run func(ctx context.Context) (any, error)) {
+		mu.Lock()
+		told = nil
+		mu.Unlock()
+		result, err := run(deadline(t))
+		text, _ := json.Marshal(result)
+		mu.Lock()
+		defer mu.Unlock()
+		outcomes[name] = fmt.Sprint(string(text), err, told)
+	}
+	if version < protocol.MCP20260728 {
+		check("logging", func(ctx context.Context) (any, error) {
+			return nil, s.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: "debug"})
+		})
+	}
+	check("tools", func(ctx context.Context) (any, error) { return s.ListTools(ctx, nil) })
+	check("prompts", func(ctx context.Context) (any, error) { return s.ListPrompts(ctx, nil) })
+	check("resources", func(ctx context.Context) (any, error) { return s.ListResources(ctx, nil) })
+	check("templates", func(ctx context.Context) (any, error) { return s.ListResourceTemplates(ctx, nil) })
+	check("read", func(ctx context.Context) (any, error) {
+		return s.ReadResource(ctx, &mcp.ReadResourceParams{URI: "test://note"})
+	})
+	check("prompt", func(ctx context.Context) (any, error) { return s.GetPrompt(ctx, &mcp.GetPromptParams{Name: "ext_m_p"}) })
+	check("completion", func(ctx context.Context) (any, error) {
+		return s.Complete(ctx, &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "ext_m_p"}, Argument: mcp.CompleteParamsArgument{Name: "a", Value: "b"}})
+	})
+	for name, p := range map[string]*mcp.CallToolParams{
+		"structured":     {Name: "ext_n_echo", Arguments: map[string]any{"a": []any{1, "b", nil}}},
+		"progress":       {Name: "ext_n_work", Meta: mcp.Meta{"progressToken": "p"}},
+		"tool error":     {Name: "ext_n_fail"},
+		"protocol error": {Name: "ext_n_refuse"},
+		"wrong argument": {Name: "ext_n_greet", Arguments: map[string]any{"name": 1}},
+		"no tool":        {Name: "ext_n_none"},
+		"log":            {Name: "ext_m_log"},
+		"roots":          {Name: "ext_m_ask", Arguments: map[string]any{"for": "roots"}},
+		"sampling":       {Name: "ext_m_ask", Arguments: map[string]any{"for": "sampling"}},
+		"elicitation":    {Name: "ext_m_ask", Arguments: map[string]any{"for": "elicitation"}},
+	} {
+		check(name, func(ctx context.Context) (any, error) { return s.CallTool(ctx, p) })
+	}
+	return outcomes
+}
+
+// TestARecordedConformanceRunReplays has a client of each era pass and fail the same checks against the
+// replay as against the extensions.
+func TestARecordedConformanceRunReplays(t *testing.T) {
+	for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
+		t.Run(version, func(t *testing.T) {
+			h := newFolder(t).add("n", child("sdk", "")).add("m", rich("older", "")).open(exthost.Options{})
+			file, stop := record(t, h)
+			want := conformance(t, h, version)
+			stop()
+			if err := h.Close(); err != nil {
+				t.Fatal(err)
+			}
+			got := conformance(t, replaying(t, file, "", "n", "m"), version)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-recorded +replayed):\n%s", diff)
+			}
+			if len(want) < 17 || !strings.Contains(want["structured"], `{"a":[1,"b",null]}`) || !strings.Contains(want["elicitation"], "accept") {
+				t.Errorf("%d checks: %s; %s", len(want), want["structured"], want["elicitation"])
+			}
+		})
+	}
+}
+
+// TestNoSecretOfAHostIsRecorded records secrets that extensions get from the host and print: of their
+// environment, of the store, of headers, and tokens in arguments and results.
+func TestNoSecretOfAHostIsRecorded(t *testing.T) {
+	processtest.Leaks(t)
+	server := remoteServer(t, "h3ader-canary")
+	v := &vault{values: map[string]string{"stored": "st0red/canary+\"1\"", "part": "p4rt-canary", "remote": "h3ader-canary"}}
+	f := newFolder(t).add("given", child("sdk", "")).add("manifest", asking("DSN", "postgres://app:secret://part@host/app")).
+		add("header", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://remote\" }\n", server.URL))
+	f.entries["given"] = config.Entry{Env: map[string]string{"TOKEN": "secret://stored", "API_KEY": "env-c4nary-value"}}
+	h := f.open(v.options())
+	file, stop := record(t, h)
+	call := func(tool string, arguments map[string]any) {
+		if _, err := h.Call(deadline(t), tool, arguments); err != nil {
+			t.Error(err)
+		}
+	}
+	token := "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+	call("ext_given_environ", nil)
+	call("ext_manifest_environ", nil)
+	call("ext_given_echo", map[string]any{"token": token, "h": "st0red/canary+\"1\""})
+	call("ext_header_upper", map[string]any{"text": "h3ader-canary"})
+	if err := h.Admin().Restart(deadline(t), "given"); err != nil {
+		t.Fatal(err)
+	}
+	call("ext_given_environ", nil)
+	stop()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"st0red/canary", `st0red\/canary`, "p4rt-canary", "h3ader-canary", "env-c4nary-value", token} {
+		if bytes.Contains(text, []byte(secret)) {
+			t.Errorf("%s is in the cassette", secret)
+		}
+	}
+	if !bytes.Contains(text, []byte("TOKEN=***")) || bytes.Contains(text, []byte("omitted")) {
+		t.Errorf("%s", text)
 	}
 }
