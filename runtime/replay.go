@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +72,11 @@ func recordedDeath(err error) *protocol.Error {
 	if !ok {
 		return nil
 	}
-	fault := protocol.Errorf(d.Kind, "%s", d.Message)
+	kind := d.Kind
+	if !slices.Contains(protocol.Kinds(), kind) {
+		kind = protocol.ChildExited // of another version
+	}
+	fault := protocol.Errorf(kind, "%s", d.Message)
 	if d.Evidence != nil {
 		fault.Evidence = &protocol.Evidence{Line: d.Evidence.Line}
 	}
