@@ -234,6 +234,39 @@ func TestDashboard(t *testing.T) {
 		b.shoot("wire-light")
 		b.phone("dark", "wire-phone-dark")
 	})
+	t.Run("recordings", func(t *testing.T) {
+		b.t = t
+		b.look(1280, 900, "light")
+		b.eval(`location.hash = "#/recordings"`)
+		press := func(label string) {
+			b.eval(`[...document.querySelectorAll(".calls-view button")].find((n) => n.textContent === "` + label + `" && !n.disabled).click()`)
+		}
+		press("Record")
+		b.await(`document.querySelector(".bar .total").textContent.startsWith("recording, ")`)
+		call("ext_kit_say", "ext_kit_grumble", "ext_evil_say")
+		press("Stop")
+		b.await(`document.querySelector(".bar .total").textContent.includes(" records") && document.querySelector(".steps tbody").innerText.includes("tools/call say") && document.querySelector(".steps tbody").innerText.includes("result of tools/call say")`)
+		b.eval(`[...document.querySelectorAll(".steps th a")].find((n) => n.textContent === "tools/call say").click()`)
+		b.await(`document.querySelector(".calls-view .details").innerText.includes("to the extension") && document.querySelector("pre[aria-label=Record]").textContent.includes('"say"')`)
+		b.shoot("recordings-light")
+		b.phone("dark", "recordings-phone-dark")
+		b.look(1280, 900, "dark")
+		b.eval(`[...document.querySelectorAll(".calls-view .details a")].find((n) => n.textContent === "the response").click()`)
+		b.await(`document.querySelector(".calls-view .details h2").textContent === "result of tools/call say"`)
+		b.shoot("recordings-dark")
+		at := b.eval(`location.hash`)
+		press("Next")
+		b.await(`location.hash !== ` + at + ` && !document.querySelector(".calls-view .details").hidden`)
+		open := func(text string) {
+			b.eval(`(() => { const files = new DataTransfer(); files.items.add(new File([` + text + `], "c.jsonl")); const input = document.querySelector("input[type=file]"); input.files = files.files; input.dispatchEvent(new Event("change")); return 0; })()`)
+		}
+		open(`'{"cassette":1,"host":"x","begun":"2026-01-01T00:00:00Z"}\n{"at":1,"run":1,"start":{"extension":"<img src=x onerror=window.hit=9>"}}\n{"at":2,"run":1,"sent":{"id":1,"method":"a/b"}}\n{"at":9002,"run":1,"of":"x,\\"y","received":{"id":1,"result":{"n":12345678901234567890}}}\n'`)
+		b.await(`document.querySelectorAll(".steps tbody tr").length === 3 && document.querySelector(".steps tbody").innerText.includes("result of a/b") && document.querySelector(".steps tbody").innerText.includes("<img")`)
+		b.eval(`location.hash = "#/recordings/2"`)
+		b.await(`document.querySelector("pre[aria-label=Record]").textContent.includes("12345678901234567890")`)
+		open(`'{"cassette":9}\n'`)
+		b.await(`document.body.innerText.includes("this is no cassette")`)
+	})
 	t.Run("logs", func(t *testing.T) {
 		b.t = t
 		b.eval(`location.hash = "#/logs"`)
@@ -317,7 +350,7 @@ func TestDashboard(t *testing.T) {
 	})
 	t.Run("every view", func(t *testing.T) {
 		b.t = t
-		for _, view := range []string{"overview", "extensions/github", "tools/ext_kit_say", "calls/1", "wire", "logs", "governance", "approvals", "host"} {
+		for _, view := range []string{"overview", "extensions/github", "tools/ext_kit_say", "calls/1", "wire", "recordings", "logs", "governance", "approvals", "host"} {
 			b.eval(`location.hash = "#/` + view + `"`)
 			b.await(`document.querySelector("h1").textContent.toLowerCase() === "` + strings.Split(view, "/")[0] + `"`)
 			if view == "calls/1" {

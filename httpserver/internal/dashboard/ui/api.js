@@ -50,6 +50,20 @@ export const post = (path, body) => request("POST", path, { body: body === undef
 /** postText sends and returns JSON text: parsing would lose digits of large numbers. */
 export const postText = async (path, body) => (await request("POST", path, { body })).text();
 
+/** lines calls on(line) for each line of an answer until it ends. */
+export async function lines(path, on) {
+  const reader = (await request("GET", path)).body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    const all = (rest + value).split("\n");
+    rest = all.pop();
+    all.forEach(on);
+  }
+  if (rest) on(rest);
+}
+
 /** listen calls on(kind, data) for each server-sent event until the stream ends. */
 export async function listen(path, on, signal) {
   const response = await request("GET", path, { signal });

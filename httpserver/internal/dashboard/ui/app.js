@@ -10,6 +10,7 @@ import { governance } from "./governance.js";
 import { host } from "./host.js";
 import { logs } from "./logs.js";
 import { overview } from "./overview.js";
+import { recordings } from "./recordings.js";
 import { loadHistory, refresh, run, store, subscribe } from "./store.js";
 import { tools } from "./tools.js";
 import { wire } from "./wire.js";
@@ -18,10 +19,10 @@ const nav = (hash) => { location.hash = hash; };
 
 const views = [
   ["overview", "Overview", overview], ["extensions", "Extensions", extensions], ["tools", "Tools", tools], ["calls", "Calls", calls],
-  ["wire", "Wire", wire], ["logs", "Logs", logs], ["governance", "Governance", governance], ["approvals", "Approvals", approvals], ["host", "Host", host],
+  ["wire", "Wire", wire], ["recordings", "Recordings", recordings], ["logs", "Logs", logs], ["governance", "Governance", governance], ["approvals", "Approvals", approvals], ["host", "Host", host],
 ].map(([name, title, make]) => ({ name, title, make, badge: el("b.count", { hidden: true }) }));
 
-const links = views.map((v, i) => (v.link = el("a", { href: `#/${v.name}`, title: `${v.title} (${i + 1})` }, v.title, v.badge)));
+const links = views.map((v, i) => (v.link = el("a", { href: `#/${v.name}`, title: `${v.title} (${(i + 1) % 10})` }, v.title, v.badge)));
 const dot = el("span.dot"), phase = el("span.phase"), facts = el("span.facts");
 const search = el("input", { type: "search", "aria-label": "Search", autocomplete: "off", spellcheck: "false", oninput: () => refresh() });
 const theme = el("button.theme", { type: "button", onclick: () => setTheme({ auto: "light", light: "dark", dark: "auto" }[current]) });
@@ -136,7 +137,7 @@ function unlock() {
   return unlocking;
 }
 
-const keys = [["/", "search"], ["1 – 9", "views"], ["j k or ↓ ↑", "next and previous row"], ["Enter", "open"], ["Esc", "close, or leave the search"], ["t", "colours"], ["?", "this"]];
+const keys = [["/", "search"], ["1 – 9, 0", "views"], ["j k or ↓ ↑", "next and previous row"], ["Enter", "open"], ["Esc", "close, or leave the search"], ["t", "colours"], ["?", "this"]];
 
 function help() {
   const dialog = el("dialog.help", { onclose: () => dialog.remove(), onclick: (e) => { if (e.target === dialog) dialog.close(); } },
@@ -169,7 +170,7 @@ function key(e) {
     return;
   }
   const does = { "/": () => search.focus(), j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), t: () => theme.click(), "?": help }[e.key]
-    ?? (views[Number(e.key) - 1] && (() => nav(`#/${views[Number(e.key) - 1].name}`)));
+    ?? (/^\d$/.test(e.key) && (() => nav(`#/${views[(Number(e.key) + 9) % 10].name}`)));
   if (!does) return;
   e.preventDefault();
   does();

@@ -55,7 +55,7 @@ function details(nav) {
     update(s, c) {
       node.hidden = !c;
       const now = c ? `${keyOf(c)} ${s.status.generation}` : "";
-      if (now === shown) return;
+      if (now === shown || c && s.phase !== "live") return;
       shown = now;
       if (!c) return;
       setText(title, c.name || c.caller || "without a name");

@@ -105,7 +105,7 @@ function details(nav) {
       }
       setText(title, x.id);
       state.update(x.state);
-      past.update(x);
+      if (s.phase === "live") past.update(x);
       if (shown !== id + x.state) {
         shown = id + x.state;
         put(actions, ...actionsFor(x));
