@@ -12,6 +12,8 @@ import (
 	"io"
 	"io/fs"
 	"net/url"
+	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,16 +27,18 @@ import (
 func Record(c *console.Console) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:   "record -o FILE [ID...]",
+		Use:   "record -o FILE [ID...] [-- COMMAND...]",
 		Short: "Record what passes between host and extensions",
 		Long: "Record every message between the host of this directory and its extensions, or some of\n" +
 			"them, into a cassette: a file of JSON lines, readable by its owner alone, from which\n" +
 			"exthost replay answers later. Secrets that are known or show their form are masked.\n" +
-			"Ctrl-C ends the recording.",
-		Example:           "  exthost record -o notes.cassette notes\n  exthost record -o all.cassette --for 10m",
+			"The recording ends with COMMAND, which is run meanwhile, or by Ctrl-C.",
+		Example:           "  exthost record -o notes.cassette notes\n  exthost record -o all.cassette --for 10m\n  exthost record -o test.cassette -- ./test-agent",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.ids = args
+			if o.ids = args; cmd.ArgsLenAtDash() >= 0 {
+				o.ids, o.command = args[:cmd.ArgsLenAtDash()], args[cmd.ArgsLenAtDash():]
+			}
 			return o.run(cmd.Context(), c)
 		},
 	}
@@ -51,6 +55,8 @@ type options struct {
 	length time.Duration
 	most   int64
 	force  bool
+
+	command []string // that is run while recording; nil: none
 }
 
 func (o *options) run(ctx context.Context, c *console.Console) error {
@@ -80,18 +86,24 @@ func (o *options) run(ctx context.Context, c *console.Console) error {
 		c.Warn("%s is replaced", o.file)
 	}
 	c.Info("recording to %s; Ctrl-C ends it", o.file)
-	n, err := o.follow(ctx, r, file)
+	n, failed, err := o.follow(ctx, c, r, file)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return n.report(c, o.file)
+	if err := n.report(c, o.file); err != nil || failed == nil {
+		return err
+	}
+	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: %v", o.command[0], failed)}
 }
 
 // stopTimeout bounds the end of a recording: the host completes the cassette.
 const stopTimeout = 15 * time.Second
 
-// follow copies the cassette of the host to a file until the host or ctx ends the recording.
-func (o *options) follow(ctx context.Context, r *hosts.Running, file io.Writer) (*outcome, error) {
+// follow copies the cassette of the host to a file until the host, ctx or the command ends the
+// recording. failed is how the command ended.
+func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Running, file io.Writer) (n *outcome, failed, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	id := rand.Text()
 	query := url.Values{"id": {id}, "extension": o.ids}
 	if o.length > 0 {
@@ -112,10 +124,24 @@ func (o *options) follow(ctx context.Context, r *hosts.Running, file io.Writer) 
 	})()
 	lines, err := r.Stream(reading, "/api/v1/record?"+query.Encode())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer lines.Close()
-	return copyLines(file, lines)
+	var running sync.WaitGroup
+	if o.command != nil {
+		running.Go(func() { failed = o.runCommand(ctx, c); end() })
+	}
+	n, err = copyLines(file, lines)
+	end() // a command that goes on is killed
+	running.Wait()
+	return n, failed, err
+}
+
+// runCommand runs the command to its end.
+func (o *options) runCommand(ctx context.Context, c *console.Console) error {
+	cmd := exec.CommandContext(ctx, o.command[0], o.command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = c.In, c.Out, c.Err, time.Second
+	return cmd.Run()
 }
 
 // outcome is what a cassette holds.
