@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -22,6 +23,9 @@ const maxProblem = 240
 
 // maxWaiting bounds the spans that wait, whatever OTEL_BSP_MAX_QUEUE_SIZE says: each has some KiB.
 const maxWaiting = 1 << 16
+
+// maxDelay bounds the time for which spans wait for others, in milliseconds.
+const maxDelay = 3_600_000
 
 // sender hands spans to the batches of the SDK and counts what becomes of them. The SDK drops spans
 // when its queue is full and tells nobody; so this one bounds the spans that wait, and the queue of
@@ -47,14 +51,24 @@ type sender struct {
 }
 
 func newSender(exporter sdktrace.SpanExporter, o *Options, endpoint string) *sender {
-	s := &sender{exporter: exporter, endpoint: endpoint, log: o.Log, limit: sdktrace.DefaultMaxQueueSize, ended: make(chan struct{})}
+	s := &sender{exporter: exporter, endpoint: endpoint, log: o.Log, ended: make(chan struct{})}
 	s.sending, s.stop = context.WithCancel(context.Background())
-	if n, err := strconv.Atoi(o.Environ["OTEL_BSP_MAX_QUEUE_SIZE"]); err == nil && n > 0 {
-		s.limit = int64(min(n, maxWaiting))
-	}
+	limit := numberIn(o.Environ, "OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize, maxWaiting)
+	s.limit = int64(limit)
 	s.secrets.SetSecrets(headerValues(o))
-	s.SpanProcessor = sdktrace.NewBatchSpanProcessor(s, sdktrace.WithMaxQueueSize(int(s.limit)))
+	s.SpanProcessor = sdktrace.NewBatchSpanProcessor(s, sdktrace.WithMaxQueueSize(limit),
+		sdktrace.WithMaxExportBatchSize(numberIn(o.Environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(sdktrace.DefaultMaxExportBatchSize, limit), limit)),
+		sdktrace.WithBatchTimeout(time.Duration(numberIn(o.Environ, "OTEL_BSP_SCHEDULE_DELAY", sdktrace.DefaultScheduleDelay, maxDelay))*time.Millisecond))
 	return s
+}
+
+// numberIn returns the number from 1 on that a variable states, at most most, and the default for
+// anything else. The SDK itself panics at a negative size, and never rests with a delay of 0.
+func numberIn(environ map[string]string, name string, or, most int) int {
+	if n, err := strconv.Atoi(environ[name]); err == nil && n > 0 {
+		return min(n, most)
+	}
+	return or
 }
 
 // headerValues are the values of the headers that are sent, and their words: of "Bearer x" x too.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -52,7 +54,7 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 		return nil, err
 	}
 	quiet()
-	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: maxRetry, MaxElapsedTime: lastRetry})}
+	options := []otlptracehttp.Option{otlptracehttp.WithProxy(proxyOf), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: maxRetry, MaxElapsedTime: lastRetry})}
 	if o.Settings.Endpoint != "" {
 		options = append(options, otlptracehttp.WithEndpointURL(o.Settings.URL()))
 	}
@@ -75,6 +77,16 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 	t.provider = sdktrace.NewTracerProvider(provider...)
 	t.tracer = t.provider.Tracer("github.com/exthost/exthost", trace.WithInstrumentationVersion(o.Version))
 	return t, nil
+}
+
+// proxyOf returns the proxy for a request, as the environment states it. It fails for one that follows
+// a redirect: the client of the SDK would send headers with secrets to any server, and turn some
+// requests into ones without spans. A whole client of our own would not read the variables about TLS.
+func proxyOf(r *http.Request) (*url.URL, error) {
+	if r.Response != nil {
+		return nil, fmt.Errorf("the collector answers with a redirect (%s), which is not followed: state the address that it leads to", r.Response.Status)
+	}
+	return http.ProxyFromEnvironment(r)
 }
 
 // quiet keeps the SDK, which has one log for the whole program, from writing to stderr what it

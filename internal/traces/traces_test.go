@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,8 +57,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(free)
-	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
-	tracer, log := open(t, server.URL, Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8"}})
+	tracer, log := open(t, server.URL, Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}})
 	call(tracer, exthost.TraceContext{})
 	<-asked
 	for range 100 {
@@ -118,6 +118,25 @@ func TestAnswerWithSecrets(t *testing.T) {
 	}
 }
 
+// A redirect is not followed: headers with secrets go to the collector that is stated, and spans that
+// were dropped on the way do not count as sent.
+func TestRedirectIsNotFollowed(t *testing.T) {
+	processtest.Leaks(t)
+	var elsewhere atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		server := httptest.NewServer(http.RedirectHandler(other.URL+"/x", status))
+		tracer, log := open(t, server.URL, Options{Settings: otel.Tracing{Headers: map[string]string{"X-Key": "canary-key"}}})
+		call(tracer, exthost.TraceContext{})
+		tracer.Close()
+		server.Close()
+		if r := tracer.Report(); r.Failed != 4 || elsewhere.Load() != 0 || !strings.Contains(r.Problem, "not followed: state the address that it leads to") {
+			t.Errorf("%d: %+v, %d requests elsewhere\n%s", status, r, elsewhere.Load(), log)
+		}
+	}
+}
+
 // Variables that ask for what is not served are an error, and those that switch tracing off do.
 func TestVariables(t *testing.T) {
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -141,6 +160,26 @@ func TestVariables(t *testing.T) {
 		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "canary")) {
 			t.Errorf("%v: %q, %v", tt.environ, got, err)
 		}
+	}
+}
+
+// Numbers that make no sense are left out: the SDK would panic at some of them, and use a processor
+// up with others.
+func TestOddNumbers(t *testing.T) {
+	processtest.Leaks(t)
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	for _, name := range []string{"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_SCHEDULE_DELAY"} {
+		for _, value := range []string{"-1", "0", "9223372036854775807", "many"} {
+			t.Setenv(name, value)
+			tracer, _ := open(t, server.URL, Options{Environ: map[string]string{name: value}})
+			call(tracer, exthost.TraceContext{})
+			tracer.Close()
+			if r := tracer.Report(); r.Sent != 4 {
+				t.Errorf("%s=%s: %+v", name, value, r)
+			}
+		}
+		t.Setenv(name, "")
 	}
 }
 
