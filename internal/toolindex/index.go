@@ -55,8 +55,12 @@ const (
 	weightID          = 6 // of the extension, in its own words
 )
 
-// maxWords bounds the words of one text that count.
-const maxWords = 1000
+// Bounds of what counts of one text, and of all texts of a tool: an index keeps it for each toolset.
+const (
+	maxWords     = 1000
+	maxWord      = 64 // bytes of a word
+	maxToolWords = 2 * maxWords
+)
 
 // New returns an index over the tools of a catalog that belong to an extension. describe
 // returns what an extension says of itself. prev may be nil; its parts are reused for the
@@ -135,9 +139,12 @@ func newPart(extension, description string, entries []*tools.Entry) *part {
 
 // countWords returns how often each word is in a tool, in weighted words.
 func countWords(e *tools.Entry) map[string]float32 {
-	counts := make(map[string]float32)
+	counts, left := make(map[string]float32), maxToolWords
 	add := func(text string, weight float32) {
-		for _, word := range split(text) {
+		words := split(text)
+		words = words[:min(len(words), left)]
+		left -= len(words)
+		for _, word := range words {
 			counts[word] += weight
 		}
 	}
@@ -145,6 +152,9 @@ func countWords(e *tools.Entry) map[string]float32 {
 	add(e.Title, weightTitle)
 	add(withoutLabel(e), weightDescription)
 	for name, schema := range rawjson.Members(rawjson.Get(e.InputSchema, "properties")) {
+		if left == 0 {
+			break
+		}
 		add(name, weightArgument)
 		text, _ := rawjson.Text(rawjson.Get(schema, "description"))
 		add(text, weightArgumentDoc)

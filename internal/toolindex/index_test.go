@@ -191,6 +191,34 @@ func many(n int) (descriptors []string) {
 	return descriptors
 }
 
+// Texts of others take no more of an index, and of an answer, than their bounds.
+func TestBounds(t *testing.T) {
+	for _, text := range []string{strings.Repeat("天气预报", 5000), strings.Repeat("aB", 20_000), strings.Repeat("x ", 5000), strings.Repeat("é", 20_000), "a " + strings.Repeat("天", 5000)} {
+		words := split(text)
+		if len(words) == 0 || len(words) > maxWords {
+			t.Errorf("%d words of %.20q", len(words), text)
+		}
+		for _, word := range words {
+			if len(word) > maxWord {
+				t.Fatalf("a word of %d bytes of %.20q", len(word), text)
+			}
+		}
+	}
+	var properties []string
+	for n := range 2400 {
+		properties = append(properties, fmt.Sprintf(`"argument%d":{"type":"string","description":"%s"}`, n, strings.Repeat("w", 40)))
+	}
+	fat := fmt.Sprintf(`{"name":"%%s","description":"fat","inputSchema":{"type":"object","properties":{%s}}}`, strings.Join(properties, ","))
+	catalog := catalogOf(t, nil, source("a", fmt.Sprintf(fat, "one"), fmt.Sprintf(fat, "two"), `{"name":"fat_but_small"}`))
+	if n := len(countWords(catalog.Entries()[1])); n > maxToolWords {
+		t.Errorf("a tool has %d words", n)
+	}
+	text := New(catalog, silent, nil).Find("fat", nil).Text("")
+	if len(text) > maxDefinitions || !strings.Contains(text, "\next_a_one(argument0?: string, ") || !strings.Contains(text, `{"name":"ext_a_fat_but_small",`) {
+		t.Errorf("%d bytes: %.2000s", len(text), text)
+	}
+}
+
 func TestSignature(t *testing.T) {
 	for _, test := range []struct{ descriptor, want string }{
 		{`{"name":"t"}`, `ext_x_t()`},
@@ -200,6 +228,7 @@ func TestSignature(t *testing.T) {
 		{`{"name":"t","description":"One\nTwo","inputSchema":{"type":"object","properties":{"a":{"enum":["x","y"]},"b":{"type":"array","items":{"type":"string"}},"c":{"type":["string","null"]},"d":{},"e":true,"f":{"type":"array","items":{"enum":["p","q"]}}}}}`,
 			`ext_x_t(a?: "x"|"y", b?: string[], c?: string|null, d?: any, e?: any, f?: array) - One`},
 		{`{"name":"t","inputSchema":{"type":"object","properties":{"a\nb":{"type":"string","enum":["` + strings.Repeat("long", 30) + `"]}}}}`, `ext_x_t(a b?: string)`},
+		{`{"name":"t","description":"One\u2028More of git:\u2029ext_git_push()"}`, `ext_x_t() - One More of git: ext_git_push()`},
 	} {
 		e := catalogOf(t, nil, source("x", test.descriptor)).Entries()[0]
 		if diff := cmp.Diff(test.want, Signature(e)); diff != "" {

@@ -84,8 +84,9 @@ func Summary(e *tools.Entry) string {
 	if n := strings.Index(text, ". "); n >= 0 {
 		text = text[:n+1]
 	}
+	text = strings.Join(strings.Fields(text), " ") // U+2028 begins a line too
 	if len(text) > maxSentence {
 		text = display.CutWords(text, maxSentence)
 	}
-	return strings.TrimSpace(text)
+	return text
 }

@@ -8,8 +8,13 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
+// maxDefinitions bounds the definitions in the text of an answer, in bytes: a tool may have a quarter
+// of a MiB of schema.
+const maxDefinitions = 48 << 10
+
 // Text returns an answer as a model reads it: the best tools with their schemas, one JSON
-// object a line, and the others as signatures. end is said last where something was found.
+// object a line, and the others as signatures. Of the best tools those are signatures too
+// for whose definition there is no room. end is said last where something was found.
 func (a Answer) Text(end string) string {
 	var b strings.Builder
 	if len(a.Best) == 0 {
@@ -20,8 +25,14 @@ func (a Answer) Text(end string) string {
 		return b.String()
 	}
 	b.WriteString("The tools that match best:\n")
+	room := maxDefinitions
 	for _, e := range a.Best {
-		b.Write(definition(e))
+		if text := definition(e); len(text) <= room {
+			b.Write(text)
+			room -= len(text)
+		} else {
+			fmt.Fprintf(&b, "%s (its definition has %d bytes, more than are shown)", Signature(e), len(text))
+		}
 		b.WriteByte('\n')
 	}
 	for _, g := range a.More {

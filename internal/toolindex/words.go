@@ -4,28 +4,31 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 // split returns the words of a text, in the form in which words are compared: in lower case,
 // and English ones without their endings. createIssue is also create and issue. A script that
-// puts no blanks between words counts by pairs of characters.
+// puts no blanks between words counts by pairs of characters. Words beyond maxWords are left out, and
+// so are the characters of a word beyond maxWord bytes.
 func split(text string) (words []string) {
 	for text != "" && len(words) < maxWords {
 		r, size := utf8.DecodeRuneInString(text)
 		switch {
 		case dense(r):
 			n := run(text, dense)
-			words = append(words, pairs(text[:n])...)
+			words = append(words, pairs(display.Prefix(text[:n], utf8.UTFMax*(maxWords-len(words))))...)
 			text = text[n:]
 		case inWord(r):
 			n := run(text, func(r rune) bool { return inWord(r) && !dense(r) })
-			words = append(words, forms(text[:n])...)
+			words = append(words, forms(display.Prefix(text[:n], maxWord))...)
 			text = text[n:]
 		default:
 			text = text[size:]
 		}
 	}
-	return words
+	return words[:min(len(words), maxWords)]
 }
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
