@@ -204,6 +204,29 @@ func TestExtCallIsTheCall(t *testing.T) {
 	}
 }
 
+// A toolset's prefix gives the names of the search to no tool of an extension, which would get what
+// models search for, and answer them.
+func TestSearchKeepsItsNames(t *testing.T) {
+	processtest.Leaks(t)
+	exec := "[transport]\nkind = \"exec\"\ncommand = \"cat\"\n[[tools]]\nname = \"find\"\n[[tools]]\nname = \"call\"\n[[tools]]\nname = \"other\"\n"
+	f := newFolder(t).add("ext", exec)
+	cfg := f.config()
+	none := ""
+	cfg.Toolsets = map[string]config.Toolset{"bare": {Prefix: &none}}
+	h := f.openWith(cfg, exthost.Options{})
+	for _, s := range []*protocol.Session{{Toolset: "bare"}, searching(protocol.Session{Toolset: "bare"})} {
+		if text, err := callAs(t, h, s, "ext_find", `{"query":"other"}`); err != nil || !strings.HasPrefix(text, "The tools that match best:\n{\"name\":\"ext_other\"") {
+			t.Errorf("ext_find: %s, %v", text, err)
+		}
+		if names, _ := listedTo(t, h, s); s.ToolMode == "" && !slices.Equal(names, []string{"ext_other"}) {
+			t.Errorf("listed %q", names)
+		}
+	}
+	if got := warnings(h, "toolset_ambiguous"); len(got) != 2 {
+		t.Errorf("the status says %q", got)
+	}
+}
+
 // TestSearchListStays reloads a host with 500 tools 50 times, each time with others. A client with
 // a search keeps the list that it had, and hears nothing.
 func TestSearchListStays(t *testing.T) {

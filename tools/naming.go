@@ -9,6 +9,13 @@ import (
 // MaxName bounds a registered name, in bytes. It is the lowest limit of all vendors.
 const MaxName = 64
 
+// The names of the host's tools by which a model finds and calls others. No tool of an extension has
+// such a name: theirs have an id behind ext_, and one more _, and a selection gives them to none.
+const (
+	FindName = "ext_find"
+	CallName = "ext_call"
+)
+
 // plainName returns ext_{extension}_{tool} in the character set that all vendors accept. It
 // may be too long or not unique. Tools of the host keep their names.
 func plainName(extension, tool string) string {

@@ -9,11 +9,10 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// The names of the tools of the host by which a model finds and calls others. No tool of an
-// extension has such a name: theirs have an id behind ext_, and one more _.
+// The names of the tools of the host by which a model finds and calls others.
 const (
-	Find = "ext_find"
-	Call = "ext_call"
+	Find = tools.FindName
+	Call = tools.CallName
 )
 
 // Own returns the catalog of these two tools.
