@@ -313,6 +313,9 @@ func TestPoliciesHideFromSearch(t *testing.T) {
 			if !hides(e) && !strings.Contains(text, e.Name) {
 				t.Errorf("%s does not find %s: %s", caller, e.Name, text)
 			}
+			if _, err := callAs(t, h, s, "ext_call", fmt.Sprintf(`{"tool":"%sx"}`, e.Name)); protocol.KindOf(err) != protocol.ToolNotFound || hides(e) && strings.Contains(err.Error(), fmt.Sprintf("mean %q", e.Name)) {
+				t.Errorf("%s calls what is nearly %s: %v", caller, e.Name, err)
+			}
 			_, err = callAs(t, h, s, "ext_call", fmt.Sprintf(`{"tool":%q}`, e.Name))
 			if rejected := protocol.KindOf(err) == protocol.Rejected; rejected != hides(e) {
 				t.Errorf("%s calls %s: %v", caller, e.Name, err)

@@ -172,9 +172,11 @@ func (c *Call) unknownTool(extension, name string) error {
 	}
 	var known []string
 	for _, e := range c.View.Tools(c.Snapshot.Catalog).Entries() {
-		if extension == "" {
+		switch {
+		case !c.Snapshot.Policies.Pipeline.Visible(c.Exchange.Caller, e.Extension, e.Registered()): // what is hidden is not named either
+		case extension == "":
 			known = append(known, e.Name)
-		} else if e.Extension == extension {
+		case e.Extension == extension:
 			known = append(known, e.Tool)
 		}
 	}
