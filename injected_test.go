@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/faults"
@@ -92,5 +95,52 @@ func TestInjectedAlike(t *testing.T) {
 	}
 	if n := count[string(protocol.InvalidResponse)]; n < 20 || n > 90 || count[string(protocol.ChildExited)] < 2 {
 		t.Errorf("outcomes %v", count)
+	}
+}
+
+// A call that hangs is one that its instance has: it ends with that, when the host is closed or when
+// another call has killed the process.
+func TestInjectedHangEnds(t *testing.T) {
+	processtest.Leaks(t)
+	for name, end := range map[protocol.Kind]func(h *exthost.Host){
+		protocol.ShuttingDown: func(h *exthost.Host) { _ = h.Close() },
+		protocol.ChildExited:  func(h *exthost.Host) { _, _ = h.Call(deadline(t), "ext_x_echo", nil) },
+	} {
+		h := injected(t, "call_timeout = 0\n", faults.Rule{Tool: "*_greet", Hang: 1}, faults.Rule{Tool: "*_echo", Crash: 1})
+		ended := make(chan error, 1)
+		go func() { ended <- greet(t, h, "Ada") }()
+		eventually(t, "the call hangs", func() bool {
+			i := statusOf(t, h, "x").Instances
+			return len(i) > 0 && i[0].InFlight > 0
+		})
+		end(h)
+		if err := <-ended; protocol.KindOf(err) != name || !strings.Contains(fmt.Sprint(err), "injected by inject[0]") {
+			t.Errorf("want %s: %v", name, err)
+		}
+	}
+}
+
+// Calls that meet a process which another one has killed, and are given to the next, count once: what
+// fails later does not depend on them.
+func TestInjectedOnceACall(t *testing.T) {
+	processtest.Leaks(t)
+	run := func(together int) (later []protocol.Kind) {
+		h := injected(t, "", faults.Rule{Tool: "*_greet", Crash: 0.1, Seed: 3})
+		var all sync.WaitGroup
+		for range together {
+			all.Go(func() {
+				for range 300 / together {
+					_ = greet(t, h, "Ada")
+				}
+			})
+		}
+		all.Wait()
+		for range 40 {
+			later = append(later, protocol.KindOf(greet(t, h, "Ada")))
+		}
+		return later
+	}
+	if diff := cmp.Diff(run(1), run(3)); diff != "" {
+		t.Errorf("after calls that were made one by one (-) and together (+):\n%s", diff)
 	}
 }

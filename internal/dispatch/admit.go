@@ -73,13 +73,18 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 	took := time.Since(began)
 	c.stages.add(status.StageInstance, began, began.Add(took))
 	release(err)
-	e, ok := errors.AsType[*protocol.Error](err)
-	if ok && e.Outcome == "" && protocol.ProcessEnded(err) {
+	if isUnsent(err) {
 		return result, true, err
 	}
 	c.hooks.reached, c.hooks.took = true, c.hooks.took+took
 	u.Calls.Transferred(params, result)
 	return result, false, err
+}
+
+// isUnsent reports whether an instance ended before it got a request that failed with err.
+func isUnsent(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && e.Outcome == "" && protocol.ProcessEnded(err)
 }
 
 // owner is on whose behalf the call is made: a session, or the call alone.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/faults"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
@@ -36,7 +37,8 @@ type Call struct {
 	params json.RawMessage // Exchange.Request as it was written from parsed
 	hooks  hookState
 	stages stages
-	span   Span // nil without a tracer
+	span   Span          // nil without a tracer
+	fault  *faults.Fault // that was drawn and is still to happen, see Inject
 }
 
 // IsToolCall reports whether the call is a tools/call.

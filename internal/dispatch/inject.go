@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/internal/faults"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -25,23 +26,32 @@ func Inject(next Deliver) Deliver {
 		if c.Snapshot.Faults == nil || !c.IsToolCall() {
 			return next(ctx, c, params)
 		}
-		f := c.Snapshot.Faults.Next(c.Exchange.Tool)
-		if err := delay(ctx, c, &f); err != nil {
+		f := c.fault
+		if c.fault = nil; f == nil {
+			drawn := c.Snapshot.Faults.Next(c.Exchange.Tool)
+			f = &drawn
+		}
+		if err := delay(ctx, c, f); err != nil {
 			return nil, err
 		}
 		switch f.Kind {
 		case faults.Crash:
-			c.Instance.Kill()
-			return nil, injected(&f, protocol.ChildExited, "its process was killed")
+			if c.Target.Base().Candidate.Manifest.Transport.Kind != manifest.KindExec { // whose calls have a process each
+				c.Instance.Kill()
+			}
+			return nil, injected(f, protocol.ChildExited, "its process was killed")
 		case faults.Noise:
-			makeNoise(ctx, c, &f)
+			makeNoise(ctx, c, f)
 		}
 		result, err := next(ctx, c, params)
 		switch {
+		case isUnsent(err): // another draw would depend on what else has killed the process
+			f.Slow, c.fault = 0, f
+			return nil, err
 		case err != nil:
 			return nil, err
 		case f.Kind == faults.Garbage:
-			return nil, injected(&f, protocol.InvalidResponse, "its answer is not a valid response")
+			return nil, injected(f, protocol.InvalidResponse, "its answer is not a valid response")
 		case f.Kind == faults.Huge:
 			return enlarged(result), nil
 		}
@@ -50,7 +60,7 @@ func Inject(next Deliver) Deliver {
 }
 
 // delay waits as long as the fault states. A call that hangs ends with the time that the extension
-// has for a call, or with ctx.
+// has for a call, with its instance, or with ctx.
 func delay(ctx context.Context, c *Call, f *faults.Fault) error {
 	limit := c.Target.Base().Spec.Options.CallTimeout
 	wait := f.Slow
@@ -69,6 +79,8 @@ func delay(ctx context.Context, c *Call, f *faults.Fault) error {
 	}
 	select {
 	case <-clock:
+	case <-c.Instance.Ended():
+		return injected(f, c.Instance.Why(), "its process ended before it answered")
 	case <-ctx.Done():
 		kind := protocol.Canceled
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {

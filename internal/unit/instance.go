@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
@@ -24,8 +25,10 @@ type Instance struct {
 
 	RefusedRoots atomic.Bool // a roots/list was refused, which is logged once
 
-	pid      int          // once it was ready
-	logLevel atomic.Int64 // the lowest log level that was asked of it, as an index; see LowerLogLevel
+	ended    chan struct{} // closed at the end of the run
+	why      protocol.Kind // why it ended, set before that
+	pid      int           // once it was ready
+	logLevel atomic.Int64  // the lowest log level that was asked of it, as an index; see LowerLogLevel
 }
 
 var _ supervisor.Service = (*Instance)(nil)
@@ -33,9 +36,19 @@ var _ supervisor.Service = (*Instance)(nil)
 // noLogLevel is above every index of a log level.
 const noLogLevel = 1 << 16
 
+// Ended is closed when the run has ended.
+func (i *Instance) Ended() <-chan struct{} { return i.ended }
+
+// Why returns why the run has ended: shutting_down when it was stopped.
+func (i *Instance) Why() protocol.Kind { return i.why }
+
 // Serve implements [supervisor.Service].
-func (i *Instance) Serve(ctx context.Context, ready func()) error {
+func (i *Instance) Serve(ctx context.Context, ready func()) (err error) {
 	u := i.Unit
+	defer func() {
+		i.why = cmp.Or(protocol.KindOf(err), protocol.ShuttingDown)
+		close(i.ended)
+	}()
 	if !u.succession.await(ctx) {
 		return ctx.Err()
 	}
@@ -49,7 +62,7 @@ func (i *Instance) Serve(ctx context.Context, ready func()) error {
 	i.tellSecrets()
 	var beside sync.WaitGroup
 	spawned := time.Now()
-	err := i.Instance.Serve(ctx, func() {
+	err = i.Instance.Serve(ctx, func() {
 		u.Calls.Started(time.Since(spawned))
 		i.pid, i.Ready = i.Info().PID, time.Now()
 		i.offered(false)

@@ -114,7 +114,7 @@ func New(env *Env, o Options) *Unit {
 
 // newInstance prepares one run for the slot of a key.
 func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error) {
-	i := &Instance{Unit: u, Key: key, Legacy: legacy}
+	i := &Instance{Unit: u, Key: key, Legacy: legacy, ended: make(chan struct{})}
 	i.logLevel.Store(noLogLevel)
 	if o.Fingerprint != nil {
 		i.Fingerprint = o.Fingerprint()
