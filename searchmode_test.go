@@ -129,6 +129,9 @@ func TestSearchMode(t *testing.T) {
 			}
 		}
 	}
+	if got := warnings(h, "toolset_unmatched"); len(got) > 0 {
+		t.Errorf("the status says %q", got)
+	}
 	one := searching(protocol.Session{Extension: "store"})
 	raw, err := h.Do(deadline(t), &protocol.Call{Session: one, Extension: "store", Method: protocol.MethodToolsList})
 	if err != nil || !strings.Contains(string(raw), `"name":"entry_29"`) {

@@ -46,7 +46,7 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 		}
 		for field, patterns := range map[string][]pattern{"include": view.include, "exclude": view.exclude} {
 			for _, p := range patterns {
-				if !mayMatch(p) {
+				if !mayMatch(p) && (field == "include" || !p.matches(tools.FindName) && !p.matches(tools.CallName)) { // the search is in no catalog
 					warn(name, CodeUnmatched, hint(p.text), "%q of %s matches nothing that there is", p.text, field)
 				}
 			}
