@@ -38,6 +38,9 @@ var Own = sync.OnceValue(func() *tools.Catalog {
 // are its arguments. The error is of kind invalid_arguments.
 func Wrapped(params, arguments json.RawMessage) (json.RawMessage, error) {
 	call, _ := Own().Lookup(Call)
+	if string(rawjson.Get(arguments, "arguments")) == "null" { // is {} in a direct call too
+		arguments = rawjson.Delete(arguments, "arguments")
+	}
 	if err := call.Validate(arguments); err != nil {
 		return nil, err
 	}

@@ -62,6 +62,7 @@ func TestSearches(t *testing.T) {
 func TestWrapped(t *testing.T) {
 	for _, test := range []struct{ params, arguments, want string }{
 		{``, `{"tool":"t"}`, `{"arguments":{},"name":"t"}`},
+		{``, `{"tool":"t","arguments":null}`, `{"arguments":{},"name":"t"}`},
 		{`{"name":"ext_call","arguments":{},"_meta":{"progressToken":12345678901234567890},"task":{"ttl":1.0}}`, `{"tool":"t","arguments":{"n":1.0}}`,
 			`{"name":"t","arguments":{"n":1.0},"_meta":{"progressToken":12345678901234567890},"task":{"ttl":1.0}}`},
 		{`{"_meta":{}}`, `{"arguments":{"a":1},"tool":"a\"b"}`, `{"_meta":{},"arguments":{"a":1},"name":"a\"b"}`},
