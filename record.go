@@ -2,6 +2,7 @@ package exthost
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -15,7 +16,7 @@ type RecordOptions struct {
 	ID         string        // what [Recordings.Stop] knows the recording by; "": it does not
 	Extensions []string      // ids; nil: all
 	For        time.Duration // 0: until the recording is ended
-	MaxBytes   int64         // where the recording ends; 0 is 1 GiB
+	MaxBytes   int64         // where the recording ends, at least 512; 0 is 1 GiB
 }
 
 // Recordings records what passes in a host. Its methods may be called by many goroutines at once.
@@ -37,7 +38,11 @@ func (a Recordings) Record(ctx context.Context, o RecordOptions, w io.Writer) er
 	}
 	r, err := a.h.env.Recorder.Record(recorder.Options{To: w, ID: o.ID, Extensions: o.Extensions, MaxBytes: o.MaxBytes})
 	if err != nil {
-		return protocol.Errorf(protocol.Overloaded, "nothing can be recorded: %w", err)
+		kind := protocol.Overloaded
+		if errors.Is(err, recorder.ErrSmall) {
+			kind = protocol.InvalidArguments
+		}
+		return protocol.Errorf(kind, "nothing can be recorded: %w", err)
 	}
 	log := a.h.env.Log.With("extensions", o.Extensions)
 	log.Info("a recording of what passes begins")

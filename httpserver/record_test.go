@@ -19,7 +19,7 @@ func TestRecording(t *testing.T) {
 	s := httptest.NewServer(Admin(h))
 	defer s.Close()
 	var failure string
-	for query, want := range map[string]int{"?extension=kti": 404, "?for=soon": 400, "?for=-1s": 400, "?max_bytes=x": 400} {
+	for query, want := range map[string]int{"?extension=kti": 404, "?for=soon": 400, "?for=-1s": 400, "?max_bytes=x": 400, "?max_bytes=5": 400} {
 		if code := askAdmin(t, s, "GET", "/api/v1/record"+query, "", &failure); code != want || !strings.Contains(failure, "error") {
 			t.Errorf("%s: %d %s", query, code, failure)
 		}

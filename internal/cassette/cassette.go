@@ -7,6 +7,7 @@
 package cassette
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ const Version = 1
 
 // The bounds of a cassette, in bytes.
 const (
+	MinSize = 512      // of the whole that a writer may be bound to: it holds the header and the end
 	MaxLine = 64 << 20 // of one line, without its end
 	MaxSize = 1 << 30  // of the whole, unless its writer states another bound
 )
@@ -91,9 +93,25 @@ func line(payload json.RawMessage) (json.RawMessage, error) {
 	return payload, rawjson.Check(payload)
 }
 
+// check returns the fault of a line. What the line holds may be nested as deep as JSON may be
+// anywhere, so the line itself is one deeper.
+func check(line []byte) error {
+	err := rawjson.Check(line)
+	if !errors.Is(err, rawjson.ErrDepth) {
+		return err
+	}
+	var last json.RawMessage
+	rawjson.Each(line, func(_ []byte, value json.RawMessage) bool { last = value; return true })
+	at := len(line) - len("}") - len(last)
+	if at < 0 || rawjson.Check(last) != nil {
+		return err
+	}
+	return rawjson.Check(append(bytes.Clone(line[:at]), "0}"...))
+}
+
 // parse reads a line without its end. The record's slices are those of line.
 func parse(line []byte) (r Record, err error) {
-	if err := rawjson.Check(line); err != nil {
+	if err := check(line); err != nil {
 		return r, err
 	}
 	if !rawjson.IsObject(line) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 const header = `{"cassette":1,"host":"1.0","begun":"2026-01-02T03:04:05Z"}` + "\n"
@@ -192,5 +194,30 @@ func TestAFileIsPrivateAndReplacesNothing(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(other); string(text) != "kept" {
 		t.Errorf("%q", text)
+	}
+}
+
+// TestFramesAsDeepAsFramesMayBe writes and reads frames that are nested as deep as the host takes them.
+func TestFramesAsDeepAsFramesMayBe(t *testing.T) {
+	deep := func(n int) json.RawMessage {
+		return json.RawMessage(`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + `}`)
+	}
+	for depth, want := range map[int]error{rawjson.MaxDepth: nil, rawjson.MaxDepth + 1: rawjson.ErrDepth} {
+		line, err := Append(nil, &Record{Run: 1, Kind: KindReceived, Of: json.RawMessage("7"), Payload: deep(depth)})
+		if !errors.Is(err, want) {
+			t.Fatal(depth, err)
+		}
+		if err != nil {
+			line = append(append([]byte(`{"at":1,"run":1,"received":`), deep(depth)...), "}\n"...)
+		}
+		r, err := parse(line[:len(line)-1])
+		if !errors.Is(err, want) || err == nil && string(r.Payload) != string(deep(depth)) {
+			t.Errorf("nested %d deep: %v", depth, err)
+		}
+	}
+	for _, broken := range []string{`{"at":1,,"run":1,"received":`, `{"at":1,"run":1 "received":`, `{"at":1,"received":1,"run":`} {
+		if _, err := parse([]byte(broken + string(deep(rawjson.MaxDepth)) + "}")); err == nil {
+			t.Error(broken)
+		}
 	}
 }

@@ -5,7 +5,34 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/exthost/exthost/internal/regular"
 )
+
+// maxHeader bounds the first line of a file that may be a cassette.
+const maxHeader = 4 << 10
+
+// Is reports whether a file is a cassette, or may become one: it is empty or does not exist.
+func Is(path string) (bool, error) {
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil || !info.Mode().IsRegular():
+		return false, err
+	case info.Size() == 0:
+		return true, nil
+	}
+	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() // read only: the error does not matter
+	_, err = NewReader(f, maxHeader)
+	if _, bad := errors.AsType[*Error](err); bad {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 // Create creates the file of a cassette, which its owner alone may read. It follows no link. An
 // existing file is an error that wraps [fs.ErrExist], or with replace is removed before if it is a

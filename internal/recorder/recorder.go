@@ -79,8 +79,10 @@ func (w *Wire) Offer(offer func() *cassette.Offer) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	w.offer = offer
-	if w.On() {
-		w.put(cassette.KindOffer, nil, offer().Encode())
+	if runs := w.runs.Load(); runs != nil && w.On() {
+		for r, run := range *runs {
+			r.tell(run, cassette.KindOffer, offer().Encode())
+		}
 	}
 }
 
@@ -148,9 +150,9 @@ func (w *Wire) join(r *Recording) {
 	}
 	r.lastRun++
 	runs[r] = r.lastRun
-	r.put(r.lastRun, cassette.KindStart, nil, w.start)
+	r.tell(r.lastRun, cassette.KindStart, w.start)
 	if w.offer != nil {
-		r.put(r.lastRun, cassette.KindOffer, nil, w.offer().Encode())
+		r.tell(r.lastRun, cassette.KindOffer, w.offer().Encode())
 	}
 	w.runs.Store(&runs)
 }
@@ -163,6 +165,9 @@ func (h *Hub) recordings() []*Recording {
 	return nil
 }
 
+// ErrSmall is the error of a bound that no cassette fits in.
+var ErrSmall = fmt.Errorf("max_bytes is less than %d, which the begin and the end of a cassette take", cassette.MinSize)
+
 // ErrClosed is the error of a recording of a host that closes.
 var ErrClosed = errors.New("the host closes")
 
@@ -173,11 +178,13 @@ func (h *Hub) Record(o Options) (*Recording, error) {
 	switch list := h.recordings(); {
 	case h.closing:
 		return nil, ErrClosed
+	case o.MaxBytes != 0 && o.MaxBytes < cassette.MinSize:
+		return nil, ErrSmall
 	case len(list) >= maxRecordings:
 		return nil, fmt.Errorf("%d recordings are under way, which is the most", len(list))
 	}
 	r := newRecording(h, o)
-	go r.write()
+	go r.write(o.To, o.MaxBytes)
 	for w := range h.wires {
 		w.join(r)
 	}

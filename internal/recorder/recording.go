@@ -45,8 +45,6 @@ type Recording struct {
 	hub        *Hub
 	id         string
 	extensions []string
-	to         io.Writer
-	most       int64            // bytes
 	cassette   *cassette.Writer // used by the writer only
 	ended      func(error)
 	begun      time.Time
@@ -60,6 +58,7 @@ type Recording struct {
 	mu      sync.Mutex // guards what follows
 	queue   []record
 	waiting int           // bytes in queue and in the hands of the writer
+	full    time.Time     // since when the queue is full; zero while it is not
 	room    chan struct{} // closed when the writer has made room; nil while nobody waits
 	over    bool          // no record is taken any more
 	reason  string        // why
@@ -77,49 +76,62 @@ type record struct {
 }
 
 func newRecording(h *Hub, o Options) *Recording {
-	return &Recording{hub: h, id: o.ID, extensions: o.Extensions, to: o.To, most: o.MaxBytes, ended: o.Ended, begun: time.Now(),
+	return &Recording{hub: h, id: o.ID, extensions: o.Extensions, ended: o.Ended, begun: time.Now(),
 		maxWait: cmp.Or(o.maxWait, maxWait), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// put queues a record. While the queue is full it waits for the writer; after maxWait the
-// recording ends.
+// put queues a record. While the queue is full it waits for the writer; once the queue has been
+// full for maxWait the recording ends.
 func (r *Recording) put(run int, kind cassette.Kind, of, payload json.RawMessage) {
 	n := record{time.Since(r.begun), run, kind, of, payload, r.hub.secrets.Snapshot()}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	for r.waiting >= maxQueue && !r.over {
 		if !r.waitForRoomLocked() {
-			r.endLocked("the writer was too slow", fmt.Errorf("it wrote nothing for %v while calls waited", r.maxWait))
+			r.endLocked("the writer was too slow", fmt.Errorf("its queue was full for %v while calls waited", r.maxWait))
 		}
 	}
+	r.queueLocked(n)
+}
+
+// tell queues a record without waiting. It is for what runs say of themselves, which is little, and is
+// told under the hub's lock.
+func (r *Recording) tell(run int, kind cassette.Kind, payload json.RawMessage) {
+	n := record{time.Since(r.begun), run, kind, nil, payload, r.hub.secrets.Snapshot()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queueLocked(n)
+}
+
+func (r *Recording) queueLocked(n record) {
 	if r.over {
-		r.mu.Unlock()
 		return
 	}
-	first := len(r.queue) == 0
-	r.queue = append(r.queue, n)
-	before := r.waiting
-	r.waiting += len(payload) + overhead
-	hurry := before < urgent && r.waiting >= urgent
-	r.mu.Unlock()
-	if first {
+	if len(r.queue) == 0 {
 		signal(r.wake)
 	}
-	if hurry {
+	r.queue = append(r.queue, n)
+	before := r.waiting
+	r.waiting += len(n.payload) + overhead
+	if before < urgent && r.waiting >= urgent {
 		signal(r.hurry)
+	}
+	if r.full.IsZero() && r.waiting >= maxQueue {
+		r.full = time.Now()
 	}
 }
 
-// waitForRoomLocked releases the lock until the writer has made room. It reports false when it has
-// not within maxWait.
+// waitForRoomLocked releases the lock until the writer has made room. It reports false when the queue
+// has been full for maxWait: a call that several recordings make wait waits no longer for all of them.
 func (r *Recording) waitForRoomLocked() bool {
 	if r.room == nil {
 		r.room = make(chan struct{})
 	}
-	room := r.room
+	room, full := r.room, r.full
 	r.mu.Unlock()
 	defer r.mu.Lock()
 	signal(r.hurry)
-	timeout := time.NewTimer(r.maxWait)
+	timeout := time.NewTimer(r.maxWait - time.Since(full))
 	defer timeout.Stop()
 	select {
 	case <-room:
@@ -198,14 +210,15 @@ func (r *Recording) Wait(ctx context.Context, limit time.Duration) error {
 // Done is closed when the recording has ended and all is written.
 func (r *Recording) Done() <-chan struct{} { return r.done }
 
-// write is the writer. It masks and writes what is queued until the recording ends.
-func (r *Recording) write() {
+// write is the writer. It masks and writes what is queued until the recording ends, at most so many
+// bytes.
+func (r *Recording) write(to io.Writer, most int64) {
 	defer close(r.done)
 	defer r.hub.remove(r)
 	var batch []record
-	var err error
-	if r.cassette, err = cassette.NewWriter(r.to, r.hub.host, r.begun, r.most); err != nil {
-		r.end(reasonOf(err), err)
+	var failed error
+	if r.cassette, failed = cassette.NewWriter(to, r.hub.host, r.begun, most); failed != nil {
+		r.end(reasonOf(failed), failed)
 	}
 	for {
 		r.await()
@@ -213,8 +226,11 @@ func (r *Recording) write() {
 		batch, r.queue = r.queue, batch[:0]
 		over := r.over
 		r.mu.Unlock()
-		if err := r.writeBatch(batch); err != nil {
-			r.end(reasonOf(err), err)
+		if failed == nil {
+			failed = r.writeBatch(batch)
+		}
+		if failed != nil {
+			r.end(reasonOf(failed), failed)
 			over = true
 		}
 		clear(batch)
@@ -225,21 +241,24 @@ func (r *Recording) write() {
 		rest := r.queue // queued between
 		r.queue = nil
 		r.mu.Unlock()
-		r.close(rest)
+		r.close(rest, failed)
 		return
 	}
 }
 
-// close writes the end of the cassette.
-func (r *Recording) close(rest []record) {
-	r.mu.Lock()
-	reason, failed := r.reason, r.err
-	r.mu.Unlock()
-	err := failed
+// close writes the end of the cassette. failed is why not all could be written before, also where
+// the recording was to end anyway; nil if all was.
+func (r *Recording) close(rest []record, failed error) {
 	if failed == nil {
-		err = r.writeBatch(rest)
+		failed = r.writeBatch(rest)
 	}
-	if err == nil || errors.Is(err, cassette.ErrFull) {
+	r.mu.Lock()
+	reason, err := r.reason, r.err
+	r.mu.Unlock()
+	if failed != nil {
+		reason, err = reasonOf(failed), cmp.Or(err, failed)
+	}
+	if failed == nil || errors.Is(failed, cassette.ErrFull) {
 		if last := r.cassette.Close(time.Since(r.begun), reason); last != nil {
 			err = last
 		}
@@ -283,6 +302,9 @@ func (r *Recording) writeBatch(batch []record) error {
 		if r.room != nil && r.waiting < maxQueue/2 {
 			close(r.room)
 			r.room = nil
+		}
+		if r.waiting < maxQueue/2 {
+			r.full = time.Time{}
 		}
 		r.mu.Unlock()
 	}

@@ -3,6 +3,7 @@ package recorder
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -57,11 +58,10 @@ func (s *Stated) beginLocked() error {
 	if err != nil {
 		return err
 	}
-	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
-		if err := rotate.Shift(path, 1); err != nil {
-			return err
-		}
-		s.Log.Info("the cassette before is set aside", "file", rotate.Name(path, 1))
+	if aside, err := setAside(path); err != nil {
+		return err
+	} else if aside != "" {
+		s.Log.Info("the cassette before is set aside", "file", aside)
 	}
 	if s.file, _, err = cassette.Create(path, false); err != nil {
 		return err
@@ -71,6 +71,24 @@ func (s *Stated) beginLocked() error {
 	}
 	s.Log.Warn("what passes is recorded", "file", path, "extensions", s.now.Extensions)
 	return nil
+}
+
+// setAside renames the cassette at path, which replaces the one that was set aside before. It touches
+// no file that is not a cassette: the name may be mistyped.
+func setAside(path string) (aside string, err error) {
+	aside = rotate.Name(path, 1)
+	for _, file := range []string{path, aside} {
+		switch is, err := cassette.Is(file); {
+		case err != nil:
+			return "", err
+		case !is:
+			return "", fmt.Errorf("%s exists and is no cassette: name another file, or move that one away", file)
+		}
+	}
+	if err = os.Rename(path, aside); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return aside, err
 }
 
 // endLocked ends the recording, if one is under way.

@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"net/url"
+	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -75,19 +76,11 @@ func (o *options) run(ctx context.Context, c *console.Console) error {
 			return err
 		}
 	}
-	file, replaced, err := cassette.Create(o.file, o.force)
-	if errors.Is(err, fs.ErrExist) {
-		return &console.Error{Code: console.ExitUsage, Text: o.file + " exists", Hint: "name another file, or --force to replace it"}
+	if _, err := os.Lstat(o.file); err == nil && !o.force {
+		return o.exists()
 	}
+	n, failed, err := o.follow(ctx, c, r)
 	if err != nil {
-		return err
-	}
-	if replaced {
-		c.Warn("%s is replaced", o.file)
-	}
-	c.Info("recording to %s; Ctrl-C ends it", o.file)
-	n, failed, err := o.follow(ctx, c, r, file)
-	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	if err := n.report(c, o.file); err != nil || failed == nil {
@@ -96,12 +89,32 @@ func (o *options) run(ctx context.Context, c *console.Console) error {
 	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: %v", o.command[0], failed)}
 }
 
+func (o *options) exists() error {
+	return &console.Error{Code: console.ExitUsage, Text: o.file + " exists", Hint: "name another file, or --force to replace it"}
+}
+
+// create creates the file, once the host records.
+func (o *options) create(c *console.Console) (*os.File, error) {
+	file, replaced, err := cassette.Create(o.file, o.force)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, o.exists()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if replaced {
+		c.Warn("%s is replaced", o.file)
+	}
+	c.Info("recording to %s; Ctrl-C ends it", o.file)
+	return file, nil
+}
+
 // stopTimeout bounds the end of a recording: the host completes the cassette.
 const stopTimeout = 15 * time.Second
 
-// follow copies the cassette of the host to a file until the host, ctx or the command ends the
+// follow copies the cassette of the host to the file until the host, ctx or the command ends the
 // recording. failed is how the command ended.
-func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Running, file io.Writer) (n *outcome, failed, err error) {
+func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Running) (n *outcome, failed, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	id := rand.Text()
@@ -127,6 +140,10 @@ func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Runni
 		return nil, nil, err
 	}
 	defer lines.Close()
+	file, err := o.create(c)
+	if err != nil {
+		return nil, nil, err
+	}
 	var running sync.WaitGroup
 	if o.command != nil {
 		running.Go(func() { failed = o.runCommand(ctx, c); end() })
@@ -134,7 +151,7 @@ func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Runni
 	n, err = copyLines(file, lines)
 	end() // a command that goes on is killed
 	running.Wait()
-	return n, failed, err
+	return n, failed, errors.Join(err, file.Close())
 }
 
 // runCommand runs the command to its end.
