@@ -146,7 +146,7 @@ func writeRecording(h *exthost.Host, w http.ResponseWriter, r *http.Request) (er
 	ctx, cancel := streams.Context(r)
 	defer cancel()
 	lines := streams.NewLines(w)
-	if err = exthost.RecordingsOf(h).Record(ctx, o, lines); lines.Begun {
+	if err = exthost.RecordingsOf(h).Record(ctx, o, lines); lines.Close() { // a writer that the recording has given up may still write
 		return nil // the cassette says so itself
 	}
 	return err

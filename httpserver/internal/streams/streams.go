@@ -73,10 +73,14 @@ func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
 
 // Lines is the writer of an answer of JSON lines. It passes on at once what it is given.
 type Lines struct {
-	Begun bool // something was written
-
 	w  http.ResponseWriter
 	rc *http.ResponseController
+
+	writing sync.Mutex // held during a write
+	begun   bool       // guarded by writing
+
+	mu     sync.Mutex // guards closed, and changes of the deadline
+	closed bool
 }
 
 // writeTimeout bounds one write of lines to a reader.
@@ -87,17 +91,49 @@ func NewLines(w http.ResponseWriter) *Lines { return &Lines{w: w, rc: http.NewRe
 
 // Write implements [io.Writer].
 func (l *Lines) Write(b []byte) (int, error) {
-	if !l.Begun {
-		l.Begun = true
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if !l.extend() {
+		return 0, http.ErrServerClosed
+	}
+	if !l.begun {
+		l.begun = true
 		l.w.Header().Set("Content-Type", "application/x-ndjson")
 		l.w.Header().Set("Cache-Control", "no-store")
 	}
-	_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters have no deadlines
 	n, err := l.w.Write(b)
 	if err != nil {
 		return n, err
 	}
 	return n, l.rc.Flush()
+}
+
+// extend gives the next write its time. It reports false after Close.
+func (l *Lines) extend() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters have no deadlines
+	}
+	return !l.closed
+}
+
+// Close ends the writes: one under way fails, and no other follows. It waits until the response is no
+// longer used, so that its handler may return, and reports whether anything was written.
+func (l *Lines) Close() (begun bool) {
+	l.mu.Lock()
+	l.closed = true
+	interrupts := !l.writing.TryLock()
+	if interrupts {
+		_ = l.rc.SetWriteDeadline(time.Now())
+	}
+	l.mu.Unlock()
+	if interrupts {
+		l.writing.Lock()
+		_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // for the end of an answer whose write was about to begin
+	}
+	defer l.writing.Unlock()
+	return l.begun
 }
 
 // writeMessages writes until messages is closed or a write fails. It flushes once for

@@ -50,18 +50,18 @@ export const post = (path, body) => request("POST", path, { body: body === undef
 /** postText sends and returns JSON text: parsing would lose digits of large numbers. */
 export const postText = async (path, body) => (await request("POST", path, { body })).text();
 
-/** lines calls on(line) for each line of an answer until it ends. */
+/** lines calls on(line) for each line of an answer until it ends. One without its end was cut off, and is left out. */
 export async function lines(path, on) {
   const reader = (await request("GET", path)).body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) break;
-    const all = (rest + value).split("\n");
+    const all = value.split("\n");
+    all[0] = rest + all[0];
     rest = all.pop();
     all.forEach(on);
   }
-  if (rest) on(rest);
 }
 
 /** listen calls on(kind, data) for each server-sent event until the stream ends. */

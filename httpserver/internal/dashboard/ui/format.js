@@ -71,7 +71,7 @@ export function json(text, { lines = false } = {}) {
     return text;
   }
   let depth = 0;
-  const line = () => (lines ? "\n" + "  ".repeat(depth) : "");
+  const line = () => (lines ? "\n" + "  ".repeat(Math.min(depth, 40)) : ""); // deep ones would be far longer than what they hold
   return text.replace(/"(?:[^"\\]|\\.)*"|[{[]\s*[}\]]|[{}[\],:]|\s+/g, (token) => {
     if (token[0] === '"') return JSON.stringify(JSON.parse(token));
     if (token === "{" || token === "[") return depth++, token + line();

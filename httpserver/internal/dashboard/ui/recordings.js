@@ -35,7 +35,7 @@ export function recordings(nav) {
     if (!chosen) return;
     try {
       if (chosen.size > MOST) throw new Error(`${chosen.name} has ${bytes(chosen.size)}, and a page can hold ${bytes(MOST)}: exthost replay serves it`);
-      load((await chosen.text()).split("\n"));
+      load((await chosen.text()).split(/\r?\n/).slice(0, -1)); // a last line without its end was cut off
     } catch (e) {
       toast(`open: ${e.message}`, "bad");
     }
@@ -55,7 +55,11 @@ export function recordings(nav) {
     }
     recording = null;
     setText(toggle, "Record");
-    if (mine.lines.length) load(mine.lines);
+    try {
+      if (mine.lines.length) load(mine.lines);
+    } catch (e) {
+      toast(`record: ${e.message}`, "bad");
+    }
   }
 
   const stop = () => post(`/record/stop?id=${recording.id}`).catch((e) => toast(`stop: ${e.message}`, "bad"));
@@ -128,7 +132,7 @@ function wordsOf(kind, payload) {
     case "start": return "the run begins";
     case "offer": return `offers ${plural(payload.tools?.length ?? 0, "tool")}`;
     case "noise": return "a line that is no message";
-    case "end": return ["the run ends", payload.error ?? payload.exit].filter((w) => typeof w === "string").join(": ");
+    case "end": return ["the run ends", payload.message].filter((w) => typeof w === "string").join(": ");
     case "omitted": return "a message that was too long";
     case "closed": return `the recording ends: ${payload.reason ?? ""}`;
   }
