@@ -25,8 +25,7 @@ type equals struct {
 	name   string // of the tool or prompt, or the URI of the resource
 	params string // canonical
 	calls  []*call
-	next   int            // of calls
-	masked *regexp.Regexp // matches what the params may have been; nil: they have no mask, or were not asked for
+	next   int // of calls
 }
 
 // key joins what is compared.
@@ -185,13 +184,8 @@ func similarity(a, b string) int {
 	return score + n + m
 }
 
-// masks match what stands for a secret in canonical params.
-var masks = regexp.MustCompile(`"\*\*\*"|\*\*\*|\[redacted:[a-z0-9_-]{1,64}\]`)
-
-const (
-	anyText  = `(?:[^"\\]|\\.)*`
-	anyValue = `(?:"` + anyText + `"|-?[0-9][-+.0-9eE]*)`
-)
+// masks match what stands for a secret in the texts of canonical params.
+var masks = regexp.MustCompile(`\*\*\*|\[redacted:[a-z0-9_-]{1,64}\]`)
 
 // masked returns the calls whose params are those that are asked for, but for secrets.
 func (x *index) masked(modern bool, method, asked string) *equals {
@@ -203,27 +197,74 @@ func (x *index) masked(modern bool, method, asked string) *equals {
 	return nil
 }
 
+// matches reports whether the recorded params hold masks, and the asked ones are equal but for these.
 func (e *equals) matches(asked string) bool {
-	if !strings.Contains(e.params, "***") && !strings.Contains(e.params, "[redacted:") {
+	recorded := e.params
+	if !strings.Contains(recorded, "***") && !strings.Contains(recorded, "[redacted:") {
 		return false
 	}
-	if e.masked == nil {
-		var b strings.Builder
-		at := 0
-		for _, m := range masks.FindAllStringIndex(e.params, -1) {
-			b.WriteString(regexp.QuoteMeta(e.params[at:m[0]]))
-			if e.params[m[0]] == '"' {
-				b.WriteString(anyValue)
-			} else {
-				b.WriteString(anyText)
+	for recorded != "" {
+		if recorded[0] != '"' { // what is between two texts
+			n := strings.IndexByte(recorded, '"')
+			if n < 0 {
+				return recorded == asked
 			}
-			at = m[1]
+			if !strings.HasPrefix(asked, recorded[:n]) {
+				return false
+			}
+			recorded, asked = recorded[n:], asked[n:]
+			continue
 		}
-		b.WriteString(regexp.QuoteMeta(e.params[at:]))
-		var err error
-		if e.masked, err = regexp.Compile(`\A` + b.String() + `\z`); err != nil { // too long for one
-			e.masked = regexp.MustCompile(`\A\z`)
+		n, m := textEnd(recorded), textEnd(asked)
+		if !mayBe(recorded[:n], asked[:m]) {
+			return false
+		}
+		recorded, asked = recorded[n:], asked[m:]
+	}
+	return asked == ""
+}
+
+// textEnd returns the end of the text or the number that canonical JSON begins with.
+func textEnd(raw string) int {
+	if !strings.HasPrefix(raw, `"`) {
+		return len(raw) - len(strings.TrimLeft(raw, "-+.0123456789eE"))
+	}
+	for i := 1; i < len(raw); i++ {
+		switch raw[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
 		}
 	}
-	return e.masked.MatchString(asked)
+	return len(raw)
+}
+
+// mayBe reports whether a recorded text is the asked one with any text in place of each mask. A mask
+// alone may also be a number.
+func mayBe(recorded, asked string) bool {
+	if recorded == asked {
+		return true
+	}
+	found := masks.FindAllStringIndex(recorded, -1)
+	if len(found) == 0 {
+		return false
+	}
+	if !strings.HasPrefix(asked, `"`) {
+		return asked != "" && recorded == `"***"`
+	}
+	first, last := found[0][0], found[len(found)-1][1]
+	if len(asked) < first+len(recorded)-last || !strings.HasPrefix(asked, recorded[:first]) || !strings.HasSuffix(asked, recorded[last:]) {
+		return false
+	}
+	asked = asked[first : len(asked)-len(recorded)+last]
+	for i := range len(found) - 1 { // the first place of each piece leaves the most to the others
+		piece := recorded[found[i][1]:found[i+1][0]]
+		at := strings.Index(asked, piece)
+		if at < 0 {
+			return false
+		}
+		asked = asked[at+len(piece):]
+	}
+	return true
 }

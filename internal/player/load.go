@@ -3,7 +3,6 @@ package player
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/exthost/exthost/internal/cassette"
@@ -53,7 +52,9 @@ type recording struct {
 	*run
 	methods  map[string]string // of a lite extension: tools by their methods
 	lite     bool
-	inFlight []*pending          // requests of the host, the oldest first
+	inFlight map[string]*pending // requests of the host, by id
+	tokens   map[string]*pending // those with a progress token, by it
+	latest   []*pending          // requests but subscriptions, the oldest first; those in flight, and some that no longer are
 	asked    map[string]*pending // requests of the extension, by id; nil: it belongs to no call
 	last     *pending            // the latest request of the host
 	at       time.Duration       // of the latest event outside of calls
@@ -64,6 +65,19 @@ type pending struct {
 	*call
 	id, token string
 	at        time.Duration // of its latest event
+	over      bool          // it is no longer in flight
+}
+
+// newRecording is a run before its first frame.
+func newRecording(protocol string) *recording {
+	n := &recording{run: new(run), lite: protocol == manifest.ProtocolLite, asked: make(map[string]*pending)}
+	n.forget()
+	return n
+}
+
+// forget forgets the requests in flight.
+func (n *recording) forget() {
+	n.inFlight, n.tokens, n.latest, n.last = make(map[string]*pending), make(map[string]*pending), nil, nil
 }
 
 // add takes one record.
@@ -71,7 +85,7 @@ func (l *loader) add(r *cassette.Record) error {
 	if r.Kind == cassette.KindStart {
 		s, err := decodeStart(r)
 		if err == nil && s.Extension == l.tape.first.Extension {
-			l.runs[r.Run] = &recording{run: new(run), lite: s.Protocol == manifest.ProtocolLite, asked: make(map[string]*pending)}
+			l.runs[r.Run] = newRecording(s.Protocol)
 		}
 		return err
 	}
@@ -88,7 +102,7 @@ func (l *loader) add(r *cassette.Record) error {
 		if n.offers = append(n.offers, o); len(n.offers) == 1 {
 			l.tape.runs = append(l.tape.runs, n.run)
 			n.methods = o.ToolsByMethod
-			n.inFlight, n.last = nil, nil // of the handshake
+			n.forget() // those of the handshake
 		}
 	case cassette.KindSent, cassette.KindReceived:
 		m, err := jsonrpc.Decode(r.Payload)
@@ -122,9 +136,8 @@ func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message) {
 			n.happens(p, at, event{kind: reply, frame: m})
 		}
 	case m.Method == protocol.MethodCancelled:
-		id := string(rawjson.Get(m.Params, "requestId"))
-		for _, p := range n.inFlight {
-			p.canceled = p.canceled || p.id == id
+		if p := n.inFlight[string(rawjson.Get(m.Params, "requestId"))]; p != nil {
+			p.canceled = true
 		}
 	case m.ID != nil:
 		method, params := m.Method, m.Params
@@ -133,11 +146,22 @@ func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message) {
 		}
 		p := &pending{call: &call{id: m.ID, method: method, params: params}, id: string(m.ID), at: at,
 			token: string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))}
-		n.inFlight, n.last = append(n.inFlight, p), p
+		n.begins(p)
 		l.tape.calls = append(l.tape.calls, p.call)
 		if method != protocol.MethodToolsList { // players list the offers
 			l.tape.index.add(n.modern(), p.call)
 		}
+	}
+}
+
+// begins puts a request in flight. Of two with one id, the later one is answered.
+func (n *recording) begins(p *pending) {
+	n.inFlight[p.id], n.last = p, p
+	if p.token != "" {
+		n.tokens[p.token] = p
+	}
+	if p.method != protocol.MethodListen {
+		n.latest = append(n.latest, p)
 	}
 }
 
@@ -157,13 +181,16 @@ func liteParams(tools map[string]string, method string, arguments json.RawMessag
 // received takes a frame of the extension.
 func (n *recording) received(at time.Duration, m jsonrpc.Message) {
 	if m.Method == "" {
-		i := slices.IndexFunc(n.inFlight, func(p *pending) bool { return p.id == string(m.ID) })
-		if i < 0 {
+		p := n.inFlight[string(m.ID)]
+		if p == nil {
 			return // late, or of a request before the recording
 		}
-		p := n.inFlight[i]
-		n.inFlight = slices.Delete(n.inFlight, i, i+1)
 		n.happens(p, at, event{kind: answer, frame: m})
+		p.over = true
+		delete(n.inFlight, p.id)
+		if n.tokens[p.token] == p {
+			delete(n.tokens, p.token)
+		}
 		return
 	}
 	p := n.callOf(&m)
@@ -176,21 +203,24 @@ func (n *recording) received(at time.Duration, m jsonrpc.Message) {
 // callOf returns the call that a message of the extension belongs to: the one that it names, the one
 // on whose stream it came, or the latest in flight. Nil: none is in flight.
 func (n *recording) callOf(m *jsonrpc.Message) *pending {
-	token := string(progressToken(m))
-	acknowledges := "" // the id of a subscription
-	if m.Method == protocol.MethodSubscriptionAcknowledged {
-		acknowledges = string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaSubscriptionID))
+	if p := n.tokens[string(progressToken(m))]; p != nil {
+		return p
 	}
-	var latest *pending
-	for _, p := range n.inFlight {
-		switch {
-		case token != "" && p.token == token, m.Of != nil && p.id == string(m.Of) && p.method != protocol.MethodListen, acknowledges == p.id:
+	if p := n.inFlight[string(m.Of)]; p != nil && p.method != protocol.MethodListen {
+		return p
+	}
+	if m.Method == protocol.MethodSubscriptionAcknowledged {
+		if p := n.inFlight[string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaSubscriptionID))]; p != nil {
 			return p
-		case p.method != protocol.MethodListen:
-			latest = p
 		}
 	}
-	return latest
+	for len(n.latest) > 0 && n.latest[len(n.latest)-1].over {
+		n.latest = n.latest[:len(n.latest)-1]
+	}
+	if len(n.latest) == 0 {
+		return nil
+	}
+	return n.latest[len(n.latest)-1]
 }
 
 // progressToken returns the token in a message, nil without one.
@@ -207,7 +237,7 @@ func progressToken(m *jsonrpc.Message) json.RawMessage {
 // happens adds an event to a call in flight, or to what follows the latest call.
 func (n *recording) happens(p *pending, at time.Duration, e event) {
 	switch {
-	case p != nil && (slices.Contains(n.inFlight, p) || e.kind == answer):
+	case p != nil && !p.over:
 		e.pause, p.at = at-p.at, at
 		p.events = append(p.events, e)
 	case n.last != nil:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -247,5 +248,62 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 	}
 	if _, err := tape.Play(false); err == nil || !strings.Contains(err.Error(), "every run of notes in it ended before its handshake") {
 		t.Error(err)
+	}
+}
+
+func TestAMaskStandsForAnyText(t *testing.T) {
+	many := strings.Repeat("*** ", 20_000)
+	for _, test := range []struct {
+		recorded, now string
+		want          bool
+	}{
+		{`{"a":"***"}`, `{"a":"x\"y\\"}`, true},
+		{`{"a":"***"}`, `{"a":-12.5e3}`, true},
+		{`{"a":"***"}`, `{"a":""}`, true},
+		{`{"a":"***"}`, `{"a":true}`, false},
+		{`{"a":"***"}`, `{"a":["x"]}`, false},
+		{`{"a":"***"}`, `{}`, false},
+		{`{"a":"***","b":1}`, `{"a":"x","b":12}`, false},
+		{`{"a":"***","b":1}`, `{"a":"x\",\"b","b":1}`, true},
+		{`{"a":"Bearer ***"}`, `{"a":12}`, false},
+		{`{"a":"Bearer ***"}`, `{"a":"Bearer x"}`, true},
+		{`{"a":"Bearer ***"}`, `{"a":"bearer x"}`, false},
+		{`{"a":"[redacted:jwt] and *** end"}`, `{"a":"x and and y end"}`, true},
+		{`{"a":"[redacted:jwt] and *** end"}`, `{"a":"x and"}`, false},
+		{`{"a":"ab***ba"}`, `{"a":"aba"}`, false},
+		{`{"a":"x[redacted:jwt]"}`, `{"a":"[redacted:jwt]"}`, false},
+		{`{"***":1}`, `{"key":1}`, true},
+		{`["***","b"]`, `["a","b","c"]`, false},
+		{`"` + many + `"`, `"` + strings.Repeat("s ", 20_000) + `"`, true},
+		{`"` + many + `!"`, `"` + strings.Repeat("s ", 20_000) + `"`, false},
+		{`{"a":1}`, `{"a":1.0}`, false},
+	} {
+		if got := Same(json.RawMessage(test.recorded), json.RawMessage(test.now)); got != test.want {
+			t.Errorf("%.60s, now %.60s: %v", test.recorded, test.now, got)
+		}
+	}
+}
+
+// TestManyRequestsInFlight reads a run that has an answer for none of its many requests until its end.
+func TestManyRequestsInFlight(t *testing.T) {
+	const n = 30_000
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"sent":{"id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":%d},"_meta":{"progressToken":%d}}}}`+"\n", i, i, i)
+	}
+	for i := range n {
+		fmt.Fprintf(&b, `{"received":{"jsonrpc":"2.0","method":"notifications/message","params":{"data":%d,"_meta":{"progressToken":%d}}}}`+"\n", i, i)
+	}
+	for i := range n {
+		fmt.Fprintf(&b, `{"received":{"id":%d,"result":%d}}`+"\n", i, i)
+	}
+	calls, err := tape(t, b.String(), Options{}).Calls()
+	if err != nil || len(calls) != n {
+		t.Fatal(len(calls), err)
+	}
+	for i := range calls {
+		if !calls[i].Answered {
+			t.Fatalf("call %d has no answer", i)
+		}
 	}
 }
