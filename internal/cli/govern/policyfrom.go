@@ -121,7 +121,7 @@ func (r *rehearsal) document() console.Document {
 			how = "would " + n.Action + " (shadow)"
 		}
 		denied = denied || !n.Shadow && n.Action != string(governance.Modify) && n.Action != string(governance.Respond)
-		fmt.Fprintf(&b, "%s %s %s: %s by %s", n.Extension, n.Tool, console.Cut(console.Safe(string(n.Arguments)), shownArguments), how, n.Policy)
+		fmt.Fprintf(&b, "%s %s %s: %s by %s", console.Safe(n.Extension), console.Safe(n.Tool), console.Cut(console.Safe(string(n.Arguments)), shownArguments), how, n.Policy)
 		if n.Reason != "" {
 			b.WriteString(": " + console.Safe(n.Reason))
 		}

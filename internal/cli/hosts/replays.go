@@ -33,12 +33,18 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 	case len(recorded) == 0:
 		return "", nil, &console.Error{Code: console.ExitInvalid, Text: "no extension was recorded in " + file, Hint: recordIt}
 	}
+	if len(recorded) > maxReplayed {
+		return "", nil, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s holds %d extensions, more than the %d that are replayed together", file, len(recorded), maxReplayed), Hint: "state some of them in manifests, with kind = \"replay\""}
+	}
 	if dir, err = os.MkdirTemp("", "exthost-replay-"); err != nil {
 		return "", nil, err
 	}
 	ids = make(map[string]string)
 	for _, of := range recorded {
 		id := strings.ReplaceAll(of, ".", "_") // of a server in a .mcp.json
+		for ids[id] != "" {
+			id += "_"
+		}
 		ids[id] = of
 		text := fmt.Sprintf("[plugin]\nid = %s\nversion = \"0.1.0\"\n[transport]\nkind = \"replay\"\nfile = %s\nextension = %s\nmatch = %q\nlatency = %q\n",
 			literal.String(id), literal.String(file), literal.String(of), match, latency)
@@ -52,6 +58,9 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 	}
 	return dir, ids, nil
 }
+
+// maxReplayed bounds the extensions of a cassette that run at once, each of which reads it.
+const maxReplayed = 1000
 
 const recordIt = "exthost record -o FILE"
 

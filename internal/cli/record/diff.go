@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/player"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
@@ -79,6 +80,9 @@ func (d *differ) run(ctx context.Context, c *console.Console, file string) (err 
 	}
 	defer os.RemoveAll(dir)
 	d.ids = ids
+	if err := d.known(); err != nil {
+		return err
+	}
 	replaying := hosts.Replaying(config.Default(), dir)
 	replaying.Extensions.Trust = config.TrustOff
 	if d.before, err = exthost.Open(ctx, replaying, exthost.Options{StateDir: filepath.Join(dir, "state")}); err != nil {
@@ -103,6 +107,21 @@ func (d *differ) run(ctx context.Context, c *console.Console, file string) (err 
 		}
 	}
 	return d.print(c)
+}
+
+// known reports an id that was not recorded.
+func (d *differ) known() error {
+	recorded := slices.Sorted(maps.Values(d.ids))
+	for _, id := range d.only {
+		if !slices.Contains(recorded, id) {
+			e := &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("%q was not recorded in the cassette, but %s", id, strings.Join(recorded, ", "))}
+			if near := nearest.Of(id, recorded); near != "" {
+				e.Hint = "did you mean " + near + "?"
+			}
+			return e
+		}
+	}
+	return nil
 }
 
 // wants reports whether a recorded extension is compared.
@@ -227,7 +246,7 @@ func (d *differ) print(c *console.Console) error {
 	d.result.Changes, d.result.LeftOut = console.OrEmpty(d.result.Changes), console.OrEmpty(d.result.LeftOut)
 	var b strings.Builder
 	for _, n := range d.result.Changes {
-		fmt.Fprintf(&b, "%s %s %s: %s\n", n.Extension, n.Tool, value(n.Arguments), n.What)
+		fmt.Fprintf(&b, "%s %s %s: %s\n", console.Safe(n.Extension), console.Safe(n.Tool), value(n.Arguments), n.What)
 		for _, side := range []struct {
 			sign string
 			text json.RawMessage
