@@ -254,3 +254,23 @@ func (s *slowList) Call(ctx context.Context, method string, params json.RawMessa
 	}
 	return s.server.Call(ctx, method, params)
 }
+
+// TestAMutatorLeavesNoTwoReadings has a mutator return a result with a member that stands twice, which a
+// validator behind it and the receiver may read in different ways.
+func TestAMutatorLeavesNoTwoReadings(t *testing.T) {
+	s := lists(mutator("twice", ""), validator("allow", ""))
+	s.answer = func(ctx context.Context, name, params string) (string, error) {
+		if name == "twice" {
+			return `{"modified":true,"payload":{"action":"decline","action":"accept"}}`, nil
+		}
+		return behaves(ctx, name, params)
+	}
+	x := governance.Exchange{Method: "tools/call", Request: json.RawMessage(`{}`), Response: json.RawMessage(`{"action":"decline"}`)}
+	_, err := opened(t, s, governance.Spec{}).Decide(t.Context(), governance.Response, &x)
+	if !errors.Is(err, governance.ErrDecided) || !strings.Contains(err.Error(), "stands there twice") {
+		t.Error(err)
+	}
+	if names := s.names(); len(names) != 1 {
+		t.Errorf("asked about what cannot be used: %v", names)
+	}
+}

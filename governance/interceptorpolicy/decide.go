@@ -117,7 +117,9 @@ func (r *run) mutate() error {
 
 // usable checks that a mutator has left the payload one of its event.
 func (r *run) usable(payload json.RawMessage) (err error) {
-	_, err = rawjson.Object(payload)
+	if _, err = rawjson.Object(payload); err == nil && r.flow == governance.Response {
+		_, err = strictjson.Result(payload) // of requests the pipeline sees to that
+	}
 	if err == nil && r.enveloped() {
 		method, _ := rawjson.Text(rawjson.Get(payload, "method"))
 		switch {
