@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/config"
@@ -40,15 +42,15 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 		return "", nil, err
 	}
 	ids = make(map[string]string)
-	for _, of := range recorded {
+	for n, of := range recorded {
 		id := strings.ReplaceAll(of, ".", "_") // of a server in a .mcp.json
-		for ids[id] != "" {
+		for ids[id] != "" || id != of && slices.Contains(recorded, id) {
 			id += "_"
 		}
 		ids[id] = of
 		text := fmt.Sprintf("[plugin]\nid = %s\nversion = \"0.1.0\"\n[transport]\nkind = \"replay\"\nfile = %s\nextension = %s\nmatch = %q\nlatency = %q\n",
 			literal.String(id), literal.String(file), literal.String(of), match, latency)
-		folder := filepath.Join(dir, "extensions", id)
+		folder := filepath.Join(dir, "extensions", strconv.Itoa(n)) // an id may hold what a terminal acts on
 		if err = errors.Join(err, os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "plugin.toml"), []byte(text), 0o600)); err != nil {
 			break
 		}
