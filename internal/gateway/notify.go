@@ -183,7 +183,12 @@ func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 		if s.Toolset != "" {
 			changed = slices.Clone(other[s.Toolset])
 		}
-		if g.lists.note(now, s) {
+		same := g.lists.note(now, s)
+		if !g.Sessions.IfAttached(s, func() {}) { // its end came before the note, which would stay
+			g.lists.drop(s)
+			return
+		}
+		if same {
 			changed = slices.DeleteFunc(changed, func(method string) bool { return method == protocol.MethodToolsListChanged })
 		}
 		for _, method := range changed {
