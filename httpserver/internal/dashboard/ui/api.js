@@ -50,37 +50,33 @@ export const post = (path, body) => request("POST", path, { body: body === undef
 /** postText sends and returns JSON text: parsing would lose digits of large numbers. */
 export const postText = async (path, body) => (await request("POST", path, { body })).text();
 
-/** lines calls on(line) for each line of an answer until it ends. One without its end was cut off, and is left out. */
-export async function lines(path, on) {
-  const reader = (await request("GET", path)).body.pipeThrough(new TextDecoderStream()).getReader();
+/** pieces yields the parts of an answer between separators, as they come. */
+async function* pieces(path, separator, signal) {
+  const reader = (await request("GET", path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) break;
-    const all = value.split("\n");
-    all[0] = rest + all[0];
+    const all = (rest + value).split(separator);
     rest = all.pop();
-    all.forEach(on);
+    yield* all;
   }
+  if (rest) yield rest;
+}
+
+/** lines calls on(line) for each line of an answer until it ends. */
+export async function lines(path, on) {
+  for await (const line of pieces(path, "\n")) on(line);
 }
 
 /** listen calls on(kind, data) for each server-sent event until the stream ends. */
 export async function listen(path, on, signal) {
-  const response = await request("GET", path, { signal });
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const blocks = (rest + value).split("\n\n");
-    rest = blocks.pop();
-    for (const block of blocks) {
-      let kind = "", data = "";
-      for (const line of block.split("\n")) {
-        if (line.startsWith("event: ")) kind = line.slice(7);
-        else if (line.startsWith("data: ")) data += line.slice(6);
-      }
-      if (kind) on(kind, JSON.parse(data));
+  for await (const block of pieces(path, "\n\n", signal)) {
+    let kind = "", data = "";
+    for (const line of block.split("\n")) {
+      if (line.startsWith("event: ")) kind = line.slice(7);
+      else if (line.startsWith("data: ")) data += line.slice(6);
     }
+    if (kind) on(kind, JSON.parse(data));
   }
 }
