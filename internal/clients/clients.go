@@ -69,7 +69,8 @@ func New(ctx context.Context, reread func() (*config.Config, error), log *slog.L
 
 // Reload puts the clients of the configuration as it is now in force, and nothing else. A client that is
 // gone is refused at once, as is one that shows an old token, and what it has open ends, as does what the
-// subject of an access token has open whose name is now that of a client; others notice nothing. Reload waits for nothing that starts. After an error, which the log has too, everything is as it was.
+// subject of an access token has open whose name is now that of a client; others notice nothing. Reload
+// waits for nothing that starts. After an error, which the log has too, everything is as it was.
 func (d *Directory) Reload() error {
 	if d.reread == nil {
 		return nil

@@ -43,12 +43,11 @@ func (s *Share) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Kind is a way to fail.
+// Kind is a way to fail; "" is none.
 type Kind string
 
 // The ways to fail.
 const (
-	None    Kind = ""
 	Crash   Kind = "crash"
 	Hang    Kind = "hang"
 	Garbage Kind = "garbage"
