@@ -7,7 +7,6 @@ import (
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
-	"github.com/exthost/exthost/internal/toollist"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -20,7 +19,7 @@ func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
 			switch {
 			case c.Target != nil:
 				return next(ctx, c, params)
-			case c.entry != nil && c.entry.Tool == toollist.Find:
+			case c.entry != nil && c.entry.Tool == tools.FindName:
 				return find(c, params)
 			case c.entry != nil:
 				shows := func(of results.Source) bool { return c.View.Has(of.Extension, of.Tool) }

@@ -13,10 +13,10 @@ import (
 // are. It comes before all else: what is done with the call is what would be done if its caller
 // had made it directly.
 func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *toolCall, error) {
-	if r.Extension != "" || t.name != toollist.Call {
+	if r.Extension != "" || t.name != tools.CallName {
 		return r, t, nil
 	}
-	if view, err := d.o.Snapshots.Load().View(r.Session); err != nil || view.Excludes(toollist.Call) {
+	if view, err := d.o.Snapshots.Load().View(r.Session); err != nil || view.Excludes(tools.CallName) {
 		return r, t, nil // there is no such tool for this session
 	}
 	params, err := toollist.Wrapped(t.rest, t.arguments)
@@ -35,15 +35,15 @@ func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *too
 // isFind reports whether a call is one of the tool ext_find. It waits for extensions that start,
 // as a list does.
 func isFind(r *protocol.Call, t *toolCall) bool {
-	return t != nil && r.Extension == "" && t.name == toollist.Find
+	return t != nil && r.Extension == "" && t.name == tools.FindName
 }
 
 // findTool returns the tool ext_find, if c is a call of it.
 func findTool(c *Call) (*tools.Entry, bool) {
-	if !isFind(c.Request, &c.parsed) || c.View.Excludes(toollist.Find) {
+	if !isFind(c.Request, &c.parsed) || c.View.Excludes(tools.FindName) {
 		return nil, false
 	}
-	return toollist.Own().Lookup(toollist.Find)
+	return toollist.Own().Lookup(tools.FindName)
 }
 
 // find answers a call of the tool ext_find.
@@ -57,7 +57,7 @@ func find(c *Call, params json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := found.Text("Call one with " + toollist.Call + `: {"tool": NAME, "arguments": {…}}.`)
+	text := found.Text("Call one with " + tools.CallName + `: {"tool": NAME, "arguments": {…}}.`)
 	return append(rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), text), `}]}`...), nil
 }
 

@@ -36,7 +36,7 @@ func TestListIsBounded(t *testing.T) {
 	} {
 		l := Listing{Favourites: test.favourites}
 		list := l.List(entries(t, 200, test.more))
-		if names := []string{list[0].Name, list[1].Name}; len(list) != test.want || !slices.Equal(names, []string{Call, Find}) {
+		if names := []string{list[0].Name, list[1].Name}; len(list) != test.want || !slices.Equal(names, []string{tools.CallName, tools.FindName}) {
 			t.Errorf("%q: %d tools, want %d; the first are %q", test.favourites, len(list), test.want, names)
 		}
 	}
