@@ -19,6 +19,8 @@ var house = map[string]struct {
 	reason string
 }{
 	"protocol":                 {nil, "shared by host and authors, so it drags nothing in"},
+	"peers":                    {[]string{"protocol", "status"}, "the seam of host and cluster; neither imports the other"},
+	"cluster/internal/wire":    {[]string{"internal/rawjson"}, "a format; who sends it is not its matter"},
 	"internal/inflight":        {nil, "counts any work"},
 	"internal/jsonrpc":         {[]string{"internal/rawjson"}, "knows none of our methods"},
 	"internal/egress":          {nil, "connects to named hosts; for whom is not its matter"},

@@ -1,0 +1,23 @@
+package wire
+
+import (
+	"crypto/rand"
+	"strings"
+)
+
+const (
+	runLength   = 10
+	runAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
+)
+
+// NewRun returns a random name for a run.
+func NewRun() string {
+	b := make([]byte, runLength)
+	_, _ = rand.Read(b) // never fails
+	for i := range b {
+		b[i] = runAlphabet[b[i]%32]
+	}
+	return string(b)
+}
+
+func isRun(s string) bool { return len(s) == runLength && strings.Trim(s, runAlphabet) == "" }

@@ -1,0 +1,94 @@
+// Package wire is the form of the messages between the nodes of a cluster: their subjects on
+// NATS, and a head of JSON with raw bytes behind it.
+package wire
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Major is the version of the wire. Nodes of another major version do not hear each other.
+const Major = "exthost.1"
+
+// Address is one run of one node. A message to a run reaches no later run of the node.
+type Address struct {
+	Node string // see [CheckName]
+	Run  string // 10 random letters and digits, new with each process
+}
+
+// Subjects are the subjects of one cluster.
+type Subjects struct{ Cluster string }
+
+func (s Subjects) root() string { return Major + "." + s.Cluster }
+
+// To is the subject of messages of node from to the run.
+func (s Subjects) To(to Address, from string) string {
+	return s.root() + ".to." + to.Node + "." + to.Run + "." + from
+}
+
+// Nobody is the reply subject of a message whose sender wants to know that no run takes it. what
+// tells the sender which message that was, one token.
+func (s Subjects) Nobody(sender Address, what string) string {
+	return s.To(sender, nobody) + "." + what
+}
+
+// All is the subject of messages of node from to all nodes.
+func (s Subjects) All(from string) string { return s.root() + ".all." + from }
+
+// Any is the subject of messages of node from to one node of all, whichever.
+func (s Subjects) Any(from string) string { return s.root() + ".any." + from }
+
+// ToRun, ToAll and ToAny are what a run subscribes to. The queue group of ToAny is [AnyGroup].
+func (s Subjects) ToRun(own Address) string {
+	return s.root() + ".to." + own.Node + "." + own.Run + ".>"
+}
+func (s Subjects) ToAll() string { return s.root() + ".all.*" }
+func (s Subjects) ToAny() string { return s.root() + ".any.*" }
+
+// AnyGroup is the queue group of [Subjects.ToAny].
+const AnyGroup = "any"
+
+// Publish returns the subjects that a node must be allowed to publish to, and no others: they
+// make the sender in a subject true.
+func (s Subjects) Publish(node string) []string {
+	return []string{s.root() + ".to.*.*." + node, s.root() + ".all." + node, s.root() + ".any." + node}
+}
+
+// Subscribe returns the subjects that a node must be allowed to subscribe to, and no others.
+func (s Subjects) Subscribe(node string) []string {
+	return []string{s.root() + ".to." + node + ".>", s.root() + ".all.*", s.root() + ".any.*"}
+}
+
+// nobody is in the place of the sender where the server answers that there is no such run. No
+// node has that name.
+const nobody = "nobody"
+
+// From returns the sender of a message by its subject, or for the server's answer that nobody
+// took a message what that message was. Of another subject both are "".
+func (s Subjects) From(subject string) (node, notTaken string) {
+	rest, ok := strings.CutPrefix(subject, s.root()+".")
+	if !ok {
+		return "", ""
+	}
+	tokens := strings.Split(rest, ".")
+	switch {
+	case tokens[0] == "to" && len(tokens) == 4 && tokens[3] != nobody:
+		return tokens[3], ""
+	case tokens[0] == "to" && len(tokens) == 5 && tokens[3] == nobody:
+		return "", tokens[4]
+	case (tokens[0] == "all" || tokens[0] == "any") && len(tokens) == 2:
+		return tokens[1], ""
+	}
+	return "", ""
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+// CheckName says what is wrong with the name of a node or of a cluster.
+func CheckName(name string) error {
+	if name == nobody || !namePattern.MatchString(name) {
+		return fmt.Errorf("%q is no name of a node or a cluster: 1 to 32 of a-z, 0-9 and -, which is neither first nor last, and not %s", name, nobody)
+	}
+	return nil
+}
