@@ -40,43 +40,52 @@ type Head struct {
 	Run  string `json:"run"`         // of the sender
 	N    uint64 `json:"n,omitempty"` // the number of a call between two runs, from 1
 
-	// of Call
+	Request
+	Error bool `json:"error,omitempty"` // of Result and Answer: the body is a protocol.Error
+	Pulses
+	Chunk
+	ID uint64 `json:"id,omitempty"` // of Tell, Ask and Answer: of an ask between two runs, from 1
+	Gossip
+}
+
+// Request are the members of Call; Tell and Ask have Method and Session.
+type Request struct {
 	Extension string   `json:"ext,omitempty"`
-	Method    string   `json:"m,omitempty"` // also of Tell and Ask
+	Method    string   `json:"m,omitempty"`
 	Notify    bool     `json:"notify,omitempty"`
 	Digest    string   `json:"digest,omitempty"`  // of the descriptor that the caller saw
-	Session   *Session `json:"session,omitempty"` // Tell, Ask and Bye: with its ID alone
+	Session   *Session `json:"session,omitempty"` // of Tell, Ask and Bye: with its ID alone
 	LeftMS    int64    `json:"left_ms,omitempty"` // the caller waits so long; 0 is without an end
 	Trace     string   `json:"trace,omitempty"`   // traceparent
 	Origin    string   `json:"origin,omitempty"`  // the id of the front's decision
+}
 
-	// of Result and Answer: what the body is
-	Error bool `json:"error,omitempty"` // a protocol.Error
-
-	// of Pulse and Pulsed
+// Pulses are the members of Pulse and Pulsed: numbers of calls.
+type Pulses struct {
 	Low     uint64   `json:"low,omitempty"`
 	Open    []uint64 `json:"open,omitempty"`
 	Done    []uint64 `json:"done,omitempty"`
 	Strange []uint64 `json:"strange,omitempty"`
 	Spent   []uint64 `json:"spent,omitempty"`
+}
 
-	// of bodies in parts
+// Chunk are the members of messages about a body that travels in parts.
+type Chunk struct {
 	Body  uint64 `json:"body,omitempty"`  // the number of a body between two runs, from 1
 	Size  int64  `json:"size,omitempty"`  // of the whole body
 	At    int64  `json:"at,omitempty"`    // where a part begins
-	Bytes int64  `json:"bytes,omitempty"` // Credit: the sender may send up to here
+	Bytes int64  `json:"bytes,omitempty"` // of Credit: the sender may send up to here
+}
 
-	// of Tell, Ask, Answer
-	ID uint64 `json:"id,omitempty"` // of an ask between two runs, from 1
-
-	// of the directory
+// Gossip are the members of messages about the directory.
+type Gossip struct {
 	Hash  string   `json:"hash,omitempty"`  // of what the sender knows of all
 	Clock int64    `json:"clock,omitempty"` // the sender's, milliseconds since 1970
 	Seq   uint64   `json:"seq,omitempty"`   // of Probe and Probed; of Want and Have
-	Node  string   `json:"node,omitempty"`  // Lost: whose run
-	Of    string   `json:"of,omitempty"`    // Lost: the run
-	Names []string `json:"names,omitempty"` // Want: of nodes, or digests
-	Last  bool     `json:"last,omitempty"`  // Have: the last part
+	Node  string   `json:"node,omitempty"`  // of Lost: whose run
+	Of    string   `json:"of,omitempty"`    // of Lost: the run
+	Names []string `json:"names,omitempty"` // of Want: of nodes, or digests
+	Last  bool     `json:"last,omitempty"`  // of Have: the last part
 }
 
 // Session is a session of the front as the owner sees it.
