@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/internal/units"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -27,7 +28,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 		r.retire(now)
 		return err
 	}
-	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(beside)) {
+	for u, err := range units.StartEach(ctx, r.h.opts.toStart(beside)) {
 		if err != nil && ctx.Err() == nil {
 			r.notStarted(u, err, now.Target(u.Base().ID()), next, c)
 		}
@@ -45,7 +46,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	r.retire(next)
 	r.retirePipeline(now.Policies.Pipeline, next.Policies.Pipeline)
-	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(after)) {
+	for u, err := range units.StartEach(ctx, r.h.opts.toStart(after)) {
 		if err != nil {
 			r.notStarted(u, err, nil, next, c)
 		}
@@ -54,7 +55,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	for _, id := range c.Retried {
 		retried = append(retried, next.Unit(id))
 	}
-	for u, err := range unit.RestartEach(ctx, retried) {
+	for u, err := range units.RestartEach(ctx, retried) {
 		r.restarted(ctx, u, err)
 		if err != nil {
 			c.Failed = append(c.Failed, u.Base().StartDiagnostic(err))
@@ -106,7 +107,7 @@ func (r *reloads) startPolicies(ctx context.Context, now, next *snapshot.Plan) e
 		}
 	}
 	var failed []error
-	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(fresh)) {
+	for u, err := range units.StartEach(ctx, r.h.opts.toStart(fresh)) {
 		if err != nil {
 			failed = append(failed, protocol.Errorf(protocol.ConfigInvalid, "policy %s does not start: %s", u.(*policies.Process).Name, protocol.Reason(err)))
 		}
@@ -165,7 +166,7 @@ func (r *reloads) retire(p *snapshot.Plan) {
 // end drains u and forgets it. If the host closes meanwhile, Close stops u with all others,
 // and kills it in the end.
 func (r *reloads) end(u unit.Runner, past []<-chan struct{}) {
-	if unit.Drain(r.h.life.closing, u, past) {
+	if units.Drain(r.h.life.closing, u, past) {
 		r.h.units.Remove(u)
 		u.Base().Stopped()
 	}

@@ -29,6 +29,7 @@ func (h *Host) shutdown() error {
 	defer cancel()
 	lastResort := time.AfterFunc(killAfter, h.units.KillAll)
 	defer lastResort.Stop()
+	left := h.far.Close(ctx, closeDrain)
 	h.reloads.mu.Lock() // a reload that holds it is given up
 	stopped := h.units.StopAll(ctx, closeDrain)
 	h.policies.ClosePipeline(ctx, h.snapshots.Load().Policies.Pipeline)
@@ -48,7 +49,7 @@ func (h *Host) shutdown() error {
 			h.diagnostics.Write(d)
 		}
 	}
-	err := errors.Join(stopped, busy, h.policies.Close(ctx))
+	err := errors.Join(left, stopped, busy, h.policies.Close(ctx))
 	h.recording.Follow(recording.Cassette{})
 	h.env.Recorder.Close()
 	h.env.Containment.Close()

@@ -17,12 +17,14 @@ import (
 	"github.com/exthost/exthost/internal/diagnostics"
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/elicit"
+	"github.com/exthost/exthost/internal/far"
 	"github.com/exthost/exthost/internal/gateway"
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/journal"
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/program"
 	"github.com/exthost/exthost/internal/recorder"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/internal/snapshot"
@@ -30,6 +32,7 @@ import (
 	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/internal/units"
 	"github.com/exthost/exthost/internal/watch"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
@@ -42,8 +45,8 @@ import (
 // goroutines at once.
 type Host struct {
 	opts    Options
-	env     *unit.Env      // what all units share
-	units   *unit.Registry // that may have processes
+	env     *unit.Env       // what all units share
+	units   *units.Registry // that may have processes
 	journal *journal.Journal
 	life    life
 
@@ -53,6 +56,7 @@ type Host struct {
 	clients      *clients.Directory   // the named ones
 	policies     *policies.State
 	destinations *bridge.Directory
+	far          *far.Directory // the extensions of other nodes
 	hooks        hookSets
 	watch        *watch.Watch
 	logins       elicit.Logins // that callers are asked for
@@ -72,6 +76,7 @@ type life struct {
 	starting *starts.Starting // the units that start with the host
 
 	rebuild  coalesce.Requests // for the next snapshot
+	places   coalesce.Requests // to take what other nodes share
 	announce coalesce.Requests // to notify clients of other tools
 
 	running context.Context    // ends when every unit has stopped
@@ -125,6 +130,10 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	l.beside.Go(func() {
 		h.stats.past.Sample(l.closing, func() (memory, busy int64) { return load(h) }, h.snapshots.Unused())
 	})
+	l.beside.Go(func() { l.places.Serve(l.running, placesPause, h.reloads.followPlaces) })
+	if err := h.far.Open(ctx, &far.Host{Calls: h, Snapshots: h.snapshots, Gateway: h.gateway, Directory: h.far, Changed: l.places.Add}); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
 	if o.Mode.Background {
 		return h, nil
 	}
@@ -148,15 +157,15 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h := &Host{opts: o, journal: journal.New(), snapshots: new(snapshot.Store)}
 	l := &h.life
 	l.opened, l.starting = time.Now(), starts.NewStarting()
-	l.rebuild, l.announce = coalesce.New(), coalesce.New()
+	l.rebuild, l.announce, l.places = coalesce.New(), coalesce.New(), coalesce.New()
 	l.running, l.stop = context.WithCancel(ctx)
 	l.closing, l.close = context.WithCancel(l.running)
 
 	secrets := new(redact.Redactor)
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
-	h.units, h.stats.past.Mask = unit.NewRegistry(secrets), secrets.Known // which looks for forms itself
+	h.units, h.stats.past.Mask = units.NewRegistry(secrets), secrets.Known // which looks for forms itself
 	h.env = &unit.Env{
-		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
+		Log: log, Containment: process.Contain(program.Guardian(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
 		Environ: o.Environ, Permits: permit.Rules{Consent: o.Consent, Packages: o.Packages}, Redactor: secrets, Tap: wiretap.New(secrets.String), Recorder: recorder.New(o.Version, secrets), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy, Stored: o.Secrets, Logins: o.Logins,
 	}
 	h.env.Containment.Log = log
@@ -168,7 +177,8 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
 	h.watch = watch.New(&h.reloads, log)
 	h.logins.Log, h.logins.Closing = log, l.closing
-	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Asks: h.logins.Asks, Changed: l.rebuild.Add, Log: log})
+	h.far = far.New(h.env, o.Cluster, far.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
+	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Asks: h.logins.Asks, Ended: h.far.EndSession, Changed: l.rebuild.Add, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed, Tracer: o.Tracer,
 		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists,
 			View: func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) }}}, h.stages()...)
@@ -255,7 +265,7 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 
 // startAll starts the eager extensions, and puts each into the catalog as it becomes ready.
 func startAll(ctx context.Context, h *Host, list []unit.Runner) {
-	for u, err := range unit.StartEach(ctx, list) {
+	for u, err := range units.StartEach(ctx, list) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.diagnostics.Add(u.Base().StartDiagnostic(err))
 		}

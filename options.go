@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"debug/buildinfo"
 	"encoding/hex"
 	"log/slog"
 	"os"
@@ -18,7 +17,9 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/program"
 	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -81,6 +82,9 @@ type Options struct {
 	// Tracer makes the spans of calls for a collector of traces. The program closes it, after the
 	// host. Default: none are made, and a trace that a caller states is passed on as it is.
 	Tracer Tracer
+	// Cluster carries calls to other hosts and theirs to this one: a *cluster.Node. Close closes it.
+	// Default: the host is in no cluster.
+	Cluster peers.Cluster
 	// Mode is for tools that look at extensions or try them. Default: the host runs.
 	Mode Mode
 }
@@ -177,7 +181,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Version = cmp.Or(o.Version, Version())
-	o.Self = cmp.Or(o.Self, ownProgram())
+	o.Self = cmp.Or(o.Self, program.Own())
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
@@ -187,6 +191,9 @@ func (o Options) withDefaults() (Options, error) {
 			return o, protocol.Errorf(protocol.ConfigInvalid, "no place for the state of extensions: %w; set XDG_STATE_HOME", err)
 		}
 		o.StateDir = dir
+	}
+	if o.Mode.Inspect {
+		o.Cluster = nil
 	}
 	return o, nil
 }
@@ -246,32 +253,4 @@ func Version() string {
 		}
 	}
 	return release
-}
-
-// programPath is the package of the exthost program.
-const programPath = "github.com/exthost/exthost/cmd/exthost"
-
-// ownProgram returns this executable if it is the exthost program, else "".
-func ownProgram() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || strings.TrimSuffix(info.Path, ".test") != programPath {
-		return ""
-	}
-	path, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	return path
-}
-
-// guardianProgram returns self if it is the exthost program, else "": no other program is
-// a guardian.
-func guardianProgram(self string) string {
-	if self == "" || self == ownProgram() {
-		return self
-	}
-	if info, err := buildinfo.ReadFile(self); err != nil || info.Path != programPath {
-		return ""
-	}
-	return self
 }

@@ -203,3 +203,17 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 	r.keep(nil)
 	return change, nil
 }
+
+// followPlaces puts a plan in force that has the extensions which other nodes share now.
+func (r *reloads) followPlaces() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.h.life.closing.Err() != nil {
+		return
+	}
+	next := *r.h.snapshots.Load().Plan
+	next.Elsewhere, next.Differences = r.h.far.Follow(next.Extensions)
+	r.h.units.Add(next.Units())
+	r.h.swap(&next)
+	r.retire(&next)
+}

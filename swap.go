@@ -13,7 +13,6 @@ import (
 
 // adopt puts a plan in force.
 func (h *Host) adopt(p *snapshot.Plan) {
-	h.units.Add(p.Units())
 	h.policies.Install(p.Policies)
 	if !h.opts.Mode.Inspect {
 		h.env.PruneOffers(p.Extensions)
@@ -24,6 +23,8 @@ func (h *Host) adopt(p *snapshot.Plan) {
 		known = now.Diagnostics
 	}
 	h.diagnostics.WriteNew(p.Diagnostics, known)
+	p.Elsewhere, p.Differences = h.far.Follow(p.Extensions)
+	h.units.Add(p.Units())
 	h.swap(p)
 	h.destinations.Replace(p.Destinations)
 }
@@ -47,6 +48,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 		next.SetIndexes(before)
 		return func() {
 			h.diagnostics.SetOffered(diags)
+			h.far.Offer(next)
 			h.stats.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})
 		}
 	})
@@ -59,6 +61,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 // snapshots share a notification, which clients answer by a request for all tools.
 const (
 	rebuildPause  = 5 * time.Millisecond
+	placesPause   = 250 * time.Millisecond // for what other nodes share
 	announcePause = 100 * time.Millisecond
 )
 

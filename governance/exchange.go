@@ -25,6 +25,7 @@ type Exchange struct {
 	Caller    string          // as the server authenticated it, never from arguments; "" when anonymous
 	Session   string          // "" for stateless callers
 	Instance  string          // tells stateless callers of one name apart; "" where nothing is known of them
+	Node      string          // the node of the cluster whose caller it is; "" for a caller of this host
 	Extension string          // that the request goes to or comes from; "" for a method of the host
 	Tool      string          // the registered name; for a task's methods, the tool whose call created the task; else ""
 	ToChild   bool            // false: the extension sends to its caller

@@ -25,6 +25,7 @@ type Session struct {
 	Instance string
 	Version  string    // MCP revision of the client; "" for Go callers
 	Front    string    // FrontHTTP, FrontSSE or FrontStdio; "" for Go callers
+	Node     string    // the node of the cluster whose client it is; "" for a client of this host
 	Remote   bool      // the client is on another machine, as far as its request says
 	Since    time.Time // when the session began, or the request without one
 	// Env are environment variables for the session's own instance, from the headers

@@ -88,20 +88,21 @@ func (s *Sandbox) String() string {
 
 // Extension is one extension's part of [Status].
 type Extension struct {
-	ID            string `json:"id"`
-	Name          string `json:"name,omitempty"`
-	Version       string `json:"version"`
-	Description   string `json:"description,omitempty"`
-	Path          string `json:"path"` // of its manifest
-	Transport     string `json:"transport"`
-	Protocol      string `json:"protocol,omitempty"`       // with the MCP revision once known
-	State         string `json:"state"`                    // a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
-	Reason        string `json:"reason,omitempty"`         // for every state but ready
-	Login         string `json:"login,omitempty"`          // why a person has to sign in to its server, and how; "" when nobody has to
-	Restarts      int    `json:"restarts"`                 // of instances whose run ended unasked, in all builds since the host was opened
-	Activation    string `json:"activation,omitempty"`     // eager or lazy; "" when the extension does not run
-	Containment   string `json:"containment,omitempty"`    // what holds its processes besides [Status].Containment: "pid namespace"
-	NewPrivileges bool   `json:"new_privileges,omitempty"` // its processes may gain privileges, and keep the host's capabilities
+	ID            string   `json:"id"`
+	Name          string   `json:"name,omitempty"`
+	Version       string   `json:"version"`
+	Description   string   `json:"description,omitempty"`
+	Path          string   `json:"path"` // of its manifest
+	Transport     string   `json:"transport"`
+	Protocol      string   `json:"protocol,omitempty"`       // with the MCP revision once known
+	State         string   `json:"state"`                    // a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
+	Reason        string   `json:"reason,omitempty"`         // for every state but ready
+	Nodes         []string `json:"nodes,omitempty"`          // other nodes of the cluster that share it, which calls may go to
+	Login         string   `json:"login,omitempty"`          // why a person has to sign in to its server, and how; "" when nobody has to
+	Restarts      int      `json:"restarts"`                 // of instances whose run ended unasked, in all builds since the host was opened
+	Activation    string   `json:"activation,omitempty"`     // eager or lazy; "" when the extension does not run
+	Containment   string   `json:"containment,omitempty"`    // what holds its processes besides [Status].Containment: "pid namespace"
+	NewPrivileges bool     `json:"new_privileges,omitempty"` // its processes may gain privileges, and keep the host's capabilities
 
 	Sandbox *Sandbox `json:"sandbox,omitempty"` // how its processes are confined; nil: not at all
 

@@ -245,8 +245,9 @@ func (d *Destination) stranger(s *protocol.Session, key string) error {
 	return protocol.Errorf(protocol.RequirementMissing, "each caller of %s has a login of its own, and this one has no name: give its client a token of its own; exthost client add NAME", d.ID())
 }
 
-// Acquire is [unit.Unit.Acquire], and keeps what s brings.
-func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key string) (*unit.Instance, func(error), error) {
+// Acquire is [unit.Unit.Acquire], and keeps what the session brings.
+func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance, func(error), error) {
+	s, key := w.Session, unit.SessionKey(w.Session)
 	if err := d.unable(); err != nil {
 		return nil, nil, err
 	}
@@ -257,7 +258,7 @@ func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key stri
 	if added {
 		d.Env.SecretsChanged()
 	}
-	i, release, err := d.Unit.Acquire(ctx, s, key)
+	i, release, err := d.Unit.Acquire(ctx, w)
 	if e, ok := errors.AsType[*protocol.Error](err); ok && added && e.RetryAfter > 0 { // no instance has the variables
 		d.forget(key)
 		d.Env.SecretsChanged()

@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/internal/unit/variables"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/runtime"
 )
@@ -43,7 +44,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		return s, report, nil, fmt.Errorf("no state directory: %w", err)
 	}
 	s.Env, _ = env.Child(cfg, &s, secret)
-	if s.Manifest, err = unit.Expand(s.Manifest, process.Lookup(s.Env)); err != nil {
+	if s.Manifest, err = variables.Expand(s.Manifest, process.Lookup(s.Env)); err != nil {
 		if len(d.Unset) > 0 { // these have the places
 			err = errors.New(strings.Join(d.Unset, "\n"))
 		}

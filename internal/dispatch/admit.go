@@ -16,7 +16,7 @@ import (
 
 // Admit takes an instance for the call: within the bound of calls, behind the breaker,
 // started on demand. An instance that ended before it got the call is followed by another,
-// once.
+// once. A node that refused the call is followed by every other node that may take it.
 func Admit(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		c.hooks.asked = true
@@ -25,12 +25,44 @@ func Admit(next Deliver) Deliver {
 		if !unsent || ctx.Err() != nil {
 			return result, err
 		}
+		if c.Instance.IsElsewhere() {
+			return c.otherNodes(ctx, next, params, err)
+		}
 		again, cause := time.Now(), err
 		if result, _, err = c.attempt(ctx, next, params, again); protocol.KindOf(err) == protocol.CallTimeout {
 			err = afterWait(err, again.Sub(began), cause)
 		}
 		return result, err
 	}
+}
+
+// otherNodes gives the call to the nodes that have not refused it, one after another. Of the
+// refusals of all, the caller gets the one that may be over first.
+func (c *Call) otherNodes(ctx context.Context, next Deliver, params json.RawMessage, refusal error) (json.RawMessage, error) {
+	for ctx.Err() == nil {
+		before := c.Instance
+		c.refused = append(c.refused, before)
+		result, unsent, err := c.attempt(ctx, next, params, time.Now())
+		switch {
+		case !unsent:
+			return result, err
+		case retryAfter(err) > 0 && (retryAfter(refusal) == 0 || retryAfter(err) < retryAfter(refusal)):
+			refusal = err
+		}
+		if c.Instance == nil { // no other node may take the call
+			c.Instance = before
+			break
+		}
+	}
+	return nil, refusal
+}
+
+func retryAfter(err error) time.Duration {
+	e, _ := errors.AsType[*protocol.Error](err)
+	if e == nil {
+		return 0
+	}
+	return e.RetryAfter
 }
 
 // afterWait completes the error of a call that timed out with the time that it had waited
@@ -46,17 +78,21 @@ func afterWait(err error, waited time.Duration, cause error) error {
 }
 
 // attempt is one try of [Admit], at the time now. unsent says that the instance ended before it
-// got the request.
+// got the request, or that its node refused the call.
 func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage, now time.Time) (result json.RawMessage, unsent bool, err error) {
 	u := c.Target.Base()
 	told := starts.TellWhile(ctx, c.Request, u.Phase)
-	i, release, err := c.Target.Acquire(ctx, c.Request.Session, unit.SessionKey(c.Request.Session))
+	w := unit.Want{Session: c.Request.Session, Not: c.refused}
+	if c.entry != nil {
+		w.Tool, w.Raw = c.entry.Tool, c.entry.Raw
+	}
+	i, release, err := c.Target.Acquire(ctx, w)
 	told()
 	c.Instance = i
 	began := time.Now()
 	c.stages.add(waited(i, now, err), now, began)
 	if err != nil {
-		return nil, false, err
+		return nil, len(c.refused) > 0, err
 	}
 	if c.span != nil {
 		params = withTrace(params, c.span.Send(began))
@@ -73,7 +109,7 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 	took := time.Since(began)
 	c.stages.add(status.StageInstance, began, began.Add(took))
 	release(err)
-	if isUnsent(err) {
+	if isUnsent(err) || i.IsElsewhere() && isRefusal(err) {
 		return result, true, err
 	}
 	c.hooks.reached, c.hooks.took = true, c.hooks.took+took
@@ -85,6 +121,19 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 func isUnsent(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	return ok && e.Outcome == "" && protocol.ProcessEnded(err)
+}
+
+// isRefusal reports whether a node refused a call that failed with err, so that another may take it.
+func isRefusal(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || e.Outcome != "" {
+		return false
+	}
+	switch e.Kind {
+	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown, protocol.DescriptorChanged:
+		return true
+	}
+	return false
 }
 
 // owner is on whose behalf the call is made: a session, or the call alone.

@@ -32,13 +32,14 @@ type Call struct {
 	Instance *unit.Instance      // that the call was admitted to last
 	Sent     runtime.Request     // as the instance was given it last
 
-	entry  *tools.Entry    // of a tool of the catalog
-	parsed toolCall        // the params of a tool call
-	params json.RawMessage // Exchange.Request as it was written from parsed
-	hooks  hookState
-	stages stages
-	span   Span          // nil without a tracer
-	fault  *faults.Fault // that was drawn and is still to happen, see Inject
+	entry   *tools.Entry    // of a tool of the catalog
+	parsed  toolCall        // the params of a tool call
+	params  json.RawMessage // Exchange.Request as it was written from parsed
+	hooks   hookState
+	refused []*unit.Instance // of other nodes, that have refused the call
+	stages  stages
+	span    Span          // nil without a tracer
+	fault   *faults.Fault // that was drawn and is still to happen, see Inject
 }
 
 // IsToolCall reports whether the call is a tools/call.
@@ -82,7 +83,7 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, e
 	}
 	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: runtime.WithoutIdentity(r.Params)}
 	if s := r.Session; s != nil {
-		c.Exchange.Caller, c.Exchange.Session, c.Exchange.Instance = s.Caller, s.ID, s.Instance
+		c.Exchange.Caller, c.Exchange.Session, c.Exchange.Instance, c.Exchange.Node = s.Caller, s.ID, s.Instance, s.Node
 	}
 	if r.Extension != "" {
 		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil || !c.View.Reaches(r.Extension) {

@@ -39,7 +39,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	if c.Target.Base().Candidate.Manifest.Transport.Protocol != manifest.ProtocolMCP {
 		return protocol.Description{Capabilities: toolsOnly}, nil
 	}
-	i, release, err := c.Target.Acquire(ctx, s, unit.SessionKey(s))
+	i, release, err := c.Target.Acquire(ctx, unit.Want{Session: s})
 	switch {
 	case err != nil && g.o.Asks != nil && g.o.Asks(c, err): // at its first call; a client that is refused here makes none
 		return protocol.Description{Capabilities: toolsOnly}, nil

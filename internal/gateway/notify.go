@@ -116,6 +116,11 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no call of exactly one of them", method)
 }
 
+// Forward carries a request or notification of an instance to a session that it is for.
+func Forward(ctx context.Context, g *Gateway, i *unit.Instance, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	return g.forward(ctx, i.Unit, s, method, params, notify)
+}
+
 // audience returns the sessions that a notification is for.
 func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessage) (to []*protocol.Session) {
 	if own := i.Unit.Session(i.Key); own != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/snapshot"
-	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/internal/units"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -25,10 +25,11 @@ type Calls interface {
 // Options of a [Gateway].
 type Options struct {
 	Snapshots *snapshot.Store
-	Units     *unit.Registry
+	Units     *units.Registry
 	Hooks     *dispatch.HookEvents
 	Beside    *inflight.Gate                         // that work beside calls is inside
 	Closing   context.Context                        // ends when the host begins to close
+	Ended     func(*protocol.Session)                // called when a session with an id has ended; nil: nobody is told
 	Changed   func()                                 // called when the pins of what extensions say have changed
 	Asks      func(c *dispatch.Call, err error) bool // reports whether the caller of a call that failed is asked for what it lacks; nil: nobody is
 	Log       *slog.Logger

@@ -23,6 +23,9 @@ func (l *Sessions) ended(s *protocol.Session, a *attachment, drop func() (droppe
 	if s.ID == "" { // the instances of a stateless caller belong to no session
 		return
 	}
+	if l.o.Ended != nil {
+		l.o.Ended(s)
+	}
 	key := unit.SessionKey(s)
 	for _, u := range l.o.Units.All() {
 		u.EndSession(key)

@@ -61,7 +61,7 @@ func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance
 	events.Admit = s.env.Permits.Configured(cfg, &run.Manifest.Transport).And(events.Admit)
 	return &Process{Name: spec.Name, Unit: unit.New(s.env, unit.Options{
 		Candidate: discovery.Candidate{ID: run.ID, Dir: run.Dir, Manifest: run.Manifest}, Spec: run, Report: report,
-		Start:  func(run runtime.Spec) (runtime.Instance, error) { return s.newInstance(spec, run) },
+		Start:  func(run runtime.Spec, _ string) (runtime.Instance, error) { return s.newInstance(spec, run) },
 		Events: events,
 	})}, nil
 }

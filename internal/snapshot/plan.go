@@ -36,7 +36,9 @@ type Plan struct {
 	Config       *config.Config
 	Policies     *policies.Set
 	Extensions   map[string]*unit.Extension
-	Order        []string // ids of Extensions, as discovered
+	Order        []string              // ids of Extensions, as discovered
+	Elsewhere    []*unit.Extension     // at other nodes of the cluster alone, by id
+	Differences  []protocol.Diagnostic // of extensions here from those at other nodes
 	Destinations map[string]*bridge.Destination
 	Skipped      []discovery.Candidate // found, and cannot run here
 	Diagnostics  []protocol.Diagnostic // of files
@@ -48,7 +50,7 @@ type Plan struct {
 // Target is an extension or a destination: a unit that serves calls.
 type Target interface {
 	unit.Runner
-	Acquire(ctx context.Context, s *protocol.Session, key string) (*unit.Instance, func(error), error)
+	Acquire(ctx context.Context, w unit.Want) (*unit.Instance, func(error), error)
 	// LoginOf returns the login that calls of a caller are made with; nil when there is none.
 	LoginOf(caller string) runtime.Login
 }
@@ -60,6 +62,9 @@ func (p *Plan) Target(id string) Target {
 	}
 	if d := p.Destinations[id]; d != nil {
 		return d
+	}
+	if i := slices.IndexFunc(p.Elsewhere, func(x *unit.Extension) bool { return x.ID() == id }); i >= 0 {
+		return p.Elsewhere[i]
 	}
 	return nil
 }
@@ -83,7 +88,7 @@ func (p *Plan) Unit(id string) unit.Runner {
 func (p *Plan) Has(u unit.Runner) bool {
 	switch u := u.(type) {
 	case *unit.Extension:
-		return p.Extensions[u.ID()] == u
+		return p.Extensions[u.ID()] == u || slices.Contains(p.Elsewhere, u)
 	case *bridge.Destination:
 		return p.Destinations[u.ID()] == u
 	case *policies.Process:
@@ -134,8 +139,22 @@ func (p *Plan) Variables() []string {
 	return slices.Compact(names)
 }
 
-// Ordered yields the extensions as discovered.
+// Ordered yields the extensions as discovered, and then those at other nodes alone.
 func (p *Plan) Ordered(yield func(*unit.Extension) bool) {
+	for x := range p.Here {
+		if !yield(x) {
+			return
+		}
+	}
+	for _, x := range p.Elsewhere {
+		if !yield(x) {
+			return
+		}
+	}
+}
+
+// Here yields the extensions of this host as discovered.
+func (p *Plan) Here(yield func(*unit.Extension) bool) {
 	for _, id := range p.Order {
 		if !yield(p.Extensions[id]) {
 			return
@@ -178,7 +197,7 @@ func (p *Plan) Places(now *Plan) discovery.Places {
 }
 
 func (p *Plan) programs() (list []watch.Program) {
-	for x := range p.Ordered {
+	for x := range p.Here {
 		list = append(list, watch.Program{Spec: x.Spec, Source: x.Source})
 	}
 	for d := range p.OrderedDestinations {
@@ -192,7 +211,7 @@ func (p *Plan) programs() (list []watch.Program) {
 func (p *Plan) Sum() [sha256.Size]byte {
 	h := sha256.New()
 	_ = json.NewEncoder(h).Encode(p.Config) // always encodes
-	for x := range p.Ordered {
+	for x := range p.Here {
 		fmt.Fprintf(h, "%s %x\n", x.ID(), x.Source.Sum)
 	}
 	for d := range p.OrderedDestinations {
@@ -240,7 +259,7 @@ func (p *Plan) Follow(now *Plan) *status.Change {
 			}
 		}
 	}
-	for x := range now.Ordered {
+	for x := range now.Here {
 		if p.Extensions[x.ID()] != nil {
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
 )
 
 // Extension is a unit that was found on disk: its tools are in the catalog.
@@ -31,8 +32,43 @@ type Extension struct {
 	known    *offers.Known          // what it offered last
 	declared func() []protocol.Tool // by its manifest, read once
 
-	withdrawn atomic.Bool // its first start with the host failed
-	late      sync.Once   // the log says that a request did not wait for it
+	elsewhere atomic.Pointer[Elsewhere] // nil: at no other node
+	withdrawn atomic.Bool               // its first start with the host failed
+	late      sync.Once                 // the log says that a request did not wait for it
+}
+
+// Elsewhere is an extension at other nodes.
+type Elsewhere struct {
+	Nodes []string        // that have it
+	Tools []protocol.Tool // that it has there
+	// Acquire returns the instance for a call: one of local, or one that stands for a node.
+	Acquire func(ctx context.Context, local *Unit, w Want) (*Instance, func(error), error)
+}
+
+// NewElsewhere makes an extension that is at other nodes alone. o.Start makes the instance that
+// stands for the node of a key.
+func NewElsewhere(env *Env, o Options, events func(*Extension) Events) *Extension {
+	x := &Extension{known: new(offers.Known), declared: func() []protocol.Tool { return nil }}
+	o.PerKey, o.Events = true, events(x)
+	x.Unit = New(env, o)
+	return x
+}
+
+// SetElsewhere says that the extension is at other nodes; nil: at none. hs is what an extension
+// offers that is there alone; nil for others.
+func (x *Extension) SetElsewhere(e *Elsewhere, hs *runtime.Handshake) {
+	x.elsewhere.Store(e)
+	if hs != nil {
+		x.handshake.Store(hs)
+	}
+}
+
+// Acquire is [Unit.Acquire], at other nodes too.
+func (x *Extension) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
+	if e := x.elsewhere.Load(); e != nil {
+		return e.Acquire(ctx, x.Unit, w)
+	}
+	return x.Unit.Acquire(ctx, w)
 }
 
 // LoginOf returns the login that calls of a caller are made with: one serves all. Nil: there is none.
@@ -201,6 +237,25 @@ func (x *Extension) Start(ctx context.Context) error {
 // extension has not run, and what was wrong with the handshake. Before the first handshake
 // of this host, the last one of the same program counts.
 func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
+	own, diags := x.offeredHere()
+	if e := x.elsewhere.Load(); e != nil {
+		return withMissing(own, e.Tools), diags
+	}
+	return own, diags
+}
+
+// ToolHere returns a tool that the extension offers at this host; nil when it does not.
+func (x *Extension) ToolHere(name string) *protocol.Tool {
+	own, _ := x.offeredHere()
+	for i := range own {
+		if own[i].Name == name {
+			return &own[i]
+		}
+	}
+	return nil
+}
+
+func (x *Extension) offeredHere() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.Handshake(); hs != nil {
 		return x.Legacy.addTools(hs.Tools), hs.Diagnostics
 	}
@@ -242,6 +297,12 @@ func (x *Extension) HookPoints() []string {
 // Status returns the status of the extension, without its tools.
 func (x *Extension) Status() status.Extension {
 	s := x.Unit.Status()
+	if e := x.elsewhere.Load(); e != nil {
+		s.Nodes = e.Nodes
+		if s.Transport == KindElsewhere && s.State == string(supervisor.Idle) {
+			s.State = string(supervisor.Ready)
+		}
+	}
 	points := make(map[string]bool)
 	if hs := x.Handshake(); hs != nil {
 		s.Protocol = hs.Protocol

@@ -16,14 +16,14 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 	o, kind := u.Spec.Options, u.Candidate.Manifest.Transport.Kind
 	mode := supervisor.Shared
 	switch n := o.Instances.Count(); {
-	case o.Instances.PerSession():
+	case o.Instances.PerSession() || settings.PerKey:
 		mode = supervisor.PerKey
 	case n > 1:
 		mode = supervisor.Fixed(n)
 	}
 	ended := protocol.ProcessEnded
-	if kind == manifest.KindExec {
-		ended = nil // a process ends with its call, and the next call has another
+	if kind == manifest.KindExec || kind == KindElsewhere {
+		ended = nil // a process ends with its call, and the next call has another; what has ended elsewhere is no instance of this host
 	}
 	return supervisor.Options{
 		Name: "ext:" + kind + ":" + u.ID(), Mode: mode,

@@ -39,6 +39,9 @@ const noLogLevel = 1 << 16
 // Ended is closed when the run has ended.
 func (i *Instance) Ended() <-chan struct{} { return i.ended }
 
+// IsElsewhere reports whether the instance stands for another node.
+func (i *Instance) IsElsewhere() bool { return i.Unit.Spec.Manifest.Transport.Kind == KindElsewhere }
+
 // Why returns why the run has ended: shutting_down when it was stopped.
 func (i *Instance) Why() protocol.Kind { return i.why }
 

@@ -17,6 +17,9 @@ const (
 	statelessSuffix = " stateless"
 )
 
+// KindElsewhere is the kind of the transport of an extension that is at other nodes alone.
+const KindElsewhere = "cluster"
+
 // SessionKey returns the key of the instance that serves s where each session has an
 // instance of its own. Anonymous stateless callers share the key "". A stateless caller
 // has an instance of its own name and variables. A child's session has one protocol

@@ -75,12 +75,17 @@ func (g *LegacyGroup) addTools(tools []protocol.Tool) []protocol.Tool {
 	if hs == nil {
 		return tools
 	}
+	return withMissing(tools, hs.Tools)
+}
+
+// withMissing returns tools and those of more whose names are not among them.
+func withMissing(tools, more []protocol.Tool) []protocol.Tool {
 	known := make(map[string]bool, len(tools))
 	for _, t := range tools {
 		known[t.Name] = true
 	}
 	all := slices.Clip(tools)
-	for _, t := range hs.Tools {
+	for _, t := range more {
 		if !known[t.Name] {
 			all = append(all, t)
 		}

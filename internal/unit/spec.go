@@ -1,13 +1,10 @@
 package unit
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -17,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/internal/secrets/given"
+	"github.com/exthost/exthost/internal/unit/variables"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -55,7 +53,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	var report process.EnvReport
 	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // an MCP server, as other clients configure it
 		s.Env, report = e.Child(cfg, &s, told)
-		if s.Manifest, err = Expand(c.Manifest, process.Lookup(s.Env)); err != nil {
+		if s.Manifest, err = variables.Expand(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}
 	}
@@ -131,42 +129,4 @@ func (e *Env) replaceCommand(s *runtime.Spec) (*manifest.Manifest, error) {
 	t.Command, t.Args, t.Script = "", nil, ""
 	t.Cmd = e.Command(s.ID, argv)
 	return &m, nil
-}
-
-// packageRoot begins a command that is a program of the extension's package.
-const packageRoot = "${" + permit.Variable + "}/"
-
-// Expand returns m with the ${VAR} and ${VAR:-default} of its transport replaced. lookup
-// finds the variables that the child itself is given. The error names every variable that
-// is missing.
-func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
-	out := *m
-	t := &out.Transport
-	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env), maps.Clone(t.Headers)
-	var errs []error
-	expand := func(key, text string) string {
-		value, err := process.Expand(text, lookup)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("transport.%s: %w", key, err))
-		}
-		return value
-	}
-	for key, words := range map[string][]string{"command": t.Cmd, "args": t.Args} {
-		for i, word := range words {
-			words[i] = expand(key, word)
-		}
-	}
-	for _, values := range []struct {
-		key string
-		of  map[string]string
-	}{{"env", t.Env}, {"headers", t.Headers}} {
-		for _, name := range slices.Sorted(maps.Keys(values.of)) {
-			values.of[name] = expand(values.key+"."+name, values.of[name])
-		}
-	}
-	if strings.HasPrefix(t.Command, packageRoot) { // no other variable decides what runs
-		t.Command = expand("command", t.Command)
-	}
-	t.Cwd, t.URL = expand("cwd", t.Cwd), expand("url", t.URL)
-	return &out, errors.Join(errs...)
 }

@@ -24,6 +24,26 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
+// Runner is an extension, a destination or the process of a policy.
+type Runner interface {
+	Base() *Unit
+	// Start starts the unit, or starts one instance to learn what it offers where
+	// instances come on demand.
+	Start(ctx context.Context) error
+	// Restart replaces the instances and forgets their failures.
+	Restart(ctx context.Context) error
+	// NeedsStart reports whether the unit is started with the host, and not by a call.
+	NeedsStart() bool
+	// Stop ends all instances. It leaves drain to calls in flight.
+	Stop(ctx context.Context, drain time.Duration) error
+	// Kill ends every process at once.
+	Kill()
+	// EndSession stops the instance that belonged to the session of that key alone.
+	EndSession(key string)
+	// Secrets returns the values that the unit was given and nobody may see.
+	Secrets() []string
+}
+
 // Unit is one supervised thing: its spec, its instances and what became of them.
 type Unit struct {
 	Candidate discovery.Candidate
@@ -54,11 +74,13 @@ type Options struct {
 	Secrets   []string // values that nobody may see, besides those in the environment and the headers
 	// MasksAlways masks errors even when the unit was given no secret at the start.
 	MasksAlways bool
-	// Start makes one run. Default: [runtime.New].
-	Start func(runtime.Spec) (runtime.Instance, error)
+	// Start makes one run, for the slot of a key. Default: [runtime.New].
+	Start func(s runtime.Spec, key string) (runtime.Instance, error)
 	// BothVersions gives legacy clients of MCP a group of their own, if the
 	// transport can speak legacy and modern versions and its instances are shared.
 	BothVersions bool
+	// PerKey gives each key of [Unit.AcquireKey] an instance of its own; calls have no key.
+	PerKey bool
 	// Prepare adds to the spec what the instance of a key has for itself. Nil: nothing.
 	Prepare func(s *runtime.Spec, key string)
 	// Fingerprint returns the fingerprint of the program that an instance runs. Nil: "".
@@ -96,7 +118,7 @@ type Events struct {
 // New prepares a unit. Nothing starts before Start or a call.
 func New(env *Env, o Options) *Unit {
 	if o.Start == nil {
-		o.Start = runtime.New
+		o.Start = func(s runtime.Spec, _ string) (runtime.Instance, error) { return runtime.New(s) }
 	}
 	u := &Unit{
 		Candidate: o.Candidate, Spec: &o.Spec, Log: env.Log.With("extension", o.Candidate.ID), Calls: new(stats.Calls),
@@ -134,7 +156,7 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 		s.Capabilities = relayed(u, key)
 		s.Older = legacy || u.PerSession() && isLegacyKey(key)
 	}
-	run, err := o.Start(s)
+	run, err := o.Start(s, key)
 	i.Instance = run
 	return i, err
 }
@@ -218,10 +240,18 @@ func (u *Unit) NeedsStart() bool {
 	return u.trial.wanted || !onDemand(u.Spec) || !declares(u.Spec) && u.handshake.Load() == nil
 }
 
-// Acquire returns the instance that serves a call of s, and the function that gives it
-// back with the call's error. key is [SessionKey] of s.
-func (u *Unit) Acquire(ctx context.Context, s *protocol.Session, key string) (*Instance, func(error), error) {
-	return u.Legacy.acquireFor(ctx, u.group, s, key)
+// Want is what a call needs of an instance.
+type Want struct {
+	Session *protocol.Session // of the caller; nil for a Go caller
+	Tool    string            // the extension's own name of the tool; "" for other methods
+	Raw     json.RawMessage   // the tool's descriptor, as the caller was shown it
+	Not     []*Instance       // that have refused the call
+}
+
+// Acquire returns the instance that serves a call, and the function that gives it
+// back with the call's error.
+func (u *Unit) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
+	return u.Legacy.acquireFor(ctx, u.group, w.Session, SessionKey(w.Session))
 }
 
 // AcquireKey is Acquire for the host itself, by the key of an instance.

@@ -1,4 +1,4 @@
-package unit
+package units
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/unit"
 )
 
 // stuck is a unit that does not stop.
-type stuck struct{ *Unit }
+type stuck struct{ *unit.Unit }
 
 func (stuck) Start(context.Context) error               { return nil }
 func (stuck) Stop(context.Context, time.Duration) error { return errors.New("it hangs") }
@@ -21,7 +22,7 @@ func (stuck) Stop(context.Context, time.Duration) error { return errors.New("it 
 func TestStopAllNamesUnits(t *testing.T) {
 	r := NewRegistry(new(redact.Redactor))
 	for i := range 1000 {
-		r.Add([]Runner{stuck{&Unit{Candidate: discovery.Candidate{ID: fmt.Sprintf("x%03d", i)}}}})
+		r.Add([]unit.Runner{stuck{&unit.Unit{Candidate: discovery.Candidate{ID: fmt.Sprintf("x%03d", i)}}}})
 	}
 	var want []error
 	for i := range maxNamed {

@@ -1,4 +1,6 @@
-package unit
+// Package units knows all units of a host that may have processes: it starts them side by side,
+// stops them, and has the redactor know their secrets.
+package units
 
 import (
 	"cmp"
@@ -14,27 +16,8 @@ import (
 
 	"github.com/exthost/exthost/internal/coalesce"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/unit"
 )
-
-// Runner is an extension, a destination or the process of a policy.
-type Runner interface {
-	Base() *Unit
-	// Start starts the unit, or starts one instance to learn what it offers where
-	// instances come on demand.
-	Start(ctx context.Context) error
-	// Restart replaces the instances and forgets their failures.
-	Restart(ctx context.Context) error
-	// NeedsStart reports whether the unit is started with the host, and not by a call.
-	NeedsStart() bool
-	// Stop ends all instances. It leaves drain to calls in flight.
-	Stop(ctx context.Context, drain time.Duration) error
-	// Kill ends every process at once.
-	Kill()
-	// EndSession stops the instance that belonged to the session of that key alone.
-	EndSession(key string)
-	// Secrets returns the values that the unit was given and nobody may see.
-	Secrets() []string
-}
 
 // Registry holds every unit that may have a process, and has the redactor know the
 // secrets of all of them.
@@ -44,16 +27,16 @@ type Registry struct {
 	refresh coalesce.Shared[struct{}] // one at a time, or an older list could be the last
 
 	mu   sync.Mutex // guards live
-	live map[Runner]struct{}
+	live map[unit.Runner]struct{}
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry(r *redact.Redactor) *Registry {
-	return &Registry{redactor: r, live: make(map[Runner]struct{})}
+	return &Registry{redactor: r, live: make(map[unit.Runner]struct{})}
 }
 
 // Add registers units that may have processes from now on.
-func (r *Registry) Add(units []Runner) {
+func (r *Registry) Add(units []unit.Runner) {
 	r.mu.Lock()
 	for _, u := range units {
 		r.live[u] = struct{}{}
@@ -63,7 +46,7 @@ func (r *Registry) Add(units []Runner) {
 }
 
 // Remove takes out a unit that has no process any more.
-func (r *Registry) Remove(u Runner) {
+func (r *Registry) Remove(u unit.Runner) {
 	r.mu.Lock()
 	delete(r.live, u)
 	r.mu.Unlock()
@@ -71,7 +54,7 @@ func (r *Registry) Remove(u Runner) {
 }
 
 // All returns every unit that may have a process, replaced ones included.
-func (r *Registry) All() []Runner {
+func (r *Registry) All() []unit.Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.live))
@@ -97,7 +80,7 @@ const maxNamed = 8
 func (r *Registry) StopAll(ctx context.Context, drain time.Duration) error {
 	var wg sync.WaitGroup
 	live := r.All()
-	slices.SortFunc(live, func(a, b Runner) int { return cmp.Compare(a.Base().ID(), b.Base().ID()) })
+	slices.SortFunc(live, func(a, b unit.Runner) int { return cmp.Compare(a.Base().ID(), b.Base().ID()) })
 	errs := make([]error, len(live))
 	for n, u := range live {
 		wg.Go(func() {
@@ -127,21 +110,21 @@ var startsAtOnce = 16 * runtime.GOMAXPROCS(0)
 
 // StartEach starts the units of list, a bounded number at a time, and yields each with its
 // outcome as it has one. It returns when all have started or failed.
-func StartEach(ctx context.Context, list []Runner) iter.Seq2[Runner, error] {
-	return each(list, func(u Runner) error { return u.Start(ctx) })
+func StartEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
+	return each(list, func(u unit.Runner) error { return u.Start(ctx) })
 }
 
 // RestartEach is StartEach for units that are restarted.
-func RestartEach(ctx context.Context, list []Runner) iter.Seq2[Runner, error] {
-	return each(list, func(u Runner) error { return u.Restart(ctx) })
+func RestartEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
+	return each(list, func(u unit.Runner) error { return u.Restart(ctx) })
 }
 
-func each(list []Runner, do func(Runner) error) iter.Seq2[Runner, error] {
+func each(list []unit.Runner, do func(unit.Runner) error) iter.Seq2[unit.Runner, error] {
 	type outcome struct {
-		u   Runner
+		u   unit.Runner
 		err error
 	}
-	return func(yield func(Runner, error) bool) {
+	return func(yield func(unit.Runner, error) bool) {
 		var wg sync.WaitGroup
 		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
 		for _, u := range list {
@@ -167,7 +150,7 @@ const stopMargin = 5 * time.Second
 // drain_timeout, and kills it if it does not stop. past holds a channel for each set of
 // such calls, closed when they have left. Drain reports false when closing ended first: the
 // unit may have processes then.
-func Drain(closing context.Context, u Runner, past []<-chan struct{}) (stopped bool) {
+func Drain(closing context.Context, u unit.Runner, past []<-chan struct{}) (stopped bool) {
 	base := u.Base()
 	drained, cancel := context.WithTimeout(closing, base.Spec.Options.DrainTimeout)
 	defer cancel()

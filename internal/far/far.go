@@ -1,0 +1,193 @@
+// Package far makes the extensions of other nodes extensions of this host, and chooses the node
+// of each call.
+package far
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// CodeDiffers is the code of the diagnostic that a tool of an extension here differs from that
+// of a replica.
+const CodeDiffers = "replica_differs"
+
+// Directory holds the extensions of other nodes. Its methods may be called by many goroutines at
+// once.
+type Directory struct {
+	cluster peers.Cluster // nil: the host is in none
+	env     *unit.Env
+	events  func(*unit.Extension) unit.Events
+
+	mu   sync.Mutex // guards what follows
+	sets map[string]*set
+}
+
+// New returns an empty directory. events are those of an extension.
+func New(env *unit.Env, cluster peers.Cluster, events func(*unit.Extension) unit.Events) *Directory {
+	return &Directory{cluster: cluster, env: env, events: events, sets: make(map[string]*set)}
+}
+
+// Open joins the cluster for h.
+func (d *Directory) Open(ctx context.Context, h *Host) error {
+	if d.cluster == nil {
+		return nil
+	}
+	return d.cluster.Open(ctx, h)
+}
+
+// Close leaves the cluster: calls of other nodes have drain to end.
+func (d *Directory) Close(ctx context.Context, drain time.Duration) error {
+	if d.cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, drain)
+	defer cancel()
+	return d.cluster.Close(ctx)
+}
+
+// Follow makes the extensions of the places that there are now. local are those of this host:
+// what is here is called here first. It returns the extensions that are at other nodes alone, by
+// id, and how replicas differ from what is here.
+func (d *Directory) Follow(local map[string]*unit.Extension) (list []*unit.Extension, diags []protocol.Diagnostic) {
+	if d.cluster == nil {
+		return nil, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	byID := make(map[string][]*peers.Place)
+	for _, p := range d.cluster.Places() {
+		byID[p.ID()] = append(byID[p.ID()], p)
+	}
+	for id, s := range d.sets {
+		if byID[id] == nil {
+			s.leave()
+			delete(d.sets, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		s := d.sets[id]
+		if s == nil {
+			s = d.newSet(id, byID[id])
+			d.sets[id] = s
+		}
+		here := local[id]
+		s.follow(byID[id], here)
+		if here == nil {
+			list = append(list, s.extension)
+		} else {
+			diags = append(diags, differences(here, byID[id])...)
+		}
+	}
+	for id, x := range local {
+		if d.sets[id] == nil {
+			x.SetElsewhere(nil, nil)
+		}
+	}
+	return list, diags
+}
+
+// instance returns the instance that stands for the node of p; nil when no call went there.
+func (d *Directory) instance(p *peers.Place) *unit.Instance {
+	d.mu.Lock()
+	s := d.sets[p.ID()]
+	d.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.instance(p.Node)
+}
+
+// EndSession tells the nodes that had calls of s that it has ended.
+func (d *Directory) EndSession(s *protocol.Session) {
+	if d.cluster == nil {
+		return
+	}
+	d.cluster.EndSession(s)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, set := range d.sets {
+		set.forget(s)
+	}
+}
+
+// newSet makes the extension of an id from the places that it has first.
+func (d *Directory) newSet(id string, places []*peers.Place) *set {
+	s := &set{cluster: d.cluster, id: id, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]string)}
+	first := places[0]
+	m := &manifest.Manifest{}
+	m.Plugin.ID, m.Plugin.Name, m.Plugin.Version = id, id, first.Version
+	m.Plugin.Description = "at other nodes of the cluster"
+	m.Transport.Kind, m.Transport.Protocol = unit.KindElsewhere, first.Protocol
+	spec := runtime.Spec{ID: id, Manifest: m, Options: manifest.Options{
+		Activation: manifest.ActivationLazy, MaxInstances: maxNodes, MaxInFlight: maxInFlight,
+		DrainTimeout: drainTimeout, Replay: first.Replay,
+	}}
+	s.extension = unit.NewElsewhere(d.env, unit.Options{
+		Candidate: discovery.Candidate{ID: id, Manifest: m}, Spec: spec,
+		Start: func(_ runtime.Spec, node string) (runtime.Instance, error) { return newInstance(s, node), nil },
+		Keep:  func(string) bool { return true },
+	}, d.events)
+	return s
+}
+
+const (
+	maxNodes     = 4096 // of one extension
+	maxInFlight  = 4096 // calls of one extension at one node; the node bounds what it takes
+	drainTimeout = 30 * time.Second
+)
+
+// handshake is what an extension offers that is at the places alone: the tools of the first
+// place, and those that only others have.
+func handshake(places []*peers.Place) *runtime.Handshake {
+	first := places[0]
+	hs := &runtime.Handshake{ServerVersion: first.Version, Protocol: first.Protocol, ProtocolVersion: first.ProtocolVersion,
+		Capabilities: first.Capabilities, Instructions: first.Instructions, ServerInfo: first.ServerInfo}
+	hs.Tools = toolsOf(places)
+	return hs
+}
+
+func toolsOf(places []*peers.Place) (list []protocol.Tool) {
+	known := make(map[string]bool)
+	for _, p := range places {
+		for _, t := range p.Tools {
+			if !known[t.Name] {
+				known[t.Name] = true
+				list = append(list, t)
+			}
+		}
+	}
+	return list
+}
+
+// differences says which tools of replicas are never called, because what callers are shown is
+// the tool of this host, and theirs differs.
+func differences(here *unit.Extension, places []*peers.Place) (diags []protocol.Diagnostic) {
+	own := make(map[string]json.RawMessage)
+	offered, _ := here.Offered()
+	for _, t := range offered {
+		own[t.Name] = t.Raw
+	}
+	for _, p := range places {
+		for _, t := range p.Tools {
+			if raw, ok := own[t.Name]; ok && string(raw) != string(t.Raw) {
+				diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeDiffers, Extension: here.ID(), Path: here.Candidate.Path,
+					Message: "tool " + t.Name + " differs from that of node " + p.Node + ", which gets no calls of it",
+					Hint:    "bring " + here.ID() + " to one version on all nodes, or share it as mine"})
+			}
+		}
+	}
+	slices.SortStableFunc(diags, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Message, b.Message) })
+	return diags
+}

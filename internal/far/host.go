@@ -1,0 +1,95 @@
+package far
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/internal/gateway"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Host is the host as its cluster sees it.
+type Host struct {
+	Calls interface { // the host's own way of calls
+		Attach(ctx context.Context, s *protocol.Session) error
+		Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	}
+	Snapshots *snapshot.Store
+	Gateway   *gateway.Gateway
+	Directory *Directory
+	Changed   func() // called when the places are others; must not wait
+}
+
+var _ peers.Host = (*Host)(nil)
+
+// Attach implements [peers.Host].
+func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
+	return h.Calls.Attach(ctx, s)
+}
+
+// Do implements [peers.Host]: the call reaches an extension of this host alone.
+func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	if h.Snapshots.Load().Extensions[c.Extension] == nil {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q at this node", c.Extension)
+	}
+	return h.Calls.Do(ctx, c)
+}
+
+// Incoming implements [peers.Host].
+func (h *Host) Incoming(ctx context.Context, p *peers.Place, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	i := h.Directory.instance(p)
+	switch {
+	case i == nil:
+		return nil, protocol.Errorf(protocol.ToolNotFound, "no call of this host went to %s", p.ID())
+	case s != nil:
+		return gateway.Forward(ctx, h.Gateway, i, s, method, params, notify)
+	}
+	return h.Gateway.Incoming(ctx, i, method, params, notify)
+}
+
+// PlacesChanged implements [peers.Host].
+func (h *Host) PlacesChanged() { h.Changed() }
+
+// Events are the events of an extension that is at other nodes alone. state takes those of its
+// supervisor.
+func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, e supervisor.Event)) func(*unit.Extension) unit.Events {
+	return func(x *unit.Extension) unit.Events {
+		return unit.Events{
+			Offered: func(i *unit.Instance, _ bool) { s.Load().Policies.Pin(x.ID(), i.Handshake(), false) },
+			Incoming: func(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+				return g().Incoming(ctx, i, method, params, notify)
+			},
+			State: func(e supervisor.Event) { state(x.ID(), e) },
+		}
+	}
+}
+
+// Offer tells the cluster what the extensions of this host offer in a snapshot.
+func (d *Directory) Offer(s *snapshot.Snapshot) {
+	if d.cluster == nil {
+		return
+	}
+	var list []peers.Offer
+	for x := range s.Here {
+		hs, entries := x.Handshake(), s.Catalog.Extension(x.ID())
+		if hs == nil && len(entries) == 0 {
+			continue
+		}
+		o := peers.Offer{Extension: x.ID(), Version: x.Candidate.Manifest.Plugin.Version, Protocol: x.Candidate.Manifest.Transport.Protocol,
+			State: x.Unit.Status().State, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay}
+		if hs != nil {
+			o.ProtocolVersion, o.Capabilities, o.ServerInfo, o.Instructions = hs.ProtocolVersion, hs.Capabilities, hs.ServerInfo, hs.Instructions
+		}
+		for _, e := range entries {
+			if t := x.ToolHere(e.Tool); t != nil { // not one that only another node has
+				o.Tools = append(o.Tools, protocol.Tool{Name: e.Tool, Raw: e.Raw})
+			}
+		}
+		list = append(list, o)
+	}
+	d.cluster.Offer(list)
+}

@@ -1,0 +1,177 @@
+package far
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+// set is one extension at other nodes.
+type set struct {
+	cluster   peers.Cluster
+	id        string
+	extension *unit.Extension // has an instance for each node
+	local     atomic.Pointer[unit.Extension]
+
+	mu        sync.Mutex // guards what follows
+	places    []*peers.Place
+	instances map[string]*unit.Instance    // by node
+	pinned    map[*protocol.Session]string // the node at which a session has an instance of its own
+}
+
+// follow takes the places that there are now, and the extension of this host, nil for none.
+func (s *set) follow(places []*peers.Place, here *unit.Extension) {
+	s.mu.Lock()
+	before := s.places
+	s.places = places
+	s.mu.Unlock()
+	for _, p := range before {
+		if s.place(p.Node) == nil {
+			s.extension.EndSession(p.Node) // its instance ends
+		}
+	}
+	nodes := make([]string, len(places))
+	for n, p := range places {
+		nodes[n] = p.Node
+	}
+	e := &unit.Elsewhere{Nodes: nodes, Tools: toolsOf(places), Acquire: s.acquire}
+	if was := s.local.Swap(here); was != nil && was != here {
+		was.SetElsewhere(nil, nil)
+	}
+	s.extension.SetElsewhere(e, handshake(places))
+	if here != nil {
+		here.SetElsewhere(e, nil)
+	}
+}
+
+// leave ends the set: no place is left.
+func (s *set) leave() {
+	if here := s.local.Load(); here != nil {
+		here.SetElsewhere(nil, nil)
+	}
+	s.mu.Lock()
+	before := s.places
+	s.places = nil
+	s.mu.Unlock()
+	for _, p := range before {
+		s.extension.EndSession(p.Node)
+	}
+}
+
+func (s *set) place(node string) *peers.Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.places {
+		if p.Node == node {
+			return p
+		}
+	}
+	return nil
+}
+
+func (s *set) instance(node string) *unit.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.instances[node]
+}
+
+func (s *set) forget(session *protocol.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pinned, session)
+}
+
+// acquire is [unit.Elsewhere].Acquire: an instance of this host first, then the nodes with the
+// fewest calls of this host in flight. A call of another node stays here: it crosses once.
+func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit.Instance, func(error), error) {
+	var refusal error
+	if local != s.extension.Unit && !slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Unit == local }) {
+		i, release, err := local.Acquire(ctx, w)
+		if err == nil || !mayGoOn(err) || w.Session != nil && w.Session.Node != "" {
+			return i, release, err
+		}
+		refusal = err
+	}
+	if w.Session != nil && w.Session.Node != "" {
+		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "%s is not at this node", s.id)
+	}
+	for _, p := range s.order(w) {
+		i, release, err := s.extension.AcquireKey(ctx, p.Node)
+		if err == nil {
+			s.took(w, p, i)
+			return i, release, nil
+		}
+		if refusal = cmp.Or(refusal, err); !mayGoOn(err) {
+			break
+		}
+	}
+	if refusal == nil {
+		refusal = protocol.Errorf(protocol.NotReady, "%s: no node of the cluster takes the call: each is away, leaving or has another version of the tool; exthost status shows the nodes", s.id)
+	}
+	return nil, nil, refusal
+}
+
+// order returns the places for a call, the best first.
+func (s *set) order(w unit.Want) []*peers.Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.pinned[w.Session]
+	fits := func(p *peers.Place) bool {
+		if p.Leaving && p.Node != own || slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Key == p.Node }) {
+			return false
+		}
+		return w.Tool == "" || slices.ContainsFunc(p.Tools, func(t protocol.Tool) bool { return t.Name == w.Tool && bytes.Equal(t.Raw, w.Raw) })
+	}
+	load := make(map[*peers.Place]int, len(s.places))
+	var list []*peers.Place
+	for _, p := range s.places {
+		if !fits(p) {
+			continue
+		}
+		list = append(list, p)
+		if i := s.instances[p.Node]; i != nil {
+			load[p] = i.Info().InFlight
+		}
+		if p.Node == own && w.Session != nil {
+			load[p] = -1
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *peers.Place) int { return cmp.Compare(load[a], load[b]) })
+	return list
+}
+
+// took notes which instance stands for a node, and that a session stays there: with an instance
+// of its own, or for calls about what it has there.
+func (s *set) took(w unit.Want, p *peers.Place, i *unit.Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.instances[p.Node] = i
+	maps.DeleteFunc(s.instances, func(node string, _ *unit.Instance) bool {
+		return !slices.ContainsFunc(s.places, func(p *peers.Place) bool { return p.Node == node })
+	})
+	if w.Session != nil && w.Session.ID != "" && (p.PerSession || w.Tool == "") && s.pinned[w.Session] == "" {
+		s.pinned[w.Session] = p.Node
+	}
+}
+
+// mayGoOn reports whether a call may go to another node that got no instance because of err.
+func mayGoOn(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || e.Outcome != "" {
+		return false
+	}
+	switch e.Kind {
+	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown, protocol.SpawnFailed, protocol.HandshakeTimeout, protocol.HandshakeInvalid, protocol.RequirementMissing:
+		return true
+	}
+	return false
+}
