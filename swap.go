@@ -23,7 +23,7 @@ func (h *Host) adopt(p *snapshot.Plan) {
 		known = now.Diagnostics
 	}
 	h.diagnostics.WriteNew(p.Diagnostics, known)
-	p.Elsewhere, p.Differences = h.far.Follow(p.Extensions)
+	p.Elsewhere, p.Replicas = h.far.Follow(p.Extensions)
 	h.units.Add(p.Units())
 	h.swap(p)
 	h.destinations.Replace(p.Destinations)

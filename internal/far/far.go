@@ -3,7 +3,6 @@
 package far
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -58,9 +57,9 @@ func (d *Directory) Close(ctx context.Context, drain time.Duration) error {
 }
 
 // Follow makes the extensions of the places that there are now. local are those of this host:
-// what is here is called here first. It returns the extensions that are at other nodes alone, by
-// id, and how replicas differ from what is here.
-func (d *Directory) Follow(local map[string]*unit.Extension) (list []*unit.Extension, diags []protocol.Diagnostic) {
+// what is here is called here first. It returns those that
+// are at other nodes alone, and the replicas of what is here, each by id.
+func (d *Directory) Follow(local map[string]*unit.Extension) (alone, replicas []*unit.Extension) {
 	if d.cluster == nil {
 		return nil, nil
 	}
@@ -82,12 +81,11 @@ func (d *Directory) Follow(local map[string]*unit.Extension) (list []*unit.Exten
 			s = d.newSet(id, byID[id])
 			d.sets[id] = s
 		}
-		here := local[id]
-		s.follow(byID[id], here)
-		if here == nil {
-			list = append(list, s.extension)
+		s.follow(byID[id], local[id])
+		if local[id] == nil {
+			alone = append(alone, s.extension)
 		} else {
-			diags = append(diags, differences(here, byID[id])...)
+			replicas = append(replicas, s.extension)
 		}
 	}
 	for id, x := range local {
@@ -95,7 +93,7 @@ func (d *Directory) Follow(local map[string]*unit.Extension) (list []*unit.Exten
 			x.SetElsewhere(nil, nil)
 		}
 	}
-	return list, diags
+	return alone, replicas
 }
 
 // instance returns the instance that stands for the node of p; nil when no call went there.
@@ -131,7 +129,7 @@ func (d *Directory) newSet(id string, places []*peers.Place) *set {
 	m.Plugin.Description = "at other nodes of the cluster"
 	m.Transport.Kind, m.Transport.Protocol = unit.KindElsewhere, first.Protocol
 	spec := runtime.Spec{ID: id, Manifest: m, Options: manifest.Options{
-		Activation: manifest.ActivationLazy, MaxInstances: maxNodes, MaxInFlight: maxInFlight,
+		Activation: manifest.ActivationLazy, MaxInstances: maxNodes, MaxInFlight: maxInFlight, MaxQueue: maxInFlight,
 		DrainTimeout: drainTimeout, Replay: first.Replay,
 	}}
 	s.extension = unit.NewElsewhere(d.env, unit.Options{
@@ -171,23 +169,20 @@ func toolsOf(places []*peers.Place) (list []protocol.Tool) {
 	return list
 }
 
-// differences says which tools of replicas are never called, because what callers are shown is
-// the tool of this host, and theirs differs.
-func differences(here *unit.Extension, places []*peers.Place) (diags []protocol.Diagnostic) {
+// differences is [unit.Elsewhere].Differs of an extension.
+func differences(id string, places []*peers.Place, here []protocol.Tool) (diags []protocol.Diagnostic) {
 	own := make(map[string]json.RawMessage)
-	offered, _ := here.Offered()
-	for _, t := range offered {
+	for _, t := range here {
 		own[t.Name] = t.Raw
 	}
 	for _, p := range places {
 		for _, t := range p.Tools {
 			if raw, ok := own[t.Name]; ok && string(raw) != string(t.Raw) {
-				diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeDiffers, Extension: here.ID(), Path: here.Candidate.Path,
+				diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeDiffers,
 					Message: "tool " + t.Name + " differs from that of node " + p.Node + ", which gets no calls of it",
-					Hint:    "bring " + here.ID() + " to one version on all nodes, or share it as mine"})
+					Hint:    "bring " + id + " to one version on all nodes, or share it as mine"})
 			}
 		}
 	}
-	slices.SortStableFunc(diags, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Message, b.Message) })
 	return diags
 }

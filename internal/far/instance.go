@@ -3,6 +3,7 @@ package far
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,7 +71,23 @@ func (i *instance) call(ctx context.Context, r *runtime.Request, notify bool) (j
 		name, _ := rawjson.Text(rawjson.Get(r.Params, "name"))
 		c.Digest = p.Digests[name]
 	}
-	return i.set.cluster.Call(ctx, c)
+	result, err := i.set.cluster.Call(ctx, c)
+	return result, i.named(err)
+}
+
+// named returns the error of a call as one of this host: it names the node, and neither extension
+// nor tool by the names that they have there.
+func (i *instance) named(err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return err
+	}
+	told := *e
+	told.Extension, told.Tool = i.set.id, ""
+	if e.Kind != protocol.ExtensionError { // whose text is the extension's own
+		told.Message = "node " + i.node + ": " + e.Message
+	}
+	return &told
 }
 
 // Handshake implements [runtime.Instance].

@@ -43,7 +43,8 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	for n, p := range places {
 		nodes[n] = p.Node
 	}
-	e := &unit.Elsewhere{Nodes: nodes, Tools: toolsOf(places), Acquire: s.acquire}
+	e := &unit.Elsewhere{Nodes: nodes, Tools: toolsOf(places), Acquire: s.acquire,
+		Differs: func(own []protocol.Tool) []protocol.Diagnostic { return differences(s.id, places, own) }}
 	if was := s.local.Swap(here); was != nil && was != here {
 		was.SetElsewhere(nil, nil)
 	}
@@ -94,7 +95,7 @@ func (s *set) forget(session *protocol.Session) {
 // fewest calls of this host in flight. A call of another node stays here: it crosses once.
 func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit.Instance, func(error), error) {
 	var refusal error
-	if local != s.extension.Unit && !slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Unit == local }) {
+	if local != s.extension.Unit && s.isHere(w.Tool) && !slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Unit == local }) {
 		i, release, err := local.Acquire(ctx, w)
 		if err == nil || !mayGoOn(err) || w.Session != nil && w.Session.Node != "" {
 			return i, release, err
@@ -118,6 +119,12 @@ func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit
 		refusal = protocol.Errorf(protocol.NotReady, "%s: no node of the cluster takes the call: each is away, leaving or has another version of the tool; exthost status shows the nodes", s.id)
 	}
 	return nil, nil, refusal
+}
+
+// isHere reports whether the extension of this host has a tool; "" is any other call.
+func (s *set) isHere(tool string) bool {
+	x := s.local.Load()
+	return tool == "" || x != nil && x.ToolHere(tool) != nil
 }
 
 // order returns the places for a call, the best first.

@@ -50,7 +50,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []
 	for _, id := range known.Extensions {
 		known.Tools = append(known.Tools, catalog.WithheldOf(id)...)
 	}
-	return catalog, slices.Concat(diags, found, p.Differences, p.Policies.Unmatched(known))
+	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
 }
 
 // hiddenText names what a reader does not see in the text that an MCP server says of itself.

@@ -36,9 +36,9 @@ type Plan struct {
 	Config       *config.Config
 	Policies     *policies.Set
 	Extensions   map[string]*unit.Extension
-	Order        []string              // ids of Extensions, as discovered
-	Elsewhere    []*unit.Extension     // at other nodes of the cluster alone, by id
-	Differences  []protocol.Diagnostic // of extensions here from those at other nodes
+	Order        []string          // ids of Extensions, as discovered
+	Elsewhere    []*unit.Extension // at other nodes of the cluster alone, by id
+	Replicas     []*unit.Extension // at other nodes, of Extensions; calls come to them by those
 	Destinations map[string]*bridge.Destination
 	Skipped      []discovery.Candidate // found, and cannot run here
 	Diagnostics  []protocol.Diagnostic // of files
@@ -88,7 +88,7 @@ func (p *Plan) Unit(id string) unit.Runner {
 func (p *Plan) Has(u unit.Runner) bool {
 	switch u := u.(type) {
 	case *unit.Extension:
-		return p.Extensions[u.ID()] == u || slices.Contains(p.Elsewhere, u)
+		return p.Extensions[u.ID()] == u || slices.Contains(p.Elsewhere, u) || slices.Contains(p.Replicas, u)
 	case *bridge.Destination:
 		return p.Destinations[u.ID()] == u
 	case *policies.Process:
@@ -103,6 +103,9 @@ func (p *Plan) Units() (list []unit.Runner) {
 		list = append(list, x)
 	}
 	for x := range p.Ordered {
+		list = append(list, x)
+	}
+	for _, x := range p.Replicas {
 		list = append(list, x)
 	}
 	for d := range p.OrderedDestinations {

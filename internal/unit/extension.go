@@ -41,6 +41,9 @@ type Extension struct {
 type Elsewhere struct {
 	Nodes []string        // that have it
 	Tools []protocol.Tool // that it has there
+	// Differs says which tools there are never called, because what callers are shown are these of
+	// this host.
+	Differs func(own []protocol.Tool) []protocol.Diagnostic
 	// Acquire returns the instance for a call: one of local, or one that stands for a node.
 	Acquire func(ctx context.Context, local *Unit, w Want) (*Instance, func(error), error)
 }
@@ -239,7 +242,7 @@ func (x *Extension) Start(ctx context.Context) error {
 func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	own, diags := x.offeredHere()
 	if e := x.elsewhere.Load(); e != nil {
-		return withMissing(own, e.Tools), diags
+		return withMissing(own, e.Tools), slices.Concat(diags, e.Differs(own))
 	}
 	return own, diags
 }

@@ -1,0 +1,260 @@
+package exthost_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// web connects the hosts of one process as a cluster connects those of many machines.
+type web struct {
+	mu    sync.Mutex
+	nodes map[string]*webNode
+}
+
+// webNode is one host's end of a web.
+type webNode struct {
+	web  *web
+	name string
+	as   string // how all is shared
+
+	mu     sync.Mutex
+	host   peers.Host
+	offers []peers.Offer
+	refuse error // of every call from other nodes; nil: the host answers
+	calls  int   // from other nodes
+}
+
+var _ peers.Cluster = (*webNode)(nil)
+
+func newWeb() *web { return &web{nodes: make(map[string]*webNode)} }
+
+func (w *web) node(name, as string) *webNode {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := &webNode{web: w, name: name, as: as}
+	w.nodes[name] = n
+	return n
+}
+
+func (w *web) others(name string) (list []*webNode) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.nodes {
+		if n.name != name {
+			list = append(list, n)
+		}
+	}
+	slices.SortFunc(list, func(a, b *webNode) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
+
+func (n *webNode) tell() {
+	for _, o := range n.web.others(n.name) {
+		o.mu.Lock()
+		h := o.host
+		o.mu.Unlock()
+		if h != nil {
+			h.PlacesChanged()
+		}
+	}
+}
+
+func (n *webNode) Open(_ context.Context, h peers.Host) error {
+	n.mu.Lock()
+	n.host = h
+	n.mu.Unlock()
+	h.PlacesChanged()
+	n.tell()
+	return nil
+}
+
+func (n *webNode) Offer(list []peers.Offer) {
+	n.mu.Lock()
+	n.offers = list
+	n.mu.Unlock()
+	n.tell()
+}
+
+func (n *webNode) Places() (list []*peers.Place) {
+	for _, o := range n.web.others(n.name) {
+		o.mu.Lock()
+		if o.host != nil {
+			for _, offer := range o.offers {
+				p := &peers.Place{Node: o.name, Run: "run", As: o.as, Offer: offer, Digests: make(map[string]string)}
+				for _, t := range offer.Tools {
+					sum := sha256.Sum256(t.Raw)
+					p.Digests[t.Name] = hex.EncodeToString(sum[:])
+				}
+				list = append(list, p)
+			}
+		}
+		o.mu.Unlock()
+	}
+	return list
+}
+
+func (n *webNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error) {
+	n.web.mu.Lock()
+	to := n.web.nodes[c.Place.Node]
+	n.web.mu.Unlock()
+	to.mu.Lock()
+	h, refuse := to.host, to.refuse
+	to.calls++
+	to.mu.Unlock()
+	if refuse != nil {
+		return nil, refuse
+	}
+	s := &protocol.Session{Node: n.name}
+	if c.Session != nil {
+		s.Caller, s.Version = c.Session.Caller, c.Session.Version
+	}
+	return h.Do(ctx, &protocol.Call{Session: s, Extension: c.Place.Extension, Method: c.Method, Params: c.Params, Notify: c.Notify, Client: c.Client})
+}
+
+func (n *webNode) EndSession(*protocol.Session) {}
+
+func (n *webNode) Status() *status.Cluster { return &status.Cluster{Name: "web", Node: n.name} }
+
+func (n *webNode) Close(context.Context) error {
+	n.mu.Lock()
+	n.host = nil
+	n.mu.Unlock()
+	n.tell()
+	return nil
+}
+
+// set has the node refuse calls from now on, and returns how many came since the last set.
+func (n *webNode) set(refuse error) (calls int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	calls, n.calls, n.refuse = n.calls, 0, refuse
+	return calls
+}
+
+// awaitTool waits until a host lists a tool, or lists it no more.
+func awaitTool(t *testing.T, h *exthost.Host, name string, listed bool) {
+	t.Helper()
+	eventually(t, name, func() bool { return slices.Contains(names(h), name) == listed })
+}
+
+// What another node shares is listed with the node's name, called there, and goes with the node.
+func TestExtensionOfAnotherNode(t *testing.T) {
+	processtest.Leaks(t)
+	w := newWeb()
+	gpu := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Cluster: w.node("gpu1", peers.AsMine)})
+	front := newFolder(t).open(exthost.Options{Cluster: w.node("web", peers.AsMine)})
+	awaitTool(t, front, "ext_gpu1_x_greet", true)
+	result, err := front.Call(deadline(t), "ext_gpu1_x_greet", map[string]any{"name": "Ada"})
+	if err != nil || result.Text() != "Hello, Ada!" {
+		t.Fatalf("%s, %v", result, err)
+	}
+	if _, err := front.Call(deadline(t), "ext_gpu1_x_greet", map[string]any{"name": 1}); protocol.KindOf(err) != protocol.InvalidArguments {
+		t.Errorf("arguments that do not fit: %v", err)
+	}
+	client := newRecorder()
+	if _, err := front.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Client: client,
+		Params: json.RawMessage(`{"name":"ext_gpu1_x_work","arguments":{},"_meta":{"progressToken":7}}`)}); err != nil {
+		t.Error(err)
+	}
+	if heard := client.told(); len(heard) != 4 || !strings.Contains(heard[0], `"progressToken":7`) {
+		t.Errorf("the caller was told %q", heard)
+	}
+	if x := statusOf(t, front, "gpu1.x"); x.State != "ready" || !slices.Equal(x.Nodes, []string{"gpu1"}) || x.Calls != 2 {
+		t.Errorf("%+v", x)
+	}
+	_, err = front.Call(deadline(t), "ext_gpu1_x_die", nil)
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited || e.Extension != "gpu1.x" {
+		t.Errorf("a process that died there: %#v", err)
+	}
+	if err := gpu.Close(); err != nil {
+		t.Error(err)
+	}
+	awaitTool(t, front, "ext_gpu1_x_greet", false)
+}
+
+// A call of a replica goes to this host first, and where a node refuses it to the next; all that
+// refuse are asked once, and the refusal that ends first is the answer.
+func TestReplicas(t *testing.T) {
+	processtest.Leaks(t)
+	w := newWeb()
+	a, b := w.node("a", peers.AsReplicas), w.node("b", peers.AsReplicas)
+	newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Cluster: a})
+	newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Cluster: b})
+	front := newFolder(t).open(exthost.Options{Cluster: w.node("front", peers.AsReplicas)})
+	awaitTool(t, front, "ext_x_greet", true)
+	eventually(t, "both nodes", func() bool { return len(statusOf(t, front, "x").Nodes) == 2 })
+	a.set(nil)
+	b.set(&protocol.Error{Kind: protocol.Overloaded, Message: "full"})
+	for range 4 {
+		if err := greet(t, front, "Ada"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := a.set(&protocol.Error{Kind: protocol.BreakerOpen, Message: "open", RetryAfter: 5e9}); n != 4 {
+		t.Errorf("a had %d calls of 4", n)
+	}
+	b.set(&protocol.Error{Kind: protocol.Overloaded, Message: "full", RetryAfter: 2e9})
+	err := greet(t, front, "Ada")
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.RetryAfter != 2e9 {
+		t.Errorf("both refuse: %v", err)
+	}
+	if n, m := a.set(nil), b.set(nil); n != 1 || m != 1 {
+		t.Errorf("a was asked %d times and b %d times", n, m)
+	}
+	a.set(&protocol.Error{Kind: protocol.Rejected, Message: "the node's policy p denies it"})
+	b.set(&protocol.Error{Kind: protocol.Rejected, Message: "the node's policy p denies it"})
+	if err := greet(t, front, "Ada"); protocol.KindOf(err) != protocol.Rejected || a.set(nil)+b.set(nil) != 1 {
+		t.Errorf("a denial is the answer: %v", err)
+	}
+
+	own := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Cluster: w.node("own", peers.AsReplicas)})
+	eventually(t, "both nodes beside its own", func() bool { return len(statusOf(t, own, "x").Nodes) == 2 })
+	a.set(nil)
+	b.set(nil)
+	if err := greet(t, own, "Ada"); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.set(nil) + b.set(nil); n != 0 {
+		t.Errorf("a call that this host can serve went to another, %d times", n)
+	}
+}
+
+// A node whose tool differs from what callers were shown gets no calls of it.
+func TestReplicaDiffers(t *testing.T) {
+	processtest.Leaks(t)
+	w := newWeb()
+	a := w.node("a", peers.AsReplicas)
+	newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Cluster: a})
+	f := newFolder(t).add("x", "[capabilities]\ntools = [\"greet\"]\n[transport]\nscript = \"x.sh\"\n")
+	f.write("x/x.sh", strings.Replace(answersPID, `"pid"`, `"greet"`, 1))
+	own := f.open(exthost.Options{Cluster: w.node("own", peers.AsReplicas)})
+	eventually(t, "the other node", func() bool { return len(statusOf(t, own, "x").Nodes) == 1 })
+	found := own.Status().Diagnostics
+	if !slices.ContainsFunc(found, func(d protocol.Diagnostic) bool {
+		return d.Code == "replica_differs" && strings.Contains(d.Message, "node a")
+	}) {
+		t.Errorf("no diagnostic in %v", found)
+	}
+	awaitTool(t, own, "ext_x_echo", true) // that only the other node has
+	result, err := own.Call(deadline(t), "ext_x_echo", map[string]any{"n": 1})
+	if err != nil || a.set(nil) != 1 {
+		t.Errorf("%s, %v", result, err)
+	}
+	if result, err = own.Call(deadline(t), "ext_x_greet", nil); err != nil || a.set(nil) != 0 {
+		t.Errorf("%s, %v", result, err)
+	}
+}
