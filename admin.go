@@ -38,6 +38,7 @@ func (h *Host) Status() status.Status {
 	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
 	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
 	now.Describe(&s)
+	s.Cluster = h.far.Status()
 	if h.opts.Tracer != nil {
 		s.Tracing = h.opts.Tracer.Report()
 	}

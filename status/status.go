@@ -28,6 +28,7 @@ type Status struct {
 	Tracing          *Tracing              `json:"tracing,omitempty"`           // nil: no spans of calls are sent
 	ApprovalRequests int                   `json:"approval_requests,omitempty"` // that wait for an answer
 	Destinations     []Destination         `json:"destinations,omitempty"`      // by name
+	Cluster          *Cluster              `json:"cluster,omitempty"`           // nil: the host is in none
 	Clients          []Client              `json:"clients,omitempty"`           // the sessions, then clients without one; none unless the operating system was asked
 	NamedClients     []NamedClient         `json:"named_clients,omitempty"`     // of server.clients, by name; none unless the operating system was asked
 	Diagnostics      []protocol.Diagnostic `json:"diagnostics"`

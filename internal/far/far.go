@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 )
 
 // CodeDiffers is the code of the diagnostic that a tool of an extension here differs from that
@@ -54,6 +55,14 @@ func (d *Directory) Close(ctx context.Context, drain time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	return d.cluster.Close(ctx)
+}
+
+// Status returns what the host knows of its cluster; nil when it is in none.
+func (d *Directory) Status() *status.Cluster {
+	if d.cluster == nil {
+		return nil
+	}
+	return d.cluster.Status()
 }
 
 // Follow makes the extensions of the places that there are now. local are those of this host:
