@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+// maxSessions bounds the sessions of one run's clients that this node knows.
+const maxSessions = 4096
+
+// guests are the sessions of other nodes' clients, as this host knows them. Each lasts from its
+// first call until its node says that it has ended, or until the node has gone.
+type guests struct {
+	closing context.Context // ends all
+	client  func(of wire.Address, session string) protocol.Peer
+
+	mu   sync.Mutex // guards what follows
+	runs map[wire.Address]map[string]*guest
+}
+
+// guest is one session of another node's client.
+type guest struct {
+	session *protocol.Session
+	end     context.CancelFunc
+	once    sync.Once
+	refused error // of Attach
+}
+
+func newGuests(closing context.Context, client func(of wire.Address, session string) protocol.Peer) *guests {
+	return &guests{closing: closing, client: client, runs: make(map[wire.Address]map[string]*guest)}
+}
+
+// session returns the session of a call from a run. One without an id lasts as long as the call.
+func (g *guests) session(h peers.Host, from wire.Address, s *wire.Session) (*protocol.Session, error) {
+	if s == nil {
+		s = new(wire.Session)
+	}
+	if s.ID == "" {
+		return guestOf(from, s, nil), nil
+	}
+	g.mu.Lock()
+	known := g.runs[from]
+	if known == nil {
+		known = make(map[string]*guest)
+		g.runs[from] = known
+	}
+	one := known[s.ID]
+	if one == nil {
+		if len(known) >= maxSessions {
+			g.mu.Unlock()
+			return nil, protocol.Errorf(protocol.Overloaded, "node %s has %d sessions here already", from.Node, maxSessions)
+		}
+		one = &guest{session: guestOf(from, s, g.client(from, s.ID))}
+		known[s.ID] = one
+	}
+	g.mu.Unlock()
+	one.once.Do(func() {
+		ctx, end := context.WithCancel(g.closing)
+		one.end = end
+		one.refused = h.Attach(ctx, one.session)
+	})
+	if one.session.Caller != s.Caller { // a session has one caller, whatever its node says later
+		return nil, protocol.Errorf(protocol.Rejected, "session %s of node %s belongs to another caller", s.ID, from.Node)
+	}
+	return one.session, one.refused
+}
+
+// guestOf makes the session. Its id names the run, so that no two nodes share one.
+func guestOf(from wire.Address, s *wire.Session, client protocol.Peer) *protocol.Session {
+	out := &protocol.Session{Node: from.Node, Caller: s.Caller, Instance: s.Instance, Version: s.Version,
+		Capabilities: s.Caps, ClientInfo: s.ClientInfo, Client: client, Remote: true}
+	if s.ID != "" {
+		out.ID = from.Node + "." + from.Run + "/" + s.ID
+	} else if s.Instance == "" {
+		out.Instance = from.Node
+	}
+	return out
+}
+
+// end ends a session of a run.
+func (g *guests) end(from wire.Address, id string) {
+	g.mu.Lock()
+	one := g.runs[from][id]
+	delete(g.runs[from], id)
+	if len(g.runs[from]) == 0 {
+		delete(g.runs, from)
+	}
+	g.mu.Unlock()
+	one.ended()
+}
+
+// endRun ends all sessions of a run that has gone.
+func (g *guests) endRun(from wire.Address) {
+	g.mu.Lock()
+	all := g.runs[from]
+	delete(g.runs, from)
+	g.mu.Unlock()
+	for _, one := range all {
+		one.ended()
+	}
+}
+
+func (one *guest) ended() {
+	if one == nil {
+		return
+	}
+	one.once.Do(func() {}) // it was never attached
+	if one.end != nil {
+		one.end()
+	}
+}
+
+// away are the sessions of this host's clients that have called elsewhere.
+type away struct {
+	mu   sync.Mutex // guards what follows
+	byID map[string]*visit
+}
+
+// visit is one session and the runs that know it.
+type visit struct {
+	session *protocol.Session
+	runs    map[wire.Address]struct{}
+}
+
+// note keeps that a run knows s.
+func (a *away) note(s *protocol.Session, to wire.Address) {
+	if s == nil || s.ID == "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byID == nil {
+		a.byID = make(map[string]*visit)
+	}
+	v := a.byID[s.ID]
+	if v == nil {
+		v = &visit{s, make(map[wire.Address]struct{})}
+		a.byID[s.ID] = v
+	}
+	v.runs[to] = struct{}{}
+}
+
+// session returns the session of an id that a run speaks to; nil when that run knows none.
+func (a *away) session(id string, from wire.Address) *protocol.Session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.byID[id]
+	if v == nil {
+		return nil
+	}
+	if _, ok := v.runs[from]; !ok {
+		return nil
+	}
+	return v.session
+}
+
+// end forgets s, and returns the runs that know it.
+func (a *away) end(s *protocol.Session) (runs []wire.Address) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.byID[s.ID]
+	delete(a.byID, s.ID)
+	if v == nil {
+		return nil
+	}
+	for to := range v.runs {
+		runs = append(runs, to)
+	}
+	return runs
+}
+
+// forget drops a run that has gone from every session.
+func (a *away) forget(run wire.Address) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, v := range a.byID {
+		delete(v.runs, run)
+	}
+}
