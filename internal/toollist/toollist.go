@@ -50,8 +50,13 @@ func (l *Listing) Check() (list []toolset.Problem) {
 }
 
 // deferring are the clients, by the name of their clientInfo, that load the definitions of tools
-// on demand by themselves.
-var deferring = []string{"claude-code"}
+// on demand by themselves:
+//   - Claude Code: https://code.claude.com/docs/en/mcp, "Scale with MCP tool search".
+//   - Codex, whose MCP tools are all deferred since https://github.com/openai/codex/pull/29486, and
+//     were from 100 tools on before.
+//   - VS Code, which states the long name of its product (McpServerRequestHandler of microsoft/vscode)
+//     and defers all tools but some 30: https://github.com/microsoft/vscode-docs/pull/9695.
+var deferring = []string{"claude-code", "codex-mcp-client", "Visual Studio Code", "Visual Studio Code - Insiders"}
 
 // Defers reports whether a client is known to load the definitions of tools on demand. A search
 // in its place would only stand in the way of its own.

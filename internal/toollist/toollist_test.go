@@ -51,7 +51,7 @@ func TestSearches(t *testing.T) {
 		want         bool
 	}{
 		{All, `{}`, list, false}, {Search, `{}`, nil, true}, {Search, `{"name":"claude-code"}`, list, true},
-		{Auto, `{}`, list, true}, {Auto, ``, list, true}, {Auto, `{"name":"other"}`, list, true}, {Auto, `{"name":"claude-code"}`, list, false}, {Auto, `{}`, list[:2], false},
+		{Auto, `{}`, list, true}, {Auto, ``, list, true}, {Auto, `{"name":"other"}`, list, true}, {Auto, `{"name":"claude-code"}`, list, false}, {Auto, `{"name":"codex-mcp-client"}`, list, false}, {Auto, `{"name":"Visual Studio Code"}`, list, false}, {Auto, `{}`, list[:2], false},
 	} {
 		if got := l.Searches(test.mode, json.RawMessage(test.client), test.entries); got != test.want {
 			t.Errorf("%s %s with %d tools: %v", test.mode, test.client, len(test.entries), got)
