@@ -168,7 +168,7 @@ func mapType(t reflect.Type) *jsonschema.Schema {
 	switch {
 	case t == reflect.TypeFor[protocol.Duration]():
 		return &jsonschema.Schema{Type: "number"}
-	case t == reflect.TypeFor[slog.Level]():
+	case t == reflect.TypeFor[slog.Level](), t == reflect.TypeFor[status.StageName]():
 		return &jsonschema.Schema{Type: "string"}
 	case t == reflect.TypeFor[json.RawMessage]():
 		return jsonschema.TrueSchema

@@ -20,7 +20,7 @@ import (
 func Admit(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		c.hooks.asked = true
-		began := time.Now()
+		began := c.stages.now()
 		result, unsent, err := c.attempt(ctx, next, params, began)
 		if !unsent || ctx.Err() != nil {
 			return result, err
@@ -28,7 +28,7 @@ func Admit(next Deliver) Deliver {
 		if c.Instance.IsElsewhere() {
 			return c.otherNodes(ctx, next, params, err)
 		}
-		again, cause := time.Now(), err
+		again, cause := c.stages.now(), err
 		if result, _, err = c.attempt(ctx, next, params, again); protocol.KindOf(err) == protocol.CallTimeout {
 			err = afterWait(err, again.Sub(began), cause)
 		}
@@ -42,7 +42,7 @@ func (c *Call) otherNodes(ctx context.Context, next Deliver, params json.RawMess
 	for ctx.Err() == nil {
 		before := c.Instance
 		c.refused = append(c.refused, before)
-		result, unsent, err := c.attempt(ctx, next, params, time.Now())
+		result, unsent, err := c.attempt(ctx, next, params, c.stages.now())
 		switch {
 		case !unsent:
 			return result, err
@@ -89,7 +89,7 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 	i, release, err := c.Target.Acquire(ctx, w)
 	told()
 	c.Instance = i
-	began := time.Now()
+	began := c.stages.now()
 	c.stages.add(waited(i, now, err), now, began)
 	if err != nil {
 		return nil, len(c.refused) > 0, err

@@ -52,7 +52,7 @@ func Hooks(next Deliver) Deliver {
 		if !c.IsToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {
 			return next(ctx, c, params)
 		}
-		x, began := &c.Exchange, time.Now()
+		x, began := &c.Exchange, c.stages.now()
 		err := beforeCall(ctx, c, x)
 		c.Passed(status.StageHooksBefore, began)
 		if err != nil {
@@ -112,7 +112,7 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 		return nil
 	}
 	decided(c)
-	began := time.Now()
+	began := c.stages.now()
 	defer func() { c.stages.since = c.Passed(status.StageHooksAfter, began) }()
 	if x.Failure != nil {
 		return c.afterFailure(ctx, x)

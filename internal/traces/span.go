@@ -95,9 +95,9 @@ func (s *span) End(at time.Time, e *status.CallEvent) {
 func (s *span) stage(began time.Time, stage status.Stage, e *status.CallEvent, about []attribute.KeyValue) {
 	from := began.Add(time.Duration(stage.At))
 	to := trace.WithTimestamp(from.Add(time.Duration(stage.Took)))
-	named := attribute.String("exthost.stage", string(stage.Name))
+	named := attribute.String("exthost.stage", stage.Name.String())
 	if stage.Name != status.StageInstance || len(s.instances) == 0 {
-		_, part := s.t.tracer.Start(s.ctx, string(stage.Name), trace.WithTimestamp(from), trace.WithAttributes(named))
+		_, part := s.t.tracer.Start(s.ctx, stage.Name.String(), trace.WithTimestamp(from), trace.WithAttributes(named))
 		part.End(to)
 		return
 	}

@@ -82,14 +82,14 @@ func chosenCalls(calls []status.PastCall, last int, failed, slow bool) []status.
 
 func callRow(call *status.PastCall) []string {
 	slowest := "-"
-	if name, took := call.Slowest(); name != "" {
+	if name, took := call.Slowest(); name != 0 {
 		slowest = stageText(name) + " " + console.Span(time.Duration(took))
 	}
 	return []string{strconv.FormatUint(call.ID, 10), console.Stamp(call.Time), cmp.Or(call.Caller, "anonymous"), cmp.Or(call.Tool, call.Method),
 		string(call.Outcome), console.Span(time.Duration(call.Took)), slowest}
 }
 
-func stageText(name status.StageName) string { return strings.ReplaceAll(string(name), "_", " ") }
+func stageText(name status.StageName) string { return strings.ReplaceAll(name.String(), "_", " ") }
 
 func oneCall(ctx context.Context, c *console.Console, r *hosts.Running, id string) error {
 	var call status.PastCall
