@@ -121,7 +121,7 @@ var house = map[string]struct {
 	"governance/grpcpolicy":                        {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "runtime", "internal/process", "internal/rawjson"}, "a policy's process and its wire, as an instance that a host runs"},
 	"governance/grpcpolicy/pluginv1":               {nil, "generated"},
 	"governance/mcppolicy":                         {[]string{"governance", "governance/internal/failures", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
-	"governance/interceptorpolicy":                 {[]string{"governance", "governance/internal/failures", "governance/internal/strictjson", "internal/display", "internal/glob", "internal/nearest", "internal/rawjson", "protocol"}, "asks through a caller; what runs is not its matter"},
+	"governance/interceptorpolicy":                 {[]string{"governance", "governance/internal/failures", "governance/internal/strictjson", "internal/display", "internal/glob", "internal/inflight", "internal/nearest", "internal/rawjson", "protocol"}, "asks through a caller; what runs is not its matter"},
 	"governance/interceptorpolicy/interceptortest": {[]string{"internal/rawjson"}, "imitates a server for tests"},
 	"governance/nativepolicy":                      {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 

@@ -115,7 +115,7 @@ func TestInterceptors(t *testing.T) {
 	})
 }
 
-// An interceptor in mode audit that always hangs delays calls and ends none, nor its server.
+// An interceptor in mode audit that always hangs delays no call for long and ends none, nor its server.
 func TestInterceptorThatHangs(t *testing.T) {
 	processtest.Leaks(t)
 	h := intercepted(t, governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{exe(t)}, Env: map[string]string{processtest.ScriptVar: "interceptors"}})

@@ -111,6 +111,7 @@ func start(t *testing.T, s governance.Spec) governance.Policy {
 		i := instance(t, s, transport, s.MCP.Cwd, env)
 		if s.Kind == governance.KindInterceptor {
 			p := interceptorpolicy.New(s, i, interceptorpolicy.Options{Log: slog.New(slog.DiscardHandler), Version: func() string { return i.Handshake().ProtocolVersion }})
+			t.Cleanup(p.Close)
 			if err := p.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}

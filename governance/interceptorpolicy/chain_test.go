@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,8 +133,8 @@ func TestHangs(t *testing.T) {
 	}{
 		"closed":              {listed: []string{validator("hang", "")}, took: 4 * time.Second, fails: true},
 		"open":                {listed: []string{validator("hang", `,"failOpen":true`)}, took: 2 * time.Second},
-		"audit":               {listed: []string{validator("hang", `,"mode":"audit"`)}, took: 2 * time.Second},
-		"a mutator in audit":  {listed: []string{mutator("hang", `,"mode":"audit"`), validator("deny", "")}, took: 2 * time.Second, want: "deny: refused"},
+		"audit":               {listed: []string{validator("hang", `,"mode":"audit"`)}, took: 100 * time.Millisecond},
+		"a mutator in audit":  {listed: []string{mutator("hang", `,"mode":"audit"`), validator("deny", "")}, took: 100 * time.Millisecond, want: "deny: refused"},
 		"an open mutator":     {listed: []string{mutator("hang", `,"failOpen":true`), validator("deny", "")}, took: 2 * time.Second, want: "deny: refused"},
 		"one after the other": {listed: []string{mutator("hang 1", `,"failOpen":true`), mutator("hang 2", `,"failOpen":true`), validator("deny", "")}, took: 3 * time.Second, want: "deny: refused"},
 		"a closed mutator":    {listed: []string{mutator("hang", ""), validator("deny", "")}, took: 4 * time.Second, fails: true},
@@ -156,8 +157,9 @@ func TestHangs(t *testing.T) {
 				if took := time.Since(began); took != tt.took || (err != nil) != tt.fails || tt.want != "" && (d.Action != governance.Deny || d.Reason != tt.want) {
 					t.Errorf("after %v: %+v, %v", took, d, err)
 				}
+				p.Close() // nobody is asked any more
 				limit := `"timeoutMs":4000,`
-				if !tt.fails {
+				if !tt.fails && tt.took >= time.Second {
 					limit = `"timeoutMs":2000,`
 				}
 				if !strings.Contains(s.heard[0], limit) {
@@ -166,6 +168,79 @@ func TestHangs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An interceptor in mode audit that hangs delays one decision, a little, until it answers in time
+// again. Its invocations are bounded, and those that are left out are told.
+func TestAuditNeverDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lists(validator("watch", `,"mode":"audit"`), validator("allow", ""))
+		var hangs, asked atomic.Int64
+		hangs.Store(1)
+		s.answer = func(ctx context.Context, name, params string) (string, error) {
+			if name == "watch" {
+				asked.Add(1)
+				if hangs.Load() == 1 {
+					<-ctx.Done()
+					return "", ctx.Err()
+				}
+				return `{"valid":false,"messages":[{"message":"odd","severity":"error"}]}`, nil
+			}
+			return behaves(ctx, name, params)
+		}
+		p := opened(t, s, governance.Spec{})
+		decide := func(took time.Duration, reason string) {
+			t.Helper()
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			d, err := p.Decide(ctx, governance.Request, &toolCall)
+			if err != nil || time.Since(began) != took || d.Reason != reason || d.Action != governance.Allow && !d.Shadow {
+				t.Errorf("after %v: %+v, %v; want %q after %v", time.Since(began), d, err, reason, took)
+			}
+			synctest.Wait()
+		}
+		decide(100*time.Millisecond, "watch has not answered yet")
+		for range 15 {
+			decide(0, "watch has not answered yet")
+		}
+		for range 10 {
+			decide(0, "watch was not asked: too many of its invocations are under way")
+		}
+		if n := asked.Load(); n != 16 {
+			t.Errorf("asked %d times, want 16", n)
+		}
+		hangs.Store(0)
+		time.Sleep(5 * time.Second) // those under way end
+		if _, err := p.Decide(t.Context(), governance.Request, &toolCall); err != nil { // which does not wait for the first answer in time
+			t.Error(err)
+		}
+		synctest.Wait()
+		decide(0, "watch: odd")
+	})
+}
+
+// Close ends what is under way, and later decisions go without mode audit.
+func TestCloseEndsAudits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lists(validator("watch", `,"mode":"audit"`))
+		ended := false
+		s.answer = func(ctx context.Context, _, _ string) (string, error) {
+			<-ctx.Done()
+			ended = true
+			return "", ctx.Err()
+		}
+		p := opened(t, s, governance.Spec{})
+		for range 2 {
+			if d, err := p.Decide(t.Context(), governance.Request, &toolCall); err != nil || d.Action != governance.Allow {
+				t.Errorf("%+v, %v", d, err)
+			}
+			p.Close()
+		}
+		if !ended || len(s.heard) != 1 {
+			t.Errorf("ended %v, asked %d times", ended, len(s.heard))
+		}
+	})
 }
 
 // After the server has said that its list has changed, or does not know an interceptor, the

@@ -98,7 +98,7 @@ func (r *run) mutate() error {
 		return cmp.Or(cmp.Compare(a.priority[r.flow], b.priority[r.flow]), strings.Compare(a.name, b.name))
 	})
 	for _, i := range r.mutators {
-		a := r.invoke(i)
+		a := r.ask(i)
 		if a.err == nil && a.payload != nil {
 			a.err = r.usable(a.payload)
 		}
@@ -135,14 +135,32 @@ func (r *run) usable(payload json.RawMessage) (err error) {
 	return nil
 }
 
-// validate asks all others at once, and waits for all.
-func (r *run) validate() (err error) {
-	answers := make([]answer, len(r.beside))
+// askAll asks all others at once: it waits for the validators, and for those in mode audit no longer
+// than patience.
+func (r *run) askAll() []answer {
+	answers, watched := make([]answer, len(r.beside)), make([]*asked, len(r.beside))
 	var all sync.WaitGroup
+	impatient, cancel := context.WithTimeout(r.ctx, r.patience())
+	defer cancel()
 	for n, i := range r.beside {
-		all.Go(func() { answers[n] = r.invoke(i) })
+		if i.audit {
+			watched[n] = r.watch(i)
+		} else {
+			all.Go(func() { answers[n] = r.ask(i) })
+		}
 	}
 	all.Wait()
+	for n, a := range watched {
+		if a != nil {
+			answers[n] = r.taken(r.beside[n], a, impatient.Done())
+		}
+	}
+	return answers
+}
+
+// validate asks all others and draws up what they say.
+func (r *run) validate() (err error) {
+	answers := r.askAll()
 	var reasons []string
 	code := ""
 	for n, i := range r.beside {
@@ -184,10 +202,15 @@ func (r *run) failed(i *interceptor, err error) error {
 		return err
 	}
 	r.notes = append(r.notes, err.Error())
-	if i.failing.CompareAndSwap(false, true) {
-		r.p.o.Log.Warn("an interceptor fails, and exchanges go on without it", "interceptor", i.name, "audit", i.audit, "fail_open", i.failOpen, "error", err)
-	}
+	r.p.passedOver(i, err)
 	return nil
+}
+
+// passedOver logs that an interceptor fails, once until it works again.
+func (p *Policy) passedOver(i *interceptor, err error) {
+	if i.failing.CompareAndSwap(false, true) {
+		p.o.Log.Warn("an interceptor fails, and exchanges go on without it", "interceptor", i.name, "audit", i.audit, "fail_open", i.failOpen, "error", err)
+	}
 }
 
 // decision returns what all of them have decided.

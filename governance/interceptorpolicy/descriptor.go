@@ -29,6 +29,7 @@ type interceptor struct {
 	priority map[governance.Flow]int // of a mutator: lower runs first
 	config   json.RawMessage         // nil is none
 	failing  atomic.Bool             // it failed when it was asked last, and that was passed over
+	audits   audits                  // in mode audit
 }
 
 // hook is a list of events and the phase in which they are hooked.

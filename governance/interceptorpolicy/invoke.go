@@ -28,19 +28,25 @@ type answer struct {
 // codeInvalidParams is JSON-RPC's code for params that the server does not take.
 const codeInvalidParams = -32602
 
-// invoke asks one interceptor about the payload. It may be called by many goroutines at once.
-func (r *run) invoke(i *interceptor) (a answer) {
+// ask asks an interceptor about the payload, and waits for its answer. It may be called by many
+// goroutines at once.
+func (r *run) ask(i *interceptor) answer {
 	ctx, remaining, cancel := r.limit(i)
 	defer cancel()
-	raw, err := r.p.caller.Call(ctx, methodInvoke, r.params(i, remaining))
+	return r.p.invoke(ctx, i, r.flow, r.params(i, remaining))
+}
+
+// invoke makes one invocation with its params.
+func (p *Policy) invoke(ctx context.Context, i *interceptor, flow governance.Flow, params json.RawMessage) (a answer) {
+	raw, err := p.caller.Call(ctx, methodInvoke, params)
 	if err != nil {
 		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError && e.Code == codeInvalidParams {
-			r.p.changes.Add(1) // the list may have changed without a word
+			p.changes.Add(1) // the list may have changed without a word
 		}
 		return answer{err: err}
 	}
-	if a = i.read(r.flow, raw); a.err == nil && i.failing.CompareAndSwap(true, false) {
-		r.p.o.Log.Info("an interceptor works again", "interceptor", i.name)
+	if a = i.read(flow, raw); a.err == nil && i.failing.CompareAndSwap(true, false) {
+		p.o.Log.Info("an interceptor works again", "interceptor", i.name)
 	}
 	return a
 }
@@ -53,7 +59,7 @@ func (r *run) limit(i *interceptor) (ctx context.Context, remaining time.Duratio
 		return r.ctx, 0, func() {}
 	}
 	remaining = time.Until(deadline)
-	if i.audit || i.failOpen {
+	if i.failOpen {
 		remaining /= 2
 	}
 	ctx, cancel = context.WithTimeout(r.ctx, remaining)

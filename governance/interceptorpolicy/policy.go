@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/inflight"
 )
 
 // Methods of SEP-2624.
@@ -47,6 +48,11 @@ type Policy struct {
 	changes atomic.Int64            // how often the server has said that its list has changed
 	known   atomic.Pointer[listing] // nil before Open
 	reading chan struct{}           // holds a token while somebody reads the list
+
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
+	asking inflight.Gate // invocations in mode audit
+	audits atomic.Int64  // those under way
 }
 
 // listing is the list as it was after some changes.
@@ -58,9 +64,18 @@ type listing struct {
 var _ governance.Policy = (*Policy)(nil)
 
 // New returns the policy of s, which must be normalized and valid. [Policy.Open] must
-// follow.
+// follow, and [Policy.Close] in the end.
 func New(s governance.Spec, c Caller, o Options) *Policy {
-	return &Policy{spec: s, caller: c, o: o, reading: make(chan struct{}, 1)}
+	p := &Policy{spec: s, caller: c, o: o, reading: make(chan struct{}, 1)}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
+}
+
+// Close cancels the invocations in mode audit that are under way and waits for their end. It is
+// idempotent. Decisions after it do not ask interceptors in mode audit.
+func (p *Policy) Close() {
+	p.stop()
+	<-p.asking.Close()
 }
 
 // Open reads the list of the server. Its errors are those of the Caller; HandshakeInvalid

@@ -93,6 +93,7 @@ func openOn(t *testing.T, c interceptorpolicy.Caller, spec governance.Spec) (*in
 		t.Fatal(problems)
 	}
 	p := interceptorpolicy.New(spec, c, interceptorpolicy.Options{Log: slog.New(slog.DiscardHandler), Version: func() string { return "2025-11-25" }})
+	t.Cleanup(p.Close)
 	return p, p.Open(t.Context())
 }
 

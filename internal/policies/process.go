@@ -86,6 +86,7 @@ func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Ins
 		p := interceptorpolicy.New(spec, caller{i, heard}, interceptorpolicy.Options{Log: run.Logger, Version: func() string { return i.Handshake().ProtocolVersion }})
 		heard.take = p.Notified
 		c.open = func(ctx context.Context) (governance.Policy, error) { return p, p.Open(ctx) }
+		c.close = p.Close
 	default:
 		c.open = func(context.Context) (governance.Policy, error) { return nativepolicy.New(spec, caller{i: i}), nil }
 	}
@@ -96,6 +97,7 @@ func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Ins
 type client struct {
 	runtime.Instance
 	open   func(ctx context.Context) (governance.Policy, error) // after the handshake
+	close  func()                                               // after the end of the instance; nil for nothing
 	policy governance.Policy                                    // once ready
 }
 
@@ -103,6 +105,9 @@ type client struct {
 func (c *client) Serve(ctx context.Context, ready func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if c.close != nil {
+		defer c.close()
+	}
 	var refused error
 	err := c.Instance.Serve(ctx, func() {
 		if c.policy, refused = c.open(ctx); refused != nil {
