@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 )
 
@@ -37,9 +38,40 @@ type Reader struct {
 	Header   Header
 	Complete bool
 
-	r    *bufio.Reader
-	line int
-	left int64 // bytes
+	r     *bufio.Reader
+	line  int
+	left  int64 // bytes
+	began int64 // where the last line begins, in bytes
+	read  int64 // bytes, of all lines
+	last  Place // of the last record
+}
+
+// Place is where the line of a record is in its file. With it a record can be read again that is too
+// large to be kept.
+type Place struct {
+	offset int64
+	length int32
+	sum    uint32
+}
+
+// ErrChanged is the error of a place at which the file has another line than before.
+var ErrChanged = errors.New("the cassette has changed since it was read")
+
+// Place returns the place of the record that Next returned last.
+func (c *Reader) Place() Place { return c.last }
+
+// At returns the record at a place of r, the file that the place was read from. The error is
+// [ErrChanged], or that of r.
+func At(r io.ReaderAt, p Place) (Record, error) {
+	text := make([]byte, p.length)
+	n, err := r.ReadAt(text, p.offset)
+	if n < len(text) && !errors.Is(err, io.EOF) {
+		return Record{}, err
+	}
+	if n < len(text) || crc32.ChecksumIEEE(text) != p.sum {
+		return Record{}, ErrChanged
+	}
+	return parse(text)
 }
 
 // NewReader reads the header. most bounds the whole cassette in bytes; 0 is [MaxSize]. The error
@@ -79,14 +111,17 @@ func (c *Reader) Next() (Record, error) {
 		return Record{}, &Error{c.line, err}
 	}
 	c.Complete = r.Kind == KindClosed
+	c.last = Place{offset: c.began, length: int32(len(text)), sum: crc32.ChecksumIEEE(text)}
 	return r, nil
 }
 
 // next returns the next line without its end.
 func (c *Reader) next() ([]byte, error) {
 	var text []byte
+	c.began = c.read
 	for c.line++; ; {
 		part, err := c.r.ReadSlice('\n')
+		c.read += int64(len(part))
 		if c.left -= int64(len(part)); c.left < 0 {
 			return nil, &Error{c.line, ErrSize}
 		}

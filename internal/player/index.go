@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"regexp"
 	"strings"
 
@@ -14,37 +15,47 @@ import (
 
 // index finds recorded calls by what they ask for.
 type index struct {
-	byKey map[string]*equals
+	byKey map[uint64]*equals // by the hash of the key, the first of a chain
+	seed  maphash.Seed
 	all   []*equals // in recorded order of their first calls
 }
 
 // equals are the recorded calls that ask for the same, in recorded order.
 type equals struct {
+	key
+	name  string // of the tool or prompt, or the URI of the resource
+	calls []*call
+	next  int     // of calls
+	chain *equals // others with the same hash
+}
+
+// key is what is compared.
+type key struct {
 	modern bool
 	method string
-	name   string // of the tool or prompt, or the URI of the resource
 	params string // canonical
-	calls  []*call
-	next   int // of calls
 }
 
-// key joins what is compared.
-func key(modern bool, method, params string) string {
-	return fmt.Sprint(modern, " ", method, " ", params)
-}
+func newIndex() index { return index{byKey: make(map[uint64]*equals), seed: maphash.MakeSeed()} }
 
-func (x *index) add(modern bool, c *call) {
-	params := canonical(c.params)
-	k := key(modern, c.method, params)
-	e := x.byKey[k]
+// add adds a call, which names a tool, a prompt or a resource.
+func (x *index) add(k key, name string, c *call) {
+	e := x.get(k)
 	if e == nil {
-		if x.byKey == nil {
-			x.byKey = make(map[string]*equals)
-		}
-		e = &equals{modern: modern, method: c.method, name: nameOf(c.params), params: params}
-		x.byKey[k], x.all = e, append(x.all, e)
+		h := maphash.Comparable(x.seed, k)
+		e = &equals{key: k, name: name, chain: x.byKey[h]}
+		x.byKey[h], x.all = e, append(x.all, e)
 	}
 	e.calls = append(e.calls, c)
+}
+
+// get returns the calls with a key, nil if there are none.
+func (x *index) get(k key) *equals {
+	e := x.byKey[maphash.Comparable(x.seed, k)]
+	for e != nil && e.key != k {
+		e = e.chain
+	}
+	return e
 }
 
 // nameOf returns what a request names: a tool, a prompt or a resource.
@@ -88,7 +99,7 @@ func canonical(params json.RawMessage) string {
 // most similar, and answers again with the last one.
 func (x *index) find(modern bool, method string, params json.RawMessage, nearest bool) (*call, error) {
 	asked := canonical(params)
-	e := x.byKey[key(modern, method, asked)]
+	e := x.get(key{modern, method, asked})
 	if e == nil {
 		e = x.masked(modern, method, asked)
 	}

@@ -3,6 +3,7 @@ package player
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/internal/cassette"
@@ -14,13 +15,20 @@ import (
 
 // call is a recorded request of the host and what came of it.
 type call struct {
-	id     json.RawMessage // as it was
-	method string
-	params json.RawMessage
+	stands string  // its id, of a request that has no answer while it lasts; else ""
 	events []event // up to the answer, in order
 	after  []event // between the answer and the next request
 
 	canceled bool // the host gave it up
+	answered bool // with a result or an error
+	asks     bool // the extension asked its caller something
+}
+
+// request is a call with what was asked for.
+type request struct {
+	*call
+	method string
+	params json.RawMessage
 }
 
 // eventKind is what happens at a point of a call.
@@ -36,15 +44,18 @@ const (
 // event is one thing that happened during a call, or after it.
 type event struct {
 	kind  eventKind
-	pause time.Duration // since the event before
-	frame jsonrpc.Message
-	end   *cassette.End // of a death
+	pause time.Duration  // since the event before
+	at    cassette.Place // of its frame: a tape holds no frames, which are most of a cassette
+	end   *cassette.End  // of a death
 }
 
 // loader makes a tape of the records of a cassette.
 type loader struct {
-	tape *Tape
-	runs map[int]*recording // of the extension, by their number
+	tape  *Tape
+	runs  map[int]*recording // of the extension, by their number
+	names map[string]string  // of methods and tools, each once
+	keep  bool               // all is the calls in recorded order, which else is nil
+	all   []request
 }
 
 // recording is a run while it is read.
@@ -64,6 +75,7 @@ type recording struct {
 type pending struct {
 	*call
 	id, token string
+	method    string
 	at        time.Duration // of its latest event
 	over      bool          // it is no longer in flight
 }
@@ -81,7 +93,7 @@ func (n *recording) forget() {
 }
 
 // add takes one record.
-func (l *loader) add(r *cassette.Record) error {
+func (l *loader) add(r *cassette.Record, place cassette.Place) error {
 	if r.Kind == cassette.KindStart {
 		s, err := decodeStart(r)
 		if err == nil && s.Extension == l.tape.first.Extension {
@@ -111,9 +123,9 @@ func (l *loader) add(r *cassette.Record) error {
 		}
 		m.Of = r.Of
 		if r.Kind == cassette.KindSent {
-			l.sent(n, r.At, m)
+			l.sent(n, r.At, m, place)
 		} else {
-			n.received(r.At, m)
+			n.received(r.At, m, place)
 		}
 	case cassette.KindEnd:
 		var e cassette.End
@@ -128,12 +140,12 @@ func (l *loader) add(r *cassette.Record) error {
 }
 
 // sent takes a frame of the host.
-func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message) {
+func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message, place cassette.Place) {
 	switch {
 	case m.Method == "": // it answers the extension
 		if p, ok := n.asked[string(m.ID)]; ok {
 			delete(n.asked, string(m.ID))
-			n.happens(p, at, event{kind: reply, frame: m})
+			n.happens(p, at, event{kind: reply, at: place})
 		}
 	case m.Method == protocol.MethodCancelled:
 		if p := n.inFlight[string(rawjson.Get(m.Params, "requestId"))]; p != nil {
@@ -144,14 +156,32 @@ func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message) {
 		if n.lite {
 			method, params = protocol.MethodToolsCall, liteParams(n.methods, m.Method, m.Params)
 		}
-		p := &pending{call: &call{id: m.ID, method: method, params: params}, id: string(m.ID), at: at,
+		p := &pending{call: new(call), id: string(m.ID), method: method, at: at,
 			token: string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))}
+		if standing(method) {
+			p.stands = p.id
+		}
 		n.begins(p)
-		l.tape.calls = append(l.tape.calls, p.call)
+		if l.keep {
+			l.all = append(l.all, request{p.call, method, params})
+		}
 		if method != protocol.MethodToolsList { // players list the offers
-			l.tape.index.add(n.modern(), p.call)
+			l.tape.index.add(key{n.modern(), l.once(method), canonical(params)}, l.once(nameOf(params)), p.call)
 		}
 	}
+}
+
+// once returns a text that is equal to name, and the same for all that are equal.
+func (l *loader) once(name string) string {
+	if known, ok := l.names[name]; ok {
+		return known
+	}
+	if l.names == nil {
+		l.names = make(map[string]string)
+	}
+	name = strings.Clone(name) // it may be a part of a frame
+	l.names[name] = name
+	return name
 }
 
 // begins puts a request in flight. Of two with one id, the later one is answered.
@@ -160,7 +190,7 @@ func (n *recording) begins(p *pending) {
 	if p.token != "" {
 		n.tokens[p.token] = p
 	}
-	if p.method != protocol.MethodListen {
+	if n.dropOver(); p.method != protocol.MethodListen {
 		n.latest = append(n.latest, p)
 	}
 }
@@ -179,13 +209,14 @@ func liteParams(tools map[string]string, method string, arguments json.RawMessag
 }
 
 // received takes a frame of the extension.
-func (n *recording) received(at time.Duration, m jsonrpc.Message) {
+func (n *recording) received(at time.Duration, m jsonrpc.Message, place cassette.Place) {
 	if m.Method == "" {
 		p := n.inFlight[string(m.ID)]
 		if p == nil {
 			return // late, or of a request before the recording
 		}
-		n.happens(p, at, event{kind: answer, frame: m})
+		p.answered, p.asks = true, p.asks || rawjson.Get(m.Result, "inputRequests") != nil
+		n.happens(p, at, event{kind: answer, at: place})
 		p.over = true
 		delete(n.inFlight, p.id)
 		if n.tokens[p.token] == p {
@@ -196,8 +227,11 @@ func (n *recording) received(at time.Duration, m jsonrpc.Message) {
 	p := n.callOf(&m)
 	if m.ID != nil {
 		n.asked[string(m.ID)] = p
+		if p != nil && !p.over {
+			p.asks = true
+		}
 	}
-	n.happens(p, at, event{kind: message, frame: m})
+	n.happens(p, at, event{kind: message, at: place})
 }
 
 // callOf returns the call that a message of the extension belongs to: the one that it names, the one
@@ -214,13 +248,18 @@ func (n *recording) callOf(m *jsonrpc.Message) *pending {
 			return p
 		}
 	}
-	for len(n.latest) > 0 && n.latest[len(n.latest)-1].over {
-		n.latest = n.latest[:len(n.latest)-1]
-	}
-	if len(n.latest) == 0 {
+	if n.dropOver(); len(n.latest) == 0 {
 		return nil
 	}
 	return n.latest[len(n.latest)-1]
+}
+
+// dropOver removes the requests that are no longer in flight from the end of n.latest.
+func (n *recording) dropOver() {
+	for len(n.latest) > 0 && n.latest[len(n.latest)-1].over {
+		n.latest[len(n.latest)-1] = nil
+		n.latest = n.latest[:len(n.latest)-1]
+	}
 }
 
 // progressToken returns the token in a message, nil without one.

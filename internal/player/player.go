@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -23,6 +25,7 @@ import (
 type Player struct {
 	tape     *Tape
 	run      *run
+	file     *os.File // the cassette, which Close closes: frames are read when they are sent
 	protocol string
 
 	out    chan item     // to the host
@@ -64,7 +67,11 @@ func (t *Tape) Play(legacy bool) (*Player, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Player{tape: t, run: r, protocol: t.Protocol(), out: make(chan item, 64), closed: make(chan struct{}),
+	file, _, err := regular.Open(t.options.File, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	p := &Player{tape: t, run: r, file: file, protocol: t.Protocol(), out: make(chan item, 64), closed: make(chan struct{}),
 		calls: make(map[string]context.CancelFunc), waiting: make(map[string]chan struct{}), listens: make(map[string]json.RawMessage)}
 	p.close = sync.OnceFunc(func() { close(p.closed) })
 	return p, nil
@@ -80,11 +87,24 @@ func (p *Player) Read() (jsonrpc.Message, error) {
 	}
 }
 
-// Close implements [jsonrpc.Transport]. It waits for the calls that are answered.
+// Close implements [jsonrpc.Transport]. It waits for the calls that are answered. It is idempotent.
 func (p *Player) Close() error {
 	p.close()
 	<-p.work.Close()
+	_ = p.file.Close() // read only: its error does not matter; a second Close has one
 	return nil
+}
+
+// frame reads the frame of an event.
+func (p *Player) frame(e *event) (jsonrpc.Message, error) {
+	r, err := cassette.At(p.file, e.at)
+	if err == nil {
+		var m jsonrpc.Message
+		if m, err = jsonrpc.Decode(r.Payload); err == nil {
+			return m, nil
+		}
+	}
+	return jsonrpc.Message{}, fmt.Errorf("%s: %w", p.tape.options.File, err)
 }
 
 // Dead returns how the recorded run ended; nil while it has not come to that.
@@ -274,7 +294,7 @@ func (p *Player) replay(ctx context.Context, m *jsonrpc.Message) {
 	l := &live{id: m.ID, token: rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken)}
 	if standing(m.Method) {
 		p.mu.Lock()
-		p.listens[string(c.id)] = m.ID
+		p.listens[c.stands] = m.ID
 		p.mu.Unlock()
 	}
 	if !p.play(ctx, c.events, l) {
@@ -285,7 +305,7 @@ func (p *Player) replay(ctx context.Context, m *jsonrpc.Message) {
 		p.play(context.Background(), c.after, &live{})
 		return
 	}
-	if c.canceled || standing(c.method) { // it had no answer
+	if c.canceled || c.stands != "" { // it had no answer
 		p.wait(ctx)
 		return
 	}
@@ -299,8 +319,10 @@ func (p *Player) giveUp(c *call, l *live) {
 		return
 	}
 	if n := len(c.events); n > 0 && c.events[n-1].kind == answer {
-		p.send(c.events[n-1].frame, l)
-		return
+		if m, err := p.frame(&c.events[n-1]); err == nil {
+			p.send(m, l)
+			return
+		}
 	}
 	p.reply(l.id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the call was canceled"})
 }
@@ -359,21 +381,23 @@ func (p *Player) play(ctx context.Context, events []event, l *live) bool {
 		if ctx.Err() != nil || p.over() {
 			return false
 		}
-		switch e.kind {
-		case reply:
-			if id := string(e.frame.ID); answers[id] != nil && !await(id) {
-				return false
-			}
-		case death:
+		if e.kind == death {
 			p.die(e.end)
 			return true
-		default:
-			if e.kind == message && e.frame.ID != nil {
-				answers[string(e.frame.ID)] = p.ask(e.frame, l)
-			} else {
-				p.send(e.frame, l)
+		}
+		m, err := p.frame(e)
+		switch {
+		case err != nil:
+			p.put(item{err: err})
+			return false
+		case e.kind == reply:
+			if id := string(m.ID); answers[id] != nil && !await(id) {
+				return false
 			}
-			if e.kind == answer {
+		case e.kind == message && m.ID != nil:
+			answers[string(m.ID)] = p.ask(m, l)
+		default:
+			if p.send(m, l); e.kind == answer {
 				return true
 			}
 		}
@@ -464,8 +488,12 @@ func (p *Player) deliver(m jsonrpc.Message) {
 	if m.Invalid == nil {
 		m.Raw, _ = jsonrpc.Append(nil, &m) // of valid JSON
 	}
+	p.put(item{m: m})
+}
+
+func (p *Player) put(i item) {
 	select {
-	case p.out <- item{m: m}:
+	case p.out <- i:
 	case <-p.closed:
 	}
 }
@@ -479,9 +507,6 @@ func (p *Player) die(e *cassette.End) {
 	}
 	p.mu.Unlock()
 	if first {
-		select {
-		case p.out <- item{err: &Death{*e}}:
-		case <-p.closed:
-		}
+		p.put(item{err: &Death{*e}})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -305,5 +306,55 @@ func TestManyRequestsInFlight(t *testing.T) {
 		if !calls[i].Answered {
 			t.Fatalf("call %d has no answer", i)
 		}
+	}
+}
+
+// TestTapeIsSmall holds how much of a cassette its tape keeps in memory: what calls are found by, and not
+// what they are answered with.
+func TestTapeIsSmall(t *testing.T) {
+	var text strings.Builder
+	for i := range 5_000 {
+		fmt.Fprintf(&text, `{"sent":{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":%d}}}}`+"\n", i+1, i)
+		fmt.Fprintf(&text, `{"received":{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"%s%d"}]}}}`+"\n", i+1, strings.Repeat("x", 1000), i)
+	}
+	tape := tape(t, text.String(), Options{})
+	text.Reset()
+	size, err := os.Stat(tape.options.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := live()
+	if err := tape.load(); err != nil {
+		t.Fatal(err)
+	}
+	if kept := live() - before; kept > size.Size()/2 {
+		t.Errorf("%d bytes are kept of a cassette of %d", kept, size.Size())
+	}
+	runtime.KeepAlive(tape)
+}
+
+// TestCassetteThatChanges ends a run that is replayed from another file than the one that was read.
+func TestCassetteThatChanges(t *testing.T) {
+	tape := tape(t, adds, Options{})
+	c, ended := connect(t, tape)
+	file := tape.options.File
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(text, []byte(`"result":"first"`), []byte(`"result":"other"`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(c, `{"name":"add","arguments":{"a":1,"b":"x"}}`); !strings.Contains(got, "error: ") {
+		t.Error(got)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), file+": the cassette has changed since it was read") {
+		t.Error(err)
 	}
 }

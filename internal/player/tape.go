@@ -39,7 +39,6 @@ type Tape struct {
 
 	mu    sync.Mutex // guards what follows, once it is loaded
 	runs  []*run     // with an offer
-	calls []*call    // in recorded order
 	index index
 }
 
@@ -79,7 +78,7 @@ func Open(o Options) (*Tape, error) {
 // find sets t.first, and returns the ids in the cassette as far as it had to read.
 func (t *Tape) find() (ids []string, err error) {
 	first := make(map[string]cassette.Start)
-	err = t.read(func(r *cassette.Record) error {
+	err = t.read(func(r *cassette.Record, _ cassette.Place) error {
 		if r.Kind != cassette.KindStart {
 			return nil
 		}
@@ -111,7 +110,7 @@ func decodeStart(r *cassette.Record) (s cassette.Start, err error) {
 }
 
 // read calls each with the records of the file until one is io.EOF.
-func (t *Tape) read(each func(*cassette.Record) error) error {
+func (t *Tape) read(each func(*cassette.Record, cassette.Place) error) error {
 	f, _, err := regular.Open(t.options.File, os.O_RDONLY, 0)
 	if err != nil {
 		return err
@@ -124,7 +123,7 @@ func (t *Tape) read(each func(*cassette.Record) error) error {
 	for {
 		r, err := reader.Next()
 		if err == nil {
-			err = each(&r)
+			err = each(&r, reader.Place())
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -158,12 +157,19 @@ func (t *Tape) Protocol() string {
 // load reads the cassette, once.
 func (t *Tape) load() error {
 	t.once.Do(func() {
-		l := loader{tape: t, runs: make(map[int]*recording)}
-		if err := t.read(l.add); err != nil {
-			t.loadErr = fmt.Errorf("%s: %w", t.options.File, err)
-		}
+		_, t.loadErr = t.loadInto(t, false)
 	})
 	return t.loadErr
+}
+
+// loadInto reads the cassette into another tape, or into t itself. With keep it returns all calls.
+func (t *Tape) loadInto(into *Tape, keep bool) ([]request, error) {
+	into.index = newIndex()
+	l := loader{tape: into, runs: make(map[int]*recording), keep: keep}
+	if err := t.read(l.add); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.options.File, err)
+	}
+	return l.all, nil
 }
 
 // take returns the run that the next player repeats: the next one of its era, or the last one again.
@@ -215,20 +221,14 @@ type Call struct {
 
 // Calls returns the recorded calls of tools, in their order.
 func (t *Tape) Calls() (list []Call, err error) {
-	if err := t.load(); err != nil {
+	all, err := t.loadInto(&Tape{options: t.options, first: t.first}, true)
+	if err != nil {
 		return nil, err
 	}
-	for _, c := range t.calls {
-		if c.method != protocol.MethodToolsCall {
-			continue
+	for _, c := range all {
+		if c.method == protocol.MethodToolsCall {
+			list = append(list, Call{Tool: nameOf(c.params), Arguments: rawjson.Get(c.params, "arguments"), Masked: masks.Match(c.params), Answered: c.answered, Asks: c.asks})
 		}
-		n := Call{Tool: nameOf(c.params), Arguments: rawjson.Get(c.params, "arguments"), Masked: masks.Match(c.params)}
-		for _, e := range c.events {
-			n.Answered = n.Answered || e.kind == answer
-			n.Asks = n.Asks || e.kind == message && e.frame.ID != nil ||
-				e.kind == answer && rawjson.Get(e.frame.Result, "inputRequests") != nil
-		}
-		list = append(list, n)
 	}
 	return list, nil
 }
@@ -236,6 +236,6 @@ func (t *Tape) Calls() (list []Call, err error) {
 // Same reports whether two JSON values are equal, where any text may stand for a masked secret in the
 // recorded one.
 func Same(recorded, now json.RawMessage) bool {
-	e := equals{params: canonical(recorded)}
+	e := equals{key: key{params: canonical(recorded)}}
 	return e.params == canonical(now) || e.matches(canonical(now))
 }
