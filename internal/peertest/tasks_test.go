@@ -57,6 +57,7 @@ func TestTasks(t *testing.T) {
 		{"v2", "legacy", "/mcp", registered(s.id, "simulate-research-query"), research, []string{"task", "result # Research Report: hosts"}},
 		{"v2", "modern", "/mcp", registered("newer", "later"), later, []string{"task", "result later"}},
 		{"v2", "modern", "/newer/mcp", "later", later, []string{"task", "result later"}},
+		{"v2", "modern", "/mcp", "ext_call", args{"tool": registered("newer", "later")}, []string{"task", "result later"}},
 	} {
 		t.Run(tt.client+tt.front+" "+tt.versions, func(t *testing.T) {
 			t.Parallel()
