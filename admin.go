@@ -13,7 +13,9 @@ import (
 	"github.com/exthost/exthost/internal/journal"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/stats"
+	"github.com/exthost/exthost/internal/toollist"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -42,6 +44,7 @@ func (h *Host) Status() status.Status {
 	if h.opts.Tracer != nil {
 		s.Tracing = h.opts.Tracer.Report()
 	}
+	s.Recordings = h.env.Recorder.Describe()
 	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies, s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
 	return s
 }
@@ -55,10 +58,27 @@ func Variables(h *Host) []string { return h.snapshots.Load().Variables() }
 func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
-	s.Clients = a.Past().Clients(a.h.gateway.Sessions.Clients())
+	s.Clients = a.Past().Clients(a.h.gateway.Sessions.Clients(listingOf(a.h.snapshots.Load())))
 	s.NamedClients = a.h.clients.Describe()
 	s.SetMemory(process.SessionMemory())
 	return s
+}
+
+// listingOf returns what says of a session whether it is listed all tools or a search. Sessions that
+// are alike are asked for once: to look at all tools takes longer than the rest of a status.
+func listingOf(now *snapshot.Snapshot) func(*protocol.Session) string {
+	type alike struct{ extension, toolset, caller, mode, info string }
+	known := make(map[alike]string)
+	return func(s *protocol.Session) string {
+		key := alike{s.Extension, s.Toolset, s.Caller, s.ToolMode, string(s.ClientInfo)}
+		if known[key] == "" {
+			known[key] = toollist.All
+			if _, searches := now.SearchList(s); searches {
+				known[key] = toollist.Search
+			}
+		}
+		return known[key]
+	}
 }
 
 // Measures returns the counts since the host was opened.

@@ -43,7 +43,7 @@ var house = map[string]struct {
 	"internal/schema":          {[]string{"internal/display", "internal/rawjson"}, "checks values against schemas; whose they are is not its matter"},
 	"internal/redact":          {[]string{"internal/display", "internal/nearest", "internal/rawjson"}, "masks texts"},
 	"internal/cassette":        {[]string{"internal/rawjson", "internal/regular", "protocol"}, "a format; what is recorded and who replays it is not its matter"},
-	"internal/recorder":        {[]string{"config/recording", "internal/below", "internal/cassette", "internal/redact", "internal/rotate", "protocol"}, "queues and writes what it is handed"},
+	"internal/recorder":        {[]string{"config/recording", "internal/below", "internal/cassette", "internal/redact", "internal/rotate", "protocol", "status"}, "queues and writes what it is handed"},
 	"internal/player":          {[]string{"internal/cassette", "internal/display", "internal/inflight", "internal/jsonrpc", "internal/nearest", "internal/rawjson", "internal/regular", "manifest", "protocol"}, "answers from a cassette; who asks is not its matter"},
 	"internal/glob":            {nil, "compares names"},
 	"internal/regular":         {nil, "reads a file"},

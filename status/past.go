@@ -56,6 +56,7 @@ type Client struct {
 	Name      string     `json:"name,omitempty"`      // with its version, as the client states it
 	Caller    string     `json:"caller,omitempty"`    // as the server has authenticated it; "" when anonymous
 	Toolset   string     `json:"toolset,omitempty"`   // what its session sees; "" for everything
+	Tools     string     `json:"tools,omitempty"`     // what its session is listed: all tools, or a search in their place; "" without a session
 	Session   string     `json:"session,omitempty"`   // "" without a session
 	Protocol  string     `json:"protocol"`            // the revision of MCP
 	Front     string     `json:"front,omitempty"`     // of a session: http, sse or stdio

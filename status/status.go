@@ -26,6 +26,7 @@ type Status struct {
 	Policies         []Policy              `json:"policies,omitempty"`          // in the order in which they are asked
 	Audit            *Audit                `json:"audit,omitempty"`             // nil: no record is kept
 	Tracing          *Tracing              `json:"tracing,omitempty"`           // nil: no spans of calls are sent
+	Recordings       []Recording           `json:"recordings,omitempty"`        // under way, the oldest first
 	ApprovalRequests int                   `json:"approval_requests,omitempty"` // that wait for an answer
 	Destinations     []Destination         `json:"destinations,omitempty"`      // by name
 	Cluster          *Cluster              `json:"cluster,omitempty"`           // nil: the host is in none

@@ -211,7 +211,7 @@ func TestAuditNeverDelays(t *testing.T) {
 			t.Errorf("asked %d times, want 16", n)
 		}
 		hangs.Store(0)
-		time.Sleep(5 * time.Second) // those under way end
+		time.Sleep(5 * time.Second)                                                     // those under way end
 		if _, err := p.Decide(t.Context(), governance.Request, &toolCall); err != nil { // which does not wait for the first answer in time
 			t.Error(err)
 		}

@@ -57,11 +57,11 @@ func (l *Sessions) Len() int {
 	return len(l.attached)
 }
 
-// Clients describes the attached sessions, by their ids.
-func (l *Sessions) Clients() []status.Client {
+// Clients describes the attached sessions, by their ids. listing says what a session is listed.
+func (l *Sessions) Clients(listing func(*protocol.Session) string) []status.Client {
 	list := []status.Client{}
 	for _, s := range l.all() {
-		list = append(list, status.Client{Name: stats.ClientName(s.ClientInfo), Caller: s.Caller, Toolset: s.Toolset, Session: s.ID, Protocol: s.Version, Extension: s.Extension, Front: s.Front, Since: s.Since})
+		list = append(list, status.Client{Name: stats.ClientName(s.ClientInfo), Caller: s.Caller, Toolset: s.Toolset, Tools: listing(s), Session: s.ID, Protocol: s.Version, Extension: s.Extension, Front: s.Front, Since: s.Since})
 	}
 	slices.SortFunc(list, func(a, b status.Client) int { return strings.Compare(a.Session, b.Session) })
 	return list

@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cassette"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/status"
 )
 
 // maxRecordings bounds the recordings at one time.
@@ -137,7 +138,7 @@ func (w *Wire) put(kind cassette.Kind, of, payload json.RawMessage) {
 
 // join makes the run part of a recording. The caller holds hub.mu.
 func (w *Wire) join(r *Recording) {
-	if len(r.extensions) > 0 && !slices.Contains(r.extensions, w.extension) {
+	if len(r.o.Extensions) > 0 && !slices.Contains(r.o.Extensions, w.extension) {
 		return
 	}
 	runs := make(map[*Recording]int)
@@ -184,7 +185,7 @@ func (h *Hub) Record(o Options) (*Recording, error) {
 		return nil, fmt.Errorf("%d recordings are under way, which is the most", len(list))
 	}
 	r := newRecording(h, o)
-	go r.write(o.To, o.MaxBytes)
+	go r.write()
 	for w := range h.wires {
 		w.join(r)
 	}
@@ -198,12 +199,23 @@ func (h *Hub) Stop(id string) bool {
 	h.mu.Lock()
 	list := h.recordings()
 	h.mu.Unlock()
-	i := slices.IndexFunc(list, func(r *Recording) bool { return r.id == id && id != "" })
+	i := slices.IndexFunc(list, func(r *Recording) bool { return r.o.ID == id && id != "" })
 	if i < 0 {
 		return false
 	}
 	list[i].end("it was ended", nil)
 	return true
+}
+
+// Describe returns the recordings under way, the oldest first.
+func (h *Hub) Describe() (list []status.Recording) {
+	h.mu.Lock()
+	under := h.recordings()
+	h.mu.Unlock()
+	for _, r := range under {
+		list = append(list, r.describe())
+	}
+	return list
 }
 
 // remove forgets a recording that has ended.

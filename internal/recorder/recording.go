@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/cassette"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/status"
 )
 
 const (
@@ -27,6 +29,8 @@ const (
 type Options struct {
 	// To takes the cassette, in writes of whole lines, from one goroutine.
 	To io.Writer
+	// File is the name of what To writes, for [Hub.Describe]; "": none.
+	File string
 	// ID is what [Hub.Stop] knows it by; "": it does not.
 	ID string
 	// Extensions are the ids of those that are recorded; nil: all.
@@ -42,14 +46,13 @@ type Options struct {
 
 // Recording is one recording under way.
 type Recording struct {
-	hub        *Hub
-	id         string
-	extensions []string
-	cassette   *cassette.Writer // used by the writer only
-	ended      func(error)
-	begun      time.Time
-	maxWait    time.Duration
-	lastRun    int // guarded by hub.mu
+	hub      *Hub
+	o        Options          // with defaults
+	cassette *cassette.Writer // used by the writer only
+	begun    time.Time
+	lastRun  int // guarded by hub.mu
+
+	records, omitted atomic.Int64 // written
 
 	wake  chan struct{} // holds a token when the queue is no longer empty
 	hurry chan struct{} // holds a token when the writer must not wait for more
@@ -76,8 +79,14 @@ type record struct {
 }
 
 func newRecording(h *Hub, o Options) *Recording {
-	return &Recording{hub: h, id: o.ID, extensions: o.Extensions, ended: o.Ended, begun: time.Now(),
-		maxWait: cmp.Or(o.maxWait, maxWait), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+	o.maxWait = cmp.Or(o.maxWait, maxWait)
+	return &Recording{hub: h, o: o, begun: time.Now(), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+func (r *Recording) describe() status.Recording {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return status.Recording{File: r.o.File, Extensions: r.o.Extensions, Since: r.begun, Records: r.records.Load(), Waiting: int64(r.waiting), Omitted: r.omitted.Load()}
 }
 
 // put queues a record. While the queue is full it waits for the writer; once the queue has been
@@ -88,7 +97,7 @@ func (r *Recording) put(run int, kind cassette.Kind, of, payload json.RawMessage
 	defer r.mu.Unlock()
 	for r.waiting >= maxQueue && !r.over {
 		if !r.waitForRoomLocked() {
-			r.endLocked("the writer was too slow", fmt.Errorf("its queue was full for %v while calls waited", r.maxWait))
+			r.endLocked("the writer was too slow", fmt.Errorf("its queue was full for %v while calls waited", r.o.maxWait))
 		}
 	}
 	r.queueLocked(n)
@@ -131,7 +140,7 @@ func (r *Recording) waitForRoomLocked() bool {
 	r.mu.Unlock()
 	defer r.mu.Lock()
 	signal(r.hurry)
-	timeout := time.NewTimer(r.maxWait - time.Since(full))
+	timeout := time.NewTimer(r.o.maxWait - time.Since(full))
 	defer timeout.Stop()
 	select {
 	case <-room:
@@ -210,14 +219,13 @@ func (r *Recording) Wait(ctx context.Context, limit time.Duration) error {
 // Done is closed when the recording has ended and all is written.
 func (r *Recording) Done() <-chan struct{} { return r.done }
 
-// write is the writer. It masks and writes what is queued until the recording ends, at most so many
-// bytes.
-func (r *Recording) write(to io.Writer, most int64) {
+// write is the writer. It masks and writes what is queued until the recording ends.
+func (r *Recording) write() {
 	defer close(r.done)
 	defer r.hub.remove(r)
 	var batch []record
 	var failed error
-	if r.cassette, failed = cassette.NewWriter(to, r.hub.host, r.begun, most); failed != nil {
+	if r.cassette, failed = cassette.NewWriter(r.o.To, r.hub.host, r.begun, r.o.MaxBytes); failed != nil {
 		r.end(reasonOf(failed), failed)
 	}
 	for {
@@ -266,8 +274,8 @@ func (r *Recording) close(rest []record, failed error) {
 	r.mu.Lock()
 	r.err = err
 	r.mu.Unlock()
-	if err != nil && r.ended != nil {
-		r.ended(err)
+	if err != nil && r.o.Ended != nil {
+		r.o.Ended(err)
 	}
 }
 
@@ -320,12 +328,19 @@ func (r *Recording) add(n *record, now *redact.Known) error {
 	}
 	entry := cassette.Record{At: n.at, Run: n.run, Kind: n.kind, Of: n.of, Payload: now.Recorded(n.payload, known...)}
 	err := r.cassette.Add(&entry)
+	if err == nil {
+		r.records.Add(1)
+	}
 	if err == nil || errors.Is(err, cassette.ErrFull) {
 		return err
 	}
 	if _, bad := cassette.Append(nil, &entry); bad != nil { // a frame that is no JSON is not masked as such
 		entry.Kind, entry.Payload = cassette.KindOmitted, json.RawMessage(fmt.Sprint(len(n.payload)))
-		return r.cassette.Add(&entry)
+		if err = r.cassette.Add(&entry); err == nil {
+			r.records.Add(1)
+			r.omitted.Add(1)
+		}
+		return err
 	}
 	return err
 }

@@ -66,7 +66,7 @@ func (s *Stated) beginLocked() error {
 	if s.file, _, err = cassette.Create(path, false); err != nil {
 		return err
 	}
-	if s.under, err = s.Hub.Record(Options{To: s.file, Extensions: s.now.Extensions, MaxBytes: int64(s.now.MaxBytes), Ended: s.ended}); err != nil {
+	if s.under, err = s.Hub.Record(Options{To: s.file, File: path, Extensions: s.now.Extensions, MaxBytes: int64(s.now.MaxBytes), Ended: s.ended}); err != nil {
 		return errors.Join(err, s.file.Close())
 	}
 	s.Log.Warn("what passes is recorded", "file", path, "extensions", s.now.Extensions)

@@ -15,14 +15,14 @@ const mostClients = 20
 
 // clientLines are a table of who is connected as whom: a row for the sessions of one caller that are alike.
 func clientLines(clients []status.Client, layout console.Layout) []string {
-	type alike struct{ caller, toolset, front, protocol, name string }
+	type alike struct{ caller, toolset, front, protocol, tools, name string }
 	var order []alike
 	sessions, first := make(map[alike]int), make(map[alike]status.Client)
 	for _, c := range clients {
 		if c.Session == "" {
 			continue // a modern client is connected while it asks something
 		}
-		key := alike{c.Caller, c.Toolset, c.Front, c.Protocol, c.Name}
+		key := alike{c.Caller, c.Toolset, c.Front, c.Protocol, c.Tools, c.Name}
 		if sessions[key]++; sessions[key] == 1 {
 			order = append(order, key)
 		}
@@ -36,13 +36,13 @@ func clientLines(clients []status.Client, layout console.Layout) []string {
 	slices.SortFunc(order, func(a, b alike) int {
 		return cmp.Or(cmp.Compare(a.caller, b.caller), cmp.Compare(a.toolset, b.toolset), first[a].Since.Compare(first[b].Since), cmp.Compare(a.name, b.name))
 	})
-	rows := [][]string{{"CALLER", "SESSIONS", "FRONT", "MCP", "CLIENT", "SINCE"}}
+	rows := [][]string{{"CALLER", "SESSIONS", "FRONT", "MCP", "TOOLS", "CLIENT", "SINCE"}}
 	for _, key := range order[:min(len(order), mostClients)] {
 		caller := cmp.Or(key.caller, "anonymous")
 		if key.toolset != "" {
 			caller += ", toolset " + key.toolset
 		}
-		rows = append(rows, []string{caller, strconv.Itoa(sessions[key]), cmp.Or(key.front, "-"), key.protocol, cmp.Or(key.name, "-"), console.Stamp(first[key].Since)})
+		rows = append(rows, []string{caller, strconv.Itoa(sessions[key]), cmp.Or(key.front, "-"), key.protocol, cmp.Or(key.tools, "-"), cmp.Or(key.name, "-"), console.Stamp(first[key].Since)})
 	}
 	lines := layout.Grid(rows)
 	if more := len(order) - mostClients; more > 0 {

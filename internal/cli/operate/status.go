@@ -133,6 +133,12 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	if s.Tracing != nil {
 		lines = append(append(lines, ""), console.Wrap(console.Safe(tracingText(s.Tracing)), width)...)
 	}
+	for i, r := range s.Recordings {
+		if i == 0 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, console.Wrap(console.Safe(recordingText(&r)), width)...)
+	}
 	if s.ApprovalRequests > 0 {
 		lines = append(lines, "", fmt.Sprintf("approval requests that wait: %d; exthost approve lists them", s.ApprovalRequests))
 	}
@@ -146,6 +152,22 @@ func tracingText(t *status.Tracing) string {
 		text += fmt.Sprintf(", %d lost", lost)
 	}
 	return strings.TrimSuffix(text+": "+t.Problem, ": ")
+}
+
+// recordingText says what is recorded, and since when.
+func recordingText(r *status.Recording) string {
+	text := "recording by exthost record or the dashboard"
+	if r.File != "" {
+		text = "recording to " + r.File
+	}
+	text += fmt.Sprintf(" since %s: %d lines", console.Stamp(r.Since), r.Records)
+	if r.Omitted > 0 {
+		text += fmt.Sprintf(", %d frames left out", r.Omitted)
+	}
+	if len(r.Extensions) > 0 {
+		text += "; of " + strings.Join(r.Extensions, ", ")
+	}
+	return text
 }
 
 // brokenConfig says why the configuration on disk is not in force.

@@ -12,7 +12,7 @@ const keyOf = (c) => [c.session, c.name, c.caller, c.protocol].map((x) => encode
 
 /** clients returns the table of the connected clients, and the side panel about one of them. */
 export function clients(nav) {
-  const body = panel("Clients"), list = table(".clients", ["Client", "Caller", "Front", "Protocol", "Session", "Since", "Extension", "Last call"]);
+  const body = panel("Clients"), list = table(".clients", ["Client", "Caller", "Front", "Protocol", "Tools", "Session", "Since", "Extension", "Last call"]);
   const rows = new Rows(list.body, (c) => row(c, nav));
   const nobody = empty("No client is connected.", "exthost serve prints how to connect one.");
   put(body.body, list.node, nobody);
@@ -37,7 +37,7 @@ function row(c, nav) {
   return {
     node: el("tr", { onclick: (e) => { if (!e.target.closest("a")) nav(href); } }, el("th", { scope: "row" }, el("a", { href, title: "The tools that this client sees" }, c.name || "without a name")),
       el("td", { "data-name": "Caller" }, (c.caller || "anonymous") + (c.toolset ? `, toolset ${c.toolset}` : "")), el("td", { "data-name": "Front" }, c.front || "–"),
-      el("td", { "data-name": "Protocol" }, `${c.protocol} (${kind})`), el("td.mono", { "data-name": "Session" }, c.session || "–"), el("td", { "data-name": "Since" }, c.since ? clock(c.since) : "–"), el("td", { "data-name": "Extension" }, c.extension || "all"), called),
+      el("td", { "data-name": "Protocol" }, `${c.protocol} (${kind})`), el("td", { "data-name": "Tools" }, c.tools || "–"), el("td.mono", { "data-name": "Session" }, c.session || "–"), el("td", { "data-name": "Since" }, c.since ? clock(c.since) : "–"), el("td", { "data-name": "Extension" }, c.extension || "all"), called),
     update(c) {
       setText(called, c.last_call ? `${since(c.last_call)} ago` : "–");
       setAttr(called, "title", c.last_call ? clock(c.last_call) : null);
@@ -68,7 +68,7 @@ function details(nav) {
 /** content returns what is known of a client, and its tools. */
 function content(c, { tools, hidden = [] }) {
   return [
-    facts([["caller", c.caller || "anonymous"], ["toolset", c.toolset || "none: sees everything"], ["session", c.session], ["extension", c.extension],
+    facts([["caller", c.caller || "anonymous"], ["toolset", c.toolset || "none: sees everything"], ["lists", { all: "all tools", search: "ext_find, ext_call and favourites" }[c.tools]], ["session", c.session], ["extension", c.extension],
       ["tokens", `~${count(tools.reduce((n, t) => n + t.tokens, 0))} of every request`]]),
     el("h3", {}, `Sees ${plural(tools.length, "tool")}`),
     el("ul.tools", {}, ...tools.map((t) => el("li", {}, el("b.mono", {}, t.name), el("small", {}, t.description)))),

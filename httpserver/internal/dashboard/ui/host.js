@@ -47,9 +47,16 @@ export function host(nav) {
       const h = s.status.host;
       put(about.body, facts([["version", s.status.version], ["process", h ? `${h.pid}, up ${since(h.started_at)}, ${bytes(h.rss_bytes)}` : ""], 
         ["contains by", (s.status.containment.holds ?? []).join(", ")], ["not by", (s.status.containment.lacks ?? []).join("; ")],
+        ["recordings", (s.status.recordings ?? []).map(recording).join("; ")],
         ["audit log", s.status.audit ? `${s.status.audit.path}${s.status.audit.reason ? `: ${s.status.audit.reason}` : ""}` : "none"]]));
     },
   };
+}
+
+/** recording says what is recorded, and since when. */
+function recording(r) {
+  const to = r.file ? `to ${r.file}` : "by exthost record or the dashboard", of = (r.extensions ?? []).length ? ` of ${r.extensions.join(", ")}` : "";
+  return `${to}${of} for ${since(r.since)}, ${plural(r.records, "line")}${r.omitted ? `, ${plural(r.omitted, "frame")} left out` : ""}`;
 }
 
 /** words lists what a reload changes. */

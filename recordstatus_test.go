@@ -1,0 +1,81 @@
+package exthost_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config/recording"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/toollist"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// TestStatusSaysWhatIsRecorded looks at the recording of a configuration and at one that a program makes.
+func TestStatusSaysWhatIsRecorded(t *testing.T) {
+	processtest.Leaks(t)
+	f, file := newFolder(t).add("x", child("sdk", "")), filepath.Join(t.TempDir(), "traffic.cassette")
+	cfg := f.config()
+	cfg.Record = recording.Cassette{File: file, Extensions: []string{"x"}}
+	h := f.openWith(cfg, exthost.Options{})
+	if err := greet(t, h, "Ada"); err != nil {
+		t.Fatal(err)
+	}
+	var list []status.Recording
+	eventually(t, "the frames are written", func() bool {
+		list = h.Status().Recordings
+		return len(list) == 1 && list[0].Waiting == 0 && list[0].Records >= 4 // start, offer, sent, received
+	})
+	if r := list[0]; r.File != file || len(r.Extensions) != 1 || r.Since.IsZero() || r.Omitted != 0 {
+		t.Errorf("%+v", r)
+	}
+	ctx, stop := context.WithCancel(deadline(t))
+	ended := make(chan error, 1)
+	go func() { ended <- exthost.RecordingsOf(h).Record(ctx, exthost.RecordOptions{}, io.Discard) }()
+	eventually(t, "the second recording is told", func() bool {
+		list := h.Status().Recordings
+		return len(list) == 2 && list[1].File == "" && list[1].Extensions == nil
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := h.Status().Recordings; len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestStatusSaysWhatSessionsAreListed attaches sessions of every mode.
+func TestStatusSaysWhatSessionsAreListed(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", child("sdk", ""))
+	cfg := f.config()
+	cfg.Tools.Mode, cfg.Tools.SearchAbove = toollist.Auto, 10
+	h := f.openWith(cfg, exthost.Options{})
+	if err := h.Ready(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"auto": "search", "defers": "all", "all": "all", "one": "all", "search": "search"}
+	for _, s := range []*protocol.Session{
+		{ID: "auto"}, {ID: "defers", ClientInfo: json.RawMessage(`{"name":"claude-code"}`)}, {ID: "all", ToolMode: toollist.All},
+		{ID: "one", Extension: "x"}, {ID: "search", ToolMode: toollist.Search, ClientInfo: json.RawMessage(`{"name":"claude-code"}`)},
+	} {
+		s.Client = newRecorder()
+		if err := h.Attach(deadline(t), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range h.Admin().Status().Clients {
+		if c.Tools != want[c.Session] {
+			t.Errorf("%s is said to be listed %q, want %q", c.Session, c.Tools, want[c.Session])
+		}
+		delete(want, c.Session)
+	}
+	if len(want) > 0 {
+		t.Errorf("not said of %v", want)
+	}
+}
