@@ -48,6 +48,7 @@ type sender struct {
 
 	mu      sync.Mutex // guards what follows
 	problem string
+	next    string // what to do about it
 }
 
 func newSender(exporter sdktrace.SpanExporter, o *Options, endpoint string) *sender {
@@ -139,17 +140,18 @@ func (s *sender) Shutdown(ctx context.Context) error {
 
 // note keeps why spans could not be sent, and logs when that begins and when it is over.
 func (s *sender) note(err error) {
-	problem := ""
+	problem, next := "", ""
 	if err != nil {
+		next = advice(s.endpoint, err)
 		problem = display.Cut(strings.Join(strings.Fields(display.Visible(s.secrets.String(err.Error()))), " "), maxProblem)
 	}
 	s.mu.Lock()
 	was := s.problem
-	s.problem = problem
+	s.problem, s.next = problem, next
 	s.mu.Unlock()
 	switch {
 	case problem != "" && was == "":
-		s.log.Warn("traces cannot be sent; until they can, this is not said again", "to", s.endpoint, "reason", problem, "next", "start the collector, or correct otel.endpoint; exthost status counts what is lost")
+		s.log.Warn("traces cannot be sent; until they can, this is not said again", "to", s.endpoint, "reason", problem, "next", next)
 	case problem == "" && was != "":
 		s.log.Info("traces are sent again", "to", s.endpoint, "lost", s.failed.Load()+s.dropped.Load())
 	}
@@ -158,7 +160,7 @@ func (s *sender) note(err error) {
 func (s *sender) report() *status.Tracing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &status.Tracing{Endpoint: s.endpoint, Sent: s.sent.Load(), Dropped: s.dropped.Load(), Failed: s.failed.Load(), Problem: s.problem}
+	return &status.Tracing{Endpoint: s.endpoint, Sent: s.sent.Load(), Dropped: s.dropped.Load(), Failed: s.failed.Load(), Problem: s.problem, Next: s.next}
 }
 
 // end gives up what is being sent, and says in the log what was lost.

@@ -2,9 +2,21 @@ package traces
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log"
 	"log/slog"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -197,6 +209,88 @@ func BenchmarkCall(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				call(tracer, exthost.TraceContext{})
+			}
+		})
+	}
+}
+
+// certified returns a server whose certificate is for name and valid until a time, and the file with
+// that of its authority, which is itself.
+func certified(t *testing.T, name string, until time.Time) (*httptest.Server, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: until.Add(-time.Hour), NotAfter: until, IsCA: true, BasicConstraintsValid: true}
+	if ip := net.ParseIP(name); ip != nil {
+		about.IPAddresses = []net.IP{ip}
+	} else {
+		about.DNSNames = []string{name}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server, file
+}
+
+// TestCollectorThatRefuses has collectors refuse connections and requests in every usual way. The log
+// says once which one, why, and what to do; the report says the same, and calls go on meanwhile.
+func TestCollectorThatRefuses(t *testing.T) {
+	processtest.Leaks(t)
+	valid := time.Now().Add(time.Hour)
+	unknown, _ := certified(t, "127.0.0.1", valid)
+	expired, expiredCA := certified(t, "127.0.0.1", time.Now().Add(-time.Minute))
+	renamed, renamedCA := certified(t, "collector.example", valid)
+	good, goodCA := certified(t, "127.0.0.1", valid)
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(plain.Close)
+	answers := func(status int) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	for _, tt := range []struct{ name, url, ca, reason, next string }{
+		{"another authority", unknown.URL, "", "unknown authority", "OTEL_EXPORTER_OTLP_CERTIFICATE"},
+		{"expired", expired.URL, expiredCA, "expired", "renew the certificate"},
+		{"another name", renamed.URL, renamedCA, "127.0.0.1", "a name in otel.endpoint that the certificate"},
+		{"plain http", strings.Replace(plain.URL, "http:", "https:", 1), "", "HTTP response to HTTPS client", "state http://"},
+		{"TLS", strings.Replace(good.URL, "https:", "http:", 1), "", "", "state https://"},
+		{"401", answers(401), "", "401 Unauthorized", "otel.headers"}, {"403", answers(403), "", "403", "otel.headers"}, {"404", answers(404), "", "404", "correct otel.endpoint"},
+		{"a good one", good.URL, goodCA, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", tt.ca)
+			tracer, log := open(t, tt.url, Options{})
+			for range 3 {
+				call(tracer, exthost.TraceContext{})
+				if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			tracer.Close()
+			r, text := tracer.Report(), log.String()
+			if tt.next == "" {
+				if r.Problem != "" || r.Next != "" || r.Sent != 12 {
+					t.Errorf("%+v\n%s", r, text)
+				}
+				return
+			}
+			if r.Failed != 12 || !strings.Contains(r.Problem, tt.reason) || !strings.Contains(r.Next, tt.next) {
+				t.Errorf("%+v", r)
+			}
+			if n := strings.Count(text, "traces cannot be sent"); n != 1 || !strings.Contains(text, "to="+tt.url) || !strings.Contains(text, tt.reason) || !strings.Contains(text, tt.next) {
+				t.Errorf("said %d times:\n%s", n, text)
 			}
 		})
 	}

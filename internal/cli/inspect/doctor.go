@@ -121,6 +121,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 			return nil, err
 		}
 		s = hosts.Overlay(s, running)
+		s.Tracing = running.Tracing
 	}
 	findings = append(findings, examineAll(h, s, handshake)...)
 	if handshake {
@@ -130,6 +131,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	if !failing(findings, "policy audit_log") { // which says why the running host cannot write it
 		findings = append(findings, auditLog(cfg.Audit)...)
 	}
+	findings = append(findings, collector(s.Tracing)...)
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
 	findings = append(findings, sandboxes(s, process.Protection())...)
@@ -210,6 +212,19 @@ func privileges(s status.Status) []finding {
 
 func failing(findings []finding, check string) bool {
 	return slices.ContainsFunc(findings, func(f finding) bool { return f.Check == check && f.Result == "fail" })
+}
+
+// collector says whether the running host can send traces; nothing when it sends none.
+func collector(t *status.Tracing) []finding {
+	if t == nil {
+		return nil
+	}
+	f := finding{Check: "traces", Result: "ok", Detail: "to " + t.Endpoint}
+	if t.Problem != "" {
+		f.fail("to "+t.Endpoint+": "+t.Problem, nil)
+		f.Hints = []string{t.Next}
+	}
+	return []finding{f}
 }
 
 // auditLog says whether the audit log can be written; nothing when none is kept.

@@ -151,7 +151,10 @@ func tracingText(t *status.Tracing) string {
 	if lost := t.Dropped + t.Failed; lost > 0 {
 		text += fmt.Sprintf(", %d lost", lost)
 	}
-	return strings.TrimSuffix(text+": "+t.Problem, ": ")
+	if t.Next != "" {
+		text += ": " + t.Problem + "; " + t.Next
+	}
+	return text
 }
 
 // recordingText says what is recorded, and since when.
