@@ -24,10 +24,7 @@ var total = regexp.MustCompile(`(?m)^Total: ([1-9]\d*) passed, (\d+) failed`)
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, dir)
-	server := filepath.Join(t.TempDir(), "everything-server")
-	if out, err := exec.Command("go", "build", "-o", server, everythingServer).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	server := buildEverything(t)
 	extensions := folder(dir)
 	extensions.add(t, "child", fmt.Sprintf("command = %q\nprotocol = \"mcp\"", server))
 	extensions.add(t, "sessions", fmt.Sprintf("url = %q", serveEverything(t, server, "-stateless=false")))
@@ -37,17 +34,36 @@ func TestConformance(t *testing.T) {
 		{"child", "2025-11-25"}, {"child", "2026-07-28"}, {"sessions", "2025-11-25"}, {"stateless", "2026-07-28"},
 	} {
 		t.Run(c.id+"/"+c.revision, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, h.peers.bin("node"), h.peers.bin("conformance"), "server",
-				"--url", url+"/"+c.id+"/mcp", "--requirements", c.revision)
-			cmd.Dir, cmd.Env = t.TempDir(), h.peers.environ(h.home)
-			out, err := cmd.CombinedOutput()
-			if err != nil || !total.Match(out) {
-				t.Errorf("%v\n%s", err, out)
-			}
+			h.conforms(t, url+"/"+c.id+"/mcp", c.revision)
 		})
 	}
+}
+
+// buildEverything builds the suite's server and returns its path.
+func buildEverything(t *testing.T) string {
+	t.Helper()
+	server := filepath.Join(t.TempDir(), "everything-server")
+	if out, err := exec.Command("go", "build", "-o", server, everythingServer).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return server
+}
+
+// conforms runs the suite against the server at url, and fails the test if a scored scenario fails.
+// It returns the line that counts the tests, and the directory with the outcome of each scenario.
+func (h *host) conforms(t *testing.T, url, revision string) (counts, results string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	results = t.TempDir()
+	cmd := exec.CommandContext(ctx, h.peers.bin("node"), h.peers.bin("conformance"), "server", "--url", url, "--requirements", revision, "--output-dir", results)
+	cmd.Dir, cmd.Env = t.TempDir(), h.peers.environ(h.home)
+	out, err := cmd.CombinedOutput()
+	counts = string(total.Find(out))
+	if err != nil || counts == "" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return counts, results
 }
 
 // serveEverything runs the server over HTTP until the test ends and returns its URL.

@@ -67,11 +67,11 @@ func (h *host) command(argv []string) *exec.Cmd {
 	return cmd
 }
 
-// listen serves HTTP until the test ends. It returns the base URL once all extensions have
-// started. An interrupt must end the program without an error.
-func (h *host) listen(t *testing.T) string {
+// listen serves HTTP until the test ends; more are further flags. It returns the base URL once all
+// extensions have started. An interrupt must end the program without an error.
+func (h *host) listen(t *testing.T, more ...string) string {
 	t.Helper()
-	cmd := h.command(h.argv("--listen", "127.0.0.1:0"))
+	cmd := h.command(h.argv(append(more, "--listen", "127.0.0.1:0")...))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -28,24 +26,13 @@ import (
 func TestConformanceOverTheRelay(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, dir)
-	server := filepath.Join(t.TempDir(), "everything-server")
-	if out, err := exec.Command("go", "build", "-o", server, everythingServer).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	folder(dir).add(t, "child", fmt.Sprintf("command = %q\nprotocol = \"mcp\"", server))
+	folder(dir).add(t, "child", fmt.Sprintf("command = %q\nprotocol = \"mcp\"", buildEverything(t)))
 	b := &overStdio{t: t, h: h, sessions: make(map[*protocol.Session]*stdioClient)}
 	t.Cleanup(b.close)
 	url := serveBackend(t, b)
 	for _, revision := range []string{legacyVersion, modernVersion} {
 		t.Run(revision, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, h.peers.bin("node"), h.peers.bin("conformance"), "server", "--url", url+"/mcp", "--requirements", revision)
-			cmd.Dir, cmd.Env = t.TempDir(), h.peers.environ(h.home)
-			out, err := cmd.CombinedOutput()
-			if err != nil || !total.Match(out) {
-				t.Errorf("%v\n%s", err, out)
-			}
+			h.conforms(t, url+"/mcp", revision)
 		})
 	}
 }
