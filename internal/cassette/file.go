@@ -34,9 +34,25 @@ func Is(path string) (bool, error) {
 	return err == nil, err
 }
 
+// Written returns an error if a host or a command is writing the cassette at path.
+func Written(path string) error {
+	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close() // ends the lock
+	if lock(f) {
+		return fmt.Errorf("%s is being written, by another host or by exthost record: name another file, or end that recording", path)
+	}
+	return nil
+}
+
 // Create creates the file of a cassette, which its owner alone may read. It follows no link. An
 // existing file is an error that wraps [fs.ErrExist], or with replace is removed before if it is a
-// regular one; replaced says so.
+// regular one that nobody writes; replaced says so. Until the file is closed, [Written] tells of it.
 func Create(path string, replace bool) (f *os.File, replaced bool, err error) {
 	if replace {
 		switch info, err := os.Lstat(path); {
@@ -46,6 +62,9 @@ func Create(path string, replace bool) (f *os.File, replaced bool, err error) {
 		case !info.Mode().IsRegular():
 			return nil, false, fmt.Errorf("%s is no regular file", path)
 		default:
+			if err := Written(path); err != nil {
+				return nil, false, err
+			}
 			if err := os.Remove(path); err != nil {
 				return nil, false, err
 			}
@@ -53,5 +72,8 @@ func Create(path string, replace bool) (f *os.File, replaced bool, err error) {
 		}
 	}
 	f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // O_EXCL follows no link
+	if err == nil {
+		lock(f) // nobody else has a file that is new
+	}
 	return f, replaced, err
 }

@@ -84,6 +84,9 @@ func setAside(path string) (aside string, err error) {
 		case !is:
 			return "", fmt.Errorf("%s exists and is no cassette: name another file, or move that one away", file)
 		}
+		if err := cassette.Written(file); err != nil { // or what it still writes would be replaced later
+			return "", err
+		}
 	}
 	if err = os.Rename(path, aside); errors.Is(err, fs.ErrNotExist) {
 		return "", nil

@@ -1,10 +1,12 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -34,7 +37,8 @@ func Diff(c *console.Console) *cobra.Command {
 		Long: "Make the calls of tools in a cassette again, of the extensions of this directory as they are\n" +
 			"now, and show how their tools and results differ from the recorded ones. Only tools that say\n" +
 			"of themselves that they only read (readOnlyHint) are called, unless --all says otherwise. What\n" +
-			"was left out is listed. The exit code is 1 when something has changed.",
+			"was left out is listed. The exit code is 1 when something has changed, and when an extension\n" +
+			"of the cassette cannot be replayed.",
 		Example: "  exthost diff notes.cassette\n  exthost diff notes.cassette notes -o json",
 		Args:    console.AtLeastOne("exthost record -o FILE", "exthost diff needs the cassette"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +65,13 @@ type comparison struct {
 	Same    int      `json:"same"`    // calls with the recorded result
 	Changes []change `json:"changes"` // of tools and results
 	LeftOut []change `json:"left_out"`
+	Failed  []failed `json:"failed"` // extensions that were not compared
+}
+
+// failed is an extension of the cassette that cannot be replayed.
+type failed struct {
+	Extension string `json:"extension"`
+	Reason    string `json:"reason"`
 }
 
 // change is one difference, or a call that was not made.
@@ -85,7 +96,7 @@ func (d *differ) run(ctx context.Context, c *console.Console, file string) (err 
 	}
 	replaying := hosts.Replaying(config.Default(), dir)
 	replaying.Extensions.Trust = config.TrustOff
-	if d.before, err = exthost.Open(ctx, replaying, exthost.Options{StateDir: filepath.Join(dir, "state")}); err != nil {
+	if d.before, err = exthost.Open(ctx, replaying, exthost.Options{StateDir: filepath.Join(dir, "state"), Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.before.Close()) }()
@@ -98,8 +109,15 @@ func (d *differ) run(ctx context.Context, c *console.Console, file string) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, d.now.Close()) }()
+	if err := d.before.Ready(ctx); err != nil {
+		return err
+	}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		if !d.wants(ids[id]) {
+			continue
+		}
+		if reason := notReplayed(d.before, id); reason != "" {
+			d.result.Failed = append(d.result.Failed, failed{ids[id], reason})
 			continue
 		}
 		if err := d.extension(ctx, file, id); err != nil {
@@ -107,6 +125,20 @@ func (d *differ) run(ctx context.Context, c *console.Console, file string) (err 
 		}
 	}
 	return d.print(c)
+}
+
+// notReplayed returns why an extension of a replay does not answer; "" when it does.
+func notReplayed(h *exthost.Host, id string) string {
+	for _, e := range h.Status().Extensions {
+		switch {
+		case e.ID != id:
+		case e.State == string(supervisor.Ready):
+			return ""
+		default:
+			return cmp.Or(e.Reason, e.State)
+		}
+	}
+	return "its id is none that a manifest may have"
 }
 
 // known reports an id that was not recorded.
@@ -243,6 +275,7 @@ func (d *differ) print(c *console.Console) error {
 	byPlace := func(a, b change) int { return strings.Compare(a.Extension+"\x00"+a.Tool, b.Extension+"\x00"+b.Tool) }
 	slices.SortStableFunc(d.result.Changes, byPlace)
 	slices.SortStableFunc(d.result.LeftOut, byPlace)
+	d.result.Failed = console.OrEmpty(d.result.Failed)
 	d.result.Changes, d.result.LeftOut = console.OrEmpty(d.result.Changes), console.OrEmpty(d.result.LeftOut)
 	var b strings.Builder
 	for _, n := range d.result.Changes {
@@ -263,9 +296,12 @@ func (d *differ) print(c *console.Console) error {
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(&b, "left out: %s (%s)\n", console.Safe(reason), console.Count(reasons[reason], "call"))
 	}
+	for _, n := range d.result.Failed {
+		fmt.Fprintf(&b, "%s cannot be replayed, and is not compared: %s\n", console.Safe(n.Extension), console.Safe(n.Reason))
+	}
 	fmt.Fprintf(&b, "%s the same, %s, %s left out", console.Count(d.result.Same, "call"), console.Count(len(d.result.Changes), "change"), console.Count(len(d.result.LeftOut), "call"))
 	document := console.Document{Kind: "diff", Value: d.result, Text: b.String()}
-	if len(d.result.Changes) > 0 {
+	if len(d.result.Changes)+len(d.result.Failed) > 0 {
 		document.Code = console.ExitFailed
 	}
 	return c.Print(document)
