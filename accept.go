@@ -1,13 +1,8 @@
 package exthost
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/exthost/exthost/governance/pins"
-	"github.com/exthost/exthost/internal/offers"
 	"github.com/exthost/exthost/internal/policies"
-	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -16,25 +11,7 @@ import (
 // its hidden text; and the tools of other extensions that changed since the operator accepted
 // them. Those that wait for the operator have a digest.
 func (a Admin) Pins() []status.Pin {
-	now := a.h.snapshots.Load()
-	list := now.Policies.Pins()
-	for x := range now.Ordered {
-		guarded := now.Policies.PinsToolsOf(x.ID())
-		for _, p := range x.Pending() {
-			if !guarded || p.Gone() { // policies report the others
-				list = append(list, changedPin(x.ID(), p))
-			}
-		}
-	}
-	return list
-}
-
-func changedPin(extension string, p offers.Pending) status.Pin {
-	lines := make([]string, len(p.Changes))
-	for i, c := range p.Changes {
-		lines[i] = c.String()
-	}
-	return status.Pin{Pin: pins.Pin{Extension: extension, Kind: pins.Tool, Name: p.Tool, Label: p.Tool, Diff: strings.Join(lines, "\n"), Digest: p.Digest}}
+	return a.h.snapshots.Load().Pins()
 }
 
 // Selection is what an operator accepts of an extension.
@@ -49,7 +26,7 @@ func (a Admin) AcceptTools(s Selection, by string) error {
 	pinned, err := a.h.policies.ApprovePins(now.Policies, s, by)
 	defer announceAccepted(a.h, s.Extension, pinned)
 	defer a.h.swap(nil) // also after an error: what was accepted before it is listed
-	accepted, failed := acceptChanged(now, s, pinned)
+	accepted, failed := now.AcceptTools(s, pinned)
 	switch {
 	case failed != nil:
 		return protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", s.Extension, failed)
@@ -80,20 +57,4 @@ func announceAccepted(h *Host, extension string, accepted []status.Pin) {
 			h.gateway.NotifyListed(target.Base(), nil, method)
 		}
 	}
-}
-
-// acceptChanged accepts the tools that are selected, and those that were pinned just now.
-func acceptChanged(now *snapshot.Snapshot, s Selection, pinned []status.Pin) (accepted bool, err error) {
-	x := now.Extensions[s.Extension]
-	if x == nil {
-		return false, nil
-	}
-	guarded := now.Policies.PinsToolsOf(s.Extension)
-	return x.AcceptTools(func(p offers.Pending) bool {
-		if slices.ContainsFunc(pinned, func(one status.Pin) bool { return one.Kind == pins.Tool && one.Name == p.Tool }) {
-			return true
-		}
-		one := changedPin(s.Extension, p)
-		return (!guarded || p.Gone()) && s.Has(&one)
-	})
 }

@@ -1,3 +1,5 @@
+// Package cluster carries calls between hosts: which nodes there are, what they offer, one outcome
+// for every call.
 package cluster
 
 import (

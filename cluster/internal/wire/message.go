@@ -113,11 +113,11 @@ func Encode(h *Head, body []byte) ([]byte, error) {
 
 // Decode returns the head of a message and its body, which is a part of m.
 func Decode(m []byte) (*Head, []byte, error) {
-	head, body, ok := bytes.Cut(m[:min(len(m), MaxHead+1)], []byte{'\n'})
+	head, _, ok := bytes.Cut(m[:min(len(m), MaxHead+1)], []byte{'\n'})
 	if !ok {
 		return nil, nil, fmt.Errorf("a message of %d bytes has no head", len(m))
 	}
-	body = m[len(head)+1:]
+	body := m[len(head)+1:]
 	if err := rawjson.Check(head); err != nil {
 		return nil, nil, fmt.Errorf("the head of a message: %w", err)
 	}
