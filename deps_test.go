@@ -73,6 +73,9 @@ var house = map[string]struct {
 	"internal/mcpclient":       {[]string{"protocol", "internal/display", "internal/inflight", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "internal/sse"}, "transports to one server each"},
 	"internal/relay/variables": {nil, "compares environments"},
 
+	"cluster/internal/directory": {[]string{"cluster/internal/wire", "internal/rawjson", "peers", "protocol", "status"}, "knows who is there; how messages travel is not its matter"},
+	"cluster/internal/link":      {[]string{"cluster/internal/wire"}, "carries messages; alone links a client of NATS"},
+
 	"manifest":                 {[]string{"internal/tojson", "manifest/oauth", "manifest/sandbox", "protocol", "internal/diagnostics", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson", "manifest/internal/words"}, "the model of plugin.toml"},
 	"manifest/oauth":           {nil, "what a manifest says of a login; who signs in is not its matter"},
 	"manifest/sandbox":         {[]string{"internal/strict"}, "what a manifest asks for; who enforces it is not its matter"},

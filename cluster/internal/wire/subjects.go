@@ -46,6 +46,10 @@ func (s Subjects) ToRun(own Address) string {
 func (s Subjects) ToAll() string { return s.root() + ".all.*" }
 func (s Subjects) ToAny() string { return s.root() + ".any.*" }
 
+// NameRun is in the place of a run in messages to whichever run has the name of a node. No run
+// has that name.
+const NameRun = "name"
+
 // AnyGroup is the queue group of [Subjects.ToAny].
 const AnyGroup = "any"
 

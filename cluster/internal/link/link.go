@@ -1,0 +1,183 @@
+// Package link is the connection of one run of a node to the NATS servers of its cluster: it
+// sends and hands on messages, and says which of them surely were not sent.
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+)
+
+// ErrUnsent is in the errors of messages that were not sent and never will be. After any other
+// error a message may have been sent.
+var ErrUnsent = errors.New("not sent")
+
+// ErrRefused is in the errors of [Connect] that waiting does not mend: a server refuses the
+// credentials, or its certificate is not trusted.
+var ErrRefused = errors.New("refused")
+
+// Options say where and as whom a run connects.
+type Options struct {
+	URLs []string    // nats://host:port or tls://host:port, at least one
+	TLS  *tls.Config // nil: as the servers ask, with the certificates of the system
+
+	JWT      string                       // of the user, with Sign
+	NKey     string                       // the public key of a user without a JWT, with Sign
+	Sign     func([]byte) ([]byte, error) // signs what the server asks to
+	User     string                       // with Password
+	Password string
+	Token    string
+
+	Subjects wire.Subjects
+	Self     wire.Address
+	Log      *slog.Logger // nil: none
+
+	// Received takes each message but those to this run that nobody took. Messages of one sender
+	// to this run come in the order in which they were sent, one after the other; so do those to
+	// all and those to any node, each on a goroutine of its own. It must not wait: the next
+	// messages, whoever sent them, wait for it.
+	Received func(Message)
+	// NotTaken says that no run took the message that [Link.Send] was given notTaken with. It is
+	// called as Received is for messages to this run.
+	NotTaken func(what string)
+	// State says that the link is connected, or why it is not. nil is not told. It must not wait.
+	State func(connected bool, reason string)
+}
+
+// Message is one message of another run.
+type Message struct {
+	From string // the node, by the subject
+	Way  Way
+	Data []byte // may be kept
+}
+
+// Way is how a message was addressed.
+type Way int
+
+// The ways.
+const (
+	ToRun  Way = iota // to this run
+	ToName            // to whichever run has the name of this node, see [Link.Hold]
+	ToAll             // to all nodes
+	ToAny             // to one node of all
+)
+
+// Counts are totals since the start of a link.
+type Counts struct {
+	In, Out  uint64 // messages
+	InBytes  uint64
+	OutBytes uint64
+	Dropped  uint64 // messages that came faster than Received took them
+	Refused  uint64 // subjects that the servers did not permit
+}
+
+// Link is a connection, which is made anew whenever it breaks. Its methods may be called by many
+// goroutines at once.
+type Link struct {
+	o       Options
+	conn    *nats.Conn
+	ready   chan struct{} // closed: the subscriptions are made
+	first   chan error    // why the first attempt failed
+	closed  chan struct{} // closed: the last callback has returned
+	readers sync.WaitGroup
+
+	refused atomic.Uint64
+
+	mu   sync.Mutex // guards what follows
+	subs []*nats.Subscription
+	held bool
+	said map[string]bool // refusals that were logged
+}
+
+const (
+	pingEach    = 2 * time.Second
+	pingsMissed = 2
+	dialTimeout = 2 * time.Second
+	waitBetween = 50 * time.Millisecond
+	jitter      = 500 * time.Millisecond
+	flushBound  = 2 * time.Second
+	maxSaid     = 64 // refusals that are logged
+
+	maxPending      = 1 << 16   // messages that wait for Received, for each kind of subject
+	maxPendingBytes = 128 << 20 // of those
+)
+
+// Connect connects. Servers that cannot be reached are no error: the link goes on trying. It
+// waits at most 2 s for each server, and until ctx ends for the reason of a failure. An error of
+// a server that refuses this run has [ErrRefused].
+func Connect(ctx context.Context, o Options) (*Link, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.State == nil {
+		o.State = func(bool, string) {}
+	}
+	l := &Link{o: o, ready: make(chan struct{}), first: make(chan error, 1), closed: make(chan struct{}), said: make(map[string]bool)}
+	no := l.options()
+	conn, err := no.Connect()
+	if err != nil {
+		return nil, describe(o.URLs, err)
+	}
+	l.conn = conn
+	if err := l.subscribe(); err != nil {
+		close(l.ready)
+		_ = l.Close(ctx)
+		return nil, err
+	}
+	close(l.ready)
+	if conn.IsConnected() {
+		return l, nil
+	}
+	select {
+	case err = <-l.first:
+	case <-ctx.Done():
+	}
+	if err = describe(o.URLs, err); errors.Is(err, ErrRefused) {
+		_ = l.Close(ctx)
+		return nil, err
+	}
+	return l, nil
+}
+
+// options are those that hold for every node: see the architecture of clusters for why.
+func (l *Link) options() nats.Options {
+	o := nats.GetDefaultOptions()
+	o.Servers, o.Name = l.o.URLs, l.o.Self.Node+"."+l.o.Self.Run
+	o.TLSConfig, o.Secure = l.o.TLS, l.o.TLS != nil
+	o.User, o.Password, o.Token = l.o.User, l.o.Password, l.o.Token
+	o.Nkey, o.SignatureCB = l.o.NKey, l.o.Sign
+	if l.o.JWT != "" {
+		o.UserJWT = func() (string, error) { return l.o.JWT, nil }
+	}
+	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
+	o.ReconnectBufSize = -1 // what is sent while there is no connection must not run after the caller was told that it does not
+	o.MaxReconnect, o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = -1, waitBetween, jitter, jitter
+	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
+	o.NoEcho = true // a question to any node is for another one
+	o.ConnectedCB = func(*nats.Conn) { l.state(true, nil) }
+	o.ReconnectedCB = o.ConnectedCB
+	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { l.state(false, err) }
+	o.ReconnectErrCB = func(_ *nats.Conn, err error) {
+		select {
+		case l.first <- err:
+		default:
+		}
+		l.state(false, err)
+	}
+	o.ClosedCB = func(*nats.Conn) { close(l.closed) }
+	o.AsyncErrorCB = func(_ *nats.Conn, s *nats.Subscription, err error) { l.fault(s, err) }
+	o.LameDuckModeHandler = func(c *nats.Conn) {
+		l.o.Log.Info("the server of the cluster stops; connecting to another", "server", c.ConnectedUrlRedacted())
+		_ = c.FlushTimeout(flushBound)
+		_ = c.ForceReconnect()
+	}
+	return o
+}

@@ -1,0 +1,111 @@
+package link
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+)
+
+// Hold makes this run the one that has the name of its node: messages to wire.NameRun come here.
+func (l *Link) Hold() error {
+	l.mu.Lock()
+	held := l.held
+	l.held = true
+	l.mu.Unlock()
+	if held {
+		return nil
+	}
+	return l.listen(l.o.Subjects.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName)
+}
+
+func (l *Link) subscribe() error {
+	s := l.o.Subjects
+	return errors.Join(l.listen(s.ToRun(l.o.Self), "", ToRun), l.listen(s.ToAll(), "", ToAll), l.listen(s.ToAny(), wire.AnyGroup, ToAny))
+}
+
+func (l *Link) listen(subject, group string, way Way) error {
+	l.readers.Add(1)
+	s, err := l.conn.QueueSubscribe(subject, group, func(m *nats.Msg) { l.received(way, m) })
+	if err != nil {
+		l.readers.Done()
+		return fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	s.SetClosedHandler(func(string) { l.readers.Done() })
+	l.mu.Lock()
+	l.subs = append(l.subs, s)
+	l.mu.Unlock()
+	return s.SetPendingLimits(maxPending, maxPendingBytes)
+}
+
+func (l *Link) received(way Way, m *nats.Msg) {
+	from, what := l.o.Subjects.From(m.Subject)
+	switch {
+	case what != "":
+		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+			l.o.NotTaken(what)
+		}
+	case from != "":
+		l.o.Received(Message{From: from, Way: way, Data: m.Data})
+	}
+}
+
+// state tells the owner about the connection, once there are subscriptions.
+func (l *Link) state(connected bool, err error) {
+	<-l.ready
+	reason := ""
+	if !connected {
+		reason = "disconnected"
+		if err != nil {
+			reason = describe(l.o.URLs, err).Error()
+		}
+	}
+	l.o.State(connected, reason)
+}
+
+// fault counts an error of the connection, and logs each refusal once.
+func (l *Link) fault(s *nats.Subscription, err error) {
+	switch {
+	case errors.Is(err, nats.ErrSlowConsumer) && s != nil:
+		l.o.Log.Warn("messages of the cluster come faster than they are handled; some are lost", "subject", s.Subject)
+	case errors.Is(err, nats.ErrPermissionViolation):
+		l.refused.Add(1)
+		l.mu.Lock()
+		logged := l.said[err.Error()] || len(l.said) >= maxSaid
+		if !logged {
+			l.said[err.Error()] = true
+		}
+		l.mu.Unlock()
+		if !logged {
+			l.o.Log.Error("the server of the cluster does not permit what this node needs; exthost cluster permissions prints what it must permit", "error", err)
+		}
+	default:
+		l.o.Log.Debug("the connection to the cluster", "error", err)
+	}
+}
+
+// describe returns the error of a connection with what to do about it.
+func describe(urls []string, err error) error {
+	if err == nil {
+		return nil
+	}
+	where := strings.Join(urls, ", ")
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var verify *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAuthExpired),
+		errors.Is(err, nats.ErrAccountAuthExpired):
+		return fmt.Errorf("%w: %s does not take the credentials of this node (%w); have it invited again", ErrRefused, where, err)
+	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &verify):
+		return fmt.Errorf("%w: the certificate of %s is not trusted: %w", ErrRefused, where, err)
+	case errors.Is(err, nats.ErrNoServers):
+		return fmt.Errorf("no server of the cluster answers at %s", where)
+	}
+	return fmt.Errorf("the connection to %s: %w", where, err)
+}

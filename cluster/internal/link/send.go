@@ -1,0 +1,110 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+)
+
+// Send sends a message to a run. If notTaken is not "", one token of a subject, NotTaken is
+// called with it when there is no such run. An error with [ErrUnsent] says that the run never
+// gets the message; after any other error it may. Without an error it may still be lost.
+func (l *Link) Send(to wire.Address, notTaken string, message []byte) error {
+	s := l.o.Subjects
+	if notTaken != "" {
+		notTaken = s.Nobody(l.o.Self, notTaken)
+	}
+	return l.publish(s.To(to, l.o.Self.Node), notTaken, message)
+}
+
+// Broadcast sends a message to all other nodes. Its errors are those of Send.
+func (l *Link) Broadcast(message []byte) error {
+	return l.publish(l.o.Subjects.All(l.o.Self.Node), "", message)
+}
+
+// Any sends a message to one other node, whichever. Its errors are those of Send.
+func (l *Link) Any(message []byte) error {
+	return l.publish(l.o.Subjects.Any(l.o.Self.Node), "", message)
+}
+
+func (l *Link) publish(subject, reply string, message []byte) error {
+	err := l.conn.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: message})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, nats.ErrMaxPayload):
+		return fmt.Errorf("%w: %d bytes, and the server of the cluster takes %d; raise its max_payload", ErrUnsent, len(message), l.MaxPayload())
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return fmt.Errorf("%w: there is no connection to the cluster", ErrUnsent)
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrBadSubject):
+		return fmt.Errorf("%w: %w", ErrUnsent, err)
+	}
+	return err
+}
+
+// MaxPayload returns the longest message in bytes; before the first connection, 64 KiB.
+func (l *Link) MaxPayload() int {
+	if n := l.conn.MaxPayload(); n > 0 {
+		return int(n)
+	}
+	return 64 << 10
+}
+
+// Connected reports whether there is a connection.
+func (l *Link) Connected() bool { return l.conn.IsConnected() }
+
+// Server returns the address of the server that the link is connected to, without a password;
+// "" while it is not.
+func (l *Link) Server() string { return l.conn.ConnectedUrlRedacted() }
+
+// RTT measures how long a message to the server and back takes.
+func (l *Link) RTT(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, flushBound) // nats asks for a deadline
+	defer cancel()
+	start := time.Now()
+	err := l.conn.FlushWithContext(ctx)
+	return time.Since(start), err
+}
+
+// Counts returns what has passed.
+func (l *Link) Counts() Counts {
+	s := l.conn.Stats()
+	c := Counts{In: s.InMsgs, Out: s.OutMsgs, InBytes: s.InBytes, OutBytes: s.OutBytes, Refused: l.refused.Load()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, sub := range l.subs {
+		if n, err := sub.Dropped(); err == nil {
+			c.Dropped += uint64(n)
+		}
+	}
+	return c
+}
+
+// Close sends what has been given to the link and disconnects. It returns when nothing is called
+// any more, or when ctx ends. It must not be called by what the link calls. Further calls wait
+// for the same.
+func (l *Link) Close(ctx context.Context) error {
+	if l.conn.IsConnected() {
+		flush, cancel := context.WithTimeout(ctx, flushBound)
+		_ = l.conn.FlushWithContext(flush)
+		cancel()
+	}
+	l.conn.Close()
+	done := make(chan struct{})
+	go func() { // ends with the callbacks, which do not wait
+		defer close(done)
+		<-l.closed
+		l.readers.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the connection to the cluster is closed while messages are still handled: %w", ctx.Err())
+	}
+}
