@@ -137,6 +137,9 @@ type observers struct {
 }
 
 func (o *observers) received(m *jsonrpc.Message) {
+	if m.Raw == nil { // the transport made it up, for an exchange over HTTP that failed
+		return
+	}
 	o.tap.Show(o.pid, false, m.Raw)
 	o.record.Frame(false, m.Of, m.Raw)
 }

@@ -1,6 +1,7 @@
 package peertest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -37,6 +38,9 @@ func TestReplayedConformance(t *testing.T) {
 			again, replayed := outcomesOf(t, "replayed", c.revision, fmt.Sprintf("kind = \"replay\"\nfile = %q", cassette))
 			if diff := cmp.Diff(outcomes, replayed); diff != "" || counts != again || len(outcomes) == 0 {
 				t.Errorf("%s, replayed %s, (-recorded +replayed):\n%s", counts, again, diff)
+			}
+			if text, err := os.ReadFile(cassette); err != nil || bytes.Contains(text, []byte(`"omitted"`)) {
+				t.Errorf("frames are missing from the recording, %v:\n%s", err, text)
 			}
 			t.Logf("%d scenarios, %s", len(outcomes), again)
 		})

@@ -134,9 +134,9 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// repeats reports whether hosts make equal requests as often as they need to.
+// repeats reports whether equal requests are made as often as somebody wants to look.
 func repeats(method string) bool {
-	return strings.HasSuffix(method, "/list") || method == protocol.MethodDiscover
+	return strings.HasSuffix(method, "/list") || method == protocol.MethodDiscover || method == protocol.MethodTasksGet
 }
 
 // shownParams bounds the params in an error, in bytes.

@@ -309,7 +309,7 @@ func (p *Player) replay(ctx context.Context, m *jsonrpc.Message) {
 		p.wait(ctx)
 		return
 	}
-	p.reply(m.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the recording ended before the answer to this call"})
+	p.reply(m.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the recording has no answer to this call"})
 }
 
 // giveUp ends a call that the host has canceled. An MCP server need not answer it, a native

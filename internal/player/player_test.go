@@ -103,6 +103,19 @@ func TestEqualCallsAreAnsweredInOrder(t *testing.T) {
 	}
 }
 
+// TestATaskIsLookedAfterAsOftenAsWanted has a client look more often than the recorded one did.
+func TestATaskIsLookedAfterAsOftenAsWanted(t *testing.T) {
+	c, _ := connect(t, tape(t, `{"sent":{"id":1,"method":"tasks/get","params":{"taskId":"1"}}}
+{"received":{"jsonrpc":"2.0","id":1,"result":"working"}}
+{"sent":{"id":2,"method":"tasks/get","params":{"taskId":"1"}}}
+{"received":{"jsonrpc":"2.0","id":2,"result":"completed"}}`, Options{}))
+	for _, want := range []string{`"working"`, `"completed"`, `"completed"`} {
+		if got, err := c.Call(t.Context(), "tasks/get", json.RawMessage(`{"taskId":"1"}`), nil); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+}
+
 func TestNearestAnswersWithTheMostSimilar(t *testing.T) {
 	c, _ := connect(t, tape(t, adds, Options{Nearest: true}))
 	for _, test := range []struct{ params, want string }{
@@ -182,7 +195,7 @@ func TestACallWithoutAnAnswer(t *testing.T) {
 {"sent":{"method":"notifications/cancelled","params":{"requestId":2}}}
 `
 	c, _ := connect(t, tape(t, text, Options{}))
-	if got := ask(c, `{"name":"cut"}`); got != "error: the recording ended before the answer to this call" {
+	if got := ask(c, `{"name":"cut"}`); got != "error: the recording has no answer to this call" {
 		t.Error(got)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
