@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -392,5 +393,63 @@ func TestNoSecretOfAHostIsRecorded(t *testing.T) {
 	}
 	if !bytes.Contains(text, []byte("TOKEN=***")) || bytes.Contains(text, []byte("omitted")) {
 		t.Errorf("%s", text)
+	}
+}
+
+// TestTwoSessionsFollowOneReplay has two clients follow a resource, one of which has it changed: both hear
+// of the change from the extension, and from its replay.
+func TestTwoSessionsFollowOneReplay(t *testing.T) {
+	for _, speaks := range []string{"older", "newer"} {
+		t.Run("speaks "+speaks, func(t *testing.T) {
+			processtest.Leaks(t)
+			h := newFolder(t).add("m", rich(speaks, "")).open(exthost.Options{})
+			file, stop := record(t, h)
+			follow(t, h)
+			stop()
+			if err := h.Close(); err != nil {
+				t.Fatal(err)
+			}
+			follow(t, replaying(t, file, "", "m"))
+		})
+	}
+}
+
+// follow has two clients of each era follow a resource that changes.
+func follow(t *testing.T, h *exthost.Host) {
+	t.Helper()
+	for _, modern := range []bool{false, true} {
+		first, second := clientOf(t, h, modern), clientOf(t, h, modern)
+		for _, w := range []*way{first, second} {
+			if !modern {
+				if answer := last(w.hears(t, 1, "resources/subscribe", w.params(1, `"uri":"test://note"`))); !strings.Contains(answer, `"result"`) {
+					t.Errorf("modern %t: %s", modern, answer)
+				}
+				continue
+			}
+			w.send(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":` + w.params(1, `"notifications":{"resourceSubscriptions":["test://note"]}`) + `}`)
+			w.until(t, "notifications/subscriptions/acknowledged")
+		}
+		heard := strings.Join(first.hears(t, 2, "tools/call", first.params(2, `"name":"ext_m_touch","arguments":{}`)), "\n")
+		if !strings.Contains(heard, "notifications/resources/updated") {
+			first.until(t, "notifications/resources/updated")
+		}
+		second.until(t, "notifications/resources/updated")
+	}
+}
+
+func last(frames []string) string { return frames[len(frames)-1] }
+
+// until reads what the client hears until there is a frame with text.
+func (w *way) until(t *testing.T, text string) {
+	t.Helper()
+	for limit := time.After(20 * time.Second); ; {
+		select {
+		case frame := <-w.heard:
+			if strings.Contains(frame, text) {
+				return
+			}
+		case <-limit:
+			t.Fatalf("heard no %s", text)
+		}
 	}
 }
