@@ -20,6 +20,7 @@ var house = map[string]struct {
 }{
 	"protocol":                 {nil, "shared by host and authors, so it drags nothing in"},
 	"peers":                    {[]string{"protocol", "status"}, "the seam of host and cluster; neither imports the other"},
+	"cluster/internal/pair":    {[]string{"cluster/internal/wire", "internal/inflight", "protocol"}, "knows no NATS; what a call is is not its matter"},
 	"cluster/internal/wire":    {[]string{"internal/rawjson"}, "a format; who sends it is not its matter"},
 	"internal/inflight":        {nil, "counts any work"},
 	"internal/jsonrpc":         {[]string{"internal/rawjson"}, "knows none of our methods"},

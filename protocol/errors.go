@@ -43,6 +43,7 @@ const (
 	ShuttingDown          Kind = "shutting_down"          // the host or the extension is stopping
 	Rejected              Kind = "rejected"               // a policy or hook denied it
 	GovernanceUnavailable Kind = "governance_unavailable" // a required policy could not decide
+	NodeLost              Kind = "node_lost"              // the node that had the call is gone or silent
 	ExtensionError        Kind = "extension_error"        // the extension's own error: its code and data
 )
 
@@ -75,6 +76,7 @@ var codes = map[Kind]int{
 	ShuttingDown:          -32030,
 	Rejected:              -32031,
 	GovernanceUnavailable: -32032,
+	NodeLost:              -32033,
 }
 
 // Kinds returns every kind, in the order of the documentation.
@@ -83,7 +85,7 @@ func Kinds() []Kind {
 		ManifestInvalid, ConfigInvalid, RequirementMissing, Untrusted, DescriptorChanged, SpawnFailed,
 		HandshakeTimeout, HandshakeInvalid, ChildExited, LineTooLong, StdoutClosed, WriteStalled,
 		CallTimeout, Canceled, Overloaded, BreakerOpen, NotReady, Failed, ShuttingDown, Rejected,
-		GovernanceUnavailable, ExtensionError}
+		GovernanceUnavailable, NodeLost, ExtensionError}
 }
 
 // Code returns the kind's JSON-RPC error code. [ExtensionError] has none of its

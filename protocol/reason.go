@@ -32,7 +32,7 @@ func LastWords(err error) string {
 // about to be: the host replaces one that is overloaded by calls that nobody waits for.
 func ProcessEnded(err error) bool {
 	switch KindOf(err) {
-	case ChildExited, LineTooLong, StdoutClosed, WriteStalled, Overloaded:
+	case ChildExited, LineTooLong, StdoutClosed, WriteStalled, Overloaded, NodeLost:
 		return true
 	}
 	return false

@@ -168,7 +168,7 @@ func TransportFault(err error) bool {
 	}
 	switch e.Kind {
 	case protocol.InvalidJSON, protocol.InvalidResponse, protocol.SpawnFailed, protocol.ChildExited,
-		protocol.LineTooLong, protocol.StdoutClosed, protocol.WriteStalled, protocol.CallTimeout:
+		protocol.LineTooLong, protocol.StdoutClosed, protocol.WriteStalled, protocol.CallTimeout, protocol.NodeLost:
 		return true
 	}
 	return false

@@ -1,0 +1,282 @@
+package pair
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+// ask is a request of this run to another that waits for its answer.
+type ask struct {
+	done   chan struct{}
+	over   bool
+	result []byte
+	err    error
+}
+
+// finish takes the answer, once. The caller holds the peer's mu.
+func (a *ask) finish(result []byte, err error) {
+	if !a.over {
+		a.over, a.result, a.err = true, result, err
+		close(a.done)
+	}
+}
+
+// answer is a request of another run and its answer, which is kept in case it gets lost.
+type answer struct {
+	end    context.CancelFunc // nil: nothing to end
+	ready  bool
+	failed bool
+	result []byte
+	at     time.Time
+}
+
+// asks are the requests and notifications of extensions to callers, both ways.
+type asks struct {
+	*channel
+	front  *front
+	own    map[uint64]*ask    // of this run, by id
+	theirs map[uint64]*answer // of the other run, by id
+	tells  int                // outside of calls, that are handed on
+}
+
+// caller reaches the caller of a call of the other run.
+func (r *asks) caller(n uint64) protocol.Peer { return during{r, n} }
+
+// cancelled takes the word that whoever asked waits no more.
+func (r *asks) cancelled(h *wire.Head) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.theirs[h.ID]; a != nil && a.end != nil {
+		a.end()
+	}
+}
+
+// tick forgets answers that nobody asks for again. The caller holds r.mu.
+func (r *asks) tick(now time.Time) {
+	for id, a := range r.theirs {
+		if a.ready && now.Sub(a.at) > keepAnswer {
+			delete(r.theirs, id)
+		}
+	}
+}
+
+// abandon ends the requests to a run that has gone.
+func (r *asks) abandon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.own {
+		a.finish(nil, nodeLost(r.to, "it has gone"))
+	}
+}
+
+const (
+	askAgain = time.Second // after which a request without an answer is sent again
+	maxAsks  = 1024        // of one run that are not forgotten yet
+	maxTells = 64          // of one run outside of calls that are handed on at once
+)
+
+// during reaches the caller of a call of another run while the call is in flight.
+type during struct {
+	r *asks
+	n uint64
+}
+
+var _ protocol.Peer = during{}
+
+// Call implements [protocol.Peer].
+func (d during) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	return d.r.ask(ctx, &wire.Head{N: d.n, Request: wire.Request{Method: method}}, params)
+}
+
+// Notify implements [protocol.Peer].
+func (d during) Notify(_ context.Context, method string, params json.RawMessage) error {
+	return d.r.send(&wire.Head{Kind: wire.Tell, N: d.n, Request: wire.Request{Method: method}}, params, "")
+}
+
+// session reaches a session of another run outside of calls.
+type session struct {
+	r         *asks
+	id        string
+	extension string // that speaks
+}
+
+// Session returns the way to a session of another run, for an extension that speaks outside of
+// calls.
+func (p *Pairs) Session(of wire.Address, id, extension string) protocol.Peer {
+	return session{p.peer(of).asks, id, extension}
+}
+
+func (s session) head(kind, method string) *wire.Head {
+	return &wire.Head{Kind: kind, Request: wire.Request{Method: method, Extension: s.extension, Session: &wire.Session{ID: s.id}}}
+}
+
+// Call implements [protocol.Peer].
+func (s session) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	return s.r.ask(ctx, s.head("", method), params)
+}
+
+// Notify implements [protocol.Peer].
+func (s session) Notify(_ context.Context, method string, params json.RawMessage) error {
+	return s.r.send(s.head(wire.Tell, method), params, "")
+}
+
+// ask sends a request until it is answered or ctx ends.
+func (r *asks) ask(ctx context.Context, h *wire.Head, params []byte) ([]byte, error) {
+	a := &ask{done: make(chan struct{})}
+	id := r.p.numbers.Add(1)
+	r.mu.Lock()
+	if len(r.own) >= maxAsks {
+		r.mu.Unlock()
+		return nil, protocol.Errorf(protocol.Overloaded, "%d requests wait for node %s", maxAsks, r.to.Node)
+	}
+	r.own[id] = a
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.own, id)
+		r.mu.Unlock()
+	}()
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for {
+		one := *h
+		one.Kind, one.ID = wire.Ask, id
+		_ = r.send(&one, params, "") // which is sent again
+		select {
+		case <-a.done:
+			return a.result, a.err
+		case <-again.C:
+		case <-ctx.Done():
+			_ = r.send(&wire.Head{Kind: wire.Cancel, ID: id}, nil, "")
+			return nil, gaveUp(ctx)
+		case <-r.p.ctx.Done():
+			return nil, protocol.Errorf(protocol.ShuttingDown, "this node leaves the cluster")
+		}
+	}
+}
+
+// answered takes the answer to an ask.
+func (r *asks) answered(h *wire.Head, body []byte) {
+	var err error
+	if h.Error {
+		body, err = nil, readError(r.to, body)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.own[h.ID]; a != nil {
+		a.finish(body, err)
+	}
+}
+
+// told takes a notification.
+func (r *asks) told(h *wire.Head, body []byte) {
+	if h.N != 0 {
+		if _, taken := r.front.push(h.N, event{0, h.Method, body}); !taken {
+			r.p.o.Log.Debug("a notification is dropped: its call is over, or its caller reads too slowly", "node", r.to.Node, "method", h.Method)
+		}
+		return
+	}
+	if h.Session == nil || !r.enter() {
+		return
+	}
+	if !r.p.work.Go(func() {
+		defer r.leave()
+		_, _ = r.p.o.Node.Incoming(r.p.ctx, r.to, h, body, true)
+	}) {
+		r.leave()
+	}
+}
+
+// enter bounds what is handed on at once for one run.
+func (r *asks) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tells >= maxTells {
+		return false
+	}
+	r.tells++
+	return true
+}
+
+func (r *asks) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tells--
+}
+
+// asks takes a request. One that has come before is answered again.
+func (r *asks) asked(h *wire.Head, body []byte) {
+	r.mu.Lock()
+	if a := r.theirs[h.ID]; a != nil {
+		again := *a
+		r.mu.Unlock()
+		if again.ready {
+			_ = r.send(&wire.Head{Kind: wire.Answer, ID: h.ID, Error: again.failed}, again.result, "")
+		}
+		return
+	}
+	if h.ID == 0 || len(r.theirs) >= maxAsks {
+		r.mu.Unlock()
+		r.reply(h.ID, nil, protocol.Errorf(protocol.Overloaded, "the node answers %d requests", maxAsks))
+		return
+	}
+	a := &answer{at: time.Now()}
+	r.theirs[h.ID] = a
+	r.mu.Unlock()
+	switch {
+	case h.N != 0:
+		if known, taken := r.front.push(h.N, event{h.ID, h.Method, body}); !known {
+			r.reply(h.ID, nil, protocol.Errorf(protocol.Canceled, "the call is over"))
+		} else if !taken {
+			r.reply(h.ID, nil, protocol.Errorf(protocol.Overloaded, "the caller reads too slowly"))
+		}
+	case h.Session == nil:
+		r.reply(h.ID, nil, protocol.Errorf(protocol.ToolNotFound, "the request names no call and no session"))
+	default:
+		ctx, end := context.WithCancel(r.p.ctx)
+		r.mu.Lock()
+		a.end = end
+		r.mu.Unlock()
+		if !r.p.work.Go(func() {
+			defer end()
+			result, err := r.p.o.Node.Incoming(ctx, r.to, h, body, false)
+			r.reply(h.ID, result, err)
+		}) {
+			end()
+		}
+	}
+}
+
+// serve puts a request of the extension to the caller of its call.
+func (r *asks) serve(ctx context.Context, e event, client protocol.Peer) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	r.mu.Lock()
+	if a := r.theirs[e.id]; a != nil {
+		a.end = end
+	}
+	r.mu.Unlock()
+	if client == nil {
+		r.reply(e.id, nil, protocol.Errorf(protocol.ToolNotFound, "%s: the caller takes no requests", e.method))
+		return
+	}
+	result, err := client.Call(ctx, e.method, e.params)
+	r.reply(e.id, result, err)
+}
+
+// reply answers a request and keeps the answer.
+func (r *asks) reply(id uint64, result []byte, err error) {
+	if err != nil {
+		result = writeError(err)
+	}
+	r.mu.Lock()
+	if a := r.theirs[id]; a != nil {
+		a.ready, a.failed, a.result, a.at = true, err != nil, result, time.Now()
+	}
+	r.mu.Unlock()
+	_ = r.send(&wire.Head{Kind: wire.Answer, ID: id, Error: err != nil}, result, "")
+}

@@ -1,0 +1,73 @@
+package pair
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+const outcomeUnknown = "unknown"
+
+// notSent is the error of a call that the owner never ran and never will.
+func notSent(to wire.Address, reason string) error {
+	return protocol.Errorf(protocol.NotReady, "node %s did not get the call: %s; exthost status shows the nodes", to.Node, reason)
+}
+
+// nodeLost is the error of a call that the owner may have run.
+func nodeLost(to wire.Address, reason string) error {
+	return &protocol.Error{Kind: protocol.NodeLost, Outcome: outcomeUnknown, Message: "node " + to.Node + " is lost: " + reason + "; the call may have taken effect"}
+}
+
+// gaveUp is the error of a call whose caller waits no more.
+func gaveUp(ctx context.Context) error {
+	return &protocol.Error{Kind: protocol.KindOf(ctx.Err()), Outcome: outcomeUnknown, Message: "the caller waits no more; the call may have taken effect"}
+}
+
+// wireError is a protocol.Error between nodes. What a process wrote to stderr stays on its node.
+type wireError struct {
+	Kind      protocol.Kind      `json:"kind"`
+	Message   string             `json:"message"`
+	Extension string             `json:"extension,omitempty"`
+	Tool      string             `json:"tool,omitempty"`
+	Code      int                `json:"code,omitempty"`
+	Data      json.RawMessage    `json:"data,omitempty"`
+	Outcome   string             `json:"outcome,omitempty"`
+	RetryMS   int64              `json:"retry_after_ms,omitempty"`
+	Evidence  *protocol.Evidence `json:"evidence,omitempty"`
+}
+
+func writeError(err error) []byte {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		e = protocol.Errorf(protocol.ExtensionError, "%s", err.Error())
+		if kind := protocol.KindOf(err); kind != "" {
+			e.Kind, e.Outcome = kind, outcomeUnknown
+		}
+	}
+	w := wireError{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter.Milliseconds(), nil}
+	if e.Evidence != nil {
+		told := *e.Evidence
+		told.Stderr, told.Line = nil, ""
+		w.Evidence = &told
+	}
+	out, err := json.Marshal(w)
+	if err != nil { // its data is not JSON
+		w.Data = nil
+		out, _ = json.Marshal(w)
+	}
+	return out
+}
+
+func readError(from wire.Address, body []byte) error {
+	var w wireError
+	if err := json.Unmarshal(body, &w); err != nil || !slices.Contains(protocol.Kinds(), w.Kind) {
+		return &protocol.Error{Kind: protocol.InvalidResponse, Outcome: outcomeUnknown, Message: "node " + from.Node + " answered with an error that this version does not know"}
+	}
+	return &protocol.Error{Kind: w.Kind, Message: w.Message, Extension: w.Extension, Tool: w.Tool, Code: w.Code, Data: w.Data,
+		Outcome: w.Outcome, RetryAfter: time.Duration(w.RetryMS) * time.Millisecond, Evidence: w.Evidence}
+}

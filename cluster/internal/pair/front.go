@@ -1,0 +1,263 @@
+package pair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+// front is what a run knows of its calls at another.
+type front struct {
+	*channel
+	asks   *asks
+	open   map[uint64]*call
+	done   []uint64  // outcomes that the owner has not been told of
+	nobody time.Time // since when there is no such run; zero: there is
+}
+
+// call is one call at another run.
+type call struct {
+	n      uint64
+	wake   chan struct{} // holds a token when events or an outcome wait
+	events []event
+	over   bool
+	result []byte
+	err    error
+}
+
+// event is a request or notification of the extension during a call.
+type event struct {
+	id     uint64 // of an ask; 0 is a notification
+	method string
+	params []byte
+}
+
+const (
+	maxEvents  = 1024 // of a call that wait for its caller
+	maxPerHead = 1024 // numbers in one pulse
+)
+
+// Call carries a call to a run and returns its one outcome. h has the members of a wire.Call but
+// its number. The error is a *protocol.Error. It has no outcome only if the owner never ran the
+// call and never will.
+func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
+	if limit := p.o.MaxBody(to); int64(len(body)) > limit {
+		return nil, protocol.Errorf(protocol.LineTooLong, "the call has %d bytes, and node %s takes %d", len(body), to.Node, limit)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		h.LeftMS = max(1, time.Until(deadline).Milliseconds())
+	}
+	r := p.peer(to).out
+	c := r.openCall()
+	h.Kind, h.N = wire.Call, c.n
+	if err := r.send(h, body, r.token(ofCall, c.n)); errors.Is(err, p.o.Unsent) {
+		r.mu.Lock()
+		r.finish(c, nil, notSent(to, err.Error()))
+		r.mu.Unlock()
+	}
+	return r.await(ctx, c, client)
+}
+
+func (r *front) openCall() *call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &call{n: r.p.numbers.Add(1), wake: make(chan struct{}, 1)}
+	r.used = time.Now()
+	if len(r.open) == 0 {
+		r.heardOwner = r.used
+	}
+	r.open[c.n] = c
+	if r.p.ctx.Err() != nil {
+		r.finish(c, nil, notSent(r.to, "this node leaves the cluster"))
+	}
+	return c
+}
+
+// await hands the caller what the extension says during the call, in order, until there is an
+// outcome.
+func (r *front) await(ctx context.Context, c *call, client protocol.Peer) ([]byte, error) {
+	during, cancel := context.WithCancel(ctx)
+	var questions sync.WaitGroup
+	defer questions.Wait()
+	defer cancel()
+	for {
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			if !r.abandonCall(c) {
+				continue // the outcome was first
+			}
+			return nil, gaveUp(ctx)
+		}
+		r.mu.Lock()
+		events, over := c.events, c.over
+		c.events = nil
+		r.mu.Unlock()
+		for _, e := range events {
+			switch {
+			case e.id != 0:
+				questions.Go(func() { r.asks.serve(during, e, client) })
+			case client != nil:
+				_ = client.Notify(during, e.method, e.params)
+			}
+		}
+		if over {
+			return c.result, c.err
+		}
+	}
+}
+
+// abandonCall ends a call that its caller gave up. It reports false when there is an outcome.
+func (r *front) abandonCall(c *call) bool {
+	r.mu.Lock()
+	over := c.over
+	if !over {
+		delete(r.open, c.n)
+		r.done = append(r.done, c.n) // which ends the call too, should the message be lost
+	}
+	r.mu.Unlock()
+	if !over {
+		_ = r.send(&wire.Head{Kind: wire.Cancel, N: c.n}, nil, "")
+	}
+	return !over
+}
+
+// finish gives a call its outcome. The caller holds r.mu.
+func (r *front) finish(c *call, result []byte, err error) {
+	if c.over {
+		return
+	}
+	delete(r.open, c.n)
+	c.over, c.result, c.err = true, result, err
+	wake(c)
+}
+
+func wake(c *call) {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// push adds an event of a call. It reports false when too many wait.
+func (r *front) push(n uint64, e event) (known, taken bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.open[n]
+	if c == nil {
+		return false, false
+	}
+	r.heardOwner, r.nobody = time.Now(), time.Time{}
+	if len(c.events) >= maxEvents {
+		return true, false
+	}
+	c.events = append(c.events, e)
+	wake(c)
+	return true, true
+}
+
+// result takes the outcome of a call. One of a call that is not open has come before.
+func (r *front) result(h *wire.Head, body []byte) {
+	var err error
+	if h.Error {
+		body, err = nil, readError(r.to, body)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heardOwner, r.nobody = time.Now(), time.Time{}
+	c := r.open[h.N]
+	if c == nil && slices.Contains(r.done, h.N) {
+		return
+	}
+	r.done = append(r.done, h.N)
+	if c != nil {
+		r.finish(c, body, err)
+	}
+}
+
+// confirmed takes the answer to a pulse.
+func (r *front) confirmed(h *wire.Head) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heardOwner, r.nobody = time.Now(), time.Time{}
+	for _, n := range h.Strange {
+		if c := r.open[n]; c != nil {
+			r.p.counts.strange.Add(1)
+			r.finish(c, nil, notSent(r.to, "the call did not come to it"))
+		}
+	}
+	for _, n := range h.Spent {
+		if c := r.open[n]; c != nil {
+			r.p.counts.lost.Add(1)
+			r.finish(c, nil, nodeLost(r.to, "it ran the call, and its result is lost"))
+		}
+	}
+}
+
+// pulses returns the pulses that are due, and gives up calls whose owner has gone or is silent.
+// The caller holds r.mu.
+func (r *front) pulses(now time.Time, paused time.Duration) (list []*wire.Head) {
+	o := r
+	o.heardOwner = o.heardOwner.Add(paused)
+	if len(o.open) > 0 {
+		switch {
+		case !o.nobody.IsZero() && now.Sub(o.nobody) > r.p.o.Grace:
+			r.loseOpen("it has gone")
+		case now.Sub(o.heardOwner) > r.p.o.Silence:
+			r.loseOpen(fmt.Sprintf("it has said nothing for %v", r.p.o.Silence))
+		}
+	}
+	if len(o.open) == 0 {
+		o.nobody = time.Time{}
+	}
+	if len(o.open)+len(o.done) == 0 {
+		return nil
+	}
+	r.used = now
+	open := make([]uint64, 0, len(o.open))
+	for n := range o.open {
+		open = append(open, n)
+	}
+	slices.Sort(open)
+	low := r.p.numbers.Load() + 1
+	if len(open) > 0 {
+		low = open[0]
+	}
+	for len(open)+len(o.done) > 0 {
+		h := &wire.Head{Kind: wire.Pulse}
+		h.Low = low
+		h.Open, open = cut(open)
+		h.Done, o.done = cut(o.done)
+		list = append(list, h)
+	}
+	o.done = nil
+	return list
+}
+
+func cut(list []uint64) (first, rest []uint64) {
+	n := min(len(list), maxPerHead/2)
+	return list[:n:n], list[n:]
+}
+
+// loseOpen gives up all calls. The caller holds r.mu.
+func (r *front) loseOpen(reason string) {
+	for _, c := range r.open {
+		r.p.counts.lost.Add(1)
+		r.done = append(r.done, c.n) // should it come back
+		r.finish(c, nil, nodeLost(r.to, reason))
+	}
+}
+
+// lost gives up all calls at a run that has gone.
+func (r *front) lost(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loseOpen(reason)
+	r.done = nil
+}

@@ -1,0 +1,97 @@
+package pair
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+)
+
+// peer is the pair with one run, both ways.
+type peer struct {
+	*channel
+	out  *front
+	in   *owner
+	asks *asks
+}
+
+func newPeer(p *Pairs, to wire.Address) *peer {
+	c := &channel{p: p, to: to, used: time.Now(), sending: make(map[uint64]*sending), receiving: make(map[uint64]*receiving)}
+	a := &asks{channel: c, own: make(map[uint64]*ask), theirs: make(map[uint64]*answer)}
+	a.front = &front{channel: c, asks: a, open: make(map[uint64]*call)}
+	return &peer{channel: c, out: a.front, asks: a,
+		in: &owner{channel: c, asks: a, calls: make(map[uint64]*run), refused: make(map[uint64]struct{})}}
+}
+
+// send sends a message, in parts if its body is long.
+func (r *channel) send(h *wire.Head, body []byte, notTaken string) error {
+	h.Run = r.p.o.Self.Run
+	if len(body) > r.p.chunk() {
+		return r.sendParts(h, body, notTaken)
+	}
+	m, err := wire.Encode(h, body)
+	if err != nil {
+		return unsentError{err, r.p.o.Unsent}
+	}
+	return r.p.o.Sender.Send(r.to, notTaken, m)
+}
+
+// unsentError is an error of a message that cannot be sent at all.
+type unsentError struct{ reason, unsent error }
+
+func (e unsentError) Error() string { return e.reason.Error() }
+
+func (e unsentError) Unwrap() error { return e.unsent }
+
+// The first letters of what a sender is given as notTaken.
+const (
+	ofCall  = "c"
+	ofPulse = "p"
+)
+
+// token is what NotTaken is called with for a message to a run.
+func (r *channel) token(of string, n uint64) string {
+	return of + "_" + strconv.FormatUint(n, 10) + "_" + r.to.Node + "_" + r.to.Run
+}
+
+// NotTaken says that no run took a message, by what its sender was given. It reports false for a
+// message of another sender.
+func (p *Pairs) NotTaken(what string) bool {
+	parts := strings.Split(what, "_")
+	if len(parts) != 4 || parts[0] != ofCall && parts[0] != ofPulse {
+		return false
+	}
+	n, err := strconv.ParseUint(parts[1], 10, 64)
+	p.mu.Lock()
+	r := p.runs[wire.Address{Node: parts[2], Run: parts[3]}]
+	p.mu.Unlock()
+	if err != nil || r == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.out.nobody.IsZero() {
+		r.out.nobody = time.Now()
+	}
+	if c := r.out.open[n]; parts[0] == ofCall && c != nil {
+		r.out.finish(c, nil, notSent(r.to, "there is no such node now"))
+	}
+	return true
+}
+
+// tick does what is due. paused is how long this process did not run. It reports whether the pair
+// is idle for so long that it can be forgotten.
+func (r *peer) tick(now time.Time, paused time.Duration) (idle bool) {
+	r.mu.Lock()
+	pulses := r.out.pulses(now, paused)
+	r.in.overdue(now, paused)
+	r.asks.tick(now)
+	r.expire(now)
+	idle = len(r.out.open)+len(r.out.done)+len(r.in.calls)+len(r.asks.own)+len(r.asks.theirs)+len(r.sending)+len(r.receiving) == 0 && now.Sub(r.used) > idlePeer
+	r.mu.Unlock()
+	for _, h := range pulses {
+		_ = r.send(h, nil, r.token(ofPulse, 0))
+	}
+	return idle
+}
