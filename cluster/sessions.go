@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/peers"
@@ -18,11 +19,15 @@ const maxSessions = 4096
 // first call until its node says that it has ended, or until the node has gone.
 type guests struct {
 	closing context.Context // ends all
-	client  func(of wire.Address, session string) protocol.Peer
+	client  func(of wire.Address, session, extension string) protocol.Peer
 
 	mu   sync.Mutex // guards what follows
-	runs map[wire.Address]map[string]*guest
+	runs map[wire.Address]map[guestKey]*guest
 }
+
+// guestKey is a session of a run's client at one extension: what the extension says outside of
+// calls is known by that to be its own.
+type guestKey struct{ session, extension string }
 
 // guest is one session of another node's client.
 type guest struct {
@@ -32,32 +37,34 @@ type guest struct {
 	refused error // of Attach
 }
 
-func newGuests(closing context.Context, client func(of wire.Address, session string) protocol.Peer) *guests {
-	return &guests{closing: closing, client: client, runs: make(map[wire.Address]map[string]*guest)}
+func newGuests(closing context.Context, client func(of wire.Address, session, extension string) protocol.Peer) *guests {
+	return &guests{closing: closing, client: client, runs: make(map[wire.Address]map[guestKey]*guest)}
 }
 
-// session returns the session of a call from a run. One without an id lasts as long as the call.
-func (g *guests) session(h peers.Host, from wire.Address, s *wire.Session) (*protocol.Session, error) {
+// session returns the session of a call to an extension from a run. One without an id lasts as
+// long as the call.
+func (g *guests) session(h peers.Host, from wire.Address, extension string, s *wire.Session) (*protocol.Session, error) {
 	if s == nil {
 		s = new(wire.Session)
 	}
 	if s.ID == "" {
-		return guestOf(from, s, nil), nil
+		return guestOf(from, extension, s, nil), nil
 	}
+	key := guestKey{s.ID, extension}
 	g.mu.Lock()
 	known := g.runs[from]
 	if known == nil {
-		known = make(map[string]*guest)
+		known = make(map[guestKey]*guest)
 		g.runs[from] = known
 	}
-	one := known[s.ID]
+	one := known[key]
 	if one == nil {
 		if len(known) >= maxSessions {
 			g.mu.Unlock()
 			return nil, protocol.Errorf(protocol.Overloaded, "node %s has %d sessions here already", from.Node, maxSessions)
 		}
-		one = &guest{session: guestOf(from, s, g.client(from, s.ID))}
-		known[s.ID] = one
+		one = &guest{session: guestOf(from, extension, s, g.client(from, s.ID, extension))}
+		known[key] = one
 	}
 	g.mu.Unlock()
 	one.once.Do(func() {
@@ -72,27 +79,34 @@ func (g *guests) session(h peers.Host, from wire.Address, s *wire.Session) (*pro
 }
 
 // guestOf makes the session. Its id names the run, so that no two nodes share one.
-func guestOf(from wire.Address, s *wire.Session, client protocol.Peer) *protocol.Session {
-	out := &protocol.Session{Node: from.Node, Caller: s.Caller, Instance: s.Instance, Version: s.Version,
+func guestOf(from wire.Address, extension string, s *wire.Session, client protocol.Peer) *protocol.Session {
+	out := &protocol.Session{Node: from.Node, Extension: extension, Since: time.Now(), Caller: s.Caller, Instance: s.Instance, Version: s.Version,
 		Capabilities: s.Caps, ClientInfo: s.ClientInfo, Client: client, Remote: true}
 	if s.ID != "" {
-		out.ID = from.Node + "." + from.Run + "/" + s.ID
+		out.ID = from.Node + "." + from.Run + "/" + extension + "/" + s.ID
 	} else if s.Instance == "" {
 		out.Instance = from.Node
 	}
 	return out
 }
 
-// end ends a session of a run.
+// end ends a session of a run, at every extension.
 func (g *guests) end(from wire.Address, id string) {
+	var ended []*guest
 	g.mu.Lock()
-	one := g.runs[from][id]
-	delete(g.runs[from], id)
+	for key, one := range g.runs[from] {
+		if key.session == id {
+			delete(g.runs[from], key)
+			ended = append(ended, one)
+		}
+	}
 	if len(g.runs[from]) == 0 {
 		delete(g.runs, from)
 	}
 	g.mu.Unlock()
-	one.ended()
+	for _, one := range ended {
+		one.ended()
+	}
 }
 
 // endRun ends all sessions of a run that has gone.
@@ -107,9 +121,6 @@ func (g *guests) endRun(from wire.Address) {
 }
 
 func (one *guest) ended() {
-	if one == nil {
-		return
-	}
 	one.once.Do(func() {}) // it was never attached
 	if one.end != nil {
 		one.end()

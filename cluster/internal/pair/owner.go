@@ -90,6 +90,7 @@ func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 	case one.unasked || !known:
 		if known {
 			delete(r.calls, n)
+			r.refuse(n) // it may come again
 		}
 		r.mu.Unlock()
 		return

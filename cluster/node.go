@@ -1,0 +1,297 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/cluster/internal/directory"
+	"github.com/exthost/exthost/cluster/internal/link"
+	"github.com/exthost/exthost/cluster/internal/pair"
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Node is one host's part of a cluster. It implements [peers.Cluster]: give it to a host as
+// exthost.Options.Cluster.
+type Node struct {
+	o       Options
+	self    wire.Address
+	link    atomic.Pointer[link.Link] // nil before Open
+	members *directory.Directory
+	pairs   *pair.Pairs
+	guests  *guests
+	away    away
+	traffic traffic
+	state   atomic.Pointer[connection]
+	rtt     atomic.Int64 // to the server and back, in nanoseconds
+
+	host    peers.Host // set by Open, before anything comes in
+	life    sync.WaitGroup
+	closing context.Context // ends with Close
+	close   context.CancelFunc
+
+	mu      sync.Mutex                   // guards what follows
+	offered map[string]map[string]string // of each shared extension, the digests of its tools by name
+}
+
+// connection is whether there is one to a server, and why not.
+type connection struct {
+	connected bool
+	reason    string
+}
+
+var _ peers.Cluster = (*Node)(nil)
+
+// New returns a node that has not joined yet. The error is config_invalid.
+func New(o Options) (*Node, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{o: o, self: wire.Address{Node: o.Node, Run: wire.NewRun()}}
+	n.closing, n.close = context.WithCancel(context.Background())
+	n.state.Store(&connection{reason: "it has not joined yet"})
+	out := (*sender)(n)
+	n.members = directory.New(directory.Options{Self: n.self, Version: o.Version, MaxBody: o.MaxBody, MaxTools: o.MaxTools, Sender: out, Log: o.Log,
+		Use: o.uses, Changed: func() { n.host.PlacesChanged() }, Lost: n.lost, Grace: o.Grace, Silent: o.Silence, Forget: o.Forget})
+	n.pairs = pair.New(pair.Options{Self: n.self, Sender: out, Unsent: link.ErrUnsent, Node: (*inward)(n), Log: o.Log, MaxBody: n.maxBody,
+		MaxCalls: o.MaxCalls, Pulse: o.Pulse, Grace: o.Grace, Silence: o.Silence})
+	n.guests = newGuests(n.closing, n.pairs.Session)
+	return n, nil
+}
+
+// Open implements [peers.Cluster].
+func (n *Node) Open(ctx context.Context, h peers.Host) error {
+	n.host = h
+	s := &n.o.Servers
+	l, err := link.Connect(ctx, link.Options{URLs: s.URLs, TLS: s.TLS, JWT: s.JWT, NKey: s.NKey, Sign: s.Sign, User: s.User, Password: s.Password, Token: s.Token,
+		Subjects: wire.Subjects{Cluster: n.o.Cluster}, Self: n.self, Log: n.o.Log, Received: n.received, NotTaken: n.notTaken, State: n.connected})
+	switch {
+	case errors.Is(err, link.ErrRefused):
+		return protocol.Errorf(protocol.ConfigInvalid, "cluster %s: %w; ask its operator for a new invitation: exthost cluster invite %s", n.o.Cluster, err, n.o.Node)
+	case err != nil:
+		return protocol.Errorf(protocol.ConfigInvalid, "cluster %s: %w", n.o.Cluster, err)
+	}
+	n.link.Store(l)
+	if l.Connected() {
+		n.connected(true, "")
+	}
+	n.life.Go(func() { n.members.Run(n.closing) })
+	n.life.Go(func() { n.pairs.Run(n.closing) })
+	n.life.Go(func() { n.measure(l) })
+	return n.members.Join(ctx)
+}
+
+// Close implements [peers.Cluster].
+func (n *Node) Close(ctx context.Context) error {
+	l := n.link.Load()
+	if l == nil {
+		n.close()
+		n.pairs.Close()
+		return nil
+	}
+	n.mu.Lock()
+	n.offered = nil
+	n.mu.Unlock()
+	n.members.SetOwn(directory.Own{Leaving: true})
+	n.pairs.Drain(ctx)
+	n.pairs.Close()
+	n.close()
+	n.life.Wait() // the directory says goodbye
+	return l.Close(ctx)
+}
+
+// connected takes the state of the connection.
+func (n *Node) connected(yes bool, reason string) {
+	n.state.Store(&connection{yes, reason})
+	n.members.Connected(yes)
+}
+
+// received takes a message of another node.
+func (n *Node) received(m link.Message) {
+	h, body, err := wire.Decode(m.Data)
+	if err != nil {
+		n.o.Log.Warn("a message of another node cannot be read", "node", m.From, "error", err)
+		return
+	}
+	if !n.members.Receive(m.From, h, body) && m.Way == link.ToRun {
+		n.pairs.Receive(m.From, h, body)
+	}
+}
+
+func (n *Node) notTaken(what string) {
+	if !n.members.NotTaken(what) {
+		n.pairs.NotTaken(what)
+	}
+}
+
+// lost takes the word that a run has gone.
+func (n *Node) lost(run wire.Address) {
+	n.pairs.Gone(run)
+	n.guests.endRun(run)
+	n.away.forget(run)
+}
+
+func (n *Node) maxBody(of wire.Address) int64 {
+	if of == n.self {
+		return n.o.MaxBody
+	}
+	if limit := n.members.MaxBody(of); limit > 0 {
+		return limit
+	}
+	return n.o.MaxBody
+}
+
+// Offer implements [peers.Cluster].
+func (n *Node) Offer(list []peers.Offer) {
+	if n.closing.Err() != nil {
+		return
+	}
+	var own directory.Own
+	offered := make(map[string]map[string]string)
+	for _, o := range list {
+		as := n.o.sharedAs(o.Extension)
+		if as == shareNone {
+			continue
+		}
+		own.Shares = append(own.Shares, directory.Share{As: as, Offer: o})
+		digests := make(map[string]string, len(o.Tools))
+		for _, t := range o.Tools {
+			digests[t.Name] = digest(t.Raw)
+		}
+		offered[o.Extension] = digests
+	}
+	n.mu.Lock()
+	n.offered = offered
+	n.mu.Unlock()
+	n.members.SetOwn(own)
+}
+
+// digest is what descriptors are known by.
+func digest(raw json.RawMessage) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// Places implements [peers.Cluster].
+func (n *Node) Places() []*peers.Place { return n.members.Places() }
+
+// Call implements [peers.Cluster].
+func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error) {
+	to := wire.Address{Node: c.Place.Node, Run: c.Place.Run}
+	h := &wire.Head{Request: wire.Request{Extension: c.Place.Extension, Method: c.Method, Notify: c.Notify, Digest: c.Digest, Trace: c.Trace}}
+	if s := c.Session; s != nil {
+		h.Session = &wire.Session{ID: s.ID, Caller: s.Caller, Instance: s.Instance, Version: s.Version, Caps: s.Capabilities, ClientInfo: s.ClientInfo}
+		n.away.note(s, to)
+	}
+	var err error
+	var result []byte
+	if c.Place.Leaving || !n.members.Alive(to) {
+		err = protocol.Errorf(protocol.NotReady, "it is away or leaving; exthost status shows the nodes")
+	} else {
+		result, err = n.pairs.Call(ctx, to, h, c.Params, c.Client)
+	}
+	n.traffic.out(c.Place.Node, err)
+	if err == nil && !c.Notify {
+		if bad := rawjson.Check(result); bad != nil {
+			return nil, &protocol.Error{Kind: protocol.InvalidResponse, Outcome: "unknown", Message: "the result is not JSON: " + bad.Error()}
+		}
+	}
+	return result, err
+}
+
+// EndSession implements [peers.Cluster].
+func (n *Node) EndSession(s *protocol.Session) {
+	for _, run := range n.away.end(s) {
+		n.pairs.Bye(run, s.ID)
+	}
+}
+
+// sender sends the messages of a node's parts.
+type sender Node
+
+func (s *sender) use(send func(*link.Link) error) error {
+	l := s.link.Load()
+	if l == nil {
+		return link.ErrUnsent
+	}
+	return send(l)
+}
+
+// Send implements [pair.Sender] and [directory.Sender].
+func (s *sender) Send(to wire.Address, notTaken string, m []byte) error {
+	return s.use(func(l *link.Link) error { return l.Send(to, notTaken, m) })
+}
+
+// Broadcast implements [directory.Sender].
+func (s *sender) Broadcast(m []byte) error {
+	return s.use(func(l *link.Link) error { return l.Broadcast(m) })
+}
+
+// Any implements [directory.Sender].
+func (s *sender) Any(m []byte) error { return s.use(func(l *link.Link) error { return l.Any(m) }) }
+
+// Hold implements [directory.Sender].
+func (s *sender) Hold() error { return s.use((*link.Link).Hold) }
+
+// MaxPayload implements [pair.Sender] and [directory.Sender].
+func (s *sender) MaxPayload() int {
+	if l := s.link.Load(); l != nil {
+		return l.MaxPayload()
+	}
+	return 64 << 10
+}
+
+// inward takes what other nodes want of this one.
+type inward Node
+
+// Run implements [pair.Node].
+func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
+	n.mu.Lock()
+	digests, shared := n.offered[h.Extension]
+	n.mu.Unlock()
+	if !shared {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "the node shares no extension %q", h.Extension)
+	}
+	if h.Digest != "" {
+		name, _ := rawjson.Text(rawjson.Get(body, "name"))
+		if digests[name] != h.Digest {
+			return nil, protocol.Errorf(protocol.DescriptorChanged, "tool %q is not what its caller was shown; list the tools again", name)
+		}
+	}
+	if len(body) > 0 {
+		if err := rawjson.Check(body); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "the params are not JSON: %w", err)
+		}
+	}
+	s, err := n.guests.session(n.host, from, h.Extension, h.Session)
+	if err != nil {
+		return nil, err
+	}
+	n.traffic.in(from.Node)
+	return n.host.Do(ctx, &protocol.Call{Session: s, Extension: h.Extension, Method: h.Method, Params: body, Notify: h.Notify, Client: client})
+}
+
+// Incoming implements [pair.Node].
+func (n *inward) Incoming(ctx context.Context, from wire.Address, h *wire.Head, body []byte, notify bool) ([]byte, error) {
+	s := n.away.session(h.Session.ID, from)
+	if s == nil {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no such session")
+	}
+	for _, p := range n.members.Places() {
+		if p.Node == from.Node && p.Run == from.Run && p.Extension == h.Extension {
+			return n.host.Incoming(ctx, p, s, h.Method, body, notify)
+		}
+	}
+	return nil, protocol.Errorf(protocol.ToolNotFound, "extension %q of the node is not used here", h.Extension)
+}
+
+// Ended implements [pair.Node].
+func (n *inward) Ended(from wire.Address, session string) { n.guests.end(from, session) }
