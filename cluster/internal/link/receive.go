@@ -12,7 +12,8 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// Hold makes this run the one that has the name of its node: messages to wire.NameRun come here.
+// Hold makes this run the one that has the name of its node: messages to wire.NameRun come here,
+// and those to any node may.
 func (l *Link) Hold() error {
 	l.mu.Lock()
 	held := l.held
@@ -21,12 +22,13 @@ func (l *Link) Hold() error {
 	if held {
 		return nil
 	}
-	return l.listen(l.o.Subjects.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName)
+	s := l.o.Subjects
+	return errors.Join(l.listen(s.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName), l.listen(s.ToAny(), wire.AnyGroup, ToAny))
 }
 
 func (l *Link) subscribe() error {
 	s := l.o.Subjects
-	return errors.Join(l.listen(s.ToRun(l.o.Self), "", ToRun), l.listen(s.ToAll(), "", ToAll), l.listen(s.ToAny(), wire.AnyGroup, ToAny))
+	return errors.Join(l.listen(s.ToRun(l.o.Self), "", ToRun), l.listen(s.ToAll(), "", ToAll))
 }
 
 func (l *Link) listen(subject, group string, way Way) error {

@@ -125,7 +125,7 @@ func Decode(m []byte) (*Head, []byte, error) {
 	if err := json.Unmarshal(head, h); err != nil {
 		return nil, nil, fmt.Errorf("the head of a message: %w", err)
 	}
-	if h.Kind == "" || !isRun(h.Run) {
+	if h.Kind == "" || !IsRun(h.Run) {
 		return nil, nil, fmt.Errorf("the head of a message has no kind or no run: %q, %q", h.Kind, h.Run)
 	}
 	return h, body, nil

@@ -20,4 +20,5 @@ func NewRun() string {
 	return string(b)
 }
 
-func isRun(s string) bool { return len(s) == runLength && strings.Trim(s, runAlphabet) == "" }
+// IsRun reports whether s has the form of a run.
+func IsRun(s string) bool { return len(s) == runLength && strings.Trim(s, runAlphabet) == "" }

@@ -1,0 +1,161 @@
+package directory
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+	"unicode"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/peers"
+)
+
+const (
+	maxEntry  = 64 << 10 // bytes of an entry
+	maxShares = 1024     // extensions of one node
+	maxWord   = 64       // bytes of a version, a feature or a state
+	maxID     = 64       // bytes of the id of an extension
+)
+
+// entry is what a run says of itself. It does not change; the next one has a higher Seq.
+type entry struct {
+	Node     string   `json:"node"`
+	Run      string   `json:"run"`
+	Started  int64    `json:"started"` // milliseconds since 1970, by the clock of the node
+	Seq      uint64   `json:"seq"`
+	Version  string   `json:"version"`            // of exthost
+	Wire     []string `json:"wire"`               // the major versions that it speaks
+	Features []string `json:"features,omitempty"` // that it knows
+	Requires []string `json:"requires,omitempty"` // features without which nobody can speak with it
+	MaxBody  int64    `json:"max_body"`
+	Leaving  bool     `json:"leaving,omitempty"`
+	Shares   []shared `json:"shares,omitempty"`
+
+	raw []byte
+	sum sum
+}
+
+// shared is one extension of an entry. What rarely changes travels apart, by its digest: see [offer].
+type shared struct {
+	ID     string `json:"id"`
+	As     string `json:"as"`
+	State  string `json:"state"`
+	Digest string `json:"digest"`
+	Tools  int    `json:"tools"`
+}
+
+// sum identifies an entry: a part of the digest of its bytes.
+type sum [16]byte
+
+func sumOf(raw []byte) sum {
+	d := sha256.Sum256(raw)
+	return sum(d[:16])
+}
+
+func (s *sum) mix(other sum) {
+	for i := range s {
+		s[i] ^= other[i]
+	}
+}
+
+func (e *entry) address() wire.Address { return wire.Address{Node: e.Node, Run: e.Run} }
+
+func (e *entry) tools() (n int) {
+	for _, s := range e.Shares {
+		n += s.Tools
+	}
+	return n
+}
+
+// compare orders entries of one node: a later start is above an earlier one, whichever came first.
+func (e *entry) compare(other *entry) int {
+	return cmp.Or(cmp.Compare(e.Started, other.Started), cmp.Compare(e.Run, other.Run), cmp.Compare(e.Seq, other.Seq))
+}
+
+// strange says why this version cannot speak with the node of the entry; "" if it can.
+func (e *entry) strange(features []string) string {
+	if !slices.Contains(e.Wire, wire.Major) {
+		return fmt.Sprintf("it speaks %q and this node %s: its extensions are left out; run versions of exthost that are closer", e.Wire, wire.Major)
+	}
+	for _, f := range e.Requires {
+		if !slices.Contains(features, f) {
+			return fmt.Sprintf("it requires %q, which this version does not know: its extensions are left out; update exthost here", f)
+		}
+	}
+	return ""
+}
+
+// encode sets the bytes of the entry.
+func (e *entry) encode() {
+	e.raw, _ = json.Marshal(e) // numbers, texts and lists
+	e.sum = sumOf(e.raw)
+}
+
+// decodeEntry returns the entry of raw, which may be anybody's.
+func decodeEntry(raw []byte) (*entry, error) {
+	if len(raw) > maxEntry {
+		return nil, fmt.Errorf("an entry of %d bytes, more than %d", len(raw), maxEntry)
+	}
+	if err := rawjson.Check(raw); err != nil {
+		return nil, fmt.Errorf("an entry: %w", err)
+	}
+	e := new(entry)
+	if err := json.Unmarshal(raw, e); err != nil {
+		return nil, fmt.Errorf("an entry: %w", err)
+	}
+	if err := e.check(); err != nil {
+		return nil, fmt.Errorf("the entry of %.40q: %w", e.Node, err)
+	}
+	e.raw, e.sum = bytes.Clone(raw), sumOf(raw)
+	return e, nil
+}
+
+var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+func (e *entry) check() error {
+	if err := wire.CheckName(e.Node); err != nil {
+		return err
+	}
+	if !wire.IsRun(e.Run) {
+		return fmt.Errorf("%.40q is no run", e.Run)
+	}
+	if len(e.Shares) > maxShares || e.MaxBody < 0 {
+		return errors.New("too many extensions, or a negative bound")
+	}
+	for _, w := range slices.Concat([]string{e.Version}, e.Wire, e.Features, e.Requires) {
+		if !isWord(w) {
+			return fmt.Errorf("%.40q is no version or feature", w)
+		}
+	}
+	seen := make(map[string]bool, len(e.Shares))
+	for _, s := range e.Shares {
+		switch {
+		case len(s.ID) > maxID || !idPattern.MatchString(s.ID):
+			return fmt.Errorf("%.40q is no id of an extension", s.ID)
+		case seen[s.ID]:
+			return fmt.Errorf("extension %s is there twice", s.ID)
+		case s.As != peers.AsMine && s.As != peers.AsReplicas, !isWord(s.State), !isDigest(s.Digest), s.Tools < 0:
+			return fmt.Errorf("extension %s is described in a form that does not exist", s.ID)
+		}
+		seen[s.ID] = true
+	}
+	return nil
+}
+
+func isWord(s string) bool {
+	return len(s) <= maxWord && !slices.ContainsFunc([]rune(s), func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// newEntry returns the entry of a run that shares nothing yet.
+func newEntry(o *Options, now time.Time) *entry {
+	e := &entry{Node: o.Self.Node, Run: o.Self.Run, Started: now.UnixMilli(), Seq: 1, Version: o.Version, Wire: []string{wire.Major}, Features: o.Features, MaxBody: o.MaxBody}
+	e.encode()
+	return e
+}

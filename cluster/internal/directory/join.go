@@ -1,0 +1,283 @@
+package directory
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+)
+
+// phase is how far a run is in joining.
+type phase int
+
+const (
+	outside phase = iota // without a connection so far, or refused
+	asking               // whether another run has the name
+	joined               // which it stays without a connection
+)
+
+const askAgain = 5 * time.Second // between questions for the name that another run has
+
+// connect notes whether there is a connection.
+func (s *state) connect(yes bool, now time.Time) {
+	if s.connected == yes {
+		return
+	}
+	away := now.Sub(s.since)
+	s.connected, s.since = yes, now
+	clear(s.asked)
+	for _, f := range s.missing {
+		f.asking = false
+	}
+	s.offers.running, s.comparing = 0, false
+	for _, m := range s.members {
+		m.doubt = doubt{}
+	}
+	switch {
+	case !yes:
+		s.isSettled = true
+		if s.phase == asking {
+			s.phase = outside
+		}
+	case s.phase == joined:
+		s.probe, s.look, s.looks = now.Add(rand.N(probeEach)), now, 0
+		if away >= s.o.Grace { // the others may have lost this run
+			s.announce = now.Add(rand.N(time.Duration(len(s.ring)) * pace))
+		}
+	default:
+		s.claim(now)
+	}
+}
+
+// claim asks whether another run has the name of this node. The servers say at once if none has.
+func (s *state) claim(now time.Time) {
+	s.phase = asking
+	s.probe = now.Add(askAgain)
+	s.askPresence(wire.Address{Node: s.o.Self.Node, Run: wire.NameRun}, now)
+}
+
+// join takes the name.
+func (s *state) join(now time.Time) {
+	if s.phase != asking {
+		return
+	}
+	s.phase, s.isSettled, s.fault = joined, true, ""
+	s.probe, s.look, s.looks = now.Add(rand.N(probeEach)), now.Add(rand.N(tooSoon)), 0
+	s.out = append(s.out, message{hold: true})
+	s.tellAll(now)
+}
+
+// namesake takes the entry of another run of this node's name.
+func (s *state) namesake(e *entry) {
+	since := time.UnixMilli(e.Started).UTC().Format(time.DateTime)
+	said := s.fault != ""
+	switch {
+	case s.phase == asking:
+		s.phase, s.isSettled = outside, true
+		s.fault = fmt.Sprintf("another host is node %s of this cluster: exthost %s, since %s UTC; give this one another name with cluster.node or --node, or stop that one", e.Node, e.Version, since)
+	case s.phase == joined && e.compare(s.mine) > 0:
+		s.fault = fmt.Sprintf("another host, exthost %s, has joined the cluster as node %s at %s UTC, and calls of others go there; stop one of the two", e.Version, e.Node, since)
+	}
+	if !said && s.fault != "" {
+		s.say(slog.LevelError, s.fault)
+	}
+}
+
+// tellAll tells the others what this node is.
+func (s *state) tellAll(now time.Time) {
+	s.announce, s.told = time.Time{}, true
+	s.out = append(s.out, message{head: wire.Head{Kind: wire.Here}, body: s.mine.raw})
+}
+
+// setOwn takes what this node shares from now on.
+func (s *state) setOwn(own Own, now time.Time) {
+	e := *s.mine
+	e.Leaving, e.Shares = own.Leaving, nil
+	offered := make(map[string]*offer, len(own.Shares))
+	for _, x := range own.Shares {
+		o, err := encodeOffer(x.Offer, s.offered[x.Extension])
+		if err != nil {
+			s.say(slog.LevelError, "an extension is not shared with the cluster", "extension", x.Extension, "error", err)
+			continue
+		}
+		offered[x.Extension] = o
+		e.Shares = append(e.Shares, shared{ID: x.Extension, As: x.As, State: x.State, Digest: o.digest, Tools: len(o.Tools)})
+	}
+	if s.offered = offered; reflect.DeepEqual(e.Shares, s.mine.Shares) && e.Leaving == s.mine.Leaving {
+		return
+	}
+	e.Seq++
+	e.encode()
+	for len(e.raw) > min(maxEntry, s.room) || len(e.Shares) > maxShares {
+		last := len(e.Shares) - 1
+		s.say(slog.LevelError, "an extension is not shared with the cluster: there are too many for one message", "extension", e.Shares[last].ID)
+		e.Shares = e.Shares[:last]
+		e.encode()
+	}
+	if err := e.check(); err != nil {
+		s.say(slog.LevelError, "what this node shares cannot be said to the cluster", "error", err)
+		return
+	}
+	s.rehash(s.mine.sum, now)
+	s.rehash(e.sum, now)
+	s.mine = &e
+	if s.announce.IsZero() {
+		s.announce = now.Add(tooSoon)
+	}
+}
+
+// receive takes a message of another run; e is its entry, where there must be one.
+func (s *state) receive(from wire.Address, h *wire.Head, e *entry, body []byte, now time.Time) {
+	if from.Node == s.o.Self.Node {
+		s.receiveNamesake(from, h, e)
+		return
+	}
+	if s.phase != joined && (h.Kind == wire.Probe || h.Kind == wire.Want) {
+		return // this run may not have its name
+	}
+	switch h.Kind {
+	case wire.Here:
+		s.learn(e, true, now)
+		return
+	case wire.Gone:
+		s.goodbye(from, now)
+		return
+	case wire.Lost:
+		s.accuse(wire.Address{Node: h.Node, Run: h.Of}, now)
+	case wire.Probe:
+		s.out = append(s.out, message{to: from, head: wire.Head{Kind: wire.Probed, Gossip: wire.Gossip{Seq: h.Seq, Hash: s.hashText(), Clock: now.UnixMilli()}}})
+		if h.Hash != s.hashText() {
+			s.differ(from, now)
+		}
+	case wire.Want:
+		s.answer(from, h)
+	}
+	s.heard(from, now)
+	if h.Kind != wire.Probed && h.Kind != wire.Have {
+		return
+	}
+	q, ok := s.asked[h.Seq]
+	if !ok || (q.to != from && q.to != wire.Address{}) || (q.want == nil) != (h.Kind == wire.Probed) {
+		return // too late, or never asked
+	}
+	delete(s.asked, h.Seq)
+	if q.want == nil {
+		s.probed(q, h, now)
+	} else {
+		s.have(q, from, h, body, now)
+	}
+}
+
+// receiveNamesake takes a message of another run of this node's name: it asks for the name, or
+// says that it has it.
+func (s *state) receiveNamesake(from wire.Address, h *wire.Head, e *entry) {
+	switch {
+	case h.Kind == wire.Probe && s.phase == joined:
+		s.out = append(s.out, message{to: from, head: wire.Head{Kind: wire.Probed, Gossip: wire.Gossip{Seq: h.Seq}}, body: s.mine.raw})
+	case e != nil:
+		s.namesake(e)
+	}
+}
+
+// notTaken takes it that no run took a question.
+func (s *state) notTaken(seq uint64, now time.Time) {
+	if q, ok := s.asked[seq]; ok && s.connected {
+		delete(s.asked, seq)
+		s.noAnswer(q, true, now)
+	}
+}
+
+// tick does what is due. It reports whether there are other places than the owner was told of.
+func (s *state) tick(now time.Time) (tell bool) {
+	if s.connected {
+		s.tickConnected(now)
+	} else if now.Sub(s.since) >= s.o.Silent {
+		for _, m := range s.members {
+			s.leave(m, now)
+		}
+	}
+	if due(s.probe, now) { // without a connection too
+		s.probe = now.Add(probeEach)
+		s.forget(now)
+	}
+	if due(s.refresh, now) {
+		s.arrange(now)
+	}
+	if tell = due(s.tell, now); tell {
+		s.tell = time.Time{}
+	}
+	return tell
+}
+
+func (s *state) tickConnected(now time.Time) {
+	s.overdue(now)
+	s.doubts(now)
+	switch {
+	case s.phase == joined && due(s.probe, now):
+		s.probeOne(now)
+		s.forget(now)
+	case s.phase == outside && due(s.probe, now):
+		s.claim(now)
+	}
+	if s.phase == joined && due(s.announce, now) {
+		s.tellAll(now)
+	}
+	if s.phase == joined && due(s.look, now) {
+		s.lookAround(now)
+	}
+	if s.comparing && due(s.resume, now) {
+		s.wantEntries(now)
+	}
+	s.fetchMore(now)
+}
+
+func due(t, now time.Time) bool { return !t.IsZero() && !now.Before(t) }
+
+// deadline is when tick is next due.
+func (s *state) deadline() time.Time {
+	next := s.probe
+	if next.IsZero() {
+		next = time.Now().Add(probeEach)
+	}
+	sooner := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	sooner(s.refresh)
+	sooner(s.tell)
+	if !s.connected {
+		return next
+	}
+	if s.phase == joined {
+		sooner(s.announce)
+		sooner(s.look)
+	}
+	if s.comparing {
+		sooner(s.resume)
+	}
+	for _, q := range s.asked {
+		sooner(q.end)
+	}
+	for m := range s.doubted {
+		sooner(m.due)
+	}
+	if s.offers.running < maxFetches {
+		for _, f := range s.missing {
+			if !f.asking {
+				sooner(f.next)
+			}
+		}
+	}
+	return next
+}
+
+// end says goodbye.
+func (s *state) end(time.Time) {
+	if s.told && s.connected {
+		s.out = append(s.out, message{head: wire.Head{Kind: wire.Gone}})
+	}
+}
