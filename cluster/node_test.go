@@ -1,0 +1,159 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// told keeps what a caller is told.
+type told struct {
+	mu    sync.Mutex
+	heard []string
+}
+
+func (c *told) Call(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
+	return nil, protocol.Errorf(protocol.ToolNotFound, "%s is not served", method)
+}
+
+func (c *told) Notify(_ context.Context, method string, params json.RawMessage) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard = append(c.heard, method+" "+string(params))
+	return nil
+}
+
+// Two hosts over one server: each lists what the other shares, and its calls, results of 4 MiB,
+// progress and errors go there and back.
+func TestTwoHosts(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	gpu := open(t, join(t, s.urls(), "gpu1", peers.AsMine), true)
+	web := open(t, join(t, s.urls(), "web", peers.AsMine), false)
+	awaitTool(t, web, "ext_gpu1_x_echo", true)
+	args := `{"id":12345678901234567890,"unknown":[1.0,"\u2028"]}`
+	result, err := web.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":` + args + `}`)})
+	if err != nil || !strings.Contains(string(result), args) {
+		t.Fatalf("%s, %v", result, err)
+	}
+	long := bytes.Repeat([]byte("0123456789abcdef"), 4<<16)
+	if result, err = web.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall,
+		Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":{"long":"` + string(long) + `"}}`)}); err != nil || !bytes.Contains(result, long) {
+		t.Errorf("4 MiB there and back: %d bytes, %v", len(result), err)
+	}
+	client := new(told)
+	if _, err = web.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall, Client: client,
+		Params: json.RawMessage(`{"name":"ext_gpu1_x_work","arguments":{},"_meta":{"progressToken":"p"}}`)}); err != nil || len(client.heard) != 3 {
+		t.Errorf("progress: %q, %v", client.heard, err)
+	}
+	_, err = web.Call(within(t), "ext_gpu1_x_die", nil)
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited || e.Outcome != "unknown" || !strings.Contains(e.Message, "gpu1") {
+		t.Errorf("a process that died there: %#v", err)
+	}
+	c := web.Status().Cluster
+	if c == nil || c.Node != "web" || len(c.Nodes) != 1 || c.Nodes[0].Name != "gpu1" || c.Nodes[0].State != status.NodeReady || c.Nodes[0].Out != 4 || c.Nodes[0].Failed != 1 {
+		t.Errorf("%+v", c)
+	}
+	if in := gpu.Status().Cluster.Nodes[0]; in.Name != "web" || in.In != 4 {
+		t.Errorf("%+v", in)
+	}
+	if err := gpu.Close(); err != nil {
+		t.Error(err)
+	}
+	awaitTool(t, web, "ext_gpu1_x_echo", false)
+}
+
+// lines returns the lines of a file that there may not be.
+func lines(t testing.TB, file string) []string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Fields(strings.ReplaceAll(string(data), " ", "_"))
+}
+
+// A call whose owner is killed is lost, with its outcome unknown.
+func TestC2OwnerIsKilled(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	owner := startNode(t, s.urls(), "gpu1", peers.AsMine)
+	web := open(t, join(t, s.urls(), "web", peers.AsMine), false)
+	awaitTool(t, web, "ext_gpu1_x_note", true)
+	file := filepath.Join(t.TempDir(), "notes")
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := web.Call(context.Background(), "ext_gpu1_x_note", map[string]any{"file": file, "text": "a", "wait": true})
+		outcome <- err
+	}()
+	eventually(t, "the call runs", func() bool { return len(lines(t, file)) == 1 })
+	owner.kill()
+	err := <-outcome
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NodeLost || e.Outcome != "unknown" {
+		t.Errorf("%#v", err)
+	}
+	if _, err := web.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": "b"}); protocol.KindOf(err) != protocol.NotReady {
+		t.Errorf("the next call: %v", err)
+	}
+}
+
+// A killed server costs no call: each has its result over another.
+func TestC6ServerIsKilled(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 3)
+	startNode(t, s.urls(), "gpu1", peers.AsMine)
+	web := open(t, join(t, s.urls(), "web", peers.AsMine), false)
+	awaitTool(t, web, "ext_gpu1_x_echo", true)
+	var callers sync.WaitGroup
+	var mu sync.Mutex
+	failed := make(map[string]int)
+	stop := make(chan struct{})
+	done := 0
+	for range 16 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_, err := web.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1})
+				mu.Lock()
+				if done++; err != nil {
+					failed[err.Error()]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 3 {
+		s.all[i].kill()
+		s.start(i)
+		mu.Lock()
+		before := done
+		mu.Unlock()
+		eventually(t, "calls go on", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return done > before+100
+		})
+	}
+	close(stop)
+	callers.Wait()
+	for text, n := range failed {
+		if !strings.Contains(text, "did not get the call") { // while there was no connection at all
+			t.Errorf("%d of %d calls failed: %s", n, done, text)
+		}
+	}
+}
