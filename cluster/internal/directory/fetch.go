@@ -2,7 +2,6 @@ package directory
 
 import (
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -134,7 +133,7 @@ func (s *state) arrange(now time.Time) {
 	s.refresh = time.Time{}
 	used := make(map[string]bool, len(s.known))
 	places, left := make([]*peers.Place, 0, len(s.places)), s.o.MaxTools
-	for _, name := range slices.Sorted(maps.Keys(s.members)) {
+	for _, name := range s.names {
 		m := s.members[name]
 		m.places, left = s.placesOf(m, left, used, now)
 		for _, p := range m.places {

@@ -1,7 +1,6 @@
 package directory
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/exthost/exthost/peers"
@@ -17,17 +16,17 @@ type placed struct {
 // then. It notes the digests that are used, and has those fetched that are missing. A node has no
 // place for an extension until all of its descriptors are here.
 func (s *state) placesOf(m *member, left int, used map[string]bool, now time.Time) ([]placed, int) {
-	if m.note = m.strange(s.o.Features); m.note != "" {
+	if m.note = m.strangeness; m.note != "" {
 		return nil, left
 	}
-	var places []placed
+	places := make([]placed, 0, len(m.places))
 	for _, x := range m.Shares {
 		if !s.o.Use(m.name, x.ID) {
 			continue
 		}
 		if x.Tools > left {
 			if m.note == "" {
-				m.note = fmt.Sprintf("extension %s is left out: the tools of all nodes together are more than cluster.max_tools, %d", x.ID, s.o.MaxTools)
+				m.note = "extension " + x.ID + " is left out: the tools of all nodes together are more than cluster.max_tools"
 			}
 			continue
 		}
@@ -62,12 +61,13 @@ func (s *state) miss(m *member, x shared, now time.Time) {
 
 // place returns the place that was there before, if nothing of it has changed.
 func (m *member) place(x shared, o *offer) placed {
-	p := &peers.Place{Node: m.name, Run: m.Run, As: x.As, Leaving: m.away || m.Leaving, Offer: o.Offer, Digests: o.digests}
-	p.State = x.State
+	leaving := m.away || m.Leaving
 	for _, old := range m.places {
-		if b := old.Place; old.offer == o && b.Run == p.Run && b.As == p.As && b.Leaving == p.Leaving && b.State == p.State {
+		if b := old.Place; old.offer == o && b.Run == m.Run && b.As == x.As && b.Leaving == leaving && b.State == x.State {
 			return old
 		}
 	}
+	p := &peers.Place{Node: m.name, Run: m.Run, As: x.As, Leaving: leaving, Offer: o.Offer, Digests: o.digests}
+	p.State = x.State
 	return placed{p, o}
 }

@@ -1,11 +1,9 @@
 package directory
 
 import (
-	"cmp"
 	"encoding/hex"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
@@ -19,6 +17,7 @@ const (
 	rememberGone = time.Hour
 	tooSoon      = 100 * time.Millisecond // changes of this node within it are told together
 	settle       = 50 * time.Millisecond  // changes of others within it are taken together
+	settleEach   = 250 * time.Microsecond // for each node, if that is longer: all are looked at
 	coalesce     = 250 * time.Millisecond // changes of places within it are told together
 )
 
@@ -39,6 +38,7 @@ type state struct {
 	told      bool              // they have heard of mine once
 
 	members map[string]*member // by node
+	names   []string           // of members, sorted
 	doubted map[*member]bool   // those that are asked again
 	ring    []string           // the nodes of those that are there, and this one, sorted
 	hash    sum                // of the entries of ring
@@ -89,9 +89,10 @@ type member struct {
 	away  bool      // it is lost; its places stay for a while
 	since time.Time // of away, or of what the entry says of leaving
 	doubt
-	rtt, clock time.Duration
-	note       string
-	places     []placed
+	rtt, clock  time.Duration
+	note        string // why an extension of it has no place
+	strangeness string // why it cannot be spoken with
+	places      []placed
 }
 
 // departure is a run that is not there any more.
@@ -129,6 +130,8 @@ func (s *state) learn(e *entry, itself bool, now time.Time) {
 		}
 		m = &member{name: e.Node, entry: e}
 		s.members[e.Node] = m
+		i, _ := slices.BinarySearch(s.names, e.Node)
+		s.names = slices.Insert(s.names, i, e.Node)
 		s.enter(m, now)
 	case m.Run == e.Run:
 		if m.away { // not as one that was lost: that is in gone
@@ -157,9 +160,9 @@ func (s *state) learn(e *entry, itself bool, now time.Time) {
 	default:
 		return
 	}
-	if note := m.strange(s.o.Features); note != "" && note != m.note {
-		m.note = note
-		s.say(slog.LevelWarn, "a node of the cluster cannot be used", "node", m.name, "reason", note)
+	before := m.strangeness
+	if m.strangeness = m.strange(s.o.Features); m.strangeness != "" && m.strangeness != before {
+		s.say(slog.LevelWarn, "a node of the cluster cannot be used", "node", m.name, "reason", m.strangeness)
 	}
 	s.dirty(now)
 }
@@ -209,7 +212,7 @@ func (s *state) rehash(part sum, now time.Time) {
 
 func (s *state) dirty(now time.Time) {
 	if s.refresh.IsZero() {
-		s.refresh = now.Add(settle)
+		s.refresh = now.Add(max(settle, time.Duration(len(s.names))*settleEach))
 	}
 }
 
@@ -229,9 +232,16 @@ func (s *state) goodbye(a wire.Address, now time.Time) {
 	s.depart(a, false, now)
 	if m := s.members[a.Node]; m != nil && m.Run == a.Run {
 		s.leave(m, now)
-		delete(s.members, a.Node)
-		s.dirty(now)
+		s.remove(a.Node, now)
 	}
+}
+
+func (s *state) remove(name string, now time.Time) {
+	delete(s.members, name)
+	if i, found := slices.BinarySearch(s.names, name); found {
+		s.names = slices.Delete(s.names, i, i+1)
+	}
+	s.dirty(now)
 }
 
 // present returns the member of a run that is there, or nil.
@@ -246,8 +256,7 @@ func (s *state) present(a wire.Address) *member {
 func (s *state) forget(now time.Time) {
 	for name, m := range s.members {
 		if m.away && now.Sub(m.since) >= s.o.Forget {
-			delete(s.members, name)
-			s.dirty(now)
+			s.remove(name, now)
 		}
 	}
 	for a, g := range s.gone {
@@ -260,7 +269,8 @@ func (s *state) forget(now time.Time) {
 // nodes returns the other nodes by name.
 func (s *state) nodes() []status.Node {
 	list := make([]status.Node, 0, len(s.members))
-	for _, m := range s.members {
+	for _, name := range s.names {
+		m := s.members[name]
 		n := status.Node{Name: m.name, Run: m.Run, State: status.NodeReady, Since: m.since, Version: m.Version, RTT: m.rtt, Clock: m.clock, Tools: m.tools(), Note: m.note,
 			Shares: make([]status.Shared, 0, len(m.Shares))}
 		switch {
@@ -274,9 +284,6 @@ func (s *state) nodes() []status.Node {
 		}
 		list = append(list, n)
 	}
-	slices.SortFunc(list, func(a, b status.Node) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Run, b.Run))
-	})
 	return list
 }
 

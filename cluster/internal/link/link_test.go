@@ -1,0 +1,299 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+func TestMessages(t *testing.T) {
+	processtest.Leaks(t)
+	spec := oneServer(t)
+	spec.MaxPayload = 64 << 10
+	serve(t, spec)
+	a, b := connect(t, "a", nil, spec), connect(t, "b", nil, spec)
+	if err := b.Hold(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Hold(); err != nil {
+		t.Fatal(err)
+	}
+	meet(t, b, a)
+	meet(t, a, b)
+
+	var want []string
+	for i := range 1000 {
+		want = append(want, fmt.Sprintf("a 0 n%d", i))
+		if err := a.Send(b.self, "", fmt.Appendf(nil, "n%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all come", func() bool { return len(b.got(&b.messages, "a 0 n")) == len(want) })
+	if got := b.got(&b.messages, "a 0 n"); !slices.Equal(got, want) {
+		t.Error("they come in another order")
+	}
+
+	if err := errors.Join(a.Broadcast([]byte("all")), a.Any([]byte("any")), a.Send(wire.Address{Node: "b", Run: wire.NameRun}, "", []byte("name"))); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "each way", func() bool {
+		return len(b.got(&b.messages, fmt.Sprintf("a %d all", ToAll))) == 1 && len(b.got(&b.messages, fmt.Sprintf("a %d any", ToAny))) == 1 && len(b.got(&b.messages, fmt.Sprintf("a %d name", ToName))) == 1
+	})
+	if echo := a.got(&a.messages, "a "); len(echo) > 0 {
+		t.Errorf("a run hears itself: %q", echo)
+	}
+
+	if err := a.Send(wire.Address{Node: "b", Run: wire.NewRun()}, "x1", []byte("lost")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "nobody takes it", func() bool { return slices.Equal(a.got(&a.notTaken, ""), []string{"x1"}) })
+
+	if a.MaxPayload() != 64<<10 {
+		t.Errorf("MaxPayload is %d", a.MaxPayload())
+	}
+	err := a.Send(b.self, "", make([]byte, 64<<10+1))
+	if !errors.Is(err, ErrUnsent) || !strings.Contains(err.Error(), "max_payload") {
+		t.Errorf("a message that is too long: %v", err)
+	}
+	if err := a.Send(wire.Address{Node: "b", Run: "no run"}, "", nil); !errors.Is(err, ErrUnsent) {
+		t.Errorf("a subject that is none: %v", err)
+	}
+	if rtt, err := a.RTT(t.Context()); err != nil || rtt <= 0 {
+		t.Errorf("RTT: %v, %v", rtt, err)
+	}
+	if a.Server() != spec.url() || !a.Connected() {
+		t.Errorf("Server is %q", a.Server())
+	}
+	if c := a.Counts(); c.Out < 1000 || c.OutBytes == 0 || c.In == 0 || c.Dropped != 0 || c.Refused != 0 {
+		t.Errorf("counts: %+v", c)
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := a.Send(b.self, "", nil); !errors.Is(err, ErrUnsent) {
+		t.Errorf("a message after Close: %v", err)
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+}
+
+// TestAway has the only server be killed, and start anew: nothing that was refused meanwhile comes.
+func TestAway(t *testing.T) {
+	processtest.Leaks(t)
+	spec := oneServer(t)
+	a := connect(t, "a", nil, spec) // before there is a server
+	until(t, "the reason is told", func() bool { return len(a.got(&a.states, "false no server of the cluster answers")) > 0 })
+	if err := a.Send(wire.Address{Node: "b", Run: wire.NewRun()}, "x1", []byte("early")); !errors.Is(err, ErrUnsent) {
+		t.Errorf("before there is a server: %v", err)
+	}
+	if a.Server() != "" || a.Connected() {
+		t.Errorf("connected to %q", a.Server())
+	}
+	s := serve(t, spec)
+	until(t, "it connects", func() bool { return len(a.got(&a.states, "true")) == 1 })
+	b := connect(t, "b", nil, spec)
+	meet(t, a, b)
+	for round := range 3 {
+		s.kill()
+		until(t, "it is away", func() bool { return len(a.got(&a.states, "false")) > 0 && !a.Connected() && !b.Connected() })
+		for range 200 {
+			if err := a.Send(b.self, "x2", []byte("away")); !errors.Is(err, ErrUnsent) {
+				t.Fatalf("without a connection: %v", err)
+			}
+		}
+		s = serve(t, spec)
+		until(t, "it is back", func() bool { return len(a.got(&a.states, "true")) == 2+round })
+		meet(t, a, b)
+	}
+	if late := append(b.got(&b.messages, "a 0 away"), b.got(&b.messages, "a 0 early")...); len(late) > 0 || len(a.got(&a.notTaken, "")) > 0 {
+		t.Errorf("%d messages that were not sent have come", len(late))
+	}
+}
+
+// TestServerKilled kills each of three servers in turn.
+func TestServerKilled(t *testing.T) {
+	processtest.Leaks(t)
+	specs := three(t)
+	var processes []*process
+	for _, s := range specs {
+		processes = append(processes, serve(t, s))
+	}
+	a, b := connect(t, "a", nil, specs...), connect(t, "b", nil, specs...)
+	meet(t, a, b)
+	for i, p := range processes {
+		p.kill()
+		start := time.Now()
+		meet(t, a, b)
+		meet(t, b, a)
+		t.Logf("server %d killed: messages pass both ways after %v", i, time.Since(start))
+		serve(t, specs[i])
+	}
+}
+
+func TestRefused(t *testing.T) {
+	processtest.Leaks(t)
+	spec := oneServer(t)
+	spec.Password = "right"
+	serve(t, spec)
+	e := &end{self: wire.Address{Node: "a", Run: wire.NewRun()}}
+	err := e.connect(t, func(o *Options) { o.User, o.Password = "node", "wrong" }, spec)
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "invited again") {
+		t.Errorf("with wrong credentials: %v", err)
+	}
+	connect(t, "a", func(o *Options) { o.User, o.Password = "node", "right" }, spec)
+}
+
+// TestRevoked takes a node's credentials away while it is connected.
+func TestRevoked(t *testing.T) {
+	processtest.Leaks(t)
+	spec := oneServer(t)
+	spec.Password = "right"
+	s := serve(t, spec)
+	a := connect(t, "a", func(o *Options) { o.User, o.Password = "node", "right" }, spec)
+	s.kill()
+	other := spec
+	other.Password = "another"
+	s = serve(t, other)
+	until(t, "the reason is told", func() bool { return len(a.got(&a.states, "false refused: ")) > 3 })
+	s.kill()
+	serve(t, spec)
+	until(t, "it connects when it is taken again", a.Connected)
+}
+
+func TestPermissions(t *testing.T) {
+	processtest.Leaks(t)
+	subjects := wire.Subjects{Cluster: "main"}
+	spec := oneServer(t)
+	spec.Password, spec.Publish, spec.Subscribe = "right", subjects.Publish("a"), subjects.Subscribe("a")
+	serve(t, spec)
+	as := func(o *Options) { o.User, o.Password = "node", "right" }
+	a := connect(t, "a", as, spec)
+	other := connect(t, "a", as, spec)
+	if err := a.Hold(); err != nil {
+		t.Fatal(err)
+	}
+	meet(t, other, a)
+	if err := other.Send(wire.Address{Node: "a", Run: wire.NewRun()}, "x1", nil); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "nobody takes it", func() bool { return len(other.got(&other.notTaken, "x1")) == 1 })
+	if a.Counts().Refused+other.Counts().Refused > 0 {
+		t.Errorf("with what wire says: %s%s", a.logged(), other.logged())
+	}
+
+	forger := connect(t, "b", as, spec) // with the credentials of a
+	for range 5 {
+		if err := forger.Send(a.self, "", []byte("forged")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the servers refuse it", func() bool { return forger.Counts().Refused >= 6 })
+	if log := forger.logged(); strings.Count(log, "Publish to") != 1 || strings.Count(log, "Subscription to") != 1 || !strings.Contains(log, "cluster permissions") {
+		t.Errorf("the log: %s", log)
+	}
+	if got := a.got(&a.messages, "b "); len(got) > 0 {
+		t.Errorf("a forged message has come: %q", got)
+	}
+}
+
+// TestLameDuck has a server that is about to stop send its clients away.
+func TestLameDuck(t *testing.T) {
+	processtest.Leaks(t)
+	specs := three(t)[:2]
+	servers := make(map[string]*server.Server)
+	for i := range specs {
+		specs[i].Routes = []int{specs[0].ClusterPort, specs[1].ClusterPort}
+		o := specs[i].options()
+		o.LameDuckDuration, o.LameDuckGracePeriod = 30*time.Second, 10*time.Second // the test is done before
+		s, err := server.NewServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		if !s.ReadyForConnections(10 * time.Second) {
+			t.Fatal("the server is not ready")
+		}
+		servers[specs[i].url()] = s
+	}
+	a, b := connect(t, "a", nil, specs...), connect(t, "b", nil, specs...)
+	meet(t, a, b)
+	first := a.Server()
+	leaving := servers[first]
+	done := make(chan struct{})
+	go func() { defer close(done); leaving.LameDuckShutdown() }()
+	until(t, "it goes to the other server", func() bool { s := a.Server(); return s != "" && s != first })
+	meet(t, a, b)
+	leaving.Shutdown()
+	<-done
+}
+
+func TestNKey(t *testing.T) {
+	processtest.Leaks(t)
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := oneServer(t)
+	o := spec.options()
+	o.Nkeys = []*server.NkeyUser{{Nkey: public}}
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server is not ready")
+	}
+	a := connect(t, "a", func(o *Options) { o.NKey, o.Sign = public, pair.Sign }, spec)
+	if !a.Connected() {
+		t.Error("it is not connected")
+	}
+}
+
+// TestSlow has a run that does not take its messages.
+func TestSlow(t *testing.T) {
+	processtest.Leaks(t)
+	spec := oneServer(t)
+	serve(t, spec)
+	a, b := connect(t, "a", nil, spec), connect(t, "b", nil, spec)
+	meet(t, a, b)
+	hold := make(chan struct{})
+	b.mu.Lock()
+	b.hold = hold
+	b.mu.Unlock()
+	for range maxPending + 1000 {
+		if err := a.Send(b.self, "", []byte("much")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "some are lost", func() bool { return b.Counts().Dropped > 0 })
+	if !b.Connected() || !strings.Contains(b.logged(), "faster than they are handled") {
+		t.Errorf("the log: %s", b.logged())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Close(ctx); err == nil {
+		t.Error("Close returns while a message is handled")
+	}
+	close(hold)
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,44 @@
+package link
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// TestServerStopped stops the server of a link without a word.
+func TestServerStopped(t *testing.T) {
+	processtest.Leaks(t)
+	specs := three(t)
+	processes := make(map[string]*process)
+	for _, s := range specs {
+		processes[s.url()] = serve(t, s)
+	}
+	a, b := connect(t, "a", nil, specs[0], specs[1]), connect(t, "b", nil, specs[2])
+	meet(t, a, b)
+	stopped := processes[a.Server()].cmd.Process
+	if err := stopped.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var state syscall.WaitStatus
+	if _, err := syscall.Wait4(stopped.Pid, &state, syscall.WUNTRACED, nil); err != nil || !state.Stopped() {
+		t.Fatalf("the server is not stopped: %v, %v", state, err)
+	}
+	start := time.Now()
+	if err := a.Send(b.self, "", []byte("stuck")); err != nil {
+		t.Fatal(err)
+	}
+	meet(t, a, b)
+	took := time.Since(start)
+	t.Logf("messages pass over another server after %v", took)
+	if took > 10*time.Second {
+		t.Error("that is too long")
+	}
+	if err := stopped.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what was stuck in the server comes late", func() bool { return len(b.got(&b.messages, "a 0 stuck")) == 1 })
+	meet(t, a, b)
+}
