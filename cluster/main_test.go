@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) {
 			"extension": func(string) { os.Exit(extension().Main()) },
 			"natsd":     natsd,
 			"node":      serveNode,
+			"answer":    answer,
 		})
 	}
 	os.Exit(m.Run())
@@ -105,6 +107,22 @@ func natsd(words string) {
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	s.Shutdown()
+}
+
+// answer returns the bodies of requests, until stdin ends.
+func answer(server string) {
+	conn, err := nats.Connect(server)
+	if err == nil {
+		_, err = conn.Subscribe("answer", func(m *nats.Msg) { _ = m.Respond(m.Data) })
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	_ = conn.Flush()
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	conn.Close()
 }
 
 // child is a process of the test.
@@ -250,7 +268,11 @@ func openHost(n *cluster.Node, dir, exe string, shares bool) (*exthost.Host, err
 			return nil, err
 		}
 	}
-	return exthost.Open(context.Background(), cfg, exthost.Options{Cluster: n, StateDir: filepath.Join(dir, "state"), Logger: logger()})
+	o := exthost.Options{StateDir: filepath.Join(dir, "state"), Logger: logger()}
+	if n != nil {
+		o.Cluster = n
+	}
+	return exthost.Open(context.Background(), cfg, o)
 }
 
 // serveNode is a node that shares the extension as a process: its words are its name, how it

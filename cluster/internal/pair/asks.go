@@ -69,7 +69,7 @@ func (r *asks) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.own {
-		a.finish(nil, nodeLost(r.to, "it has gone"))
+		a.finish(nil, nodeLost("it has gone"))
 	}
 }
 
@@ -163,7 +163,7 @@ func (r *asks) ask(ctx context.Context, h *wire.Head, params []byte) ([]byte, er
 func (r *asks) answered(h *wire.Head, body []byte) {
 	var err error
 	if h.Error {
-		body, err = nil, readError(r.to, body)
+		body, err = nil, readError(body)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,20 +7,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
 
 const outcomeUnknown = "unknown"
 
 // notSent is the error of a call that the owner never ran and never will.
-func notSent(to wire.Address, reason string) error {
-	return protocol.Errorf(protocol.NotReady, "node %s did not get the call: %s; exthost status shows the nodes", to.Node, reason)
+func notSent(reason string) error {
+	return protocol.Errorf(protocol.NotReady, "it did not get the call: %s; exthost status shows the nodes", reason)
 }
 
 // nodeLost is the error of a call that the owner may have run.
-func nodeLost(to wire.Address, reason string) error {
-	return &protocol.Error{Kind: protocol.NodeLost, Outcome: outcomeUnknown, Message: "node " + to.Node + " is lost: " + reason + "; the call may have taken effect"}
+func nodeLost(reason string) error {
+	return &protocol.Error{Kind: protocol.NodeLost, Outcome: outcomeUnknown, Message: reason + "; the call may have taken effect"}
 }
 
 // gaveUp is the error of a call whose caller waits no more.
@@ -63,10 +62,10 @@ func writeError(err error) []byte {
 	return out
 }
 
-func readError(from wire.Address, body []byte) error {
+func readError(body []byte) error {
 	var w wireError
 	if err := json.Unmarshal(body, &w); err != nil || !slices.Contains(protocol.Kinds(), w.Kind) {
-		return &protocol.Error{Kind: protocol.InvalidResponse, Outcome: outcomeUnknown, Message: "node " + from.Node + " answered with an error that this version does not know"}
+		return &protocol.Error{Kind: protocol.InvalidResponse, Outcome: outcomeUnknown, Message: "it answered with an error that this version does not know"}
 	}
 	return &protocol.Error{Kind: w.Kind, Message: w.Message, Extension: w.Extension, Tool: w.Tool, Code: w.Code, Data: w.Data,
 		Outcome: w.Outcome, RetryAfter: time.Duration(w.RetryMS) * time.Millisecond, Evidence: w.Evidence}

@@ -25,6 +25,7 @@ type front struct {
 type call struct {
 	n      uint64
 	wake   chan struct{} // holds a token when events or an outcome wait
+	sent   bool          // a pulse may name it: on its way before the call, it would have the call refused
 	events []event
 	over   bool
 	result []byte
@@ -56,11 +57,12 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 	r := p.peer(to).out
 	c := r.openCall()
 	h.Kind, h.N = wire.Call, c.n
-	if err := r.send(h, body, r.token(ofCall, c.n)); errors.Is(err, p.o.Unsent) {
-		r.mu.Lock()
-		r.finish(c, nil, notSent(to, err.Error()))
-		r.mu.Unlock()
+	err := r.send(h, body, r.token(ofCall, c.n))
+	r.mu.Lock()
+	if c.sent = true; errors.Is(err, p.o.Unsent) {
+		r.finish(c, nil, notSent(err.Error()))
 	}
+	r.mu.Unlock()
 	return r.await(ctx, c, client)
 }
 
@@ -74,7 +76,7 @@ func (r *front) openCall() *call {
 	}
 	r.open[c.n] = c
 	if r.p.ctx.Err() != nil {
-		r.finish(c, nil, notSent(r.to, "this node leaves the cluster"))
+		r.finish(c, nil, notSent("this node leaves the cluster"))
 	}
 	return c
 }
@@ -166,7 +168,7 @@ func (r *front) push(n uint64, e event) (known, taken bool) {
 func (r *front) result(h *wire.Head, body []byte) {
 	var err error
 	if h.Error {
-		body, err = nil, readError(r.to, body)
+		body, err = nil, readError(body)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,13 +191,13 @@ func (r *front) confirmed(h *wire.Head) {
 	for _, n := range h.Strange {
 		if c := r.open[n]; c != nil {
 			r.p.counts.strange.Add(1)
-			r.finish(c, nil, notSent(r.to, "the call did not come to it"))
+			r.finish(c, nil, notSent("the call did not come to it"))
 		}
 	}
 	for _, n := range h.Spent {
 		if c := r.open[n]; c != nil {
 			r.p.counts.lost.Add(1)
-			r.finish(c, nil, nodeLost(r.to, "it ran the call, and its result is lost"))
+			r.finish(c, nil, nodeLost("it ran the call, and its result is lost"))
 		}
 	}
 }
@@ -220,15 +222,13 @@ func (r *front) pulses(now time.Time, paused time.Duration) (list []*wire.Head) 
 		return nil
 	}
 	r.used = now
-	open := make([]uint64, 0, len(o.open))
-	for n := range o.open {
-		open = append(open, n)
+	open, low := make([]uint64, 0, len(o.open)), r.p.numbers.Load()+1
+	for n, c := range o.open {
+		if low = min(low, n); c.sent {
+			open = append(open, n)
+		}
 	}
 	slices.Sort(open)
-	low := r.p.numbers.Load() + 1
-	if len(open) > 0 {
-		low = open[0]
-	}
 	for len(open)+len(o.done) > 0 {
 		h := &wire.Head{Kind: wire.Pulse}
 		h.Low = low
@@ -250,7 +250,7 @@ func (r *front) loseOpen(reason string) {
 	for _, c := range r.open {
 		r.p.counts.lost.Add(1)
 		r.done = append(r.done, c.n) // should it come back
-		r.finish(c, nil, nodeLost(r.to, reason))
+		r.finish(c, nil, nodeLost(reason))
 	}
 }
 
