@@ -85,7 +85,7 @@ var house = map[string]struct {
 	"supervisor":               {[]string{"protocol"}, "a worker: keeps one named thing alive"},
 	"tools":                    {[]string{"protocol", "internal/rawjson", "internal/nearest", "internal/display", "internal/schema"}, "a worker: names and validates, calls nothing"},
 	"hooks":                    {[]string{"protocol", "internal/inflight", "internal/process", "internal/sandbox", "internal/rawjson", "internal/glob"}, "a worker: ordered callbacks"},
-	"governance":               {[]string{"governance/internal/decisionid", "governance/internal/strictjson", "protocol", "internal/display", "internal/inflight", "internal/rawjson", "internal/glob"}, "a worker: decides, changes, records"},
+	"governance":               {[]string{"governance/internal/background", "governance/internal/decisionid", "governance/internal/strictjson", "protocol", "internal/display", "internal/inflight", "internal/rawjson", "internal/glob"}, "a worker: decides, changes, records"},
 	"governance/builtin":       {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "governance/pins", "governance/results", "protocol", "internal/display", "internal/glob", "internal/rawjson", "internal/redact"}, "the policies without a process"},
 	"governance/approval":      {[]string{"governance", "internal/display", "internal/rawjson", "internal/redact"}, "asks people; who they are is not its matter"},
 	"governance/pins":          {[]string{"governance/internal/strictjson", "internal/atomicfile", "internal/below", "internal/display", "internal/rawjson", "internal/regular", "protocol"}, "compares descriptors with what was approved"},
@@ -118,6 +118,7 @@ var house = map[string]struct {
 	"internal/clientconfig/known": {nil, "a table"},
 
 	"governance/celpolicy":                         {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "internal/rawjson", "protocol"}, "a policy without a process, apart for what it links"},
+	"governance/internal/background":               {nil, "runs jobs; what they do is not its matter"},
 	"governance/internal/decisionid":               {nil, "makes ids; whose they are is not its matter"},
 	"governance/internal/failures":                 {[]string{"governance", "internal/rawjson", "protocol"}, "rewrites an error; what is decided about it is not its matter"},
 	"governance/internal/settings":                 {[]string{"governance", "internal/nearest", "internal/strict"}, "decodes what operators state for a policy"},

@@ -122,7 +122,7 @@ func (n *webNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, err
 	if c.Session != nil {
 		s.Caller, s.Version = c.Session.Caller, c.Session.Version
 	}
-	return h.Do(ctx, &protocol.Call{Session: s, Extension: c.Place.Extension, Method: c.Method, Params: c.Params, Notify: c.Notify, Client: c.Client})
+	return h.Do(ctx, &protocol.Call{Session: s, Extension: c.Place.Extension, Method: c.Method, Params: c.Params, Notify: c.Notify, Client: c.Client, Origin: c.Origin})
 }
 
 func (n *webNode) EndSession(*protocol.Session) {}

@@ -185,7 +185,7 @@ func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by strin
 		d.Data = nil
 	}
 	e.Extension, e.Tool, e.RetryAfter = x.Extension, x.Tool, d.RetryAfter
-	e.Data, _ = json.Marshal(Refusal{d.Code, m.spec.Name, x.ID, protocol.Duration(d.RetryAfter), executed, d.Data}) // these types always encode
+	e.Data, _ = json.Marshal(Refusal{Code: d.Code, Policy: m.spec.Name, DecisionID: x.ID, RetryAfter: protocol.Duration(d.RetryAfter), Executed: executed, Data: d.Data}) // these types always encode
 	x.Verdict = Verdict{Action: Deny, Policy: m.spec.Name, Code: d.Code, By: by}
 	return e
 }
@@ -195,6 +195,7 @@ type Refusal struct {
 	Code       string            `json:"code"`
 	Policy     string            `json:"policy"`
 	DecisionID string            `json:"decision_id"`
+	Node       string            `json:"node,omitempty"` // of the cluster, whose policy it is; "" for this host
 	RetryAfter protocol.Duration `json:"retry_after_ms,omitempty"`
 	Executed   bool              `json:"executed,omitempty"` // the extension has executed the request
 	Data       json.RawMessage   `json:"data,omitempty"`     // from the policy; nil is none

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -26,6 +28,7 @@ type Exchange struct {
 	Session   string          // "" for stateless callers
 	Instance  string          // tells stateless callers of one name apart; "" where nothing is known of them
 	Node      string          // the node of the cluster whose caller it is; "" for a caller of this host
+	Origin    string          // the id of that node's decision about the same call, as it says; "" for none
 	Extension string          // that the request goes to or comes from; "" for a method of the host
 	Tool      string          // the registered name; for a task's methods, the tool whose call created the task; else ""
 	ToChild   bool            // false: the extension sends to its caller
@@ -42,6 +45,15 @@ type Exchange struct {
 // tasks/result for a call that became a task.
 func (x *Exchange) ReturnsTool() bool {
 	return x.ToChild && (x.Method == protocol.MethodToolsCall || x.Method == protocol.MethodTasksResult)
+}
+
+// ThisHost stands in globs of nodes for the callers of this host. No node has that name.
+const ThisHost = "."
+
+// IsFrom reports whether a glob fits the node whose caller it is, or is [ThisHost] and the caller
+// one of this host. A glob that fits the empty text, such as *, fits callers of this host too.
+func (x *Exchange) IsFrom(nodes []string) bool {
+	return glob.List(nodes).Match(x.Node) || x.Node == "" && slices.Contains(nodes, ThisHost)
 }
 
 // Verdict is the decision that determined the outcome. The zero value means that every

@@ -13,6 +13,7 @@ import (
 func TestMatch(t *testing.T) {
 	x := governance.Exchange{Method: "tools/call", Caller: "team/ada", Extension: "x", Tool: "ext_x_work", ToChild: true}
 	up := governance.Exchange{Method: "sampling/createMessage", Caller: "team/ada", Extension: "x"}
+	of := func(node string) governance.Exchange { y := x; y.Node = node; return y }
 	tests := []struct {
 		name  string
 		match governance.Match
@@ -26,6 +27,15 @@ func TestMatch(t *testing.T) {
 		{"method", governance.Match{Methods: []string{"tools/*"}}, x, true},
 		{"any method", governance.Match{Methods: []string{"*"}}, x, true},
 		{"caller", governance.Match{Callers: []string{"team/a?a"}}, x, true},
+		{"node", governance.Match{Nodes: []string{"a", "gpu?"}}, of("gpu1"), true},
+		{"another node", governance.Match{Nodes: []string{"a", "gpu?"}}, of("web"), false},
+		{"no node", governance.Match{Nodes: []string{"gpu?"}}, x, false},
+		{"other nodes", governance.Match{Nodes: []string{"?*"}}, of("web"), true},
+		{"other nodes, this host", governance.Match{Nodes: []string{"?*"}}, x, false},
+		{"any node", governance.Match{Nodes: []string{"*"}}, of("web"), true},
+		{"any node, this host", governance.Match{Nodes: []string{"*"}}, x, true},
+		{"this host", governance.Match{Nodes: []string{"a", "."}}, x, true},
+		{"this host, another", governance.Match{Nodes: []string{"."}}, of("web"), false},
 		{"all have to fit", governance.Match{Methods: []string{"tools/*"}, Extensions: []string{"y"}}, x, false},
 		{"down", governance.Match{Direction: []string{"to_extension"}}, x, true},
 		{"not down", governance.Match{Direction: []string{"to_extension"}}, up, false},

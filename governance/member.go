@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/governance/internal/background"
 )
 
 // member is a policy at its position in the pipeline.
@@ -14,7 +16,7 @@ type member struct {
 	spec     Spec
 	policy   Policy
 	shadowed bool // decisions are recorded and have no effect: mode shadow, or an observer that is not required
-	later    queue
+	later    background.Queue
 	warned   throttle
 }
 

@@ -3,62 +3,16 @@ package governance
 import (
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 )
-
-// Bounds of an observer that runs detached: its goroutines, and the jobs that may wait for
-// them.
-const (
-	observerWorkers = 4
-	observerQueue   = 256
-)
-
-// queue runs jobs on up to observerWorkers goroutines, which end when no job is left.
-type queue struct {
-	mu      sync.Mutex
-	jobs    []func()
-	workers int
-}
-
-// push adds a job. It returns false when the queue is full.
-func (q *queue) push(job func()) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.jobs) >= observerQueue {
-		return false
-	}
-	q.jobs = append(q.jobs, job)
-	if q.workers < observerWorkers {
-		q.workers++
-		go q.work() // ends when the queue is empty; the gate waits for its jobs
-	}
-	return true
-}
-
-func (q *queue) work() {
-	for {
-		q.mu.Lock()
-		if len(q.jobs) == 0 {
-			q.jobs = nil
-			q.workers--
-			q.mu.Unlock()
-			return
-		}
-		job := q.jobs[0]
-		q.jobs[0], q.jobs = nil, q.jobs[1:]
-		q.mu.Unlock()
-		job()
-	}
-}
 
 // detach shows m a copy of the exchange in the background. The exchange does not wait.
 func (r *exchangeRun) detach(flow Flow, m *member) {
 	seen := *r.x
 	watch := &exchangeRun{p: r.p, x: &seen, record: r.record, sent: r.sent}
 	r.p.under.Enter() // cannot fail: the exchange of r is still inside
-	ok := m.later.push(func() {
+	ok := m.later.Push(func() {
 		defer r.p.under.Leave()
 		// The decision has no effect, and apply has logged the error.
 		_ = watch.apply(r.p.running, flow, m, m.evaluate(r.p.running, flow, &seen, m.spec.Timeout))

@@ -136,6 +136,7 @@ type Match struct {
 	Extensions []string `json:"extensions,omitempty"` // ids
 	Methods    []string `json:"methods,omitempty"`    // MCP method names
 	Callers    []string `json:"callers,omitempty"`    // authenticated callers
+	Nodes      []string `json:"nodes,omitempty"`      // nodes of the cluster whose callers they are: "." is this host, "?*" every other
 	Direction  []string `json:"direction,omitempty"`  // to_extension, to_caller
 }
 

@@ -45,6 +45,8 @@ type Trace struct {
 	Method    string            `json:"method"`
 	Caller    string            `json:"caller,omitempty"`
 	Session   string            `json:"session,omitempty"`
+	Node      string            `json:"node,omitempty"`   // of the cluster, whose caller it is; "" for this host
+	Origin    string            `json:"origin,omitempty"` // the id of the decision of that node
 	Extension string            `json:"extension,omitempty"`
 	Tool      string            `json:"tool,omitempty"`
 	Direction string            `json:"direction"`
@@ -76,7 +78,7 @@ type record struct {
 }
 
 func newRecord(x *Exchange, now time.Time, steps int) *record {
-	return &record{trace: Trace{ID: x.ID, Time: now, Method: x.Method, Caller: x.Caller, Session: x.Session,
+	return &record{trace: Trace{ID: x.ID, Time: now, Method: x.Method, Caller: x.Caller, Session: x.Session, Node: x.Node, Origin: prefix(x.Origin, maxCode),
 		Extension: x.Extension, Tool: x.Tool, Direction: x.Direction(), Notify: x.Notify, Steps: make([]Step, 0, steps)}}
 }
 

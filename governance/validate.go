@@ -154,14 +154,14 @@ func (x *Exchange) Direction() string {
 func (m *Match) matches(x *Exchange) bool {
 	fits := func(globs glob.List, name string) bool { return len(globs) == 0 || globs.Match(name) }
 	return fits(m.Tools, x.Tool) && fits(m.Extensions, x.Extension) && fits(m.Methods, x.Method) &&
-		fits(m.Callers, x.Caller) && fits(m.Direction, x.Direction())
+		fits(m.Callers, x.Caller) && (len(m.Nodes) == 0 || x.IsFrom(m.Nodes)) && fits(m.Direction, x.Direction())
 }
 
 func (m Match) validate(p *problems) {
 	lists := []struct {
 		field string
 		globs []string
-	}{{"tools", m.Tools}, {"extensions", m.Extensions}, {"methods", m.Methods}, {"callers", m.Callers}, {"direction", m.Direction}}
+	}{{"tools", m.Tools}, {"extensions", m.Extensions}, {"methods", m.Methods}, {"callers", m.Callers}, {"nodes", m.Nodes}, {"direction", m.Direction}}
 	for _, list := range lists {
 		for _, pattern := range list.globs {
 			if glob.Check(pattern) != nil {

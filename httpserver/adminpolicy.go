@@ -98,6 +98,7 @@ type TestCall struct {
 	Extension string          `json:"extension,omitempty"` // whose own names tool and method are; "" for registered names
 	Caller    string          `json:"caller,omitempty"`
 	Session   string          `json:"session,omitempty"`
+	Node      string          `json:"node,omitempty"` // of the cluster, as if the call came from there
 }
 
 // ReadTestCall parses and checks a TestCall. The error is of kind invalid_arguments.
@@ -123,7 +124,7 @@ func ReadTestCall(data []byte) (c TestCall, err error) {
 
 // Call returns the call for a host.
 func (c TestCall) Call() *protocol.Call {
-	call := &protocol.Call{Session: &protocol.Session{ID: c.Session, Caller: c.Caller}, Extension: c.Extension, Method: c.Method, Params: c.Params}
+	call := &protocol.Call{Session: &protocol.Session{ID: c.Session, Caller: c.Caller, Node: c.Node}, Extension: c.Extension, Method: c.Method, Params: c.Params}
 	if c.Tool != "" {
 		call.Method = protocol.MethodToolsCall
 		call.Params, _ = json.Marshal(protocol.ToolsCallParams{Name: c.Tool, Arguments: c.Arguments}) // both are valid JSON
@@ -145,8 +146,7 @@ func NewTestResult(t exthost.Trace, err error) (TestResult, error) {
 	}
 	r := TestResult{Trace: t}
 	if err != nil {
-		f := FaultOf(err)
-		r.Error = &f
+		r.Error = new(FaultOf(err))
 	}
 	return r, nil
 }

@@ -94,4 +94,5 @@ type Call struct {
 	Digest  string        // of the descriptor that the caller saw; "" is not compared
 	Client  protocol.Peer // takes the messages of the extension during the call; nil drops and refuses them
 	Trace   string        // traceparent; "" for none
+	Origin  string        // the id of this host's decision, which the other node records beside its own; "" for none
 }

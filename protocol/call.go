@@ -67,4 +67,5 @@ type Call struct {
 	Params    json.RawMessage // raw; nil means {}
 	Notify    bool            // a notification: no answer is expected
 	Client    Peer            // takes the messages of the extension during this request; nil drops them
+	Origin    string          // of a call of another node: the id of that node's decision about it; "" for none
 }

@@ -40,6 +40,7 @@ type DecideParams struct {
 	Method    string            `json:"method"`              // an MCP method name
 	Caller    string            `json:"caller,omitempty"`    // authenticated; "" when anonymous
 	Session   string            `json:"session,omitempty"`   // "" for stateless callers
+	Node      string            `json:"node,omitempty"`      // the node of the cluster whose caller it is; "" for a caller of this host
 	Extension string            `json:"extension,omitempty"` // the target; "" for a method of the host
 	Tool      string            `json:"tool,omitempty"`      // the registered name; "" outside tools/call
 	Headers   map[string]string `json:"headers,omitempty"`   // of the HTTP request, by name in lower case; for category authentication only, nil when the call did not come over HTTP

@@ -140,6 +140,7 @@ type Request struct {
 	Params json.RawMessage // of the caller, but with the extension's own tool name; nil is {}
 	Meta   json.RawMessage // members to add to the extension's _meta ([context] passthrough); nil for none
 	Owner  any             // the party that makes the call, comparable; a request of the child that names no call goes to the owner of all calls in flight; nil is no owner
+	Origin string          // the id of the decision about the call, for a node of the cluster; "" for none
 	// Capabilities are those of the caller's MCP client, for a server that learns them with
 	// each request. Those in the _meta of Params count before them. Nil: those of Spec.
 	Capabilities json.RawMessage

@@ -47,6 +47,7 @@ type Request struct {
 	ID        string    `json:"id"`
 	Caller    string    `json:"caller"`
 	Session   string    `json:"session,omitempty"`
+	Node      string    `json:"node,omitempty"` // of the cluster, whose caller it is; "" for this host
 	Extension string    `json:"extension,omitempty"`
 	Tool      string    `json:"tool,omitempty"`
 	Method    string    `json:"method"`
@@ -80,7 +81,7 @@ type pendingRequest struct {
 
 // subject identifies the call that an approval is valid for. The session is part of it only
 // for anonymous callers, because a caller may come back in another session.
-type subject struct{ caller, session, extension, tool, method, policy, flow, hash string }
+type subject struct{ caller, session, node, extension, tool, method, policy, flow, hash string }
 
 type answer struct {
 	approved bool
@@ -147,10 +148,10 @@ func newRequest(ctx context.Context, x *governance.Exchange, q governance.Approv
 	}
 	return &pendingRequest{
 		Request: Request{
-			ID: strings.ToLower(rand.Text()[:8]), Caller: x.Caller, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Method: x.Method, Policy: q.Policy,
+			ID: strings.ToLower(rand.Text()[:8]), Caller: x.Caller, Session: x.Session, Node: x.Node, Extension: x.Extension, Tool: x.Tool, Method: x.Method, Policy: q.Policy,
 			Reason: reason, Arguments: display.Cut(string(shown), maxPreview), Hash: hash, Decision: x.ID, Since: now, Expires: now.Add(expiry), Waiting: true,
 		},
-		subject: subject{x.Caller, session, x.Extension, x.Tool, x.Method, q.Policy, string(q.Flow), hash},
+		subject: subject{x.Caller, session, x.Node, x.Extension, x.Tool, x.Method, q.Policy, string(q.Flow), hash},
 		answer:  make(chan answer, 1),
 	}, nil
 }
@@ -172,7 +173,7 @@ func (s *Store) add(q *pendingRequest) (_ *pendingRequest, approver string, err 
 			s.changeLocked()
 			return old, "", nil
 		}
-		if old.subject.caller == q.subject.caller && old.subject.session == q.subject.session {
+		if old.subject.caller == q.subject.caller && old.subject.session == q.subject.session && old.subject.node == q.subject.node {
 			fromCaller++
 		}
 	}

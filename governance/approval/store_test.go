@@ -106,7 +106,10 @@ func TestApprovalWaitsForTheRetry(t *testing.T) {
 		if err := s.Approve(list[0].ID, "eve"); !errors.Is(err, ErrAnswered) {
 			t.Errorf("approved twice: %v", err)
 		}
+		away := exchange("ann", `{"path":"/a"}`)
+		away.Node = "web"
 		for name, x := range map[string]*governance.Exchange{
+			"another node":    away,
 			"another caller":  exchange("eve", `{"path":"/a"}`),
 			"other arguments": exchange("ann", `{"path":"/b"}`),
 			"another tool":    {Method: "tools/call", Caller: "ann", Extension: "files", Tool: "ext_files_read", Request: []byte(`{"arguments":{"path":"/a"}}`)},

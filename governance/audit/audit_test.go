@@ -504,13 +504,21 @@ func TestQuery(t *testing.T) {
 	for i, r := range []Record{
 		{Tool: "tool_1", Caller: "team/ann", Extension: "a", Outcome: OK, Time: now.Add(-time.Hour)},
 		{Tool: "tool_2", Caller: "bob", Extension: "a", Outcome: Denied, Time: now},
-		{Tool: "tool_3", Caller: "bob", Extension: "b", Outcome: Failed, Time: now},
+		{Tool: "tool_3", Caller: "bob", Node: "web", ID: "d3", Origin: "w3", Extension: "b", Outcome: Failed, Time: now},
 	} {
 		if err := l.Append(t.Context(), r); err != nil {
 			t.Fatal(i, err)
 		}
 	}
 	end(t, l)
+	for _, tt := range []struct {
+		q    Query
+		want string
+	}{{Query{Node: "we?"}, "3"}, {Query{Node: "?*"}, "3"}, {Query{Node: "."}, "1 2"}, {Query{Node: "*"}, "1 2 3"}, {Query{ID: "d3"}, "3"}, {Query{ID: "w3"}, "3"}, {Query{ID: "w4"}, ""}} {
+		if got := tools(read(t, path, tt.q)); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.q, got, tt.want)
+		}
+	}
 	for want, q := range map[string]Query{
 		"1 2 3": {}, "2": {Denied: true}, "2 3": {Since: now.Add(-time.Minute)}, "1 2": {Extension: "a"}, "3": {Last: 1}, "1": {Caller: "t*n"}, "": {Tool: "tool_9"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/internal/regular"
 )
@@ -21,6 +22,8 @@ type Query struct {
 	Denied    bool      // only exchanges that a policy or hook denied
 	Tool      string    // a glob of the registered name, as in policies; "" is any
 	Caller    string    // a glob; "" is any
+	Node      string    // a glob of the node whose caller it is, [governance.ThisHost] for this host's; "" is any
+	ID        string    // of a decision, or of the decision of another node about the same call; "" is any
 	Extension string    // a glob of the id; "" is any
 	Since     time.Time // only exchanges that began then or later
 	Last      int       // at most that many of the existing records, the latest; 0: all
@@ -30,7 +33,7 @@ type Query struct {
 
 // Check returns an error that names the malformed glob, if any.
 func (q *Query) Check() error {
-	for _, pattern := range []string{q.Tool, q.Caller, q.Extension} {
+	for _, pattern := range []string{q.Tool, q.Caller, q.Node, q.Extension} {
 		if err := glob.Check(pattern); err != nil && pattern != "" {
 			return err
 		}
@@ -44,6 +47,8 @@ func (q *Query) wants(r *Record) bool {
 	}
 	fits := func(pattern, name string) bool { return pattern == "" || glob.Match(pattern, name) }
 	return (!q.Denied || r.Outcome == Denied) && !r.Time.Before(q.Since) &&
+		(q.ID == "" || q.ID == r.ID || q.ID == r.Origin) &&
+		(q.Node == "" || (&governance.Exchange{Node: r.Node}).IsFrom([]string{q.Node})) &&
 		fits(q.Tool, r.Tool) && fits(q.Caller, r.Caller) && fits(q.Extension, r.Extension)
 }
 

@@ -57,6 +57,8 @@ type Record struct {
 	ID         string    `json:"id,omitempty"` // of the decision
 	Caller     string    `json:"caller,omitempty"`
 	Session    string    `json:"session,omitempty"`
+	Node       string    `json:"node,omitempty"`   // of the cluster, whose caller it is; "" for this host
+	Origin     string    `json:"origin,omitempty"` // the id of the decision of that node, whose log has it
 	Extension  string    `json:"extension,omitempty"`
 	Tool       string    `json:"tool,omitempty"`
 	Method     string    `json:"method,omitempty"`
@@ -111,6 +113,7 @@ func newIntent(ctx context.Context, x *governance.Exchange, now time.Time) (Reco
 func recordOf(x *governance.Exchange, now time.Time) Record {
 	r := Record{
 		Time: now.UTC(), ID: x.ID, Caller: display.Prefix(x.Caller, maxName), Session: display.Prefix(x.Session, maxName),
+		Node: x.Node, Origin: display.Prefix(x.Origin, maxName),
 		Extension: x.Extension, Tool: display.Prefix(x.Tool, maxName), Method: display.Prefix(x.Method, maxName),
 		Direction: x.Direction(), Notify: x.Notify, ApprovedBy: x.Verdict.By,
 	}
@@ -202,6 +205,8 @@ func (r *Record) append(dst []byte) []byte {
 	dst = appendText(dst, "id", r.ID)
 	dst = appendText(dst, "caller", r.Caller)
 	dst = appendText(dst, "session", r.Session)
+	dst = appendText(dst, "node", r.Node)
+	dst = appendText(dst, "origin", r.Origin)
 	dst = appendText(dst, "extension", r.Extension)
 	dst = appendText(dst, "tool", r.Tool)
 	dst = appendText(dst, "method", r.Method)

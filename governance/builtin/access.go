@@ -15,19 +15,20 @@ import (
 )
 
 // accessConfig is the config of the built-in policy access, which allows and denies
-// requests by caller, tool, extension and method:
+// requests by caller, node, tool, extension and method:
 //
 //	default: deny             # allow (default) or deny: requests to extensions that no rule matches
 //	rules:                    # the first that matches decides
 //	- effect: allow           # allow or deny
 //	  callers: ["team/*"]     # globs; without the list, every caller
+//	  nodes: ["gpu*"]         # globs of the cluster's nodes whose callers they are; "." is this host, "?*" every other
 //	  tools: ["ext_files_*"]  # registered names; a rule that allows means only the extension that the pattern spells
 //	  extensions: [files]     # ids
 //	  methods: ["tools/*"]    # MCP method names, in both directions
 //	  reason: "ask Ada"       # part of the denial
 //
 // The default does not apply to requests for lists. Lists omit the tools that the caller
-// may not call.
+// may not call; those of other nodes of a cluster do not know these rules.
 type accessConfig struct {
 	Default string       `json:"default"`
 	Rules   []accessRule `json:"rules"`
@@ -40,6 +41,7 @@ var listMethods = []string{protocol.MethodToolsList, "resources/list", "resource
 type accessRule struct {
 	Effect     string    `json:"effect"`
 	Callers    glob.List `json:"callers"`
+	Nodes      glob.List `json:"nodes"`
 	Tools      glob.List `json:"tools"`
 	Extensions glob.List `json:"extensions"`
 	Methods    glob.List `json:"methods"`
@@ -95,7 +97,7 @@ func newAccess(s governance.Spec) (governance.Policy, error) {
 		} else {
 			errs = append(errs, settings.OneOf(place+".effect", &r.Effect, allowed, denied))
 		}
-		for _, globs := range []glob.List{r.Callers, r.Tools, r.Extensions, r.Methods} {
+		for _, globs := range []glob.List{r.Callers, r.Nodes, r.Tools, r.Extensions, r.Methods} {
 			if err := globs.Check(); err != nil {
 				errs = append(errs, settings.Wrong("config."+place, "%w", err))
 			}
@@ -115,7 +117,11 @@ func (p *access) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	}
 	if reason == "" {
 		what := cmp.Or(x.Tool, x.Method)
-		reason = fmt.Sprintf("caller %q may not use %s", x.Caller, what)
+		of := ""
+		if x.Node != "" {
+			of = " of node " + x.Node
+		}
+		reason = fmt.Sprintf("caller %q%s may not use %s", x.Caller, of, what)
 	}
 	return governance.Decision{Action: governance.Deny, Code: "unauthorized", Reason: reason}, nil
 }
@@ -152,5 +158,5 @@ func (p *access) meant(patterns glob.List, x *governance.Exchange) bool {
 
 func (r *accessRule) fits(x *governance.Exchange) bool {
 	fits := func(globs glob.List, name string) bool { return len(globs) == 0 || globs.Match(name) }
-	return fits(r.Callers, x.Caller) && fits(r.Tools, x.Tool) && fits(r.Extensions, x.Extension) && fits(r.Methods, x.Method)
+	return fits(r.Callers, x.Caller) && (len(r.Nodes) == 0 || x.IsFrom(r.Nodes)) && fits(r.Tools, x.Tool) && fits(r.Extensions, x.Extension) && fits(r.Methods, x.Method)
 }

@@ -24,7 +24,7 @@ func TestConfigs(t *testing.T) {
 		{"access", `{"default": "deny", "Default": "allow"}`, []string{"stated twice"}},
 		{"rate_limit", `{}`, []string{"config.limits: is missing"}},
 		{"rate_limit", `{"limits": [{"calls": 0}, {"calls": 1, "burst": -1, "per": ["caller", "city"]}]}`,
-			[]string{"config.limits[0]: calls and burst", "config.limits[1]: calls and burst", `config.limits[1].per: "city" is none of caller, session, tool, extension`}},
+			[]string{"config.limits[0]: calls and burst", "config.limits[1]: calls and burst", `config.limits[1].per: "city" is none of caller, session, node, tool, extension`}},
 		{"rate_limit", `{"limits": [{"calls": 1.5}]}`, []string{"config.limits.calls: a number 1.5 where a whole number belongs"}},
 		{"rate_limit", `{"limits": [{"calls": 1, "window": 60}]}`, []string{`60 is not a duration`}},
 		{"loop", `{"calls": 0, "window": "0s", "action": "stop"}`, []string{"config.calls: is a count from 1 to 1000", "config.window", `config.action: "stop" is none of deny, ask`}},

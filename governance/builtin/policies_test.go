@@ -115,6 +115,38 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// Rules with nodes are for the callers of these; lists are those of this host's callers.
+func TestAccessByNode(t *testing.T) {
+	p := newPolicy(t, "access", `{"default": "deny", "rules": [
+		{"effect": "deny", "nodes": ["laptop"], "reason": "no laptops"}, {"effect": "allow", "nodes": ["."], "tools": ["own"]}, {"effect": "allow", "nodes": ["?*"], "tools": ["shared"]}]}`)
+	for _, tt := range []struct{ node, tool, want string }{
+		{"", "own", "allow"}, {"", "shared", `deny unauthorized: caller "ada" may not use shared`}, {"web", "shared", "allow"},
+		{"web", "own", `deny unauthorized: caller "ada" of node web may not use own`}, {"laptop", "shared", "deny unauthorized: no laptops"},
+	} {
+		x := call(tt.tool, `{}`)
+		x.Node = tt.node
+		if got := ask(t, p, governance.Request, x); got != tt.want {
+			t.Errorf("%s at %q: %s", tt.tool, tt.node, got)
+		}
+	}
+	if v := p.(governance.Visibler); !v.Visible("ada", "files", "own") || v.Visible("ada", "files", "shared") {
+		t.Error("the lists are not those of this host's callers")
+	}
+}
+
+func TestRateLimitPerNode(t *testing.T) {
+	p := newPolicy(t, "rate_limit", `{"limits": [{"calls": 1, "window": "24h", "per": ["node"]}]}`)
+	var got []string
+	for _, node := range []string{"", "web", "", "web", "gpu1"} {
+		x := call("read", `{}`)
+		x.Caller, x.Session, x.Node = "caller of "+node, "session of "+node, node
+		got = append(got, ask(t, p, governance.Request, x)[:4])
+	}
+	if diff := cmp.Diff([]string{"allo", "allo", "deny", "deny", "allo"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPolicy(t, "rate_limit", `{"limits": [{"calls": 60, "burst": 2, "per": ["caller", "tool"]}, {"calls": 3, "window": "10s", "per": ["session", "extension"]}]}`)

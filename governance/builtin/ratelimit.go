@@ -22,7 +22,7 @@ import (
 //	- calls: 60             # requests
 //	  window: 1m            # per this time, refilled evenly; default 1m
 //	  burst: 10             # at most this many at once; default: calls
-//	  per: [caller, tool]   # a separate limit per caller, session, tool, extension; default: one for all
+//	  per: [caller, tool]   # a separate limit per caller, session, node, tool, extension; default: one for all
 //
 // Requests to extensions count, notifications and denied requests do not. A denial states
 // when to retry. Category rate_limiting only.
@@ -39,8 +39,8 @@ type rateLimit struct {
 
 // bucketKey identifies one bucket of one limit.
 type bucketKey struct {
-	limit                            int
-	caller, session, tool, extension string
+	limit                                  int
+	caller, session, node, tool, extension string
 }
 
 type rateLimiter struct {
@@ -72,7 +72,7 @@ func (l *rateLimit) normalize(place string) error {
 		errs = append(errs, settings.Wrong("config."+place, "calls and burst are counts above 0"))
 	}
 	for _, per := range l.Per {
-		errs = append(errs, settings.OneOf(place+".per", &per, "caller", "session", "tool", "extension"))
+		errs = append(errs, settings.OneOf(place+".per", &per, "caller", "session", "node", "tool", "extension"))
 	}
 	return errors.Join(errs...)
 }
@@ -106,6 +106,8 @@ func (p *rateLimiter) bucket(i int, x *governance.Exchange) *rate.Limiter {
 			key.caller = x.Caller
 		case "session":
 			key.caller, key.session = x.Caller, sessionOf(x)
+		case "node":
+			key.node = x.Node
 		case "tool":
 			key.tool = x.Tool
 		case "extension":

@@ -27,8 +27,9 @@ import (
 //	code: no_rm                             # default: the category's
 //	expiry: 10m                             # for ask; default 5m
 //
-// Variables: method, caller, session, extension, tool, direction (to_extension, to_caller)
-// and flow (request, response) are strings; arguments holds the tool's arguments, or the
+// Variables: method, caller, session, node, extension, tool, direction (to_extension, to_caller)
+// and flow (request, response) are strings; node is the node of the cluster whose caller
+// it is, empty for a caller of this host; arguments holds the tool's arguments, or the
 // params of another method; result is null in the request flow. error is null, or
 // {code, message, data} when the extension answered with an error; result then is
 // {content, isError, structuredContent} with that message and data. In category
@@ -97,7 +98,7 @@ func Check(s governance.Spec) []governance.Problem {
 func newEnv(c governance.Category) (*cel.Env, error) {
 	options := []cel.EnvOption{cel.OptionalTypes(), ext.Strings(), cel.CrossTypeNumericComparisons(true),
 		cel.Variable("arguments", cel.DynType), cel.Variable("result", cel.DynType), cel.Variable("error", cel.DynType)}
-	for _, name := range []string{"method", "caller", "session", "extension", "tool", "direction", "flow"} {
+	for _, name := range []string{"method", "caller", "session", "node", "extension", "tool", "direction", "flow"} {
 		options = append(options, cel.Variable(name, cel.StringType))
 	}
 	if c == governance.Authentication {

@@ -33,7 +33,7 @@ func newPolicy(t testing.TB, config string) governance.Policy {
 }
 
 func call(tool, arguments string) governance.Exchange {
-	return governance.Exchange{Method: protocol.MethodToolsCall, Caller: "ada", Session: "s1", Extension: "files", Tool: tool, ToChild: true,
+	return governance.Exchange{Method: protocol.MethodToolsCall, Caller: "ada", Session: "s1", Node: "web", Extension: "files", Tool: tool, ToChild: true,
 		Request: json.RawMessage(`{"name":"x","arguments":` + arguments + `,"_meta":{"progressToken":1}}`)}
 }
 
@@ -79,7 +79,7 @@ func TestDecisions(t *testing.T) {
 	}{
 		{"true", `{"when": "tool == 'ext_shell_run' && arguments.command.startsWith('rm')"}`, governance.Request,
 			"deny : it is not allowed when tool == 'ext_shell_run' && arguments.command.startsWith('rm')"},
-		{"false", `{"when": "caller != 'ada' || session != 's1' || extension != 'files' || method != 'tools/call' || direction != 'to_extension'"}`, governance.Request, "allow"},
+		{"false", `{"when": "caller != 'ada' || session != 's1' || node != 'web' || extension != 'files' || method != 'tools/call' || direction != 'to_extension'"}`, governance.Request, "allow"},
 		{"ask, with a message", `{"when": "true", "action": "ask", "code": "rm", "message": "'really ' + arguments.command + '?'"}`, governance.Request, "ask rm: really rm -rf?"},
 		{"a message that fails", `{"when": "true", "message": "arguments.nothing"}`, governance.Request, "deny : it is not allowed when true"},
 		{"numbers", `{"when": "arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big == 9007199254740993 && arguments.list.exists(i, i == 2)"}`, governance.Request,

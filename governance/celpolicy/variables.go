@@ -41,6 +41,8 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return v.x.Caller, true
 	case "session":
 		return v.x.Session, true
+	case "node":
+		return v.x.Node, true
 	case "extension":
 		return v.x.Extension, true
 	case "tool":

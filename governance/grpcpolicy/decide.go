@@ -51,6 +51,9 @@ func (s *Service) message(ctx context.Context, flow governance.Flow, x *governan
 		ToolName: x.Tool, RoutingKey: x.Session, RequestJson: x.Request,
 		Metadata: map[string]string{"request_id": x.ID, "direction": direction(x)},
 	}
+	if x.Node != "" {
+		m.Metadata["node"] = x.Node
+	}
 	for name, value := range protocol.HeadersOf(ctx) {
 		m.Metadata["header."+name] = value
 	}

@@ -79,8 +79,8 @@ func TestMessage(t *testing.T) {
 		headers  map[string]string
 	}{
 		"over HTTP": {governance.Content, governance.Request,
-			governance.Exchange{ID: "d1", Method: "tools/list", ToChild: true, Request: json.RawMessage(`{}`)},
-			&message{Flow: "request", Method: "tools/list", RequestJson: []byte(`{}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "header.authorization": "Bearer x"}},
+			governance.Exchange{ID: "d1", Method: "tools/list", Node: "web", ToChild: true, Request: json.RawMessage(`{}`)},
+			&message{Flow: "request", Method: "tools/list", RequestJson: []byte(`{}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "node": "web", "header.authorization": "Bearer x"}},
 			map[string]string{"authorization": "Bearer x"}},
 		"tools/call": {governance.Content, governance.Request,
 			governance.Exchange{ID: "d1", Method: "tools/call", Caller: "ann", Session: "s1", Extension: "files", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":{"n":12345678901234567890}}`)},

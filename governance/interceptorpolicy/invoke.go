@@ -81,7 +81,11 @@ func (r *run) params(i *interceptor, remaining time.Duration) json.RawMessage {
 	}
 	b = append(append(b, `,"context":`...), r.context...)
 	b = append(rawjson.AppendText(append(b, `,"_meta":{"exthost/extension":`...), r.x.Extension), `,"exthost/tool":`...)
-	return append(rawjson.AppendText(b, r.x.Tool), `}}`...)
+	b = rawjson.AppendText(b, r.x.Tool)
+	if r.x.Node != "" {
+		b = rawjson.AppendText(append(b, `,"exthost/node":`...), r.x.Node)
+	}
+	return append(b, `}}`...)
 }
 
 // read reads the answer of an interceptor. What cannot be read is an error, and one of a

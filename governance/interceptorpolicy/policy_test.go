@@ -202,7 +202,8 @@ func TestInvocations(t *testing.T) {
 		"of an extension":       {flow: governance.Request, x: sample, want: `{"name":"v","event":"sampling/createMessage","phase":"request","payload":{"maxTokens":1e3},` + strings.Replace(anonymous, `extension":""`, `extension":"x"`, 1)},
 		"a tool's error": {flow: governance.Response, x: failed, want: `{"name":"v","event":"tools/call","phase":"response","payload":{"content":[{"type":"text","text":"no /secret"}],"isError":true,"structuredContent":{"path":"/secret"}},` +
 			`"context":{"principal":{"type":"anonymous"},"traceId":"d1","timestamp":"1970-01-01T00:00:00Z"},"_meta":{"exthost/extension":"","exthost/tool":"t"}}`},
-		"another error": {flow: governance.Response, x: notRead, want: `{"name":"v","event":"resources/read","phase":"response","payload":{"code":-1,"message":"no"},` + anonymous},
+		"of another node": {flow: governance.Request, x: governance.Exchange{Method: "tools/list", Node: "web", ToChild: true, Began: bare.Began, Request: json.RawMessage(`{}`)}, want: `{"name":"v","event":"tools/list","phase":"request","payload":{},` + strings.TrimSuffix(anonymous, "}}") + `,"exthost/node":"web"}}`},
+		"another error":   {flow: governance.Response, x: notRead, want: `{"name":"v","event":"resources/read","phase":"response","payload":{"code":-1,"message":"no"},` + anonymous},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := lists(everything).answers(map[string]string{"v": `{"valid":true}`})

@@ -69,7 +69,7 @@ func (p *Policy) context(flow governance.Flow, x *governance.Exchange) json.RawM
 		}
 	}
 	fresh, _ := json.Marshal(pluginContext{Global: globalContext{ // strings always encode
-		RequestID: x.ID, User: orNil(x.Caller), ServerID: orNil(x.Extension),
+		RequestID: x.ID, User: orNil(x.Caller), ServerID: orNil(x.Extension), Metadata: globalMetadata{x.Node},
 	}})
 	return fresh
 }
@@ -86,7 +86,13 @@ type globalContext struct {
 	TenantID  *string  `json:"tenant_id"`
 	ServerID  *string  `json:"server_id"`
 	State     struct{} `json:"state"`
-	Metadata  struct{} `json:"metadata"`
+
+	Metadata globalMetadata `json:"metadata"`
+}
+
+// globalMetadata is what this host adds to what the plugin API names.
+type globalMetadata struct {
+	Node string `json:"node,omitempty"` // of the cluster, whose caller it is; "" for this host
 }
 
 func orNil(s string) *string {

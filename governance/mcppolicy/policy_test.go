@@ -137,6 +137,8 @@ func TestPayloads(t *testing.T) {
 	}{
 		"tool, pre": {governance.Request, toolCall, []string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"ext_files_read","args":{"n":12345678901234567890}},` +
 			`"context":{"state":{},"global_context":{"request_id":"d1","user":"ann","tenant_id":null,"server_id":"files","state":{},"metadata":{}},"metadata":{}}}`}},
+		"of another node": {governance.Request, governance.Exchange{Method: "tools/call", Tool: "t", Node: "web", ToChild: true, Request: json.RawMessage(`{"name":"t"}`)}, []string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"t","args":{}}` +
+			strings.Replace(strings.Replace(fresh, "d1", "", 1), `"metadata":{}`, `"metadata":{"node":"web"}`, 1)}},
 		"tool, no arguments": {governance.Request, bareCall, []string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"t","args":{}}` + strings.Replace(fresh, "d1", "", 1)}},
 		"tool, post":         {governance.Response, read0(toolCall), []string{`{"hook_type":"tool_post_invoke","plugin_name":"guard","payload":{"name":"ext_files_read","result":{"content":[{"type":"text","text":"secret"}]}}` + fresh}},
 		"tool, refused": {governance.Response, refused, []string{`{"hook_type":"tool_post_invoke","plugin_name":"guard","payload":{"name":"t","result":{"content":[{"type":"text","text":"no (rejected)"}],` +

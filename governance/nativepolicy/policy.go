@@ -53,7 +53,7 @@ func (p *Policy) params(ctx context.Context, flow governance.Flow, x *governance
 	b = rawjson.AppendText(b, flow)
 	for _, m := range []struct{ key, text string }{
 		{"direction", direction}, {"method", x.Method}, {"id", x.ID}, {"caller", x.Caller},
-		{"session", x.Session}, {"extension", x.Extension}, {"tool", x.Tool},
+		{"session", x.Session}, {"node", x.Node}, {"extension", x.Extension}, {"tool", x.Tool},
 	} {
 		if m.text != "" {
 			b = rawjson.AppendText(append(append(append(b, `,"`...), m.key...), `":`...), m.text)

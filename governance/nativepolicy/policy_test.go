@@ -102,11 +102,11 @@ func TestProcessFails(t *testing.T) {
 
 // TestParams checks that the JSON of the exchange is copied byte for byte.
 func TestParams(t *testing.T) {
-	x := governance.Exchange{ID: "d1", Method: "tools/call", Caller: "a\"b", Session: "s", Extension: "files", Tool: "ext_files_read", ToChild: true,
+	x := governance.Exchange{ID: "d1", Method: "tools/call", Caller: "a\"b", Session: "s", Node: "web", Extension: "files", Tool: "ext_files_read", ToChild: true,
 		Request: json.RawMessage(`{"name":"read", "arguments":{"n":12345678901234567890,"h":"<&>"}}`), Response: json.RawMessage(`{"content":[]}`)}
 	failed := governance.Exchange{Method: "sampling/createMessage", Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"},
 		Verdict: governance.Verdict{Action: governance.Deny, Policy: "gate", Code: "c"}}
-	const all = `"method":"tools/call","id":"d1","caller":"a\"b","session":"s","extension":"files","tool":"ext_files_read","request":{"name":"read", "arguments":{"n":12345678901234567890,"h":"<&>"}}`
+	const all = `"method":"tools/call","id":"d1","caller":"a\"b","session":"s","node":"web","extension":"files","tool":"ext_files_read","request":{"name":"read", "arguments":{"n":12345678901234567890,"h":"<&>"}}`
 	for _, tt := range []struct {
 		category governance.Category
 		flow     governance.Flow

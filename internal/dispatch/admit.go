@@ -100,7 +100,7 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 	if c.Request.Notify {
 		err = i.Notify(ctx, c.Request.Method, params)
 	} else {
-		c.Sent = runtime.Request{Method: c.Request.Method, Meta: c.passthrough(), Owner: c.owner()}
+		c.Sent = runtime.Request{Method: c.Request.Method, Meta: c.passthrough(), Owner: c.owner(), Origin: c.Exchange.ID}
 		if s := c.Request.Session; s != nil {
 			c.Sent.Capabilities = s.Capabilities
 		}

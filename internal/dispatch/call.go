@@ -81,7 +81,7 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, e
 			return nil, err
 		}
 	}
-	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: runtime.WithoutIdentity(r.Params)}
+	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: runtime.WithoutIdentity(r.Params), Origin: r.Origin}
 	if s := r.Session; s != nil {
 		c.Exchange.Caller, c.Exchange.Session, c.Exchange.Instance, c.Exchange.Node = s.Caller, s.ID, s.Instance, s.Node
 	}

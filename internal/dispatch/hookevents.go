@@ -50,7 +50,7 @@ func (h *HookEvents) runSession(ctx context.Context, point hooks.Point, s *proto
 		payload = json.RawMessage(`{"reason":"other"}`)
 	}
 	ctx = context.WithValue(ctx, instanceKey{}, unit.SessionKey(s))
-	h.run(ctx, &hooks.Event{Point: point, Session: s.ID, Caller: s.Caller, Payload: payload})
+	h.run(ctx, &hooks.Event{Point: point, Session: s.ID, Caller: s.Caller, Node: s.Node, Payload: payload})
 }
 
 // SessionBegan runs the hooks of session_start beside the session. The channel is closed

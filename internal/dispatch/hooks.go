@@ -36,7 +36,7 @@ func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 		c.hooks.id = "call_" + rand.Text()
 	}
 	x := &c.Exchange
-	e.Session, e.Caller, e.Extension, e.Tool = x.Session, x.Caller, x.Extension, x.Tool
+	e.Session, e.Caller, e.Node, e.Extension, e.Tool = x.Session, x.Caller, x.Node, x.Extension, x.Tool
 	e.OwnName, e.Call = c.parsed.name, c.hooks.id
 	if c.entry != nil {
 		e.OwnName = c.entry.Tool
@@ -195,7 +195,7 @@ func ExtensionHooks(s *snapshot.Snapshot, x *unit.Extension) (list []hooks.Handl
 
 func callHook(ctx context.Context, s *snapshot.Snapshot, x *unit.Extension, e *hooks.Event) (*hooks.Reply, error) {
 	exchange := governance.Exchange{Method: protocol.MethodHookPrefix + string(e.Point), Caller: e.Caller, Session: e.Session,
-		Extension: x.ID(), ToChild: true, Request: hookParams(e)}
+		Node: e.Node, Extension: x.ID(), ToChild: true, Request: hookParams(e)}
 	err := s.Policies.Pipeline.Govern(ctx, &exchange, func(ctx context.Context, ex *governance.Exchange) error {
 		key, ok := ctx.Value(instanceKey{}).(string)
 		if !ok && e.Session != "" {
@@ -252,7 +252,7 @@ type Approver struct{ To governance.Approver }
 func (a Approver) Approve(ctx context.Context, e *hooks.Event, reason string) error {
 	ctx, cancel := context.WithTimeout(ctx, governance.DefaultExpiry)
 	defer cancel()
-	x := governance.Exchange{Method: string(e.Point), Caller: e.Caller, Session: e.Session, Extension: e.Extension, Tool: e.Tool, ToChild: true, Request: e.Payload}
+	x := governance.Exchange{Method: string(e.Point), Caller: e.Caller, Session: e.Session, Node: e.Node, Extension: e.Extension, Tool: e.Tool, ToChild: true, Request: e.Payload}
 	if e.Tool != "" {
 		x.Method, x.Request = protocol.MethodToolsCall, (&toolCall{arguments: e.Payload}).params(e.OwnName)
 	}

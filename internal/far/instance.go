@@ -65,7 +65,7 @@ func (i *instance) call(ctx context.Context, r *runtime.Request, notify bool) (j
 	if p == nil {
 		return nil, &protocol.Error{Kind: protocol.NotReady, Extension: i.set.id, Message: "node " + i.node + " has gone; exthost status shows the nodes"}
 	}
-	c := &peers.Call{Place: p, Method: r.Method, Params: r.Params, Notify: notify, Client: r.Client}
+	c := &peers.Call{Place: p, Method: r.Method, Params: r.Params, Notify: notify, Client: r.Client, Origin: r.Origin}
 	c.Session, _ = r.Owner.(*protocol.Session)
 	if r.Method == protocol.MethodToolsCall {
 		name, _ := rawjson.Text(rawjson.Get(r.Params, "name"))
@@ -86,6 +86,9 @@ func (i *instance) named(err error) error {
 	told.Extension, told.Tool = i.set.id, ""
 	if e.Kind != protocol.ExtensionError { // whose text is the extension's own
 		told.Message = "node " + i.node + ": " + e.Message
+	}
+	if (e.Kind == protocol.Rejected || e.Kind == protocol.GovernanceUnavailable) && rawjson.IsObject(e.Data) {
+		told.Data = rawjson.Set(e.Data, "node", rawjson.Quote(i.node)) // which knows the decision that the data names
 	}
 	return &told
 }

@@ -99,7 +99,7 @@ func (g *Gateway) describeAll(ctx context.Context, s *protocol.Session) (d proto
 		return protocol.Description{Capabilities: capabilities}, nil
 	}
 	c := &dispatch.Call{Request: &protocol.Call{Session: s}, Snapshot: now}
-	c.Exchange = governance.Exchange{Method: protocol.MethodInitialize, Caller: s.Caller, Session: s.ID, Instance: s.Instance, ToChild: true}
+	c.Exchange = governance.Exchange{Method: protocol.MethodInitialize, Caller: s.Caller, Session: s.ID, Instance: s.Instance, Node: s.Node, ToChild: true}
 	if d, err = govern(ctx, c, rawjson.Set(emptyObject, "capabilities", capabilities)); err == nil || ctx.Err() != nil {
 		return d, err
 	}

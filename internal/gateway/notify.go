@@ -229,7 +229,7 @@ func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session
 	if s.Client == nil || err != nil || !view.Reaches(u.ID()) {
 		return nil, errUnreachable()
 	}
-	e := &governance.Exchange{Method: method, Caller: s.Caller, Session: s.ID, Instance: s.Instance, Extension: u.ID(), Notify: notify, Request: params}
+	e := &governance.Exchange{Method: method, Caller: s.Caller, Session: s.ID, Instance: s.Instance, Node: s.Node, Extension: u.ID(), Notify: notify, Request: params}
 	now := g.o.Snapshots.Enter()
 	defer now.Leave()
 	err = now.Policies.Pipeline.Govern(ctx, e, func(ctx context.Context, e *governance.Exchange) (err error) {

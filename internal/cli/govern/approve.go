@@ -87,7 +87,7 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 		state = "its caller has gone, and may come again"
 	}
 	lines := []string{
-		fmt.Sprintf("%s  %s, %s, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller), q.Policy, q.Reason),
+		fmt.Sprintf("%s  %s, %s, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller, q.Node), q.Policy, q.Reason),
 		"  " + q.Arguments,
 		fmt.Sprintf("  asked %s ago, %s to answer; %s", console.Span(now.Sub(q.Since).Truncate(time.Second)), console.Span(max(0, q.Expires.Sub(now)).Truncate(time.Second)), state),
 	}
@@ -98,11 +98,15 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 }
 
 // caller names a caller; most have no name.
-func caller(name string) string {
-	if name == "" {
-		return "anonymous caller"
+func caller(name, node string) string {
+	text := "anonymous caller"
+	if name != "" {
+		text = fmt.Sprintf("caller %q", name)
 	}
-	return fmt.Sprintf("caller %q", name)
+	if node != "" {
+		text += " of node " + node
+	}
+	return text
 }
 
 func answer(ctx context.Context, c *console.Console, r *hosts.Running, id, verb, reason string) error {

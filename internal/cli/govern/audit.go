@@ -52,6 +52,8 @@ func Audit(c *console.Console) *cobra.Command {
 	f.BoolVar(&q.Denied, "denied", false, "only what a policy or a hook ended")
 	f.StringVar(&q.Tool, "tool", "", "only tools whose registered name fits `GLOB`")
 	f.StringVar(&q.Caller, "caller", "", "only callers that fit `GLOB`")
+	f.StringVar(&q.Node, "node", "", "only callers of nodes of the cluster that fit `GLOB`; . is this host")
+	f.StringVar(&q.ID, "id", "", "only the call with the decision `ID`, of this host or of the node whose caller it is")
 	f.StringVar(&q.Extension, "extension", "", "only extensions whose id fits `GLOB`")
 	f.StringVar(&since, "since", "", "only what began at `TIME` or later: 2006-01-02, 2006-01-02T15:04:05Z, or 90m, 24h ago")
 	f.IntVarP(&q.Last, "last", "n", 0, "begin with the last `N` records (default: all)")
@@ -201,7 +203,7 @@ func followAudits(ctx context.Context, paths []string, q audit.Query) iter.Seq2[
 func auditLine(c *console.Console, r *audit.Record) string {
 	line := cmp.Or(r.Tool, r.Method)
 	for _, part := range []struct{ name, value string }{
-		{"caller", r.Caller}, {"policy", r.Policy}, {"code", r.Code}, {"approved_by", r.ApprovedBy}, {"failure", r.Failure}, {"error", r.Error}, {"id", r.ID},
+		{"caller", r.Caller}, {"node", r.Node}, {"policy", r.Policy}, {"code", r.Code}, {"approved_by", r.ApprovedBy}, {"failure", r.Failure}, {"error", r.Error}, {"id", r.ID}, {"origin", r.Origin},
 	} {
 		if part.value == "" {
 			continue

@@ -164,9 +164,12 @@ func subject(t exthost.Trace) []string {
 	} else if t.Extension != "" {
 		list = append(list, "extension "+t.Extension)
 	}
-	list = append(list, caller(t.Caller))
+	list = append(list, caller(t.Caller, t.Node))
 	if t.Session != "" {
 		list = append(list, "session "+t.Session)
+	}
+	if t.Origin != "" {
+		list = append(list, "there decision "+t.Origin)
 	}
 	if t.Direction != "to_extension" {
 		list = append(list, "asked by the extension")

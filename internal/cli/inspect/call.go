@@ -119,12 +119,17 @@ func (q *request) evidence(badArguments bool) string {
 func explained(err error) error {
 	var data struct {
 		Decision string `json:"decision_id"`
+		Node     string
 	}
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || json.Unmarshal(e.Data, &data) != nil || data.Decision == "" {
 		return err
 	}
-	return &console.Error{Code: console.ExitCode(err), Text: strings.Join(console.DescribeKind(e), "\n"), Hint: "exthost policy explain " + data.Decision, Cause: e}
+	hint := "exthost policy explain " + data.Decision
+	if data.Node != "" { // which has the trace
+		hint += ", at node " + data.Node
+	}
+	return &console.Error{Code: console.ExitCode(err), Text: strings.Join(console.DescribeKind(e), "\n"), Hint: hint, Cause: e}
 }
 
 // errNotThere is the error of a call whose extension no running host has: there is no

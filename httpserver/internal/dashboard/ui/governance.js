@@ -119,7 +119,7 @@ function explain(box, id) {
 
 /** steps returns the facts of a decision, and what each policy said. */
 const steps = (t) => [
-  facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ms)], ["forwarded", t.sent ? "yes" : "no"],
+  facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["node", t.node], ["decision there", t.origin], ["took", duration(t.took_ms)], ["forwarded", t.sent ? "yes" : "no"],
     ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${t.verdict.by}`].filter(Boolean).join(" ")]]),
   el("ol.steps", {}, ...(t.steps ?? []).map((s) => el("li", { "data-tone": { rejected: "warn", plugin_error: "bad" }[s.outcome] ?? "good" },
     el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ms))))),
