@@ -169,7 +169,7 @@ func subject(t exthost.Trace) []string {
 		list = append(list, "session "+t.Session)
 	}
 	if t.Origin != "" {
-		list = append(list, "there decision "+t.Origin)
+		list = append(list, "decision "+t.Origin+" there")
 	}
 	if t.Direction != "to_extension" {
 		list = append(list, "asked by the extension")
@@ -208,8 +208,8 @@ func stepReason(s governance.Step) string {
 // notKept is the error that says so, and returned when the log lacks the decision too.
 func explainFromAudit(ctx context.Context, c *console.Console, id string, notKept error) error {
 	if paths, err := auditPaths(c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
-		for r, err := range readAudits(ctx, paths, audit.Query{}) {
-			if err == nil && r.ID == id {
+		for r, err := range readAudits(ctx, paths, audit.Query{ID: id}) {
+			if err == nil {
 				return c.Print(console.Document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "no host remembers it; the audit log says:\n" + auditLine(c, &r)})
 			}
 		}

@@ -131,6 +131,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	if !failing(findings, "policy audit_log") { // which says why the running host cannot write it
 		findings = append(findings, auditLog(cfg.Audit)...)
 	}
+	findings = append(findings, localLimits(cfg.Plugins, s)...)
 	findings = append(findings, collector(s.Tracing)...)
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
