@@ -241,9 +241,9 @@ func logger() *slog.Logger {
 }
 
 // open opens a host of the extension x, with or without it.
-func open(t testing.TB, n *cluster.Node, shares bool) *exthost.Host {
+func open(t testing.TB, n *cluster.Node, shares bool, change ...func(*config.Config)) *exthost.Host {
 	t.Helper()
-	h, err := openHost(n, t.TempDir(), exe(t), shares)
+	h, err := openHost(n, t.TempDir(), exe(t), shares, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,8 +255,11 @@ func open(t testing.TB, n *cluster.Node, shares bool) *exthost.Host {
 	return h
 }
 
-func openHost(n *cluster.Node, dir, exe string, shares bool) (*exthost.Host, error) {
+func openHost(n *cluster.Node, dir, exe string, shares bool, change ...func(*config.Config)) (*exthost.Host, error) {
 	cfg := config.Default()
+	for _, f := range change {
+		f(cfg)
+	}
 	cfg.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
 	if shares {
 		manifest := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"echo\", \"note\", \"work\", \"die\"]\n[transport]\ncommand = %q\nenv = { %s = \"extension\" }\n[runtime]\nreplay = \"idempotent\"\n", exe, processtest.ScriptVar)

@@ -186,7 +186,7 @@ func (n *Node) Places() []*peers.Place { return n.members.Places() }
 // Call implements [peers.Cluster].
 func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error) {
 	to := wire.Address{Node: c.Place.Node, Run: c.Place.Run}
-	h := &wire.Head{Request: wire.Request{Extension: c.Place.Extension, Method: c.Method, Notify: c.Notify, Digest: c.Digest, Trace: c.Trace}}
+	h := &wire.Head{Request: wire.Request{Extension: c.Place.Extension, Method: c.Method, Notify: c.Notify, Digest: c.Digest, Trace: c.Trace, Origin: c.Origin}}
 	if s := c.Session; s != nil {
 		h.Session = &wire.Session{ID: s.ID, Caller: s.Caller, Instance: s.Instance, Version: s.Version, Caps: s.Capabilities, ClientInfo: s.ClientInfo}
 		n.away.note(s, to)
@@ -276,7 +276,7 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 		return nil, err
 	}
 	n.traffic.in(from.Node)
-	return n.host.Do(ctx, &protocol.Call{Session: s, Extension: h.Extension, Method: h.Method, Params: body, Notify: h.Notify, Client: client})
+	return n.host.Do(ctx, &protocol.Call{Session: s, Extension: h.Extension, Method: h.Method, Params: body, Notify: h.Notify, Client: client, Origin: h.Origin})
 }
 
 // Incoming implements [pair.Node].
