@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/config/recording"
@@ -31,6 +32,7 @@ type Config struct {
 	Server       Server              `json:"server"`                   // the HTTP front
 	Secrets      Secrets             `json:"secrets"`                  // where the secrets are that secret://NAME refers to
 	Audit        Audit               `json:"audit"`                    // the record of what passed
+	Cluster      cluster.Membership  `json:"cluster"`                  // the cluster of hosts that this one joins; only of the user's file and of --config FILE; default: none
 	Inject       []faults.Rule       `json:"inject,omitempty"`         // calls that fail on purpose, for tests of agents; only of the user's file and of --config FILE
 	OTel         otel.Tracing        `json:"otel,omitzero"`            // where traces are sent
 	Log          Log                 `json:"log"`                      // the host's log
@@ -277,6 +279,7 @@ func Default() *Config {
 		Server:  Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second), IdleExit: manifest.Duration(10 * time.Minute)},
 		Secrets: Secrets{Provider: SecretsAge, Timeout: manifest.Duration(30 * time.Second)},
 		Audit:   Audit{MaxSize: 64 << 20, Keep: 5, Anchor: manifest.Duration(time.Minute)},
+		Cluster: cluster.Default(),
 		Log:     Log{Level: "info", Format: "auto", MaxSize: 64 << 20, Keep: 5},
 	}
 }

@@ -54,6 +54,9 @@ func (f *finisher) finish() {
 	checkInjected(f)
 	checkSecrets(f)
 	f.checkHeaders(f.cfg.Governance.Headers)
+	for _, p := range f.cfg.Cluster.Validate() {
+		f.failIn("cluster", manifest.Problem(p))
+	}
 	for _, p := range f.cfg.OTel.Validate() {
 		f.failIn("otel", manifest.Problem(p))
 	}

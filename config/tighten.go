@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/internal/faults"
@@ -36,6 +37,7 @@ type guard struct {
 	otel            otel.Tracing
 	safe            []string
 	inject          []faults.Rule
+	cluster         cluster.Membership
 	positions       strict.Positions
 }
 
@@ -57,7 +59,7 @@ func (l *loader) guard() *guard {
 	g := &guard{
 		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode, trust: c.Extensions.Trust, minAge: c.Extensions.MinReleaseAge,
 		isolate: c.Extensions.Defaults.Isolate, sandbox: c.Extensions.Sandbox.Default, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
-		destinations: maps.Clone(c.Destinations), server: c.Server, toolsets: toolset.Clone(c.Toolsets), audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, inject: slices.Clone(c.Inject), otel: c.OTel, positions: maps.Clone(l.decoder.Positions),
+		destinations: maps.Clone(c.Destinations), server: c.Server, toolsets: toolset.Clone(c.Toolsets), audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, inject: slices.Clone(c.Inject), cluster: c.Cluster, otel: c.OTel, positions: maps.Clone(l.decoder.Positions),
 	}
 	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
 		*list = slices.Clone(*list)
@@ -96,6 +98,10 @@ func (l *loader) keep(g *guard) {
 	if !reflect.DeepEqual(l.cfg.Inject, g.inject) {
 		l.cfg.Inject = g.inject
 		l.ignored(g, "inject", inUsersFile, "have calls fail")
+	}
+	if !l.cfg.Cluster.Equal(&g.cluster) {
+		l.cfg.Cluster = g.cluster
+		l.ignored(g, "cluster", inUsersFile, "have the host join others")
 	}
 	if g.mode == EnvAllowlist {
 		g.keepValue(l, "extensions.env.mode", x.Env.Mode == g.mode, func() { x.Env.Mode = g.mode })

@@ -3,9 +3,9 @@
 package wire
 
 import (
-	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/exthost/exthost/internal/nodename"
 )
 
 // Major is the version of the wire. Nodes of another major version do not hear each other.
@@ -66,7 +66,7 @@ func (s Subjects) Subscribe(node string) []string {
 
 // nobody is in the place of the sender where the server answers that there is no such run. No
 // node has that name.
-const nobody = "nobody"
+const nobody = nodename.Nobody
 
 // From returns the sender of a message by its subject, or for the server's answer that nobody
 // took a message what that message was. Of another subject both are "".
@@ -87,12 +87,5 @@ func (s Subjects) From(subject string) (node, notTaken string) {
 	return "", ""
 }
 
-var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
-
-// CheckName says what is wrong with the name of a node or of a cluster.
-func CheckName(name string) error {
-	if name == nobody || !namePattern.MatchString(name) {
-		return fmt.Errorf("%q is no name of a node or a cluster: 1 to 32 of a-z, 0-9 and -, which is neither first nor last, and not %s", name, nobody)
-	}
-	return nil
-}
+// CheckName is [nodename.Check].
+func CheckName(name string) error { return nodename.Check(name) }

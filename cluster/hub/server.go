@@ -1,0 +1,292 @@
+//go:build !nohub
+
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/exthost/exthost/cluster/internal/credentials"
+	"github.com/exthost/exthost/internal/regular"
+)
+
+// Hub is a NATS server in this process. It follows the files of its directory: who is invited
+// comes in, and who is revoked is put out, within a second.
+type Hub struct {
+	files    *Files
+	name     string // of the cluster
+	account  string // the public key of the nodes' account
+	resolver *server.MemAccResolver
+	server   *server.Server
+	log      *slog.Logger
+	stop     context.CancelFunc
+	work     sync.WaitGroup
+	told     chan []byte // what this hub tells the others: the newest record
+}
+
+// Open starts a server and waits until it takes connections. It fails when the address is taken
+// or when ctx ends before that. The caller closes the hub.
+func Open(ctx context.Context, o Options) (*Hub, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f, err := OpenFiles(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.record()
+	if err != nil {
+		return nil, err
+	}
+	h := &Hub{files: f, name: r.Name, log: o.Log, resolver: new(server.MemAccResolver), told: make(chan []byte, 1)}
+	so, err := h.options(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.admit(r); err != nil {
+		return nil, err
+	}
+	if h.server, err = server.NewServer(so); err != nil {
+		return nil, fmt.Errorf("the hub does not start: %w", err)
+	}
+	l := &logger{log: o.Log, fatal: make(chan string, 1)}
+	h.server.SetLogger(l, false, false)
+	if err := h.start(ctx, l.fatal); err != nil {
+		h.server.Shutdown()
+		h.server.WaitForShutdown()
+		return nil, err
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	h.stop = stop
+	h.work.Go(func() { h.follow(working) })
+	if so.Cluster.Port != 0 {
+		h.work.Go(func() { h.talk(working) })
+	}
+	return h, nil
+}
+
+// start waits until the server takes connections.
+func (h *Hub) start(ctx context.Context, fatal <-chan string) error {
+	h.server.Start()
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("it does not take connections within %v", readyTimeout))
+	defer cancel()
+	for !h.server.ReadyForConnections(readyStep) {
+		select {
+		case text := <-fatal:
+			return fmt.Errorf("the hub does not start: %s; state another address as cluster.hub.listen", text)
+		case <-ctx.Done():
+			return fmt.Errorf("the hub does not start: %w", context.Cause(ctx))
+		default:
+		}
+	}
+	return nil
+}
+
+func (h *Hub) options(o Options) (*server.Options, error) {
+	host, port, err := hostPort(o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	operator, system, err := h.trust()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := h.files.ca.issue(h.name)
+	if err != nil {
+		return nil, err
+	}
+	so := &server.Options{
+		ServerName: serverName(), Host: host, Port: port, NoSigs: true, NoLog: true,
+		MaxPayload: maxPayload, MaxConn: maxConnections,
+		TLS: true, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: readyTimeout.Seconds(), AuthTimeout: readyTimeout.Seconds(),
+		TrustedOperators: []*jwt.OperatorClaims{operator}, AccountResolver: h.resolver, SystemAccount: system,
+	}
+	if o.Routes == "" {
+		return so, nil
+	}
+	if host, port, err = hostPort(o.Routes); err != nil {
+		return nil, err
+	}
+	so.Cluster = server.ClusterOpts{Name: h.name, Host: host, Port: port, NoAdvertise: true, TLSTimeout: readyTimeout.Seconds(), TLSConfig: &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ServerName: credentials.ServerName(h.name),
+		RootCAs: h.files.pool(), ClientCAs: h.files.pool(), ClientAuth: tls.RequireAndVerifyClientCert, // nodes have no certificate, so none of them is a server
+	}}
+	for _, peer := range o.Peers {
+		so.Routes = append(so.Routes, &url.URL{Scheme: "nats-route", Host: peer})
+	}
+	return so, nil
+}
+
+// trust returns what a server trusts, and the account of hubs.
+func (h *Hub) trust() (operator *jwt.OperatorClaims, system string, err error) {
+	key, err := h.files.operator.PublicKey()
+	if err != nil {
+		return nil, "", err
+	}
+	if system, err = h.files.system.PublicKey(); err != nil {
+		return nil, "", err
+	}
+	if h.account, err = h.files.account.PublicKey(); err != nil {
+		return nil, "", err
+	}
+	claims := jwt.NewOperatorClaims(key)
+	claims.Name, claims.SystemAccount = h.name, system
+	text, err := claims.Encode(h.files.operator)
+	if err != nil {
+		return nil, "", err
+	}
+	if operator, err = jwt.DecodeOperatorClaims(text); err != nil {
+		return nil, "", err
+	}
+	of := jwt.NewAccountClaims(system)
+	of.Name = "hubs"
+	if text, err = of.Encode(h.files.operator); err != nil {
+		return nil, "", err
+	}
+	return operator, system, h.resolver.Store(system, text)
+}
+
+// never is later than any invitation, whatever the clocks of hubs say.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// admit has the server let in who is invited, and put out who is not any more.
+func (h *Hub) admit(r *record) error {
+	claims := jwt.NewAccountClaims(h.account)
+	claims.Name = h.name
+	for _, key := range r.revoked() {
+		claims.RevokeAt(key, never)
+	}
+	text, err := claims.Encode(h.files.operator)
+	if err != nil {
+		return err
+	}
+	if err := h.resolver.Store(h.account, text); err != nil || h.server == nil {
+		return err
+	}
+	a, err := h.server.LookupAccount(h.account)
+	if err != nil {
+		return err
+	}
+	decoded, err := jwt.DecodeAccountClaims(text)
+	if err != nil {
+		return err
+	}
+	h.server.UpdateAccountClaims(a, decoded)
+	return nil
+}
+
+// follow admits by the record, whenever it has changed.
+func (h *Hub) follow(ctx context.Context) {
+	tick := time.NewTicker(followEach)
+	defer tick.Stop()
+	var seen regular.Version
+	said := ""
+	for {
+		if info, err := os.Stat(filepath.Join(h.files.dir, recordFile)); err != nil || !seen.Is(regular.VersionOf(info)) {
+			r, wrong := h.files.record()
+			if wrong == nil {
+				wrong = h.admit(r)
+			}
+			switch {
+			case wrong == nil:
+				seen, said = regular.VersionOf(info), ""
+				h.tell(r)
+			case wrong.Error() != said:
+				said = wrong.Error()
+				h.log.Error("the hub does not follow its files: who was invited stays, and who was revoked since can still connect", "error", wrong)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// URL is where a node of this machine connects.
+func (h *Hub) URL() string {
+	host, port, err := net.SplitHostPort(h.server.Addr().String())
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "tls://" + net.JoinHostPort(host, port)
+}
+
+// Close ends the server and its connections, and waits for that until ctx ends.
+func (h *Hub) Close(ctx context.Context) error {
+	h.stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.server.Shutdown()
+		h.server.WaitForShutdown()
+		h.work.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return errors.New("the hub has not ended in time")
+	}
+}
+
+// serverName tells the servers of a cluster apart in their logs.
+func serverName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "hub"
+	}
+	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+}
+
+func hostPort(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("the address %q of the hub is not host:port", address)
+	}
+	if port, err = strconv.Atoi(text); err != nil {
+		return "", 0, fmt.Errorf("the address %q of the hub is not host:port", address)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
+// logger is what the server logs with.
+type logger struct {
+	log   *slog.Logger
+	fatal chan string // the first reason why the server cannot go on
+}
+
+func (l *logger) Noticef(format string, v ...any) { l.log.Debug("hub: " + fmt.Sprintf(format, v...)) }
+func (l *logger) Debugf(string, ...any)           {}
+func (l *logger) Tracef(string, ...any)           {}
+func (l *logger) Warnf(format string, v ...any)   { l.log.Warn("hub: " + fmt.Sprintf(format, v...)) }
+func (l *logger) Errorf(format string, v ...any)  { l.log.Warn("hub: " + fmt.Sprintf(format, v...)) }
+
+func (l *logger) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.log.Error("hub: " + text)
+	select {
+	case l.fatal <- text:
+	default:
+	}
+}

@@ -1,0 +1,207 @@
+// Package credentials is what a node connects to the servers of its cluster with: the file of an
+// invitation, or what an operator has of a NATS of their own.
+package credentials
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/exthost/exthost/config/cluster"
+	"github.com/exthost/exthost/internal/nodename"
+	"github.com/exthost/exthost/internal/ownership"
+	"github.com/exthost/exthost/internal/regular"
+)
+
+// Credentials say where and as whom a node connects.
+type Credentials struct {
+	Cluster string // "": the file does not say it
+	Node    string // "": the file does not say it
+	URLs    []string
+	TLS     *tls.Config // nil: as the servers ask, with the certificates of the system
+
+	JWT  string                       // of the user; "": NKey, or none
+	NKey string                       // the public key of a user without a JWT
+	Sign func([]byte) ([]byte, error) // with JWT or NKey; else nil
+}
+
+// maxFile bounds a file of credentials, a key and certificates.
+const maxFile = 256 << 10
+
+// Of returns what a host that joins a cluster connects with: the file of join, or what it states
+// beside urls. Its errors name the file and say what to do.
+func Of(m *cluster.Membership) (*Credentials, error) {
+	if m.Join != "" {
+		return Read(m.Join)
+	}
+	c := new(Credentials)
+	switch {
+	case m.Creds != "":
+		text, err := secret(m.Creds)
+		if err != nil {
+			return nil, err
+		}
+		if c, err = parse(text); err != nil {
+			return nil, fmt.Errorf("%s is no file of NATS credentials: %w", m.Creds, err)
+		}
+	case m.NKey != "":
+		text, err := secret(m.NKey)
+		if err != nil {
+			return nil, err
+		}
+		k, err := parseSeed(seedIn(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s holds no NKey of a user: %w", m.NKey, err)
+		}
+		c.NKey, c.Sign = k.public(), k.sign
+	}
+	c.URLs = m.URLs
+	return c, c.secure(m.TLS)
+}
+
+// Read reads the file of an invitation. Its errors name the file and say what to do.
+func Read(file string) (*Credentials, error) {
+	text, err := secret(file)
+	if err != nil {
+		return nil, err
+	}
+	c, err := parse(text)
+	if err == nil && (c.Cluster == "" || c.Node == "" || len(c.URLs) == 0 || c.TLS == nil) {
+		err = errors.New("it does not say which cluster, node, servers and CA it is for")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is not what exthost cluster invite writes: %w; let the operator of the hub invite the node again", file, err)
+	}
+	return c, nil
+}
+
+// secure takes over the certificates that an operator states.
+func (c *Credentials) secure(files cluster.TLS) error {
+	if files == (cluster.TLS{}) {
+		return nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if files.CA != "" {
+		text, _, err := regular.Read(files.CA, maxFile, true)
+		if err != nil {
+			return err
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("%s has no PEM certificate", files.CA)
+		}
+	}
+	if files.Cert != "" {
+		if refused := (ownership.Rule{}).Secret(files.Key); refused != nil {
+			return refused
+		}
+		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+		if err != nil {
+			return fmt.Errorf("%s and %s: %w", files.Cert, files.Key, err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	c.TLS = t
+	return nil
+}
+
+// secret reads a file that nobody else may read or change.
+func secret(file string) (string, error) {
+	if refused := (ownership.Rule{}).Secret(file); refused != nil {
+		return "", refused
+	}
+	data, _, err := regular.Read(file, maxFile+1, true)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("there is no file %s: exthost cluster invite NODE > %s writes one, at the hub", file, filepath.Base(file))
+	case err != nil:
+		return "", err
+	case len(data) > maxFile:
+		return "", fmt.Errorf("%s is more than %d bytes", file, maxFile)
+	}
+	return string(data), nil
+}
+
+// ServerName is the name in the certificates of the hubs of a cluster, whatever their hosts are
+// called: the CA signs for nothing else, and hosts have many addresses.
+func ServerName(cluster string) string { return cluster + ".hub.exthost" }
+
+// Invitation is what a file of an invitation says.
+type Invitation struct {
+	Cluster, Node string
+	URLs          []string
+	CA            string // PEM
+	JWT, Seed     string
+}
+
+// The blocks of a file, as the tools of NATS write and read them.
+const (
+	beginJWT, endJWT   = "-----BEGIN NATS USER JWT-----", "------END NATS USER JWT------"
+	beginSeed, endSeed = "-----BEGIN USER NKEY SEED-----", "------END USER NKEY SEED------"
+	beginCA            = "-----BEGIN CERTIFICATE-----"
+)
+
+// String is the file.
+func (i *Invitation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s in the cluster %s of exthost. Who has this file is %[1]s: keep it as a password.\ncluster: %[2]s\nnode: %[1]s\n", i.Node, i.Cluster)
+	for _, u := range i.URLs {
+		fmt.Fprintf(&b, "url: %s\n", u)
+	}
+	fmt.Fprintf(&b, "%s\n%s\n%s\n\n%s\n%s\n%s\n\n%s\n", beginJWT, i.JWT, endJWT, beginSeed, i.Seed, endSeed, strings.TrimSpace(i.CA))
+	return b.String()
+}
+
+// parse reads a file of credentials.
+func parse(text string) (*Credentials, error) {
+	c := &Credentials{JWT: block(text, beginJWT, endJWT)}
+	if c.JWT == "" {
+		return nil, errors.New("it has no JWT of a user")
+	}
+	k, err := parseSeed(block(text, beginSeed, endSeed))
+	if err != nil {
+		return nil, err
+	}
+	if of, err := subjectOf(c.JWT); err != nil || of != k.public() {
+		return nil, cmp.Or(err, errors.New("its seed is not that of its JWT"))
+	}
+	c.Sign = k.sign
+	head, _, _ := strings.Cut(text, "-----BEGIN")
+	for line := range strings.Lines(head) {
+		key, value, _ := strings.Cut(line, ":")
+		switch value = strings.TrimSpace(value); key {
+		case "cluster":
+			c.Cluster, err = value, nodename.Check(value)
+		case "node":
+			c.Node, err = value, nodename.Check(value)
+		case "url":
+			c.URLs, err = append(c.URLs, value), cluster.CheckURL(value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if _, ca, ok := strings.Cut(text, beginCA); ok {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM([]byte(beginCA + ca)) {
+			return nil, errors.New("its certificate of a CA cannot be read")
+		}
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: ServerName(c.Cluster)}
+	}
+	return c, nil
+}
+
+// block returns the line between two others.
+func block(text, begin, end string) string {
+	_, rest, _ := strings.Cut(text, begin)
+	inside, _, ok := strings.Cut(rest, end)
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(inside)
+}

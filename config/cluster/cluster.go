@@ -1,0 +1,236 @@
+// Package cluster is the model of the section cluster: how a host joins others, and what it
+// shares with them.
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/exthost/exthost/internal/nodename"
+	"github.com/exthost/exthost/manifest"
+)
+
+// Membership joins this host to a cluster of hosts. It is not in a project's file, as the whole
+// section.
+type Membership struct {
+	Join  string   `json:"join,omitempty" path:"true"`  // the file that exthost cluster invite wrote for this node; default: none
+	URLs  []string `json:"urls,omitempty"`              // NATS servers of one's own in place of join, such as tls://nats.example:4222
+	Creds string   `json:"creds,omitempty" path:"true"` // with urls: a file of NATS credentials
+	NKey  string   `json:"nkey,omitempty" path:"true"`  // with urls: a file with the seed of a NATS user, in place of creds
+	TLS   TLS      `json:"tls,omitzero"`                // with urls: certificates; default: as the servers ask, with those of the system
+
+	Name string `json:"name,omitempty"` // of the cluster; default that of join, else main
+	Node string `json:"node,omitempty"` // the name of this host in the cluster, which no other node may have; default that of join, else the host name
+
+	Share     []Share  `json:"share"`     // what others see of this host's extensions; the first that matches counts, and without one nothing is shared; default all, as mine
+	Use       []Use    `json:"use"`       // which extensions of others are listed here; default all
+	Operators []string `json:"operators"` // nodes whose operators may answer approvals and restart extensions here; default none
+
+	MaxCalls int               `json:"max_calls" jsonschema:"minimum=1,maximum=1000000"` // calls of other nodes at once; those beyond are refused as overloaded; default 1024
+	MaxTools int               `json:"max_tools" jsonschema:"minimum=0,maximum=100000"`  // tools of other nodes that are listed; default 2000
+	Pulse    manifest.Duration `json:"pulse"`                                            // how often a node says which calls are open while there are any; default 250ms
+	Grace    manifest.Duration `json:"grace"`                                            // how long a node may be nobody's before its calls are lost; default 2s
+	Silence  manifest.Duration `json:"silence"`                                          // how long a node may say nothing before its calls are lost; default 10s
+	Forget   manifest.Duration `json:"forget"`                                           // how long the tools of a node that has gone without a goodbye stay listed; default 30s
+
+	Hub Hub `json:"hub,omitzero"` // a NATS server in this host; default: none
+}
+
+// TLS names certificates, all PEM files.
+type TLS struct {
+	CA   string `json:"ca,omitempty" path:"true"`   // of who signs the servers' certificates; default those of the system
+	Cert string `json:"cert,omitempty" path:"true"` // that servers ask this host for, with key
+	Key  string `json:"key,omitempty" path:"true"`  // its private key
+}
+
+// The values of [Share.As].
+const (
+	ShareMine     = "mine"     // as NODE.ID: this place and no other
+	ShareReplicas = "replicas" // as ID: any node that shares the same as replicas may answer
+	ShareNone     = "none"     // not at all
+)
+
+// Share says how extensions appear at other nodes.
+type Share struct {
+	Extensions []string `json:"extensions"`                                        // globs of ids
+	As         string   `json:"as" jsonschema:"enum=mine,enum=replicas,enum=none"` // mine: as NODE.ID, at this place alone; replicas: as ID, wherever nodes share the same; none: not
+}
+
+// Use says what of others is listed here.
+type Use struct {
+	Nodes      []string `json:"nodes"`      // globs of nodes
+	Extensions []string `json:"extensions"` // globs of ids
+}
+
+// Hub is a NATS server that runs in this host, on the files of exthost cluster init. A cluster has
+// 1, 3 or 5, and not one at each node.
+type Hub struct {
+	Listen string   `json:"listen,omitempty"`          // host:port for nodes, such as 0.0.0.0:7822; default: there is no hub
+	Dir    string   `json:"dir,omitempty" path:"true"` // the directory of exthost cluster init; default ./cluster beside the file
+	Routes string   `json:"routes,omitempty"`          // host:port for the other hubs, such as 0.0.0.0:7823; default, with peers: the host of listen and its port plus 1
+	Peers  []string `json:"peers,omitempty"`           // host:port of the other hubs' routes; its own may be among them
+}
+
+// Default is a section that joins nothing.
+func Default() Membership {
+	return Membership{
+		Share:     []Share{{Extensions: []string{"*"}, As: ShareMine}},
+		Use:       []Use{{Nodes: []string{"*"}, Extensions: []string{"*"}}},
+		Operators: []string{},
+		MaxCalls:  1024, MaxTools: 2000,
+		Pulse: manifest.Duration(250 * time.Millisecond), Grace: manifest.Duration(2 * time.Second),
+		Silence: manifest.Duration(10 * time.Second), Forget: manifest.Duration(30 * time.Second),
+	}
+}
+
+// Joins reports whether the host is to join a cluster.
+func (m *Membership) Joins() bool { return m.Join != "" || len(m.URLs) > 0 }
+
+// Equal reports whether both say the same.
+func (m *Membership) Equal(other *Membership) bool { return reflect.DeepEqual(m, other) }
+
+// RoutesListen is where the hub listens to other hubs; "" for a single one.
+func (h *Hub) RoutesListen() string {
+	if h.Routes != "" || len(h.Peers) == 0 {
+		return h.Routes
+	}
+	host, port, err := net.SplitHostPort(h.Listen)
+	n, wrong := strconv.Atoi(port)
+	if err != nil || wrong != nil || n == 0 {
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.Itoa(n+1))
+}
+
+// Problem is one error in the section: the key, what is wrong, and what to do.
+type Problem struct{ Field, Message, Hint string }
+
+// Validate returns every error in the values of m.
+func (m *Membership) Validate() (problems []Problem) {
+	add := func(field, hint, format string, args ...any) {
+		problems = append(problems, Problem{field, fmt.Sprintf(format, args...), hint})
+	}
+	if m.Join != "" && len(m.URLs) > 0 {
+		add("urls", "keep one of them", "join and urls exclude each other: join says where the servers are")
+	}
+	for _, f := range []struct{ key, value string }{{"creds", m.Creds}, {"nkey", m.NKey}, {"tls", m.TLS.CA + m.TLS.Cert + m.TLS.Key}} {
+		if f.value != "" && len(m.URLs) == 0 {
+			add(f.key, "", "only with urls")
+		}
+	}
+	if m.Creds != "" && m.NKey != "" {
+		add("nkey", "keep one of them", "creds and nkey exclude each other")
+	}
+	if (m.TLS.Cert == "") != (m.TLS.Key == "") {
+		add("tls", "", "a cert needs its key, and a key its cert")
+	}
+	for i, u := range m.URLs {
+		if err := CheckURL(u); err != nil {
+			add(index("urls", i), "such as tls://nats.example:4222", "%v", err)
+		}
+	}
+	for _, name := range []struct{ key, value string }{{"name", m.Name}, {"node", m.Node}} {
+		if err := nodename.Check(cmp.Or(name.value, "default")); err != nil {
+			add(name.key, "", "%v", err)
+		}
+	}
+	m.checkLists(add)
+	m.checkTimes(add)
+	m.Hub.check(add)
+	return problems
+}
+
+type adder func(field, hint, format string, args ...any)
+
+func (m *Membership) checkLists(add adder) {
+	for i, s := range m.Share {
+		if len(s.Extensions) == 0 || slices.Contains(s.Extensions, "") {
+			add(index("share", i), `such as {extensions: ["*"], as: mine}`, "extensions needs globs of ids")
+		}
+		if s.As == "" {
+			add(index("share", i), `such as {extensions: ["*"], as: mine}`, "as is needed: mine, replicas or none")
+		}
+	}
+	for i, u := range m.Use {
+		if len(u.Nodes) == 0 || len(u.Extensions) == 0 || slices.Contains(u.Nodes, "") || slices.Contains(u.Extensions, "") {
+			add(index("use", i), `such as {nodes: ["*"], extensions: ["*"]}`, "nodes and extensions need globs")
+		}
+	}
+	for i, node := range m.Operators {
+		if err := nodename.Check(node); err != nil {
+			add(index("operators", i), "", "%v", err)
+		}
+	}
+}
+
+// The shortest and the longest pulse: more often costs more than it tells, and less often is no
+// sooner than the servers' own pings.
+const (
+	minPulse = manifest.Duration(10 * time.Millisecond)
+	maxPulse = manifest.Duration(5 * time.Second)
+)
+
+func (m *Membership) checkTimes(add adder) {
+	if m.Pulse < minPulse || m.Pulse > maxPulse {
+		add("pulse", "such as 250ms", "it is from 10ms to 5s")
+	}
+	if m.Grace < 2*m.Pulse {
+		add("grace", "such as 2s", "it is at least two pulses, so that one that is late loses no call")
+	}
+	if m.Silence < m.Grace {
+		add("silence", "such as 10s", "it is at least grace")
+	}
+	if m.MaxCalls < 1 {
+		add("max_calls", "", "it is at least 1")
+	}
+}
+
+func (h *Hub) check(add adder) {
+	if h.Listen == "" {
+		if h.Dir != "" || h.Routes != "" || len(h.Peers) > 0 {
+			add("hub.listen", "such as 0.0.0.0:7822", "a hub needs an address to listen at")
+		}
+		return
+	}
+	if !address(h.Listen) {
+		add("hub.listen", "such as 0.0.0.0:7822", "%q is not host:port", h.Listen)
+	}
+	if h.Routes != "" && !address(h.Routes) {
+		add("hub.routes", "such as 0.0.0.0:7823", "%q is not host:port", h.Routes)
+	}
+	if len(h.Peers) > 0 && address(h.Listen) && h.RoutesListen() == "" {
+		add("hub.routes", "such as 0.0.0.0:7823", "it is needed, as the port of listen is any free one")
+	}
+	for i, peer := range h.Peers {
+		if host, port, err := net.SplitHostPort(peer); err != nil || host == "" || port == "0" || !address(peer) {
+			add(index("hub.peers", i), "such as n2:7823", "%q is not host:port", peer)
+		}
+	}
+}
+
+// CheckURL says what is wrong with the address of a server.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Port() == "":
+		return fmt.Errorf("%q is no address of a NATS server, such as tls://n1:7822", text)
+	case u.User != nil:
+		return errors.New("the address of a NATS server has a user or password: state creds or nkey")
+	}
+	return nil
+}
+
+func address(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	n, wrong := strconv.Atoi(port)
+	return err == nil && wrong == nil && n >= 0 && n <= 65535
+}
+
+func index(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
