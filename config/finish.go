@@ -54,6 +54,9 @@ func (f *finisher) finish() {
 	checkInjected(f)
 	checkSecrets(f)
 	f.checkHeaders(f.cfg.Governance.Headers)
+	if h := &f.cfg.Cluster.Hub; h.Listen != "" && h.Dir == "" {
+		h.Dir = filepath.Join(f.base("cluster.hub.listen"), "cluster")
+	}
 	for _, p := range f.cfg.Cluster.Validate() {
 		f.failIn("cluster", manifest.Problem(p))
 	}

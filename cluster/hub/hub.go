@@ -26,7 +26,7 @@ const (
 	readyTimeout = 5 * time.Second
 	readyStep    = 20 * time.Millisecond
 	followEach   = 250 * time.Millisecond // how often the files are looked at
-	tellEach     = 5 * time.Second        // how often hubs compare who their nodes are
+	tellEach     = 2 * time.Second        // how often hubs compare who their nodes are
 )
 
 // Permissions returns the subjects that a node must be allowed to publish and to subscribe to, and

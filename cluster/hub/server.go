@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/time/rate"
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/internal/regular"
@@ -62,7 +63,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	if h.server, err = server.NewServer(so); err != nil {
 		return nil, fmt.Errorf("the hub does not start: %w", err)
 	}
-	l := &logger{log: o.Log, fatal: make(chan string, 1)}
+	l := &logger{log: o.Log, fatal: make(chan string, 1), warned: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 	h.server.SetLogger(l, false, false)
 	if err := h.start(ctx, l.fatal); err != nil {
 		h.server.Shutdown()
@@ -272,15 +273,18 @@ func hostPort(address string) (host string, port int, err error) {
 
 // logger is what the server logs with.
 type logger struct {
-	log   *slog.Logger
-	fatal chan string // the first reason why the server cannot go on
+	log    *slog.Logger
+	fatal  chan string    // the first reason why the server cannot go on
+	warned rate.Sometimes // who is refused tries again and again
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug("hub: " + fmt.Sprintf(format, v...)) }
 func (l *logger) Debugf(string, ...any)           {}
 func (l *logger) Tracef(string, ...any)           {}
-func (l *logger) Warnf(format string, v ...any)   { l.log.Warn("hub: " + fmt.Sprintf(format, v...)) }
-func (l *logger) Errorf(format string, v ...any)  { l.log.Warn("hub: " + fmt.Sprintf(format, v...)) }
+func (l *logger) Warnf(format string, v ...any) {
+	l.warned.Do(func() { l.log.Warn("hub: " + fmt.Sprintf(format, v...)) })
+}
+func (l *logger) Errorf(format string, v ...any) { l.Warnf(format, v...) }
 
 func (l *logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)

@@ -36,7 +36,7 @@ import (
 
 // Command is exthost serve. It gives onHangup the action of SIGHUP when a host runs.
 func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
-	var dir, listen, watch string
+	var dir, listen, watch, join, node string
 	r := run{console: c, onHangup: onHangup}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -79,6 +79,12 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 			if listen != "" {
 				r.flags = append(r.flags, config.Flag{Name: "--listen", Key: "server.listen", Values: []string{listen}})
 			}
+			if join != "" {
+				r.flags = append(r.flags, config.Flag{Name: "--cluster", Key: "cluster.join", Values: []string{join}})
+			}
+			if node != "" {
+				r.flags = append(r.flags, config.Flag{Name: "--node", Key: "cluster.node", Values: []string{node}})
+			}
 			if cmd.Flags().Changed("watch") {
 				r.flags = append(r.flags, config.Flag{Name: "--watch", Key: "extensions.watch.enabled", Values: []string{"true"}},
 					config.Flag{Name: "--watch", Key: "extensions.watch.mode", Values: []string{watch}})
@@ -97,6 +103,8 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	cmd.Flags().StringVar(&r.as, "as", "", "with --stdio: be the client `NAME` of exthost client add, for policies, budgets and the audit log")
 	cmd.Flags().StringVar(&r.background, "background", "", "be a part of the host in the background")
 	_ = cmd.Flags().MarkHidden("background")
+	cmd.Flags().StringVar(&join, "cluster", "", "join the cluster of `FILE`, which exthost cluster invite wrote")
+	cmd.Flags().StringVar(&node, "node", "", "be the node `NAME` of the cluster (default: that of the file, else the host name)")
 	cmd.Flags().StringVar(&watch, "watch", "", "look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
 	cmd.Flags().Lookup("watch").NoOptDefVal = config.WatchReload
 	console.CompleteFlag(cmd, "watch", []string{config.WatchReload, config.WatchLog})

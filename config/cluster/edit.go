@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/exthost/exthost/config/internal/edit"
+)
+
+// ByHand is the error of a file whose notation is not known well enough to change it.
+type ByHand struct {
+	File  string
+	Lines string // for a person to write into the file
+	Err   error
+}
+
+// Error names the file.
+func (b *ByHand) Error() string { return b.File + ": " + b.Err.Error() }
+
+// State writes into a file where its host joins, and the hub that runs in it, and leaves every
+// other byte of the file unchanged. The file may be new, and its directory is there. The error may
+// be a *[ByHand].
+func State(file, join string, h Hub) error {
+	unlock, err := edit.Lock(file)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	tables := []edit.Table{
+		{Path: []string{"cluster"}, Set: []edit.Setting{{Key: "join", Value: join}}},
+		{Path: []string{"cluster", "hub"}, Set: []edit.Setting{{Key: "listen", Value: h.Listen}, {Key: "dir", Value: h.Dir}}},
+	}
+	var byHand *ByHand
+	_, _, err = edit.Write(file, func(data []byte) ([]byte, int, error) {
+		line := 0
+		for _, t := range tables {
+			changed, at, err := edit.ApplyTable(file, data, t)
+			if err != nil {
+				byHand = &ByHand{File: file, Err: err, Lines: tables[0].Lines(file) + tables[1].Lines(file)}
+				return nil, 0, err
+			}
+			data, line = changed, at
+		}
+		return data, line, nil
+	})
+	if byHand != nil {
+		return byHand
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
