@@ -158,7 +158,7 @@ var house = map[string]struct {
 	"internal/unit/variables":          {[]string{"internal/permit", "internal/process", "manifest"}, "rewrites a transport"},
 	"internal/units":                   {[]string{"internal/coalesce", "internal/redact", "internal/unit"}, "knows units; what they are for is not its matter"},
 	"internal/program":                 {nil, "looks at an executable"},
-	"cluster":                          {[]string{"cluster/internal/directory", "cluster/internal/link", "cluster/internal/pair", "cluster/internal/wire", "internal/glob", "internal/rawjson", "peers", "protocol", "status"}, "joins the parts of a node; the host is an interface"},
+	"cluster":                          {[]string{"cluster/internal/credentials", "config/cluster", "internal/nodename", "cluster/internal/directory", "cluster/internal/link", "cluster/internal/pair", "cluster/internal/wire", "internal/glob", "internal/rawjson", "peers", "protocol", "status"}, "joins the parts of a node; the host is an interface"},
 	"internal/far":                     {[]string{"discovery", "internal/gateway", "internal/rawjson", "internal/snapshot", "internal/unit", "manifest", "peers", "protocol", "runtime", "status", "supervisor"}, "makes units of what other nodes have; how messages reach them is not its matter"},
 	"internal/starts":                  {[]string{"internal/toolset", "internal/rawjson", "internal/unit", "manifest", "protocol", "runtime", "tools"}, "watches units; calls none"},
 	"internal/clients":                 {[]string{"config", "internal/clienttoken", "status"}, "knows tokens; who asks is not its matter"},

@@ -24,6 +24,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
 	"github.com/exthost/exthost/config"
+	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
@@ -230,7 +231,9 @@ func join(t testing.TB, urls []string, name, as string) *cluster.Node {
 }
 
 func nodeOptions(urls []string, name, as string) cluster.Options {
-	return cluster.Options{Node: name, Version: "0.0.1", Servers: cluster.Servers{URLs: urls}, Share: []cluster.Share{{Extensions: []string{"*"}, As: as}}, Log: logger()}
+	m := settings.Default()
+	m.URLs, m.Node, m.Share = urls, name, []settings.Share{{Extensions: []string{"*"}, As: as}}
+	return cluster.Options{Settings: m, Version: "0.0.1", Log: logger()}
 }
 
 func logger() *slog.Logger {

@@ -9,10 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/directory"
 	"github.com/exthost/exthost/cluster/internal/link"
 	"github.com/exthost/exthost/cluster/internal/pair"
 	"github.com/exthost/exthost/cluster/internal/wire"
+	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
@@ -22,6 +24,7 @@ import (
 // exthost.Options.Cluster.
 type Node struct {
 	o       Options
+	servers *credentials.Credentials
 	self    wire.Address
 	link    atomic.Pointer[link.Link] // nil before Open
 	members *directory.Directory
@@ -51,18 +54,19 @@ var _ peers.Cluster = (*Node)(nil)
 
 // New returns a node that has not joined yet. The error is config_invalid.
 func New(o Options) (*Node, error) {
-	o, err := o.withDefaults()
+	found, err := o.read()
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{o: o, self: wire.Address{Node: o.Node, Run: wire.NewRun()}}
+	m := &o.Settings
+	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}}
 	n.closing, n.close = context.WithCancel(context.Background())
 	n.state.Store(&connection{reason: "it has not joined yet"})
 	out := (*sender)(n)
-	n.members = directory.New(directory.Options{Self: n.self, Version: o.Version, MaxBody: o.MaxBody, MaxTools: o.MaxTools, Sender: out, Log: o.Log,
-		Use: o.uses, Changed: func() { n.host.PlacesChanged() }, Lost: n.lost, Grace: o.Grace, Silent: o.Silence, Forget: o.Forget})
+	n.members = directory.New(directory.Options{Self: n.self, Version: o.Version, MaxBody: o.MaxBody, MaxTools: m.MaxTools, Sender: out, Log: o.Log,
+		Use: n.o.uses, Changed: func() { n.host.PlacesChanged() }, Lost: n.lost, Grace: m.Grace.Std(), Silent: m.Silence.Std(), Forget: m.Forget.Std()})
 	n.pairs = pair.New(pair.Options{Self: n.self, Sender: out, Unsent: link.ErrUnsent, Node: (*inward)(n), Log: o.Log, MaxBody: n.maxBody,
-		MaxCalls: o.MaxCalls, Pulse: o.Pulse, Grace: o.Grace, Silence: o.Silence})
+		MaxCalls: m.MaxCalls, Pulse: m.Pulse.Std(), Grace: m.Grace.Std(), Silence: m.Silence.Std()})
 	n.guests = newGuests(n.closing, n.pairs.Session)
 	return n, nil
 }
@@ -70,14 +74,14 @@ func New(o Options) (*Node, error) {
 // Open implements [peers.Cluster].
 func (n *Node) Open(ctx context.Context, h peers.Host) error {
 	n.host = h
-	s := &n.o.Servers
-	l, err := link.Connect(ctx, link.Options{URLs: s.URLs, TLS: s.TLS, JWT: s.JWT, NKey: s.NKey, Sign: s.Sign, User: s.User, Password: s.Password, Token: s.Token,
-		Subjects: wire.Subjects{Cluster: n.o.Cluster}, Self: n.self, Log: n.o.Log, Received: n.received, NotTaken: n.notTaken, State: n.connected})
+	s := n.servers
+	l, err := link.Connect(ctx, link.Options{URLs: s.URLs, TLS: s.TLS, JWT: s.JWT, NKey: s.NKey, Sign: s.Sign,
+		Subjects: wire.Subjects{Cluster: n.o.Settings.Name}, Self: n.self, Log: n.o.Log, Received: n.received, NotTaken: n.notTaken, State: n.connected})
 	switch {
 	case errors.Is(err, link.ErrRefused):
-		return protocol.Errorf(protocol.ConfigInvalid, "cluster %s: %w; ask its operator for a new invitation: exthost cluster invite %s", n.o.Cluster, err, n.o.Node)
+		return protocol.Errorf(protocol.ConfigInvalid, "cluster %s: %w; ask its operator for a new invitation: exthost cluster invite %s", n.o.Settings.Name, err, n.self.Node)
 	case err != nil:
-		return protocol.Errorf(protocol.ConfigInvalid, "cluster %s: %w", n.o.Cluster, err)
+		return protocol.Errorf(protocol.ConfigInvalid, "cluster %s: %w", n.o.Settings.Name, err)
 	}
 	n.link.Store(l)
 	if l.Connected() {
@@ -158,7 +162,7 @@ func (n *Node) Offer(list []peers.Offer) {
 	offered := make(map[string]map[string]string)
 	for _, o := range list {
 		as := n.o.sharedAs(o.Extension)
-		if as == shareNone {
+		if as == settings.ShareNone {
 			continue
 		}
 		own.Shares = append(own.Shares, directory.Share{As: as, Offer: o})

@@ -79,13 +79,13 @@ func (n *Node) measure(l *link.Link) {
 
 // Status implements [peers.Cluster].
 func (n *Node) Status() *status.Cluster {
-	s := &status.Cluster{Name: n.o.Cluster, Node: n.o.Node, Nodes: n.members.Nodes()}
+	s := &status.Cluster{Name: n.o.Settings.Name, Node: n.self.Node, Nodes: n.members.Nodes()}
 	state := n.state.Load()
 	if s.Reason = state.reason; state.connected {
 		s.Reason = n.members.Fault()
 		l := n.link.Load()
 		s.Server = l.Server()
-		s.TLS = n.o.Servers.TLS != nil || strings.HasPrefix(s.Server, "tls://")
+		s.TLS = n.servers.TLS != nil || strings.HasPrefix(s.Server, "tls://")
 		s.RTT = time.Duration(n.rtt.Load())
 	}
 	for i := range s.Nodes {

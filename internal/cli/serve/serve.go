@@ -197,10 +197,14 @@ func (r *run) serve(ctx context.Context) error {
 	r.began = time.Now()
 	tracer, flush := r.tracer(ctx, cfg)
 	defer flush()
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
-		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
+	member, endHub, err := r.cluster(ctx, cfg)
 	if err != nil {
 		return err
+	}
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Cluster: member, Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
+		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
+	if err != nil {
+		return errors.Join(err, endHub())
 	}
 	if named, ok := hosts.ClientsNow(r.console, r.flags...); ok && d != nil {
 		// Who has changed them since the configuration was read, such as while a person was asked for trust,
@@ -215,7 +219,7 @@ func (r *run) serve(ctx context.Context) error {
 	if err == nil {
 		err = r.serveClients(ctx, cfg, d, host, f)
 	}
-	return errors.Join(err, host.Close(), endControl())
+	return errors.Join(err, host.Close(), endHub(), endControl())
 }
 
 // mayBe returns why the client of a host of its own cannot be the named client of --as.
