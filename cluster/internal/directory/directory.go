@@ -138,8 +138,17 @@ func (d *Directory) update(f func(s *state, now time.Time)) {
 	for _, l := range logs {
 		d.o.Log.Log(context.Background(), l.level, l.text, l.args...)
 	}
+	var unsent []message
 	for _, m := range out {
-		d.send(&m)
+		if !d.send(&m) {
+			unsent = append(unsent, m)
+		}
+	}
+	if len(unsent) > 0 {
+		d.mu.Lock()
+		s.unsent(unsent, time.Now())
+		sooner = sooner || s.deadline().Before(s.next)
+		d.mu.Unlock()
 	}
 	for _, a := range lost {
 		d.o.Lost(a)
@@ -152,13 +161,14 @@ func (d *Directory) update(f func(s *state, now time.Time)) {
 	}
 }
 
-// send sends a message. What is lost is asked for again, or found missing by others.
-func (d *Directory) send(m *message) {
+// send sends a message, and reports false for one that may not be sent. What is lost otherwise is
+// asked for again, or found missing by others.
+func (d *Directory) send(m *message) bool {
 	if m.hold {
 		if err := d.o.Sender.Hold(); err != nil {
 			d.o.Log.Warn("another run of this node may start beside it", "error", err)
 		}
-		return
+		return true
 	}
 	m.head.Run = d.o.Self.Run
 	raw, err := wire.Encode(&m.head, m.body)
@@ -174,6 +184,7 @@ func (d *Directory) send(m *message) {
 	if err != nil {
 		d.o.Log.Debug("a message about the cluster was not sent", "kind", m.head.Kind, "to", m.to.Node, "error", err)
 	}
+	return err == nil
 }
 
 // Join waits until this run has its name in the cluster, for about a second at most. The error,

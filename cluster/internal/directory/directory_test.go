@@ -37,8 +37,8 @@ func TestPlaces(t *testing.T) {
 			t.Error("the place names another run")
 		}
 		time.Sleep(time.Second)
-		if b.changes < 2 || b.changes > 4 {
-			t.Errorf("%d changes were told, want 2 to 4", b.changes)
+		if b.changed() < 2 || b.changed() > 4 {
+			t.Errorf("%d changes were told, want 2 to 4", b.changed())
 		}
 		idle := extension("notes", "add", "list")
 		idle.State = "failed"
@@ -52,8 +52,8 @@ func TestPlaces(t *testing.T) {
 		}
 		a.stop()
 		within(t, 400*time.Millisecond, "it says goodbye", b.has())
-		if len(b.Nodes()) != 0 || b.Alive(a.self) || !slices.Equal(b.lost, []wire.Address{a.self}) {
-			t.Errorf("after its goodbye it is there: %v, lost %v", b.Nodes(), b.lost)
+		if len(b.Nodes()) != 0 || b.Alive(a.self) || !slices.Equal(b.told(), []wire.Address{a.self}) {
+			t.Errorf("after its goodbye it is there: %v, lost %v", b.Nodes(), b.told())
 		}
 	})
 }
@@ -90,8 +90,8 @@ func TestDeath(t *testing.T) {
 			if s := x.Nodes()[0]; s.State != status.NodeAway {
 				t.Errorf("its state is %+v", s)
 			}
-			if !slices.Equal(x.lost, []wire.Address{dead.self}) {
-				t.Errorf("lost: %v", x.lost)
+			if !slices.Equal(x.told(), []wire.Address{dead.self}) {
+				t.Errorf("lost: %v", x.told())
 			}
 		}
 		time.Sleep(31 * time.Second)
@@ -116,8 +116,8 @@ func TestNewRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		within(t, time.Second, "the new run is in the place of the old one", nodes[1].has("n0.other do", "n2.notes add list"))
-		if !slices.Equal(nodes[1].lost, []wire.Address{old.self}) || nodes[1].Alive(old.self) || !nodes[1].Alive(nodes[0].self) {
-			t.Errorf("the old run is there; lost: %v", nodes[1].lost)
+		if !slices.Equal(nodes[1].told(), []wire.Address{old.self}) || nodes[1].Alive(old.self) || !nodes[1].Alive(nodes[0].self) {
+			t.Errorf("the old run is there; lost: %v", nodes[1].told())
 		}
 		within(t, 3*time.Second, "all agree again", func() bool { return agree(nodes...) })
 	})
@@ -161,6 +161,25 @@ func TestNamesake(t *testing.T) {
 		within(t, 7*time.Second, "the second one joins", func() bool { return agree(append(nodes[1:], second)...) })
 		if second.Fault() != "" {
 			t.Error(second.Fault())
+		}
+	})
+}
+
+// TestNotYetSent has a run join whose connection is not there yet though it is told so.
+func TestNotYetSent(t *testing.T) {
+	simulate(t, func(t *testing.T, n *network) {
+		nodes := several(n, "n", 3)
+		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
+		n.mu.Lock()
+		n.early = true
+		n.mu.Unlock()
+		second := n.start("n0")
+		time.Sleep(3 * time.Second)
+		n.mu.Lock()
+		n.early = false
+		n.mu.Unlock()
+		if err := second.Join(t.Context()); err == nil {
+			t.Error("it has not asked whether another run has its name")
 		}
 	})
 }
@@ -219,8 +238,8 @@ func TestAccusation(t *testing.T) {
 			}
 		}
 		for _, x := range nodes {
-			if len(x.lost) > 0 {
-				t.Errorf("lost: %v", x.lost)
+			if len(x.told()) > 0 {
+				t.Errorf("lost: %v", x.told())
 			}
 		}
 	})
@@ -264,12 +283,12 @@ func TestOffline(t *testing.T) {
 		n.mu.Unlock()
 		nodes[0].Connected(false)
 		time.Sleep(8 * time.Second)
-		if len(nodes[0].lost) > 0 || !nodes[0].Alive(nodes[1].self) {
+		if len(nodes[0].told()) > 0 || !nodes[0].Alive(nodes[1].self) {
 			t.Error("a node without a connection judges others")
 		}
 		time.Sleep(4 * time.Second)
-		if len(nodes[0].lost) != 2 || !nodes[0].has("n1.notes add list leaving", "n2.notes add list leaving")() {
-			t.Errorf("after 12 s without a connection: lost %v, places %v", nodes[0].lost, nodes[0].placeTexts())
+		if len(nodes[0].told()) != 2 || !nodes[0].has("n1.notes add list leaving", "n2.notes add list leaving")() {
+			t.Errorf("after 12 s without a connection: lost %v, places %v", nodes[0].told(), nodes[0].placeTexts())
 		}
 		n.mu.Lock()
 		n.cut = nil

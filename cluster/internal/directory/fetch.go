@@ -125,6 +125,7 @@ func (s *state) fetchFailed(digest, problem string, now time.Time) {
 	if f.tries++; f.tries >= maxTries {
 		s.say(slog.LevelWarn, "what a node of the cluster offers did not come", "node", f.owner.Node, "reason", problem)
 		f.tries, f.next = 0, now.Add(fetchPause)
+		s.dirty(now) // which notes the problem
 	}
 }
 

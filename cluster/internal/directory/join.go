@@ -44,7 +44,7 @@ func (s *state) connect(yes bool, now time.Time) {
 		}
 	case s.phase == joined:
 		s.probe, s.look, s.looks = now.Add(rand.N(probeEach)), now, 0
-		if away >= s.o.Grace { // the others may have lost this run
+		if away >= s.o.Grace || now.Sub(s.announced) < lookLast { // the others may have lost this run, or its last word
 			s.announce = now.Add(rand.N(time.Duration(len(s.ring)) * pace))
 		}
 	default:
@@ -70,6 +70,19 @@ func (s *state) join(now time.Time) {
 	s.tellAll(now)
 }
 
+// unsent takes it that messages were not sent: the connection has just broken, or is not there yet.
+func (s *state) unsent(list []message, now time.Time) {
+	for _, m := range list {
+		switch {
+		case m.head.Kind == wire.Here:
+			s.announce = now.Add(tooSoon)
+		case m.to.Run == wire.NameRun && s.phase == asking:
+			delete(s.asked, m.head.Seq)
+			s.phase, s.probe = outside, now.Add(tooSoon)
+		}
+	}
+}
+
 // namesake takes the entry of another run of this node's name.
 func (s *state) namesake(e *entry) {
 	since := time.UnixMilli(e.Started).UTC().Format(time.DateTime)
@@ -88,7 +101,7 @@ func (s *state) namesake(e *entry) {
 
 // tellAll tells the others what this node is.
 func (s *state) tellAll(now time.Time) {
-	s.announce, s.told = time.Time{}, true
+	s.announce, s.announced, s.told = time.Time{}, now, true
 	s.out = append(s.out, message{head: wire.Head{Kind: wire.Here}, body: s.mine.raw})
 }
 

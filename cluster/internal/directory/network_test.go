@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -29,6 +28,7 @@ type network struct {
 	lose    func(from, to string, kind string) bool // nil: no message is lost
 	passed  map[string]int                          // messages by kind
 	most    int                                     // bytes that have waited for one node
+	early   bool                                    // nothing can be sent
 }
 
 // node is a run with its directory.
@@ -84,6 +84,19 @@ func (n *network) start(name string, change ...func(*Options)) *node {
 func (x *node) stop() { x.cancel(); x.done.Wait(); x.drop() }
 func (x *node) kill() { x.drop(); x.cancel(); x.done.Wait() }
 
+// told returns the runs that the owner was told have gone.
+func (x *node) told() []wire.Address {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.lost)
+}
+
+func (x *node) changed() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.changes
+}
+
 func (x *node) drop() {
 	x.net.mu.Lock()
 	defer x.net.mu.Unlock()
@@ -135,10 +148,10 @@ func (x *node) pause(yes bool) {
 	x.mu.Lock()
 	x.paused = yes
 	x.mu.Unlock()
-	x.wake2()
+	x.wakeReader()
 }
 
-func (x *node) wake2() {
+func (x *node) wakeReader() {
 	select {
 	case x.more <- struct{}{}:
 	default:
@@ -152,7 +165,7 @@ func (n *network) deliver(x *node, d delivery) {
 	waiting := x.waiting
 	x.mu.Unlock()
 	n.most = max(n.most, waiting)
-	x.wake2()
+	x.wakeReader()
 }
 
 // pass delivers a message; the lock is held.
@@ -190,7 +203,7 @@ func (x *node) Send(to wire.Address, notTaken string, message []byte) error {
 	return nil
 }
 
-func (x *node) gone() bool { return x.net.runs[x.self] != x }
+func (x *node) gone() bool { return x.net.early || x.net.runs[x.self] != x }
 
 func (x *node) Broadcast(message []byte) error {
 	x.net.mu.Lock()
@@ -323,5 +336,3 @@ func several(n *network, prefix string, count int) (nodes []*node) {
 	}
 	return nodes
 }
-
-func anyOf(nodes []*node) *node { return nodes[rand.IntN(len(nodes))] }

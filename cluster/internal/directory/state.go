@@ -35,6 +35,7 @@ type state struct {
 	mine      *entry
 	offered   map[string]*offer // of this node, by extension
 	announce  time.Time         // when the others hear of mine; zero is not
+	announced time.Time         // when they last heard of it
 	told      bool              // they have heard of mine once
 
 	members map[string]*member // by node

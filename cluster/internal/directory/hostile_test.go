@@ -1,0 +1,192 @@
+package directory
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+)
+
+func FuzzEntry(f *testing.F) {
+	e := newEntry(&Options{Self: wire.Address{Node: "a", Run: wire.NewRun()}, Version: "1.2.3", Features: []string{"x"}}, time.Unix(1, 0))
+	e.Shares = []shared{{ID: "notes", As: "mine", State: "ready", Digest: Digest(nil), Tools: 2}}
+	e.encode()
+	f.Add(e.raw)
+	f.Add([]byte(`{"node":"a","run":"aaaaaaaaaa","shares":[{"id":"a.b"}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		e, err := decodeEntry(raw)
+		if err != nil {
+			return
+		}
+		if err := e.check(); err != nil {
+			t.Error(err)
+		}
+		if e.sum != sumOf(raw) || !bytes.Equal(e.raw, raw) {
+			t.Error("the entry is not that of its bytes")
+		}
+	})
+}
+
+func FuzzOffer(f *testing.F) {
+	o, err := encodeOffer(extension("notes", "add", "list").Offer, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(o.raw)
+	f.Add([]byte("{}\n{\"name\":\"a\"}{\"name\":\"a\"}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		o, err := decodeOffer(raw)
+		if err != nil {
+			return
+		}
+		for _, tool := range o.Tools {
+			if !json.Valid(tool.Raw) || !bytes.Contains(raw, tool.Raw) || o.digests[tool.Name] != Digest(tool.Raw) {
+				t.Errorf("tool %q: %s", tool.Name, tool.Raw)
+			}
+		}
+		again, err := encodeOffer(o.Offer, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(again.Tools) != len(o.Tools) {
+			t.Errorf("%d tools, and encoded again %d", len(o.Tools), len(again.Tools))
+		}
+	})
+}
+
+// silent is a network without others.
+type silent struct{}
+
+func (silent) Send(wire.Address, string, []byte) error { return nil }
+func (silent) Broadcast([]byte) error                  { return nil }
+func (silent) Any([]byte) error                        { return nil }
+func (silent) MaxPayload() int                         { return 1 << 20 }
+func (silent) Hold() error                             { return nil }
+
+// FuzzReceive has a node that says anything.
+func FuzzReceive(f *testing.F) {
+	entry := newEntry(&Options{Self: wire.Address{Node: "b", Run: "aaaaaaaaaa"}}, time.Unix(1, 0))
+	for _, kind := range []string{wire.Here, wire.Gone, wire.Lost, wire.Probe, wire.Probed, wire.Want, wire.Have} {
+		m, err := wire.Encode(&wire.Head{Kind: kind, Run: "aaaaaaaaaa", Gossip: wire.Gossip{Seq: 1, Node: "b", Names: []string{"a"}, Hash: "00"}}, entry.raw)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add("b", m)
+	}
+	f.Add("b", []byte(`{"k":"want","run":"aaaaaaaaaa","at":-1,"names":["`+Digest(nil)+"\"]}\n"))
+	f.Fuzz(func(t *testing.T, from string, m []byte) {
+		h, body, err := wire.Decode(m)
+		if err != nil {
+			return
+		}
+		d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}})
+		d.Connected(true)
+		d.NotTaken(token(1))
+		d.SetOwn(Own{Shares: []Share{extension("notes", "add")}})
+		for range 3 {
+			d.Receive(from, h, body)
+			d.update(func(s *state, now time.Time) { s.tick(now.Add(time.Minute)) })
+		}
+		if len(d.Nodes()) > 1 {
+			t.Error("one node is several")
+		}
+	})
+}
+
+// TestFlood has a node tell of as many others as it can: what is kept is bounded.
+func TestFlood(t *testing.T) {
+	d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}})
+	d.Connected(true)
+	d.NotTaken(token(1))
+	for i := range maxMembers + 500 {
+		name := fmt.Sprintf("n%d", i)
+		e := newEntry(&Options{Self: wire.Address{Node: name, Run: wire.NewRun()}, Version: "1"}, time.Unix(1, 0))
+		d.Receive(name, &wire.Head{Kind: wire.Here, Run: e.Run}, e.raw)
+		if i%2 == 0 {
+			d.Receive(name, &wire.Head{Kind: wire.Gone, Run: e.Run}, nil)
+		}
+		d.Receive(name, &wire.Head{Kind: wire.Probe, Run: wire.NewRun()}, nil)
+		d.Receive(name, &wire.Head{Kind: wire.Lost, Run: e.Run, Gossip: wire.Gossip{Node: name, Of: e.Run}}, nil)
+	}
+	if len(d.s.members) > maxMembers || len(d.s.gone) > maxGone || len(d.s.ring) > maxMembers+1 || len(d.s.asked) > 16 {
+		t.Errorf("%d members, %d gone, %d asked", len(d.s.members), len(d.s.gone), len(d.s.asked))
+	}
+}
+
+// TestLies has a node answer what it is asked with something else.
+func TestLies(t *testing.T) {
+	simulate(t, func(t *testing.T, n *network) {
+		a := n.start("a")
+		b := n.start("b")
+		b.share(extension("notes", "add"))
+		b.Directory.mu.Lock()
+		good := b.s.offered["notes"]
+		lie := *good
+		lie.raw = []byte(strings.Replace(string(good.raw), "add", "rm_", 1))
+		b.s.offered["notes"] = &lie // with the digest of the other
+		b.Directory.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		if len(a.Places()) > 0 {
+			t.Errorf("what has another digest is taken: %v", a.placeTexts())
+		}
+		if note := a.Nodes()[0].Note; !strings.Contains(note, "digest") {
+			t.Errorf("the note is %q", note)
+		}
+		b.Directory.mu.Lock()
+		b.s.offered["notes"] = good
+		b.Directory.mu.Unlock()
+		within(t, 15*time.Second, "the right bytes are taken", a.has("b.notes add"))
+	})
+}
+
+// BenchmarkChange is one changed node of 1,000, with 50,000 tools together.
+func BenchmarkChange(b *testing.B) {
+	d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}, MaxTools: 100_000})
+	d.Connected(true)
+	d.NotTaken(token(1))
+	tools := make([]string, 10)
+	for i := range tools {
+		tools[i] = fmt.Sprintf("tool_%d", i)
+	}
+	share := func(node, x, version int) (shared, *offer) {
+		s := extension(fmt.Sprintf("extension_%d_%d", node, x), tools...)
+		s.Version = fmt.Sprint(version)
+		o, err := encodeOffer(s.Offer, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return shared{ID: s.Extension, As: "mine", State: "ready", Digest: o.digest, Tools: 10}, o
+	}
+	entries := make([]*entry, 1000)
+	for i := range entries {
+		e := newEntry(&Options{Self: wire.Address{Node: fmt.Sprintf("n%d", i), Run: wire.NewRun()}}, time.Unix(1, 0))
+		for x := range 5 {
+			s, o := share(i, x, 0)
+			d.s.known[o.digest] = o
+			e.Shares = append(e.Shares, s)
+		}
+		e.encode()
+		entries[i] = e
+		d.Receive(e.Node, &wire.Head{Kind: wire.Here, Run: e.Run}, e.raw)
+	}
+	arrange := func() { d.update(func(s *state, now time.Time) { s.arrange(now) }) }
+	arrange()
+	if n := len(d.Places()); n != 5000 {
+		b.Fatalf("%d places", n)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		e := *entries[7]
+		s, o := share(7, 0, i+1)
+		e.Shares = append([]shared{s}, e.Shares[1:]...)
+		e.Seq = uint64(i + 2)
+		e.encode()
+		d.s.known[o.digest] = o
+		d.Receive(e.Node, &wire.Head{Kind: wire.Here, Run: e.Run}, e.raw)
+		arrange()
+	}
+}
