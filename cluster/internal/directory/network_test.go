@@ -275,15 +275,16 @@ func within(t *testing.T, at time.Duration, what string, f func() bool) time.Dur
 
 // agree reports whether all nodes know the same.
 func agree(nodes ...*node) bool {
-	for _, x := range nodes {
+	known := func(x *node) (hash sum, count int) {
 		x.Directory.mu.Lock()
-		ok := len(x.s.ring) == len(nodes) && x.s.hash == nodes[0].s.hash
-		x.Directory.mu.Unlock()
-		if !ok {
-			return false
-		}
+		defer x.Directory.mu.Unlock()
+		return x.s.hash, len(x.s.ring)
 	}
-	return true
+	first, _ := known(nodes[0])
+	return !slices.ContainsFunc(nodes, func(x *node) bool {
+		hash, count := known(x)
+		return hash != first || count != len(nodes)
+	})
 }
 
 // extension is an offer with tools.
