@@ -91,7 +91,7 @@ func New(o Options) *Directory {
 		o.Lost = func(wire.Address) {}
 	}
 	d := &Directory{o: o, wake: make(chan struct{}, 1), settled: make(chan struct{})}
-	d.s = newState(&d.o, time.Now())
+	d.s.init(&d.o, time.Now())
 	return d
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"time"
 	"unicode"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
@@ -151,11 +150,4 @@ func (e *entry) check() error {
 
 func isWord(s string) bool {
 	return len(s) <= maxWord && !slices.ContainsFunc([]rune(s), func(r rune) bool { return !unicode.IsPrint(r) })
-}
-
-// newEntry returns the entry of a run that shares nothing yet.
-func newEntry(o *Options, now time.Time) *entry {
-	e := &entry{Node: o.Self.Node, Run: o.Self.Run, Started: now.UnixMilli(), Seq: 1, Version: o.Version, Wire: []string{wire.Major}, Features: o.Features, MaxBody: o.MaxBody}
-	e.encode()
-	return e
 }

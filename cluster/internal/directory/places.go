@@ -15,47 +15,47 @@ type placed struct {
 // placesOf returns the places of a node that may have left more tools, and how many are left
 // then. It notes the digests that are used, and has those fetched that are missing. A node has no
 // place for an extension until all of its descriptors are here.
-func (s *state) placesOf(m *member, left int, used map[string]bool, now time.Time) ([]placed, int) {
+func (x *offers) placesOf(m *member, left int, used map[string]bool, now time.Time) ([]placed, int) {
 	if m.note = m.strangeness; m.note != "" {
 		return nil, left
 	}
 	places := make([]placed, 0, len(m.places))
-	for _, x := range m.Shares {
-		if !s.o.Use(m.name, x.ID) {
+	for _, e := range m.Shares {
+		if !x.all.o.Use(m.name, e.ID) {
 			continue
 		}
-		if x.Tools > left {
+		if e.Tools > left {
 			if m.note == "" {
-				m.note = "extension " + x.ID + " is left out: the tools of all nodes together are more than cluster.max_tools"
+				m.note = "extension " + e.ID + " is left out: the tools of all nodes together are more than cluster.max_tools"
 			}
 			continue
 		}
-		left -= x.Tools
-		used[x.Digest] = true
-		o := s.offer(x.Digest)
+		left -= e.Tools
+		used[e.Digest] = true
+		o := x.offer(e.Digest)
 		switch {
-		case o != nil && (o.Extension != x.ID || len(o.Tools) != x.Tools):
-			m.note = "extension " + x.ID + " is left out: what it offers is not what the node says of it"
+		case o != nil && (o.Extension != e.ID || len(o.Tools) != e.Tools):
+			m.note = "extension " + e.ID + " is left out: what it offers is not what the node says of it"
 		case o != nil:
-			places = append(places, m.place(x, o))
+			places = append(places, m.place(e, o))
 		case m.away:
 		default:
-			s.miss(m, x, now)
+			x.miss(m, e, now)
 		}
 	}
 	return places, left
 }
 
 // miss has an offer fetched.
-func (s *state) miss(m *member, x shared, now time.Time) {
-	f := s.missing[x.Digest]
+func (x *offers) miss(m *member, e shared, now time.Time) {
+	f := x.missing[e.Digest]
 	switch {
-	case f == nil && s.offers.bytes >= maxKept:
-		m.note = "extension " + x.ID + " is left out: the descriptors of all nodes together take too much memory; narrow cluster.use"
+	case f == nil && x.bytes >= maxKept:
+		m.note = "extension " + e.ID + " is left out: the descriptors of all nodes together take too much memory; narrow cluster.use"
 	case f == nil:
-		s.missing[x.Digest] = &fetch{owner: m.address(), next: now}
+		x.missing[e.Digest] = &fetch{owner: m.address(), next: now}
 	case f.problem != "":
-		m.note = "extension " + x.ID + " is left out until its descriptors come: " + f.problem
+		m.note = "extension " + e.ID + " is left out until its descriptors come: " + f.problem
 	}
 }
 

@@ -33,16 +33,23 @@ type question struct {
 	want *want     // nil: a probe
 }
 
+// questions are the messages that are to be sent, and those that wait for answers.
+type questions struct {
+	out   []message
+	seq   uint64
+	asked map[uint64]question
+}
+
 // ask sends a message that wants an answer.
-func (s *state) ask(to wire.Address, h wire.Head, timeout time.Duration, w *want, now time.Time) {
-	s.seq++
-	h.Seq = s.seq
-	s.asked[s.seq] = question{to: to, at: now, end: now.Add(timeout), want: w}
+func (q *questions) ask(to wire.Address, h wire.Head, timeout time.Duration, w *want, now time.Time) {
+	q.seq++
+	h.Seq = q.seq
+	q.asked[q.seq] = question{to: to, at: now, end: now.Add(timeout), want: w}
 	m := message{to: to, head: h, any: to == wire.Address{}}
 	if !m.any {
-		m.notTaken = token(s.seq)
+		m.notTaken = token(q.seq)
 	}
-	s.out = append(s.out, m)
+	q.out = append(q.out, m)
 }
 
 func (s *state) askPresence(to wire.Address, now time.Time) {
@@ -70,20 +77,8 @@ func (s *state) probeOne(now time.Time) {
 			s.askPresence(m.address(), now)
 		}
 	}
-	s.probeLost(n, now)
-}
-
-// probeLost asks runs that were lost whether they are back, so that the halves of a network that
-// was split find each other: each of them is asked about once in a second, by anyone.
-func (s *state) probeLost(n uint64, now time.Time) {
-	var lost []wire.Address
-	for a, g := range s.gone {
-		if g.lost {
-			lost = append(lost, a)
-		}
-	}
-	if len(lost) > 0 && rand.Uint64N(n) < uint64(len(lost)) {
-		s.askPresence(lost[rand.IntN(len(lost))], now)
+	if a, ok := s.lostRun(); ok {
+		s.askPresence(a, now)
 	}
 }
 
@@ -101,12 +96,6 @@ func (s *state) refused(a wire.Address, now time.Time) {
 		return
 	}
 	s.suspect(m, now.Add(min(again, s.o.Grace-now.Sub(m.nobody))))
-}
-
-// suspect has a run asked at due.
-func (s *state) suspect(m *member, due time.Time) {
-	m.due = due
-	s.doubted[m] = true
 }
 
 // unanswered takes it that a run has not answered since at.
@@ -137,14 +126,6 @@ func (s *state) lose(m *member, now time.Time) {
 	s.depart(a, true, now)
 	if !accused {
 		s.out = append(s.out, message{head: wire.Head{Kind: wire.Lost, Gossip: wire.Gossip{Node: a.Node, Of: a.Run}}})
-	}
-}
-
-// accuse takes it that another node found a run lost: it is asked here too, not by all at once.
-func (s *state) accuse(a wire.Address, now time.Time) {
-	if m := s.present(a); m != nil && !m.accused {
-		m.accused = true
-		s.suspect(m, now.Add(rand.N(maxJitter)))
 	}
 }
 

@@ -41,6 +41,7 @@ type want struct {
 
 // search is what is known of the difference between this directory and that of another node.
 type search struct {
+	all       *state
 	with      wire.Address    // zero: any
 	comparing bool            // there is a list or there are entries to come
 	newest    time.Time       // when the last one began
@@ -54,76 +55,76 @@ type search struct {
 
 // differ looks into a difference between this directory and that of a run, unless what makes the
 // difference may be under way.
-func (s *state) differ(a wire.Address, now time.Time) {
-	if s.found.IsZero() {
-		s.found = now
+func (x *search) differ(a wire.Address, now time.Time) {
+	if x.found.IsZero() {
+		x.found = now
 	}
-	if s.comparing || s.phase != joined || now.Sub(s.newest) < compareEach || now.Sub(s.changed) < quiet && now.Sub(s.found) < noQuiet {
+	if x.comparing || x.all.phase != joined || now.Sub(x.newest) < compareEach || now.Sub(x.all.changed) < quiet && now.Sub(x.found) < noQuiet {
 		return
 	}
-	s.compare(a, now)
+	x.compare(a, now)
 }
 
 // compare asks a run, or any, for its list.
-func (s *state) compare(a wire.Address, now time.Time) {
-	s.search = search{with: a, comparing: true, newest: now, need: make(map[string]sum), listed: make(map[string]bool), look: s.look, looks: s.looks}
-	s.wantMore(&want{}, now)
+func (x *search) compare(a wire.Address, now time.Time) {
+	*x = search{all: x.all, with: a, comparing: true, newest: now, need: make(map[string]sum), listed: make(map[string]bool), look: x.look, looks: x.looks}
+	x.wantMore(&want{}, now)
 }
 
-func (s *state) wantMore(w *want, now time.Time) {
+func (x *search) wantMore(w *want, now time.Time) {
 	h := wire.Head{Kind: wire.Want, Gossip: wire.Gossip{Node: w.after, Names: w.nodes}}
 	if w.after == "" && w.nodes == nil {
-		h.Hash = s.hashText()
+		h.Hash = x.all.hashText()
 	}
 	timeout := wantTimeout
-	if s.with == (wire.Address{}) {
+	if x.with == (wire.Address{}) {
 		timeout = anyTimeout
 	}
-	s.ask(s.with, h, timeout, w, now)
+	x.all.ask(x.with, h, timeout, w, now)
 }
 
 // lookAround asks any node for its list: at first often, since a newcomer knows nobody, later so
 // that groups of nodes that know nothing of each other do not stay so.
-func (s *state) lookAround(now time.Time) {
-	if !s.comparing {
-		s.compare(wire.Address{}, now)
+func (x *search) lookAround(now time.Time) {
+	if !x.comparing {
+		x.compare(wire.Address{}, now)
 	}
-	wait := min(lookFirst<<min(s.looks, 10), lookLast)
-	s.look = now.Add(wait/2 + rand.N(wait))
-	s.looks++
+	wait := min(lookFirst<<min(x.looks, 10), lookLast)
+	x.look = now.Add(wait/2 + rand.N(wait))
+	x.looks++
 }
 
 // wantFailed ends a search whose question has no answer.
-func (s *state) wantFailed(w *want, now time.Time) {
+func (x *search) wantFailed(w *want, now time.Time) {
 	if w.digest != "" {
-		s.fetchFailed(w.digest, "no answer", now)
+		x.all.fetchFailed(w.digest, "no answer", now)
 		return
 	}
-	s.endCompare()
+	x.endCompare()
 }
 
-func (s *state) endCompare() {
-	s.comparing, s.need, s.listed, s.found = false, nil, nil, time.Time{}
+func (x *search) endCompare() {
+	x.comparing, x.need, x.listed, x.found = false, nil, nil, time.Time{}
 }
 
 // have takes the answer to a want.
-func (s *state) have(q question, from wire.Address, h *wire.Head, body []byte, now time.Time) {
+func (x *search) have(q question, from wire.Address, h *wire.Head, body []byte, now time.Time) {
 	switch {
 	case q.want.digest != "":
-		s.havePart(q.want, h, body, now)
-	case !s.comparing:
+		x.all.havePart(q.want, h, body, now)
+	case !x.comparing:
 	case q.want.nodes != nil:
-		s.haveEntries(q.want, body, now)
+		x.haveEntries(q.want, body, now)
 	default:
-		s.with = from
-		s.haveList(q.want, h, body, now)
+		x.with = from
+		x.haveList(q.want, h, body, now)
 	}
 }
 
 // haveList compares a part of the list of another node.
-func (s *state) haveList(w *want, h *wire.Head, body []byte, now time.Time) {
-	if h.Hash != "" && h.Hash == s.hashText() {
-		s.endCompare()
+func (x *search) haveList(w *want, h *wire.Head, body []byte, now time.Time) {
+	if h.Hash != "" && h.Hash == x.all.hashText() {
+		x.endCompare()
 		return
 	}
 	last, verified := w.after, 0
@@ -138,111 +139,115 @@ func (s *state) haveList(w *want, h *wire.Head, body []byte, now time.Time) {
 			break
 		}
 		last = a.Node
-		s.listed[last] = true
-		m := s.members[a.Node]
-		switch g, gone := s.gone[a]; {
-		case a.Node == s.o.Self.Node, m != nil && !m.away && m.sum == known:
+		x.listed[last] = true
+		m := x.all.members[a.Node]
+		switch g, gone := x.all.gone[a]; {
+		case a == x.all.o.Self, m != nil && !m.away && m.sum == known:
 		case gone && g.lost && verified < maxVerified: // the other has heard it since
 			verified++
-			s.askPresence(a, now)
-		case !gone && len(s.need) < maxMembers:
-			s.need[a.Node] = known
+			x.all.askPresence(a, now)
+		case !gone && len(x.need) < maxMembers:
+			x.need[a.Node] = known
 		}
 	}
-	if !h.Last && last != w.after && len(s.listed) <= maxMembers {
-		s.wantMore(&want{after: last}, now)
+	if !h.Last && last != w.after && len(x.listed) <= maxMembers {
+		x.wantMore(&want{after: last}, now)
 		return
 	}
-	for name, m := range s.members {
-		if !m.away && !s.listed[name] && name != s.with.Node && verified < maxVerified {
+	for name, m := range x.all.members {
+		if !m.away && !x.listed[name] && name != x.with.Node && verified < maxVerified {
 			verified++
-			s.askPresence(m.address(), now)
+			x.all.askPresence(m.address(), now)
 		}
 	}
-	s.listed, s.found = nil, time.Time{}
-	s.resume = now
-	if len(s.need) > snapshot { // what all say on joining comes meanwhile
-		s.resume = now.Add(rand.N(time.Duration(len(s.need)) * pace))
+	x.listed, x.found = nil, time.Time{}
+	x.resume = now
+	if len(x.need) > snapshot { // what all say on joining comes meanwhile
+		x.resume = now.Add(rand.N(time.Duration(len(x.need)) * pace))
 	}
 }
 
 // wantEntries asks for the next of the entries that are still missing.
-func (s *state) wantEntries(now time.Time) {
-	s.resume = time.Time{}
+func (x *search) wantEntries(now time.Time) {
+	x.resume = time.Time{}
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(s.need)) {
-		if m := s.members[name]; m != nil && !m.away && m.sum == s.need[name] {
-			delete(s.need, name)
+	for _, name := range slices.Sorted(maps.Keys(x.need)) {
+		if m := x.all.members[name]; m != nil && !m.away && m.sum == x.need[name] {
+			delete(x.need, name)
 		} else if len(names) < maxNames {
 			names = append(names, name)
 		}
 	}
 	if len(names) == 0 {
-		s.endCompare()
+		x.endCompare()
 		return
 	}
-	s.wantMore(&want{nodes: names}, now)
+	x.wantMore(&want{nodes: names}, now)
 }
 
-func (s *state) haveEntries(w *want, body []byte, now time.Time) {
+func (x *search) haveEntries(w *want, body []byte, now time.Time) {
 	found := false
 	for line := range bytes.Lines(body) {
 		e, err := decodeEntry(bytes.TrimSuffix(line, []byte{'\n'}))
 		if err != nil {
-			s.say(slog.LevelWarn, "a node of the cluster has sent what is no entry", "node", s.with.Node, "error", err)
+			x.all.say(slog.LevelWarn, "a node of the cluster has sent what is no entry", "node", x.with.Node, "error", err)
 			break
 		}
-		if _, asked := s.need[e.Node]; asked {
+		if _, asked := x.need[e.Node]; asked {
 			found = true
-			delete(s.need, e.Node)
-			s.learn(e, e.Node == s.with.Node, now)
+			delete(x.need, e.Node)
+			if e.Node == x.all.o.Self.Node {
+				x.all.namesake(e)
+			} else {
+				x.all.learn(e, e.Node == x.with.Node, now)
+			}
 		}
 	}
 	if !found { // the other has none of them any more
 		for _, name := range w.nodes {
-			delete(s.need, name)
+			delete(x.need, name)
 		}
 	}
-	s.wantEntries(now)
+	x.wantEntries(now)
 }
 
 // answer answers a want, with no more than one message.
-func (s *state) answer(to wire.Address, h *wire.Head) {
+func (x *search) answer(to wire.Address, h *wire.Head) {
 	m := message{to: to, head: wire.Head{Kind: wire.Have, Gossip: wire.Gossip{Seq: h.Seq}}}
 	switch {
-	case len(h.Names) == 0 && h.Hash == s.hashText():
+	case len(h.Names) == 0 && h.Hash == x.all.hashText():
 		m.head.Hash, m.head.Last = h.Hash, true // the list would be the same
 	case len(h.Names) == 0:
-		m.body, m.head.Last = s.list(h.Node, s.room)
+		m.body, m.head.Last = x.list(h.Node, x.all.room)
 	case isDigest(h.Names[0]):
-		o := s.offer(h.Names[0])
+		o := x.all.offer(h.Names[0])
 		if o != nil && h.At >= 0 && h.At < int64(len(o.raw)) {
 			m.head.At, m.head.Size = h.At, int64(len(o.raw))
-			m.body = o.raw[h.At:min(h.At+int64(s.room), int64(len(o.raw)))]
+			m.body = o.raw[h.At:min(h.At+int64(x.all.room), int64(len(o.raw)))]
 		}
 	default:
 		for _, name := range h.Names {
-			e := s.entryOf(name)
+			e := x.all.entryOf(name)
 			if e == nil {
 				continue
 			}
-			if len(m.body)+len(e.raw)+1 > s.room {
+			if len(m.body)+len(e.raw)+1 > x.all.room {
 				break
 			}
 			m.body = append(append(m.body, e.raw...), '\n')
 		}
 	}
-	s.out = append(s.out, m)
+	x.all.out = append(x.all.out, m)
 }
 
 // list returns the part of the list of runs behind a node, and whether it is the last.
-func (s *state) list(after string, room int) (body []byte, last bool) {
-	i, found := slices.BinarySearch(s.ring, after)
+func (x *search) list(after string, room int) (body []byte, last bool) {
+	i, found := slices.BinarySearch(x.all.ring, after)
 	if found {
 		i++
 	}
-	for ; i < len(s.ring); i++ {
-		e := s.entryOf(s.ring[i])
+	for ; i < len(x.all.ring); i++ {
+		e := x.all.entryOf(x.all.ring[i])
 		line := fmt.Appendf(nil, "%s %s %x\n", e.Node, e.Run, e.sum)
 		if len(body)+len(line) > room {
 			return body, false
@@ -250,15 +255,4 @@ func (s *state) list(after string, room int) (body []byte, last bool) {
 		body = append(body, line...)
 	}
 	return body, true
-}
-
-// entryOf returns the entry of a node that is there, or of this one; nil if there is none.
-func (s *state) entryOf(node string) *entry {
-	if node == s.o.Self.Node {
-		return s.mine
-	}
-	if m := s.members[node]; m != nil && !m.away {
-		return m.entry
-	}
-	return nil
 }
