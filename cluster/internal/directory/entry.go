@@ -20,7 +20,7 @@ const (
 	maxEntry  = 64 << 10 // bytes of an entry
 	maxShares = 1024     // extensions of one node
 	maxWord   = 64       // bytes of a version, a feature or a state
-	maxID     = 64       // bytes of the id of an extension
+	maxID     = 160      // bytes of the id of an extension
 )
 
 // entry is what a run says of itself. It does not change; the next one has a higher Seq.
@@ -116,7 +116,8 @@ func decodeEntry(raw []byte) (*entry, error) {
 	return e, nil
 }
 
-var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+// idPattern is that of manifests, and behind a dot the name of a server in a .mcp.json.
+var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.[A-Za-z0-9_.-]+)?$`)
 
 func (e *entry) check() error {
 	if err := wire.CheckName(e.Node); err != nil {
