@@ -17,6 +17,9 @@ const patience = 60 * time.Second
 // port and put it in its place.
 const usualPort = "127.0.0.1:7800"
 
+// usualHub is where they say that the hub of a cluster is.
+const usualHub = "127.0.0.1:7822"
+
 // goRun is how pages run programs of the checkout, which stand on PATH already.
 var goRun = regexp.MustCompile(`go run \./(cmd|examples)/`)
 
@@ -54,6 +57,7 @@ func (r *runner) shell(command string) *exec.Cmd {
 
 // actual spells what a page says with the address at which its server really is.
 func (r *runner) actual(text string) string {
+	text = strings.ReplaceAll(text, usualHub, r.hub)
 	if r.server == nil {
 		return text
 	}
@@ -62,6 +66,7 @@ func (r *runner) actual(text string) string {
 
 // usual spells what depends on the run as the pages do.
 func (r *runner) usual(out string) string {
+	out = strings.ReplaceAll(out, r.hub, usualHub)
 	if r.server != nil {
 		out = strings.ReplaceAll(out, r.server.address, usualPort)
 	}

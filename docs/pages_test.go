@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,11 +58,17 @@ type runner struct {
 	env    []string
 	at     *block
 	server *server // nil until a block runs serve
+	hub    string  // an address that was free a moment ago
 }
 
 func newRunner(t *testing.T) *runner {
 	dir := t.TempDir()
-	r := &runner{T: t, dir: filepath.Join(dir, "project")}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	r := &runner{T: t, dir: filepath.Join(dir, "project"), hub: free.Addr().String()}
 	if err := os.CopyFS(filepath.Join(r.dir, "extensions"), os.DirFS(filepath.Join(root, "extensions"))); err != nil {
 		t.Fatal(err)
 	}

@@ -129,6 +129,9 @@ func (n *initial) defaultURL() error {
 
 // file returns the file of the configuration, which has no other cluster.
 func (n *initial) file(c *console.Console) (string, error) {
+	if _, err := os.Stat(c.Config); c.Config != "" && errors.Is(err, fs.ErrNotExist) { // it begins with the section
+		return filepath.Abs(c.Config)
+	}
 	cfg, origins, err := hosts.Load(c)
 	if err != nil {
 		return "", err
