@@ -97,7 +97,7 @@ var house = map[string]struct {
 	"config":                   {[]string{"internal/faults", "internal/toolset", "discovery", "manifest/oauth", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular", "config/internal/overrides", "config/internal/references", "config/internal/words", "internal/secrets", "config/internal/dialect", "internal/clienttoken", "config/otel", "internal/toollist", "config/recording", "config/cluster"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/exposure": {[]string{"internal/ownership", "internal/strict"}, "looks who may read files, and reports it at their keys"},
 	"config/internal/hidden":   {[]string{"internal/secrets"}, "replaces values in texts"},
-	"config/cluster":           {[]string{"internal/nodename", "manifest"}, "says how a host joins others; who does is not its matter"},
+	"config/cluster":           {[]string{"config/internal/edit", "internal/nodename", "manifest"}, "says how a host joins others; who does is not its matter"},
 	"config/recording":         {[]string{"manifest"}, "says what is recorded; who does is not its matter"},
 	"config/clientedit":        {[]string{"config", "config/internal/edit", "internal/clienttoken", "internal/strict", "protocol"}, "changes files; what a host makes of them is not its matter"},
 	"config/internal/dialect":  {[]string{"internal/foreign", "internal/strict", "protocol"}, "rewrites trees; what a key means is not its matter"},

@@ -232,7 +232,7 @@ func join(t testing.TB, urls []string, name, as string) *cluster.Node {
 
 func nodeOptions(urls []string, name, as string) cluster.Options {
 	m := settings.Default()
-	m.URLs, m.Node, m.Share = urls, name, []settings.Share{{Extensions: []string{"*"}, As: as}}
+	m.URLs, m.Node, m.Share = urls, name, []settings.Sharing{{Extensions: []string{"*"}, As: as}}
 	return cluster.Options{Settings: m, Version: "0.0.1", Log: logger()}
 }
 

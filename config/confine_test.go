@@ -30,7 +30,7 @@ var written = map[string]struct {
 // read are the keys of paths that the host only reads, or starts programs in.
 var read = []string{
 	"extensions.search_paths", "extensions.safe_directories", "extensions.entries.env_file", "extensions.entries.roots", "server.auth.token_file", "server.tls.cert", "server.tls.key",
-	"destinations.secrets_file", "destinations.cwd", "destinations.roots", "plugins.cwd", "plugins.mcp.cwd", "secrets.path", "secrets.identity", "secrets.logins",
+	"destinations.secrets_file", "cluster.creds", "cluster.hub.dir", "cluster.join", "cluster.nkey", "cluster.tls.ca", "cluster.tls.cert", "cluster.tls.key", "destinations.cwd", "destinations.roots", "plugins.cwd", "plugins.mcp.cwd", "secrets.path", "secrets.identity", "secrets.logins",
 }
 
 // TestEveryPathIsReadOrBound compares the two lists with the type of the configuration: who adds

@@ -58,7 +58,7 @@ func (f *finisher) finish() {
 		h.Dir = filepath.Join(f.base("cluster.hub.listen"), "cluster")
 	}
 	for _, p := range f.cfg.Cluster.Validate() {
-		f.failIn("cluster", manifest.Problem(p))
+		f.fail("cluster."+p.Field, p.Hint, "%s", p.Message)
 	}
 	for _, p := range f.cfg.OTel.Validate() {
 		f.failIn("otel", manifest.Problem(p))

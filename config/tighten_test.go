@@ -67,6 +67,8 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 		"other pages": {user, "server: {allowed_origins: ['https://evil.example'], allowed_hosts: [good.example, evil.example]}",
 			[]string{"exthost.yaml:1:27: server.allowed_origins", "exthost.yaml:1:68: server.allowed_hosts"},
 			func(c *config.Config) any { return append(c.Server.AllowedOrigins, c.Server.AllowedHosts...) }, []string{"https://good.example", "good.example"}},
+		"a cluster": {user, "cluster: {join: evil.creds, share: [{extensions: ['*'], as: replicas}]}", []string{"exthost.yaml:1:10: cluster"},
+			func(c *config.Config) any { return c.Cluster.Join + c.Cluster.Share[0].As }, "mine"},
 		"calls that fail": {user, "inject: [{tool: '*', crash: 0.5}]", []string{"exthost.yaml:1:9: inject"}, func(c *config.Config) any { return len(c.Inject) }, 0},
 		"no TLS": {user, "server: {tls: {cert: '', key: ''}}", []string{"exthost.yaml:1:15: server.tls"},
 			func(c *config.Config) any { return c.Server.TLS.Cert }, "/c.pem"},

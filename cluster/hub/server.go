@@ -160,15 +160,15 @@ func (h *Hub) trust() (operator *jwt.OperatorClaims, system string, err error) {
 	return operator, system, h.resolver.Store(system, text)
 }
 
-// never is later than any invitation, whatever the clocks of hubs say.
-var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+// never is later than any invitation, whatever the clocks of hubs say: the year 9999, in seconds.
+const never = 253370764800
 
 // admit has the server let in who is invited, and put out who is not any more.
 func (h *Hub) admit(r *record) error {
 	claims := jwt.NewAccountClaims(h.account)
 	claims.Name = h.name
 	for _, key := range r.revoked() {
-		claims.RevokeAt(key, never)
+		claims.RevokeAt(key, time.Unix(never, 0))
 	}
 	text, err := claims.Encode(h.files.operator)
 	if err != nil {

@@ -20,18 +20,18 @@ import (
 // Membership joins this host to a cluster of hosts. It is not in a project's file, as the whole
 // section.
 type Membership struct {
-	Join  string   `json:"join,omitempty" path:"true"`  // the file that exthost cluster invite wrote for this node; default: none
-	URLs  []string `json:"urls,omitempty"`              // NATS servers of one's own in place of join, such as tls://nats.example:4222
-	Creds string   `json:"creds,omitempty" path:"true"` // with urls: a file of NATS credentials
-	NKey  string   `json:"nkey,omitempty" path:"true"`  // with urls: a file with the seed of a NATS user, in place of creds
-	TLS   TLS      `json:"tls,omitzero"`                // with urls: certificates; default: as the servers ask, with those of the system
+	Join  string       `json:"join,omitempty" path:"true"`  // the file that exthost cluster invite wrote for this node; default: none
+	URLs  []string     `json:"urls,omitempty"`              // NATS servers of one's own in place of join, such as tls://nats.example:4222
+	Creds string       `json:"creds,omitempty" path:"true"` // with urls: a file of NATS credentials
+	NKey  string       `json:"nkey,omitempty" path:"true"`  // with urls: a file with the seed of a NATS user, in place of creds
+	TLS   Certificates `json:"tls,omitzero"`                // with urls: certificates; default: as the servers ask, with those of the system
 
 	Name string `json:"name,omitempty"` // of the cluster; default that of join, else main
 	Node string `json:"node,omitempty"` // the name of this host in the cluster, which no other node may have; default that of join, else the host name
 
-	Share     []Share  `json:"share"`     // what others see of this host's extensions; the first that matches counts, and without one nothing is shared; default all, as mine
-	Use       []Use    `json:"use"`       // which extensions of others are listed here; default all
-	Operators []string `json:"operators"` // nodes whose operators may answer approvals and restart extensions here; default none
+	Share     []Sharing `json:"share"`     // what others see of this host's extensions; the first that matches counts, and without one nothing is shared; default all, as mine
+	Use       []Use     `json:"use"`       // which extensions of others are listed here; default all
+	Operators []string  `json:"operators"` // nodes whose operators may answer approvals and restart extensions here; default none
 
 	MaxCalls int               `json:"max_calls" jsonschema:"minimum=1,maximum=1000000"` // calls of other nodes at once; those beyond are refused as overloaded; default 1024
 	MaxTools int               `json:"max_tools" jsonschema:"minimum=0,maximum=100000"`  // tools of other nodes that are listed; default 2000
@@ -43,27 +43,27 @@ type Membership struct {
 	Hub Hub `json:"hub,omitzero"` // a NATS server in this host; default: none
 }
 
-// TLS names certificates, all PEM files.
-type TLS struct {
+// Certificates are those of servers that are not a hub, all PEM files.
+type Certificates struct {
 	CA   string `json:"ca,omitempty" path:"true"`   // of who signs the servers' certificates; default those of the system
 	Cert string `json:"cert,omitempty" path:"true"` // that servers ask this host for, with key
 	Key  string `json:"key,omitempty" path:"true"`  // its private key
 }
 
-// The values of [Share.As].
+// The values of [Sharing.As].
 const (
 	ShareMine     = "mine"     // as NODE.ID: this place and no other
 	ShareReplicas = "replicas" // as ID: any node that shares the same as replicas may answer
 	ShareNone     = "none"     // not at all
 )
 
-// Share says how extensions appear at other nodes.
-type Share struct {
+// Sharing says how extensions appear at other nodes: the first that matches counts, and without the list all are mine.
+type Sharing struct {
 	Extensions []string `json:"extensions"`                                        // globs of ids
 	As         string   `json:"as" jsonschema:"enum=mine,enum=replicas,enum=none"` // mine: as NODE.ID, at this place alone; replicas: as ID, wherever nodes share the same; none: not
 }
 
-// Use says what of others is listed here.
+// Use says what of other nodes is listed here: without the list, all.
 type Use struct {
 	Nodes      []string `json:"nodes"`      // globs of nodes
 	Extensions []string `json:"extensions"` // globs of ids
@@ -81,7 +81,7 @@ type Hub struct {
 // Default is a section that joins nothing.
 func Default() Membership {
 	return Membership{
-		Share:     []Share{{Extensions: []string{"*"}, As: ShareMine}},
+		Share:     []Sharing{{Extensions: []string{"*"}, As: ShareMine}},
 		Use:       []Use{{Nodes: []string{"*"}, Extensions: []string{"*"}}},
 		Operators: []string{},
 		MaxCalls:  1024, MaxTools: 2000,
@@ -186,9 +186,6 @@ func (m *Membership) checkTimes(add adder) {
 	}
 	if m.Silence < m.Grace {
 		add("silence", "such as 10s", "it is at least grace")
-	}
-	if m.MaxCalls < 1 {
-		add("max_calls", "", "it is at least 1")
 	}
 }
 

@@ -81,8 +81,8 @@ func Read(file string) (*Credentials, error) {
 }
 
 // secure takes over the certificates that an operator states.
-func (c *Credentials) secure(files cluster.TLS) error {
-	if files == (cluster.TLS{}) {
+func (c *Credentials) secure(files cluster.Certificates) error {
+	if files == (cluster.Certificates{}) {
 		return nil
 	}
 	t := &tls.Config{MinVersion: tls.VersionTLS12}

@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/nodename"
 )
 
@@ -274,7 +275,11 @@ func unknown(f *hub.Files, node string) error {
 			known = append(known, n.Node)
 		}
 	}
-	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no node %s is invited, but %s", console.Safe(node), strings.Join(known, ", ")), Hint: console.DidYouMean(node, known)}
+	e := &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no node %s is invited", node)}
+	if near := nearest.Of(node, known); near != "" {
+		e.Hint = "did you mean " + near + "?"
+	}
+	return e
 }
 
 // permitted is what exthost cluster permissions prints.
@@ -314,6 +319,6 @@ func permissions(c *console.Console) *cobra.Command {
 
 func (p *permitted) text() string {
 	list := func(subjects []string) string { return `"` + strings.Join(subjects, `", "`) + `"` }
-	return fmt.Sprintf("# nats.conf: of the user of %s\npermissions {\n  publish: {allow: [%s]}\n  subscribe: {allow: [%s]}\n}\n\n# nsc\nnsc add user %[1]s --allow-pub '%s' --allow-sub '%s'\n",
+	return fmt.Sprintf("# nats.conf: of the user of %s\npermissions {\n  publish: {allow: [%s]}\n  subscribe: {allow: [%s]}\n}\n\n# nsc\nnsc add user %[1]s --allow-pub '%[4]s' --allow-sub '%[5]s'\n",
 		p.Node, list(p.Publish), list(p.Subscribe), strings.Join(p.Publish, ","), strings.Join(p.Subscribe, ","))
 }
