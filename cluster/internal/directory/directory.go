@@ -122,7 +122,7 @@ func (d *Directory) Run(ctx context.Context) {
 
 // update changes the state, and then does what the state wants to be done.
 func (d *Directory) update(f func(s *state, now time.Time)) {
-	room := min(chunk, d.o.Sender.MaxPayload()-forHead)
+	room := max(min(chunk, d.o.Sender.MaxPayload()-forHead), leastRoom)
 	d.mu.Lock()
 	s := &d.s
 	s.room = room

@@ -143,6 +143,48 @@ func TestLies(t *testing.T) {
 	})
 }
 
+// TestForgedEntries has a node say of others that they have started anew, or share something else.
+func TestForgedEntries(t *testing.T) {
+	simulate(t, func(t *testing.T, n *network) {
+		nodes := several(n, "n", 6)
+		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
+		liar := nodes[0]
+		liar.Directory.mu.Lock()
+		for i, victim := range nodes[1:3] {
+			m := liar.s.members[victim.self.Node]
+			e := *m.entry
+			e.Seq += 1e6
+			if i == 0 {
+				e.Run, e.Started = wire.NewRun(), e.Started+1e6
+			} else {
+				e.Shares = []shared{{ID: "other", As: "mine", State: "ready", Digest: Digest(nil)}}
+			}
+			e.encode()
+			liar.s.replace(m, &e, time.Now())
+		}
+		liar.Directory.mu.Unlock()
+		late := several(n, "late", 3)
+		for range 150 {
+			time.Sleep(100 * time.Millisecond)
+			for _, x := range nodes[1:] {
+				if len(x.told()) > 0 {
+					t.Fatalf("%s takes what a node says of others for true: lost %v", x.self.Node, x.told())
+				}
+			}
+		}
+		liar.kill()
+		good := append(nodes[1:], late...)
+		within(t, 10*time.Second, "those who are left agree", func() bool { return agree(good...) })
+		for _, x := range late {
+			for _, victim := range nodes[1:3] {
+				if !x.Alive(victim.self) {
+					t.Errorf("%s does not know %s", x.self.Node, victim.self.Node)
+				}
+			}
+		}
+	})
+}
+
 // BenchmarkChange is one changed node of 1,000, with 50,000 tools together.
 func BenchmarkChange(b *testing.B) {
 	d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}, MaxTools: 100_000})

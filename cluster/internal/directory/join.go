@@ -124,7 +124,7 @@ func (s *state) setOwn(own Own, now time.Time) {
 	}
 	e.Seq++
 	e.encode()
-	for len(e.raw) > min(maxEntry, s.room) || len(e.Shares) > maxShares {
+	for len(e.Shares) > 0 && (len(e.raw) > min(maxEntry, s.room) || len(e.Shares) > maxShares) {
 		last := len(e.Shares) - 1
 		s.say(slog.LevelError, "an extension is not shared with the cluster: there are too many for one message", "extension", e.Shares[last].ID)
 		e.Shares = e.Shares[:last]

@@ -32,9 +32,10 @@ type roster struct {
 // member is another node. Its run may not be there any more.
 type member struct {
 	*entry
-	name  string    // for logs, and as key
-	away  bool      // it is lost; its places stay for a while
-	since time.Time // of away, or of what the entry says of leaving
+	name    string    // for logs, and as key
+	away    bool      // it is lost; its places stay for a while
+	since   time.Time // of away, or of what the entry says of leaving
+	hearsay bool      // its entry is from another node
 	doubt
 	rtt, clock  time.Duration
 	note        string // why an extension of it has no place
@@ -83,7 +84,7 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 			r.say(slog.LevelWarn, "the cluster has more nodes than this one can know", "most", maxMembers, "left_out", e.Node)
 			return
 		}
-		m = &member{name: e.Node, entry: e}
+		m = &member{name: e.Node, entry: e, hearsay: !itself}
 		r.members[e.Node] = m
 		i, _ := slices.BinarySearch(r.names, e.Node)
 		r.names = slices.Insert(r.names, i, e.Node)
@@ -92,17 +93,20 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 		if m.away { // not as one that was lost: that is in gone
 			r.enter(m, now)
 		}
+		corrected := itself && m.hearsay && e.sum != m.sum // whatever others said of it
 		if itself {
-			m.doubt = doubt{}
+			m.doubt, m.hearsay = doubt{}, false
 		}
-		if e.Seq <= m.Seq {
+		if e.Seq <= m.Seq && !corrected {
 			return
 		}
 		r.replace(m, e, now)
+	case !itself && !m.away && !m.hearsay: // what it says itself holds
+		return
 	case m.away || e.compare(m.entry) > 0:
 		old, away := m.address(), m.away
 		r.depart(old, false, now)
-		m.doubt, m.rtt, m.clock = doubt{}, 0, 0
+		m.doubt, m.rtt, m.clock, m.hearsay = doubt{}, 0, 0, !itself
 		r.replace(m, e, now)
 		if away {
 			r.enter(m, now)

@@ -27,12 +27,14 @@ const (
 	lookLast    = 30 * time.Second       // between the later ones
 	chunk       = 256 << 10              // bytes of an answer, at most
 	forHead     = 16 << 10               // of a message, left to its head
+	leastRoom   = 4 << 10                // where messages are so short that nothing would be left
 )
 
 // want is what another node is asked for: a part of its list of runs, entries, or a part of an
 // offer. Answers are as long as one message, and the asker asks for the rest: so no node has more
 // on its way to it than it has asked for.
 type want struct {
+	itself bool     // the entry of the node that is asked
 	after  string   // of a list: the node behind which it begins
 	nodes  []string // of entries
 	digest string   // of an offer
@@ -83,6 +85,12 @@ func (x *search) wantMore(w *want, now time.Time) {
 	x.all.ask(x.with, h, timeout, w, now)
 }
 
+// askItself asks a run, of which another node says something else than it said, for its entry.
+func (x *search) askItself(a wire.Address, now time.Time) {
+	h := wire.Head{Kind: wire.Want, Gossip: wire.Gossip{Names: []string{a.Node}}}
+	x.all.ask(a, h, wantTimeout, &want{itself: true}, now)
+}
+
 // lookAround asks any node for its list: at first often, since a newcomer knows nobody, later so
 // that groups of nodes that know nothing of each other do not stay so.
 func (x *search) lookAround(now time.Time) {
@@ -100,7 +108,9 @@ func (x *search) wantFailed(w *want, now time.Time) {
 		x.all.fetchFailed(w.digest, "no answer", now)
 		return
 	}
-	x.endCompare()
+	if !w.itself {
+		x.endCompare()
+	}
 }
 
 func (x *search) endCompare() {
@@ -112,6 +122,11 @@ func (x *search) have(q question, from wire.Address, h *wire.Head, body []byte, 
 	switch {
 	case q.want.digest != "":
 		x.all.havePart(q.want, h, body, now)
+	case q.want.itself:
+		e, err := decodeEntry(bytes.TrimSuffix(body, []byte{'\n'}))
+		if err == nil && e.address() == from {
+			x.all.learn(e, true, now)
+		}
 	case !x.comparing:
 	case q.want.nodes != nil:
 		x.haveEntries(q.want, body, now)
@@ -135,7 +150,7 @@ func (x *search) haveList(w *want, h *wire.Head, body []byte, now time.Time) {
 		}
 		a := wire.Address{Node: string(f[0]), Run: string(f[1])}
 		var known sum
-		if _, err := hex.Decode(known[:], f[2]); err != nil {
+		if _, err := hex.Decode(known[:], f[2]); err != nil || !wire.IsRun(a.Run) {
 			break
 		}
 		last = a.Node
@@ -146,7 +161,12 @@ func (x *search) haveList(w *want, h *wire.Head, body []byte, now time.Time) {
 		case gone && g.lost && verified < maxVerified: // the other has heard it since
 			verified++
 			x.all.askPresence(a, now)
-		case !gone && len(x.need) < maxMembers:
+		case gone:
+		case m != nil && !m.away && a.Node != x.with.Node: // the node itself knows
+			if verified++; verified <= maxVerified {
+				x.askItself(a, now)
+			}
+		case len(x.need) < maxMembers:
 			x.need[a.Node] = known
 		}
 	}
