@@ -232,3 +232,29 @@ func BenchmarkChange(b *testing.B) {
 		arrange()
 	}
 }
+
+// BenchmarkIdle is what one node of 1,000 does in a second when nothing happens.
+func BenchmarkIdle(b *testing.B) {
+	d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}})
+	d.Connected(true)
+	d.NotTaken(token(1))
+	var other *entry
+	for i := range 999 {
+		other = newEntry(&Options{Self: wire.Address{Node: fmt.Sprintf("n%d", i), Run: wire.NewRun()}}, time.Unix(1, 0))
+		d.Receive(other.Node, &wire.Head{Kind: wire.Here, Run: other.Run}, other.raw)
+	}
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Second)
+		d.update(func(s *state, _ time.Time) {
+			s.look = time.Time{}
+			s.tick(now)
+			for _, q := range s.asked {
+				h := &wire.Head{Kind: wire.Probed, Run: q.to.Run, Gossip: wire.Gossip{Seq: s.seq, Hash: s.hashText()}}
+				s.receive(q.to, h, nil, nil, now)
+			}
+		})
+		d.Receive(other.Node, &wire.Head{Kind: wire.Probe, Run: other.Run, Gossip: wire.Gossip{Seq: 1, Hash: d.s.hashText()}}, nil)
+	}
+}

@@ -23,7 +23,13 @@ func (l *Link) Hold() error {
 		return nil
 	}
 	s := l.o.Subjects
-	return errors.Join(l.listen(s.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName), l.listen(s.ToAny(), wire.AnyGroup, ToAny))
+	err := errors.Join(l.listen(s.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName), l.listen(s.ToAny(), wire.AnyGroup, ToAny))
+	if err != nil {
+		l.mu.Lock()
+		l.held = false
+		l.mu.Unlock()
+	}
+	return err
 }
 
 func (l *Link) subscribe() error {
