@@ -285,7 +285,7 @@ func program(name string) bool {
 func command(name string) bool { return strings.HasPrefix(name, "internal/cli/") }
 
 // commandsShare are the command packages that others may import.
-var commandsShare = []string{"internal/cli/trust", "internal/cli/console", "internal/cli/hosts", "internal/cli/toolcall"}
+var commandsShare = []string{"internal/cli/trust", "internal/cli/console", "internal/cli/hosts", "internal/cli/nodes", "internal/cli/toolcall"}
 
 // free packages may import anything: the program, its helpers above the workers,
 // and examples. Nothing but them imports them.

@@ -31,6 +31,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/govern"
 	"github.com/exthost/exthost/internal/cli/inspect"
 	"github.com/exthost/exthost/internal/cli/login"
+	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/internal/cli/operate"
 	"github.com/exthost/exthost/internal/cli/packages"
 	"github.com/exthost/exthost/internal/cli/record"
@@ -81,7 +82,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		{"Serve and call tools:", []*cobra.Command{serve.Command(c, onHangup.set), connect.Command(c), agentsetup.Command(c), inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c)}},
 		{"Add packages:", []*cobra.Command{packages.Add(c), packages.Outdated(c), packages.Upgrade(c), packages.Remove(c)}},
 		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.Ready(c), operate.UI(c), operate.Logs(c), operate.Calls(c), dev.Tap(c), record.Record(c), record.Replay(c), record.Diff(c), operate.Reload(c), operate.Restart(c), operate.Stop(c), operate.Watch(c),
-			operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Trust(c), operate.Grant(c), secret.Command(c), client.Command(c), login.Login(c), login.Logout(c), cluster.Command(c)}},
+			operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Trust(c), operate.Grant(c), secret.Command(c), client.Command(c), login.Login(c), login.Logout(c), cluster.Command(c, nodes.List(c), nodes.Check(c))}},
 		{"Govern calls:", []*cobra.Command{govern.Policy(c), govern.Hooks(c), govern.Approve(c), govern.Deny(c), govern.Audit(c)}},
 		{"Write extensions:", []*cobra.Command{author.Init(c), dev.Dev(c), dev.Attach(c), author.Check(c), packages.Import(c)}},
 		{"Check and configure:", []*cobra.Command{inspect.Doctor(c), inspect.Validate(c), inspect.Config(c), inspect.Schema(c)}},

@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -120,6 +121,9 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	}
 	if len(s.Unloaded) > 0 {
 		lines = append(append(lines, ""), console.Wrap(console.Safe(hosts.UnloadedText(s.Unloaded)), width)...)
+	}
+	if s.Cluster != nil {
+		lines = append(append(lines, ""), nodes.Lines(s.Cluster, now, layout)...)
 	}
 	if len(s.Policies) > 0 {
 		lines = append(append(lines, ""), hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies))...)
