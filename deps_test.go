@@ -272,6 +272,14 @@ func TestLibraryIsLight(t *testing.T) {
 	}
 }
 
+// TestNoHub holds the program with the build tag nohub against what the tag promises.
+func TestNoHub(t *testing.T) {
+	out, err := exec.Command("go", "list", "-tags", "nohub", "-deps", "./cmd/exthost").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "nats-server") {
+		t.Errorf("with nohub the program still has a server: %v", err)
+	}
+}
+
 func ours(importPath string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
 }
