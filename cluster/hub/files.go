@@ -180,7 +180,11 @@ func (f *Files) record() (*record, error) {
 		return nil, err
 	}
 	r := new(record)
-	if err := json.Unmarshal(data, r); err != nil || nodename.Check(r.Name) != nil {
+	err = json.Unmarshal(data, r)
+	if err == nil {
+		err = nodename.Check(r.Name)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read: %w", filepath.Join(f.dir, recordFile), err)
 	}
 	return r, nil

@@ -24,8 +24,9 @@ type record struct {
 	Nodes []Node   `json:"nodes"`
 }
 
-// maxNodes bounds the invitations of a cluster, those that are revoked included.
-const maxNodes = 4096
+// maxNodes bounds the invitations of a cluster, those that are revoked included. Hubs that made
+// theirs apart may know twice as many, which are still one message.
+const maxNodes = 2048
 
 // find returns the invitation of a node that holds; nil: there is none.
 func (r *record) find(node string) *Node {
@@ -38,7 +39,8 @@ func (r *record) find(node string) *Node {
 }
 
 // merge takes over what other says of nodes, and reports whether that was new. Of two invitations
-// under one name that hold, as hubs that did not reach each other make them, both do.
+// under one name that hold, as hubs that did not reach each other make them, both do. What is beyond
+// the bound is left out with an error, and all else is taken over.
 func (r *record) merge(other *record) (changed bool, err error) {
 	if other.Name != r.Name {
 		return false, fmt.Errorf("a hub is of the cluster %q", other.Name)
@@ -50,8 +52,8 @@ func (r *record) merge(other *record) (changed bool, err error) {
 	for _, n := range other.Nodes {
 		i, known := at[n.Key]
 		switch {
-		case !known && len(r.Nodes) >= maxNodes:
-			return changed, fmt.Errorf("there are more than %d invitations", maxNodes)
+		case !known && len(r.Nodes) >= 2*maxNodes:
+			err = fmt.Errorf("there are more than %d invitations, and that of node %s is left out: begin a new cluster", 2*maxNodes, n.Node)
 		case !known:
 			r.Nodes, changed = append(r.Nodes, n), true
 		case r.Nodes[i].Revoked.IsZero() && !n.Revoked.IsZero():
@@ -59,7 +61,7 @@ func (r *record) merge(other *record) (changed bool, err error) {
 		}
 	}
 	r.sort()
-	return changed, nil
+	return changed, err
 }
 
 func (r *record) sort() {

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -193,18 +194,22 @@ func (h *Hub) admit(r *record) error {
 func (h *Hub) follow(ctx context.Context) {
 	tick := time.NewTicker(followEach)
 	defer tick.Stop()
-	var seen regular.Version
+	var seen regular.Version // which some file systems do not tell from others
+	var admitted []byte
 	said := ""
 	for {
 		if info, err := os.Stat(filepath.Join(h.files.dir, recordFile)); err != nil || !seen.Is(regular.VersionOf(info)) {
 			r, wrong := h.files.record()
-			if wrong == nil {
-				wrong = h.admit(r)
+			if wrong == nil && !bytes.Equal(r.bytes(), admitted) {
+				if wrong = h.admit(r); wrong == nil {
+					admitted = r.bytes()
+					h.tell(r)
+				}
 			}
 			switch {
-			case wrong == nil:
+			case wrong == nil && err == nil:
 				seen, said = regular.VersionOf(info), ""
-				h.tell(r)
+			case wrong == nil: // replaced in between
 			case wrong.Error() != said:
 				said = wrong.Error()
 				h.log.Error("the hub does not follow its files: who was invited stays, and who was revoked since can still connect", "error", wrong)

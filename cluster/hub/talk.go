@@ -179,8 +179,7 @@ func (h *Hub) hear(in *bufio.Reader, pings chan<- struct{}) error {
 		case "-ERR":
 			return fmt.Errorf("the server refuses: %s", rest)
 		case "MSG":
-			fields := strings.Fields(rest)
-			size, err := strconv.Atoi(fields[len(fields)-1])
+			size, err := strconv.Atoi(rest[strings.LastIndexByte(rest, ' ')+1:])
 			if err != nil || size < 0 || size > maxPayload {
 				return fmt.Errorf("the server says %.80q", line)
 			}
@@ -198,7 +197,12 @@ func (h *Hub) take(data []byte) {
 	other := new(record)
 	err := json.Unmarshal(data, other)
 	if err == nil {
-		err = h.files.change(func(r *record) (bool, error) { return r.merge(other) })
+		var left error
+		err = h.files.change(func(r *record) (changed bool, _ error) {
+			changed, left = r.merge(other)
+			return changed, nil
+		})
+		err = errors.Join(err, left)
 	}
 	if err != nil {
 		h.log.Warn("the hub does not take over who another hub says is invited and revoked", "error", err)
