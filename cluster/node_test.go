@@ -106,6 +106,10 @@ func TestC2OwnerIsKilled(t *testing.T) {
 	if _, err := web.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": "b"}); protocol.KindOf(err) != protocol.NotReady {
 		t.Errorf("the next call: %v", err)
 	}
+	eventually(t, "the status says that the node is away", func() bool {
+		x := web.Status().Extensions[0]
+		return x.State == status.StateNotReady && strings.Contains(x.Reason, "gpu1")
+	})
 }
 
 // A killed server costs no call: each has its result over another.

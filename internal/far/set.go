@@ -39,11 +39,11 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 			s.extension.EndSession(p.Node) // its instance ends
 		}
 	}
-	nodes := make([]string, len(places))
+	nodes, away := make([]string, len(places)), true
 	for n, p := range places {
-		nodes[n] = p.Node
+		nodes[n], away = p.Node, away && p.Leaving
 	}
-	e := &unit.Elsewhere{Nodes: nodes, Tools: toolsOf(places), Acquire: s.acquire,
+	e := &unit.Elsewhere{Nodes: nodes, Away: away, Tools: toolsOf(places), Acquire: s.acquire,
 		Differs: func(own []protocol.Tool) []protocol.Diagnostic { return differences(s.id, places, own) }}
 	if was := s.local.Swap(here); was != nil && was != here {
 		was.SetElsewhere(nil, nil)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -40,6 +41,7 @@ type Extension struct {
 // Elsewhere is an extension at other nodes.
 type Elsewhere struct {
 	Nodes []string        // that have it
+	Away  bool            // all of them are away or leaving
 	Tools []protocol.Tool // that it has there
 	// Differs says which tools there are never called, because what callers are shown are these of
 	// this host.
@@ -302,7 +304,11 @@ func (x *Extension) Status() status.Extension {
 	s := x.Unit.Status()
 	if e := x.elsewhere.Load(); e != nil {
 		s.Nodes = e.Nodes
-		if s.Transport == KindElsewhere && s.State == string(supervisor.Idle) {
+		switch here := s.Transport != KindElsewhere; {
+		case here:
+		case e.Away:
+			s.State, s.Reason = status.StateNotReady, "away or leaving: node "+strings.Join(e.Nodes, ", ")
+		case s.State == string(supervisor.Idle):
 			s.State = string(supervisor.Ready)
 		}
 	}
