@@ -18,7 +18,7 @@ func TestExitCodes(t *testing.T) {
 		protocol.SpawnFailed: 7, protocol.HandshakeTimeout: 8, protocol.HandshakeInvalid: 7, protocol.ChildExited: 7, protocol.LineTooLong: 7,
 		protocol.StdoutClosed: 7, protocol.WriteStalled: 7, protocol.CallTimeout: 8, protocol.Canceled: 8, protocol.Overloaded: 7,
 		protocol.BreakerOpen: 7, protocol.NotReady: 7, protocol.Failed: 7, protocol.ShuttingDown: 7, protocol.Rejected: 6,
-		protocol.GovernanceUnavailable: 6, protocol.ExtensionError: 7,
+		protocol.GovernanceUnavailable: 6, protocol.NodeLost: 7, protocol.ExtensionError: 7,
 	}
 	for _, kind := range protocol.Kinds() {
 		code, known := want[kind]
