@@ -210,6 +210,15 @@ func (r *channel) stopReceiving(id uint64) {
 	r.p.receiving.Add(-1)
 }
 
+// abandonBodies gives up the bodies of a run that has gone.
+func (r *channel) abandonBodies() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range r.receiving {
+		r.stopReceiving(id)
+	}
+}
+
 // arrives reports whether the body of a call is on its way here.
 func (r *channel) arrives(n uint64, now time.Time) bool {
 	for _, one := range r.receiving {

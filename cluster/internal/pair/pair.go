@@ -282,9 +282,11 @@ func (p *Pairs) Gone(run wire.Address) {
 	r := p.runs[run]
 	p.mu.Unlock()
 	if r != nil {
-		r.out.lost("node " + run.Node + " has gone")
+		r.out.lost("it has gone")
 		r.in.abandon()
 		r.asks.abandon()
+		r.abandonBodies()
+		p.forget(r) // a node that starts again and again has many runs
 	}
 }
 

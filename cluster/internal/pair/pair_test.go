@@ -1,0 +1,62 @@
+package pair
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+// A node that starts again and again is heard each time: its runs that have gone are forgotten, but
+// for the numbers that they have used.
+func TestManyRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNet(t, 1)
+		owner, there, stopOwner := n.start("owner", func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return body, nil })
+		var last wire.Address
+		for range 3 * maxRuns {
+			front, of, stop := n.start("front", nil)
+			if result, err := front.Call(t.Context(), there.self, &wire.Head{}, []byte("x"), nil); err != nil || string(result) != "x" {
+				t.Fatalf("%s, %v", result, err)
+			}
+			stop()
+			last = of.self
+			owner.Gone(last)
+		}
+		if runs := len(owner.all()); runs != 0 {
+			t.Errorf("%d runs are known in the end", runs)
+		}
+		owner.Receive("front", &wire.Head{Kind: wire.Call, Run: last.Run, N: 1}, []byte("late"))
+		time.Sleep(time.Second)
+		if there.executed["late"] != 0 {
+			t.Error("a call of a run that has gone ran late")
+		}
+		stopOwner()
+		n.work.Wait()
+	})
+}
+
+// What a peer sends is bounded, whatever it is: no call of another ends by it, and nothing panics.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte(`{"k":"call","run":"aaaaaaaaaa","n":1,"body":7,"size":9}`+"\n"), []byte(`{"k":"part","run":"aaaaaaaaaa","body":7,"at":0}`+"\n123456789"))
+	f.Add([]byte(`{"k":"pulse","run":"aaaaaaaaaa","low":18446744073709551615,"open":[0,1],"done":[1]}`+"\n"), []byte(`{"k":"result","run":"aaaaaaaaaa","n":0}`+"\n{}"))
+	f.Add([]byte(`{"k":"ask","run":"aaaaaaaaaa","id":1,"session":{"id":"s"}}`+"\n1"), []byte(`{"k":"answer","run":"aaaaaaaaaa","id":1,"error":true}`+"\nx"))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		n := newNet(t, 1)
+		p, _, stop := n.start("owner", func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return bytes.Clone(body), nil })
+		for _, m := range [][]byte{first, second, first} {
+			if h, body, err := wire.Decode(m); err == nil {
+				p.Receive("hostile", h, body)
+			}
+		}
+		stop()
+		n.work.Wait()
+		if kept := p.kept.Load(); kept < 0 || kept > 1<<20 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+	})
+}
