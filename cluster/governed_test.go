@@ -52,7 +52,7 @@ func TestC15OwnerDenies(t *testing.T) {
 	for _, n := range web.Status().Cluster.Nodes {
 		sent += n.Out
 	}
-	if ran := lines(t, file); len(ran) != 0 || sent != 1 {
+	if ran := noted(t, file); len(ran) != 0 || sent != 1 {
 		t.Errorf("%d calls went to owners, and %q ran", sent, ran)
 	}
 	for _, h := range append([]*exthost.Host{web}, owners["a"], owners["b"]) {

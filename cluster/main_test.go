@@ -26,6 +26,7 @@ import (
 	"github.com/exthost/exthost/config"
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest/entries"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
 )
@@ -57,18 +58,22 @@ func extension() *sdk.Extension {
 			File string `json:"file"`
 			Text string `json:"text"`
 			Wait bool   `json:"wait,omitempty"`
+			Die  bool   `json:"die,omitempty"`
 		}) (string, error) {
 			f, err := os.OpenFile(in.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 			if err != nil {
 				return "", err
 			}
 			defer f.Close()
-			if _, err := f.WriteString(in.Text + "\n"); err != nil {
+			if err := entries.Add(f, in.Text); err != nil {
 				return "", err
+			}
+			if in.Die {
+				os.Exit(3)
 			}
 			if in.Wait {
 				<-ctx.Done()
-				_, _ = f.WriteString(in.Text + " cancelled\n")
+				_ = entries.Add(f, in.Text+" cancelled")
 			}
 			return "noted " + in.Text, nil
 		})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest/entries"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -74,14 +75,14 @@ func TestTwoHosts(t *testing.T) {
 	awaitTool(t, web, "ext_gpu1_x_echo", false)
 }
 
-// lines returns the lines of a file that there may not be.
-func lines(t testing.TB, file string) []string {
+// noted returns the entries of a file that there may not be.
+func noted(t testing.TB, file string) []string {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	return strings.Fields(strings.ReplaceAll(string(data), " ", "_"))
+	return entries.Whole(string(data))
 }
 
 // A call whose owner is killed is lost, with its outcome unknown.
@@ -97,7 +98,7 @@ func TestC2OwnerIsKilled(t *testing.T) {
 		_, err := web.Call(context.Background(), "ext_gpu1_x_note", map[string]any{"file": file, "text": "a", "wait": true})
 		outcome <- err
 	}()
-	eventually(t, "the call runs", func() bool { return len(lines(t, file)) == 1 })
+	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
 	owner.kill()
 	err := <-outcome
 	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NodeLost || e.Outcome != "unknown" {

@@ -35,8 +35,8 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	s.places = places
 	s.mu.Unlock()
 	for _, p := range before {
-		if s.place(p.Node) == nil {
-			s.extension.EndSession(p.Node) // its instance ends
+		if now := s.place(p.Node); now == nil || now.Run != p.Run {
+			s.extension.EndSession(p.Node) // its instance ends, and with it what is held against the node
 		}
 	}
 	nodes, away := make([]string, len(places)), true

@@ -25,6 +25,10 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 	if kind == manifest.KindExec || kind == KindElsewhere {
 		ended = nil // a process ends with its call, and the next call has another; what has ended elsewhere is no instance of this host
 	}
+	var fault func(error) bool
+	if kind == KindElsewhere { // whose own breaker watches its processes
+		fault = func(err error) bool { return protocol.KindOf(err) == protocol.NodeLost }
+	}
 	return supervisor.Options{
 		Name: "ext:" + kind + ":" + u.ID(), Mode: mode,
 		Lazy: o.Activation == manifest.ActivationLazy, Keep: settings.Keep,
@@ -35,6 +39,7 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 			BaseBackoff: orNone(o.Restart.BaseBackoff), MaxBackoff: orNone(o.Restart.MaxBackoff), HealthyAfter: orNone(o.Restart.HealthyAfter),
 			Cooldown: settings.Cooldown,
 		},
+		Fault:    fault,
 		Ended:    ended,
 		Replaced: replaced,
 		OnEvent:  onEvent,
