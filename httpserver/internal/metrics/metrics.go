@@ -2,6 +2,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/exthost/exthost"
@@ -43,6 +45,12 @@ var (
 	descDeciding  = desc("policy_duration_seconds", "How long policies took to decide", "policy", "flow")
 	descHooks     = desc("hook_runs_total", "Runs of handlers of hooks", "point", "extension", "outcome")
 	descHooking   = desc("hook_duration_seconds", "How long handlers of hooks took", "point")
+
+	descNodes     = desc("cluster_nodes", "Other nodes of the cluster by state", "state")
+	descConnected = desc("cluster_connected", "1 while the host is connected to a server of its cluster")
+	descNodeCalls = desc("cluster_calls_total", "Calls to a node by outcome: answered by the extension, or failed", "node", "outcome")
+	descNodeIn    = desc("cluster_received_calls_total", "Calls from a node", "node")
+	descRTT       = desc("cluster_rtt_seconds", "To a node and back; with an empty node, to the server", "node")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -54,6 +62,7 @@ func (c Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descSpans, descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts, descStarts, descMemory, descBreakers,
 		descCalls, descDuration, descInFlight, descQueued, descBytes, descLate, descUnknown, descNoise, descDecisions, descShadowed, descRejected, descDeciding, descHooks, descHooking,
+		descNodes, descConnected, descNodeCalls, descNodeIn, descRTT,
 	} {
 		descs <- d
 	}
@@ -68,6 +77,9 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	s.gauge(descGeneration, int(m.Status.Generation))
 	if t := m.Status.Tracing; t != nil {
 		s.spans(t)
+	}
+	if of := m.Status.Cluster; of != nil {
+		s.cluster(of)
 	}
 	seen := make(map[string]bool)
 	for _, x := range m.Status.Extensions {
@@ -153,6 +165,33 @@ func (s sink) extension(x *status.ExtensionMeasure) {
 func (s sink) spans(t *status.Tracing) {
 	for outcome, n := range map[string]int64{"sent": t.Sent, "dropped": t.Dropped, "failed": t.Failed} {
 		s.counter(descSpans, n, outcome)
+	}
+}
+
+func (s sink) cluster(c *status.Cluster) {
+	connected := 0
+	if c.Server != "" {
+		connected = 1
+	}
+	s.gauge(descConnected, connected)
+	s.rtt(c.RTT, "")
+	states := map[string]int{status.NodeReady: 0, status.NodeAway: 0, status.NodeLeaving: 0}
+	for _, n := range c.Nodes {
+		states[n.State]++
+		s.rtt(n.RTT, n.Name)
+		s.counter(descNodeCalls, int64(n.Out-n.Failed), n.Name, "answered")
+		s.counter(descNodeCalls, int64(n.Failed), n.Name, "failed")
+		s.counter(descNodeIn, int64(n.In), n.Name)
+	}
+	for state, n := range states {
+		s.gauge(descNodes, n, state)
+	}
+}
+
+// rtt leaves out what is not known.
+func (s sink) rtt(d time.Duration, node string) {
+	if d > 0 {
+		s <- prometheus.MustNewConstMetric(descRTT, prometheus.GaugeValue, d.Seconds(), node)
 	}
 }
 
