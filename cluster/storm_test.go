@@ -21,7 +21,7 @@ import (
 
 // While servers, nodes and the processes of their extensions are killed at random, 64 callers call
 // replicas: no call runs twice, none runs that was said not to have run, each result is that of an
-// execution of its own, and no call hangs.
+// execution of its own, and no call hangs. EXTHOST_STORM_TIME is how long the storm lasts, such as 10m.
 func TestClusterStorm(t *testing.T) {
 	processtest.Leaks(t)
 	seed, err := strconv.ParseUint(os.Getenv("EXTHOST_STORM_SEED"), 10, 64)
@@ -72,7 +72,11 @@ func TestClusterStorm(t *testing.T) {
 		})
 	}
 	killed := map[string]int{}
-	for end, n := time.Now().Add(stormtest.Sized(3*time.Second, 10*time.Minute)), 0; time.Now().Before(end); n++ {
+	length := stormtest.Sized(3*time.Second, time.Minute)
+	if d, err := time.ParseDuration(os.Getenv("EXTHOST_STORM_TIME")); err == nil {
+		length = d
+	}
+	for end, n := time.Now().Add(length), 0; time.Now().Before(end); n++ {
 		i := random.IntN(3)
 		time.Sleep(time.Duration(100+random.IntN(400)) * time.Millisecond) // the storm's own rhythm
 		if random.IntN(2) == 0 {
