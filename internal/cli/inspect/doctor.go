@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/internal/launcher"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/sandbox"
@@ -121,7 +122,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 			return nil, err
 		}
 		s = hosts.Overlay(s, running)
-		s.Tracing = running.Tracing
+		s.Tracing, s.Cluster = running.Tracing, running.Cluster
 	}
 	findings = append(findings, examineAll(h, s, handshake)...)
 	if handshake {
@@ -133,6 +134,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	}
 	findings = append(findings, localLimits(cfg.Plugins, s)...)
 	findings = append(findings, collector(s.Tracing)...)
+	findings = append(findings, inCluster(s)...)
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
 	findings = append(findings, sandboxes(s, process.Protection())...)
@@ -224,6 +226,20 @@ func collector(t *status.Tracing) []finding {
 	if t.Problem != "" {
 		f.fail("to "+t.Endpoint+": "+t.Problem, nil)
 		f.Hints = []string{t.Next}
+	}
+	return []finding{f}
+}
+
+// inCluster says whether the running host is heard in its cluster, and what is wrong with others;
+// nothing when it is in none.
+func inCluster(s status.Status) []finding {
+	c := s.Cluster
+	if c == nil {
+		return nil
+	}
+	f := finding{Check: "cluster", Result: "ok", Detail: nodes.Summary(c), Hints: nodes.Problems(s)}
+	if c.Server == "" || c.Reason != "" {
+		f.fail(f.Detail, nil)
 	}
 	return []finding{f}
 }

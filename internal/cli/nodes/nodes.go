@@ -64,8 +64,8 @@ func onCluster(c *console.Console, do func(s status.Status, of *status.Cluster) 
 // drop are the columns that a narrow terminal lacks, in the order in which they are dropped.
 var drop = []string{"VERSION", "RTT", "FAILED", "OUT/IN", "TOOLS"}
 
-// Lines are the cluster in words, and its nodes as a table.
-func Lines(c *status.Cluster, now time.Time, layout console.Layout) []string {
+// Summary is the cluster in one line.
+func Summary(c *status.Cluster) string {
 	text := fmt.Sprintf("cluster %s: this is %s", c.Name, c.Node)
 	switch {
 	case c.Server == "":
@@ -75,7 +75,12 @@ func Lines(c *status.Cluster, now time.Time, layout console.Layout) []string {
 	default:
 		text += fmt.Sprintf(", %s, over %s (%s)", console.Plural(len(c.Nodes)+1, "node"), c.Server, way(c))
 	}
-	lines := console.Wrap(console.Safe(text), layout.Width)
+	return text
+}
+
+// Lines are the cluster in words, and its nodes as a table.
+func Lines(c *status.Cluster, now time.Time, layout console.Layout) []string {
+	lines := console.Wrap(console.Safe(Summary(c)), layout.Width)
 	if len(c.Nodes) == 0 {
 		return lines
 	}
@@ -123,10 +128,14 @@ func shares(n *status.Node) string {
 		}
 		list = append(list, text)
 	}
-	if n.Note != "" {
-		list = append(list, "; "+n.Note)
+	text := strings.Join(list, ", ")
+	switch {
+	case n.Note != "" && text != "":
+		return text + "; " + n.Note
+	case n.Note != "":
+		return n.Note
 	}
-	return cmp.Or(strings.ReplaceAll(strings.Join(list, ", "), ", ; ", "; "), "-")
+	return cmp.Or(text, "-")
 }
 
 // clockBound is how much clocks may differ without a word: invitations and audit logs have times.
