@@ -12,13 +12,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // hostile is a text with markup and with characters that reorder it.
@@ -54,6 +57,22 @@ func fleet(t *testing.T) string {
 	return dir
 }
 
+// aside is a cluster whose other nodes share nothing that is used here.
+type aside struct{ peers.Cluster }
+
+func (aside) Open(context.Context, peers.Host) error { return nil }
+func (aside) Offer([]peers.Offer)                    {}
+func (aside) Places() []*peers.Place                 { return nil }
+func (aside) EndSession(*protocol.Session)           {}
+func (aside) Close(context.Context) error            { return nil }
+func (aside) Status() *status.Cluster {
+	return &status.Cluster{Name: "main", Node: "web", Server: "tls://hub.example:7822", TLS: true, RTT: 400 * time.Microsecond, Nodes: []status.Node{
+		{Name: "gpu1", State: status.NodeReady, Since: time.Now(), Version: "0.2.0", RTT: 620 * time.Microsecond, Tools: 3, Out: 1904, In: 31, Failed: 2,
+			Shares: []status.Shared{{Extension: "search", As: "replicas"}, {Extension: "notes", As: "mine"}}},
+		{Name: "laptop", State: status.NodeAway, Since: time.Now().Add(-12 * time.Second), Version: "0.1.0", Note: hostile, Shares: []status.Shared{}},
+	}}
+}
+
 // serveFleet serves the dashboard of a fleet and returns its URL and the host.
 func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 	t.Helper()
@@ -65,7 +84,7 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 		{Spec: governance.Spec{Name: "no_dying", Category: governance.Content, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_die")},
 		{Spec: governance.Spec{Name: "quiet hours", Category: governance.RateLimiting, Mode: governance.ModeShadow}, Policy: weekday("_say")},
 	}
-	o := exthost.Options{Policies: members}
+	o := exthost.Options{Policies: members, Cluster: aside{}}
 	rulings(&o, cfg)
 	h = openHost(t, cfg, o)
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
@@ -327,7 +346,9 @@ func TestDashboard(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.eval(`location.hash = "#/host"`)
-		b.await(`document.querySelector(".clients tbody").innerText.includes("<b>agent</b> 2") && document.querySelector(".clients tbody").innerText.includes("legacy")`)
+		b.await(`document.querySelector(".clients:not(.nodes) tbody").innerText.includes("<b>agent</b> 2") && document.querySelector(".clients:not(.nodes) tbody").innerText.includes("legacy")`)
+		b.await(`(() => { const rows = [...document.querySelectorAll(".nodes tbody tr")].map((n) => n.innerText); return rows.length === 2 && rows[0].includes("search (replicas), notes") && rows[1].includes("away for 1") && rows[1].includes("<script>"); })()`)
+		b.await(`document.querySelector(".host-view").innerText.includes("main: this is web, 3 nodes, over tls://hub.example:7822 (400 µs, TLS)")`)
 		b.await(`document.querySelector("pre[aria-label=Configuration]").textContent.includes("search_paths:")`)
 		b.eval(`[...document.querySelectorAll(".actions button")].find((n) => n.textContent === "Show changes").click()`)
 		b.await(`document.querySelector("pre[aria-label='Outcome of the reload']").textContent === "retried: github"`)
@@ -339,7 +360,7 @@ func TestDashboard(t *testing.T) {
 		b.shoot("host-dark")
 		b.phone("dark", "host-phone-dark")
 		b.look(1280, 1200, "light")
-		b.eval(`document.querySelector(".clients th a").click()`)
+		b.eval(`document.querySelector(".clients:not(.nodes) th a").click()`)
 		b.await(`(() => { const seen = document.querySelector(".host-view .details").innerText; return seen.includes("ext_kit_say") && seen.includes("talk") && !seen.includes("_fail") && !seen.includes("ext_notes"); })()`)
 		b.shoot("host-client-light")
 		b.phone("dark", "host-client-phone-dark")

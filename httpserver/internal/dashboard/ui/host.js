@@ -1,6 +1,7 @@
-// The host itself: its clients, reload, watch, and the configuration in force.
+// The host itself: its cluster, its clients, reload, watch, and the configuration in force.
 
 import { clients } from "./clients.js";
+import { cluster } from "./cluster.js";
 import { el, put, setText } from "./dom.js";
 import { bytes, plural, since } from "./format.js";
 import { action, block, panel } from "./parts.js";
@@ -8,7 +9,7 @@ import { facts } from "./extensions.js";
 import { get, post } from "./api.js";
 
 export function host(nav) {
-  const connected = clients(nav);
+  const connected = clients(nav), nodes = cluster();
   const about = panel("Host"), files = panel("Files"), config = panel("Configuration in force");
   const outcome = block("Outcome of the reload");
   outcome.node.hidden = true;
@@ -38,12 +39,13 @@ export function host(nav) {
     }
   }
   return {
-    node: el("div.host-view", {}, el("div.column", {}, connected.node, el("div.split", {}, el("div.column", {}, files.node, about.node), config.node)), connected.detail),
+    node: el("div.host-view", {}, el("div.column", {}, nodes.node, connected.node, el("div.split", {}, el("div.column", {}, files.node, about.node), config.node)), connected.detail),
     search: null,
     shown: load,
     update(s, { rest }) {
       if (!s.status) return;
       connected.update(s, rest);
+      nodes.update(s.status.cluster);
       const h = s.status.host;
       put(about.body, facts([["version", s.status.version], ["process", h ? `${h.pid}, up ${since(h.started_at)}, ${bytes(h.rss_bytes)}` : ""], 
         ["contains by", (s.status.containment.holds ?? []).join(", ")], ["not by", (s.status.containment.lacks ?? []).join("; ")],
