@@ -8,6 +8,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/directory"
@@ -93,23 +94,27 @@ func (n *Node) Open(ctx context.Context, h peers.Host) error {
 	return n.members.Join(ctx)
 }
 
+// closeWait bounds what Close waits for besides calls in flight.
+const closeWait = time.Second
+
 // Close implements [peers.Cluster].
 func (n *Node) Close(ctx context.Context) error {
 	l := n.link.Load()
 	if l == nil {
 		n.close()
-		n.pairs.Close()
-		return nil
+		return n.pairs.Close(ctx)
 	}
 	n.mu.Lock()
 	n.offered = nil
 	n.mu.Unlock()
 	n.members.SetOwn(directory.Own{Leaving: true})
 	n.pairs.Drain(ctx)
-	n.pairs.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	err := n.pairs.Close(ctx)
 	n.close()
 	n.life.Wait() // the directory says goodbye
-	return l.Close(ctx)
+	return errors.Join(err, l.Close(ctx))
 }
 
 // connected takes the state of the connection.

@@ -127,7 +127,11 @@ func (n *net) start(name string, work func(ctx context.Context, body []byte, cli
 	return p, one, func() {
 		stop()
 		<-ran
-		p.Close()
+		closing, done := context.WithTimeout(context.Background(), time.Minute)
+		defer done()
+		if err := p.Close(closing); err != nil {
+			n.t.Error(err)
+		}
 		n.mu.Lock()
 		delete(n.runs, self)
 		n.mu.Unlock()

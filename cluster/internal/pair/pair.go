@@ -8,6 +8,7 @@ package pair
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -156,13 +157,19 @@ func (p *Pairs) owes() bool {
 	return false
 }
 
-// Close ends all calls and waits for their goroutines.
-func (p *Pairs) Close() {
+// Close ends all calls and waits for their goroutines until ctx ends: a client that is asked may not
+// return.
+func (p *Pairs) Close(ctx context.Context) error {
 	p.cancel()
 	for _, r := range p.all() {
 		r.out.lost("this node leaves the cluster")
 	}
-	<-p.work.Close()
+	select {
+	case <-p.work.Close():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("calls of other nodes, or questions of theirs, have not ended: %w", ctx.Err())
+	}
 }
 
 // Receive takes a message of node from. It does not wait.
