@@ -27,6 +27,7 @@ import (
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest/entries"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
 )
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 			"natsd":     natsd,
 			"node":      serveNode,
 			"answer":    answer,
+			"caller":    caller,
 		})
 	}
 	os.Exit(m.Run())
@@ -163,6 +165,15 @@ func spawn(t testing.TB, script string) *child {
 	return c
 }
 
+// stop ends the process as its operator does.
+func (c *child) stop(t testing.TB) {
+	t.Helper()
+	_ = c.stdin.Close()
+	if err := c.cmd.Wait(); err != nil {
+		t.Errorf("the end of a process: %v", err)
+	}
+}
+
 // kill ends the process with SIGKILL.
 func (c *child) kill() { c.end(syscall.SIGKILL) }
 
@@ -237,6 +248,9 @@ func join(t testing.TB, urls []string, name, as string) *cluster.Node {
 
 func nodeOptions(urls []string, name, as string) cluster.Options {
 	m := settings.Default()
+	if name == "quick" {
+		m.Silence = manifest.Duration(quick)
+	}
 	m.URLs, m.Node, m.Share = urls, name, []settings.Sharing{{Extensions: []string{"*"}, As: as}}
 	return cluster.Options{Settings: m, Version: "0.0.1", Log: logger()}
 }
@@ -309,6 +323,35 @@ func serveNode(words string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	fail(h.Close())
 }
+
+// caller is a node that makes one call, which its process does not outlive: its words are the
+// servers, and behind a bar the tool and its arguments.
+func caller(words string) {
+	urls, call, _ := strings.Cut(words, " | ")
+	tool, args, _ := strings.Cut(call, " ")
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	dir, err := os.MkdirTemp("", "caller")
+	fail(err)
+	n, err := cluster.New(nodeOptions(strings.Fields(urls), "caller", settings.ShareMine))
+	fail(err)
+	h, err := openHost(n, dir, "", false)
+	fail(err)
+	for _, ok := h.Tools().Lookup(tool); !ok; _, ok = h.Tools().Lookup(tool) {
+		time.Sleep(5 * time.Millisecond) // a test waits for this process
+	}
+	fmt.Println("ready")
+	_, err = h.Call(context.Background(), tool, json.RawMessage(args))
+	fail(err)
+}
+
+// quick shortens what a node waits for one that is silent. Only for tests in which no node that
+// matters may be slow.
+const quick = 3 * time.Second
 
 // startNode starts serveNode.
 func startNode(t testing.TB, urls []string, name, as string) *child {

@@ -194,15 +194,17 @@ func (n *Node) Places() []*peers.Place { return n.members.Places() }
 
 // Call implements [peers.Cluster].
 func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error) {
-	to := wire.Address{Node: c.Place.Node, Run: c.Place.Run}
+	to, takes := n.members.Taker(c.Place.Node) // which may be a later run than that of the place
 	h := &wire.Head{Request: wire.Request{Extension: c.Place.Extension, Method: c.Method, Notify: c.Notify, Digest: c.Digest, Trace: c.Trace, Origin: c.Origin}}
 	if s := c.Session; s != nil {
 		h.Session = &wire.Session{ID: s.ID, Caller: s.Caller, Instance: s.Instance, Version: s.Version, Caps: s.Capabilities, ClientInfo: s.ClientInfo}
-		n.away.note(s, to)
+		if takes {
+			n.away.note(s, to)
+		}
 	}
 	var err error
 	var result []byte
-	if c.Place.Leaving || !n.members.Alive(to) {
+	if !takes {
 		err = protocol.Errorf(protocol.NotReady, "it is away or leaving; exthost status shows the nodes")
 	} else {
 		result, err = n.pairs.Call(ctx, to, h, c.Params, c.Client)
@@ -267,7 +269,7 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 	digests, shared := n.offered[h.Extension]
 	n.mu.Unlock()
 	if !shared {
-		return nil, protocol.Errorf(protocol.ToolNotFound, "the node shares no extension %q", h.Extension)
+		return nil, protocol.Errorf(protocol.NotReady, "the node does not share extension %q now", h.Extension)
 	}
 	if h.Digest != "" {
 		name, _ := rawjson.Text(rawjson.Get(body, "name"))

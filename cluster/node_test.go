@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest/entries"
 	"github.com/exthost/exthost/peers"
@@ -120,45 +121,71 @@ func TestC6ServerIsKilled(t *testing.T) {
 	startNode(t, s.urls(), "gpu1", peers.AsMine)
 	web := open(t, join(t, s.urls(), "web", peers.AsMine), false)
 	awaitTool(t, web, "ext_gpu1_x_echo", true)
-	var callers sync.WaitGroup
-	var mu sync.Mutex
-	failed := make(map[string]int)
-	stop := make(chan struct{})
-	done := 0
-	for range 16 {
-		callers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				_, err := web.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1})
-				mu.Lock()
-				if done++; err != nil {
-					failed[err.Error()]++
-				}
-				mu.Unlock()
-			}
-		})
-	}
+	l := load(t, web, "ext_gpu1_x_echo", 16)
 	for i := range 3 {
 		s.all[i].kill()
 		s.start(i)
-		mu.Lock()
-		before := done
-		mu.Unlock()
-		eventually(t, "calls go on", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return done > before+100
-		})
+		l.goesOn(100)
 	}
-	close(stop)
-	callers.Wait()
-	for text, n := range failed {
+	for text, n := range l.end() {
 		if !strings.Contains(text, "did not get the call") { // while there was no connection at all
-			t.Errorf("%d of %d calls failed: %s", n, done, text)
+			t.Errorf("%d calls failed: %s", n, text)
 		}
 	}
+}
+
+// loading is callers that call one after the other.
+type loading struct {
+	t       testing.TB
+	callers sync.WaitGroup
+	stop    chan struct{}
+
+	mu     sync.Mutex // guards what follows
+	done   int
+	failed map[string]int // by the error
+}
+
+// load has n callers call a tool of a host until end.
+func load(t testing.TB, h *exthost.Host, tool string, n int) *loading {
+	l := &loading{t: t, stop: make(chan struct{}), failed: make(map[string]int)}
+	for range n {
+		l.callers.Go(func() {
+			for {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				_, err := h.Call(ctx, tool, map[string]any{"n": 1})
+				cancel()
+				l.mu.Lock()
+				if l.done++; err != nil {
+					l.failed[err.Error()]++
+				}
+				l.mu.Unlock()
+			}
+		})
+	}
+	return l
+}
+
+func (l *loading) calls() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.done
+}
+
+// goesOn waits until n more calls have ended.
+func (l *loading) goesOn(n int) {
+	l.t.Helper()
+	before := l.calls()
+	eventually(l.t, "calls go on", func() bool { return l.calls() > before+n })
+}
+
+// end ends the load, and returns the errors with their counts.
+func (l *loading) end() map[string]int {
+	close(l.stop)
+	l.callers.Wait()
+	return l.failed
 }

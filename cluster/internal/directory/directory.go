@@ -282,11 +282,15 @@ func (d *Directory) Nodes() []status.Node {
 	return d.s.nodes()
 }
 
-// Alive reports whether the run is one of the cluster, and not lost.
-func (d *Directory) Alive(run wire.Address) bool {
+// Taker returns the run of a node that takes calls; false when the node is away or leaves.
+func (d *Directory) Taker(node string) (run wire.Address, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.s.present(run) != nil
+	m := d.s.members[node]
+	if m == nil || m.away || m.Leaving {
+		return wire.Address{}, false
+	}
+	return wire.Address{Node: node, Run: m.Run}, true
 }
 
 // MaxBody returns the longest body that the run takes, in bytes; 0 if it is not known.

@@ -337,3 +337,10 @@ func several(n *network, prefix string, count int) (nodes []*node) {
 	}
 	return nodes
 }
+
+// Alive reports whether the run is one of the cluster, and not lost.
+func (d *Directory) Alive(run wire.Address) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.s.present(run) != nil
+}

@@ -88,6 +88,7 @@ type Link struct {
 	first   chan error    // why the first attempt failed
 	closed  chan struct{} // closed: the last callback has returned
 	readers sync.WaitGroup
+	dialer  dialer
 
 	refused atomic.Uint64
 
@@ -157,6 +158,7 @@ func (l *Link) options() nats.Options {
 	if l.o.JWT != "" {
 		o.UserJWT = func() (string, error) { return l.o.JWT, nil }
 	}
+	o.CustomDialer = &l.dialer
 	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
 	o.ReconnectBufSize = -1 // what is sent while there is no connection must not run after the caller was told that it does not
 	o.MaxReconnect, o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = -1, waitBetween, jitter, jitter

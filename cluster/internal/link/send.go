@@ -95,6 +95,7 @@ func (l *Link) Close(ctx context.Context) error {
 		cancel()
 	}
 	l.conn.Close()
+	l.dialer.close()
 	done := make(chan struct{})
 	go func() { // ends with the callbacks, which do not wait
 		defer close(done)

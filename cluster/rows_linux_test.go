@@ -1,0 +1,139 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// waiting makes a call that waits until it is cancelled, and returns its outcome once it runs.
+func waiting(t *testing.T, h *exthost.Host, tool, file string) <-chan error {
+	t.Helper()
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := h.Call(context.Background(), tool, map[string]any{"file": file, "text": "a", "wait": true})
+		outcome <- err
+	}()
+	eventually(t, "the call runs", func() bool { return slices.Contains(noted(t, file), "a") })
+	return outcome
+}
+
+func isLost(err error) bool {
+	e, _ := errors.AsType[*protocol.Error](err)
+	return e != nil && e.Kind == protocol.NodeLost && e.Outcome == "unknown"
+}
+
+// An owner that is stopped loses its calls, and ends them once it goes on: nobody waits for them.
+func TestC4OwnerIsStopped(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	owner := startNode(t, s.urls(), "gpu1", peers.AsMine)
+	front := open(t, join(t, s.urls(), "quick", peers.AsMine), false)
+	awaitTool(t, front, "ext_gpu1_x_note", true)
+	file := filepath.Join(t.TempDir(), "notes")
+	outcome := waiting(t, front, "ext_gpu1_x_note", file)
+	if err := owner.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-outcome; !isLost(err) {
+		t.Errorf("%#v", err)
+	}
+	if err := owner.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the call is cancelled", func() bool { return slices.Contains(noted(t, file), "a cancelled") })
+	eventually(t, "it takes calls again", func() bool {
+		_, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1})
+		return err == nil
+	})
+}
+
+// The calls of a front that is killed are cancelled where they run.
+func TestC5FrontIsKilled(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	startNode(t, s.urls(), "quick", peers.AsMine)
+	file := filepath.Join(t.TempDir(), "notes")
+	front := spawn(t, fmt.Sprintf(`caller %s | ext_quick_x_note {"file":%q,"text":"a","wait":true}`, strings.Join(s.urls(), " "), file))
+	eventually(t, "the call runs", func() bool { return slices.Contains(noted(t, file), "a") })
+	front.kill()
+	eventually(t, "the call is cancelled", func() bool { return slices.Contains(noted(t, file), "a cancelled") })
+}
+
+// While all servers are away for less than the silence, calls go on and have their results. Beyond,
+// they are lost, and new ones are refused at once; the host's own tools never notice.
+func TestC7AllServersAreAway(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 2)
+	startNode(t, s.urls(), "gpu1", peers.AsMine)
+	front := open(t, join(t, s.urls(), "quick", peers.AsMine), true)
+	awaitTool(t, front, "ext_gpu1_x_note", true)
+	file := filepath.Join(t.TempDir(), "notes")
+	outcome := waiting(t, front, "ext_gpu1_x_note", file)
+	for _, one := range s.all {
+		one.kill()
+	}
+	eventually(t, "the host knows", func() bool { return front.Status().Cluster.Server == "" })
+	if _, err := front.Call(within(t), "ext_x_echo", map[string]any{"n": 1}); err != nil {
+		t.Errorf("a tool of this host: %v", err)
+	}
+	began := time.Now()
+	_, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1})
+	if protocol.KindOf(err) != protocol.NotReady {
+		t.Errorf("a call of the other node, after %v: %v", time.Since(began), err)
+	}
+	if err := <-outcome; !isLost(err) {
+		t.Errorf("%#v", err)
+	}
+	for i := range s.all {
+		s.start(i)
+	}
+	eventually(t, "the call that was lost is cancelled", func() bool { return slices.Contains(noted(t, file), "a cancelled") })
+	eventually(t, "calls go on", func() bool {
+		_, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1})
+		return err == nil
+	})
+}
+
+// A rolling restart of every node and every server under load fails no call.
+func TestC25RollingRestart(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 3)
+	nodes := []*child{startNode(t, s.urls(), "n1", peers.AsReplicas), startNode(t, s.urls(), "n2", peers.AsReplicas)}
+	front := open(t, join(t, s.urls(), "front", peers.AsReplicas), false)
+	eventually(t, "both nodes", func() bool {
+		all := front.Status().Extensions
+		return len(all) == 1 && len(all[0].Nodes) == 2
+	})
+	l := load(t, front, "ext_x_echo", 8)
+	for i := range nodes {
+		before := front.Status().Cluster.Nodes[i].Run
+		nodes[i].stop(t)
+		nodes[i] = startNode(t, s.urls(), fmt.Sprint("n", i+1), peers.AsReplicas)
+		eventually(t, "the node is back", func() bool {
+			of := front.Status().Cluster.Nodes
+			return len(of) == 2 && of[i].Run != before && of[i].State == status.NodeReady && of[i].Tools > 0
+		})
+		l.goesOn(100)
+	}
+	for i := range s.all {
+		s.all[i].stop(t)
+		s.start(i)
+		l.goesOn(100)
+	}
+	if failed := l.end(); len(failed) > 0 {
+		t.Errorf("failed: %v", failed)
+	}
+}
