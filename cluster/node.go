@@ -49,6 +49,8 @@ type Node struct {
 type connection struct {
 	connected bool
 	reason    string
+	since     time.Time
+	over      chan struct{} // closed when the state is another
 }
 
 var _ peers.Cluster = (*Node)(nil)
@@ -62,7 +64,7 @@ func New(o Options) (*Node, error) {
 	m := &o.Settings
 	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}}
 	n.closing, n.close = context.WithCancel(context.Background())
-	n.state.Store(&connection{reason: "it has not joined yet"})
+	n.state.Store(&connection{reason: "it has not joined yet", over: make(chan struct{})})
 	out := (*sender)(n)
 	n.members = directory.New(directory.Options{Self: n.self, Version: o.Version, MaxBody: o.MaxBody, MaxTools: m.MaxTools, Sender: out, Log: o.Log,
 		Use: n.o.uses, Changed: func() { n.host.PlacesChanged() }, Lost: n.lost, Grace: m.Grace.Std(), Silent: m.Silence.Std(), Forget: m.Forget.Std()})
@@ -94,6 +96,9 @@ func (n *Node) Open(ctx context.Context, h peers.Host) error {
 	return n.members.Join(ctx)
 }
 
+// leavingHeard is when other nodes have heard that this one leaves.
+const leavingHeard = 200 * time.Millisecond
+
 // closeWait bounds what Close waits for besides calls in flight.
 const closeWait = time.Second
 
@@ -108,6 +113,15 @@ func (n *Node) Close(ctx context.Context) error {
 	n.offered = nil
 	n.mu.Unlock()
 	n.members.SetOwn(directory.Own{Leaving: true})
+	n.pairs.Leave()
+	if len(n.members.Nodes()) > 0 { // what they send before they have heard it is refused, and not lost
+		heard := time.NewTimer(leavingHeard)
+		select {
+		case <-heard.C:
+		case <-ctx.Done():
+		}
+		heard.Stop()
+	}
 	n.pairs.Drain(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
@@ -119,7 +133,12 @@ func (n *Node) Close(ctx context.Context) error {
 
 // connected takes the state of the connection.
 func (n *Node) connected(yes bool, reason string) {
-	n.state.Store(&connection{yes, reason})
+	now := &connection{yes, reason, time.Now(), make(chan struct{})}
+	before := n.state.Swap(now)
+	if before.connected == yes {
+		now.since = before.since
+	}
+	close(before.over)
 	n.members.Connected(yes)
 }
 
@@ -207,7 +226,7 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 	if !takes {
 		err = protocol.Errorf(protocol.NotReady, "it is away or leaving; exthost status shows the nodes")
 	} else {
-		result, err = n.pairs.Call(ctx, to, h, c.Params, c.Client)
+		result, err = n.deliver(ctx, to, h, c)
 	}
 	n.traffic.out(c.Place.Node, err)
 	if err == nil && !c.Notify {
@@ -216,6 +235,38 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 		}
 	}
 	return result, err
+}
+
+// deliver gives a call to a run. While this node connects anew, which takes it a moment, the call
+// waits, and is sent again if it never came to its owner: at most for the grace.
+func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, c *peers.Call) ([]byte, error) {
+	grace := n.o.Settings.Grace.Std()
+	for began := time.Now(); ; {
+		result, err := n.pairs.Call(ctx, to, h, c.Params, c.Client)
+		switch {
+		case !errors.Is(err, pair.ErrStrange) && !errors.Is(err, link.ErrUnsent),
+			time.Since(began) > grace, n.closing.Err() != nil, !n.connects(ctx, grace):
+			return result, err
+		}
+	}
+}
+
+// connects waits for a connection that was lost less than the grace ago. It reports whether there
+// is one.
+func (n *Node) connects(ctx context.Context, grace time.Duration) bool {
+	lost := n.state.Load()
+	timer := time.NewTimer(time.Until(lost.since.Add(grace)))
+	defer timer.Stop()
+	for state := lost; !state.connected; state = n.state.Load() {
+		select {
+		case <-state.over:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // EndSession implements [peers.Cluster].

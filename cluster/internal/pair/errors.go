@@ -12,9 +12,20 @@ import (
 
 const outcomeUnknown = "unknown"
 
+// ErrStrange is in the error of a call that was sent and never came to its owner, which refuses it
+// for ever: it may be made again.
+var ErrStrange = errors.New("the call did not come to it")
+
+var (
+	errNobody = errors.New("there is no such node now")
+	errLeaves = errors.New("this node leaves the cluster")
+)
+
 // notSent is the error of a call that the owner never ran and never will.
-func notSent(reason string) error {
-	return protocol.Errorf(protocol.NotReady, "it did not get the call: %s; exthost status shows the nodes", reason)
+func notSent(reason error) error {
+	e := protocol.Errorf(protocol.NotReady, "it did not get the call: %w", reason)
+	e.Message += "; exthost status shows the nodes"
+	return e
 }
 
 // nodeLost is the error of a call that the owner may have run.

@@ -19,6 +19,17 @@ type front struct {
 	open   map[uint64]*call
 	done   []uint64  // outcomes that the owner has not been told of
 	nobody time.Time // since when there is no such run; zero: there is
+	ended  bool      // and will not be again
+}
+
+// gone notes that the run has ended. It reports whether no call is open there.
+func (r *front) gone() (idle bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended = true; r.nobody.IsZero() {
+		r.nobody = time.Now()
+	}
+	return len(r.open) == 0
 }
 
 // call is one call at another run.
@@ -60,7 +71,7 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 	err := r.send(h, body, r.token(ofCall, c.n))
 	r.mu.Lock()
 	if c.sent = true; errors.Is(err, p.o.Unsent) {
-		r.finish(c, nil, notSent(err.Error()))
+		r.finish(c, nil, notSent(err))
 	}
 	r.mu.Unlock()
 	return r.await(ctx, c, client)
@@ -76,7 +87,7 @@ func (r *front) openCall() *call {
 	}
 	r.open[c.n] = c
 	if r.p.ctx.Err() != nil {
-		r.finish(c, nil, notSent("this node leaves the cluster"))
+		r.finish(c, nil, notSent(errLeaves))
 	}
 	return c
 }
@@ -155,7 +166,7 @@ func (r *front) push(n uint64, e event) (known, taken bool) {
 	if c == nil {
 		return false, false
 	}
-	r.heardOwner, r.nobody = time.Now(), time.Time{}
+	r.heard()
 	if len(c.events) >= maxEvents {
 		return true, false
 	}
@@ -172,7 +183,7 @@ func (r *front) result(h *wire.Head, body []byte) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heardOwner, r.nobody = time.Now(), time.Time{}
+	r.heard()
 	c := r.open[h.N]
 	if c == nil && slices.Contains(r.done, h.N) {
 		return
@@ -183,15 +194,22 @@ func (r *front) result(h *wire.Head, body []byte) {
 	}
 }
 
+// heard notes that the owner is there. The caller holds r.mu.
+func (r *front) heard() {
+	if r.heardOwner = time.Now(); !r.ended {
+		r.nobody = time.Time{}
+	}
+}
+
 // confirmed takes the answer to a pulse.
 func (r *front) confirmed(h *wire.Head) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heardOwner, r.nobody = time.Now(), time.Time{}
+	r.heard()
 	for _, n := range h.Strange {
 		if c := r.open[n]; c != nil {
 			r.p.counts.strange.Add(1)
-			r.finish(c, nil, notSent("the call did not come to it"))
+			r.finish(c, nil, notSent(ErrStrange))
 		}
 	}
 	for _, n := range h.Spent {
@@ -215,7 +233,7 @@ func (r *front) pulses(now time.Time, paused time.Duration) (list []*wire.Head) 
 			r.loseOpen(fmt.Sprintf("it has said nothing for %v", r.p.o.Silence))
 		}
 	}
-	if len(o.open) == 0 {
+	if len(o.open) == 0 && !o.ended {
 		o.nobody = time.Time{}
 	}
 	if len(o.open)+len(o.done) == 0 {

@@ -134,10 +134,12 @@ func (p *Pairs) Run(ctx context.Context) {
 	}
 }
 
-// Drain refuses calls of others from now on, and waits until those in flight have ended and their
+// Leave refuses calls of others from now on.
+func (p *Pairs) Leave() { p.leaving.Store(true) }
+
+// Drain waits, after Leave, until those in flight have ended and their
 // results are confirmed, or until ctx ends.
 func (p *Pairs) Drain(ctx context.Context) {
-	p.leaving.Store(true)
 	tick := time.NewTicker(p.o.Pulse / 10)
 	defer tick.Stop()
 	for ctx.Err() == nil && p.owes() {
@@ -282,18 +284,19 @@ func (p *Pairs) all() []*peer {
 	return list
 }
 
-// Gone says that a run has ended or will not be heard any more: calls there are lost, and calls
-// from there end.
+// Gone says that a run has ended or will not be heard any more: calls from there end. Calls there
+// are lost after the grace: what it said before its end may still be on the way.
 func (p *Pairs) Gone(run wire.Address) {
 	p.mu.Lock()
 	r := p.runs[run]
 	p.mu.Unlock()
 	if r != nil {
-		r.out.lost("it has gone")
 		r.in.abandon()
 		r.asks.abandon()
 		r.abandonBodies()
-		p.forget(r) // a node that starts again and again has many runs
+		if r.out.gone() { // a node that starts again and again has many runs
+			p.forget(r)
+		}
 	}
 }
 

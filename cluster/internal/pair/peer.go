@@ -75,7 +75,7 @@ func (p *Pairs) NotTaken(what string) bool {
 		r.out.nobody = time.Now()
 	}
 	if c := r.out.open[n]; parts[0] == ofCall && c != nil {
-		r.out.finish(c, nil, notSent("there is no such node now"))
+		r.out.finish(c, nil, notSent(errNobody))
 	}
 	return true
 }
@@ -88,7 +88,7 @@ func (r *peer) tick(now time.Time, paused time.Duration) (idle bool) {
 	r.in.overdue(now, paused)
 	r.asks.tick(now)
 	r.expire(now)
-	idle = len(r.out.open)+len(r.out.done)+len(r.in.calls)+len(r.asks.own)+len(r.asks.theirs)+len(r.sending)+len(r.receiving) == 0 && now.Sub(r.used) > idlePeer
+	idle = len(r.out.open)+len(r.out.done)+len(r.in.calls)+len(r.asks.own)+len(r.asks.theirs)+len(r.sending)+len(r.receiving) == 0 && now.Sub(r.used) > idlePeer || r.out.ended && len(r.out.open) == 0
 	r.mu.Unlock()
 	for _, h := range pulses {
 		_ = r.send(h, nil, r.token(ofPulse, 0))
