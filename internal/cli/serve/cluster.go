@@ -2,36 +2,74 @@ package serve
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
 	"github.com/exthost/exthost/cluster/hub"
 	"github.com/exthost/exthost/config"
+	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/dirlock"
 	"github.com/exthost/exthost/peers"
 )
 
 // hubWait bounds the start and the end of the hub of this host.
 const hubWait = 10 * time.Second
 
+// lockWait is how long the node of another host of this machine may take to end.
+const lockWait = time.Second
+
+// beNode makes this process the one of this machine that is the node which the configuration
+// states. All directories of a user have that configuration.
+func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err error) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{m.Join, m.Node, m.Name, m.Hub.Listen}, m.URLs...), "\n")))
+	dir := filepath.Join(filepath.Dir(state), ".cluster-"+hex.EncodeToString(sum[:8]))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	return dirlock.Wait(ctx, dir)
+}
+
 // cluster starts the hub of the configuration, and makes the node that the host is; nil for none.
 // Call end after the host is closed.
 func (r *run) cluster(ctx context.Context, cfg *config.Config) (node peers.Cluster, end func() error, err error) {
 	m := cfg.Cluster
 	end = func() error { return nil }
+	if !m.Joins() && m.Hub.Listen == "" {
+		return nil, end, nil
+	}
+	unlock, err := beNode(ctx, &m)
+	if err != nil { // the configuration is the user's, and this host is of another directory
+		r.log.Warn("this host is not in the cluster of the configuration: another host of this machine is that node", "next", "exthost serve --cluster FILE, with an invitation of its own")
+		return nil, end, nil
+	}
+	end = func() error { unlock(); return nil }
 	if m.Hub.Listen != "" {
 		starting, cancel := context.WithTimeout(ctx, hubWait)
 		defer cancel()
 		h, err := hub.Open(starting, hub.Options{Dir: m.Hub.Dir, Listen: m.Hub.Listen, Routes: m.Hub.RoutesListen(), Peers: m.Hub.Peers, Log: r.log})
 		if err != nil {
+			unlock()
 			return nil, end, &console.Error{Code: console.ExitInvalid, Text: "cluster.hub: " + err.Error(), Hint: "exthost cluster init makes its files; free the address, or change cluster.hub.listen"}
 		}
 		r.log.Info("the hub of the cluster takes nodes", "at", m.Hub.Listen)
 		end = func() error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hubWait)
 			defer cancel()
+			defer unlock()
 			return h.Close(ctx)
 		}
 	}
