@@ -15,6 +15,7 @@ type owner struct {
 	calls   map[uint64]*run
 	refused map[uint64]struct{} // numbers that were named before their call came
 	low     uint64              // numbers below are refused, but for those in calls
+	past    uint64              // numbers below may have run, though nothing is known of them any more
 	seen    uint64              // the highest number
 }
 
@@ -187,6 +188,8 @@ func (r *owner) pulsed(h *wire.Head) {
 	}
 	for _, n := range h.Open {
 		switch one := r.calls[n]; {
+		case one == nil && n < r.past:
+			back.Spent = append(back.Spent, n)
 		case one == nil && r.arrives(n, now):
 		case one == nil:
 			r.refuseBody(n)
@@ -217,7 +220,7 @@ func (r *owner) overdue(now time.Time, paused time.Duration) {
 		case one.over && now.Sub(one.at) > keepResult+r.p.o.Silence:
 			r.drop(one)
 			delete(r.calls, n)
-			r.raise(n + 1)
+			r.forgetBelow(n + 1)
 		case one.over && !one.spent && now.Sub(one.at) > keepResult:
 			r.drop(one)
 			one.spent = true
@@ -241,7 +244,14 @@ func (r *owner) abandon() {
 			one.end()
 		}
 	}
-	r.raise(r.seen + 1)
+	r.forgetBelow(r.seen + 1)
+}
+
+// forgetBelow refuses all numbers below low, some of which have run: a front that was taken for gone
+// comes back with calls that are open. The caller holds r.mu.
+func (r *owner) forgetBelow(low uint64) {
+	r.past = max(r.past, low)
+	r.raise(low)
 }
 
 // owes reports whether calls run or results wait here.

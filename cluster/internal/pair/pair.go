@@ -254,7 +254,7 @@ func (p *Pairs) peer(to wire.Address) *peer {
 
 func (p *Pairs) add(a wire.Address) *peer {
 	r := newPeer(p, a)
-	r.in.low = p.past[a]
+	r.in.low, r.in.past = p.past[a], p.past[a]
 	delete(p.past, a)
 	p.runs[a] = r
 	return r

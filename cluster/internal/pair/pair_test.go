@@ -3,6 +3,8 @@ package pair
 import (
 	"bytes"
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +40,61 @@ func TestManyRuns(t *testing.T) {
 		stopOwner()
 		n.work.Wait()
 	})
+}
+
+// A front that was without a connection for so long that its owner took it for gone comes back with
+// calls that are open. They may have run: none is said to be unsent.
+func TestFrontComesBack(t *testing.T) {
+	for _, known := range []bool{false, true} { // whether the owner has a call open at the front too
+		synctest.Test(t, func(t *testing.T) {
+			n := newNet(t, 1)
+			work := func(ctx context.Context, body []byte, _ protocol.Peer) ([]byte, error) {
+				select {
+				case <-time.After(time.Second):
+					return body, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			owner, there, stopOwner := n.start("owner", work)
+			front, of, stopFront := n.start("front", func(ctx context.Context, _ []byte, _ protocol.Peer) ([]byte, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			var calls sync.WaitGroup
+			if known {
+				calls.Go(func() { _, _ = owner.Call(t.Context(), of.self, &wire.Head{}, []byte("back"), nil) })
+			}
+			outcome := func(body string) {
+				_, err := front.Call(t.Context(), there.self, &wire.Head{}, []byte(body), nil)
+				if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NodeLost || e.Outcome != "unknown" {
+					t.Errorf("%s: %v", body, err)
+				}
+			}
+			calls.Go(func() { outcome("finished") })
+			time.Sleep(900 * time.Millisecond)
+			calls.Go(func() { outcome("running") })
+			time.Sleep(50 * time.Millisecond)
+			n.mu.Lock()
+			n.cut[of.self] = true
+			n.mu.Unlock()
+			time.Sleep(500 * time.Millisecond)
+			owner.Gone(of.self)
+			time.Sleep(3 * time.Second)
+			n.mu.Lock()
+			delete(n.cut, of.self)
+			n.mu.Unlock()
+			calls.Wait()
+			for _, body := range []string{"finished", "running"} {
+				if there.executed[body] != 1 {
+					t.Errorf("%s ran %d times", body, there.executed[body])
+				}
+			}
+			stopFront()
+			stopOwner()
+			n.work.Wait()
+		})
+	}
 }
 
 // What a peer sends is bounded, whatever it is: no call of another ends by it, and nothing panics.
