@@ -268,6 +268,20 @@ func (r *asks) serve(ctx context.Context, e event, client protocol.Peer) {
 	r.reply(e.id, result, err)
 }
 
+// unserved answers the requests that waited for a caller who gave the call up: an answer is kept for
+// a time, a request without one for ever.
+func (r *asks) unserved(c *call) {
+	r.mu.Lock()
+	events := c.events
+	c.events = nil
+	r.mu.Unlock()
+	for _, e := range events {
+		if e.id != 0 {
+			r.reply(e.id, nil, protocol.Errorf(protocol.Canceled, "the call is over"))
+		}
+	}
+}
+
 // reply answers a request and keeps the answer.
 func (r *asks) reply(id uint64, result []byte, err error) {
 	if err != nil {

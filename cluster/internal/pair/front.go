@@ -106,6 +106,7 @@ func (r *front) await(ctx context.Context, c *call, client protocol.Peer) ([]byt
 			if !r.abandonCall(c) {
 				continue // the outcome was first
 			}
+			r.asks.unserved(c)
 			return nil, gaveUp(ctx)
 		}
 		r.mu.Lock()

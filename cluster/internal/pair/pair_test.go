@@ -3,6 +3,7 @@ package pair
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"testing"
@@ -95,6 +96,44 @@ func TestFrontComesBack(t *testing.T) {
 			n.work.Wait()
 		})
 	}
+}
+
+// A request that waits for a caller who gives the call up is answered: the bound of requests counts it
+// until then.
+func TestUnservedRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNet(t, 1)
+		_, there, stopOwner := n.start("owner", func(ctx context.Context, _ []byte, client protocol.Peer) ([]byte, error) {
+			_ = client.Notify(ctx, "first", nil)
+			_, _ = client.Call(ctx, "question", nil)
+			return nil, ctx.Err()
+		})
+		front, _, stopFront := n.start("front", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, _ = front.Call(ctx, there.self, &wire.Head{}, nil, slow{func() {
+			time.Sleep(time.Second) // the question waits behind
+			cancel()
+		}})
+		time.Sleep(2 * keepAnswer)
+		r := front.peer(there.self)
+		r.mu.Lock()
+		if kept := len(r.asks.theirs); kept != 0 {
+			t.Errorf("%d requests are kept", kept)
+		}
+		r.mu.Unlock()
+		stopFront()
+		stopOwner()
+		n.work.Wait()
+	})
+}
+
+// slow takes its time for a notification.
+type slow struct{ notified func() }
+
+func (slow) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, nil }
+func (s slow) Notify(context.Context, string, json.RawMessage) error {
+	s.notified()
+	return nil
 }
 
 // What a peer sends is bounded, whatever it is: no call of another ends by it, and nothing panics.
