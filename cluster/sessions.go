@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxSessions bounds the sessions of one run's clients that this node knows.
-const maxSessions = 4096
+const (
+	maxSessions = 4096 // of one node's clients, of all its runs, that this node knows
+	maxEnded    = 256  // of one run that have ended last
+)
 
 // guests are the sessions of other nodes' clients, as this host knows them. Each lasts from its
 // first call until its node says that it has ended, or until the node has gone.
@@ -22,7 +25,13 @@ type guests struct {
 	client  func(of wire.Address, session, extension string) protocol.Peer
 
 	mu   sync.Mutex // guards what follows
-	runs map[wire.Address]map[guestKey]*guest
+	runs map[wire.Address]*visitors
+}
+
+// visitors are the guests of one run.
+type visitors struct {
+	known map[guestKey]*guest
+	ended []string // the sessions that have ended last, of which a call may still be on the way
 }
 
 // guestKey is a session of a run's client at one extension: what the extension says outside of
@@ -38,7 +47,7 @@ type guest struct {
 }
 
 func newGuests(closing context.Context, client func(of wire.Address, session, extension string) protocol.Peer) *guests {
-	return &guests{closing: closing, client: client, runs: make(map[wire.Address]map[guestKey]*guest)}
+	return &guests{closing: closing, client: client, runs: make(map[wire.Address]*visitors)}
 }
 
 // session returns the session of a call to an extension from a run. One without an id lasts as
@@ -50,23 +59,10 @@ func (g *guests) session(h peers.Host, from wire.Address, extension string, s *w
 	if s.ID == "" {
 		return guestOf(from, extension, s, nil), nil
 	}
-	key := guestKey{s.ID, extension}
-	g.mu.Lock()
-	known := g.runs[from]
-	if known == nil {
-		known = make(map[guestKey]*guest)
-		g.runs[from] = known
+	one, err := g.guest(from, extension, s)
+	if err != nil {
+		return nil, err
 	}
-	one := known[key]
-	if one == nil {
-		if len(known) >= maxSessions {
-			g.mu.Unlock()
-			return nil, protocol.Errorf(protocol.Overloaded, "node %s has %d sessions here already", from.Node, maxSessions)
-		}
-		one = &guest{session: guestOf(from, extension, s, g.client(from, s.ID, extension))}
-		known[key] = one
-	}
-	g.mu.Unlock()
 	one.once.Do(func() {
 		ctx, end := context.WithCancel(g.closing)
 		one.end = end
@@ -76,6 +72,45 @@ func (g *guests) session(h peers.Host, from wire.Address, extension string, s *w
 		return nil, protocol.Errorf(protocol.Rejected, "session %s of node %s belongs to another caller", s.ID, from.Node)
 	}
 	return one.session, one.refused
+}
+
+// guest returns the guest of a session at an extension.
+func (g *guests) guest(from wire.Address, extension string, s *wire.Session) (*guest, error) {
+	key := guestKey{s.ID, extension}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := g.of(from)
+	if one := v.known[key]; one != nil {
+		return one, nil
+	}
+	if slices.Contains(v.ended, s.ID) {
+		return nil, errEnded
+	}
+	all := 0 // a node may have runs that the directory has not heard of, and that end unheard
+	for run, other := range g.runs {
+		if run.Node == from.Node {
+			all += len(other.known)
+		}
+	}
+	if all >= maxSessions {
+		return nil, protocol.Errorf(protocol.Overloaded, "node %s has %d sessions here already", from.Node, maxSessions)
+	}
+	one := &guest{session: guestOf(from, extension, s, g.client(from, s.ID, extension))}
+	v.known[key] = one
+	return one, nil
+}
+
+// errEnded is the error of a call that came when its session had ended.
+var errEnded = protocol.Errorf(protocol.Canceled, "the session of the call has ended")
+
+// of returns the guests of a run. The caller holds g.mu.
+func (g *guests) of(from wire.Address) *visitors {
+	v := g.runs[from]
+	if v == nil {
+		v = &visitors{known: make(map[guestKey]*guest)}
+		g.runs[from] = v
+	}
+	return v
 }
 
 // guestOf makes the session. Its id names the run, so that no two nodes share one.
@@ -94,14 +129,14 @@ func guestOf(from wire.Address, extension string, s *wire.Session, client protoc
 func (g *guests) end(from wire.Address, id string) {
 	var ended []*guest
 	g.mu.Lock()
-	for key, one := range g.runs[from] {
-		if key.session == id {
-			delete(g.runs[from], key)
-			ended = append(ended, one)
+	if v := g.runs[from]; v != nil {
+		for key, one := range v.known {
+			if key.session == id {
+				delete(v.known, key)
+				ended = append(ended, one)
+			}
 		}
-	}
-	if len(g.runs[from]) == 0 {
-		delete(g.runs, from)
+		v.ended = append(v.ended[max(0, len(v.ended)-maxEnded+1):], id)
 	}
 	g.mu.Unlock()
 	for _, one := range ended {
@@ -112,16 +147,19 @@ func (g *guests) end(from wire.Address, id string) {
 // endRun ends all sessions of a run that has gone.
 func (g *guests) endRun(from wire.Address) {
 	g.mu.Lock()
-	all := g.runs[from]
+	v := g.runs[from]
 	delete(g.runs, from)
 	g.mu.Unlock()
-	for _, one := range all {
+	if v == nil {
+		return
+	}
+	for _, one := range v.known {
 		one.ended()
 	}
 }
 
 func (one *guest) ended() {
-	one.once.Do(func() {}) // it was never attached
+	one.once.Do(func() { one.refused = errEnded }) // it was never attached
 	if one.end != nil {
 		one.end()
 	}
