@@ -41,6 +41,16 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return one, nil
 }
 
+// Write implements [net.Conn]. After a write that failed nothing more is written: a server would take
+// it for the rest of the message that was cut.
+func (c *dialed) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		_ = c.Close()
+	}
+	return n, err
+}
+
 // Close implements [net.Conn].
 func (c *dialed) Close() error {
 	c.of.mu.Lock()

@@ -160,7 +160,8 @@ func (l *Link) options() nats.Options {
 	}
 	o.CustomDialer = &l.dialer
 	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
-	o.ReconnectBufSize = -1 // what is sent while there is no connection must not run after the caller was told that it does not
+	o.FlusherTimeout = pingsMissed * pingEach // a write that waits for a server that reads nothing keeps pings and Close from their work
+	o.ReconnectBufSize = -1                   // what is sent while there is no connection must not run after the caller was told that it does not
 	o.MaxReconnect, o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = -1, waitBetween, jitter, jitter
 	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
 	o.NoEcho = true // a question to any node is for another one

@@ -42,3 +42,26 @@ func TestServerStopped(t *testing.T) {
 	until(t, "what was stuck in the server comes late", func() bool { return len(b.got(&b.messages, "a 0 stuck")) == 1 })
 	meet(t, a, b)
 }
+
+// TestStoppedServerIsFull stops the server of a link that sends more than the connection holds.
+func TestStoppedServerIsFull(t *testing.T) {
+	processtest.Leaks(t)
+	spec := three(t)[0]
+	server := serve(t, spec).cmd.Process
+	a := connect(t, "a", nil, spec)
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for range 64 {
+		if err := a.Send(a.self, "", make([]byte, 512<<10)); err != nil {
+			break
+		}
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("the link noticed after %v", took)
+	}
+	if err := server.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
