@@ -133,12 +133,17 @@ func (n *Node) Close(ctx context.Context) error {
 
 // connected takes the state of the connection.
 func (n *Node) connected(yes bool, reason string) {
-	now := &connection{yes, reason, time.Now(), make(chan struct{})}
-	before := n.state.Swap(now)
-	if before.connected == yes {
-		now.since = before.since
+	for {
+		before := n.state.Load()
+		now := &connection{yes, reason, time.Now(), make(chan struct{})}
+		if before.connected == yes {
+			now.since = before.since
+		}
+		if n.state.CompareAndSwap(before, now) {
+			close(before.over)
+			break
+		}
 	}
-	close(before.over)
 	n.members.Connected(yes)
 }
 
