@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type front struct {
 	done   []uint64  // outcomes that the owner has not been told of
 	nobody time.Time // since when there is no such run; zero: there is
 	ended  bool      // and will not be again
+
+	forgotten bool // the pair is dropped: a call needs another
 }
 
 // gone notes that the run has ended. It reports whether no call is open there.
@@ -29,7 +32,8 @@ func (r *front) gone() (idle bool) {
 	if r.ended = true; r.nobody.IsZero() {
 		r.nobody = time.Now()
 	}
-	return len(r.open) == 0
+	r.forgotten = len(r.open) == 0
+	return r.forgotten
 }
 
 // call is one call at another run.
@@ -67,6 +71,11 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 	}
 	r := p.peer(to).out
 	c := r.openCall()
+	for c == nil { // the pair was dropped meanwhile
+		runtime.Gosched()
+		r = p.peer(to).out
+		c = r.openCall()
+	}
 	h.Kind, h.N = wire.Call, c.n
 	err := r.send(h, body, r.token(ofCall, c.n))
 	r.mu.Lock()
@@ -77,9 +86,13 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 	return r.await(ctx, c, client)
 }
 
+// openCall makes a call; nil when the pair is dropped.
 func (r *front) openCall() *call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.forgotten {
+		return nil
+	}
 	c := &call{n: r.p.numbers.Add(1), wake: make(chan struct{}, 1)}
 	r.used = time.Now()
 	if len(r.open) == 0 {

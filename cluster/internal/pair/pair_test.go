@@ -156,3 +156,23 @@ func FuzzReceive(f *testing.F) {
 		}
 	})
 }
+
+// A call that meets its pair just as that is dropped has another pair, and an outcome.
+func TestCallOfADroppedPair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNet(t, 1)
+		_, there, stopOwner := n.start("owner", func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return body, nil })
+		front, _, stopFront := n.start("front", nil)
+		dropped := front.peer(there.self)
+		if !dropped.out.gone() || dropped.out.openCall() != nil {
+			t.Error("a pair that was dropped takes a call")
+		}
+		front.forget(dropped)
+		if result, err := front.Call(t.Context(), there.self, &wire.Head{}, []byte("x"), nil); err != nil || string(result) != "x" {
+			t.Errorf("%s, %v", result, err)
+		}
+		stopFront()
+		stopOwner()
+		n.work.Wait()
+	})
+}

@@ -90,6 +90,7 @@ func (r *peer) tick(now time.Time, paused time.Duration) (idle bool) {
 	r.expire(now)
 	busy := len(r.out.open) + len(r.in.calls) + len(r.receiving) // which the bounds of all pairs count
 	idle = busy == 0 && (r.out.ended || len(r.out.done)+len(r.asks.own)+len(r.asks.theirs)+len(r.sending) == 0 && now.Sub(r.used) > idlePeer)
+	r.out.forgotten = idle
 	r.mu.Unlock()
 	for _, h := range pulses {
 		_ = r.send(h, nil, r.token(ofPulse, 0))
