@@ -35,6 +35,7 @@ type webNode struct {
 	host   peers.Host
 	offers []peers.Offer
 	refuse error // of every call from other nodes; nil: the host answers
+	away   int   // calls that find nobody, before others are answered
 	calls  int   // from other nodes
 }
 
@@ -114,6 +115,10 @@ func (n *webNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, err
 	to.mu.Lock()
 	h, refuse := to.host, to.refuse
 	to.calls++
+	if to.away > 0 {
+		to.away--
+		refuse = protocol.Errorf(protocol.NotReady, "it did not get the call: %w", peers.ErrAway)
+	}
 	to.mu.Unlock()
 	if refuse != nil {
 		return nil, refuse
@@ -230,6 +235,32 @@ func TestReplicas(t *testing.T) {
 	}
 	if n := a.set(nil) + b.set(nil); n != 0 {
 		t.Errorf("a call that this host can serve went to another, %d times", n)
+	}
+}
+
+// A call finds its nodes again that are away for a moment, and is given to each of them in turn.
+func TestNodesAreAwayForAMoment(t *testing.T) {
+	processtest.Leaks(t)
+	w := newWeb()
+	a, b := w.node("a", peers.AsReplicas), w.node("b", peers.AsReplicas)
+	newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Cluster: a})
+	newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Cluster: b})
+	front := newFolder(t).open(exthost.Options{Cluster: w.node("front", peers.AsReplicas)})
+	awaitTool(t, front, "ext_x_greet", true)
+	eventually(t, "both nodes", func() bool { return len(statusOf(t, front, "x").Nodes) == 2 })
+	a.set(nil)
+	b.set(nil)
+	a.away, b.away = 2, 3
+	if err := greet(t, front, "Ada"); err != nil {
+		t.Error(err)
+	}
+	if n, m := a.set(nil), b.set(nil); n != 3 || m != 2 {
+		t.Errorf("a was asked %d times and b %d times", n, m)
+	}
+	a.away = 1 << 30
+	b.away = 1 << 30
+	if err := greet(t, front, "Ada"); protocol.KindOf(err) != protocol.NotReady {
+		t.Errorf("nodes that do not come back: %v", err)
 	}
 }
 

@@ -232,6 +232,9 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 		err = protocol.Errorf(protocol.NotReady, "it is away or leaving; exthost status shows the nodes")
 	} else {
 		result, err = n.deliver(ctx, to, h, c)
+		if now, takes := n.members.Taker(to.Node); errors.Is(err, pair.ErrNobody) && takes && now == to {
+			err = protocol.Errorf(protocol.NotReady, "it did not get the call: %w; exthost status shows the nodes", peers.ErrAway)
+		}
 	}
 	n.traffic.out(c.Place.Node, err)
 	if err == nil && !c.Notify {

@@ -5,10 +5,15 @@ package peers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
+
+// ErrAway is in the error of a call that its node never got because nobody is there at the moment,
+// though the node is not known to be lost: it may be connecting anew.
+var ErrAway = errors.New("the node is not there at the moment")
 
 // Cluster carries calls to other hosts, and theirs to this one. Its methods may be called by many
 // goroutines at once.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/starts"
 	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
@@ -36,12 +37,20 @@ func Admit(next Deliver) Deliver {
 	}
 }
 
-// otherNodes gives the call to the nodes that have not refused it, one after another. Of the
-// refusals of all, the caller gets the one that may be over first.
+// How long a call waits for nodes of which one is away for a moment, and how often it tries them.
+const (
+	awayWait  = 2 * time.Second
+	awayPause = 50 * time.Millisecond
+)
+
+// otherNodes gives the call to the nodes that have not refused it, one after another, and to all once
+// more while one that is away may be back in a moment. Of the refusals of all, the caller gets the one
+// that may be over first.
 func (c *Call) otherNodes(ctx context.Context, next Deliver, params json.RawMessage, refusal error) (json.RawMessage, error) {
+	began, away := time.Now(), errors.Is(refusal, peers.ErrAway)
+	c.refused = append(c.refused, c.Instance)
 	for ctx.Err() == nil {
 		before := c.Instance
-		c.refused = append(c.refused, before)
 		result, unsent, err := c.attempt(ctx, next, params, c.stages.now())
 		switch {
 		case !unsent:
@@ -49,10 +58,20 @@ func (c *Call) otherNodes(ctx context.Context, next Deliver, params json.RawMess
 		case retryAfter(err) > 0 && (retryAfter(refusal) == 0 || retryAfter(err) < retryAfter(refusal)):
 			refusal = err
 		}
-		if c.Instance == nil { // no other node may take the call
-			c.Instance = before
+		away = away || errors.Is(err, peers.ErrAway)
+		if c.Instance != nil {
+			c.refused = append(c.refused, c.Instance)
+			continue
+		}
+		c.Instance = before // no other node may take the call
+		if !away || time.Since(began) > awayWait {
 			break
 		}
+		select {
+		case <-time.After(awayPause):
+		case <-ctx.Done():
+		}
+		c.refused, away = nil, false
 	}
 	return nil, refusal
 }

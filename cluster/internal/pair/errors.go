@@ -16,10 +16,10 @@ const outcomeUnknown = "unknown"
 // for ever: it may be made again.
 var ErrStrange = errors.New("the call did not come to it")
 
-var (
-	errNobody = errors.New("there is no such node now")
-	errLeaves = errors.New("this node leaves the cluster")
-)
+// ErrNobody is in the error of a call for which there was no such run.
+var ErrNobody = errors.New("there is no such node now")
+
+var errLeaves = errors.New("this node leaves the cluster")
 
 // notSent is the error of a call that the owner never ran and never will.
 func notSent(reason error) error {

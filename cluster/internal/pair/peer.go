@@ -75,7 +75,7 @@ func (p *Pairs) NotTaken(what string) bool {
 		r.out.nobody = time.Now()
 	}
 	if c := r.out.open[n]; parts[0] == ofCall && c != nil {
-		r.out.finish(c, nil, notSent(errNobody))
+		r.out.finish(c, nil, notSent(ErrNobody))
 	}
 	return true
 }
