@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/cluster/internal/directory"
 	"github.com/exthost/exthost/cluster/internal/link"
 	"github.com/exthost/exthost/cluster/internal/pair"
+	"github.com/exthost/exthost/cluster/internal/stream"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -33,6 +34,7 @@ type Node struct {
 	guests  *guests
 	away    away
 	traffic traffic
+	streams atomic.Pointer[stream.Server] // responses to requests that others carry here; nil: they are refused
 	state   atomic.Pointer[connection]
 	rtt     atomic.Int64 // to the server and back, in nanoseconds
 
@@ -122,13 +124,17 @@ func (n *Node) Close(ctx context.Context) error {
 		}
 		heard.Stop()
 	}
+	var streams error
+	if s := n.streams.Load(); s != nil {
+		streams = s.Close(ctx)
+	}
 	n.pairs.Drain(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
 	err := n.pairs.Close(ctx)
 	n.close()
 	n.life.Wait() // the directory says goodbye
-	return errors.Join(err, l.Close(ctx))
+	return errors.Join(streams, err, l.Close(ctx))
 }
 
 // connected takes the state of the connection.
@@ -170,6 +176,9 @@ func (n *Node) lost(run wire.Address) {
 	n.pairs.Gone(run)
 	n.guests.endRun(run)
 	n.away.forget(run)
+	if s := n.streams.Load(); s != nil {
+		s.Gone(run)
+	}
 }
 
 func (n *Node) maxBody(of wire.Address) int64 {
@@ -231,7 +240,7 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 	if !takes {
 		err = protocol.Errorf(protocol.NotReady, "it is away or leaving; exthost status shows the nodes")
 	} else {
-		result, err = n.deliver(ctx, to, h, c)
+		result, err = n.deliver(ctx, to, h, c.Params, c.Client)
 		if now, takes := n.members.Taker(to.Node); errors.Is(err, pair.ErrNobody) && takes && now == to {
 			err = protocol.Errorf(protocol.NotReady, "it did not get the call: %w; exthost status shows the nodes", peers.ErrAway)
 		}
@@ -247,10 +256,10 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 
 // deliver gives a call to a run. While this node connects anew, which takes it a moment, the call
 // waits, and is sent again if it never came to its owner: at most for the grace.
-func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, c *peers.Call) ([]byte, error) {
+func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, params []byte, client protocol.Peer) ([]byte, error) {
 	grace := n.o.Settings.Grace.Std()
 	for began := time.Now(); ; {
-		result, err := n.pairs.Call(ctx, to, h, c.Params, c.Client)
+		result, err := n.pairs.Call(ctx, to, h, params, client)
 		switch {
 		case !errors.Is(err, pair.ErrStrange) && !errors.Is(err, link.ErrUnsent),
 			time.Since(began) > grace, n.closing.Err() != nil, !n.connects(ctx, grace):
@@ -324,6 +333,9 @@ type inward Node
 
 // Run implements [pair.Node].
 func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
+	if s := n.streams.Load(); s != nil && h.Extension == "" {
+		return s.Run(ctx, from, h.Method, body)
+	}
 	n.mu.Lock()
 	digests, shared := n.offered[h.Extension]
 	n.mu.Unlock()

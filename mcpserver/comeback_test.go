@@ -36,8 +36,8 @@ func TestClientComesBackAfterAFailedWrite(t *testing.T) {
 		first := &requestPeer{write: func(context.Context, *jsonrpc.Message) error { return nil }}
 		first.early = func(result json.RawMessage) error {
 			state, _ := rawjson.Text(rawjson.Get(result, "requestState"))
-			p := s.pending.get(state)
-			if !s.pending.remove(p) {
+			p := s.pending.Get(state)
+			if !s.pending.Remove(state, p) {
 				t.Error("the client cannot come back")
 			}
 			go func() {
@@ -84,8 +84,8 @@ func TestPanicEndsACallThatHasAsked(t *testing.T) {
 			_, _ = s.doWithInput(t.Context(), session, &jsonrpc.Message{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{}`)}, peer)
 		}()
 		state, _ := rawjson.Text(rawjson.Get(<-asked, "requestState"))
-		p := s.pending.get(state)
-		if !s.pending.remove(p) {
+		p := s.pending.Get(state)
+		if !s.pending.Remove(state, p) {
 			t.Fatal("the client cannot come back")
 		}
 		came := make(chan error, 1)

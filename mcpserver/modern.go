@@ -32,7 +32,15 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 				"next", "server.auth gives callers names")
 		})
 	}
-	err := checkModern(r.Header, &meta, m)
+	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
+	if home := e.homeOf(r, state); home != "" {
+		e.continueElsewhere(w, r, home, m)
+		return
+	}
+	err := meta.CheckHeaders(r.Header, m)
+	if by.forwarded && !wire.MayAsk(m.Method, session.Capabilities) {
+		err = errGone
+	}
 	if err == nil {
 		err = e.checkMirrored(r.Header, session, m)
 	}
@@ -47,7 +55,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	reply := mcphttp.NewReply(w, r)
 	defer reply.Close()
 	peer := &requestPeer{write: reply.Send, noLogs: !meta.WantsLogs}
-	if mayAsk(session, m) && reply.MayDetach() {
+	if wire.MayAsk(m.Method, session.Capabilities) && reply.MayDetach() {
 		peer.early = func(result json.RawMessage) error { return reply.Detach(wire.Response(m.ID, result, nil)) }
 	}
 	result, err := e.serveModern(r.Context(), session, m, peer)
@@ -55,24 +63,6 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		return
 	}
 	e.answer(reply, wire.Status(m.Method, err), wire.Response(m.ID, result, err))
-}
-
-// checkModern returns an error for a request whose headers and _meta differ or lack
-// a required member.
-func checkModern(h http.Header, meta *wire.Meta, m *jsonrpc.Message) error {
-	version := h.Get(mcphttp.VersionHeader)
-	switch {
-	case version == "":
-		return wire.HeaderMismatch("header " + mcphttp.VersionHeader + " is required")
-	case meta.Version != "" && version != meta.Version:
-		return wire.HeaderMismatch("header " + mcphttp.VersionHeader + " is " + version + ", " + protocol.MetaProtocolVersion + " " + meta.Version)
-	case version != protocol.MCP20260728:
-		return wire.UnsupportedVersion(version, wire.Revisions)
-	}
-	if err := mcphttp.CheckHeaders(h, m); err != nil {
-		return wire.HeaderMismatch(err.Error())
-	}
-	return meta.Check()
 }
 
 // checkMirrored returns an error for a tools/call whose headers do not repeat the

@@ -3,12 +3,10 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
-	"strconv"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/mcpserver/internal/questions"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -73,45 +71,6 @@ func (p sessionPeer) Call(ctx context.Context, method string, params json.RawMes
 	return p.sendRequest(ctx, method, params, p.write)
 }
 
-// cancelTimeout bounds the notification that a request to the client is cancelled.
-const cancelTimeout = time.Second
-
-// clientRequests are the requests to a client that have no response yet.
-type clientRequests struct {
-	mu     sync.Mutex
-	lastID uint64
-	byID   map[string]chan *jsonrpc.Message // by raw id
-}
-
-// add returns the id of a new request, and the channel on which its response
-// arrives.
-func (q *clientRequests) add() (id json.RawMessage, response <-chan *jsonrpc.Message) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.lastID++
-	id = strconv.AppendUint(nil, q.lastID, 10)
-	responses := make(chan *jsonrpc.Message, 1)
-	q.byID[string(id)] = responses
-	return id, responses
-}
-
-func (q *clientRequests) remove(id json.RawMessage) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.byID, string(id))
-}
-
-// deliver delivers a response of the client. A response to no request that waits is
-// dropped.
-func (q *clientRequests) deliver(m *jsonrpc.Message) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if response := q.byID[string(m.ID)]; response != nil {
-		delete(q.byID, string(m.ID))
-		response <- m // has room for the one response
-	}
-}
-
 // sendRequest implements [requestSender].
 func (c *clientSession) sendRequest(ctx context.Context, method string, params json.RawMessage, write writer) (json.RawMessage, error) {
 	if info := c.info.Load(); info != nil {
@@ -119,8 +78,8 @@ func (c *clientSession) sendRequest(ctx context.Context, method string, params j
 			return nil, err
 		}
 	}
-	id, response := c.toClient.add()
-	defer c.toClient.remove(id)
+	id, response := c.toClient.Add()
+	defer c.toClient.Remove(id)
 	err := write(ctx, &jsonrpc.Message{ID: id, Method: method, Params: params})
 	if err != nil {
 		return nil, err
@@ -131,15 +90,7 @@ func (c *clientSession) sendRequest(ctx context.Context, method string, params j
 	case <-c.attached.Done():
 		return nil, errEnded
 	case <-ctx.Done():
-		cancelClientRequest(ctx, id, write)
+		questions.Cancel(ctx, id, write)
 		return nil, ctx.Err()
 	}
-}
-
-// cancelClientRequest tells the client that a request to it is cancelled.
-func cancelClientRequest(ctx context.Context, id json.RawMessage, write writer) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
-	defer cancel()
-	params := append(append([]byte(`{"requestId":`), id...), '}')
-	_ = write(ctx, &jsonrpc.Message{Method: protocol.MethodCancelled, Params: params}) // optional in MCP
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -28,14 +29,6 @@ import (
 
 // inputTimeout is how long a client may take to return with the results.
 const inputTimeout = 5 * time.Minute
-
-// mayNeedInput are the methods whose result may be input_required.
-var mayNeedInput = map[string]bool{protocol.MethodToolsCall: true, protocol.MethodPromptsGet: true, protocol.MethodResourcesRead: true}
-
-// mayAsk reports whether the extension may ask the client something during a modern request.
-func mayAsk(session *protocol.Session, m *jsonrpc.Message) bool {
-	return mayNeedInput[m.Method] && wire.TakesRequests(session.Capabilities)
-}
 
 // pendingRequest is a call in the backend that may need input from its client.
 type pendingRequest struct {
@@ -69,6 +62,7 @@ type inputRequest struct {
 
 var (
 	errNoInput        = protocol.Errorf(protocol.Canceled, "the client did not come back with an answer")
+	errGone           = &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Message: "the server that had the call is gone"}
 	errTooManyPending = protocol.Errorf(protocol.Overloaded, "too many calls wait for input of their clients")
 	errPanicked       = protocol.Errorf(protocol.ExtensionError, "the call broke off inside the server; its log says where")
 	errAnsweredEarly  = errors.New("mcpserver: the client's request was answered before its call had ended")
@@ -79,13 +73,16 @@ var (
 // errAnsweredEarly when the request needs no answer any more.
 func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
-	if p := s.pending.get(state); p != nil {
+	if p := s.pending.Get(state); p != nil {
 		if p.session.Caller != session.Caller || p.session.Toolset != session.Toolset || p.session.Extension != session.Extension || p.method != m.Method {
 			return nil, wire.InvalidParams("requestState is of another request")
 		}
-		if s.pending.remove(p) { // only one request may continue the call
+		if s.pending.Remove(state, p) { // only one request may continue the call
 			return p.resume(ctx, peer.write, rawjson.Get(m.Params, "inputResponses"))
 		}
+	}
+	if requesterOf(ctx).forwarded { // another server may continue a call here, and begin none
+		return nil, errGone
 	}
 	p := &pendingRequest{server: s, session: session, method: m.Method, write: peer.write, early: peer.early}
 	peer.write, peer.requests = p.send, p
@@ -260,15 +257,15 @@ func (p *pendingRequest) suspendLocked() error {
 		return nil
 	}
 	if p.state == "" {
-		p.state = "exthost-" + rand.Text()
+		p.state = forward.ID("exthost-"+rand.Text(), p.server.options.Elsewhere)
 		p.unhook = context.AfterFunc(p.server.closing, func() { p.cancel(errEnded) })
 	}
 	p.expiry = time.AfterFunc(inputTimeout, func() {
-		if p.server.pending.remove(p) {
+		if p.server.pending.Remove(p.state, p) {
 			p.cancel(errNoInput)
 		}
 	})
-	if !p.server.pending.add(p) {
+	if !p.server.pending.Add(p.state, p) {
 		p.expiry.Stop()
 		p.cancel(errTooManyPending)
 		return errTooManyPending
@@ -280,7 +277,7 @@ func (p *pendingRequest) suspendLocked() error {
 	}
 	if err := early(p.questions()); err != nil { // the client is gone
 		p.expiry.Stop()
-		if p.server.pending.remove(p) && first {
+		if p.server.pending.Remove(p.state, p) && first {
 			p.done = nil
 		} // else it has read the questions, in spite of the error, and comes for the outcome
 		p.cancel(errNoInput)
@@ -301,41 +298,4 @@ func (p *pendingRequest) questions() json.RawMessage {
 		result = append(append(result, orEmpty(input.params)...), '}')
 	}
 	return append(append(append(result, `},"requestState":"`...), p.state...), `"}`...)
-}
-
-// pendingRequests is the table of the calls that wait for their client's next
-// request.
-type pendingRequests struct {
-	limit int
-
-	mu      sync.Mutex
-	byState map[string]*pendingRequest
-}
-
-// add adds p, or returns false if the table is full.
-func (t *pendingRequests) add(p *pendingRequest) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.byState) >= t.limit {
-		return false
-	}
-	t.byState[p.state] = p
-	return true
-}
-
-func (t *pendingRequests) get(state string) *pendingRequest {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.byState[state]
-}
-
-// remove removes p. It returns false if another request or the expiry has removed p.
-func (t *pendingRequests) remove(p *pendingRequest) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byState[p.state] != p {
-		return false
-	}
-	delete(t.byState, p.state)
-	return true
 }

@@ -33,22 +33,20 @@ func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *
 	return s.do(ctx, session, m, peer)
 }
 
-// removed are the legacy methods that 2026-07-28 does not have.
-var removed = map[string]bool{
-	protocol.MethodInitialize: true, protocol.MethodPing: true, protocol.MethodSetLevel: true,
-	protocol.MethodResourcesSubscribe: true, protocol.MethodResourcesUnsubscribe: true,
-}
-
 // serveModern runs a modern request. Its callers handle subscriptions/listen.
 func (s *Server) serveModern(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
-	if removed[m.Method] {
+	if wire.Removed[m.Method] {
 		return nil, wire.MethodNotFound(m.Method)
 	}
 	if m.Method == protocol.MethodDiscover {
-		return s.discoverResult(ctx, session)
+		d, err := s.describe(ctx, session)
+		if err != nil {
+			return nil, err
+		}
+		return wire.DiscoverResult(d)
 	}
 	run := s.do
-	if mayAsk(session, m) {
+	if wire.MayAsk(m.Method, session.Capabilities) {
 		run = s.doWithInput
 	}
 	result, err := run(ctx, session, m, peer)
@@ -94,35 +92,4 @@ func (s *Server) describe(ctx context.Context, session *protocol.Session) (d pro
 		d.ServerInfo, err = json.Marshal(map[string]string{"name": s.options.Name, "version": s.options.Version})
 	}
 	return d, err
-}
-
-// initializeResult returns the result of initialize (MCP 2025-11-25, basic/lifecycle).
-func (s *Server) initializeResult(ctx context.Context, session *protocol.Session) (json.RawMessage, error) {
-	d, err := s.describe(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(struct {
-		ProtocolVersion string          `json:"protocolVersion"`
-		Capabilities    json.RawMessage `json:"capabilities"`
-		ServerInfo      json.RawMessage `json:"serverInfo"`
-		Instructions    string          `json:"instructions,omitempty"`
-	}{session.Version, d.Capabilities, d.ServerInfo, d.Instructions})
-}
-
-func (s *Server) discoverResult(ctx context.Context, session *protocol.Session) (json.RawMessage, error) {
-	d, err := s.describe(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	result, err := json.Marshal(struct {
-		SupportedVersions []string                   `json:"supportedVersions"`
-		Capabilities      json.RawMessage            `json:"capabilities"`
-		Instructions      string                     `json:"instructions,omitempty"`
-		Meta              map[string]json.RawMessage `json:"_meta"`
-	}{wire.Revisions, d.Capabilities, d.Instructions, map[string]json.RawMessage{protocol.MetaServerInfo: d.ServerInfo}})
-	if err != nil {
-		return nil, err
-	}
-	return wire.Complete(protocol.MethodDiscover, result), nil
 }

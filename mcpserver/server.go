@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/mcpserver/internal/table"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -51,6 +52,7 @@ type Options struct {
 	// {"tools":{"listChanged":true}}. They determine the notifications that clients may
 	// subscribe to. A Describer overrides them.
 	Capabilities json.RawMessage
+	Elsewhere    Elsewhere    // the other servers behind the address of this one; nil: there are none
 	Headers      []string     // HTTP headers that policies of category authentication get, besides Authorization
 	Logger       *slog.Logger // nil logs nothing
 
@@ -76,31 +78,32 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Elsewhere reaches the other servers behind one address, whose sessions any of them may be asked for.
+type Elsewhere interface {
+	// Home is the end of the ids of this server's sessions, and of its calls that wait for input,
+	// by which others reach it: letters and digits, no two servers have one.
+	Home() string
+	// Forward carries a request to the server with another home, and writes the response to w as it
+	// comes. began reports whether w has been written to. The error, a *protocol.Error, says why the
+	// response is missing or cut; it is node_lost without an outcome if no server has that home.
+	Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error)
+	// ServeForwarded is told, once, what serves the requests that others carry here: serve writes the
+	// response to w. ctx ends when the client disconnects.
+	ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte))
+}
+
 // Server serves a backend to MCP clients, over any number of transports at once.
 type Server struct {
 	backend  Backend
 	options  Options
 	log      *slog.Logger
 	sessions *sessions
-	pending  *pendingRequests
-	headers  []string  // that policies get
-	nameless sync.Once // the log says that some clients cannot be told apart
+	pending  *table.Table[*pendingRequest] // calls that wait for their client's next request, by state
+	headers  []string                      // that policies get
+	nameless sync.Once                     // the log says that some clients cannot be told apart
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
-}
-
-// New returns a Server for b. It panics if o.Capabilities is not a JSON object.
-func New(b Backend, o Options) *Server {
-	o = o.withDefaults()
-	s := &Server{backend: b, options: o, log: o.Logger, headers: append([]string{"Authorization"}, o.Headers...),
-		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
-		pending:  &pendingRequests{limit: o.MaxSessions, byState: make(map[string]*pendingRequest)}}
-	s.closing, s.close = context.WithCancel(context.Background())
-	if err := json.Unmarshal(o.Capabilities, new(wire.Changes)); err != nil {
-		panic("mcpserver: capabilities: " + err.Error())
-	}
-	return s
 }
 
 // Close ends all sessions, streams and subscriptions after the messages that wait on
@@ -119,6 +122,7 @@ type requester struct {
 	env                       map[string]string // see [WithEnv]
 	until                     context.Context   // see [WithUntil]; nil: without an end
 	remote                    bool              // from another machine
+	forwarded                 bool              // by another server, see [Elsewhere]
 }
 
 type requesterKey struct{}
@@ -175,7 +179,7 @@ func requesterOf(ctx context.Context) requester {
 // requesterFrom is requesterOf for a request of HTTP.
 func requesterFrom(r *http.Request) requester {
 	by := requesterOf(r.Context())
-	by.remote = wire.Remote(r)
+	by.remote = by.forwarded || wire.Remote(r)
 	return by
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/mcpserver/internal/questions"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -35,7 +36,7 @@ type clientSession struct {
 	detach   context.CancelFunc
 	ready    atomic.Bool                      // the client has received the answer to initialize
 	info     atomic.Pointer[protocol.Session] // nil before initialize
-	toClient clientRequests
+	toClient *questions.Questions
 
 	mu       sync.Mutex
 	requests map[string]context.CancelCauseFunc // not answered yet, by raw id
@@ -65,7 +66,7 @@ var (
 
 func (s *Server) newSession(ctx context.Context, id, front string, by requester, extension string, write writer) *clientSession {
 	c := &clientSession{server: s, id: id, front: front, requester: by, extension: extension, write: write,
-		onEnd: func() {}, requests: make(map[string]context.CancelCauseFunc), toClient: clientRequests{byID: make(map[string]chan *jsonrpc.Message)}}
+		onEnd: func() {}, requests: make(map[string]context.CancelCauseFunc), toClient: questions.New()}
 	c.attached, c.detach = context.WithCancel(ctx)
 	return c
 }
@@ -114,7 +115,11 @@ func (c *clientSession) initialize(ctx context.Context, params json.RawMessage) 
 	if err := c.server.backend.Attach(attached, info); err != nil {
 		return nil, err
 	}
-	return c.server.initializeResult(ctx, info)
+	d, err := c.server.describe(ctx, info)
+	if err != nil {
+		return nil, err
+	}
+	return wire.InitializeResult(info.Version, d)
 }
 
 // begin registers a request. The context it returns ends when the client cancels the

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 )
@@ -314,10 +315,11 @@ func TestSessionStream(t *testing.T) {
 		answered <- string(answer) + errorText(err)
 	}()
 	request := get(t, heard, "the request")
-	if request != `{"jsonrpc":"2.0","id":2,"method":"roots/list"}` { // request 1 failed for lack of a stream
+	asked := string(rawjson.Get([]byte(request), "id"))
+	if request != `{"jsonrpc":"2.0","id":`+asked+`,"method":"roots/list"}` {
 		t.Errorf("request %s", request)
 	}
-	r := do(t, http.MethodPost, url, named, `{"jsonrpc":"2.0","id":2,"result":{"roots":[12345678901234567890]}}`)
+	r := do(t, http.MethodPost, url, named, `{"jsonrpc":"2.0","id":`+asked+`,"result":{"roots":[12345678901234567890]}}`)
 	if got := get(t, answered, "the answer"); got != `{"roots":[12345678901234567890]}` || r.StatusCode != http.StatusAccepted {
 		t.Errorf("answer %s, %s", got, r.Status)
 	}

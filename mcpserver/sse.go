@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -32,7 +33,7 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(r.Context(), rand.Text(), protocol.FrontSSE, requesterFrom(r), e.extension, outbox.Put)
+	c := e.newSession(r.Context(), forward.ID(rand.Text(), e.options.Elsewhere), protocol.FrontSSE, requesterFrom(r), e.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
 		e.sessions.remove(c)
@@ -61,7 +62,11 @@ func (e *endpoint) serveMessage(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, http.MethodPost)
 		return
 	}
-	c := e.sessions.get(r.URL.Query().Get("sessionId"), requesterOf(r.Context()), e.extension)
+	id := r.URL.Query().Get("sessionId")
+	if e.forwarded(w, r, id, forward.EndpointMessage) {
+		return
+	}
+	c := e.sessions.get(id, requesterOf(r.Context()), e.extension)
 	if c == nil || c.stream == nil {
 		unknownSession(w)
 		return

@@ -3,13 +3,9 @@ package mcpserver
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
@@ -33,7 +29,7 @@ const (
 // else, such as a terminal, cannot be interrupted: its goroutine then lives until the
 // next byte.
 func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
-	defer ignoreBrokenPipes()()
+	defer ndjson.IgnoreBrokenPipes()()
 	r, closeInput := ndjson.Pollable(r)
 	defer closeInput()
 	w, closeOutput := ndjson.Pollable(w)
@@ -88,16 +84,7 @@ func (s *Server) newStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser
 	d := &stdio{broken: make(chan error, 1), notifications: make(chan *jsonrpc.Message, maxNotifications)}
 	d.transport = ndjson.New(r, w, ndjson.Options{MaxLineBytes: int(s.options.MaxBody), Noise: d.handleInvalid})
 	d.streamSession = streamSession{clientSession: s.newSession(ctx, rand.Text(), protocol.FrontStdio, requesterOf(ctx), "", d.send), modern: true, running: ctx, notify: d.enqueue}
-	d.toClient.lastID = requestsFrom()
 	return d
-}
-
-// requestsFrom is a random number below 2^51. A relay may connect its client to one session
-// after another: an answer to a request of an earlier one must not fit a request of this one.
-func requestsFrom() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:]) >> 13
 }
 
 // readAll handles messages until the end of the stream, which is no error.
@@ -160,12 +147,4 @@ func (d *stdio) forwardNotifications() {
 			return
 		}
 	}
-}
-
-// ignoreBrokenPipes keeps a write to a closed stdout from killing the process, until
-// restore is called.
-func ignoreBrokenPipes() (restore func()) {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGPIPE)
-	return func() { signal.Stop(c) }
 }

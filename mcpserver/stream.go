@@ -42,7 +42,7 @@ func (s *streamSession) dispatch(m *jsonrpc.Message) context.Context {
 	case err != nil:
 		s.respond(m.ID, nil, err)
 	case m.Method == "":
-		s.toClient.deliver(m)
+		s.toClient.Deliver(m)
 	case m.ID == nil:
 		s.handleNotification(m)
 	case m.Method == protocol.MethodInitialize:

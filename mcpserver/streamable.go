@@ -14,6 +14,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -35,11 +36,16 @@ func (e *endpoint) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if r = mcphttp.Judged(w, r, e.headers); r == nil {
 		return
 	}
+	v := r.Header.Get(mcphttp.VersionHeader)
+	legacy := v == "" || slices.Contains(wire.Legacy, v)
+	if legacy && e.forwarded(w, r, r.Header.Get(mcphttp.SessionHeader), forward.EndpointMCP) {
+		return
+	}
 	if r.Method == http.MethodPost {
 		e.post(w, r)
 		return
 	}
-	if v := r.Header.Get(mcphttp.VersionHeader); v != "" && !slices.Contains(wire.Legacy, v) {
+	if !legacy {
 		notAllowed(w, http.MethodPost) // modern clients only POST
 		return
 	}
@@ -107,7 +113,7 @@ func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	switch {
 	case m.Method == "":
-		c.toClient.deliver(m)
+		c.toClient.Deliver(m)
 	case m.ID != nil:
 		c.ready.Store(true)
 		e.postRequest(w, r, c, m)
@@ -142,6 +148,10 @@ func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *client
 }
 
 func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+	if requesterOf(r.Context()).forwarded { // who wants a session gets one where it asks
+		unknownSession(w)
+		return
+	}
 	if !e.admit(w, r) {
 		return
 	}
@@ -164,7 +174,7 @@ const unusedTimeout = time.Minute
 // the client no longer waits.
 func (e *endpoint) openSession(ctx context.Context, by requester, params json.RawMessage) (*clientSession, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(cmp.Or(by.until, context.Background()), rand.Text(), protocol.FrontHTTP, by, e.extension, outbox.Offer)
+	c := e.newSession(cmp.Or(by.until, context.Background()), forward.ID(rand.Text(), e.options.Elsewhere), protocol.FrontHTTP, by, e.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()

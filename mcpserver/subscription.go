@@ -54,7 +54,7 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	granted.URIs = s.subscribeResources(ctx, session, requested.URIs)
 	notifications, _ := json.Marshal(granted) // booleans and strings always encode
 	params := append(append([]byte(`{"notifications":`), notifications...), '}')
-	if err := write(ctx, &jsonrpc.Message{Method: protocol.MethodSubscriptionAcknowledged, Params: sub.withID(params)}); err != nil {
+	if err := write(ctx, &jsonrpc.Message{Method: protocol.MethodSubscriptionAcknowledged, Params: wire.OfSubscription(params, m.ID)}); err != nil {
 		return err
 	}
 	close(sub.acknowledged)
@@ -86,16 +86,10 @@ func (s *subscription) Notify(ctx context.Context, method string, params json.Ra
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return s.write(ctx, &jsonrpc.Message{Method: method, Params: s.withID(params)})
+	return s.write(ctx, &jsonrpc.Message{Method: method, Params: wire.OfSubscription(params, s.id)})
 }
 
 // Call implements [protocol.Peer].
 func (s *subscription) Call(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
 	return nil, protocol.Errorf(protocol.ToolNotFound, "a subscription cannot be asked %s", method)
-}
-
-// withID returns params with the subscription's id in their _meta.
-func (s *subscription) withID(params json.RawMessage) json.RawMessage {
-	meta := rawjson.Set(rawjson.Get(params, "_meta"), protocol.MetaSubscriptionID, s.id)
-	return rawjson.Set(params, "_meta", meta)
 }

@@ -302,3 +302,15 @@ func (d *Directory) MaxBody(run wire.Address) int64 {
 	}
 	return 0
 }
+
+// Home returns the node that has a run; false when none has that is there and stays.
+func (d *Directory) Home(run string) (wire.Address, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.s.members {
+		if m.Run == run && !m.away && !m.Leaving {
+			return m.address(), true
+		}
+	}
+	return wire.Address{}, false
+}

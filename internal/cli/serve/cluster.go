@@ -43,18 +43,18 @@ func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err err
 	return dirlock.Wait(ctx, dir)
 }
 
-// cluster starts the hub of the configuration, and makes the node that the host is; nil for none.
-// Call end after the host is closed.
-func (r *run) cluster(ctx context.Context, cfg *config.Config) (node peers.Cluster, end func() error, err error) {
+// cluster starts the hub of the configuration, and makes the node that the host is. Call end after
+// the host is closed.
+func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error, err error) {
 	m := cfg.Cluster
 	end = func() error { return nil }
 	if !m.Joins() && m.Hub.Listen == "" {
-		return nil, end, nil
+		return end, nil
 	}
 	unlock, err := beNode(ctx, &m)
 	if err != nil { // the configuration is the user's, and this host is of another directory
 		r.log.Warn("this host is not in the cluster of the configuration: another host of this machine is that node", "next", "exthost serve --cluster FILE, with an invitation of its own")
-		return nil, end, nil
+		return end, nil
 	}
 	end = func() error { unlock(); return nil }
 	if m.Hub.Listen != "" {
@@ -63,7 +63,7 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (node peers.Clust
 		h, err := hub.Open(starting, hub.Options{Dir: m.Hub.Dir, Listen: m.Hub.Listen, Routes: m.Hub.RoutesListen(), Peers: m.Hub.Peers, Log: r.log})
 		if err != nil {
 			unlock()
-			return nil, end, &console.Error{Code: console.ExitInvalid, Text: "cluster.hub: " + err.Error(), Hint: "exthost cluster init makes its files; free the address, or change cluster.hub.listen"}
+			return end, &console.Error{Code: console.ExitInvalid, Text: "cluster.hub: " + err.Error(), Hint: "exthost cluster init makes its files; free the address, or change cluster.hub.listen"}
 		}
 		r.log.Info("the hub of the cluster takes nodes", "at", m.Hub.Listen)
 		end = func() error {
@@ -74,11 +74,19 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (node peers.Clust
 		}
 	}
 	if !m.Joins() {
-		return nil, end, nil
+		return end, nil
 	}
-	n, err := cluster.New(cluster.Options{Settings: m, Version: exthost.Version(), Log: r.log})
+	r.node, err = cluster.New(cluster.Options{Settings: m, Version: exthost.Version(), Log: r.log})
 	if err != nil {
-		return nil, end, errors.Join(err, end())
+		return end, errors.Join(err, end())
 	}
-	return n, end, nil
+	return end, nil
+}
+
+// member is the node as the host takes it.
+func (r *run) member() peers.Cluster {
+	if r.node == nil {
+		return nil
+	}
+	return r.node
 }

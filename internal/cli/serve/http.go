@@ -34,7 +34,7 @@ const httpShutdown = time.Second
 
 // httpFront listens at once: a port in use is an error before any extension starts. headers
 // are governance.headers.
-func httpFront(cfg config.Server, headers []string, log *slog.Logger) (f front, err error) {
+func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error) {
 	token, err := bearerToken(cfg.Auth)
 	if err != nil {
 		return f, err
@@ -59,7 +59,7 @@ func httpFront(cfg config.Server, headers []string, log *slog.Logger) (f front, 
 		return f, &console.Error{Code: console.ExitInvalid, Text: cfg.Listen + " can be reached from other machines, and no token is set",
 			Hint: "exthost client add NAME gives a client a token; or set server.auth.token_env in exthost.yaml, or exthost serve --listen 127.0.0.1:7800"}
 	}
-	if err = checkToken(token, f.exposed, cfg.Listen, log); err != nil {
+	if err = checkToken(token, f.exposed, cfg.Listen, r.log); err != nil {
 		return f, err
 	}
 	if f.operator, err = newOperatorToken(); err != nil {
@@ -74,7 +74,11 @@ func httpFront(cfg config.Server, headers []string, log *slog.Logger) (f front, 
 	}
 	operator := f.operator.text
 	f.serve = func(ctx context.Context, h *exthost.Host) error {
-		server := httpserver.New(httpOptions(cfg, headers, h, token, operator, log))
+		o := httpOptions(cfg, headers, h, token, operator, r.log)
+		if r.node != nil {
+			o.MCP.Elsewhere = r.node
+		}
+		server := httpserver.New(o)
 		serving.Store(server)
 		return server.Serve(ctx, listener)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -141,6 +142,7 @@ type run struct {
 	onHangup           func(act func())
 
 	log     *slog.Logger
+	node    *cluster.Node              // nil: the host is in no cluster
 	daemon  *daemon.Daemon             // nil: another host has the directory
 	clients atomic.Pointer[relay.Host] // nil: no relay can connect
 	began   time.Time
@@ -189,7 +191,7 @@ func (r *run) serve(ctx context.Context) error {
 	}
 	f := r.stdioFront(cfg.Server)
 	if !r.stdio {
-		if f, err = httpFront(cfg.Server, cfg.Governance.Headers, r.log); err != nil {
+		if f, err = r.httpFront(cfg.Server, cfg.Governance.Headers); err != nil {
 			return err
 		}
 		defer f.operator.forget()
@@ -197,11 +199,11 @@ func (r *run) serve(ctx context.Context) error {
 	r.began = time.Now()
 	tracer, flush := r.tracer(ctx, cfg)
 	defer flush()
-	member, endHub, err := r.cluster(ctx, cfg)
+	endHub, err := r.cluster(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Cluster: member, Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Cluster: r.member(), Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
 		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		return errors.Join(err, endHub())

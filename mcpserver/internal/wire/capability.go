@@ -38,3 +38,12 @@ func CheckCapability(capabilities json.RawMessage, method string, params json.Ra
 func TakesRequests(capabilities json.RawMessage) bool {
 	return slices.ContainsFunc([]string{"sampling", "roots", "elicitation"}, func(key string) bool { return rawjson.Get(capabilities, key) != nil })
 }
+
+// mayNeedInput are the methods whose result may be input_required.
+var mayNeedInput = map[string]bool{protocol.MethodToolsCall: true, protocol.MethodPromptsGet: true, protocol.MethodResourcesRead: true}
+
+// MayAsk reports whether the extension may ask a client with these capabilities something during a
+// modern request.
+func MayAsk(method string, capabilities json.RawMessage) bool {
+	return mayNeedInput[method] && TakesRequests(capabilities)
+}

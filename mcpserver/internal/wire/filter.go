@@ -49,3 +49,9 @@ func (f *Filter) Matches(method string, params json.RawMessage) bool {
 	}
 	return false
 }
+
+// OfSubscription returns params with the id of a subscription in their _meta.
+func OfSubscription(params, id json.RawMessage) json.RawMessage {
+	meta := rawjson.Set(rawjson.Get(params, "_meta"), protocol.MetaSubscriptionID, id)
+	return rawjson.Set(params, "_meta", meta)
+}

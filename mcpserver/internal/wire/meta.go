@@ -4,8 +4,11 @@ package wire
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
 
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -63,4 +66,28 @@ func (m *Meta) Check() error {
 		return InvalidParams("_meta needs " + protocol.MetaClientCapabilities)
 	}
 	return nil
+}
+
+// CheckHeaders returns an error for a request whose headers and _meta differ or lack a required
+// member.
+func (m *Meta) CheckHeaders(h http.Header, request *jsonrpc.Message) error {
+	version := h.Get(mcphttp.VersionHeader)
+	switch {
+	case version == "":
+		return HeaderMismatch("header " + mcphttp.VersionHeader + " is required")
+	case m.Version != "" && version != m.Version:
+		return HeaderMismatch("header " + mcphttp.VersionHeader + " is " + version + ", " + protocol.MetaProtocolVersion + " " + m.Version)
+	case version != protocol.MCP20260728:
+		return UnsupportedVersion(version, Revisions)
+	}
+	if err := mcphttp.CheckHeaders(h, request); err != nil {
+		return HeaderMismatch(err.Error())
+	}
+	return m.Check()
+}
+
+// Removed are the legacy methods that 2026-07-28 does not have.
+var Removed = map[string]bool{
+	protocol.MethodInitialize: true, protocol.MethodPing: true, protocol.MethodSetLevel: true,
+	protocol.MethodResourcesSubscribe: true, protocol.MethodResourcesUnsubscribe: true,
 }

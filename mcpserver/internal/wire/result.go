@@ -124,3 +124,27 @@ func Member(object json.RawMessage, key string) json.RawMessage {
 	}
 	return rawjson.Get(object, key)
 }
+
+// InitializeResult returns the result of initialize (MCP 2025-11-25, basic/lifecycle).
+func InitializeResult(version string, d protocol.Description) (json.RawMessage, error) {
+	return json.Marshal(struct {
+		ProtocolVersion string          `json:"protocolVersion"`
+		Capabilities    json.RawMessage `json:"capabilities"`
+		ServerInfo      json.RawMessage `json:"serverInfo"`
+		Instructions    string          `json:"instructions,omitempty"`
+	}{version, d.Capabilities, d.ServerInfo, d.Instructions})
+}
+
+// DiscoverResult returns the result of server/discover (MCP 2026-07-28).
+func DiscoverResult(d protocol.Description) (json.RawMessage, error) {
+	result, err := json.Marshal(struct {
+		SupportedVersions []string                   `json:"supportedVersions"`
+		Capabilities      json.RawMessage            `json:"capabilities"`
+		Instructions      string                     `json:"instructions,omitempty"`
+		Meta              map[string]json.RawMessage `json:"_meta"`
+	}{Revisions, d.Capabilities, d.Instructions, map[string]json.RawMessage{protocol.MetaServerInfo: d.ServerInfo}})
+	if err != nil {
+		return nil, err
+	}
+	return Complete(protocol.MethodDiscover, result), nil
+}

@@ -1,0 +1,75 @@
+package stream
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// writeTimeout bounds the write of one piece to a client.
+const writeTimeout = 30 * time.Second
+
+// carried are the headers of a response that are passed on, besides those of MCP, which begin with
+// Mcp-. What another run says decides nothing else at this server, such as which pages may read it.
+var carried = map[string]bool{"Allow": true, "Cache-Control": true, "Content-Length": true, "Content-Type": true, "Retry-After": true, "X-Accel-Buffering": true}
+
+// Call carries one call to the run that serves a request.
+type Call func(ctx context.Context, method string, body []byte) ([]byte, error)
+
+// Copy has a request served by another run, and writes the response to w as it comes. began reports
+// whether w has been written to. The error is that of a call, or says that the response is cut; when
+// the client has disconnected, which ends ctx, it is of no use.
+func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte) (began bool, err error) {
+	out := http.NewResponseController(w)
+	raw, err := call(ctx, Open, request)
+	for err == nil {
+		var p *piece
+		if p, err = decode(raw); err != nil {
+			break
+		}
+		if !began && p.Status != 0 {
+			if p.Status < http.StatusOK || p.Status > 599 {
+				return false, protocol.Errorf(protocol.InvalidResponse, "a response with the status %d", p.Status)
+			}
+			setHeader(w.Header(), p.Header)
+			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters have no deadlines
+			w.WriteHeader(p.Status)
+			began = true
+		}
+		if began {
+			err = write(w, out, p)
+		}
+		switch {
+		case p.Stream == 0 && p.Cut || !began && len(p.data) > 0:
+			return began, protocol.Errorf(protocol.InvalidResponse, "the response has no proper end")
+		case p.Stream == 0:
+			return began, err
+		case err != nil || ctx.Err() != nil: // the client is gone
+			_, _ = call(context.WithoutCancel(ctx), Close, strconv.AppendUint(nil, p.Stream, 10))
+			return began, err
+		}
+		raw, err = call(ctx, More, strconv.AppendUint(nil, p.Stream, 10))
+	}
+	return began, err
+}
+
+func setHeader(to, from http.Header) {
+	for name, values := range from {
+		if carried[name] || strings.HasPrefix(name, "Mcp-") {
+			to[name] = values
+		}
+	}
+}
+
+// write writes a piece to the client.
+func write(w http.ResponseWriter, out *http.ResponseController, p *piece) error {
+	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := w.Write(p.data); err != nil || p.Stream == 0 {
+		return err
+	}
+	return out.Flush()
+}

@@ -1,0 +1,188 @@
+package stream
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+// maxWaiting is the most of a response that waits to be read, in bytes.
+const maxWaiting = 64 << 10
+
+// response is an [http.ResponseWriter] whose bytes wait until another run asks for them.
+type response struct {
+	number uint64
+	from   wire.Address // which reads it
+	ctx    context.Context
+	end    context.CancelFunc
+	left   *time.Timer // ends the stream when nobody reads
+
+	ready chan struct{} // holds a token when a piece can be taken
+	room  chan struct{} // holds a token when a write may go on
+
+	mu       sync.Mutex // guards what follows
+	header   http.Header
+	status   int         // 0: not written yet
+	first    http.Header // of the first piece, as it was with the status; nil once that was read
+	waiting  []byte
+	flushed  bool // what waits is to be read at once
+	over     bool
+	cut      bool
+	reads    bool // somebody waits for a piece
+	deadline time.Time
+}
+
+var _ http.ResponseWriter = (*response)(nil)
+
+func newResponse(number uint64, from wire.Address) *response {
+	return &response{number: number, from: from, header: make(http.Header), ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Header implements [http.ResponseWriter].
+func (r *response) Header() http.Header { return r.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (r *response) WriteHeader(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin(status)
+}
+
+// begin fixes the status and the headers. The caller holds r.mu.
+func (r *response) begin(status int) {
+	if r.status == 0 {
+		r.status, r.first = status, r.header.Clone()
+	}
+}
+
+// Write implements [http.ResponseWriter]. It waits for room until the write deadline or until the
+// client has gone.
+func (r *response) Write(p []byte) (n int, err error) {
+	for {
+		r.mu.Lock()
+		r.begin(http.StatusOK)
+		if r.over {
+			r.mu.Unlock()
+			return n, http.ErrHandlerTimeout
+		}
+		part := min(len(p)-n, maxWaiting-len(r.waiting))
+		r.waiting = append(r.waiting, p[n:n+part]...)
+		n += part
+		full := len(r.waiting) == maxWaiting
+		deadline := r.deadline
+		r.mu.Unlock()
+		if full {
+			wake(r.ready)
+		}
+		if n == len(p) {
+			return n, nil
+		}
+		if err := r.await(deadline); err != nil {
+			return n, err
+		}
+	}
+}
+
+// await waits for room.
+func (r *response) await(deadline time.Time) error {
+	var over <-chan time.Time
+	if !deadline.IsZero() {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-r.room:
+		return nil
+	case <-over:
+		return os.ErrDeadlineExceeded
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+}
+
+// FlushError is for [http.ResponseController]: what was written can be read at once.
+func (r *response) FlushError() error {
+	r.mu.Lock()
+	r.begin(http.StatusOK)
+	r.flushed = true
+	r.mu.Unlock()
+	wake(r.ready)
+	return r.ctx.Err()
+}
+
+// SetWriteDeadline is for [http.ResponseController].
+func (r *response) SetWriteDeadline(t time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deadline = t
+	return nil
+}
+
+// finish ends the response.
+func (r *response) finish(whole bool) {
+	r.mu.Lock()
+	if whole {
+		r.begin(http.StatusOK)
+	}
+	r.over, r.cut = true, !whole
+	r.mu.Unlock()
+	wake(r.ready)
+}
+
+// take waits for the next piece. One reader may wait at a time.
+func (r *response) take(ctx context.Context) (*piece, error) {
+	r.mu.Lock()
+	if r.reads {
+		r.mu.Unlock()
+		return nil, protocol.Errorf(protocol.InvalidArguments, "the stream is read twice at once")
+	}
+	r.reads = true
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.reads = false
+		r.mu.Unlock()
+	}()
+	for {
+		if p := r.piece(); p != nil {
+			wake(r.room)
+			return p, nil
+		}
+		select {
+		case <-r.ready:
+		case <-ctx.Done():
+			return nil, protocol.Errorf(protocol.Canceled, "the client has disconnected")
+		}
+	}
+}
+
+// piece returns what can be read, or nil.
+func (r *response) piece() *piece {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over && !r.flushed && len(r.waiting) < maxWaiting {
+		return nil
+	}
+	p := &piece{data: r.waiting, Cut: r.over && r.cut}
+	if r.first != nil {
+		p.Status, p.Header, r.first = r.status, r.first, nil
+	}
+	if !r.over {
+		p.Stream = r.number
+	}
+	r.waiting, r.flushed = nil, false
+	return p
+}

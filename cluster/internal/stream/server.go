@@ -1,0 +1,158 @@
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/protocol"
+)
+
+const (
+	maxStreams = 4096            // at once, of all runs
+	unread     = 2 * time.Minute // after which nobody is believed to read a stream
+)
+
+// Server serves the requests that other runs carry here. Its methods may be called by many
+// goroutines at once.
+type Server struct {
+	serve  func(ctx context.Context, w http.ResponseWriter, request []byte)
+	log    *slog.Logger
+	work   inflight.Gate
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu   sync.Mutex // guards what follows
+	last uint64
+	open map[uint64]*response
+}
+
+// NewServer returns a server. serve writes the response to a request; its ctx ends when the client
+// has gone.
+func NewServer(serve func(ctx context.Context, w http.ResponseWriter, request []byte), log *slog.Logger) *Server {
+	s := &Server{serve: serve, log: log, open: make(map[uint64]*response)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Run carries a call of another run.
+func (s *Server) Run(ctx context.Context, from wire.Address, method string, body []byte) ([]byte, error) {
+	if method == Open {
+		r, err := s.begin(from, body)
+		if err != nil {
+			return nil, err
+		}
+		return s.next(ctx, r)
+	}
+	r := s.find(from, body)
+	switch {
+	case r == nil && method != Close:
+		return nil, protocol.Errorf(protocol.Canceled, "there is no such stream, or nobody has read it for %v", unread)
+	case method == More:
+		return s.next(ctx, r)
+	case method == Close && r != nil:
+		r.end()
+	case method != Close:
+		return nil, protocol.Errorf(protocol.InvalidArguments, "%q is not served between nodes", method)
+	}
+	return nil, nil
+}
+
+// begin begins to serve a request.
+func (s *Server) begin(from wire.Address, request []byte) (*response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) >= maxStreams {
+		return nil, protocol.Errorf(protocol.Overloaded, "the node serves %d requests of other nodes", maxStreams)
+	}
+	s.last++
+	r := newResponse(s.last, from)
+	r.ctx, r.end = context.WithCancel(s.ctx)
+	r.left = time.AfterFunc(unread, r.end)
+	if !s.work.Go(func() { s.handle(r, request) }) {
+		r.left.Stop()
+		r.end()
+		return nil, protocol.Errorf(protocol.ShuttingDown, "the node leaves the cluster")
+	}
+	s.open[r.number] = r
+	return r, nil
+}
+
+// handle writes the response.
+func (s *Server) handle(r *response, request []byte) {
+	whole := false
+	defer func() {
+		if p := recover(); p != nil && p != http.ErrAbortHandler {
+			s.log.Error("a request that another node carried here broke off", "node", r.from.Node, "panic", p, "stack", string(debug.Stack()))
+		}
+		r.finish(whole)
+	}()
+	s.serve(r.ctx, r, request)
+	whole = true
+}
+
+// find returns the stream of a number that a run reads; nil if there is none.
+func (s *Server) find(from wire.Address, number []byte) *response {
+	n, err := strconv.ParseUint(string(number), 10, 64)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.open[n]; err == nil && r != nil && r.from == from {
+		return r
+	}
+	return nil
+}
+
+// next returns the next piece of a response. The client is gone when ctx ends.
+func (s *Server) next(ctx context.Context, r *response) ([]byte, error) {
+	r.left.Stop()
+	p, err := r.take(ctx)
+	if err != nil {
+		r.end()
+	}
+	if err != nil || p.Stream == 0 {
+		s.mu.Lock()
+		delete(s.open, r.number)
+		s.mu.Unlock()
+		r.end()
+		return encoded(p), err
+	}
+	r.left.Reset(unread)
+	return encoded(p), nil
+}
+
+func encoded(p *piece) []byte {
+	if p == nil {
+		return nil
+	}
+	return p.encode()
+}
+
+// Gone ends the streams of a run that has gone.
+func (s *Server) Gone(run wire.Address) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for number, r := range s.open {
+		if r.from == run {
+			delete(s.open, number)
+			r.end()
+		}
+	}
+}
+
+// Close ends all streams, and waits until ctx ends for their handlers.
+func (s *Server) Close(ctx context.Context) error {
+	ended := s.work.Close()
+	s.cancel()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,71 @@
+// Package questions holds the requests to one client that have no response yet.
+package questions
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Questions are the requests to a client that have no response yet. Its methods may be called by
+// many goroutines at once.
+type Questions struct {
+	mu     sync.Mutex
+	lastID uint64
+	byID   map[string]chan *jsonrpc.Message // by raw id
+}
+
+// New returns no questions. Their ids begin after a random number below 2^51: a relay may connect
+// its client to one session after another, and an answer to a request of an earlier one must not
+// fit a request of a later one.
+func New() *Questions {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return &Questions{lastID: binary.LittleEndian.Uint64(b[:]) >> 13, byID: make(map[string]chan *jsonrpc.Message)}
+}
+
+// Add returns the id of a new request, and the channel on which its response arrives.
+func (q *Questions) Add() (id json.RawMessage, response <-chan *jsonrpc.Message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lastID++
+	id = strconv.AppendUint(nil, q.lastID, 10)
+	responses := make(chan *jsonrpc.Message, 1)
+	q.byID[string(id)] = responses
+	return id, responses
+}
+
+// Remove forgets a request.
+func (q *Questions) Remove(id json.RawMessage) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.byID, string(id))
+}
+
+// Deliver delivers a response of the client. A response to no request that waits is dropped.
+func (q *Questions) Deliver(m *jsonrpc.Message) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if response := q.byID[string(m.ID)]; response != nil {
+		delete(q.byID, string(m.ID))
+		response <- m // has room for the one response
+	}
+}
+
+// cancelTimeout bounds the notification that a request to the client is cancelled.
+const cancelTimeout = time.Second
+
+// Cancel tells the client that a request to it is cancelled.
+func Cancel(ctx context.Context, id json.RawMessage, write func(context.Context, *jsonrpc.Message) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	params := append(append([]byte(`{"requestId":`), id...), '}')
+	_ = write(ctx, &jsonrpc.Message{Method: protocol.MethodCancelled, Params: params}) // optional in MCP
+}

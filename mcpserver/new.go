@@ -1,0 +1,25 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/mcpserver/internal/table"
+	"github.com/exthost/exthost/mcpserver/internal/wire"
+)
+
+// New returns a Server for b. It panics if o.Capabilities is not a JSON object.
+func New(b Backend, o Options) *Server {
+	o = o.withDefaults()
+	s := &Server{backend: b, options: o, log: o.Logger, headers: append([]string{"Authorization"}, o.Headers...),
+		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
+		pending:  table.New[*pendingRequest](o.MaxSessions)}
+	s.closing, s.close = context.WithCancel(context.Background())
+	if err := json.Unmarshal(o.Capabilities, new(wire.Changes)); err != nil {
+		panic("mcpserver: capabilities: " + err.Error())
+	}
+	if o.Elsewhere != nil {
+		o.Elsewhere.ServeForwarded(s.serveForwarded)
+	}
+	return s
+}
