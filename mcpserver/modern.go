@@ -15,6 +15,9 @@ import (
 func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	by, meta := requesterFrom(r), wire.ReadMeta(m.Params)
 	switch {
+	case by.forwarded && (m.ID == nil || !wire.MayAsk(m.Method, meta.Capabilities)): // it continues no call
+		unknownSession(w)
+		return
 	case m.Method == "":
 		http.Error(w, "responses are not accepted in "+protocol.MCP20260728, http.StatusBadRequest)
 		return
@@ -38,9 +41,6 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		return
 	}
 	err := meta.CheckHeaders(r.Header, m)
-	if by.forwarded && !wire.MayAsk(m.Method, session.Capabilities) {
-		err = errGone
-	}
 	if err == nil {
 		err = e.checkMirrored(r.Header, session, m)
 	}

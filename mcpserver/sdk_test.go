@@ -16,7 +16,7 @@ import (
 // fronts are the transports, each with a revision that a client asks for.
 var fronts = []struct {
 	name, version string
-	connect       func(t *testing.T, s *mcpserver.Server) mcp.Transport
+	connect       func(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport
 }{
 	{"stdio", "2024-11-05", stdioTransport},
 	{"stdio", "2025-11-25", stdioTransport},
@@ -26,6 +26,9 @@ var fronts = []struct {
 	{"http", "2026-07-28", httpTransport},
 	{"sse", "2024-11-05", sseTransport},
 	{"sse", "2026-07-28", sseTransport}, // the client falls back to initialize
+	{"http of two", "2025-11-25", balancedHTTP},
+	{"http of two", "2026-07-28", balancedHTTP},
+	{"sse of two", "2024-11-05", balancedSSE},
 }
 
 // eachFront runs f as a subtest with a client on every transport.
@@ -34,11 +37,11 @@ func eachFront(t *testing.T, o *mcp.ClientOptions, f func(t *testing.T, b *fake,
 		t.Run(front.name+"/"+front.version, func(t *testing.T) {
 			t.Parallel()
 			b := newFake()
-			s := mcpserver.New(b, mcpserver.Options{Name: "test", Version: "1.2.3", Instructions: "be kind"})
+			served := mcpserver.Options{Name: "test", Version: "1.2.3", Instructions: "be kind"}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, o)
-			session, err := client.Connect(ctx, front.connect(t, s), &mcp.ClientSessionOptions{ProtocolVersion: front.version})
+			session, err := client.Connect(ctx, front.connect(t, b, served), &mcp.ClientSessionOptions{ProtocolVersion: front.version})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,8 +51,8 @@ func eachFront(t *testing.T, o *mcp.ClientOptions, f func(t *testing.T, b *fake,
 	}
 }
 
-func stdioTransport(t *testing.T, s *mcpserver.Server) mcp.Transport {
-	in, out := serveStdio(t, s)
+func stdioTransport(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
+	in, out := serveStdio(t, mcpserver.New(b, o))
 	return &mcp.IOTransport{Reader: out, Writer: in}
 }
 
@@ -103,12 +106,12 @@ func asCaller(h http.Handler) http.Handler {
 // closes.
 var httpClient = &http.Client{Transport: &http.Transport{}}
 
-func httpTransport(t *testing.T, s *mcpserver.Server) mcp.Transport {
-	return &mcp.StreamableClientTransport{Endpoint: serveHTTP(t, s).URL + "/mcp", HTTPClient: httpClient}
+func httpTransport(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
+	return &mcp.StreamableClientTransport{Endpoint: serveHTTP(t, mcpserver.New(b, o)).URL + "/mcp", HTTPClient: httpClient}
 }
 
-func sseTransport(t *testing.T, s *mcpserver.Server) mcp.Transport {
-	return &mcp.SSEClientTransport{Endpoint: serveHTTP(t, s).URL + "/sse", HTTPClient: httpClient}
+func sseTransport(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
+	return &mcp.SSEClientTransport{Endpoint: serveHTTP(t, mcpserver.New(b, o)).URL + "/sse", HTTPClient: httpClient}
 }
 
 func TestClientListsAndCalls(t *testing.T) {
@@ -196,9 +199,8 @@ func TestClientGetsProgressAndChanges(t *testing.T) {
 	for _, front := range fronts {
 		t.Run(front.name+"/"+front.version, func(t *testing.T) {
 			b := newFake()
-			s := mcpserver.New(b, mcpserver.Options{})
 			client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, o)
-			c, err := client.Connect(t.Context(), front.connect(t, s), &mcp.ClientSessionOptions{ProtocolVersion: front.version})
+			c, err := client.Connect(t.Context(), front.connect(t, b, mcpserver.Options{}), &mcp.ClientSessionOptions{ProtocolVersion: front.version})
 			if err != nil {
 				t.Fatal(err)
 			}

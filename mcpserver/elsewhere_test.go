@@ -1,0 +1,253 @@
+package mcpserver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/protocol"
+)
+
+// town is some servers that reach each other without a network.
+type town struct {
+	mu     sync.Mutex
+	serves map[string]func(ctx context.Context, w http.ResponseWriter, request []byte)
+	count  atomic.Int64 // of requests that were carried
+}
+
+// house is the way of one server to the others.
+type house struct {
+	*town
+	home string
+}
+
+func (h house) Home() string { return h.home }
+
+func (h house) ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.serves[h.home] = serve
+}
+
+func (h house) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error) {
+	h.mu.Lock()
+	serve := h.serves[home]
+	h.mu.Unlock()
+	if serve == nil {
+		return false, protocol.Errorf(protocol.NodeLost, "there is no %s", home)
+	}
+	h.count.Add(1)
+	began = true
+	defer func() {
+		if p := recover(); p == errLost { // what a test lets its server do
+			err = &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Message: "it is gone"}
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	serve(ctx, plain{w}, request)
+	return began, nil
+}
+
+const errLost = "lost"
+
+// plain is a ResponseWriter whose connection cannot be taken.
+type plain struct{ http.ResponseWriter }
+
+func (p plain) Unwrap() http.ResponseWriter { return flusher{p.ResponseWriter} }
+
+type flusher struct{ http.ResponseWriter }
+
+func (f flusher) FlushError() error { return http.NewResponseController(f.ResponseWriter).Flush() }
+
+// inTown returns n servers of a backend that reach each other.
+func inTown(t testing.TB, n int, b mcpserver.Backend, o mcpserver.Options) (*town, []*httptest.Server) {
+	all := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
+	var list []*httptest.Server
+	for i := range n {
+		o.Elsewhere = house{all, "home" + string(rune('a'+i))}
+		list = append(list, serveHTTP(t, mcpserver.New(b, o)))
+	}
+	return all, list
+}
+
+// balanced is a URL whose requests reach the servers in turn.
+func balanced(t testing.TB, servers []*httptest.Server) string {
+	var turn atomic.Uint64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		servers[turn.Add(1)%uint64(len(servers))].Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
+func balancedHTTP(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
+	_, servers := inTown(t, 2, b, o)
+	return &mcp.StreamableClientTransport{Endpoint: balanced(t, servers) + "/mcp", HTTPClient: httpClient}
+}
+
+func balancedSSE(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
+	_, servers := inTown(t, 2, b, o)
+	return &mcp.SSEClientTransport{Endpoint: balanced(t, servers) + "/sse", HTTPClient: httpClient}
+}
+
+// post posts a body and returns the status and what came.
+func post(t *testing.T, url string, header http.Header, body string) (int, string) {
+	t.Helper()
+	r := do(t, http.MethodPost, url, header, body)
+	return r.StatusCode, text(t, r)
+}
+
+const begin = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`
+
+// sent returns headers.
+func sent(pairs ...string) http.Header {
+	h := make(http.Header)
+	for i := 0; i < len(pairs); i += 2 {
+		h.Set(pairs[i], pairs[i+1])
+	}
+	return h
+}
+
+// Who has begun a session has it alone, wherever its requests arrive.
+func TestSessionElsewhere(t *testing.T) {
+	all, servers := inTown(t, 2, newFake(), mcpserver.Options{})
+	here, there := servers[0].URL+"/mcp", servers[1].URL+"/mcp"
+	r := do(t, http.MethodPost, here, sent("Caller", "ann"), begin)
+	_ = text(t, r)
+	id := r.Header.Get("Mcp-Session-Id")
+	if !strings.HasSuffix(id, ".homea") {
+		t.Fatalf("the session is %q", id)
+	}
+	ann := sent("Caller", "ann", "Mcp-Session-Id", id)
+	list := `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	_, want := post(t, here, ann, list)
+	if status, got := post(t, there, ann, list); status != 200 || got != want {
+		t.Errorf("at the other server: %d %s, want %s", status, got, want)
+	}
+	for what, header := range map[string]http.Header{
+		"another caller": sent("Caller", "bob", "Mcp-Session-Id", id),
+		"a guess":        sent("Caller", "ann", "Mcp-Session-Id", "AAAA.homea"),
+		"no server":      sent("Caller", "ann", "Mcp-Session-Id", strings.TrimSuffix(id, "homea")+"homez"),
+		"two dots":       sent("Caller", "ann", "Mcp-Session-Id", id+".homea"),
+	} {
+		if status, got := post(t, there, header, list); status != 404 {
+			t.Errorf("%s: %d %s", what, status, got)
+		}
+	}
+	if status, got := post(t, there, ann, `{"jsonrpc":`); status != 400 {
+		t.Errorf("no JSON: %d %s", status, got)
+	}
+	if r := do(t, http.MethodDelete, there, ann, ""); r.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: %s", r.Status)
+	}
+	if status, _ := post(t, here, ann, list); status != 404 {
+		t.Errorf("after its end: %d", status)
+	}
+	if all.count.Load() == 0 {
+		t.Error("nothing was carried")
+	}
+}
+
+// A call of 2026-07-28 that waits for input goes on wherever its client comes back.
+func TestPendingCallElsewhere(t *testing.T) {
+	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+		return c.Client.Call(ctx, "roots/list", nil)
+	}}
+	all, servers := inTown(t, 2, b, mcpserver.Options{})
+	here, there := servers[0].URL+"/mcp", servers[1].URL+"/mcp"
+	first := callPending(t, here, "")
+	if got := callPending(t, there, answers(first, `{"roots":[{"uri":"file:///a"}]}`)); !strings.Contains(string(got), `"uri":"file:///a"`) {
+		t.Errorf("the outcome is %s", got)
+	}
+	if got := callPending(t, there, answers(first, `{"roots":[]}`)); string(rawjson.Get(rawjson.Get(got, "data"), "kind")) != `"node_lost"` {
+		t.Errorf("once more: %s", got)
+	}
+	lost := callPending(t, there, `"requestState":"exthost-X.homez",`)
+	if data := rawjson.Get(lost, "data"); string(rawjson.Get(data, "kind")) != `"node_lost"` || string(rawjson.Get(data, "outcome")) != `"unknown"` {
+		t.Errorf("of a server that is gone: %s", lost)
+	}
+	if all.count.Load() != 2 {
+		t.Errorf("%d requests were carried", all.count.Load())
+	}
+}
+
+// A server that carries requests gets nothing but what belongs to a session or a call.
+func TestForwardedRequestsBeginNothing(t *testing.T) {
+	b := newFake()
+	all, _ := inTown(t, 1, b, mcpserver.Options{})
+	serve := all.serves["homea"]
+	modern := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{},` + canAsk + `}}`
+	modernHeader := `"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["tools/call"],"Mcp-Name":["echo"]`
+	for what, request := range map[string]string{
+		"initialize":     `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" + begin,
+		"no session":     `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		"modern":         `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],` + modernHeader + `}}` + "\n" + modern,
+		"with a session": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Session-Id":["x"],` + modernHeader + `}}` + "\n" + modern,
+		"with a state":   `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],` + modernHeader + `}}` + "\n" + strings.Replace(modern, `"name"`, `"requestState":"exthost-X.homea","name"`, 1),
+		"a stream":       `{"endpoint":"sse","method":"GET"}` + "\n",
+		"discover":       `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["server/discover"]}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + canAsk + `}}`,
+		"listen":         `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["subscriptions/listen"]}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{},` + canAsk + `}}`,
+		"a notification": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Protocol-Version":["2026-07-28"]}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/x","params":{` + canAsk + `}}`,
+		"no head":        "rubbish",
+		"no body":        `{"endpoint":"mcp","method":"POST"}`,
+		"a method":       `{"endpoint":"mcp","method":"A B"}` + "\n",
+		"a path":         `{"endpoint":"../x","method":"POST"}` + "\n",
+	} {
+		w := httptest.NewRecorder()
+		serve(t.Context(), w, []byte(request))
+		if body := w.Body.String(); w.Code < 400 && !strings.Contains(body, `"error"`) {
+			t.Errorf("%s: %d %s", what, w.Code, body)
+		}
+	}
+	select {
+	case c := <-b.calls:
+		t.Errorf("the backend was called: %+v", c)
+	default:
+	}
+}
+
+// What is cut in the middle is not taken for whole.
+func TestForwardedResponseIsCut(t *testing.T) {
+	all, servers := inTown(t, 1, newFake(), mcpserver.Options{})
+	house{all, "away"}.ServeForwarded(func(_ context.Context, w http.ResponseWriter, request []byte) {
+		if bytes.Contains(request, []byte("stream")) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, ": \n\n")
+		} else {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+		}
+		panic(errLost)
+	})
+	header := sent("Mcp-Session-Id", "x.away")
+	_, got := post(t, servers[0].URL+"/mcp", header, `{"jsonrpc":"2.0","id":7,"method":"stream"}`)
+	if !strings.Contains(got, `data: {"jsonrpc":"2.0","id":7,"error":{`) || !strings.Contains(got, `"outcome":"unknown"`) {
+		t.Errorf("an event stream ends with %q", got)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, servers[0].URL+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"object"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = header.Clone()
+	r.Header.Set("Content-Type", "application/json")
+	response, err := httpClient.Do(r)
+	if err == nil {
+		defer response.Body.Close()
+		_, err = io.ReadAll(response.Body)
+	}
+	if err == nil {
+		t.Error("an object ends well")
+	}
+}
