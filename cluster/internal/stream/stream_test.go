@@ -1,0 +1,268 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+var front = wire.Address{Node: "front", Run: "aaaaaaaaaa"}
+
+func newServer(t *testing.T, serve http.HandlerFunc) *Server {
+	s := NewServer(func(ctx context.Context, w http.ResponseWriter, request []byte) {
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(request))
+		serve(w, r)
+	}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// from is the way of a run to s.
+func from(s *Server, run wire.Address) Call {
+	return func(ctx context.Context, method string, body []byte) ([]byte, error) {
+		return s.Run(ctx, run, method, body)
+	}
+}
+
+// A response reaches a client of HTTP as its handler has written it.
+func TestResponse(t *testing.T) {
+	long := make([]byte, 5*maxWaiting+7)
+	_, _ = rand.Read(long)
+	for name, tt := range map[string]struct {
+		serve  http.HandlerFunc
+		status int
+		want   string
+		header http.Header
+	}{
+		"nothing":  {func(http.ResponseWriter, *http.Request) {}, 200, "", nil},
+		"a status": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204, "", nil},
+		"an error": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 404) }, 404, "no\n", http.Header{"Content-Type": {"text/plain; charset=utf-8"}}},
+		"headers": {func(w http.ResponseWriter, _ *http.Request) {
+			for _, name := range []string{"Mcp-Session-Id", "Set-Cookie", "Access-Control-Allow-Origin", "Retry-After"} {
+				w.Header().Set(name, "5")
+			}
+			_, _ = io.WriteString(w, "x")
+			w.Header().Set("Allow", "too late")
+		}, 200, "x", http.Header{"Mcp-Session-Id": {"5"}, "Retry-After": {"5"}, "Set-Cookie": nil, "Access-Control-Allow-Origin": nil, "Allow": nil}},
+		"flushes": {func(w http.ResponseWriter, _ *http.Request) {
+			for i := range 100 {
+				_, _ = fmt.Fprint(w, i, ".")
+				_ = http.NewResponseController(w).Flush()
+			}
+		}, 200, func() (s string) {
+			for i := range 100 {
+				s += strconv.Itoa(i) + "."
+			}
+			return s
+		}(), nil},
+		"long":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) }, 200, string(long), nil},
+		"the body": {func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }, 200, "request", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, tt.serve)
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, err := Copy(r.Context(), w, from(s, front), []byte("request")); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer h.Close()
+			r, err := h.Client().Get(h.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			body, err := io.ReadAll(r.Body)
+			if err != nil || r.StatusCode != tt.status || string(body) != tt.want {
+				t.Errorf("%s with %d bytes, want %d with %d; %v", r.Status, len(body), tt.status, len(tt.want), err)
+			}
+			for key, want := range tt.header {
+				if got := r.Header[key]; strings.Join(got, "|") != strings.Join(want, "|") {
+					t.Errorf("%s: %q", key, got)
+				}
+			}
+			if len(s.open) != 0 {
+				t.Errorf("%d streams are left", len(s.open))
+			}
+		})
+	}
+}
+
+// The context of a request ends with its client, and with the run of the client, and when nobody
+// reads.
+func TestClientIsGone(t *testing.T) {
+	for name, leave := range map[string]func(s *Server, cancel context.CancelFunc){
+		"its call is canceled": func(_ *Server, cancel context.CancelFunc) { cancel() },
+		"its run is gone":      func(s *Server, _ context.CancelFunc) { s.Gone(front) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan struct{})
+				s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+					close(ended)
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				copied := make(chan error, 1)
+				go func() {
+					_, err := Copy(ctx, httptest.NewRecorder(), from(s, front), nil)
+					copied <- err
+				}()
+				synctest.Wait()
+				leave(s, cancel)
+				<-ended
+				<-copied
+				if len(s.open) != 0 {
+					t.Errorf("%d streams are left", len(s.open))
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		if _, err := s.Run(t.Context(), front, Open, nil); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for _, r := range s.open {
+			<-r.ctx.Done()
+		}
+		if waited := time.Since(began); waited != unread {
+			t.Errorf("a stream that nobody reads ends after %v", waited)
+		}
+		if _, err := s.Run(t.Context(), front, More, []byte("1")); err != nil {
+			t.Errorf("its end: %v", err)
+		}
+	})
+}
+
+// A writer waits for a client that reads slowly, until its deadline.
+func TestSlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wrote := make(chan error, 1)
+		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
+			_, err := w.Write(make([]byte, 3*maxWaiting))
+			wrote <- err
+		})
+		raw, err := s.Run(t.Context(), front, Open, nil)
+		if p, _ := decode(raw); err != nil || len(p.data) != maxWaiting {
+			t.Fatalf("the first piece: %d bytes, %v", len(raw), err)
+		}
+		if err := <-wrote; err == nil {
+			t.Error("a write without a reader succeeds")
+		}
+	})
+}
+
+// What another run sends is never taken for a response unless it is one.
+func TestHostileServer(t *testing.T) {
+	for name, pieces := range map[string][]string{
+		"no head":                {"x"},
+		"no JSON":                {"x\n"},
+		"no status":              {`{}` + "\nbody"},
+		"a status of 99":         {`{"status":99}` + "\n"},
+		"a status of 101":        {`{"status":101}` + "\n"},
+		"a cut":                  {`{"status":200,"stream":1}` + "\nhalf", `{"cut":true}` + "\n"},
+		"an end with a cut":      {`{"status":200,"cut":true}` + "\n"},
+		"an error":               {},
+		"an error in the middle": {`{"status":200,"stream":1}` + "\nhalf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			call := func(context.Context, string, []byte) ([]byte, error) {
+				if n == len(pieces) {
+					return nil, protocol.Errorf(protocol.NodeLost, "it is gone")
+				}
+				n++
+				return []byte(pieces[n-1]), nil
+			}
+			w := httptest.NewRecorder()
+			began, err := Copy(t.Context(), w, call, nil)
+			if err == nil || began != strings.Contains(strings.Join(pieces, ""), "200") {
+				t.Errorf("%v, %v: %d %q", began, err, w.Code, w.Body)
+			}
+		})
+	}
+}
+
+// A run reads its own streams alone, one piece at a time, and a handler that panics ends its own.
+func TestHostileFront(t *testing.T) {
+	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); string(body) == "panic" {
+			panic("a fault")
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	if _, err := s.Run(t.Context(), front, Open, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		run    wire.Address
+		method string
+		body   string
+	}{{wire.Address{Node: "other", Run: "bbbbbbbbbb"}, More, "1"}, {wire.Address{Node: "front", Run: "bbbbbbbbbb"}, More, "1"}, {front, More, ""}, {front, More, "2"},
+		{front, More, "-1"}, {front, More, "99999999999999999999"}, {front, "tools/call", "1"}} {
+		if raw, err := s.Run(t.Context(), tt.run, tt.method, []byte(tt.body)); err == nil {
+			t.Errorf("%s of %s %q: %q", tt.method, tt.run.Node, tt.body, raw)
+		}
+	}
+	if _, err := s.Run(t.Context(), wire.Address{Node: "other", Run: "bbbbbbbbbb"}, Close, []byte("1")); err != nil || len(s.open) != 1 {
+		t.Errorf("another run ends a stream: %d are left, %v", len(s.open), err)
+	}
+	raw, err := s.Run(t.Context(), front, Open, []byte("panic"))
+	if p, _ := decode(raw); err != nil || !p.Cut || p.Stream != 0 {
+		t.Errorf("a handler that panics: %q, %v", raw, err)
+	}
+	var twice *protocol.Error
+	results := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := s.Run(t.Context(), front, More, []byte("1"))
+			results <- err
+		}()
+	}
+	if err := <-results; !errors.As(err, &twice) || twice.Kind != protocol.InvalidArguments {
+		t.Errorf("two reads at once: %v", err)
+	}
+	<-results // the stream has ended
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	for range maxStreams {
+		if _, err := s.Run(t.Context(), front, Open, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var full *protocol.Error
+	if _, err := s.Run(t.Context(), front, Open, nil); !errors.As(err, &full) || full.Kind != protocol.Overloaded || full.Outcome != "" {
+		t.Errorf("one more: %#v", err)
+	}
+}
