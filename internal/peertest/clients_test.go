@@ -144,24 +144,27 @@ func (p endpoint) speaks() string {
 	return modernVersion
 }
 
+// clients are the programs that visit the host, with the versions that each speaks.
+var clients = []struct {
+	name      string
+	versions  []string
+	testCalls []testCall
+	report    func(t *testing.T, h *host, p endpoint, calls []call) report
+}{
+	{"go", []string{"legacy", "auto", "modern"}, testCalls, reportFromGo},
+	{"typescript-v1", []string{"legacy"}, testCalls, reportFrom("testdata/client-v1.mjs")},
+	{"typescript-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFrom("testdata/client-v2.mjs")},
+	{"python-v1", []string{"legacy"}, testCalls, reportFromPython("venv", "testdata/client-v1.py")},
+	{"python-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFromPython("venv2", "testdata/client-v2.py")},
+	{"inspector", []string{"legacy", "auto", "modern"}, quickCalls, reportFromInspector},
+}
+
 // TestClients lists and calls tools of the bundled extensions with every client, on every
 // endpoint it supports.
 func TestClients(t *testing.T) {
 	h := newHost(t, bundled(t))
 	url := h.listen(t)
-	for _, client := range []struct {
-		name      string
-		versions  []string
-		testCalls []testCall
-		report    func(t *testing.T, h *host, p endpoint, calls []call) report
-	}{
-		{"go", []string{"legacy", "auto", "modern"}, testCalls, reportFromGo},
-		{"typescript-v1", []string{"legacy"}, testCalls, reportFrom("testdata/client-v1.mjs")},
-		{"typescript-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFrom("testdata/client-v2.mjs")},
-		{"python-v1", []string{"legacy"}, testCalls, reportFromPython("venv", "testdata/client-v1.py")},
-		{"python-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFromPython("venv2", "testdata/client-v2.py")},
-		{"inspector", []string{"legacy", "auto", "modern"}, quickCalls, reportFromInspector},
-	} {
+	for _, client := range clients {
 		calls := make([]call, len(client.testCalls))
 		for i, e := range client.testCalls {
 			calls[i] = e.call

@@ -1,0 +1,114 @@
+package peertest
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// listenTwice serves the same extensions with two hosts of one cluster, and returns a URL whose
+// requests reach them in turn.
+func (h *host) listenTwice(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := l.Addr().String()
+	l.Close()
+	invitation := filepath.Join(t.TempDir(), "other.creds")
+	for _, argv := range [][]string{{program, "cluster", "init", "--listen", hub}, {program, "cluster", "invite", "other"}} {
+		out, err := h.command(argv).Output()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(argv[1:], " "), err, h.stderr)
+		}
+		if err := os.WriteFile(invitation, out, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := &host{peers: h.peers, extensions: h.extensions, home: t.TempDir(), stderr: newTranscript()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the other host's stderr:\n%s", other.stderr)
+		}
+	})
+	return balance(t, h.listen(t), other.listen(t, "--cluster", invitation))
+}
+
+// balance is a proxy in front of servers that gives each the next request.
+func balance(t *testing.T, servers ...string) string {
+	t.Helper()
+	var targets []*url.URL
+	for _, s := range servers {
+		u, err := url.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets = append(targets, u)
+	}
+	var turn atomic.Uint64
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &http.Server{Handler: &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(targets[turn.Add(1)%uint64(len(targets))])
+		r.Out.Host = r.In.Host
+	}}}
+	ended := make(chan error, 1)
+	go func() { ended <- proxy.Serve(l) }()
+	t.Cleanup(func() {
+		proxy.Close()
+		<-ended
+	})
+	return "http://" + l.Addr().String()
+}
+
+// TestC24BehindAProxy has every client list and call tools at two hosts behind a proxy that gives each
+// the next request, whatever the session.
+func TestC24BehindAProxy(t *testing.T) {
+	h := newHost(t, bundled(t))
+	url := h.listenTwice(t)
+	for _, client := range clients {
+		calls := make([]call, len(client.testCalls))
+		for i, e := range client.testCalls {
+			calls[i] = e.call
+		}
+		for _, p := range endpoints {
+			if p.Transport == "stdio" || !slices.Contains(client.versions, p.Versions) {
+				continue
+			}
+			t.Run(client.name+"/"+p.Transport+"/"+p.Versions, func(t *testing.T) {
+				v := client.report(t, h, h.at(p, url), calls)
+				if v.Version != "" && v.Version != p.speaks() {
+					t.Errorf("the client and the host speak %s, want %s", v.Version, p.speaks())
+				}
+				for i, a := range v.Calls {
+					client.testCalls[i].check(t, a)
+				}
+				if len(v.Calls) != len(calls) {
+					t.Errorf("%d answers to %d calls", len(v.Calls), len(calls))
+				}
+			})
+		}
+	}
+}
+
+// TestC24Conformance runs the official conformance suite against two hosts behind such a proxy.
+func TestC24Conformance(t *testing.T) {
+	dir := t.TempDir()
+	h := newHost(t, dir)
+	folder(dir).add(t, "child", fmt.Sprintf("command = %q", buildEverything(t))+"\nprotocol = \"mcp\"")
+	url := h.listenTwice(t)
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) { h.conforms(t, url+"/child/mcp", revision) })
+	}
+}
