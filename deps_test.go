@@ -184,7 +184,7 @@ var house = map[string]struct {
 	"httpserver/internal/dashboard":    {nil, "serves files"},
 	"httpserver/internal/metrics":      {[]string{"", "governance", "supervisor", "status"}, "reads the measures of a host"},
 	"mcpserver/internal/wire":          {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "builds messages and keeps no state"},
-	"mcpserver/internal/forward":       {[]string{"protocol", "internal/jsonrpc", "internal/sse"}, "is a form of requests, and knows no server"},
+	"mcpserver/internal/forward":       {[]string{"mcpserver/internal/wire", "protocol", "internal/jsonrpc", "internal/mcphttp", "internal/sse"}, "carries requests by an interface, and knows no session"},
 	"mcpserver/internal/questions":     {[]string{"protocol", "internal/jsonrpc"}, "matches responses with requests, and knows no session"},
 	"mcpserver/internal/table":         {nil, "is a data structure"},
 	"":                                 {[]string{"internal/toolindex", "internal/toolset", "config", "discovery", "governance", "governance/approval", "governance/pins", "governance/results", "hooks", "internal/bridge", "internal/clients", "internal/coalesce", "internal/diagnostics", "internal/dispatch", "internal/gateway", "internal/inflight", "internal/journal", "internal/offers", "internal/permit", "internal/policies", "internal/process", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/starts", "internal/stats", "internal/unit", "internal/watch", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools", "internal/elicit", "internal/recorder", "internal/toollist", "config/recording", "internal/far", "internal/program", "internal/units", "peers"}, "wires the rooms"},

@@ -22,6 +22,9 @@ var errNoHome = protocol.Errorf(protocol.NodeLost, "no node has the run that had
 // Home implements [mcpserver.Elsewhere]: it is the run of this node.
 func (n *Node) Home() string { return n.self.Run }
 
+// Homes implements [mcpserver.Elsewhere].
+func (n *Node) Homes() []string { return n.members.Homes() }
+
 // ServeForwarded implements [mcpserver.Elsewhere].
 func (n *Node) ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte)) {
 	n.streams.Store(stream.NewServer(serve, n.o.Log))

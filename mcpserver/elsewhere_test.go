@@ -34,6 +34,17 @@ type house struct {
 
 func (h house) Home() string { return h.home }
 
+func (h house) Homes() (list []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for home := range h.serves {
+		if home != h.home {
+			list = append(list, home)
+		}
+	}
+	return list
+}
+
 func (h house) ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,6 +91,53 @@ func inTown(t testing.TB, n int, b mcpserver.Backend, o mcpserver.Options) (*tow
 		list = append(list, serveHTTP(t, mcpserver.New(b, o)))
 	}
 	return all, list
+}
+
+// holder is a backend that has one task.
+type holder struct {
+	*fake
+	task string
+	asks *atomic.Int64
+}
+
+func (h holder) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
+	h.asks.Add(1)
+	if id, _ := rawjson.Text(rawjson.Get(c.Params, "taskId")); id != h.task {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "%w %q", protocol.ErrNoTask, id)
+	}
+	return json.RawMessage(`{"taskId":"` + h.task + `","status":"working","by":"` + c.Session.Caller + `"}`), nil
+}
+
+// A task is found wherever it was begun.
+func TestTaskElsewhere(t *testing.T) {
+	all, asks := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, make([]atomic.Int64, 3)
+	var urls []string
+	for i, name := range []string{"a", "b", "c"} {
+		o := mcpserver.Options{Elsewhere: house{all, "home" + name}}
+		urls = append(urls, serveHTTP(t, mcpserver.New(holder{newFake(), "task-" + name, &asks[i]}, o)).URL+"/mcp")
+	}
+	house{all, "slow"}.ServeForwarded(func(ctx context.Context, _ http.ResponseWriter, _ []byte) { <-ctx.Done() })
+	get := func(url, task string) (int, string) {
+		return post(t, url, sent("Caller", "ann", "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", task),
+			`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"`+task+`",`+metaOnly+`}}`)
+	}
+	for range 3 {
+		for _, url := range urls {
+			for _, name := range []string{"a", "b", "c"} {
+				if status, got := get(url, "task-"+name); status != 200 || !strings.Contains(got, `"taskId":"task-`+name+`"`) || !strings.Contains(got, `"by":"ann"`) {
+					t.Errorf("task-%s: %d %s", name, status, got)
+				}
+			}
+		}
+	}
+	for i := range asks { // 9 by each server; of others, all once and then the one that has the task
+		if n := asks[i].Load(); n > 9+2*3+2*2+6 {
+			t.Errorf("server %d was asked %d times", i, n)
+		}
+	}
+	if status, got := get(urls[0], "task-x"); !strings.Contains(got, `there is no task`) {
+		t.Errorf("a task that there is not: %d %s", status, got)
+	}
 }
 
 // balanced is a URL whose requests reach the servers in turn.

@@ -3,11 +3,14 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -15,8 +18,8 @@ import (
 func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	by, meta := requesterFrom(r), wire.ReadMeta(m.Params)
 	switch {
-	case by.forwarded && (m.ID == nil || !wire.MayAsk(m.Method, meta.Capabilities)): // it continues no call
-		unknownSession(w)
+	case by.forwarded && (m.ID == nil || !strings.HasPrefix(m.Method, "tasks/") && !wire.MayAsk(m.Method, meta.Capabilities)): // it continues no call
+		forward.UnknownSession(w)
 		return
 	case m.Method == "":
 		http.Error(w, "responses are not accepted in "+protocol.MCP20260728, http.StatusBadRequest)
@@ -37,7 +40,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
 	if home := e.homeOf(r, state); home != "" {
-		e.continueElsewhere(w, r, home, m)
+		e.others.Call(w, r, e.carried(r, forward.EndpointMCP), home, m)
 		return
 	}
 	err := meta.CheckHeaders(r.Header, m)
@@ -59,6 +62,18 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		peer.early = func(result json.RawMessage) error { return reply.Detach(wire.Response(m.ID, result, nil)) }
 	}
 	result, err := e.serveModern(r.Context(), session, m, peer)
+	switch unknown := errors.Is(err, protocol.ErrNoTask); {
+	case unknown && by.forwarded:
+		reply.Close()
+		forward.UnknownSession(w)
+		return
+	case unknown && e.others != nil:
+		reply.Close()
+		if !e.others.Task(w, r, e.carried(r, forward.EndpointMCP), m) {
+			refuse(w, wire.Status(m.Method, err), m.ID, err)
+		}
+		return
+	}
 	if err == errAnsweredEarly {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/table"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
@@ -19,6 +20,7 @@ func New(b Backend, o Options) *Server {
 		panic("mcpserver: capabilities: " + err.Error())
 	}
 	if o.Elsewhere != nil {
+		s.others = forward.NewOthers(o.Elsewhere, o.MaxBody, o.Logger)
 		o.Elsewhere.ServeForwarded(s.serveForwarded)
 	}
 	return s

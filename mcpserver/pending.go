@@ -62,7 +62,6 @@ type inputRequest struct {
 
 var (
 	errNoInput        = protocol.Errorf(protocol.Canceled, "the client did not come back with an answer")
-	errGone           = &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Message: "the server that had the call is gone"}
 	errTooManyPending = protocol.Errorf(protocol.Overloaded, "too many calls wait for input of their clients")
 	errPanicked       = protocol.Errorf(protocol.ExtensionError, "the call broke off inside the server; its log says where")
 	errAnsweredEarly  = errors.New("mcpserver: the client's request was answered before its call had ended")
@@ -82,7 +81,7 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 		}
 	}
 	if requesterOf(ctx).forwarded { // another server may continue a call here, and begin none
-		return nil, errGone
+		return nil, forward.ErrGone
 	}
 	p := &pendingRequest{server: s, session: session, method: m.Method, write: peer.write, early: peer.early}
 	peer.write, peer.requests = p.send, p

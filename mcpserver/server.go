@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/table"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
@@ -87,6 +88,8 @@ type Elsewhere interface {
 	// comes. began reports whether w has been written to. The error, a *protocol.Error, says why the
 	// response is missing or cut; it is node_lost without an outcome if no server has that home.
 	Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error)
+	// Homes returns the homes of the other servers that are there.
+	Homes() []string
 	// ServeForwarded is told, once, what serves the requests that others carry here: serve writes the
 	// response to w. ctx ends when the client disconnects.
 	ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte))
@@ -98,6 +101,7 @@ type Server struct {
 	options  Options
 	log      *slog.Logger
 	sessions *sessions
+	others   *forward.Others               // nil: there are none
 	pending  *table.Table[*pendingRequest] // calls that wait for their client's next request, by state
 	headers  []string                      // that policies get
 	nameless sync.Once                     // the log says that some clients cannot be told apart

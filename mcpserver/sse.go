@@ -68,7 +68,7 @@ func (e *endpoint) serveMessage(w http.ResponseWriter, r *http.Request) {
 	}
 	c := e.sessions.get(id, requesterOf(r.Context()), e.extension)
 	if c == nil || c.stream == nil {
-		unknownSession(w)
+		forward.UnknownSession(w)
 		return
 	}
 	m, ok := e.read(w, r)

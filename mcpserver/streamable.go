@@ -132,7 +132,7 @@ func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc
 func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *clientSession, m *jsonrpc.Message) {
 	ctx, err := c.begin(r.Context(), m.ID)
 	if errors.Is(err, errEnded) {
-		unknownSession(w)
+		forward.UnknownSession(w)
 		return
 	}
 	if err != nil {
@@ -149,7 +149,7 @@ func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *client
 
 func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	if requesterOf(r.Context()).forwarded { // who wants a session gets one where it asks
-		unknownSession(w)
+		forward.UnknownSession(w)
 		return
 	}
 	if !e.admit(w, r) {
@@ -221,15 +221,10 @@ func (e *endpoint) session(w http.ResponseWriter, r *http.Request) *clientSessio
 	}
 	c := e.sessions.get(id, requesterOf(r.Context()), e.extension)
 	if c == nil || c.outbox == nil {
-		unknownSession(w)
+		forward.UnknownSession(w)
 		return nil
 	}
 	return c
-}
-
-// unknownSession makes the client initialize again.
-func unknownSession(w http.ResponseWriter) {
-	http.Error(w, "no such session", http.StatusNotFound)
 }
 
 // admit takes a slot for a session or subscription, and evicts an idle session if all

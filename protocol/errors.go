@@ -49,6 +49,9 @@ const (
 
 // codes never change. -32000 is not among them, because children use it for errors of
 // their own.
+// ErrNoTask is in the error of a request about a task that is not known: an [InvalidArguments].
+var ErrNoTask = errors.New("there is no task")
+
 var codes = map[Kind]int{
 	InvalidJSON:           -32700,
 	InvalidResponse:       -32600,

@@ -267,5 +267,5 @@ func ID(method string, params json.RawMessage) (id string, err error) {
 }
 
 func unknown(id string) error {
-	return protocol.Errorf(protocol.InvalidArguments, "there is no task %q", id)
+	return protocol.Errorf(protocol.InvalidArguments, "%w %q", protocol.ErrNoTask, id)
 }

@@ -314,3 +314,15 @@ func (d *Directory) Home(run string) (wire.Address, bool) {
 	}
 	return wire.Address{}, false
 }
+
+// Homes returns the runs of the nodes that are there and stay.
+func (d *Directory) Homes() (runs []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.s.members {
+		if !m.away && !m.Leaving {
+			runs = append(runs, m.Run)
+		}
+	}
+	return runs
+}

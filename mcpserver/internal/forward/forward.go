@@ -1,5 +1,6 @@
-// Package forward is the form of an HTTP request that travels from the server that got it to the
-// one that began its session.
+// Package forward has other servers answer the requests of sessions, calls and tasks that they have.
+// A request travels in a form of its own, with its caller as the server has authenticated it that got
+// the request.
 package forward
 
 import (
@@ -10,13 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/sse"
-	"github.com/exthost/exthost/protocol"
 )
 
-// Request is what travels beside the body.
+// Request is what travels of a request beside its body.
 type Request struct {
 	Extension string      `json:"ext,omitempty"`      // that is served; "" for all
 	Endpoint  string      `json:"endpoint"`           // EndpointMCP or EndpointMessage
@@ -34,15 +31,6 @@ const (
 	EndpointMCP     = "mcp"     // streamable HTTP
 	EndpointMessage = "message" // the POSTs of MCP 2024-11-05
 )
-
-// Home returns the end of an id that names a server: what follows the last dot. It is "" for an id
-// without one.
-func Home(id string) string {
-	if i := strings.LastIndexByte(id, '.'); i >= 0 {
-		return id[i+1:]
-	}
-	return ""
-}
 
 // ID returns an id that begins with random and ends with the home of a server; nil has none.
 func ID(random string, server interface{ Home() string }) string {
@@ -70,8 +58,8 @@ func (q *Request) SetHeader(r *http.Request, names []string) {
 	}
 }
 
-// Encode returns the form in which a request travels.
-func (q *Request) Encode(body []byte) []byte {
+// encode returns the form in which a request travels.
+func (q *Request) encode(body []byte) []byte {
 	head, _ := json.Marshal(q) // strings always encode
 	return append(append(append(make([]byte, 0, len(head)+1+len(body)), head...), '\n'), body...)
 }
@@ -92,19 +80,4 @@ func Decode(ctx context.Context, data []byte) (*Request, *http.Request, error) {
 	}
 	r.RemoteAddr = q.Client
 	return q, r, nil
-}
-
-// Cut ends a response whose rest will not come: an event stream with the answer last to its request
-// m. The client of any other must not take it for a whole one: Cut panics with http.ErrAbortHandler.
-func Cut(w http.ResponseWriter, m, last *jsonrpc.Message) {
-	if m.ID == nil || m.Method == "" || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
-		panic(http.ErrAbortHandler)
-	}
-	_ = sse.NewWriter(w, "no-cache").Event("message", func(b []byte) ([]byte, error) { return jsonrpc.Append(b, last) }, true)
-}
-
-// NoHome reports whether err says that no server has the home that a request is for.
-func NoHome(err error) bool {
-	e, ok := errors.AsType[*protocol.Error](err)
-	return ok && e.Kind == protocol.NodeLost && e.Outcome == ""
 }

@@ -1,0 +1,142 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/sse"
+	"github.com/exthost/exthost/mcpserver/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Servers reach each other, see [mcpserver.Elsewhere].
+type Servers interface {
+	Home() string
+	Homes() []string
+	Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error)
+}
+
+// Others are the other servers, as one of them knows them. Its methods may be called by many
+// goroutines at once.
+type Others struct {
+	servers Servers
+	maxBody int64
+	log     *slog.Logger
+	tasks   *tasks
+}
+
+// NewOthers returns the other servers. maxBody bounds the body of a request, in bytes.
+func NewOthers(s Servers, maxBody int64, log *slog.Logger) *Others {
+	return &Others{s, maxBody, log, newTasks()}
+}
+
+// HomeOf returns the home of an id if another server has made it, else "".
+func (o *Others) HomeOf(id string) string {
+	home := ""
+	if i := strings.LastIndexByte(id, '.'); i >= 0 {
+		home = id[i+1:]
+	}
+	if home == o.servers.Home() {
+		return ""
+	}
+	return home
+}
+
+// UnknownSession answers a request of a session that there is not, which makes the client initialize
+// again.
+func UnknownSession(w http.ResponseWriter) {
+	http.Error(w, "no such session", http.StatusNotFound)
+}
+
+// Session has the server with a home answer a request of its session, or answers that there is no
+// such session.
+func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, home string) {
+	var body []byte
+	if r.Method == http.MethodPost {
+		var ok bool
+		if body, ok = mcphttp.ReadBody(w, r, o.maxBody); !ok {
+			return
+		}
+	}
+	began, err := o.servers.Forward(r.Context(), w, home, q.encode(body))
+	m, _ := mcphttp.Decode(body)
+	switch {
+	case err == nil || r.Context().Err() != nil:
+	case began:
+		o.cut(w, &m, err)
+	case isUnsent(err):
+		UnknownSession(w)
+	case m.ID == nil || m.Method == "":
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		_ = mcphttp.WriteJSON(w, http.StatusOK, wire.Response(m.ID, nil, err)) // a failed write means that the client has disconnected
+	}
+}
+
+// ErrGone is the error of a call that waited for input at a server that is gone.
+var ErrGone = &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Message: "the server that had the call is gone"}
+
+// Call has the server with a home answer the request m, which continues a call there.
+func (o *Others) Call(w http.ResponseWriter, r *http.Request, q *Request, home string, m *jsonrpc.Message) {
+	began := false
+	body, err := jsonrpc.Append(nil, m)
+	if err == nil {
+		began, err = o.servers.Forward(r.Context(), w, home, q.encode(body))
+	}
+	if isUnsent(err) {
+		err = ErrGone
+	}
+	o.failed(w, r, m, began, err)
+}
+
+// Task has the server that has the task answer the request m about it. It reports whether the
+// request is answered.
+func (o *Others) Task(w http.ResponseWriter, r *http.Request, q *Request, m *jsonrpc.Message) bool {
+	body, err := jsonrpc.Append(nil, m)
+	if err != nil {
+		return false
+	}
+	task, request := q.Caller+"\n"+string(wire.Member(m.Params, "taskId")), q.encode(body)
+	found, err := o.tasks.serve(r.Context(), w, task, o.servers.Homes(), func(ctx context.Context, w http.ResponseWriter, home string) (bool, error) {
+		return o.servers.Forward(ctx, w, home, request)
+	})
+	o.failed(w, r, m, found, err)
+	return found || err != nil
+}
+
+// failed answers m, a request of 2026-07-28, with the error of another server, if there is one.
+func (o *Others) failed(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, began bool, err error) {
+	switch {
+	case err == nil || r.Context().Err() != nil:
+	case began:
+		o.cut(w, m, err)
+	default:
+		_ = mcphttp.WriteJSON(w, wire.Status(m.Method, err), wire.Response(m.ID, nil, err))
+	}
+}
+
+// isUnsent reports whether err says that no server has the home that a request is for.
+func isUnsent(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && e.Kind == protocol.NodeLost && e.Outcome == ""
+}
+
+// cut ends a response whose rest will not come: an event stream with an error as the answer to its
+// request m. The client of any other must not take it for a whole one: cut panics with
+// http.ErrAbortHandler.
+func (o *Others) cut(w http.ResponseWriter, m *jsonrpc.Message, err error) {
+	o.log.Warn("the response of another node is cut", "error", err)
+	if isUnsent(err) {
+		err = ErrGone
+	}
+	if m.ID == nil || m.Method == "" || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		panic(http.ErrAbortHandler)
+	}
+	last := wire.Response(m.ID, nil, err)
+	_ = sse.NewWriter(w, "no-cache").Event("message", func(b []byte) ([]byte, error) { return jsonrpc.Append(b, last) }, true)
+}
