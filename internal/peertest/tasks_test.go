@@ -28,8 +28,9 @@ func serveTasks() {
 		case "tools/list":
 			answer = `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"later","inputSchema":{"type":"object"}}]}`
 		case "tools/call":
-			answer = `"result":{"resultType":"task","status":"working",` + task(fmt.Sprint("t-", len(asked)+1)) + `}`
-			asked[fmt.Sprint("t-", len(asked)+1)] = 0
+			id := fmt.Sprintf("t-%d-%d", os.Getpid(), len(asked)+1)
+			answer = `"result":{"resultType":"task","status":"working",` + task(id) + `}`
+			asked[id] = 0
 		case "tasks/get":
 			id, _ := rawjson.Text(rawjson.Get(rawjson.Get(line, "params"), "taskId"))
 			if asked[id]++; asked[id] == 1 {
@@ -52,7 +53,11 @@ func TestTasks(t *testing.T) {
 	s := everything(h.peers)
 	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv))
 	extensions.add(t, "newer", "protocol = \"mcp\"\n"+scripted(t, "tasks"))
-	url := h.listen(t)
+	h.runsTasks(t, h.listen(t), s)
+}
+
+// runsTasks runs tools as tasks at the host that url reaches.
+func (h *host) runsTasks(t *testing.T, url string, s server) {
 	research, later := args{"topic": "hosts"}, args{}
 	for _, tt := range []struct {
 		client, versions, front, tool string
