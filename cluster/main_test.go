@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 			"node":      serveNode,
 			"answer":    answer,
 			"caller":    caller,
+			"home":      serveHome,
 		})
 	}
 	os.Exit(m.Run())

@@ -1,0 +1,205 @@
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster"
+	settings "github.com/exthost/exthost/config/cluster"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/peers"
+)
+
+// serveHome is a node that serves MCP over HTTP as a process: its words are its name, the address
+// that it listens at, and the servers.
+func serveHome(words string) {
+	fields := strings.Fields(words)
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	dir, err := os.MkdirTemp("", "home")
+	fail(err)
+	defer os.RemoveAll(dir)
+	n, err := cluster.New(nodeOptions(fields[2:], fields[0], settings.ShareMine))
+	fail(err)
+	path, err := os.Executable()
+	fail(err)
+	h, err := openHost(n, dir, path, true)
+	fail(err)
+	server := &http.Server{Addr: fields[1], Handler: mcpserver.New(h, mcpserver.Options{Elsewhere: n}).Handler("")}
+	go func() { _ = server.ListenAndServe() }()
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = server.Close()
+	fail(h.Close())
+}
+
+// frontOf serves MCP over HTTP for a host.
+func frontOf(t *testing.T, n *cluster.Node, h *exthost.Host) string {
+	s := mcpserver.New(h, mcpserver.Options{Elsewhere: n})
+	server := httptest.NewServer(s.Handler(""))
+	t.Cleanup(func() {
+		s.Close()
+		server.Close()
+	})
+	return server.URL
+}
+
+// visitor keeps no connections, which would outlive a test.
+var visitor = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// request sends a request of a session.
+func request(ctx context.Context, t *testing.T, method, url, session, body string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+	}
+	response, err := visitor.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+func bodyOf(t *testing.T, r *http.Response) string {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// begin begins a session.
+func begin(t *testing.T, url string) (session string) {
+	t.Helper()
+	var r *http.Response
+	eventually(t, "the server listens", func() bool { // a process does not say when
+		r, err := visitor.Get(url)
+		if err == nil {
+			r.Body.Close()
+		}
+		return err == nil
+	})
+	r = request(within(t), t, http.MethodPost, url, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	if session = r.Header.Get("Mcp-Session-Id"); session == "" {
+		t.Fatalf("initialize: %s %s", r.Status, bodyOf(t, r))
+	}
+	request(within(t), t, http.MethodPost, url, session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return session
+}
+
+const workCall = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ext_x_work","arguments":{},"_meta":{"progressToken":"p"}}}`
+
+// The requests of a session have the same answers at another node as at home, its streams go through,
+// and once its home is gone there is no such session.
+func TestC24SessionElsewhere(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 3)
+	address := "127.0.0.1:" + ports(t, 1)[0]
+	home := spawn(t, "home one "+address+" "+strings.Join(s.urls(), " "))
+	n := join(t, s.urls(), "two", peers.AsMine)
+	h := open(t, n, true)
+	awaitTool(t, h, "ext_one_x_work", true)
+	front := frontOf(t, n, h)
+	session := begin(t, "http://"+address)
+
+	stream := bufio.NewScanner(request(within(t), t, http.MethodGet, front, session, "").Body)
+	if !stream.Scan() {
+		t.Fatalf("the stream of the session: %v", stream.Err())
+	}
+	want := bodyOf(t, request(within(t), t, http.MethodPost, "http://"+address, session, workCall))
+	got := bodyOf(t, request(within(t), t, http.MethodPost, front, session, workCall))
+	if got != want || strings.Count(got, "notifications/progress") != 3 {
+		t.Errorf("a call elsewhere: %s, at home: %s", got, want)
+	}
+	big := strings.Repeat("0123456789abcdef", 1<<16)
+	r := request(within(t), t, http.MethodPost, front, session, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"ext_x_echo","arguments":{"big":"`+big+`"}}}`)
+	if got := bodyOf(t, r); !strings.Contains(got, big) {
+		t.Errorf("1 MiB there and back: %s, %d bytes", r.Status, len(got))
+	}
+
+	file := t.TempDir() + "/notes"
+	ctx, cancel := context.WithCancel(within(t))
+	left := make(chan error, 1)
+	go func() {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, front, strings.NewReader(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"ext_x_note","arguments":{"file":"`+file+`","text":"a","wait":true}}}`))
+		if err == nil {
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Session-Id": {session}}
+			var response *http.Response
+			if response, err = visitor.Do(r); err == nil {
+				response.Body.Close()
+			}
+		}
+		left <- err
+	}()
+	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
+	cancel() // as a client does that disconnects
+	<-left
+	eventually(t, "the call is cancelled at home", func() bool { return len(noted(t, file)) == 2 })
+
+	home.kill()
+	began := time.Now()
+	for stream.Scan() {
+	}
+	r = request(within(t), t, http.MethodPost, front, session, workCall)
+	if body := bodyOf(t, r); r.StatusCode != http.StatusNotFound || !strings.Contains(body, "no such session") {
+		t.Errorf("after the end of its home: %s %s", r.Status, body)
+	}
+	t.Logf("known after %v", time.Since(began).Round(time.Millisecond))
+	again := request(within(t), t, http.MethodPost, front, begin(t, front), workCall)
+	if got := bodyOf(t, again); !strings.Contains(got, "done") {
+		t.Errorf("a new session: %s", got)
+	}
+}
+
+// A node serves what its own sessions are of, and nothing else, to a node that asks.
+func TestC24HostileNode(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	home := join(t, s.urls(), "home", peers.AsMine)
+	h := open(t, home, true)
+	_ = frontOf(t, home, h)
+	bare := join(t, s.urls(), "bare", peers.AsMine)
+	open(t, bare, false) // serves no sessions
+	n := join(t, s.urls(), "hostile", peers.AsMine)
+	awaitTool(t, open(t, n, false), "ext_home_x_work", true)
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ext_x_work","arguments":{}}}`
+	for what, request := range map[string]string{
+		"a call":        `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" + call,
+		"a modern call": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["tools/call"],"Mcp-Name":["ext_x_work"]}}` + "\n" + call,
+		"no request":    "\n\n\n",
+		"nothing":       "",
+	} {
+		w := httptest.NewRecorder()
+		if began, err := n.Forward(within(t), w, home.Home(), []byte(request)); !began || err != nil || w.Code < 400 {
+			t.Errorf("%s: %d %s, %v", what, w.Code, w.Body, err)
+		}
+	}
+	for _, to := range []string{bare.Home(), n.Home(), "aaaaaaaaaa", ""} {
+		w := httptest.NewRecorder()
+		if began, err := n.Forward(within(t), w, to, []byte(call)); began || err == nil {
+			t.Errorf("to %q: %d %s", to, w.Code, w.Body)
+		}
+	}
+}
