@@ -27,10 +27,11 @@ func (a *ask) finish(result []byte, err error) {
 
 // answer is a request of another run and its answer, which is kept in case it gets lost.
 type answer struct {
-	end    context.CancelFunc // nil: nothing to end
+	end    context.CancelFunc // once the asker waits no more
 	ready  bool
 	failed bool
 	result []byte
+	kept   int64 // bytes of result
 	at     time.Time
 }
 
@@ -50,7 +51,7 @@ func (r *asks) caller(n uint64) protocol.Peer { return during{r, n} }
 func (r *asks) cancelled(h *wire.Head) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a := r.theirs[h.ID]; a != nil && a.end != nil {
+	if a := r.theirs[h.ID]; a != nil {
 		a.end()
 	}
 }
@@ -59,17 +60,31 @@ func (r *asks) cancelled(h *wire.Head) {
 func (r *asks) tick(now time.Time) {
 	for id, a := range r.theirs {
 		if a.ready && now.Sub(a.at) > keepAnswer {
+			r.p.kept.give(a.kept)
 			delete(r.theirs, id)
 		}
 	}
 }
 
-// abandon ends the requests to a run that has gone.
+// drop forgets the answers with the pair.
+func (r *asks) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.theirs {
+		r.p.kept.give(a.kept)
+	}
+	clear(r.theirs)
+}
+
+// abandon ends the requests to a run that has gone, and those of it, whose answers nobody reads.
 func (r *asks) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.own {
 		a.finish(nil, nodeLost("it has gone"))
+	}
+	for _, a := range r.theirs {
+		a.end()
 	}
 }
 
@@ -175,42 +190,47 @@ func (r *asks) answered(h *wire.Head, body []byte) {
 // told takes a notification.
 func (r *asks) told(h *wire.Head, body []byte) {
 	if h.N != 0 {
-		if _, taken := r.front.push(h.N, event{0, h.Method, body}); !taken {
+		if _, taken := r.front.push(h.N, event{method: h.Method, params: body}); !taken {
 			r.p.o.Log.Debug("a notification is dropped: its call is over, or its caller reads too slowly", "node", r.to.Node, "method", h.Method)
 		}
 		return
 	}
-	if h.Session == nil || !r.enter() {
+	if h.Session == nil || !r.enter(body) {
 		return
 	}
 	if !r.p.work.Go(func() {
-		defer r.leave()
+		defer r.leave(body)
 		_, _ = r.p.o.Node.Incoming(r.p.ctx, r.to, h, body, true)
 	}) {
-		r.leave()
+		r.leave(body)
 	}
 }
 
 // enter bounds what is handed on at once for one run.
-func (r *asks) enter() bool {
+func (r *asks) enter(body []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tells >= maxTells {
+	if r.tells >= maxTells || !r.p.waiting.take(int64(len(body))) {
 		return false
 	}
 	r.tells++
 	return true
 }
 
-func (r *asks) leave() {
+func (r *asks) leave(body []byte) {
+	r.p.waiting.give(int64(len(body)))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tells--
 }
 
-// asks takes a request. One that has come before is answered again.
+// asked takes a request. One that has come before is answered again.
 func (r *asks) asked(h *wire.Head, body []byte) {
 	r.mu.Lock()
+	if r.forgotten || r.front.ended { // nobody reads the answer
+		r.mu.Unlock()
+		return
+	}
 	if a := r.theirs[h.ID]; a != nil {
 		again := *a
 		r.mu.Unlock()
@@ -224,30 +244,32 @@ func (r *asks) asked(h *wire.Head, body []byte) {
 		r.reply(h.ID, nil, protocol.Errorf(protocol.Overloaded, "the node answers %d requests", maxAsks))
 		return
 	}
-	a := &answer{at: time.Now()}
-	r.theirs[h.ID] = a
+	ctx, end := context.WithCancel(r.p.ctx)
+	r.theirs[h.ID] = &answer{end: end, at: time.Now()}
 	r.mu.Unlock()
+	refuse := func(kind protocol.Kind, text string) {
+		end()
+		r.reply(h.ID, nil, protocol.Errorf(kind, "%s", text))
+	}
 	switch {
 	case h.N != 0:
-		if known, taken := r.front.push(h.N, event{h.ID, h.Method, body}); !known {
-			r.reply(h.ID, nil, protocol.Errorf(protocol.Canceled, "the call is over"))
+		if known, taken := r.front.push(h.N, event{ctx, h.ID, h.Method, body}); !known {
+			refuse(protocol.Canceled, "the call is over")
 		} else if !taken {
-			r.reply(h.ID, nil, protocol.Errorf(protocol.Overloaded, "the caller reads too slowly"))
+			refuse(protocol.Overloaded, "the caller reads too slowly")
 		}
 	case h.Session == nil:
-		r.reply(h.ID, nil, protocol.Errorf(protocol.ToolNotFound, "the request names no call and no session"))
-	default:
-		ctx, end := context.WithCancel(r.p.ctx)
-		r.mu.Lock()
-		a.end = end
-		r.mu.Unlock()
-		if !r.p.work.Go(func() {
-			defer end()
-			result, err := r.p.o.Node.Incoming(ctx, r.to, h, body, false)
-			r.reply(h.ID, result, err)
-		}) {
-			end()
-		}
+		refuse(protocol.ToolNotFound, "the request names no call and no session")
+	case !r.p.waiting.take(int64(len(body))):
+		refuse(protocol.Overloaded, "the node has as many requests as it takes at once")
+	case !r.p.work.Go(func() {
+		defer end()
+		result, err := r.p.o.Node.Incoming(ctx, r.to, h, body, false)
+		r.p.waiting.give(int64(len(body)))
+		r.reply(h.ID, result, err)
+	}):
+		r.p.waiting.give(int64(len(body)))
+		end()
 	}
 }
 
@@ -255,11 +277,7 @@ func (r *asks) asked(h *wire.Head, body []byte) {
 func (r *asks) serve(ctx context.Context, e event, client protocol.Peer) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	r.mu.Lock()
-	if a := r.theirs[e.id]; a != nil {
-		a.end = end
-	}
-	r.mu.Unlock()
+	defer context.AfterFunc(e.asked, end)()
 	if client == nil {
 		r.reply(e.id, nil, protocol.Errorf(protocol.ToolNotFound, "%s: the caller takes no requests", e.method))
 		return
@@ -276,6 +294,7 @@ func (r *asks) unserved(c *call) {
 	c.events = nil
 	r.mu.Unlock()
 	for _, e := range events {
+		r.front.took(c, e)
 		if e.id != 0 {
 			r.reply(e.id, nil, protocol.Errorf(protocol.Canceled, "the call is over"))
 		}
@@ -287,9 +306,16 @@ func (r *asks) reply(id uint64, result []byte, err error) {
 	if err != nil {
 		result = writeError(err)
 	}
+	size := int64(len(result))
 	r.mu.Lock()
-	if a := r.theirs[id]; a != nil {
-		a.ready, a.failed, a.result, a.at = true, err != nil, result, time.Now()
+	if a := r.theirs[id]; a != nil && !a.ready {
+		a.end()
+		a.ready, a.at = true, time.Now()
+		if r.p.kept.take(size) {
+			a.failed, a.result, a.kept = err != nil, result, size
+		} else {
+			a.failed, a.result = true, writeError(nodeLost("it has answered, and the answer is lost"))
+		}
 	}
 	r.mu.Unlock()
 	_ = r.send(&wire.Head{Kind: wire.Answer, ID: id, Error: err != nil}, result, "")

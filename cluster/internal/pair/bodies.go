@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/protocol"
 )
 
 const (
@@ -25,6 +26,7 @@ type channel struct {
 
 	mu         sync.Mutex // guards what follows, and the state of what has the channel
 	used       time.Time
+	forgotten  bool      // the pair is dropped: a call needs another
 	heardOwner time.Time // the other run last, as the owner of calls
 	heardFront time.Time // and as their front
 	sending    map[uint64]*sending
@@ -33,7 +35,9 @@ type channel struct {
 
 // sending is a body on its way to another run.
 type sending struct {
-	n     uint64        // of the result; 0 for others
+	kind  string
+	n     uint64 // of the call
+	end   context.CancelFunc
 	limit int64         // the receiver takes parts up to here
 	wake  chan struct{} // holds a token when limit has grown
 	at    time.Time     // the last progress
@@ -52,36 +56,49 @@ func (p *Pairs) chunk() int { return max(1<<10, min(maxChunk, p.o.Sender.MaxPayl
 
 // sendParts sends the head of a message, and its body as the receiver grants it.
 func (r *channel) sendParts(h *wire.Head, body []byte, notTaken string) error {
+	size := int64(len(body))
+	if !r.p.departing.take(size) {
+		return protocol.Errorf(protocol.Overloaded, "%d bytes are on their way to other nodes already", int64(maxBytes))
+	}
 	id := r.p.numbers.Add(1)
-	s := &sending{wake: make(chan struct{}, 1), at: time.Now()}
-	if h.Kind == wire.Result {
-		s.n = h.N
+	ctx, end := context.WithCancel(r.p.ctx)
+	stop := func() {
+		end()
+		r.mu.Lock()
+		delete(r.sending, id)
+		r.mu.Unlock()
+		r.p.departing.give(size)
 	}
-	h.Body, h.Size = id, int64(len(body))
-	m, err := wire.Encode(h, nil)
+	h.Body, h.Size = id, size
+	m, err := encode(h, nil)
 	if err != nil {
-		return unsentError{err, r.p.o.Unsent}
+		stop()
+		return err
 	}
+	s := &sending{kind: h.Kind, n: h.N, end: end, wake: make(chan struct{}, 1), at: time.Now()}
 	r.mu.Lock()
 	r.sending[id] = s
 	r.mu.Unlock()
 	if err = r.p.o.Sender.Send(r.to, notTaken, m); err != nil {
-		r.stopSending(id)
+		stop()
 		return err
 	}
 	if !r.p.work.Go(func() {
-		defer r.stopSending(id)
-		r.transfer(r.p.ctx, id, s, body)
+		defer stop()
+		r.transfer(ctx, id, s, body)
 	}) {
-		r.stopSending(id)
+		stop()
 	}
 	return nil
 }
 
-func (r *channel) stopSending(id uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.sending, id)
+// stopSending ends the body of a call that has its outcome. The caller holds r.mu.
+func (r *channel) stopSending(call uint64) {
+	for _, s := range r.sending {
+		if s.kind == wire.Call && s.n == call {
+			s.end()
+		}
+	}
 }
 
 // transfer sends the parts of a body. It ends early when no more is granted for some time: the
@@ -90,7 +107,7 @@ func (r *channel) transfer(ctx context.Context, id uint64, s *sending, body []by
 	size := r.p.chunk()
 	patience := time.NewTimer(2 * stalled)
 	defer patience.Stop()
-	for at := 0; at < len(body); {
+	for at := 0; at < len(body) && ctx.Err() == nil; {
 		r.mu.Lock()
 		limit := int(min(s.limit, int64(len(body))))
 		r.mu.Unlock()
@@ -136,19 +153,24 @@ func (r *channel) credit(h *wire.Head) {
 	}
 }
 
-// begin takes the head of a message whose body comes in parts.
-func (r *channel) begin(h *wire.Head) {
+// begin takes the head of a message whose body comes in parts. It reports false when too much is on
+// its way here. What is not a call is sent again.
+func (r *channel) begin(h *wire.Head) bool {
 	p := r.p
 	r.mu.Lock()
 	_, known := r.receiving[h.Body]
-	if known || h.Size <= 0 || h.Size > p.o.MaxBody(p.o.Self) || len(r.receiving) >= maxBodies {
+	if known || h.Size <= 0 || h.Size > p.o.MaxBody(p.o.Self) || r.forgotten {
 		r.mu.Unlock()
-		return // a call is strange at the next pulse; others are sent again
+		return true // a call is strange at the next pulse
 	}
 	for id, other := range r.receiving { // the same, sent again
 		if other.head.Kind == h.Kind && other.head.N == h.N && other.head.ID == h.ID {
 			r.stopReceiving(id)
 		}
+	}
+	if len(r.receiving) >= maxBodies || !p.arriving.take(h.Size) {
+		r.mu.Unlock()
+		return false
 	}
 	b := &receiving{head: *h, at: time.Now()}
 	r.receiving[h.Body] = b
@@ -158,6 +180,7 @@ func (r *channel) begin(h *wire.Head) {
 	r.heardOwner = b.at
 	r.mu.Unlock()
 	_ = r.send(more, nil, "")
+	return true
 }
 
 // grant lets the sender of a body send more; nil where it may still send enough. The caller holds
@@ -189,6 +212,9 @@ func (r *channel) part(h *wire.Head, data []byte) (whole *wire.Head, body []byte
 		r.mu.Unlock()
 		return nil, nil
 	}
+	if b.data == nil {
+		b.data = make([]byte, 0, b.head.Size)
+	}
 	b.data, b.at = append(b.data, data...), now
 	if int64(len(b.data)) == b.head.Size {
 		r.stopReceiving(h.Body)
@@ -206,8 +232,9 @@ func (r *channel) part(h *wire.Head, data []byte) (whole *wire.Head, body []byte
 
 // stopReceiving forgets a body. The caller holds r.mu.
 func (r *channel) stopReceiving(id uint64) {
-	delete(r.receiving, id)
+	r.p.arriving.give(r.receiving[id].head.Size)
 	r.p.receiving.Add(-1)
+	delete(r.receiving, id)
 }
 
 // abandonBodies gives up the bodies of a run that has gone.
@@ -219,30 +246,39 @@ func (r *channel) abandonBodies() {
 	}
 }
 
-// arrives reports whether the body of a call is on its way here.
-func (r *channel) arrives(n uint64, now time.Time) bool {
+// arrivingCalls returns the calls whose bodies are on their way here. The caller holds r.mu.
+func (r *channel) arrivingCalls(now time.Time) (calls map[uint64]bool) {
 	for _, one := range r.receiving {
-		if one.head.Kind == wire.Call && one.head.N == n && now.Sub(one.at) < stalled {
-			return true
+		if one.head.Kind == wire.Call && now.Sub(one.at) < stalled {
+			calls = with(calls, one.head.N)
 		}
 	}
-	return false
+	return calls
 }
 
-// leaves reports whether the body of a result is on its way to the front.
-func (r *channel) leaves(n uint64, now time.Time) bool {
+// leavingResults returns the calls whose results are on their way to the front in parts. The caller
+// holds r.mu.
+func (r *channel) leavingResults(now time.Time) (calls map[uint64]bool) {
 	for _, s := range r.sending {
-		if s.n == n && now.Sub(s.at) < stalled {
-			return true
+		if s.kind == wire.Result && now.Sub(s.at) < stalled {
+			calls = with(calls, s.n)
 		}
 	}
-	return false
+	return calls
 }
 
-// refuse forgets the body of a call that is refused.
-func (r *channel) refuseBody(n uint64) {
+func with(set map[uint64]bool, n uint64) map[uint64]bool {
+	if set == nil {
+		set = make(map[uint64]bool)
+	}
+	set[n] = true
+	return set
+}
+
+// refuseBodies gives up the bodies of calls that are refused. The caller holds r.mu.
+func (r *channel) refuseBodies(refused func(call uint64) bool) {
 	for id, one := range r.receiving {
-		if one.head.Kind == wire.Call && one.head.N == n {
+		if one.head.Kind == wire.Call && refused(one.head.N) {
 			r.stopReceiving(id)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -18,11 +19,9 @@ type front struct {
 	*channel
 	asks   *asks
 	open   map[uint64]*call
-	done   []uint64  // outcomes that the owner has not been told of
-	nobody time.Time // since when there is no such run; zero: there is
-	ended  bool      // and will not be again
-
-	forgotten bool // the pair is dropped: a call needs another
+	done   map[uint64]struct{} // outcomes that the owner has not been told of
+	nobody time.Time           // since when there is no such run; zero: there is
+	ended  bool                // and will not be again
 }
 
 // gone notes that the run has ended. It reports whether no call is open there.
@@ -42,6 +41,8 @@ type call struct {
 	wake   chan struct{} // holds a token when events or an outcome wait
 	sent   bool          // a pulse may name it: on its way before the call, it would have the call refused
 	events []event
+	held   int64 // bytes of events that the caller has not taken
+	long   bool  // its body goes in parts
 	over   bool
 	result []byte
 	err    error
@@ -49,14 +50,17 @@ type call struct {
 
 // event is a request or notification of the extension during a call.
 type event struct {
-	id     uint64 // of an ask; 0 is a notification
+	asked  context.Context // of an ask: ends when the answer is not waited for
+	id     uint64          // of an ask; 0 is a notification
 	method string
 	params []byte
 }
 
 const (
-	maxEvents  = 1024 // of a call that wait for its caller
-	maxPerHead = 1024 // numbers in one pulse
+	maxEvents  = 1024    // of a call that wait for its caller
+	maxHeld    = 4 << 20 // bytes of those, but for one that is longer
+	maxPerHead = 1024    // numbers in one pulse
+	maxDone    = 1 << 16 // outcomes of calls that are not open, in one pulse
 )
 
 // Call carries a call to a run and returns its one outcome. h has the members of a wire.Call but
@@ -76,11 +80,17 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 		r = p.peer(to).out
 		c = r.openCall()
 	}
-	h.Kind, h.N = wire.Call, c.n
+	h.Kind, h.N, h.Chunk = wire.Call, c.n, wire.Chunk{}
 	err := r.send(h, body, r.token(ofCall, c.n))
+	refusal, never := errors.AsType[*protocol.Error](err)
 	r.mu.Lock()
-	if c.sent = true; errors.Is(err, p.o.Unsent) {
+	switch c.sent, c.long = true, h.Body != 0; {
+	case never:
+		r.finish(c, nil, refusal)
+	case errors.Is(err, p.o.Unsent):
 		r.finish(c, nil, notSent(err))
+	case c.over && c.long:
+		r.stopSending(c.n)
 	}
 	r.mu.Unlock()
 	return r.await(ctx, c, client)
@@ -127,12 +137,17 @@ func (r *front) await(ctx context.Context, c *call, client protocol.Peer) ([]byt
 		c.events = nil
 		r.mu.Unlock()
 		for _, e := range events {
-			switch {
-			case e.id != 0:
-				questions.Go(func() { r.asks.serve(during, e, client) })
-			case client != nil:
+			if e.id != 0 {
+				questions.Go(func() {
+					defer r.took(c, e)
+					r.asks.serve(during, e, client)
+				})
+				continue
+			}
+			if client != nil {
 				_ = client.Notify(during, e.method, e.params)
 			}
+			r.took(c, e)
 		}
 		if over {
 			return c.result, c.err
@@ -145,8 +160,8 @@ func (r *front) abandonCall(c *call) bool {
 	r.mu.Lock()
 	over := c.over
 	if !over {
-		delete(r.open, c.n)
-		r.done = append(r.done, c.n) // which ends the call too, should the message be lost
+		r.close(c)
+		r.done[c.n] = struct{}{} // which ends the call too, should the message be lost
 	}
 	r.mu.Unlock()
 	if !over {
@@ -160,9 +175,17 @@ func (r *front) finish(c *call, result []byte, err error) {
 	if c.over {
 		return
 	}
-	delete(r.open, c.n)
+	r.close(c)
 	c.over, c.result, c.err = true, result, err
 	wake(c)
+}
+
+// close forgets a call that has an outcome. The caller holds r.mu.
+func (r *front) close(c *call) {
+	delete(r.open, c.n)
+	if c.long {
+		r.stopSending(c.n)
+	}
 }
 
 func wake(c *call) {
@@ -172,7 +195,7 @@ func wake(c *call) {
 	}
 }
 
-// push adds an event of a call. It reports false when too many wait.
+// push adds an event of a call. It reports taken false when too many wait, or too long ones.
 func (r *front) push(n uint64, e event) (known, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,15 +204,26 @@ func (r *front) push(n uint64, e event) (known, taken bool) {
 		return false, false
 	}
 	r.heard()
-	if len(c.events) >= maxEvents {
+	size := int64(len(e.params))
+	if len(c.events) >= maxEvents || c.held > 0 && c.held+size > maxHeld || !r.p.waiting.take(size) {
 		return true, false
 	}
-	c.events = append(c.events, e)
+	c.events, c.held = append(c.events, e), c.held+size
 	wake(c)
 	return true, true
 }
 
-// result takes the outcome of a call. One of a call that is not open has come before.
+// took notes that the caller has an event.
+func (r *front) took(c *call, e event) {
+	size := int64(len(e.params))
+	r.p.waiting.give(size)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.held -= size
+}
+
+// result takes the outcome of a call. One of a call that is not open has come before: its owner is
+// told again, soon or with the next low.
 func (r *front) result(h *wire.Head, body []byte) {
 	var err error
 	if h.Error {
@@ -199,10 +233,10 @@ func (r *front) result(h *wire.Head, body []byte) {
 	defer r.mu.Unlock()
 	r.heard()
 	c := r.open[h.N]
-	if c == nil && slices.Contains(r.done, h.N) {
+	if c == nil && (h.N == 0 || h.N > r.p.numbers.Load() || len(r.done) >= maxDone) {
 		return
 	}
-	r.done = append(r.done, h.N)
+	r.done[h.N] = struct{}{}
 	if c != nil {
 		r.finish(c, body, err)
 	}
@@ -261,14 +295,15 @@ func (r *front) pulses(now time.Time, paused time.Duration) (list []*wire.Head) 
 		}
 	}
 	slices.Sort(open)
-	for len(open)+len(o.done) > 0 {
+	done := slices.Collect(maps.Keys(o.done))
+	clear(o.done)
+	for len(open)+len(done) > 0 {
 		h := &wire.Head{Kind: wire.Pulse}
 		h.Low = low
 		h.Open, open = cut(open)
-		h.Done, o.done = cut(o.done)
+		h.Done, done = cut(done)
 		list = append(list, h)
 	}
-	o.done = nil
 	return list
 }
 
@@ -281,7 +316,7 @@ func cut(list []uint64) (first, rest []uint64) {
 func (r *front) loseOpen(reason string) {
 	for _, c := range r.open {
 		r.p.counts.lost.Add(1)
-		r.done = append(r.done, c.n) // should it come back
+		r.done[c.n] = struct{}{} // should it come back
 		r.finish(c, nil, nodeLost(reason))
 	}
 }
@@ -291,5 +326,5 @@ func (r *front) lost(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loseOpen(reason)
-	r.done = nil
+	clear(r.done)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -117,7 +118,7 @@ func (n *net) start(name string, work func(ctx context.Context, body []byte, cli
 	self := wire.Address{Node: name, Run: wire.NewRun()}
 	one := &node{self: self, executed: make(map[string]int), work: work}
 	p := New(Options{Self: self, Sender: end{n, self}, Unsent: errUnsent, Node: one,
-		MaxBody: func(wire.Address) int64 { return 16 << 20 }, Log: nil})
+		MaxBody: func(wire.Address) int64 { return 16 << 20 }, Log: slog.New(slog.DiscardHandler)})
 	n.mu.Lock()
 	n.runs[self] = p
 	n.mu.Unlock()
@@ -239,7 +240,7 @@ func TestOneOutcome(t *testing.T) {
 				t.Errorf("seed %d: %d calls are open in the end", seed, open)
 			}
 			time.Sleep(2 * time.Minute)
-			if kept := owner.kept.Load(); kept != 0 {
+			if kept := owner.kept.used.Load(); kept != 0 {
 				t.Errorf("seed %d: %d bytes of results are kept in the end", seed, kept)
 			}
 			if bodies := owner.receiving.Load() + front.receiving.Load(); bodies != 0 {

@@ -2,6 +2,7 @@ package pair
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
@@ -17,6 +18,10 @@ type owner struct {
 	low     uint64              // numbers below are refused, but for those in calls
 	past    uint64              // numbers below may have run, though nothing is known of them any more
 	seen    uint64              // the highest number
+
+	unasked uint64    // the front waits for none below
+	swept   uint64    // the calls below have been ended
+	sweptAt time.Time // at which time
 }
 
 // run is one call of another run here.
@@ -31,12 +36,20 @@ type run struct {
 	sent    time.Time // the result last
 }
 
-// maxRefused bounds the numbers that are refused one by one. Beyond, all below the highest are.
-const maxRefused = 1 << 16
+const (
+	maxRefused     = 1 << 16   // numbers that are refused one by one; beyond, all up to the highest are
+	maxUnconfirmed = 1 << 16   // calls that run or whose results the front has not confirmed
+	maxNumber      = 1<<63 - 1 // all above are refused, so that there is a number behind the highest
+)
 
 // called takes a call.
 func (r *owner) called(h *wire.Head, body []byte) {
 	p := r.p
+	if p.running.Add(1) > int64(p.o.MaxCalls) {
+		p.running.Add(-1)
+		r.decline(h.N, "the node has as many calls of others as cluster.max_calls allows")
+		return
+	}
 	ctx, end := p.ctx, context.CancelFunc(nil)
 	if h.LeftMS > 0 {
 		ctx, end = context.WithTimeout(ctx, time.Duration(h.LeftMS)*time.Millisecond)
@@ -46,33 +59,46 @@ func (r *owner) called(h *wire.Head, body []byte) {
 	one := &run{end: end}
 	r.mu.Lock()
 	r.heardFront, r.used = time.Now(), time.Now()
-	_, refused := r.refused[h.N]
-	if h.N < max(r.low, 1) || refused || r.calls[h.N] != nil {
-		r.mu.Unlock()
-		end()
-		return
+	fresh, full := r.fresh(h.N), len(r.calls) >= maxUnconfirmed
+	if fresh && !full {
+		r.calls[h.N], r.seen = one, max(r.seen, h.N)
 	}
-	r.calls[h.N], r.seen = one, max(r.seen, h.N)
 	r.mu.Unlock()
-	refuse := func(kind protocol.Kind, text string) {
-		end()
-		r.ran(h.N, one, nil, protocol.Errorf(kind, "%s", text))
-	}
-	switch running := p.running.Add(1); {
-	case p.leaving.Load():
-		p.running.Add(-1)
-		refuse(protocol.ShuttingDown, "the node leaves the cluster")
-	case running > int64(p.o.MaxCalls):
-		p.running.Add(-1)
-		refuse(protocol.Overloaded, "the node has as many calls of others as cluster.max_calls allows")
-	case !p.work.Go(func() {
+	switch {
+	case !fresh:
+	case full:
+		r.decline(h.N, "the caller's node has not confirmed its results")
+	case p.leaving.Load() || !p.work.Go(func() {
 		defer end()
 		result, err := p.o.Node.Run(ctx, r.to, h, body, r.asks.caller(h.N))
 		p.running.Add(-1)
 		r.ran(h.N, one, result, err)
 	}):
-		p.running.Add(-1)
-		refuse(protocol.ShuttingDown, "the node leaves the cluster")
+		r.ran(h.N, one, nil, protocol.Errorf(protocol.ShuttingDown, "the node leaves the cluster"))
+	default:
+		return
+	}
+	p.running.Add(-1)
+	end()
+}
+
+// fresh reports whether a number may run. The caller holds r.mu.
+func (r *owner) fresh(n uint64) bool {
+	_, refused := r.refused[n]
+	return n >= max(r.low, 1) && n <= maxNumber && !refused && r.calls[n] == nil && !r.forgotten
+}
+
+// decline refuses a call that has not run. Nothing is kept of it: should the word be lost, it is
+// strange at the next pulse.
+func (r *owner) decline(n uint64, text string) {
+	r.mu.Lock()
+	fresh := r.fresh(n)
+	if fresh {
+		r.refuse(n)
+	}
+	r.mu.Unlock()
+	if fresh {
+		_ = r.send(&wire.Head{Kind: wire.Result, N: n, Error: true}, writeError(protocol.Errorf(protocol.Overloaded, "%s", text)), "")
 	}
 }
 
@@ -99,10 +125,7 @@ func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 		r.mu.Unlock()
 		return
 	}
-	if r.p.kept.Add(int64(len(result))) > maxKept {
-		r.p.kept.Add(-int64(len(result)))
-		one.spent = true
-	} else {
+	if one.spent = !r.p.kept.take(int64(len(result))); !one.spent {
 		one.result = result
 	}
 	r.mu.Unlock()
@@ -111,7 +134,7 @@ func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 
 // drop forgets the result of a call. The caller holds r.mu.
 func (r *owner) drop(one *run) {
-	r.p.kept.Add(-int64(len(one.result)))
+	r.p.kept.give(int64(len(one.result)))
 	one.result = nil
 }
 
@@ -135,24 +158,38 @@ func (r *owner) unask(n uint64) {
 
 // refuse refuses a number for ever. The caller holds r.mu.
 func (r *owner) refuse(n uint64) {
-	if n < r.low {
+	if n < r.low || n > maxNumber {
 		return
-	}
-	if len(r.refused) >= maxRefused {
-		r.raise(r.seen + 1)
 	}
 	r.refused[n] = struct{}{}
 	r.seen = max(r.seen, n)
+	if len(r.refused) < maxRefused {
+		return
+	}
+	if r.prune(); len(r.refused) > maxRefused/2 { // or the next one may cost as much
+		r.low = r.seen + 1
+		clear(r.refused)
+	}
 }
 
-// raise refuses all numbers below low. The caller holds r.mu.
-func (r *owner) raise(low uint64) {
-	r.low = max(r.low, low)
-	for n := range r.refused {
-		if n < r.low {
-			delete(r.refused, n)
+// prune forgets what is refused as a number below low. The caller holds r.mu.
+func (r *owner) prune() {
+	maps.DeleteFunc(r.refused, func(n uint64, _ struct{}) bool { return n < r.low })
+}
+
+// sweep ends the calls that the front waits for no more, at most twice in the time between two pulses:
+// it looks at all. The caller holds r.mu.
+func (r *owner) sweep(now time.Time) {
+	if r.swept == r.unasked || now.Sub(r.sweptAt) < r.p.o.Pulse/2 {
+		return
+	}
+	r.swept, r.sweptAt = r.unasked, now
+	for n := range r.calls {
+		if n < r.unasked {
+			r.unask(n)
 		}
 	}
+	r.prune()
 }
 
 // cancelled takes the word that a caller waits no more.
@@ -178,29 +215,26 @@ func (r *owner) pulsed(h *wire.Head) {
 	for _, n := range h.Done {
 		r.unask(n)
 	}
-	if h.Low > r.low {
-		for n := range r.calls {
-			if n < h.Low {
-				r.unask(n)
-			}
-		}
-		r.raise(h.Low)
-	}
+	r.low, r.unasked = max(r.low, h.Low), max(r.unasked, h.Low)
+	r.sweep(now)
+	arriving, leaving := r.arrivingCalls(now), r.leavingResults(now)
 	for _, n := range h.Open {
 		switch one := r.calls[n]; {
 		case one == nil && n < r.past:
 			back.Spent = append(back.Spent, n)
-		case one == nil && r.arrives(n, now):
+		case one == nil && arriving[n], one != nil && leaving[n]:
 		case one == nil:
-			r.refuseBody(n)
 			r.refuse(n)
 			back.Strange = append(back.Strange, n)
 		case one.spent:
 			back.Spent = append(back.Spent, n)
-		case one.over && now.Sub(one.sent) >= r.p.o.Pulse/2 && !r.leaves(n, now):
+		case one.over && now.Sub(one.sent) >= r.p.o.Pulse/2:
 			one.sent = now
 			again = append(again, outcome{n, one.failed, one.result})
 		}
+	}
+	if len(back.Strange) > 0 {
+		r.refuseBodies(func(call uint64) bool { return !r.fresh(call) })
 	}
 	r.mu.Unlock()
 	_ = r.send(back, nil, "")
@@ -214,6 +248,7 @@ func (r *owner) pulsed(h *wire.Head) {
 // silent. The caller holds r.mu.
 func (r *owner) overdue(now time.Time, paused time.Duration) {
 	r.heardFront = r.heardFront.Add(paused)
+	r.sweep(now)
 	silent := now.Sub(r.heardFront) > r.p.o.Silence
 	for n, one := range r.calls {
 		switch {
@@ -250,8 +285,7 @@ func (r *owner) abandon() {
 // forgetBelow refuses all numbers below low, some of which have run: a front that was taken for gone
 // comes back with calls that are open. The caller holds r.mu.
 func (r *owner) forgetBelow(low uint64) {
-	r.past = max(r.past, low)
-	r.raise(low)
+	r.past, r.low = max(r.past, low), max(r.low, low)
 }
 
 // owes reports whether calls run or results wait here.

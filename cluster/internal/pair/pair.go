@@ -58,7 +58,9 @@ const (
 	keepResult = 60 * time.Second // that a result waits to be confirmed
 	keepAnswer = 60 * time.Second // that an answer waits to be asked for again
 	idlePeer   = 2 * time.Minute  // after which nothing is kept of a run but its lowest number
-	maxKept    = 64 << 20         // bytes of results that wait
+	maxKept    = 64 << 20         // bytes of results and answers that wait
+	maxWaiting = 64 << 20         // bytes of what extensions say, to callers who have not taken it yet
+	maxBytes   = 256 << 20        // of bodies that arrive in parts; and of those that leave
 	maxRuns    = 16               // of one node
 	maxPast    = 4096             // runs of which the lowest number is kept
 )
@@ -72,9 +74,12 @@ type Pairs struct {
 	cancel context.CancelFunc
 
 	numbers   atomic.Uint64 // of calls, asks and bodies
-	kept      atomic.Int64  // bytes of results
-	running   atomic.Int64  // calls of others
-	receiving atomic.Int64  // bodies
+	kept      budget        // results and answers
+	waiting   budget        // notifications and requests of extensions
+	arriving  budget        // bodies in parts
+	departing budget
+	running   atomic.Int64 // calls of others
+	receiving atomic.Int64 // bodies
 	leaving   atomic.Bool
 	counts    counters
 
@@ -98,7 +103,7 @@ func New(o Options) *Pairs {
 	defaultTo(&o.Pulse, 250*time.Millisecond)
 	defaultTo(&o.Grace, 2*time.Second)
 	defaultTo(&o.Silence, 10*time.Second)
-	p := &Pairs{o: o, runs: make(map[wire.Address]*peer), past: make(map[wire.Address]uint64)}
+	p := &Pairs{o: o, kept: budget{limit: maxKept}, waiting: budget{limit: maxWaiting}, arriving: budget{limit: maxBytes}, departing: budget{limit: maxBytes}, runs: make(map[wire.Address]*peer), past: make(map[wire.Address]uint64)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -186,7 +191,9 @@ func (p *Pairs) Receive(from string, h *wire.Head, body []byte) {
 	case h.Kind == wire.Credit:
 		r.credit(h)
 	case h.Body != 0:
-		r.begin(h)
+		if !r.begin(h) && h.Kind == wire.Call {
+			r.in.decline(h.N, "the node has as many bodies under way as it takes at once")
+		}
 	default:
 		r.handle(h, body)
 	}
@@ -272,6 +279,7 @@ func (p *Pairs) forget(r *peer) {
 		}
 	}
 	p.past[r.to] = r.in.next()
+	r.asks.drop()
 }
 
 func (p *Pairs) all() []*peer {

@@ -151,7 +151,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		stop()
 		n.work.Wait()
-		if kept := p.kept.Load(); kept < 0 || kept > 1<<20 {
+		if kept := p.kept.used.Load(); kept < 0 || kept > 1<<20 {
 			t.Errorf("%d bytes are kept", kept)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/protocol"
 )
 
 // peer is the pair with one run, both ways.
@@ -19,30 +20,33 @@ type peer struct {
 func newPeer(p *Pairs, to wire.Address) *peer {
 	c := &channel{p: p, to: to, used: time.Now(), sending: make(map[uint64]*sending), receiving: make(map[uint64]*receiving)}
 	a := &asks{channel: c, own: make(map[uint64]*ask), theirs: make(map[uint64]*answer)}
-	a.front = &front{channel: c, asks: a, open: make(map[uint64]*call)}
+	a.front = &front{channel: c, asks: a, open: make(map[uint64]*call), done: make(map[uint64]struct{})}
 	return &peer{channel: c, out: a.front, asks: a,
 		in: &owner{channel: c, asks: a, calls: make(map[uint64]*run), refused: make(map[uint64]struct{})}}
 }
 
-// send sends a message, in parts if its body is long.
+// send sends a message, in parts if its body is long. A *protocol.Error says that it is never sent,
+// and does not change by itself.
 func (r *channel) send(h *wire.Head, body []byte, notTaken string) error {
 	h.Run = r.p.o.Self.Run
 	if len(body) > r.p.chunk() {
 		return r.sendParts(h, body, notTaken)
 	}
-	m, err := wire.Encode(h, body)
+	m, err := encode(h, body)
 	if err != nil {
-		return unsentError{err, r.p.o.Unsent}
+		return err
 	}
 	return r.p.o.Sender.Send(r.to, notTaken, m)
 }
 
-// unsentError is an error of a message that cannot be sent at all.
-type unsentError struct{ reason, unsent error }
-
-func (e unsentError) Error() string { return e.reason.Error() }
-
-func (e unsentError) Unwrap() error { return e.unsent }
+// encode returns a message, or why it is never sent.
+func encode(h *wire.Head, body []byte) ([]byte, error) {
+	m, err := wire.Encode(h, body)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
+	}
+	return m, nil
+}
 
 // The first letters of what a sender is given as notTaken.
 const (
@@ -90,7 +94,7 @@ func (r *peer) tick(now time.Time, paused time.Duration) (idle bool) {
 	r.expire(now)
 	busy := len(r.out.open) + len(r.in.calls) + len(r.receiving) // which the bounds of all pairs count
 	idle = busy == 0 && (r.out.ended || len(r.out.done)+len(r.asks.own)+len(r.asks.theirs)+len(r.sending) == 0 && now.Sub(r.used) > idlePeer)
-	r.out.forgotten = idle
+	r.forgotten = idle
 	r.mu.Unlock()
 	for _, h := range pulses {
 		_ = r.send(h, nil, r.token(ofPulse, 0))
