@@ -1,0 +1,86 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const someRun = `"run":"aaaaaaaaaa"`
+
+// heads are such as a node of this or another version sends, and such as none does.
+func heads() []string {
+	return []string{
+		`{"k":"call",` + someRun + `,"n":41,"ext":"search","m":"tools/call","notify":true,"digest":"9f3c","session":{"id":"s","caller":"alice","instance":"i","era":"2025-11-25","caps":{"sampling":{}},"client":{"name":"c","n":[1,2.5e3]}},"left_ms":29870,"trace":"00-a","origin":"d-7f21"}`,
+		`{"k":"pulse",` + someRun + `,"low":18446744073709551615,"open":[1,2,3],"done":[],"strange":null,"spent":[0]}`,
+		`{"k":"part",` + someRun + `,"body":7,"size":9,"at":4,"bytes":-5}`,
+		`{"k":"lost",` + someRun + `,"hash":"h","clock":-1,"seq":3,"node":"n","of":"o","names":["a","\ud800\n"],"last":true,"id":1,"error":false}`,
+		` { "k" : "tell" , ` + someRun + ` , "later" : {"k":[{"n":1}]} , "n" : 1 } `,
+		`{"k":"tell",` + someRun + `,"n":1,"n":2,"session":{"id":"a","caller":"x"},"session":{"id":"b"},"open":[1,2],"open":[3]}`,
+		`{"K":"tell","RUN":"aaaaaaaaaa","N":3,"ſession":{"ID":"x"}}`,
+		`{"k":"tell",` + someRun + `,"n":-1}`,
+		`{"k":"tell",` + someRun + `,"n":1.0}`,
+		`{"k":"tell",` + someRun + `,"n":18446744073709551616}`,
+		`{"k":"tell",` + someRun + `,"n":null,"notify":null,"session":null,"m":null}`,
+		`{"k":"tell",` + someRun + `,"session":[]}`,
+		`{"k":"t\u0065ll",` + someRun + `,"\u006e":5,"m":"\ud83d\ude00 \/ ` + "\xff\xc3" + `"}`,
+		`{"k":"tell","run":"short"}`,
+		`{"k":"tell",` + someRun + `,"x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
+		`{"k":"tell",` + someRun + `,"x":` + strings.Repeat("[", 6000),
+		`{"k":"tell",` + someRun + `,"x":"` + strings.Repeat("x", MaxHead) + `"}`,
+		`[]`, `null`, `{}`, ``, "{\"k\":\"tell\",\x00}",
+	}
+}
+
+// Decode takes whatever comes: no head is longer than its bound, the body is what is behind the first
+// line, and a head that was taken reads the same once it is encoded again.
+func FuzzDecode(f *testing.F) {
+	for _, h := range heads() {
+		f.Add([]byte(h + "\nbody\nof lines"))
+		f.Add([]byte(h))
+	}
+	f.Fuzz(func(t *testing.T, m []byte) {
+		h, body, err := Decode(m)
+		if err != nil {
+			return
+		}
+		head := m[:len(m)-len(body)]
+		if len(head) > MaxHead+1 || bytes.IndexByte(m, '\n') != len(head)-1 || h.Kind == "" || !IsRun(h.Run) {
+			t.Fatalf("%q was taken as the head", head)
+		}
+		again, err := Encode(h, body)
+		if err != nil { // escapes may make it longer
+			return
+		}
+		second, sameBody, err := Decode(again)
+		if err != nil {
+			t.Fatalf("%q, and encoded %q: %v", head, again, err)
+		}
+		if !bytes.Equal(body, sameBody) || !bytes.Equal(compact(t, h), compact(t, second)) {
+			t.Errorf("%q, and encoded %q", head, again)
+		}
+	})
+}
+
+func compact(t *testing.T, h *Head) []byte {
+	t.Helper()
+	out, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A node of a later version may send members that this one does not know.
+func TestUnknownMembers(t *testing.T) {
+	h, body, err := Decode([]byte(`{"k":"tell","later":[{"k":"x"},1],` + someRun + `,"n":3}` + "\n{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&Head{Kind: Tell, Run: "aaaaaaaaaa", N: 3}, h); diff != "" || string(body) != "{}" {
+		t.Errorf("%s%s", diff, body)
+	}
+}
