@@ -85,17 +85,22 @@ func (l *Link) Counts() Counts {
 	return c
 }
 
+// Cut breaks the connection at once and for good: nothing waits any more to be written. Close must
+// follow.
+func (l *Link) Cut() { l.dialer.close() }
+
 // Close sends what has been given to the link and disconnects. It returns when nothing is called
 // any more, or when ctx ends. It must not be called by what the link calls. Further calls wait
 // for the same.
 func (l *Link) Close(ctx context.Context) error {
+	defer context.AfterFunc(ctx, l.Cut)() // a write to a server that reads nothing keeps the client from its work
 	if l.conn.IsConnected() {
 		flush, cancel := context.WithTimeout(ctx, flushBound)
 		_ = l.conn.FlushWithContext(flush)
 		cancel()
 	}
 	l.conn.Close()
-	l.dialer.close()
+	l.Cut()
 	done := make(chan struct{})
 	go func() { // ends with the callbacks, which do not wait
 		defer close(done)

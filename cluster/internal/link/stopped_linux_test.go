@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"syscall"
 	"testing"
 	"time"
@@ -61,6 +62,48 @@ func TestStoppedServerIsFull(t *testing.T) {
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("the link noticed after %v", took)
 	}
+	if err := server.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCloseBehindAFullServer closes a link while a write waits for a stopped server: Close waits no
+// longer than its context.
+func TestCloseBehindAFullServer(t *testing.T) {
+	processtest.Leaks(t)
+	spec := three(t)[0]
+	server := serve(t, spec).cmd.Process
+	a := connect(t, "a", nil, spec)
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	sent, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for a.Send(a.self, "", make([]byte, 512<<10)) == nil {
+			sent <- struct{}{}
+		}
+	}()
+	for waits := false; !waits; {
+		select {
+		case <-sent:
+		case <-time.After(200 * time.Millisecond):
+			waits = true
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_ = a.Close(ctx)
+	if took := time.Since(start); took > flushBound {
+		t.Errorf("Close took %v", took)
+	}
+	go func() {
+		for range sent {
+		}
+	}()
+	<-ended
+	close(sent)
 	if err := server.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
