@@ -114,7 +114,9 @@ func (n *Node) Close(ctx context.Context) error {
 	n.mu.Lock()
 	n.offered = nil
 	n.mu.Unlock()
+	stuck := time.AfterFunc(closeWait, l.Cut) // a server that reads nothing gets no goodbye either
 	n.members.SetOwn(directory.Own{Leaving: true})
+	stuck.Stop()
 	n.pairs.Leave()
 	if len(n.members.Nodes()) > 0 { // what they send before they have heard it is refused, and not lost
 		heard := time.NewTimer(leavingHeard)
@@ -131,6 +133,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.pairs.Drain(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
+	defer context.AfterFunc(ctx, l.Cut)()
 	err := n.pairs.Close(ctx)
 	n.close()
 	n.life.Wait() // the directory says goodbye
@@ -231,8 +234,8 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 	h := &wire.Head{Request: wire.Request{Extension: c.Place.Extension, Method: c.Method, Notify: c.Notify, Digest: c.Digest, Trace: c.Trace, Origin: c.Origin}}
 	if s := c.Session; s != nil {
 		h.Session = &wire.Session{ID: s.ID, Caller: s.Caller, Instance: s.Instance, Version: s.Version, Caps: s.Capabilities, ClientInfo: s.ClientInfo}
-		if takes {
-			n.away.note(s, to)
+		if takes && !n.away.note(n.host, s, to) {
+			h.Session.ID = ""
 		}
 	}
 	var err error

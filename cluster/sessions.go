@@ -177,11 +177,13 @@ type visit struct {
 	runs    map[wire.Address]struct{}
 }
 
-// note keeps that a run knows s.
-func (a *away) note(s *protocol.Session, to wire.Address) {
-	if s == nil || s.ID == "" {
-		return
-	}
+// note keeps that a run knows s. It reports false when the end of s would not be told: that run must
+// not take the call for one of a session that lasts.
+func (a *away) note(h peers.Host, s *protocol.Session, to wire.Address) bool {
+	return s.ID != "" && h.IfAttached(s, func() { a.add(s, to) })
+}
+
+func (a *away) add(s *protocol.Session, to wire.Address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byID == nil {

@@ -40,6 +40,17 @@ func TestGuestAfterItsEnd(t *testing.T) {
 	}
 }
 
+// IfAttached knows no session.
+func (a *attaching) IfAttached(*protocol.Session, func()) bool { return false }
+
+// A call of a session that ends meanwhile is noted at no run: nobody would tell that run of the end.
+func TestCallOfAnEndedSession(t *testing.T) {
+	var a away
+	if a.note(new(attaching), &protocol.Session{ID: "s"}, wire.Address{Node: "gpu1", Run: wire.NewRun()}) || len(a.byID) != 0 {
+		t.Errorf("%d sessions are noted", len(a.byID))
+	}
+}
+
 // The sessions of a node are bounded, however many runs it says that it has.
 func TestGuestsOfManyRuns(t *testing.T) {
 	h := new(attaching)

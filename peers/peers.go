@@ -41,6 +41,9 @@ type Cluster interface {
 type Host interface {
 	// Attach registers the session of another node until ctx ends, see mcpserver.Backend.
 	Attach(ctx context.Context, s *protocol.Session) error
+	// IfAttached runs f if s is attached, and reports whether it is: what f keeps of any other session
+	// would stay, as nobody hears of its end. EndSession does not come before f has returned.
+	IfAttached(s *protocol.Session, f func()) (attached bool)
 	// Do carries the call of another node to an extension of this host; c.Session is never nil.
 	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 	// Incoming takes a request or notification of an extension at p that belongs to no call in

@@ -30,8 +30,9 @@ type Directory struct {
 	env     *unit.Env
 	events  func(*unit.Extension) unit.Events
 
-	mu   sync.Mutex // guards what follows
-	sets map[string]*set
+	mu       sync.Mutex // guards what follows
+	sets     map[string]*set
+	attached func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
 }
 
 // New returns an empty directory. events are those of an extension.
@@ -44,6 +45,9 @@ func (d *Directory) Open(ctx context.Context, h *Host) error {
 	if d.cluster == nil {
 		return nil
 	}
+	d.mu.Lock()
+	d.attached = h.IfAttached
+	d.mu.Unlock()
 	return d.cluster.Open(ctx, h)
 }
 
@@ -129,9 +133,9 @@ func (d *Directory) EndSession(s *protocol.Session) {
 	}
 }
 
-// newSet makes the extension of an id from the places that it has first.
+// newSet makes the extension of an id from the places that it has first. The caller holds d.mu.
 func (d *Directory) newSet(id string, places []*peers.Place) *set {
-	s := &set{cluster: d.cluster, id: id, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]string)}
+	s := &set{cluster: d.cluster, id: id, attached: d.attached, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]string)}
 	first := places[0]
 	m := &manifest.Manifest{}
 	m.Plugin.ID, m.Plugin.Name, m.Plugin.Version = id, id, first.Version

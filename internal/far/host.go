@@ -31,6 +31,11 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	return h.Calls.Attach(ctx, s)
 }
 
+// IfAttached implements [peers.Host].
+func (h *Host) IfAttached(s *protocol.Session, f func()) (attached bool) {
+	return h.Gateway.Sessions.IfAttached(s, f)
+}
+
 // Do implements [peers.Host]: the call reaches an extension of this host alone.
 func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 	if h.Snapshots.Load().Extensions[c.Extension] == nil {

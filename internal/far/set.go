@@ -21,6 +21,7 @@ type set struct {
 	id        string
 	extension *unit.Extension // has an instance for each node
 	local     atomic.Pointer[unit.Extension]
+	attached  func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
 
 	mu        sync.Mutex // guards what follows
 	places    []*peers.Place
@@ -160,13 +161,22 @@ func (s *set) order(w unit.Want) []*peers.Place {
 // of its own, or for calls about what it has there.
 func (s *set) took(w unit.Want, p *peers.Place, i *unit.Instance) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.instances[p.Node] = i
 	maps.DeleteFunc(s.instances, func(node string, _ *unit.Instance) bool {
 		return !slices.ContainsFunc(s.places, func(p *peers.Place) bool { return p.Node == node })
 	})
-	if w.Session != nil && w.Session.ID != "" && (p.PerSession || w.Tool == "") && s.pinned[w.Session] == "" {
-		s.pinned[w.Session] = p.Node
+	stays := w.Session != nil && w.Session.ID != "" && (p.PerSession || w.Tool == "") && s.pinned[w.Session] == ""
+	s.mu.Unlock()
+	if stays {
+		s.attached(w.Session, func() { s.pin(w.Session, p.Node) })
+	}
+}
+
+func (s *set) pin(session *protocol.Session, node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pinned[session] == "" {
+		s.pinned[session] = node
 	}
 }
 
