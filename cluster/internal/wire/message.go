@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/exthost/exthost/internal/rawjson"
 )
@@ -98,17 +99,23 @@ type Session struct {
 	ClientInfo json.RawMessage `json:"client,omitempty"`
 }
 
-// Encode returns the message. The error says that the head is too long.
-func Encode(h *Head, body []byte) ([]byte, error) {
-	head, err := json.Marshal(h)
+// Encode returns the message. The error says that the head is too long, or no JSON.
+func Encode(h *Head, body []byte) ([]byte, error) { return Append(nil, h, body) }
+
+// room is what most heads fit in.
+const room = 256
+
+// Append is Encode to the end of out.
+func Append(out []byte, h *Head, body []byte) ([]byte, error) {
+	start := len(out)
+	out, err := h.appendTo(slices.Grow(out, room+len(body)))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the head of a message: %w", err)
 	}
-	if len(head) > MaxHead {
-		return nil, fmt.Errorf("the head of a message has %d bytes, more than %d", len(head), MaxHead)
+	if size := len(out) - start; size > MaxHead {
+		return nil, fmt.Errorf("the head of a message has %d bytes, more than %d", size, MaxHead)
 	}
-	out := make([]byte, 0, len(head)+1+len(body))
-	return append(append(append(out, head...), '\n'), body...), nil
+	return append(append(out, '\n'), body...), nil
 }
 
 // Decode returns the head of a message and its body, which is a part of m.
@@ -122,7 +129,7 @@ func Decode(m []byte) (*Head, []byte, error) {
 		return nil, nil, fmt.Errorf("the head of a message: %w", err)
 	}
 	h := new(Head)
-	if err := json.Unmarshal(head, h); err != nil {
+	if err := h.parse(head); err != nil {
 		return nil, nil, fmt.Errorf("the head of a message: %w", err)
 	}
 	if h.Kind == "" || !IsRun(h.Run) {
