@@ -68,7 +68,7 @@ func (r *owner) called(h *wire.Head, body []byte) {
 	case !fresh:
 	case full:
 		r.decline(h.N, "the caller's node has not confirmed its results")
-	case p.leaving.Load() || !p.work.Go(func() {
+	case p.leaving.Load() || !p.goCall(func() {
 		defer end()
 		result, err := p.o.Node.Run(ctx, r.to, h, body, r.asks.caller(h.N))
 		p.running.Add(-1)

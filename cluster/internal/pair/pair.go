@@ -68,10 +68,11 @@ const (
 // Pairs are the pairs of one run with all others. Its methods may be called by many goroutines at
 // once.
 type Pairs struct {
-	o      Options
-	work   inflight.Gate // goroutines
-	ctx    context.Context
-	cancel context.CancelFunc
+	o       Options
+	work    inflight.Gate // goroutines
+	workers workers       // some of them
+	ctx     context.Context
+	cancel  context.CancelFunc
 
 	numbers   atomic.Uint64 // of calls, asks and bodies
 	kept      budget        // results and answers
@@ -104,6 +105,7 @@ func New(o Options) *Pairs {
 	defaultTo(&o.Grace, 2*time.Second)
 	defaultTo(&o.Silence, 10*time.Second)
 	p := &Pairs{o: o, kept: budget{limit: maxKept}, waiting: budget{limit: maxWaiting}, arriving: budget{limit: maxBytes}, departing: budget{limit: maxBytes}, runs: make(map[wire.Address]*peer), past: make(map[wire.Address]uint64)}
+	p.workers.next = make(chan func())
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -126,6 +128,7 @@ func (p *Pairs) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		p.workers.endOne()
 		now := time.Now()
 		paused := now.Sub(last) - p.o.Pulse // this process did not run, and heard nobody
 		if last = now; paused < p.o.Silence/4 {
