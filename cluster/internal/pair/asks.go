@@ -44,8 +44,13 @@ type asks struct {
 	tells  int                // outside of calls, that are handed on
 }
 
-// caller reaches the caller of a call of the other run.
-func (r *asks) caller(n uint64) protocol.Peer { return during{r, n} }
+// caller reaches the caller of a call of the other run; nil if it takes nothing.
+func (r *asks) caller(h *wire.Head) protocol.Peer {
+	if h.Quiet {
+		return nil
+	}
+	return during{r, h.N}
+}
 
 // cancelled takes the word that whoever asked waits no more.
 func (r *asks) cancelled(h *wire.Head) {

@@ -70,16 +70,11 @@ func (r *channel) sendParts(h *wire.Head, body []byte, notTaken string) error {
 		r.p.departing.give(size)
 	}
 	h.Body, h.Size = id, size
-	m, err := encode(h, nil)
-	if err != nil {
-		stop()
-		return err
-	}
 	s := &sending{kind: h.Kind, n: h.N, end: end, wake: make(chan struct{}, 1), at: time.Now()}
 	r.mu.Lock()
 	r.sending[id] = s
 	r.mu.Unlock()
-	if err = r.p.o.Sender.Send(r.to, notTaken, m); err != nil {
+	if err := r.sendWhole(h, nil, notTaken); err != nil {
 		stop()
 		return err
 	}
@@ -124,8 +119,7 @@ func (r *channel) transfer(ctx context.Context, id uint64, s *sending, body []by
 		end := min(at+size, limit)
 		h := &wire.Head{Kind: wire.Part, Run: r.p.o.Self.Run}
 		h.Body, h.At = id, int64(at)
-		m, err := wire.Encode(h, body[at:end])
-		if err != nil || r.p.o.Sender.Send(r.to, "", m) != nil {
+		if r.sendWhole(h, body[at:end], "") != nil {
 			return // the receiver gives up the body
 		}
 		at = end

@@ -80,7 +80,7 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 		r = p.peer(to).out
 		c = r.openCall()
 	}
-	h.Kind, h.N, h.Chunk = wire.Call, c.n, wire.Chunk{}
+	h.Kind, h.N, h.Quiet, h.Chunk = wire.Call, c.n, client == nil, wire.Chunk{}
 	err := r.send(h, body, r.token(ofCall, c.n))
 	refusal, never := errors.AsType[*protocol.Error](err)
 	r.mu.Lock()
@@ -118,10 +118,9 @@ func (r *front) openCall() *call {
 // await hands the caller what the extension says during the call, in order, until there is an
 // outcome.
 func (r *front) await(ctx context.Context, c *call, client protocol.Peer) ([]byte, error) {
-	during, cancel := context.WithCancel(ctx)
+	var during context.Context // of what the extension says; most calls need none
 	var questions sync.WaitGroup
 	defer questions.Wait()
-	defer cancel()
 	for {
 		select {
 		case <-c.wake:
@@ -136,6 +135,11 @@ func (r *front) await(ctx context.Context, c *call, client protocol.Peer) ([]byt
 		events, over := c.events, c.over
 		c.events = nil
 		r.mu.Unlock()
+		if during == nil && len(events) > 0 {
+			var cancel context.CancelFunc
+			during, cancel = context.WithCancel(ctx)
+			defer cancel()
+		}
 		for _, e := range events {
 			if e.id != 0 {
 				questions.Go(func() {

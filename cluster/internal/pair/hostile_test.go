@@ -60,7 +60,7 @@ type recorder struct {
 func (r recorder) MaxPayload() int { return r.max }
 
 func (r recorder) Send(_ wire.Address, _ string, m []byte) error {
-	h, body, err := wire.Decode(m)
+	h, body, err := wire.Decode(bytes.Clone(m))
 	if err == nil {
 		r.note(message{h, body})
 	}

@@ -50,27 +50,30 @@ func (r *owner) called(h *wire.Head, body []byte) {
 		r.decline(h.N, "the node has as many calls of others as cluster.max_calls allows")
 		return
 	}
-	ctx, end := p.ctx, context.CancelFunc(nil)
+	ctx, end := context.Background(), context.CancelFunc(nil) // endAll ends it: not a child of p.ctx, which would have to know all calls
 	if h.LeftMS > 0 {
 		ctx, end = context.WithTimeout(ctx, time.Duration(h.LeftMS)*time.Millisecond)
 	} else {
 		ctx, end = context.WithCancel(ctx)
 	}
-	one := &run{end: end}
+	one, now := &run{end: end}, time.Now()
 	r.mu.Lock()
-	r.heardFront, r.used = time.Now(), time.Now()
+	r.heardFront, r.used = now, now
 	fresh, full := r.fresh(h.N), len(r.calls) >= maxUnconfirmed
 	if fresh && !full {
 		r.calls[h.N], r.seen = one, max(r.seen, h.N)
 	}
 	r.mu.Unlock()
+	if p.ctx.Err() != nil {
+		end() // endAll has been here before
+	}
 	switch {
 	case !fresh:
 	case full:
 		r.decline(h.N, "the caller's node has not confirmed its results")
 	case p.leaving.Load() || !p.goCall(func() {
 		defer end()
-		result, err := p.o.Node.Run(ctx, r.to, h, body, r.asks.caller(h.N))
+		result, err := p.o.Node.Run(ctx, r.to, h, body, r.asks.caller(h))
 		p.running.Add(-1)
 		r.ran(h.N, one, result, err)
 	}):
@@ -110,8 +113,9 @@ func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 	if err != nil {
 		result = writeError(err)
 	}
+	now := time.Now()
 	r.mu.Lock()
-	one.over, one.failed, one.at, one.sent = true, err != nil, time.Now(), time.Now()
+	one.over, one.failed, one.at, one.sent = true, err != nil, now, now
 	known := r.calls[n] == one
 	switch {
 	case one.unasked || !known:
@@ -280,6 +284,15 @@ func (r *owner) abandon() {
 		}
 	}
 	r.forgetBelow(r.seen + 1)
+}
+
+// endAll ends the calls when this node leaves.
+func (r *owner) endAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.calls {
+		one.end()
+	}
 }
 
 // forgetBelow refuses all numbers below low, some of which have run: a front that was taken for gone

@@ -22,7 +22,7 @@ import (
 // Sender sends messages. A message that it returns no error for may still be lost.
 type Sender interface {
 	// Send sends a message to a run. notTaken, if not "", is what [Pairs.NotTaken] is called with
-	// when there is no such run.
+	// when there is no such run. The sender keeps nothing of the message.
 	Send(to wire.Address, notTaken string, message []byte) error
 	MaxPayload() int // the longest message, in bytes
 }
@@ -173,6 +173,7 @@ func (p *Pairs) Close(ctx context.Context) error {
 	p.cancel()
 	for _, r := range p.all() {
 		r.out.lost("this node leaves the cluster")
+		r.in.endAll()
 	}
 	select {
 	case <-p.work.Close():

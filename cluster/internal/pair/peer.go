@@ -3,6 +3,7 @@ package pair
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
@@ -32,21 +33,23 @@ func (r *channel) send(h *wire.Head, body []byte, notTaken string) error {
 	if len(body) > r.p.chunk() {
 		return r.sendParts(h, body, notTaken)
 	}
-	m, err := encode(h, body)
+	return r.sendWhole(h, body, notTaken)
+}
+
+// sendWhole sends one message.
+func (r *channel) sendWhole(h *wire.Head, body []byte, notTaken string) error {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	m, err := wire.Append((*buffer)[:0], h, body)
 	if err != nil {
-		return err
+		return protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
 	}
+	*buffer = m
 	return r.p.o.Sender.Send(r.to, notTaken, m)
 }
 
-// encode returns a message, or why it is never sent.
-func encode(h *wire.Head, body []byte) ([]byte, error) {
-	m, err := wire.Encode(h, body)
-	if err != nil {
-		return nil, protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
-	}
-	return m, nil
-}
+// buffers are for messages, which are of some length while they are sent.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // The first letters of what a sender is given as notTaken.
 const (

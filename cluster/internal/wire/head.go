@@ -29,6 +29,7 @@ func (r *Request) appendTo(m *members) {
 	m.text("ext", r.Extension, false)
 	m.text("m", r.Method, false)
 	m.flag("notify", r.Notify)
+	m.flag("quiet", r.Quiet)
 	m.text("digest", r.Digest, false)
 	if s := r.Session; s != nil {
 		m.key("session")

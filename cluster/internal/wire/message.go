@@ -54,6 +54,7 @@ type Request struct {
 	Extension string   `json:"ext,omitempty"`
 	Method    string   `json:"m,omitempty"`
 	Notify    bool     `json:"notify,omitempty"`
+	Quiet     bool     `json:"quiet,omitempty"`   // the caller takes no requests and no notifications
 	Digest    string   `json:"digest,omitempty"`  // of the descriptor that the caller saw
 	Session   *Session `json:"session,omitempty"` // of Tell, Ask and Bye: with its ID alone
 	LeftMS    int64    `json:"left_ms,omitempty"` // the caller waits so long; 0 is without an end

@@ -42,7 +42,7 @@ func (h *Head) member(key []byte, v json.RawMessage) bool {
 		return flag(v, &h.Error)
 	case "id":
 		return parseUint(v, &h.ID)
-	case "ext", "m", "notify", "digest", "session", "left_ms", "trace", "origin":
+	case "ext", "m", "notify", "quiet", "digest", "session", "left_ms", "trace", "origin":
 		return h.Request.member(key, v)
 	case "low", "open", "done", "strange", "spent":
 		return h.Pulses.member(key, v)
@@ -60,6 +60,8 @@ func (r *Request) member(key []byte, v json.RawMessage) bool {
 		return text(v, &r.Method)
 	case "notify":
 		return flag(v, &r.Notify)
+	case "quiet":
+		return flag(v, &r.Quiet)
 	case "digest":
 		return text(v, &r.Digest)
 	case "session":

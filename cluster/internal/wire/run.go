@@ -21,4 +21,11 @@ func NewRun() string {
 }
 
 // IsRun reports whether s has the form of a run.
-func IsRun(s string) bool { return len(s) == runLength && strings.Trim(s, runAlphabet) == "" }
+func IsRun(s string) bool {
+	for _, c := range []byte(s) {
+		if strings.IndexByte(runAlphabet, c) < 0 {
+			return false
+		}
+	}
+	return len(s) == runLength
+}

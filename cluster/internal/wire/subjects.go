@@ -20,17 +20,19 @@ type Address struct {
 // Subjects are the subjects of one cluster.
 type Subjects struct{ Cluster string }
 
-func (s Subjects) root() string { return Major + "." + s.Cluster }
+const major = Major + "."
+
+func (s Subjects) root() string { return major + s.Cluster }
 
 // To is the subject of messages of node from to the run.
 func (s Subjects) To(to Address, from string) string {
-	return s.root() + ".to." + to.Node + "." + to.Run + "." + from
+	return major + s.Cluster + ".to." + to.Node + "." + to.Run + "." + from
 }
 
 // Nobody is the reply subject of a message whose sender wants to know that no run takes it. what
 // tells the sender which message that was, one token.
 func (s Subjects) Nobody(sender Address, what string) string {
-	return s.To(sender, nobody) + "." + what
+	return major + s.Cluster + ".to." + sender.Node + "." + sender.Run + "." + nobody + "." + what
 }
 
 // All is the subject of messages of node from to all nodes.
@@ -71,21 +73,30 @@ const nobody = nodename.Nobody
 // From returns the sender of a message by its subject, or for the server's answer that nobody
 // took a message what that message was. Of another subject both are "".
 func (s Subjects) From(subject string) (node, notTaken string) {
-	rest, ok := strings.CutPrefix(subject, s.root()+".")
-	if !ok {
+	rest, of := strings.CutPrefix(subject, major)
+	rest, in := strings.CutPrefix(rest, s.Cluster)
+	rest, to := strings.CutPrefix(rest, ".")
+	if !of || !in || !to {
 		return "", ""
 	}
-	tokens := strings.Split(rest, ".")
+	var tokens [maxTokens]string
+	n := 0
+	for more := true; more && n < maxTokens; n++ {
+		tokens[n], rest, more = strings.Cut(rest, ".")
+	}
 	switch {
-	case tokens[0] == "to" && len(tokens) == 4 && tokens[3] != nobody:
+	case tokens[0] == "to" && n == 4 && tokens[3] != nobody:
 		return tokens[3], ""
-	case tokens[0] == "to" && len(tokens) == 5 && tokens[3] == nobody:
+	case tokens[0] == "to" && n == 5 && tokens[3] == nobody:
 		return "", tokens[4]
-	case (tokens[0] == "all" || tokens[0] == "any") && len(tokens) == 2:
+	case (tokens[0] == "all" || tokens[0] == "any") && n == 2:
 		return tokens[1], ""
 	}
 	return "", ""
 }
+
+// maxTokens is more than a subject has behind that of its cluster.
+const maxTokens = 6
 
 // CheckName is [nodename.Check].
 func CheckName(name string) error { return nodename.Check(name) }
