@@ -2,6 +2,8 @@ package cluster_test
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +42,7 @@ func TestMain(m *testing.M) {
 	if _, scripted := os.LookupEnv(processtest.ScriptVar); scripted {
 		processtest.Main(m, map[string]processtest.Verb{
 			"extension": func(string) { os.Exit(extension().Main()) },
+			"asking":    func(string) { asking() },
 			"natsd":     natsd,
 			"node":      serveNode,
 			"answer":    answer,
@@ -46,8 +50,14 @@ func TestMain(m *testing.M) {
 			"home":      serveHome,
 		})
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, one := range shared.all {
+		one.kill()
+	}
+	os.Exit(code)
 }
+
+var stdout = os.Stdout // which the SDK replaces
 
 // extension is what nodes share.
 func extension() *sdk.Extension {
@@ -56,30 +66,8 @@ func extension() *sdk.Extension {
 		func(_ context.Context, in json.RawMessage) (protocol.ToolResult, error) {
 			return protocol.ToolResult(`{"content":[],"structuredContent":` + string(in) + `}`), nil
 		})
-	sdk.AddTool(x, sdk.Tool{Name: "note", Description: "Notes a text in a file, and answers when told to."},
-		func(ctx context.Context, in struct {
-			File string `json:"file"`
-			Text string `json:"text"`
-			Wait bool   `json:"wait,omitempty"`
-			Die  bool   `json:"die,omitempty"`
-		}) (string, error) {
-			f, err := os.OpenFile(in.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-			if err != nil {
-				return "", err
-			}
-			defer f.Close()
-			if err := entries.Add(f, in.Text); err != nil {
-				return "", err
-			}
-			if in.Die {
-				os.Exit(3)
-			}
-			if in.Wait {
-				<-ctx.Done()
-				_ = entries.Add(f, in.Text+" cancelled")
-			}
-			return "noted " + in.Text, nil
-		})
+	sdk.AddTool(x, sdk.Tool{Name: "note", Description: "Notes a text in a file, and answers when told to. " + os.Getenv(describeVar)}, note)
+	sdk.AddTool(x, sdk.Tool{Name: "renote", Description: "Notes a text, which may be done again.", Idempotent: true}, note)
 	sdk.AddTool(x, sdk.Tool{Name: "work", Description: "Reports progress."},
 		func(ctx context.Context, _ struct{}) (string, error) {
 			for i := range 3 {
@@ -87,19 +75,126 @@ func extension() *sdk.Extension {
 			}
 			return "done", nil
 		})
+	sdk.AddTool(x, sdk.Tool{Name: "pid", Description: "Says which process it is."},
+		func(context.Context, struct{}) (string, error) { return strconv.Itoa(os.Getpid()), nil })
 	sdk.AddTool(x, sdk.Tool{Name: "die", Description: "Ends its process."},
 		func(context.Context, struct{}) (string, error) { os.Exit(3); return "", nil })
+	sdk.AddTool(x, sdk.Tool{Name: "abuse", Description: "Breaks the rules of its process."},
+		func(ctx context.Context, in struct {
+			How string `json:"how"`
+		}) (protocol.ToolResult, error) {
+			switch in.How {
+			case "lie":
+				for id := range 9 { // that of the call is among them
+					_, _ = fmt.Fprintf(stdout, `{"jsonrpc":"2.0","id":%d,"error":"no error"}`+"\n", id)
+				}
+				return protocol.ToolResult(`{"content":[]}`), nil
+			case "flood":
+				for ctx.Err() == nil {
+					_, _ = stdout.Write(bytes.Repeat([]byte("x"), 1<<20))
+				}
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
 	return x
 }
 
+// noting is what the tool note is told.
+type noting struct {
+	File string `json:"file"`
+	Text string `json:"text"`
+	Wait bool   `json:"wait,omitempty"`
+	Once bool   `json:"once,omitempty"` // waits only if the text is not noted yet
+	Till string `json:"till,omitempty"` // waits until there is this file
+	Die  bool   `json:"die,omitempty"`
+}
+
+func note(ctx context.Context, in noting) (string, error) {
+	before, _ := os.ReadFile(in.File)
+	f, err := os.OpenFile(in.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if err := entries.Add(f, in.Text); err != nil {
+		return "", err
+	}
+	if in.Die {
+		os.Exit(3)
+	}
+	if in.Wait && !(in.Once && slices.Contains(entries.Whole(string(before)), in.Text)) {
+		<-ctx.Done()
+		_ = entries.Add(f, in.Text+" cancelled")
+	}
+	for in.Till != "" && ctx.Err() == nil {
+		if _, err := os.Stat(in.Till); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond) // a test waits for this process
+	}
+	return "noted " + in.Text, nil
+}
+
+// describeVar is the variable with a part of the descriptor of note.
+const describeVar = "EXTHOST_TEST_DESCRIBE"
+
+// asking is an MCP server whose one tool puts two questions to its caller, and returns the answers.
+func asking() {
+	in := bufio.NewReader(os.Stdin)
+	send := func(id json.RawMessage, member string, value any) {
+		text, _ := json.Marshal(value)
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,%s:%s}`+"\n", id, member, text)
+	}
+	next := func() (m struct {
+		ID             json.RawMessage
+		Method         string
+		Params, Result json.RawMessage
+	}) {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			os.Exit(0)
+		}
+		_ = json.Unmarshal(line, &m)
+		return m
+	}
+	for {
+		switch m := next(); m.Method {
+		case "initialize":
+			send(m.ID, `"result"`, json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"asking","version":"1.0.0"}}`))
+		case "tools/list":
+			send(m.ID, `"result"`, json.RawMessage(`{"tools":[{"name":"ask","description":"Asks its caller.","inputSchema":{"type":"object"}}]}`))
+		case "tools/call":
+			var answers []json.RawMessage
+			for i, q := range []string{`"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":1}`,
+				`"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}`} {
+				fmt.Printf(`{"jsonrpc":"2.0","id":"q%d","method":%s}`+"\n", i, q)
+				a := next()
+				for string(a.ID) != fmt.Sprintf("%q", fmt.Sprint("q", i)) || a.Method != "" {
+					a = next()
+				}
+				answers = append(answers, a.Result)
+			}
+			send(m.ID, `"result"`, map[string]any{"content": []any{}, "structuredContent": map[string]any{"answers": answers}})
+		case "ping":
+			send(m.ID, `"result"`, struct{}{})
+		}
+	}
+}
+
 // natsd is a NATS server as a process: its words are its port, that of its routes, and those of
-// the routes of others.
+// the routes of others. The longest message it takes is behind a bar.
 func natsd(words string) {
+	words, longest, _ := strings.Cut(words, " | ")
 	fields := strings.Fields(words)
 	port, _ := strconv.Atoi(fields[0])
 	routes, _ := strconv.Atoi(fields[1])
 	o := &server.Options{ServerName: "s" + fields[0], Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true}
+	if n, err := strconv.Atoi(longest); err == nil {
+		o.MaxPayload = int32(n)
+	}
 	o.Cluster.Name, o.Cluster.Host, o.Cluster.Port = "test", "127.0.0.1", routes
+	o.Cluster.NoAdvertise = true // a test knows where its nodes connect
 	for _, other := range fields[2:] {
 		u, _ := url.Parse("nats://127.0.0.1:" + other)
 		o.Routes = append(o.Routes, u)
@@ -141,11 +236,18 @@ type child struct {
 	out   *bufio.Reader
 }
 
-// spawn starts the test binary as a script, and waits until it is ready.
+// spawn starts the test binary as a script, and waits until it is ready. It ends with the test.
 func spawn(t testing.TB, script string) *child {
 	t.Helper()
+	c := start(t, script)
+	t.Cleanup(c.kill)
+	return c
+}
+
+func start(t testing.TB, script string) *child {
+	t.Helper()
 	c := &child{cmd: exec.Command(exe(t))}
-	c.cmd.Env = append(os.Environ(), processtest.ScriptVar+"="+script)
+	c.cmd.Env = append(os.Environ(), processtest.ScriptVar+"="+script, clusterVar+"="+inCluster)
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -159,8 +261,8 @@ func spawn(t testing.TB, script string) *child {
 		t.Fatal(err)
 	}
 	c.stdin, c.out = in, bufio.NewReader(out)
-	t.Cleanup(c.kill)
 	if line, err := c.out.ReadString('\n'); err != nil || line != "ready\n" {
+		c.kill()
 		t.Fatalf("%s: %q, %v", script, line, err)
 	}
 	return c
@@ -215,6 +317,33 @@ type servers struct {
 	all    []*child
 }
 
+// shared are the servers of the tests that stop none: three, from the first of those tests on.
+var shared servers
+
+// inCluster is the cluster of the nodes of a test, so that tests with the same servers do not meet.
+var inCluster = "main"
+
+// clusterVar is the variable that gives it to other processes.
+const clusterVar = "EXTHOST_TEST_CLUSTER"
+
+// sharedServers returns three servers that a test must not stop. It begins the test, as
+// [processtest.Leaks] does.
+func sharedServers(t testing.TB) []string {
+	t.Helper()
+	if shared.all == nil {
+		free := ports(t, 6)
+		s := servers{t: t, ports: free[:3], routes: free[3:]}
+		for i := range s.ports {
+			s.all = append(s.all, start(t, s.script(i)))
+		}
+		shared = s
+	}
+	processtest.Leaks(t)
+	inCluster = strings.ToLower(t.Name())[:min(32, len(t.Name()))]
+	t.Cleanup(func() { inCluster = "main" })
+	return shared.urls()
+}
+
 func startServers(t testing.TB, n int) *servers {
 	t.Helper()
 	free := ports(t, 2*n)
@@ -227,7 +356,11 @@ func startServers(t testing.TB, n int) *servers {
 
 func (s *servers) start(i int) {
 	s.t.Helper()
-	s.all[i] = spawn(s.t, "natsd "+s.ports[i]+" "+s.routes[i]+" "+strings.Join(s.routes, " "))
+	s.all[i] = spawn(s.t, s.script(i))
+}
+
+func (s *servers) script(i int) string {
+	return "natsd " + s.ports[i] + " " + s.routes[i] + " " + strings.Join(s.routes, " ")
 }
 
 func (s *servers) urls() (list []string) {
@@ -237,22 +370,40 @@ func (s *servers) urls() (list []string) {
 	return list
 }
 
+// node is a node of a test, which may be a process of its own.
+type node struct {
+	Name, As string
+	URLs     []string
+	Plugins  []plugin // that it has
+	MaxCalls int      // 0 is the default
+}
+
+// plugin is an extension of a node: x unless it has another id.
+type plugin struct {
+	ID       string
+	Script   string // of its process; "" is extension
+	Protocol string // "" is native
+	Runtime  string // the table of its manifest
+	Describe string // a part of the descriptor of note
+}
+
 // join makes a node of a cluster over servers.
 func join(t testing.TB, urls []string, name, as string) *cluster.Node {
 	t.Helper()
-	n, err := cluster.New(nodeOptions(urls, name, as))
+	n, err := cluster.New(nodeOptions(node{Name: name, As: as, URLs: urls}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func nodeOptions(urls []string, name, as string) cluster.Options {
+func nodeOptions(n node) cluster.Options {
 	m := settings.Default()
-	if name == "quick" {
+	if n.Name == "quick" {
 		m.Silence = manifest.Duration(quick)
 	}
-	m.URLs, m.Node, m.Share = urls, name, []settings.Sharing{{Extensions: []string{"*"}, As: as}}
+	m.Name, m.MaxCalls = cmp.Or(os.Getenv(clusterVar), inCluster), cmp.Or(n.MaxCalls, m.MaxCalls)
+	m.URLs, m.Node, m.Share = n.URLs, n.Name, []settings.Sharing{{Extensions: []string{"*"}, As: n.As}}
 	return cluster.Options{Settings: m, Version: "0.0.1", Log: logger()}
 }
 
@@ -263,10 +414,23 @@ func logger() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// open opens a host of the extension x, with or without it.
+// x is the extension that most nodes have.
+var x = []plugin{{}}
+
+// open opens a host with the extension x, or without any.
 func open(t testing.TB, n *cluster.Node, shares bool, change ...func(*config.Config)) *exthost.Host {
 	t.Helper()
-	h, err := openHost(n, t.TempDir(), exe(t), shares, change...)
+	plugins := x
+	if !shares {
+		plugins = nil
+	}
+	h, err := openHost(n, t.TempDir(), exe(t), plugins, change...)
+	return closed(t, h, err)
+}
+
+// closed has a host be closed at the end of the test.
+func closed(t testing.TB, h *exthost.Host, err error) *exthost.Host {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,19 +442,15 @@ func open(t testing.TB, n *cluster.Node, shares bool, change ...func(*config.Con
 	return h
 }
 
-func openHost(n *cluster.Node, dir, exe string, shares bool, change ...func(*config.Config)) (*exthost.Host, error) {
+func openHost(n *cluster.Node, dir, exe string, plugins []plugin, change ...func(*config.Config)) (*exthost.Host, error) {
 	cfg := config.Default()
+	cfg.Extensions.Defaults.Replay = manifest.ReplayIdempotent
 	for _, f := range change {
 		f(cfg)
 	}
 	cfg.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
-	if shares {
-		manifest := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"echo\", \"note\", \"work\", \"die\"]\n[transport]\ncommand = %q\nenv = { %s = \"extension\" }\n[runtime]\nreplay = \"idempotent\"\n", exe, processtest.ScriptVar)
-		path := filepath.Join(dir, "extensions", "x")
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(filepath.Join(path, "plugin.toml"), []byte(manifest), 0o644); err != nil {
+	for _, p := range plugins {
+		if err := p.install(dir, exe); err != nil {
 			return nil, err
 		}
 	}
@@ -301,24 +461,39 @@ func openHost(n *cluster.Node, dir, exe string, shares bool, change ...func(*con
 	return exthost.Open(context.Background(), cfg, o)
 }
 
-// serveNode is a node that shares the extension as a process: its words are its name, how it
-// shares, and the servers.
+// install writes the manifest of the extension for a host whose files are in dir.
+func (p plugin) install(dir, exe string) error {
+	id, capabilities := cmp.Or(p.ID, "x"), ""
+	if p.Protocol == "" {
+		capabilities = "[capabilities]\ntools = [\"echo\", \"note\", \"renote\", \"work\", \"pid\", \"die\", \"abuse\"]\n"
+	}
+	text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n%s[transport]\ncommand = %q\nprotocol = %q\nenv = { %s = %q, %s = %q }\n[runtime]\n%s\n",
+		id, capabilities, exe, cmp.Or(p.Protocol, "native"), processtest.ScriptVar, cmp.Or(p.Script, "extension"), describeVar, p.Describe, p.Runtime)
+	path := filepath.Join(dir, "extensions", id)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(path, "plugin.toml"), []byte(text), 0o644)
+}
+
+// serveNode is a node as a process: its words are a [node] in JSON.
 func serveNode(words string) {
-	fields := strings.Fields(words)
 	fail := func(err error) {
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
 	}
+	var spec node
+	fail(json.Unmarshal([]byte(words), &spec))
 	dir, err := os.MkdirTemp("", "node")
 	fail(err)
 	defer os.RemoveAll(dir)
-	n, err := cluster.New(nodeOptions(fields[2:], fields[0], fields[1]))
+	n, err := cluster.New(nodeOptions(spec))
 	fail(err)
 	path, err := os.Executable()
 	fail(err)
-	h, err := openHost(n, dir, path, true)
+	h, err := openHost(n, dir, path, spec.Plugins)
 	fail(err)
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -338,9 +513,9 @@ func caller(words string) {
 	}
 	dir, err := os.MkdirTemp("", "caller")
 	fail(err)
-	n, err := cluster.New(nodeOptions(strings.Fields(urls), "caller", settings.ShareMine))
+	n, err := cluster.New(nodeOptions(node{Name: "caller", As: settings.ShareMine, URLs: strings.Fields(urls)}))
 	fail(err)
-	h, err := openHost(n, dir, "", false)
+	h, err := openHost(n, dir, "", nil)
 	fail(err)
 	for _, ok := h.Tools().Lookup(tool); !ok; _, ok = h.Tools().Lookup(tool) {
 		time.Sleep(5 * time.Millisecond) // a test waits for this process
@@ -354,10 +529,31 @@ func caller(words string) {
 // matters may be slow.
 const quick = 3 * time.Second
 
-// startNode starts serveNode.
+// startNode starts a node with the extension x as a process.
 func startNode(t testing.TB, urls []string, name, as string) *child {
 	t.Helper()
-	return spawn(t, "node "+name+" "+as+" "+strings.Join(urls, " "))
+	return node{Name: name, As: as, URLs: urls, Plugins: x}.start(t)
+}
+
+// start starts the node as a process.
+func (n node) start(t testing.TB) *child {
+	t.Helper()
+	text, err := json.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spawn(t, "node "+string(text))
+}
+
+// open opens a host that is the node.
+func (n node) open(t testing.TB) *exthost.Host {
+	t.Helper()
+	c, err := cluster.New(nodeOptions(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := openHost(c, t.TempDir(), exe(t), n.Plugins)
+	return closed(t, h, err)
 }
 
 // eventually polls for what cannot be awaited from outside.

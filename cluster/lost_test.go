@@ -1,0 +1,171 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// What a process does that breaks the rules of its host has the same outcome elsewhere as here, and
+// names the node.
+func TestC1ProcessBreaksTheRules(t *testing.T) {
+	urls := sharedServers(t)
+	plugins := []plugin{{ID: "dies"}, {ID: "lies"}, {ID: "floods"}, {ID: "hangs", Runtime: `call_timeout = "200ms"`}}
+	node{Name: "gpu1", As: peers.AsMine, URLs: urls, Plugins: plugins}.start(t)
+	front := node{Name: "front", As: peers.AsMine, URLs: urls, Plugins: plugins}.open(t)
+	for _, p := range plugins {
+		tool, args := "abuse", map[string]any{"how": strings.TrimSuffix(p.ID, "s")}
+		if p.ID == "dies" {
+			tool, args = "die", nil
+		}
+		awaitTool(t, front, "ext_gpu1_"+p.ID+"_"+tool, true)
+		_, err := front.Call(within(t), "ext_"+p.ID+"_"+tool, args)
+		here, _ := errors.AsType[*protocol.Error](err)
+		_, err = front.Call(within(t), "ext_gpu1_"+p.ID+"_"+tool, args)
+		there, _ := errors.AsType[*protocol.Error](err)
+		if here == nil || there == nil || here.Outcome != "unknown" {
+			t.Errorf("%s: %#v here, %#v there", p.ID, here, there)
+			continue
+		}
+		if there.Kind != here.Kind || there.Outcome != here.Outcome || there.Code != here.Code || there.Message != "node gpu1: "+here.Message {
+			t.Errorf("%s:\n%#v here\n%#v there", p.ID, here, there)
+		}
+		if there.Extension != "gpu1."+p.ID || there.Tool != "ext_gpu1_"+p.ID+"_"+tool {
+			t.Errorf("%s: extension %q, tool %q", p.ID, there.Extension, there.Tool)
+		}
+	}
+}
+
+// A call whose owner is killed is made again at another, if the operator and the tool allow that.
+func TestC2CallIsMadeAgain(t *testing.T) {
+	urls := sharedServers(t)
+	owners := map[string]*child{}
+	for _, name := range []string{"n1", "n2"} {
+		owners[name] = startNode(t, urls, name, peers.AsReplicas)
+	}
+	front := open(t, join(t, urls, "front", peers.AsReplicas), false)
+	awaitNodes(t, front, 2)
+	file := filepath.Join(t.TempDir(), "notes")
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := front.Call(within(t), "ext_x_renote", map[string]any{"file": file, "text": "a", "wait": true, "once": true})
+		outcome <- err
+	}()
+	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
+	owners[busy(t, front)].kill()
+	if err := <-outcome; err != nil {
+		t.Error(err)
+	}
+	if got := noted(t, file); !slices.Equal(got, []string{"a", "a"}) {
+		t.Errorf("noted: %q", got)
+	}
+}
+
+// busy returns the node that has a call of the host in flight.
+func busy(t testing.TB, h *exthost.Host) string {
+	t.Helper()
+	for _, one := range h.Status().Extensions[0].Instances {
+		if one.InFlight > 0 {
+			return one.Key
+		}
+	}
+	t.Fatalf("no node has a call: %+v", h.Status().Extensions)
+	return ""
+}
+
+// awaitNodes waits until n nodes have the extension x.
+func awaitNodes(t testing.TB, h *exthost.Host, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(n, " nodes"), func() bool {
+		all := h.Status().Extensions
+		i := slices.IndexFunc(all, func(x status.Extension) bool { return x.ID == "x" })
+		return i >= 0 && len(all[i].Nodes) == n
+	})
+}
+
+// A call whose owner was killed before it came goes to a replica. Without one it is refused once the
+// owner is not back in time, and never runs.
+func TestC3OwnerIsKilledBefore(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	n1, n2 := startNode(t, s.urls(), "n1", peers.AsReplicas), startNode(t, s.urls(), "n2", peers.AsReplicas)
+	front := open(t, join(t, s.urls(), "front", peers.AsReplicas), false)
+	awaitNodes(t, front, 2)
+	file := filepath.Join(t.TempDir(), "notes")
+	var want []string
+	n1.kill()
+	for i := range 4 {
+		want = append(want, fmt.Sprint(i))
+		if _, err := front.Call(within(t), "ext_x_note", map[string]any{"file": file, "text": want[i]}); err != nil {
+			t.Errorf("with a replica: %v", err)
+		}
+	}
+	n2.kill()
+	_, err := front.Call(within(t), "ext_x_note", map[string]any{"file": file, "text": "never"})
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NotReady || e.Outcome != "" {
+		t.Errorf("without a replica: %#v", err)
+	}
+	if got := noted(t, file); !slices.Equal(got, want) {
+		t.Errorf("noted: %q", got)
+	}
+}
+
+// A session that has a process of its own loses it with its node: the call that runs is lost, and
+// the next begins another process elsewhere.
+func TestC23NodeOfASessionIsKilled(t *testing.T) {
+	urls := sharedServers(t)
+	owners, own := map[string]*child{}, []plugin{{Runtime: `instances = "per_session"`}}
+	for _, name := range []string{"n1", "n2"} {
+		owners[name] = node{Name: name, As: peers.AsReplicas, URLs: urls, Plugins: own}.start(t)
+	}
+	front := open(t, join(t, urls, "front", peers.AsReplicas), false)
+	awaitNodes(t, front, 2)
+	s := &protocol.Session{ID: "s1", Caller: "ada"}
+	if err := front.Attach(within(t), s); err != nil {
+		t.Fatal(err)
+	}
+	first := callAs(t, front, s, "ext_x_pid", "{}")
+	for range 3 {
+		if again := callAs(t, front, s, "ext_x_pid", "{}"); again != first {
+			t.Errorf("another process: %s and %s", first, again)
+		}
+	}
+	file, outcome := filepath.Join(t.TempDir(), "notes"), make(chan error, 1)
+	args := fmt.Sprintf(`{"name":"ext_x_note","arguments":{"file":%q,"text":"a","wait":true}}`, file)
+	go func() {
+		_, err := front.Do(within(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: []byte(args)})
+		outcome <- err
+	}()
+	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
+	owners[busy(t, front)].kill()
+	err := <-outcome
+	if !isLost(err) || !strings.Contains(err.Error(), "the session begins anew at another node") {
+		t.Errorf("%v", err)
+	}
+	next := callAs(t, front, s, "ext_x_pid", "{}")
+	if next == first {
+		t.Errorf("the same process: %s", next)
+	}
+	if again := callAs(t, front, s, "ext_x_pid", "{}"); again != next {
+		t.Errorf("another process: %s and %s", next, again)
+	}
+}
+
+// callAs makes a call of a session, and returns the text of its result.
+func callAs(t testing.TB, h *exthost.Host, s *protocol.Session, tool, args string) string {
+	t.Helper()
+	r, err := h.Do(within(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, args)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return protocol.ToolResult(r).Text()
+}
