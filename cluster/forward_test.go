@@ -33,11 +33,11 @@ func serveHome(words string) {
 	dir, err := os.MkdirTemp("", "home")
 	fail(err)
 	defer os.RemoveAll(dir)
-	n, err := cluster.New(nodeOptions(fields[2:], fields[0], settings.ShareMine))
+	n, err := cluster.New(nodeOptions(node{Name: fields[0], As: settings.ShareMine, URLs: fields[2:]}))
 	fail(err)
 	path, err := os.Executable()
 	fail(err)
-	h, err := openHost(n, dir, path, true)
+	h, err := openHost(n, dir, path, x)
 	fail(err)
 	server := &http.Server{Addr: fields[1], Handler: mcpserver.New(h, mcpserver.Options{Elsewhere: n}).Handler("")}
 	go func() { _ = server.ListenAndServe() }()

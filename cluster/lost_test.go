@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -124,21 +125,16 @@ func TestC3OwnerIsKilledBefore(t *testing.T) {
 func TestC23NodeOfASessionIsKilled(t *testing.T) {
 	urls := sharedServers(t)
 	owners, own := map[string]*child{}, []plugin{{Runtime: `instances = "per_session"`}}
-	for _, name := range []string{"n1", "n2"} {
+	for _, name := range []string{"n1", "n2", "n3"} {
 		owners[name] = node{Name: name, As: peers.AsReplicas, URLs: urls, Plugins: own}.start(t)
 	}
 	front := open(t, join(t, urls, "front", peers.AsReplicas), false)
-	awaitNodes(t, front, 2)
+	awaitNodes(t, front, 3)
 	s := &protocol.Session{ID: "s1", Caller: "ada"}
 	if err := front.Attach(within(t), s); err != nil {
 		t.Fatal(err)
 	}
-	first := callAs(t, front, s, "ext_x_pid", "{}")
-	for range 3 {
-		if again := callAs(t, front, s, "ext_x_pid", "{}"); again != first {
-			t.Errorf("another process: %s and %s", first, again)
-		}
-	}
+	first := stays(t, front, s)
 	file, outcome := filepath.Join(t.TempDir(), "notes"), make(chan error, 1)
 	args := fmt.Sprintf(`{"name":"ext_x_note","arguments":{"file":%q,"text":"a","wait":true}}`, file)
 	go func() {
@@ -148,16 +144,41 @@ func TestC23NodeOfASessionIsKilled(t *testing.T) {
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
 	owners[busy(t, front)].kill()
 	err := <-outcome
-	if !isLost(err) || !strings.Contains(err.Error(), "the session begins anew at another node") {
+	if !isLost(err) || !strings.Contains(err.Error(), "the next call begins another") {
 		t.Errorf("%v", err)
 	}
-	next := callAs(t, front, s, "ext_x_pid", "{}")
-	if next == first {
+	if next := stays(t, front, s); next == first {
 		t.Errorf("the same process: %s", next)
 	}
-	if again := callAs(t, front, s, "ext_x_pid", "{}"); again != next {
-		t.Errorf("another process: %s and %s", next, again)
+}
+
+// stays returns the process that a session has, while other calls keep nodes busy.
+func stays(t testing.TB, front *exthost.Host, s *protocol.Session) (pid string) {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range 4 {
+		now := callAs(t, front, s, "ext_x_pid", "{}")
+		if pid == "" {
+			pid = now
+		}
+		if now != pid {
+			t.Errorf("another process: %s and %s", pid, now)
+		}
+		file := filepath.Join(dir, fmt.Sprint(i))
+		outcome := make(chan error, 1)
+		ctx, cancel := context.WithCancel(within(t))
+		go func() {
+			_, err := front.Call(ctx, "ext_x_note", map[string]any{"file": file, "text": "a", "wait": true})
+			outcome <- err
+		}()
+		eventually(t, "the other call runs", func() bool { return len(noted(t, file)) == 1 })
+		if now := callAs(t, front, s, "ext_x_pid", "{}"); now != pid {
+			t.Errorf("another process: %s and %s", pid, now)
+		}
+		cancel()
+		<-outcome
 	}
+	return pid
 }
 
 // callAs makes a call of a session, and returns the text of its result.

@@ -135,7 +135,7 @@ func (d *Directory) EndSession(s *protocol.Session) {
 
 // newSet makes the extension of an id from the places that it has first. The caller holds d.mu.
 func (d *Directory) newSet(id string, places []*peers.Place) *set {
-	s := &set{cluster: d.cluster, id: id, attached: d.attached, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]string)}
+	s := &set{cluster: d.cluster, id: id, attached: d.attached, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]pin)}
 	first := places[0]
 	m := &manifest.Manifest{}
 	m.Plugin.ID, m.Plugin.Name, m.Plugin.Version = id, id, first.Version

@@ -72,6 +72,14 @@ func (i *instance) call(ctx context.Context, r *runtime.Request, notify bool) (j
 		c.Digest = p.Digests[name]
 	}
 	result, err := i.set.cluster.Call(ctx, c)
+	if c.Session != nil {
+		i.set.ended(c.Session, i.node, err)
+		if e, _ := errors.AsType[*protocol.Error](err); e != nil && e.Kind == protocol.NodeLost && p.PerSession {
+			told := *e
+			told.Message += "; the process that the session had there is lost with it, and the next call begins another"
+			err = &told
+		}
+	}
 	return result, i.named(err)
 }
 

@@ -25,8 +25,14 @@ type set struct {
 
 	mu        sync.Mutex // guards what follows
 	places    []*peers.Place
-	instances map[string]*unit.Instance    // by node
-	pinned    map[*protocol.Session]string // the node at which a session has an instance of its own
+	instances map[string]*unit.Instance // by node
+	pinned    map[*protocol.Session]pin
+}
+
+// pin is the node at which a session has an instance of its own.
+type pin struct {
+	node    string
+	reached bool // a call was there
 }
 
 // follow takes the places that there are now, and the extension of this host, nil for none.
@@ -37,6 +43,7 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	s.mu.Unlock()
 	for _, p := range before {
 		if now := s.place(p.Node); now == nil || now.Run != p.Run {
+			s.unpin(p.Node)
 			s.extension.EndSession(p.Node) // its instance ends, and with it what is held against the node
 		}
 	}
@@ -65,6 +72,7 @@ func (s *set) leave() {
 	s.places = nil
 	s.mu.Unlock()
 	for _, p := range before {
+		s.unpin(p.Node)
 		s.extension.EndSession(p.Node)
 	}
 }
@@ -72,12 +80,43 @@ func (s *set) leave() {
 func (s *set) place(node string) *peers.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.at(node)
+}
+
+// at is place. The caller holds s.mu.
+func (s *set) at(node string) *peers.Place {
 	for _, p := range s.places {
 		if p.Node == node {
 			return p
 		}
 	}
 	return nil
+}
+
+// unpin frees the sessions that had to stay at a run that has gone.
+func (s *set) unpin(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.pinned, func(_ *protocol.Session, at pin) bool { return at.node == node })
+}
+
+// ended takes the outcome of a call of a session at a node: while that may have an instance of the
+// session, the session stays there.
+func (s *set) ended(session *protocol.Session, node string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.pinned[session]
+	if !ok || at.node != node {
+		return
+	}
+	e, _ := errors.AsType[*protocol.Error](err)
+	switch {
+	case e != nil && (e.Kind == protocol.NodeLost || e.Kind == protocol.ShuttingDown),
+		e != nil && e.Kind == protocol.NotReady && !(at.reached && errors.Is(err, peers.ErrAway)):
+		delete(s.pinned, session)
+	case e == nil || e.Outcome != "":
+		s.pinned[session] = pin{node, true}
+	}
 }
 
 func (s *set) instance(node string) *unit.Instance {
@@ -132,9 +171,15 @@ func (s *set) isHere(tool string) bool {
 func (s *set) order(w unit.Want) []*peers.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.pinned[w.Session]
+	own := s.pinned[w.Session].node
+	refused := func(p *peers.Place) bool {
+		return slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Key == p.Node })
+	}
+	if p := s.at(own); p != nil && p.PerSession && !p.Leaving && refused(p) {
+		return nil // the session's process is there, and one elsewhere would not know what it knows
+	}
 	fits := func(p *peers.Place) bool {
-		if p.Leaving && p.Node != own || slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Key == p.Node }) {
+		if p.Leaving && p.Node != own || refused(p) {
 			return false
 		}
 		return w.Tool == "" || slices.ContainsFunc(p.Tools, func(t protocol.Tool) bool { return t.Name == w.Tool && bytes.Equal(t.Raw, w.Raw) })
@@ -165,18 +210,19 @@ func (s *set) took(w unit.Want, p *peers.Place, i *unit.Instance) {
 	maps.DeleteFunc(s.instances, func(node string, _ *unit.Instance) bool {
 		return !slices.ContainsFunc(s.places, func(p *peers.Place) bool { return p.Node == node })
 	})
-	stays := w.Session != nil && w.Session.ID != "" && (p.PerSession || w.Tool == "") && s.pinned[w.Session] == ""
+	stays := w.Session != nil && w.Session.ID != "" && (p.PerSession || w.Tool == "")
 	s.mu.Unlock()
 	if stays {
-		s.attached(w.Session, func() { s.pin(w.Session, p.Node) })
+		s.attached(w.Session, func() { s.stay(w.Session, p) })
 	}
 }
 
-func (s *set) pin(session *protocol.Session, node string) {
+// stay notes that a session stays at a place, unless it has another that takes calls.
+func (s *set) stay(session *protocol.Session, p *peers.Place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pinned[session] == "" {
-		s.pinned[session] = node
+	if own := s.at(s.pinned[session].node); own == nil || own.Leaving && own != p {
+		s.pinned[session] = pin{node: p.Node}
 	}
 }
 
