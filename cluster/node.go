@@ -257,15 +257,29 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 	return result, err
 }
 
-// deliver gives a call to a run. While this node connects anew, which takes it a moment, the call
-// waits, and is sent again if it never came to its owner: at most for the grace.
+// maxTries bounds how often a call is sent that its owner never gets.
+const maxTries = 8
+
+const unsentPause = 10 * time.Millisecond
+
+// deliver gives a call to a run. One that never came to its owner is sent again: the owner, who said
+// so, refuses it for ever. One that this node could not send waits while it connects anew, which takes
+// it a moment: at most for the grace.
 func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, params []byte, client protocol.Peer) ([]byte, error) {
 	grace := n.o.Settings.Grace.Std()
-	for began := time.Now(); ; {
+	for began, tries := time.Now(), 1; ; tries++ {
 		result, err := n.pairs.Call(ctx, to, h, params, client)
 		switch {
-		case !errors.Is(err, pair.ErrStrange) && !errors.Is(err, link.ErrUnsent),
-			time.Since(began) > grace, n.closing.Err() != nil, !n.connects(ctx, grace):
+		case errors.Is(err, pair.ErrStrange) && tries < maxTries:
+		case errors.Is(err, link.ErrUnsent) && time.Since(began) <= grace:
+			select { // the connection may have broken, which this node has not been told yet
+			case <-time.After(unsentPause):
+			case <-ctx.Done():
+			}
+		default:
+			return result, err
+		}
+		if n.closing.Err() != nil || !n.connects(ctx, grace) {
 			return result, err
 		}
 	}

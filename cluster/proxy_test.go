@@ -24,62 +24,83 @@ type crossing struct {
 // cut is what a proxy does with a message that it sends half of before it closes the connection.
 const cut = -1
 
-// proxy stands between a node and a server, and sends each message as often as pass says. It ends
-// with the test.
-func proxy(t testing.TB, server string, pass func(crossing) int) (url string) {
+// proxy stands between a node and a server, or between two servers.
+type proxy struct {
+	listener net.Listener
+	work     sync.WaitGroup
+
+	mu   sync.Mutex // guards what follows
+	open []net.Conn
+	off  bool // no connection is let through
+}
+
+// newProxy returns a proxy that sends each message as often as pass says; with nil, each once. It
+// ends with the test.
+func newProxy(t testing.TB, server string, pass func(crossing) int) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var work sync.WaitGroup
-	var mu sync.Mutex // guards what follows
-	var open []net.Conn
-	closed := false
-	keep := func(list ...net.Conn) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		open = append(open, list...)
-		return !closed
+	if pass == nil {
+		pass = func(crossing) int { return 1 }
 	}
+	p := &proxy{listener: l}
 	t.Cleanup(func() {
 		_ = l.Close()
-		mu.Lock()
-		closed = true
-		for _, c := range open {
-			_ = c.Close()
-		}
-		mu.Unlock()
-		work.Wait()
+		p.cutOff(true)
+		p.work.Wait()
 	})
-	work.Go(func() {
+	p.work.Go(func() {
 		for {
 			node, err := l.Accept()
 			if err != nil {
 				return
 			}
-			far, err := net.Dial("tcp", strings.TrimPrefix(server, "nats://"))
-			if err != nil {
-				_ = node.Close()
-				continue
-			}
-			if !keep(node, far) {
-				_, _ = node.Close(), far.Close()
-				return
-			}
-			for _, way := range []struct {
-				from, to net.Conn
-				up       bool
-			}{{node, far, true}, {far, node, false}} {
-				work.Go(func() {
-					defer node.Close()
-					defer far.Close()
-					convey(way.from, way.to, way.up, pass)
-				})
-			}
+			p.connect(node, strings.TrimPrefix(server, "nats://"), pass)
 		}
 	})
-	return "nats://" + l.Addr().String()
+	return p
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+func (p *proxy) url() string { return "nats://" + p.address() }
+
+// cutOff closes what is open, and lets nothing through until it is taken back.
+func (p *proxy) cutOff(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.off = yes
+	for _, c := range p.open {
+		_ = c.Close()
+	}
+	p.open = nil
+}
+
+func (p *proxy) connect(node net.Conn, server string, pass func(crossing) int) {
+	far, err := net.Dial("tcp", server)
+	if err != nil {
+		_ = node.Close()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.off {
+		_, _ = node.Close(), far.Close()
+		return
+	}
+	p.open = append(p.open, node, far)
+	for _, way := range []struct {
+		from, to net.Conn
+		up       bool
+	}{{node, far, true}, {far, node, false}} {
+		p.work.Go(func() {
+			defer node.Close()
+			defer far.Close()
+			convey(way.from, way.to, way.up, pass)
+		})
+	}
 }
 
 // convey hands on what comes until a connection ends.
@@ -118,4 +139,10 @@ func convey(from io.Reader, to io.Writer, up bool, pass func(crossing) int) {
 			}
 		}
 	}
+}
+
+// body is the message without what NATS says about it.
+func (c crossing) body() []byte {
+	_, body, _ := bytes.Cut(c.raw, []byte("\r\n"))
+	return bytes.TrimSuffix(body, []byte("\r\n"))
 }

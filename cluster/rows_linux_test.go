@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -104,6 +105,48 @@ func TestC7AllServersAreAway(t *testing.T) {
 		_, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1})
 		return err == nil
 	})
+}
+
+// A server that is stopped costs no call, and what it has when it goes on runs nothing.
+func TestC8ServerIsStopped(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 3)
+	urls := s.urls()
+	startNode(t, urls[2:], "gpu1", peers.AsMine)
+	front := open(t, join(t, urls[:2], "front", peers.AsMine), false)
+	awaitTool(t, front, "ext_gpu1_x_note", true)
+	numbers, all := listen(t, urls[2], "gpu1")
+	i := slices.Index(urls, front.Status().Cluster.Server)
+	if i < 0 {
+		t.Fatalf("connected to %q", front.Status().Cluster.Server)
+	}
+	stopped := s.all[i].cmd.Process
+	if err := stopped.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "notes")
+	var callers sync.WaitGroup
+	for n := range 16 {
+		callers.Go(func() {
+			if _, err := front.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": fmt.Sprint(n)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	before := numbers()
+	if err := stopped.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "old messages come", func() bool { return numbers() >= before+1 })
+	eventually(t, "both connections are there", func() bool {
+		_, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1})
+		return err == nil
+	})
+	all()
+	if ran := noted(t, file); len(ran) != 16 || len(slices.Compact(slices.Sorted(slices.Values(ran)))) != 16 {
+		t.Errorf("ran: %q", ran)
+	}
 }
 
 // A rolling restart of every node and every server under load fails no call.

@@ -1,0 +1,265 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// listen hears the calls to a node at a server. It returns how many there have been so far, and
+// flush, after which the node has had what came before.
+func listen(t testing.TB, server, node string) (calls func() int, flush func()) {
+	t.Helper()
+	c, err := nats.Connect(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	var n atomic.Int64
+	if _, err := c.Subscribe(wire.Subjects{Cluster: inCluster}.ToRun(wire.Address{Node: node, Run: "*"}), func(m *nats.Msg) {
+		if h, _, err := wire.Decode(m.Data); err == nil && h.Kind == wire.Call {
+			n.Add(1)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	flush = func() {
+		t.Helper()
+		if err := c.FlushTimeout(patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush()
+	return func() int { return int(n.Load()) }, flush
+}
+
+// Of a network that is split, each side serves what it has, and both are one again after it.
+func TestC9NetworkIsSplit(t *testing.T) {
+	processtest.Leaks(t)
+	free := ports(t, 4)
+	way := newProxy(t, net.JoinHostPort("127.0.0.1", free[3]), nil)
+	_, between, _ := net.SplitHostPort(way.address())
+	spawn(t, "natsd "+free[1]+" "+free[3])
+	spawn(t, "natsd "+free[0]+" "+free[2]+" "+between)
+	var fronts []*exthost.Host
+	for i, side := range []string{"left", "right"} {
+		urls := []string{"nats://127.0.0.1:" + free[i]}
+		startNode(t, urls, side, peers.AsMine)
+		fronts = append(fronts, open(t, join(t, urls, "front-"+side, peers.AsMine), false))
+	}
+	both := func() bool {
+		for _, h := range fronts {
+			for _, side := range []string{"left", "right"} {
+				if _, err := h.Call(within(t), "ext_"+side+"_x_echo", map[string]any{"n": 1}); err != nil {
+					return false
+				}
+			}
+			for _, n := range h.Status().Cluster.Nodes {
+				if n.State != status.NodeReady {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	eventually(t, "all is one", both)
+	way.cutOff(true)
+	for i, h := range fronts {
+		own, other := []string{"left", "right"}[i], []string{"left", "right"}[1-i]
+		eventually(t, "the other side is away", func() bool {
+			away := 0
+			for _, n := range h.Status().Cluster.Nodes {
+				if n.State == status.NodeAway {
+					away++
+				}
+			}
+			return away == 2
+		})
+		if _, err := h.Call(within(t), "ext_"+own+"_x_echo", map[string]any{"n": 1}); err != nil {
+			t.Errorf("its own side: %v", err)
+		}
+		if _, err := h.Call(within(t), "ext_"+other+"_x_echo", map[string]any{"n": 1}); protocol.KindOf(err) != protocol.NotReady {
+			t.Errorf("the other side: %v", err)
+		}
+	}
+	way.cutOff(false)
+	eventually(t, "all is one again", both)
+}
+
+// outcomes makes calls that each note their text once, n at a time, and checks what became of them: a
+// result means that the call ran once, no outcome that it never ran, and none ran twice. Calls
+// that fail are errors with all.
+func outcomes(t *testing.T, front *exthost.Host, tool string, callers, each int, all bool) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "notes")
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	failed := make(map[string]error)
+	for c := range callers {
+		work.Go(func() {
+			for n := range each {
+				text := fmt.Sprint(c, ".", n)
+				if _, err := front.Call(within(t), tool, map[string]any{"file": file, "text": text}); err != nil {
+					mu.Lock()
+					failed[text] = err
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	work.Wait()
+	ran := make(map[string]int)
+	for _, text := range noted(t, file) {
+		ran[text]++
+	}
+	for c := range callers {
+		for n := range each {
+			text := fmt.Sprint(c, ".", n)
+			e, _ := errors.AsType[*protocol.Error](failed[text])
+			switch {
+			case failed[text] != nil && (all || e == nil):
+				t.Errorf("%s: %v", text, failed[text])
+			case ran[text] > 1, failed[text] == nil && ran[text] != 1, e != nil && e.Outcome == "" && ran[text] > 0:
+				t.Errorf("%s ran %d times: %v", text, ran[text], failed[text])
+			}
+		}
+	}
+}
+
+// A connection that breaks in the middle of a call: whatever the node did not get is made again or
+// refused, and nothing runs twice.
+func TestC10HalfWritten(t *testing.T) {
+	urls := sharedServers(t)
+	startNode(t, urls, "gpu1", peers.AsMine)
+	var calls atomic.Int64
+	way := newProxy(t, urls[0], func(c crossing) int {
+		if c.up && c.head.Kind == wire.Call && slices.Contains([]int64{8, 40, 90}, calls.Add(1)) {
+			return cut
+		}
+		return 1
+	})
+	front := open(t, join(t, []string{way.url()}, "front", peers.AsMine), false)
+	awaitTool(t, front, "ext_gpu1_x_note", true)
+	outcomes(t, front, "ext_gpu1_x_note", 8, 20, false)
+	if n := calls.Load(); n < 90 {
+		t.Errorf("%d calls went out", n)
+	}
+}
+
+// Messages that get lost or come twice cost no call: each has one result.
+func TestC11MessagesAreLost(t *testing.T) {
+	urls := sharedServers(t)
+	startNode(t, urls, "gpu1", peers.AsMine)
+	kinds := []string{wire.Call, wire.Result, wire.Pulse, wire.Pulsed, wire.Cancel}
+	for name, pass := range map[string]func(nth int) int{
+		"lost":    func(nth int) int { return min(1, nth/5) }, // the first four
+		"doubled": func(int) int { return 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			seen := make(map[string]int)
+			way := newProxy(t, urls[0], func(c crossing) int {
+				if !slices.Contains(kinds, c.head.Kind) {
+					return 1
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				seen[c.head.Kind]++
+				return pass(seen[c.head.Kind])
+			})
+			front := open(t, join(t, []string{way.url()}, "front", peers.AsMine), false)
+			awaitTool(t, front, "ext_gpu1_x_note", true)
+			outcomes(t, front, "ext_gpu1_x_note", 8, 20, true)
+			file, till, outcome := filepath.Join(t.TempDir(), "notes"), filepath.Join(t.TempDir(), "till"), make(chan error, 1)
+			go func() {
+				_, err := front.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": "a", "till": till})
+				outcome <- err
+			}()
+			eventually(t, "enough of each kind", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return !slices.ContainsFunc(kinds[:4], func(kind string) bool { return seen[kind] < 6 })
+			})
+			if err := os.WriteFile(till, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-outcome; err != nil || !slices.Equal(noted(t, file), []string{"a"}) {
+				t.Errorf("a longer call: %v, ran %q", err, noted(t, file))
+			}
+		})
+	}
+}
+
+// The bytes of a call that ran do nothing when somebody sends them again: not while its front is there,
+// nor after it, nor to the next run of its owner.
+func TestC18BytesOfAnOldCall(t *testing.T) {
+	urls := sharedServers(t)
+	owner := startNode(t, urls, "gpu1", peers.AsMine)
+	var mu sync.Mutex
+	var calls []crossing
+	way := newProxy(t, urls[0], func(c crossing) int {
+		if c.up && c.head.Kind == wire.Call {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, c)
+		}
+		return 1
+	})
+	front := open(t, join(t, []string{way.url()}, "front", peers.AsMine), false)
+	other := open(t, join(t, urls[:1], "other", peers.AsMine), false)
+	awaitTool(t, front, "ext_gpu1_x_note", true)
+	awaitTool(t, other, "ext_gpu1_x_note", true)
+	file := filepath.Join(t.TempDir(), "notes")
+	if _, err := front.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": "a"}); err != nil {
+		t.Fatal(err)
+	}
+	forger, err := nats.Connect(urls[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer forger.Close()
+	again := func(when string) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range calls {
+			if err := forger.Publish(c.subject, c.body()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := forger.FlushTimeout(patience); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the owner answers", func() bool { // behind what was sent again, over the same server
+			_, err := other.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file + when, "text": "b"})
+			return err == nil
+		})
+		if ran := noted(t, file); !slices.Equal(ran, []string{"a"}) {
+			t.Errorf("%s: ran %q", when, ran)
+		}
+	}
+	again("at once")
+	if err := front.Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the front has gone", func() bool { return len(other.Status().Cluster.Nodes) == 1 })
+	again("after the front")
+	owner.stop(t)
+	startNode(t, urls, "gpu1", peers.AsMine)
+	again("to the next run")
+}
