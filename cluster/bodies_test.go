@@ -1,0 +1,153 @@
+package cluster_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster"
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+// echo has a tool return a text, and reports whether it did.
+func echo(t testing.TB, h *exthost.Host, tool string, text []byte) error {
+	t.Helper()
+	r, err := h.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall, Params: bytes.Join([][]byte{[]byte(`{"name":"` + tool + `","arguments":{"text":"`), text, []byte(`"}}`)}, nil)})
+	if err == nil && !bytes.Contains(r, text) {
+		err = errors.New("the text did not come back")
+	}
+	return err
+}
+
+// Sixteen long bodies travel both ways, to a node that reads slowly. Whatever it has not read yet, a
+// small result waits behind no more than what the node has granted to all bodies together.
+func TestC12LongBodies(t *testing.T) {
+	urls := sharedServers(t)
+	const bodies, granted, rounds = 16, 4 << 20, 2
+	size := stormtest.Sized(2<<20, 15<<20)
+	node{Name: "gpu1", As: peers.AsMine, URLs: urls[1:2], Plugins: []plugin{{}, {ID: "other"}}}.start(t)
+	var mu sync.Mutex // guards what follows
+	more := sync.NewCond(&mu)
+	passed, allowed := 0, bodies*size/4
+	way := newProxy(t, urls[0], func(c crossing) int {
+		if !c.up {
+			mu.Lock()
+			defer mu.Unlock()
+			for passed >= allowed {
+				more.Wait()
+			}
+			passed += len(c.raw)
+		}
+		return 1
+	})
+	allow := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		allowed = n
+		more.Broadcast()
+	}
+	t.Cleanup(func() { allow(math.MaxInt) }) // or the proxy would not end
+	front := open(t, join(t, []string{way.url()}, "front", peers.AsMine), false)
+	awaitTool(t, front, "ext_gpu1_x_echo", true)
+	awaitTool(t, front, "ext_gpu1_other_echo", true)
+	small := smallResults(t, urls[0], "front")
+	var callers sync.WaitGroup
+	var over atomic.Int64
+	for i := range bodies {
+		callers.Go(func() {
+			if err := echo(t, front, "ext_gpu1_x_echo", bytes.Repeat([]byte{byte('a' + i)}, size)); err != nil {
+				t.Errorf("body %d: %v", i, err)
+			}
+			over.Add(1)
+		})
+	}
+	for round := range rounds {
+		eventually(t, "the node reads no more", func() bool { mu.Lock(); defer mu.Unlock(); return passed >= allowed })
+		outcome := make(chan error, 1)
+		go func() { outcome <- echo(t, front, "ext_gpu1_other_echo", []byte("small")) }()
+		<-small // its result is on the way to the node
+		allow(bodies*size/4 + (round+1)*(granted+granted/4))
+		if err := <-outcome; err != nil {
+			t.Fatalf("a small call: %v", err)
+		}
+	}
+	if n := over.Load(); n == bodies {
+		t.Error("the long bodies were there before")
+	}
+	allow(math.MaxInt)
+	callers.Wait()
+}
+
+// smallResults hears the results for a node at a server that come in one message.
+func smallResults(t testing.TB, server, node string) <-chan struct{} {
+	t.Helper()
+	c, err := nats.Connect(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	heard := make(chan struct{}, 1024)
+	if _, err = c.Subscribe(wire.Subjects{Cluster: inCluster}.ToRun(wire.Address{Node: node, Run: "*"}), func(m *nats.Msg) {
+		if h, _, err := wire.Decode(m.Data); err == nil && h.Kind == wire.Result && h.Body == 0 {
+			heard <- struct{}{}
+		}
+	}); err == nil {
+		err = c.FlushTimeout(patience)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return heard
+}
+
+// Bodies that are longer than a message travel in parts. One that is longer than its receiver takes is
+// not sent.
+func TestC13LongestBody(t *testing.T) {
+	processtest.Leaks(t)
+	free := ports(t, 2)
+	spawn(t, "natsd "+strings.Join(free, " ")+" | 65536")
+	urls := []string{"nats://127.0.0.1:" + free[0]}
+	startNode(t, urls, "gpu1", peers.AsMine)
+	front := open(t, join(t, urls, "front", peers.AsMine), false)
+	awaitTool(t, front, "ext_gpu1_x_echo", true)
+	if err := echo(t, front, "ext_gpu1_x_echo", bytes.Repeat([]byte("x"), 1<<20)); err != nil {
+		t.Error(err)
+	}
+	file := filepath.Join(t.TempDir(), "notes")
+	args, _ := json.Marshal(map[string]any{"file": file, "text": strings.Repeat("x", 17<<20)})
+	_, err := front.Call(within(t), "ext_gpu1_x_note", json.RawMessage(args))
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.LineTooLong || e.Outcome != "" {
+		t.Errorf("a call that is too long: %#v", err)
+	}
+	if ran := noted(t, file); len(ran) > 0 {
+		t.Error("it ran")
+	}
+	o := nodeOptions(node{Name: "narrow", As: peers.AsMine, URLs: urls})
+	o.MaxBody = 1 << 20
+	n, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := open(t, n, false)
+	awaitTool(t, narrow, "ext_gpu1_x_echo", true)
+	err = echo(t, narrow, "ext_gpu1_x_echo", bytes.Repeat([]byte("x"), 1<<20))
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.LineTooLong || e.Outcome != "unknown" {
+		t.Errorf("a result that is too long: %#v", err)
+	}
+	if err := echo(t, narrow, "ext_gpu1_x_echo", []byte("x")); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}
