@@ -230,6 +230,7 @@ func (r *owner) pulsed(h *wire.Head) {
 		case one == nil:
 			r.refuse(n)
 			back.Strange = append(back.Strange, n)
+		case one.spent && r.leaves(n, now): // it was too long to be kept, and is on its way
 		case one.spent:
 			back.Spent = append(back.Spent, n)
 		case one.over && now.Sub(one.sent) >= r.p.o.Pulse/2:

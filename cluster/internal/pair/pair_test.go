@@ -176,3 +176,69 @@ func TestCallOfADroppedPair(t *testing.T) {
 		n.work.Wait()
 	})
 }
+
+// wireOf carries messages to one run in order, each a while after the one before.
+type wireOf struct {
+	self wire.Address
+	to   *Pairs
+	each time.Duration
+	way  chan []byte
+}
+
+func (w *wireOf) MaxPayload() int { return 1 << 20 }
+
+func (w *wireOf) Send(_ wire.Address, _ string, m []byte) error {
+	w.way <- bytes.Clone(m)
+	return nil
+}
+
+func (w *wireOf) carry(ctx context.Context) {
+	for {
+		select {
+		case m := <-w.way:
+			time.Sleep(w.each) // the clock of the bubble
+			if h, body, err := wire.Decode(m); err == nil {
+				w.to.Receive(w.self.Node, h, body)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Results that are too long together to be kept are not lost while they are on their way.
+func TestLongResultsOnTheirWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long = 15 << 20
+		there := &wireOf{self: wire.Address{Node: "owner", Run: wire.NewRun()}, each: 10 * time.Millisecond, way: make(chan []byte, 1<<16)}
+		here := &wireOf{self: wire.Address{Node: "front", Run: wire.NewRun()}, way: make(chan []byte, 1<<16)}
+		pairs := func(w *wireOf) *Pairs {
+			return New(Options{Self: w.self, Sender: w, Unsent: errUnsent, MaxBody: func(wire.Address) int64 { return 16 << 20 },
+				Node: &node{self: w.self, executed: make(map[string]int), work: func(context.Context, []byte, protocol.Peer) ([]byte, error) { return make([]byte, long), nil }}})
+		}
+		owner, front := pairs(there), pairs(here)
+		there.to, here.to = front, owner
+		ctx, cancel := context.WithCancel(t.Context())
+		var work, calls sync.WaitGroup
+		work.Go(func() { there.carry(ctx) })
+		work.Go(func() { here.carry(ctx) })
+		work.Go(func() { owner.Run(ctx) })
+		work.Go(func() { front.Run(ctx) })
+		for range maxKept/long + 1 {
+			calls.Go(func() {
+				result, err := front.Call(t.Context(), there.self, &wire.Head{}, nil, nil)
+				if err != nil || len(result) != long {
+					t.Errorf("%d bytes, %v", len(result), err)
+				}
+			})
+		}
+		calls.Wait()
+		cancel()
+		for _, p := range []*Pairs{front, owner} {
+			if err := p.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		work.Wait()
+	})
+}
