@@ -385,6 +385,7 @@ type plugin struct {
 	Protocol string // "" is native
 	Runtime  string // the table of its manifest
 	Describe string // a part of the descriptor of note
+	Manifest string // all of it but the id; the rest has no effect
 }
 
 // join makes a node of a cluster over servers.
@@ -469,6 +470,9 @@ func (p plugin) install(dir, exe string) error {
 	}
 	text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n%s[transport]\ncommand = %q\nprotocol = %q\nenv = { %s = %q, %s = %q }\n[runtime]\n%s\n",
 		id, capabilities, exe, cmp.Or(p.Protocol, "native"), processtest.ScriptVar, cmp.Or(p.Script, "extension"), describeVar, p.Describe, p.Runtime)
+	if p.Manifest != "" {
+		text = fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n", id) + strings.ReplaceAll(p.Manifest, "EXE", exe)
+	}
 	path := filepath.Join(dir, "extensions", id)
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
@@ -542,7 +546,7 @@ func (n node) start(t testing.TB) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spawn(t, "node "+string(text))
+	return spawn(t, "node "+strings.ReplaceAll(string(text), ";", `\u003b`)) // which would end the step
 }
 
 // open opens a host that is the node.

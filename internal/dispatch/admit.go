@@ -149,7 +149,8 @@ func isRefusal(err error) bool {
 		return false
 	}
 	switch e.Kind {
-	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown, protocol.DescriptorChanged:
+	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown, protocol.DescriptorChanged,
+		protocol.SpawnFailed, protocol.HandshakeTimeout, protocol.HandshakeInvalid, protocol.RequirementMissing:
 		return true
 	}
 	return false
