@@ -376,6 +376,8 @@ type node struct {
 	URLs     []string
 	Plugins  []plugin // that it has
 	MaxCalls int      // 0 is the default
+	Join     string   // in place of URLs
+	Forget   time.Duration
 }
 
 // plugin is an extension of a node: x unless it has another id.
@@ -404,6 +406,10 @@ func nodeOptions(n node) cluster.Options {
 		m.Silence = manifest.Duration(quick)
 	}
 	m.Name, m.MaxCalls = cmp.Or(os.Getenv(clusterVar), inCluster), cmp.Or(n.MaxCalls, m.MaxCalls)
+	m.Forget = cmp.Or(manifest.Duration(n.Forget), m.Forget)
+	if m.Join = n.Join; n.Join != "" {
+		m.Name = "" // as the invitation says
+	}
 	m.URLs, m.Node, m.Share = n.URLs, n.Name, []settings.Sharing{{Extensions: []string{"*"}, As: n.As}}
 	return cluster.Options{Settings: m, Version: "0.0.1", Log: logger()}
 }

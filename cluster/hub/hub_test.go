@@ -165,7 +165,7 @@ func free(t *testing.T, n int) (addresses []string) {
 
 // A node says nothing as another, hears nothing that is for another, and cannot make what only a
 // server says.
-func TestIdentity(t *testing.T) {
+func TestC18Identity(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
 	h := open(t, hub.Options{Dir: dir, Listen: "127.0.0.1:0"})

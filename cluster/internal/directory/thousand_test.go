@@ -10,9 +10,9 @@ import (
 	"github.com/exthost/exthost/internal/stormtest"
 )
 
-// TestThousand has 1,000 nodes join within 10 s, some of them die, and one change. Small, it has
+// TestC21ThousandNodesJoin has 1,000 nodes join within 10 s, some of them die, and one change. Small, it has
 // 150.
-func TestThousand(t *testing.T) {
+func TestC21ThousandNodesJoin(t *testing.T) {
 	count := stormtest.Sized(150, 1000)
 	simulate(t, func(t *testing.T, n *network) {
 		began := time.Now()

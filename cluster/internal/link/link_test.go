@@ -171,7 +171,7 @@ func TestRevoked(t *testing.T) {
 	until(t, "it connects when it is taken again", a.Connected)
 }
 
-func TestPermissions(t *testing.T) {
+func TestC18Refusals(t *testing.T) {
 	processtest.Leaks(t)
 	subjects := wire.Subjects{Cluster: "main"}
 	spec := oneServer(t)

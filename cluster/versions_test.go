@@ -1,0 +1,152 @@
+package cluster_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/status"
+)
+
+// stranger is a node of another version, which knows the wire alone: its messages, its entry and its
+// offer have members that no version knows.
+type stranger struct {
+	conn     *nats.Conn
+	subjects wire.Subjects
+	self     wire.Address
+	offer    []byte
+	entry    []byte
+	results  chan []byte // of its own calls
+}
+
+// newStranger has a node join that shares an extension y with a tool, and requires some features.
+func newStranger(t testing.TB, server, name string, requires ...string) *stranger {
+	t.Helper()
+	conn, err := nats.Connect(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	s := &stranger{conn: conn, subjects: wire.Subjects{Cluster: inCluster}, self: wire.Address{Node: name, Run: wire.NewRun()}, results: make(chan []byte, 1)}
+	s.offer = []byte(`{"id":"y","protocol":"native","future":[1]}` + "\n" + `{"name":"greet","inputSchema":{"type":"object"},"future":1}`)
+	s.entry, _ = json.Marshal(map[string]any{"node": name, "run": s.self.Run, "started": time.Now().UnixMilli(), "seq": 1, "version": "0.0.0", "wire": []string{wire.Major, "exthost.2"},
+		"requires": requires, "max_body": 16 << 20, "future": map[string]any{"a": 1},
+		"shares": []any{map[string]any{"id": "y", "as": "mine", "state": "ready", "digest": fmt.Sprintf("%x", sha256.Sum256(s.offer)), "tools": 1, "future": 1}}})
+	for _, subject := range s.subjects.Subscribe(name) {
+		if _, err := conn.Subscribe(subject, s.received); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.say(s.subjects.All(name), map[string]any{"k": wire.Here}, s.entry)
+	return s
+}
+
+func (s *stranger) say(subject string, head map[string]any, body []byte) {
+	all := map[string]any{"run": s.self.Run, "future": map[string]any{"b": []int{1}}}
+	maps.Copy(all, head)
+	text, _ := json.Marshal(all)
+	_ = s.conn.Publish(subject, append(append(text, '\n'), body...)) // the test may be over
+}
+
+func (s *stranger) received(m *nats.Msg) {
+	from, _ := s.subjects.From(m.Subject)
+	h, body, err := wire.Decode(m.Data)
+	if err != nil || from == "" || from == s.self.Node {
+		return
+	}
+	to := s.subjects.To(wire.Address{Node: from, Run: h.Run}, s.self.Node)
+	s.say(to, map[string]any{"k": "future", "n": 7}, body)
+	switch h.Kind {
+	case wire.Here: // it has a newcomer hear of it
+		s.say(s.subjects.All(s.self.Node), map[string]any{"k": wire.Here}, s.entry)
+	case wire.Probe:
+		s.say(to, map[string]any{"k": wire.Probed, "seq": h.Seq, "hash": h.Hash}, nil)
+	case wire.Want:
+		head, answer := map[string]any{"k": wire.Have, "seq": h.Seq, "last": true}, s.entry
+		switch {
+		case len(h.Names) == 0:
+			head["hash"], answer = h.Hash, nil
+		case len(h.Names[0]) == 64:
+			head["at"], head["size"], answer = 0, len(s.offer), s.offer
+		}
+		s.say(to, head, answer)
+	case wire.Call:
+		s.say(to, map[string]any{"k": wire.Result, "n": h.N}, []byte(`{"content":[{"type":"text","text":"hello"}],"future":1}`))
+	case wire.Result:
+		s.results <- body
+		s.say(to, map[string]any{"k": wire.Pulse, "low": h.N + 1, "done": []uint64{h.N}}, nil)
+	}
+}
+
+// Nodes of other versions of one wire work together with what both know. One that requires what this
+// version does not know is left out, and the status says why.
+func TestC20OtherVersions(t *testing.T) {
+	urls := sharedServers(t)
+	front := open(t, join(t, urls, "front", peers.AsMine), true)
+	older := newStranger(t, urls[0], "older")
+	newStranger(t, urls[1], "newer", "teleport")
+	awaitTool(t, front, "ext_older_y_greet", true)
+	if r, err := front.Call(within(t), "ext_older_y_greet", nil); err != nil || r.Text() != "hello" {
+		t.Errorf("%s, %v", r, err)
+	}
+	var note string
+	eventually(t, "both are known", func() bool {
+		nodes := front.Status().Cluster.Nodes
+		i := slices.IndexFunc(nodes, func(n status.Node) bool { return n.Name == "newer" })
+		if i >= 0 {
+			note = nodes[i].Note
+		}
+		return len(nodes) == 2 && note != ""
+	})
+	if !strings.Contains(note, "teleport") || !strings.Contains(note, "update exthost here") {
+		t.Errorf("the note: %q", note)
+	}
+	if _, ok := front.Tools().Lookup("ext_newer_y_greet"); ok {
+		t.Error("a node that requires what is not known is listed")
+	}
+	awaitTool(t, front, "ext_x_pid", true)
+	older.say(older.subjects.To(wire.Address{Node: "front", Run: runOf(t, older, "front")}, "older"),
+		map[string]any{"k": wire.Call, "n": 1, "ext": "x", "m": "tools/call"}, []byte(`{"name":"echo","arguments":{"n":1},"future":1}`))
+	select {
+	case r := <-older.results:
+		if !strings.Contains(string(r), `{"n":1}`) {
+			t.Errorf("its call: %s", r)
+		}
+	case <-within(t).Done():
+		t.Error("its call has no result")
+	}
+}
+
+// runOf returns the run of another node that has said something.
+func runOf(t testing.TB, s *stranger, node string) (run string) {
+	t.Helper()
+	heard := make(chan string, 64)
+	sub, err := s.conn.Subscribe(s.subjects.ToRun(s.self), func(m *nats.Msg) {
+		from, _ := s.subjects.From(m.Subject)
+		if h, _, err := wire.Decode(m.Data); err == nil && from == node {
+			select {
+			case heard <- h.Run:
+			default:
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	select {
+	case run = <-heard: // each node asks others whether they are there
+	case <-within(t).Done():
+		t.Fatal("nothing is heard")
+	}
+	return run
+}
