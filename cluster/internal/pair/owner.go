@@ -226,11 +226,10 @@ func (r *owner) pulsed(h *wire.Head) {
 		switch one := r.calls[n]; {
 		case one == nil && n < r.past:
 			back.Spent = append(back.Spent, n)
-		case one == nil && arriving[n], one != nil && leaving[n]:
+		case one == nil && arriving[n], one != nil && leaving[n]: // a result may be too long to be kept
 		case one == nil:
 			r.refuse(n)
 			back.Strange = append(back.Strange, n)
-		case one.spent && r.leaves(n, now): // it was too long to be kept, and is on its way
 		case one.spent:
 			back.Spent = append(back.Spent, n)
 		case one.over && now.Sub(one.sent) >= r.p.o.Pulse/2:
