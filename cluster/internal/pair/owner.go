@@ -45,8 +45,12 @@ const (
 // called takes a call.
 func (r *owner) called(h *wire.Head, body []byte) {
 	p := r.p
-	if p.running.Add(1) > int64(p.o.MaxCalls) {
-		p.running.Add(-1)
+	running, most := &p.running, int64(p.o.MaxCalls)
+	if h.Extension == "" { // of the node itself, which waits for a client's next event
+		running, most = &p.streams, maxStreams
+	}
+	if running.Add(1) > most {
+		running.Add(-1)
 		r.decline(h.N, "the node has as many calls of others as cluster.max_calls allows")
 		return
 	}
@@ -74,14 +78,14 @@ func (r *owner) called(h *wire.Head, body []byte) {
 	case p.leaving.Load() || !p.goCall(func() {
 		defer end()
 		result, err := p.o.Node.Run(ctx, r.to, h, body, r.asks.caller(h))
-		p.running.Add(-1)
+		running.Add(-1)
 		r.ran(h.N, one, result, err)
 	}):
 		r.ran(h.N, one, nil, protocol.Errorf(protocol.ShuttingDown, "the node leaves the cluster"))
 	default:
 		return
 	}
-	p.running.Add(-1)
+	running.Add(-1)
 	end()
 }
 

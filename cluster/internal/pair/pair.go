@@ -61,6 +61,7 @@ const (
 	maxKept    = 64 << 20         // bytes of results and answers that wait
 	maxWaiting = 64 << 20         // bytes of what extensions say, to callers who have not taken it yet
 	maxBytes   = 256 << 20        // of bodies that arrive in parts; and of those that leave
+	maxStreams = 1 << 13          // calls of no extension
 	maxRuns    = 16               // of one node
 	maxPast    = 4096             // runs of which the lowest number is kept
 )
@@ -80,6 +81,7 @@ type Pairs struct {
 	arriving  budget        // bodies in parts
 	departing budget
 	running   atomic.Int64 // calls of others
+	streams   atomic.Int64 // calls of others of no extension
 	receiving atomic.Int64 // bodies
 	leaving   atomic.Bool
 	counts    counters
