@@ -4,13 +4,11 @@ import (
 	"context"
 	"iter"
 	"os"
-	"slices"
-	"time"
 
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/internal/journal"
+	"github.com/exthost/exthost/internal/operations"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/internal/snapshot"
@@ -28,26 +26,6 @@ type Admin struct{ h *Host }
 
 // Admin returns the operator's side of the host.
 func (h *Host) Admin() Admin { return Admin{h} }
-
-// Status returns a snapshot of the host. It does not ask the operating system; see
-// [Admin.Status].
-func (h *Host) Status() status.Status {
-	now := h.snapshots.Load()
-	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(now.Diagnostics)}
-	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
-		s.Trust = trust
-	}
-	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
-	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
-	now.Describe(&s)
-	s.Cluster = h.far.Status()
-	if h.opts.Tracer != nil {
-		s.Tracing = h.opts.Tracer.Report()
-	}
-	s.Recordings = h.env.Recorder.Describe()
-	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies, s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
-	return s
-}
 
 // Variables returns the names of the environment variables that the extensions and the
 // configuration in force in h depend on, sorted.
@@ -99,40 +77,7 @@ func (a Admin) Measures() status.Measures {
 // ends or the host is closed. A listener that falls behind by 1024 events loses some and is
 // told how many. The current approvals come first.
 func (a Admin) Events(ctx context.Context, kinds ...status.EventKind) iter.Seq[status.Event] {
-	return func(yield func(status.Event) bool) {
-		wants := func(kind status.EventKind) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
-		l := a.h.stats.feed.Join(func(e *status.Event) bool { return wants(e.Kind) })
-		defer l.Leave()
-		var changed <-chan struct{}
-		approvals := func() bool {
-			changed = a.h.policies.Approvals.Changed()
-			list := a.h.policies.Approvals.List()
-			return yield(status.Event{Time: time.Now(), Kind: status.EventApprovals, Approvals: &list})
-		}
-		if wants(status.EventApprovals) && !approvals() {
-			return
-		}
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-				if !approvals() {
-					return
-				}
-			case <-l.More():
-				events, closed := l.Take()
-				for _, e := range events {
-					if e.Value.Lost = e.Lost; ctx.Err() != nil || !yield(e.Value) {
-						return
-					}
-				}
-				if closed {
-					return
-				}
-			}
-		}
-	}
+	return a.h.stats.feed.Events(ctx, a.h.nodes, kinds...)
 }
 
 // The log of a host.
@@ -169,7 +114,7 @@ func (a Admin) Spec(id string) (runtime.Spec, error) {
 	now := a.h.snapshots.Load()
 	x := now.Extensions[id]
 	if x == nil {
-		return runtime.Spec{}, cannotRestart(a.h.Status(), id)
+		return runtime.Spec{}, operations.Cannot(a.h.Status(), id)
 	}
 	spec, _, err := a.h.env.Spec(now.Config, x.Candidate)
 	return spec, err

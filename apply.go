@@ -56,7 +56,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 		retried = append(retried, next.Unit(id))
 	}
 	for u, err := range units.RestartEach(ctx, retried) {
-		r.restarted(ctx, u, err)
+		r.Restarted(ctx, u, err)
 		if err != nil {
 			c.Failed = append(c.Failed, u.Base().StartDiagnostic(err))
 		}
@@ -140,8 +140,8 @@ func (r *reloads) forgetStart(u unit.Runner) {
 	})
 }
 
-// restarted reports the outcome of a restart of u.
-func (r *reloads) restarted(ctx context.Context, u unit.Runner, err error) {
+// Restarted reports the outcome of a restart of u.
+func (r *reloads) Restarted(ctx context.Context, u unit.Runner, err error) {
 	switch {
 	case err == nil:
 		r.forgetStart(u)

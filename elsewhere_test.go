@@ -37,6 +37,10 @@ type webNode struct {
 	refuse error // of every call from other nodes; nil: the host answers
 	away   int   // calls that find nobody, before others are answered
 	calls  int   // from other nodes
+
+	operators []string // nodes whose operators may give orders here
+	waiting   int      // approval requests
+	old       bool     // it does not know operations
 }
 
 var _ peers.Cluster = (*webNode)(nil)
@@ -126,13 +130,65 @@ func (n *webNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, err
 	s := &protocol.Session{Node: n.name}
 	if c.Session != nil {
 		s.Caller, s.Version = c.Session.Caller, c.Session.Version
+		if c.Session.ID != "" {
+			s.ID = peers.GuestID(n.name, "run", c.Place.Extension, c.Session.ID)
+		}
 	}
 	return h.Do(ctx, &protocol.Call{Session: s, Extension: c.Place.Extension, Method: c.Method, Params: c.Params, Notify: c.Notify, Client: c.Client, Origin: c.Origin})
 }
 
 func (n *webNode) EndSession(*protocol.Session) {}
 
-func (n *webNode) Status() *status.Cluster { return &status.Cluster{Name: "web", Node: n.name} }
+func (n *webNode) Status() *status.Cluster {
+	s := &status.Cluster{Name: "web", Node: n.name}
+	for _, o := range n.web.others(n.name) {
+		o.mu.Lock()
+		if o.host != nil {
+			node := status.Node{Name: o.name, State: status.NodeReady, Approvals: o.waiting}
+			for _, x := range o.offers {
+				node.Shares = append(node.Shares, status.Shared{Extension: x.Extension, As: o.as, State: x.State})
+			}
+			s.Nodes = append(s.Nodes, node)
+		}
+		o.mu.Unlock()
+	}
+	return s
+}
+
+func (n *webNode) Operate(ctx context.Context, node, method string, params json.RawMessage) (json.RawMessage, error) {
+	n.web.mu.Lock()
+	to := n.web.nodes[node]
+	n.web.mu.Unlock()
+	if to == nil {
+		return nil, protocol.Errorf(protocol.NotReady, "node %s is away, leaving or not in the cluster", node)
+	}
+	to.mu.Lock()
+	h, old, refuse, trusted := to.host, to.old, to.refuse, slices.Contains(to.operators, n.name)
+	to.mu.Unlock()
+	switch {
+	case h == nil:
+		return nil, protocol.Errorf(protocol.NotReady, "node %s is away", node)
+	case old:
+		return nil, protocol.Errorf(protocol.RequirementMissing, "not supported by node %s (exthost 0.0.9)", node)
+	case refuse != nil:
+		return nil, refuse
+	}
+	return h.Operate(ctx, &peers.Operation{Node: n.name, Run: "run", Operator: trusted, Method: method, Params: params})
+}
+
+func (n *webNode) Waiting(requests int) {
+	n.mu.Lock()
+	n.waiting = requests
+	n.mu.Unlock()
+	for _, o := range n.web.others(n.name) {
+		o.mu.Lock()
+		h := o.host
+		o.mu.Unlock()
+		if h != nil {
+			h.WaitingChanged()
+		}
+	}
+}
 
 func (n *webNode) Close(context.Context) error {
 	n.mu.Lock()

@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/gateway"
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/journal"
+	"github.com/exthost/exthost/internal/operations"
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/process"
@@ -56,7 +57,8 @@ type Host struct {
 	clients      *clients.Directory   // the named ones
 	policies     *policies.State
 	destinations *bridge.Directory
-	far          *far.Directory // the extensions of other nodes
+	far          *far.Directory    // the extensions of other nodes
+	nodes        *operations.Nodes // what operators do at them
 	hooks        hookSets
 	watch        *watch.Watch
 	logins       elicit.Logins // that callers are asked for
@@ -98,7 +100,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	}
 	h := newHost(context.WithoutCancel(ctx), o, cfg.Server.ListWait.Std())
 	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
-		Inspect: o.Mode.Inspect, Observe: o.Observe,
+		Inspect: o.Mode.Inspect, Observe: o.Observe, Node: h.far.Name(),
 		Events: func(id string) unit.Events {
 			return unit.Events{State: func(e supervisor.Event) { h.stats.feed.State(id, e) }}
 		}})
@@ -107,6 +109,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		return nil, err
 	}
 	h.hooks.approvals = h.policies.Approvals
+	h.nodes.Begin(operations.Options{Here: operations.Here{State: h.policies, Snapshots: h.snapshots, Reloads: &h.reloads, Status: h.Status, Enables: o.Disable, Log: h.env.Log}, Cluster: o.Cluster, Calls: h})
 	plan, err := h.discover(ctx, cfg, nil)
 	if err != nil {
 		h.life.stop()
@@ -131,7 +134,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		h.stats.past.Sample(l.closing, func() (memory, busy int64) { return load(h) }, h.snapshots.Unused())
 	})
 	l.beside.Go(func() { l.places.Serve(l.running, placesPause, h.reloads.followPlaces) })
-	if err := h.far.Open(ctx, &far.Host{Calls: h, Snapshots: h.snapshots, Gateway: h.gateway, Directory: h.far, Changed: l.places.Add}); err != nil {
+	l.beside.Go(func() { h.nodes.Run(l.closing) })
+	if err := h.far.Open(ctx, &far.Host{Calls: h, Snapshots: h.snapshots, Gateway: h.gateway, Directory: h.far, Nodes: h.nodes, Changed: l.places.Add}); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	if o.Mode.Background {
@@ -141,6 +145,26 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
+}
+
+// Status returns a snapshot of the host. It does not ask the operating system; see
+// [Admin.Status].
+func (h *Host) Status() status.Status {
+	now := h.snapshots.Load()
+	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(now.Diagnostics)}
+	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
+		s.Trust = trust
+	}
+	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
+	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
+	now.Describe(&s)
+	s.Cluster = h.far.Status()
+	if h.opts.Tracer != nil {
+		s.Tracing = h.opts.Tracer.Report()
+	}
+	s.Recordings = h.env.Recorder.Describe()
+	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies, s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
+	return s
 }
 
 // load returns what the processes of the host use now, see [status.Status.Load].
@@ -170,7 +194,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	}
 	h.env.Containment.Log = log
 	h.clients = clients.New(l.running, o.Reread, log)
-	h.diagnostics, h.reloads.h = diagnostics.New(log), h
+	h.diagnostics, h.reloads.h, h.nodes = diagnostics.New(log), h, operations.New()
 	h.recording.Hub, h.recording.Log, h.recording.Report = h.env.Recorder, log, h.diagnostics.Add
 	h.destinations = bridge.NewDirectory(l.closing)
 	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.past.Counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),

@@ -2,17 +2,8 @@ package exthost
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"slices"
-	"strings"
-	"time"
 
-	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/dispatch"
-	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -36,10 +27,7 @@ func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
 // With ids, only extensions of these ids and their servers change, by their files and by
 // extensions.disabled and allowlist; all others stay as they are, also those that have failed.
 func (a Admin) Reload(ctx context.Context, only ...string) (*status.Change, error) {
-	began := time.Now()
-	change, err := a.h.reloads.reload(ctx, only)
-	a.h.reloads.reloaded(Reloaded{change, err, time.Since(began)})
-	return change, err
+	return a.h.reloads.Reload(ctx, only...)
 }
 
 // Restart replaces the instances of an extension, or of policy:NAME, and forgets their
@@ -48,35 +36,7 @@ func (a Admin) Reload(ctx context.Context, only ...string) (*status.Change, erro
 // ends the restart goes on. Instances that nobody has called stay stopped. An extension that
 // may not run here is a requirement_missing error, an unknown one tool_not_found.
 func (a Admin) Restart(ctx context.Context, id string) error {
-	u := a.h.snapshots.Load().Unit(id)
-	if u == nil {
-		return cannotRestart(a.h.Status(), id)
-	}
-	a.h.env.Log.Info("restarted by the operator", "extension", id)
-	err := u.Restart(ctx)
-	a.h.reloads.restarted(ctx, u, err)
-	return err
-}
-
-// cannotRestart says why nothing of that id can be restarted.
-func cannotRestart(s status.Status, id string) error {
-	var ids []string
-	for _, p := range s.Policies {
-		if status.PolicyPrefix+p.Name == id {
-			return protocol.Errorf(protocol.InvalidArguments, "policy %s is %s, and has no process to restart", p.Name, p.State)
-		}
-		ids = append(ids, status.PolicyPrefix+p.Name)
-	}
-	for _, x := range s.Extensions {
-		if x.ID == id && x.State == status.StateDisabled {
-			return protocol.Errorf(protocol.Rejected, "extension %s is disabled: %s", id, x.Reason)
-		}
-		if x.ID == id {
-			return protocol.Errorf(protocol.RequirementMissing, "extension %s is %s: %s", id, x.State, x.Reason)
-		}
-		ids = append(ids, x.ID)
-	}
-	return dispatch.UnknownExtension(id, ids)
+	return a.h.nodes.Here.Restart(ctx, id)
 }
 
 // Watch sets whether the host looks for changes on disk: "log" logs a change, "reload"
@@ -91,80 +51,19 @@ func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
 // extensions.disabled by [Options].Disable, and reloads that extension alone. The error is rejected if the
 // configuration still keeps the extension from running: its allowlist, or an owner that is
 // disabled.
-func (a Admin) Enable(ctx context.Context, id string) error {
-	if err := setDisabled(ctx, a, id, false); err != nil {
-		return err
-	}
-	for _, x := range a.h.Status().Extensions {
-		if x.ID == id && x.State == status.StateDisabled {
-			return protocol.Errorf(protocol.Rejected, "%s still does not run: %s", id, x.Reason)
-		}
-	}
-	return nil
-}
+func (a Admin) Enable(ctx context.Context, id string) error { return a.h.nodes.Here.Enable(ctx, id) }
 
 // Disable stops an extension, also after the next start: it adds the id to extensions.disabled by
 // [Options].Disable, and reloads that extension alone. Calls in flight may end, within its drain_timeout.
-func (a Admin) Disable(ctx context.Context, id string) error { return setDisabled(ctx, a, id, true) }
-
-func setDisabled(ctx context.Context, a Admin, id string, disabled bool) error {
-	if a.h.opts.Disable == nil {
-		return protocol.Errorf(protocol.ConfigInvalid, "the configuration of this host is not to be changed from here: change extensions.disabled where it comes from")
-	}
-	if err := mayDisable(a.h.snapshots.Load(), a.h.Status(), id, disabled); err != nil {
-		return err
-	}
-	if err := a.h.opts.Disable(id, disabled); err != nil {
-		return err
-	}
-	if _, err := a.Reload(ctx, id); err != nil {
-		return fmt.Errorf("it is written, and the host goes on as before: %w", err)
-	}
-	a.h.env.Log.Info(map[bool]string{true: "disabled", false: "enabled"}[disabled]+" by the operator", "extension", id)
-	return nil
-}
-
-// mayDisable returns why there is nothing to enable or disable by that id; nil when there
-// is.
-func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled bool) error {
-	listed := now.Config.Extensions.Disabled
-	if owner, _, server := strings.Cut(id, "."); server && slices.Contains(listed, owner) && !slices.Contains(listed, id) {
-		return protocol.Errorf(protocol.Rejected, "%s is disabled with %s, whose server it is: exthost enable %s", id, owner, owner)
-	}
-	if now.Destinations[id] != nil {
-		return protocol.Errorf(protocol.InvalidArguments, "%s is a destination, which is there as long as destinations of the configuration names it", id)
-	}
-	var ids []string
-	for _, x := range s.Extensions {
-		ids = append(ids, x.ID)
-	}
-	if slices.Contains(ids, id) || !disabled && slices.Contains(listed, id) {
-		return nil
-	}
-	return dispatch.UnknownExtension(id, ids)
-}
+func (a Admin) Disable(ctx context.Context, id string) error { return a.h.nodes.Here.Disable(ctx, id) }
 
 // Approve lets the call of an approval request be made, once: now if its caller waits, else when the
 // same caller makes the same call again in time. by names the approver. A request that
 // does not wait any more is a tool_not_found error.
-func (a Admin) Approve(id, by string) error {
-	return answered(a.h.env.Log, id, by, "approved", a.h.policies.Approvals.Approve(id, by))
-}
+func (a Admin) Approve(id, by string) error { return a.h.nodes.Here.Approve(id, by) }
 
 // Deny refuses the call of an approval request. reason may be "".
-func (a Admin) Deny(id, by, reason string) error {
-	return answered(a.h.env.Log, id, by, "denied", a.h.policies.Approvals.Deny(id, by, reason))
-}
-
-func answered(log *slog.Logger, id, by, answer string, err error) error {
-	switch {
-	case errors.Is(err, approval.ErrUnknown):
-		return protocol.Errorf(protocol.ToolNotFound, "%w", err)
-	case err == nil:
-		log.Info("an approval request was answered", "approval", id, "answer", answer, "by", by)
-	}
-	return err
-}
+func (a Admin) Deny(id, by, reason string) error { return a.h.nodes.Here.Deny(id, by, reason) }
 
 // TestCall takes the request flow of c through the policies, sends nothing, and returns the
 // decisions and the error that the call would have had. Nobody is asked and audit does not

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/exthost/exthost/internal/operations"
 	"github.com/exthost/exthost/internal/recorder"
 	"github.com/exthost/exthost/protocol"
 )
@@ -33,7 +34,7 @@ func RecordingsOf(h *Host) Recordings { return Recordings{h} }
 func (a Recordings) Record(ctx context.Context, o RecordOptions, w io.Writer) error {
 	for _, id := range o.Extensions {
 		if u := a.h.snapshots.Load(); u.Extensions[id] == nil && u.Destinations[id] == nil {
-			return cannotRestart(a.h.Status(), id)
+			return operations.Cannot(a.h.Status(), id)
 		}
 	}
 	r, err := a.h.env.Recorder.Record(recorder.Options{To: w, ID: o.ID, Extensions: o.Extensions, MaxBytes: o.MaxBytes})

@@ -42,6 +42,14 @@ type Reloaded struct {
 	Took   time.Duration  // since the request, or since the first sign of a change
 }
 
+// Reload is [Admin.Reload].
+func (r *reloads) Reload(ctx context.Context, only ...string) (*status.Change, error) {
+	began := time.Now()
+	change, err := r.reload(ctx, only)
+	r.reloaded(Reloaded{change, err, time.Since(began)})
+	return change, err
+}
+
 // reloaded reports the outcome of a reload to everybody.
 func (r *reloads) reloaded(o Reloaded) {
 	r.h.stats.feed.Reload(o.Change, o.Err)

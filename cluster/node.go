@@ -43,8 +43,15 @@ type Node struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
+	operations chan struct{} // holds a token for each of another node that is carried out
+
 	mu      sync.Mutex                   // guards what follows
 	offered map[string]map[string]string // of each shared extension, the digests of its tools by name
+
+	said struct {
+		sync.Mutex // guards own, and holds while the directory hears of it
+		own        directory.Own
+	}
 }
 
 // connection is whether there is one to a server, and why not.
@@ -64,12 +71,12 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	m := &o.Settings
-	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}}
+	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}, operations: make(chan struct{}, maxOperations)}
 	n.closing, n.close = context.WithCancel(context.Background())
 	n.state.Store(&connection{reason: "it has not joined yet", over: make(chan struct{})})
 	out := (*sender)(n)
 	n.members = directory.New(directory.Options{Self: n.self, Version: o.Version, MaxBody: o.MaxBody, MaxTools: m.MaxTools, Sender: out, Log: o.Log,
-		Use: n.o.uses, Changed: func() { n.host.PlacesChanged() }, Lost: n.lost, Grace: m.Grace.Std(), Silent: m.Silence.Std(), Forget: m.Forget.Std()})
+		Features: []string{featureOperations}, Use: n.o.uses, Changed: func() { n.host.PlacesChanged() }, Waiting: func() { n.host.WaitingChanged() }, Lost: n.lost, Grace: m.Grace.Std(), Silent: m.Silence.Std(), Forget: m.Forget.Std()})
 	n.pairs = pair.New(pair.Options{Self: n.self, Sender: out, Unsent: link.ErrUnsent, Node: (*inward)(n), Log: o.Log, MaxBody: n.maxBody,
 		MaxCalls: m.MaxCalls, Pulse: m.Pulse.Std(), Grace: m.Grace.Std(), Silence: m.Silence.Std()})
 	n.guests = newGuests(n.closing, n.pairs.Session)
@@ -115,7 +122,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.offered = nil
 	n.mu.Unlock()
 	stuck := time.AfterFunc(closeWait, l.Cut) // a server that reads nothing gets no goodbye either
-	n.members.SetOwn(directory.Own{Leaving: true})
+	n.setOwn(func(own *directory.Own) { *own = directory.Own{Leaving: true} })
 	stuck.Stop()
 	n.pairs.Leave()
 	if len(n.members.Nodes()) > 0 { // what they send before they have heard it is refused, and not lost
@@ -199,14 +206,14 @@ func (n *Node) Offer(list []peers.Offer) {
 	if n.closing.Err() != nil {
 		return
 	}
-	var own directory.Own
+	var shares []directory.Share
 	offered := make(map[string]map[string]string)
 	for _, o := range list {
 		as := n.o.sharedAs(o.Extension)
 		if as == settings.ShareNone {
 			continue
 		}
-		own.Shares = append(own.Shares, directory.Share{As: as, Offer: o})
+		shares = append(shares, directory.Share{As: as, Offer: o})
 		digests := make(map[string]string, len(o.Tools))
 		for _, t := range o.Tools {
 			digests[t.Name] = digest(t.Raw)
@@ -216,7 +223,18 @@ func (n *Node) Offer(list []peers.Offer) {
 	n.mu.Lock()
 	n.offered = offered
 	n.mu.Unlock()
-	n.members.SetOwn(own)
+	n.setOwn(func(own *directory.Own) { own.Shares = shares })
+}
+
+// setOwn changes what this node says of itself. What it says once it leaves holds.
+func (n *Node) setOwn(change func(*directory.Own)) {
+	n.said.Lock()
+	defer n.said.Unlock()
+	if n.said.own.Leaving {
+		return
+	}
+	change(&n.said.own)
+	n.members.SetOwn(n.said.own)
 }
 
 // digest is what descriptors are known by.
@@ -352,6 +370,9 @@ type inward Node
 func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
 	if s := n.streams.Load(); s != nil && h.Extension == "" {
 		return s.Run(ctx, from, h.Method, body)
+	}
+	if h.Extension == itself {
+		return n.operate(ctx, from, h, body)
 	}
 	n.mu.Lock()
 	digests, shared := n.offered[h.Extension]

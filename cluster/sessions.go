@@ -118,7 +118,7 @@ func guestOf(from wire.Address, extension string, s *wire.Session, client protoc
 	out := &protocol.Session{Node: from.Node, Extension: extension, Since: time.Now(), Caller: s.Caller, Instance: s.Instance, Version: s.Version,
 		Capabilities: s.Caps, ClientInfo: s.ClientInfo, Client: client, Remote: true}
 	if s.ID != "" {
-		out.ID = from.Node + "." + from.Run + "/" + extension + "/" + s.ID
+		out.ID = peers.GuestID(from.Node, from.Run, extension, s.ID)
 	} else if s.Instance == "" {
 		out.Instance = from.Node
 	}

@@ -108,10 +108,7 @@ func reload(h *exthost.Host, r *http.Request) (any, error) {
 	if dry {
 		return h.Admin().Plan(r.Context())
 	}
-	if only := r.FormValue("only"); only != "" {
-		return h.Admin().Reload(r.Context(), only)
-	}
-	return h.Admin().Reload(r.Context())
+	return exthost.NodesOf(h).Reload(r.Context(), r.FormValue("only"), operator(r))
 }
 
 func setWatch(h *exthost.Host, r *http.Request) (any, error) {

@@ -24,16 +24,18 @@ var policyOperations = []operation{
 		answer: decisionList{}, handle: getDecisions},
 	{method: "GET", path: "/decisions/{id}", summary: "One decision",
 		answer: exthost.Trace{}, handle: func(h *exthost.Host, r *http.Request) (any, error) { return h.Admin().Trace(r.PathValue("id")) }},
-	{method: "GET", path: "/approvals", summary: "The calls that wait for a person's approval, oldest first",
-		answer: approvalList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
-			return approvalList{orEmpty(h.Admin().ApprovalRequests())}, nil
+	{method: "GET", path: "/approvals", summary: "The calls that wait for a person's approval, at this host and at other nodes of its cluster, oldest first",
+		answer: exthost.Approvals{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
+			return exthost.NodesOf(h).Approvals(r.Context()), nil
 		}},
-	{method: "POST", path: "/approvals/{id}/approve", summary: "Approve the call, once",
-		handle: func(h *exthost.Host, r *http.Request) (any, error) {
-			return nil, h.Admin().Approve(r.PathValue("id"), operator(r))
-		}},
+	{method: "POST", path: "/approvals/{id}/approve", summary: "Approve the call, once; NODE/ID is one that waits at another node",
+		handle: onOne((*exthost.Nodes).Approve)},
 	{method: "POST", path: "/approvals/{id}/deny", summary: "Deny the call; the body may be empty",
 		body: Denial{}, handle: deny},
+	{method: "GET", path: "/audit/{id}", summary: "What the audit logs of this host and of the other nodes have of a call, by the id of a decision about it",
+		answer: exthost.CallRecords{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
+			return exthost.NodesOf(h).Audit(r.Context(), r.PathValue("id"))
+		}},
 	{method: "GET", path: "/pins", summary: "What policies have pinned, and what waits to be accepted",
 		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return pinList{orEmpty(h.Admin().Pins())}, nil }},
 	{method: "POST", path: "/pins/{extension}/approve", summary: "Accept what an extension says of itself: it ends the warning that tools changed, and pins what is held back; the body may be empty",
@@ -50,9 +52,6 @@ type (
 	}
 	decisionList struct {
 		Decisions []exthost.Trace `json:"decisions"`
-	}
-	approvalList struct {
-		Approvals []exthost.ApprovalRequest `json:"approvals"`
 	}
 	pinList struct {
 		Pins []status.Pin `json:"pins"`
@@ -178,7 +177,7 @@ func deny(h *exthost.Host, r *http.Request) (any, error) {
 	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 64<<10)).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the reason cannot be read: %w", err)
 	}
-	return nil, h.Admin().Deny(r.PathValue("id"), operator(r), body.Reason)
+	return nil, exthost.NodesOf(h).Deny(r.Context(), r.PathValue("id"), operator(r), body.Reason)
 }
 
 func approvePin(h *exthost.Host, r *http.Request) (any, error) {

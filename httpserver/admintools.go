@@ -25,11 +25,11 @@ var extensionOperations = []operation{
 	{method: "GET", path: "/extensions/{id}", summary: "One extension",
 		answer: status.Extension{}, handle: getExtension},
 	{method: "POST", path: "/extensions/{id}/restart", summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes once calls can run again",
-		handle: onExtension(exthost.Admin.Restart)},
+		handle: onOne((*exthost.Nodes).Restart)},
 	{method: "POST", path: "/extensions/{id}/disable", summary: "Stop an extension until it is enabled; calls in flight may finish first",
-		handle: onExtension(exthost.Admin.Disable)},
+		handle: onOne((*exthost.Nodes).Disable)},
 	{method: "POST", path: "/extensions/{id}/enable", summary: "Run a disabled extension again",
-		handle: onExtension(exthost.Admin.Enable)},
+		handle: onOne((*exthost.Nodes).Enable)},
 }
 
 type extensionList struct {
@@ -45,10 +45,10 @@ func getExtension(h *exthost.Host, r *http.Request) (any, error) {
 	return nil, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", r.PathValue("id"))
 }
 
-// onExtension returns the handler of an action on the extension that the path names.
-func onExtension(act func(exthost.Admin, context.Context, string) error) handler {
+// onOne returns the handler of an action on what the path names.
+func onOne(act func(n *exthost.Nodes, ctx context.Context, id, by string) error) handler {
 	return func(h *exthost.Host, r *http.Request) (any, error) {
-		return nil, act(h.Admin(), r.Context(), r.PathValue("id"))
+		return nil, act(exthost.NodesOf(h), r.Context(), r.PathValue("id"), operator(r))
 	}
 }
 

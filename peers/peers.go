@@ -29,6 +29,12 @@ type Cluster interface {
 	// Call carries one call to a place and its outcome back. The error is a *protocol.Error; it
 	// has no outcome only if the extension never saw the call and never will.
 	Call(ctx context.Context, c *Call) (json.RawMessage, error)
+	// Operate has another node carry out an operation, and returns its answer. The error is a
+	// *protocol.Error, as that of Call.
+	Operate(ctx context.Context, node, method string, params json.RawMessage) (json.RawMessage, error)
+	// Waiting says that the approval requests of this node are others than before, and how many
+	// wait. It does not wait.
+	Waiting(requests int)
 	// EndSession tells nodes that had calls of s that it has ended. It does not wait.
 	EndSession(s *protocol.Session)
 	// Status returns what the node knows of the cluster.
@@ -51,6 +57,10 @@ type Host interface {
 	Incoming(ctx context.Context, p *Place, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
 	// PlacesChanged says that Places returns others than before. It does not wait.
 	PlacesChanged()
+	// Operate carries out an operation of another node.
+	Operate(ctx context.Context, o *Operation) (json.RawMessage, error)
+	// WaitingChanged says that other approval requests wait at other nodes than before. It does not wait.
+	WaitingChanged()
 }
 
 // Offer is one extension of a host as others see it.
@@ -65,6 +75,7 @@ type Offer struct {
 	Capabilities    json.RawMessage `json:"capabilities,omitempty"`     // of an MCP server, raw
 	ServerInfo      json.RawMessage `json:"server_info,omitempty"`      // of an MCP server, raw
 	Instructions    string          `json:"instructions,omitempty"`     // of an MCP server
+	Pages           bool            `json:"pages,omitempty"`            // the node keeps long results, for the page tool
 	Tools           []protocol.Tool `json:"-"`                          // with their descriptors; travel by digest
 }
 

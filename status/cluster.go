@@ -32,10 +32,13 @@ type Node struct {
 	Clock   time.Duration `json:"clock,omitempty"` // how far the node's clock is ahead, in nanoseconds
 	Shares  []Shared      `json:"shares"`
 	Tools   int           `json:"tools"`
-	Out     uint64        `json:"calls_out"` // to the node
-	In      uint64        `json:"calls_in"`  // from the node
-	Failed  uint64        `json:"failed"`    // of those out, without an answer of the extension
-	Note    string        `json:"note,omitempty"`
+	// Approvals is how many approval requests wait at the node.
+	Approvals int `json:"approvals,omitempty"`
+
+	Out    uint64 `json:"calls_out"` // to the node
+	In     uint64 `json:"calls_in"`  // from the node
+	Failed uint64 `json:"failed"`    // of those out, without an answer of the extension
+	Note   string `json:"note,omitempty"`
 }
 
 // Shared is an extension that a node shares.

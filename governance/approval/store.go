@@ -44,7 +44,7 @@ type Options struct {
 
 // Request asks a person whether one call may be made, once.
 type Request struct {
-	ID        string    `json:"id"`
+	ID        string    `json:"id"` // NODE/ID of a request at another node of the cluster
 	Caller    string    `json:"caller"`
 	Session   string    `json:"session,omitempty"`
 	Node      string    `json:"node,omitempty"` // of the cluster, whose caller it is; "" for this host
@@ -60,6 +60,8 @@ type Request struct {
 	Expires   time.Time `json:"expires"`
 	Waiting   bool      `json:"waiting"`               // a caller waits for the answer
 	Approved  string    `json:"approved_by,omitempty"` // the person who approved while no caller waited
+	Desk      string    `json:"desk,omitempty"`        // the node of the cluster at which it waits; "" for this host
+	DeskOnly  bool      `json:"desk_only,omitempty"`   // only operators of that node may answer
 }
 
 // Store holds the pending requests. It is a [governance.Approver]. Its methods are safe
@@ -70,6 +72,7 @@ type Store struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []*pendingRequest
+	ended   []ended       // those that were answered last, the oldest first
 	changed chan struct{} // closed and replaced at each change
 }
 
@@ -87,6 +90,24 @@ type answer struct {
 	approved bool
 	by       string
 }
+
+// ended is a request that was answered.
+type ended struct {
+	id string
+	answer
+}
+
+// endedError is [ErrUnknown] about a request that was answered.
+type endedError struct{ ended }
+
+func (e *endedError) Error() string {
+	return e.id + " was " + map[bool]string{true: "approved", false: "denied"}[e.approved] + " already, by " + e.by
+}
+
+func (e *endedError) Is(target error) bool { return target == ErrUnknown }
+
+// maxEnded is how many answered requests are known, so that whoever answers one again is told.
+const maxEnded = 64
 
 var _ governance.Approver = (*Store)(nil)
 
@@ -226,7 +247,7 @@ func (s *Store) resolve(id string, a answer) error {
 	s.expireLocked(time.Now())
 	i := slices.IndexFunc(s.pending, func(q *pendingRequest) bool { return q.ID == id })
 	if i < 0 {
-		return fmt.Errorf("%s: %w", id, ErrUnknown)
+		return s.unknownLocked(id)
 	}
 	q := s.pending[i]
 	switch {
@@ -241,7 +262,18 @@ func (s *Store) resolve(id string, a answer) error {
 	default:
 		s.removeLocked(i)
 	}
+	s.ended = append(s.ended[max(0, len(s.ended)-maxEnded+1):], ended{id, a})
 	return nil
+}
+
+// unknownLocked is the error about a request that does not wait: it says who answered it, if somebody has.
+func (s *Store) unknownLocked(id string) error {
+	for _, e := range s.ended {
+		if e.id == id {
+			return &endedError{e}
+		}
+	}
+	return fmt.Errorf("%s: %w", id, ErrUnknown)
 }
 
 // List returns the pending requests, the oldest first.

@@ -108,7 +108,7 @@ func (p *sizeCap) offload(x *governance.Exchange, text []byte, shown int) (note,
 	if store == nil {
 		return note + "The rest was not kept.", ""
 	}
-	handle, err := store.Put(results.Owner{Caller: x.Caller, Session: x.Session}, results.Source{Extension: x.Extension, Tool: x.Tool}, text)
+	handle, err := store.Put(results.Owner{Node: x.Node, Caller: x.Caller, Session: x.Session}, results.Source{Extension: x.Extension, Tool: x.Tool}, text)
 	if err != nil {
 		return note + "The rest was not kept: " + err.Error(), ""
 	}

@@ -59,7 +59,7 @@ func (s *Store) Call(owner Owner, shows func(Source) bool, arguments json.RawMes
 	if a.Limit < 1 || a.Limit > MaxPage {
 		return nil, refuse("the limit is %d; it can be 1 to %d", a.Limit, MaxPage)
 	}
-	if shows != nil && !shows(s.source(a.Handle)) {
+	if shows != nil && !shows(s.Source(a.Handle)) {
 		return nil, refuse("%w", ErrUnknown)
 	}
 	p, err := s.Page(owner, a.Handle, a.Offset, a.Limit)

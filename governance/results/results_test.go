@@ -114,13 +114,34 @@ func TestHandlesAreBound(t *testing.T) {
 		handle string
 		ok     bool
 	}{
-		{ann, handle, true}, {Owner{"ann", "another"}, handle, true}, {Owner{"eve", "s1"}, handle, false}, {Owner{"", "s1"}, handle, false},
-		{Owner{"", "s1"}, anonymous, true}, {Owner{"", "s2"}, anonymous, false}, {ann, anonymous, false}, {ann, "../" + prefix + handle, false}, {ann, "", false},
+		{ann, handle, true}, {Owner{Caller: "ann", Session: "another"}, handle, true}, {Owner{Node: "web", Caller: "ann", Session: "s1"}, handle, false}, {Owner{Caller: "eve", Session: "s1"}, handle, false}, {Owner{Caller: "", Session: "s1"}, handle, false},
+		{Owner{Caller: "", Session: "s1"}, anonymous, true}, {Owner{Caller: "", Session: "s2"}, anonymous, false}, {ann, anonymous, false}, {ann, "../" + prefix + handle, false}, {ann, "", false},
 	} {
 		_, err := s.Page(tt.owner, tt.handle, 0, 10)
 		if ok := err == nil; ok != tt.ok || !ok && !errors.Is(err, ErrUnknown) {
 			t.Errorf("%+v with %q: %v", tt.owner, tt.handle, err)
 		}
+	}
+}
+
+// The handle of a caller of another node names the node that keeps the result.
+func TestHandleNamesItsNode(t *testing.T) {
+	s, owner := open(t, Options{Node: "gpu1"}), Owner{Node: "web", Caller: "ann"}
+	handle, err := s.Put(owner, Source{Extension: "x"}, []byte("text"))
+	there, ok := strings.CutPrefix(handle, "gpu1/")
+	if err != nil || !ok || s.Source(there).Extension != "x" {
+		t.Fatalf("%q, %v", handle, err)
+	}
+	if p, err := s.Page(owner, there, 0, 10); err != nil || p.Text != "text" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, other := range []Owner{{Node: "laptop", Caller: "ann"}, {Caller: "ann"}} {
+		if _, err := s.Page(other, there, 0, 10); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%+v: %v", other, err)
+		}
+	}
+	if handle := put(t, s, "x"); strings.Contains(handle, "/") {
+		t.Errorf("%q of a caller here", handle)
 	}
 }
 

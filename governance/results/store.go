@@ -31,10 +31,15 @@ type Options struct {
 	Dir    string        // directory of the files, which have mode 0600; created with mode 0700
 	Quota  int64         // bytes of all results; the oldest are removed. Default: DefaultQuota
 	MaxAge time.Duration // age at which a result is removed. Default: DefaultMaxAge
+	Node   string        // the name of this host in its cluster, which begins the handles of other nodes' callers; "": there is no cluster
 }
 
 // Owner identifies who may read a result. The session counts only for anonymous callers.
-type Owner struct{ Caller, Session string }
+type Owner struct {
+	Node    string // of the cluster, whose caller it is; "" for this host
+	Caller  string
+	Session string
+}
 
 // Source is the call whose result is stored, as policies see it.
 type Source struct{ Extension, Tool string }
@@ -90,7 +95,8 @@ func Open(o Options) (*Store, error) {
 	return s, s.sweepLocked(time.Now())
 }
 
-// Put stores text of a result for owner and returns its handle.
+// Put stores text of a result for owner and returns its handle, as NODE/HANDLE if the owner is at
+// another node.
 func (s *Store) Put(owner Owner, of Source, text []byte) (handle string, err error) {
 	size := int64(len(text))
 	if size > s.o.Quota {
@@ -112,6 +118,9 @@ func (s *Store) Put(owner Owner, of Source, text []byte) (handle string, err err
 	}
 	if err != nil {
 		return "", errors.Join(err, s.removeLocked(handle))
+	}
+	if owner.Node != "" && s.o.Node != "" {
+		handle = s.o.Node + "/" + handle
 	}
 	return handle, nil
 }
@@ -194,8 +203,8 @@ func (s *Store) scheduleLocked() {
 	})
 }
 
-// source returns the call whose result has a handle; that of none for an unknown one.
-func (s *Store) source(handle string) Source {
+// Source returns the call whose result has a handle; that of none for an unknown one.
+func (s *Store) Source(handle string) Source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[handle].of

@@ -11,9 +11,14 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
+// Pages reads on in long results, which this host or another node keeps.
+type Pages interface {
+	Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool, arguments json.RawMessage) (json.RawMessage, error)
+}
+
 // Answer answers the calls that have no target: the host's own tools, the list of the
 // catalog, and what aggregate serves for all extensions.
-func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
+func Answer(pages Pages, aggregate Aggregator) Stage {
 	return func(next Deliver) Deliver {
 		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 			switch {
@@ -23,7 +28,7 @@ func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
 				return find(c, params)
 			case c.entry != nil:
 				shows := func(of results.Source) bool { return c.View.Has(of.Extension, of.Tool) }
-				return stored().Call(results.Owner{Caller: c.Exchange.Caller, Session: c.Exchange.Session}, shows, rawjson.Get(params, "arguments"))
+				return pages.Page(ctx, c.Request.Session, c.Exchange.ID, shows, rawjson.Get(params, "arguments"))
 			case c.Request.Method == protocol.MethodToolsList:
 				return c.listTools(params)
 			}

@@ -61,6 +61,14 @@ func (d *Directory) Close(ctx context.Context, drain time.Duration) error {
 	return d.cluster.Close(ctx)
 }
 
+// Name returns the name of the host in its cluster; "" when it is in none.
+func (d *Directory) Name() string {
+	if d.cluster == nil {
+		return ""
+	}
+	return d.cluster.Status().Node
+}
+
 // Status returns what the host knows of its cluster; nil when it is in none.
 func (d *Directory) Status() *status.Cluster {
 	if d.cluster == nil {

@@ -21,7 +21,11 @@ type Host struct {
 	Snapshots *snapshot.Store
 	Gateway   *gateway.Gateway
 	Directory *Directory
-	Changed   func() // called when the places are others; must not wait
+	Nodes     interface { // the operations of operators
+		Operate(ctx context.Context, o *peers.Operation) (json.RawMessage, error)
+		WaitingChanged()
+	}
+	Changed func() // called when the places are others; must not wait
 }
 
 var _ peers.Host = (*Host)(nil)
@@ -59,6 +63,14 @@ func (h *Host) Incoming(ctx context.Context, p *peers.Place, s *protocol.Session
 // PlacesChanged implements [peers.Host].
 func (h *Host) PlacesChanged() { h.Changed() }
 
+// Operate implements [peers.Host].
+func (h *Host) Operate(ctx context.Context, o *peers.Operation) (json.RawMessage, error) {
+	return h.Nodes.Operate(ctx, o)
+}
+
+// WaitingChanged implements [peers.Host].
+func (h *Host) WaitingChanged() { h.Nodes.WaitingChanged() }
+
 // Events are the events of an extension that is at other nodes alone. state takes those of its
 // supervisor.
 func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, e supervisor.Event)) func(*unit.Extension) unit.Events {
@@ -85,7 +97,7 @@ func (d *Directory) Offer(s *snapshot.Snapshot) {
 			continue
 		}
 		o := peers.Offer{Extension: x.ID(), Version: x.Candidate.Manifest.Plugin.Version, Protocol: x.Candidate.Manifest.Transport.Protocol,
-			State: x.Unit.Status().State, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay}
+			State: x.Unit.Status().State, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay, Pages: s.Policies.Offloads()}
 		if hs != nil {
 			o.ProtocolVersion, o.Capabilities, o.ServerInfo, o.Instructions = hs.ProtocolVersion, hs.Capabilities, hs.ServerInfo, hs.Instructions
 		}

@@ -51,7 +51,7 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	for n, p := range places {
 		nodes[n], away = p.Node, away && p.Leaving
 	}
-	e := &unit.Elsewhere{Nodes: nodes, Away: away, Tools: toolsOf(places), Acquire: s.acquire,
+	e := &unit.Elsewhere{Nodes: nodes, Away: away, Tools: toolsOf(places), Pages: slices.ContainsFunc(places, func(p *peers.Place) bool { return p.Pages }), Acquire: s.acquire,
 		Differs: func(own []protocol.Tool) []protocol.Diagnostic { return differences(s.id, places, own) }}
 	if was := s.local.Swap(here); was != nil && was != here {
 		was.SetElsewhere(nil, nil)

@@ -36,6 +36,8 @@ type Options struct {
 	Inspect bool
 	// Observe takes every decision, after it was counted. Nil: nobody.
 	Observe func(governance.Observation)
+	// Node is the name of this host in its cluster; "": it is in none.
+	Node string
 	// Events returns the events of the process policy:NAME.
 	Events func(id string) unit.Events
 }
@@ -139,6 +141,16 @@ func (s *State) AuditStatus() *status.Audit {
 	return a
 }
 
+// Record writes a record into the audit log, if one is kept.
+func (s *State) Record(ctx context.Context, r audit.Record) {
+	if s.audit == nil {
+		return
+	}
+	if err := s.audit.Append(ctx, r); err != nil {
+		s.env.Log.Error("a record was not written into the audit log", "method", r.Method, "error", err)
+	}
+}
+
 // auditName is the name of the audit log among the policies.
 const auditName = "audit_log"
 
@@ -158,7 +170,7 @@ func (s *State) openResults(set *Set) error {
 	if s.options.Inspect || s.results.Load() != nil || !set.Offloads() {
 		return nil
 	}
-	store, err := results.Open(results.Options{Dir: filepath.Join(s.env.StateDir, ".results")})
+	store, err := results.Open(results.Options{Dir: filepath.Join(s.env.StateDir, ".results"), Node: s.options.Node})
 	if err != nil {
 		return protocol.Errorf(protocol.ConfigInvalid, "plugins: no place for the results that size_cap cuts: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 // before is the previous catalog, nil for the first.
 func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
 	var sources []tools.Source
-	if p.Policies.Offloads() {
+	if p.Policies.Offloads() || pagesElsewhere(p) {
 		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own
 	}
 	var diags []protocol.Diagnostic
@@ -51,6 +51,11 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []
 		known.Tools = append(known.Tools, catalog.WithheldOf(id)...)
 	}
 	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
+}
+
+// pagesElsewhere reports whether another node keeps long results of what is called there.
+func pagesElsewhere(p *Plan) bool {
+	return slices.ContainsFunc(slices.Concat(p.Elsewhere, p.Replicas), (*unit.Extension).PagesElsewhere)
 }
 
 // hiddenText names what a reader does not see in the text that an MCP server says of itself.

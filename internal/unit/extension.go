@@ -43,6 +43,7 @@ type Elsewhere struct {
 	Nodes []string        // that have it
 	Away  bool            // all of them are away or leaving
 	Tools []protocol.Tool // that it has there
+	Pages bool            // a node keeps long results of it
 	// Differs says which tools there are never called, because what callers are shown are these of
 	// this host.
 	Differs func(own []protocol.Tool) []protocol.Diagnostic
@@ -66,6 +67,12 @@ func (x *Extension) SetElsewhere(e *Elsewhere, hs *runtime.Handshake) {
 	if hs != nil {
 		x.handshake.Store(hs)
 	}
+}
+
+// PagesElsewhere reports whether another node keeps long results of the extension.
+func (x *Extension) PagesElsewhere() bool {
+	e := x.elsewhere.Load()
+	return e != nil && e.Pages
 }
 
 // Acquire is [Unit.Acquire], at other nodes too.

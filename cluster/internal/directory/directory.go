@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ type Options struct {
 
 	Use     func(node, extension string) bool // whether a place is of use here; nil: each. It is called under a lock and must only compare
 	Changed func()                            // there are other places; nil is not told
+	Waiting func()                            // other approval requests wait at other nodes; nil is not told
 	Lost    func(run wire.Address)            // a run has gone, and does not answer calls any more; nil is not told
 
 	Grace  time.Duration // that a run may be nobody's; 0 is 2 s
@@ -54,6 +56,8 @@ type Options struct {
 type Own struct {
 	Leaving bool // it takes no more calls
 	Shares  []Share
+	Waiting int   // approval requests
+	Asked   int64 // when those that wait were others last, in milliseconds since 1970
 }
 
 // Share is an extension that a node shares.
@@ -87,6 +91,9 @@ func New(o Options) *Directory {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
+	if o.Waiting == nil {
+		o.Waiting = func() {}
+	}
 	if o.Lost == nil {
 		o.Lost = func(wire.Address) {}
 	}
@@ -108,10 +115,13 @@ func (d *Directory) Run(ctx context.Context) {
 		case <-timer.C:
 		case <-d.wake:
 		}
-		tell := false
-		d.update(func(s *state, now time.Time) { tell = s.tick(now) })
-		if tell {
+		var places, waiting bool
+		d.update(func(s *state, now time.Time) { places, waiting = s.tick(now) })
+		if places {
 			d.o.Changed()
+		}
+		if waiting {
+			d.o.Waiting()
 		}
 		d.mu.Lock()
 		d.s.next = d.s.deadline()
@@ -291,6 +301,16 @@ func (d *Directory) Taker(node string) (run wire.Address, ok bool) {
 		return wire.Address{}, false
 	}
 	return wire.Address{Node: node, Run: m.Run}, true
+}
+
+// Knows reports whether a run that is there knows a feature, and which version of exthost it is.
+func (d *Directory) Knows(run wire.Address, feature string) (version string, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m := d.s.present(run); m != nil {
+		return m.Version, slices.Contains(m.Features, feature)
+	}
+	return "", false
 }
 
 // MaxBody returns the longest body that the run takes, in bytes; 0 if it is not known.

@@ -36,6 +36,8 @@ type entry struct {
 	MaxBody  int64    `json:"max_body"`
 	Leaving  bool     `json:"leaving,omitempty"`
 	Shares   []shared `json:"shares,omitempty"`
+	Waiting  int      `json:"waiting,omitempty"` // approval requests
+	Asked    int64    `json:"asked,omitempty"`   // when those were others last, as Started
 
 	raw []byte
 	sum sum
@@ -126,8 +128,8 @@ func (e *entry) check() error {
 	if !wire.IsRun(e.Run) {
 		return fmt.Errorf("%.40q is no run", e.Run)
 	}
-	if len(e.Shares) > maxShares || e.MaxBody < 0 {
-		return errors.New("too many extensions, or a negative bound")
+	if len(e.Shares) > maxShares || e.MaxBody < 0 || e.Waiting < 0 {
+		return errors.New("too many extensions, or a negative number")
 	}
 	for _, w := range slices.Concat([]string{e.Version}, e.Wire, e.Features, e.Requires) {
 		if !isWord(w) {

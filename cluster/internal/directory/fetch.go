@@ -135,6 +135,7 @@ func (x *offers) fetchFailed(digest, problem string, now time.Time) {
 // arrange makes the places anew, and says what is missing for them.
 func (x *offers) arrange(now time.Time) {
 	x.all.refresh = time.Time{}
+	x.all.compareWaiting()
 	used := make(map[string]bool, len(x.known))
 	places, left := make([]*peers.Place, 0, len(x.places)), x.all.o.MaxTools
 	for _, name := range x.all.names {

@@ -108,7 +108,7 @@ func (s *state) tellAll(now time.Time) {
 // setOwn takes what this node shares from now on.
 func (s *state) setOwn(own Own, now time.Time) {
 	e := *s.mine
-	e.Leaving, e.Shares = own.Leaving, nil
+	e.Leaving, e.Shares, e.Waiting, e.Asked = own.Leaving, nil, own.Waiting, own.Asked
 	offered := make(map[string]*offer, len(own.Shares))
 	for _, x := range own.Shares {
 		o, err := encodeOffer(x.Offer, s.offered[x.Extension])
@@ -119,7 +119,7 @@ func (s *state) setOwn(own Own, now time.Time) {
 		offered[x.Extension] = o
 		e.Shares = append(e.Shares, shared{ID: x.Extension, As: x.As, State: x.State, Digest: o.digest, Tools: len(o.Tools)})
 	}
-	if s.offered = offered; reflect.DeepEqual(e.Shares, s.mine.Shares) && e.Leaving == s.mine.Leaving {
+	if s.offered = offered; reflect.DeepEqual(e.Shares, s.mine.Shares) && e.Leaving == s.mine.Leaving && e.Asked == s.mine.Asked {
 		return
 	}
 	e.Seq++
@@ -204,7 +204,7 @@ func (s *state) notTaken(seq uint64, now time.Time) {
 }
 
 // tick does what is due. It reports whether there are other places than the owner was told of.
-func (s *state) tick(now time.Time) (tell bool) {
+func (s *state) tick(now time.Time) (places, waiting bool) {
 	if s.connected {
 		s.tickConnected(now)
 	} else if now.Sub(s.since) >= s.o.Silent {
@@ -219,10 +219,11 @@ func (s *state) tick(now time.Time) (tell bool) {
 	if due(s.refresh, now) {
 		s.arrange(now)
 	}
-	if tell = due(s.tell, now); tell {
+	if places = due(s.tell, now); places {
 		s.tell = time.Time{}
 	}
-	return tell
+	waiting, s.tellWaiting = s.tellWaiting, false
+	return places, waiting
 }
 
 func (s *state) tickConnected(now time.Time) {

@@ -25,8 +25,28 @@ type roster struct {
 	gone    map[wire.Address]departure
 	refresh time.Time // when places are made anew; zero is not
 
+	waiting     approvals // of all members that are there
+	tellWaiting bool      // and are others than before
+
 	lost []wire.Address
 	logs []logged
+}
+
+// approvals are the approval requests that wait at nodes, as far as they can be compared.
+type approvals struct {
+	requests int
+	asked    int64 // the sum of when each node's were others last
+}
+
+// compareWaiting notes whether other approval requests wait than before.
+func (r *roster) compareWaiting() {
+	var now approvals
+	for _, m := range r.members {
+		if !m.away {
+			now.requests, now.asked = now.requests+m.Waiting, now.asked+m.Asked
+		}
+	}
+	r.tellWaiting, r.waiting = r.tellWaiting || now != r.waiting, now
 }
 
 // member is another node. Its run may not be there any more.
@@ -271,7 +291,7 @@ func (r *roster) nodes() []status.Node {
 	list := make([]status.Node, 0, len(r.members))
 	for _, name := range r.names {
 		m := r.members[name]
-		n := status.Node{Name: m.name, Run: m.Run, State: status.NodeReady, Since: m.since, Version: m.Version, RTT: m.rtt, Clock: m.clock, Tools: m.tools(), Note: m.note,
+		n := status.Node{Name: m.name, Run: m.Run, State: status.NodeReady, Since: m.since, Version: m.Version, RTT: m.rtt, Clock: m.clock, Tools: m.tools(), Approvals: m.Waiting, Note: m.note,
 			Shares: make([]status.Shared, 0, len(m.Shares))}
 		switch {
 		case m.away:

@@ -1,0 +1,97 @@
+package operations
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// orderWait bounds how long an order to another node may take: a restart waits for calls in flight.
+const orderWait = 2 * time.Minute
+
+// place returns the node that an extension is at and its id there; "" is this node.
+func (n *Nodes) place(id, verb string) (node, there string, err error) {
+	if n.cluster == nil || n.Here.has(id) {
+		return "", id, nil
+	}
+	node, there, ok := strings.Cut(id, ".")
+	others := n.list()
+	switch {
+	case ok && node == n.self():
+		return "", there, nil
+	case ok && slices.ContainsFunc(others, func(other status.Node) bool { return other.Name == node }):
+		return node, there, nil
+	}
+	var at []string
+	for _, other := range others {
+		for _, x := range other.Shares {
+			if x.Extension == id {
+				at = append(at, other.Name)
+			}
+		}
+	}
+	if len(at) > 0 {
+		return "", "", protocol.Errorf(protocol.InvalidArguments, "%s is not at this node; it is at %s: exthost %s %s.%s", id, strings.Join(at, ", "), verb, at[0], id)
+	}
+	return "", id, nil
+}
+
+// has reports whether the host has an extension, whether it runs or not.
+func (h *Here) has(id string) bool {
+	if slices.ContainsFunc(h.Snapshots.Load().Elsewhere, func(x *unit.Extension) bool { return x.ID() == id }) {
+		return false
+	}
+	return slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return x.ID == id })
+}
+
+// Restart restarts an extension of this host, or as NODE.ID one of another node.
+func (n *Nodes) Restart(ctx context.Context, id, by string) error {
+	return n.act(ctx, methodRestart, id, by, n.Here.Restart)
+}
+
+// Enable enables an extension of this host, or as NODE.ID one of another node.
+func (n *Nodes) Enable(ctx context.Context, id, by string) error {
+	return n.act(ctx, methodEnable, id, by, n.Here.Enable)
+}
+
+// Disable disables an extension of this host, or as NODE.ID one of another node.
+func (n *Nodes) Disable(ctx context.Context, id, by string) error {
+	return n.act(ctx, methodDisable, id, by, n.Here.Disable)
+}
+
+func (n *Nodes) act(ctx context.Context, method, id, by string, here func(context.Context, string) error) error {
+	_, verb, _ := strings.Cut(method, "/")
+	node, there, err := n.place(id, verb)
+	switch {
+	case err != nil:
+		return err
+	case node == "":
+		return here(ctx, there)
+	}
+	return n.order(ctx, orderWait, node, method, order{ID: there, By: by}, nil)
+}
+
+// Reload reloads an extension of this host, or as NODE.ID one of another node; "" is all of this
+// host.
+func (n *Nodes) Reload(ctx context.Context, id, by string) (*status.Change, error) {
+	if id == "" {
+		return n.Here.Reload(ctx)
+	}
+	node, there, err := n.place(id, "reload")
+	switch {
+	case err != nil:
+		return nil, err
+	case node == "":
+		return n.Here.Reload(ctx, there)
+	}
+	change := new(status.Change)
+	if err := n.order(ctx, orderWait, node, methodReload, order{ID: there, By: by}, change); err != nil {
+		return nil, err
+	}
+	return change, nil
+}

@@ -1,0 +1,118 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// others are the other nodes of a cluster.
+type others struct{ cluster peers.Cluster } // nil: there is none
+
+// self is the name of this node; "" outside of a cluster.
+func (o *others) self() string {
+	if o.cluster == nil {
+		return ""
+	}
+	return o.cluster.Status().Node
+}
+
+// list returns the other nodes.
+func (o *others) list() []status.Node {
+	if o.cluster == nil {
+		return nil
+	}
+	return o.cluster.Status().Nodes
+}
+
+// Silent is a node that did not answer, and why.
+type Silent struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
+}
+
+// maxAsked is how many nodes are asked at once.
+const maxAsked = 16
+
+// each asks nodes for as long as within, and returns those that did not answer, by name. take is
+// called by one goroutine at a time.
+func (o *others) each(ctx context.Context, within time.Duration, nodes []string, method string, params any, take func(node string, answer json.RawMessage) error) (silent []Silent) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return nil // params are structs of texts
+	}
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	room := make(chan struct{}, maxAsked)
+	for _, node := range nodes {
+		room <- struct{}{}
+		asked.Go(func() {
+			defer func() { <-room }()
+			answer, err := o.cluster.Operate(ctx, node, method, raw)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				err = take(node, answer)
+			}
+			if err != nil {
+				silent = append(silent, Silent{node, reasonOf(ctx, err, within)})
+			}
+		})
+	}
+	asked.Wait()
+	slices.SortFunc(silent, func(a, b Silent) int { return strings.Compare(a.Node, b.Node) })
+	return silent
+}
+
+func reasonOf(ctx context.Context, err error, within time.Duration) string {
+	if ctx.Err() != nil {
+		return "it did not answer within " + within.String()
+	}
+	return display.Escape(display.Cut(protocol.Reason(err), maxText))
+}
+
+// maxText bounds a text of another node, in bytes.
+const maxText = 512
+
+// order has another node do something within a time, and decodes its answer into the value that to
+// points at; nil drops it.
+func (o *others) order(ctx context.Context, within time.Duration, node, method string, params, to any) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	answer, err := o.cluster.Operate(ctx, node, method, raw)
+	if err != nil {
+		return named(node, err)
+	}
+	if to != nil {
+		if err := json.Unmarshal(answer, to); err != nil {
+			return protocol.Errorf(protocol.InvalidResponse, "node %s has answered what cannot be read: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// named returns the error of another node as one that names it.
+func named(node string, err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || strings.HasPrefix(e.Message, "node "+node) {
+		return err
+	}
+	told := *e
+	told.Message = "node " + node + ": " + display.Escape(display.Cut(e.Message, 4*maxText))
+	return &told
+}
