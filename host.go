@@ -100,7 +100,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	}
 	h := newHost(context.WithoutCancel(ctx), o, cfg.Server.ListWait.Std())
 	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
-		Inspect: o.Mode.Inspect, Observe: o.Observe, Node: h.far.Name(),
+		Inspect: o.Mode.Inspect, Observe: o.Observe,
 		Events: func(id string) unit.Events {
 			return unit.Events{State: func(e supervisor.Event) { h.stats.feed.State(id, e) }}
 		}})
@@ -193,6 +193,9 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		Environ: o.Environ, Permits: permit.Rules{Consent: o.Consent, Packages: o.Packages}, Redactor: secrets, Tap: wiretap.New(secrets.String), Recorder: recorder.New(o.Version, secrets), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy, Stored: o.Secrets, Logins: o.Logins,
 	}
 	h.env.Containment.Log = log
+	if o.Cluster != nil {
+		h.env.Node = o.Cluster.Status().Node
+	}
 	h.clients = clients.New(l.running, o.Reread, log)
 	h.diagnostics, h.reloads.h, h.nodes = diagnostics.New(log), h, operations.New()
 	h.recording.Hub, h.recording.Log, h.recording.Report = h.env.Recorder, log, h.diagnostics.Add

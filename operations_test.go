@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -318,4 +319,171 @@ func TestOperateExtensionOfAnotherNode(t *testing.T) {
 		t.Errorf("an older node: %v", err)
 	}
 	w.nodes["gpu1"].old = false
+}
+
+// A call goes to the node that the operator names, and its record says which node had it.
+func TestCallAtNode(t *testing.T) {
+	processtest.Leaks(t)
+	w := newWeb()
+	hosts := make(map[string]*exthost.Host)
+	for _, name := range []string{"a", "b"} {
+		hosts[name] = newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Cluster: w.node(name, peers.AsReplicas)})
+	}
+	newFolder(t).add("y", child("sdk", "")).open(exthost.Options{Cluster: w.node("c", peers.AsReplicas)})
+	web := newFolder(t).open(exthost.Options{Cluster: w.node("web", peers.AsReplicas)})
+	eventually(t, "all nodes", func() bool {
+		return len(statusOf(t, hosts["a"], "x").Nodes) == 1 && slices.Contains(names(web), "ext_y_greet") && len(statusOf(t, web, "x").Nodes) == 2
+	})
+	having := func(h *exthost.Host, tool string) []string {
+		e, _ := h.Tools().Lookup(tool)
+		return exthost.NodesOf(h).Having()(e)
+	}
+	if got := having(web, "ext_x_greet"); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("web: %q", got)
+	}
+	if got := having(hosts["b"], "ext_x_greet"); !slices.Equal(got, []string{"b", "a"}) {
+		t.Errorf("b: %q", got)
+	}
+	call := func(h *exthost.Host, node, tool string) (string, error) {
+		_, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Node: node, Params: json.RawMessage(`{"name":"` + tool + `","arguments":{"name":"Ada"}}`)})
+		past := h.Admin().Past().Calls(1)
+		return past[0].Node, err
+	}
+	for _, tt := range []struct {
+		from, node, at string
+		refusal        string
+	}{
+		{"web", "a", "a", ""}, {"web", "b", "b", ""}, {"web", "b", "b", ""}, {"a", "b", "b", ""}, {"a", "a", "", ""}, {"a", "", "", ""},
+		{"web", "c", "", "node c does not have tool greet of x, as it is listed here; these do: a, b"},
+		{"a", "nobody", "", "these do: a, b"},
+	} {
+		h := web
+		if tt.from != "web" {
+			h = hosts[tt.from]
+		}
+		at, err := call(h, tt.node, "ext_x_greet")
+		if at != tt.at || (err != nil) != (tt.refusal != "") || err != nil && (protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), tt.refusal)) {
+			t.Errorf("from %s at %q: %q, %v", tt.from, tt.node, at, err)
+		}
+	}
+	alone := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	if _, err := call(alone, "a", "ext_x_greet"); protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), "this host alone has it") {
+		t.Errorf("without a cluster: %v", err)
+	}
+}
+
+// The records of a call are found at all nodes, whichever of its ids is known.
+func TestRecordsOfACall(t *testing.T) {
+	processtest.Leaks(t)
+	w := newWeb()
+	askingNode(t, w)
+	audited := func(name string, operators ...string) *exthost.Host {
+		f := newFolder(t)
+		cfg := f.config()
+		cfg.Audit.Path = filepath.Join(t.TempDir(), name)
+		n := w.node(name, peers.AsMine)
+		n.operators = operators
+		h := f.openWith(cfg, exthost.Options{Cluster: n})
+		awaitTool(t, h, "ext_gpu1_x_greet", true)
+		return h
+	}
+	web, laptop := audited("web", "laptop"), audited("laptop")
+	for range 3 {
+		if _, err := web.Do(deadline(t), &protocol.Call{Session: &protocol.Session{Caller: "ada"}, Method: protocol.MethodToolsCall,
+			Params: json.RawMessage(`{"name":"ext_gpu1_x_greet","arguments":{"name":"Ada"}}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := web.Admin().Traces(1)[0].ID
+	find := func(h *exthost.Host, id string) (text string) {
+		found, err := exthost.NodesOf(h).Audit(deadline(t), id)
+		if err != nil {
+			return err.Error()
+		}
+		for _, n := range found.Nodes {
+			text += n.Node
+			for _, r := range n.Records {
+				text += fmt.Sprintf(" %s %s from %q;", r.Tool, r.Outcome, r.Node)
+			}
+			text += "\n"
+		}
+		for _, s := range found.Silent {
+			text += "silent " + s.Node + ": " + s.Reason + "\n"
+		}
+		return text
+	}
+	var there string
+	eventually(t, "both records", func() bool {
+		found, err := exthost.NodesOf(web).Audit(deadline(t), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready := len(found.Nodes) == 2 && found.Nodes[1].Records[0].Outcome == audit.OK && found.Nodes[0].Records[0].Outcome == audit.OK
+		if ready {
+			there = found.Nodes[1].Records[0].ID
+		}
+		return ready
+	})
+	both := "web ext_gpu1_x_greet ok from \"\";\ngpu1 ext_x_greet ok from \"web\";\n"
+	for name, tt := range map[string]struct {
+		h    *exthost.Host
+		id   string
+		want string
+	}{
+		"by the front's id":  {web, id, both},
+		"by the owner's id":  {web, there, both},
+		"from a third node":  {laptop, id, "web ext_gpu1_x_greet ok from \"\";\nsilent gpu1: it shows node laptop the calls of its own callers alone; to show all, name it in cluster.operators there\n"},
+		"an id that is none": {web, "../x", `"../x" is no id of a decision (invalid_arguments)`},
+		"an id of no call":   {web, "d-0000", ""},
+	} {
+		if got := find(tt.h, tt.id); got != tt.want {
+			t.Errorf("%s:\n%s, want\n%s", name, got, tt.want)
+		}
+	}
+	w.nodes["gpu1"].set(protocol.Errorf(protocol.NodeLost, "gone\x1b[2J"))
+	if got := find(web, id); !strings.Contains(got, `silent gpu1: gone\x1b[2J`) {
+		t.Errorf("a node that is lost: %s", got)
+	}
+	w.nodes["gpu1"].set(nil)
+}
+
+// A long result that the owner keeps is read at the front, by whose caller it is and nobody else.
+func TestPagesOfAnotherNode(t *testing.T) {
+	processtest.Leaks(t)
+	w := newWeb()
+	f := newFolder(t).add("x", leakyCapabilities+plays("leaky", ""))
+	cfg := f.config()
+	cfg.Plugins = []governance.Spec{cuts}
+	n := w.node("gpu1", peers.AsMine)
+	owner := f.openWith(cfg, exthost.Options{Cluster: n})
+	web := newFolder(t).open(exthost.Options{Cluster: w.node("web", peers.AsMine)})
+	awaitTool(t, web, "ext_gpu1_x_dump", true)
+	awaitTool(t, web, "exthost_result_page", true)
+	call := func(h *exthost.Host, s *protocol.Session, tool, arguments string) (string, error) {
+		result, err := h.Do(deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"` + tool + `","arguments":` + arguments + `}`)})
+		return protocol.ToolResult(result).Text(), err
+	}
+	for name, s := range map[string]*protocol.Session{"named": {ID: "s1", Caller: "ada"}, "anonymous": {ID: "s2"}} {
+		shown, err := call(web, s, "ext_gpu1_x_dump", `{}`)
+		at := regexp.MustCompile(`"handle":"(gpu1/[a-z0-9]+)","offset":(\d+)`).FindStringSubmatch(shown)
+		if err != nil || at == nil {
+			t.Fatalf("%s: %.600s, %v", name, shown, err)
+		}
+		page := fmt.Sprintf(`{"handle":%q,"offset":%s}`, at[1], at[2])
+		text, err := call(web, s, "exthost_result_page", page)
+		if err != nil || !strings.Contains(text, "go on with offset") && !strings.Contains(text, "this is the end") {
+			t.Errorf("%s: %.200s, %v", name, text, err)
+		}
+		for who, other := range map[string]*protocol.Session{"another caller": {ID: "s3", Caller: "eve"}, "another session": {ID: "s3"}} {
+			if text, err := call(web, other, "exthost_result_page", page); protocol.KindOf(err) != protocol.InvalidArguments {
+				t.Errorf("%s reads what is %s: %.100s, %v", who, name, text, err)
+			}
+		}
+		if text, err := call(owner, s, "exthost_result_page", page); protocol.KindOf(err) != protocol.InvalidArguments {
+			t.Errorf("a caller of the owner reads what is %s: %.100s, %v", name, text, err)
+		}
+		if _, err := call(web, s, "exthost_result_page", strings.Replace(page, "gpu1/", "nowhere/", 1)); protocol.KindOf(err) != protocol.NotReady || !strings.Contains(err.Error(), "the result is kept by node nowhere") {
+			t.Errorf("at a node that is not there: %v", err)
+		}
+	}
 }

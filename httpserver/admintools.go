@@ -65,7 +65,8 @@ var toolOperations = []operation{
 	{method: "GET", path: "/tools/{name}", summary: "One tool, with its descriptor",
 		answer: Tool{}, handle: getTool},
 	{method: "POST", path: "/tools/{name}/call", summary: "Call a tool; the answer is MCP's CallToolResult as the tool returned it",
-		body: map[string]any{}, answer: json.RawMessage{}, handle: callTool},
+		query: []parameter{{"node", "the node of the cluster that is to take the call; default any that has the tool"}},
+		body:  map[string]any{}, answer: json.RawMessage{}, handle: callTool},
 }
 
 // Tool describes a tool of the catalog to the operator.
@@ -74,6 +75,7 @@ type Tool struct {
 	Extension   string          `json:"extension"` // "" for a tool of the host
 	Tool        string          `json:"tool"`      // its name in the extension
 	Description string          `json:"description"`
+	Nodes       []string        `json:"nodes,omitempty"`      // of the cluster, that have it, this one first; none outside of a cluster
 	Tokens      int             `json:"tokens"`               // its approximate size in a model's context
 	Use         *status.ToolUse `json:"use,omitempty"`        // nil before the first call
 	Descriptor  json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; of /tools/{name} alone
@@ -182,8 +184,9 @@ func getTools(h *exthost.Host, r *http.Request) (any, error) {
 	}
 	list := NewToolList(selected, hidden)
 	list.Generation = catalog.Generation()
+	having := exthost.NodesOf(h).Having()
 	for i, e := range selected {
-		list.Tools[i].Use = h.Admin().Past().Use(e.Extension, e.Registered())
+		list.Tools[i].Use, list.Tools[i].Nodes = h.Admin().Past().Use(e.Extension, e.Registered()), having(e)
 	}
 	return list, nil
 }
@@ -249,7 +252,7 @@ func getTool(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
 	}
 	t := ToolOf(e)
-	t.Descriptor, t.Use = e.Descriptor, h.Admin().Past().Use(e.Extension, e.Name)
+	t.Descriptor, t.Use, t.Nodes = e.Descriptor, h.Admin().Past().Use(e.Extension, e.Name), exthost.NodesOf(h).Having()(e)
 	return t, nil
 }
 
@@ -263,7 +266,7 @@ func callTool(h *exthost.Host, r *http.Request) (any, error) {
 	}
 	name, _ := json.Marshal(r.PathValue("name")) // a string always encodes
 	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), orObject(arguments), []byte(`}`))
-	call := protocol.Call{Method: protocol.MethodToolsCall, Params: params}
+	call := protocol.Call{Method: protocol.MethodToolsCall, Params: params, Node: r.URL.Query().Get("node")}
 	if caller := mcpserver.CallerOf(r.Context()); caller != "" {
 		call.Session = &protocol.Session{Caller: caller}
 	}

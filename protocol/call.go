@@ -67,5 +67,6 @@ type Call struct {
 	Params    json.RawMessage // raw; nil means {}
 	Notify    bool            // a notification: no answer is expected
 	Client    Peer            // takes the messages of the extension during this request; nil drops them
+	Node      string          // of the cluster, that is to take the call; "" for any that has the extension
 	Origin    string          // of a call of another node: the id of that node's decision about it; "" for none
 }

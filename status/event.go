@@ -43,6 +43,7 @@ type Event struct {
 type CallEvent struct {
 	ID        uint64            `json:"id"` // the number of the call since the host was opened
 	Extension string            `json:"extension,omitempty"`
+	Node      string            `json:"node,omitempty"` // the node of the cluster that the call went to; "" for this host
 	Tool      string            `json:"tool,omitempty"` // the registered name
 	Method    string            `json:"method"`
 	Caller    string            `json:"caller,omitempty"`

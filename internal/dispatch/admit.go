@@ -101,7 +101,7 @@ func afterWait(err error, waited time.Duration, cause error) error {
 func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage, now time.Time) (result json.RawMessage, unsent bool, err error) {
 	u := c.Target.Base()
 	told := starts.TellWhile(ctx, c.Request, u.Phase)
-	w := unit.Want{Session: c.Request.Session, Not: c.refused}
+	w := unit.Want{Session: c.Request.Session, Not: c.refused, Node: c.Request.Node}
 	if c.entry != nil {
 		w.Tool, w.Raw = c.entry.Tool, c.entry.Raw
 	}

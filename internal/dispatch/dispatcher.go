@@ -243,6 +243,9 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: stats.OutcomeOf(x.Response, err),
 		Decision: x.ID, Replayed: x.Replayed, Took: protocol.Duration(took), Stages: c.stages.kept[:c.stages.n],
 	}}
+	if c.Instance != nil && c.Instance.IsElsewhere() {
+		e.Node = c.Instance.Key
+	}
 	if s := c.Request.Session; s != nil {
 		e.ClientInfo, e.Protocol, e.Front = s.ClientInfo, s.Version, s.Front
 	}

@@ -61,14 +61,6 @@ func (d *Directory) Close(ctx context.Context, drain time.Duration) error {
 	return d.cluster.Close(ctx)
 }
 
-// Name returns the name of the host in its cluster; "" when it is in none.
-func (d *Directory) Name() string {
-	if d.cluster == nil {
-		return ""
-	}
-	return d.cluster.Status().Node
-}
-
 // Status returns what the host knows of its cluster; nil when it is in none.
 func (d *Directory) Status() *status.Cluster {
 	if d.cluster == nil {
@@ -143,7 +135,7 @@ func (d *Directory) EndSession(s *protocol.Session) {
 
 // newSet makes the extension of an id from the places that it has first. The caller holds d.mu.
 func (d *Directory) newSet(id string, places []*peers.Place) *set {
-	s := &set{cluster: d.cluster, id: id, attached: d.attached, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]pin)}
+	s := &set{cluster: d.cluster, self: d.env.Node, id: id, attached: d.attached, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]pin)}
 	first := places[0]
 	m := &manifest.Manifest{}
 	m.Plugin.ID, m.Plugin.Name, m.Plugin.Version = id, id, first.Version

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +19,7 @@ import (
 // set is one extension at other nodes.
 type set struct {
 	cluster   peers.Cluster
+	self      string // the name of this node
 	id        string
 	extension *unit.Extension // has an instance for each node
 	local     atomic.Pointer[unit.Extension]
@@ -135,7 +137,10 @@ func (s *set) forget(session *protocol.Session) {
 // fewest calls of this host in flight. A call of another node stays here: it crosses once.
 func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit.Instance, func(error), error) {
 	var refusal error
-	if local != s.extension.Unit && s.isHere(w.Tool) && !slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Unit == local }) {
+	if w.Node != "" && !slices.Contains(s.having(w), w.Node) {
+		return nil, nil, s.notAt(w)
+	}
+	if local != s.extension.Unit && s.isHere(w.Tool) && (w.Node == "" || w.Node == s.self) && !slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Unit == local }) {
 		i, release, err := local.Acquire(ctx, w)
 		if err == nil || !mayGoOn(err) || w.Session != nil && w.Session.Node != "" {
 			return i, release, err
@@ -167,6 +172,35 @@ func (s *set) isHere(tool string) bool {
 	return tool == "" || x != nil && x.ToolHere(tool) != nil
 }
 
+// has reports whether a place has the tool that a call is about, as its caller was shown it.
+func has(p *peers.Place, w unit.Want) bool {
+	return w.Tool == "" || slices.ContainsFunc(p.Tools, func(t protocol.Tool) bool { return t.Name == w.Tool && bytes.Equal(t.Raw, w.Raw) })
+}
+
+// having returns the nodes that have what a call is about, this one first.
+func (s *set) having(w unit.Want) (nodes []string) {
+	if x := s.local.Load(); x != nil && s.isHere(w.Tool) {
+		nodes = append(nodes, s.self)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.places {
+		if has(p, w) {
+			nodes = append(nodes, p.Node)
+		}
+	}
+	return nodes
+}
+
+// notAt is the error of a call to a node that does not have what it is about.
+func (s *set) notAt(w unit.Want) error {
+	what := s.id
+	if w.Tool != "" {
+		what = "tool " + w.Tool + " of " + s.id + ", as it is listed here"
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; these do: %s", w.Node, what, strings.Join(s.having(w), ", "))
+}
+
 // order returns the places for a call, the best first.
 func (s *set) order(w unit.Want) []*peers.Place {
 	s.mu.Lock()
@@ -182,7 +216,7 @@ func (s *set) order(w unit.Want) []*peers.Place {
 		if p.Leaving && p.Node != own || refused(p) {
 			return false
 		}
-		return w.Tool == "" || slices.ContainsFunc(p.Tools, func(t protocol.Tool) bool { return t.Name == w.Tool && bytes.Equal(t.Raw, w.Raw) })
+		return (w.Node == "" || w.Node == p.Node) && has(p, w)
 	}
 	load := make(map[*peers.Place]int, len(s.places))
 	var list []*peers.Place

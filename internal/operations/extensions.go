@@ -1,14 +1,17 @@
 package operations
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
 )
 
 // orderWait bounds how long an order to another node may take: a restart waits for calls in flight.
@@ -47,6 +50,29 @@ func (h *Here) has(id string) bool {
 		return false
 	}
 	return slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return x.ID == id })
+}
+
+// Having returns a function that names the nodes that have a tool of the catalog, this one first;
+// none outside of a cluster, and of a tool of the host itself.
+func (n *Nodes) Having() func(*tools.Entry) []string {
+	if n.cluster == nil {
+		return func(*tools.Entry) []string { return nil }
+	}
+	self, now, places := n.self(), n.Here.Snapshots.Load(), make(map[string][]*peers.Place)
+	for _, p := range n.cluster.Places() {
+		places[p.ID()] = append(places[p.ID()], p)
+	}
+	return func(e *tools.Entry) (nodes []string) {
+		if x := now.Extensions[e.Extension]; x != nil && x.ToolHere(e.Tool) != nil {
+			nodes = append(nodes, self)
+		}
+		for _, p := range places[e.Extension] {
+			if slices.ContainsFunc(p.Tools, func(t protocol.Tool) bool { return t.Name == e.Tool && bytes.Equal(t.Raw, e.Raw) }) {
+				nodes = append(nodes, p.Node)
+			}
+		}
+		return nodes
+	}
 }
 
 // Restart restarts an extension of this host, or as NODE.ID one of another node.

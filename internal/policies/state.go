@@ -36,8 +36,6 @@ type Options struct {
 	Inspect bool
 	// Observe takes every decision, after it was counted. Nil: nobody.
 	Observe func(governance.Observation)
-	// Node is the name of this host in its cluster; "": it is in none.
-	Node string
 	// Events returns the events of the process policy:NAME.
 	Events func(id string) unit.Events
 }
@@ -170,7 +168,7 @@ func (s *State) openResults(set *Set) error {
 	if s.options.Inspect || s.results.Load() != nil || !set.Offloads() {
 		return nil
 	}
-	store, err := results.Open(results.Options{Dir: filepath.Join(s.env.StateDir, ".results"), Node: s.options.Node})
+	store, err := results.Open(results.Options{Dir: filepath.Join(s.env.StateDir, ".results"), Node: s.env.Node})
 	if err != nil {
 		return protocol.Errorf(protocol.ConfigInvalid, "plugins: no place for the results that size_cap cuts: %w", err)
 	}

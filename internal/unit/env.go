@@ -25,6 +25,7 @@ type Env struct {
 	Log         *slog.Logger
 	Containment *process.Containment // holds the processes of all units
 	StateDir    string               // of the host
+	Node        string               // its name in its cluster; "" when it is in none
 	Self        string               // the program that command = "exthost" names; "" searches PATH
 	Version     string               // of the host
 	Environ     []string             // that children are started from

@@ -246,11 +246,15 @@ type Want struct {
 	Tool    string            // the extension's own name of the tool; "" for other methods
 	Raw     json.RawMessage   // the tool's descriptor, as the caller was shown it
 	Not     []*Instance       // that have refused the call
+	Node    string            // of the cluster, that is to take the call; "" for any
 }
 
 // Acquire returns the instance that serves a call, and the function that gives it
 // back with the call's error.
 func (u *Unit) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
+	if w.Node != "" && w.Node != u.Env.Node {
+		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; this host alone has it", w.Node, u.ID())
+	}
 	return u.Legacy.acquireFor(ctx, u.group, w.Session, SessionKey(w.Session))
 }
 
