@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +28,9 @@ func Approve(c *console.Console) *cobra.Command {
 		Short: "Approve a call that waits; without an id, list the calls that wait",
 		Long: "Approve one call of the running host, once. If its caller still waits, the call is made\n" +
 			"at once; else when the same caller makes the same call again before the approval expires.\n" +
-			"Without an id, list the calls that wait.",
-		Example:           "  exthost approve\n  exthost approve k3x9p2qa",
+			"Without an id, list the calls that wait. NODE/ID is a call that waits at another node of the\n" +
+			"cluster; that node's cluster.operators has to name this one.",
+		Example:           "  exthost approve\n  exthost approve k3x9p2qa\n  exthost approve gpu1/k3x9p2qa",
 		Args:              console.AtMostOne("the id of an approval request"),
 		ValidArgsFunction: completeApprovalRequest(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
@@ -45,7 +47,7 @@ func Deny(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:               "deny ID [REASON ...]",
 		Short:             "Refuse a call that waits for an approval",
-		Long:              "Refuse a call of the running host that waits for approval. The caller is told the reason.",
+		Long:              "Refuse a call of the running host that waits for approval. The caller is told the reason.\nNODE/ID is a call that waits at another node of the cluster.",
 		Example:           "  exthost deny k3x9p2qa not on a Friday",
 		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of an approval request"),
 		ValidArgsFunction: completeApprovalRequest(c),
@@ -55,27 +57,29 @@ func Deny(c *console.Console) *cobra.Command {
 	}
 }
 
-func approvalRequests(ctx context.Context, r *hosts.Running) ([]exthost.ApprovalRequest, error) {
-	var list struct{ Approvals []exthost.ApprovalRequest }
-	err := r.Get(ctx, "/api/v1/approvals", &list)
-	return list.Approvals, err
+func approvalRequests(ctx context.Context, r *hosts.Running) (all exthost.Approvals, err error) {
+	err = r.Get(ctx, "/api/v1/approvals", &all)
+	return all, err
 }
 
 func listApprovalRequests(ctx context.Context, c *console.Console, r *hosts.Running) error {
-	list, err := approvalRequests(ctx, r)
+	all, err := approvalRequests(ctx, r)
 	if err != nil {
 		return err
 	}
+	for _, s := range all.Silent {
+		c.Warn("calls wait at node %s too, which did not list them: %s", console.Safe(s.Node), console.Safe(s.Reason))
+	}
 	names := []string{}
 	var lines []string
-	for _, q := range list {
+	for _, q := range all.Requests {
 		names = append(names, q.ID)
 		lines = append(lines, approvalRequestLines(q, time.Now())...)
 	}
 	if len(lines) == 0 {
 		lines = []string{"no call waits for an approval"}
 	}
-	return c.Print(console.Document{Kind: "approvals", Value: list, Names: names, Text: strings.Join(lines, "\n")})
+	return c.Print(console.Document{Kind: "approvals", Value: all.Requests, Names: names, Text: strings.Join(lines, "\n")})
 }
 
 func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
@@ -90,6 +94,13 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 		fmt.Sprintf("%s  %s, %s, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller, q.Node), q.Policy, q.Reason),
 		"  " + q.Arguments,
 		fmt.Sprintf("  asked %s ago, %s to answer; %s", console.Span(now.Sub(q.Since).Truncate(time.Second)), console.Span(max(0, q.Expires.Sub(now)).Truncate(time.Second)), state),
+	}
+	if q.DeskOnly {
+		_, id, _ := strings.Cut(q.ID, "/")
+		lines = append(lines, fmt.Sprintf("  to be answered at node %s: exthost approve %s; or name this node in cluster.operators there", q.Desk, id))
+	}
+	if lines[1] == "  " { // only that node shows them
+		lines = slices.Delete(lines, 1, 2)
 	}
 	for i := range lines {
 		lines[i] = console.Safe(lines[i])
@@ -125,8 +136,8 @@ func completeApprovalRequest(c *console.Console) cobra.CompletionFunc {
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		list, _ := approvalRequests(cmd.Context(), r) // an error leaves nothing to offer
-		for _, q := range list {
+		all, _ := approvalRequests(cmd.Context(), r) // an error leaves nothing to offer
+		for _, q := range all.Requests {
 			ids = append(ids, cobra.CompletionWithDesc(q.ID, console.Safe(q.Tool+" "+q.Caller)))
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp

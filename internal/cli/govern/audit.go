@@ -21,16 +21,20 @@ import (
 // Audit shows the audit log; its command verify checks it.
 func Audit(c *console.Console) *cobra.Command {
 	var q audit.Query
-	var since string
+	var since, call string
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Show who called what, with which outcome; verify the log",
 		Long: "Show the records of the audit log, the oldest first, from its files: no host has to run.\n" +
 			"-f follows new records. A call that was sent and has no outcome is pending while a host\n" +
-			"writes the log, and lost when that host has ended.",
-		Example: "  exthost audit -f --denied\n  exthost audit --tool 'ext_notes_*' --since 24h -o json\n  exthost audit verify",
+			"writes the log, and lost when that host has ended. --call has the running host ask all nodes\n" +
+			"of its cluster for what they have of one call.",
+		Example: "  exthost audit -f --denied\n  exthost audit --call d-1f0c9a\n  exthost audit --tool 'ext_notes_*' --since 24h -o json\n  exthost audit verify",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if call != "" {
+				return auditCall(cmd, c, call)
+			}
 			paths, err := auditPaths(c, q.Follow)
 			if err != nil {
 				return err
@@ -54,6 +58,7 @@ func Audit(c *console.Console) *cobra.Command {
 	f.StringVar(&q.Caller, "caller", "", "only callers that fit `GLOB`")
 	f.StringVar(&q.Node, "node", "", "only callers of nodes of the cluster that fit `GLOB`; . is this host")
 	f.StringVar(&q.ID, "id", "", "only the call with the decision `ID`, of this host or of the node whose caller it is")
+	f.StringVar(&call, "call", "", "only the call with the decision `ID`, at all nodes of the cluster, as the running host finds it")
 	f.StringVar(&q.Extension, "extension", "", "only extensions whose id fits `GLOB`")
 	f.StringVar(&since, "since", "", "only what began at `TIME` or later: 2006-01-02, 2006-01-02T15:04:05Z, or 90m, 24h ago")
 	f.IntVarP(&q.Last, "last", "n", 0, "begin with the last `N` records (default: all)")

@@ -23,7 +23,7 @@ import (
 
 // Call calls one tool.
 func Call(c *console.Console) *cobra.Command {
-	var data string
+	var data, node string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "call TOOL [key=value | key:=JSON ...]",
@@ -47,7 +47,7 @@ func Call(c *console.Console) *cobra.Command {
 				ctx, cancel = context.WithTimeout(ctx, timeout)
 				defer cancel()
 			}
-			err := call(ctx, c, &request{tool: args[0], pairs: args[1:]}, data)
+			err := call(ctx, c, &request{tool: args[0], pairs: args[1:], node: node}, data)
 			if timeout > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
 				err = &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("%s: no answer within %s, its start included; it may have acted", args[0], timeout), Hint: "a longer --timeout", Cause: err}
 			}
@@ -55,6 +55,7 @@ func Call(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&data, "data", "d", "", "arguments as one `JSON` object; - reads stdin")
+	cmd.Flags().StringVar(&node, "node", "", "have this `NODE` of the cluster take the call (default: any that has the tool)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `LONG`, start included (default: the extension's own timeouts)")
 	return cmd
 }
@@ -63,6 +64,7 @@ func Call(c *console.Console) *cobra.Command {
 type request struct {
 	tool  string
 	pairs []string        // key=value
+	node  string          // that is to take the call; "": any
 	given json.RawMessage // the object below the pairs
 
 	extension string // that has the tool; "": not known yet
@@ -86,6 +88,9 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	if errors.Is(err, errNotThere) {
 		if broken != nil {
 			return broken
+		}
+		if q.node != "" {
+			return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no host runs here that is in a cluster and has tool %q", q.tool), Hint: "exthost tools list has the tools, and the nodes that have them"}
 		}
 		recorded = cfg.Audit.Path != ""
 		result, err = q.alone(ctx, c, cfg)
@@ -170,6 +175,12 @@ func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 // toRunning has the running host make the call.
 func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Running) (protocol.ToolResult, error) {
 	t, err := runningTool(ctx, r, q.tool)
+	if err != nil && q.node != "" { // the name that it has there
+		if name, ok := ownTool(ctx, r, q.node, q.tool); ok {
+			q.tool = name
+			t, err = runningTool(ctx, r, q.tool)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +195,11 @@ func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Ru
 		return q.awaits(list.Approvals)
 	})()
 	var result json.RawMessage
-	err = r.Post(ctx, "/api/v1/tools/"+url.PathEscape(q.tool)+"/call", arguments, &result)
+	path := "/api/v1/tools/" + url.PathEscape(q.tool) + "/call"
+	if q.node != "" {
+		path += "?node=" + url.QueryEscape(q.node)
+	}
+	err = r.Post(ctx, path, arguments, &result)
 	return protocol.ToolResult(result), err
 }
 

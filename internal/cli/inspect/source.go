@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/httpserver"
@@ -129,4 +130,22 @@ func names(entries []*tools.Entry) (names []string) {
 		names = append(names, e.Name)
 	}
 	return names
+}
+
+// ownTool returns the name here of the tool that has a name at a node which shares it as its own.
+func ownTool(ctx context.Context, r *hosts.Running, node, name string) (string, bool) {
+	var list httpserver.ToolList
+	if err := r.Get(ctx, "/api/v1/tools", &list); err != nil {
+		return "", false
+	}
+	for _, t := range list.Tools {
+		id, ok := strings.CutPrefix(t.Extension, node+".")
+		if !ok || !slices.Equal(t.Nodes, []string{node}) {
+			continue
+		}
+		if tools.NameOf(id, t.Tool) == name {
+			return t.Name, true
+		}
+	}
+	return "", false
 }

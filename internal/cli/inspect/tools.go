@@ -8,12 +8,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/nearest"
@@ -48,7 +50,7 @@ func toolsList(c *console.Console) *cobra.Command {
 	var o offered
 	cmd := &cobra.Command{
 		Use: "list", Short: "List every tool with its cost in tokens", Args: console.NoArgs,
-		Long: "List the tools that a client is offered, with an estimate of what each costs in every model\nrequest. Tools that policies hide from the caller are named on stderr.\n" + askedHost,
+		Long: "List the tools that a client is offered, with an estimate of what each costs in every model\nrequest, and in a cluster the nodes that have it. Tools that policies hide from the caller are named\non stderr. " + askedHost,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, o) },
 	}
 	offeredFlags(cmd, &o)
@@ -70,11 +72,21 @@ func listTools(ctx context.Context, c *console.Console, o offered) error {
 	}
 	names, sum := []string{}, 0
 	rows := [][]string{{"TOOL", "TOKENS", "DESCRIPTION"}}
+	clustered := slices.ContainsFunc(list.Tools, func(t httpserver.Tool) bool { return len(t.Nodes) > 0 })
+	add := func(node string, row ...string) {
+		if clustered {
+			row = slices.Insert(row, 1, node)
+		}
+		rows = append(rows, row)
+	}
+	if clustered {
+		rows[0] = slices.Insert(rows[0], 1, "NODE")
+	}
 	for _, t := range list.Tools {
 		names, sum = append(names, t.Name), sum+t.Tokens
-		rows = append(rows, []string{t.Name, strconv.Itoa(t.Tokens), hosts.Description(t.Description, t.Extension)})
+		add(cmp.Or(strings.Join(t.Nodes, ", "), "-"), t.Name, strconv.Itoa(t.Tokens), hosts.Description(t.Description, t.Extension))
 	}
-	rows = append(rows, []string{console.Plural(len(list.Tools), "tool"), strconv.Itoa(sum), ""})
+	add("", console.Plural(len(list.Tools), "tool"), strconv.Itoa(sum), "")
 	return c.Print(console.Document{Kind: "tools", Value: list.Tools, Names: names, Rows: rows})
 }
 

@@ -61,13 +61,24 @@ func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last i
 	case len(calls) == 0:
 		c.Info("none of the last %s failed", console.Count(len(list.Calls), "call"))
 	}
+	far := slices.ContainsFunc(calls, func(call status.PastCall) bool { return call.Node != "" })
 	names, rows := []string{}, [][]string{{"ID", "TIME", "CALLER", "TOOL", "OUTCOME", "TOOK", "SLOWEST STAGE"}}
+	if far {
+		rows[0] = slices.Insert(rows[0], nodeColumn, "NODE")
+	}
 	for _, call := range calls {
 		names = append(names, strconv.FormatUint(call.ID, 10))
-		rows = append(rows, callRow(&call))
+		row := callRow(&call)
+		if far {
+			row = slices.Insert(row, nodeColumn, cmp.Or(call.Node, "-"))
+		}
+		rows = append(rows, row)
 	}
 	return c.Print(console.Document{Kind: "calls", Value: console.OrEmpty(calls), Names: names, Rows: rows, Drop: []string{"TIME", "CALLER"}})
 }
+
+// nodeColumn is where the node of a call stands, if one was at another node.
+const nodeColumn = 4
 
 // chosenCalls selects from calls, the newest first.
 func chosenCalls(calls []status.PastCall, last int, failed, slow bool) []status.PastCall {
@@ -111,6 +122,9 @@ func callText(call *status.PastCall, layout console.Layout) string {
 	}
 	if call.Extension != "" {
 		what += ", of " + call.Extension
+	}
+	if call.Node != "" {
+		what += ", at node " + call.Node
 	}
 	who := cmp.Or(call.Caller, "anonymous")
 	for _, part := range []struct{ word, value string }{{"session", call.Session}, {"client", call.Client}, {"MCP", call.Protocol}} {

@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -44,10 +45,14 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx con
 			"that states the list, else the file of this directory, and makes exthost.yaml if there is " +
 			"none. Comments and order stay. The host of this directory that runs with the same --config " +
 			"applies the change at once; calls in flight may end first. A server of an extension is " +
-			"OWNER.SERVER.",
+			"OWNER.SERVER. NODE.ID is an extension of another node of the cluster, whose cluster.operators " +
+			"has to name this one.",
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if done, err := ruleElsewhere(cmd.Context(), c, verb, args[0]); done {
+				return err
+			}
 			x, err := subjectOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -55,6 +60,29 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx con
 			return rule(cmd.Context(), x)
 		},
 	}
+}
+
+// ruleElsewhere has another node enable or disable an extension of its own, if id is NODE.ID.
+func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (done bool, _ error) {
+	r, err := hosts.Find(ctx)
+	if err != nil || !strings.Contains(id, ".") {
+		return false, nil
+	}
+	s, err := r.Status(ctx)
+	if err != nil {
+		return false, nil // what is written does not need the host
+	}
+	node, there, ok := nodes.Remote(s, id)
+	switch {
+	case !ok:
+		return false, nil
+	case verb == "allow":
+		return true, &console.Error{Code: console.ExitUsage, Text: "the allowlist of node " + node + " is not changed from here", Hint: "exthost allow " + there + ", at node " + node}
+	}
+	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
+		return true, err
+	}
+	return true, c.Print(console.Document{Kind: "ruling", Value: map[string]string{"id": id}, Names: []string{id}, Text: console.Safe(fmt.Sprintf("%s of node %s is %sd", there, node, verb))})
 }
 
 // subject is the extension that a command is about, and the configuration about it.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -23,15 +24,19 @@ import (
 func Reload(c *console.Console) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:   "reload",
+		Use:   "reload [NODE.ID]",
 		Short: "Apply changes of folders and files to the running host",
 		Long: "Have the host of this directory apply the current content of its folders and\n" +
 			"files. New and changed extensions start beside the running ones and then replace them;\n" +
 			"removed ones end after their calls. A broken one changes nothing: the previous build goes\n" +
 			"on. The same as SIGHUP. The exit code is 3 while a manifest is broken, and 7 when an\n" +
-			"extension does not start.",
-		Args: console.NoArgs,
-		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
+			"extension does not start. With NODE.ID, another node of the cluster applies what concerns that\n" +
+			"extension of its own; its cluster.operators has to name this node.",
+		Args: console.AtMostOne("an extension of another node"),
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			if len(args) == 1 {
+				return reloadElsewhere(ctx, c, r, args[0], dryRun)
+			}
 			before, _ := r.Status(ctx) // without it all that is left out is new
 			change, err := reload(ctx, r, url.Values{"dry_run": {strconv.FormatBool(dryRun)}})
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
@@ -52,6 +57,25 @@ func Reload(c *console.Console) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only report what would change")
 	return cmd
+}
+
+// reloadElsewhere has another node reload one of its extensions.
+func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, id string, dryRun bool) error {
+	s, err := r.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if _, _, ok := nodes.Remote(s, id); !ok || dryRun {
+		return console.Usagef("", "exthost reload takes an extension of another node, as NODE.ID and without --dry-run; without it, it applies all that has changed here")
+	}
+	change, err := reload(ctx, r, url.Values{"only": {id}})
+	if err != nil {
+		return err
+	}
+	if err := c.Print(console.Document{Kind: "change", Value: change, Names: changedNames(change), Text: changeText(c, change, false)}); err != nil {
+		return err
+	}
+	return notReloaded(change, 0)
 }
 
 func reload(ctx context.Context, r *hosts.Running, query url.Values) (change status.Change, err error) {
@@ -175,7 +199,8 @@ func Restart(c *console.Console) *cobra.Command {
 		Short: "Restart one extension, also one that has failed",
 		Long: "Have the host of this directory replace the processes of one extension and\n" +
 			"forget its failures. Calls in flight may end first. Returns when the new process can be\n" +
-			"called, or prints why it cannot.",
+			"called, or prints why it cannot. NODE.ID is an extension of another node of the cluster, whose\n" +
+			"cluster.operators has to name this one.",
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
@@ -183,12 +208,18 @@ func Restart(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			began := time.Now()
+			if node, there, ok := nodes.Remote(s, args[0]); ok {
+				if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
+					return err
+				}
+				return c.Print(console.Document{Kind: "extension", Names: args, Text: console.Safe(fmt.Sprintf("%s of node %s was restarted, after %s", there, node, console.Span(time.Since(began))))})
+			}
 			x, err := hosts.Worker(s, args[0])
 			if err != nil {
 				return err
 			}
 			r.WarnBroken(c)
-			began := time.Now()
 			err = r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil)
 			if protocol.KindOf(err) == protocol.RequirementMissing {
 				return &console.Error{Code: console.ExitGated, Text: protocol.Reason(err), Hint: cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID), Cause: err}

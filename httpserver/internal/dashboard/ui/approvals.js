@@ -36,13 +36,13 @@ export function approvals() {
 function request(q) {
   const left = el("span.left"), bar = el("i"), state = el("small.state");
   const path = `/approvals/${encodeURIComponent(q.id)}`;
-  const buttons = serves("post", "/approvals/{id}/approve")
+  const buttons = q.desk_only ? [el("small", {}, `Only operators of node ${q.desk} may answer; name this node in cluster.operators there.`)] : serves("post", "/approvals/{id}/approve")
     ? [action("Approve", () => post(path + "/approve"), { tone: "good" }), action("Deny", () => post(path + "/deny", {}), { tone: "bad" })]
     : [el("small", {}, `exthost approve ${q.id}`)];
   return {
     node: el("article.card", { tabindex: "0" }, el("header", {}, el("h3", {}, q.tool || q.method), left), el("div.time", {}, bar),
       el("p.reason", {}, el("b", {}, q.policy), ` asks: ${q.reason}`),
-      el("p.who", {}, `${q.caller || "an anonymous caller"}${q.session ? `, session ${q.session}` : ""}, ${since(q.since)} ago`),
+      el("p.who", {}, `${q.caller || "an anonymous caller"}${q.session ? `, session ${q.session}` : ""}${q.node ? ` of node ${q.node}` : ""}, ${since(q.since)} ago${q.desk ? `; waits at node ${q.desk}` : ""}`),
       block("Arguments", json(q.arguments, { lines: true })).node, el("footer", {}, ...buttons, state)),
     update(q) {
       const rest = Date.parse(q.expires) - Date.now();

@@ -38,7 +38,7 @@ const wanted = (c, only) => !only || (only === "bad" ? c.outcome !== "ok" : only
 
 function row(c, nav) {
   const bar = el("i.share"), href = `#/calls/${c.id}`;
-  const note = [c.message, c.code, c.replayed && "sent again", c.trace_id && `trace ${c.trace_id}`].filter(Boolean).join(" · ");
+  const note = [c.node && `at node ${c.node}`, c.message, c.code, c.replayed && "sent again", c.trace_id && `trace ${c.trace_id}`].filter(Boolean).join(" · ");
   const decision = c.decision_id ? el("a.mono", { href: `#/governance/${encodeURIComponent(c.decision_id)}` }, c.decision_id) : null;
   return {
     node: el("tr", { "data-tone": outcomeTone(c.outcome), onclick: (e) => { if (!e.target.closest("a")) nav(href); } },
@@ -74,7 +74,7 @@ function content(c) {
     c.message ? el("p.reason", { "data-tone": outcomeTone(c.outcome) }, c.message) : null,
     facts([
       ["outcome", c.outcome.replaceAll("_", " ")], ["ended", clock(c.time)], ["took", duration(c.took_ms)], ["method", c.method],
-      ["extension", c.extension && el("a", { href: `#/extensions/${encodeURIComponent(c.extension)}` }, c.extension)], ["caller", c.caller || "anonymous"],
+      ["extension", c.extension && el("a", { href: `#/extensions/${encodeURIComponent(c.extension)}` }, c.extension)], ["node", c.node], ["caller", c.caller || "anonymous"],
       ["client", c.client], ["protocol", c.protocol || "a call of the program itself"], ["session", c.session], ["policy", c.policy], ["code", c.code], ["trace", c.trace_id],
       ["decision", c.decision_id && el("a", { href: `#/governance/${encodeURIComponent(c.decision_id)}` }, c.decision_id)], ["sent again", c.replayed && "yes"],
     ]),

@@ -22,7 +22,7 @@ const within = (time, span) => Date.now() - Date.parse(time) < span;
 /** troublesOf returns all problems and pending approvals, the most urgent first. */
 export function troublesOf(s) {
   const list = s.approvals.map((q) => ({
-    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: `exthost approve ${q.id}`, asks: q.id,
+    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: q.desk_only ? `at node ${q.desk}: exthost approve ${q.id.split("/")[1]}` : `exthost approve ${q.id}`, asks: q.desk_only ? undefined : q.id,
   }));
   const workers = [...s.status.runs, ...(s.status.policies ?? []).flatMap((p) => p.process ?? [])];
   for (const x of workers) list.push(...troublesWith(x, s));
