@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/clients"
@@ -99,8 +100,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		return nil, err
 	}
 	h := newHost(context.WithoutCancel(ctx), o, cfg.Server.ListWait.Std())
+	counters, _ := o.Cluster.(quota.Source)
 	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
-		Inspect: o.Mode.Inspect, Observe: o.Observe,
+		Inspect: o.Mode.Inspect, Observe: o.Observe, Quota: counters,
 		Events: func(id string) unit.Events {
 			return unit.Events{State: func(e supervisor.Event) { h.stats.feed.State(id, e) }}
 		}})

@@ -83,6 +83,7 @@ type Options struct {
 	// host. Default: none are made, and a trace that a caller states is passed on as it is.
 	Tracer Tracer
 	// Cluster carries calls to other hosts and theirs to this one: a *cluster.Node. Close closes it.
+	// If it is a quota.Source as well, policies of scope cluster count with it.
 	// Default: the host is in no cluster.
 	Cluster peers.Cluster
 	// Mode is for tools that look at extensions or try them. Default: the host runs.

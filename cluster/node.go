@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/cluster/internal/directory"
 	"github.com/exthost/exthost/cluster/internal/link"
 	"github.com/exthost/exthost/cluster/internal/pair"
+	"github.com/exthost/exthost/cluster/internal/quota"
 	"github.com/exthost/exthost/cluster/internal/stream"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	settings "github.com/exthost/exthost/config/cluster"
@@ -32,6 +33,7 @@ type Node struct {
 	members *directory.Directory
 	pairs   *pair.Pairs
 	guests  *guests
+	quota   *quota.Quota
 	away    away
 	traffic traffic
 	streams atomic.Pointer[stream.Server] // responses to requests that others carry here; nil: they are refused
@@ -79,7 +81,7 @@ func New(o Options) (*Node, error) {
 		Features: []string{featureOperations}, Use: n.o.uses, Changed: func() { n.host.PlacesChanged() }, Waiting: func() { n.host.WaitingChanged() }, Lost: n.lost, Grace: m.Grace.Std(), Silent: m.Silence.Std(), Forget: m.Forget.Std()})
 	n.pairs = pair.New(pair.Options{Self: n.self, Sender: out, Unsent: link.ErrUnsent, Node: (*inward)(n), Log: o.Log, MaxBody: n.maxBody,
 		MaxCalls: m.MaxCalls, Pulse: m.Pulse.Std(), Grace: m.Grace.Std(), Silence: m.Silence.Std()})
-	n.guests = newGuests(n.closing, n.pairs.Session)
+	n.guests, n.quota = newGuests(n.closing, n.pairs.Session), n.newQuota()
 	return n, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/exthost/exthost/cluster/internal/quota"
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
@@ -14,6 +15,7 @@ type Options struct {
 	Listen string       // host:port for nodes; port 0 is any free one
 	Routes string       // host:port for other hubs; "": there are none
 	Peers  []string     // host:port of the other hubs' Routes; the own may be among them
+	Store  string       // the directory of the counters of shared limits, of this hub alone; "": there are none
 	Log    *slog.Logger // nil: none
 }
 
@@ -30,8 +32,15 @@ const (
 )
 
 // Permissions returns the subjects that a node must be allowed to publish and to subscribe to, and
-// no others: they make true who a message says it is from.
+// no others: they make true who a message says it is from. Of JetStream, they reach the counters of
+// shared limits.
 func Permissions(cluster, node string) (publish, subscribe []string) {
 	s := wire.Subjects{Cluster: cluster}
-	return s.Publish(node), s.Subscribe(node)
+	return append(s.Publish(node), quota.Publish(cluster)...), s.Subscribe(node)
+}
+
+// Counters returns the stream of JetStream that holds the counters of shared limits, on so many
+// servers, and the name of its key-value bucket.
+func Counters(cluster string, replicas int) (stream quota.Config, bucket string) {
+	return quota.Stream(cluster, replicas), quota.Bucket(cluster)
 }

@@ -37,6 +37,8 @@ type Hub struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 	told     chan []byte // what this hub tells the others: the newest record
+	peers    []string    // the other hubs
+	counts   bool        // it keeps the counters of shared limits
 }
 
 // Open starts a server and waits until it takes connections. It fails when the address is taken
@@ -53,7 +55,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{files: f, name: r.Name, log: o.Log, resolver: new(server.MemAccResolver), told: make(chan []byte, 1)}
+	h := &Hub{files: f, name: r.Name, log: o.Log, resolver: new(server.MemAccResolver), told: make(chan []byte, 1), peers: others(o.Peers, o.Routes), counts: o.Store != ""}
 	so, err := h.options(o)
 	if err != nil {
 		return nil, err
@@ -77,6 +79,9 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	if so.Cluster.Port != 0 {
 		h.work.Go(func() { h.talk(working) })
 	}
+	if h.counts {
+		h.work.Go(func() { h.maintain(working) })
+	}
 	return h, nil
 }
 
@@ -88,7 +93,7 @@ func (h *Hub) start(ctx context.Context, fatal <-chan string) error {
 	for !h.server.ReadyForConnections(readyStep) {
 		select {
 		case text := <-fatal:
-			return fmt.Errorf("the hub does not start: %s; state another address as cluster.hub.listen", text)
+			return fmt.Errorf("the hub does not start: %s; state another address as cluster.hub.listen, if this one is taken", text)
 		case <-ctx.Done():
 			return fmt.Errorf("the hub does not start: %w", context.Cause(ctx))
 		default:
@@ -115,6 +120,11 @@ func (h *Hub) options(o Options) (*server.Options, error) {
 		MaxPayload: maxPayload, MaxConn: maxConnections,
 		TLS: true, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: readyTimeout.Seconds(), AuthTimeout: readyTimeout.Seconds(),
 		TrustedOperators: []*jwt.OperatorClaims{operator}, AccountResolver: h.resolver, SystemAccount: system,
+	}
+	if o.Store != "" {
+		if err := keepCounters(so, o.Store); err != nil {
+			return nil, fmt.Errorf("no place for the counters of shared limits: %w", err)
+		}
 	}
 	if o.Routes == "" {
 		return so, nil
@@ -168,6 +178,9 @@ const never = 253370764800
 func (h *Hub) admit(r *record) error {
 	claims := jwt.NewAccountClaims(h.account)
 	claims.Name = h.name
+	if h.counts {
+		grantCounters(claims)
+	}
 	for _, key := range r.revoked() {
 		claims.RevokeAt(key, time.Unix(never, 0))
 	}

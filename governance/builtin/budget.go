@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
+	"github.com/exthost/exthost/governance/quota"
 )
 
 // budgetConfig is the config of the built-in policy budget, which limits the total of one
@@ -19,16 +20,19 @@ import (
 //	tokens: 200000     # of requests and responses, estimated as bytes / 4
 //	window: 24h        # the budget starts anew after this time; default 0: never
 //	per: session       # session (default) or caller
+//	scope: node        # what passes this node (default), or cluster: all nodes together
 //
 // Set at least one of calls, bytes and tokens; 0 is unlimited. A request is denied once a
 // limit has been reached; the response that reaches the limit is still delivered. Requests
-// to extensions count, notifications do not. Category rate_limiting only, in both flows.
+// to extensions count, notifications do not. Category rate_limiting only, in both flows. With
+// scope: cluster it needs a window, which begins by the clock of the servers, see [In a cluster](#in-a-cluster).
 type budgetConfig struct {
 	Calls  int64             `json:"calls"`
 	Bytes  int64             `json:"bytes"`
 	Tokens int64             `json:"tokens"`
 	Window settings.Duration `json:"window"`
 	Per    string            `json:"per"`
+	Scope  string            `json:"scope"`
 }
 
 const bytesPerToken = 4
@@ -41,8 +45,10 @@ type usage struct {
 
 type budget struct {
 	budgetConfig
-	mu    sync.Mutex
-	usage lru[sessionKey, usage]
+	mu     sync.Mutex
+	usage  lru[sessionKey, usage]
+	shared *quota.Counters[budgetKey] // nil: this host counts alone
+	name   string
 }
 
 func newBudget(s governance.Spec) (governance.Policy, error) {
@@ -50,7 +56,10 @@ func newBudget(s governance.Spec) (governance.Policy, error) {
 	if err := settings.Decode(s.Config, &p.budgetConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{requireRateLimiting(s), settings.OneOf("per", &p.Per, "session", "caller")}
+	errs := []error{requireRateLimiting(s), settings.OneOf("per", &p.Per, "session", "caller"), settings.OneOf("scope", &p.Scope, scopeNode, scopeCluster)}
+	if p.name = s.Name; p.Scope == scopeCluster {
+		errs = append(errs, requireWindow("config.window", p.Window))
+	}
 	switch least, most := min(p.Calls, p.Bytes, p.Tokens), max(p.Calls, p.Bytes, p.Tokens); {
 	case least < 0:
 		errs = append(errs, settings.Wrong("config", "calls, bytes and tokens are counts, 0 for no bound"))
@@ -64,13 +73,16 @@ func newBudget(s governance.Spec) (governance.Policy, error) {
 }
 
 // Decide implements [governance.Policy].
-func (p *budget) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *budget) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if !x.ToChild || x.Notify {
 		return governance.Decision{}, nil
 	}
 	key, now, window := keyOf(x), time.Now(), time.Duration(p.Window)
 	if p.Per == "caller" {
 		key.session = ""
+	}
+	if p.shared != nil {
+		return p.decideShared(ctx, flow, key, x)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,16 +95,20 @@ func (p *budget) Decide(_ context.Context, flow governance.Flow, x *governance.E
 		return governance.Decision{}, nil
 	}
 	if what := p.exceeded(used); what != "" {
-		d := governance.Decision{Action: governance.Deny, Code: "budget_exceeded", Reason: fmt.Sprintf("the budget of %s for this %s is used up", what, p.Per)}
-		if window > 0 {
-			d.RetryAfter = used.since.Add(window).Sub(now)
-			d.Reason += fmt.Sprintf("; the next one begins in %s", d.RetryAfter.Round(time.Second))
-		}
-		return d, nil
+		return p.denial(what, max(used.since.Add(window).Sub(now), 0)), nil
 	}
 	used.calls++
 	used.bytes += int64(len(x.Request))
 	return governance.Decision{}, nil
+}
+
+// denial says what is used up, and when there is more; 0: never.
+func (p *budget) denial(what string, wait time.Duration) governance.Decision {
+	d := governance.Decision{Action: governance.Deny, Code: "budget_exceeded", RetryAfter: wait, Reason: fmt.Sprintf("the budget of %s for this %s is used up", what, p.Per)}
+	if p.Window > 0 {
+		d.Reason += fmt.Sprintf("; the next one begins in %s", wait.Round(time.Second))
+	}
+	return d
 }
 
 // exceeded names the limit that has been reached, "" when none has.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
+	"github.com/exthost/exthost/governance/quota"
 )
 
 // rateLimitConfig is the config of the built-in policy rate_limit, which bounds the rate of
@@ -23,11 +24,15 @@ import (
 //	  window: 1m            # per this time, refilled evenly; default 1m
 //	  burst: 10             # at most this many at once; default: calls
 //	  per: [caller, tool]   # a separate limit per caller, session, node, tool, extension; default: one for all
+//	scope: node             # what passes this node (default), or cluster: all nodes together
 //
 // Requests to extensions count, notifications and denied requests do not. A denial states
-// when to retry. Category rate_limiting only.
+// when to retry. Category rate_limiting only. With scope: cluster, all nodes together let through
+// calls requests in each window, and burst is not stated: windows follow each other by the clock of the servers, see
+// [In a cluster](#in-a-cluster).
 type rateLimitConfig struct {
 	Limits []rateLimit `json:"limits"`
+	Scope  string      `json:"scope"`
 }
 
 type rateLimit struct {
@@ -47,6 +52,8 @@ type rateLimiter struct {
 	rateLimitConfig
 	mu      sync.Mutex // makes taking from several buckets atomic
 	buckets lru[bucketKey, *rate.Limiter]
+	shared  *quota.Counters[bucketKey] // nil: this host counts alone
+	name    string
 }
 
 func newRateLimit(s governance.Spec) (governance.Policy, error) {
@@ -54,12 +61,20 @@ func newRateLimit(s governance.Spec) (governance.Policy, error) {
 	if err := settings.Decode(s.Config, &p.rateLimitConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{requireRateLimiting(s)}
+	p.name = s.Name
+	errs := []error{requireRateLimiting(s), settings.OneOf("scope", &p.Scope, scopeNode, scopeCluster)}
 	if len(p.Limits) == 0 {
 		errs = append(errs, settings.Wrong("config.limits", "is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
 	}
 	for i := range p.Limits {
-		errs = append(errs, p.Limits[i].normalize(fmt.Sprintf("limits[%d]", i)))
+		place := fmt.Sprintf("limits[%d]", i)
+		if p.Scope == scopeCluster {
+			if p.Limits[i].Burst != 0 {
+				errs = append(errs, settings.Wrong("config."+place+".burst", "is for scope: node; of all nodes together, a second limit with a shorter window bounds what comes at once"))
+			}
+			errs = append(errs, requireWindow("config."+place+".window", cmp.Or(p.Limits[i].Window, settings.Duration(time.Minute))))
+		}
+		errs = append(errs, p.Limits[i].normalize(place))
 	}
 	return &p, errors.Join(errs...)
 }
@@ -78,9 +93,12 @@ func (l *rateLimit) normalize(place string) error {
 }
 
 // Decide implements [governance.Policy].
-func (p *rateLimiter) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *rateLimiter) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if flow == governance.Response || !x.ToChild || x.Notify {
 		return governance.Decision{}, nil
+	}
+	if p.shared != nil {
+		return p.decideShared(ctx, x)
 	}
 	now := time.Now()
 	p.mu.Lock()
@@ -99,6 +117,15 @@ func (p *rateLimiter) Decide(_ context.Context, flow governance.Flow, x *governa
 
 func (p *rateLimiter) bucket(i int, x *governance.Exchange) *rate.Limiter {
 	l := &p.Limits[i]
+	b := p.buckets.get(l.key(i, x))
+	if *b == nil {
+		*b = rate.NewLimiter(rate.Limit(float64(l.Calls)/time.Duration(l.Window).Seconds()), l.Burst)
+	}
+	return *b
+}
+
+// key returns which of the buckets of limit i a request is in.
+func (l *rateLimit) key(i int, x *governance.Exchange) bucketKey {
 	key := bucketKey{limit: i}
 	for _, per := range l.Per {
 		switch per {
@@ -114,11 +141,7 @@ func (p *rateLimiter) bucket(i int, x *governance.Exchange) *rate.Limiter {
 			key.extension = x.Extension
 		}
 	}
-	b := p.buckets.get(key)
-	if *b == nil {
-		*b = rate.NewLimiter(rate.Limit(float64(l.Calls)/time.Duration(l.Window).Seconds()), l.Burst)
-	}
-	return *b
+	return key
 }
 
 func (l *rateLimit) denial(wait time.Duration) governance.Decision {

@@ -2,6 +2,8 @@ package policies
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -35,7 +37,7 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	before = cmp.Or(before, new(Set))
 	configured, err := governance.Members(cfg.Plugins, before.Members, func(spec governance.Spec) (governance.Policy, error) {
 		if spec.Kind == governance.KindBuiltin {
-			return s.newBuiltin(spec)
+			return s.newBuiltin(cfg, spec)
 		}
 		return s.newProcess(cfg, spec)
 	})
@@ -74,7 +76,7 @@ func (s *State) programMembers() []governance.Member {
 	return members
 }
 
-func (s *State) newBuiltin(spec governance.Spec) (governance.Policy, error) {
+func (s *State) newBuiltin(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {
 	create := builtin.New
 	if spec.Builtin == builtin.CEL && s.options.Kinds.CEL != nil {
 		create = s.options.Kinds.CEL
@@ -90,6 +92,12 @@ func (s *State) newBuiltin(spec governance.Spec) (governance.Policy, error) {
 		if err := p.Open(filepath.Join(s.env.StateDir, "pins.json")); err != nil {
 			return nil, err
 		}
+	}
+	if p, ok := p.(builtin.Sharer); ok && p.Shares() && !s.options.Inspect {
+		if s.options.Quota == nil && !cfg.Cluster.Joins() {
+			return nil, errors.New("config.scope: cluster counts for all nodes, and this host is in no cluster: state cluster.join, or scope: node")
+		}
+		p.ShareBy(s.quotas)
 	}
 	return p, nil
 }
@@ -130,6 +138,7 @@ func (s *State) Status(set *Set, diags []protocol.Diagnostic) (list []status.Pol
 		if audit := s.AuditStatus(); m.Policy == governance.Policy(s.audit) && audit != nil && audit.Reason != "" {
 			p.State, p.Reason = string(supervisor.Restarting), audit.Reason
 		}
+		s.describeShared(&p, m.Policy)
 		for _, d := range diags {
 			if d.Extension == status.PolicyPrefix+p.Name && d.Code == CodeUnmatched {
 				p.Diagnostics = append(p.Diagnostics, d)
@@ -144,6 +153,24 @@ func (s *State) Status(set *Set, diags []protocol.Diagnostic) (list []status.Pol
 	}
 	return list
 }
+
+// describeShared says whether a policy that counts for all nodes of a cluster reaches its counters.
+func (s *State) describeShared(p *status.Policy, policy governance.Policy) {
+	sharer, ok := policy.(builtin.Sharer)
+	if !ok || sharer.Shared() == nil {
+		return
+	}
+	if err := s.quotas.Err(); err != nil {
+		p.State, p.Reason = string(supervisor.Restarting), fmt.Sprintf("its counters are not reached: %v; calls pass while this node has units left, and then none that it is required for", err)
+	}
+	if note := s.quotas.Note(p.Name); note != "" {
+		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeQuotaDiffers, Extension: status.PolicyPrefix + p.Name, Message: note,
+			Hint: "state the same limits at all nodes"})
+	}
+}
+
+// CodeQuotaDiffers is the code of the diagnostic about a policy that has other limits at another node.
+const CodeQuotaDiffers = "quota_differs"
 
 func describe(s governance.Spec) status.Policy {
 	s.Normalize()

@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/stats"
@@ -32,8 +33,11 @@ type Options struct {
 	Kinds Kinds
 	// Members are the embedding program's own policies.
 	Members []governance.Member
-	// Inspect keeps no audit log and no results, and writes no pins.
+	// Inspect keeps no audit log and no results, and writes no pins. Policies that count for all
+	// nodes of a cluster count alone.
 	Inspect bool
+	// Quota is what policies that count for all nodes lease from. Nil: the host is in no cluster.
+	Quota quota.Source
 	// Observe takes every decision, after it was counted. Nil: nobody.
 	Observe func(governance.Observation)
 	// Events returns the events of the process policy:NAME.
@@ -62,11 +66,12 @@ type State struct {
 	audit     *audit.Log // nil: none is kept
 	auditPath string
 	results   atomic.Pointer[results.Store] // nil until a policy caps the size of results
+	quotas    *quota.Pool
 }
 
 // Open opens the audit log that cfg asks for.
 func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
-	s := &State{env: env, options: o, Traces: governance.NewTraces(0)}
+	s := &State{env: env, options: o, Traces: governance.NewTraces(0), quotas: quota.NewPool(o.Quota)}
 	var err error
 	if s.hidden, err = pins.OpenHidden(filepath.Join(env.StateDir, ".hidden.json")); err != nil {
 		env.Log.Warn("what was accepted cannot be read", "reason", err)
@@ -216,7 +221,7 @@ func (s *State) ClosePipeline(ctx context.Context, p *governance.Pipeline) {
 
 // Close closes the audit log and the results. No exchange may follow.
 func (s *State) Close(ctx context.Context) error {
-	var errs []error
+	errs := []error{s.quotas.Close(ctx)}
 	if s.audit != nil {
 		errs = append(errs, s.audit.Close(ctx))
 	}

@@ -158,7 +158,7 @@ func (l *Link) options() nats.Options {
 	if l.o.JWT != "" {
 		o.UserJWT = func() (string, error) { return l.o.JWT, nil }
 	}
-	o.CustomDialer = &l.dialer
+	o.CustomDialer, o.InboxPrefix = &l.dialer, l.inbox()
 	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
 	o.FlusherTimeout = pingsMissed * pingEach // a write that waits for a server that reads nothing keeps pings and Close from their work
 	o.ReconnectBufSize = -1                   // what is sent while there is no connection must not run after the caller was told that it does not

@@ -1,0 +1,199 @@
+//go:build !nohub
+
+package hub
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/regular"
+)
+
+// The bounds of JetStream in a hub: it holds the counters of shared limits, and nothing else.
+const (
+	maxMemory    = 16 << 20
+	maxStore     = 256 << 20
+	accountStore = 3 << 26 // of the nodes: one bucket, which each replica counts against
+	syncEach     = 2 * time.Second
+
+	replicas      = 3 // of the counters, where there are as many hubs
+	countersEach  = 2 * time.Second
+	countersAfter = time.Minute // once they are as they should be
+	countersWait  = 5 * time.Second
+
+	nameFile = "name"
+)
+
+// keepCounters has the server keep the counters in a directory.
+func keepCounters(o *server.Options, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := private(dir); err != nil {
+		return err
+	}
+	name, err := nameIn(dir)
+	if err != nil {
+		return err
+	}
+	o.ServerName = name // by which the others know it again
+	o.JetStream, o.StoreDir, o.JetStreamMaxMemory, o.JetStreamMaxStore, o.SyncInterval = true, dir, maxMemory, maxStore, syncEach
+	return nil
+}
+
+// nameIn returns the name of the server whose directory it is.
+func nameIn(dir string) (string, error) {
+	path := filepath.Join(dir, nameFile)
+	data, _, err := regular.Read(path, 256, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		data = []byte("hub-" + strings.ToLower(rand.Text()) + "\n")
+		err = atomicfile.WritePrivate(path, data)
+	}
+	name := strings.TrimSpace(string(data))
+	if err == nil && (name == "" || strings.ContainsAny(name, " \t\n.*>")) {
+		err = fmt.Errorf("%s holds no name of a server", path)
+	}
+	return name, err
+}
+
+// grantCounters lets the account of the nodes keep the counters.
+func grantCounters(a *jwt.AccountClaims) {
+	a.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: accountStore, Streams: 1, Consumer: 1, MaxBytesRequired: true}
+}
+
+// maintain makes the bucket of the counters, and has it on as many hubs as there are, until ctx ends.
+func (h *Hub) maintain(ctx context.Context) {
+	said := ""
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		err := h.makeCounters(ctx)
+		switch {
+		case err == nil:
+			said = ""
+			timer.Reset(countersAfter)
+			continue
+		case ctx.Err() == nil && err.Error() != said && !errors.Is(err, errFew):
+			said = err.Error()
+			h.log.Warn("the hub has no counters for limits of scope cluster yet; it tries again", "error", err)
+		}
+		timer.Reset(countersEach)
+	}
+}
+
+// errFew says that fewer hubs are known than will hold the counters.
+var errFew = errors.New("the other hubs are not known yet")
+
+// makeCounters makes the bucket where there is none, and gives it more replicas where there are
+// more hubs than before.
+func (h *Hub) makeCounters(ctx context.Context) error {
+	conn, err := h.countersUser()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, countersWait)
+	defer cancel()
+	want := 1
+	if h.server.JetStreamIsClustered() {
+		if hubs := len(h.server.ActivePeers()); hubs < replicas {
+			err = errFew
+		} else {
+			want = replicas
+		}
+	}
+	stream, _ := Counters(h.name, want)
+	var answer struct {
+		Config struct {
+			Replicas int `json:"num_replicas"`
+		} `json:"config"`
+		Error *struct {
+			Code int    `json:"err_code"`
+			Text string `json:"description"`
+		} `json:"error"`
+	}
+	call := func(what string, body any) error {
+		answer.Error = nil
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		m, err := conn.RequestWithContext(ctx, "$JS.API.STREAM."+what+"."+stream.Name, data)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(m.Data, &answer)
+	}
+	if failed := call("INFO", struct{}{}); failed != nil {
+		return failed
+	}
+	const notFound = 10059
+	switch {
+	case answer.Error != nil && answer.Error.Code == notFound:
+		if err != nil && len(h.peers) >= replicas-1 {
+			return err // rather than to begin with one and to move
+		}
+		if failed := call("CREATE", stream); failed != nil {
+			return failed
+		}
+	case answer.Error == nil && answer.Config.Replicas < want:
+		if failed := call("UPDATE", stream); failed != nil {
+			return failed
+		}
+	}
+	if answer.Error != nil {
+		return fmt.Errorf("%s (%d)", answer.Error.Text, answer.Error.Code)
+	}
+	return nil
+}
+
+// countersUser connects a user of the nodes' account that may make the bucket, which no node may.
+func (h *Hub) countersUser() (*nats.Conn, error) {
+	k, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, err
+	}
+	key, err := k.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	stream, _ := Counters(h.name, 1)
+	inbox := "_INBOX_hub_" + key
+	u := jwt.NewUserClaims(key)
+	u.Name, u.Expires = "hub", time.Now().Add(time.Hour).Unix()
+	for _, what := range []string{"INFO", "CREATE", "UPDATE"} {
+		u.Pub.Allow.Add("$JS.API.STREAM." + what + "." + stream.Name)
+	}
+	u.Sub.Allow.Add(inbox + ".>")
+	user, err := u.Encode(h.files.account)
+	if err != nil {
+		return nil, err
+	}
+	return nats.Connect("", nats.InProcessServer(h.server), nats.CustomInboxPrefix(inbox), nats.NoReconnect(), nats.Timeout(countersWait),
+		nats.UserJWT(func() (string, error) { return user, nil }, k.Sign))
+}
+
+// others returns the hubs of which the own is none, as far as that is known by their addresses.
+func others(peers []string, own string) []string {
+	return slices.DeleteFunc(slices.Clone(peers), func(p string) bool { return p == own })
+}

@@ -1,0 +1,56 @@
+package quota
+
+import (
+	"sync"
+	"time"
+)
+
+// clock knows the time of the servers to within half of the way to them and back.
+type clock struct {
+	mu     sync.Mutex // guards what follows
+	taken  time.Time
+	server time.Time // at local
+}
+
+// freshFor is how long a look at the clock of the servers holds: clocks drift by milliseconds in that time.
+const freshFor = time.Minute
+
+// set looks at the clock of the servers.
+func (c *clock) set(look func() (time.Time, error)) error {
+	before := time.Now()
+	server, err := look()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken, c.server = before.Add(now.Sub(before)/2), server
+	return nil
+}
+
+func (c *clock) known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.server.IsZero()
+}
+
+func (c *clock) fresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.server.IsZero() && time.Since(c.taken) < freshFor
+}
+
+// now returns the time of the servers.
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server.Add(time.Since(c.taken))
+}
+
+// local returns when the clock of this host, which never jumps, will be at a time of the servers.
+func (c *clock) local(server time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.taken.Add(server.Sub(c.server))
+}

@@ -1,0 +1,36 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/exthost/exthost/cluster/internal/link"
+	"github.com/exthost/exthost/cluster/internal/quota"
+	limits "github.com/exthost/exthost/governance/quota"
+)
+
+var _ limits.Source = (*Node)(nil)
+
+// newQuota returns the leases of a node.
+func (n *Node) newQuota() *quota.Quota {
+	return quota.New(quota.Options{Cluster: n.o.Settings.Name, Node: n.self.Node, Run: n.self.Run, Asker: (*asker)(n), Nodes: func() int { return len(n.members.Nodes()) + 1 }})
+}
+
+// Reach implements [limits.Source].
+func (n *Node) Reach(ctx context.Context) error { return n.quota.Reach(ctx) }
+
+// Lease implements [limits.Source].
+func (n *Node) Lease(ctx context.Context, c limits.Claim) (limits.Lease, error) {
+	return n.quota.Lease(ctx, c)
+}
+
+// asker asks the servers.
+type asker Node
+
+// Ask implements [quota.Asker].
+func (a *asker) Ask(ctx context.Context, subject string, header map[string]string, data []byte) (answer []byte, err error) {
+	err = (*sender)(a).use(func(l *link.Link) error {
+		answer, err = l.Ask(ctx, subject, header, data)
+		return err
+	})
+	return answer, err
+}

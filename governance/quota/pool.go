@@ -1,0 +1,148 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/inflight"
+)
+
+// Pool is what the counters of a host have in common: where their leases come from, and what is
+// done ahead of need.
+type Pool struct {
+	source  Source
+	ahead   inflight.Gate
+	closing context.Context // ends with Close
+	stop    context.CancelFunc
+	watch   sync.Once
+
+	mu    sync.Mutex        // guards what follows
+	err   error             // of the last that was asked of the source; nil: it was answered
+	retry time.Time         // with err: no lease is asked for before
+	notes map[string]string // of each policy, the last Lease.Note
+}
+
+const (
+	// retryAfter is how long nobody asks again after a failure: callers are refused at once, and do
+	// not each wait for the same.
+	retryAfter = 250 * time.Millisecond
+	// aheadTimeout bounds a lease that nobody waits for.
+	aheadTimeout = 5 * time.Second
+	// maxNotes bounds the policies with a note.
+	maxNotes = 1000
+
+	watchEach    = 10 * time.Second
+	watchAway    = time.Second // while the source does not answer
+	watchTimeout = 2 * time.Second
+)
+
+var errNoSource = errors.New("this host has not joined the cluster of its configuration; exthost status says why")
+
+// NewPool returns a pool over source; nil is one that cannot be reached. The caller closes it.
+func NewPool(source Source) *Pool {
+	p := &Pool{source: source, notes: make(map[string]string)}
+	p.closing, p.stop = context.WithCancel(context.Background())
+	return p
+}
+
+// Close ends what is done ahead of need, and waits for it until ctx ends. Leases are refused from then on.
+func (p *Pool) Close(ctx context.Context) error {
+	p.stop()
+	select {
+	case <-p.ahead.Close():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Note says what is odd about the counters of a policy; "" is nothing.
+func (p *Pool) Note(policy string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.notes[policy]
+}
+
+// Watch looks at the source now and then until Close, so that [Pool.Err] is that of now.
+func (p *Pool) Watch() {
+	if p.source != nil {
+		p.watch.Do(func() { p.ahead.Go(p.look) })
+	}
+}
+
+func (p *Pool) look() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.closing.Done():
+			return
+		case <-timer.C:
+		}
+		ctx, cancel := context.WithTimeout(p.closing, watchTimeout)
+		err := p.source.Reach(ctx)
+		cancel()
+		if p.closing.Err() != nil {
+			return
+		}
+		p.answered(err)
+		if err != nil {
+			timer.Reset(watchAway)
+		} else {
+			timer.Reset(watchEach)
+		}
+	}
+}
+
+// Err returns why the source cannot be reached; nil: it answered the last that it was asked.
+func (p *Pool) Err() error {
+	if p.source == nil {
+		return errNoSource
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+func (p *Pool) answered(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err = err; err != nil {
+		p.retry = time.Now().Add(retryAfter)
+	}
+}
+
+// lease asks the source, unless that has failed just now.
+func (p *Pool) lease(ctx context.Context, c Claim) (Lease, error) {
+	if err := p.failed(time.Now()); err != nil {
+		return Lease{}, err
+	}
+	l, err := p.source.Lease(ctx, c)
+	if ctx.Err() != nil && err != nil {
+		return l, err // which says nothing about the source, except if that answers nobody
+	}
+	p.answered(err)
+	if err != nil {
+		return l, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.notes[c.Policy]; known || l.Note != "" && len(p.notes) < maxNotes {
+		p.notes[c.Policy] = l.Note
+	}
+	return l, nil
+}
+
+func (p *Pool) failed(now time.Time) error {
+	if p.source == nil {
+		return errNoSource
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil && now.Before(p.retry) {
+		return p.err
+	}
+	return nil
+}
