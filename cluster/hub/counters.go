@@ -32,9 +32,10 @@ const (
 	syncEach     = 2 * time.Second
 
 	replicas      = 3 // of the counters, where there are as many hubs
-	countersEach  = 2 * time.Second
+	countersEach  = 500 * time.Millisecond
 	countersAfter = time.Minute // once they are as they should be
-	countersWait  = 5 * time.Second
+	countersWait  = 2 * time.Second
+	countersSaid  = countersAfter + 15*time.Second // hubs that begin at once find each other before
 
 	nameFile = "name"
 )
@@ -78,7 +79,7 @@ func grantCounters(a *jwt.AccountClaims) {
 
 // maintain makes the bucket of the counters, and has it on as many hubs as there are, until ctx ends.
 func (h *Hub) maintain(ctx context.Context) {
-	said := ""
+	said, since := "", time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -88,14 +89,14 @@ func (h *Hub) maintain(ctx context.Context) {
 		case <-timer.C:
 		}
 		err := h.makeCounters(ctx)
-		switch {
-		case err == nil:
-			said = ""
+		if err == nil {
+			said, since = "", time.Now()
 			timer.Reset(countersAfter)
 			continue
-		case ctx.Err() == nil && err.Error() != said && !errors.Is(err, errFew):
+		}
+		if time.Since(since) > countersSaid && ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
-			h.log.Warn("the hub has no counters for limits of scope cluster yet; it tries again", "error", err)
+			h.log.Warn("the hub does not reach the counters of limits of scope cluster; it tries again", "error", err)
 		}
 		timer.Reset(countersEach)
 	}

@@ -1,0 +1,161 @@
+//go:build !nohub
+
+package hub_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost/cluster/hub"
+	"github.com/exthost/exthost/cluster/internal/credentials"
+	"github.com/exthost/exthost/cluster/internal/link"
+	"github.com/exthost/exthost/cluster/internal/quota"
+	"github.com/exthost/exthost/cluster/internal/wire"
+	limits "github.com/exthost/exthost/governance/quota"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// leaser is a node that leases.
+func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quota {
+	t.Helper()
+	self := wire.Address{Node: c.Node, Run: wire.NewRun()}
+	l, err := link.Connect(t.Context(), link.Options{URLs: urls, TLS: c.TLS, JWT: c.JWT, Sign: c.Sign, Subjects: subjects, Self: self, Received: func(link.Message) {}, NotTaken: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return quota.New(quota.Options{Cluster: "main", Node: c.Node, Run: self.Run, Asker: l, Nodes: func() int { return 3 }})
+}
+
+// leased leases of a limit of 80 in an hour, once the counters are there.
+func leased(t *testing.T, q *quota.Quota) limits.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 6*deadline) // servers that elect take their time
+	defer cancel()
+	for began := time.Now(); ; {
+		l, err := q.Lease(ctx, limits.Claim{Policy: "p", Key: "k", Limit: 80, Window: time.Hour})
+		if err == nil {
+			t.Logf("a lease after %v", time.Since(began).Round(time.Millisecond))
+			return l
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("no lease: %v", err)
+		}
+	}
+}
+
+// A node may use the counters of its cluster, and nothing else of JetStream.
+func TestCounters(t *testing.T) {
+	processtest.Leaks(t)
+	dir, f := made(t, "tls://127.0.0.1:7822")
+	o := hub.Options{Dir: dir, Listen: "127.0.0.1:0", Store: filepath.Join(t.TempDir(), "store")}
+	h := open(t, o)
+	c := invite(t, f, "n1")
+	if l := leased(t, leaser(t, c, h.URL())); l.Units != 3 || l.Size != 3 || l.Last {
+		t.Errorf("%+v", l)
+	}
+	n := connect(t, c, h.URL(), nats.CustomInboxPrefix("exthost.1.main.to.n1.asked"))
+	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.KV_other", "$JS.API.STREAM.UPDATE.KV_exthost_main_quota", "$JS.API.STREAM.DELETE.KV_exthost_main_quota",
+		"$JS.API.STREAM.PURGE.KV_exthost_main_quota", "$JS.API.STREAM.MSG.DELETE.KV_exthost_main_quota", "$JS.API.STREAM.INFO.KV_other", "$JS.API.CONSUMER.CREATE.KV_exthost_main_quota",
+		"$JS.API.DIRECT.GET.KV_exthost_main_quota", "$KV.other.x", "$KV.exthost_main_quota.x.y", "$SYS.REQ.SERVER.PING"} {
+		if err := n.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := wait(t, subject, n.refused); !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	for _, subject := range []string{"_INBOX.>", "$KV.>", "$JS.>", "exthost.1.main.to.n2.asked.>"} {
+		if _, err := n.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+		if err := wait(t, subject, n.refused); !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	if m, err := n.Request("$KV.exthost_main_quota.big", make([]byte, 65<<10), deadline); err != nil || !strings.Contains(string(m.Data), "exceeds") {
+		t.Fatalf("%v: %.200s", err, m.Data)
+	}
+	end(t, h)
+	again := open(t, o)
+	if l := leased(t, leaser(t, c, again.URL())); l.Units != 3 {
+		t.Errorf("after a restart: %+v", l)
+	}
+	if got := taken(t, again, c); got != 6 {
+		t.Errorf("%d units are taken, of 2 leases of 3", got)
+	}
+}
+
+// taken returns how much of the counter of leased is taken.
+func taken(t *testing.T, h *hub.Hub, c *credentials.Credentials) (sum int64) {
+	t.Helper()
+	n := connect(t, c, h.URL(), nats.CustomInboxPrefix("exthost.1.main.to."+c.Node+".asked"))
+	m, err := n.Request("$JS.API.STREAM.MSG.GET.KV_exthost_main_quota", []byte(`{"last_by_subj":"$KV.exthost_main_quota.*"}`), deadline)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found struct {
+		Message struct {
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	var record struct {
+		Taken map[string]int64 `json:"taken"`
+	}
+	if err := errors.Join(json.Unmarshal(m.Data, &found), json.Unmarshal(found.Message.Data, &record)); err != nil {
+		t.Fatalf("%v: %s", err, m.Data)
+	}
+	for _, n := range record.Taken {
+		sum += n
+	}
+	return sum
+}
+
+// Three hubs keep the counters together: one of them may end.
+func TestCountersOfThree(t *testing.T) {
+	processtest.Leaks(t)
+	dir, f := made(t, "tls://127.0.0.1:7822")
+	c := invite(t, f, "n1")
+	listen, routes := free(t, 3), free(t, 3)
+	var all []hub.Options
+	var hubs []*hub.Hub
+	var urls []string
+	for i := range 3 {
+		of := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		if err := os.CopyFS(of, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := closed(of); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, hub.Options{Dir: of, Listen: listen[i], Routes: routes[i], Peers: routes, Store: filepath.Join(of, "store")})
+		hubs = append(hubs, open(t, all[i]))
+		urls = append(urls, hubs[i].URL())
+	}
+	q := leaser(t, c, urls...)
+	first := leased(t, q)
+	end(t, hubs[0])
+	second := leased(t, q)
+	hubs[0] = open(t, all[0])
+	end(t, hubs[1])
+	third := leased(t, q)
+	if sum := first.Units + second.Units + third.Units; sum != 9 {
+		t.Errorf("%+v, %+v, %+v", first, second, third)
+	}
+	if got := taken(t, hubs[2], c); got != 9 {
+		t.Errorf("%d units are taken, of 3 leases of 3", got)
+	}
+}
