@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/exthost/exthost/governance"
@@ -22,9 +23,18 @@ func BenchmarkDecision(b *testing.B) {
 		{"budget", `{"calls": 1000000000000, "bytes": 1000000000000000, "window": "24h"}`},
 		{"loop", `{"calls": 1000, "window": "1us"}`},
 		{"schema", `{"schemas": [{"tools": ["ext_files_*"], "arguments": {"properties": {"path": {"pattern": "^/home/"}}}}]}`},
+		{"rate_limit", `{"limits": [{"calls": 1000000000000, "per": ["caller", "tool"]}, {"calls": 1000000000000, "per": ["session"]}], "scope": "cluster"}`},
+		{"budget", `{"calls": 1000000000000, "bytes": 1000000000000000, "window": "24h", "scope": "cluster"}`},
 	} {
-		b.Run(policy.name, func(b *testing.B) {
+		name := policy.name
+		if strings.Contains(policy.config, "cluster") {
+			name += " of scope cluster"
+		}
+		b.Run(name, func(b *testing.B) {
 			p := newPolicy(b, policy.name, policy.config)
+			if name != policy.name {
+				p = shared(b, new(servers), policy.name, policy.config)
+			}
 			b.Run("alone", func(b *testing.B) {
 				b.ReportAllocs()
 				x := benchCall()

@@ -47,7 +47,7 @@ type budget struct {
 	budgetConfig
 	mu     sync.Mutex
 	usage  lru[sessionKey, usage]
-	shared *quota.Counters[budgetKey] // nil: this host counts alone
+	shared *quota.Counters[sessionKey] // nil: this host counts alone
 	name   string
 }
 
@@ -82,7 +82,7 @@ func (p *budget) Decide(ctx context.Context, flow governance.Flow, x *governance
 		key.session = ""
 	}
 	if p.shared != nil {
-		return p.decideShared(ctx, flow, key, x)
+		return p.decideShared(ctx, flow, key, now, x)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -57,9 +57,10 @@ func (p *rateLimiter) Shares() bool { return p.Scope == scopeCluster }
 // ShareBy implements [Sharer].
 func (p *rateLimiter) ShareBy(pool *quota.Pool) {
 	pool.Watch()
-	p.shared = &quota.Counters[bucketKey]{Pool: pool, Claim: func(k bucketKey) quota.Claim {
+	p.shared = &quota.Counters[bucketKey]{Pool: pool, Claims: func(k bucketKey) []quota.Claim {
 		l := &p.Limits[k.limit]
-		return quota.Claim{Policy: p.name, Key: fmt.Sprintf("%d %q %q %q %q %q", k.limit, k.caller, k.session, k.node, k.tool, k.extension), Limit: int64(l.Calls), Window: time.Duration(l.Window)}
+		key := fmt.Sprintf("%d %q %q %q %q %q", k.limit, k.caller, k.session, k.node, k.tool, k.extension)
+		return []quota.Claim{{Policy: p.name, Key: key, Limit: int64(l.Calls), Window: time.Duration(l.Window)}}
 	}}
 }
 
@@ -76,12 +77,7 @@ func (p *rateLimiter) decideShared(ctx context.Context, x *governance.Exchange) 
 	taken, now := few[:0], time.Now()
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		c, err := p.shared.Of(l.key(i, x), now)
-		var units quota.Taken
-		var wait time.Duration
-		if err == nil {
-			units, wait, err = c.Take(ctx, now, 1)
-		}
+		units, wait, err := take(ctx, p.shared, l.key(i, x), now)
 		if err == nil && wait == 0 {
 			taken = append(taken, units)
 			continue
@@ -97,10 +93,12 @@ func (p *rateLimiter) decideShared(ctx context.Context, x *governance.Exchange) 
 	return governance.Decision{}, nil
 }
 
-// budgetKey identifies one counter of a budget.
-type budgetKey struct {
-	sessionKey
-	bytes bool // else calls
+func take(ctx context.Context, of *quota.Counters[bucketKey], key bucketKey, now time.Time) (quota.Taken, time.Duration, error) {
+	list, err := of.Of(key, now)
+	if err != nil {
+		return quota.Taken{}, 0, err
+	}
+	return list[0].Take(ctx, now, 1)
 }
 
 // Shares implements [Sharer].
@@ -109,12 +107,11 @@ func (p *budget) Shares() bool { return p.Scope == scopeCluster }
 // ShareBy implements [Sharer].
 func (p *budget) ShareBy(pool *quota.Pool) {
 	pool.Watch()
-	p.shared = &quota.Counters[budgetKey]{Pool: pool, Claim: func(k budgetKey) quota.Claim {
-		c := quota.Claim{Policy: p.name, Key: fmt.Sprintf("calls %q %q", k.caller, k.session), Limit: p.Calls, Window: time.Duration(p.Window)}
-		if k.bytes {
-			c.Key, c.Limit = fmt.Sprintf("bytes %q %q", k.caller, k.session), p.byteLimit()
+	p.shared = &quota.Counters[sessionKey]{Pool: pool, Claims: func(k sessionKey) (claims []quota.Claim) {
+		for _, what := range p.counted() {
+			claims = append(claims, quota.Claim{Policy: p.name, Key: fmt.Sprintf("%s %q %q", what, k.caller, k.session), Limit: p.limitOf(what), Window: time.Duration(p.Window)})
 		}
-		return c
+		return claims
 	}}
 }
 
@@ -126,48 +123,62 @@ func (p *budget) Shared() *quota.Pool {
 	return p.shared.Pool
 }
 
-// byteLimit is the smaller of the limits of bytes and of tokens, in bytes; 0: there is neither.
-func (p *budget) byteLimit() int64 {
-	if tokens := p.Tokens * bytesPerToken; p.Bytes == 0 || tokens > 0 && tokens < p.Bytes {
+// What a budget counts for all nodes.
+const (
+	countCalls = "calls"
+	countBytes = "bytes" // those of bytes and those of tokens
+)
+
+// counted returns what the budget has limits of.
+func (p *budget) counted() []string {
+	switch {
+	case p.Calls == 0:
+		return []string{countBytes}
+	case p.limitOf(countBytes) == 0:
+		return []string{countCalls}
+	}
+	return []string{countCalls, countBytes}
+}
+
+// limitOf returns a limit; that of bytes is the smaller of those of bytes and of tokens.
+func (p *budget) limitOf(what string) int64 {
+	tokens := p.Tokens * bytesPerToken
+	switch {
+	case what == countCalls:
+		return p.Calls
+	case p.Bytes == 0 || tokens > 0 && tokens < p.Bytes:
 		return tokens
 	}
 	return p.Bytes
 }
 
-func (p *budget) decideShared(ctx context.Context, flow governance.Flow, key sessionKey, x *governance.Exchange) (governance.Decision, error) {
-	now := time.Now()
+func (p *budget) decideShared(ctx context.Context, flow governance.Flow, key sessionKey, now time.Time, x *governance.Exchange) (governance.Decision, error) {
+	list, err := p.shared.Of(key, now)
 	if flow == governance.Response {
-		if p.byteLimit() == 0 {
-			return governance.Decision{}, nil
-		}
-		if c, err := p.shared.Of(budgetKey{key, true}, now); err == nil { // the request has made it
-			c.Charge(now, int64(len(x.Response)))
+		if err == nil && p.limitOf(countBytes) > 0 { // err: the request has failed for the same
+			list[len(list)-1].Charge(now, int64(len(x.Response)))
 		}
 		return governance.Decision{}, nil
 	}
-	var calls quota.Taken
-	for _, counted := range []struct {
-		limit, units int64
-		bytes        bool
-	}{{p.Calls, 1, false}, {p.byteLimit(), int64(len(x.Request)), true}} {
-		if counted.limit == 0 {
-			continue
+	if err != nil {
+		return governance.Decision{}, err
+	}
+	var before quota.Taken
+	for i, c := range list {
+		units, bytes := int64(1), i > 0 || p.Calls == 0
+		if bytes {
+			units = int64(len(x.Request))
 		}
-		c, err := p.shared.Of(budgetKey{key, counted.bytes}, now)
-		var units quota.Taken
-		var wait time.Duration
-		if err == nil {
-			units, wait, err = c.Take(ctx, now, counted.units)
-		}
+		taken, wait, err := c.Take(ctx, now, units)
 		if err == nil && wait == 0 {
-			calls = units
+			before = taken
 			continue
 		}
-		calls.Back()
+		before.Back()
 		if err != nil {
 			return governance.Decision{}, err
 		}
-		return p.denial(p.limitText(counted.bytes), max(wait, time.Millisecond)), nil
+		return p.denial(p.limitText(bytes), max(wait, time.Millisecond)), nil
 	}
 	return governance.Decision{}, nil
 }
@@ -177,7 +188,7 @@ func (p *budget) limitText(bytes bool) string {
 	switch {
 	case !bytes:
 		return fmt.Sprintf("%d calls", p.Calls)
-	case p.byteLimit() == p.Bytes:
+	case p.limitOf(countBytes) == p.Bytes:
 		return fmt.Sprintf("%d bytes", p.Bytes)
 	}
 	return fmt.Sprintf("%d tokens", p.Tokens)

@@ -2,34 +2,35 @@ package quota
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
 
-// MaxCounters bounds the counters of one limit on one host that are in use in one window.
+// MaxCounters bounds the keys of one policy on one host that are in use in one window.
 const MaxCounters = 10_000
 
-// Counters are those of one limit, by what tells them apart. Of may be called by many goroutines at once.
+// Counters are those of one policy, by what tells them apart. Of may be called by many goroutines at once.
 type Counters[K comparable] struct {
-	Pool  *Pool
-	Claim func(K) Claim // of a new counter
+	Pool   *Pool
+	Claims func(K) []Claim // of the counters of a key that is new
 
 	mu    sync.Mutex // guards what follows
-	byKey map[K]*Counter
+	byKey map[K][]*Counter
 	swept time.Time // when those that are over were last looked for
 }
 
 // sweepEach is how often at most all counters are looked at.
 const sweepEach = 100 * time.Millisecond
 
-// Of returns the counter of key. The error says that there are [MaxCounters] in this window: none
-// of them is forgotten, as a caller would then get its limit anew.
-func (s *Counters[K]) Of(key K, now time.Time) (*Counter, error) {
+// Of returns the counters of key. The error says that there are [MaxCounters] keys in this window:
+// none of them is forgotten, as a caller would then get its limit anew.
+func (s *Counters[K]) Of(key K, now time.Time) ([]*Counter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.byKey[key]
-	if c != nil {
-		return c, nil
+	list := s.byKey[key]
+	if list != nil {
+		return list, nil
 	}
 	if len(s.byKey) >= MaxCounters {
 		s.sweepLocked(now)
@@ -38,11 +39,13 @@ func (s *Counters[K]) Of(key K, now time.Time) (*Counter, error) {
 		}
 	}
 	if s.byKey == nil {
-		s.byKey = make(map[K]*Counter)
+		s.byKey = make(map[K][]*Counter)
 	}
-	c = s.Pool.New(s.Claim(key))
-	s.byKey[key] = c
-	return c, nil
+	for _, c := range s.Claims(key) {
+		list = append(list, s.Pool.New(c))
+	}
+	s.byKey[key] = list
+	return list, nil
 }
 
 func (s *Counters[K]) sweepLocked(now time.Time) {
@@ -50,8 +53,8 @@ func (s *Counters[K]) sweepLocked(now time.Time) {
 		return
 	}
 	s.swept = now
-	for k, c := range s.byKey {
-		if c.over(now) {
+	for k, list := range s.byKey {
+		if !slices.ContainsFunc(list, func(c *Counter) bool { return !c.over(now) }) {
 			delete(s.byKey, k)
 		}
 	}
