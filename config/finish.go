@@ -134,12 +134,16 @@ func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 	if check == nil {
 		return
 	}
-	for _, p := range check(*s) {
+	problems := check(*s)
+	for _, p := range problems {
 		at := path
 		if p.Field != "" {
 			at += "." + p.Field
 		}
 		f.fail(at, "", "%s", p.Message)
+	}
+	if len(problems) == 0 && !s.Disabled && builtin.Shares(*s) && !f.cfg.Cluster.Joins() {
+		f.fail(path+".config.scope", "exthost cluster init makes a cluster; or state scope: node", "cluster counts for all nodes of a cluster, and this host is in none: cluster.join and cluster.urls are not stated")
 	}
 }
 

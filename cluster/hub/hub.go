@@ -39,6 +39,9 @@ func Permissions(cluster, node string) (publish, subscribe []string) {
 	return append(s.Publish(node), quota.Publish(cluster)...), s.Subscribe(node)
 }
 
+// CountersSize bounds what the counters of shared limits take together, in bytes.
+const CountersSize = quota.MaxBytes
+
 // Counters returns the stream of JetStream that holds the counters of shared limits, on so many
 // servers, and the name of its key-value bucket.
 func Counters(cluster string, replicas int) (stream quota.Config, bucket string) {

@@ -287,6 +287,9 @@ type permitted struct {
 	Node      string   `json:"node"`
 	Publish   []string `json:"publish"`
 	Subscribe []string `json:"subscribe"`
+	Stream    any      `json:"stream"` // of JetStream, for policies of scope cluster
+
+	bucket string
 }
 
 func permissions(c *console.Console) *cobra.Command {
@@ -295,7 +298,8 @@ func permissions(c *console.Console) *cobra.Command {
 		Use: "permissions NODE", Short: "Show what a node may say, for NATS servers of your own", Args: console.One("the NODE"),
 		Long: "Show the subjects that a node needs on NATS servers of your own, in the words of nats.conf and\n" +
 			"of nsc. They are all that it needs, and they make true whom its messages are from: with wider\n" +
-			"ones, one node can speak as another.",
+			"ones, one node can speak as another. Those that begin with $ are for policies of scope cluster,\n" +
+			"as is the bucket of JetStream that the last lines make, once for the cluster.",
 		Example: "  exthost cluster permissions gpu1\n  exthost cluster permissions gpu1 -o json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cfg, _, err := hosts.Load(c)
@@ -310,6 +314,7 @@ func permissions(c *console.Console) *cobra.Command {
 			}
 			p := permitted{Node: args[0]}
 			p.Publish, p.Subscribe = hub.Permissions(name, args[0])
+			p.Stream, p.bucket = hub.Counters(name, replicas)
 			return c.Print(console.Document{Kind: "permissions", Value: p, Text: p.text()})
 		},
 	}
@@ -317,8 +322,12 @@ func permissions(c *console.Console) *cobra.Command {
 	return cmd
 }
 
+// replicas are those of the counters on servers of one's own, as they are on hubs.
+const replicas = 3
+
 func (p *permitted) text() string {
 	list := func(subjects []string) string { return `"` + strings.Join(subjects, `", "`) + `"` }
-	return fmt.Sprintf("# nats.conf: of the user of %s\npermissions {\n  publish: {allow: [%s]}\n  subscribe: {allow: [%s]}\n}\n\n# nsc\nnsc add user %[1]s --allow-pub '%[4]s' --allow-sub '%[5]s'\n",
-		p.Node, list(p.Publish), list(p.Subscribe), strings.Join(p.Publish, ","), strings.Join(p.Subscribe, ","))
+	return fmt.Sprintf("# nats.conf: of the user of %s\npermissions {\n  publish: {allow: [%s]}\n  subscribe: {allow: [%s]}\n}\n\n# nsc\nnsc add user %[1]s --allow-pub '%[4]s' --allow-sub '%[5]s'\n\n"+
+		"# nats, as an administrator of the account: for policies of scope cluster\nnats kv add %[6]s --replicas %[7]d --history 1 --max-bucket-size %[8]d --marker-ttl 1m\n",
+		p.Node, list(p.Publish), list(p.Subscribe), strings.Join(p.Publish, ","), strings.Join(p.Subscribe, ","), p.bucket, replicas, hub.CountersSize)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/status"
@@ -21,7 +22,7 @@ func localLimits(policies []governance.Spec, s status.Status) (findings []findin
 		}
 	}
 	for _, p := range policies {
-		if p.Disabled || p.Builtin != "rate_limit" && p.Builtin != "budget" {
+		if p.Disabled || p.Builtin != "rate_limit" && p.Builtin != "budget" || builtin.Shares(p) {
 			continue
 		}
 		var ids []string
@@ -36,7 +37,7 @@ func localLimits(policies []governance.Spec, s status.Status) (findings []findin
 		}
 		findings = append(findings, finding{Check: "policy " + p.Name, Result: "ok",
 			Detail: fmt.Sprintf("its counts are those of this node alone: %s at other nodes too (%s)", console.Plural(len(ids), "extension"), strings.Join(ids, ", ")),
-			Hints: []string{"callers that enter at N nodes have N times its limit: divide the limit by the number of nodes where callers enter",
+			Hints: []string{"callers that enter at N nodes have N times its limit: state scope: cluster in its config, or divide the limit by the number of nodes where callers enter",
 				"a limit on what a machine does belongs on the node that runs the extension"}})
 	}
 	return findings

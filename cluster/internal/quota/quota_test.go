@@ -1,0 +1,221 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/governance/quota"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest/entries"
+)
+
+// Nodes of many callers use a limit up while nodes and the server that leads the bucket are killed:
+// never more than the limit, and of what is missing each death has at most a lease and what its
+// callers were about to note.
+func TestKills(t *testing.T) {
+	processtest.Leaks(t)
+	const limit, nodes, rounds = 6000, 3, 3
+	s := startServers(t, 3)
+	file := filepath.Join(t.TempDir(), "units")
+	var running []*process
+	for i := range nodes {
+		running = append(running, spawn(t, fmt.Sprintf("node n%d %d %s %s", i, limit, file, strings.Join(s.urls, " "))))
+	}
+	used := func() int {
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return len(entries.Whole(string(text)))
+	}
+	more := func(n int) { // have been used
+		t.Helper()
+		before, began := used(), time.Now()
+		for used() < min(before+n, limit-2*limit/8) {
+			if time.Since(began) > patience {
+				t.Fatalf("%d units are used, and no more", used())
+			}
+			time.Sleep(2 * time.Millisecond) // other processes use them
+		}
+	}
+	killed := 0
+	for round := range rounds {
+		more(limit / 20)
+		victim := running[round%nodes]
+		victim.kill()
+		killed++
+		victim.start()
+		more(limit / 20)
+		leader := s.leader(t)
+		if leader == nil {
+			continue
+		}
+		began := time.Now()
+		leader.kill()
+		victim = running[(round+1)%nodes]
+		victim.kill()
+		killed++
+		victim.start()
+		more(limit / 20)
+		t.Logf("round %d: %d units are used; the leader was killed %v ago", round, used(), time.Since(began).Round(time.Millisecond))
+		leader.start()
+	}
+	for i, p := range running {
+		line, err := p.out.ReadString('\n')
+		if err != nil || line != "used up\n" {
+			t.Fatalf("node %d says %q, %v", i, line, err)
+		}
+		if err := p.cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	q, closed, err := open("looker", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed()
+	r := taken(t, q)
+	t.Logf("%d units of %d are used after %d kills of nodes; a lease is %d; %+v", used(), limit, killed, size(limit, nodes), r)
+	if n := used(); n > limit || n < limit-killed*(int(size(limit, nodes))+callers) {
+		t.Errorf("%d units of %d are used", n, limit)
+	}
+	if r.taken() != limit {
+		t.Errorf("%d units are taken: %+v", r.taken(), r)
+	}
+}
+
+// While the servers are away, a node uses what it has leased, and then says so; when they are back,
+// it goes on.
+func TestServersAway(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	q, closed, err := open("n1", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed()
+	pool := quota.NewPool(q)
+	defer func() {
+		if err := pool.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	c := pool.New(claim(80))
+	take := func() (wait time.Duration, err error) {
+		_, wait, err = c.Take(t.Context(), time.Now(), 1)
+		return wait, err
+	}
+	for range 2 {
+		if _, err := take(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.all[0].kill()
+	held := 0
+	for err = nil; err == nil; {
+		if _, err = take(); err == nil {
+			held++
+		}
+	}
+	if held != 8 {
+		t.Errorf("%d units were used of a lease of 10, without servers", held)
+	}
+	t.Log(err)
+	if q.Reach(t.Context()) == nil {
+		t.Error("servers that are away are reached")
+	}
+	s.all[0].start()
+	total := 2 + held
+	for began := time.Now(); ; {
+		wait, err := take()
+		if wait > 0 {
+			break
+		}
+		if err == nil {
+			total++
+		} else if time.Since(began) > patience {
+			t.Fatal(err)
+		}
+	}
+	if r := taken(t, q); total != 80 || r.taken() != 80 {
+		t.Errorf("%d units of 80 are used; %+v", total, r)
+	}
+}
+
+// A window ends by the clock of the servers, and the next one has the whole limit.
+func TestWindows(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	q, closed, err := open("n1", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed()
+	pool := quota.NewPool(q)
+	defer func() {
+		if err := pool.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	c := pool.New(quota.Claim{Policy: "w", Key: "k", Limit: 20, Window: 2 * time.Second})
+	used := 0
+	var windows []int
+	for began := time.Now(); len(windows) < 3; {
+		_, wait, err := c.Take(t.Context(), time.Now(), 1)
+		switch {
+		case err != nil || time.Since(began) > patience:
+			t.Fatal(wait, err)
+		case wait == 0:
+			used++
+		case wait > 2*time.Second:
+			t.Fatal(wait)
+		default:
+			windows, used = append(windows, used), 0
+			timer := time.NewTimer(wait)
+			<-timer.C
+		}
+	}
+	for _, n := range windows {
+		if n != 20 {
+			t.Errorf("%v units were used in windows of 20", windows)
+		}
+	}
+}
+
+// Servers without a bucket, or with another one, are said to be so.
+func TestNoBucket(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	q, closed, err := open("n1", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed()
+	if err := q.Reach(t.Context()); err != nil {
+		t.Error(err)
+	}
+	other := New(q.o)
+	other.bucket.cluster = "other"
+	if err := other.Reach(t.Context()); err == nil || !strings.Contains(err.Error(), "exthost cluster permissions") {
+		t.Error(err)
+	}
+	if _, err := other.Lease(t.Context(), claim(1)); err == nil {
+		t.Error("there is a lease without a bucket")
+	}
+	s.api(t, "DELETE", struct{}{})
+	if _, err := q.Lease(t.Context(), claim(1)); err == nil {
+		t.Error("there is a lease without a bucket")
+	}
+	c := Stream("main", 1)
+	c.History, c.Discard = 5, "old"
+	s.api(t, "CREATE", c)
+	if err := q.Reach(t.Context()); err == nil || !strings.Contains(err.Error(), "not one for counters") {
+		t.Error(err)
+	}
+}
