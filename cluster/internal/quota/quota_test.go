@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/internal/stormtest/entries"
 )
 
@@ -20,7 +21,8 @@ import (
 // callers were about to note.
 func TestKills(t *testing.T) {
 	processtest.Leaks(t)
-	const limit, nodes, rounds = 6000, 3, 3
+	const nodes = 3
+	limit, rounds := stormtest.Sized(3000, 12000), stormtest.Sized(1, 5)
 	s := startServers(t, 3)
 	file := filepath.Join(t.TempDir(), "units")
 	var running []*process
@@ -81,11 +83,11 @@ func TestKills(t *testing.T) {
 	}
 	defer closed()
 	r := taken(t, q)
-	t.Logf("%d units of %d are used after %d kills of nodes; a lease is %d; %+v", used(), limit, killed, size(limit, nodes), r)
-	if n := used(); n > limit || n < limit-killed*(int(size(limit, nodes))+callers) {
+	t.Logf("%d units of %d are used after %d kills of nodes; a lease is %d; %+v", used(), limit, killed, size(int64(limit), nodes), r)
+	if n := used(); n > limit || n < limit-killed*(int(size(int64(limit), nodes))+callers) {
 		t.Errorf("%d units of %d are used", n, limit)
 	}
-	if r.taken() != limit {
+	if r.taken() != int64(limit) {
 		t.Errorf("%d units are taken: %+v", r.taken(), r)
 	}
 }
