@@ -179,7 +179,7 @@ func TestScopeClusterOptional(t *testing.T) {
 // A host without a cluster refuses the configuration.
 func TestScopeClusterAlone(t *testing.T) {
 	processtest.Leaks(t)
-	h, err := openHost(nil, t.TempDir(), exe(t), true, limited(1, true))
+	h, err := openHost(nil, t.TempDir(), exe(t), x, limited(1, true))
 	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(fmt.Sprint(err), "state cluster.join, or scope: node") {
 		t.Errorf("%v", err)
 	}

@@ -25,7 +25,7 @@ import (
 // Set at least one of calls, bytes and tokens; 0 is unlimited. A request is denied once a
 // limit has been reached; the response that reaches the limit is still delivered. Requests
 // to extensions count, notifications do not. Category rate_limiting only, in both flows. With
-// scope: cluster it needs a window, which begins by the clock of the servers, see [In a cluster](#in-a-cluster).
+// scope: cluster it needs a window, which begins by the clock of the servers, see [limits of all nodes](#limits-of-all-nodes).
 type budgetConfig struct {
 	Calls  int64             `json:"calls"`
 	Bytes  int64             `json:"bytes"`

@@ -29,7 +29,7 @@ import (
 // Requests to extensions count, notifications and denied requests do not. A denial states
 // when to retry. Category rate_limiting only. With scope: cluster, all nodes together let through
 // calls requests in each window, and burst is not stated: windows follow each other by the clock of the servers, see
-// [In a cluster](#in-a-cluster).
+// [limits of all nodes](#limits-of-all-nodes).
 type rateLimitConfig struct {
 	Limits []rateLimit `json:"limits"`
 	Scope  string      `json:"scope"`
