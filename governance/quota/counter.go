@@ -21,9 +21,14 @@ type Counter struct {
 type lease struct {
 	of, size int64
 	ends     time.Time
+	endsWall int64 // in nanoseconds since 1970
 	left     atomic.Int64
 	last     atomic.Bool // nobody gets more in this window
 }
+
+// over reports whether the window has ended. A machine that sleeps has its monotonic clock stand
+// still, and one whose time is set has its other clock jump: the later one counts.
+func (l *lease) over(now time.Time) bool { return !now.Before(l.ends) || now.UnixNano() >= l.endsWall }
 
 // New returns a counter of the pool. Claim.Of and Claim.Held do not count.
 func (p *Pool) New(c Claim) *Counter {
@@ -50,7 +55,7 @@ func (t Taken) Back() {
 func (c *Counter) Take(ctx context.Context, now time.Time, n int64) (taken Taken, wait time.Duration, err error) {
 	for {
 		l := c.lease.Load()
-		if l != nil && now.Before(l.ends) {
+		if l != nil && !l.over(now) {
 			last := l.last.Load() // before what is left: it is said after the last units came
 			if left, ok := l.take(n); ok {
 				if left <= l.size/2 && !last {
@@ -84,7 +89,7 @@ func (l *lease) take(n int64) (left int64, ok bool) {
 // Charge uses n units, also when none is left.
 func (c *Counter) Charge(now time.Time, n int64) {
 	l := c.lease.Load()
-	if l == nil || !now.Before(l.ends) {
+	if l == nil || l.over(now) {
 		c.debt.Add(n)
 		return
 	}
@@ -96,7 +101,7 @@ func (c *Counter) Charge(now time.Time, n int64) {
 // over reports whether the counter may be forgotten: it has no units, or those of a window that has ended.
 func (c *Counter) over(now time.Time) bool {
 	l := c.lease.Load()
-	return l == nil && len(c.turn) == 0 || l != nil && !now.Before(l.ends)
+	return l == nil && len(c.turn) == 0 || l != nil && l.over(now)
 }
 
 // fillAhead asks for more before it is needed.
@@ -131,7 +136,7 @@ func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error 
 	l, claim := c.lease.Load(), c.claim
 	claim.Debt = c.debt.Load()
 	if l != nil {
-		if time.Now().Before(l.ends) && (l.last.Load() || !needs(l)) {
+		if !l.over(time.Now()) && (l.last.Load() || !needs(l)) {
 			return nil
 		}
 		claim.Of, claim.Held = l.of, l.left.Load()
@@ -141,12 +146,12 @@ func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error 
 		return err
 	}
 	units := got.Units - c.debt.Swap(0)
-	if l != nil && l.of == got.Of && time.Now().Before(l.ends) {
+	if l != nil && l.of == got.Of && !l.over(time.Now()) {
 		l.left.Add(units)
 		l.last.Store(got.Last)
 		return nil
 	}
-	next := &lease{of: got.Of, size: got.Size, ends: got.Ends}
+	next := &lease{of: got.Of, size: got.Size, ends: got.Ends, endsWall: got.Ends.UnixNano()}
 	if l != nil && l.of == got.Of { // the end of the window has become known better
 		units += l.left.Swap(0)
 	}

@@ -15,6 +15,9 @@ type clock struct {
 // freshFor is how long a look at the clock of the servers holds: clocks drift by milliseconds in that time.
 const freshFor = time.Minute
 
+// maxJump is how far the two clocks of this host may go apart in that time.
+const maxJump = 100 * time.Millisecond
+
 // set looks at the clock of the servers.
 func (c *clock) set(look func() (time.Time, error)) error {
 	before := time.Now()
@@ -29,16 +32,14 @@ func (c *clock) set(look func() (time.Time, error)) error {
 	return nil
 }
 
-func (c *clock) known() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.server.IsZero()
-}
-
+// fresh reports whether what is known of the clock of the servers holds. It does not after a sleep of
+// this machine, in which the monotonic clock stands still, nor after its time was set.
 func (c *clock) fresh() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.server.IsZero() && time.Since(c.taken) < freshFor
+	now := time.Now()
+	elapsed, wall := now.Sub(c.taken), now.Round(0).Sub(c.taken.Round(0))
+	return !c.server.IsZero() && elapsed < freshFor && (wall-elapsed).Abs() < maxJump
 }
 
 // now returns the time of the servers.

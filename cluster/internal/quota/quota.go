@@ -73,7 +73,7 @@ func (q *Quota) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*askTimeout, errors.New("the servers of the cluster do not answer in time"))
 	defer cancel()
 	if !q.clock.fresh() {
-		if err := q.Reach(ctx); err != nil && !q.clock.known() {
+		if err := q.Reach(ctx); err != nil {
 			return quota.Lease{}, err
 		}
 	}

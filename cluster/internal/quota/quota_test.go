@@ -202,6 +202,13 @@ func TestNoBucket(t *testing.T) {
 	if err := q.Reach(t.Context()); err != nil {
 		t.Error(err)
 	}
+	mark := claim(1) // as a server of one's own leaves it of a key that has expired
+	if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&mark), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := q.Lease(t.Context(), mark); err != nil || l.Units != 1 {
+		t.Errorf("%+v, %v", l, err)
+	}
 	other := New(q.o)
 	other.bucket.cluster = "other"
 	if err := other.Reach(t.Context()); err == nil || !strings.Contains(err.Error(), "exthost cluster permissions") {

@@ -11,7 +11,7 @@ import (
 type record struct {
 	Start  int64            `json:"start"`          // of the window, in nanoseconds since 1970
 	Window int64            `json:"window"`         // its length in nanoseconds
-	Limit  int64            `json:"limit"`          // the smallest that a node has stated in the window
+	Limit  int64            `json:"limit"`          // the smallest that a node states
 	By     string           `json:"by"`             // the node that stated it
 	Taken  map[string]int64 `json:"taken"`          // by runs, NODE.RUN
 	Rest   int64            `json:"rest,omitempty"` // by runs that are not named
@@ -75,7 +75,10 @@ func settle(r *record, w *want) (*answer, error) {
 	}
 	a := &answer{ends: r.ends(), seen: own{r.Start, r.Taken[w.run]}}
 	a.lease.Of = r.Start
-	limit := min(r.Limit, w.Limit)
+	limit := w.Limit
+	if r.By != w.node { // who stated it may state another
+		limit = min(r.Limit, limit)
+	}
 	if r.Limit != w.Limit && r.By != w.node {
 		a.lease.Note = fmt.Sprintf("node %s lets %d through in %v, and this node %d: the smaller limit holds for both", r.By, r.Limit, w.Window, w.Limit)
 	}

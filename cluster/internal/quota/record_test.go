@@ -238,6 +238,10 @@ func TestDiffering(t *testing.T) {
 	if err != nil || third.lease.Units != 1 || third.lease.Note == "" || third.next.Limit != 16 {
 		t.Fatalf("%+v, %v", third, err)
 	}
+	b.Limit, b.seen = 800, second.seen
+	if got, err := settle(third.next, &b); err != nil || got.lease.Note != "" || got.next.Limit != 800 {
+		t.Fatalf("who stated the smaller limit states a larger: %+v, %v", got, err)
+	}
 	b.Window = time.Hour
 	if _, err := settle(third.next, &b); err == nil {
 		t.Fatal("a minute and an hour are counted as one")
