@@ -81,6 +81,7 @@ type life struct {
 	rebuild  coalesce.Requests // for the next snapshot
 	places   coalesce.Requests // to take what other nodes share
 	announce coalesce.Requests // to notify clients of other tools
+	restate  coalesce.Requests // to tell other nodes of other states
 
 	running context.Context    // ends when every unit has stopped
 	stop    context.CancelFunc // ends running
@@ -137,6 +138,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	})
 	l.beside.Go(func() { l.places.Serve(l.running, placesPause, h.reloads.followPlaces) })
 	l.beside.Go(func() { h.nodes.Run(l.closing) })
+	l.beside.Go(func() { l.restate.Serve(l.running, restatePause, func() { h.snapshots.Hold(h.far.Restate) }) })
 	if err := h.far.Open(ctx, &far.Host{Calls: h, Snapshots: h.snapshots, Gateway: h.gateway, Directory: h.far, Nodes: h.nodes, Changed: l.places.Add}); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -183,7 +185,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h := &Host{opts: o, journal: journal.New(), snapshots: new(snapshot.Store)}
 	l := &h.life
 	l.opened, l.starting = time.Now(), starts.NewStarting()
-	l.rebuild, l.announce, l.places = coalesce.New(), coalesce.New(), coalesce.New()
+	l.rebuild, l.announce, l.places, l.restate = coalesce.New(), coalesce.New(), coalesce.New(), coalesce.New()
 	l.running, l.stop = context.WithCancel(ctx)
 	l.closing, l.close = context.WithCancel(l.running)
 
@@ -276,6 +278,7 @@ func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events 
 		State: func(e supervisor.Event) {
 			h.stats.feed.State(x.ID(), e)
 			h.hooks.events.StateChanged(x.ID(), e)
+			h.life.restate.Add()
 		},
 	}
 }

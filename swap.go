@@ -62,6 +62,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 const (
 	rebuildPause  = 5 * time.Millisecond
 	placesPause   = 250 * time.Millisecond // for what other nodes share
+	restatePause  = 100 * time.Millisecond // for what they are told besides tools
 	announcePause = 100 * time.Millisecond
 )
 

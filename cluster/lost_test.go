@@ -53,7 +53,7 @@ func TestC2CallIsMadeAgain(t *testing.T) {
 	for _, name := range []string{"n1", "n2"} {
 		owners[name] = startNode(t, urls, name, peers.AsReplicas)
 	}
-	front := open(t, join(t, urls, "front", peers.AsReplicas), false)
+	front := open(t, join(t, urls, "quick", peers.AsReplicas), false)
 	awaitNodes(t, front, 2)
 	file := filepath.Join(t.TempDir(), "notes")
 	outcome := make(chan error, 1)
@@ -99,7 +99,7 @@ func TestC3OwnerIsKilledBefore(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	n1, n2 := startNode(t, s.urls(), "n1", peers.AsReplicas), startNode(t, s.urls(), "n2", peers.AsReplicas)
-	front := open(t, join(t, s.urls(), "front", peers.AsReplicas), false)
+	front := open(t, join(t, s.urls(), "quick", peers.AsReplicas), false)
 	awaitNodes(t, front, 2)
 	file := filepath.Join(t.TempDir(), "notes")
 	var want []string
@@ -128,7 +128,7 @@ func TestC23NodeOfASessionIsKilled(t *testing.T) {
 	for _, name := range []string{"n1", "n2", "n3"} {
 		owners[name] = node{Name: name, As: peers.AsReplicas, URLs: urls, Plugins: own}.start(t)
 	}
-	front := open(t, join(t, urls, "front", peers.AsReplicas), false)
+	front := open(t, join(t, urls, "quick", peers.AsReplicas), false)
 	awaitNodes(t, front, 3)
 	s := &protocol.Session{ID: "s1", Caller: "ada"}
 	if err := front.Attach(within(t), s); err != nil {
@@ -189,4 +189,45 @@ func callAs(t testing.TB, h *exthost.Host, s *protocol.Session, tool, args strin
 		t.Fatal(err)
 	}
 	return protocol.ToolResult(r).Text()
+}
+
+// What becomes of an extension at a node is known at the others, though its tools stay the same.
+func TestStateAtAnotherNode(t *testing.T) {
+	urls := sharedServers(t)
+	once := []plugin{{Runtime: "[runtime.restart]\nmax_attempts = 0"}}
+	h, err := openHost(join(t, urls, "n1", peers.AsReplicas), t.TempDir(), exe(t), once)
+	owner := closed(t, h, err)
+	front := open(t, join(t, urls, "front", peers.AsReplicas), false)
+	awaitTool(t, front, "ext_x_die", true)
+	if _, err := front.Call(within(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
+		t.Fatal(err)
+	}
+	state := func(want, reason string) {
+		t.Helper()
+		eventually(t, want, func() bool {
+			x := front.Status().Extensions[0]
+			return x.State == want && strings.Contains(x.Reason, reason)
+		})
+	}
+	state(status.StateNotReady, "exthost status of node n1")
+	if _, err := front.Call(within(t), "ext_x_pid", nil); protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "node n1") {
+		t.Errorf("%v", err)
+	}
+	before, _ := out(front, "n1")
+	node{Name: "n2", As: peers.AsReplicas, URLs: urls, Plugins: once}.start(t)
+	awaitNodes(t, front, 2)
+	state("ready", "")
+	if _, err := front.Call(within(t), "ext_x_pid", nil); err != nil {
+		t.Error(err)
+	}
+	if n, _ := out(front, "n1"); n != before {
+		t.Error("the node that cannot start it was asked")
+	}
+	if err := owner.Admin().Restart(within(t), "x"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is ready again", func() bool {
+		i := slices.IndexFunc(front.Status().Cluster.Nodes, func(n status.Node) bool { return n.Name == "n1" })
+		return front.Status().Cluster.Nodes[i].Shares[0].State == "ready"
+	})
 }

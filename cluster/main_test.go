@@ -402,8 +402,8 @@ func join(t testing.TB, urls []string, name, as string) *cluster.Node {
 
 func nodeOptions(n node) cluster.Options {
 	m := settings.Default()
-	if n.Name == "quick" {
-		m.Silence = manifest.Duration(quick)
+	if strings.HasPrefix(n.Name, "quick") {
+		m.Silence, m.Grace = manifest.Duration(quick), manifest.Duration(quickGrace)
 	}
 	m.Name, m.MaxCalls = cmp.Or(os.Getenv(clusterVar), inCluster), cmp.Or(n.MaxCalls, m.MaxCalls)
 	m.Forget = cmp.Or(manifest.Duration(n.Forget), m.Forget)
@@ -535,9 +535,12 @@ func caller(words string) {
 	fail(err)
 }
 
-// quick shortens what a node waits for one that is silent. Only for tests in which no node that
-// matters may be slow.
-const quick = 3 * time.Second
+// quick and quickGrace shorten what the nodes whose names begin with quick wait for others. Only for
+// tests in which no node that matters may be slow.
+const (
+	quick      = 3 * time.Second
+	quickGrace = 500 * time.Millisecond
+)
 
 // startNode starts a node with the extension x as a process.
 func startNode(t testing.TB, urls []string, name, as string) *child {

@@ -91,7 +91,7 @@ func TestC2OwnerIsKilled(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	owner := startNode(t, s.urls(), "gpu1", peers.AsMine)
-	web := open(t, join(t, s.urls(), "web", peers.AsMine), false)
+	web := open(t, join(t, s.urls(), "quick", peers.AsMine), false)
 	awaitTool(t, web, "ext_gpu1_x_note", true)
 	file := filepath.Join(t.TempDir(), "notes")
 	outcome := make(chan error, 1)

@@ -46,7 +46,7 @@ func TestC19NodeIsRevoked(t *testing.T) {
 	}
 	node{Name: "gpu1", As: peers.AsMine, Join: invite("gpu1"), Plugins: x}.start(t)
 	out := node{Name: "out", As: peers.AsMine, Join: invite("out"), Plugins: x}.open(t)
-	front := node{Name: "front", As: peers.AsMine, Join: invite("front"), Forget: time.Second}.open(t)
+	front := node{Name: "quick", As: peers.AsMine, Join: invite("quick"), Forget: time.Second}.open(t)
 	for _, name := range []string{"gpu1", "out"} {
 		awaitTool(t, front, "ext_"+name+"_x_note", true)
 	}

@@ -21,31 +21,38 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// listen hears the calls to a node at a server. It returns how many there have been so far, and
-// flush, after which the node has had what came before.
-func listen(t testing.TB, server, node string) (calls func() int, flush func()) {
+// mark says something at a server that is stopped, and returns a function that waits until another
+// server has heard it.
+func mark(t testing.TB, stopped, other string) (heard func()) {
 	t.Helper()
-	c, err := nats.Connect(server)
+	var conns []*nats.Conn
+	for _, url := range []string{stopped, other} {
+		c, err := nats.Connect(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		conns = append(conns, c)
+	}
+	got := make(chan *nats.Msg, 1)
+	_, err := conns[1].ChanSubscribe("mark", got)
+	if err == nil {
+		err = conns[1].FlushTimeout(patience)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
-	var n atomic.Int64
-	if _, err := c.Subscribe(wire.Subjects{Cluster: inCluster}.ToRun(wire.Address{Node: node, Run: "*"}), func(m *nats.Msg) {
-		if h, _, err := wire.Decode(m.Data); err == nil && h.Kind == wire.Call {
-			n.Add(1)
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	flush = func() {
+	return func() {
 		t.Helper()
-		if err := c.FlushTimeout(patience); err != nil {
+		if err := conns[0].Publish("mark", nil); err != nil {
 			t.Fatal(err)
 		}
+		select {
+		case <-got:
+		case <-within(t).Done():
+			t.Fatal("the server does not go on")
+		}
 	}
-	flush()
-	return func() int { return int(n.Load()) }, flush
 }
 
 // Of a network that is split, each side serves what it has, and both are one again after it.
@@ -60,7 +67,7 @@ func TestC9NetworkIsSplit(t *testing.T) {
 	for i, side := range []string{"left", "right"} {
 		urls := []string{"nats://127.0.0.1:" + free[i]}
 		startNode(t, urls, side, peers.AsMine)
-		fronts = append(fronts, open(t, join(t, urls, "front-"+side, peers.AsMine), false))
+		fronts = append(fronts, open(t, join(t, urls, "quick-"+side, peers.AsMine), false))
 	}
 	both := func() bool {
 		for _, h := range fronts {

@@ -32,7 +32,15 @@ type Directory struct {
 
 	mu       sync.Mutex // guards what follows
 	sets     map[string]*set
+	told     map[string]told                          // of the extensions of this host, by id
 	attached func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
+}
+
+// told is what the cluster knows of an extension of this host.
+type told struct {
+	state string
+	shown bool               // it was offered
+	hs    *runtime.Handshake // at that time
 }
 
 // New returns an empty directory. events are those of an extension.

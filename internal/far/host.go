@@ -85,19 +85,54 @@ func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, 
 	}
 }
 
-// Offer tells the cluster what the extensions of this host offer in a snapshot.
-func (d *Directory) Offer(s *snapshot.Snapshot) {
+// Restate is [Directory.Offer] if the state of an extension is another than was told.
+func (d *Directory) Restate(s *snapshot.Snapshot) {
 	if d.cluster == nil {
 		return
 	}
-	var list []peers.Offer
+	d.mu.Lock()
+	known := d.told
+	d.mu.Unlock()
 	for x := range s.Here {
-		hs, entries := x.Handshake(), s.Catalog.Extension(x.ID())
+		if before := known[x.ID()]; before.shown && before.state != x.Unit.Status().State {
+			d.offer(s, true)
+			return
+		}
+	}
+}
+
+// Offer tells the cluster what the extensions of this host offer in a snapshot. Calls of it and of
+// Restate follow one another.
+func (d *Directory) Offer(s *snapshot.Snapshot) {
+	if d.cluster != nil {
+		d.offer(s, false)
+	}
+}
+
+// offer is Offer, or with again of a snapshot that was offered before. A handshake may have come when
+// the catalog of the snapshot was made already: an extension without tools in it is offered with the
+// next.
+func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
+	d.mu.Lock()
+	known := d.told
+	d.mu.Unlock()
+	var list []peers.Offer
+	now := make(map[string]told)
+	for x := range s.Here {
+		hs, entries, state, before := x.Handshake(), s.Catalog.Extension(x.ID()), x.Unit.Status().State, known[x.ID()]
 		if hs == nil && len(entries) == 0 {
 			continue
 		}
+		if len(entries) == 0 && len(hs.Tools) > 0 && !before.shown && (again || before.hs != hs) {
+			if !again {
+				before.hs = hs
+			}
+			now[x.ID()] = before
+			continue
+		}
+		now[x.ID()] = told{state, true, hs}
 		o := peers.Offer{Extension: x.ID(), Version: x.Candidate.Manifest.Plugin.Version, Protocol: x.Candidate.Manifest.Transport.Protocol,
-			State: x.Unit.Status().State, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay, Pages: s.Policies.Offloads()}
+			State: state, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay, Pages: s.Policies.Offloads()}
 		if hs != nil {
 			o.ProtocolVersion, o.Capabilities, o.ServerInfo, o.Instructions = hs.ProtocolVersion, hs.Capabilities, hs.ServerInfo, hs.Instructions
 		}
@@ -108,5 +143,8 @@ func (d *Directory) Offer(s *snapshot.Snapshot) {
 		}
 		list = append(list, o)
 	}
+	d.mu.Lock()
+	d.told = now
+	d.mu.Unlock()
 	d.cluster.Offer(list)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
 )
 
 // set is one extension at other nodes.
@@ -49,11 +50,11 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 			s.extension.EndSession(p.Node) // its instance ends, and with it what is held against the node
 		}
 	}
-	nodes, away := make([]string, len(places)), true
+	nodes := make([]string, len(places))
 	for n, p := range places {
-		nodes[n], away = p.Node, away && p.Leaving
+		nodes[n] = p.Node
 	}
-	e := &unit.Elsewhere{Nodes: nodes, Away: away, Tools: toolsOf(places), Pages: slices.ContainsFunc(places, func(p *peers.Place) bool { return p.Pages }), Acquire: s.acquire,
+	e := &unit.Elsewhere{Nodes: nodes, Reason: reason(places), Tools: toolsOf(places), Pages: slices.ContainsFunc(places, func(p *peers.Place) bool { return p.Pages }), Acquire: s.acquire,
 		Differs: func(own []protocol.Tool) []protocol.Diagnostic { return differences(s.id, places, own) }}
 	if was := s.local.Swap(here); was != nil && was != here {
 		was.SetElsewhere(nil, nil)
@@ -63,6 +64,31 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 		here.SetElsewhere(e, nil)
 	}
 }
+
+// reason says why no place takes calls; "" if one does.
+func reason(places []*peers.Place) string {
+	var away, failed []string
+	for _, p := range places {
+		switch {
+		case p.Leaving:
+			away = append(away, p.Node)
+		case hasFailed(p):
+			failed = append(failed, p.Node)
+		default:
+			return ""
+		}
+	}
+	var reasons []string
+	if len(away) > 0 {
+		reasons = append(reasons, "away or leaving: node "+strings.Join(away, ", "))
+	}
+	if len(failed) > 0 {
+		reasons = append(reasons, "it does not start there, see exthost status of node "+strings.Join(failed, ", "))
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func hasFailed(p *peers.Place) bool { return p.State == string(supervisor.Failed) }
 
 // leave ends the set: no place is left.
 func (s *set) leave() {
@@ -232,7 +258,18 @@ func (s *set) order(w unit.Want) []*peers.Place {
 			load[p] = -1
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *peers.Place) int { return cmp.Compare(load[a], load[b]) })
+	rank := func(p *peers.Place) int {
+		switch {
+		case load[p] < 0:
+			return 0
+		case hasFailed(p):
+			return 2 // which would refuse the call
+		}
+		return 1
+	}
+	slices.SortStableFunc(list, func(a, b *peers.Place) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(load[a], load[b]))
+	})
 	return list
 }
 

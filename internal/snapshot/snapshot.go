@@ -100,6 +100,13 @@ func (s *Store) Past() (left []<-chan struct{}) {
 	return left
 }
 
+// Hold calls f with the current snapshot, which stays that until f returns.
+func (s *Store) Hold(f func(*Snapshot)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.current.Load())
+}
+
 // Replace makes the next snapshot of plan, or of the current plan when it is nil, and puts
 // it in force. finish completes the snapshot, whose plan is set, with catalog and hooks; it
 // is given the number of the catalog and the snapshot before, nil for the first. published

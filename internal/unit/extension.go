@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -40,10 +39,10 @@ type Extension struct {
 
 // Elsewhere is an extension at other nodes.
 type Elsewhere struct {
-	Nodes []string        // that have it
-	Away  bool            // all of them are away or leaving
-	Tools []protocol.Tool // that it has there
-	Pages bool            // a node keeps long results of it
+	Nodes  []string        // that have it
+	Reason string          // why it takes no calls there; "": it does
+	Tools  []protocol.Tool // that it has there
+	Pages  bool            // a node keeps long results of it
 	// Differs says which tools there are never called, because what callers are shown are these of
 	// this host.
 	Differs func(own []protocol.Tool) []protocol.Diagnostic
@@ -313,8 +312,8 @@ func (x *Extension) Status() status.Extension {
 		s.Nodes = e.Nodes
 		switch here := s.Transport != KindElsewhere; {
 		case here:
-		case e.Away:
-			s.State, s.Reason = status.StateNotReady, "away or leaving: node "+strings.Join(e.Nodes, ", ")
+		case e.Reason != "":
+			s.State, s.Reason = status.StateNotReady, e.Reason
 		case s.State == string(supervisor.Idle):
 			s.State = string(supervisor.Ready)
 		}
