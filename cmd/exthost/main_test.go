@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +69,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GOFLAGS", "-ldflags=-w") // half the time to link
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "publish": publish, "serving": serving, "eventually": eventually, "remote": remote(t)},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "publish": publish, "serving": serving, "eventually": eventually, "freeport": freePort, "remote": remote(t)},
 	})
 }
 
@@ -108,6 +109,19 @@ func serving(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("nothing serves after %v", patience)
+}
+
+// freePort puts a port that nobody listens at into a variable: freeport NAME.
+func freePort(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: freeport NAME")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	ts.Check(err)
+	ts.Setenv(args[0], port)
 }
 
 // eventually runs a command again and again until its stdout matches: eventually

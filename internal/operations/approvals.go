@@ -151,7 +151,7 @@ func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 	if p.Hash = n.desks.hash(id); p.Hash == "" {
 		list, silent := n.ask(ctx, []string{node})
 		if len(silent) > 0 {
-			return protocol.Errorf(protocol.NotReady, "%s is not answered: node %s: %s", id, node, silent[0].Reason)
+			return protocol.Errorf(protocol.NotReady, "%s is not answered: %s", id, silent[0].Reason)
 		}
 		for _, q := range list { // a request that is not listed was answered, by whom its node says
 			if q.ID == id {
