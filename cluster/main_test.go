@@ -48,6 +48,9 @@ func TestMain(m *testing.M) {
 			"answer":    answer,
 			"caller":    caller,
 			"home":      serveHome,
+			"chunks":    chunks,
+			"pair":      servePair,
+			"memory":    hostOf,
 		})
 	}
 	code := m.Run()
