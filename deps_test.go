@@ -81,6 +81,7 @@ var house = map[string]struct {
 	"cluster/internal/quota":       {[]string{"governance/quota"}, "counts in a bucket; how a request gets there is not its matter"},
 	"cluster/internal/credentials": {[]string{"config/cluster", "internal/nodename", "internal/ownership", "internal/regular"}, "reads files; who connects is not its matter"},
 	"cluster/hub":                  {[]string{"cluster/internal/quota", "cluster/internal/credentials", "cluster/internal/wire", "internal/atomicfile", "internal/dirlock", "internal/nodename", "internal/ownership", "internal/regular"}, "runs a server and says who its users are; alone links a server of NATS"},
+	"cluster/services":             {[]string{"cluster/internal/credentials", "config/cluster", "internal/inflight", "internal/jsonrpc", "internal/rawjson", "manifest", "protocol", "runtime"}, "connects to services; how they are called and supervised is not its matter"},
 
 	"manifest":                 {[]string{"internal/tojson", "manifest/oauth", "manifest/sandbox", "protocol", "internal/diagnostics", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson", "manifest/internal/words"}, "the model of plugin.toml"},
 	"manifest/oauth":           {nil, "what a manifest says of a login; who signs in is not its matter"},

@@ -194,7 +194,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.units, h.stats.past.Mask = units.NewRegistry(secrets), secrets.Known // which looks for forms itself
 	h.env = &unit.Env{
 		Log: log, Containment: process.Contain(program.Guardian(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
-		Environ: o.Environ, Permits: permit.Rules{Consent: o.Consent, Packages: o.Packages}, Redactor: secrets, Tap: wiretap.New(secrets.String), Recorder: recorder.New(o.Version, secrets), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy, Stored: o.Secrets, Logins: o.Logins,
+		Environ: o.Environ, Permits: permit.Rules{Consent: o.Consent, Packages: o.Packages}, Redactor: secrets, Tap: wiretap.New(secrets.String), Recorder: recorder.New(o.Version, secrets), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy, Stored: o.Secrets, Logins: o.Logins, Services: o.Services,
 	}
 	h.env.Containment.Log = log
 	if o.Cluster != nil {

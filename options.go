@@ -86,6 +86,9 @@ type Options struct {
 	// If it is a quota.Source as well, policies of scope cluster count with it.
 	// Default: the host is in no cluster.
 	Cluster peers.Cluster
+	// Services connects to extensions of transport nats: services.New of package cluster/services.
+	// Default: they do not run, and a diagnostic says so.
+	Services Services
 	// Mode is for tools that look at extensions or try them. Default: the host runs.
 	Mode Mode
 }
@@ -139,6 +142,7 @@ type (
 	Tracer       = dispatch.Tracer       // makes the spans of calls
 	Span         = dispatch.Span         // the span of one call
 	TraceContext = dispatch.TraceContext // a place in a trace as messages state it
+	Services     = runtime.Services      // connects to extensions that are services on NATS
 )
 
 // Mode changes how a host runs, for tools that look at extensions or try them.

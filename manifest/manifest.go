@@ -61,7 +61,7 @@ const (
 	KindExec  = "exec"  // one process per call
 	KindHTTP  = "http"  // MCP over streamable HTTP
 	KindSSE   = "sse"   // MCP over HTTP with server-sent events
-	KindNATS  = "nats"  // reserved: refused as not built in yet
+	KindNATS  = "nats"  // native requests to a service on NATS
 
 	KindReplay = "replay" // a cassette answers, and nothing runs
 )
@@ -83,15 +83,16 @@ type Transport struct {
 	Script     string            `toml:"script" json:"script,omitempty"`           // run by the interpreter of its suffix
 	Env        map[string]string `toml:"env" json:"env,omitempty"`                 // added to the child's environment
 	Cwd        string            `toml:"cwd" json:"cwd,omitempty"`                 // default: the extension's directory
-	URL        string            `toml:"url" json:"url,omitempty"`                 // http and sse only
+	URL        string            `toml:"url" json:"url,omitempty"`                 // http, sse and nats only; of nats nats://host:port or tls://host:port, default the NATS servers that cluster.urls of the host states
 	Headers    map[string]string `toml:"headers" json:"headers,omitempty"`         // http and sse only
-	TokenEnv   string            `toml:"token_env" json:"token_env,omitempty"`     // http and sse only: the variable that holds the bearer token; also named in requires.env
-	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http and sse only: the file that holds it, below the extension's directory, its owner's alone, read anew for each request
+	TokenEnv   string            `toml:"token_env" json:"token_env,omitempty"`     // http, sse and nats only: the variable that holds the bearer token, or for nats what NATS servers take: the text of a file of credentials, the seed of an NKey, or a token; also named in requires.env
+	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http, sse and nats only: the file that holds it, below the extension's directory, its owner's alone, read anew for each request
 	OAuth      *oauth.Settings   `toml:"oauth" json:"oauth,omitempty"`             // http and sse only: the client as which a user signs in; default: what the server's authorization server offers
 	Protocol   string            `toml:"protocol" json:"protocol,omitempty"`       // default native for stdio, mcp with a url; exec has none
 	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
 
-	SubjectPrefix string `toml:"subject_prefix" json:"subject_prefix,omitempty"` // nats only
+	SubjectPrefix string `toml:"subject_prefix" json:"subject_prefix,omitempty"` // nats only: the service takes requests at PREFIX.ID.rpc, ID being that of the extension; default ext
+	Framing       string `toml:"framing" json:"framing,omitempty"`               // nats only: line (default): a message is one JSON-RPC line; nexo: the line is the payload of a JSON object, as nexo's broker sends it
 
 	File      string `toml:"file" json:"file,omitempty"`           // replay only: the cassette that exthost record wrote, relative to the extension's directory
 	Extension string `toml:"extension" json:"extension,omitempty"` // replay only: the id that was recorded; default: the only one in the cassette
@@ -107,9 +108,12 @@ const (
 	LatencyReal  = "real"
 )
 
+// FramingNexo is a value of Transport.Framing.
+const FramingNexo = "nexo"
+
 // SignsIn reports whether a user signs in to the server of t: t states no other credentials.
 func (t *Transport) SignsIn() bool {
-	if t.URL == "" || t.TokenEnv != "" || t.TokenFile != "" {
+	if t.URL == "" || t.Kind == KindNATS || t.TokenEnv != "" || t.TokenFile != "" {
 		return false
 	}
 	for name := range t.Headers {

@@ -107,7 +107,7 @@ p:4:1: unknown key "nmae" in [plugin]; did you mean "name"?
 p:5:1: unknown key "command" in [plugin]; it belongs in [transport]
 p:7:1: transport.command: want a string, got an array; command is the program alone; put the rest into args
 p:8:1: unknown key "arg" in [transport]; did you mean "args"?
-p:9:1: transport.url is for kind http and sse only, not stdio
+p:9:1: transport.url is for kind http, sse and nats only, not stdio
 p:11:1: requires.bins: want an array of strings, got a string
 p:12:7: requires.os: "macos" is none that is known; did you mean "darwin"?
 p:14:1: runtime.call_timeout: "-1s" is negative: a duration is 0 or more
@@ -130,6 +130,7 @@ func TestRules(t *testing.T) {
 	const head = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n"
 	const caps = "[capabilities]\ntools = [\"x\"]\n"
 	const stdio = head + caps + "[transport]\ncommand = \"x\"\n"
+	const nats = head + caps + "[transport]\nkind = \"nats\"\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "p:1:1: plugin.id: an id is needed"},
 		{"nothing to start", head, "[transport]"},
@@ -144,7 +145,22 @@ func TestRules(t *testing.T) {
 		{"empty cmd", head + caps + "[transport]\ncmd = []\n", "transport.cmd: it is empty"},
 		{"script elsewhere", head + caps + "[transport]\nscript = \"../x.py\"\n", "outside the extension's directory"},
 		{"kind and type", stdio + "kind = \"stdio\"\ntype = \"stdio\"\n", `"type" and "kind" mean the same in [transport]`},
-		{"nats", head + "[transport]\nkind = \"nats\"\n", "kind nats is not built in yet"},
+		{"nats with a wildcard", nats + "subject_prefix = \"ext.*\"\n", "transport.subject_prefix: \"ext.*\" is not words"},
+		{"nats with a tail", nats + "subject_prefix = \"ext.>\"\n", "is not words"},
+		{"nats with a space", nats + "subject_prefix = \"ext x\"\n", "is not words"},
+		{"nats with a line", nats + "subject_prefix = \"ext\\r\\nPUB a 0\"\n", "is not words"},
+		{"nats with an empty word", nats + "subject_prefix = \"ext..x\"\n", "is not words"},
+		{"nats of the system", nats + "subject_prefix = \"$SYS\"\n", "is not words"},
+		{"nats at an inbox", nats + "subject_prefix = \"_INBOX.x\"\n", "are for answers and for clusters"},
+		{"nats in a cluster", nats + "subject_prefix = \"exthost.1.main.to.gpu1.k3v9q0zzta\"\n", "are for answers and for clusters"},
+		{"nats with a long prefix", nats + "subject_prefix = \"" + strings.Repeat("x", 129) + "\"\n", "is not words"},
+		{"nats over http", nats + "url = \"https://x\"\n", "is no address of a NATS server"},
+		{"nats without a port", nats + "url = \"nats://x\"\n", "is no address of a NATS server"},
+		{"nats with a password", nats + "url = \"nats://me:secret@x:4222\"\n", "it has a user or a password: state token_env"},
+		{"nats that starts", nats + "command = \"x\"\n", "transport.command is for kind stdio and exec only, not nats"},
+		{"nats with headers", nats + "headers = {A = \"b\"}\n", "transport.headers is for kind http and sse only, not nats"},
+		{"nats and MCP", nats + "protocol = \"mcp\"\n", "transport.protocol of kind nats is native"},
+		{"nats and no offer", head + "[transport]\nkind = \"nats\"\n", "capabilities"},
 		{"unknown kind", head + "[transport]\nkind = \"studio\"\n", `did you mean "stdio"?`},
 		{"http without url", head + "[transport]\nkind = \"http\"\n", "a url is needed"},
 		{"http with command", head + "[transport]\nkind = \"http\"\nurl = \"https://x\"\ncommand = \"x\"\n", "transport.command is for kind stdio and exec only, not"},

@@ -140,7 +140,7 @@ func (r Runtime) Resolve(t Transport) Options {
 		grace = call
 	}
 	attempts := 5
-	if t.Kind == KindHTTP || t.Kind == KindSSE {
+	if t.Kind == KindHTTP || t.Kind == KindSSE || t.Kind == KindNATS {
 		attempts = -1 // a retry costs nothing, and a remote server comes back
 	}
 	o := Options{

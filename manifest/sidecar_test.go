@@ -131,8 +131,8 @@ info p:14:2: outbound_bindings has no effect here
 	if s := m.MCPServers["calendar"]; s.Type != KindSSE || !s.ContextPassthrough {
 		t.Errorf("server %+v", s)
 	}
-	_, diags = Parse("p", []byte("[plugin]\nid = \"n\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\nkind = \"nats\"\nsubject_prefix = \"ext.n\"\n"))
-	if len(diags) != 1 || !strings.Contains(diags[0].Message, "nats is not built in yet") {
+	n, diags := Parse("p", []byte("[plugin]\nid = \"n\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\nkind = \"nats\"\nsubject_prefix = \"ext.n\"\n"))
+	if len(diags) != 0 || n == nil || n.Transport.SubjectPrefix != "ext.n" || n.Transport.Protocol != ProtocolNative {
 		t.Errorf("nats: %v", diags)
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	kinds       = []string{KindStdio, KindHTTP, KindSSE, KindExec, KindReplay}
+	kinds       = []string{KindStdio, KindHTTP, KindSSE, KindExec, KindNATS, KindReplay}
 	mcpVersions = []string{MCPVersionAuto, protocol.MCP20251125, protocol.MCP20260728}
 )
 
@@ -27,7 +27,7 @@ func (v *validator) transport() {
 		}
 	}
 	if t.Kind != KindNATS {
-		v.onlyFor("nats", "subject_prefix")
+		v.onlyFor("nats", "subject_prefix", "framing")
 	}
 	if t.Kind != KindReplay {
 		v.onlyFor("replay", "file", "extension", "match", "latency")
@@ -37,11 +37,11 @@ func (v *validator) transport() {
 		checkReplay(v)
 	case KindStdio:
 		v.launch(true)
-		v.onlyFor("http and sse", remoteOnly...)
+		remoteOnly(v)
 		v.protocol(ProtocolNative, ProtocolNative, ProtocolMCP, ProtocolLite)
 	case KindExec:
 		v.launch(slices.ContainsFunc(v.m.Tools, func(t ToolSpec) bool { return len(t.Command) == 0 }))
-		v.onlyFor("http and sse", remoteOnly...)
+		remoteOnly(v)
 		v.onlyFor("stdio", "protocol")
 	case KindHTTP, KindSSE:
 		if msg := words.BadURL(t.URL); msg != "" {
@@ -53,18 +53,33 @@ func (v *validator) transport() {
 			v.problem("transport", p)
 		}
 		v.token()
-		v.onlyFor("stdio and exec", "command", "args", "cmd", "script", "env", "cwd")
+		v.onlyFor("stdio and exec", launchOnly...)
 		v.protocol(ProtocolMCP, ProtocolMCP)
 	case KindNATS:
-		v.errorf("transport.kind", "use stdio, http, sse or exec", "transport kind nats is not built in yet")
+		t.SubjectPrefix = cmp.Or(t.SubjectPrefix, "ext")
+		for key, msg := range map[string]string{"transport.subject_prefix": words.BadSubject(t.SubjectPrefix), "transport.url": words.BadServer(t.URL), "transport.framing": words.BadFraming(t.Framing)} {
+			if msg != "" {
+				v.errorf(key, "", "%s: %s", key, msg)
+			}
+		}
+		v.token()
+		v.onlyFor("http and sse", "headers", "oauth")
+		v.onlyFor("stdio and exec", launchOnly...)
+		v.protocol(ProtocolNative, ProtocolNative)
 	case "": // wrong, and reported by the decoder
 	default:
 		v.errorf("transport.kind", strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
 	}
 }
 
-// remoteOnly are the keys of a remote server.
-var remoteOnly = []string{"url", "headers", "token_env", "token_file", "oauth"}
+// launchOnly are the keys of a process.
+var launchOnly = []string{"command", "args", "cmd", "script", "env", "cwd"}
+
+// remoteOnly refuses what reaches a server.
+func remoteOnly(v *validator) {
+	v.onlyFor("http, sse and nats", "url", "token_env", "token_file")
+	v.onlyFor("http and sse", "headers", "oauth")
+}
 
 // token checks where the bearer token of a server comes from.
 func (v *validator) token() {
@@ -107,8 +122,8 @@ func (v *validator) token() {
 // checkReplay checks the keys of a cassette. Which protocol is spoken is known when it is opened.
 func checkReplay(v *validator) {
 	t := &v.m.Transport
-	v.onlyFor("http and sse", remoteOnly...)
-	v.onlyFor("stdio and exec", "command", "args", "cmd", "script", "env", "cwd")
+	remoteOnly(v)
+	v.onlyFor("stdio and exec", launchOnly...)
 	v.onlyFor("stdio", "protocol", "mcp_version")
 	if t.File == "" && !v.at("transport.file").Wrong {
 		v.errorf("transport", `add file = "NAME.cassette"`, "transport of kind replay needs file, the cassette")

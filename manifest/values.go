@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/internal/shellwords"
+	"github.com/exthost/exthost/manifest/internal/words"
 )
 
 // Instances says how many children an extension has: [InstancesShared],
@@ -73,23 +73,10 @@ func (i *Instances) UnmarshalTOML(v any) error {
 // "512MiB", "64k". K, M and G (with or without iB or B) are powers of 1024.
 type Size int64
 
-var errSize = errors.New(`want a size such as "512MiB" or a whole number of bytes`)
-
-// units are powers of two.
-var units = map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30}
-
 // ParseSize reads text such as "512MiB" or "1024".
 func ParseSize(s string) (Size, error) {
-	digits := strings.TrimRight(s, "kKmMgGiIbB ")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	shift, ok := units[strings.ToLower(strings.TrimSpace(s[len(digits):]))]
-	if err != nil || n < 0 || !ok {
-		return 0, fmt.Errorf("%q is not a size: %w", s, errSize)
-	}
-	if n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is more than a size can hold", s)
-	}
-	return Size(n << shift), nil
+	n, err := words.Size(s)
+	return Size(n), err
 }
 
 // UnmarshalText is [ParseSize].
@@ -111,7 +98,7 @@ func (s *Size) UnmarshalTOML(v any) (err error) {
 		*s, err = ParseSize(fmt.Sprint(v))
 		return err
 	}
-	return errSize
+	return words.ErrSize
 }
 
 // Command is a command line in words. Files write it as an array, or as one

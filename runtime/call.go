@@ -90,6 +90,8 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		return fault
 	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // the server did not act on the request
 		return c.waitExit(ctx)
+	case errors.As(err, &invalid) && errors.As(invalid.Err, &fault): // of a transport that knows what became of the request
+		return fault
 	case errors.As(err, &invalid):
 		kind := protocol.InvalidResponse
 		if notJSON(invalid.Err) {
@@ -98,6 +100,8 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		fault = protocol.Errorf(kind, "its answer is not a valid response: %v", invalid.Err)
 		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
 	case errors.As(err, &fault):
+		told := *fault // several calls may get one
+		fault = &told
 	case errors.Is(err, jsonrpc.ErrTimeout):
 		c.hangs()
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have been carried out",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -92,8 +93,11 @@ func (c *child) connect(wire jsonrpc.Transport) {
 	if c.traits.oneCall {
 		o.Stray = func(m *jsonrpc.Message) { c.slot.failCall(wrongID(m)) }
 	}
-	if c.traits.zeroID {
+	switch {
+	case c.traits.zeroID:
 		o.FirstID = 0
+	case c.traits.randomID:
+		o.FirstID = rand.Uint64N(1 << 52) // the sum with any number of calls is exact in JavaScript too
 	}
 	c.wire, c.conn = wire, jsonrpc.NewConn(wire, o)
 }

@@ -47,6 +47,7 @@ type traits struct {
 	noisyHandshake    bool // servers may complain on stderr about requests of the handshake
 	shutdown          bool // stop sends a shutdown request before it closes stdin
 	zeroID            bool // request ids begin at 0
+	randomID          bool // request ids begin anywhere
 }
 
 // withToken returns params with _meta.progressToken replaced.
@@ -66,6 +67,8 @@ func handshakeError(method string, err error) error {
 		return protocol.Errorf(protocol.HandshakeInvalid, "%s: %s", method, fault.Message)
 	}
 	switch {
+	case errors.As(err, &invalid) && errors.As(invalid.Err, new(*protocol.Error)): // of a transport that knows more
+		return protocol.Errorf(protocol.SpawnFailed, "%s", protocol.Reason(invalid.Err))
 	case errors.As(err, &refused):
 		return protocol.Errorf(protocol.HandshakeInvalid, "it refused %s: %s (%d)", method, refused.Message, refused.Code)
 	case errors.As(err, &invalid):

@@ -102,7 +102,7 @@ func runFake(t *testing.T, w *fakeWire, o manifest.Options, version string) *sil
 	if version != "" {
 		d = newMCP(s)
 	}
-	r := &remote{transport: w, closed: make(chan struct{})}
+	r := &remote{Transport: w, closed: make(chan struct{})}
 	r.close = sync.OnceFunc(func() { _ = w.Close(); close(r.closed) })
 	run := &silentRun{child: newChild(s, d, r), ended: make(chan *protocol.Error, 1)}
 	run.connect(&tappedTransport{Transport: w})

@@ -14,21 +14,28 @@ import (
 
 type native struct{ spec *Spec }
 
-func (*native) traits() traits {
-	return traits{cancels: true, shutdown: true, zeroID: true}
+// traits of a service on NATS differ: other hosts call it too, so the requests of this one have
+// ids that no other has, and it is not shut down.
+func (d *native) traits() traits {
+	own := d.spec.Manifest.Transport.Kind != manifest.KindNATS
+	return traits{cancels: true, shutdown: own, zeroID: own, randomID: !own}
 }
 
 func (*native) ping() (string, json.RawMessage) { return protocol.MethodPing, emptyObject }
 
 func (d *native) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error) {
-	raw, err := c.Call(ctx, protocol.MethodInitialize, mustJSON(protocol.InitializeParams{
+	p := protocol.InitializeParams{
 		AgentVersion:    d.spec.HostVersion,
 		ExtensionID:     d.spec.ID,
 		ProtocolVersion: protocol.Version,
 		Capabilities:    orEmpty(d.spec.Capabilities),
 		Config:          orEmpty(d.spec.Config),
 		StateDir:        d.spec.StateDir,
-	}), nil)
+	}
+	if d.spec.Manifest.Transport.Kind == manifest.KindNATS {
+		p.StateDir = "" // of another machine
+	}
+	raw, err := c.Call(ctx, protocol.MethodInitialize, mustJSON(p), nil)
 	if err != nil {
 		return nil, offer{}, nativeRefused(err)
 	}

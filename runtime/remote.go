@@ -24,24 +24,18 @@ import (
 )
 
 // RemoteRuntime connects to a remote MCP server, over streamable HTTP or the older HTTP
-// with server-sent events. A run is one connection: it ends when the server cannot be
-// reached or no longer knows the session.
+// with server-sent events, or to a service on NATS. A run is one connection: it ends when the
+// server cannot be reached or no longer knows the session, or the service is gone.
 type RemoteRuntime struct{ run }
 
 var _ Instance = (*RemoteRuntime)(nil)
 
-// remote is the endpoint of a connection over HTTP. It has no process; the transport
+// remote is the endpoint of a connection over HTTP or NATS. It has no process; the transport
 // reports the end.
 type remote struct {
-	transport
+	jsonrpc.Transport
 	closed chan struct{}
 	close  func()
-}
-
-// transport is a transport of mcpclient.
-type transport interface {
-	jsonrpc.Transport
-	EndSession(ctx context.Context)
 }
 
 var _ endpoint = (*remote)(nil)
@@ -52,24 +46,39 @@ func dial(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	if fault != nil {
 		return nil, fault
 	}
-	o, err := clientOptions(given)
+	t, err := connect(ctx, given)
 	if err != nil {
-		return nil, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+		return nil, faultOf(err, protocol.ManifestInvalid)
 	}
-	var t transport
+	r := &remote{Transport: t, closed: make(chan struct{})}
+	r.close = sync.OnceFunc(func() { _ = t.Close(); close(r.closed) })
+	c := newChild(s, d, r)
+	c.connect(&tappedTransport{Transport: t, seen: c.observers()})
+	return c, nil
+}
+
+// connect returns a transport to the server or service of s, whose secrets are resolved.
+func connect(ctx context.Context, s *Spec) (jsonrpc.Transport, error) {
+	if s.Manifest.Transport.Kind == manifest.KindNATS {
+		if s.Services == nil {
+			return nil, protocol.Errorf(protocol.ConfigInvalid, "this program connects to no services on NATS: set Services of its exthost.Options")
+		}
+		return s.Services.Connect(ctx, s)
+	}
+	o, err := clientOptions(s)
+	if err != nil {
+		return nil, err
+	}
+	var t jsonrpc.Transport
 	if s.Manifest.Transport.Kind == manifest.KindSSE {
 		t, err = mcpclient.NewEvents(o)
 	} else {
 		t, err = mcpclient.NewStreamable(o)
 	}
 	if err != nil {
-		return nil, protocol.Errorf(protocol.ManifestInvalid, "transport.url: %w", err)
+		return nil, fmt.Errorf("transport.url: %w", err)
 	}
-	r := &remote{transport: t, closed: make(chan struct{})}
-	r.close = sync.OnceFunc(func() { _ = t.Close(); close(r.closed) })
-	c := newChild(s, d, r)
-	c.connect(&tappedTransport{Transport: t, seen: c.observers()})
-	return c, nil
+	return t, nil
 }
 
 func clientOptions(s *Spec) (mcpclient.Options, error) {
@@ -81,9 +90,9 @@ func clientOptions(s *Spec) (mcpclient.Options, error) {
 	}
 	switch {
 	case t.TokenEnv != "":
-		token, _ := process.Lookup(s.Env)(t.TokenEnv)
-		if token == "" {
-			return o, fmt.Errorf("transport.token_env: %s is not set, or withheld from the extension: add it to requires.env", t.TokenEnv)
+		token, err := s.Token()
+		if err != nil {
+			return o, err
 		}
 		o.Token = func(context.Context) (string, error) { return token, nil }
 	case t.TokenFile != "":
@@ -93,6 +102,22 @@ func clientOptions(s *Spec) (mcpclient.Options, error) {
 		o.Token, o.Renew, o.Refused = l.token, l.renew, s.Login.Refused
 	}
 	return o, nil
+}
+
+// Token returns what token_env or token_file of the transport holds; "" without both.
+func (s *Spec) Token() (string, error) {
+	t := &s.Manifest.Transport
+	switch {
+	case t.TokenFile != "":
+		return (&told{tell: s.Secret}).of(readSecret(s.Dir, t.TokenFile))
+	case t.TokenEnv == "":
+		return "", nil
+	}
+	token, _ := process.Lookup(s.Env)(t.TokenEnv)
+	if token == "" {
+		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_env: %s is not set, or withheld from the extension: add it to requires.env", t.TokenEnv)
+	}
+	return token, nil
 }
 
 // tokenFile returns a function that reads the token for each request and calls tell with
@@ -135,9 +160,25 @@ func (t *told) renew(ctx context.Context, refused string, challenge []string) (s
 // maxToken is the largest size of a token file in bytes.
 const maxToken = 64 << 10
 
-// readToken reads the bearer token. It is not cached, because its issuer may replace it. A
-// link that leaves dir is not followed: the token goes to a server that the manifest chooses.
+// readToken reads the bearer token. It is not cached, because its issuer may replace it.
 func readToken(dir, name string) (string, error) {
+	token, err := readSecret(dir, name)
+	if err == nil && strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		err = noToken(dir, name)
+	}
+	if err != nil {
+		return "", err
+	}
+	return token, nil
+}
+
+func noToken(dir, name string) error {
+	return protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s holds no token: one word of plain characters is expected", filepath.Join(dir, name))
+}
+
+// readSecret reads a file below dir. A link that leaves dir is not followed: the secret goes to a
+// server that the manifest chooses.
+func readSecret(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -153,8 +194,8 @@ func readToken(dir, name string) (string, error) {
 	}
 	text, err := root.ReadFile(name)
 	token := strings.TrimSpace(string(text))
-	if err != nil || token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s holds no token: one word of plain characters is expected", path)
+	if err != nil || token == "" {
+		return "", noToken(dir, name)
 	}
 	return token, nil
 }
@@ -173,9 +214,11 @@ const hangupTimeout = time.Second
 
 // Stop ends the session and closes the connection.
 func (r *remote) Stop(ctx context.Context, grace time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, min(grace, hangupTimeout))
-	defer cancel()
-	r.EndSession(ctx)
+	if t, ok := r.Transport.(interface{ EndSession(context.Context) }); ok {
+		ctx, cancel := context.WithTimeout(ctx, min(grace, hangupTimeout))
+		defer cancel()
+		t.EndSession(ctx)
+	}
 	r.close()
 	return nil
 }
@@ -183,7 +226,7 @@ func (r *remote) Stop(ctx context.Context, grace time.Duration) error {
 // setTools makes the headers of calls repeat the arguments that the schemas of the tools
 // mark for that.
 func (r *remote) setTools(tools []protocol.Tool) {
-	s, ok := r.transport.(*mcpclient.Streamable)
+	s, ok := r.Transport.(*mcpclient.Streamable)
 	if !ok {
 		return
 	}
@@ -230,9 +273,14 @@ func remoteFault(err error) *protocol.Error {
 	return nil
 }
 
-// connectionFault translates the error that ended the connection to a server; nil if err
-// is not one of HTTP.
+// connectionFault translates the error that ended the connection to a server or service; nil if
+// err is not one of those.
 func connectionFault(err error, ready bool) *protocol.Error {
+	if fault, ok := errors.AsType[*protocol.Error](err); ok && !errors.As(err, new(*mcpclient.CredentialsError)) {
+		told := *fault // calls may have got it too
+		told.Outcome = ""
+		return &told
+	}
 	var unreachable *mcpclient.UnreachableError
 	kind := protocol.ChildExited
 	switch {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/player"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/recorder"
@@ -21,7 +22,7 @@ import (
 type Spec struct {
 	ID       string             // the extension's id, named in logs and errors
 	Dir      string             // the extension's directory, absolute
-	Manifest *manifest.Manifest // required; its transport is stdio, exec, http, sse or replay
+	Manifest *manifest.Manifest // required; its transport is stdio, exec, http, sse, nats or replay
 	Options  manifest.Options   // the result of Manifest.Runtime.Resolve; zero durations are no limit
 
 	Config       json.RawMessage // config of a native extension; nil is {}
@@ -68,6 +69,9 @@ type Spec struct {
 	// Login gives the tokens for a remote server whose manifest states no other. Nil: it gets none.
 	Login Login
 
+	// Services connects to an extension that is a service on NATS; required for transport nats.
+	Services Services
+
 	// Secret is called with each new token that is read from transport.token_file or that Login
 	// gives, and with the values of secrets before a process or a server gets them. May be nil.
 	Secret func(value string)
@@ -101,6 +105,15 @@ type Login interface {
 	Refused(token string) error
 	// Needed says why a person has to sign in, and how; "" as far as is known nobody has to.
 	Needed() string
+}
+
+// Services connects to extensions that are services on NATS. Package cluster/services has one: an
+// embedding program that needs none links no client of NATS.
+type Services interface {
+	// Connect connects to the service of s, whose references to secrets are resolved, until the
+	// transport is closed. ctx bounds the connecting alone. Its errors and those of the
+	// transport are *protocol.Error: what was not sent has no Outcome.
+	Connect(ctx context.Context, s *Spec) (jsonrpc.Transport, error)
 }
 
 // Instance is one run of an extension. A new run needs a new Instance.
@@ -192,7 +205,7 @@ func New(s Spec) (Instance, error) {
 	switch t.Kind {
 	case manifest.KindStdio:
 		return &StdioRuntime{run{spec: s, open: spawn}}, nil
-	case manifest.KindHTTP, manifest.KindSSE:
+	case manifest.KindHTTP, manifest.KindSSE, manifest.KindNATS:
 		return &RemoteRuntime{run{spec: s, open: dial}}, nil
 	case manifest.KindExec:
 		return newExec(s), nil

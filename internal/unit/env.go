@@ -38,6 +38,8 @@ type Env struct {
 	Stored func(*config.Config) given.Store
 	// Logins returns what the user has signed in to. Nil: nothing.
 	Logins func(*config.Config) Logins
+	// Services connects to extensions that are services on NATS. Nil: nothing does.
+	Services runtime.Services
 	// SecretsChanged is called when a unit has other secrets than before.
 	SecretsChanged func()
 	// Command returns the command line that is run in place of an extension's own. Nil:

@@ -2,7 +2,6 @@ package unit
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -102,7 +101,7 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		m.Transport.Kind = manifest.KindExec
 		c.Manifest = &m
 	}
-	if d := unsupportedTransport(&c); d != nil {
+	if d := env.unsupportedTransport(&c); d != nil {
 		return nil, []protocol.Diagnostic{*d}
 	}
 	spec, report, err := env.Spec(cfg, c)
@@ -166,15 +165,13 @@ func (e *Env) gate(stated map[string]string) discovery.Host {
 // system cannot carry out.
 const codeUnsupported = "unsupported"
 
-// unsupportedTransport says that c cannot run with this version; nil when it can.
-func unsupportedTransport(c *discovery.Candidate) *protocol.Diagnostic {
-	switch kind := c.Manifest.Transport.Kind; kind {
-	case manifest.KindStdio, manifest.KindExec, manifest.KindHTTP, manifest.KindSSE, manifest.KindReplay:
+// unsupportedTransport says that c cannot run in this program; nil when it can.
+func (e *Env) unsupportedTransport(c *discovery.Candidate) *protocol.Diagnostic {
+	if c.Manifest.Transport.Kind != manifest.KindNATS || e.Services != nil {
 		return nil
-	default:
-		return &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,
-			Message: fmt.Sprintf("transport kind %s is not built in yet", kind)}
 	}
+	return &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,
+		Message: "this program connects to no services on NATS: set Services of its exthost.Options to services.New of package cluster/services"}
 }
 
 // withoutEffect names the parts of the manifest that this system cannot carry out.

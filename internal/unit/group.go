@@ -21,7 +21,7 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 	case n > 1:
 		mode = supervisor.Fixed(n)
 	}
-	ended := protocol.ProcessEnded
+	ended := func(err error) bool { return endedBy(kind, err) }
 	if kind == manifest.KindExec || kind == KindElsewhere {
 		ended = nil // a process ends with its call, and the next call has another; what has ended elsewhere is no instance of this host
 	}
@@ -44,6 +44,12 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 		Replaced: replaced,
 		OnEvent:  onEvent,
 	}
+}
+
+// endedBy reports whether err means that an instance of a kind of transport is gone or about to be. A
+// message that is too long ends a process, and no service on NATS.
+func endedBy(kind string, err error) bool {
+	return protocol.ProcessEnded(err) && (kind != manifest.KindNATS || protocol.KindOf(err) != protocol.LineTooLong)
 }
 
 // replaced reports whether the host itself ended the run because nobody waits for what it

@@ -42,6 +42,11 @@ func (i *Instance) Ended() <-chan struct{} { return i.ended }
 // IsElsewhere reports whether the instance stands for another node.
 func (i *Instance) IsElsewhere() bool { return i.Unit.Spec.Manifest.Transport.Kind == KindElsewhere }
 
+// IsEndedBy reports whether err of a call means that the run is over or about to be.
+func (i *Instance) IsEndedBy(err error) bool {
+	return endedBy(i.Unit.Spec.Manifest.Transport.Kind, err)
+}
+
 // Why returns why the run has ended: shutting_down when it was stopped.
 func (i *Instance) Why() protocol.Kind { return i.why }
 

@@ -47,6 +47,8 @@ func (p *Phase) Doing() string {
 	switch t := p.transport; {
 	case t.Kind == manifest.KindHTTP || t.Kind == manifest.KindSSE:
 		return "the host connects to its server"
+	case t.Kind == manifest.KindNATS:
+		return "the host connects to its service on NATS"
 	case slices.ContainsFunc(p.runs(), func(i *Instance) bool { return i.Info().Installing }):
 		return path.Base(t.CommandLine()[0]) + " may be installing it"
 	}

@@ -29,6 +29,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		Options:  entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport),
 		StateDir: filepath.Join(e.StateDir, c.ID), HostVersion: e.Version, Self: e.Self,
 		Logger: e.Log.With("extension", c.ID), Containment: e.Containment, Roots: entry.Roots, NewPrivileges: entry.NewPrivileges,
+		Services: e.Services,
 	}
 	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
 		return s, process.EnvReport{}, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)
@@ -37,7 +38,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
 		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
 	}
-	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && c.Manifest.Transport.URL == "" { // a remote server has no process here
+	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && c.Manifest.Transport.URL == "" && c.Manifest.Transport.Kind != manifest.KindNATS { // a remote server has no process here
 		if s.Sandbox, err = sandbox.Resolve(table, sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)); err != nil {
 			return s, process.EnvReport{}, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}

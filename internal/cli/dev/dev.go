@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster/services"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -89,7 +90,7 @@ func (s *session) run(ctx context.Context) (err error) {
 		return err
 	}
 	packages.Editing, o.Packages, o.Secrets = true, packages, hosts.Secrets
-	o.Logins = hosts.Logins(c)
+	o.Logins, o.Services = hosts.Logins(c), services.New(cfg.Cluster)
 	if o.Consent, err = hosts.Grants(cfg); err != nil {
 		return err
 	}

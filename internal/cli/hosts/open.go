@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster/services"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/governance/celpolicy"
@@ -116,11 +117,10 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 	if err != nil {
 		return nil, err
 	}
-	o.Logger, o.PolicyKinds, o.Mode.Background = log, PolicyKinds, true
 	if o.Secrets == nil {
 		o.Secrets = Secrets
 	}
-	o.Logins = Logins(c)
+	o.Logger, o.PolicyKinds, o.Mode.Background, o.Logins, o.Services = log, PolicyKinds, true, Logins(c), services.New(cfg.Cluster)
 	if h, err = exthost.Open(ctx, cfg, o); err != nil {
 		return nil, err
 	}

@@ -90,6 +90,9 @@ func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t
 	if t.URL == "" {
 		return nil, console.Usagef("exthost info "+id, "%s is a process of this machine, and no server to sign in to; exthost secret keeps what its environment needs", id)
 	}
+	if t.Kind == manifest.KindNATS {
+		return nil, console.Usagef("exthost info "+id, "%s is a service on NATS, and no server to sign in to: token_env or token_file under %s has its credentials", id, key)
+	}
 	if !t.SignsIn() {
 		return nil, console.Usagef("remove the token or the header Authorization of "+key, "%s states its own credentials", id)
 	}

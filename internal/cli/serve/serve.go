@@ -20,6 +20,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
+	"github.com/exthost/exthost/cluster/services"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -203,7 +204,7 @@ func (r *run) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Cluster: r.member(), Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Cluster: r.member(), Services: services.New(cfg.Cluster), Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
 		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		return errors.Join(err, endHub())

@@ -125,6 +125,8 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	defer func() { i.runs, i.asks = distinct(i.runs), distinct(i.asks) }()
 	if argv := m.Transport.CommandLine(); m.Transport.URL != "" {
 		i.asks = append(i.asks, "connects to "+m.Transport.URL)
+	} else if m.Transport.Kind == manifest.KindNATS {
+		i.asks = append(i.asks, "is a service on the NATS servers of this host: "+m.Transport.SubjectPrefix+"."+c.ID+".rpc")
 	} else if len(argv) > 0 {
 		i.runs = append(i.runs, line(argv))
 	}
@@ -143,7 +145,7 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	if len(names) > 0 {
 		i.asks = append(i.asks, "gets the secrets "+strings.Join(names, ", "))
 	}
-	if table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && m.Transport.URL == "" {
+	if table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && m.Transport.URL == "" && m.Transport.Kind != manifest.KindNATS {
 		i.asks = append(i.asks, "in a sandbox: "+strings.Join(table.Asks(), "; "))
 		isolated := m.Runtime.Isolate == manifest.IsolatePID
 		if have, _ := process.Protect(&sandbox.Policy{Net: table.Net, BestEffort: true}, isolated); len(have.Lacks) > 0 {

@@ -1,11 +1,15 @@
-// Package words judges single words of a manifest: addresses, and names of programs and of
+// Package words reads single words of a manifest: addresses, sizes, and names of programs and of
 // platforms.
 package words
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/internal/strict"
@@ -47,6 +51,66 @@ func BadURL(raw string) string {
 		return fmt.Sprintf("%q names no host", raw)
 	case u.Fragment != "":
 		return fmt.Sprintf("%q has a fragment, which no server sees", raw)
+	}
+	return ""
+}
+
+// ErrSize is in the error of a word that is no size.
+var ErrSize = errors.New(`want a size such as "512MiB" or a whole number of bytes`)
+
+// units are powers of two.
+var units = map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30}
+
+// Size reads a number of bytes, such as "512MiB" or "1024".
+func Size(s string) (int64, error) {
+	digits := strings.TrimRight(s, "kKmMgGiIbB ")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	shift, ok := units[strings.ToLower(strings.TrimSpace(s[len(digits):]))]
+	if err != nil || n < 0 || !ok {
+		return 0, fmt.Errorf("%q is not a size: %w", s, ErrSize)
+	}
+	if n > math.MaxInt64>>shift {
+		return 0, fmt.Errorf("%q is more than a size can hold", s)
+	}
+	return n << shift, nil
+}
+
+// BadServer returns the error in the address of a NATS server, "" for none, as for no address.
+func BadServer(raw string) string {
+	if raw == "" || strings.Contains(raw, "secret://") {
+		return ""
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Port() == "" || u.Path+u.RawQuery+u.Fragment != "":
+		return fmt.Sprintf("%q is no address of a NATS server, such as tls://nats.example:4222", strings.TrimSpace(raw))
+	case u.User != nil:
+		return "it has a user or a password: state token_env or token_file"
+	}
+	return ""
+}
+
+// BadFraming returns why a word is no framing of messages on NATS, "" if it is one.
+func BadFraming(name string) string {
+	if name == "" || name == "line" || name == "nexo" {
+		return ""
+	}
+	return fmt.Sprintf("it is line or nexo, not %q", name)
+}
+
+// maxSubject bounds the prefix of a subject, in bytes.
+const maxSubject = 128
+
+var subject = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// BadSubject returns why a word cannot begin the subject of a service on NATS, "" if it can.
+func BadSubject(prefix string) string {
+	first, _, _ := strings.Cut(prefix, ".")
+	switch {
+	case len(prefix) > maxSubject || !subject.MatchString(prefix):
+		return fmt.Sprintf("%.*q is not words of letters, digits, _ and - with dots between them, such as ext", maxSubject, prefix)
+	case strings.EqualFold(first, "_INBOX") || strings.EqualFold(first, "exthost"):
+		return "subjects that begin with " + first + " are for answers and for clusters of hosts"
 	}
 	return ""
 }

@@ -1,0 +1,320 @@
+package services
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// service is a [jsonrpc.Transport] to a service, over a connection to NATS of its own. A request is
+// a message whose answer comes to a subject that ends in the id of the request; so one subscription
+// takes all answers, and nothing is kept of a request. A notification of the service comes to the
+// subject of a request, or to the subject of its events. Its requests are dropped.
+type service struct {
+	log            *slog.Logger
+	access         *access
+	requests       string // the subject of requests
+	events         string // the subject of notifications
+	inbox          string // begins the subjects of answers
+	maxLine        int
+	framing        framing
+	conn           *nats.Conn
+	messages       chan jsonrpc.Message
+	ctx            context.Context // its cause is why the transport ended
+	fail           context.CancelCauseFunc
+	readers        sync.WaitGroup
+	closed         chan struct{} // closed: the last callback of the client has returned
+	tasks          inflight.Gate
+	once           func()
+	heard, missing atomic.Uint64 // messages of the service, and requests that nobody took
+	doubted        atomic.Bool   // doubt runs
+
+	mu   sync.Mutex
+	lost *time.Timer // ends a transport without a connection; nil while there is one
+}
+
+var _ jsonrpc.Transport = (*service)(nil)
+
+const (
+	dialTimeout = 2 * time.Second // for each server
+	pingEach    = 2 * time.Second
+	pingsMissed = 2
+	waitBetween = 50 * time.Millisecond // before a connection is made anew
+	jitter      = 500 * time.Millisecond
+	flushBound  = 500 * time.Millisecond
+
+	silence    = 10 * time.Second       // without a connection, after which the transport ends
+	grace      = 2 * time.Second        // without a service, after which the transport ends
+	probeEvery = 250 * time.Millisecond // while it is doubted that there is a service
+
+	maxPending      = 4096     // messages that wait for the reader, for each subscription
+	maxPendingBytes = 64 << 20 // of those
+)
+
+// probeID is the id of the requests that show whether there is a service.
+const probeID = "probe"
+
+// open connects to the service of s.
+func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
+	requests, events, err := subjectOf(s)
+	if err != nil {
+		return nil, err
+	}
+	v := &service{log: s.Logger, access: a, requests: requests, events: events, inbox: nats.NewInbox() + ".",
+		maxLine: s.Options.MaxLineBytes, framing: framing(s.Manifest.Transport.Framing), messages: make(chan jsonrpc.Message), closed: make(chan struct{})}
+	v.ctx, v.fail = context.WithCancelCause(context.Background())
+	v.once = sync.OnceFunc(v.shut)
+	defer context.AfterFunc(ctx, func() { v.fail(ctx.Err()) })() // which ends the dialing
+	o := v.options()
+	v.conn, err = o.Connect()
+	switch {
+	case err == nil:
+		err = errors.Join(v.subscribe(v.inbox+"*", v.answered), v.subscribe(v.events, v.notified))
+	case ctx.Err() != nil:
+		err = protocol.Errorf(protocol.Canceled, "the host stopped connecting: %w", ctx.Err())
+	case isRefusal(err):
+		err = refused(a, err)
+	default:
+		err = unreachable(a, err)
+	}
+	if err != nil {
+		_ = v.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+// options are those of the links of a cluster, for the same reasons: nothing is sent after its
+// caller was told that it is not.
+func (v *service) options() nats.Options {
+	o := nats.GetDefaultOptions()
+	a := v.access
+	o.Servers, o.Name = a.URLs, "exthost "+v.requests
+	o.TLSConfig, o.Secure = a.TLS, a.TLS != nil
+	o.Nkey, o.SignatureCB, o.Token = a.NKey, a.Sign, a.token
+	if a.JWT != "" {
+		o.UserJWT = func() (string, error) { return a.JWT, nil }
+	}
+	o.CustomDialer = v
+	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
+	o.FlusherTimeout, o.ReconnectBufSize = pingsMissed*pingEach, -1
+	o.MaxReconnect, o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = -1, waitBetween, jitter, jitter
+	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { v.disconnected(err) }
+	o.ReconnectedCB = func(*nats.Conn) { v.reconnected() }
+	o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) { v.fault(err) }
+	o.ClosedCB = func(c *nats.Conn) {
+		err := cmp.Or(c.LastError(), nats.ErrConnectionClosed)
+		if isRefusal(err) {
+			v.fail(refused(a, err))
+		} else {
+			v.fail(unreachable(a, err))
+		}
+		close(v.closed)
+	}
+	return o
+}
+
+func (v *service) subscribe(subject string, take nats.MsgHandler) error {
+	v.readers.Add(1)
+	s, err := v.conn.Subscribe(subject, take)
+	if err != nil {
+		v.readers.Done()
+		return unreachable(v.access, err)
+	}
+	s.SetClosedHandler(func(string) { v.readers.Done() })
+	return s.SetPendingLimits(maxPending, maxPendingBytes)
+}
+
+func isRefusal(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired)
+}
+
+// Read implements [jsonrpc.Transport].
+func (v *service) Read() (jsonrpc.Message, error) {
+	select {
+	case m := <-v.messages:
+		return m, nil
+	case <-v.ctx.Done():
+		return jsonrpc.Message{}, context.Cause(v.ctx)
+	}
+}
+
+// Write implements [jsonrpc.Transport].
+func (v *service) Write(_ context.Context, m jsonrpc.Message) error {
+	line, err := jsonrpc.Append(nil, &m)
+	switch {
+	case err != nil:
+		return err
+	case m.Method == "": // requests of a service are not taken
+		return nil
+	case m.ID == nil:
+		return v.publish("", line)
+	}
+	return v.publish(v.inbox+string(m.ID), line)
+}
+
+func (v *service) publish(reply string, line []byte) error {
+	line = v.framing.wrap(v.requests, line)
+	err := v.conn.PublishMsg(&nats.Msg{Subject: v.requests, Reply: reply, Data: line})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, nats.ErrMaxPayload):
+		return protocol.Errorf(protocol.LineTooLong, "a message of %d bytes was not sent: the NATS server takes %d; raise its max_payload", len(line), v.conn.MaxPayload())
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrBadSubject):
+		return protocol.Errorf(protocol.NotReady, "there is no connection to NATS at %s, so the request was not sent", strings.Join(v.access.URLs, ", "))
+	}
+	return jsonrpc.MaybeWritten(protocol.Errorf(protocol.InvalidResponse, "the connection to NATS broke: %w", err))
+}
+
+// Close implements [jsonrpc.Transport]. It waits for what the client of NATS calls.
+func (v *service) Close() error {
+	v.once()
+	return nil
+}
+
+func (v *service) shut() {
+	if v.conn != nil && v.ctx.Err() == nil && v.conn.IsConnected() {
+		_ = v.conn.FlushTimeout(flushBound) // what tells the service that a call was canceled
+	}
+	v.fail(jsonrpc.ErrClosed)
+	if v.conn != nil {
+		v.conn.Close()
+		<-v.closed
+		v.readers.Wait()
+	}
+	v.reconnected() // stops the timer
+	<-v.tasks.Close()
+}
+
+// deliver passes m to the reader. After the end m is dropped.
+func (v *service) deliver(m jsonrpc.Message) {
+	select {
+	case v.messages <- m:
+	case <-v.ctx.Done():
+	}
+}
+
+// answered takes a message to the subject of a request.
+func (v *service) answered(m *nats.Msg) {
+	id := strings.TrimPrefix(m.Subject, v.inbox)
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		v.missing.Add(1)
+		if id != probeID {
+			v.deliver(jsonrpc.Message{ID: []byte(id), Invalid: absent(v.requests)})
+		}
+		if v.doubted.CompareAndSwap(false, true) {
+			v.tasks.Go(v.doubt)
+		}
+		return
+	}
+	v.heard.Add(1)
+	if id == probeID {
+		return
+	}
+	line, err := v.framing.unwrap(m.Data)
+	if len(line) > v.maxLine {
+		fault := protocol.Errorf(protocol.LineTooLong, "its answer of %d bytes is longer than max_line_bytes (%d)", len(line), v.maxLine)
+		fault.Outcome = "unknown"
+		v.deliver(jsonrpc.Message{ID: []byte(id), Raw: line[:v.maxLine], Invalid: fault})
+		return
+	}
+	var d jsonrpc.Message
+	if err == nil {
+		d, err = jsonrpc.Decode(line)
+	}
+	switch {
+	case err == nil && d.Method != "" && d.ID != nil:
+		v.log.Debug("a request of the service is dropped: a host answers none over NATS", "method", d.Method)
+		return
+	case err == nil && d.Method != "":
+		d.Of = []byte(id)
+	case err == nil && string(d.ID) != id:
+		err = foreign(d.ID)
+	}
+	if err != nil {
+		d = jsonrpc.Message{ID: []byte(id), Raw: line, Invalid: err}
+	}
+	v.deliver(d)
+}
+
+// notified takes a message to the subject of events, to which anybody may send who has the
+// permission: it answers no request.
+func (v *service) notified(m *nats.Msg) {
+	line, err := v.framing.unwrap(m.Data)
+	if err != nil || len(line) > v.maxLine {
+		return
+	}
+	if d, err := jsonrpc.Decode(line); err == nil && d.Method != "" && d.ID == nil {
+		v.heard.Add(1)
+		v.deliver(d)
+	}
+}
+
+// doubt finds out whether the service is gone, after a request that nobody took. One that has lost
+// its connection is back within the grace, and may still answer what it took before.
+func (v *service) doubt() {
+	defer v.doubted.Store(false)
+	heard := v.heard.Load()
+	probe := []byte(`{"jsonrpc":"2.0","id":"` + probeID + `","method":"` + protocol.MethodPing + `","params":{}}`)
+	for since := time.Now(); time.Since(since) < grace; {
+		missing := v.missing.Load()
+		sent := v.publish(v.inbox+probeID, probe) == nil
+		select {
+		case <-time.After(probeEvery):
+		case <-v.ctx.Done():
+			return
+		}
+		if v.heard.Load() != heard || sent && v.missing.Load() == missing { // somebody took it
+			return
+		}
+	}
+	v.fail(protocol.Errorf(protocol.ChildExited, "no service takes requests at %s any more; start it", v.requests))
+}
+
+// disconnected ends the transport unless there is a connection again in time.
+func (v *service) disconnected(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost == nil && v.ctx.Err() == nil {
+		v.lost = time.AfterFunc(silence, func() {
+			v.fail(protocol.Errorf(protocol.ChildExited, "the connection to NATS at %s is lost: %w", strings.Join(v.access.URLs, ", "), cmp.Or(err, nats.ErrDisconnected)))
+		})
+	}
+}
+
+func (v *service) reconnected() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lost != nil {
+		v.lost.Stop()
+		v.lost = nil
+	}
+}
+
+// fault takes an error of the connection.
+func (v *service) fault(err error) {
+	switch {
+	case errors.Is(err, nats.ErrSlowConsumer):
+		v.log.Warn("messages of the service come faster than they are handled; some are lost")
+	case errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(v.events)):
+		v.log.Warn("notifications of the service do not come: the NATS server does not permit this host to subscribe to them", "subject", v.events)
+	case errors.Is(err, nats.ErrPermissionViolation):
+		v.fail(notPermitted(v.requests, err))
+	default:
+		v.log.Debug("the connection to NATS", "error", err)
+	}
+}

@@ -1,0 +1,115 @@
+// Package services connects a host to extensions that are services on NATS: processes elsewhere
+// that take native JSON-RPC requests at a subject.
+package services
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/exthost/exthost/cluster/internal/credentials"
+	"github.com/exthost/exthost/config/cluster"
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Services connects to extensions of transport nats. Its methods may be called by many goroutines
+// at once.
+type Services struct{ host cluster.Membership }
+
+var _ runtime.Services = (*Services)(nil)
+
+// New returns a value for exthost.Options.Services. The NATS servers of a manifest that states no
+// url are those of host.URLs, with host.Creds, NKey and TLS. Those of an invitation (host.Join) are
+// not: a hub carries the messages of its cluster alone.
+func New(host cluster.Membership) *Services { return &Services{host} }
+
+// Connect implements [runtime.Services].
+func (v *Services) Connect(ctx context.Context, s *runtime.Spec) (jsonrpc.Transport, error) {
+	access, err := v.access(s)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, access, s)
+}
+
+// access is where and as whom a service is reached.
+type access struct {
+	*credentials.Credentials
+	token string
+}
+
+// access returns how the service of s is reached. Its errors say what to state.
+func (v *Services) access(s *runtime.Spec) (*access, error) {
+	secret, err := s.Token()
+	if err != nil {
+		return nil, err
+	}
+	own, token, err := credentials.OfText(secret)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "the credentials that transport.token_env or token_file states: %w", err)
+	}
+	a := &access{own, token}
+	if url := s.Manifest.Transport.URL; url != "" {
+		if err := cluster.CheckURL(url); err != nil { // a secret may be in it
+			return nil, protocol.Errorf(protocol.ManifestInvalid, "transport.url: %w", err)
+		}
+		a.URLs, a.TLS = []string{url}, nil
+		return a, nil
+	}
+	switch {
+	case len(v.host.URLs) > 0 && secret != "": // another user of the same servers
+		servers, err := credentials.Of(&cluster.Membership{URLs: v.host.URLs, TLS: v.host.TLS})
+		if err != nil {
+			return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %w", err)
+		}
+		a.URLs, a.TLS = servers.URLs, servers.TLS
+	case len(v.host.URLs) > 0:
+		servers, err := credentials.Of(&v.host)
+		if err != nil {
+			return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %w", err)
+		}
+		a.Credentials = servers
+	case v.host.Join != "":
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "the hub of the cluster carries no messages of services: state transport.url, a NATS server of your own")
+	default:
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "no NATS server is known: state transport.url, or cluster.urls in the configuration of the host")
+	}
+	return a, nil
+}
+
+// subjectOf returns the subject at which a service takes requests, and the one at which it sends
+// notifications. The words are those of a valid manifest; another one is refused.
+func subjectOf(s *runtime.Spec) (requests, events string, err error) {
+	base := s.Manifest.Transport.SubjectPrefix + "." + s.ID
+	if strings.ContainsAny(base, "*> \t\r\n") || strings.HasPrefix(base, "$") || strings.Contains("."+base+".", "..") {
+		return "", "", protocol.Errorf(protocol.ManifestInvalid, "transport.subject_prefix and the id make no subject of NATS: %.100q", base)
+	}
+	return base + ".rpc", base + ".event", nil
+}
+
+// unreachable is the error of servers that cannot be reached.
+func unreachable(a *access, err error) *protocol.Error {
+	return protocol.Errorf(protocol.SpawnFailed, "no NATS server answers at %s: %w; check transport.url, or cluster.urls of the host, and that the server runs", strings.Join(a.URLs, ", "), err)
+}
+
+// refused is the error of servers that do not take the credentials.
+func refused(a *access, err error) *protocol.Error {
+	return protocol.Errorf(protocol.ConfigInvalid, "%s does not take the credentials of this host: %w; state transport.token_env or token_file, or cluster.creds or cluster.nkey of the host", strings.Join(a.URLs, ", "), err)
+}
+
+// notPermitted is the error of servers that do not permit what a service needs.
+func notPermitted(subject string, err error) *protocol.Error {
+	return protocol.Errorf(protocol.ConfigInvalid, "the NATS server does not permit it: %w; its user needs to publish to %s and to subscribe to _INBOX.>", err, subject)
+}
+
+// absent is the error of a request that nobody takes.
+func absent(subject string) *protocol.Error {
+	return protocol.Errorf(protocol.NotReady, "no service takes requests at %s, so this one was not sent; start the service, or correct transport.subject_prefix", subject)
+}
+
+// foreign is the error of an answer with the id of another request.
+func foreign(id []byte) error {
+	return fmt.Errorf("its id is %.32q, and not that of the request", id)
+}
