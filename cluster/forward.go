@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/link"
@@ -14,50 +15,70 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-var _ mcpserver.Elsewhere = (*Node)(nil)
+// Elsewhere returns the way to the MCP servers of the other nodes, for [mcpserver.Options]: a server
+// behind a load balancer has the requests of their sessions answered by them.
+func (n *Node) Elsewhere() mcpserver.Elsewhere { return (*homes)(n) }
+
+// homes are the runs that have begun sessions.
+type homes Node
 
 // errNoHome has no outcome: nobody has got the request.
 var errNoHome = protocol.Errorf(protocol.NodeLost, "no node has the run that had this")
 
 // Home implements [mcpserver.Elsewhere]: it is the run of this node.
-func (n *Node) Home() string { return n.self.Run }
+func (n *homes) Home() string { return n.self.Run }
 
 // Homes implements [mcpserver.Elsewhere].
-func (n *Node) Homes() []string { return n.members.Homes() }
+func (n *homes) Homes() (runs []string) {
+	for _, a := range n.members.Staying() {
+		runs = append(runs, a.Run)
+	}
+	return runs
+}
+
+// find returns the node that has a run; false when none has that stays.
+func (n *homes) find(run string) (wire.Address, bool) {
+	all := n.members.Staying()
+	i := slices.IndexFunc(all, func(a wire.Address) bool { return a.Run == run })
+	if i < 0 {
+		return wire.Address{}, false
+	}
+	return all[i], true
+}
 
 // ServeForwarded implements [mcpserver.Elsewhere].
-func (n *Node) ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte)) {
+func (n *homes) ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte)) {
 	n.streams.Store(stream.NewServer(serve, n.o.Log))
 }
 
 // Forward implements [mcpserver.Elsewhere].
-func (n *Node) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error) {
-	to, ok := n.members.Home(home)
+func (n *homes) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error) {
+	to, ok := n.find(home)
 	if !ok {
 		return false, errNoHome
 	}
 	return stream.Copy(ctx, w, func(ctx context.Context, method string, body []byte) ([]byte, error) {
-		return n.callHome(ctx, to, method, body)
+		return n.call(ctx, to, method, body)
 	}, request)
 }
 
 // awayPause is between the calls to a run that is away for a moment.
 const awayPause = 50 * time.Millisecond
 
-// callHome carries one call to a run. While the run connects anew, which takes it a moment, the call
-// waits: at most for the grace. The error is
-// errNoHome if the run did not get the call.
-func (n *Node) callHome(ctx context.Context, to wire.Address, method string, body []byte) ([]byte, error) {
+// call carries one call to a run. While the run connects anew, which takes it a moment, the call
+// waits: at most for the grace. The error is errNoHome if the
+// run did not get the call.
+func (n *homes) call(ctx context.Context, to wire.Address, method string, body []byte) ([]byte, error) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for began := time.Now(); ; {
 		<-pause.C
 		h := &wire.Head{Request: wire.Request{Method: method}}
-		result, err := n.deliver(ctx, to, h, body, nil)
+		result, err := (*Node)(n).deliver(ctx, to, h, body, nil)
 		if !errors.Is(err, pair.ErrNobody) && !errors.Is(err, pair.ErrStrange) && !errors.Is(err, link.ErrUnsent) {
 			return result, err
 		}
-		if _, there := n.members.Home(to.Run); !there || time.Since(began) > n.o.Settings.Grace.Std() || ctx.Err() != nil {
+		if _, there := n.find(to.Run); !there || time.Since(began) > n.o.Settings.Grace.Std() || ctx.Err() != nil {
 			return nil, errNoHome
 		}
 		pause.Reset(awayPause)

@@ -39,7 +39,7 @@ func serveHome(words string) {
 	fail(err)
 	h, err := openHost(n, dir, path, x)
 	fail(err)
-	server := &http.Server{Addr: fields[1], Handler: mcpserver.New(h, mcpserver.Options{Elsewhere: n}).Handler("")}
+	server := &http.Server{Addr: fields[1], Handler: mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()}).Handler("")}
 	go func() { _ = server.ListenAndServe() }()
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -49,7 +49,7 @@ func serveHome(words string) {
 
 // frontOf serves MCP over HTTP for a host.
 func frontOf(t *testing.T, n *cluster.Node, h *exthost.Host) string {
-	s := mcpserver.New(h, mcpserver.Options{Elsewhere: n})
+	s := mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()})
 	server := httptest.NewServer(s.Handler(""))
 	t.Cleanup(func() {
 		s.Close()
@@ -192,13 +192,13 @@ func TestC24HostileNode(t *testing.T) {
 		"nothing":       "",
 	} {
 		w := httptest.NewRecorder()
-		if began, err := n.Forward(within(t), w, home.Home(), []byte(request)); !began || err != nil || w.Code < 400 {
+		if began, err := n.Elsewhere().Forward(within(t), w, home.Elsewhere().Home(), []byte(request)); !began || err != nil || w.Code < 400 {
 			t.Errorf("%s: %d %s, %v", what, w.Code, w.Body, err)
 		}
 	}
-	for _, to := range []string{bare.Home(), n.Home(), "aaaaaaaaaa", ""} {
+	for _, to := range []string{bare.Elsewhere().Home(), n.Elsewhere().Home(), "aaaaaaaaaa", ""} {
 		w := httptest.NewRecorder()
-		if began, err := n.Forward(within(t), w, to, []byte(call)); began || err == nil {
+		if began, err := n.Elsewhere().Forward(within(t), w, to, []byte(call)); began || err == nil {
 			t.Errorf("to %q: %d %s", to, w.Code, w.Body)
 		}
 	}

@@ -47,14 +47,16 @@ type Node struct {
 
 	operations chan struct{} // holds a token for each of another node that is carried out
 
-	mu      sync.Mutex                   // guards what follows
-	offered map[string]map[string]string // of each shared extension, the digests of its tools by name
+	offered atomic.Pointer[offers]
 
 	said struct {
 		sync.Mutex // guards own, and holds while the directory hears of it
 		own        directory.Own
 	}
 }
+
+// offers are the digests of the tools of each shared extension, by name.
+type offers map[string]map[string]string
 
 // connection is whether there is one to a server, and why not.
 type connection struct {
@@ -75,6 +77,7 @@ func New(o Options) (*Node, error) {
 	m := &o.Settings
 	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}, operations: make(chan struct{}, maxOperations)}
 	n.closing, n.close = context.WithCancel(context.Background())
+	n.offered.Store(new(offers))
 	n.state.Store(&connection{reason: "it has not joined yet", over: make(chan struct{})})
 	out := (*sender)(n)
 	n.members = directory.New(directory.Options{Self: n.self, Version: o.Version, MaxBody: o.MaxBody, MaxTools: m.MaxTools, Sender: out, Log: o.Log,
@@ -120,9 +123,7 @@ func (n *Node) Close(ctx context.Context) error {
 		n.close()
 		return n.pairs.Close(ctx)
 	}
-	n.mu.Lock()
-	n.offered = nil
-	n.mu.Unlock()
+	n.offered.Store(new(offers))
 	stuck := time.AfterFunc(closeWait, l.Cut) // a server that reads nothing gets no goodbye either
 	n.setOwn(func(own *directory.Own) { *own = directory.Own{Leaving: true} })
 	stuck.Stop()
@@ -209,7 +210,7 @@ func (n *Node) Offer(list []peers.Offer) {
 		return
 	}
 	var shares []directory.Share
-	offered := make(map[string]map[string]string)
+	offered := make(offers)
 	for _, o := range list {
 		as := n.o.sharedAs(o.Extension)
 		if as == settings.ShareNone {
@@ -222,9 +223,7 @@ func (n *Node) Offer(list []peers.Offer) {
 		}
 		offered[o.Extension] = digests
 	}
-	n.mu.Lock()
-	n.offered = offered
-	n.mu.Unlock()
+	n.offered.Store(&offered)
 	n.setOwn(func(own *directory.Own) { own.Shares = shares })
 }
 
@@ -376,9 +375,7 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 	if h.Extension == itself {
 		return n.operate(ctx, from, h, body)
 	}
-	n.mu.Lock()
-	digests, shared := n.offered[h.Extension]
-	n.mu.Unlock()
+	digests, shared := (*n.offered.Load())[h.Extension]
 	if !shared {
 		return nil, protocol.Errorf(protocol.NotReady, "the node does not share extension %q now", h.Extension)
 	}

@@ -323,25 +323,13 @@ func (d *Directory) MaxBody(run wire.Address) int64 {
 	return 0
 }
 
-// Home returns the node that has a run; false when none has that is there and stays.
-func (d *Directory) Home(run string) (wire.Address, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, m := range d.s.members {
-		if m.Run == run && !m.away && !m.Leaving {
-			return m.address(), true
-		}
-	}
-	return wire.Address{}, false
-}
-
-// Homes returns the runs of the nodes that are there and stay.
-func (d *Directory) Homes() (runs []string) {
+// Staying returns the runs of the other nodes that are there and do not leave.
+func (d *Directory) Staying() (runs []wire.Address) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range d.s.members {
 		if !m.away && !m.Leaving {
-			runs = append(runs, m.Run)
+			runs = append(runs, m.address())
 		}
 	}
 	return runs

@@ -76,7 +76,7 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 	f.serve = func(ctx context.Context, h *exthost.Host) error {
 		o := httpOptions(cfg, headers, h, token, operator, r.log)
 		if r.node != nil {
-			o.MCP.Elsewhere = r.node
+			o.MCP.Elsewhere = r.node.Elsewhere()
 		}
 		server := httpserver.New(o)
 		serving.Store(server)
