@@ -294,6 +294,47 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// What is asked about a task reaches the node that began it, whatever other nodes call theirs.
+func TestTasksStayAtTheirNodes(t *testing.T) {
+	processtest.Leaks(t)
+	w := newWeb()
+	a, b := w.node("a", peers.AsReplicas), w.node("b", peers.AsReplicas)
+	for _, n := range []*webNode{a, b} {
+		newFolder(t).add("newer", plays("tasks newer", "protocol = \"mcp\"\n")).open(exthost.Options{Cluster: n})
+	}
+	front := newFolder(t).open(exthost.Options{Cluster: w.node("front", peers.AsReplicas)})
+	awaitTool(t, front, "ext_newer_later", true)
+	eventually(t, "both nodes", func() bool { return len(statusOf(t, front, "newer").Nodes) == 2 })
+	begin := `{"name":"ext_newer_later","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}`
+	visit := func(caller string) *protocol.Session {
+		return &protocol.Session{Caller: caller, Version: protocol.MCP20260728, Capabilities: json.RawMessage(`{}`)}
+	}
+	at := map[string]*webNode{"alice": a, "bob": b}
+	for caller, node := range at {
+		for _, other := range at {
+			other.set(nil)
+			if other != node {
+				other.set(&protocol.Error{Kind: protocol.Overloaded, Message: "full"})
+			}
+		}
+		if result, err := doAs(t, front, visit(caller), "", "tools/call", begin); err != nil || !strings.Contains(string(result), `"t1"`) {
+			t.Fatalf("%s, %v", result, err)
+		}
+	}
+	for caller, node := range at {
+		a.set(nil)
+		b.set(nil)
+		for _, extension := range []string{"", "newer"} {
+			if result, err := doAs(t, front, visit(caller), extension, "tasks/get", `{"taskId":"t1"}`); err != nil || !strings.Contains(string(result), `"t1"`) {
+				t.Errorf("the task of %s at %q: %s, %v", caller, extension, result, err)
+			}
+		}
+		if n := node.set(nil); n != 2 {
+			t.Errorf("the node of %s was asked %d times", caller, n)
+		}
+	}
+}
+
 // A call finds its nodes again that are away for a moment, and is given to each of them in turn.
 func TestNodesAreAwayForAMoment(t *testing.T) {
 	processtest.Leaks(t)

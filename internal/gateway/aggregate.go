@@ -83,7 +83,7 @@ func subject(method string, params json.RawMessage) (kind string, path []string)
 // Resolve implements [dispatch.Aggregator].
 func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, error) {
 	if c.Extension != "" {
-		return c, nil
+		return g.Tasks.AtNode(c), nil
 	}
 	view, err := g.view(c.Session)
 	if err != nil {

@@ -63,7 +63,10 @@ func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 	if !ok || len(id) > maxTaskID {
 		return
 	}
-	begun := Task{Caller: c.Caller(), Tool: c.Exchange.Tool}
+	begun := Task{Caller: c.Caller(), Tool: c.Exchange.Tool, Node: c.Instance.Unit.Env.Node}
+	if c.Instance.IsElsewhere() {
+		begun.Node = c.Instance.Key
+	}
 	s, key := c.Request.Session, KeyOf(c.Instance, id)
 	if s == nil || s.ID == "" || !t.sessions.IfAttached(s, func() { begun.Session = s; t.add(key, begun) }) {
 		t.add(key, begun)

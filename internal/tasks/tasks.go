@@ -2,6 +2,7 @@
 package tasks
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ type sharedKey struct{ extension, id string }
 type Task struct {
 	Caller  string
 	Tool    string            // registered name of the tool whose call began the task; "" for another request
+	Node    string            // of the cluster, that has the task; "" for this host
 	Session *protocol.Session // that is notified of its status; nil when the session or the task has ended
 }
 
@@ -156,8 +158,25 @@ func (t *Tasks) Resolve(c *protocol.Call, id string, view *toolset.View) (*proto
 		return nil, unknown(id)
 	}
 	out := *c
-	out.Extension = key.extension
+	out.Extension, out.Node = key.extension, cmp.Or(c.Node, t.known[key].Node)
 	return &out, nil
+}
+
+// AtNode returns c, to an extension, for the node that has the task which c is about.
+func (t *Tasks) AtNode(c *protocol.Call) *protocol.Call {
+	id, _ := ID(c.Method, c.Params)
+	if id == "" || c.Node != "" {
+		return c
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key, ok := t.latest(c, id, nil)
+	if !ok || t.known[key].Node == "" {
+		return c
+	}
+	out := *c
+	out.Node = t.known[key].Node
+	return &out
 }
 
 // isHidden reports whether the toolset of the caller hides the task. One that is not known is
@@ -237,7 +256,7 @@ func (t *Tasks) Drop(s *protocol.Session) {
 // KeyOf names the task of that id at an instance.
 func KeyOf(i *unit.Instance, id string) Key {
 	key := Key{extension: i.Unit.ID(), legacy: i.Legacy, id: id}
-	if i.Unit.PerSession() {
+	if i.Unit.PerSession() || i.IsElsewhere() {
 		key.instance = i.Key
 	}
 	return key
