@@ -48,7 +48,7 @@ func serveHome(words string) {
 }
 
 // frontOf serves MCP over HTTP for a host.
-func frontOf(t *testing.T, n *cluster.Node, h *exthost.Host) string {
+func frontOf(t testing.TB, n *cluster.Node, h *exthost.Host) string {
 	s := mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()})
 	server := httptest.NewServer(s.Handler(""))
 	t.Cleanup(func() {
@@ -62,7 +62,7 @@ func frontOf(t *testing.T, n *cluster.Node, h *exthost.Host) string {
 var visitor = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // request sends a request of a session.
-func request(ctx context.Context, t *testing.T, method, url, session, body string) *http.Response {
+func request(ctx context.Context, t testing.TB, method, url, session, body string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -81,7 +81,7 @@ func request(ctx context.Context, t *testing.T, method, url, session, body strin
 	return response
 }
 
-func bodyOf(t *testing.T, r *http.Response) string {
+func bodyOf(t testing.TB, r *http.Response) string {
 	t.Helper()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -91,7 +91,7 @@ func bodyOf(t *testing.T, r *http.Response) string {
 }
 
 // begin begins a session.
-func begin(t *testing.T, url string) (session string) {
+func begin(t testing.TB, url string) (session string) {
 	t.Helper()
 	var r *http.Response
 	eventually(t, "the server listens", func() bool { // a process does not say when
