@@ -74,36 +74,43 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 		h.LeftMS = max(1, time.Until(deadline).Milliseconds())
 	}
 	r := p.peer(to).out
-	c := r.openCall()
+	long := len(body) > p.chunk()
+	c := r.openCall(long)
 	for c == nil { // the pair was dropped meanwhile
 		runtime.Gosched()
 		r = p.peer(to).out
-		c = r.openCall()
+		c = r.openCall(long)
 	}
 	h.Kind, h.N, h.Quiet, h.Chunk = wire.Call, c.n, client == nil, wire.Chunk{}
-	err := r.send(h, body, r.token(ofCall, c.n))
+	p.busy.Add(1)
+	defer p.busy.Add(-1)
+	r.post(h, body, r.token(ofCall, c.n), func(err error) { r.sent(c, err) })
+	return r.await(ctx, c, client)
+}
+
+// sent notes that a call was sent, or why not.
+func (r *front) sent(c *call, err error) {
 	refusal, never := errors.AsType[*protocol.Error](err)
 	r.mu.Lock()
-	switch c.sent, c.long = true, h.Body != 0; {
+	defer r.mu.Unlock()
+	switch c.sent = true; {
 	case never:
 		r.finish(c, nil, refusal)
-	case errors.Is(err, p.o.Unsent):
+	case errors.Is(err, r.p.o.Unsent):
 		r.finish(c, nil, notSent(err))
 	case c.over && c.long:
 		r.stopSending(c.n)
 	}
-	r.mu.Unlock()
-	return r.await(ctx, c, client)
 }
 
-// openCall makes a call; nil when the pair is dropped.
-func (r *front) openCall() *call {
+// openCall makes a call, whose body is long or not; nil when the pair is dropped.
+func (r *front) openCall(long bool) *call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.forgotten {
 		return nil
 	}
-	c := &call{n: r.p.numbers.Add(1), wake: make(chan struct{}, 1)}
+	c := &call{n: r.p.numbers.Add(1), long: long, wake: make(chan struct{}, 1)}
 	r.used = time.Now()
 	if len(r.open) == 0 {
 		r.heardOwner = r.used

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync"
 	"testing"
@@ -20,30 +21,45 @@ const hostileRun = "aaaaaaaaaa"
 
 var hostile = wire.Address{Node: "hostile", Run: hostileRun}
 
-func echoes(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) {
-	return bytes.Clone(body), nil
-}
-
-// alone starts one run whose messages reach nobody.
-func alone(t *testing.T, work func(context.Context, []byte, protocol.Peer) ([]byte, error)) (p *Pairs, there *node, sent func() []message, stop func()) {
-	n := newNet(t, 1)
-	p, there, end := n.start("one", work)
+// alone starts one run whose messages reach nobody. A nil node takes no calls.
+func alone(t *testing.T, of Node) (p *Pairs, sent func() []message, stop func()) {
 	var mu sync.Mutex
 	var list []message
-	p.o.Sender = recorder{n.max, func(m message) {
-		mu.Lock()
-		defer mu.Unlock()
-		list = append(list, m)
-	}}
-	return p, there, func() []message {
-			synctest.Wait()
+	p = New(Options{Self: wire.Address{Node: "one", Run: wire.NewRun()}, Unsent: errUnsent, Node: of, Log: slog.New(slog.DiscardHandler),
+		MaxBody: func(wire.Address) int64 { return 16 << 20 },
+		Sender: recorder{64 << 10, func(m message) {
 			mu.Lock()
 			defer mu.Unlock()
-			return list
-		}, func() {
-			end()
-			n.work.Wait()
+			list = append(list, m)
+		}}})
+	ctx, end := context.WithCancel(t.Context())
+	ran := make(chan struct{})
+	go func() { defer close(ran); p.Run(ctx) }()
+	sent = func() []message {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return list
+	}
+	return p, sent, func() {
+		end()
+		<-ran
+		if err := p.Close(context.Background()); err != nil {
+			t.Error(err)
 		}
+	}
+}
+
+// echoing is a node whose calls return their bodies.
+func echoing() *node {
+	return &node{executed: make(map[string]int), work: func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return bytes.Clone(body), nil }}
+}
+
+// of returns the pair with the hostile run, locked until unlock.
+func of(p *Pairs) (r *peer, unlock func()) {
+	r = p.peer(hostile)
+	r.mu.Lock()
+	return r, r.mu.Unlock
 }
 
 type message struct {
@@ -79,7 +95,8 @@ func begin(kind string, n, body uint64, size int64) *wire.Head {
 // was said to be strange does not run.
 func TestRefusedNumbersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, there, sent, stop := alone(t, echoes)
+		there := echoing()
+		p, sent, stop := alone(t, there)
 		defer stop()
 		p.Receive("hostile", pulse(0, math.MaxUint64), nil)
 		for from := uint64(0); from < 2*maxRefused; from += 1000 {
@@ -89,10 +106,11 @@ func TestRefusedNumbersAreBounded(t *testing.T) {
 			}
 			p.Receive("hostile", pulse(0, open...), nil)
 		}
-		in := p.runs[hostile].in
-		if refused := len(in.refused); refused > maxRefused {
+		r, unlock := of(p)
+		if refused := len(r.in.refused); refused > maxRefused {
 			t.Errorf("%d numbers are refused one by one", refused)
 		}
+		unlock()
 		for _, n := range []uint64{math.MaxUint64, 2, 1000, maxRefused} {
 			p.Receive("hostile", &wire.Head{Kind: wire.Call, Run: hostileRun, N: n}, []byte("refused"))
 		}
@@ -107,7 +125,7 @@ func TestRefusedNumbersAreBounded(t *testing.T) {
 // refused, without an outcome.
 func TestUnconfirmedCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, sent, stop := alone(t, echoes)
+		p, sent, stop := alone(t, echoing())
 		defer stop()
 		const calls = 70_000
 		for n := range uint64(calls) {
@@ -125,7 +143,9 @@ func TestUnconfirmedCallsAreBounded(t *testing.T) {
 				}
 			}
 		}
-		if kept := len(p.runs[hostile].in.calls); kept > 1<<16 || kept+refused != calls {
+		r, unlock := of(p)
+		defer unlock()
+		if kept := len(r.in.calls); kept > 1<<16 || kept+refused != calls {
 			t.Errorf("%d calls are kept, %d were refused", kept, refused)
 		}
 	})
@@ -134,7 +154,7 @@ func TestUnconfirmedCallsAreBounded(t *testing.T) {
 // What a call's extension says is bounded in bytes while its caller is slow.
 func TestEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _, stop := alone(t, nil)
+		p, _, stop := alone(t, nil)
 		defer stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls sync.WaitGroup
@@ -144,7 +164,6 @@ func TestEventsAreBounded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		r := p.peer(hostile)
 		params := make([]byte, 60<<10)
 		for n := range uint64(64) {
 			for range 500 {
@@ -152,15 +171,17 @@ func TestEventsAreBounded(t *testing.T) {
 			}
 		}
 		total := 0
+		r, unlock := of(p)
 		for _, c := range r.out.open {
 			bytes := 0
 			for _, e := range c.events {
 				bytes += len(e.params)
 			}
 			if total += bytes; bytes > 4<<20 {
-				t.Fatalf("%d bytes wait for one caller", bytes)
+				t.Errorf("%d bytes wait for one caller", bytes)
 			}
 		}
+		unlock()
 		if total > 64<<20 {
 			t.Errorf("%d bytes wait for callers", total)
 		}
@@ -175,10 +196,9 @@ func TestEventsAreBounded(t *testing.T) {
 // A question to a session ends when the run that asked has gone.
 func TestQuestionEndsWithItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _, stop := alone(t, nil)
-		defer stop()
 		asked := &asking{ended: make(chan error, 1)}
-		p.o.Node = asked
+		p, _, stop := alone(t, asked)
+		defer stop()
 		p.peer(hostile)
 		p.Receive("hostile", &wire.Head{Kind: wire.Ask, Run: hostileRun, ID: 1, Request: wire.Request{Method: "m", Session: &wire.Session{ID: "s"}}}, nil)
 		synctest.Wait()
@@ -211,16 +231,20 @@ func (a *asking) Incoming(ctx context.Context, _ wire.Address, _ *wire.Head, _ [
 // outcome, and does not run when the body comes yet.
 func TestArrivingBodiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, there, sent, stop := alone(t, echoes)
+		there := echoing()
+		p, sent, stop := alone(t, there)
 		defer stop()
 		p.Receive("hostile", pulse(0), nil)
 		for n := range uint64(40) {
 			p.Receive("hostile", begin(wire.Call, n+1, n+1, 16<<20), nil)
 		}
 		var bytes int64
-		for _, b := range p.runs[hostile].receiving {
+		r, unlock := of(p)
+		arriving := len(r.receiving)
+		for _, b := range r.receiving {
 			bytes += b.head.Size
 		}
+		unlock()
 		if bytes > 256<<20 {
 			t.Errorf("%d bytes may arrive", bytes)
 		}
@@ -233,8 +257,8 @@ func TestArrivingBodiesAreBounded(t *testing.T) {
 				}
 			}
 		}
-		if len(refused) != 40-len(p.runs[hostile].receiving) {
-			t.Errorf("%d calls are refused, %d bodies arrive", len(refused), len(p.runs[hostile].receiving))
+		if len(refused) != 40-arriving {
+			t.Errorf("%d calls are refused, %d bodies arrive", len(refused), arriving)
 		}
 		time.Sleep(3 * time.Second) // the others are given up
 		for n := range refused {
@@ -253,7 +277,7 @@ func TestArrivingBodiesAreBounded(t *testing.T) {
 // Bodies that nobody takes are bounded in bytes: a call beyond that is not sent.
 func TestLeavingBodiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _, stop := alone(t, nil)
+		p, _, stop := alone(t, nil)
 		defer stop()
 		body := make([]byte, 16<<20)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -287,10 +311,9 @@ func TestLeavingBodiesAreBounded(t *testing.T) {
 // dropped is not asked again: its answer is lost.
 func TestKeptAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, sent, stop := alone(t, nil)
-		defer stop()
 		asked := &answering{}
-		p.o.Node = asked
+		p, sent, stop := alone(t, asked)
+		defer stop()
 		p.peer(hostile)
 		ask := func(id uint64) {
 			p.Receive("hostile", &wire.Head{Kind: wire.Ask, Run: hostileRun, ID: id, Request: wire.Request{Method: "m", Session: &wire.Session{ID: "s"}}}, nil)
@@ -300,9 +323,11 @@ func TestKeptAnswersAreBounded(t *testing.T) {
 			ask(id + 1)
 		}
 		bytes := 0
-		for _, a := range p.runs[hostile].asks.theirs {
+		r, unlock := of(p)
+		for _, a := range r.asks.theirs {
 			bytes += len(a.result)
 		}
+		unlock()
 		if bytes > maxKept+1<<20 {
 			t.Errorf("%d bytes of answers are kept", bytes)
 		}
@@ -339,22 +364,27 @@ func (a *answering) Incoming(context.Context, wire.Address, *wire.Head, []byte, 
 // The results of calls that were never made are not noted, and those that have come are noted once.
 func TestUnknownResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _, stop := alone(t, nil)
+		p, _, stop := alone(t, nil)
 		defer stop()
-		out := p.peer(hostile).out
+		done := func() int {
+			r, unlock := of(p)
+			defer unlock()
+			return len(r.out.done)
+		}
+		done() // the run is known
 		p.numbers.Store(10)
 		for n := range uint64(1000) {
 			p.Receive("hostile", &wire.Head{Kind: wire.Result, Run: hostileRun, N: n % 100}, nil)
 		}
-		if done := len(out.done); done != 10 {
-			t.Errorf("%d results are noted", done)
+		if noted := done(); noted != 10 {
+			t.Errorf("%d results are noted", noted)
 		}
 		p.numbers.Store(math.MaxUint32)
 		for n := range uint64(2 * maxDone) {
 			p.Receive("hostile", &wire.Head{Kind: wire.Result, Run: hostileRun, N: n + 1}, nil)
 		}
-		if done := len(out.done); done > maxDone {
-			t.Errorf("%d results are noted", done)
+		if noted := done(); noted > maxDone {
+			t.Errorf("%d results are noted", noted)
 		}
 	})
 }
@@ -362,7 +392,7 @@ func TestUnknownResults(t *testing.T) {
 // A call whose head is too long is refused by name at once.
 func TestLongHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _, stop := alone(t, nil)
+		p, _, stop := alone(t, nil)
 		defer stop()
 		caps := json.RawMessage(fmt.Sprintf("%q", bytes.Repeat([]byte("x"), wire.MaxHead)))
 		_, err := p.Call(t.Context(), hostile, &wire.Head{Request: wire.Request{Session: &wire.Session{Caps: caps}}}, nil, nil)
@@ -376,10 +406,11 @@ func TestLongHead(t *testing.T) {
 // of it.
 func TestCallForADroppedPair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, there, sent, stop := alone(t, echoes)
+		there := echoing()
+		p, sent, stop := alone(t, there)
 		defer stop()
 		p.Receive("hostile", pulse(0), nil)
-		r := p.runs[hostile]
+		r := p.peer(hostile)
 		p.Gone(hostile)
 		r.handle(&wire.Head{Kind: wire.Call, Run: hostileRun, N: 1}, []byte("late"))
 		sent()

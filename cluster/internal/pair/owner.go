@@ -77,9 +77,11 @@ func (r *owner) called(h *wire.Head, body []byte) {
 		r.decline(h.N, "the caller's node has not confirmed its results")
 	case p.leaving.Load() || !p.goCall(func() {
 		defer end()
+		p.busy.Add(1)
 		result, err := p.o.Node.Run(ctx, r.to, h, body, r.asks.caller(h))
 		running.Add(-1)
 		r.ran(h.N, one, result, err)
+		p.busy.Add(-1)
 	}):
 		r.ran(h.N, one, nil, protocol.Errorf(protocol.ShuttingDown, "the node leaves the cluster"))
 	default:
@@ -137,7 +139,7 @@ func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 		one.result = result
 	}
 	r.mu.Unlock()
-	_ = r.send(&wire.Head{Kind: wire.Result, N: n, Error: err != nil}, result, "")
+	r.post(&wire.Head{Kind: wire.Result, N: n, Error: err != nil}, result, "", nil)
 }
 
 // drop forgets the result of a call. The caller holds r.mu.

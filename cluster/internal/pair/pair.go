@@ -83,6 +83,8 @@ type Pairs struct {
 	running   atomic.Int64 // calls of others
 	streams   atomic.Int64 // calls of others of no extension
 	receiving atomic.Int64 // bodies
+	busy      atomic.Int64 // calls both ways
+	outbox    outbox
 	leaving   atomic.Bool
 	counts    counters
 
@@ -107,7 +109,7 @@ func New(o Options) *Pairs {
 	defaultTo(&o.Grace, 2*time.Second)
 	defaultTo(&o.Silence, 10*time.Second)
 	p := &Pairs{o: o, kept: budget{limit: maxKept}, waiting: budget{limit: maxWaiting}, arriving: budget{limit: maxBytes}, departing: budget{limit: maxBytes}, runs: make(map[wire.Address]*peer), past: make(map[wire.Address]uint64)}
-	p.workers.next = make(chan func())
+	p.workers.next, p.outbox.wake = make(chan func()), make(chan struct{}, 1)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -123,6 +125,9 @@ func defaultTo[T comparable](field *T, value T) {
 func (p *Pairs) Run(ctx context.Context) {
 	tick := time.NewTicker(p.o.Pulse)
 	defer tick.Stop()
+	var sends sync.WaitGroup
+	defer sends.Wait()
+	sends.Go(func() { p.outbox.run(ctx, p.o.Sender) })
 	last := time.Now()
 	for {
 		select {

@@ -164,7 +164,7 @@ func TestCallOfADroppedPair(t *testing.T) {
 		_, there, stopOwner := n.start("owner", func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return body, nil })
 		front, _, stopFront := n.start("front", nil)
 		dropped := front.peer(there.self)
-		if !dropped.out.gone() || dropped.out.openCall() != nil {
+		if !dropped.out.gone() || dropped.out.openCall(false) != nil {
 			t.Error("a pair that was dropped takes a call")
 		}
 		front.forget(dropped)

@@ -29,7 +29,6 @@ func newPeer(p *Pairs, to wire.Address) *peer {
 // send sends a message, in parts if its body is long. A *protocol.Error says that it is never sent,
 // and does not change by itself.
 func (r *channel) send(h *wire.Head, body []byte, notTaken string) error {
-	h.Run = r.p.o.Self.Run
 	if len(body) > r.p.chunk() {
 		return r.sendParts(h, body, notTaken)
 	}
@@ -38,14 +37,40 @@ func (r *channel) send(h *wire.Head, body []byte, notTaken string) error {
 
 // sendWhole sends one message.
 func (r *channel) sendWhole(h *wire.Head, body []byte, notTaken string) error {
+	l, err := r.letter(h, body, notTaken)
+	if err != nil {
+		return err
+	}
+	return l.send(r.p.o.Sender)
+}
+
+// post is send for a call or a result, which goes together with others while there are many. sent,
+// which may be nil, takes the error.
+func (r *channel) post(h *wire.Head, body []byte, notTaken string, sent func(error)) {
+	if len(body) <= r.p.chunk() && r.p.busy.Load() > few {
+		if l, err := r.letter(h, body, notTaken); err == nil {
+			if l.sent = sent; !r.p.outbox.put(l) {
+				_ = l.send(r.p.o.Sender)
+			}
+			return
+		}
+	}
+	if err := r.send(h, body, notTaken); sent != nil {
+		sent(err)
+	}
+}
+
+// letter returns a message to be sent.
+func (r *channel) letter(h *wire.Head, body []byte, notTaken string) (letter, error) {
+	h.Run = r.p.o.Self.Run
 	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
 	m, err := wire.Append((*buffer)[:0], h, body)
 	if err != nil {
-		return protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
+		buffers.Put(buffer)
+		return letter{}, protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
 	}
 	*buffer = m
-	return r.p.o.Sender.Send(r.to, notTaken, m)
+	return letter{to: r.to, notTaken: notTaken, message: buffer}, nil
 }
 
 // buffers are for messages, which are of some length while they are sent.

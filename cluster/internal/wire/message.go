@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-
-	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // The kinds of messages.
@@ -126,9 +124,6 @@ func Decode(m []byte) (*Head, []byte, error) {
 		return nil, nil, fmt.Errorf("a message of %d bytes has no head", len(m))
 	}
 	body := m[len(head)+1:]
-	if err := rawjson.Check(head); err != nil {
-		return nil, nil, fmt.Errorf("the head of a message: %w", err)
-	}
 	h := new(Head)
 	if err := h.parse(head); err != nil {
 		return nil, nil, fmt.Errorf("the head of a message: %w", err)

@@ -9,24 +9,53 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// parse reads a head, which is valid JSON.
+// parse reads a head, and finds every fault of its JSON in one pass.
 func (h *Head) parse(head []byte) error {
 	return object(head, h.member)
 }
 
 // object calls member with the members of an object. One that no member of a struct has is ignored,
 // and so is one that is null.
-func object(b []byte, member func(key []byte, value json.RawMessage) (ok bool)) (err error) {
+func object(b []byte, member func(key []byte, value json.RawMessage) (ok bool)) error {
 	if !rawjson.IsObject(b) {
 		return rawjson.ErrObject
 	}
-	rawjson.Each(b, func(key []byte, value json.RawMessage) bool {
-		if value[0] != 'n' && !member(key, value) {
-			err = fmt.Errorf("member %q is %s", key, value)
+	i := rawjson.SkipSpace(b, rawjson.SkipSpace(b, 0)+1)
+	if i < len(b) && b[i] == '}' {
+		return atEnd(b, i+1)
+	}
+	for {
+		end, err := rawjson.SkipString(b, i)
+		if err != nil {
+			return err
 		}
-		return err == nil
-	})
-	return err
+		from, err := rawjson.SkipColon(b, end)
+		if err != nil {
+			return err
+		}
+		to, err := rawjson.SkipValue(b, from)
+		if err != nil {
+			return err
+		}
+		if key, value := b[i:end], b[from:to]; value[0] != 'n' && !member(rawjson.Unquote(key), value) {
+			return fmt.Errorf("member %s is %s", key, value)
+		}
+		switch i = rawjson.SkipSpace(b, to); {
+		case i < len(b) && b[i] == ',':
+			i = rawjson.SkipSpace(b, i+1)
+		case i < len(b) && b[i] == '}':
+			return atEnd(b, i+1)
+		default:
+			return rawjson.ErrSyntax
+		}
+	}
+}
+
+func atEnd(b []byte, i int) error {
+	if rawjson.SkipSpace(b, i) < len(b) {
+		return rawjson.ErrSyntax
+	}
+	return nil
 }
 
 // member takes a member. It reports false if the value is of another type.
