@@ -66,7 +66,8 @@ func TestC2CallIsMadeAgain(t *testing.T) {
 	if err := <-outcome; err != nil {
 		t.Error(err)
 	}
-	if got := noted(t, file); !slices.Equal(got, []string{"a", "a"}) {
+	eventually(t, "the process without a host ends", func() bool { return len(noted(t, file)) == 3 })
+	if got := noted(t, file); !slices.Equal(got, []string{"a", "a", "a cancelled"}) {
 		t.Errorf("noted: %q", got)
 	}
 }
@@ -150,6 +151,7 @@ func TestC23NodeOfASessionIsKilled(t *testing.T) {
 	if next := stays(t, front, s); next == first {
 		t.Errorf("the same process: %s", next)
 	}
+	eventually(t, "the process without a host ends", func() bool { return len(noted(t, file)) == 2 })
 }
 
 // stays returns the process that a session has, while other calls keep nodes busy.
@@ -230,4 +232,32 @@ func TestStateAtAnotherNode(t *testing.T) {
 		i := slices.IndexFunc(front.Status().Cluster.Nodes, func(n status.Node) bool { return n.Name == "n1" })
 		return front.Status().Cluster.Nodes[i].Shares[0].State == "ready"
 	})
+}
+
+// A node whose own process of a replica does not start does not offer what it has from another node.
+func TestReplicaThatDoesNotStart(t *testing.T) {
+	urls, dir := sharedServers(t), t.TempDir()
+	startNode(t, urls, "n2", peers.AsReplicas)
+	h, err := openHost(join(t, urls, "n1", peers.AsReplicas), dir, exe(t), []plugin{{Script: "hang", Runtime: `start_timeout = "50ms"`}})
+	n1 := closed(t, h, err)
+	front := open(t, join(t, urls, "front", peers.AsReplicas), false)
+	awaitTool(t, n1, "ext_x_pid", true)
+	if err := (plugin{ID: "y"}).install(dir, exe(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n1.Admin().Reload(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	awaitTool(t, front, "ext_y_pid", true)
+	awaitTool(t, front, "ext_x_pid", true)
+	for _, n := range front.Status().Cluster.Nodes {
+		if n.Name == "n1" && len(n.Shares) != 1 {
+			t.Errorf("n1 shares %+v", n.Shares)
+		}
+	}
+	for _, h := range []*exthost.Host{n1, front} {
+		if _, err := h.Call(within(t), "ext_x_pid", nil); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -455,6 +455,7 @@ func closed(t testing.TB, h *exthost.Host, err error) *exthost.Host {
 func openHost(n *cluster.Node, dir, exe string, plugins []plugin, change ...func(*config.Config)) (*exthost.Host, error) {
 	cfg := config.Default()
 	cfg.Extensions.Defaults.Replay = manifest.ReplayIdempotent
+	cfg.Extensions.Defaults.StartTimeout = new(manifest.Duration(patience))
 	for _, f := range change {
 		f(cfg)
 	}

@@ -151,16 +151,13 @@ func TestC25RollingRestart(t *testing.T) {
 	s := startServers(t, 3)
 	nodes := []*child{startNode(t, s.urls(), "n1", peers.AsReplicas), startNode(t, s.urls(), "n2", peers.AsReplicas)}
 	front := open(t, join(t, s.urls(), "front", peers.AsReplicas), false)
-	eventually(t, "both nodes", func() bool {
-		all := front.Status().Extensions
-		return len(all) == 1 && len(all[0].Nodes) == 2
-	})
+	awaitNodes(t, front, 2)
 	l := load(t, front, "ext_x_echo", 8)
 	for i := range nodes {
 		nodes[i].stop(t)
-		eventually(t, "the node has gone", func() bool { return len(front.Status().Extensions[0].Nodes) == 1 })
+		awaitNodes(t, front, 1)
 		nodes[i] = startNode(t, s.urls(), fmt.Sprint("n", i+1), peers.AsReplicas)
-		eventually(t, "the node is back", func() bool { return len(front.Status().Extensions[0].Nodes) == 2 })
+		awaitNodes(t, front, 2)
 		l.goesOn(100)
 	}
 	for i := range s.all {

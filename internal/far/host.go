@@ -119,11 +119,17 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 	var list []peers.Offer
 	now := make(map[string]told)
 	for x := range s.Here {
-		hs, entries, state, before := x.Handshake(), s.Catalog.Extension(x.ID()), x.Unit.Status().State, known[x.ID()]
-		if hs == nil && len(entries) == 0 {
+		hs, state, before := x.Handshake(), x.Unit.Status().State, known[x.ID()]
+		var own []protocol.Tool
+		for _, e := range s.Catalog.Extension(x.ID()) {
+			if x.ToolHere(e.Tool) != nil { // not one that only another node has
+				own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw})
+			}
+		}
+		if hs == nil && len(own) == 0 {
 			continue
 		}
-		if len(entries) == 0 && len(hs.Tools) > 0 && !before.shown && (again || before.hs != hs) {
+		if len(own) == 0 && len(hs.Tools) > 0 && !before.shown && (again || before.hs != hs) {
 			if !again {
 				before.hs = hs
 			}
@@ -132,14 +138,9 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 		}
 		now[x.ID()] = told{state, true, hs}
 		o := peers.Offer{Extension: x.ID(), Version: x.Candidate.Manifest.Plugin.Version, Protocol: x.Candidate.Manifest.Transport.Protocol,
-			State: state, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay, Pages: s.Policies.Offloads()}
+			State: state, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay, Pages: s.Policies.Offloads(), Tools: own}
 		if hs != nil {
 			o.ProtocolVersion, o.Capabilities, o.ServerInfo, o.Instructions = hs.ProtocolVersion, hs.Capabilities, hs.ServerInfo, hs.Instructions
-		}
-		for _, e := range entries {
-			if t := x.ToolHere(e.Tool); t != nil { // not one that only another node has
-				o.Tools = append(o.Tools, protocol.Tool{Name: e.Tool, Raw: e.Raw})
-			}
 		}
 		list = append(list, o)
 	}
