@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/exthost/exthost/cluster/internal/link"
 	"github.com/exthost/exthost/cluster/internal/quota"
@@ -27,10 +28,10 @@ func (n *Node) Lease(ctx context.Context, c limits.Claim) (limits.Lease, error) 
 type asker Node
 
 // Ask implements [quota.Asker].
-func (a *asker) Ask(ctx context.Context, subject string, header map[string]string, data []byte) (answer []byte, err error) {
-	err = (*sender)(a).use(func(l *link.Link) error {
-		answer, err = l.Ask(ctx, subject, header, data)
-		return err
-	})
-	return answer, err
+func (a *asker) Ask(ctx context.Context, subject string, header map[string]string, data []byte) ([]byte, error) {
+	l := a.link.Load()
+	if l == nil {
+		return nil, fmt.Errorf("%w: this node has not joined the cluster yet", link.ErrUnsent)
+	}
+	return l.Ask(ctx, subject, header, data)
 }

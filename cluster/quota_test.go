@@ -192,7 +192,7 @@ func TestScopeClusterAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, diags := config.Load(config.LoadOptions{File: file, Dir: t.TempDir(), UserDir: "none", SystemDir: "none"})
-	if len(diags) != 1 || !strings.Contains(diags[0].String(), "host.yaml:6") || !strings.Contains(diags[0].Message, "this host is in none") || diags[0].Code != string(protocol.ConfigInvalid) {
+	if len(diags) != 1 || !strings.Contains(diags[0].String(), "host.yaml:6") || !strings.Contains(diags[0].Message, "no host starts that is in none") || diags[0].Level != protocol.LevelWarn || diags[0].Code != string(protocol.ConfigInvalid) {
 		t.Errorf("%v", diags)
 	}
 }

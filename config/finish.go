@@ -142,8 +142,9 @@ func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 		}
 		f.fail(at, "", "%s", p.Message)
 	}
-	if len(problems) == 0 && !s.Disabled && builtin.Shares(*s) && !f.cfg.Cluster.Joins() {
-		f.fail(path+".config.scope", "exthost cluster init makes a cluster; or state scope: node", "cluster counts for all nodes of a cluster, and this host is in none: cluster.join and cluster.urls are not stated")
+	if len(problems) == 0 && !s.Disabled && builtin.Shares(*s) && !f.cfg.Cluster.Joins() { // which exthost serve --cluster may do yet
+		pos, _ := f.decoder.Positions.At(path + ".config.scope")
+		f.report.Warn(pos, "exthost serve --cluster FILE joins one, exthost cluster init makes one; or state scope: node", "%s.config.scope: cluster counts for all nodes of a cluster, and no host starts that is in none: cluster.join and cluster.urls are not stated", path)
 	}
 }
 

@@ -95,7 +95,7 @@ func (s *State) newBuiltin(cfg *config.Config, spec governance.Spec) (governance
 	}
 	if p, ok := p.(builtin.Sharer); ok && p.Shares() && !s.options.Inspect {
 		if s.options.Quota == nil && !cfg.Cluster.Joins() {
-			return nil, errors.New("config.scope: cluster counts for all nodes, and this host is in no cluster: state cluster.join, or scope: node")
+			return nil, errors.New("config.scope: cluster counts for all nodes of a cluster, and this host is in none: state cluster.join, or scope: node")
 		}
 		p.ShareBy(s.quotas)
 	}
