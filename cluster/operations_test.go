@@ -1,0 +1,144 @@
+package cluster_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+// operatedBy makes a node that takes orders of others.
+func operatedBy(t *testing.T, urls []string, name string, operators ...string) *cluster.Node {
+	t.Helper()
+	o := nodeOptions(urls, name, peers.AsMine)
+	o.Settings.Operators = operators
+	n, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func callText(t *testing.T, h *exthost.Host, s *protocol.Session, tool string, arguments any) (string, error) {
+	t.Helper()
+	params, err := json.Marshal(map[string]any{"name": tool, "arguments": arguments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := h.Do(within(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: params})
+	return protocol.ToolResult(result).Text(), err
+}
+
+// A result that its owner keeps is read at the front by the session that made the call; when the
+// owner has gone, the error says so.
+func TestLongResultIsReadAtItsOwner(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	owner := open(t, operatedBy(t, s.urls(), "gpu1"), true, func(cfg *config.Config) {
+		cfg.Plugins = []governance.Spec{{Name: "cap", Category: governance.Content, Builtin: "size_cap", Required: true, Config: map[string]any{"max_bytes": 2048, "preview_bytes": 100}}}
+	})
+	web := open(t, operatedBy(t, s.urls(), "web"), false)
+	awaitTool(t, web, "ext_gpu1_x_echo", true)
+	awaitTool(t, web, "exthost_result_page", true)
+	long := strings.Repeat("all of it. ", 1000)
+	for name, session := range map[string]*protocol.Session{"named": {ID: "s1", Caller: "ada"}, "anonymous": {ID: "s2"}} {
+		shown, err := callText(t, web, session, "ext_gpu1_x_echo", map[string]any{"text": long})
+		at := regexp.MustCompile(`"handle":"(gpu1/[a-z0-9]+)"`).FindStringSubmatch(shown)
+		if err != nil || at == nil {
+			t.Fatalf("%s: %.600s, %v", name, shown, err)
+		}
+		page, err := callText(t, web, session, "exthost_result_page", map[string]any{"handle": at[1], "offset": 0, "limit": 64 << 10})
+		if err != nil || !strings.Contains(page, long) {
+			t.Errorf("%s: %.200s, %v", name, page, err)
+		}
+		if page, err := callText(t, web, &protocol.Session{ID: "s3"}, "exthost_result_page", map[string]any{"handle": at[1]}); protocol.KindOf(err) != protocol.InvalidArguments {
+			t.Errorf("another session reads what is %s: %.100s, %v", name, page, err)
+		}
+	}
+	if err := owner.Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the owner has gone", func() bool { return len(web.Status().Cluster.Nodes) == 0 })
+	_, err := exthost.NodesOf(web).Page(within(t), nil, "", nil, json.RawMessage(`{"handle":"gpu1/x"}`))
+	if protocol.KindOf(err) != protocol.NotReady || !strings.Contains(err.Error(), "the result is kept by node gpu1, which is not there now") {
+		t.Errorf("of an owner that has gone: %v", err)
+	}
+}
+
+// Requests of many callers wait at one node: each front lists them within a bound, and two fronts
+// that answer all of them at once give one answer to each.
+func TestManyRequestsAreAnsweredOnce(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 3)
+	open(t, operatedBy(t, s.urls(), "gpu1", "a", "b"), true, func(cfg *config.Config) {
+		cfg.Plugins = []governance.Spec{{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true}}
+	})
+	fronts := []*exthost.Host{open(t, operatedBy(t, s.urls(), "a"), false), open(t, operatedBy(t, s.urls(), "b"), false), open(t, operatedBy(t, s.urls(), "c"), false)}
+	for _, h := range fronts {
+		awaitTool(t, h, "ext_gpu1_x_echo", true)
+	}
+	const calls = 60
+	outcomes := make(chan error, calls)
+	for i := range calls {
+		go func() {
+			_, err := callText(t, fronts[i%2], &protocol.Session{Caller: fmt.Sprint("caller", i)}, "ext_gpu1_x_echo", map[string]any{"n": i})
+			outcomes <- err
+		}()
+	}
+	all := make([]exthost.Approvals, 3)
+	for i, h := range fronts {
+		eventually(t, "all requests are listed", func() bool {
+			all[i] = exthost.NodesOf(h).Approvals(within(t))
+			return len(all[i].Requests) == calls
+		})
+	}
+	if q := all[2].Requests[0]; !q.DeskOnly || q.Arguments != "" {
+		t.Errorf("a node that may not answer sees %+v", q)
+	}
+	if err := exthost.NodesOf(fronts[2]).Approve(within(t), all[2].Requests[0].ID, "eve"); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("it answers: %v", err)
+	}
+	var answering sync.WaitGroup
+	var given [2]int
+	for i := range 2 {
+		answering.Go(func() {
+			for _, q := range all[i].Requests {
+				var err error
+				if n := exthost.NodesOf(fronts[i]); i == 0 {
+					err = n.Approve(within(t), q.ID, "ann")
+				} else {
+					err = n.Deny(within(t), q.ID, "bob", "")
+				}
+				switch {
+				case err == nil:
+					given[i]++
+				case protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), " already, by "):
+					t.Errorf("%s: %v", q.ID, err)
+				}
+			}
+		})
+	}
+	answering.Wait()
+	approved := 0
+	for range calls {
+		if err := <-outcomes; err == nil {
+			approved++
+		} else if protocol.KindOf(err) != protocol.Rejected {
+			t.Error(err)
+		}
+	}
+	if given[0]+given[1] != calls || approved != given[0] {
+		t.Errorf("%d approved and %d denied of %d, and %d calls went through", given[0], given[1], calls, approved)
+	}
+	eventually(t, "no request waits", func() bool { return len(exthost.NodesOf(fronts[2]).Approvals(within(t)).Requests) == 0 })
+}
