@@ -20,7 +20,7 @@ import (
 // operatedBy makes a node that takes orders of others.
 func operatedBy(t *testing.T, urls []string, name string, operators ...string) *cluster.Node {
 	t.Helper()
-	o := nodeOptions(urls, name, peers.AsMine)
+	o := nodeOptions(node{Name: name, As: peers.AsMine, URLs: urls})
 	o.Settings.Operators = operators
 	n, err := cluster.New(o)
 	if err != nil {

@@ -31,7 +31,7 @@ type Membership struct {
 
 	Share     []Sharing `json:"share"`     // what others see of this host's extensions; the first that matches counts, and without one nothing is shared; default all, as mine
 	Use       []Use     `json:"use"`       // which extensions of others are listed here; default all
-	Operators []string  `json:"operators"` // nodes whose operators may answer approvals and restart extensions here; default none
+	Operators []string  `json:"operators"` // nodes whose operators may answer approvals, restart, disable, enable and reload extensions, and read the audit log here; default none
 
 	MaxCalls int               `json:"max_calls" jsonschema:"minimum=1,maximum=1000000"` // calls of other nodes at once; those beyond are refused as overloaded; default 1024
 	MaxTools int               `json:"max_tools" jsonschema:"minimum=0,maximum=100000"`  // tools of other nodes that are listed; default 2000
