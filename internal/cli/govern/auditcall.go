@@ -12,6 +12,9 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
+// maxSilent is how many nodes that did not answer are named one by one.
+const maxSilent = 16
+
 // auditCall shows what the audit logs of all nodes have of one call.
 func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 	for _, other := range []string{"follow", "denied", "tool", "caller", "node", "id", "extension", "since", "last"} {
@@ -30,7 +33,11 @@ func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 	if err := r.Get(cmd.Context(), "/api/v1/audit/"+url.PathEscape(id), &found); err != nil {
 		return err
 	}
-	for _, s := range found.Silent {
+	for i, s := range found.Silent {
+		if i == maxSilent {
+			c.Warn("%d more nodes did not say what they have of the call; -o json has them", len(found.Silent)-i)
+			break
+		}
 		c.Warn("node %s did not say what it has of the call: %s", console.Safe(s.Node), console.Safe(s.Reason))
 	}
 	if len(found.Nodes) == 0 {

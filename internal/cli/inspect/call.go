@@ -165,7 +165,7 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 // extension.
 func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 	for _, a := range requests {
-		if a.Tool == q.tool && a.Waiting {
+		if (a.Tool == q.tool || a.Desk != "" && a.Desk+"."+a.Extension == q.extension) && a.Waiting {
 			return "waiting for an approval: exthost approve " + a.ID + ", or deny"
 		}
 	}

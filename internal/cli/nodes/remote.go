@@ -17,3 +17,14 @@ func Remote(s status.Status, id string) (node, there string, ok bool) {
 	here := slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == id && !slices.Equal(x.Nodes, []string{node}) })
 	return node, there, !here
 }
+
+// Waiting is how many approval requests wait at the other nodes of a cluster, nil for none.
+func Waiting(c *status.Cluster) (n int) {
+	if c == nil {
+		return 0
+	}
+	for _, other := range c.Nodes {
+		n += other.Approvals
+	}
+	return n
+}

@@ -143,8 +143,12 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		}
 		lines = append(lines, console.Wrap(console.Safe(recordingText(&r)), width)...)
 	}
-	if s.ApprovalRequests > 0 {
-		lines = append(lines, "", fmt.Sprintf("approval requests that wait: %d; exthost approve lists them", s.ApprovalRequests))
+	elsewhere, text := nodes.Waiting(s.Cluster), ""
+	if elsewhere > 0 {
+		text = fmt.Sprintf(", %d of them at other nodes", elsewhere)
+	}
+	if all := s.ApprovalRequests + elsewhere; all > 0 {
+		lines = append(lines, "", fmt.Sprintf("approval requests that wait: %d%s; exthost approve lists them", all, text))
 	}
 	return lines
 }
