@@ -13,7 +13,7 @@ var noEffect = map[string]string{
 	"plugin_dirs":                              "Python classes do not run here",
 	"plugin_settings":                          "plugins[].timeout and plugins[].required say it for each policy",
 	"schema_version":                           "",
-	"extensions.transport_defaults":            "transport nats is not built in; extensions.defaults has the timeouts of the others",
+	"extensions.transport_defaults":            "extensions.defaults has the timeouts; subject_prefix is stated in each manifest",
 	"extensions.doctor":                        "extensions.defaults has the timeouts",
 	"extensions.entries.*.capabilities_grant":  "policies decide what an extension may do",
 	"extensions.entries.*.allow_external_bind": "extensions do not listen here",
