@@ -29,7 +29,7 @@ func TestPrograms(t *testing.T) {
 		said   map[string]string // a part of a diagnostic or note, and the words of the row
 		refuse bool              // the configuration is invalid
 	}{
-		{dir: "nexo", works: "bundle.calendar bundle.gmail poller weather", said: map[string]string{
+		{dir: "nexo", works: "bundle.calendar bundle.gmail poller stream weather", said: map[string]string{
 			"info extensions.yaml: schema_version has no effect here":                "`extensions.transport_defaults`, `extensions.doctor`, `schema_version`",
 			"info extensions.yaml: extensions.transport_defaults has no effect here": "`extensions.transport_defaults`",
 			"extensions.entries.weather.capabilities_grant has no effect here":       "`extensions.entries.ID.capabilities_grant`",
@@ -37,7 +37,6 @@ func TestPrograms(t *testing.T) {
 			"warn plugin.toml: capabilities.pollers has no effect":                   "`capabilities.channels`, `providers`, `pollers`",
 			"info plugin.toml: outbound_bindings has no effect":                      "`mcp_servers.NAME.log_level`, `outbound_bindings`",
 			"mcp_servers.gmail.log_level has no effect":                              "`mcp_servers.NAME.log_level`",
-			"error plugin.toml: transport kind nats is not built in":                 "`transport.kind = \"nats\"`",
 		}},
 		{dir: "contextforge", works: "OPAPluginFilter", said: map[string]string{
 			"info plugins.yaml: plugin_dirs has no effect":                                   "`plugin_dirs`, `plugin_settings`",
