@@ -45,14 +45,16 @@ type counter struct {
 }
 
 const (
-	askTimeout = time.Second // of one request
-	maxTries   = 64          // of one lease, while others change the counter
-	retryPause = 10 * time.Millisecond
-	graceTTL   = 10 * time.Second // after its window, a counter is forgotten
+	askTimeout = time.Second          // of one request
+	maxTries   = 64                   // of one lease, while others change the counter
+	retryPause = 5 * time.Millisecond // doubles with each try, so that hundreds of nodes get their turn when a window begins
+	graceTTL   = 10 * time.Second     // after its window, a counter is forgotten
 
 	maxKnown  = 100_000 // counters of one node in one window
 	sweepEach = time.Second
 )
+
+var errSilent = errors.New("the servers of the cluster do not answer in time")
 
 var _ quota.Source = (*Quota)(nil)
 
@@ -63,14 +65,18 @@ func New(o Options) *Quota {
 
 // Reach implements [quota.Source].
 func (q *Quota) Reach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
 	defer cancel()
-	return q.clock.set(func() (time.Time, error) { return q.bucket.look(ctx) })
+	err := q.clock.set(func() (time.Time, error) { return q.bucket.look(ctx) })
+	if errors.Is(err, errSilent) { // as to who asks what it may not
+		return fmt.Errorf("%w; exthost cluster permissions %s prints what a NATS of your own must permit", err, q.o.Node)
+	}
+	return err
 }
 
 // Lease implements [quota.Source].
 func (q *Quota) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*askTimeout, errors.New("the servers of the cluster do not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*askTimeout, errSilent)
 	defer cancel()
 	if !q.clock.fresh() {
 		if err := q.Reach(ctx); err != nil {
@@ -94,7 +100,7 @@ func (q *Quota) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
 		if !errors.Is(err, errChanged) {
 			return l, err
 		}
-		pause := time.NewTimer(rand.N(retryPause * time.Duration(min(try+1, 8))))
+		pause := time.NewTimer(rand.N(retryPause << min(try, 7)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -107,7 +113,7 @@ func (q *Quota) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
 
 // try leases by the record as it is now. The caller has the counter's turn.
 func (q *Quota) try(ctx context.Context, key string, k *counter, c quota.Claim) (quota.Lease, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errors.New("the servers of the cluster do not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
 	defer cancel()
 	r, revision, err := q.bucket.get(ctx, key)
 	if err != nil {

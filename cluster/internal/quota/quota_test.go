@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/exthost/exthost/governance/quota"
@@ -227,4 +229,23 @@ func TestNoBucket(t *testing.T) {
 	if err := q.Reach(t.Context()); err == nil || !strings.Contains(err.Error(), "not one for counters") {
 		t.Error(err)
 	}
+}
+
+type silent struct{}
+
+func (silent) Ask(ctx context.Context, subject string, _ map[string]string, _ []byte) ([]byte, error) {
+	<-ctx.Done()
+	return nil, fmt.Errorf("no answer about %s: %w", subject, context.Cause(ctx))
+}
+
+// Servers answer nothing to who asks what it may not: what they must permit is said.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Options{Cluster: "main", Node: "n1", Run: "r", Asker: silent{}, Nodes: func() int { return 1 }})
+		for _, err := range []error{q.Reach(t.Context()), func() error { _, err := q.Lease(t.Context(), claim(1)); return err }()} {
+			if err == nil || !strings.Contains(err.Error(), "exthost cluster permissions n1") {
+				t.Error(err)
+			}
+		}
+	})
 }
