@@ -46,15 +46,16 @@ func (o *outbox) put(l letter) bool {
 	return !full
 }
 
-// run sends letters until ctx ends.
+// run sends letters until ctx ends, and those that were put before.
 func (o *outbox) run(ctx context.Context, s Sender) {
 	var letters []letter
-	for ctx.Err() == nil {
+	for done := false; !done; {
 		select {
 		case <-o.wake:
 			runtime.Gosched() // others that can run have something to send too
 		case <-ctx.Done():
 		}
+		done = ctx.Err() != nil
 		o.mu.Lock()
 		letters, o.letters = o.letters, letters[:0]
 		o.mu.Unlock()
