@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"os"
@@ -114,7 +115,8 @@ func (a Admin) Spec(id string) (runtime.Spec, error) {
 	now := a.h.snapshots.Load()
 	x := now.Extensions[id]
 	if x == nil {
-		return runtime.Spec{}, operations.Cannot(a.h.Status(), id)
+		s := a.h.Status()
+		return runtime.Spec{}, cmp.Or(notHere(s, id, "info"), operations.Cannot(s, id))
 	}
 	spec, _, err := a.h.env.Spec(now.Config, x.Candidate)
 	return spec, err

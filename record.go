@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -34,7 +35,8 @@ func RecordingsOf(h *Host) Recordings { return Recordings{h} }
 func (a Recordings) Record(ctx context.Context, o RecordOptions, w io.Writer) error {
 	for _, id := range o.Extensions {
 		if u := a.h.snapshots.Load(); u.Extensions[id] == nil && u.Destinations[id] == nil {
-			return operations.Cannot(a.h.Status(), id)
+			s := a.h.Status()
+			return cmp.Or(notHere(s, id, "record"), operations.Cannot(s, id))
 		}
 	}
 	r, err := a.h.env.Recorder.Record(recorder.Options{To: w, ID: o.ID, Extensions: o.Extensions, MaxBytes: o.MaxBytes})

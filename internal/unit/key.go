@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // Prefix and suffix of the keys of instances.
@@ -18,7 +19,7 @@ const (
 )
 
 // KindElsewhere is the kind of the transport of an extension that is at other nodes alone.
-const KindElsewhere = "cluster"
+const KindElsewhere = status.TransportCluster
 
 // SessionKey returns the key of the instance that serves s where each session has an
 // instance of its own. Anonymous stateless callers share the key "". A stateless caller

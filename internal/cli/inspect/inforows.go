@@ -96,6 +96,9 @@ func (i *extensionInfo) runningRows(row func(name string, values ...string), now
 }
 
 func (i *extensionInfo) manner() string {
+	if there := i.NotHere("info"); there != nil {
+		return protocol.Reason(there)
+	}
 	words := []string{hosts.RunsAs(i.Extension)}
 	if i.Activation == manifest.ActivationLazy {
 		words = append(words, "started by its first call")

@@ -53,7 +53,7 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx con
 			if done, err := ruleElsewhere(cmd.Context(), c, verb, args[0]); done {
 				return err
 			}
-			x, err := subjectOf(cmd.Context(), c, args[0])
+			x, err := subjectOf(cmd.Context(), c, verb, args[0])
 			if err != nil {
 				return err
 			}
@@ -96,7 +96,8 @@ type subject struct {
 	broken  bool           // its manifest cannot be read
 }
 
-func subjectOf(ctx context.Context, c *console.Console, id string) (*subject, error) {
+// subjectOf returns the subject of a command.
+func subjectOf(ctx context.Context, c *console.Console, command, id string) (*subject, error) {
 	x := &subject{console: c, id: id}
 	var err error
 	if x.cfg, x.origins, err = hosts.Load(c); err != nil {
@@ -110,6 +111,17 @@ func subjectOf(ctx context.Context, c *console.Console, id string) (*subject, er
 	}
 	if x.running, err = hosts.Find(ctx); err != nil && console.ExitCode(err) != console.ExitNotFound {
 		return nil, err
+	}
+	if x.running != nil {
+		s, err := x.running.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range s.Extensions {
+			if err := one.NotHere(command); err != nil && one.ID == id {
+				return nil, err
+			}
+		}
 	}
 	h, err := hosts.Look(ctx, c, x.cfg) // also sees extensions that the running host does not have yet
 	if err != nil {

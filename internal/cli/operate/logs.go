@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Logs shows the log of the running host.
@@ -61,8 +62,12 @@ func logs(ctx context.Context, c *console.Console, query url.Values, ids []strin
 		return err
 	}
 	if len(ids) > 0 {
-		if _, err := r.Worker(ctx, ids[0]); err != nil {
+		x, err := r.Worker(ctx, ids[0])
+		if err != nil {
 			return err
+		}
+		if there := x.NotHere("logs"); there != nil {
+			c.Info("the log has what this host says of it: %s", protocol.Reason(there))
 		}
 		query.Set("extension", ids[0])
 	}
