@@ -181,6 +181,10 @@ func asking() {
 			send(m.ID, `"result"`, map[string]any{"content": []any{}, "structuredContent": map[string]any{"answers": answers}})
 		case "ping":
 			send(m.ID, `"result"`, struct{}{})
+		default:
+			if m.ID != nil {
+				send(m.ID, `"error"`, map[string]any{"code": -32601, "message": "not known"})
+			}
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -23,9 +23,14 @@ type stranger struct {
 	conn     *nats.Conn
 	subjects wire.Subjects
 	self     wire.Address
-	offer    []byte
-	entry    []byte
-	results  chan []byte // of its own calls
+	requires []string
+	seq      int
+
+	mu    sync.Mutex // guards what follows
+	offer []byte
+	entry []byte
+
+	results chan []byte // of its own calls
 }
 
 // newStranger has a node join that shares an extension y with a tool, and requires some features.
@@ -37,10 +42,8 @@ func newStranger(t testing.TB, server, name string, requires ...string) *strange
 	}
 	t.Cleanup(conn.Close)
 	s := &stranger{conn: conn, subjects: wire.Subjects{Cluster: inCluster}, self: wire.Address{Node: name, Run: wire.NewRun()}, results: make(chan []byte, 1)}
-	s.offer = []byte(`{"id":"y","protocol":"native","future":[1]}` + "\n" + `{"name":"greet","inputSchema":{"type":"object"},"future":1}`)
-	s.entry, _ = json.Marshal(map[string]any{"node": name, "run": s.self.Run, "started": time.Now().UnixMilli(), "seq": 1, "version": "0.0.0", "wire": []string{wire.Major, "exthost.2"},
-		"requires": requires, "max_body": 16 << 20, "future": map[string]any{"a": 1},
-		"shares": []any{map[string]any{"id": "y", "as": "mine", "state": "ready", "digest": fmt.Sprintf("%x", sha256.Sum256(s.offer)), "tools": 1, "future": 1}}})
+	s.requires = requires
+	s.offer, s.entry = s.describe(`{"id":"y","protocol":"native","future":[1]}`, `{"name":"greet","inputSchema":{"type":"object"},"future":1}`)
 	for _, subject := range s.subjects.Subscribe(name) {
 		if _, err := conn.Subscribe(subject, s.received); err != nil {
 			t.Fatal(err)
@@ -48,6 +51,25 @@ func newStranger(t testing.TB, server, name string, requires ...string) *strange
 	}
 	s.say(s.subjects.All(name), map[string]any{"k": wire.Here}, s.entry)
 	return s
+}
+
+// share has the node share something else.
+func (s *stranger) share(head string, tools ...string) {
+	offer, entry := s.describe(head, tools...)
+	s.mu.Lock()
+	s.offer, s.entry = offer, entry
+	s.mu.Unlock()
+	s.say(s.subjects.All(s.self.Node), map[string]any{"k": wire.Here}, entry)
+}
+
+// describe returns an offer, and the entry that has it.
+func (s *stranger) describe(head string, tools ...string) (offer, entry []byte) {
+	s.seq++
+	offer = []byte(head + "\n" + strings.Join(tools, "\n"))
+	entry, _ = json.Marshal(map[string]any{"node": s.self.Node, "run": s.self.Run, "started": 1, "seq": s.seq, "version": "0.0.0", "wire": []string{wire.Major, "exthost.2"},
+		"requires": s.requires, "max_body": 16 << 20, "future": map[string]any{"a": 1},
+		"shares": []any{map[string]any{"id": "y", "as": "mine", "state": "ready", "digest": fmt.Sprintf("%x", sha256.Sum256(offer)), "tools": len(tools), "future": 1}}})
+	return offer, entry
 }
 
 func (s *stranger) say(subject string, head map[string]any, body []byte) {
@@ -63,20 +85,22 @@ func (s *stranger) received(m *nats.Msg) {
 	if err != nil || from == "" || from == s.self.Node {
 		return
 	}
+	s.mu.Lock()
+	offer, entry := s.offer, s.entry
+	s.mu.Unlock()
 	to := s.subjects.To(wire.Address{Node: from, Run: h.Run}, s.self.Node)
-	s.say(to, map[string]any{"k": "future", "n": 7}, body)
 	switch h.Kind {
-	case wire.Here: // it has a newcomer hear of it
-		s.say(s.subjects.All(s.self.Node), map[string]any{"k": wire.Here}, s.entry)
 	case wire.Probe:
+		s.say(to, map[string]any{"k": "future", "n": 7}, body)
 		s.say(to, map[string]any{"k": wire.Probed, "seq": h.Seq, "hash": h.Hash}, nil)
 	case wire.Want:
-		head, answer := map[string]any{"k": wire.Have, "seq": h.Seq, "last": true}, s.entry
+		head, answer := map[string]any{"k": wire.Have, "seq": h.Seq, "last": true}, entry
 		switch {
 		case len(h.Names) == 0:
 			head["hash"], answer = h.Hash, nil
 		case len(h.Names[0]) == 64:
-			head["at"], head["size"], answer = 0, len(s.offer), s.offer
+			at := min(int(h.At), len(offer)) // of another offer, nothing
+			head["at"], head["size"], answer = at, len(offer), offer[at:min(at+100<<10, len(offer))]
 		}
 		s.say(to, head, answer)
 	case wire.Call:

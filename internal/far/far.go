@@ -34,6 +34,7 @@ type Directory struct {
 	sets     map[string]*set
 	told     map[string]told                          // of the extensions of this host, by id
 	attached func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
+	left     map[string]bool                          // places that are left out because of their ids
 }
 
 // told is what the cluster knows of an extension of this host.
@@ -86,10 +87,7 @@ func (d *Directory) Follow(local map[string]*unit.Extension) (alone, replicas []
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	byID := make(map[string][]*peers.Place)
-	for _, p := range d.cluster.Places() {
-		byID[p.ID()] = append(byID[p.ID()], p)
-	}
+	byID := d.byID(local)
 	for id, s := range d.sets {
 		if byID[id] == nil {
 			s.leave()
@@ -115,6 +113,31 @@ func (d *Directory) Follow(local map[string]*unit.Extension) (alone, replicas []
 		}
 	}
 	return alone, replicas
+}
+
+// byID returns the places by id, without those whose id belongs to others: NODE.ID is the id of a server
+// here too, or of a replica. A call of what is one node's own never goes to another place.
+func (d *Directory) byID(local map[string]*unit.Extension) map[string][]*peers.Place {
+	byID, own, left := make(map[string][]*peers.Place), make(map[string]bool), make(map[string]bool)
+	all := d.cluster.Places()
+	for _, p := range all {
+		if id := p.ID(); p.As == peers.AsMine && local[id] == nil {
+			own[id] = true
+		}
+	}
+	for _, p := range all {
+		id := p.ID()
+		if taken := local[id] != nil; p.As == peers.AsMine && taken || p.As == peers.AsReplicas && own[id] {
+			if left[p.Node+" "+id] = true; !d.left[p.Node+" "+id] {
+				by := map[bool]string{true: "this host has", false: "another node has"}[taken]
+				d.env.Log.Warn("left out of what other nodes share: "+by+" an extension of that id; rename one of them", "extension", id, "node", p.Node)
+			}
+			continue
+		}
+		byID[id] = append(byID[id], p)
+	}
+	d.left = left
+	return byID
 }
 
 // instance returns the instance that stands for the node of p; nil when no call went there.
