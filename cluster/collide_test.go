@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,9 +97,22 @@ func TestAbsurdOffers(t *testing.T) {
 			t.Errorf("a name of %d bytes is listed", len(e.Name))
 		}
 	}
-	newStranger(t, urls[0], "fits").share(head, tool("one", 1<<20-1<<10))
+	newStranger(t, urls[0], "fits").share(head, fmt.Sprintf(`{"name":"one","inputSchema":{"type":"object"},"future":%q}`, bytes.Repeat([]byte("f"), 1<<20-1<<10)))
 	awaitTool(t, front, "ext_fits_y_one", true)
 	if r, err := front.Call(within(t), "ext_fits_y_one", json.RawMessage(`{}`)); err != nil || r.Text() != "hello" {
 		t.Errorf("%s, %v", r, err)
+	}
+}
+
+// What a client says of itself is as long as it likes; a call at another node does not depend on it.
+func TestTalkativeClient(t *testing.T) {
+	urls := sharedServers(t)
+	startNode(t, urls, "gpu1", peers.AsMine)
+	front := open(t, join(t, urls, "front", peers.AsMine), false)
+	awaitTool(t, front, "ext_gpu1_x_echo", true)
+	s := &protocol.Session{ID: "s1", Caller: "ada", ClientInfo: fmt.Appendf(nil, `{"name":%q,"version":"1"}`, bytes.Repeat([]byte("n"), 20<<10)),
+		Capabilities: fmt.Appendf(nil, `{"sampling":{},"experimental":{"x":%q}}`, bytes.Repeat([]byte("x"), 20<<10))}
+	if got := callAs(t, front, s, "ext_gpu1_x_renote", fmt.Sprintf(`{"file":%q,"text":"a"}`, filepath.Join(t.TempDir(), "notes"))); got != "noted a" {
+		t.Errorf("%q", got)
 	}
 }

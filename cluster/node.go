@@ -252,7 +252,7 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 	to, takes := n.members.Taker(c.Place.Node) // which may be a later run than that of the place
 	h := &wire.Head{Request: wire.Request{Extension: c.Place.Extension, Method: c.Method, Notify: c.Notify, Digest: c.Digest, Trace: c.Trace, Origin: c.Origin}}
 	if s := c.Session; s != nil {
-		h.Session = &wire.Session{ID: s.ID, Caller: s.Caller, Instance: s.Instance, Version: s.Version, Caps: s.Capabilities, ClientInfo: s.ClientInfo}
+		h.Session = &wire.Session{ID: s.ID, Caller: s.Caller, Instance: s.Instance, Version: s.Version, Caps: brief(s.Capabilities), ClientInfo: brief(s.ClientInfo)}
 		if takes && !n.away.note(n.host, s, to) {
 			h.Session.ID = ""
 		}

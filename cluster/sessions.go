@@ -4,11 +4,13 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )
@@ -163,6 +165,25 @@ func (one *guest) ended() {
 	if one.end != nil {
 		one.end()
 	}
+}
+
+const (
+	maxBrief  = 4 << 10 // bytes of what a client says of itself: both objects are in the head of a call
+	maxMember = 512     // bytes of one member of it
+)
+
+// brief returns the object; without its long members when it is long.
+func brief(object json.RawMessage) json.RawMessage {
+	if len(object) <= maxBrief {
+		return object
+	}
+	out := json.RawMessage(`{}`)
+	for key, value := range rawjson.Members(object) {
+		if n := len(key) + len(value); n <= maxMember && len(out)+n <= maxBrief-maxMember {
+			out = rawjson.Set(out, key, value)
+		}
+	}
+	return out
 }
 
 // away are the sessions of this host's clients that have called elsewhere.
