@@ -102,9 +102,6 @@ func (h *Hub) maintain(ctx context.Context) {
 	}
 }
 
-// errFew says that fewer hubs are known than will hold the counters.
-var errFew = errors.New("the other hubs are not known yet")
-
 // makeCounters makes the bucket where there is none, and gives it more replicas where there are
 // more hubs than before.
 func (h *Hub) makeCounters(ctx context.Context) error {
@@ -116,56 +113,51 @@ func (h *Hub) makeCounters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, countersWait)
 	defer cancel()
 	want := 1
-	if h.server.JetStreamIsClustered() {
-		if hubs := len(h.server.ActivePeers()); hubs < replicas {
-			err = errFew
-		} else {
-			want = replicas
-		}
+	if h.server.JetStreamIsClustered() && len(h.server.ActivePeers()) >= replicas {
+		want = replicas
 	}
-	stream, _ := Counters(h.name, want)
+	config, _ := Counters(h.name, want)
+	found, err := askStream(ctx, conn, "INFO", config.Name, struct{}{})
+	switch {
+	case errors.Is(err, errNoStream) && want == 1 && len(h.peers) >= replicas-1:
+		return errors.New("the other hubs are not there yet") // rather than to begin with one replica
+	case errors.Is(err, errNoStream):
+		_, err = askStream(ctx, conn, "CREATE", config.Name, config)
+	case err == nil && found < want:
+		_, err = askStream(ctx, conn, "UPDATE", config.Name, config)
+	}
+	return err
+}
+
+// errNoStream says that there is no bucket.
+var errNoStream = errors.New("there is no bucket")
+
+// askStream asks JetStream about a stream, and returns its replicas.
+func askStream(ctx context.Context, conn *nats.Conn, what, name string, body any) (replicas int, err error) {
+	request, err := json.Marshal(body)
+	if err != nil {
+		return 0, err
+	}
+	m, err := conn.RequestWithContext(ctx, "$JS.API.STREAM."+what+"."+name, request)
+	if err != nil {
+		return 0, err
+	}
 	var answer struct {
 		Config struct {
 			Replicas int `json:"num_replicas"`
 		} `json:"config"`
-		Error *struct {
-			Code int    `json:"err_code"`
-			Text string `json:"description"`
-		} `json:"error"`
+		Error *server.ApiError `json:"error"`
 	}
-	call := func(what string, body any) error {
-		answer.Error = nil
-		data, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		m, err := conn.RequestWithContext(ctx, "$JS.API.STREAM."+what+"."+stream.Name, data)
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(m.Data, &answer)
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return 0, err
 	}
-	if failed := call("INFO", struct{}{}); failed != nil {
-		return failed
+	switch e := answer.Error; {
+	case e != nil && e.ErrCode == uint16(server.JSStreamNotFoundErr):
+		return 0, errNoStream
+	case e != nil:
+		return 0, e
 	}
-	const notFound = 10059
-	switch {
-	case answer.Error != nil && answer.Error.Code == notFound:
-		if err != nil && len(h.peers) >= replicas-1 {
-			return err // rather than to begin with one and to move
-		}
-		if failed := call("CREATE", stream); failed != nil {
-			return failed
-		}
-	case answer.Error == nil && answer.Config.Replicas < want:
-		if failed := call("UPDATE", stream); failed != nil {
-			return failed
-		}
-	}
-	if answer.Error != nil {
-		return fmt.Errorf("%s (%d)", answer.Error.Text, answer.Error.Code)
-	}
-	return nil
+	return answer.Config.Replicas, nil
 }
 
 // countersUser connects a user of the nodes' account that may make the bucket, which no node may.

@@ -27,21 +27,26 @@ const hubWait = 10 * time.Second
 const lockWait = time.Second
 
 // beNode makes this process the one of this machine that is the node which the configuration
-// states. All directories of a user have that configuration. dir is that of its state as a node.
-func beNode(ctx context.Context, m *settings.Membership) (dir string, unlock func(), err error) {
-	state, err := exthost.DefaultStateDir()
+// states. All directories of a user have that configuration.
+func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err error) {
+	dir, err := stateOf("cluster", append([]string{m.Join, m.Node, m.Name, m.Hub.Listen}, m.URLs...)...)
 	if err != nil {
-		return "", nil, err
-	}
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{m.Join, m.Node, m.Name, m.Hub.Listen}, m.URLs...), "\n")))
-	dir = filepath.Join(filepath.Dir(state), ".cluster-"+hex.EncodeToString(sum[:8]))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	unlock, err = dirlock.Wait(ctx, dir)
-	return dir, unlock, err
+	return dirlock.Wait(ctx, dir)
+}
+
+// stateOf makes the directory of the state of what the words name, beside those of hosts.
+func stateOf(what string, words ...string) (dir string, err error) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(strings.Join(words, "\n")))
+	dir = filepath.Join(filepath.Dir(state), "."+what+"-"+hex.EncodeToString(sum[:8]))
+	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // cluster starts the hub of the configuration, and makes the node that the host is. Call end after
@@ -52,7 +57,7 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error
 	if !m.Joins() && m.Hub.Listen == "" {
 		return end, nil
 	}
-	dir, unlock, err := beNode(ctx, &m)
+	unlock, err := beNode(ctx, &m)
 	if err != nil { // the configuration is the user's, and this host is of another directory
 		r.log.Warn("this host is not in the cluster of the configuration: another host of this machine is that node", "next", "exthost serve --cluster FILE, with an invitation of its own")
 		return end, nil
@@ -61,7 +66,12 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error
 	if m.Hub.Listen != "" {
 		starting, cancel := context.WithTimeout(ctx, hubWait)
 		defer cancel()
-		h, err := hub.Open(starting, hub.Options{Dir: m.Hub.Dir, Listen: m.Hub.Listen, Routes: m.Hub.RoutesListen(), Peers: m.Hub.Peers, Store: filepath.Join(dir, "counters"), Log: r.log})
+		store, err := stateOf("hub", m.Hub.Dir)
+		if err != nil {
+			unlock()
+			return end, err
+		}
+		h, err := hub.Open(starting, hub.Options{Dir: m.Hub.Dir, Listen: m.Hub.Listen, Routes: m.Hub.RoutesListen(), Peers: m.Hub.Peers, Store: store, Log: r.log})
 		if err != nil {
 			unlock()
 			return end, &console.Error{Code: console.ExitInvalid, Text: "cluster.hub: " + err.Error(), Hint: "exthost cluster init makes its files; free the address, or change cluster.hub.listen"}
