@@ -52,6 +52,9 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 	awaitTool(t, web, "exthost_result_page", true)
 	long := strings.Repeat("all of it. ", 1000)
 	for name, session := range map[string]*protocol.Session{"named": {ID: "s1", Caller: "ada"}, "anonymous": {ID: "s2"}} {
+		if err := web.Attach(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
 		shown, err := callText(t, web, session, "ext_gpu1_x_echo", map[string]any{"text": long})
 		at := regexp.MustCompile(`"handle":"(gpu1/[a-z0-9]+)"`).FindStringSubmatch(shown)
 		if err != nil || at == nil {
