@@ -113,6 +113,9 @@ func (n *webNode) Places() (list []*peers.Place) {
 }
 
 func (n *webNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error) {
+	n.mu.Lock()
+	own := n.host
+	n.mu.Unlock()
 	n.web.mu.Lock()
 	to := n.web.nodes[c.Place.Node]
 	n.web.mu.Unlock()
@@ -130,7 +133,7 @@ func (n *webNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, err
 	s := &protocol.Session{Node: n.name}
 	if c.Session != nil {
 		s.Caller, s.Version = c.Session.Caller, c.Session.Version
-		if c.Session.ID != "" {
+		if c.Session.ID != "" && own.IfAttached(c.Session, func() {}) {
 			s.ID = peers.GuestID(n.name, "run", c.Place.Extension, c.Session.ID)
 		}
 	}

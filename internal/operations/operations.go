@@ -18,18 +18,23 @@ import (
 type Options struct {
 	Here    Here
 	Cluster peers.Cluster // nil: the host is in none
-	Calls   interface {   // the way of all calls
-		Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	Calls   Calls
+	// Sessions are those of this host's clients.
+	Sessions interface {
+		IfAttached(s *protocol.Session, f func()) (attached bool)
 	}
+}
+
+// Calls are the way of all calls.
+type Calls interface {
+	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 }
 
 // Nodes is the operator's side of a host and of the other nodes of its cluster. Its methods may be
 // called by many goroutines at once.
 type Nodes struct {
-	Here  Here
-	calls interface {
-		Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
-	}
+	Here Here
+	o    Options
 	others
 	desks   desks
 	reading chan struct{} // holds a token while the audit log is read for another node
@@ -43,7 +48,7 @@ func New() *Nodes {
 }
 
 // Begin says what they are the nodes of.
-func (n *Nodes) Begin(o Options) { n.Here, n.others.cluster, n.calls = o.Here, o.Cluster, o.Calls }
+func (n *Nodes) Begin(o Options) { n.Here, n.others.cluster, n.o = o.Here, o.Cluster, o }
 
 // inward carries out what other nodes want.
 type inward Nodes
