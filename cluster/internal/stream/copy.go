@@ -10,8 +10,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// writeTimeout bounds the write of one piece to a client.
-const writeTimeout = 30 * time.Second
+const (
+	writeTimeout = 30 * time.Second // of one piece to a client
+	closeTimeout = 5 * time.Second  // for a run to hear that nobody reads a stream, which it sees itself later
+)
 
 // carried are the headers of a response that are passed on, besides those of MCP, which begin with
 // Mcp-. What another run says decides nothing else at this server, such as which pages may read it.
@@ -49,7 +51,9 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 		case p.Stream == 0:
 			return began, err
 		case err != nil || ctx.Err() != nil: // the client is gone
-			_, _ = call(context.WithoutCancel(ctx), Close, strconv.AppendUint(nil, p.Stream, 10))
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+			_, _ = call(closing, Close, strconv.AppendUint(nil, p.Stream, 10))
+			cancel()
 			return began, err
 		}
 		raw, err = call(ctx, More, strconv.AppendUint(nil, p.Stream, 10))
@@ -59,7 +63,7 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 
 func setHeader(to, from http.Header) {
 	for name, values := range from {
-		if carried[name] || strings.HasPrefix(name, "Mcp-") {
+		if len(values) == 1 && (carried[name] || strings.HasPrefix(name, "Mcp-")) { // two lengths would end the response in two places
 			to[name] = values
 		}
 	}

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	maxStreams = 4096            // at once, of all runs
+	maxStreams = 4096            // at once, of all nodes
+	maxOfNode  = maxStreams / 2  // of one node, which leaves some to the others
 	unread     = 2 * time.Minute // after which nobody is believed to read a stream
 )
 
@@ -31,12 +32,13 @@ type Server struct {
 	mu   sync.Mutex // guards what follows
 	last uint64
 	open map[uint64]*response
+	of   map[string]int // how many of a node are open
 }
 
 // NewServer returns a server. serve writes the response to a request; its ctx ends when the client
 // has gone.
 func NewServer(serve func(ctx context.Context, w http.ResponseWriter, request []byte), log *slog.Logger) *Server {
-	s := &Server{serve: serve, log: log, open: make(map[uint64]*response)}
+	s := &Server{serve: serve, log: log, open: make(map[uint64]*response), of: make(map[string]int)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -57,7 +59,7 @@ func (s *Server) Run(ctx context.Context, from wire.Address, method string, body
 	case method == More:
 		return s.next(ctx, r)
 	case method == Close && r != nil:
-		r.end()
+		s.forget(r)
 	case method != Close:
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%q is not served between nodes", method)
 	}
@@ -71,16 +73,20 @@ func (s *Server) begin(from wire.Address, request []byte) (*response, error) {
 	if len(s.open) >= maxStreams {
 		return nil, protocol.Errorf(protocol.Overloaded, "the node serves %d requests of other nodes", maxStreams)
 	}
+	if s.of[from.Node] >= maxOfNode {
+		return nil, protocol.Errorf(protocol.Overloaded, "the node serves %d requests of node %s", maxOfNode, from.Node)
+	}
 	s.last++
 	r := newResponse(s.last, from)
 	r.ctx, r.end = context.WithCancel(s.ctx)
-	r.left = time.AfterFunc(unread, r.end)
+	r.left = time.AfterFunc(unread, func() { s.forget(r) })
 	if !s.work.Go(func() { s.handle(r, request) }) {
 		r.left.Stop()
 		r.end()
 		return nil, protocol.Errorf(protocol.ShuttingDown, "the node leaves the cluster")
 	}
 	s.open[r.number] = r
+	s.of[from.Node]++
 	return r, nil
 }
 
@@ -112,18 +118,30 @@ func (s *Server) find(from wire.Address, number []byte) *response {
 func (s *Server) next(ctx context.Context, r *response) ([]byte, error) {
 	r.left.Stop()
 	p, err := r.take(ctx)
-	if err != nil {
-		r.end()
-	}
 	if err != nil || p.Stream == 0 {
-		s.mu.Lock()
-		delete(s.open, r.number)
-		s.mu.Unlock()
-		r.end()
+		s.forget(r)
 		return encoded(p), err
 	}
 	r.left.Reset(unread)
 	return encoded(p), nil
+}
+
+// forget ends a stream that nobody reads any more.
+func (s *Server) forget(r *response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetLocked(r)
+}
+
+func (s *Server) forgetLocked(r *response) {
+	if s.open[r.number] == r {
+		delete(s.open, r.number)
+		if s.of[r.from.Node]--; s.of[r.from.Node] == 0 {
+			delete(s.of, r.from.Node)
+		}
+	}
+	r.left.Stop()
+	r.end()
 }
 
 func encoded(p *piece) []byte {
@@ -137,10 +155,9 @@ func encoded(p *piece) []byte {
 func (s *Server) Gone(run wire.Address) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for number, r := range s.open {
+	for _, r := range s.open {
 		if r.from == run {
-			delete(s.open, number)
-			r.end()
+			s.forgetLocked(r)
 		}
 	}
 }

@@ -73,6 +73,10 @@ func TestResponse(t *testing.T) {
 			}
 			return s
 		}(), nil},
+		"two lengths": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Length"] = []string{"1", "2"}
+			_, _ = io.WriteString(w, "x")
+		}, 200, "x", nil},
 		"long":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) }, 200, string(long), nil},
 		"the body": {func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }, 200, "request", nil},
 	} {
@@ -152,8 +156,8 @@ func TestClientIsGone(t *testing.T) {
 		if waited := time.Since(began); waited != unread {
 			t.Errorf("a stream that nobody reads ends after %v", waited)
 		}
-		if _, err := s.Run(t.Context(), front, More, []byte("1")); err != nil {
-			t.Errorf("its end: %v", err)
+		if raw, err := s.Run(t.Context(), front, More, []byte("1")); err == nil || len(s.open)+len(s.of) != 0 {
+			t.Errorf("it is kept: %q, %d streams are left", raw, len(s.open))
 		}
 	})
 }
@@ -251,18 +255,57 @@ func TestHostileFront(t *testing.T) {
 	<-results // the stream has ended
 }
 
+// A node has a bounded number of streams, whatever runs it names, and leaves some to the others.
 func TestStreamsAreBounded(t *testing.T) {
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	for range maxStreams {
-		if _, err := s.Run(t.Context(), front, Open, nil); err != nil {
-			t.Fatal(err)
+	one := []wire.Address{{Node: "one", Run: "aaaaaaaaaa"}, {Node: "one", Run: "bbbbbbbbbb"}}
+	for _, runs := range [][]wire.Address{one, {front}} {
+		for i := range maxOfNode {
+			if _, err := s.Run(t.Context(), runs[i%len(runs)], Open, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var full *protocol.Error
+		if _, err := s.Run(t.Context(), runs[0], Open, nil); !errors.As(err, &full) || full.Kind != protocol.Overloaded || full.Outcome != "" {
+			t.Errorf("one more: %#v", err)
 		}
 	}
-	var full *protocol.Error
-	if _, err := s.Run(t.Context(), front, Open, nil); !errors.As(err, &full) || full.Kind != protocol.Overloaded || full.Outcome != "" {
-		t.Errorf("one more: %#v", err)
+	if _, err := s.Run(t.Context(), wire.Address{Node: "third", Run: "cccccccccc"}, Open, nil); err == nil {
+		t.Error("there is no bound of all")
 	}
+}
+
+// cutWriter is the ResponseWriter of a client that has gone.
+type cutWriter struct{ *httptest.ResponseRecorder }
+
+func (cutWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// A client that goes while it is written to leaves nothing, though its node cannot reach the other
+// for ever.
+func TestClientGoesDuringAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		if _, err := Copy(t.Context(), cutWriter{httptest.NewRecorder()}, from(s, front), nil); err == nil {
+			t.Error("the write fails, and Copy does not")
+		}
+		if len(s.open)+len(s.of) != 0 {
+			t.Errorf("%d streams are left", len(s.open))
+		}
+		silent := func(ctx context.Context, method string, body []byte) ([]byte, error) {
+			if method == Close {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return from(s, front)(ctx, method, body)
+		}
+		if _, err := Copy(t.Context(), cutWriter{httptest.NewRecorder()}, silent, nil); err == nil {
+			t.Error("the write fails, and Copy does not")
+		}
+	})
 }
