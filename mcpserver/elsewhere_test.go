@@ -294,18 +294,20 @@ func TestForwardedResponseIsCut(t *testing.T) {
 	if !strings.Contains(got, `data: {"jsonrpc":"2.0","id":7,"error":{`) || !strings.Contains(got, `"outcome":"unknown"`) {
 		t.Errorf("an event stream ends with %q", got)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, servers[0].URL+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"object"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = header.Clone()
-	r.Header.Set("Content-Type", "application/json")
-	response, err := httpClient.Do(r)
-	if err == nil {
-		defer response.Body.Close()
-		_, err = io.ReadAll(response.Body)
-	}
-	if err == nil {
-		t.Error("an object ends well")
+	for _, what := range []string{"object", "part"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, servers[0].URL+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"`+what+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = header.Clone()
+		r.Header.Set("Content-Type", "application/json")
+		response, err := httpClient.Do(r)
+		if err == nil {
+			defer response.Body.Close()
+			_, err = io.ReadAll(response.Body)
+		}
+		if err == nil {
+			t.Errorf("%s: it ends well", what)
+		}
 	}
 }

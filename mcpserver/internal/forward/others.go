@@ -63,12 +63,15 @@ func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, hom
 			return
 		}
 	}
-	began, err := o.servers.Forward(r.Context(), w, home, q.encode(body))
+	out := &response{ResponseWriter: w}
+	began, err := o.servers.Forward(r.Context(), out, home, q.encode(body))
+	if err == nil || r.Context().Err() != nil {
+		return
+	}
 	m, _ := mcphttp.Decode(body)
 	switch {
-	case err == nil || r.Context().Err() != nil:
 	case began:
-		o.cut(w, &m, err)
+		o.cut(out, &m, err)
 	case isUnsent(err):
 		UnknownSession(w)
 	case m.ID == nil || m.Method == "":
@@ -83,15 +86,15 @@ var ErrGone = &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Messa
 
 // Call has the server with a home answer the request m, which continues a call there.
 func (o *Others) Call(w http.ResponseWriter, r *http.Request, q *Request, home string, m *jsonrpc.Message) {
-	began := false
+	began, out := false, &response{ResponseWriter: w}
 	body, err := jsonrpc.Append(nil, m)
 	if err == nil {
-		began, err = o.servers.Forward(r.Context(), w, home, q.encode(body))
+		began, err = o.servers.Forward(r.Context(), out, home, q.encode(body))
 	}
 	if isUnsent(err) {
 		err = ErrGone
 	}
-	o.failed(w, r, m, began, err)
+	o.failed(out, r, m, began, err)
 }
 
 // Task has the server that has the task answer the request m about it. It reports whether the
@@ -102,15 +105,16 @@ func (o *Others) Task(w http.ResponseWriter, r *http.Request, q *Request, m *jso
 		return false
 	}
 	task, request := q.Caller+"\n"+string(wire.Member(m.Params, "taskId")), q.encode(body)
-	found, err := o.tasks.serve(r.Context(), w, task, o.servers.Homes(), func(ctx context.Context, w http.ResponseWriter, home string) (bool, error) {
+	out := &response{ResponseWriter: w}
+	found, err := o.tasks.serve(r.Context(), out, task, o.servers.Homes(), func(ctx context.Context, w http.ResponseWriter, home string) (bool, error) {
 		return o.servers.Forward(ctx, w, home, request)
 	})
-	o.failed(w, r, m, found, err)
+	o.failed(out, r, m, found, err)
 	return found || err != nil
 }
 
 // failed answers m, a request of 2026-07-28, with the error of another server, if there is one.
-func (o *Others) failed(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, began bool, err error) {
+func (o *Others) failed(w *response, r *http.Request, m *jsonrpc.Message, began bool, err error) {
 	switch {
 	case err == nil || r.Context().Err() != nil:
 	case began:
@@ -126,15 +130,15 @@ func isUnsent(err error) bool {
 	return ok && e.Kind == protocol.NodeLost && e.Outcome == ""
 }
 
-// cut ends a response whose rest will not come: an event stream with an error as the answer to its
-// request m. The client of any other must not take it for a whole one: cut panics with
+// cut ends a response whose rest will not come: an event stream, between two events, with an error as
+// the answer to its request m. The client of any other must not take it for a whole one: cut panics with
 // http.ErrAbortHandler.
-func (o *Others) cut(w http.ResponseWriter, m *jsonrpc.Message, err error) {
+func (o *Others) cut(w *response, m *jsonrpc.Message, err error) {
 	o.log.Warn("the response of another node is cut", "error", err)
 	if isUnsent(err) {
 		err = ErrGone
 	}
-	if m.ID == nil || m.Method == "" || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+	if m.ID == nil || m.Method == "" || !w.isBetweenEvents() {
 		panic(http.ErrAbortHandler)
 	}
 	last := wire.Response(m.ID, nil, err)
