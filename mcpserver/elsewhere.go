@@ -3,8 +3,12 @@ package mcpserver
 import (
 	"context"
 	"net/http"
+	"strings"
 
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/mcpserver/internal/forward"
+	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
 
 // homeOf returns the home of an id if another server has made it, else "".
@@ -13,6 +17,16 @@ func (e *endpoint) homeOf(r *http.Request, id string) string {
 		return ""
 	}
 	return e.others.HomeOf(id)
+}
+
+// homeOfCall returns the home of the call that m continues if that waits at another server, else "":
+// a requestState may be an extension's own.
+func (e *endpoint) homeOfCall(r *http.Request, m *jsonrpc.Message) string {
+	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
+	if !strings.HasPrefix(state, statePrefix) {
+		return ""
+	}
+	return e.homeOf(r, state)
 }
 
 // carried returns r in the form in which it travels to another server.

@@ -276,14 +276,34 @@ func TestForwardedRequestsBeginNothing(t *testing.T) {
 	}
 }
 
+// A requestState that the extension has made is its own, whatever it looks like.
+func TestStateOfAnExtensionStays(t *testing.T) {
+	b := asking{newFake(), func(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
+		return json.RawMessage(`{"state":` + string(rawjson.Get(c.Params, "requestState")) + `}`), nil
+	}}
+	all, servers := inTown(t, 2, b, mcpserver.Options{})
+	for _, state := range []string{`"eyJh.eyJi.c2ln"`, `"x.homeb"`} {
+		if got := callPending(t, servers[0].URL+"/mcp", `"requestState":`+state+`,`); string(rawjson.Get(got, "state")) != state {
+			t.Errorf("%s: %s", state, got)
+		}
+	}
+	if all.count.Load() != 0 {
+		t.Error("it was carried to another server")
+	}
+}
+
 // What is cut in the middle is not taken for whole.
 func TestForwardedResponseIsCut(t *testing.T) {
 	all, servers := inTown(t, 1, newFake(), mcpserver.Options{})
 	house{all, "away"}.ServeForwarded(func(_ context.Context, w http.ResponseWriter, request []byte) {
-		if bytes.Contains(request, []byte("stream")) {
+		switch {
+		case bytes.Contains(request, []byte("stream")):
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, ": \n\n")
-		} else {
+		case bytes.Contains(request, []byte("part")):
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "event: message\ndata: {")
+		default:
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
 		}

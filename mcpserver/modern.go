@@ -38,8 +38,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 				"next", "server.auth gives callers names")
 		})
 	}
-	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
-	if home := e.homeOf(r, state); home != "" {
+	if home := e.homeOfCall(r, m); home != "" {
 		e.others.Call(w, r, e.carried(r, forward.EndpointMCP), home, m)
 		return
 	}

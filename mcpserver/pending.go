@@ -27,6 +27,9 @@ import (
 // the first question that request is answered ahead of the call's end, and the goroutine
 // goes on. Where the transport cannot do that, each call gets its own goroutine.
 
+// statePrefix begins the requestState of a pending call.
+const statePrefix = "exthost-"
+
 // inputTimeout is how long a client may take to return with the results.
 const inputTimeout = 5 * time.Minute
 
@@ -256,7 +259,7 @@ func (p *pendingRequest) suspendLocked() error {
 		return nil
 	}
 	if p.state == "" {
-		p.state = forward.ID("exthost-"+rand.Text(), p.server.options.Elsewhere)
+		p.state = forward.ID(statePrefix+rand.Text(), p.server.options.Elsewhere)
 		p.unhook = context.AfterFunc(p.server.closing, func() { p.cancel(errEnded) })
 	}
 	p.expiry = time.AfterFunc(inputTimeout, func() {
