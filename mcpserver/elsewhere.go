@@ -56,8 +56,10 @@ func (s *Server) serveForwarded(ctx context.Context, w http.ResponseWriter, requ
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	r, release := s.bodies.Meter(r)
+	defer release()
 	e := &endpoint{s, q.Extension}
-	r = r.WithContext(with(ctx, func(by *requester) {
+	r = r.WithContext(with(r.Context(), func(by *requester) {
 		*by = requester{caller: q.Caller, toolset: q.Toolset, toolMode: q.ToolMode, remote: true, forwarded: true}
 	}))
 	switch q.Endpoint {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -289,6 +290,26 @@ func TestStateOfAnExtensionStays(t *testing.T) {
 	}
 	if all.count.Load() != 0 {
 		t.Error("it was carried to another server")
+	}
+}
+
+// What clients send by way of other servers, and what waits here after the answer, is bounded.
+func TestForwardedBodiesAreBounded(t *testing.T) {
+	b := newFake()
+	const limit = 64 << 10
+	_, servers := inTown(t, 2, b, mcpserver.Options{MaxBody: limit})
+	stream := do(t, http.MethodGet, servers[0].URL+"/sse", nil, "")
+	endpoint, _ := strings.CutPrefix(get(t, events(stream.Body), "the endpoint"), "endpoint ")
+	there := servers[1].URL + endpoint
+	if status, got := post(t, there, nil, initialize); status != http.StatusAccepted {
+		t.Fatalf("initialize: %d %s", status, got)
+	}
+	taken, status := 0, http.StatusAccepted
+	for ; status == http.StatusAccepted && taken < 20; taken++ {
+		status, _ = post(t, there, nil, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"hang","x":"%s"}}`, taken+9, strings.Repeat("x", limit*9/10)))
+	}
+	if status != http.StatusServiceUnavailable || taken > 10 {
+		t.Errorf("%d bodies of %d bytes, the last is answered %d", taken, limit, status)
 	}
 }
 

@@ -4,10 +4,15 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/table"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
+
+// maxForwarded are the longest bodies for which there is room among the requests that other servers carry
+// here. The servers that got them count only what they wait for.
+const maxForwarded = 8
 
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.
 func New(b Backend, o Options) *Server {
@@ -20,6 +25,7 @@ func New(b Backend, o Options) *Server {
 		panic("mcpserver: capabilities: " + err.Error())
 	}
 	if o.Elsewhere != nil {
+		s.bodies = mcphttp.NewBudget(maxForwarded * o.MaxBody)
 		s.others = forward.NewOthers(o.Elsewhere, o.MaxBody, o.Logger)
 		o.Elsewhere.ServeForwarded(s.serveForwarded)
 	}

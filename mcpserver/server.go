@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/table"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
@@ -102,6 +103,7 @@ type Server struct {
 	log      *slog.Logger
 	sessions *sessions
 	others   *forward.Others               // nil: there are none
+	bodies   *mcphttp.Budget               // of the requests that others carry here
 	pending  *table.Table[*pendingRequest] // calls that wait for their client's next request, by state
 	headers  []string                      // that policies get
 	nameless sync.Once                     // the log says that some clients cannot be told apart
