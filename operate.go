@@ -57,16 +57,6 @@ func (a Admin) Enable(ctx context.Context, id string) error { return a.h.nodes.H
 // [Options].Disable, and reloads that extension alone. Calls in flight may end, within its drain_timeout.
 func (a Admin) Disable(ctx context.Context, id string) error { return a.h.nodes.Here.Disable(ctx, id) }
 
-// notHere is [status.Extension.NotHere] of an id.
-func notHere(s status.Status, id, command string) error {
-	for _, x := range s.Extensions {
-		if x.ID == id {
-			return x.NotHere(command)
-		}
-	}
-	return nil
-}
-
 // Approve lets the call of an approval request be made, once: now if its caller waits, else when the
 // same caller makes the same call again in time. by names the approver. A request that
 // does not wait any more is a tool_not_found error.

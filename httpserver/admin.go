@@ -118,18 +118,14 @@ func setWatch(h *exthost.Host, r *http.Request) (any, error) {
 // streamTap streams the frames between the host and its extensions.
 func streamTap(h *exthost.Host, r *http.Request) ([]streams.Source, error) {
 	id := r.FormValue("extension")
-	for _, x := range h.Status().Extensions {
-		if err := x.NotHere("tap"); err != nil && x.ID == id {
-			return nil, err
-		}
-	}
+	now := h.Status()
 	return []streams.Source{func(ctx context.Context, send func(streams.Message) bool) {
 		for frame := range h.Admin().Tap(ctx, id) {
 			if !send(streams.Message{Event: "frame", Data: frame}) {
 				return
 			}
 		}
-	}}, nil
+	}}, now.NotHere(id, "tap")
 }
 
 // writeRecording writes a cassette until the reader is gone or the recording ends.

@@ -18,3 +18,13 @@ func (x *Extension) NotHere(command string) error {
 	own := strings.TrimPrefix(x.ID, x.Nodes[0]+".") // as the others know one that is not a replica
 	return protocol.Errorf(protocol.InvalidArguments, "%s is at node %s and not at this host: exthost %s %s there", x.ID, strings.Join(x.Nodes, ", "), command, own)
 }
+
+// NotHere is [Extension.NotHere] of the extension with an id.
+func (s *Status) NotHere(id, command string) error {
+	for i := range s.Extensions {
+		if s.Extensions[i].ID == id {
+			return s.Extensions[i].NotHere(command)
+		}
+	}
+	return nil
+}

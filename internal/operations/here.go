@@ -40,6 +40,9 @@ func (h *Here) Restart(ctx context.Context, id string) error {
 	if u == nil {
 		return Cannot(h.Status(), id)
 	}
+	if s := h.Status(); s.NotHere(id, "restart") != nil { // it would restart what stands for the nodes
+		return s.NotHere(id, "restart")
+	}
 	h.Log.Info("restarted by the operator", "extension", id)
 	err := u.Restart(ctx)
 	h.Reloads.Restarted(ctx, u, err)
@@ -93,6 +96,9 @@ func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled boo
 	}
 	if now.Destinations[id] != nil {
 		return protocol.Errorf(protocol.InvalidArguments, "%s is a destination, which is there as long as destinations of the configuration names it", id)
+	}
+	if err := s.NotHere(id, map[bool]string{true: "disable", false: "enable"}[disabled]); err != nil {
+		return err
 	}
 	var ids []string
 	for _, x := range s.Extensions {

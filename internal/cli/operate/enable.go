@@ -117,10 +117,8 @@ func subjectOf(ctx context.Context, c *console.Console, command, id string) (*su
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range s.Extensions {
-			if err := one.NotHere(command); err != nil && one.ID == id {
-				return nil, err
-			}
+		if err := s.NotHere(id, command); err != nil {
+			return nil, err
 		}
 	}
 	h, err := hosts.Look(ctx, c, x.cfg) // also sees extensions that the running host does not have yet
