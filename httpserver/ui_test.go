@@ -64,6 +64,7 @@ func (aside) Open(context.Context, peers.Host) error { return nil }
 func (aside) Offer([]peers.Offer)                    {}
 func (aside) Places() []*peers.Place                 { return nil }
 func (aside) EndSession(*protocol.Session)           {}
+func (aside) Waiting(int)                            {}
 func (aside) Close(context.Context) error            { return nil }
 func (aside) Status() *status.Cluster {
 	return &status.Cluster{Name: "main", Node: "web", Server: "tls://hub.example:7822", TLS: true, RTT: 400 * time.Microsecond, Nodes: []status.Node{
