@@ -228,14 +228,6 @@ func NewExport(h *exthost.Host, f tools.Format, selected []*tools.Entry, hidden 
 	return out, err
 }
 
-// orObject returns the arguments of a body; {} for an empty one.
-func orObject(body []byte) []byte {
-	if len(body) == 0 {
-		return []byte("{}")
-	}
-	return body
-}
-
 // startWait is how long a request for an unknown tool waits for extensions that start.
 const startWait = 5 * time.Second
 
@@ -265,7 +257,7 @@ func callTool(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, err
 	}
 	name, _ := json.Marshal(r.PathValue("name")) // a string always encodes
-	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), orObject(arguments), []byte(`}`))
+	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), []byte(cmp.Or(string(arguments), "{}")), []byte(`}`))
 	call := protocol.Call{Method: protocol.MethodToolsCall, Params: params, Node: r.URL.Query().Get("node")}
 	if caller := mcpserver.CallerOf(r.Context()); caller != "" {
 		call.Session = &protocol.Session{Caller: caller}
