@@ -74,10 +74,9 @@ func TestC9NetworkIsSplit(t *testing.T) {
 					return false
 				}
 			}
-			for _, n := range h.Status().Cluster.Nodes {
-				if n.State != status.NodeReady {
-					return false
-				}
+			nodes := h.Status().Cluster.Nodes
+			if len(nodes) != 3 || slices.ContainsFunc(nodes, func(n status.Node) bool { return n.State != status.NodeReady }) {
+				return false
 			}
 		}
 		return true
