@@ -16,6 +16,23 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
+// waiting makes a call that waits until it is cancelled, and returns its outcome once it runs.
+func waiting(t *testing.T, h *exthost.Host, tool, file string) <-chan error {
+	t.Helper()
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := h.Call(context.Background(), tool, map[string]any{"file": file, "text": "a", "wait": true})
+		outcome <- err
+	}()
+	eventually(t, "the call runs", func() bool { return slices.Contains(noted(t, file), "a") })
+	return outcome
+}
+
+func isLost(err error) bool {
+	e, _ := errors.AsType[*protocol.Error](err)
+	return e != nil && e.Kind == protocol.NodeLost && e.Outcome == "unknown"
+}
+
 // What a process does that breaks the rules of its host has the same outcome elsewhere as here, and
 // names the node.
 func TestC1ProcessBreaksTheRules(t *testing.T) {

@@ -1,8 +1,6 @@
 package cluster_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -12,28 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )
-
-// waiting makes a call that waits until it is cancelled, and returns its outcome once it runs.
-func waiting(t *testing.T, h *exthost.Host, tool, file string) <-chan error {
-	t.Helper()
-	outcome := make(chan error, 1)
-	go func() {
-		_, err := h.Call(context.Background(), tool, map[string]any{"file": file, "text": "a", "wait": true})
-		outcome <- err
-	}()
-	eventually(t, "the call runs", func() bool { return slices.Contains(noted(t, file), "a") })
-	return outcome
-}
-
-func isLost(err error) bool {
-	e, _ := errors.AsType[*protocol.Error](err)
-	return e != nil && e.Kind == protocol.NodeLost && e.Outcome == "unknown"
-}
 
 // An owner that is stopped loses its calls, and ends them once it goes on: nobody waits for them.
 func TestC4OwnerIsStopped(t *testing.T) {
