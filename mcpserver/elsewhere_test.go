@@ -104,6 +104,9 @@ type holder struct {
 func (h holder) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
 	h.asks.Add(1)
 	if id, _ := rawjson.Text(rawjson.Get(c.Params, "taskId")); id != h.task {
+		if c.Extension != "" && !c.Begun {
+			return nil, protocol.Errorf(protocol.ExtensionError, "the extension says no")
+		}
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%w %q", protocol.ErrNoTask, id)
 	}
 	return json.RawMessage(`{"taskId":"` + h.task + `","status":"working","by":"` + c.Session.Caller + `"}`), nil
@@ -136,9 +139,82 @@ func TestTaskElsewhere(t *testing.T) {
 			t.Errorf("server %d was asked %d times", i, n)
 		}
 	}
-	if status, got := get(urls[0], "task-x"); !strings.Contains(got, `there is no task`) {
-		t.Errorf("a task that there is not: %d %s", status, got)
+	if status, got := get(urls[0], "task-x"); !strings.Contains(got, `"node_lost"`) {
+		t.Errorf("a task that the silent server may have: %d %s", status, got)
 	}
+	all.mu.Lock()
+	delete(all.serves, "slow")
+	all.mu.Unlock()
+	carried := all.count.Load()
+	for _, id := range []string{"task-x", strings.Repeat("x", 1<<20)} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaOnly + `}}`
+		if status, got := post(t, urls[0], sent("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", "task-x"), body); id == "task-x" && !strings.Contains(got, `there is no task`) {
+			t.Errorf("a task that there is not: %d %s", status, got)
+		}
+	}
+	if n := all.count.Load() - carried; n != 2 {
+		t.Errorf("%d requests were carried for tasks that there are not", n)
+	}
+}
+
+// An extension that does not know a task is not asked before the servers that may have begun it, and never
+// for another server.
+func TestTaskOfOneExtensionElsewhere(t *testing.T) {
+	var asks [2]atomic.Int64
+	all := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
+	var urls []string
+	for i, name := range []string{"a", "b"} {
+		s := mcpserver.New(holder{newFake(), "task-" + name, &asks[i]}, mcpserver.Options{Elsewhere: house{all, "home" + name}})
+		server := httptest.NewServer(s.Handler("x"))
+		t.Cleanup(server.Close)
+		urls = append(urls, server.URL)
+	}
+	for task, want := range map[string]string{"task-a": `"status":"working"`, "task-b": `"status":"working"`, "task-x": "the extension says no"} {
+		for _, url := range urls {
+			status, got := post(t, url, sent("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", task),
+				`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"`+task+`",`+metaOnly+`}}`)
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %d %s", task, status, got)
+			}
+		}
+	}
+}
+
+// A caller who looks for tasks without end keeps no other from it.
+func TestManyTasksElsewhere(t *testing.T) {
+	all, asks := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, make([]atomic.Int64, 2)
+	var urls []string
+	for i, name := range []string{"a", "b"} {
+		urls = append(urls, serveHTTP(t, mcpserver.New(holder{newFake(), "task-" + name, &asks[i]}, mcpserver.Options{Elsewhere: house{all, "home" + name}})).URL+"/mcp")
+	}
+	get := func(caller, task string) string {
+		_, got := post(t, urls[0], sent("Caller", caller, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", task),
+			`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"`+task+`",`+metaOnly+`}}`)
+		return got
+	}
+	var flood sync.WaitGroup
+	over, refused := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(refused) })
+	for range 256 {
+		flood.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if strings.Contains(get("mallory", fmt.Sprint("task-", i)), "overloaded") {
+					once()
+				}
+			}
+		})
+	}
+	<-refused
+	if got := get("ann", "task-b"); !strings.Contains(got, `"by":"ann"`) {
+		t.Errorf("another caller: %s", got)
+	}
+	close(over)
+	flood.Wait()
 }
 
 // balanced is a URL whose requests reach the servers in turn.

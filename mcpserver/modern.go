@@ -18,7 +18,7 @@ import (
 func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	by, meta := requesterFrom(r), wire.ReadMeta(m.Params)
 	switch {
-	case by.forwarded && (m.ID == nil || !strings.HasPrefix(m.Method, "tasks/") && !wire.MayAsk(m.Method, meta.Capabilities)): // it continues no call
+	case by.forwarded && (m.ID == nil || !strings.HasPrefix(m.Method, taskMethods) && !wire.MayAsk(m.Method, meta.Capabilities)): // it continues no call
 		forward.UnknownSession(w)
 		return
 	case m.Method == "":
@@ -54,29 +54,36 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		e.postListen(w, r, session, m)
 		return
 	}
+	begun := e.others != nil && strings.HasPrefix(m.Method, taskMethods)
+	switch {
+	case e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs, begun: begun}):
+	case by.forwarded:
+		forward.UnknownSession(w)
+	case !e.others.Task(w, r, e.carried(r, forward.EndpointMCP), m):
+		e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs}) // the extension may know it
+	}
+}
+
+// taskMethods begins the methods about tasks.
+const taskMethods = "tasks/"
+
+// run answers a request, unless it is about a task that is to have begun here and has not: then it reports
+// false, and w is not written to.
+func (e *endpoint) run(w http.ResponseWriter, r *http.Request, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) bool {
 	reply := mcphttp.NewReply(w, r)
 	defer reply.Close()
-	peer := &requestPeer{write: reply.Send, noLogs: !meta.WantsLogs}
+	peer.write = reply.Send
 	if wire.MayAsk(m.Method, session.Capabilities) && reply.MayDetach() {
 		peer.early = func(result json.RawMessage) error { return reply.Detach(wire.Response(m.ID, result, nil)) }
 	}
 	result, err := e.serveModern(r.Context(), session, m, peer)
-	switch unknown := errors.Is(err, protocol.ErrNoTask); {
-	case unknown && by.forwarded:
-		reply.Close()
-		forward.UnknownSession(w)
-		return
-	case unknown && e.others != nil:
-		reply.Close()
-		if !e.others.Task(w, r, e.carried(r, forward.EndpointMCP), m) {
-			refuse(w, wire.Status(m.Method, err), m.ID, err)
-		}
-		return
+	switch {
+	case peer.begun && errors.Is(err, protocol.ErrNoTask):
+		return false
+	case err != errAnsweredEarly:
+		e.answer(reply, wire.Status(m.Method, err), wire.Response(m.ID, result, err))
 	}
-	if err == errAnsweredEarly {
-		return
-	}
-	e.answer(reply, wire.Status(m.Method, err), wire.Response(m.ID, result, err))
+	return true
 }
 
 // checkMirrored returns an error for a tools/call whose headers do not repeat the

@@ -18,6 +18,7 @@ type requestPeer struct {
 	early    func(result json.RawMessage) error // answers the request before its call has ended; nil if that is not possible
 	requests requestSender                      // nil if the client takes no requests
 	noLogs   bool                               // drop notifications/message
+	begun    bool                               // see protocol.Call
 	answered atomic.Bool
 }
 

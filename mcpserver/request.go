@@ -57,7 +57,7 @@ func (s *Server) serveModern(ctx context.Context, session *protocol.Session, m *
 }
 
 func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
-	result, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: m.Method, Params: m.Params, Client: peer})
+	result, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: m.Method, Params: m.Params, Begun: peer.begun, Client: peer})
 	peer.answered.Store(true)
 	if err != nil {
 		if failure := wire.ToolFailure(m.Method, err); failure != nil {

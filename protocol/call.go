@@ -68,5 +68,6 @@ type Call struct {
 	Notify    bool            // a notification: no answer is expected
 	Client    Peer            // takes the messages of the extension during this request; nil drops them
 	Node      string          // of the cluster, that is to take the call; "" for any that has the extension
+	Begun     bool            // a request about a task that the caller has not begun here is refused with ErrNoTask
 	Origin    string          // of a call of another node: the id of that node's decision about it; "" for none
 }

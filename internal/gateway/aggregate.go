@@ -82,6 +82,11 @@ func subject(method string, params json.RawMessage) (kind string, path []string)
 
 // Resolve implements [dispatch.Aggregator].
 func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, error) {
+	if c.Begun {
+		if err := g.Tasks.Begun(c); err != nil {
+			return nil, err
+		}
+	}
 	if c.Extension != "" {
 		return g.Tasks.AtNode(c), nil
 	}

@@ -179,6 +179,20 @@ func (t *Tasks) AtNode(c *protocol.Call) *protocol.Call {
 	return &out
 }
 
+// Begun returns an error unless c is about a task that its caller is known to have begun.
+func (t *Tasks) Begun(c *protocol.Call) error {
+	id, err := ID(c.Method, c.Params)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.latest(c, id, nil); !ok {
+		return unknown(id)
+	}
+	return nil
+}
+
 // isHidden reports whether the toolset of the caller hides the task. One that is not known is
 // that of any tool.
 func (t *Tasks) isHidden(c *dispatch.Call, id string) bool {

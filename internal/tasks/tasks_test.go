@@ -42,6 +42,24 @@ func TestTasksAreFoundAmongThoseThatAreShown(t *testing.T) {
 	}
 }
 
+// Who has begun a task is told of it alone, whatever extension is named.
+func TestTasksThatWereBegun(t *testing.T) {
+	all := New(nil)
+	all.add(Key{extension: "x", id: "1"}, Task{Caller: "ann"})
+	for _, tt := range []struct {
+		caller, extension, params string
+		want                      bool
+	}{
+		{"ann", "x", `{"taskId":"1"}`, true}, {"ann", "", `{"taskId":"1"}`, true}, {"ann", "y", `{"taskId":"1"}`, false},
+		{"bob", "x", `{"taskId":"1"}`, false}, {"ann", "x", `{"taskId":"2"}`, false}, {"ann", "x", `{}`, false},
+	} {
+		c := &protocol.Call{Session: &protocol.Session{Caller: tt.caller}, Extension: tt.extension, Method: "tasks/get", Params: json.RawMessage(tt.params)}
+		if err := all.Begun(c); (err == nil) != tt.want {
+			t.Errorf("%s of %s at %q: %v", tt.params, tt.caller, tt.extension, err)
+		}
+	}
+}
+
 // Who begins tasks without end forgets his own, and nobody else's.
 func TestTasksAreBounded(t *testing.T) {
 	all := New(nil)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/sse"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
@@ -104,9 +105,10 @@ func (o *Others) Task(w http.ResponseWriter, r *http.Request, q *Request, m *jso
 	if err != nil {
 		return false
 	}
-	task, request := q.Caller+"\n"+string(wire.Member(m.Params, "taskId")), q.encode(body)
+	id, _ := rawjson.Text(wire.Member(m.Params, "taskId"))
+	request := q.encode(body)
 	out := &response{ResponseWriter: w}
-	found, err := o.tasks.serve(r.Context(), out, task, o.servers.Homes(), func(ctx context.Context, w http.ResponseWriter, home string) (bool, error) {
+	found, err := o.tasks.serve(r.Context(), out, task{q.Caller, id}, len(request), o.servers.Homes(), func(ctx context.Context, w http.ResponseWriter, home string) (bool, error) {
 		return o.servers.Forward(ctx, w, home, request)
 	})
 	o.failed(out, r, m, found, err)

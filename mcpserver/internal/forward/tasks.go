@@ -12,10 +12,13 @@ import (
 )
 
 const (
-	askTimeout = 500 * time.Millisecond // for the servers to say which of them has a task
-	askRate    = 10                     // of tasks that all servers are asked for, a second
+	askTimeout = 500 * time.Millisecond // for several servers to say which of them has a task, and for a turn to ask them
+	askRate    = 200                    // requests to other servers, a second, that look for tasks
+	askBytes   = 16 << 10               // of a request that count as one
 	askAtOnce  = 16                     // servers that are asked for one task
+	askTurns   = 4                      // tasks of one caller that are looked for at once
 	maxHomes   = 4096                   // tasks of which the home is known
+	maxTask    = 1 << 10                // bytes of the id of a task that servers know
 )
 
 // tasks finds the server that has a task. Its methods may be called by many goroutines at once.
@@ -23,89 +26,142 @@ type tasks struct {
 	asks *rate.Limiter
 
 	mu    sync.Mutex // guards what follows
-	homes map[string]string
+	homes map[task]string
+	turns map[string]*turns // by caller
+}
+
+// task is a task of a caller.
+type task struct{ caller, id string }
+
+// turns are those of one caller to look for tasks: one who polls without end keeps nobody else waiting.
+type turns struct {
+	taken chan struct{} // holds a token for each
+	users int           // who have a turn or wait for one
 }
 
 func newTasks() *tasks {
-	return &tasks{asks: rate.NewLimiter(askRate, askRate), homes: make(map[string]string)}
+	return &tasks{asks: rate.NewLimiter(askRate, askRate), homes: make(map[task]string), turns: make(map[string]*turns)}
 }
 
 // carry carries a request to one server and writes the response to w, see [mcpserver.Elsewhere].
 // The response has status 404 if the server does not have the task.
 type carry func(ctx context.Context, w http.ResponseWriter, home string) (began bool, err error)
 
-// serve has the server that has a task answer a request about it. task is the task with its caller;
-// homes are the other servers. found is false, and w is not written to, if none has the task, or with an
-// error if too many tasks are looked for. An error with found says why the response is cut.
-func (t *tasks) serve(ctx context.Context, w http.ResponseWriter, task string, homes []string, to carry) (found bool, err error) {
+// serve has the server that has a task answer a request of size bytes about it. homes are the other
+// servers. found is false, and w is not written to, if none has the task, or with an error if nobody can
+// tell. An error with found says why the response is cut.
+func (t *tasks) serve(ctx context.Context, w http.ResponseWriter, one task, size int, homes []string, to carry) (found bool, err error) {
 	t.mu.Lock()
-	home := t.homes[task]
+	home := t.homes[one]
 	t.mu.Unlock()
 	if home != "" {
-		if found, err = t.ask(ctx, w, task, []string{home}, to); found {
+		if found, err = t.ask(ctx, w, one, []string{home}, to); found || err != nil {
 			return found, err
 		}
 	}
-	if len(homes) == 0 {
+	if len(homes) == 0 || len(one.id) > maxTask {
 		return false, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	if t.asks.Wait(waiting) != nil {
-		return false, protocol.Errorf(protocol.Overloaded, "tasks of other nodes are looked for more than %d times a second", askRate)
+	leave, ok := t.enter(ctx, one.caller, len(homes)*(1+size/askBytes))
+	if !ok {
+		return false, protocol.Errorf(protocol.Overloaded, "too many tasks of other nodes are looked for; ask again later")
 	}
-	return t.ask(ctx, w, task, homes, to)
+	defer leave()
+	return t.ask(ctx, w, one, homes, to)
 }
 
-// ask asks servers at once. The first that does not answer 404 has the response.
-func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, task string, homes []string, to carry) (found bool, err error) {
-	r := &race{to: w}
-	asking, cancel := context.WithCancel(ctx)
+// enter waits for a turn of a caller, and until so many requests more are within the rate.
+func (t *tasks) enter(ctx context.Context, caller string, requests int) (leave func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	late := time.AfterFunc(askTimeout, func() { r.close(nil) })
-	defer late.Stop()
+	t.mu.Lock()
+	own := t.turns[caller]
+	if own == nil {
+		own = &turns{taken: make(chan struct{}, askTurns)}
+		t.turns[caller] = own
+	}
+	own.users++
+	t.mu.Unlock()
+	gone := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(t.turns, caller)
+		}
+	}
+	select {
+	case own.taken <- struct{}{}:
+	case <-ctx.Done():
+		gone()
+		return nil, false
+	}
+	leave = func() {
+		<-own.taken
+		gone()
+	}
+	if t.asks.WaitN(ctx, min(requests, askRate)) != nil {
+		leave()
+		return nil, false
+	}
+	return leave, true
+}
+
+// ask asks servers at once. The first that does not answer 404 has the response. One alone may take its
+// time. The error is that of the response, or says that some have not answered.
+func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes []string, to carry) (found bool, err error) {
+	r := &race{to: w}
+	if len(homes) > 1 {
+		late := time.AfterFunc(askTimeout, func() { r.close(nil) })
+		defer late.Stop()
+	}
 	var all sync.WaitGroup
+	silent := make(chan string, len(homes))
 	turn := make(chan struct{}, askAtOnce)
 	for _, home := range homes {
 		all.Go(func() {
-			select {
-			case turn <- struct{}{}:
-				defer func() { <-turn }()
-			case <-asking.Done():
-				return
-			}
-			ctx, cancel := context.WithCancel(asking)
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			one := &runner{race: r, cancel: cancel, header: make(http.Header)}
-			if !r.enter(one) {
-				return
+			of := &runner{race: r, cancel: cancel, header: make(http.Header)}
+			var failed error
+			if r.enter(of) {
+				_, failed = to(ctx, of, home)
 			}
-			_, failed := to(ctx, one, home)
-			if r.wonBy(one) {
+			switch {
+			case r.wonBy(of):
 				err = failed
-				t.keep(task, home)
+				t.keep(one, home)
+			case of.status == 0 && !isUnsent(failed):
+				silent <- home
 			}
 		})
 	}
 	all.Wait()
-	found = r.winner != nil
-	if !found {
-		t.keep(task, "")
+	if r.close(nil); r.winner != nil {
+		return true, err
 	}
-	return found, err
+	switch len(silent) {
+	case 0:
+		t.keep(one, "")
+		return false, nil
+	case 1:
+		t.keep(one, <-silent) // which may need longer to answer
+	}
+	return false, &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Message: "not all other nodes have answered whether they have the task"}
 }
 
-func (t *tasks) keep(task, home string) {
+func (t *tasks) keep(one task, home string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case home == "":
-		delete(t.homes, task)
+		delete(t.homes, one)
 	case len(t.homes) >= maxHomes:
 		clear(t.homes) // they are found again
 		fallthrough
 	default:
-		t.homes[task] = home
+		t.homes[one] = home
 	}
 }
 
