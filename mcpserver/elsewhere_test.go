@@ -77,7 +77,7 @@ const errLost = "lost"
 // plain is a ResponseWriter whose connection cannot be taken.
 type plain struct{ http.ResponseWriter }
 
-func (p plain) Unwrap() http.ResponseWriter { return flusher{p.ResponseWriter} }
+func (p plain) Unwrap() http.ResponseWriter { return flusher(p) }
 
 type flusher struct{ http.ResponseWriter }
 
