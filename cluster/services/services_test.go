@@ -482,7 +482,7 @@ func TestLostAnswer(t *testing.T) {
 // A service that is not there gets no calls, and gets them once it is.
 func TestAbsent(t *testing.T) {
 	p := newPlace(t, "1048576")
-	h := p.open(urls(p), "[runtime.restart]\nbase_backoff = \"50ms\"\nmax_backoff = \"100ms\"\n", exthost.Options{})
+	h := p.open(urls(p), "[runtime]\ncall_timeout = \"5s\"\n[runtime.restart]\nbase_backoff = \"50ms\"\nmax_backoff = \"100ms\"\n", exthost.Options{})
 	if s := h.Status().Extensions[0]; !strings.Contains(s.Reason, "no service takes requests at ext.far-1.rpc") || !strings.Contains(s.Reason, "start the service") {
 		t.Errorf("it is %s: %s", s.State, s.Reason)
 	}
@@ -498,7 +498,7 @@ func TestAbsent(t *testing.T) {
 	}
 	first.kill()
 	_, err = call(t, h, "echo", `{}`)
-	for deadline := time.Now().Add(patience); err == nil && time.Now().Before(deadline); _, err = call(t, h, "echo", `{}`) { // until the server has noticed it
+	for deadline := time.Now().Add(patience); (err == nil || err.Kind == protocol.CallTimeout) && time.Now().Before(deadline); _, err = call(t, h, "echo", `{}`) { // until the server has noticed it
 	}
 	if err == nil || err.Kind != protocol.NotReady || err.Outcome != "" || !strings.Contains(err.Message, "was not sent") {
 		t.Errorf("%+v", err)
