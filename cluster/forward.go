@@ -75,6 +75,9 @@ func (n *homes) call(ctx context.Context, to wire.Address, method string, body [
 		<-pause.C
 		h := &wire.Head{Request: wire.Request{Method: method}}
 		result, err := (*Node)(n).deliver(ctx, to, h, body, nil)
+		if protocol.KindOf(err) == protocol.ShuttingDown { // it leaves, and takes its sessions with it
+			return nil, errNoHome
+		}
 		if !errors.Is(err, pair.ErrNobody) && !errors.Is(err, pair.ErrStrange) && !errors.Is(err, link.ErrUnsent) {
 			return result, err
 		}

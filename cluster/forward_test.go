@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,6 +172,57 @@ func TestC24SessionElsewhere(t *testing.T) {
 	if got := bodyOf(t, again); !strings.Contains(got, "done") {
 		t.Errorf("a new session: %s", got)
 	}
+}
+
+// The clients of a node that leaves have each request answered, or hear that there is no such session: then
+// they begin anew elsewhere.
+func TestC24HomeLeaves(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	home := join(t, s.urls(), "home", peers.AsMine)
+	leaving := open(t, home, true)
+	first := frontOf(t, home, leaving)
+	n := join(t, s.urls(), "two", peers.AsMine)
+	h := open(t, n, true)
+	awaitTool(t, h, "ext_home_x_work", true)
+	front := frontOf(t, n, h)
+	session := begin(t, first)
+	var clients sync.WaitGroup
+	served := make(chan struct{}, 1<<16)
+	for i := range 8 {
+		clients.Go(func() {
+			for k := 0; ; k++ {
+				r, err := http.NewRequestWithContext(within(t), http.MethodPost, front, strings.NewReader(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%d/%d","method":"tools/call","params":{"name":"ext_x_work","arguments":{}}}`, i, k)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Session-Id": {session}}
+				response, err := visitor.Do(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				switch {
+				case err == nil && response.StatusCode == http.StatusNotFound:
+					return
+				case err != nil || strings.Contains(string(body), "shutting_down") || response.StatusCode != http.StatusOK:
+					t.Errorf("%s %s, %v", response.Status, body, err)
+					return
+				}
+				served <- struct{}{}
+			}
+		})
+	}
+	for range 16 {
+		<-served
+	}
+	if err := leaving.Close(); err != nil {
+		t.Error(err)
+	}
+	clients.Wait()
 }
 
 // A node serves what its own sessions are of, and nothing else, to a node that asks.

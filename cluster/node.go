@@ -136,18 +136,22 @@ func (n *Node) Close(ctx context.Context) error {
 		}
 		heard.Stop()
 	}
-	var streams error
-	if s := n.streams.Load(); s != nil {
-		streams = s.Close(ctx)
+	streams := n.streams.Load()
+	if streams != nil {
+		streams.Drain(ctx)
 	}
 	n.pairs.Drain(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
+	var left error
+	if streams != nil {
+		left = streams.Close(ctx)
+	}
 	defer context.AfterFunc(ctx, l.Cut)()
 	err := n.pairs.Close(ctx)
 	n.close()
 	n.life.Wait() // the directory says goodbye
-	return errors.Join(streams, err, l.Close(ctx))
+	return errors.Join(left, err, l.Close(ctx))
 }
 
 // connected takes the state of the connection.

@@ -75,7 +75,7 @@ func (r *owner) called(h *wire.Head, body []byte) {
 	case !fresh:
 	case full:
 		r.decline(h.N, "the caller's node has not confirmed its results")
-	case p.leaving.Load() || !p.goCall(func() {
+	case p.leaving.Load() && h.Extension != "" || !p.goCall(func() {
 		defer end()
 		p.busy.Add(1)
 		result, err := p.o.Node.Run(ctx, r.to, h, body, r.asks.caller(h))

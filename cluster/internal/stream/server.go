@@ -68,6 +68,15 @@ func (s *Server) Run(ctx context.Context, from wire.Address, method string, body
 
 // begin begins to serve a request.
 func (s *Server) begin(from wire.Address, request []byte) (*response, error) {
+	if !s.work.Enter() { // until the stream is forgotten
+		return nil, errLeaves
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			s.work.Leave()
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) >= maxStreams {
@@ -83,12 +92,14 @@ func (s *Server) begin(from wire.Address, request []byte) (*response, error) {
 	if !s.work.Go(func() { s.handle(r, request) }) {
 		r.left.Stop()
 		r.end()
-		return nil, protocol.Errorf(protocol.ShuttingDown, "the node leaves the cluster")
+		return nil, errLeaves
 	}
-	s.open[r.number] = r
+	s.open[r.number], begun = r, true
 	s.of[from.Node]++
 	return r, nil
 }
+
+var errLeaves = protocol.Errorf(protocol.ShuttingDown, "the node leaves the cluster")
 
 // handle writes the response.
 func (s *Server) handle(r *response, request []byte) {
@@ -139,6 +150,7 @@ func (s *Server) forgetLocked(r *response) {
 		if s.of[r.from.Node]--; s.of[r.from.Node] == 0 {
 			delete(s.of, r.from.Node)
 		}
+		s.work.Leave()
 	}
 	r.left.Stop()
 	r.end()
@@ -162,10 +174,23 @@ func (s *Server) Gone(run wire.Address) {
 	}
 }
 
+// Drain refuses requests from now on, and waits until ctx ends for the responses that are being read.
+func (s *Server) Drain(ctx context.Context) {
+	select {
+	case <-s.work.Close():
+	case <-ctx.Done():
+	}
+}
+
 // Close ends all streams, and waits until ctx ends for their handlers.
 func (s *Server) Close(ctx context.Context) error {
 	ended := s.work.Close()
 	s.cancel()
+	s.mu.Lock()
+	for _, r := range s.open {
+		s.forgetLocked(r)
+	}
+	s.mu.Unlock()
 	select {
 	case <-ended:
 		return nil

@@ -278,6 +278,41 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
+// What is being read when the node leaves is read to its end, and nothing begins.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-goOn:
+				_, _ = w.Write(make([]byte, 3*maxWaiting))
+			case <-r.Context().Done():
+			}
+		})
+		w, copied := httptest.NewRecorder(), make(chan error, 1)
+		go func() {
+			_, err := Copy(t.Context(), w, from(s, front), nil)
+			copied <- err
+		}()
+		synctest.Wait()
+		drained := make(chan struct{})
+		go func() {
+			s.Drain(t.Context())
+			close(drained)
+		}()
+		synctest.Wait()
+		if _, err := s.Run(t.Context(), front, Open, nil); protocol.KindOf(err) != protocol.ShuttingDown {
+			t.Errorf("a request of a node that leaves: %v", err)
+		}
+		close(goOn)
+		<-drained
+		if err := <-copied; err != nil || w.Body.Len() != 3*maxWaiting {
+			t.Errorf("%d bytes, %v", w.Body.Len(), err)
+		}
+	})
+}
+
 // cutWriter is the ResponseWriter of a client that has gone.
 type cutWriter struct{ *httptest.ResponseRecorder }
 
