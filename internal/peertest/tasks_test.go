@@ -33,7 +33,9 @@ func serveTasks() {
 			asked[id] = 0
 		case "tasks/get":
 			id, _ := rawjson.Text(rawjson.Get(rawjson.Get(line, "params"), "taskId"))
-			if asked[id]++; asked[id] == 1 {
+			if _, known := asked[id]; !known {
+				answer = `"error":{"code":-32602,"message":"the server has no such task"}`
+			} else if asked[id]++; asked[id] == 1 {
 				answer = `"result":{"resultType":"complete","status":"working",` + task(id) + `}`
 			} else {
 				answer = `"result":{"resultType":"complete","status":"completed",` + task(id) + `,"result":{"resultType":"complete","content":[{"type":"text","text":"later"}]}}`
