@@ -150,9 +150,11 @@ func TestClientIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		for _, r := range s.open {
-			<-r.ctx.Done()
-		}
+		s.mu.Lock()
+		r := s.open[1]
+		s.mu.Unlock()
+		<-r.ctx.Done()
+		synctest.Wait()
 		if waited := time.Since(began); waited != unread {
 			t.Errorf("a stream that nobody reads ends after %v", waited)
 		}
