@@ -140,6 +140,12 @@ func TestC24SessionElsewhere(t *testing.T) {
 		t.Errorf("1 MiB there and back: %s, %d bytes", r.Status, len(got))
 	}
 
+	longest := `{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"` + strings.Repeat("x", 16<<20)
+	longest = longest[:16<<20-3] + `"}}`
+	if r := request(within(t), t, http.MethodPost, front, session, longest); !strings.Contains(bodyOf(t, r), `"result":{}`) {
+		t.Errorf("the longest body: %s", r.Status)
+	}
+
 	file := t.TempDir() + "/notes"
 	ctx, cancel := context.WithCancel(within(t))
 	left := make(chan error, 1)

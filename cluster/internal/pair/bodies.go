@@ -15,6 +15,7 @@ const (
 	allWindow  = 4 << 20         // bytes of parts that may be on their way here, from all
 	bodyWindow = 1 << 20         // of one body
 	maxBodies  = 256             // that arrive from one run at once
+	maxCarried = 256 << 10       // of a request of a client, beside its body
 	stalled    = 2 * time.Second // without a part, a body is given up
 )
 
@@ -49,6 +50,16 @@ type receiving struct {
 	data    []byte
 	granted int64
 	at      time.Time
+}
+
+// limit is what a run takes of a message, in bytes. A request that is carried to a node itself has its own
+// head before a body of a client.
+func (p *Pairs) limit(of wire.Address, h *wire.Head) int64 {
+	limit := p.o.MaxBody(of)
+	if h.Kind == wire.Call && h.Extension == "" {
+		limit += maxCarried
+	}
+	return limit
 }
 
 // chunk is the length of the parts of a body, and of the longest body in one message.
@@ -153,7 +164,7 @@ func (r *channel) begin(h *wire.Head) bool {
 	p := r.p
 	r.mu.Lock()
 	_, known := r.receiving[h.Body]
-	if known || h.Size <= 0 || h.Size > p.o.MaxBody(p.o.Self) || r.forgotten {
+	if known || h.Size <= 0 || h.Size > p.limit(p.o.Self, h) || r.forgotten {
 		r.mu.Unlock()
 		return true // a call is strange at the next pulse
 	}

@@ -67,7 +67,8 @@ const (
 // its number. The error is a *protocol.Error. It has no outcome only if the owner never ran the
 // call and never will.
 func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
-	if limit := p.o.MaxBody(to); int64(len(body)) > limit {
+	h.Kind = wire.Call
+	if limit := p.limit(to, h); int64(len(body)) > limit {
 		return nil, protocol.Errorf(protocol.LineTooLong, "the call has %d bytes, and node %s takes %d", len(body), to.Node, limit)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -81,7 +82,7 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 		r = p.peer(to).out
 		c = r.openCall(long)
 	}
-	h.Kind, h.N, h.Quiet, h.Chunk = wire.Call, c.n, client == nil, wire.Chunk{}
+	h.N, h.Quiet, h.Chunk = c.n, client == nil, wire.Chunk{}
 	p.busy.Add(1)
 	defer p.busy.Add(-1)
 	r.post(h, body, r.token(ofCall, c.n), func(err error) { r.sent(c, err) })
