@@ -59,7 +59,8 @@ func balance(t *testing.T, servers ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := &http.Server{Handler: &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+	direct := &http.Transport{DisableKeepAlives: true} // a request on a connection that ends meanwhile could not be sent again
+	proxy := &http.Server{Handler: &httputil.ReverseProxy{Transport: direct, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(targets[turn.Add(1)%uint64(len(targets))])
 		r.Out.Host = r.In.Host
 	}}}
