@@ -201,6 +201,7 @@ var house = map[string]struct {
 
 	"governance/governancetest":      {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
 	"internal/process/processtest":   {nil, "asserts that nothing is left behind"},
+	"cluster/internal/natstest":      {[]string{"internal/process/processtest"}, "runs servers for tests"},
 	"internal/benchtest":             {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 	"internal/stormtest":             {nil, "sizes of tests, and the clock"},
 	"internal/stormtest/entries":     {nil, "what a killed process noted"},

@@ -47,7 +47,7 @@ func TestC22QuestionsWhileServersDie(t *testing.T) {
 			if method != "sampling/createMessage" {
 				dead = (i + 1) % len(s.all)
 			}
-			s.all[dead].kill()
+			s.all[dead].Kill()
 		}}
 		result, err := front.Do(within(t), &protocol.Call{Session: session, Client: client, Method: protocol.MethodToolsCall,
 			Params: json.RawMessage(`{"name":"ext_gpu1_x_ask","arguments":{}}`)})

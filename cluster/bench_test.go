@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/exthost/exthost/cluster/internal/pair"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )
@@ -105,7 +105,7 @@ func BenchmarkFarCall(b *testing.B) {
 	})
 	b.Run("memory", func(b *testing.B) {
 		for b.Loop() {
-			host, joined, hubbed := memory(b, ""), memory(b, url), memory(b, "hub 127.0.0.1:"+ports(b, 1)[0])
+			host, joined, hubbed := memory(b, ""), memory(b, url), memory(b, "hub 127.0.0.1:"+processtest.FreePorts(b, 1)[0])
 			b.ReportMetric((joined-host)/(1<<10), "node-MiB")
 			b.ReportMetric((hubbed-joined)/(1<<10), "hub-MiB")
 		}
@@ -172,12 +172,8 @@ func serve(err error, begin func() error, end func()) {
 	if err == nil {
 		err = begin()
 	}
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	processtest.Check(err)
+	processtest.Ready()
 	end()
 }
 
@@ -259,11 +255,11 @@ func servePair(server string) {
 
 // memory returns the memory of a host in KiB: of one alone, at a server, or with a hub of its own.
 func memory(b *testing.B, at string) float64 {
-	c := start(b, "memory "+at)
-	defer c.kill()
+	c := processtest.Start(b, "memory "+at)
+	defer c.Kill()
 	var before float64
 	for same := 0; same < 5; time.Sleep(100 * time.Millisecond) {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Cmd.Process.Pid))
 		if err != nil {
 			b.Skip(err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
@@ -117,9 +118,9 @@ func smallResults(t testing.TB, server, node string) <-chan struct{} {
 // not sent.
 func TestC13LongestBody(t *testing.T) {
 	processtest.Leaks(t)
-	free := ports(t, 2)
-	spawn(t, "natsd "+strings.Join(free, " ")+" | 65536")
-	urls := []string{"nats://127.0.0.1:" + free[0]}
+	server := natstest.Server{Port: processtest.FreePorts(t, 1)[0], MaxPayload: 65536}
+	server.Spawn(t)
+	urls := []string{server.URL()}
 	startNode(t, urls, "gpu1", peers.AsMine)
 	front := open(t, join(t, urls, "front", peers.AsMine), false)
 	awaitTool(t, front, "ext_gpu1_x_echo", true)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/peers"
 )
 
@@ -19,7 +20,7 @@ import (
 // request waits that is of a node which says goodbye, until its client is told to initialize anew.
 func BenchmarkSessionElsewhere(b *testing.B) {
 	s := startServers(b, 1)
-	address := "127.0.0.1:" + ports(b, 1)[0]
+	address := "127.0.0.1:" + processtest.FreePorts(b, 1)[0]
 	home := spawn(b, "home one "+address+" "+strings.Join(s.urls(), " "))
 	spawn(b, "answer "+s.urls()[0])
 	n := join(b, s.urls(), "two", peers.AsMine)
@@ -72,7 +73,7 @@ func BenchmarkSessionElsewhere(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 	})
 	b.Run("gone", func(b *testing.B) {
-		home.stop(b)
+		home.Stop(b)
 		for b.Loop() {
 			began := time.Now()
 			r := request(within(b), b, http.MethodPost, front, session, body)

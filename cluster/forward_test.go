@@ -25,27 +25,20 @@ import (
 // that it listens at, and the servers.
 func serveHome(words string) {
 	fields := strings.Fields(words)
-	fail := func(err error) {
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
 	dir, err := os.MkdirTemp("", "home")
-	fail(err)
+	processtest.Check(err)
 	defer os.RemoveAll(dir)
 	n, err := cluster.New(nodeOptions(node{Name: fields[0], As: settings.ShareMine, URLs: fields[2:]}))
-	fail(err)
+	processtest.Check(err)
 	path, err := os.Executable()
-	fail(err)
+	processtest.Check(err)
 	h, err := openHost(n, dir, path, x)
-	fail(err)
+	processtest.Check(err)
 	server := &http.Server{Addr: fields[1], Handler: mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()}).Handler("")}
 	go func() { _ = server.ListenAndServe() }()
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	processtest.Ready()
 	_ = server.Close()
-	fail(h.Close())
+	processtest.Check(h.Close())
 }
 
 // frontOf serves MCP over HTTP for a host.
@@ -117,7 +110,7 @@ const workCall = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name"
 func TestC24SessionElsewhere(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
-	address := "127.0.0.1:" + ports(t, 1)[0]
+	address := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
 	home := spawn(t, "home one "+address+" "+strings.Join(s.urls(), " "))
 	n := join(t, s.urls(), "two", peers.AsMine)
 	h := open(t, n, true)
@@ -165,7 +158,7 @@ func TestC24SessionElsewhere(t *testing.T) {
 	<-left
 	eventually(t, "the call is cancelled at home", func() bool { return len(noted(t, file)) == 2 })
 
-	home.kill()
+	home.Kill()
 	began := time.Now()
 	for stream.Scan() {
 	}

@@ -66,7 +66,7 @@ func TestC1ProcessBreaksTheRules(t *testing.T) {
 // A call whose owner is killed is made again at another, if the operator and the tool allow that.
 func TestC2CallIsMadeAgain(t *testing.T) {
 	urls := sharedServers(t)
-	owners := map[string]*child{}
+	owners := map[string]*processtest.Process{}
 	for _, name := range []string{"n1", "n2"} {
 		owners[name] = startNode(t, urls, name, peers.AsReplicas)
 	}
@@ -79,7 +79,7 @@ func TestC2CallIsMadeAgain(t *testing.T) {
 		outcome <- err
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
-	owners[busy(t, front)].kill()
+	owners[busy(t, front)].Kill()
 	if err := <-outcome; err != nil {
 		t.Error(err)
 	}
@@ -121,14 +121,14 @@ func TestC3OwnerIsKilledBefore(t *testing.T) {
 	awaitNodes(t, front, 2)
 	file := filepath.Join(t.TempDir(), "notes")
 	var want []string
-	n1.kill()
+	n1.Kill()
 	for i := range 4 {
 		want = append(want, fmt.Sprint(i))
 		if _, err := front.Call(within(t), "ext_x_note", map[string]any{"file": file, "text": want[i]}); err != nil {
 			t.Errorf("with a replica: %v", err)
 		}
 	}
-	n2.kill()
+	n2.Kill()
 	_, err := front.Call(within(t), "ext_x_note", map[string]any{"file": file, "text": "never"})
 	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NotReady || e.Outcome != "" {
 		t.Errorf("without a replica: %#v", err)
@@ -142,7 +142,7 @@ func TestC3OwnerIsKilledBefore(t *testing.T) {
 // the next begins another process elsewhere.
 func TestC23NodeOfASessionIsKilled(t *testing.T) {
 	urls := sharedServers(t)
-	owners, own := map[string]*child{}, []plugin{{Runtime: `instances = "per_session"`}}
+	owners, own := map[string]*processtest.Process{}, []plugin{{Runtime: `instances = "per_session"`}}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		owners[name] = node{Name: name, As: peers.AsReplicas, URLs: urls, Plugins: own}.start(t)
 	}
@@ -160,7 +160,7 @@ func TestC23NodeOfASessionIsKilled(t *testing.T) {
 		outcome <- err
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
-	owners[busy(t, front)].kill()
+	owners[busy(t, front)].Kill()
 	err := <-outcome
 	if !isLost(err) || !strings.Contains(err.Error(), "the next call begins another") {
 		t.Errorf("%v", err)

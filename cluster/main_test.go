@@ -7,25 +7,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/config"
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/process/processtest"
@@ -41,21 +36,21 @@ const patience = 60 * time.Second
 func TestMain(m *testing.M) {
 	if _, scripted := os.LookupEnv(processtest.ScriptVar); scripted {
 		processtest.Main(m, map[string]processtest.Verb{
-			"extension": func(string) { os.Exit(extension().Main()) },
-			"asking":    func(string) { asking() },
-			"natsd":     natsd,
-			"node":      serveNode,
-			"answer":    answer,
-			"caller":    caller,
-			"home":      serveHome,
-			"chunks":    chunks,
-			"pair":      servePair,
-			"memory":    hostOf,
+			"extension":   func(string) { os.Exit(extension().Main()) },
+			"asking":      func(string) { asking() },
+			natstest.Name: natstest.Verb,
+			"node":        serveNode,
+			"answer":      answer,
+			"caller":      caller,
+			"home":        serveHome,
+			"chunks":      chunks,
+			"pair":        servePair,
+			"memory":      hostOf,
 		})
 	}
 	code := m.Run()
 	for _, one := range shared.all {
-		one.kill()
+		one.Kill()
 	}
 	os.Exit(code)
 }
@@ -189,107 +184,22 @@ func asking() {
 	}
 }
 
-// natsd is a NATS server as a process: its words are its port, that of its routes, and those of
-// the routes of others. The longest message it takes is behind a bar.
-func natsd(words string) {
-	words, longest, _ := strings.Cut(words, " | ")
-	fields := strings.Fields(words)
-	port, _ := strconv.Atoi(fields[0])
-	routes, _ := strconv.Atoi(fields[1])
-	o := &server.Options{ServerName: "s" + fields[0], Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true}
-	if n, err := strconv.Atoi(longest); err == nil {
-		o.MaxPayload = int32(n)
-	}
-	o.Cluster.Name, o.Cluster.Host, o.Cluster.Port = "test", "127.0.0.1", routes
-	o.Cluster.NoAdvertise = true // a test knows where its nodes connect
-	for _, other := range fields[2:] {
-		u, _ := url.Parse("nats://127.0.0.1:" + other)
-		o.Routes = append(o.Routes, u)
-	}
-	s, err := server.NewServer(o)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	s.Start()
-	if !s.ReadyForConnections(patience) {
-		os.Exit(1)
-	}
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	s.Shutdown()
-}
-
 // answer returns the bodies of requests, until stdin ends.
 func answer(server string) {
 	conn, err := nats.Connect(server)
 	if err == nil {
 		_, err = conn.Subscribe("answer", func(m *nats.Msg) { _ = m.Respond(m.Data) })
 	}
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
+	processtest.Check(err)
 	_ = conn.Flush()
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	processtest.Ready()
 	conn.Close()
 }
 
-// child is a process of the test.
-type child struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	out   *bufio.Reader
-}
-
 // spawn starts the test binary as a script, and waits until it is ready. It ends with the test.
-func spawn(t testing.TB, script string) *child {
+func spawn(t testing.TB, script string) *processtest.Process {
 	t.Helper()
-	c := start(t, script)
-	t.Cleanup(c.kill)
-	return c
-}
-
-func start(t testing.TB, script string) *child {
-	t.Helper()
-	c := &child{cmd: exec.Command(exe(t))}
-	c.cmd.Env = append(os.Environ(), processtest.ScriptVar+"="+script, clusterVar+"="+inCluster)
-	c.cmd.Stderr = os.Stderr
-	in, err := c.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c.stdin, c.out = in, bufio.NewReader(out)
-	if line, err := c.out.ReadString('\n'); err != nil || line != "ready\n" {
-		c.kill()
-		t.Fatalf("%s: %q, %v", script, line, err)
-	}
-	return c
-}
-
-// stop ends the process as its operator does.
-func (c *child) stop(t testing.TB) {
-	t.Helper()
-	_ = c.stdin.Close()
-	if err := c.cmd.Wait(); err != nil {
-		t.Errorf("the end of a process: %v", err)
-	}
-}
-
-// kill ends the process with SIGKILL.
-func (c *child) kill() { c.end(syscall.SIGKILL) }
-
-func (c *child) end(s os.Signal) {
-	_ = c.cmd.Process.Signal(s)
-	_ = c.cmd.Wait() // killed already, or now
+	return processtest.Spawn(t, script, clusterVar+"="+inCluster)
 }
 
 func exe(t testing.TB) string {
@@ -301,27 +211,11 @@ func exe(t testing.TB) string {
 	return path
 }
 
-// ports returns n ports that were free a moment ago.
-func ports(t testing.TB, n int) (list []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		list = append(list, port)
-	}
-	return list
-}
-
 // servers are NATS servers that know each other.
 type servers struct {
-	t      testing.TB
-	ports  []string
-	routes []string
-	all    []*child
+	t    testing.TB
+	list []natstest.Server
+	all  []*processtest.Process
 }
 
 // shared are the servers of the tests that stop none: three, from the first of those tests on.
@@ -338,10 +232,9 @@ const clusterVar = "EXTHOST_TEST_CLUSTER"
 func sharedServers(t testing.TB) []string {
 	t.Helper()
 	if shared.all == nil {
-		free := ports(t, 6)
-		s := servers{t: t, ports: free[:3], routes: free[3:]}
-		for i := range s.ports {
-			s.all = append(s.all, start(t, s.script(i)))
+		s := servers{t: t, list: natstest.Knowing(t, 3)}
+		for _, one := range s.list {
+			s.all = append(s.all, processtest.Start(t, one.Script()))
 		}
 		shared = s
 	}
@@ -353,8 +246,7 @@ func sharedServers(t testing.TB) []string {
 
 func startServers(t testing.TB, n int) *servers {
 	t.Helper()
-	free := ports(t, 2*n)
-	s := &servers{t: t, ports: free[:n], routes: free[n:], all: make([]*child, n)}
+	s := &servers{t: t, list: natstest.Knowing(t, n), all: make([]*processtest.Process, n)}
 	for i := range n {
 		s.start(i)
 	}
@@ -363,16 +255,12 @@ func startServers(t testing.TB, n int) *servers {
 
 func (s *servers) start(i int) {
 	s.t.Helper()
-	s.all[i] = spawn(s.t, s.script(i))
-}
-
-func (s *servers) script(i int) string {
-	return "natsd " + s.ports[i] + " " + s.routes[i] + " " + strings.Join(s.routes, " ")
+	s.all[i] = s.list[i].Spawn(s.t)
 }
 
 func (s *servers) urls() (list []string) {
-	for _, port := range s.ports {
-		list = append(list, "nats://127.0.0.1:"+port)
+	for _, one := range s.list {
+		list = append(list, one.URL())
 	}
 	return list
 }
@@ -496,26 +384,19 @@ func (p plugin) install(dir, exe string) error {
 
 // serveNode is a node as a process: its words are a [node] in JSON.
 func serveNode(words string) {
-	fail := func(err error) {
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
 	var spec node
-	fail(json.Unmarshal([]byte(words), &spec))
+	processtest.Check(json.Unmarshal([]byte(words), &spec))
 	dir, err := os.MkdirTemp("", "node")
-	fail(err)
+	processtest.Check(err)
 	defer os.RemoveAll(dir)
 	n, err := cluster.New(nodeOptions(spec))
-	fail(err)
+	processtest.Check(err)
 	path, err := os.Executable()
-	fail(err)
+	processtest.Check(err)
 	h, err := openHost(n, dir, path, spec.Plugins)
-	fail(err)
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	fail(h.Close())
+	processtest.Check(err)
+	processtest.Ready()
+	processtest.Check(h.Close())
 }
 
 // caller is a node that makes one call, which its process does not outlive: its words are the
@@ -523,24 +404,18 @@ func serveNode(words string) {
 func caller(words string) {
 	urls, call, _ := strings.Cut(words, " | ")
 	tool, args, _ := strings.Cut(call, " ")
-	fail := func(err error) {
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
 	dir, err := os.MkdirTemp("", "caller")
-	fail(err)
+	processtest.Check(err)
 	n, err := cluster.New(nodeOptions(node{Name: "caller", As: settings.ShareMine, URLs: strings.Fields(urls)}))
-	fail(err)
+	processtest.Check(err)
 	h, err := openHost(n, dir, "", nil)
-	fail(err)
+	processtest.Check(err)
 	for _, ok := h.Tools().Lookup(tool); !ok; _, ok = h.Tools().Lookup(tool) {
 		time.Sleep(5 * time.Millisecond) // a test waits for this process
 	}
 	fmt.Println("ready")
 	_, err = h.Call(context.Background(), tool, json.RawMessage(args))
-	fail(err)
+	processtest.Check(err)
 }
 
 // quick and quickGrace shorten what the nodes whose names begin with quick wait for others. Only for
@@ -551,13 +426,13 @@ const (
 )
 
 // startNode starts a node with the extension x as a process.
-func startNode(t testing.TB, urls []string, name, as string) *child {
+func startNode(t testing.TB, urls []string, name, as string) *processtest.Process {
 	t.Helper()
 	return node{Name: name, As: as, URLs: urls, Plugins: x}.start(t)
 }
 
 // start starts the node as a process.
-func (n node) start(t testing.TB) *child {
+func (n node) start(t testing.TB) *processtest.Process {
 	t.Helper()
 	text, err := json.Marshal(n)
 	if err != nil {

@@ -100,7 +100,7 @@ func TestC2OwnerIsKilled(t *testing.T) {
 		outcome <- err
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
-	owner.kill()
+	owner.Kill()
 	err := <-outcome
 	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NodeLost || e.Outcome != "unknown" {
 		t.Errorf("%#v", err)
@@ -124,7 +124,7 @@ func TestC6ServerIsKilled(t *testing.T) {
 	awaitTool(t, web, "ext_gpu1_x_echo", true)
 	l := load(t, web, "ext_gpu1_x_echo", 16)
 	for i := range 3 {
-		s.all[i].kill()
+		s.all[i].Kill()
 		s.start(i)
 		l.goesOn(100)
 	}

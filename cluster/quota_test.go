@@ -33,7 +33,7 @@ func limited(calls int, required bool) func(*config.Config) {
 func hubOf(t *testing.T) (o hub.Options, close func(), join func(name string) *cluster.Node) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cluster")
-	address := "127.0.0.1:" + ports(t, 1)[0]
+	address := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
 	f, err := hub.Init(dir, "main", []string{"tls://" + address})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -17,7 +18,7 @@ import (
 
 // replicas starts the nodes n1 and n2, which have the same extensions but for what change does to
 // those of n1, and opens two fronts.
-func replicas(t *testing.T, each node, change func(*node)) (owners []*child, front, other *exthost.Host) {
+func replicas(t *testing.T, each node, change func(*node)) (owners []*processtest.Process, front, other *exthost.Host) {
 	t.Helper()
 	each.URLs, each.As = sharedServers(t), peers.AsReplicas
 	first := each
@@ -26,7 +27,7 @@ func replicas(t *testing.T, each node, change func(*node)) (owners []*child, fro
 		change(&first)
 	}
 	first.Name, each.Name = "n1", "n2"
-	owners = []*child{first.start(t), each.start(t)}
+	owners = []*processtest.Process{first.start(t), each.start(t)}
 	front = open(t, join(t, each.URLs, "front", peers.AsReplicas), false)
 	other = open(t, join(t, each.URLs, "other", peers.AsReplicas), false)
 	awaitNodes(t, front, 2)
@@ -135,7 +136,7 @@ func TestC14Draining(t *testing.T) {
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
 	stopped := make(chan struct{})
-	go func() { owners[0].stop(t); close(stopped) }()
+	go func() { owners[0].Stop(t); close(stopped) }()
 	leaves := func() bool {
 		return slices.ContainsFunc(front.Status().Cluster.Nodes, func(n status.Node) bool { return n.Name == "n1" && n.State == status.NodeLeaving })
 	}

@@ -18,7 +18,7 @@ import (
 // A node that is revoked is put out at once: its calls are lost, and its tools go. It says why itself.
 func TestC19NodeIsRevoked(t *testing.T) {
 	processtest.Leaks(t)
-	dir, address := filepath.Join(t.TempDir(), "cluster"), "127.0.0.1:"+ports(t, 1)[0]
+	dir, address := filepath.Join(t.TempDir(), "cluster"), "127.0.0.1:"+processtest.FreePorts(t, 1)[0]
 	files, err := hub.Init(dir, "main", []string{"tls://" + address})
 	if err != nil {
 		t.Fatal(err)

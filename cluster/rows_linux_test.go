@@ -24,13 +24,13 @@ func TestC4OwnerIsStopped(t *testing.T) {
 	awaitTool(t, front, "ext_gpu1_x_note", true)
 	file := filepath.Join(t.TempDir(), "notes")
 	outcome := waiting(t, front, "ext_gpu1_x_note", file)
-	if err := owner.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := owner.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-outcome; !isLost(err) {
 		t.Errorf("%#v", err)
 	}
-	if err := owner.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := owner.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the call is cancelled", func() bool { return slices.Contains(noted(t, file), "a cancelled") })
@@ -48,7 +48,7 @@ func TestC5FrontIsKilled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "notes")
 	front := spawn(t, fmt.Sprintf(`caller %s | ext_quick_x_note {"file":%q,"text":"a","wait":true}`, strings.Join(s.urls(), " "), file))
 	eventually(t, "the call runs", func() bool { return slices.Contains(noted(t, file), "a") })
-	front.kill()
+	front.Kill()
 	eventually(t, "the call is cancelled", func() bool { return slices.Contains(noted(t, file), "a cancelled") })
 }
 
@@ -63,7 +63,7 @@ func TestC7AllServersAreAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "notes")
 	outcome := waiting(t, front, "ext_quick-owner_x_note", file)
 	for _, one := range s.all {
-		one.kill()
+		one.Kill()
 	}
 	eventually(t, "the host knows", func() bool { return front.Status().Cluster.Server == "" })
 	if _, err := front.Call(within(t), "ext_x_echo", map[string]any{"n": 1}); err != nil {
@@ -99,7 +99,7 @@ func TestC8ServerIsStopped(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("connected to %q", front.Status().Cluster.Server)
 	}
-	stopped, resumed := s.all[i].cmd.Process, mark(t, urls[i], urls[2])
+	stopped, resumed := s.all[i].Cmd.Process, mark(t, urls[i], urls[2])
 	if err := stopped.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -129,19 +129,19 @@ func TestC8ServerIsStopped(t *testing.T) {
 func TestC25RollingRestart(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
-	nodes := []*child{startNode(t, s.urls(), "n1", peers.AsReplicas), startNode(t, s.urls(), "n2", peers.AsReplicas)}
+	nodes := []*processtest.Process{startNode(t, s.urls(), "n1", peers.AsReplicas), startNode(t, s.urls(), "n2", peers.AsReplicas)}
 	front := open(t, join(t, s.urls(), "front", peers.AsReplicas), false)
 	awaitNodes(t, front, 2)
 	l := load(t, front, "ext_x_echo", 8)
 	for i := range nodes {
-		nodes[i].stop(t)
+		nodes[i].Stop(t)
 		awaitNodes(t, front, 1)
 		nodes[i] = startNode(t, s.urls(), fmt.Sprint("n", i+1), peers.AsReplicas)
 		awaitNodes(t, front, 2)
 		l.goesOn(100)
 	}
 	for i := range s.all {
-		s.all[i].stop(t)
+		s.all[i].Stop(t)
 		s.start(i)
 		l.goesOn(100)
 	}

@@ -31,7 +31,7 @@ func TestClusterStorm(t *testing.T) {
 	t.Logf("EXTHOST_STORM_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	s := startServers(t, 3)
-	nodes := make([]*child, 3)
+	nodes := make([]*processtest.Process, 3)
 	start := func(i int) { nodes[i] = startNode(t, s.urls(), fmt.Sprint("n", i+1), peers.AsReplicas) }
 	for i := range nodes {
 		start(i)
@@ -80,11 +80,11 @@ func TestClusterStorm(t *testing.T) {
 		i := random.IntN(3)
 		time.Sleep(time.Duration(100+random.IntN(400)) * time.Millisecond) // the storm's own rhythm
 		if random.IntN(2) == 0 {
-			s.all[i].kill()
+			s.all[i].Kill()
 			s.start(i)
 			killed["servers"]++
 		} else {
-			nodes[i].kill()
+			nodes[i].Kill()
 			start(i)
 			killed["nodes"]++
 		}

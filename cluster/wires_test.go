@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/peers"
@@ -56,11 +57,11 @@ func mark(t testing.TB, stopped, other string) (heard func()) {
 // Of a network that is split, each side serves what it has, and both are one again after it.
 func TestC9NetworkIsSplit(t *testing.T) {
 	processtest.Leaks(t)
-	free := ports(t, 4)
+	free := processtest.FreePorts(t, 4)
 	way := newProxy(t, net.JoinHostPort("127.0.0.1", free[3]), nil)
 	_, between, _ := net.SplitHostPort(way.address())
-	spawn(t, "natsd "+free[1]+" "+free[3])
-	spawn(t, "natsd "+free[0]+" "+free[2]+" "+between)
+	natstest.Server{Port: free[1], RoutesPort: free[3]}.Spawn(t)
+	natstest.Server{Port: free[0], RoutesPort: free[2], Others: []string{between}}.Spawn(t)
 	var fronts []*exthost.Host
 	for i, side := range []string{"left", "right"} {
 		urls := []string{"nats://127.0.0.1:" + free[i]}
@@ -263,7 +264,7 @@ func TestC18BytesOfAnOldCall(t *testing.T) {
 	}
 	eventually(t, "the front has gone", func() bool { return len(other.Status().Cluster.Nodes) == 1 })
 	again("after the front")
-	owner.stop(t)
+	owner.Stop(t)
 	startNode(t, urls, "gpu1", peers.AsMine)
 	again("to the next run")
 }

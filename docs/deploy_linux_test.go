@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/process/processtest"
 )
 
 // deployed is a file of examples/deploy.
@@ -227,7 +227,7 @@ func TestDeployRuns(t *testing.T) {
 	t.Cleanup(cancel) // after the processes have ended
 	dir, k8s := t.TempDir(), kubernetes(t)
 	hub, nodes := k8s["StatefulSet exthost-hub"], k8s["StatefulSet exthost"]
-	ports := freePorts(t, 2)
+	ports := processtest.FreePorts(t, 2)
 	for _, d := range []string{"state", "secrets", "run", "extensions", "node"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
 			t.Fatal(err)
@@ -338,19 +338,4 @@ func TestDeployRuns(t *testing.T) {
 		t.Errorf("the extensions do not run: %s", tools)
 	}
 	end()
-}
-
-// freePorts returns n ports that were free a moment ago.
-func freePorts(t *testing.T, n int) (list []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		list = append(list, port)
-	}
-	return list
 }

@@ -1,20 +1,14 @@
 package services_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +17,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/services"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/config/cluster"
@@ -34,46 +29,13 @@ import (
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
-	if _, scripted := os.LookupEnv(processtest.ScriptVar); scripted {
-		processtest.Main(m, map[string]processtest.Verb{"natsd": natsd, "service": serve})
-	}
-	os.Exit(m.Run())
+	processtest.Main(m, map[string]processtest.Verb{natstest.Name: natstest.Verb, "service": serve})
 }
 
 // toolNames are the tools of the service.
 const toolNames = "echo twice wrongid binary huge notresponse hang ask progress announce noted exit"
 
 func quoted(words string) string { return `"` + strings.ReplaceAll(words, " ", `", "`) + `"` }
-
-// natsd is a NATS server as a process: its words are its port, its max_payload and the seed of
-// who may connect, or none.
-func natsd(words string) {
-	fields := strings.Fields(words)
-	port, _ := strconv.Atoi(fields[0])
-	payload, _ := strconv.Atoi(fields[1])
-	o := &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, MaxPayload: int32(payload)}
-	switch len(fields) {
-	case 3:
-		o.Authorization = fields[2] // a token
-	case 5: // the keys of a host and of a service, and what the host may publish to
-		o.Nkeys = []*server.NkeyUser{{Nkey: fields[2], Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: []string{fields[4]}},
-			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-		}}, {Nkey: fields[3]}}
-	}
-	s, err := server.NewServer(o)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	s.Start()
-	if !s.ReadyForConnections(patience) {
-		os.Exit(1)
-	}
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	s.Shutdown()
-}
 
 // serve is a service: its words are a server, the subject without its last word, a file for notes,
 // and a seed or none. What it does wrong, its tools are named after.
@@ -90,10 +52,7 @@ func serve(words string) {
 		auth = append(auth, nats.Nkey(public, pair.Sign))
 	}
 	conn, err := nats.Connect(fields[0], append(auth, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
+	processtest.Check(err)
 	note := func(text string) {
 		f, err := os.OpenFile(fields[2], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err == nil {
@@ -197,8 +156,7 @@ func serve(words string) {
 		panic(err)
 	}
 	_ = conn.Flush()
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	processtest.Ready()
 	conn.Close()
 }
 
@@ -210,74 +168,38 @@ func idOf(m *nats.Msg) string {
 	return string(r.ID)
 }
 
-// child is a process of the test.
-type child struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-}
-
-// spawn starts the test binary as a script, and waits until it is ready.
-func spawn(t *testing.T, script string) *child {
-	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &child{cmd: exec.Command(path)}
-	c.cmd.Env = append(os.Environ(), processtest.ScriptVar+"="+script)
-	c.cmd.Stderr = os.Stderr
-	in, err := c.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c.stdin = in
-	t.Cleanup(c.kill)
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatalf("%s: %q, %v", script, line, err)
-	}
-	return c
-}
-
-func (c *child) kill() {
-	_ = c.cmd.Process.Signal(syscall.SIGKILL)
-	_ = c.cmd.Wait()
-}
-
 // place is a NATS server, the notes of its services, and the directory of a host.
 type place struct {
-	t         *testing.T
-	dir, port string
-	args      string // of natsd, behind the port
-	server    *child
+	t      *testing.T
+	dir    string
+	spec   natstest.Server
+	server *processtest.Process
 }
 
-func newPlace(t *testing.T, args string) *place {
+// newPlace makes a place with the server of spec, which gets a port.
+func newPlace(t *testing.T, spec natstest.Server) *place {
 	t.Helper()
 	processtest.Leaks(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	p := &place{t: t, dir: t.TempDir(), port: port, args: args}
+	spec.Port = processtest.FreePorts(t, 1)[0]
+	p := &place{t: t, dir: t.TempDir(), spec: spec}
 	p.serve()
 	return p
 }
 
-func (p *place) serve()      { p.server = spawn(p.t, "natsd "+p.port+" "+p.args) }
-func (p *place) url() string { return "nats://127.0.0.1:" + p.port }
+// users are a host, which may publish to a subject, and a service.
+func users(host, service, subject string) []*server.NkeyUser {
+	return []*server.NkeyUser{{Nkey: host, Permissions: &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: []string{subject}},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	}}, {Nkey: service}}
+}
 
-func (p *place) service(seed ...string) *child {
+func (p *place) serve()      { p.server = p.spec.Spawn(p.t) }
+func (p *place) url() string { return p.spec.URL() }
+
+func (p *place) service(seed ...string) *processtest.Process {
 	p.t.Helper()
-	return spawn(p.t, "service "+p.url()+" ext.far-1 "+filepath.Join(p.dir, "notes")+" "+strings.Join(seed, " "))
+	return processtest.Spawn(p.t, "service "+p.url()+" ext.far-1 "+filepath.Join(p.dir, "notes")+" "+strings.Join(seed, " "))
 }
 
 // open opens a host of the extension far-1.
@@ -348,7 +270,7 @@ func until(t *testing.T, h *exthost.Host, state string) (reason string) {
 }
 
 func TestService(t *testing.T) {
-	p := newPlace(t, "1048576")
+	p := newPlace(t, natstest.Server{})
 	p.service()
 	h := p.open(urls(p), "", exthost.Options{})
 	until(t, h, "ready")
@@ -377,7 +299,7 @@ func TestService(t *testing.T) {
 
 // The messages of nexo's broker carry the lines.
 func TestNexo(t *testing.T) {
-	p := newPlace(t, "1048576")
+	p := newPlace(t, natstest.Server{})
 	p.service("nexo")
 	h := p.open(urls(p), "framing = \"nexo\"\n", exthost.Options{})
 	until(t, h, "ready")
@@ -403,7 +325,7 @@ func (r *relayed) Call(context.Context, string, json.RawMessage) (json.RawMessag
 
 // A service says how far it is, to the subject of the request and to that of its events.
 func TestProgress(t *testing.T) {
-	p := newPlace(t, "1048576")
+	p := newPlace(t, natstest.Server{})
 	p.service()
 	h := p.open(urls(p), "", exthost.Options{})
 	until(t, h, "ready")
@@ -418,7 +340,7 @@ func TestProgress(t *testing.T) {
 
 // What a hostile service answers fails the call alone, and says what it was.
 func TestHostileAnswers(t *testing.T) {
-	p := newPlace(t, "33554432")
+	p := newPlace(t, natstest.Server{MaxPayload: 32 << 20})
 	p.service()
 	h := p.open(urls(p), "[runtime]\nmax_line_bytes = \"1MiB\"\ncall_timeout = \"30s\"\n", exthost.Options{})
 	until(t, h, "ready")
@@ -446,7 +368,7 @@ func TestHostileAnswers(t *testing.T) {
 
 // A request that the server does not take is refused before it is sent.
 func TestMaxPayload(t *testing.T) {
-	p := newPlace(t, "65536")
+	p := newPlace(t, natstest.Server{MaxPayload: 65536})
 	p.service()
 	h := p.open(urls(p), "", exthost.Options{})
 	until(t, h, "ready")
@@ -461,7 +383,7 @@ func TestMaxPayload(t *testing.T) {
 
 // A call without an answer may have been carried out; what comes later is for no other call.
 func TestLostAnswer(t *testing.T) {
-	p := newPlace(t, "1048576")
+	p := newPlace(t, natstest.Server{})
 	p.service()
 	h := p.open(urls(p), "[runtime]\ncall_timeout = \"300ms\"\n", exthost.Options{})
 	until(t, h, "ready")
@@ -481,7 +403,7 @@ func TestLostAnswer(t *testing.T) {
 
 // A service that is not there gets no calls, and gets them once it is.
 func TestAbsent(t *testing.T) {
-	p := newPlace(t, "1048576")
+	p := newPlace(t, natstest.Server{})
 	h := p.open(urls(p), "[runtime]\ncall_timeout = \"5s\"\n[runtime.restart]\nbase_backoff = \"50ms\"\nmax_backoff = \"100ms\"\n", exthost.Options{})
 	if s := h.Status().Extensions[0]; !strings.Contains(s.Reason, "no service takes requests at ext.far-1.rpc") || !strings.Contains(s.Reason, "start the service") {
 		t.Errorf("it is %s: %s", s.State, s.Reason)
@@ -496,7 +418,7 @@ func TestAbsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.kill()
+	first.Kill()
 	_, err = call(t, h, "echo", `{}`)
 	for deadline := time.Now().Add(patience); (err == nil || err.Kind == protocol.CallTimeout) && time.Now().Before(deadline); _, err = call(t, h, "echo", `{}`) { // until the server has noticed it
 	}
@@ -513,7 +435,7 @@ func TestAbsent(t *testing.T) {
 
 // The calls of a service that dies have an unknown outcome; the host learns it by another call.
 func TestDies(t *testing.T) {
-	p := newPlace(t, "1048576")
+	p := newPlace(t, natstest.Server{})
 	first := p.service()
 	h := p.open(urls(p), "", exthost.Options{})
 	until(t, h, "ready")
@@ -526,7 +448,7 @@ func TestDies(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(p.dir, "notes"))
 		got = string(text)
 	}
-	first.kill()
+	first.Kill()
 	for _, err := call(t, h, "echo", `{}`); err == nil; _, err = call(t, h, "echo", `{}`) {
 	}
 	select {
@@ -541,7 +463,7 @@ func TestDies(t *testing.T) {
 
 // A call outlives a server that is started anew, and what comes while there is none is refused.
 func TestServerRestarts(t *testing.T) {
-	p := newPlace(t, "1048576")
+	p := newPlace(t, natstest.Server{})
 	p.service()
 	h := p.open(urls(p), "", exthost.Options{})
 	until(t, h, "ready")
@@ -554,7 +476,7 @@ func TestServerRestarts(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(p.dir, "notes"))
 		got = string(text)
 	}
-	p.server.kill()
+	p.server.Kill()
 	short := func() *protocol.Error {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // one that was written to the dead server has no answer
 		defer cancel()
@@ -589,7 +511,7 @@ func TestServerRestarts(t *testing.T) {
 
 // A host says what it lacks.
 func TestAccess(t *testing.T) {
-	p := newPlace(t, "1048576 hush")
+	p := newPlace(t, natstest.Server{Token: "hush"})
 	for name, tt := range map[string]struct {
 		own       cluster.Membership
 		transport string
@@ -619,7 +541,7 @@ func TestAccess(t *testing.T) {
 // The token of the environment and the seed of a file are what a server is shown.
 func TestCredentials(t *testing.T) {
 	host, service := pair(t), pair(t)
-	p := newPlace(t, "1048576 "+host.public+" "+service.public+" ext.far-1.rpc")
+	p := newPlace(t, natstest.Server{Nkeys: users(host.public, service.public, "ext.far-1.rpc")})
 	p.service(service.seed)
 	p.write("extensions/far-1/far.seed", host.seed+"\n")
 	h := p.open(cluster.Membership{}, "url = \""+p.url()+"\"\ntoken_file = \"far.seed\"\n", exthost.Options{})
@@ -634,7 +556,7 @@ func TestCredentials(t *testing.T) {
 
 func TestNotPermitted(t *testing.T) {
 	host, service := pair(t), pair(t)
-	p := newPlace(t, "1048576 "+host.public+" "+service.public+" ext.another.rpc")
+	p := newPlace(t, natstest.Server{Nkeys: users(host.public, service.public, "ext.another.rpc")})
 	p.service(service.seed)
 	h := p.open(cluster.Membership{}, "url = \""+p.url()+"\"\ntoken_env = \"FAR_TOKEN\"\n[requires]\nenv = [\"FAR_TOKEN\"]\n", exthost.Options{Environ: []string{"FAR_TOKEN=" + host.seed}})
 	if s := h.Status().Extensions[0]; !strings.Contains(s.Reason, "needs to publish to ext.far-1.rpc") || strings.Contains(fmt.Sprintf("%+v", h.Status()), host.seed) {

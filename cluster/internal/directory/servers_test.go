@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/exthost/exthost/cluster/internal/link"
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
@@ -72,15 +73,7 @@ func (s *sender) set(l *link.Link) { s.init(); s.Link = l; close(s.ready) }
 // TestServer runs directories over a real server.
 func TestServer(t *testing.T) {
 	processtest.Leaks(t)
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server is not ready")
-	}
+	srv := natstest.Run(t, &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
 	var nodes []*linked
 	for i := range 4 {
 		x := open(t, srv.ClientURL(), fmt.Sprintf("n%d", i))

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
@@ -20,7 +21,7 @@ func TestMessages(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
 	spec.MaxPayload = 64 << 10
-	serve(t, spec)
+	spec.Spawn(t)
 	a, b := connect(t, "a", nil, spec), connect(t, "b", nil, spec)
 	if err := b.Hold(); err != nil {
 		t.Fatal(err)
@@ -71,7 +72,7 @@ func TestMessages(t *testing.T) {
 	if rtt, err := a.RTT(t.Context()); err != nil || rtt <= 0 {
 		t.Errorf("RTT: %v, %v", rtt, err)
 	}
-	if a.Server() != spec.url() || !a.Connected() {
+	if a.Server() != spec.URL() || !a.Connected() {
 		t.Errorf("Server is %q", a.Server())
 	}
 	if c := a.Counts(); c.Out < 1000 || c.OutBytes == 0 || c.In == 0 || c.Dropped != 0 || c.Refused != 0 {
@@ -100,19 +101,19 @@ func TestAway(t *testing.T) {
 	if a.Server() != "" || a.Connected() {
 		t.Errorf("connected to %q", a.Server())
 	}
-	s := serve(t, spec)
+	s := spec.Spawn(t)
 	until(t, "it connects", func() bool { return len(a.got(&a.states, "true")) == 1 })
 	b := connect(t, "b", nil, spec)
 	meet(t, a, b)
 	for round := range 3 {
-		s.kill()
+		s.Kill()
 		until(t, "it is away", func() bool { return len(a.got(&a.states, "false")) > 0 && !a.Connected() && !b.Connected() })
 		for range 200 {
 			if err := a.Send(b.self, "x2", []byte("away")); !errors.Is(err, ErrUnsent) {
 				t.Fatalf("without a connection: %v", err)
 			}
 		}
-		s = serve(t, spec)
+		s = spec.Spawn(t)
 		until(t, "it is back", func() bool { return len(a.got(&a.states, "true")) == 2+round })
 		meet(t, a, b)
 	}
@@ -124,28 +125,28 @@ func TestAway(t *testing.T) {
 // TestServerKilled kills each of three servers in turn.
 func TestServerKilled(t *testing.T) {
 	processtest.Leaks(t)
-	specs := three(t)
-	var processes []*process
+	specs := natstest.Knowing(t, 3)
+	var processes []*processtest.Process
 	for _, s := range specs {
-		processes = append(processes, serve(t, s))
+		processes = append(processes, s.Spawn(t))
 	}
 	a, b := connect(t, "a", nil, specs...), connect(t, "b", nil, specs...)
 	meet(t, a, b)
 	for i, p := range processes {
-		p.kill()
+		p.Kill()
 		start := time.Now()
 		meet(t, a, b)
 		meet(t, b, a)
 		t.Logf("server %d killed: messages pass both ways after %v", i, time.Since(start))
-		serve(t, specs[i])
+		specs[i].Spawn(t)
 	}
 }
 
 func TestRefused(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
-	spec.Password = "right"
-	serve(t, spec)
+	spec.Users = user("right", nil, nil)
+	spec.Spawn(t)
 	e := &end{self: wire.Address{Node: "a", Run: wire.NewRun()}}
 	err := e.connect(t, func(o *Options) { o.User, o.Password = "node", "wrong" }, spec)
 	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "invited again") {
@@ -158,16 +159,16 @@ func TestRefused(t *testing.T) {
 func TestRevoked(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
-	spec.Password = "right"
-	s := serve(t, spec)
+	spec.Users = user("right", nil, nil)
+	s := spec.Spawn(t)
 	a := connect(t, "a", func(o *Options) { o.User, o.Password = "node", "right" }, spec)
-	s.kill()
+	s.Kill()
 	other := spec
-	other.Password = "another"
-	s = serve(t, other)
+	other.Users = user("another", nil, nil)
+	s = other.Spawn(t)
 	until(t, "the reason is told", func() bool { return len(a.got(&a.states, "false refused: ")) > 3 })
-	s.kill()
-	serve(t, spec)
+	s.Kill()
+	spec.Spawn(t)
 	until(t, "it connects when it is taken again", a.Connected)
 }
 
@@ -175,8 +176,8 @@ func TestC18Refusals(t *testing.T) {
 	processtest.Leaks(t)
 	subjects := wire.Subjects{Cluster: "main"}
 	spec := oneServer(t)
-	spec.Password, spec.Publish, spec.Subscribe = "right", subjects.Publish("a"), subjects.Subscribe("a")
-	serve(t, spec)
+	spec.Users = user("right", subjects.Publish("a"), subjects.Subscribe("a"))
+	spec.Spawn(t)
 	as := func(o *Options) { o.User, o.Password = "node", "right" }
 	a := connect(t, "a", as, spec)
 	other := connect(t, "a", as, spec)
@@ -210,22 +211,15 @@ func TestC18Refusals(t *testing.T) {
 // TestLameDuck has a server that is about to stop send its clients away.
 func TestLameDuck(t *testing.T) {
 	processtest.Leaks(t)
-	specs := three(t)[:2]
+	specs := natstest.Knowing(t, 2)
 	servers := make(map[string]*server.Server)
 	for i := range specs {
-		specs[i].Routes = []int{specs[0].ClusterPort, specs[1].ClusterPort}
-		o := specs[i].options()
-		o.LameDuckDuration, o.LameDuckGracePeriod = 30*time.Second, 10*time.Second // the test is done before
-		s, err := server.NewServer(o)
+		o, err := specs[i].Options()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Start()
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		if !s.ReadyForConnections(10 * time.Second) {
-			t.Fatal("the server is not ready")
-		}
-		servers[specs[i].url()] = s
+		o.LameDuckDuration, o.LameDuckGracePeriod = 30*time.Second, 10*time.Second // the test is done before
+		servers[specs[i].URL()] = natstest.Run(t, o)
 	}
 	a, b := connect(t, "a", nil, specs...), connect(t, "b", nil, specs...)
 	meet(t, a, b)
@@ -250,17 +244,8 @@ func TestNKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := oneServer(t)
-	o := spec.options()
-	o.Nkeys = []*server.NkeyUser{{Nkey: public}}
-	s, err := server.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server is not ready")
-	}
+	spec.Nkeys = []*server.NkeyUser{{Nkey: public}}
+	spec.Spawn(t)
 	a := connect(t, "a", func(o *Options) { o.NKey, o.Sign = public, pair.Sign }, spec)
 	if !a.Connected() {
 		t.Error("it is not connected")
@@ -271,7 +256,7 @@ func TestNKey(t *testing.T) {
 func TestSlow(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
-	serve(t, spec)
+	spec.Spawn(t)
 	a, b := connect(t, "a", nil, spec), connect(t, "b", nil, spec)
 	meet(t, a, b)
 	hold := make(chan struct{})

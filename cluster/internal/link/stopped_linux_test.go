@@ -6,20 +6,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
 // TestServerStopped stops the server of a link without a word.
 func TestServerStopped(t *testing.T) {
 	processtest.Leaks(t)
-	specs := three(t)
-	processes := make(map[string]*process)
+	specs := natstest.Knowing(t, 3)
+	processes := make(map[string]*processtest.Process)
 	for _, s := range specs {
-		processes[s.url()] = serve(t, s)
+		processes[s.URL()] = s.Spawn(t)
 	}
 	a, b := connect(t, "a", nil, specs[0], specs[1]), connect(t, "b", nil, specs[2])
 	meet(t, a, b)
-	stopped := processes[a.Server()].cmd.Process
+	stopped := processes[a.Server()].Cmd.Process
 	if err := stopped.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +48,8 @@ func TestServerStopped(t *testing.T) {
 // TestStoppedServerIsFull stops the server of a link that sends more than the connection holds.
 func TestStoppedServerIsFull(t *testing.T) {
 	processtest.Leaks(t)
-	spec := three(t)[0]
-	server := serve(t, spec).cmd.Process
+	spec := natstest.Knowing(t, 3)[0]
+	server := spec.Spawn(t).Cmd.Process
 	a := connect(t, "a", nil, spec)
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -71,8 +72,8 @@ func TestStoppedServerIsFull(t *testing.T) {
 // longer than its context.
 func TestCloseBehindAFullServer(t *testing.T) {
 	processtest.Leaks(t)
-	spec := three(t)[0]
-	server := serve(t, spec).cmd.Process
+	spec := natstest.Knowing(t, 3)[0]
+	server := spec.Spawn(t).Cmd.Process
 	a := connect(t, "a", nil, spec)
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

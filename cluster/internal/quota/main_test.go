@@ -1,16 +1,11 @@
 package quota
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost/cluster/internal/link"
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/internal/process/processtest"
@@ -33,36 +28,7 @@ import (
 const patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{"natsd": natsd, "node": node})
-}
-
-// natsd is a NATS server with JetStream as a process: its words are its directory, its port, that of
-// its routes, and those of the routes of all.
-func natsd(words string) {
-	fields := strings.Fields(words)
-	port, _ := strconv.Atoi(fields[1])
-	routes, _ := strconv.Atoi(fields[2])
-	o := &server.Options{ServerName: "s" + fields[1], Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: fields[0], JetStreamMaxMemory: 16 << 20, JetStreamMaxStore: 256 << 20}
-	if routes > 0 {
-		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: routes}
-		for _, other := range fields[3:] {
-			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: "127.0.0.1:" + other})
-		}
-	}
-	s, err := server.NewServer(o)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	s.Start()
-	if !s.ReadyForConnections(patience) {
-		fmt.Println("it is not ready")
-		os.Exit(1)
-	}
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	s.Shutdown()
+	processtest.Main(m, map[string]processtest.Verb{natstest.Name: natstest.Verb, "node": node})
 }
 
 // callers are those of a node in the tests.
@@ -74,15 +40,9 @@ func node(words string) {
 	fields := strings.Fields(words)
 	limit, _ := strconv.ParseInt(fields[1], 10, 64)
 	file, err := os.OpenFile(fields[2], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
+	processtest.Check(err)
 	q, closed, err := open(fields[0], 3, fields[3:]...)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
+	processtest.Check(err)
 	pool := quota.NewPool(q)
 	c := pool.New(claim(limit))
 	fmt.Println("ready")
@@ -97,10 +57,7 @@ func node(words string) {
 				case wait > 0:
 					return
 				default:
-					if err := entries.Add(file, fields[0]); err != nil {
-						fmt.Println(err)
-						os.Exit(1)
-					}
+					processtest.Check(entries.Add(file, fields[0]))
 					time.Sleep(2 * time.Millisecond) // what a call takes
 				}
 			}
@@ -126,84 +83,25 @@ func open(name string, nodes int, urls ...string) (q *Quota, closed func(), err 
 	return New(Options{Cluster: "main", Node: name, Run: self.Run, Asker: l, Nodes: func() int { return nodes }}), func() { _ = l.Close(context.Background()) }, nil
 }
 
-// process is a process of a test.
-type process struct {
-	t    testing.TB
-	args string
-	cmd  *exec.Cmd
-	in   io.Closer
-	out  *bufio.Reader
-}
-
-func (p *process) start() {
-	p.t.Helper()
-	path, env := processtest.Script(p.t, p.args)
-	p.cmd = exec.Command(path)
-	p.cmd.Env, p.cmd.Stderr = env, os.Stderr
-	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	p.in, p.out = in, bufio.NewReader(out)
-	if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
-		p.t.Fatalf("%s: %q, %v", p.args, line, err)
-	}
-}
-
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // killed
-}
-
-func spawn(t testing.TB, args string) *process {
-	t.Helper()
-	p := &process{t: t, args: args}
-	p.start()
-	t.Cleanup(p.kill)
-	return p
-}
-
 // servers are NATS servers with a bucket, that know each other.
 type servers struct {
-	all   []*process
-	ports []string
-	urls  []string
+	list []natstest.Server
+	all  []*processtest.Process
+	urls []string
 }
 
 func startServers(t testing.TB, n int) *servers {
 	t.Helper()
-	var s servers
-	var routes []string
-	for i := range 2 * n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	s := &servers{list: natstest.Knowing(t, n)}
+	for i := range s.list {
+		one := &s.list[i]
+		if one.Store = filepath.Join(t.TempDir(), one.Port); n == 1 {
+			one.RoutesPort = "" // JetStream would wait for others
 		}
-		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		if i < n {
-			s.ports, s.urls = append(s.ports, port), append(s.urls, "nats://127.0.0.1:"+port)
-		} else {
-			routes = append(routes, port)
-		}
-		l.Close()
-	}
-	dir := t.TempDir()
-	for i := range n {
-		if n == 1 {
-			routes = []string{"0"}
-		}
-		s.all = append(s.all, spawn(t, strings.Join(append([]string{"natsd", filepath.Join(dir, s.ports[i]), s.ports[i], routes[i]}, routes...), " ")))
+		s.all, s.urls = append(s.all, one.Spawn(t)), append(s.urls, one.URL())
 	}
 	s.api(t, "CREATE", Stream("main", n))
-	return &s
+	return s
 }
 
 // api asks JetStream about the bucket, until it answers.
@@ -229,8 +127,8 @@ func (s *servers) api(t testing.TB, what string, body any) []byte {
 	}
 }
 
-// leader returns the server that leads the bucket; nil while none does.
-func (s *servers) leader(t testing.TB) *process {
+// leader returns which server leads the bucket; -1 while none does.
+func (s *servers) leader(t testing.TB) int {
 	t.Helper()
 	var info struct {
 		Cluster struct {
@@ -240,10 +138,7 @@ func (s *servers) leader(t testing.TB) *process {
 	if err := json.Unmarshal(s.api(t, "INFO", struct{}{}), &info); err != nil {
 		t.Fatal(err)
 	}
-	if i := slices.Index(s.ports, strings.TrimPrefix(info.Cluster.Leader, "s")); i >= 0 {
-		return s.all[i]
-	}
-	return nil
+	return slices.IndexFunc(s.list, func(one natstest.Server) bool { return info.Cluster.Leader == "s"+one.Port })
 }
 
 // taken returns what the bucket has of the counter of claim.

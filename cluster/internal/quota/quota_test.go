@@ -27,9 +27,12 @@ func TestKills(t *testing.T) {
 	limit, rounds := stormtest.Sized(3000, 12000), stormtest.Sized(1, 5)
 	s := startServers(t, 3)
 	file := filepath.Join(t.TempDir(), "units")
-	var running []*process
+	running := make([]*processtest.Process, nodes)
+	begin := func(i int) {
+		running[i] = processtest.Spawn(t, fmt.Sprintf("node n%d %d %s %s", i, limit, file, strings.Join(s.urls, " ")))
+	}
 	for i := range nodes {
-		running = append(running, spawn(t, fmt.Sprintf("node n%d %d %s %s", i, limit, file, strings.Join(s.urls, " "))))
+		begin(i)
 	}
 	used := func() int {
 		text, err := os.ReadFile(file)
@@ -51,31 +54,29 @@ func TestKills(t *testing.T) {
 	killed := 0
 	for round := range rounds {
 		more(limit / 20)
-		victim := running[round%nodes]
-		victim.kill()
+		running[round%nodes].Kill()
 		killed++
-		victim.start()
+		begin(round % nodes)
 		more(limit / 20)
 		leader := s.leader(t)
-		if leader == nil {
+		if leader < 0 {
 			continue
 		}
 		began := time.Now()
-		leader.kill()
-		victim = running[(round+1)%nodes]
-		victim.kill()
+		s.all[leader].Kill()
+		running[(round+1)%nodes].Kill()
 		killed++
-		victim.start()
+		begin((round + 1) % nodes)
 		more(limit / 20)
 		t.Logf("round %d: %d units are used; the leader was killed %v ago", round, used(), time.Since(began).Round(time.Millisecond))
-		leader.start()
+		s.all[leader] = s.list[leader].Spawn(t)
 	}
 	for i, p := range running {
-		line, err := p.out.ReadString('\n')
+		line, err := p.Out.ReadString('\n')
 		if err != nil || line != "used up\n" {
 			t.Fatalf("node %d says %q, %v", i, line, err)
 		}
-		if err := p.cmd.Wait(); err != nil {
+		if err := p.Cmd.Wait(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -120,7 +121,7 @@ func TestServersAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.all[0].kill()
+	s.all[0].Kill()
 	held := 0
 	for err = nil; err == nil; {
 		if _, err = take(); err == nil {
@@ -134,7 +135,7 @@ func TestServersAway(t *testing.T) {
 	if q.Reach(t.Context()) == nil {
 		t.Error("servers that are away are reached")
 	}
-	s.all[0].start()
+	s.all[0] = s.list[0].Spawn(t)
 	total := 2 + held
 	for began := time.Now(); ; {
 		wait, err := take()
