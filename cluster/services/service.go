@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/protocol"
@@ -49,12 +50,7 @@ type service struct {
 var _ jsonrpc.Transport = (*service)(nil)
 
 const (
-	dialTimeout = 2 * time.Second // for each server
-	pingEach    = 2 * time.Second
-	pingsMissed = 2
-	waitBetween = 50 * time.Millisecond // before a connection is made anew
-	jitter      = 500 * time.Millisecond
-	flushBound  = 500 * time.Millisecond
+	flushBound = 500 * time.Millisecond
 
 	silence    = 10 * time.Second       // without a connection, after which the transport ends
 	grace      = 2 * time.Second        // without a service, after which the transport ends
@@ -85,7 +81,7 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 		err = errors.Join(v.subscribe(v.inbox+"*", v.answered), v.subscribe(v.events, v.notified))
 	case ctx.Err() != nil:
 		err = protocol.Errorf(protocol.Canceled, "the host stopped connecting: %w", ctx.Err())
-	case isRefusal(err):
+	case natsclient.IsRefusal(err):
 		err = refused(a, err)
 	default:
 		err = unreachable(a, err)
@@ -97,27 +93,16 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 	return v, nil
 }
 
-// options are those of the links of a cluster, for the same reasons: nothing is sent after its
-// caller was told that it is not.
 func (v *service) options() nats.Options {
-	o := nats.GetDefaultOptions()
 	a := v.access
-	o.Servers, o.Name = a.URLs, "exthost "+v.requests
-	o.TLSConfig, o.Secure = a.TLS, a.TLS != nil
-	o.Nkey, o.SignatureCB, o.Token = a.NKey, a.Sign, a.token
-	if a.JWT != "" {
-		o.UserJWT = func() (string, error) { return a.JWT, nil }
-	}
-	o.CustomDialer = v
-	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
-	o.FlusherTimeout, o.ReconnectBufSize = pingsMissed*pingEach, -1
-	o.MaxReconnect, o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = -1, waitBetween, jitter, jitter
+	to := natsclient.Access{URLs: a.URLs, TLS: a.TLS, JWT: a.JWT, NKey: a.NKey, Sign: a.Sign, Token: a.token}
+	o := to.Options(v.ctx, "exthost "+v.requests)
 	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { v.disconnected(err) }
 	o.ReconnectedCB = func(*nats.Conn) { v.reconnected() }
 	o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) { v.fault(err) }
 	o.ClosedCB = func(c *nats.Conn) {
 		err := cmp.Or(c.LastError(), nats.ErrConnectionClosed)
-		if isRefusal(err) {
+		if natsclient.IsRefusal(err) {
 			v.fail(refused(a, err))
 		} else {
 			v.fail(unreachable(a, err))
@@ -136,10 +121,6 @@ func (v *service) subscribe(subject string, take nats.MsgHandler) error {
 	}
 	s.SetClosedHandler(func(string) { v.readers.Done() })
 	return s.SetPendingLimits(maxPending, maxPendingBytes)
-}
-
-func isRefusal(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // Read implements [jsonrpc.Transport].
@@ -174,7 +155,7 @@ func (v *service) publish(reply string, line []byte) error {
 		return nil
 	case errors.Is(err, nats.ErrMaxPayload):
 		return protocol.Errorf(protocol.LineTooLong, "a message of %d bytes was not sent: the NATS server takes %d; raise its max_payload", len(line), v.conn.MaxPayload())
-	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrBadSubject):
+	case natsclient.IsUnsent(err):
 		return protocol.Errorf(protocol.NotReady, "there is no connection to NATS at %s, so the request was not sent", strings.Join(v.access.URLs, ", "))
 	}
 	return jsonrpc.MaybeWritten(protocol.Errorf(protocol.InvalidResponse, "the connection to NATS broke: %w", err))

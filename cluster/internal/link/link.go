@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
@@ -88,7 +89,8 @@ type Link struct {
 	first   chan error    // why the first attempt failed
 	closed  chan struct{} // closed: the last callback has returned
 	readers sync.WaitGroup
-	dialer  dialer
+	dials   context.Context // its connections end with it
+	cut     context.CancelFunc
 
 	refused atomic.Uint64
 
@@ -99,13 +101,8 @@ type Link struct {
 }
 
 const (
-	pingEach    = 2 * time.Second
-	pingsMissed = 2
-	dialTimeout = 2 * time.Second
-	waitBetween = 50 * time.Millisecond
-	jitter      = 500 * time.Millisecond
-	flushBound  = 2 * time.Second
-	maxSaid     = 64 // refusals that are logged
+	flushBound = 2 * time.Second
+	maxSaid    = 64 // refusals that are logged
 
 	maxPending      = 1 << 16   // messages that wait for Received, for each kind of subject
 	maxPendingBytes = 128 << 20 // of those
@@ -122,9 +119,11 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 		o.State = func(bool, string) {}
 	}
 	l := &Link{o: o, ready: make(chan struct{}), first: make(chan error, 1), closed: make(chan struct{}), said: make(map[string]bool)}
+	l.dials, l.cut = context.WithCancel(context.Background())
 	no := l.options()
 	conn, err := no.Connect()
 	if err != nil {
+		l.cut()
 		return nil, describe(o.URLs, err)
 	}
 	l.conn = conn
@@ -148,21 +147,11 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 	return l, nil
 }
 
-// options are those that hold for every node: see the architecture of clusters for why.
+// options are those of a node.
 func (l *Link) options() nats.Options {
-	o := nats.GetDefaultOptions()
-	o.Servers, o.Name = l.o.URLs, l.o.Self.Node+"."+l.o.Self.Run
-	o.TLSConfig, o.Secure = l.o.TLS, l.o.TLS != nil
-	o.User, o.Password, o.Token = l.o.User, l.o.Password, l.o.Token
-	o.Nkey, o.SignatureCB = l.o.NKey, l.o.Sign
-	if l.o.JWT != "" {
-		o.UserJWT = func() (string, error) { return l.o.JWT, nil }
-	}
-	o.CustomDialer, o.InboxPrefix = &l.dialer, l.inbox()
-	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
-	o.FlusherTimeout = pingsMissed * pingEach // a write that waits for a server that reads nothing keeps pings and Close from their work
-	o.ReconnectBufSize = -1                   // what is sent while there is no connection must not run after the caller was told that it does not
-	o.MaxReconnect, o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = -1, waitBetween, jitter, jitter
+	a := natsclient.Access{URLs: l.o.URLs, TLS: l.o.TLS, JWT: l.o.JWT, NKey: l.o.NKey, Sign: l.o.Sign, User: l.o.User, Password: l.o.Password, Token: l.o.Token}
+	o := a.Options(l.dials, l.o.Self.Node+"."+l.o.Self.Run)
+	o.InboxPrefix = l.inbox()
 	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
 	o.NoEcho = true // a question to any node is for another one
 	o.ConnectedCB = func(*nats.Conn) { l.state(true, nil) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
@@ -92,16 +93,11 @@ func (l *Link) fault(s *nats.Subscription, err error) {
 		if !logged {
 			l.o.Log.Error("the server of the cluster does not permit what this node needs; exthost cluster permissions prints what it must permit", "error", err)
 		}
-	case isRefusal(err):
+	case natsclient.IsRefusal(err):
 		l.state(false, err)
 	default:
 		l.o.Log.Debug("the connection to the cluster", "error", err)
 	}
-}
-
-// isRefusal reports whether an error says that a server does not take the credentials.
-func isRefusal(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // describe returns the error of a connection with what to do about it.
@@ -114,7 +110,7 @@ func describe(urls []string, err error) error {
 	var host x509.HostnameError
 	var verify *tls.CertificateVerificationError
 	switch {
-	case isRefusal(err):
+	case natsclient.IsRefusal(err):
 		return fmt.Errorf("%w: %s does not take the credentials of this node (%w); have it invited again", ErrRefused, where, err)
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &verify):
 		return fmt.Errorf("%w: the certificate of %s is not trusted: %w", ErrRefused, where, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func (l *Link) publish(subject, reply string, message []byte) error {
 		return fmt.Errorf("%w: %d bytes, and the server of the cluster takes %d; raise its max_payload", ErrUnsent, len(message), l.MaxPayload())
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
 		return fmt.Errorf("%w: there is no connection to the cluster", ErrUnsent)
-	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrBadSubject):
+	case natsclient.IsUnsent(err):
 		return fmt.Errorf("%w: %w", ErrUnsent, err)
 	}
 	return err
@@ -87,7 +88,7 @@ func (l *Link) Counts() Counts {
 
 // Cut breaks the connection at once and for good: nothing waits any more to be written. Close must
 // follow.
-func (l *Link) Cut() { l.dialer.close() }
+func (l *Link) Cut() { l.cut() }
 
 // Close sends what has been given to the link and disconnects. It returns when nothing is called
 // any more, or when ctx ends. It must not be called by what the link calls. Further calls wait
