@@ -108,8 +108,11 @@ const (
 	LatencyReal  = "real"
 )
 
-// FramingNexo is a value of Transport.Framing.
-const FramingNexo = "nexo"
+// The values of Transport.Framing.
+const (
+	FramingLine = "line"
+	FramingNexo = "nexo"
+)
 
 // SignsIn reports whether a user signs in to the server of t: t states no other credentials.
 func (t *Transport) SignsIn() bool {

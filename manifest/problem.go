@@ -32,6 +32,13 @@ func (p *problems) add(field, hint, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
+// not adds what is wrong with a field; "" is nothing.
+func (p *problems) not(field, wrong string) {
+	if wrong != "" {
+		p.add(field, "", "%s", wrong)
+	}
+}
+
 // oneOf checks a word; "" is valid.
 func (p *problems) oneOf(field, value string, allowed ...string) {
 	if value != "" && !slices.Contains(allowed, value) {

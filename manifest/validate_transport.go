@@ -32,9 +32,13 @@ func (v *validator) transport() {
 	if t.Kind != KindReplay {
 		v.onlyFor("replay", "file", "extension", "match", "latency")
 	}
+	var p problems
 	switch t.Kind {
 	case KindReplay:
 		checkReplay(v)
+		t.Match, t.Latency = cmp.Or(t.Match, MatchStrict), cmp.Or(t.Latency, LatencyNone)
+		p.oneOf("match", t.Match, MatchStrict, MatchNearest)
+		p.oneOf("latency", t.Latency, LatencyNone, LatencyReal)
 	case KindStdio:
 		v.launch(true)
 		remoteOnly(v)
@@ -44,24 +48,16 @@ func (v *validator) transport() {
 		remoteOnly(v)
 		v.onlyFor("stdio", "protocol")
 	case KindHTTP, KindSSE:
-		if msg := words.BadURL(t.URL); msg != "" {
-			v.errorf("transport.url", "", "transport.url: %s", msg)
-		}
-		var p problems
+		p.not("url", words.BadURL(t.URL))
 		p.headers(t.Headers)
-		for _, p := range p {
-			v.problem("transport", p)
-		}
 		v.token()
 		v.onlyFor("stdio and exec", launchOnly...)
 		v.protocol(ProtocolMCP, ProtocolMCP)
 	case KindNATS:
 		t.SubjectPrefix = cmp.Or(t.SubjectPrefix, "ext")
-		for key, msg := range map[string]string{"transport.subject_prefix": words.BadSubject(t.SubjectPrefix), "transport.url": words.BadServer(t.URL), "transport.framing": words.BadFraming(t.Framing)} {
-			if msg != "" {
-				v.errorf(key, "", "%s: %s", key, msg)
-			}
-		}
+		p.not("subject_prefix", words.BadSubject(t.SubjectPrefix))
+		p.not("url", words.BadServer(t.URL))
+		p.oneOf("framing", t.Framing, FramingLine, FramingNexo)
 		v.token()
 		v.onlyFor("http and sse", "headers", "oauth")
 		v.onlyFor("stdio and exec", launchOnly...)
@@ -69,6 +65,9 @@ func (v *validator) transport() {
 	case "": // wrong, and reported by the decoder
 	default:
 		v.errorf("transport.kind", strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
+	}
+	for _, one := range p {
+		v.problem("transport", one)
 	}
 }
 
@@ -127,15 +126,6 @@ func checkReplay(v *validator) {
 	v.onlyFor("stdio", "protocol", "mcp_version")
 	if t.File == "" && !v.at("transport.file").Wrong {
 		v.errorf("transport", `add file = "NAME.cassette"`, "transport of kind replay needs file, the cassette")
-	}
-	for key, one := range map[string]struct {
-		value   *string
-		allowed []string // the first is the default
-	}{"match": {&t.Match, []string{MatchStrict, MatchNearest}}, "latency": {&t.Latency, []string{LatencyNone, LatencyReal}}} {
-		key = "transport." + key
-		if *one.value = cmp.Or(*one.value, one.allowed[0]); !slices.Contains(one.allowed, *one.value) && !v.at(key).Wrong {
-			v.errorf(key, strict.DidYouMean(*one.value, one.allowed), "%s is %s, not %q", key, either(one.allowed), *one.value)
-		}
 	}
 }
 

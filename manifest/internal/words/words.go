@@ -90,14 +90,6 @@ func BadServer(raw string) string {
 	return ""
 }
 
-// BadFraming returns why a word is no framing of messages on NATS, "" if it is one.
-func BadFraming(name string) string {
-	if name == "" || name == "line" || name == "nexo" {
-		return ""
-	}
-	return fmt.Sprintf("it is line or nexo, not %q", name)
-}
-
 // maxSubject bounds the prefix of a subject, in bytes.
 const maxSubject = 128
 
