@@ -112,7 +112,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		return nil, err
 	}
 	h.hooks.approvals = h.policies.Approvals
-	h.nodes.Begin(operations.Options{Here: operations.Here{State: h.policies, Snapshots: h.snapshots, Reloads: &h.reloads, Status: h.Status, Enables: o.Disable, Log: h.env.Log}, Cluster: o.Cluster, Calls: h, Sessions: h.gateway.Sessions})
+	h.nodes.Begin(operations.Options{Here: operations.Here{State: h.policies, Snapshots: h.snapshots, Reloads: &h.reloads, Status: h.Status, Enables: o.Disable, Log: h.env.Log}, Self: h.env.Node, Cluster: o.Cluster, Calls: h, Sessions: h.gateway.Sessions})
 	plan, err := h.discover(ctx, cfg, nil)
 	if err != nil {
 		h.life.stop()

@@ -119,13 +119,16 @@ func setWatch(h *exthost.Host, r *http.Request) (any, error) {
 func streamTap(h *exthost.Host, r *http.Request) ([]streams.Source, error) {
 	id := r.FormValue("extension")
 	now := h.Status()
+	if err := now.NotHere(id, "tap"); err != nil {
+		return nil, err
+	}
 	return []streams.Source{func(ctx context.Context, send func(streams.Message) bool) {
 		for frame := range h.Admin().Tap(ctx, id) {
 			if !send(streams.Message{Event: "frame", Data: frame}) {
 				return
 			}
 		}
-	}}, now.NotHere(id, "tap")
+	}}, nil
 }
 
 // writeRecording writes a cassette until the reader is gone or the recording ends.

@@ -138,7 +138,7 @@ func (n *Nodes) desk(id string) (node, there string, err error) {
 		return "", id, nil
 	case n.cluster == nil:
 		return "", "", protocol.Errorf(protocol.ToolNotFound, "%.80q: this host is in no cluster", id)
-	case node == n.self():
+	case node == n.self:
 		return "", there, nil
 	}
 	return node, there, nil

@@ -68,7 +68,7 @@ func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 		if err != nil {
 			return CallRecords{}, err
 		}
-		found[n.self()] = addRecords(found[n.self()], own)
+		found[n.self] = addRecords(found[n.self], own)
 		silent = n.each(ctx, auditWait, nodes, methodAudit, p, func(node string, answer json.RawMessage) error {
 			list, err := readRecords(answer)
 			found[node] = addRecords(found[node], list)

@@ -25,7 +25,7 @@ func (n *Nodes) place(id, verb string) (node, there string, err error) {
 	node, there, ok := strings.Cut(id, ".")
 	others := n.list()
 	switch {
-	case ok && node == n.self():
+	case ok && node == n.self:
 		return "", there, nil
 	case ok && slices.ContainsFunc(others, func(other status.Node) bool { return other.Name == node }):
 		return node, there, nil
@@ -58,7 +58,7 @@ func (n *Nodes) Having() func(*tools.Entry) []string {
 	if n.cluster == nil {
 		return func(*tools.Entry) []string { return nil }
 	}
-	self, now, places := n.self(), n.Here.Snapshots.Load(), make(map[string][]*peers.Place)
+	self, now, places := n.self, n.Here.Snapshots.Load(), make(map[string][]*peers.Place)
 	for _, p := range n.cluster.Places() {
 		places[p.ID()] = append(places[p.ID()], p)
 	}
@@ -106,14 +106,14 @@ func (n *Nodes) act(ctx context.Context, method, id, by string, here func(contex
 // host.
 func (n *Nodes) Reload(ctx context.Context, id, by string) (*status.Change, error) {
 	if id == "" {
-		return n.Here.Reload(ctx)
+		return n.Here.Reloads.Reload(ctx)
 	}
 	node, there, err := n.place(id, "reload")
 	switch {
 	case err != nil:
 		return nil, err
 	case node == "":
-		return n.Here.Reload(ctx, there)
+		return n.Here.Reloads.Reload(ctx, there)
 	}
 	change := new(status.Change)
 	if err := n.order(ctx, orderWait, node, methodReload, order{ID: there, By: by}, change); err != nil {

@@ -29,6 +29,7 @@ type Here struct {
 
 // Reloads apply what has changed on disk.
 type Reloads interface {
+	// Reload applies it, of extensions of these ids or of everything.
 	Reload(ctx context.Context, only ...string) (*status.Change, error)
 	// Restarted takes the outcome of a restart.
 	Restarted(ctx context.Context, u unit.Runner, err error)
@@ -36,22 +37,17 @@ type Reloads interface {
 
 // Restart replaces the instances of an extension, or of policy:NAME.
 func (h *Here) Restart(ctx context.Context, id string) error {
-	u := h.Snapshots.Load().Unit(id)
-	if u == nil {
-		return Cannot(h.Status(), id)
+	u, s := h.Snapshots.Load().Unit(id), h.Status()
+	if err := s.NotHere(id, "restart"); err != nil { // what stands for the nodes must not be restarted
+		return err
 	}
-	if s := h.Status(); s.NotHere(id, "restart") != nil { // it would restart what stands for the nodes
-		return s.NotHere(id, "restart")
+	if u == nil {
+		return Cannot(s, id)
 	}
 	h.Log.Info("restarted by the operator", "extension", id)
 	err := u.Restart(ctx)
 	h.Reloads.Restarted(ctx, u, err)
 	return err
-}
-
-// Reload applies what has changed on disk, of extensions of these ids or of everything.
-func (h *Here) Reload(ctx context.Context, only ...string) (*status.Change, error) {
-	return h.Reloads.Reload(ctx, only...)
 }
 
 // Enable lets a disabled extension run again.
@@ -80,7 +76,7 @@ func (h *Here) setDisabled(ctx context.Context, id string, disabled bool) error 
 	if err := h.Enables(id, disabled); err != nil {
 		return err
 	}
-	if _, err := h.Reload(ctx, id); err != nil {
+	if _, err := h.Reloads.Reload(ctx, id); err != nil {
 		return fmt.Errorf("it is written, and the host goes on as before: %w", err)
 	}
 	h.Log.Info(map[bool]string{true: "disabled", false: "enabled"}[disabled]+" by the operator", "extension", id)

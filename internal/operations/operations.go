@@ -16,13 +16,16 @@ import (
 
 // Options of [Nodes].
 type Options struct {
-	Here    Here
-	Cluster peers.Cluster // nil: the host is in none
-	Calls   Calls
-	// Sessions are those of this host's clients.
-	Sessions interface {
-		IfAttached(s *protocol.Session, f func()) (attached bool)
-	}
+	Here     Here
+	Self     string        // the name of this node; "" in no cluster
+	Cluster  peers.Cluster // nil: the host is in none
+	Calls    Calls
+	Sessions Sessions // of this host's clients
+}
+
+// Sessions are those that the host hears the end of.
+type Sessions interface {
+	IfAttached(s *protocol.Session, f func()) (attached bool)
 }
 
 // Calls are the way of all calls.
@@ -34,10 +37,11 @@ type Calls interface {
 // called by many goroutines at once.
 type Nodes struct {
 	Here Here
-	o    Options
 	others
-	desks   desks
-	reading chan struct{} // holds a token while the audit log is read for another node
+	calls    Calls
+	sessions Sessions
+	desks    desks
+	reading  chan struct{} // holds a token while the audit log is read for another node
 }
 
 // New returns the nodes of a host, which may be used once Begin was called.
@@ -48,7 +52,9 @@ func New() *Nodes {
 }
 
 // Begin says what they are the nodes of.
-func (n *Nodes) Begin(o Options) { n.Here, n.others.cluster, n.o = o.Here, o.Cluster, o }
+func (n *Nodes) Begin(o Options) {
+	n.Here, n.others, n.calls, n.sessions = o.Here, others{o.Self, o.Cluster}, o.Calls, o.Sessions
+}
 
 // inward carries out what other nodes want.
 type inward Nodes
@@ -79,7 +85,7 @@ func (n *Nodes) Operate(ctx context.Context, o *peers.Operation) (json.RawMessag
 	case methodApprove, methodDeny, methodRestart, methodEnable, methodDisable, methodReload:
 		return in.obey(ctx, o)
 	}
-	return nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not know the operation %.60q: update exthost there", n.self(), o.Method)
+	return nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not know the operation %.60q: update exthost there", n.self, o.Method)
 }
 
 func answer(v any, err error) (json.RawMessage, error) {
@@ -99,7 +105,7 @@ func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessag
 	p.By = display.Escape(display.Cut(p.By, maxBy)) + " at node " + o.Node
 	defer func() { n.record(ctx, o, &p, began, err) }()
 	if !o.Operator {
-		return nil, protocol.Errorf(protocol.Rejected, "node %s takes no orders of node %s: name it in cluster.operators there, or give the command there: %s", n.self(), o.Node, commandOf(o.Method, &p))
+		return nil, protocol.Errorf(protocol.Rejected, "node %s takes no orders of node %s: name it in cluster.operators there, or give the command there: %s", n.self, o.Node, commandOf(o.Method, &p))
 	}
 	switch o.Method {
 	case methodApprove, methodDeny:
@@ -111,7 +117,7 @@ func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessag
 	case methodDisable:
 		err = n.Here.Disable(ctx, p.ID)
 	case methodReload:
-		return answer(n.Here.Reload(ctx, p.only()...))
+		return answer(n.Here.Reloads.Reload(ctx, p.only()...))
 	}
 	return json.RawMessage("null"), err
 }

@@ -16,14 +16,9 @@ import (
 )
 
 // others are the other nodes of a cluster.
-type others struct{ cluster peers.Cluster } // nil: there is none
-
-// self is the name of this node; "" outside of a cluster.
-func (o *others) self() string {
-	if o.cluster == nil {
-		return ""
-	}
-	return o.cluster.Status().Node
+type others struct {
+	self    string        // the name of this node; "" outside of a cluster
+	cluster peers.Cluster // nil: there is none
 }
 
 // list returns the other nodes.

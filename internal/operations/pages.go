@@ -35,13 +35,13 @@ func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, sh
 	}
 	handle, _ := rawjson.Text(rawjson.Get(arguments, "handle"))
 	node, there, far := strings.Cut(handle, "/")
-	if far && node != n.self() && (s == nil || s.Node == "") { // what others keep is not passed on
-		if s != nil && n.o.Sessions.IfAttached(s, func() {}) { // of any other, the owner was not told
+	if far && node != n.self && (s == nil || s.Node == "") { // what others keep is not passed on
+		if s != nil && n.sessions.IfAttached(s, func() {}) { // of any other, the owner was not told
 			p.Session = s.ID
 		}
 		return n.pageOf(ctx, node, rawjson.Set(slices.Clone(arguments), "handle", rawjson.Quote(there)), p)
 	}
-	if far && node == n.self() {
+	if far && node == n.self {
 		arguments = rawjson.Set(slices.Clone(arguments), "handle", rawjson.Quote(there))
 	}
 	store := n.Here.State.Results()
@@ -92,5 +92,5 @@ func (n *inward) page(ctx context.Context, o *peers.Operation) (json.RawMessage,
 	}
 	name, _ := json.Marshal(results.ToolName)
 	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), p.Arguments, []byte(`}`))
-	return n.o.Calls.Do(ctx, &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: params, Origin: p.Origin})
+	return n.calls.Do(ctx, &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: params, Origin: p.Origin})
 }
