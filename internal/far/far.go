@@ -34,7 +34,7 @@ type Directory struct {
 	sets     map[string]*set
 	told     map[string]told                          // of the extensions of this host, by id
 	attached func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
-	left     map[string]bool                          // places that are left out because of their ids
+	left     map[leftOut]string                       // places that are left out, and whose the id is
 }
 
 // told is what the cluster knows of an extension of this host.
@@ -85,9 +85,10 @@ func (d *Directory) Follow(local map[string]*unit.Extension) (alone, replicas []
 	if d.cluster == nil {
 		return nil, nil
 	}
+	byID, left := byID(d.cluster.Places(), local)
+	d.warn(left)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	byID := d.byID(local)
 	for id, s := range d.sets {
 		if byID[id] == nil {
 			s.leave()
@@ -115,11 +116,14 @@ func (d *Directory) Follow(local map[string]*unit.Extension) (alone, replicas []
 	return alone, replicas
 }
 
-// byID returns the places by id, without those whose id belongs to others: NODE.ID is the id of a server
-// here too, or of a replica. A call of what is one node's own never goes to another place.
-func (d *Directory) byID(local map[string]*unit.Extension) map[string][]*peers.Place {
-	byID, own, left := make(map[string][]*peers.Place), make(map[string]bool), make(map[string]bool)
-	all := d.cluster.Places()
+// leftOut is a place that is left out because of its id.
+type leftOut struct{ node, id string }
+
+// byID returns the places by id, without those whose id belongs to others, which it returns with who that
+// is: NODE.ID is the id of a server here too, or of a replica. A call of what is one node's own never goes
+// to another place.
+func byID(all []*peers.Place, local map[string]*unit.Extension) (map[string][]*peers.Place, map[leftOut]string) {
+	byID, own, left := make(map[string][]*peers.Place), make(map[string]bool), make(map[leftOut]string)
 	for _, p := range all {
 		if id := p.ID(); p.As == peers.AsMine && local[id] == nil {
 			own[id] = true
@@ -127,17 +131,29 @@ func (d *Directory) byID(local map[string]*unit.Extension) map[string][]*peers.P
 	}
 	for _, p := range all {
 		id := p.ID()
-		if taken := local[id] != nil; p.As == peers.AsMine && taken || p.As == peers.AsReplicas && own[id] {
-			if left[p.Node+" "+id] = true; !d.left[p.Node+" "+id] {
-				by := map[bool]string{true: "this host has", false: "another node has"}[taken]
-				d.env.Log.Warn("left out of what other nodes share: "+by+" an extension of that id; rename one of them", "extension", id, "node", p.Node)
-			}
-			continue
+		switch {
+		case p.As == peers.AsMine && local[id] != nil:
+			left[leftOut{p.Node, id}] = "this host"
+		case p.As == peers.AsReplicas && own[id]:
+			left[leftOut{p.Node, id}] = "another node"
+		default:
+			byID[id] = append(byID[id], p)
 		}
-		byID[id] = append(byID[id], p)
 	}
+	return byID, left
+}
+
+// warn logs the places that are left out, each once.
+func (d *Directory) warn(left map[leftOut]string) {
+	d.mu.Lock()
+	before := d.left
 	d.left = left
-	return byID
+	d.mu.Unlock()
+	for one, who := range left {
+		if _, known := before[one]; !known {
+			d.env.Log.Warn("left out of what other nodes share: "+who+" has an extension of that id; rename one of them", "extension", one.id, "node", one.node)
+		}
+	}
 }
 
 // instance returns the instance that stands for the node of p; nil when no call went there.
