@@ -18,7 +18,7 @@ import (
 func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	by, meta := requesterFrom(r), wire.ReadMeta(m.Params)
 	switch {
-	case by.forwarded && (m.ID == nil || !strings.HasPrefix(m.Method, taskMethods) && !wire.MayAsk(m.Method, meta.Capabilities)): // it continues no call
+	case by.forwarded && (m.ID == nil || !strings.HasPrefix(m.Method, protocol.TaskMethods) && !wire.MayAsk(m.Method, meta.Capabilities)): // it continues no call
 		forward.UnknownSession(w)
 		return
 	case m.Method == "":
@@ -54,7 +54,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		e.postListen(w, r, session, m)
 		return
 	}
-	begun := e.others != nil && strings.HasPrefix(m.Method, taskMethods)
+	begun := e.others != nil && strings.HasPrefix(m.Method, protocol.TaskMethods)
 	switch {
 	case e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs, begun: begun}):
 	case by.forwarded:
@@ -63,9 +63,6 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs}) // the extension may know it
 	}
 }
-
-// taskMethods begins the methods about tasks.
-const taskMethods = "tasks/"
 
 // run answers a request, unless it is about a task that is to have begun here and has not: then it reports
 // false, and w is not written to.

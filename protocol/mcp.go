@@ -92,3 +92,6 @@ const (
 	MethodSubscriptionAcknowledged = "notifications/subscriptions/acknowledged" // modern
 	MethodTaskStatus               = "notifications/tasks/status"               // legacy
 )
+
+// TaskMethods begins the methods about tasks.
+const TaskMethods = "tasks/"

@@ -49,7 +49,7 @@ func (t *Tasks) Owned(next dispatch.Deliver) dispatch.Deliver {
 // addFrom keeps the task that a call has become. The server's answer decides: the client's
 // wish for a task may be spelled in many ways. A request about a task begins none.
 func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
-	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) || strings.HasPrefix(c.Request.Method, taskMethods) {
+	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) || strings.HasPrefix(c.Request.Method, protocol.TaskMethods) {
 		return
 	}
 	var created json.RawMessage

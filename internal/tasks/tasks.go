@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// taskMethods begins the methods about tasks.
-	taskMethods = "tasks/"
 	// maxTasks bounds the known tasks. Beyond it the caller with the most tasks loses its
 	// oldest.
 	maxTasks = 1 << 14
@@ -280,7 +278,7 @@ func KeyOf(i *unit.Instance, id string) Key {
 // params that can be read in two ways, of which the extension may take the other: two ids,
 // another case, a list.
 func ID(method string, params json.RawMessage) (id string, err error) {
-	if !strings.HasPrefix(method, taskMethods) {
+	if !strings.HasPrefix(method, protocol.TaskMethods) {
 		return "", nil
 	}
 	for key, value := range rawjson.Members(params) {
