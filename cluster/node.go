@@ -373,10 +373,13 @@ type inward Node
 
 // Run implements [pair.Node].
 func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
-	if s := n.streams.Load(); s != nil && h.Extension == "" {
-		return s.Run(ctx, from, h.Method, body)
-	}
-	if h.Extension == itself {
+	switch h.Extension {
+	case "":
+		if s := n.streams.Load(); s != nil {
+			return s.Run(ctx, from, h.Method, body)
+		}
+		return nil, protocol.Errorf(protocol.NotReady, "the node serves no clients over HTTP")
+	case itself:
 		return n.operate(ctx, from, h, body)
 	}
 	digests, shared := (*n.offered.Load())[h.Extension]

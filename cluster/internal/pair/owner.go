@@ -45,13 +45,13 @@ const (
 // called takes a call.
 func (r *owner) called(h *wire.Head, body []byte) {
 	p := r.p
-	running, most := &p.running, int64(p.o.MaxCalls)
+	running, most, full := &p.running, int64(p.o.MaxCalls), "the node has as many calls of others as cluster.max_calls allows"
 	if h.Extension == "" { // of the node itself, which waits for a client's next event
-		running, most = &p.streams, maxStreams
+		running, most, full = &p.streams, maxStreams, "the node answers as many requests of other nodes' clients as it can"
 	}
 	if running.Add(1) > most {
 		running.Add(-1)
-		r.decline(h.N, "the node has as many calls of others as cluster.max_calls allows")
+		r.decline(h.N, full)
 		return
 	}
 	ctx, end := context.Background(), context.CancelFunc(nil) // endAll ends it: not a child of p.ctx, which would have to know all calls
@@ -63,8 +63,8 @@ func (r *owner) called(h *wire.Head, body []byte) {
 	one, now := &run{end: end}, time.Now()
 	r.mu.Lock()
 	r.heardFront, r.used = now, now
-	fresh, full := r.fresh(h.N), len(r.calls) >= maxUnconfirmed
-	if fresh && !full {
+	fresh, unconfirmed := r.fresh(h.N), len(r.calls) >= maxUnconfirmed
+	if fresh && !unconfirmed {
 		r.calls[h.N], r.seen = one, max(r.seen, h.N)
 	}
 	r.mu.Unlock()
@@ -73,7 +73,7 @@ func (r *owner) called(h *wire.Head, body []byte) {
 	}
 	switch {
 	case !fresh:
-	case full:
+	case unconfirmed:
 		r.decline(h.N, "the caller's node has not confirmed its results")
 	case p.leaving.Load() && h.Extension != "" || !p.goCall(func() {
 		defer end()
