@@ -116,6 +116,9 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 	defer cancel()
 	unhook := context.AfterFunc(s.sending, cancel)
 	defer unhook()
+	if s.sending.Err() != nil {
+		cancel() // AfterFunc cancels in another goroutine: the exporter could still connect
+	}
 	err := s.exporter.ExportSpans(ctx, spans)
 	n := int64(len(spans))
 	s.waiting.Add(-n)

@@ -56,19 +56,31 @@ func call(t *Tracer, parent exthost.TraceContext) exthost.TraceContext {
 }
 
 // A collector that hangs delays neither a call nor, for long, the end. Spans beyond the bound are
-// dropped, and every span is counted.
+// dropped, and every span is counted. The spans that wait at the end make no new connection.
 func TestCollectorThatHangs(t *testing.T) {
 	processtest.Leaks(t)
 	asked, free := make(chan struct{}, 1), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		select {
 		case asked <- struct{}{}:
 		default:
 		}
 		<-free
 	}))
-	defer server.Close()
-	defer close(free)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer func() {
+		close(free)
+		server.Close()
+		if n := connections.Load(); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	}()
 	tracer, log := open(t, server.URL, Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}})
 	call(tracer, exthost.TraceContext{})
 	<-asked
