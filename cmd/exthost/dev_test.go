@@ -192,9 +192,15 @@ build = ["sh", "-c", "if grep -n oops source.txt; then exit 1; fi; cp source.txt
 	s.say("hello")
 	s.said.await(t, "one  ")
 	s.save("source.txt", scriptSaying("two"))
-	s.said.await(t, "↻ hello swapped in ")
-	s.say("hello")
-	s.said.await(t, "two  ")
+	// A look that began before the save may find the saved source and the program of the last build: it swaps for these, and
+	// the next one for the new program.
+	for n := 1; !strings.Contains(s.said.String(), "two  "); n++ {
+		s.said.until(t, fmt.Sprintf("swap %d", n), func(said string) bool { return strings.Count(said, "swapped in ") >= n })
+		s.say("hello")
+		s.said.until(t, fmt.Sprintf("answer %d", n), func(said string) bool {
+			return strings.Contains(said, "two  ") || strings.Count(said, "one  ") > n
+		})
+	}
 	s.save("source.txt", "oops\n")
 	s.said.await(t, "✗ not reloaded, nothing changes: sh -c ")
 	s.said.await(t, "exit status 1\n1:oops\n")

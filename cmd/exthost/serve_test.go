@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,12 +97,17 @@ func (t *transcript) String() string {
 // await waits until text has been said.
 func (t *transcript) await(test *testing.T, text string) {
 	test.Helper()
+	t.until(test, strconv.Quote(text), func(said string) bool { return strings.Contains(said, text) })
+}
+
+func (t *transcript) until(test *testing.T, what string, holds func(said string) bool) {
+	test.Helper()
 	timeout := time.After(patience)
-	for !strings.Contains(t.String(), text) {
+	for !holds(t.String()) {
 		select {
 		case <-t.more:
 		case <-timeout:
-			test.Fatalf("no %q in:\n%s", text, t)
+			test.Fatalf("no %s in:\n%s", what, t)
 		}
 	}
 }

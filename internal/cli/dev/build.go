@@ -19,8 +19,9 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// builder runs [dev] build when a file has changed that [dev] watch names, so that a save
-// never swaps the extension for its old program.
+// builder runs [dev] build when a file has changed that [dev] watch names, before the
+// extension is swapped for that change. A save between a build and the look at its result
+// swaps twice: for the last program, and for the new one.
 type builder struct {
 	dir   string
 	built string // the files, with times and sizes, that the last good build saw
