@@ -392,11 +392,6 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 			return nil, protocol.Errorf(protocol.DescriptorChanged, "tool %q is not what its caller was shown; list the tools again", name)
 		}
 	}
-	if len(body) > 0 {
-		if err := rawjson.Check(body); err != nil {
-			return nil, protocol.Errorf(protocol.InvalidArguments, "the params are not JSON: %w", err)
-		}
-	}
 	s, err := n.guests.session(n.host, from, h.Extension, h.Session)
 	if err != nil {
 		return nil, err

@@ -244,13 +244,17 @@ func (s *set) order(w unit.Want) []*peers.Place {
 		}
 		return (w.Node == "" || w.Node == p.Node) && has(p, w)
 	}
-	load := make(map[*peers.Place]int, len(s.places))
 	var list []*peers.Place
 	for _, p := range s.places {
-		if !fits(p) {
-			continue
+		if fits(p) {
+			list = append(list, p)
 		}
-		list = append(list, p)
+	}
+	if len(list) < 2 {
+		return list
+	}
+	load := make(map[*peers.Place]int, len(list))
+	for _, p := range list {
 		if i := s.instances[p.Node]; i != nil {
 			load[p] = i.Info().InFlight
 		}
@@ -277,10 +281,10 @@ func (s *set) order(w unit.Want) []*peers.Place {
 // of its own, or for calls about what it has there.
 func (s *set) took(w unit.Want, p *peers.Place, i *unit.Instance) {
 	s.mu.Lock()
-	s.instances[p.Node] = i
-	maps.DeleteFunc(s.instances, func(node string, _ *unit.Instance) bool {
-		return !slices.ContainsFunc(s.places, func(p *peers.Place) bool { return p.Node == node })
-	})
+	if s.instances[p.Node] != i {
+		s.instances[p.Node] = i
+		maps.DeleteFunc(s.instances, func(node string, _ *unit.Instance) bool { return s.at(node) == nil })
+	}
 	stays := w.Session != nil && w.Session.ID != "" && (p.PerSession || w.Tool == "")
 	s.mu.Unlock()
 	if stays {
