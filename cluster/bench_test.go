@@ -1,12 +1,14 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +29,9 @@ import (
 
 // BenchmarkFarCall compares a call at another node, of a process of its own, with what it is made
 // of: a call of the same extension at this host, and a request over the same server to another
-// process that returns the body. Beside it are a call of the pair protocol without hosts, a body of
-// 16 MiB, and the memory that a cluster costs.
+// process that returns the body. "both" is one after the other: in between, as in a call at another node, the
+// processes of the host sleep, and waking them takes longer. Beside it are a call of the pair protocol without
+// hosts, a body of 16 MiB, the death of a node, and the memory that a cluster costs.
 func BenchmarkFarCall(b *testing.B) {
 	s := startServers(b, 1)
 	url := s.urls()[0]
@@ -55,29 +58,32 @@ func BenchmarkFarCall(b *testing.B) {
 		}
 	}
 	front, owner := newPairs(b, url)
+	request := func() error {
+		_, err := conn.Request("answer", args, time.Minute)
+		return err
+	}
 	ways := []benchtest.Way{
-		{Name: "request", Call: func() error {
-			_, err := conn.Request("answer", args, time.Minute)
-			return err
-		}},
+		{Name: "request", Call: request},
 		{Name: "pair", Call: func() error {
 			_, err := front.Call(context.Background(), owner, &wire.Head{}, args, nil)
 			return err
 		}},
 		{Name: "alone", Call: call(alone, "ext_x_echo")},
 		{Name: "local", Call: call(web, "ext_x_echo")},
+		{Name: "both", Call: func() error { return cmp.Or(request(), call(web, "ext_x_echo")()) }},
 		{Name: "far", Call: call(web, "ext_gpu1_x_echo")},
 	}
 	for _, l := range []benchtest.Load{benchtest.Sequential, benchtest.Callers16, benchtest.Callers64} {
 		b.Run(l.Name, func(b *testing.B) {
 			for b.Loop() {
 				r := l.Measure(b, turns, ways...)
-				request, pair, alone, local, far := r[0], r[1], r[2], r[3], r[4]
+				request, pair, alone, local, both, far := r[0], r[1], r[2], r[3], r[4], r[5]
 				for _, one := range r {
 					b.ReportMetric(float64(one.P50), one.Name+"-p50-ns")
 					b.ReportMetric(one.Rate, one.Name+"-calls/s")
 				}
 				b.ReportMetric(float64(far.P50)/float64(request.P50+local.P50), "far/(request+local)-p50")
+				b.ReportMetric(float64(far.P50)/float64(both.P50), "far/both-p50")
 				b.ReportMetric(far.Rate/request.Rate, "far/request-calls/s")
 				b.ReportMetric(float64(pair.P50)/float64(request.P50), "pair/request-p50")
 				b.ReportMetric(float64(local.P50)/float64(alone.P50), "local/alone-p50")
@@ -100,6 +106,20 @@ func BenchmarkFarCall(b *testing.B) {
 				b.ReportMetric(float64(one.P50)/1e6, one.Name+"-p50-ms")
 			}
 			b.ReportMetric(float64(r[0].P50)/float64(r[1].P50), "pair/chunks-bytes/s")
+		}
+		b.ReportMetric(0, "ns/op")
+	})
+	b.Run("death", func(b *testing.B) {
+		for b.Loop() {
+			n := node{Name: "gpu2", As: peers.AsMine, URLs: s.urls(), Plugins: x}.start(b)
+			awaitTool(b, web, "ext_gpu2_x_note", true)
+			outcome := waiting(b, web, "ext_gpu2_x_note", filepath.Join(b.TempDir(), "notes"))
+			died := time.Now()
+			n.Kill()
+			if err := <-outcome; !isLost(err) {
+				b.Fatal(err)
+			}
+			b.ReportMetric(time.Since(died).Seconds(), "in-flight-s")
 		}
 		b.ReportMetric(0, "ns/op")
 	})
@@ -191,12 +211,14 @@ const (
 func newPaired(server string, self wire.Address) (*paired, error) {
 	p := new(paired)
 	p.pairs = pair.New(pair.Options{Self: self, Sender: p, Unsent: link.ErrUnsent, Node: p, Log: slog.New(slog.DiscardHandler),
-		MaxBody: func(wire.Address) int64 { return 2 * long }})
+		MaxBody: func(wire.Address) int64 { return 2 * long }, Batches: func(wire.Address) bool { return true }})
 	l, err := link.Connect(context.Background(), link.Options{URLs: []string{server}, Subjects: wire.Subjects{Cluster: "bench"}, Self: self,
 		NotTaken: func(what string) { p.pairs.NotTaken(what) },
 		Received: func(m link.Message) {
-			if h, body, err := wire.Decode(m.Data); err == nil {
-				p.pairs.Receive(m.From, h, body)
+			for one := range wire.Messages(m.Data) {
+				if h, body, err := wire.Decode(one); err == nil {
+					p.pairs.Receive(m.From, h, body)
+				}
 			}
 		}})
 	p.link = l

@@ -17,7 +17,7 @@ import (
 )
 
 // waiting makes a call that waits until it is cancelled, and returns its outcome once it runs.
-func waiting(t *testing.T, h *exthost.Host, tool, file string) <-chan error {
+func waiting(t testing.TB, h *exthost.Host, tool, file string) <-chan error {
 	t.Helper()
 	outcome := make(chan error, 1)
 	go func() {

@@ -81,8 +81,9 @@ func New(o Options) (*Node, error) {
 	n.state.Store(&connection{reason: "it has not joined yet", over: make(chan struct{})})
 	out := (*sender)(n)
 	n.members = directory.New(directory.Options{Self: n.self, Version: o.Version, MaxBody: o.MaxBody, MaxTools: m.MaxTools, Sender: out, Log: o.Log,
-		Features: []string{featureOperations}, Use: n.o.uses, Changed: func() { n.host.PlacesChanged() }, Waiting: func() { n.host.WaitingChanged() }, Lost: n.lost, Grace: m.Grace.Std(), Silent: m.Silence.Std(), Forget: m.Forget.Std()})
+		Features: []string{featureOperations, wire.Batches}, Use: n.o.uses, Changed: func() { n.host.PlacesChanged() }, Waiting: func() { n.host.WaitingChanged() }, Lost: n.lost, Grace: m.Grace.Std(), Silent: m.Silence.Std(), Forget: m.Forget.Std()})
 	n.pairs = pair.New(pair.Options{Self: n.self, Sender: out, Unsent: link.ErrUnsent, Node: (*inward)(n), Log: o.Log, MaxBody: n.maxBody,
+		Batches:  func(to wire.Address) bool { _, ok := n.members.Knows(to, wire.Batches); return ok },
 		MaxCalls: m.MaxCalls, Pulse: m.Pulse.Std(), Grace: m.Grace.Std(), Silence: m.Silence.Std()})
 	n.guests, n.quota = newGuests(n.closing, n.pairs.Session), n.newQuota()
 	return n, nil
@@ -172,13 +173,15 @@ func (n *Node) connected(yes bool, reason string) {
 
 // received takes a message of another node.
 func (n *Node) received(m link.Message) {
-	h, body, err := wire.Decode(m.Data)
-	if err != nil {
-		n.o.Log.Warn("a message of another node cannot be read", "node", m.From, "error", err)
-		return
-	}
-	if !n.members.Receive(m.From, h, body) && m.Way == link.ToRun {
-		n.pairs.Receive(m.From, h, body)
+	for one := range wire.Messages(m.Data) {
+		h, body, err := wire.Decode(one)
+		if err != nil {
+			n.o.Log.Warn("a message of another node cannot be read", "node", m.From, "error", err)
+			return
+		}
+		if !n.members.Receive(m.From, h, body) && m.Way == link.ToRun {
+			n.pairs.Receive(m.From, h, body)
+		}
 	}
 }
 

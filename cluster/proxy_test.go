@@ -17,7 +17,7 @@ import (
 type crossing struct {
 	up      bool // to the server
 	subject string
-	head    wire.Head // of a message without one, zero
+	head    wire.Head // of a batch, of its first message; of a message without one, zero
 	raw     []byte    // as the server and the client of NATS say it
 }
 
@@ -125,8 +125,11 @@ func convey(from io.Reader, to io.Writer, up bool, pass func(crossing) int) {
 			return
 		}
 		c := crossing{up: up, subject: words[1], raw: append(bytes.Clone(line), body...)}
-		if h, _, err := wire.Decode(body[:n]); err == nil {
-			c.head = *h
+		for first := range wire.Messages(body[:n]) {
+			if h, _, err := wire.Decode(first); err == nil {
+				c.head = *h
+			}
+			break
 		}
 		times := pass(c)
 		if times == cut {

@@ -114,7 +114,7 @@ func (d during) Call(ctx context.Context, method string, params json.RawMessage)
 
 // Notify implements [protocol.Peer].
 func (d during) Notify(_ context.Context, method string, params json.RawMessage) error {
-	return d.r.send(&wire.Head{Kind: wire.Tell, N: d.n, Request: wire.Request{Method: method}}, params, "")
+	return d.r.send(&wire.Head{Kind: wire.Tell, N: d.n, Request: wire.Request{Method: method}}, params)
 }
 
 // session reaches a session of another run outside of calls.
@@ -141,7 +141,7 @@ func (s session) Call(ctx context.Context, method string, params json.RawMessage
 
 // Notify implements [protocol.Peer].
 func (s session) Notify(_ context.Context, method string, params json.RawMessage) error {
-	return s.r.send(s.head(wire.Tell, method), params, "")
+	return s.r.send(s.head(wire.Tell, method), params)
 }
 
 // ask sends a request until it is answered or ctx ends.
@@ -165,13 +165,13 @@ func (r *asks) ask(ctx context.Context, h *wire.Head, params []byte) ([]byte, er
 	for {
 		one := *h
 		one.Kind, one.ID = wire.Ask, id
-		_ = r.send(&one, params, "") // which is sent again
+		_ = r.send(&one, params) // which is sent again
 		select {
 		case <-a.done:
 			return a.result, a.err
 		case <-again.C:
 		case <-ctx.Done():
-			_ = r.send(&wire.Head{Kind: wire.Cancel, ID: id}, nil, "")
+			_ = r.send(&wire.Head{Kind: wire.Cancel, ID: id}, nil)
 			return nil, gaveUp(ctx)
 		case <-r.p.ctx.Done():
 			return nil, protocol.Errorf(protocol.ShuttingDown, "this node leaves the cluster")
@@ -240,7 +240,7 @@ func (r *asks) asked(h *wire.Head, body []byte) {
 		again := *a
 		r.mu.Unlock()
 		if again.ready {
-			_ = r.send(&wire.Head{Kind: wire.Answer, ID: h.ID, Error: again.failed}, again.result, "")
+			_ = r.send(&wire.Head{Kind: wire.Answer, ID: h.ID, Error: again.failed}, again.result)
 		}
 		return
 	}
@@ -323,5 +323,5 @@ func (r *asks) reply(id uint64, result []byte, err error) {
 		}
 	}
 	r.mu.Unlock()
-	_ = r.send(&wire.Head{Kind: wire.Answer, ID: id, Error: err != nil}, result, "")
+	_ = r.send(&wire.Head{Kind: wire.Answer, ID: id, Error: err != nil}, result)
 }

@@ -66,7 +66,7 @@ func (p *Pairs) limit(of wire.Address, h *wire.Head) int64 {
 func (p *Pairs) chunk() int { return max(1<<10, min(maxChunk, p.o.Sender.MaxPayload()-headRoom)) }
 
 // sendParts sends the head of a message, and its body as the receiver grants it.
-func (r *channel) sendParts(h *wire.Head, body []byte, notTaken string) error {
+func (r *channel) sendParts(h *wire.Head, body []byte) error {
 	size := int64(len(body))
 	if !r.p.departing.take(size) {
 		return protocol.Errorf(protocol.Overloaded, "%d bytes are on their way to other nodes already", int64(maxBytes))
@@ -85,7 +85,7 @@ func (r *channel) sendParts(h *wire.Head, body []byte, notTaken string) error {
 	r.mu.Lock()
 	r.sending[id] = s
 	r.mu.Unlock()
-	if err := r.sendWhole(h, nil, notTaken); err != nil {
+	if err := r.sendWhole(h, nil); err != nil {
 		stop()
 		return err
 	}
@@ -130,7 +130,7 @@ func (r *channel) transfer(ctx context.Context, id uint64, s *sending, body []by
 		end := min(at+size, limit)
 		h := &wire.Head{Kind: wire.Part, Run: r.p.o.Self.Run}
 		h.Body, h.At = id, int64(at)
-		if r.sendWhole(h, body[at:end], "") != nil {
+		if r.sendWhole(h, body[at:end]) != nil {
 			return // the receiver gives up the body
 		}
 		at = end
@@ -184,7 +184,7 @@ func (r *channel) begin(h *wire.Head) bool {
 	r.used = b.at
 	r.heardOwner = b.at
 	r.mu.Unlock()
-	_ = r.send(more, nil, "")
+	_ = r.send(more, nil)
 	return true
 }
 
@@ -230,7 +230,7 @@ func (r *channel) part(h *wire.Head, data []byte) (whole *wire.Head, body []byte
 	more := r.grant(b)
 	r.mu.Unlock()
 	if more != nil {
-		_ = r.send(more, nil, "")
+		_ = r.send(more, nil)
 	}
 	return nil, nil
 }

@@ -85,7 +85,7 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 	h.N, h.Quiet, h.Chunk = c.n, client == nil, wire.Chunk{}
 	p.busy.Add(1)
 	defer p.busy.Add(-1)
-	r.post(h, body, r.token(ofCall, c.n), func(err error) { r.sent(c, err) })
+	r.post(h, body, func(err error) { r.sent(c, err) })
 	return r.await(ctx, c, client)
 }
 
@@ -177,7 +177,7 @@ func (r *front) abandonCall(c *call) bool {
 	}
 	r.mu.Unlock()
 	if !over {
-		_ = r.send(&wire.Head{Kind: wire.Cancel, N: c.n}, nil, "")
+		_ = r.send(&wire.Head{Kind: wire.Cancel, N: c.n}, nil)
 	}
 	return !over
 }

@@ -26,7 +26,7 @@ func alone(t *testing.T, of Node) (p *Pairs, sent func() []message, stop func())
 	var mu sync.Mutex
 	var list []message
 	p = New(Options{Self: wire.Address{Node: "one", Run: wire.NewRun()}, Unsent: errUnsent, Node: of, Log: slog.New(slog.DiscardHandler),
-		MaxBody: func(wire.Address) int64 { return 16 << 20 },
+		MaxBody: func(wire.Address) int64 { return 16 << 20 }, Batches: func(wire.Address) bool { return true },
 		Sender: recorder{64 << 10, func(m message) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -76,11 +76,14 @@ type recorder struct {
 func (r recorder) MaxPayload() int { return r.max }
 
 func (r recorder) Send(_ wire.Address, _ string, m []byte) error {
-	h, body, err := wire.Decode(bytes.Clone(m))
-	if err == nil {
+	for one := range wire.Messages(bytes.Clone(m)) {
+		h, body, err := wire.Decode(one)
+		if err != nil {
+			return err
+		}
 		r.note(message{h, body})
 	}
-	return err
+	return nil
 }
 
 func pulse(low uint64, open ...uint64) *wire.Head {

@@ -64,11 +64,7 @@ func (e end) Send(to wire.Address, notTaken string, m []byte) error {
 	case chance < n.loss+n.double:
 		copies = 2
 	}
-	h, body, err := wire.Decode(bytes.Clone(m))
-	if err != nil {
-		n.t.Errorf("a message that cannot be read: %v", err)
-		return nil
-	}
+	m = bytes.Clone(m)
 	for range copies {
 		delay := 50 * time.Microsecond
 		if n.rand.Float64() < n.late {
@@ -82,7 +78,14 @@ func (e end) Send(to wire.Address, notTaken string, m []byte) error {
 			n.mu.Unlock()
 			switch {
 			case p != nil && there:
-				p.Receive(e.self.Node, h, body)
+				for one := range wire.Messages(m) {
+					h, body, err := wire.Decode(one)
+					if err != nil {
+						n.t.Errorf("a message that cannot be read: %v", err)
+						return
+					}
+					p.Receive(e.self.Node, h, body)
+				}
 			case p == nil && notTaken != "" && back != nil && copies == 1: // a server doubles nothing that it answers for
 				back.NotTaken(notTaken)
 			}
@@ -118,7 +121,7 @@ func (n *net) start(name string, work func(ctx context.Context, body []byte, cli
 	self := wire.Address{Node: name, Run: wire.NewRun()}
 	one := &node{self: self, executed: make(map[string]int), work: work}
 	p := New(Options{Self: self, Sender: end{n, self}, Unsent: errUnsent, Node: one,
-		MaxBody: func(wire.Address) int64 { return 16 << 20 }, Log: slog.New(slog.DiscardHandler)})
+		MaxBody: func(wire.Address) int64 { return 16 << 20 }, Batches: func(wire.Address) bool { return true }, Log: slog.New(slog.DiscardHandler)})
 	n.mu.Lock()
 	n.runs[self] = p
 	n.mu.Unlock()

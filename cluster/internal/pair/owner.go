@@ -107,7 +107,7 @@ func (r *owner) decline(n uint64, text string) {
 	}
 	r.mu.Unlock()
 	if fresh {
-		_ = r.send(&wire.Head{Kind: wire.Result, N: n, Error: true}, writeError(protocol.Errorf(protocol.Overloaded, "%s", text)), "")
+		_ = r.send(&wire.Head{Kind: wire.Result, N: n, Error: true}, writeError(protocol.Errorf(protocol.Overloaded, "%s", text)))
 	}
 }
 
@@ -139,7 +139,7 @@ func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 		one.result = result
 	}
 	r.mu.Unlock()
-	r.post(&wire.Head{Kind: wire.Result, N: n, Error: err != nil}, result, "", nil)
+	r.post(&wire.Head{Kind: wire.Result, N: n, Error: err != nil}, result, nil)
 }
 
 // drop forgets the result of a call. The caller holds r.mu.
@@ -247,10 +247,10 @@ func (r *owner) pulsed(h *wire.Head) {
 		r.refuseBodies(func(call uint64) bool { return !r.fresh(call) })
 	}
 	r.mu.Unlock()
-	_ = r.send(back, nil, "")
+	_ = r.send(back, nil)
 	for _, o := range again {
 		r.p.counts.resent.Add(1)
-		_ = r.send(&wire.Head{Kind: wire.Result, N: o.n, Error: o.failed}, o.result, "")
+		_ = r.send(&wire.Head{Kind: wire.Result, N: o.n, Error: o.failed}, o.result)
 	}
 }
 

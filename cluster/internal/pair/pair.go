@@ -47,6 +47,7 @@ type Options struct {
 	Log    *slog.Logger
 
 	MaxBody  func(of wire.Address) int64 // the longest body that a run takes, in bytes
+	Batches  func(to wire.Address) bool  // whether a run reads batches, see [wire.Messages]
 	MaxCalls int                         // of other runs at once; default 1024
 
 	Pulse   time.Duration // between pulses; default 250 ms
@@ -127,7 +128,7 @@ func (p *Pairs) Run(ctx context.Context) {
 	defer tick.Stop()
 	var sends sync.WaitGroup
 	defer sends.Wait()
-	sends.Go(func() { p.outbox.run(ctx, p.o.Sender) })
+	sends.Go(func() { p.sendLetters(ctx) })
 	last := time.Now()
 	for {
 		select {
@@ -339,5 +340,5 @@ func (p *Pairs) Counts() Counts {
 
 // Bye tells a run that a session has ended.
 func (p *Pairs) Bye(to wire.Address, session string) {
-	_ = p.peer(to).send(&wire.Head{Kind: wire.Bye, Request: wire.Request{Session: &wire.Session{ID: session}}}, nil, "")
+	_ = p.peer(to).send(&wire.Head{Kind: wire.Bye, Request: wire.Request{Session: &wire.Session{ID: session}}}, nil)
 }

@@ -197,8 +197,10 @@ func (w *wireOf) carry(ctx context.Context) {
 		select {
 		case m := <-w.way:
 			time.Sleep(w.each) // the clock of the bubble
-			if h, body, err := wire.Decode(m); err == nil {
-				w.to.Receive(w.self.Node, h, body)
+			for one := range wire.Messages(m) {
+				if h, body, err := wire.Decode(one); err == nil {
+					w.to.Receive(w.self.Node, h, body)
+				}
 			}
 		case <-ctx.Done():
 			return
@@ -213,7 +215,7 @@ func TestLongResultsOnTheirWay(t *testing.T) {
 		there := &wireOf{self: wire.Address{Node: "owner", Run: wire.NewRun()}, each: 10 * time.Millisecond, way: make(chan []byte, 1<<16)}
 		here := &wireOf{self: wire.Address{Node: "front", Run: wire.NewRun()}, way: make(chan []byte, 1<<16)}
 		pairs := func(w *wireOf) *Pairs {
-			return New(Options{Self: w.self, Sender: w, Unsent: errUnsent, MaxBody: func(wire.Address) int64 { return 16 << 20 },
+			return New(Options{Self: w.self, Sender: w, Unsent: errUnsent, MaxBody: func(wire.Address) int64 { return 16 << 20 }, Batches: func(wire.Address) bool { return true },
 				Node: &node{self: w.self, executed: make(map[string]int), work: func(context.Context, []byte, protocol.Peer) ([]byte, error) { return make([]byte, long), nil }}})
 		}
 		owner, front := pairs(there), pairs(here)

@@ -1,8 +1,6 @@
 package pair
 
 import (
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,40 +26,40 @@ func newPeer(p *Pairs, to wire.Address) *peer {
 
 // send sends a message, in parts if its body is long. A *protocol.Error says that it is never sent,
 // and does not change by itself.
-func (r *channel) send(h *wire.Head, body []byte, notTaken string) error {
+func (r *channel) send(h *wire.Head, body []byte) error {
 	if len(body) > r.p.chunk() {
-		return r.sendParts(h, body, notTaken)
+		return r.sendParts(h, body)
 	}
-	return r.sendWhole(h, body, notTaken)
+	return r.sendWhole(h, body)
 }
 
 // sendWhole sends one message.
-func (r *channel) sendWhole(h *wire.Head, body []byte, notTaken string) error {
-	l, err := r.letter(h, body, notTaken)
+func (r *channel) sendWhole(h *wire.Head, body []byte) error {
+	l, err := r.letter(h, body)
 	if err != nil {
 		return err
 	}
-	return l.send(r.p.o.Sender)
+	return deliver(r.p.o.Sender, l)
 }
 
 // post is send for a call or a result, which goes together with others while there are many. sent,
 // which may be nil, takes the error.
-func (r *channel) post(h *wire.Head, body []byte, notTaken string, sent func(error)) {
+func (r *channel) post(h *wire.Head, body []byte, sent func(error)) {
 	if len(body) <= r.p.chunk() && r.p.busy.Load() > few {
-		if l, err := r.letter(h, body, notTaken); err == nil {
+		if l, err := r.letter(h, body); err == nil {
 			if l.sent = sent; !r.p.outbox.put(l) {
-				_ = l.send(r.p.o.Sender)
+				_ = deliver(r.p.o.Sender, l)
 			}
 			return
 		}
 	}
-	if err := r.send(h, body, notTaken); sent != nil {
+	if err := r.send(h, body); sent != nil {
 		sent(err)
 	}
 }
 
 // letter returns a message to be sent.
-func (r *channel) letter(h *wire.Head, body []byte, notTaken string) (letter, error) {
+func (r *channel) letter(h *wire.Head, body []byte) (letter, error) {
 	h.Run = r.p.o.Self.Run
 	buffer := buffers.Get().(*[]byte)
 	m, err := wire.Append((*buffer)[:0], h, body)
@@ -70,35 +68,23 @@ func (r *channel) letter(h *wire.Head, body []byte, notTaken string) (letter, er
 		return letter{}, protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
 	}
 	*buffer = m
-	return letter{to: r.to, notTaken: notTaken, message: buffer}, nil
+	return letter{to: r.to, kind: h.Kind, n: h.N, message: buffer}, nil
 }
 
 // buffers are for messages, which are of some length while they are sent.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// The first letters of what a sender is given as notTaken.
-const (
-	ofCall  = "c"
-	ofPulse = "p"
-)
-
-// token is what NotTaken is called with for a message to a run.
-func (r *channel) token(of string, n uint64) string {
-	return of + "_" + strconv.FormatUint(n, 10) + "_" + r.to.Node + "_" + r.to.Run
-}
-
 // NotTaken says that no run took a message, by what its sender was given. It reports false for a
 // message of another sender.
 func (p *Pairs) NotTaken(what string) bool {
-	parts := strings.Split(what, "_")
-	if len(parts) != 4 || parts[0] != ofCall && parts[0] != ofPulse {
+	calls, to, ok := readToken(what)
+	if !ok {
 		return false
 	}
-	n, err := strconv.ParseUint(parts[1], 10, 64)
 	p.mu.Lock()
-	r := p.runs[wire.Address{Node: parts[2], Run: parts[3]}]
+	r := p.runs[to]
 	p.mu.Unlock()
-	if err != nil || r == nil {
+	if r == nil {
 		return true
 	}
 	r.mu.Lock()
@@ -106,8 +92,10 @@ func (p *Pairs) NotTaken(what string) bool {
 	if r.out.nobody.IsZero() {
 		r.out.nobody = time.Now()
 	}
-	if c := r.out.open[n]; parts[0] == ofCall && c != nil {
-		r.out.finish(c, nil, notSent(ErrNobody))
+	for _, n := range calls {
+		if c := r.out.open[n]; c != nil {
+			r.out.finish(c, nil, notSent(ErrNobody))
+		}
 	}
 	return true
 }
@@ -125,7 +113,7 @@ func (r *peer) tick(now time.Time, paused time.Duration) (idle bool) {
 	r.forgotten = idle
 	r.mu.Unlock()
 	for _, h := range pulses {
-		_ = r.send(h, nil, r.token(ofPulse, 0))
+		_ = r.send(h, nil)
 	}
 	return idle
 }
