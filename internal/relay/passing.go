@@ -27,6 +27,16 @@ func (r *relay) passed() {
 	r.record()
 }
 
+// recall takes back a piece of the client that was announced and reached no host. It returns false if the
+// piece was recorded meanwhile.
+func (r *relay) recall() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	announced := r.passing.piece != nil
+	r.passing.piece = nil
+	return announced
+}
+
 // record records the lines that end in the piece that is being passed on; r.mu is locked.
 func (r *relay) record() {
 	for piece := r.passing.piece; len(piece) > 0; {

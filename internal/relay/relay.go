@@ -174,10 +174,17 @@ func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
 		}
 		switch {
 		case r.pass(l, piece, false):
-			_, err := l.conn.Write(piece)
+			n, err := l.conn.Write(piece)
+			if err != nil && n == 0 && r.recall() {
+				<-l.lost
+				continue // the host has got nothing
+			}
 			r.passed()
 			if err != nil {
-				<-l.lost // every request has its error by now
+				<-l.lost
+			}
+			if r.current() != l {
+				r.unanswered()
 			}
 			return l, nil
 		case begun != nil: // which has ended just now: no other host gets the rest of the line
@@ -286,12 +293,20 @@ func (r *relay) downstream(l *link) {
 	r.end(l)
 }
 
-// end answers what the host of l has left unanswered.
+// end ends a link. What the client is just passing on is left to upstream, which learns whether the host
+// got it.
 func (r *relay) end(l *link) {
 	_ = l.conn.Close()
 	r.mu.Lock()
-	r.record()
 	r.link = nil
+	r.mu.Unlock()
+	r.unanswered()
+	close(l.lost)
+}
+
+// unanswered answers what a host that has ended has left unanswered.
+func (r *relay) unanswered() {
+	r.mu.Lock()
 	calls, asked := r.table.take()
 	r.session.failed(calls)
 	r.mu.Unlock()
@@ -301,7 +316,6 @@ func (r *relay) end(l *link) {
 	for _, id := range asked {
 		r.tell(notification{"2.0", protocol.MethodCancelled, cancelled{json.RawMessage(id), "the host that asked has ended"}})
 	}
-	close(l.lost)
 }
 
 // refuse answers a request that reached no host.

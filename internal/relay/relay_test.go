@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -301,6 +303,54 @@ func TestRequestBegunWithoutHost(t *testing.T) {
 	b := s.host()
 	b.wants(`{"id":2,"method":"ping"}`)
 	s.leave(b)
+}
+
+// deaf is a connection to a host that has ended, which was not read to its end yet.
+type deaf struct{ written chan struct{} }
+
+func (d deaf) Read([]byte) (int, error)    { return 0, io.EOF }
+func (d deaf) Write([]byte) (int, error)   { close(d.written); return 0, syscall.EPIPE }
+func (d deaf) Close() error                { return nil }
+func (d deaf) CloseWrite() error           { return nil }
+func (d deaf) SetDeadline(time.Time) error { return nil }
+
+// A request that the host did not get, because it had ended before, goes to the next host.
+func TestRequestAfterTheEnd(t *testing.T) {
+	l := listen(t)
+	var out bytes.Buffer
+	r := &relay{ctx: t.Context(), out: output{w: &out}, broken: make(chan error, 1), table: newTable()}
+	next := make(chan *net.UnixConn, 1)
+	r.connect = func(context.Context) (*net.UnixConn, error) {
+		conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+		if err == nil {
+			host, _ := l.AcceptUnix()
+			next <- host
+		}
+		return conn, err
+	}
+	ended := &link{conn: deaf{make(chan struct{})}, lost: make(chan struct{})}
+	r.link = ended
+	go func() {
+		<-ended.conn.(deaf).written
+		r.end(ended)
+	}()
+	const request = `{"id":1,"method":"ping"}` + "\n"
+	if _, err := r.forward([]byte(request), nil); err != nil {
+		t.Fatal(err)
+	}
+	r.out.mu.Lock()
+	said := out.String()
+	r.out.mu.Unlock()
+	if said != "" {
+		t.Fatalf("the client reads %s", said)
+	}
+	host, now := <-next, r.current()
+	_ = host.SetDeadline(time.Now().Add(patience))
+	if got, err := bufio.NewReader(host).ReadString('\n'); got != request {
+		t.Errorf("the next host reads %q, %v", got, err)
+	}
+	_ = host.Close()
+	<-now.lost
 }
 
 // A relay does not outlive its client when the host does not end the session.
