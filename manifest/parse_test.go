@@ -157,6 +157,8 @@ func TestRules(t *testing.T) {
 		{"nats over http", nats + "url = \"https://x\"\n", "is no address of a NATS server"},
 		{"nats without a port", nats + "url = \"nats://x\"\n", "is no address of a NATS server"},
 		{"nats with a password", nats + "url = \"nats://me:secret@x:4222\"\n", "it has a user or a password: state token_env"},
+		{"nats with a password and no port", nats + "url = \"nats://me:secret@x\"\n", "it has a user or a password"},
+		{"nats with a password that is no url", nats + "url = \"nats://me:secret%zz@x:4222\"\n", "it has a user or a password"},
 		{"nats that starts", nats + "command = \"x\"\n", "transport.command is for kind stdio and exec only, not nats"},
 		{"nats with headers", nats + "headers = {A = \"b\"}\n", "transport.headers is for kind http and sse only, not nats"},
 		{"nats and MCP", nats + "protocol = \"mcp\"\n", "transport.protocol of kind nats is native"},

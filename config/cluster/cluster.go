@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/internal/nodename"
@@ -214,12 +215,12 @@ func (h *Hub) check(add adder) {
 
 // CheckURL says what is wrong with the address of a server.
 func CheckURL(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Port() == "":
-		return fmt.Errorf("%q is no address of a NATS server, such as tls://n1:7822", text)
-	case u.User != nil:
+	if strings.Contains(text, "@") { // before anything is quoted
 		return errors.New("the address of a NATS server has a user or password: state creds or nkey")
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Port() == "" {
+		return fmt.Errorf("%q is no address of a NATS server, such as tls://n1:7822", text)
 	}
 	return nil
 }

@@ -80,12 +80,12 @@ func BadServer(raw string) string {
 	if raw == "" || strings.Contains(raw, "secret://") {
 		return ""
 	}
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Port() == "" || u.Path+u.RawQuery+u.Fragment != "":
-		return fmt.Sprintf("%q is no address of a NATS server, such as tls://nats.example:4222", strings.TrimSpace(raw))
-	case u.User != nil:
+	if strings.Contains(raw, "@") { // before anything is quoted
 		return "it has a user or a password: state token_env or token_file"
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Port() == "" || u.Path+u.RawQuery+u.Fragment != "" {
+		return fmt.Sprintf("%q is no address of a NATS server, such as tls://nats.example:4222", strings.TrimSpace(raw))
 	}
 	return ""
 }
