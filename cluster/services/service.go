@@ -36,9 +36,8 @@ type service struct {
 	messages       chan jsonrpc.Message
 	ctx            context.Context // its cause is why the transport ended
 	fail           context.CancelCauseFunc
-	readers        sync.WaitGroup
 	closed         chan struct{} // closed: the last callback of the client has returned
-	tasks          inflight.Gate
+	tasks          inflight.Gate // messages that are taken, and doubt
 	once           func()
 	heard, missing atomic.Uint64 // messages of the service, and requests that nobody took
 	doubted        atomic.Bool   // doubt runs
@@ -78,13 +77,13 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 	v.conn, err = o.Connect()
 	switch {
 	case err == nil:
-		err = errors.Join(v.subscribe(v.inbox+"*", v.answered), v.subscribe(v.events, v.notified))
+		if err = v.subscribe(v.inbox+"*", v.answered); err == nil {
+			err = v.subscribe(v.events, v.notified)
+		}
 	case ctx.Err() != nil:
 		err = protocol.Errorf(protocol.Canceled, "the host stopped connecting: %w", ctx.Err())
-	case natsclient.IsRefusal(err):
-		err = refused(a, err)
 	default:
-		err = unreachable(a, err)
+		err = failed(a, err)
 	}
 	if err != nil {
 		_ = v.Close()
@@ -101,26 +100,28 @@ func (v *service) options() nats.Options {
 	o.ReconnectedCB = func(*nats.Conn) { v.reconnected() }
 	o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) { v.fault(err) }
 	o.ClosedCB = func(c *nats.Conn) {
-		err := cmp.Or(c.LastError(), nats.ErrConnectionClosed)
-		if natsclient.IsRefusal(err) {
-			v.fail(refused(a, err))
-		} else {
-			v.fail(unreachable(a, err))
-		}
+		v.fail(failed(a, cmp.Or(c.LastError(), nats.ErrConnectionClosed)))
 		close(v.closed)
 	}
 	return o
 }
 
+// subscribe has take called for each message to a subject, until the transport is closed. That the
+// client has ended a subscription is not waited for: it does not tell of one that ends at once.
 func (v *service) subscribe(subject string, take nats.MsgHandler) error {
-	v.readers.Add(1)
-	s, err := v.conn.Subscribe(subject, take)
-	if err != nil {
-		v.readers.Done()
-		return unreachable(v.access, err)
+	s, err := v.conn.Subscribe(subject, func(m *nats.Msg) {
+		if v.tasks.Enter() {
+			defer v.tasks.Leave()
+			take(m)
+		}
+	})
+	if err == nil {
+		err = s.SetPendingLimits(maxPending, maxPendingBytes)
 	}
-	s.SetClosedHandler(func(string) { v.readers.Done() })
-	return s.SetPendingLimits(maxPending, maxPendingBytes)
+	if err != nil {
+		return failed(v.access, cmp.Or(v.conn.LastError(), err)) // the server has closed the connection
+	}
+	return nil
 }
 
 // Read implements [jsonrpc.Transport].
@@ -175,7 +176,6 @@ func (v *service) shut() {
 	if v.conn != nil {
 		v.conn.Close()
 		<-v.closed
-		v.readers.Wait()
 	}
 	v.reconnected() // stops the timer
 	<-v.tasks.Close()

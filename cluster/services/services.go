@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/protocol"
@@ -89,8 +90,11 @@ func subjectOf(s *runtime.Spec) (requests, events string, err error) {
 	return base + ".rpc", base + ".event", nil
 }
 
-// unreachable is the error of servers that cannot be reached.
-func unreachable(a *access, err error) *protocol.Error {
+// failed is the error of a connection that was not made, or that the server has closed.
+func failed(a *access, err error) *protocol.Error {
+	if natsclient.IsRefusal(err) {
+		return refused(a, err)
+	}
 	return protocol.Errorf(protocol.SpawnFailed, "no NATS server answers at %s: %w; check transport.url, or cluster.urls of the host, and that the server runs", strings.Join(a.URLs, ", "), err)
 }
 
