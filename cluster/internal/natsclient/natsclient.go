@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -44,7 +45,7 @@ func (a *Access) Options(ctx context.Context, name string) nats.Options {
 	if a.JWT != "" {
 		o.UserJWT = func() (string, error) { return a.JWT, nil }
 	}
-	o.CustomDialer = dialer{ctx}
+	o.CustomDialer, o.SkipHostLookup = dialer{ctx}, true
 	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
 	o.FlusherTimeout = pingsMissed * pingEach // a write that waits for a server that reads nothing keeps pings and Close from their work
 	o.ReconnectBufSize = -1                   // what is sent while there is no connection must not run after the caller was told that it does not
@@ -65,16 +66,27 @@ func IsUnsent(err error) bool {
 }
 
 // dialer dials until ctx ends, and then closes what the client leaves open: a connection whose
-// greeting failed while the client was closed.
+// greeting failed while the client was closed. It looks names up itself, as the client does so without
+// end while it holds its lock.
 type dialer struct{ ctx context.Context }
 
-// Dial implements [nats.CustomDialer].
+// Dial implements [nats.CustomDialer]. It tries the addresses of a name in any order.
 func (d dialer) Dial(network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	return &dialed{c, context.AfterFunc(d.ctx, func() { _ = c.Close() })}, nil
+	looking, cancel := context.WithTimeout(d.ctx, dialTimeout)
+	defer cancel()
+	addresses, err := net.DefaultResolver.LookupHost(looking, host)
+	rand.Shuffle(len(addresses), func(i, k int) { addresses[i], addresses[k] = addresses[k], addresses[i] })
+	for _, a := range addresses {
+		var c net.Conn
+		if c, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, net.JoinHostPort(a, port)); err == nil {
+			return &dialed{c, context.AfterFunc(d.ctx, func() { _ = c.Close() })}, nil
+		}
+	}
+	return nil, err
 }
 
 // dialed is a connection of a dialer.
