@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/services"
 	"github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/jsonrpc"
@@ -50,12 +54,117 @@ func impostor(t *testing.T, more string) (url string) {
 	return "nats://" + l.Addr().String()
 }
 
-// connect connects to the service far-1 at a server.
+// connect connects to the service far-1 at a server, which may have 96 calls in flight.
 func connect(t *testing.T, url string) (jsonrpc.Transport, error) {
 	t.Helper()
 	return services.New(cluster.Membership{}).Connect(t.Context(), &runtime.Spec{ID: "far-1", Logger: slog.New(slog.DiscardHandler),
-		Options:  manifest.Options{MaxLineBytes: 1 << 20, MaxInFlight: 64},
+		Options:  manifest.Options{MaxLineBytes: 1 << 20, MaxInFlight: 96},
 		Manifest: &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindNATS, SubjectPrefix: "ext", URL: url}}})
+}
+
+// dialogue is a transport to a service that a test plays.
+type dialogue struct {
+	jsonrpc.Transport
+	t       *testing.T
+	service *nats.Conn
+	came    *nats.Subscription // the requests at the service
+}
+
+// talk connects to a service at the server of p.
+func talk(t *testing.T, p *place) *dialogue {
+	t.Helper()
+	conn, err := nats.Connect(p.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
+	t.Cleanup(func() { conn.Close(); <-closed })
+	d := &dialogue{t: t, service: conn}
+	if d.came, err = conn.SubscribeSync("ext.far-1.rpc"); err == nil {
+		err = conn.Flush()
+	}
+	if err == nil {
+		d.Transport, err = connect(t, p.url())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := time.AfterFunc(patience, func() { d.Close() })
+	t.Cleanup(func() { end.Stop(); d.Close() })
+	return d
+}
+
+// ask sends a request, and returns it as the service gets it.
+func (d *dialogue) ask(id int) *nats.Msg {
+	d.t.Helper()
+	err := d.Write(d.t.Context(), jsonrpc.Message{ID: strconv.AppendInt(nil, int64(id), 10), Method: "x"})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	m, err := d.came.NextMsg(patience)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return m
+}
+
+// answer answers a request with a text of so many bytes.
+func (d *dialogue) answer(m *nats.Msg, bytes int) {
+	_ = m.Respond([]byte(`{"jsonrpc":"2.0","id":` + idOf(m) + `,"result":"` + strings.Repeat("x", bytes) + `"}`))
+}
+
+// until reads up to the answer to a request, and returns how many answers came.
+func (d *dialogue) until(id int) (answers int) {
+	d.t.Helper()
+	for {
+		m, err := d.Read()
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if m.Method == "" {
+			answers++
+			if string(m.ID) == strconv.Itoa(id) {
+				return answers
+			}
+		}
+	}
+}
+
+// The answers of all calls may come while nothing is read. None is lost.
+func TestAnswersAtOnce(t *testing.T) {
+	d := talk(t, newPlace(t, natstest.Server{}))
+	var asked []*nats.Msg
+	for id := range 96 {
+		asked = append(asked, d.ask(id))
+	}
+	for _, m := range asked {
+		d.answer(m, 1<<20-1024)
+	}
+	_ = d.service.Flush()
+	got := d.until(0)
+	d.answer(d.ask(96), 1)
+	if got += d.until(96); got != 97 {
+		t.Errorf("%d of 97 answers came", got)
+	}
+}
+
+// A service that says more than is read loses notifications, and no answer.
+func TestChatter(t *testing.T) {
+	d := talk(t, newPlace(t, natstest.Server{}))
+	m := d.ask(1)
+	for range 20_000 {
+		_ = m.Respond([]byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
+	}
+	d.answer(m, 1)
+	_ = d.service.Flush()
+	if _, err := d.Read(); err != nil {
+		t.Fatal(err)
+	}
+	d.answer(d.ask(2), 1)
+	if got := d.until(2); got != 2 {
+		t.Errorf("%d of 2 answers came", got)
+	}
 }
 
 // A server may close a connection at any moment of the connecting. The error says what it said, and
@@ -64,7 +173,7 @@ func TestClosedAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	url := impostor(t, "-ERR 'go away'\r\n")
 	over := make(chan error)
-	for range 5000 { // the moment is another each time
+	for range 3000 { // the moment is another each time
 		go func() {
 			c, err := connect(t, url)
 			if err == nil {

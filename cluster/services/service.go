@@ -41,6 +41,7 @@ type service struct {
 	once           func()
 	heard, missing atomic.Uint64 // messages of the service, and requests that nobody took
 	doubted        atomic.Bool   // doubt runs
+	lossy          atomic.Bool   // a notification was dropped
 
 	mu   sync.Mutex
 	lost *time.Timer // ends a transport without a connection; nil while there is one
@@ -55,8 +56,10 @@ const (
 	grace      = 2 * time.Second        // without a service, after which the transport ends
 	probeEvery = 250 * time.Millisecond // while it is doubted that there is a service
 
-	maxPending      = 4096     // messages that wait for the reader, for each subscription
-	maxPendingBytes = 64 << 20 // of those
+	maxPending   = 1 << 16  // messages that wait for the reader, for each subscription
+	maxAnswers   = 1 << 30  // bytes of answers that wait
+	maxTold      = 1 << 12  // messages beyond which no notification waits
+	maxToldBytes = 16 << 20 // of those
 )
 
 // probeID is the id of the requests that show whether there is a service.
@@ -77,8 +80,9 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 	v.conn, err = o.Connect()
 	switch {
 	case err == nil:
-		if err = v.subscribe(v.inbox+"*", v.answered); err == nil {
-			err = v.subscribe(v.events, v.notified)
+		answers := min(int64(s.Options.MaxInFlight), maxPending) * min(v.conn.MaxPayload(), maxAnswers) // which may come all at once
+		if err = v.subscribe(v.inbox+"*", int(min(answers, maxAnswers))+maxToldBytes, v.answered); err == nil {
+			err = v.subscribe(v.events, maxToldBytes, v.notified)
 		}
 	case ctx.Err() != nil:
 		err = protocol.Errorf(protocol.Canceled, "the host stopped connecting: %w", ctx.Err())
@@ -106,9 +110,10 @@ func (v *service) options() nats.Options {
 	return o
 }
 
-// subscribe has take called for each message to a subject, until the transport is closed. That the
+// subscribe has take called for each message to a subject, until the transport is closed. Messages of
+// so many bytes may wait. That the
 // client has ended a subscription is not waited for: it does not tell of one that ends at once.
-func (v *service) subscribe(subject string, take nats.MsgHandler) error {
+func (v *service) subscribe(subject string, bytes int, take nats.MsgHandler) error {
 	s, err := v.conn.Subscribe(subject, func(m *nats.Msg) {
 		if v.tasks.Enter() {
 			defer v.tasks.Leave()
@@ -116,7 +121,7 @@ func (v *service) subscribe(subject string, take nats.MsgHandler) error {
 		}
 	})
 	if err == nil {
-		err = s.SetPendingLimits(maxPending, maxPendingBytes)
+		err = s.SetPendingLimits(maxPending, bytes)
 	}
 	if err != nil {
 		return failed(v.access, cmp.Or(v.conn.LastError(), err)) // the server has closed the connection
@@ -189,6 +194,17 @@ func (v *service) deliver(m jsonrpc.Message) {
 	}
 }
 
+// tell passes a notification to the reader, which takes so many in a second. It is dropped while many
+// messages of its subscription wait: without room, the client would drop answers.
+func (v *service) tell(of *nats.Subscription, m jsonrpc.Message) {
+	n, bytes, _ := of.Pending()
+	if n <= maxTold && bytes <= maxToldBytes {
+		v.deliver(m)
+	} else if v.lossy.CompareAndSwap(false, true) {
+		v.log.Warn("notifications of the service come faster than they are handled; some are lost")
+	}
+}
+
 // answered takes a message to the subject of a request.
 func (v *service) answered(m *nats.Msg) {
 	id := strings.TrimPrefix(m.Subject, v.inbox)
@@ -223,6 +239,8 @@ func (v *service) answered(m *nats.Msg) {
 		return
 	case err == nil && d.Method != "":
 		d.Of = []byte(id)
+		v.tell(m.Sub, d)
+		return
 	case err == nil && string(d.ID) != id:
 		err = foreign(d.ID)
 	}
@@ -241,7 +259,7 @@ func (v *service) notified(m *nats.Msg) {
 	}
 	if d, err := jsonrpc.Decode(line); err == nil && d.Method != "" && d.ID == nil {
 		v.heard.Add(1)
-		v.deliver(d)
+		v.tell(m.Sub, d)
 	}
 }
 
