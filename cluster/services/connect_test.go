@@ -192,3 +192,46 @@ func TestClosedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// gone waits until the transport has ended because there is no service. A request that nobody takes
+// has made it doubt that.
+func (d *dialogue) gone() {
+	d.t.Helper()
+	_ = d.came.Unsubscribe()
+	_ = d.service.Flush()
+	if err := d.Write(d.t.Context(), jsonrpc.Message{ID: []byte("9"), Method: "x"}); err != nil {
+		d.t.Fatal(err)
+	}
+	unsent := 0
+	m, err := d.Read()
+	for ; err == nil; m, err = d.Read() {
+		if m.Invalid != nil && protocol.KindOf(m.Invalid) == protocol.NotReady {
+			unsent++
+		}
+	}
+	if unsent != 1 || protocol.KindOf(err) != protocol.ChildExited {
+		d.t.Errorf("%d requests were not sent; then: %v", unsent, err)
+	}
+}
+
+// Anybody who may send to the subject of events does not keep a service alive that is gone.
+func TestEventsOfTheDead(t *testing.T) {
+	d := talk(t, newPlace(t, natstest.Server{}))
+	over := make(chan struct{})
+	var events sync.WaitGroup
+	events.Go(func() {
+		each := time.NewTicker(20 * time.Millisecond)
+		defer each.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-each.C:
+				_ = d.service.Publish("ext.far-1.event", []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
+			}
+		}
+	})
+	d.gone()
+	close(over)
+	events.Wait()
+}

@@ -251,14 +251,13 @@ func (v *service) answered(m *nats.Msg) {
 }
 
 // notified takes a message to the subject of events, to which anybody may send who has the
-// permission: it answers no request.
+// permission: it answers no request, and is no sign that requests are taken.
 func (v *service) notified(m *nats.Msg) {
 	line, err := v.framing.unwrap(m.Data)
 	if err != nil || len(line) > v.maxLine {
 		return
 	}
 	if d, err := jsonrpc.Decode(line); err == nil && d.Method != "" && d.ID == nil {
-		v.heard.Add(1)
 		v.tell(m.Sub, d)
 	}
 }
