@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strconv"
@@ -70,8 +71,8 @@ type dialogue struct {
 	came    *nats.Subscription // the requests at the service
 }
 
-// talk connects to a service at the server of p.
-func talk(t *testing.T, p *place) *dialogue {
+// talk plays a service at the server of p, and connects to it by a url.
+func talk(t *testing.T, p *place, url string) *dialogue {
 	t.Helper()
 	conn, err := nats.Connect(p.url())
 	if err != nil {
@@ -85,7 +86,7 @@ func talk(t *testing.T, p *place) *dialogue {
 		err = conn.Flush()
 	}
 	if err == nil {
-		d.Transport, err = connect(t, p.url())
+		d.Transport, err = connect(t, url)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,8 @@ func (d *dialogue) until(id int) (answers int) {
 
 // The answers of all calls may come while nothing is read. None is lost.
 func TestAnswersAtOnce(t *testing.T) {
-	d := talk(t, newPlace(t, natstest.Server{}))
+	p := newPlace(t, natstest.Server{})
+	d := talk(t, p, p.url())
 	var asked []*nats.Msg
 	for id := range 96 {
 		asked = append(asked, d.ask(id))
@@ -151,7 +153,8 @@ func TestAnswersAtOnce(t *testing.T) {
 
 // A service that says more than is read loses notifications, and no answer.
 func TestChatter(t *testing.T) {
-	d := talk(t, newPlace(t, natstest.Server{}))
+	p := newPlace(t, natstest.Server{})
+	d := talk(t, p, p.url())
 	m := d.ask(1)
 	for range 20_000 {
 		_ = m.Respond([]byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
@@ -216,7 +219,8 @@ func (d *dialogue) gone() {
 
 // Anybody who may send to the subject of events does not keep a service alive that is gone.
 func TestEventsOfTheDead(t *testing.T) {
-	d := talk(t, newPlace(t, natstest.Server{}))
+	p := newPlace(t, natstest.Server{})
+	d := talk(t, p, p.url())
 	over := make(chan struct{})
 	var events sync.WaitGroup
 	events.Go(func() {
@@ -234,4 +238,44 @@ func TestEventsOfTheDead(t *testing.T) {
 	d.gone()
 	close(over)
 	events.Wait()
+}
+
+// distant stands before a server, whose words take 400 ms to its clients. It ends with the test.
+func distant(t *testing.T, server string) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	t.Cleanup(func() { l.Close(); work.Wait() })
+	work.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", strings.TrimPrefix(server, "nats://"))
+			if err != nil {
+				client.Close()
+				continue
+			}
+			work.Go(func() { _, _ = io.Copy(up, client); up.Close() })
+			work.Go(func() {
+				defer client.Close()
+				words := make([]byte, 1<<16)
+				for n, err := up.Read(words); err == nil; n, err = up.Read(words) {
+					<-time.After(400 * time.Millisecond)
+					_, _ = client.Write(words[:n])
+				}
+			})
+		}
+	})
+	return "nats://" + l.Addr().String()
+}
+
+// The server says that nobody takes a request after a while only. It is noticed all the same.
+func TestFarServer(t *testing.T) {
+	p := newPlace(t, natstest.Server{})
+	talk(t, p, distant(t, p.url())).gone()
 }

@@ -270,17 +270,32 @@ func (v *service) doubt() {
 	probe := []byte(`{"jsonrpc":"2.0","id":"` + probeID + `","method":"` + protocol.MethodPing + `","params":{}}`)
 	for since := time.Now(); time.Since(since) < grace; {
 		missing := v.missing.Load()
-		sent := v.publish(v.inbox+probeID, probe) == nil
+		known := v.publish(v.inbox+probeID, probe) == nil && v.settle()
+		if v.heard.Load() != heard || known && v.missing.Load() == missing { // somebody took it
+			return
+		}
 		select {
 		case <-time.After(probeEvery):
 		case <-v.ctx.Done():
 			return
 		}
-		if v.heard.Load() != heard || sent && v.missing.Load() == missing { // somebody took it
-			return
-		}
 	}
 	v.fail(protocol.Errorf(protocol.ChildExited, "no service takes requests at %s any more; start it", v.requests))
+}
+
+// settle waits until the server has answered for what was sent, and that was taken, however far away
+// the server is. It reports whether that has happened.
+func (v *service) settle() bool {
+	taken := make(chan struct{})
+	if v.conn.FlushTimeout(grace) != nil || v.conn.Barrier(func() { close(taken) }) != nil {
+		return false
+	}
+	select {
+	case <-taken:
+		return true
+	case <-v.ctx.Done():
+		return false
+	}
 }
 
 // disconnected ends the transport unless there is a connection again in time.
