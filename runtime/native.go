@@ -15,10 +15,11 @@ import (
 type native struct{ spec *Spec }
 
 // traits of a service on NATS differ: other hosts call it too, so the requests of this one have
-// ids that no other has, and it is not shut down.
+// ids that no other has, and it is not shut down. Its answers can be lost, and no process is freed by
+// the end of a run.
 func (d *native) traits() traits {
 	own := d.spec.Manifest.Transport.Kind != manifest.KindNATS
-	return traits{cancels: true, shutdown: own, zeroID: own, randomID: !own}
+	return traits{cancels: true, mayIgnoreCanceled: !own, shutdown: own, zeroID: own, randomID: !own}
 }
 
 func (*native) ping() (string, json.RawMessage) { return protocol.MethodPing, emptyObject }

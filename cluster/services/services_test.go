@@ -401,6 +401,46 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// A service that owes many answers goes on with the calls of others.
+func TestOwesAnswers(t *testing.T) {
+	p := newPlace(t, natstest.Server{})
+	p.service()
+	h := p.open(urls(p), "[runtime]\nmax_in_flight = 4\n", exthost.Options{})
+	until(t, h, "ready")
+	answer := make(chan string, 1)
+	hanging := func(ctx context.Context) string {
+		got, err := callWith(ctx, h, "hang", `{}`, nil)
+		return fmt.Sprint(got, err)
+	}
+	taken := func(n int) {
+		for text := ""; strings.Count(text, "hang") < n; {
+			data, _ := os.ReadFile(filepath.Join(p.dir, "notes"))
+			text = string(data)
+		}
+	}
+	go func() { answer <- hanging(t.Context()) }()
+	taken(1)
+	for n := range 9 {
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan string)
+		go func() { over <- hanging(ctx) }()
+		taken(n + 2)
+		cancel()
+		<-over
+	}
+	if got, err := call(t, h, "noted", `{}`); err != nil || strings.Count(got, "initialize") != 1 {
+		t.Errorf("%s, %v", got, err)
+	}
+	select {
+	case got := <-answer:
+		if !strings.Contains(got, "late") {
+			t.Error(got)
+		}
+	case <-time.After(patience):
+		t.Error("the call hangs")
+	}
+}
+
 // A service that is not there gets no calls, and gets them once it is.
 func TestAbsent(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
