@@ -2,17 +2,22 @@ package services_test
 
 import (
 	"bufio"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost/cluster/internal/natstest"
@@ -56,11 +61,11 @@ func impostor(t *testing.T, more string) (url string) {
 }
 
 // connect connects to the service far-1 at a server, which may have 96 calls in flight.
-func connect(t *testing.T, url string) (jsonrpc.Transport, error) {
+func connect(t *testing.T, url string, files cluster.Certificates) (jsonrpc.Transport, error) {
 	t.Helper()
-	return services.New(cluster.Membership{}).Connect(t.Context(), &runtime.Spec{ID: "far-1", Logger: slog.New(slog.DiscardHandler),
+	return services.New(cluster.Membership{URLs: []string{url}, TLS: files}).Connect(t.Context(), &runtime.Spec{ID: "far-1", Logger: slog.New(slog.DiscardHandler),
 		Options:  manifest.Options{MaxLineBytes: 1 << 20, MaxInFlight: 96},
-		Manifest: &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindNATS, SubjectPrefix: "ext", URL: url}}})
+		Manifest: &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindNATS, SubjectPrefix: "ext"}}})
 }
 
 // dialogue is a transport to a service that a test plays.
@@ -86,7 +91,7 @@ func talk(t *testing.T, p *place, url string) *dialogue {
 		err = conn.Flush()
 	}
 	if err == nil {
-		d.Transport, err = connect(t, url)
+		d.Transport, err = connect(t, url, cluster.Certificates{})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -178,16 +183,18 @@ func TestClosedAtOnce(t *testing.T) {
 	over := make(chan error)
 	for range 3000 { // the moment is another each time
 		go func() {
-			c, err := connect(t, url)
+			c, err := connect(t, url, cluster.Certificates{})
 			if err == nil {
-				_, err = c.Read()
+				if err = c.Write(t.Context(), jsonrpc.Message{ID: []byte("1"), Method: "x"}); err == nil {
+					_, err = c.Read()
+				}
 				c.Close()
 			}
 			over <- err
 		}()
 		select {
 		case err := <-over:
-			if fault, ok := errors.AsType[*protocol.Error](err); !ok || !strings.Contains(fault.Message, "go away") {
+			if fault, ok := errors.AsType[*protocol.Error](err); !ok || !strings.Contains(fault.Message, "nats: go away") || strings.Contains(fault.Message, "no NATS server answers") {
 				t.Fatalf("%T: %v", err, err)
 			}
 		case <-time.After(patience):
@@ -278,4 +285,45 @@ func distant(t *testing.T, server string) (url string) {
 func TestFarServer(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	talk(t, p, distant(t, p.url())).gone()
+}
+
+// What a server lacks of a secure connection is said as such.
+func TestCertificate(t *testing.T) {
+	processtest.Leaks(t)
+	known := httptest.NewTLSServer(nil) // whose certificate is of 127.0.0.1
+	defer known.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := func(o server.Options) string {
+		o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+		return natstest.Run(t, &o).Addr().(*net.TCPAddr).String()
+	}
+	secure, plain := address(server.Options{TLSConfig: known.TLS, TLSTimeout: patience.Seconds()}), address(server.Options{})
+	_, port, _ := net.SplitHostPort(secure)
+	stated := cluster.Certificates{CA: ca}
+	if c, err := connect(t, "nats://"+secure, stated); err != nil {
+		t.Error(err)
+	} else {
+		c.Close()
+	}
+	for url, tt := range map[string]struct {
+		files cluster.Certificates
+		want  string
+	}{
+		"tls://" + secure:         {cluster.Certificates{}, "unknown authority"},
+		"nats://" + secure:        {cluster.Certificates{}, "unknown authority"},
+		"tls://localhost:" + port: {stated, "not localhost"},
+		"tls://" + plain:          {cluster.Certificates{}, "secure connection not available"},
+		"nats://" + plain:         {stated, "secure connection not available"},
+	} {
+		c, err := connect(t, url, tt.files)
+		if err == nil {
+			c.Close()
+		}
+		if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "no secure connection to NATS at "+url) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
 }

@@ -104,7 +104,7 @@ func (v *service) options() nats.Options {
 	o.ReconnectedCB = func(*nats.Conn) { v.reconnected() }
 	o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) { v.fault(err) }
 	o.ClosedCB = func(c *nats.Conn) {
-		v.fail(failed(a, cmp.Or(c.LastError(), nats.ErrConnectionClosed)))
+		v.fail(ended(a, cmp.Or(c.LastError(), nats.ErrConnectionClosed)))
 		close(v.closed)
 	}
 	return o
@@ -124,7 +124,7 @@ func (v *service) subscribe(subject string, bytes int, take nats.MsgHandler) err
 		err = s.SetPendingLimits(maxPending, bytes)
 	}
 	if err != nil {
-		return failed(v.access, cmp.Or(v.conn.LastError(), err)) // the server has closed the connection
+		return ended(v.access, cmp.Or(v.conn.LastError(), err))
 	}
 	return nil
 }
@@ -162,7 +162,11 @@ func (v *service) publish(reply string, line []byte) error {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return protocol.Errorf(protocol.LineTooLong, "a message of %d bytes was not sent: the NATS server takes %d; raise its max_payload", len(line), v.conn.MaxPayload())
 	case natsclient.IsUnsent(err):
-		return protocol.Errorf(protocol.NotReady, "there is no connection to NATS at %s, so the request was not sent", strings.Join(v.access.URLs, ", "))
+		fault := protocol.Errorf(protocol.NotReady, "there is no connection to NATS at %s, so the request was not sent", strings.Join(v.access.URLs, ", "))
+		if last := v.conn.LastError(); last != nil {
+			fault.Message += ": " + last.Error()
+		}
+		return fault
 	}
 	return jsonrpc.MaybeWritten(protocol.Errorf(protocol.InvalidResponse, "the connection to NATS broke: %w", err))
 }

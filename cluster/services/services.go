@@ -4,8 +4,11 @@ package services
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/natsclient"
@@ -90,12 +93,24 @@ func subjectOf(s *runtime.Spec) (requests, events string, err error) {
 	return base + ".rpc", base + ".event", nil
 }
 
-// failed is the error of a connection that was not made, or that the server has closed.
+// failed is the error of a connection that was not made.
 func failed(a *access, err error) *protocol.Error {
+	where := strings.Join(a.URLs, ", ")
+	switch {
+	case natsclient.IsRefusal(err):
+		return refused(a, err)
+	case errors.Is(err, nats.ErrTLS), errors.Is(err, nats.ErrSecureConnWanted):
+		return protocol.Errorf(protocol.ConfigInvalid, "there is no secure connection to NATS at %s: %w; the certificate of transport.url is checked with those of the system, the ones of cluster.urls with cluster.tls of the host", where, err)
+	}
+	return protocol.Errorf(protocol.SpawnFailed, "no NATS server answers at %s: %w; check transport.url, or cluster.urls of the host, and that the server runs", where, err)
+}
+
+// ended is the error of a connection that the server has closed for good.
+func ended(a *access, err error) *protocol.Error {
 	if natsclient.IsRefusal(err) {
 		return refused(a, err)
 	}
-	return protocol.Errorf(protocol.SpawnFailed, "no NATS server answers at %s: %w; check transport.url, or cluster.urls of the host, and that the server runs", strings.Join(a.URLs, ", "), err)
+	return protocol.Errorf(protocol.ChildExited, "the NATS server at %s has closed the connection: %w", strings.Join(a.URLs, ", "), err)
 }
 
 // refused is the error of servers that do not take the credentials.
