@@ -34,8 +34,8 @@ const (
 	jitter      = 500 * time.Millisecond
 )
 
-// Options returns the options of a client with that name, which connects anew without end. Its
-// connections end with ctx.
+// Options returns the options of a client with that name, which connects anew until a server says an
+// error that it does not know, such as of a message over max_payload. Its connections end with ctx.
 func (a *Access) Options(ctx context.Context, name string) nats.Options {
 	o := nats.GetDefaultOptions()
 	o.Servers, o.Name = a.URLs, name
