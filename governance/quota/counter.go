@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -15,6 +16,9 @@ type Counter struct {
 	lease   atomic.Pointer[lease]
 	debt    atomic.Int64 // used when there was no lease
 	filling atomic.Bool  // a lease is asked for ahead of need
+
+	err   error     // a CounterError of the last that was asked; guarded by turn
+	retry time.Time // with err: no lease is asked for before
 }
 
 // lease is what is left of the units of one window.
@@ -141,10 +145,17 @@ func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error 
 		}
 		claim.Of, claim.Held = l.of, l.left.Load()
 	}
+	if c.err != nil && time.Now().Before(c.retry) {
+		return c.err
+	}
 	got, err := c.pool.lease(ctx, claim)
 	if err != nil {
+		if one, ok := errors.AsType[*CounterError](err); ok {
+			c.err, c.retry = one, time.Now().Add(retryAfter)
+		}
 		return err
 	}
+	c.err = nil
 	units := got.Units - c.debt.Swap(0)
 	if l != nil && l.of == got.Of && !l.over(time.Now()) {
 		l.left.Add(units)

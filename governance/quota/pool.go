@@ -18,10 +18,19 @@ type Pool struct {
 	stop    context.CancelFunc
 	watch   sync.Once
 
-	mu    sync.Mutex        // guards what follows
-	err   error             // of the last that was asked of the source; nil: it was answered
-	retry time.Time         // with err: no lease is asked for before
-	notes map[string]string // of each policy, the last Lease.Note
+	mu    sync.Mutex      // guards what follows
+	err   error           // of the last that was asked of the source; nil: it was answered
+	retry time.Time       // with err: no lease is asked for before
+	said  map[string]said // of each policy with a counter that is odd
+}
+
+// said is what the source said last of a counter that is odd. It holds until that counter is well, or
+// its window has ended.
+type said struct {
+	key   string
+	until time.Time
+	note  string
+	err   error
 }
 
 const (
@@ -30,8 +39,8 @@ const (
 	retryAfter = 250 * time.Millisecond
 	// aheadTimeout bounds a lease that nobody waits for.
 	aheadTimeout = 5 * time.Second
-	// maxNotes bounds the policies with a note.
-	maxNotes = 1000
+	// maxSaid bounds the policies with a counter that is odd.
+	maxSaid = 1000
 
 	watchEach    = 10 * time.Second
 	watchAway    = time.Second // while the source does not answer
@@ -42,7 +51,7 @@ var errNoSource = errors.New("this host is not the node of its configuration, an
 
 // NewPool returns a pool over source; nil is one that cannot be reached. The caller closes it.
 func NewPool(source Source) *Pool {
-	p := &Pool{source: source, notes: make(map[string]string)}
+	p := &Pool{source: source, said: make(map[string]said)}
 	p.closing, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -59,10 +68,29 @@ func (p *Pool) Close(ctx context.Context) error {
 }
 
 // Note says what is odd about the counters of a policy; "" is nothing.
-func (p *Pool) Note(policy string) string {
+func (p *Pool) Note(policy string) string { return p.of(policy).note }
+
+func (p *Pool) of(policy string) said {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.notes[policy]
+	if s := p.said[policy]; time.Now().Before(s.until) {
+		return s
+	}
+	return said{}
+}
+
+// hear remembers what the source says of a counter.
+func (p *Pool) hear(c *Claim, note string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, known := p.said[c.Policy]
+	switch {
+	case note == "" && err == nil && before.key == c.Key:
+		delete(p.said, c.Policy)
+	case note == "" && err == nil: // another counter is well
+	case known || len(p.said) < maxSaid:
+		p.said[c.Policy] = said{c.Key, time.Now().Add(c.Window), note, err}
+	}
 }
 
 // Watch looks at the source now and then until Close, so that [Pool.Err] is that of now.
@@ -96,14 +124,19 @@ func (p *Pool) look() {
 	}
 }
 
-// Err returns why the source cannot be reached; nil: it answered the last that it was asked.
-func (p *Pool) Err() error {
+// Err returns why the source cannot be reached, or gives no leases of a counter of the policy; nil: it
+// answered the last that it was asked.
+func (p *Pool) Err(policy string) error {
 	if p.source == nil {
 		return errNoSource
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.err
+	err := p.err
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return p.of(policy).err
 }
 
 func (p *Pool) answered(err error) {
@@ -123,16 +156,15 @@ func (p *Pool) lease(ctx context.Context, c Claim) (Lease, error) {
 	if ctx.Err() != nil && err != nil {
 		return l, err // which says nothing about the source, except if that answers nobody
 	}
-	p.answered(err)
-	if err != nil {
+	if one, ok := errors.AsType[*CounterError](err); ok {
+		p.answered(nil)
+		p.hear(&c, "", one)
 		return l, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, known := p.notes[c.Policy]; known || l.Note != "" && len(p.notes) < maxNotes {
-		p.notes[c.Policy] = l.Note
+	if p.answered(err); err == nil {
+		p.hear(&c, l.Note, nil)
 	}
-	return l, nil
+	return l, err
 }
 
 func (p *Pool) failed(now time.Time) error {

@@ -35,6 +35,13 @@ type Source interface {
 	Reach(ctx context.Context) error
 	// Lease returns units, or none when the limit is reached. An error says that the counter
 	// cannot be reached; the units that it may have taken are in a later lease, or lost until the
-	// window ends. It returns soon after ctx ends. It may be called by many goroutines at once.
+	// window ends; with a [CounterError] it is this counter alone. It returns soon after ctx ends. It may be
+	// called by many goroutines at once.
 	Lease(ctx context.Context, c Claim) (Lease, error)
 }
+
+// CounterError says that there are no leases of one counter, while others have theirs.
+type CounterError struct{ Err error }
+
+func (e *CounterError) Error() string { return e.Err.Error() }
+func (e *CounterError) Unwrap() error { return e.Err }

@@ -22,6 +22,7 @@ type source struct {
 	err   error
 	note  string
 	hold  chan struct{} // not nil: answers wait for it
+	wrong string        // the key of a counter of which there are no leases
 }
 
 func (s *source) Reach(context.Context) error {
@@ -51,6 +52,9 @@ func (s *source) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) 
 	if err := errors.Join(ctx.Err(), s.err); err != nil {
 		return quota.Lease{}, err
 	}
+	if c.Key == s.wrong {
+		return quota.Lease{}, &quota.CounterError{Err: errWrong}
+	}
 	now := time.Now()
 	start := now.Truncate(c.Window)
 	held := -c.Debt
@@ -66,6 +70,8 @@ func (s *source) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) 
 	s.taken[key] += units
 	return quota.Lease{Of: start.UnixNano(), Units: units, Size: s.size, Last: units == free, Ends: start.Add(c.Window), Note: s.note}, nil
 }
+
+var errWrong = errors.New("what is there is no counter")
 
 func pool(t testing.TB, s quota.Source) *quota.Pool {
 	p := quota.NewPool(s)
@@ -145,7 +151,7 @@ func TestAway(t *testing.T) {
 				held++
 			}
 		}
-		if held != 9 || !errors.Is(err, away) || !errors.Is(p.Err(), away) {
+		if held != 9 || !errors.Is(err, away) || !errors.Is(p.Err("p"), away) {
 			t.Errorf("%d units after the first, then %v", held, err)
 		}
 		asked := s.asked
@@ -159,8 +165,52 @@ func TestAway(t *testing.T) {
 		}
 		s.set(func() { s.err = nil })
 		time.Sleep(time.Second)
-		if _, wait, err := c.Take(t.Context(), time.Now(), 1); err != nil || wait != 0 || p.Err() != nil {
-			t.Errorf("%v, %v, %v", wait, err, p.Err())
+		if _, wait, err := c.Take(t.Context(), time.Now(), 1); err != nil || wait != 0 || p.Err("p") != nil {
+			t.Errorf("%v, %v, %v", wait, err, p.Err("p"))
+		}
+	})
+}
+
+// What is wrong with one counter is said of its policy, and keeps no other from its leases; nor do
+// others, which are well, hide it.
+func TestOneCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{size: 1, wrong: "k"}
+		p := pool(t, s)
+		bad, other := p.New(claim(1000)), claim(1000)
+		other.Key = "other"
+		well := p.New(other)
+		other.Policy = "q"
+		apart := p.New(other)
+		for range 100 {
+			if _, _, err := bad.Take(t.Context(), time.Now(), 1); !errors.Is(err, errWrong) {
+				t.Fatal(err)
+			}
+		}
+		if s.asked != 1 {
+			t.Errorf("the source was asked %d times about a counter that has no leases", s.asked)
+		}
+		for _, c := range []*quota.Counter{well, apart} {
+			if _, wait, err := c.Take(t.Context(), time.Now(), 1); err != nil || wait != 0 {
+				t.Errorf("%v, %v", wait, err)
+			}
+		}
+		if !errors.Is(p.Err("p"), errWrong) || p.Err("q") != nil {
+			t.Errorf("%v, %v", p.Err("p"), p.Err("q"))
+		}
+		s.set(func() { s.wrong, s.note = "", "odd" })
+		time.Sleep(time.Second)
+		if _, wait, err := bad.Take(t.Context(), time.Now(), 1); err != nil || wait != 0 || p.Err("p") != nil || p.Note("p") != "odd" {
+			t.Errorf("%v, %v, %v, %q", wait, err, p.Err("p"), p.Note("p"))
+		}
+		synctest.Wait()
+		s.set(func() { s.note = "" })
+		if _, _, err := well.Take(t.Context(), time.Now(), 5); err != nil || p.Note("p") != "odd" {
+			t.Errorf("%v, %q", err, p.Note("p"))
+		}
+		synctest.Wait()
+		if time.Sleep(time.Minute); p.Note("p") != "" {
+			t.Error("it is said although the window has ended")
 		}
 	})
 }
@@ -173,8 +223,8 @@ func TestCanceled(t *testing.T) {
 		c := p.New(claim(1000))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if _, _, err := c.Take(ctx, time.Now(), 1); !errors.Is(err, context.Canceled) || p.Err() != nil {
-			t.Errorf("%v, %v", err, p.Err())
+		if _, _, err := c.Take(ctx, time.Now(), 1); !errors.Is(err, context.Canceled) || p.Err("p") != nil {
+			t.Errorf("%v, %v", err, p.Err("p"))
 		}
 		close(s.hold)
 		if _, wait, err := c.Take(t.Context(), time.Now(), 1); err != nil || wait != 0 {

@@ -160,7 +160,7 @@ func (s *State) describeShared(p *status.Policy, policy governance.Policy) {
 	if !ok || sharer.Shared() == nil {
 		return
 	}
-	if err := s.quotas.Err(); err != nil {
+	if err := s.quotas.Err(p.Name); err != nil {
 		p.State, p.Reason = string(supervisor.Restarting), fmt.Sprintf("its counters are not reached: %v; calls pass while this node has units left, and then none that it is required for", err)
 	}
 	if note := s.quotas.Note(p.Name); note != "" {

@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/exthost/exthost/governance/quota"
 )
 
 // Bucket returns the name of the key-value bucket of a cluster.
@@ -154,7 +156,7 @@ func (b *bucket) get(ctx context.Context, key string) (*record, uint64, error) {
 	}
 	r := new(record)
 	if err := json.Unmarshal(m.Data, r); err != nil || r.Window <= 0 {
-		return nil, 0, fmt.Errorf("what the bucket %s has of %s is no counter", Bucket(b.cluster), key)
+		return nil, 0, &quota.CounterError{Err: fmt.Errorf("what the bucket %s has of %s is no counter", Bucket(b.cluster), key)}
 	}
 	return r, m.Revision, nil
 }

@@ -108,7 +108,7 @@ func (q *Quota) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
 			return l, context.Cause(ctx)
 		}
 	}
-	return quota.Lease{}, fmt.Errorf("other nodes change the counter of policy %s all the time", c.Policy)
+	return quota.Lease{}, &quota.CounterError{Err: fmt.Errorf("other nodes change the counter of policy %s all the time", c.Policy)}
 }
 
 // try leases by the record as it is now. The caller has the counter's turn.
@@ -122,7 +122,7 @@ func (q *Quota) try(ctx context.Context, key string, k *counter, c quota.Claim) 
 	now := q.clock.now()
 	a, err := settle(r, &want{Claim: c, node: q.o.Node, run: q.o.Node + "." + q.o.Run, nodes: q.o.Nodes(), now: now.UnixNano(), seen: k.seen})
 	if err != nil {
-		return quota.Lease{}, err
+		return quota.Lease{}, &quota.CounterError{Err: err}
 	}
 	if a.next != nil {
 		if err := q.bucket.put(ctx, key, a.next, revision, time.Duration(a.ends-now.UnixNano())+graceTTL); err != nil {
@@ -162,7 +162,7 @@ func (q *Quota) counter(key string) (*counter, error) {
 		}
 	}
 	if len(q.known) >= maxKnown {
-		return nil, fmt.Errorf("this node uses %d counters of the cluster in this window, and no more can be", maxKnown)
+		return nil, &quota.CounterError{Err: fmt.Errorf("this node uses %d counters of the cluster in this window, and no more can be", maxKnown)}
 	}
 	k = &counter{turn: make(chan struct{}, 1), users: 1}
 	q.known[key] = k

@@ -232,6 +232,44 @@ func TestNoBucket(t *testing.T) {
 	}
 }
 
+// What is wrong with one counter keeps no other from its leases.
+func TestOneCounter(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	first, closeFirst, err := open("n1", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFirst()
+	second, closeSecond, err := open("n2", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSecond()
+	c := claim(80)
+	if _, err := first.Lease(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	pool := quota.NewPool(second)
+	defer func() {
+		if err := pool.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	c.Window = time.Hour
+	differs := pool.New(c)
+	c.Policy, c.Limit = "q", 800
+	other := pool.New(c)
+	for range 5 {
+		if _, _, err := differs.Take(t.Context(), time.Now(), 1); err == nil || !strings.Contains(err.Error(), "at node n1") {
+			t.Errorf("windows that differ are counted as one: %v", err)
+		}
+		if _, wait, err := other.Take(t.Context(), time.Now(), 50); err != nil || wait != 0 {
+			t.Errorf("%v, %v", wait, err)
+		}
+	}
+}
+
 type silent struct{}
 
 func (silent) Ask(ctx context.Context, subject string, _ map[string]string, _ []byte) ([]byte, error) {
