@@ -155,8 +155,8 @@ func (b *bucket) get(ctx context.Context, key string) (*record, uint64, error) {
 		return nil, m.Revision, nil
 	}
 	r := new(record)
-	if err := json.Unmarshal(m.Data, r); err != nil || r.Window <= 0 {
-		return nil, 0, &quota.CounterError{Err: fmt.Errorf("what the bucket %s has of %s is no counter", Bucket(b.cluster), key)}
+	if err := json.Unmarshal(m.Data, r); err != nil || !r.sound() {
+		return nil, 0, &quota.CounterError{Err: fmt.Errorf("what the bucket %s has of %s is no counter; nats kv del %[1]s %[2]s removes it", Bucket(b.cluster), key)}
 	}
 	return r, m.Revision, nil
 }

@@ -270,6 +270,38 @@ func TestOneCounter(t *testing.T) {
 	}
 }
 
+// What is no counter gives no units, and is said to be none.
+func TestNoCounter(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	q, closed, err := open("n1", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed()
+	c := claim(80)
+	c.Window = time.Hour
+	for _, text := range []string{`x`, `null`, `{}`, `[]`, `{"window":3600e9}`, `{"window":-1}`,
+		`{"start":9223372036854775000,"window":3600000000000}`, `{"start":-1,"window":3600000000000}`,
+		`{"start":%d,"window":3600000000000,"limit":80,"by":"n2","taken":{"n2.a":-1000}}`,
+		`{"start":%d,"window":3600000000000,"limit":80,"by":"n2","rest":-1000}`,
+		`{"start":%d,"window":3600000000000,"limit":80,"by":"n2","taken":{"n2.a":9223372036854775807,"n2.b":9223372036854775807}}`} {
+		text = strings.Replace(text, "%d", fmt.Sprint(time.Now().Truncate(c.Window).UnixNano()), 1)
+		if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&c), nil, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := q.Lease(t.Context(), c); err == nil || !strings.Contains(err.Error(), "is no counter; nats kv del exthost_main_quota "+token(&c)) {
+			t.Errorf("%s: %+v, %v", text, l, err)
+		}
+	}
+	if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&c), map[string]string{"KV-Operation": "DEL"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := q.Lease(t.Context(), c); err != nil || l.Units != 10 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
 type silent struct{}
 
 func (silent) Ask(ctx context.Context, subject string, _ map[string]string, _ []byte) ([]byte, error) {

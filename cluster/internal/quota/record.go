@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/exthost/exthost/governance/quota"
@@ -21,6 +22,21 @@ type record struct {
 const maxRuns = 64
 
 func (r *record) ends() int64 { return r.Start + r.Window }
+
+// sound reports whether the record can be one of a counter: what is not would give units that there are not.
+func (r *record) sound() bool {
+	if r.Window <= 0 || r.Start < 0 || r.Start > math.MaxInt64-r.Window || r.Rest < 0 {
+		return false
+	}
+	sum := r.Rest
+	for _, n := range r.Taken {
+		if n < 0 || n > math.MaxInt64-sum {
+			return false
+		}
+		sum += n
+	}
+	return true
+}
 
 func (r *record) taken() int64 {
 	sum := r.Rest
