@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -299,6 +300,60 @@ func TestNoCounter(t *testing.T) {
 	}
 	if l, err := q.Lease(t.Context(), c); err != nil || l.Units != 10 {
 		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// ahead asks servers, and takes their clock for one that is ahead.
+type ahead struct {
+	Asker
+	by time.Duration
+}
+
+func (a ahead) Ask(ctx context.Context, subject string, header map[string]string, data []byte) ([]byte, error) {
+	answer, err := a.Asker.Ask(ctx, subject, header, data)
+	if err != nil || subject != infoOf("main") {
+		return answer, err
+	}
+	var info map[string]json.RawMessage
+	if err := json.Unmarshal(answer, &info); err != nil {
+		return nil, err
+	}
+	info["ts"], err = json.Marshal(time.Now().Add(a.by))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(info)
+}
+
+// When the clock of the servers was ahead for a while, what was counted in a window of then holds for
+// one window and no longer.
+func TestClockSetBack(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	early, closeEarly, err := open("n1", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeEarly()
+	early = New(Options{Cluster: "main", Node: "n1", Run: "r", Asker: ahead{early.o.Asker, 10_000 * time.Hour}, Nodes: early.o.Nodes})
+	q, closed, err := open("n2", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed()
+	c := quota.Claim{Policy: "p", Key: "k", Limit: 8, Window: time.Minute}
+	for {
+		l, err := early.Lease(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Last {
+			break
+		}
+	}
+	l, err := q.Lease(t.Context(), c)
+	if wait := time.Until(l.Ends); err != nil || !l.Last || l.Units != 0 || wait > c.Window {
+		t.Errorf("%+v, which is in %v; %v", l, wait, err)
 	}
 }
 

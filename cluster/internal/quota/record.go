@@ -90,6 +90,9 @@ func settle(r *record, w *want) (*answer, error) {
 		return nil, &windowsDiffer{w.Policy, r.By, time.Duration(r.Window), w.Window}
 	}
 	a := &answer{ends: r.ends(), seen: own{r.Start, r.Taken[w.run]}}
+	if r.Start > w.now { // by a clock of the servers that was ahead: it counts, for no longer than a window from now
+		a.ends = w.now + window
+	}
 	a.lease.Of = r.Start
 	limit := w.Limit
 	if r.By != w.node { // who stated it may state another
