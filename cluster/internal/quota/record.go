@@ -115,7 +115,7 @@ func settle(r *record, w *want) (*answer, error) {
 	free := max(limit-r.taken(), 0)
 	more := min(max(a.lease.Size-held, 0), free)
 	a.lease.Last = free-more == 0
-	if more == 0 {
+	if more == 0 && limit >= r.Limit {
 		return a, nil
 	}
 	a.lease.Units += more

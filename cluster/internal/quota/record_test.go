@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -251,6 +252,28 @@ func TestDiffering(t *testing.T) {
 	b.now = int64(2 * time.Minute)
 	if got, err := settle(third.next, &b); err != nil || got.next.Window != int64(time.Hour) {
 		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+// A limit that a node lowers below what is taken holds for the others too, who are told.
+func TestLowered(t *testing.T) {
+	a := want{Claim: quota.Claim{Policy: "p", Limit: 80, Window: time.Minute}, node: "a", run: "a.1", nodes: 1}
+	b := want{Claim: quota.Claim{Policy: "p", Limit: 8, Window: time.Minute}, node: "b", run: "b.1", nodes: 1}
+	first, err := settle(nil, &a)
+	if err != nil || first.lease.Units != 10 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	second, err := settle(first.next, &b)
+	if err != nil || second.lease.Units != 0 || !second.lease.Last || second.next == nil {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	a.seen = first.seen
+	if third, err := settle(second.next, &a); err != nil || third.lease.Units != 0 || !third.lease.Last || !strings.Contains(third.lease.Note, "node b lets 8 through") || third.next != nil {
+		t.Fatalf("%+v, %v", third, err)
+	}
+	b.seen = second.seen
+	if again, err := settle(second.next, &b); err != nil || again.next != nil {
+		t.Fatalf("what is known is stored again: %+v, %v", again, err)
 	}
 }
 
