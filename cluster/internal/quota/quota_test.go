@@ -154,6 +154,71 @@ func TestServersAway(t *testing.T) {
 	}
 }
 
+// A server that lost its power comes back with an earlier state: the nodes that still run know what
+// they have taken, and no more than the limit is used.
+func TestLostWrites(t *testing.T) {
+	processtest.Leaks(t)
+	const nodes, limit = 3, 240
+	s := startServers(t, 1)
+	var counters []*quota.Counter
+	for i := range nodes {
+		q, closed, err := open(fmt.Sprint("n", i), nodes, s.urls...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closed()
+		pool := quota.NewPool(q)
+		defer func() {
+			if err := pool.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		counters = append(counters, pool.New(claim(limit)))
+	}
+	used := 0
+	use := func(most int) { // in turn, each with an answer, until so many are used or no node has any
+		t.Helper()
+		for none, i, began := 0, 0, time.Now(); used < most && none < nodes; {
+			_, wait, err := counters[i%nodes].Take(t.Context(), time.Now(), 1)
+			switch {
+			case err == nil && wait == 0:
+				used, none, i = used+1, 0, i+1
+			case err == nil:
+				none, i = none+1, i+1
+			case time.Since(began) > patience:
+				t.Fatal(err)
+			}
+		}
+	}
+	restart := func(change func(store string)) {
+		s.all[0].Kill()
+		change(s.list[0].Store)
+		s.all[0] = s.list[0].Spawn(t)
+	}
+	earlier := filepath.Join(t.TempDir(), "earlier")
+	use(limit / 8)
+	restart(func(store string) {
+		if err := os.CopyFS(earlier, os.DirFS(store)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	use(limit / 2)
+	restart(func(store string) {
+		if err := errors.Join(os.RemoveAll(store), os.CopyFS(store, os.DirFS(earlier))); err != nil {
+			t.Fatal(err)
+		}
+	})
+	use(2 * limit)
+	q, closed, err := open("looker", 1, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed()
+	if r := taken(t, q); used > limit || r.taken() != limit {
+		t.Errorf("%d units of %d are used; %+v", used, limit, r)
+	}
+}
+
 // A window ends by the clock of the servers, and the next one has the whole limit.
 func TestWindows(t *testing.T) {
 	processtest.Leaks(t)

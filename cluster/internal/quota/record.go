@@ -112,16 +112,26 @@ func settle(r *record, w *want) (*answer, error) {
 		held += w.Held
 	}
 	a.lease.Size = size(limit, w.nodes)
-	free := max(limit-r.taken(), 0)
+	lost := r.lost(w)
+	free := max(limit-r.taken()-lost, 0)
 	more := min(max(a.lease.Size-held, 0), free)
 	a.lease.Last = free-more == 0
-	if more == 0 && limit >= r.Limit {
+	if more == 0 && lost == 0 && limit >= r.Limit {
 		return a, nil
 	}
 	a.lease.Units += more
-	a.seen.taken += more
+	a.seen.taken += lost + more
 	a.next = r.with(w, a.seen.taken, limit)
 	return a, nil
+}
+
+// lost returns what a run has taken and the record has not: servers that lost their power have lost
+// their last writes too. Of a run that may be among those that are not named, nobody knows.
+func (r *record) lost(w *want) int64 {
+	if w.seen.start != r.Start || r.Rest > 0 {
+		return 0
+	}
+	return max(w.seen.taken-r.Taken[w.run], 0)
 }
 
 // size is that of a full lease: all nodes together hold at most an eighth of the limit.
