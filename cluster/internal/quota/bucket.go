@@ -44,6 +44,7 @@ type Config struct {
 	Replicas    int      `json:"num_replicas"`
 	History     int64    `json:"max_msgs_per_subject"`
 	MaxBytes    int64    `json:"max_bytes"`
+	MaxAge      int64    `json:"max_age"` // in nanoseconds
 	MaxSize     int32    `json:"max_msg_size"`
 	MaxConsumer int      `json:"max_consumers"`
 	DenyDelete  bool     `json:"deny_delete"`
@@ -122,8 +123,8 @@ func (b *bucket) look(ctx context.Context) (now time.Time, err error) {
 		return now, err
 	}
 	c := info.Config
-	if !c.TTL || c.History != 1 || c.Discard != "new" {
-		return now, fmt.Errorf("the bucket %s is not one for counters: it must keep one value of a key, know a TTL of keys, and refuse what is too much; exthost cluster permissions prints the command that makes one", Bucket(b.cluster))
+	if !c.TTL || c.History != 1 || c.Discard != "new" || c.MaxAge != 0 || c.Storage != "file" {
+		return now, fmt.Errorf("the bucket %s is not one for counters: it must keep one value of a key, at any age and in files, know a TTL of keys, and refuse what is too much; exthost cluster permissions prints the command that makes one", Bucket(b.cluster))
 	}
 	if info.Now.IsZero() {
 		return now, errors.New("the servers do not tell their time: they are older than NATS 2.11")

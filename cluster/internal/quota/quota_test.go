@@ -290,11 +290,18 @@ func TestNoBucket(t *testing.T) {
 	if _, err := q.Lease(t.Context(), claim(1)); err == nil {
 		t.Error("there is a lease without a bucket")
 	}
-	c := Stream("main", 1)
-	c.History, c.Discard = 5, "old"
-	s.api(t, "CREATE", c)
-	if err := q.Reach(t.Context()); err == nil || !strings.Contains(err.Error(), "not one for counters") {
-		t.Error(err)
+	for _, change := range []func(*Config){
+		func(c *Config) { c.History, c.Discard = 5, "old" },
+		func(c *Config) { c.MaxAge = int64(time.Minute) },
+		func(c *Config) { c.Storage, c.MaxBytes = "memory", 1<<20 },
+	} {
+		c := Stream("main", 1)
+		change(&c)
+		s.api(t, "CREATE", c)
+		if err := q.Reach(t.Context()); err == nil || !strings.Contains(err.Error(), "not one for counters") {
+			t.Errorf("%+v: %v", c, err)
+		}
+		s.api(t, "DELETE", struct{}{})
 	}
 }
 
