@@ -50,10 +50,12 @@ func (r *record) taken() int64 {
 type windowsDiffer struct {
 	policy, node string
 	theirs, own  time.Duration
+	ends         int64 // of theirs, in nanoseconds since 1970
 }
 
 func (e *windowsDiffer) Error() string {
-	return fmt.Sprintf("policy %s counts in windows of %v at node %s, and of %v here: state the same window at all nodes", e.policy, e.theirs, e.node, e.own)
+	return fmt.Sprintf("policy %s counts in windows of %v at node %s, in this one until %s, and of %v here: state the same window at all nodes; a changed one begins after that time, or at once under another name of the policy",
+		e.policy, e.theirs, e.node, time.Unix(0, e.ends).UTC().Format(time.RFC3339), e.own)
 }
 
 // want is one node that asks for units.
@@ -87,7 +89,7 @@ func settle(r *record, w *want) (*answer, error) {
 		r = &record{Start: start, Window: window, Limit: w.Limit, By: w.node}
 	}
 	if r.Window != window {
-		return nil, &windowsDiffer{w.Policy, r.By, time.Duration(r.Window), w.Window}
+		return nil, &windowsDiffer{w.Policy, r.By, time.Duration(r.Window), w.Window, r.ends()}
 	}
 	a := &answer{ends: r.ends(), seen: own{r.Start, r.Taken[w.run]}}
 	if r.Start > w.now { // by a clock of the servers that was ahead: it counts, for no longer than a window from now
