@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/exthost/exthost/governance"
@@ -142,7 +143,7 @@ func (p *budget) counted() []string {
 
 // limitOf returns a limit; that of bytes is the smaller of those of bytes and of tokens.
 func (p *budget) limitOf(what string) int64 {
-	tokens := p.Tokens * bytesPerToken
+	tokens := min(p.Tokens, math.MaxInt64/bytesPerToken) * bytesPerToken
 	switch {
 	case what == countCalls:
 		return p.Calls

@@ -76,6 +76,7 @@ func TestScopeCluster(t *testing.T) {
 		{"two rates", "rate_limit", `{"limits": [{"calls": 20, "per": ["caller"]}, {"calls": 3, "window": "1h", "per": ["session", "tool"]}], "scope": "cluster"}`, 3, "deny rate_limited: at most 3 calls an hour for each session, tool; try again in 1h0m0s (1h0m0s)"},
 		{"calls", "budget", `{"calls": 9, "window": "24h", "scope": "cluster"}`, 9, "deny budget_exceeded: the budget of 9 calls for this session is used up; the next one begins in 24h0m0s (24h0m0s)"},
 		{"bytes", "budget", `{"bytes": 400, "calls": 1000, "window": "24h", "scope": "cluster"}`, 4, "deny budget_exceeded: the budget of 400 bytes for this session is used up; the next one begins in 24h0m0s (24h0m0s)"},
+		{"tokens without end", "budget", `{"calls": 9, "tokens": 4000000000000000000, "window": "24h", "scope": "cluster"}`, 9, "deny budget_exceeded: the budget of 9 calls for this session is used up; the next one begins in 24h0m0s (24h0m0s)"},
 		{"tokens", "budget", `{"bytes": 4000, "tokens": 100, "window": "24h", "per": "caller", "scope": "cluster"}`, 4, "deny budget_exceeded: the budget of 100 tokens for this caller is used up; the next one begins in 24h0m0s (24h0m0s)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
