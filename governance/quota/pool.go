@@ -56,7 +56,7 @@ func NewPool(source Source) *Pool {
 	return p
 }
 
-// Close ends what is done ahead of need, and waits for it until ctx ends. Leases are refused from then on.
+// Close ends what is done ahead of need, and waits for it until ctx ends.
 func (p *Pool) Close(ctx context.Context) error {
 	p.stop()
 	select {
