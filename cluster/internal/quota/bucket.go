@@ -102,7 +102,7 @@ func (b *bucket) ask(ctx context.Context, subject string, header map[string]stri
 		return fmt.Errorf("the servers answer with %.80q: %w", data, err)
 	}
 	if failed.Error != nil {
-		return failed.Error
+		return fmt.Errorf("the servers say of the bucket %s: %w", Bucket(b.cluster), failed.Error)
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
 		return fmt.Errorf("the servers answer with %.80q: %w", data, err)
@@ -118,7 +118,7 @@ func (b *bucket) look(ctx context.Context) (now time.Time, err error) {
 	}
 	if err := b.ask(ctx, infoOf(b.cluster), nil, nil, &info); err != nil {
 		if e, ok := errors.AsType[*apiError](err); ok && (e.Code == codeNoStream || e.Code == codeNoJetStream) {
-			return now, fmt.Errorf("the servers have no bucket %s: a hub makes it with its next start; for NATS servers of your own, exthost cluster permissions prints the command: %w", Bucket(b.cluster), err)
+			return now, fmt.Errorf("the servers have no bucket %s: a hub makes it with its next start; for NATS servers of your own, exthost cluster permissions prints the command: %w", Bucket(b.cluster), e)
 		}
 		return now, err
 	}

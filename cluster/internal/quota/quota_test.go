@@ -287,8 +287,8 @@ func TestNoBucket(t *testing.T) {
 		t.Error("there is a lease without a bucket")
 	}
 	s.api(t, "DELETE", struct{}{})
-	if _, err := q.Lease(t.Context(), claim(1)); err == nil {
-		t.Error("there is a lease without a bucket")
+	if _, err := q.Lease(t.Context(), claim(1)); err == nil || !strings.Contains(err.Error(), "of the bucket exthost_main_quota: ") {
+		t.Errorf("a lease without a bucket: %v", err)
 	}
 	for _, change := range []func(*Config){
 		func(c *Config) { c.History, c.Discard = 5, "old" },
