@@ -224,6 +224,65 @@ func TestC24HomeLeaves(t *testing.T) {
 	clients.Wait()
 }
 
+// A request that a node ends itself, because its caller may stay no longer or the node stops, is answered
+// with an error, and a stream of a session ends, as at home.
+func TestC24FrontEndsRequests(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	home := join(t, s.urls(), "home", peers.AsMine)
+	first := frontOf(t, home, open(t, home, true))
+	n := join(t, s.urls(), "two", peers.AsMine)
+	h := open(t, n, true)
+	awaitTool(t, h, "ext_home_x_work", true)
+	until, end := context.WithCancel(context.Background())
+	defer end()
+	m := mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(until, cancel)()
+		m.Handler("").ServeHTTP(w, r.WithContext(ctx))
+	}))
+	t.Cleanup(func() {
+		m.Close()
+		front.Close()
+	})
+	session, file := begin(t, first), t.TempDir()+"/notes"
+	call := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ext_x_note","arguments":{"file":"` + file + `","text":"a","wait":true}`
+	object := make(chan *http.Response, 1)
+	go func() {
+		r, err := http.NewRequestWithContext(within(t), http.MethodPost, front.URL, strings.NewReader(call+`}}`))
+		if err == nil {
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Session-Id": {session}}
+			var response *http.Response
+			if response, err = visitor.Do(r); err == nil {
+				object <- response
+			}
+		}
+		if err != nil {
+			t.Error(err)
+			close(object)
+		}
+	}()
+	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
+	stream := request(within(t), t, http.MethodGet, front.URL, session, "")
+	events := request(within(t), t, http.MethodPost, front.URL, session, strings.Replace(call, `7`, `8`, 1)+`,"_meta":{"progressToken":"p"}}}`)
+	end()
+	for what, r := range map[string]*http.Response{"an object": <-object, "events": events} {
+		if r == nil {
+			continue
+		}
+		body, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if !strings.Contains(string(body), `"error":{`) || !strings.Contains(string(body), `"outcome":"unknown"`) || err != nil {
+			t.Errorf("%s: %s %q, %v", what, r.Status, body, err)
+		}
+	}
+	if body, err := io.ReadAll(stream.Body); err != nil {
+		t.Errorf("the stream of the session: %q, %v", body, err)
+	}
+}
+
 // A node serves what its own sessions are of, and nothing else, to a node that asks.
 func TestC24HostileNode(t *testing.T) {
 	processtest.Leaks(t)

@@ -121,6 +121,7 @@ func note(ctx context.Context, in noting) (string, error) {
 	if in.Die {
 		os.Exit(3)
 	}
+	sdk.Progress(ctx, 1, 2, in.Text)
 	if in.Wait && !(in.Once && slices.Contains(entries.Whole(string(before)), in.Text)) {
 		<-ctx.Done()
 		_ = entries.Add(f, in.Text+" cancelled")

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -23,7 +24,7 @@ var carried = map[string]bool{"Allow": true, "Cache-Control": true, "Content-Len
 type Call func(ctx context.Context, method string, body []byte) ([]byte, error)
 
 // Copy has a request served by another run, and writes the response to w as it comes. began reports
-// whether w has been written to. The error is that of a call, or says that the response is cut; when
+// whether w has been written to. The error is that of a call or of ctx, or says that the response is cut; when
 // the client has disconnected, which ends ctx, it is of no use.
 func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte) (began bool, err error) {
 	out := http.NewResponseController(w)
@@ -50,11 +51,11 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 			return began, protocol.Errorf(protocol.InvalidResponse, "the response has no proper end")
 		case p.Stream == 0:
 			return began, err
-		case err != nil || ctx.Err() != nil: // the client is gone
+		case err != nil || ctx.Err() != nil: // the client is gone, or may stay no longer
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 			_, _ = call(closing, Close, strconv.AppendUint(nil, p.Stream, 10))
 			cancel()
-			return began, err
+			return began, cmp.Or(err, ctx.Err())
 		}
 		raw, err = call(ctx, More, strconv.AppendUint(nil, p.Stream, 10))
 	}

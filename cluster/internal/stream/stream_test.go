@@ -320,6 +320,29 @@ type cutWriter struct{ *httptest.ResponseRecorder }
 
 func (cutWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
+// endWriter is the ResponseWriter of a request that ends while it is written to.
+type endWriter struct {
+	*httptest.ResponseRecorder
+	end context.CancelFunc
+}
+
+func (w endWriter) Write(p []byte) (int, error) {
+	w.end()
+	return len(p), nil
+}
+
+// A request that ends before its response has does not have a whole one.
+func TestRequestEndsDuringAWrite(t *testing.T) {
+	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	if began, err := Copy(ctx, endWriter{httptest.NewRecorder(), cancel}, from(s, front), nil); !began || err == nil {
+		t.Errorf("it is taken for whole: %v, %v", began, err)
+	}
+}
+
 // A client that goes while it is written to leaves nothing, though its node cannot reach the other
 // for ever.
 func TestClientGoesDuringAWrite(t *testing.T) {

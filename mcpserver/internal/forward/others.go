@@ -66,13 +66,14 @@ func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, hom
 	}
 	out := &response{ResponseWriter: w}
 	began, err := o.servers.Forward(r.Context(), out, home, q.encode(body))
-	if err == nil || r.Context().Err() != nil {
+	if err == nil {
 		return
 	}
+	err = reason(r, err)
 	m, _ := mcphttp.Decode(body)
 	switch {
 	case began:
-		o.cut(out, &m, err)
+		o.cut(out, r, &m, err)
 	case isUnsent(err):
 		UnknownSession(w)
 	case m.ID == nil || m.Method == "":
@@ -117,13 +118,22 @@ func (o *Others) Task(w http.ResponseWriter, r *http.Request, q *Request, m *jso
 
 // failed answers m, a request of 2026-07-28, with the error of another server, if there is one.
 func (o *Others) failed(w *response, r *http.Request, m *jsonrpc.Message, began bool, err error) {
-	switch {
-	case err == nil || r.Context().Err() != nil:
+	switch err = reason(r, err); {
+	case err == nil:
 	case began:
-		o.cut(w, m, err)
+		o.cut(w, r, m, err)
 	default:
 		_ = mcphttp.WriteJSON(w, wire.Status(m.Method, err), wire.Response(m.ID, nil, err))
 	}
+}
+
+// reason returns err, or why this server itself has ended r. The client of a request that has disconnected
+// reads neither.
+func reason(r *http.Request, err error) error {
+	if err == nil || r.Context().Err() == nil || isUnsent(err) {
+		return err
+	}
+	return &protocol.Error{Kind: protocol.Canceled, Outcome: "unknown", Message: "the server has ended the request, because the caller's token has ended or the server stops; the call may have taken effect"}
 }
 
 // isUnsent reports whether err says that no server has the home that a request is for.
@@ -134,13 +144,23 @@ func isUnsent(err error) bool {
 
 // cut ends a response whose rest will not come: an event stream, between two events, with an error as
 // the answer to its request m. The client of any other must not take it for a whole one: cut panics with
-// http.ErrAbortHandler.
-func (o *Others) cut(w *response, m *jsonrpc.Message, err error) {
-	o.log.Warn("the response of another node is cut", "error", err)
+// http.ErrAbortHandler. A stream that answers no request just ends where this server has ended r itself,
+// because its caller may stay no longer or the server stops.
+func (o *Others) cut(w *response, r *http.Request, m *jsonrpc.Message, err error) {
+	ended := r.Context().Err() != nil
+	if !ended {
+		o.log.Warn("the response of another node is cut", "error", err)
+	}
 	if isUnsent(err) {
 		err = ErrGone
 	}
-	if m.ID == nil || m.Method == "" || !w.isBetweenEvents() {
+	if !w.isBetweenEvents() {
+		panic(http.ErrAbortHandler)
+	}
+	if m.ID == nil || m.Method == "" {
+		if ended {
+			return
+		}
 		panic(http.ErrAbortHandler)
 	}
 	last := wire.Response(m.ID, nil, err)
