@@ -112,6 +112,40 @@ func (h holder) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error)
 	return json.RawMessage(`{"taskId":"` + h.task + `","status":"working","by":"` + c.Session.Caller + `"}`), nil
 }
 
+// A server that ends ends the streams of other servers' sessions too, and only them: a request is answered.
+func TestStreamElsewhereEnds(t *testing.T) {
+	all, asked, goOn := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, make(chan struct{}), make(chan struct{})
+	house{all, "homeb"}.ServeForwarded(func(ctx context.Context, w http.ResponseWriter, request []byte) {
+		if bytes.Contains(request, []byte("tools/list")) {
+			close(asked)
+			<-goOn
+			_, _ = io.WriteString(w, "answer")
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, ": \n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-ctx.Done()
+	})
+	s := mcpserver.New(newFake(), mcpserver.Options{Elsewhere: house{all, "homea"}})
+	url, session := serveHTTP(t, s).URL+"/mcp", sent("Mcp-Session-Id", "x.homeb")
+	stream := do(t, http.MethodGet, url, session, "")
+	answer := make(chan string)
+	go func() {
+		_, got := post(t, url, session, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		answer <- got
+	}()
+	<-asked
+	s.Close()
+	if got := text(t, stream); got != ": \n\n" {
+		t.Errorf("the stream: %q", got)
+	}
+	close(goOn)
+	if got := <-answer; got != "answer" {
+		t.Errorf("the request: %q", got)
+	}
+}
+
 // A task is found wherever it was begun.
 func TestTaskElsewhere(t *testing.T) {
 	all, asks := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, make([]atomic.Int64, 3)

@@ -26,7 +26,7 @@ func New(b Backend, o Options) *Server {
 	}
 	if o.Elsewhere != nil {
 		s.bodies = mcphttp.NewBudget(maxForwarded * o.MaxBody)
-		s.others = forward.NewOthers(o.Elsewhere, o.MaxBody, o.Logger)
+		s.others = forward.NewOthers(s.closing, o.Elsewhere, o.MaxBody, o.Logger)
 		o.Elsewhere.ServeForwarded(s.serveForwarded)
 	}
 	return s

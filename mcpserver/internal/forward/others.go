@@ -25,15 +25,17 @@ type Servers interface {
 // Others are the other servers, as one of them knows them. Its methods may be called by many
 // goroutines at once.
 type Others struct {
+	closing context.Context
 	servers Servers
 	maxBody int64
 	log     *slog.Logger
 	tasks   *tasks
 }
 
-// NewOthers returns the other servers. maxBody bounds the body of a request, in bytes.
-func NewOthers(s Servers, maxBody int64, log *slog.Logger) *Others {
-	return &Others{s, maxBody, log, newTasks()}
+// NewOthers returns the other servers. The streams of their sessions end with closing, besides. maxBody
+// bounds the body of a request, in bytes.
+func NewOthers(closing context.Context, s Servers, maxBody int64, log *slog.Logger) *Others {
+	return &Others{closing, s, maxBody, log, newTasks()}
 }
 
 // HomeOf returns the home of an id if another server has made it, else "".
@@ -65,6 +67,12 @@ func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, hom
 		}
 	}
 	out := &response{ResponseWriter: w}
+	if r.Method == http.MethodGet { // a stream, which does not end by itself
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(o.closing, cancel)()
+		r = r.WithContext(ctx)
+	}
 	began, err := o.servers.Forward(r.Context(), out, home, q.encode(body))
 	if err == nil {
 		return
