@@ -146,6 +146,30 @@ func TestStreamElsewhereEnds(t *testing.T) {
 	}
 }
 
+// A call by way of another server ends with the token that has opened its session, whatever that server
+// knows of the token.
+func TestTokenEndsAtHome(t *testing.T) {
+	until, end := context.WithCancel(t.Context())
+	all, b := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, newFake()
+	home, front := mcpserver.New(b, mcpserver.Options{Elsewhere: house{all, "homea"}}), mcpserver.New(newFake(), mcpserver.Options{Elsewhere: house{all, "homeb"}})
+	t.Cleanup(home.Close)
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(begin)).WithContext(mcpserver.WithUntil(t.Context(), until))
+	r.Header.Set("Content-Type", "application/json")
+	home.Handler("").ServeHTTP(w, r)
+	session, url := sent("Mcp-Session-Id", w.Header().Get("Mcp-Session-Id")), serveHTTP(t, front).URL+"/mcp"
+	answer := make(chan string)
+	go func() {
+		_, got := post(t, url, session, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"hang"}}`)
+		answer <- got
+	}()
+	<-b.calls
+	end()
+	if got := <-answer; !strings.Contains(got, `"error":{`) {
+		t.Errorf("the answer: %s", got)
+	}
+}
+
 // A task is found wherever it was begun.
 func TestTaskElsewhere(t *testing.T) {
 	all, asks := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, make([]atomic.Int64, 3)

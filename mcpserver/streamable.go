@@ -130,6 +130,12 @@ func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc
 
 // postRequest runs a request in the goroutine of the HTTP handler.
 func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *clientSession, m *jsonrpc.Message) {
+	if until := c.requester.until; until != nil && requesterOf(r.Context()).forwarded { // no middleware here ends it with the caller's token
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(until, cancel)()
+		r = r.WithContext(ctx)
+	}
 	ctx, err := c.begin(r.Context(), m.ID)
 	if errors.Is(err, errEnded) {
 		forward.UnknownSession(w)
