@@ -28,6 +28,7 @@ type Call func(ctx context.Context, method string, body []byte) ([]byte, error)
 // the client has disconnected, which ends ctx, it is of no use.
 func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte) (began bool, err error) {
 	out := http.NewResponseController(w)
+	defer func() { _ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) }() // of what the caller and net/http write at the end
 	raw, err := call(ctx, Open, request)
 	for err == nil {
 		var p *piece
@@ -70,11 +71,16 @@ func setHeader(to, from http.Header) {
 	}
 }
 
-// write writes a piece to the client.
+// write writes a piece to the client. Between pieces there is no deadline: over HTTP/2, one that passes
+// ends the stream, though nothing is written.
 func write(w http.ResponseWriter, out *http.ResponseController, p *piece) error {
 	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := w.Write(p.data); err != nil || p.Stream == 0 {
 		return err
 	}
-	return out.Flush()
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	_ = out.SetWriteDeadline(time.Time{})
+	return nil
 }

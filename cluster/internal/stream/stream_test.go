@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -368,4 +369,63 @@ func TestClientGoesDuringAWrite(t *testing.T) {
 			t.Error("the write fails, and Copy does not")
 		}
 	})
+}
+
+// pipes is a listener whose connections are pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A stream of which nothing comes for long goes on, over HTTP/2 too, where a deadline for writing ends a
+// stream that is not written to.
+func TestStreamIsSilent(t *testing.T) {
+	for name, use := range map[string]func(*http.Protocols){
+		"HTTP/1": func(p *http.Protocols) { p.SetHTTP1(true) },
+		"HTTP/2": func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = io.WriteString(w, "first")
+					_ = http.NewResponseController(w).Flush()
+					<-time.After(unread / 2)
+					_, _ = io.WriteString(w, " and last")
+				})
+				listener := make(pipes)
+				server := http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if _, err := Copy(r.Context(), w, from(s, front), nil); err != nil {
+						t.Error(err)
+					}
+				})}
+				use(server.Protocols)
+				served := make(chan error, 1)
+				go func() { served <- server.Serve(listener) }()
+				client := http.Client{Transport: &http.Transport{Protocols: server.Protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+					here, there := net.Pipe()
+					listener <- there
+					return here, nil
+				}}}
+				r, err := client.Get("http://front/")
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(r.Body)
+				if string(body) != "first and last" || err != nil {
+					t.Errorf("%s %q, %v", r.Proto, body, err)
+				}
+				client.CloseIdleConnections()
+				close(listener)
+				_ = server.Shutdown(t.Context())
+				<-served
+			})
+		})
+	}
 }
