@@ -57,9 +57,15 @@ func (n *homes) Forward(ctx context.Context, w http.ResponseWriter, home string,
 	if !ok {
 		return false, errNoHome
 	}
-	return stream.Copy(ctx, w, func(ctx context.Context, method string, body []byte) ([]byte, error) {
+	began, err = stream.Copy(ctx, w, func(ctx context.Context, method string, body []byte) ([]byte, error) {
 		return n.call(ctx, to, method, body)
 	}, request)
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		named := *e
+		named.Message = "node " + to.Node + ": " + e.Message
+		err = &named
+	}
+	return began, err
 }
 
 // awayPause is between the calls to a run that is away for a moment.

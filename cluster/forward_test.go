@@ -158,7 +158,11 @@ func TestC24SessionElsewhere(t *testing.T) {
 	<-left
 	eventually(t, "the call is cancelled at home", func() bool { return len(noted(t, file)) == 2 })
 
+	lost := request(within(t), t, http.MethodPost, front, session, strings.Replace(workCall, `ext_x_work","arguments":{}`, `ext_x_note","arguments":{"file":"`+file+`","text":"b","wait":true}`, 1))
 	home.Kill()
+	if body := bodyOf(t, lost); !strings.Contains(body, `"message":"node one: `) || !strings.Contains(body, `"node_lost"`) {
+		t.Errorf("the home is killed during a call: %s", body)
+	}
 	began := time.Now()
 	for stream.Scan() {
 	}
@@ -274,7 +278,7 @@ func TestC24FrontEndsRequests(t *testing.T) {
 		}
 		body, err := io.ReadAll(r.Body)
 		r.Body.Close()
-		if !strings.Contains(string(body), `"error":{`) || !strings.Contains(string(body), `"outcome":"unknown"`) || err != nil {
+		if !strings.Contains(string(body), `"message":"the server has ended the request`) || !strings.Contains(string(body), `"outcome":"unknown"`) || err != nil {
 			t.Errorf("%s: %s %q, %v", what, r.Status, body, err)
 		}
 	}
