@@ -22,6 +22,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/mcpserver"
 )
 
 // Each client of a destination has its own child, and gets messages of that child only.
@@ -174,6 +175,39 @@ func TestBridgeCannotRun(t *testing.T) {
 		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "30" || !strings.Contains(string(body), "no-such-program") {
 			t.Errorf("%s %s %s", r.Status, r.Header, body)
 		}
+	}
+}
+
+// elsewhere is another server, which answers each request that is carried to it.
+type elsewhere struct{}
+
+func (elsewhere) Home() string { return "here" }
+
+func (elsewhere) Homes() []string { return []string{"there"} }
+
+func (elsewhere) ServeForwarded(func(context.Context, http.ResponseWriter, []byte)) {}
+
+func (elsewhere) Forward(_ context.Context, w http.ResponseWriter, home string, _ []byte) (bool, error) {
+	_, err := io.WriteString(w, "answered by "+home)
+	return true, err
+}
+
+// A session of a destination at another server is served, whatever becomes of the destination here.
+func TestBridgeCannotRunHere(t *testing.T) {
+	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Command: []string{"no-such-program"}}},
+		Options{MCP: mcpserver.Options{Elsewhere: elsewhere{}}})
+	there := http.Header{"Mcp-Session-Id": {"x.there"}}
+	for id, r := range map[string]*http.Response{
+		"POST":    send(t, http.MethodPost, "http://"+addr+"/d/mcp", there, listTools),
+		"GET":     send(t, http.MethodGet, "http://"+addr+"/d/mcp", there, ""),
+		"message": send(t, http.MethodPost, "http://"+addr+"/d/message?sessionId=x.there", nil, listTools),
+	} {
+		if body, _ := io.ReadAll(r.Body); string(body) != "answered by there" {
+			t.Errorf("%s: %s %s", id, r.Status, body)
+		}
+	}
+	if r := send(t, http.MethodPost, "http://"+addr+"/d/mcp", http.Header{"Mcp-Session-Id": {"x.here"}}, listTools); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a session here: %s", r.Status)
 	}
 }
 

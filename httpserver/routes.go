@@ -163,9 +163,13 @@ func (s *Server) serveExtension(w http.ResponseWriter, r *http.Request, id, endp
 }
 
 // refused answers a request to a destination that keeps failing with 503, Retry-After
-// and the error. It returns false for all other requests.
+// and the error. It returns false for all other requests: the destination may serve the sessions of other
+// servers there.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env map[string]string) bool {
 	session := cmp.Or(r.Header.Get(mcphttp.SessionHeader), r.URL.Query().Get("sessionId"))
+	if o := s.options.MCP.Elsewhere; o != nil && session != "" && !strings.HasSuffix(session, "."+o.Home()) {
+		return false
+	}
 	err := s.options.Bridge.Refuses(&protocol.Session{ID: mcpserver.PublicID(session), Caller: mcpserver.CallerOf(r.Context()),
 		Version: r.Header.Get(mcphttp.VersionHeader), Extension: id, Env: env})
 	if err == nil {
