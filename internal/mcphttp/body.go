@@ -58,13 +58,13 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 		return nil, false
 	}
 	if r.ContentLength > limit {
-		refuseBody(w, &http.MaxBytesError{Limit: limit}) // without reading, which would only save the connection
+		refuseBody(w, r, &http.MaxBytesError{Limit: limit}) // without reading, which would only save the connection
 		return nil, false
 	}
 	LimitBody(w, r)
 	body, err := readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
 	if err != nil {
-		refuseBody(w, err)
+		refuseBody(w, r, err)
 		return nil, false
 	}
 	return body, true
@@ -99,9 +99,11 @@ func readAll(r io.Reader, contentLength int64) ([]byte, error) {
 }
 
 // refuseBody answers a request whose body was not read to its end, and closes the
-// connection.
-func refuseBody(w http.ResponseWriter, err error) {
-	w.Header().Set("Connection", "close")
+// connection. That of HTTP/2 stays: it may have requests of others, behind a proxy.
+func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):

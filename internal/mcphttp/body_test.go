@@ -2,9 +2,11 @@ package mcphttp
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -42,5 +44,34 @@ func TestF3ReadBody(t *testing.T) {
 				t.Errorf("%d, %d bytes, %v; want %d", w.Code, len(body), ok, test.status)
 			}
 		})
+	}
+}
+
+// A refused body does not end the connection of HTTP/2 that others have requests on.
+func TestRefusedBodyKeepsHTTP2(t *testing.T) {
+	const limit = 100
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = ReadBody(w, r, limit)
+	}))
+	connections := make(map[string]bool)
+	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		connections[c.RemoteAddr().String()] = true // by the one goroutine that accepts
+		return ctx
+	}
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	for range 20 {
+		r, err := server.Client().Post(server.URL, "application/json", strings.NewReader(strings.Repeat("x", limit+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != http.StatusRequestEntityTooLarge || r.ProtoMajor != 2 {
+			t.Fatalf("%s %s", r.Proto, r.Status)
+		}
+	}
+	server.Close()
+	if len(connections) != 1 {
+		t.Errorf("20 requests took %d connections", len(connections))
 	}
 }
