@@ -104,8 +104,8 @@ func (v *service) options() nats.Options {
 }
 
 // subscribe has take called for each message to a subject, until the transport is closed. Messages of
-// so many bytes may wait. That the
-// client has ended a subscription is not waited for: it does not tell of one that ends at once.
+// so many bytes may wait. Nothing waits for the client to end a subscription: it does not tell of one
+// that ends at once.
 func (v *service) subscribe(subject string, bytes int, take nats.MsgHandler) error {
 	s, err := v.conn.Subscribe(subject, func(m *nats.Msg) {
 		if v.tasks.Enter() {

@@ -27,7 +27,7 @@ func (l *Link) Ask(ctx context.Context, subject string, header map[string]string
 	for k, v := range header {
 		m.Header[k] = []string{v}
 	}
-	answer, err := l.conn.RequestMsgWithContext(ctx, m)
+	answer, err := l.conn.Load().RequestMsgWithContext(ctx, m)
 	switch {
 	case err == nil:
 		return answer.Data, nil

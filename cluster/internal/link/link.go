@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/inflight"
 )
 
 // ErrUnsent is in the errors of messages that were not sent and never will be. After any other
@@ -83,26 +84,37 @@ type Counts struct {
 // Link is a connection, which is made anew whenever it breaks. Its methods may be called by many
 // goroutines at once.
 type Link struct {
-	o       Options
-	conn    *nats.Conn
-	ready   chan struct{} // closed: the subscriptions are made
-	first   chan error    // why the first attempt failed
-	closed  chan struct{} // closed: the last callback has returned
-	readers sync.WaitGroup
-	dials   context.Context // its connections end with it
-	cut     context.CancelFunc
+	o     Options
+	conn  atomic.Pointer[connection]
+	first chan error    // why the first attempt failed
+	tasks inflight.Gate // messages that are handled, and a connection that is made
+	dials context.Context
+	cut   context.CancelFunc // ends dials, and all connections
 
 	refused atomic.Uint64
 
-	mu   sync.Mutex // guards what follows
-	subs []*nats.Subscription
-	held bool
-	said map[string]bool // refusals that were logged
+	making sync.Mutex // held while subscriptions are made
+	held   bool       // guarded by making
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	before Counts          // of earlier connections
+	said   map[string]bool // refusals that were logged
+}
+
+// connection is a connection of the client, which makes it anew until a server says an error that the
+// client does not know. It is closed for good then, and the link makes another.
+type connection struct {
+	*nats.Conn
+	subs  []*nats.Subscription // guarded by Link.mu
+	ready chan struct{}        // closed: the subscriptions are made
+	over  chan struct{}        // closed: the last callback about the connection has returned
 }
 
 const (
 	flushBound = 2 * time.Second
-	maxSaid    = 64 // refusals that are logged
+	againPause = time.Second // before another connection
+	maxSaid    = 64          // refusals that are logged
 
 	maxPending      = 1 << 16   // messages that wait for Received, for each kind of subject
 	maxPendingBytes = 128 << 20 // of those
@@ -118,26 +130,21 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 	if o.State == nil {
 		o.State = func(bool, string) {}
 	}
-	l := &Link{o: o, ready: make(chan struct{}), first: make(chan error, 1), closed: make(chan struct{}), said: make(map[string]bool)}
+	l := &Link{o: o, first: make(chan error, 1), said: make(map[string]bool)}
 	l.dials, l.cut = context.WithCancel(context.Background())
-	no := l.options()
-	conn, err := no.Connect()
+	err := l.open()
 	if err != nil {
 		l.cut()
 		return nil, describe(o.URLs, err)
 	}
-	l.conn = conn
-	if err := l.subscribe(); err != nil {
-		close(l.ready)
-		_ = l.Close(ctx)
-		return nil, err
-	}
-	close(l.ready)
-	if conn.IsConnected() {
+	c := l.conn.Load()
+	if c.IsConnected() {
 		return l, nil
 	}
 	select {
 	case err = <-l.first:
+	case <-c.over:
+		err = c.LastError()
 	case <-ctx.Done():
 	}
 	if err = describe(o.URLs, err); errors.Is(err, ErrRefused) {
@@ -147,29 +154,88 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 	return l, nil
 }
 
+// open makes a connection, with what this run listens to.
+func (l *Link) open() (err error) {
+	l.making.Lock()
+	defer l.making.Unlock()
+	c := &connection{ready: make(chan struct{}), over: make(chan struct{})}
+	defer close(c.ready)
+	if c.Conn, err = l.options(c).Connect(); err != nil {
+		return err
+	}
+	if err = l.subscribe(c); err != nil && !c.IsClosed() { // one that is closed already has another after it
+		c.Close()
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		c.Close()
+		return nats.ErrConnectionClosed
+	}
+	if last := l.conn.Load(); last != nil {
+		l.before = l.counts(last)
+	}
+	l.conn.Store(c)
+	return nil
+}
+
+// again makes another connection in the place of one that is closed for good.
+func (l *Link) again() {
+	pause := time.NewTicker(againPause)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-l.dials.Done():
+			return
+		}
+		err := l.open()
+		if err == nil || l.dials.Err() != nil {
+			return
+		}
+		l.o.State(false, describe(l.o.URLs, err).Error())
+	}
+}
+
 // options are those of a node.
-func (l *Link) options() nats.Options {
+func (l *Link) options(c *connection) nats.Options {
 	a := natsclient.Access{URLs: l.o.URLs, TLS: l.o.TLS, JWT: l.o.JWT, NKey: l.o.NKey, Sign: l.o.Sign, User: l.o.User, Password: l.o.Password, Token: l.o.Token}
 	o := a.Options(l.dials, l.o.Self.Node+"."+l.o.Self.Run)
 	o.InboxPrefix = l.inbox()
 	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
 	o.NoEcho = true // a question to any node is for another one
-	o.ConnectedCB = func(*nats.Conn) { l.state(true, nil) }
+	o.ConnectedCB = func(*nats.Conn) { l.state(c, true, nil) }
 	o.ReconnectedCB = o.ConnectedCB
-	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { l.state(false, err) }
+	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { l.state(c, false, err) }
 	o.ReconnectErrCB = func(_ *nats.Conn, err error) {
 		select {
 		case l.first <- err:
 		default:
 		}
-		l.state(false, err)
+		l.state(c, false, err)
 	}
-	o.ClosedCB = func(*nats.Conn) { close(l.closed) }
-	o.AsyncErrorCB = func(_ *nats.Conn, s *nats.Subscription, err error) { l.fault(s, err) }
+	o.ClosedCB = func(*nats.Conn) { l.ended(c) }
+	o.AsyncErrorCB = func(_ *nats.Conn, s *nats.Subscription, err error) { l.fault(c, s, err) }
 	o.LameDuckModeHandler = func(c *nats.Conn) {
 		l.o.Log.Info("the server of the cluster stops; connecting to another", "server", c.ConnectedUrlRedacted())
 		_ = c.FlushTimeout(flushBound)
 		_ = c.ForceReconnect()
 	}
 	return o
+}
+
+// ended takes the end of a connection for good.
+func (l *Link) ended(c *connection) {
+	defer close(c.over)
+	<-c.ready
+	l.mu.Lock()
+	needed := !l.closed && c == l.conn.Load()
+	l.mu.Unlock()
+	if !needed {
+		return
+	}
+	l.o.Log.Warn("the connection to the cluster is closed; making another", "server", c.ConnectedUrlRedacted(), "error", c.LastError())
+	l.state(c, false, c.LastError())
+	l.tasks.Go(l.again)
 }

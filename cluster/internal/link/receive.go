@@ -16,38 +16,44 @@ import (
 // Hold makes this run the one that has the name of its node: messages to wire.NameRun come here,
 // and those to any node may.
 func (l *Link) Hold() error {
-	l.mu.Lock()
-	held := l.held
-	l.held = true
-	l.mu.Unlock()
-	if held {
+	l.making.Lock()
+	defer l.making.Unlock()
+	if l.held {
 		return nil
 	}
+	err := l.hold(l.conn.Load())
+	l.held = err == nil
+	return err
+}
+
+// hold has a connection get what the one with the name of the node gets. The caller holds l.making.
+func (l *Link) hold(c *connection) error {
 	s := l.o.Subjects
-	err := errors.Join(l.listen(s.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName), l.listen(s.ToAny(), wire.AnyGroup, ToAny))
-	if err != nil {
-		l.mu.Lock()
-		l.held = false
-		l.mu.Unlock()
+	return errors.Join(l.listen(c, s.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName), l.listen(c, s.ToAny(), wire.AnyGroup, ToAny))
+}
+
+// subscribe has a connection get what this run gets. The caller holds l.making.
+func (l *Link) subscribe(c *connection) error {
+	s := l.o.Subjects
+	err := errors.Join(l.listen(c, s.ToRun(l.o.Self), "", ToRun), l.listen(c, s.ToAll(), "", ToAll))
+	if l.held {
+		err = errors.Join(err, l.hold(c))
 	}
 	return err
 }
 
-func (l *Link) subscribe() error {
-	s := l.o.Subjects
-	return errors.Join(l.listen(s.ToRun(l.o.Self), "", ToRun), l.listen(s.ToAll(), "", ToAll))
-}
-
-func (l *Link) listen(subject, group string, way Way) error {
-	l.readers.Add(1)
-	s, err := l.conn.QueueSubscribe(subject, group, func(m *nats.Msg) { l.received(way, m) })
+func (l *Link) listen(c *connection, subject, group string, way Way) error {
+	s, err := c.QueueSubscribe(subject, group, func(m *nats.Msg) {
+		if l.tasks.Enter() {
+			defer l.tasks.Leave()
+			l.received(way, m)
+		}
+	})
 	if err != nil {
-		l.readers.Done()
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
-	s.SetClosedHandler(func(string) { l.readers.Done() })
 	l.mu.Lock()
-	l.subs = append(l.subs, s)
+	c.subs = append(c.subs, s)
 	l.mu.Unlock()
 	return s.SetPendingLimits(maxPending, maxPendingBytes)
 }
@@ -64,9 +70,9 @@ func (l *Link) received(way Way, m *nats.Msg) {
 	}
 }
 
-// state tells the owner about the connection, once there are subscriptions.
-func (l *Link) state(connected bool, err error) {
-	<-l.ready
+// state tells the owner about a connection, once there are subscriptions.
+func (l *Link) state(c *connection, connected bool, err error) {
+	<-c.ready
 	reason := ""
 	if !connected {
 		reason = "disconnected"
@@ -78,7 +84,7 @@ func (l *Link) state(connected bool, err error) {
 }
 
 // fault counts an error of the connection, and logs each refusal once.
-func (l *Link) fault(s *nats.Subscription, err error) {
+func (l *Link) fault(c *connection, s *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer) && s != nil:
 		l.o.Log.Warn("messages of the cluster come faster than they are handled; some are lost", "subject", s.Subject)
@@ -94,7 +100,7 @@ func (l *Link) fault(s *nats.Subscription, err error) {
 			l.o.Log.Error("the server of the cluster does not permit what this node needs; exthost cluster permissions prints what it must permit", "error", err)
 		}
 	case natsclient.IsRefusal(err):
-		l.state(false, err)
+		l.state(c, false, err)
 	default:
 		l.o.Log.Debug("the connection to the cluster", "error", err)
 	}

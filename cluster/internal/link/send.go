@@ -34,7 +34,7 @@ func (l *Link) Any(message []byte) error {
 }
 
 func (l *Link) publish(subject, reply string, message []byte) error {
-	err := l.conn.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: message})
+	err := l.conn.Load().PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: message})
 	switch {
 	case err == nil:
 		return nil
@@ -50,40 +50,45 @@ func (l *Link) publish(subject, reply string, message []byte) error {
 
 // MaxPayload returns the longest message in bytes; before the first connection, 64 KiB.
 func (l *Link) MaxPayload() int {
-	if n := l.conn.MaxPayload(); n > 0 {
+	if n := l.conn.Load().MaxPayload(); n > 0 {
 		return int(n)
 	}
 	return 64 << 10
 }
 
 // Connected reports whether there is a connection.
-func (l *Link) Connected() bool { return l.conn.IsConnected() }
+func (l *Link) Connected() bool { return l.conn.Load().IsConnected() }
 
 // Server returns the address of the server that the link is connected to, without a password;
 // "" while it is not.
-func (l *Link) Server() string { return l.conn.ConnectedUrlRedacted() }
+func (l *Link) Server() string { return l.conn.Load().ConnectedUrlRedacted() }
 
 // RTT measures how long a message to the server and back takes.
 func (l *Link) RTT(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, flushBound) // nats asks for a deadline
 	defer cancel()
 	start := time.Now()
-	err := l.conn.FlushWithContext(ctx)
+	err := l.conn.Load().FlushWithContext(ctx)
 	return time.Since(start), err
 }
 
 // Counts returns what has passed.
 func (l *Link) Counts() Counts {
-	s := l.conn.Stats()
-	c := Counts{In: s.InMsgs, Out: s.OutMsgs, InBytes: s.InBytes, OutBytes: s.OutBytes, Refused: l.refused.Load()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, sub := range l.subs {
-		if n, err := sub.Dropped(); err == nil {
-			c.Dropped += uint64(n)
+	return l.counts(l.conn.Load())
+}
+
+// counts returns what has passed up to a connection, the last one. The caller holds l.mu.
+func (l *Link) counts(c *connection) Counts {
+	s, n := c.Stats(), l.before
+	n.In, n.Out, n.InBytes, n.OutBytes, n.Refused = n.In+s.InMsgs, n.Out+s.OutMsgs, n.InBytes+s.InBytes, n.OutBytes+s.OutBytes, l.refused.Load()
+	for _, sub := range c.subs {
+		if dropped, err := sub.Dropped(); err == nil {
+			n.Dropped += uint64(dropped)
 		}
 	}
-	return c
+	return n
 }
 
 // Cut breaks the connection at once and for good: nothing waits any more to be written. Close must
@@ -95,23 +100,24 @@ func (l *Link) Cut() { l.cut() }
 // for the same.
 func (l *Link) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, l.Cut)() // a write to a server that reads nothing keeps the client from its work
-	if l.conn.IsConnected() {
+	l.mu.Lock()
+	l.closed = true
+	c := l.conn.Load()
+	l.mu.Unlock()
+	if c.IsConnected() {
 		flush, cancel := context.WithTimeout(ctx, flushBound)
-		_ = l.conn.FlushWithContext(flush)
+		_ = c.FlushWithContext(flush)
 		cancel()
 	}
-	l.conn.Close()
+	c.Close()
 	l.Cut()
-	done := make(chan struct{})
-	go func() { // ends with the callbacks, which do not wait
-		defer close(done)
-		<-l.closed
-		l.readers.Wait()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the connection to the cluster is closed while messages are still handled: %w", ctx.Err())
+	handled := l.tasks.Close()
+	for _, done := range []<-chan struct{}{c.over, handled} {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return fmt.Errorf("the connection to the cluster is closed while messages are still handled: %w", ctx.Err())
+		}
 	}
+	return nil
 }

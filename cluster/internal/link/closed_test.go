@@ -1,0 +1,158 @@
+package link
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// interposed stands before a server, and says an error to its clients when it is told to.
+type interposed struct {
+	url string
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// interpose stands before the server at an address until the test ends.
+func interpose(t *testing.T, server string) *interposed {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &interposed{url: "nats://" + l.Addr().String()}
+	var work sync.WaitGroup
+	t.Cleanup(func() { l.Close(); work.Wait() })
+	work.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", strings.TrimPrefix(server, "nats://"))
+			if err != nil {
+				client.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, client)
+			p.mu.Unlock()
+			work.Go(func() { _, _ = io.Copy(up, client); up.Close() })
+			work.Go(func() {
+				defer client.Close()
+				for in := bufio.NewReader(up); ; {
+					line, err := in.ReadBytes('\n')
+					if err != nil {
+						return
+					}
+					p.mu.Lock()
+					_, _ = client.Write(line)
+					p.mu.Unlock()
+				}
+			})
+		}
+	})
+	return p
+}
+
+// refuse says an error to all clients.
+func (p *interposed) refuse(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_, _ = fmt.Fprintf(c, "-ERR '%s'\r\n", text)
+	}
+	p.conns = nil
+}
+
+// A server may close a connection for good, as one does whose max_payload was lowered. The link makes
+// another, which gets what the one before did.
+func TestClosedForGood(t *testing.T) {
+	processtest.Leaks(t)
+	spec := oneServer(t)
+	spec.Spawn(t)
+	way := interpose(t, spec.URL())
+	a := connect(t, "a", func(o *Options) { o.URLs = []string{way.url} }, spec)
+	b := connect(t, "b", nil, spec)
+	if err := a.Hold(); err != nil {
+		t.Fatal(err)
+	}
+	meet(t, a, b)
+	for round := range 2 {
+		passed := a.Counts().In
+		way.refuse("Maximum Payload Violation")
+		until(t, "the reason is told", func() bool {
+			return len(a.got(&a.states, "false the connection to "+way.url+": nats: Maximum Payload Violation")) == 1+round
+		})
+		until(t, "it connects", func() bool { return len(a.got(&a.states, "true")) == 2+round })
+		meet(t, a, b)
+		meet(t, b, a)
+		if err := b.Send(wire.Address{Node: "a", Run: wire.NameRun}, "", fmt.Appendf(nil, "name%d", round)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the name is held", func() bool { return len(a.got(&a.messages, fmt.Sprintf("b %d name%d", ToName, round))) == 1 })
+		if got := a.Counts().In; got <= passed {
+			t.Errorf("%d messages have come, %d before", got, passed)
+		}
+	}
+	if log := a.logged(); strings.Count(log, "making another") != 2 {
+		t.Errorf("the log: %s", log)
+	}
+}
+
+// A server may close each connection at once. Neither Connect nor Close waits for what does not come.
+func TestClosedAtOnce(t *testing.T) {
+	processtest.Leaks(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer l.Close()
+	work.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() {
+				defer c.Close()
+				fmt.Fprint(c, `INFO {"server_id":"x","version":"2.10.0","proto":1,"max_payload":1048576,"headers":true}`+"\r\n")
+				for in := bufio.NewScanner(c); in.Scan(); {
+					if in.Text() == "PING" {
+						fmt.Fprint(c, "PONG\r\n-ERR 'go away'\r\n")
+					}
+				}
+			})
+		}
+	})
+	over := make(chan error)
+	for range 2000 { // the moment is another each time
+		go func() {
+			k, err := Connect(t.Context(), Options{URLs: []string{"nats://" + l.Addr().String()}, Subjects: wire.Subjects{Cluster: "main"},
+				Self: wire.Address{Node: "a", Run: wire.NewRun()}, Received: func(Message) {}, NotTaken: func(string) {}})
+			if err == nil {
+				err = k.Close(t.Context())
+			}
+			over <- err
+		}()
+		select {
+		case err := <-over:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it hangs")
+		}
+	}
+}
