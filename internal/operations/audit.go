@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/exthost/exthost/governance/audit"
@@ -19,7 +21,6 @@ const (
 	auditWait  = 5 * time.Second // for the records of all nodes
 	maxIDs     = 16              // of one call: each node that had it has one
 	maxRecords = 32              // of one call at one node
-	maxRounds  = 3               // of asking: front, owner, and the owners of what the owner called
 )
 
 // Audited are the records that a node has of one call.
@@ -51,40 +52,82 @@ func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, auditWait)
 	defer cancel()
-	var nodes []string
+	h := &hunt{Nodes: n, found: make(map[string][]audit.Record), silent: make(map[string]Silent)}
 	for _, other := range n.list() {
-		nodes = append(nodes, other.Name)
+		h.others = append(h.others, other.Name)
 	}
-	found := make(map[string][]audit.Record)
-	var silent []Silent
-	ids, asked := []string{id}, 0
-	for range maxRounds {
-		if asked == len(ids) {
-			break
-		}
-		p := wanted{ids[asked:]}
-		asked = len(ids)
-		own, err := n.Here.readLog(ctx, p.IDs, nil)
+	h.follow(ctx, id)
+	h.asking.Wait()
+	if h.failed != nil && n.cluster == nil {
+		return CallRecords{}, h.failed
+	}
+	return CallRecords{byFront(h.found), slices.SortedFunc(maps.Values(h.silent), byName)}, nil
+}
+
+// hunt looks for the records of one call at all nodes. What one node has leads on at once, so that
+// a node that does not answer hides nothing of the others.
+type hunt struct {
+	*Nodes
+	others []string // the names of the other nodes
+	asking sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	ids    []string   // that were asked for
+	found  map[string][]audit.Record
+	silent map[string]Silent
+	failed error // why the log of this host is not known
+}
+
+// follow asks all nodes for the records with an id, and for those that these lead to.
+func (h *hunt) follow(ctx context.Context, id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.followLocked(ctx, id)
+}
+
+func (h *hunt) followLocked(ctx context.Context, id string) {
+	if !callID.MatchString(id) || slices.Contains(h.ids, id) || len(h.ids) == maxIDs {
+		return
+	}
+	h.ids = append(h.ids, id)
+	p := wanted{[]string{id}}
+	h.asking.Go(func() {
+		own, err := h.Here.readLog(ctx, p.IDs, nil)
+		h.take(ctx, h.self, own)
 		if err != nil {
-			return CallRecords{}, err
+			h.miss(Silent{h.self, protocol.Reason(err)}, err)
 		}
-		found[n.self] = addRecords(found[n.self], own)
-		silent = n.each(ctx, auditWait, nodes, methodAudit, p, func(node string, answer json.RawMessage) error {
-			list, err := readRecords(answer)
-			found[node] = addRecords(found[node], list)
+	})
+	h.asking.Go(func() {
+		for _, s := range h.each(ctx, auditWait, h.others, methodAudit, p, func(node string, answer json.RawMessage) error {
+			list, err := readRecords(answer, id)
+			h.take(ctx, node, list)
 			return err
-		})
-		for _, list := range found {
-			for _, r := range list {
-				for _, more := range []string{r.ID, r.Origin} {
-					if callID.MatchString(more) && !slices.Contains(ids, more) && len(ids) < maxIDs {
-						ids = append(ids, more)
-					}
-				}
-			}
+		}) {
+			h.miss(s, nil)
 		}
+	})
+}
+
+// take adds the records of a node, and follows them.
+func (h *hunt) take(ctx context.Context, node string, list []audit.Record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.found[node] = addRecords(h.found[node], list)
+	for _, r := range list {
+		h.followLocked(ctx, r.ID)
+		h.followLocked(ctx, r.Origin)
 	}
-	return CallRecords{byFront(found), silent}, nil
+}
+
+// miss notes that records of a node are not known; err is that of this host.
+func (h *hunt) miss(s Silent, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent[s.Node] = s
+	if err != nil {
+		h.failed = err
+	}
 }
 
 // byFront returns the records by node: first those of the node whose caller made the call, then by name.
@@ -168,8 +211,8 @@ func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Recor
 	return list, err
 }
 
-// readRecords returns the records of another node, which may say anything.
-func readRecords(answer json.RawMessage) ([]audit.Record, error) {
+// readRecords returns the records with an id of another node, which may say anything.
+func readRecords(answer json.RawMessage, id string) ([]audit.Record, error) {
 	if len(answer) > maxJSON {
 		return nil, protocol.Errorf(protocol.LineTooLong, "its answer has %d bytes, more than %d", len(answer), maxJSON)
 	}
@@ -177,6 +220,7 @@ func readRecords(answer json.RawMessage) ([]audit.Record, error) {
 	if err := json.Unmarshal(answer, &list); err != nil {
 		return nil, protocol.Errorf(protocol.InvalidResponse, "its answer cannot be read: %w", err)
 	}
+	list = slices.DeleteFunc(list, func(r audit.Record) bool { return r.ID != id && r.Origin != id })
 	list = list[:min(len(list), maxRecords)]
 	for i := range list {
 		r := &list[i]

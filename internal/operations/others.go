@@ -66,9 +66,11 @@ func (o *others) each(ctx context.Context, within time.Duration, nodes []string,
 		})
 	}
 	asked.Wait()
-	slices.SortFunc(silent, func(a, b Silent) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(silent, byName)
 	return silent
 }
+
+func byName(a, b Silent) int { return strings.Compare(a.Node, b.Node) }
 
 func reasonOf(ctx context.Context, err error, within time.Duration) string {
 	if ctx.Err() != nil {

@@ -1,0 +1,84 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/operations"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+// improper is the host of a node that answers operators of other nodes as it likes.
+type improper struct {
+	peers.Host
+	operate func(ctx context.Context, o *peers.Operation) (json.RawMessage, error)
+}
+
+func (improper) PlacesChanged()  {}
+func (improper) WaitingChanged() {}
+func (h improper) Operate(ctx context.Context, o *peers.Operation) (json.RawMessage, error) {
+	return h.operate(ctx, o)
+}
+
+// openImproper has such a node join, which says that requests wait at it.
+func openImproper(t *testing.T, urls []string, name string, operate func(ctx context.Context, o *peers.Operation) (json.RawMessage, error)) *cluster.Node {
+	t.Helper()
+	n := operatedBy(t, urls, name)
+	if err := n.Open(within(t), improper{operate: operate}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(within(t)); err != nil {
+			t.Errorf("Close of %s: %v", name, err)
+		}
+	})
+	n.Waiting(1)
+	return n
+}
+
+// The records of a call are found beside a node that does not answer, and that node is named.
+func TestRecordsBesideASilentNode(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	audited := func(cfg *config.Config) { cfg.Audit.Path = filepath.Join(t.TempDir(), "audit.jsonl") }
+	open(t, operatedBy(t, s.urls(), "gpu1", "web"), true, audited)
+	web := open(t, operatedBy(t, s.urls(), "web"), false, audited)
+	ctx, stop := context.WithCancel(within(t))
+	defer stop()
+	asked := make(chan struct{}, 16)
+	openImproper(t, s.urls(), "mute", func(context.Context, *peers.Operation) (json.RawMessage, error) {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return nil, protocol.Errorf(protocol.NotReady, "too late")
+	})
+	awaitTool(t, web, "ext_gpu1_x_echo", true)
+	eventually(t, "the node that does not answer is there", func() bool { return len(web.Status().Cluster.Nodes) == 2 })
+	if _, err := callText(t, web, &protocol.Session{Caller: "ada"}, "ext_gpu1_x_echo", struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // by the front's id, and by the owner's, which is in the record that was found there
+		for range 2 {
+			select {
+			case <-asked:
+			case <-ctx.Done():
+				return
+			}
+		}
+		stop()
+	}()
+	found, err := exthost.NodesOf(web).Audit(ctx, web.Admin().Past().Calls(1)[0].Decision)
+	if err != nil || !slices.ContainsFunc(found.Nodes, func(a operations.Audited) bool { return a.Node == "gpu1" && len(a.Records) == 1 }) {
+		t.Errorf("%+v, %v", found.Nodes, err)
+	}
+	if !slices.ContainsFunc(found.Silent, func(s operations.Silent) bool { return s.Node == "mute" }) {
+		t.Errorf("silent: %+v", found.Silent)
+	}
+}
