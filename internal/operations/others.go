@@ -35,7 +35,8 @@ type Silent struct {
 	Reason string `json:"reason"`
 }
 
-// maxAsked is how many nodes are asked at once.
+// maxAsked is how many nodes are asked at once, so that their answers do not all come together. One
+// that is slow makes room for the next in time for all of them to be asked in the first half of the time.
 const maxAsked = 16
 
 // each asks nodes for as long as within, and returns those that did not answer, by name. take is
@@ -50,10 +51,14 @@ func (o *others) each(ctx context.Context, within time.Duration, nodes []string,
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	room := make(chan struct{}, maxAsked)
+	turn := within * maxAsked / time.Duration(2*max(len(nodes), maxAsked))
 	for _, node := range nodes {
 		room <- struct{}{}
+		leave := sync.OnceFunc(func() { <-room })
+		late := time.AfterFunc(turn, leave)
 		asked.Go(func() {
-			defer func() { <-room }()
+			defer leave()
+			defer late.Stop()
 			answer, err := o.cluster.Operate(ctx, node, method, raw)
 			mu.Lock()
 			defer mu.Unlock()

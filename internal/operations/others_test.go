@@ -1,0 +1,45 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/exthost/exthost/peers"
+)
+
+// mute is a cluster in which the nodes whose names begin with mute do not answer.
+type mute struct{ peers.Cluster }
+
+func (mute) Operate(ctx context.Context, node, _ string, _ json.RawMessage) (json.RawMessage, error) {
+	if strings.HasPrefix(node, "mute") {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return json.RawMessage("null"), ctx.Err()
+}
+
+// However many nodes do not answer, all others are asked.
+func TestSilentNodesHideNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []string
+		for i := range 1000 {
+			nodes = append(nodes, fmt.Sprint("mute", i))
+		}
+		var answered []string
+		o := others{"web", mute{}}
+		silent := o.each(t.Context(), listWait, append(nodes, "gpu1"), methodApprovals, struct{}{}, func(node string, _ json.RawMessage) error {
+			answered = append(answered, node)
+			return nil
+		})
+		if len(answered) != 1 || answered[0] != "gpu1" {
+			t.Errorf("%q answered", answered)
+		}
+		if len(silent) != len(nodes) || silent[0] != (Silent{"mute0", "it did not answer within 2s"}) {
+			t.Errorf("%d are named: %v", len(silent), silent[:min(3, len(silent))])
+		}
+	})
+}
