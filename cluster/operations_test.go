@@ -105,7 +105,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 			return len(all[i].Requests) == calls
 		})
 	}
-	if q := all[2].Requests[0]; !q.DeskOnly || q.Arguments != "" {
+	if q := all[2].Requests[0]; !q.DeskOnly || q.Arguments != "" || q.Hash != "" {
 		t.Errorf("a node that may not answer sees %+v", q)
 	}
 	if err := exthost.NodesOf(fronts[2]).Approve(within(t), all[2].Requests[0].ID, "eve"); protocol.KindOf(err) != protocol.Rejected {

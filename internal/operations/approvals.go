@@ -93,14 +93,15 @@ func readRequests(node string, answer json.RawMessage) ([]approval.Request, erro
 }
 
 // waiting returns the requests of this host for another node. One whose operators may not answer
-// them sees arguments of the calls of its own callers alone.
+// them sees arguments of the calls of its own callers alone, and of no others the hash, by which short
+// arguments can be guessed.
 func (n *inward) waiting(o *peers.Operation) ([]approval.Request, error) {
 	list := n.Here.State.Approvals.List()
 	for i := range list {
 		q := &list[i]
 		q.DeskOnly, q.Reason = !o.Operator, display.Cut(q.Reason, maxText)
 		if !o.Operator && q.Node != o.Node {
-			q.Arguments, q.Session = "", ""
+			q.Arguments, q.Session, q.Hash = "", "", ""
 		}
 	}
 	return list, nil
