@@ -248,8 +248,9 @@ func TestReloadConfiguration(t *testing.T) {
 	cfg := f.config()
 	cfg.Extensions.Disabled = []string{"b"}
 	cfg.Server.Listen = "127.0.0.1:1"
+	cfg.Cluster.Operators = []string{"web"}
 	next = cfg
-	sameChange(t, reload(t, h), status.Change{Removed: []string{"b"}, Restart: []string{"server"}})
+	sameChange(t, reload(t, h), status.Change{Removed: []string{"b"}, Restart: []string{"server", "cluster"}})
 	if got := pidOf(t, h, "a"); got != pid {
 		t.Errorf("a had pid %d and has %d", pid, got)
 	}

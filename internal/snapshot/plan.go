@@ -307,6 +307,7 @@ func needRestart(before, after *config.Config) []string {
 		before, after any
 	}{
 		{"server", was, is}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit}, {"secrets", before.Secrets, after.Secrets}, {"otel", before.OTel, after.OTel},
+		{"cluster", before.Cluster, after.Cluster},
 	} {
 		if !reflect.DeepEqual(s.before, s.after) {
 			list = append(list, s.key)
