@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/exthost/exthost"
@@ -80,5 +81,29 @@ func TestRecordsBesideASilentNode(t *testing.T) {
 	}
 	if !slices.ContainsFunc(found.Silent, func(s operations.Silent) bool { return s.Node == "mute" }) {
 		t.Errorf("silent: %+v", found.Silent)
+	}
+}
+
+// What another node says in an error is shown as words of that node, and no terminal acts on it.
+func TestErrorsOfAnImproperNode(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	web := open(t, operatedBy(t, s.urls(), "web"), false)
+	answers := make(chan error, 1)
+	openImproper(t, s.urls(), "gpu1", func(ctx context.Context, _ *peers.Operation) (json.RawMessage, error) {
+		select {
+		case err := <-answers:
+			return nil, err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	eventually(t, "the node is there", func() bool { return len(web.Status().Cluster.Nodes) == 1 })
+	for _, begin := range []string{"", "node gpu1"} {
+		answers <- &protocol.Error{Kind: protocol.Rejected, Extension: "\x1b[2J", Message: begin + "\x1b[2J\n  next: exthost stop" + strings.Repeat("!", 1<<20)}
+		err := exthost.NodesOf(web).Restart(within(t), "gpu1.x", "ann")
+		if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "node gpu1") || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 8<<10 {
+			t.Errorf("%.300q", err)
+		}
 	}
 }

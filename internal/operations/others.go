@@ -97,8 +97,14 @@ func (o *others) order(ctx context.Context, within time.Duration, node, method s
 		return err
 	}
 	answer, err := o.cluster.Operate(ctx, node, method, raw)
-	if err != nil {
-		return named(node, err)
+	if e, ok := errors.AsType[*protocol.Error](named(node, err)); ok {
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			e.Message = "node " + node + " did not answer within " + within.String() + "; it may have carried out the command, which may be given again"
+		case e.Kind == protocol.NodeLost:
+			e.Message += "; the command may be given again"
+		}
+		return e
 	}
 	if to != nil {
 		if err := json.Unmarshal(answer, to); err != nil {
@@ -108,13 +114,18 @@ func (o *others) order(ctx context.Context, within time.Duration, node, method s
 	return nil
 }
 
-// named returns the error of another node as one that names it.
+// named returns the error of another node, which may say anything, as one that names it.
 func named(node string, err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok || strings.HasPrefix(e.Message, "node "+node) {
+	if !ok {
 		return err
 	}
 	told := *e
-	told.Message = "node " + node + ": " + display.Escape(display.Cut(e.Message, 4*maxText))
+	for _, text := range []*string{&told.Message, &told.Extension, &told.Tool} {
+		*text = display.Escape(display.Cut(*text, 4*maxText))
+	}
+	if !strings.HasPrefix(told.Message, "node "+node) {
+		told.Message = "node " + node + ": " + told.Message
+	}
 	return &told
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
 )
 
 // mute is a cluster in which the nodes whose names begin with mute do not answer.
@@ -17,7 +18,7 @@ type mute struct{ peers.Cluster }
 func (mute) Operate(ctx context.Context, node, _ string, _ json.RawMessage) (json.RawMessage, error) {
 	if strings.HasPrefix(node, "mute") {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return nil, &protocol.Error{Kind: protocol.KindOf(ctx.Err()), Outcome: "unknown", Message: "the caller waits no more"}
 	}
 	return json.RawMessage("null"), ctx.Err()
 }
@@ -40,6 +41,18 @@ func TestSilentNodesHideNoOthers(t *testing.T) {
 		}
 		if len(silent) != len(nodes) || silent[0] != (Silent{"mute0", "it did not answer within 2s"}) {
 			t.Errorf("%d are named: %v", len(silent), silent[:min(3, len(silent))])
+		}
+	})
+}
+
+// Of an order without an answer it is said that it may have had an effect, and what to do.
+func TestOrderWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := others{"web", mute{}}
+		err := o.order(t.Context(), answerWait, "mute1", methodApprove, order{}, nil)
+		want := "node mute1 did not answer within 10s; it may have carried out the command, which may be given again"
+		if protocol.KindOf(err) != protocol.CallTimeout || protocol.Reason(err) != want {
+			t.Error(err)
 		}
 	})
 }
