@@ -314,6 +314,11 @@ func TestOperateExtensionOfAnotherNode(t *testing.T) {
 	if change, err := exthost.NodesOf(web).Reload(deadline(t), "gpu1.x", "bob"); err != nil || !change.Empty() {
 		t.Errorf("%+v, %v", change, err)
 	}
+	for id, kind := range map[string]protocol.Kind{"gpu1.": protocol.InvalidArguments, "gpu1.y": protocol.ToolNotFound} {
+		if change, err := exthost.NodesOf(web).Reload(deadline(t), id, "bob"); protocol.KindOf(err) != kind || !strings.Contains(err.Error(), "node gpu1") {
+			t.Errorf("%s: %+v, %v", id, change, err)
+		}
+	}
 	w.nodes["gpu1"].old = true
 	if err := exthost.NodesOf(web).Restart(deadline(t), "gpu1.x", "bob"); protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), "not supported by node gpu1 (exthost 0.0.9)") {
 		t.Errorf("an older node: %v", err)

@@ -52,6 +52,11 @@ func (h *Here) has(id string) bool {
 	return slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return x.ID == id })
 }
 
+// owns reports whether extensions of the host are servers of one with that id.
+func (h *Here) owns(id string) bool {
+	return slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return strings.HasPrefix(x.ID, id+".") && len(x.Nodes) == 0 })
+}
+
 // Having returns a function that names the nodes that have a tool of the catalog, this one first;
 // none outside of a cluster, and of a tool of the host itself.
 func (n *Nodes) Having() func(*tools.Entry) []string {
@@ -120,4 +125,17 @@ func (n *Nodes) Reload(ctx context.Context, id, by string) (*status.Change, erro
 		return nil, err
 	}
 	return change, nil
+}
+
+// reload reloads an extension of this host for another node. All that has changed, which an id
+// that is left out would stand for, is for the operator of this node.
+func (n *inward) reload(ctx context.Context, id string) (*status.Change, error) {
+	if id == "" {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "node %s reloads one extension for another node: exthost reload %s.ID", n.self, n.self)
+	}
+	change, err := n.Here.Reloads.Reload(ctx, id)
+	if err == nil && change.Empty() && !n.Here.has(id) && !n.Here.owns(id) {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q that can be used; exthost validate, at that node, says what is wrong with one", id)
+	}
+	return change, err
 }

@@ -117,7 +117,7 @@ func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessag
 	case methodDisable:
 		err = n.Here.Disable(ctx, p.ID)
 	case methodReload:
-		return answer(n.Here.Reloads.Reload(ctx, p.only()...))
+		return answer(n.reload(ctx, p.ID))
 	}
 	return json.RawMessage("null"), err
 }
@@ -131,13 +131,6 @@ type order struct {
 	Hash   string `json:"hash,omitempty"` // of the request, as the person was shown it
 	By     string `json:"by,omitempty"`   // the person
 	Reason string `json:"reason,omitempty"`
-}
-
-func (p *order) only() []string {
-	if p.ID == "" {
-		return nil
-	}
-	return []string{p.ID}
 }
 
 // commandOf is the command at the node itself.

@@ -1,9 +1,12 @@
 package nodes
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -27,4 +30,21 @@ func Waiting(c *status.Cluster) (n int) {
 		n += other.Approvals
 	}
 	return n
+}
+
+// At returns the error of an operation at a node with the next command as one for that node.
+func At(node string, err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || console.NextCommand(e) == "" {
+		return err
+	}
+	return &console.Error{Code: console.ExitCode(err), Text: e.Error(), Hint: There(console.NextCommand(e), node), Cause: err}
+}
+
+// There is a command for a node; "" is this host.
+func There(command, node string) string {
+	if node == "" || command == "" {
+		return command
+	}
+	return command + ", at node " + node
 }

@@ -1,8 +1,11 @@
 package nodes
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -27,5 +30,22 @@ func TestRemote(t *testing.T) {
 	s.Cluster = nil
 	if _, _, ok := Remote(s, "gpu1.notes"); ok || Waiting(nil) != 0 {
 		t.Error("there is a node without a cluster")
+	}
+}
+
+// The next command after an error of another node is one for that node.
+func TestAt(t *testing.T) {
+	untrusted := &protocol.Error{Kind: protocol.Untrusted, Extension: "notes", Message: "node gpu1: nobody has agreed"}
+	got, ok := errors.AsType[*console.Error](At("gpu1", untrusted))
+	if !ok || got.Hint != "exthost trust notes, at node gpu1" || got.Code != console.ExitDenied || got.Text != "notes: node gpu1: nobody has agreed (untrusted)" {
+		t.Errorf("%+v", got)
+	}
+	for _, err := range []error{nil, errors.New("any"), &protocol.Error{Kind: protocol.Rejected, Message: "no"}} {
+		if got := At("gpu1", err); got != err {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+	if There("", "gpu1") != "" || There("exthost list", "") != "exthost list" {
+		t.Error("a command that is none, or of this host, is changed")
 	}
 }

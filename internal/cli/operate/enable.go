@@ -80,7 +80,7 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 		return true, &console.Error{Code: console.ExitUsage, Text: "the allowlist of node " + node + " is not changed from here", Hint: "exthost allow " + there + ", at node " + node}
 	}
 	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
-		return true, err
+		return true, nodes.At(node, err)
 	}
 	return true, c.Print(console.Document{Kind: "ruling", Value: map[string]string{"id": id}, Names: []string{id}, Text: console.Safe(fmt.Sprintf("%s of node %s is %sd", there, node, verb))})
 }

@@ -52,7 +52,7 @@ func Reload(c *console.Console) *cobra.Command {
 			if !dryRun {
 				broken = printBroken(ctx, c, r, before, change)
 			}
-			return notReloaded(change, broken)
+			return notReloaded(change, broken, "")
 		}),
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only report what would change")
@@ -65,17 +65,21 @@ func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, 
 	if err != nil {
 		return err
 	}
-	if _, _, ok := nodes.Remote(s, id); !ok || dryRun {
+	node, _, ok := nodes.Remote(s, id)
+	if !ok || dryRun {
 		return console.Usagef("", "exthost reload takes an extension of another node, as NODE.ID and without --dry-run; without it, it applies all that has changed here")
 	}
 	change, err := reload(ctx, r, url.Values{"only": {id}})
 	if err != nil {
-		return err
+		return nodes.At(node, err)
+	}
+	for i := range change.Kept {
+		change.Kept[i].Next = nodes.There(change.Kept[i].Next, node)
 	}
 	if err := c.Print(console.Document{Kind: "change", Value: change, Names: changedNames(change), Text: changeText(c, change, false)}); err != nil {
 		return err
 	}
-	return notReloaded(change, 0)
+	return notReloaded(change, 0, node)
 }
 
 func reload(ctx context.Context, r *hosts.Running, query url.Values) (change status.Change, err error) {
@@ -130,6 +134,9 @@ func changedNames(change status.Change) []string {
 	for _, k := range change.Kept {
 		names = append(names, k.ID)
 	}
+	for i := range names { // another node may say anything
+		names[i] = console.Safe(names[i])
+	}
 	return names
 }
 
@@ -167,27 +174,27 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 		fmt.Fprintf(&b, "%s client %s\n", verb(console.Green, 5), console.Safe(name))
 	}
 	for _, section := range change.Restart {
-		fmt.Fprintf(&b, "%s has changed and takes effect when the host is started again\n", section)
+		fmt.Fprintf(&b, "%s has changed and takes effect when the host is started again\n", console.Safe(section))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // notReloaded is the error of a reload after which something does not run as its files
-// say; broken is the number of broken files.
-func notReloaded(change status.Change, broken int) error {
+// say; broken is the number of broken files. It was at a node; "" is this host.
+func notReloaded(change status.Change, broken int, node string) error {
 	var lines []string
 	for _, d := range change.Failed {
 		lines = append(lines, console.Safe(console.Nearby(d).String()))
 	}
 	switch {
 	case len(lines) > 0:
-		return &console.Error{Code: console.ExitExtension, Text: strings.Join(lines, "\n"), Hint: "exthost info " + change.Failed[0].Extension}
+		return &console.Error{Code: console.ExitExtension, Text: strings.Join(lines, "\n"), Hint: nodes.There("exthost info "+change.Failed[0].Extension, node)}
 	case broken > 0:
 		return &console.Error{Code: console.ExitInvalid, Text: console.Count(broken, "extension") + " cannot be used yet", Hint: "fix the errors above, then exthost reload"}
 	case len(change.Kept) > 0 && !slices.ContainsFunc(change.Kept, func(k status.KeptBuild) bool { return k.Next == "" }):
 		return &console.Error{Code: console.ExitDenied, Text: console.Count(len(change.Kept), "extension") + " kept the previous build", Hint: change.Kept[0].Next}
 	case len(change.Kept) > 0:
-		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept), "extension") + " kept the previous build", Hint: "fix the errors above, then exthost reload"}
+		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept), "extension") + " kept the previous build", Hint: nodes.There("fix the errors above, then exthost reload", node)}
 	}
 	return nil
 }
@@ -211,7 +218,7 @@ func Restart(c *console.Console) *cobra.Command {
 			began := time.Now()
 			if node, there, ok := nodes.Remote(s, args[0]); ok {
 				if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
-					return err
+					return nodes.At(node, err)
 				}
 				return c.Print(console.Document{Kind: "extension", Names: args, Text: console.Safe(fmt.Sprintf("%s of node %s was restarted, after %s", there, node, console.Span(time.Since(began))))})
 			}

@@ -1,9 +1,13 @@
 package operate
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -30,6 +34,25 @@ func TestLeftOutByAReload(t *testing.T) {
 		}
 		if fmt.Sprint(got) != tt.want {
 			t.Errorf("%d: %v, want %s", n, got, tt.want)
+		}
+	}
+}
+
+// What another node says of its reload reaches the terminal as text, and the next command is one for
+// that node.
+func TestReloadOfAnotherNode(t *testing.T) {
+	change := status.Change{Changed: []string{"\x1b[2J"}, Restart: []string{"\x1b[2Jlog"}, Kept: []status.KeptBuild{{ID: "\x1b]0;", Reason: "\x1b[2J"}}}
+	for _, text := range append(changedNames(change), changeText(&console.Console{}, change, false)) {
+		if strings.Contains(text, "\x1b") {
+			t.Errorf("%q", text)
+		}
+	}
+	for want, change := range map[string]status.Change{
+		"fix the errors above, then exthost reload, at node gpu1": change,
+		"exthost info notes, at node gpu1":                        {Failed: []protocol.Diagnostic{{Extension: "notes", Message: "it ended"}}},
+	} {
+		if e, ok := errors.AsType[*console.Error](notReloaded(change, 0, "gpu1")); !ok || e.Hint != want {
+			t.Errorf("%v, want %s", e, want)
 		}
 	}
 }
