@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // improper is the host of a node that answers operators of other nodes as it likes.
@@ -104,6 +106,35 @@ func TestErrorsOfAnImproperNode(t *testing.T) {
 		err := exthost.NodesOf(web).Restart(within(t), "gpu1.x", "ann")
 		if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "node gpu1") || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 8<<10 {
 			t.Errorf("%.300q", err)
+		}
+	}
+}
+
+// When more requests wait than are listed, the nodes of the others are named.
+func TestMoreRequestsThanAreListed(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	web := open(t, operatedBy(t, s.urls(), "web"), false)
+	var list []map[string]any
+	for i := range 256 {
+		list = append(list, map[string]any{"id": fmt.Sprint("q", i)})
+	}
+	const nodes = 5
+	for i := range nodes {
+		openImproper(t, s.urls(), fmt.Sprint("gpu", i), func(context.Context, *peers.Operation) (json.RawMessage, error) { return json.Marshal(list) })
+	}
+	eventually(t, "requests wait at all nodes", func() bool {
+		all := web.Status().Cluster.Nodes
+		return len(all) == nodes && !slices.ContainsFunc(all, func(n status.Node) bool { return n.Approvals == 0 })
+	})
+	for range 2 {
+		all := exthost.NodesOf(web).Approvals(within(t))
+		listed := make(map[string]int)
+		for _, q := range all.Requests {
+			listed[q.Desk]++
+		}
+		if len(listed) != nodes-1 || len(all.Silent) != 1 || listed[all.Silent[0].Node] != 0 || !strings.Contains(all.Silent[0].Reason, "1024 requests of other nodes are listed already") {
+			t.Errorf("%v are listed, and named: %+v", listed, all.Silent)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ const (
 // Approvals are the approval requests that wait at all nodes.
 type Approvals struct {
 	Requests []approval.Request `json:"approvals"`        // the oldest first
-	Silent   []Silent           `json:"silent,omitempty"` // nodes at which requests wait that are not known here
+	Silent   []Silent           `json:"silent,omitempty"` // nodes at which requests wait that are not listed
 }
 
 // Approvals asks the other nodes at which requests wait, for 2 s at most.
@@ -56,14 +57,21 @@ func (o *others) desks() (nodes []string) {
 	return nodes
 }
 
-// ask returns the requests that wait at nodes.
+// ask returns the requests that wait at nodes, and the nodes of which some are missing.
 func (o *others) ask(ctx context.Context, nodes []string) (list []approval.Request, silent []Silent) {
+	var full []Silent
 	silent = o.each(ctx, listWait, nodes, methodApprovals, struct{}{}, func(node string, answer json.RawMessage) error {
 		found, err := readRequests(node, answer)
-		list = append(list, found[:min(len(found), maxShown-len(list))]...)
+		if room := maxShown - len(list); len(found) > room {
+			found = found[:room]
+			full = append(full, Silent{Node: node, Reason: fmt.Sprintf("%d requests of other nodes are listed already: answer some of these, or those at that node", maxShown), part: true})
+		}
+		list = append(list, found...)
 		return err
 	})
 	slices.SortFunc(list, func(a, b approval.Request) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
+	silent = append(silent, full...)
+	slices.SortFunc(silent, byName)
 	return list, silent
 }
 
@@ -204,7 +212,7 @@ func (d *desks) keep(list []approval.Request, silent []Silent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, q := range d.others {
-		if slices.ContainsFunc(silent, func(s Silent) bool { return s.Node == q.Desk }) {
+		if slices.ContainsFunc(silent, func(s Silent) bool { return s.Node == q.Desk && !s.part }) {
 			list = append(list, q)
 		}
 	}

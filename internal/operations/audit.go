@@ -95,7 +95,7 @@ func (h *hunt) followLocked(ctx context.Context, id string) {
 		own, err := h.Here.readLog(ctx, p.IDs, nil)
 		h.take(ctx, h.self, own)
 		if err != nil {
-			h.miss(Silent{h.self, protocol.Reason(err)}, err)
+			h.miss(Silent{Node: h.self, Reason: protocol.Reason(err)}, err)
 		}
 	})
 	h.asking.Go(func() {

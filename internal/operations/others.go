@@ -33,6 +33,8 @@ func (o *others) list() []status.Node {
 type Silent struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
+
+	part bool // it did answer, and not all of that is known here
 }
 
 // maxAsked is how many nodes are asked at once, so that their answers do not all come together. One
@@ -66,7 +68,7 @@ func (o *others) each(ctx context.Context, within time.Duration, nodes []string,
 				err = take(node, answer)
 			}
 			if err != nil {
-				silent = append(silent, Silent{node, reasonOf(ctx, err, within)})
+				silent = append(silent, Silent{Node: node, Reason: reasonOf(ctx, err, within)})
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func TestSilentNodesHideNoOthers(t *testing.T) {
 		if len(answered) != 1 || answered[0] != "gpu1" {
 			t.Errorf("%q answered", answered)
 		}
-		if len(silent) != len(nodes) || silent[0] != (Silent{"mute0", "it did not answer within 2s"}) {
+		if len(silent) != len(nodes) || silent[0] != (Silent{Node: "mute0", Reason: "it did not answer within 2s"}) {
 			t.Errorf("%d are named: %v", len(silent), silent[:min(3, len(silent))])
 		}
 	})

@@ -68,7 +68,7 @@ func listApprovalRequests(ctx context.Context, c *console.Console, r *hosts.Runn
 		return err
 	}
 	for _, s := range all.Silent {
-		c.Warn("calls wait at node %s too, which did not list them: %s", console.Safe(s.Node), console.Safe(s.Reason))
+		c.Warn("calls wait at node %s that are not listed: %s", console.Safe(s.Node), console.Safe(s.Reason))
 	}
 	names := []string{}
 	var lines []string
@@ -76,7 +76,10 @@ func listApprovalRequests(ctx context.Context, c *console.Console, r *hosts.Runn
 		names = append(names, q.ID)
 		lines = append(lines, approvalRequestLines(q, time.Now())...)
 	}
-	if len(lines) == 0 {
+	switch {
+	case len(lines) == 0 && len(all.Silent) > 0:
+		lines = []string{"no other call waits for an approval"}
+	case len(lines) == 0:
 		lines = []string{"no call waits for an approval"}
 	}
 	return c.Print(console.Document{Kind: "approvals", Value: all.Requests, Names: names, Text: strings.Join(lines, "\n")})

@@ -40,7 +40,10 @@ func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 		}
 		c.Warn("node %s did not say what it has of the call: %s", console.Safe(s.Node), console.Safe(s.Reason))
 	}
-	if len(found.Nodes) == 0 {
+	switch {
+	case len(found.Nodes) == 0 && len(found.Silent) > 0:
+		return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no other node has a record of call %q", id), Hint: "exthost audit --id " + id + ", at the nodes that did not"}
+	case len(found.Nodes) == 0:
 		return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no node has a record of call %q", id), Hint: "exthost audit lists those of this host, with their ids"}
 	}
 	var lines, names []string
