@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -144,4 +145,48 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 		t.Errorf("%d approved and %d denied of %d, and %d calls went through", given[0], given[1], calls, approved)
 	}
 	eventually(t, "no request waits", func() bool { return len(exthost.NodesOf(fronts[2]).Approvals(within(t)).Requests) == 0 })
+}
+
+// Of the answers to a request whose caller has gone, each that comes too late is told whose counts.
+func TestAnswersAfterTheCallerHasGone(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	owner := open(t, operatedBy(t, s.urls(), "gpu1", "a", "b"), true, func(cfg *config.Config) {
+		cfg.Plugins = []governance.Spec{{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true}}
+	})
+	a, b := open(t, operatedBy(t, s.urls(), "a"), false), open(t, operatedBy(t, s.urls(), "b"), false)
+	awaitTool(t, a, "ext_gpu1_x_echo", true)
+	ctx, giveUp := context.WithCancel(within(t))
+	called := make(chan error, 1)
+	go func() {
+		_, err := a.Do(ctx, &protocol.Call{Session: &protocol.Session{Caller: "ada"}, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":{}}`)})
+		called <- err
+	}()
+	var id string
+	eventually(t, "the request is listed", func() bool {
+		for _, q := range exthost.NodesOf(b).Approvals(within(t)).Requests {
+			id = q.ID
+		}
+		return id != ""
+	})
+	giveUp()
+	if err := <-called; protocol.KindOf(err) != protocol.Canceled {
+		t.Errorf("the call: %v", err)
+	}
+	eventually(t, "its caller has gone", func() bool { return !owner.Admin().ApprovalRequests()[0].Waiting })
+	at := map[string]*exthost.Nodes{"a": exthost.NodesOf(a), "b": exthost.NodesOf(b)}
+	for _, tt := range []struct{ node, person, verb, told string }{
+		{"a", "ann", "approve", ""}, {"b", "bob", "approve", "approved by ann at node a"}, {"b", "bob", "deny", ""},
+		{"a", "ann", "approve", "was denied already, by bob at node b"}, {"a", "ann", "deny", "was denied already, by bob at node b"},
+	} {
+		answer := at[tt.node].Approve
+		if tt.verb == "deny" {
+			answer = func(ctx context.Context, id, by string) error { return at[tt.node].Deny(ctx, id, by, "") }
+		}
+		switch err := answer(within(t), id, tt.person); {
+		case tt.told == "" && err == nil:
+		case tt.told == "" || protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), tt.told):
+			t.Errorf("%s %ss: %v, want %q", tt.person, tt.verb, err, tt.told)
+		}
+	}
 }

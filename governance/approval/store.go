@@ -255,7 +255,7 @@ func (s *Store) resolve(id string, a answer) error {
 		q.answer <- a
 		s.removeLocked(i)
 	case a.approved && q.Approved != "":
-		return fmt.Errorf("%s: %w", id, ErrAnswered)
+		return fmt.Errorf("%s: %w; it was approved by %s", id, ErrAnswered, q.Approved)
 	case a.approved:
 		q.Approved = a.by
 		s.changeLocked()
@@ -266,9 +266,9 @@ func (s *Store) resolve(id string, a answer) error {
 	return nil
 }
 
-// unknownLocked is the error about a request that does not wait: it says who answered it, if somebody has.
+// unknownLocked is the error about a request that does not wait: it says who answered it last, if somebody has.
 func (s *Store) unknownLocked(id string) error {
-	for _, e := range s.ended {
+	for _, e := range slices.Backward(s.ended) {
 		if e.id == id {
 			return &endedError{e}
 		}

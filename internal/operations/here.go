@@ -118,7 +118,7 @@ func (h *Here) Deny(id, by, reason string) error {
 
 func answered(log *slog.Logger, id, by, answer string, err error) error {
 	switch {
-	case errors.Is(err, approval.ErrUnknown):
+	case errors.Is(err, approval.ErrUnknown), errors.Is(err, approval.ErrAnswered):
 		return protocol.Errorf(protocol.ToolNotFound, "%w", err)
 	case err == nil:
 		log.Info("an approval request was answered", "approval", id, "answer", answer, "by", by)
