@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost"
@@ -136,5 +137,41 @@ func TestMoreRequestsThanAreListed(t *testing.T) {
 		if len(listed) != nodes-1 || len(all.Silent) != 1 || listed[all.Silent[0].Node] != 0 || !strings.Contains(all.Silent[0].Reason, "1024 requests of other nodes are listed already") {
 			t.Errorf("%v are listed, and named: %+v", listed, all.Silent)
 		}
+	}
+}
+
+// A list of requests that comes late does not replace one that was asked for after it.
+func TestLateListOfRequests(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	web := open(t, operatedBy(t, s.urls(), "web"), false)
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	var before atomic.Int32
+	gpu1 := openImproper(t, s.urls(), "gpu1", func(context.Context, *peers.Operation) (json.RawMessage, error) {
+		if before.Add(1) == 1 {
+			asked <- struct{}{}
+			<-answer
+			return json.RawMessage(`[{"id":"q1"}]`), nil
+		}
+		return json.RawMessage(`[{"id":"q1"},{"id":"q2"}]`), nil
+	})
+	eventually(t, "a request waits", func() bool {
+		all := web.Status().Cluster.Nodes
+		return len(all) == 1 && all[0].Approvals == 1
+	})
+	n := exthost.NodesOf(web)
+	listed := make(chan exthost.Approvals, 1)
+	go func() { listed <- n.Approvals(within(t)) }()
+	<-asked
+	defer n.Follow()()
+	gpu1.Waiting(2)
+	current := func() int {
+		list, _, _ := n.Current()
+		return len(list)
+	}
+	eventually(t, "two requests are known", func() bool { return current() == 2 })
+	close(answer)
+	if late := <-listed; current() != 2 {
+		t.Errorf("the late list has %d requests, and then %d are known", len(late.Requests), current())
 	}
 }

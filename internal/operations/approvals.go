@@ -35,9 +35,16 @@ type Approvals struct {
 
 // Approvals asks the other nodes at which requests wait, for 2 s at most.
 func (n *Nodes) Approvals(ctx context.Context) Approvals {
-	others, silent := n.ask(ctx, n.others.desks())
-	n.desks.keep(others, silent)
+	others, silent := n.refresh(ctx)
 	return Approvals{n.Here.with(others), silent}
+}
+
+// refresh asks the other nodes at which requests wait, and keeps what they list.
+func (n *Nodes) refresh(ctx context.Context) (list []approval.Request, silent []Silent) {
+	turn := n.desks.begin()
+	list, silent = n.ask(ctx, n.others.desks())
+	n.desks.keep(turn, list, silent)
+	return list, silent
 }
 
 // with returns the requests of this host and of others, the oldest first.
@@ -192,6 +199,8 @@ type desks struct {
 
 	mu        sync.Mutex // guards what follows
 	followers int
+	begun     uint64 // the turn of the list that was asked for last
+	kept      uint64 // and of that which others are from
 	others    []approval.Request
 	changed   chan struct{} // closed when others are other ones
 }
@@ -207,10 +216,23 @@ func (d *desks) hash(id string) string {
 	return ""
 }
 
-// keep keeps the list. Of nodes that did not answer, the requests stay.
-func (d *desks) keep(list []approval.Request, silent []Silent) {
+// begin returns the turn of a list that is about to be asked for.
+func (d *desks) begin() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.begun++
+	return d.begun
+}
+
+// keep keeps the list, unless one that was asked for later is kept already. Of nodes that did not
+// answer, the requests stay.
+func (d *desks) keep(turn uint64, list []approval.Request, silent []Silent) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if turn < d.kept {
+		return
+	}
+	d.kept = turn
 	for _, q := range d.others {
 		if slices.ContainsFunc(silent, func(s Silent) bool { return s.Node == q.Desk && !s.part }) {
 			list = append(list, q)
@@ -270,7 +292,7 @@ func (n *Nodes) watch(ctx context.Context) {
 		followed := n.desks.followers > 0
 		n.desks.mu.Unlock()
 		if followed {
-			n.desks.keep(n.ask(ctx, n.others.desks()))
+			n.refresh(ctx)
 		}
 	}
 }
