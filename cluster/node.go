@@ -45,8 +45,6 @@ type Node struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
-	operations chan struct{} // holds a token for each of another node that is carried out
-
 	offered atomic.Pointer[offers]
 
 	said struct {
@@ -75,7 +73,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	m := &o.Settings
-	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}, operations: make(chan struct{}, maxOperations)}
+	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}}
 	n.closing, n.close = context.WithCancel(context.Background())
 	n.offered.Store(new(offers))
 	n.state.Store(&connection{reason: "it has not joined yet", over: make(chan struct{})})
@@ -382,7 +380,7 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 			return s.Run(ctx, from, h.Method, body)
 		}
 		return nil, protocol.Errorf(protocol.NotReady, "the node serves no clients over HTTP")
-	case itself:
+	case wire.Itself:
 		return n.operate(ctx, from, h, body)
 	}
 	digests, shared := (*n.offered.Load())[h.Extension]

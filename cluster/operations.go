@@ -13,11 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-const (
-	itself            = "exthost/node" // the target of a call to a node itself; no extension can have the id
-	featureOperations = "operations"   // a node that knows it takes such calls
-	maxOperations     = 32             // of other nodes that are carried out at once
-)
+// featureOperations is known by a node that takes calls to itself.
+const featureOperations = "operations"
 
 // Operate implements [peers.Cluster].
 func (n *Node) Operate(ctx context.Context, node, method string, params json.RawMessage) (json.RawMessage, error) {
@@ -28,7 +25,7 @@ func (n *Node) Operate(ctx context.Context, node, method string, params json.Raw
 	if version, ok := n.members.Knows(to, featureOperations); !ok {
 		return nil, protocol.Errorf(protocol.RequirementMissing, "not supported by node %s (exthost %s): update exthost there, or give the command there", node, version)
 	}
-	result, err := n.deliver(ctx, to, &wire.Head{Request: wire.Request{Extension: itself, Method: method}}, params, nil)
+	result, err := n.deliver(ctx, to, &wire.Head{Request: wire.Request{Extension: wire.Itself, Method: method}}, params, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +37,6 @@ func (n *Node) Operate(ctx context.Context, node, method string, params json.Raw
 
 // operate carries out an operation of another node.
 func (n *inward) operate(ctx context.Context, from wire.Address, h *wire.Head, body []byte) ([]byte, error) {
-	select {
-	case n.operations <- struct{}{}:
-		defer func() { <-n.operations }()
-	default:
-		return nil, protocol.Errorf(protocol.Overloaded, "the node carries out %d operations of other nodes already", maxOperations)
-	}
 	if err := rawjson.Check(body); err != nil {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the params are not JSON: %w", err)
 	}

@@ -190,3 +190,67 @@ func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 		}
 	}
 }
+
+// Operators find room beside the calls that wait for them, also when those are all that the node takes,
+// and beside a node that wants more of it than it may.
+func TestOperatorsBesideABusyNode(t *testing.T) {
+	processtest.Leaks(t)
+	s := startServers(t, 1)
+	o := nodeOptions(node{Name: "gpu1", As: peers.AsMine, URLs: s.urls(), MaxCalls: 1})
+	o.Settings.Operators = []string{"web"}
+	busy, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, busy, true, func(cfg *config.Config) {
+		cfg.Plugins = []governance.Spec{{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true},
+			{Name: "cap", Category: governance.Content, Builtin: "size_cap", Required: true, Config: map[string]any{"max_bytes": 1 << 20}}}
+	})
+	web := open(t, operatedBy(t, s.urls(), "web"), false)
+	greedy := openImproper(t, s.urls(), "greedy", func(context.Context, *peers.Operation) (json.RawMessage, error) { return nil, nil })
+	awaitTool(t, web, "ext_gpu1_x_echo", true)
+	eventually(t, "the node is there", func() bool { return len(greedy.Status().Nodes) == 2 })
+
+	ctx, stop := context.WithCancel(within(t))
+	const most = 32
+	refused, over := make(chan error, 2*most), make(chan struct{}, 2*most)
+	for range 2 * most {
+		go func() {
+			_, err := greedy.Operate(ctx, "gpu1", "results/page", json.RawMessage(`{"arguments":{"handle":"h"}}`))
+			if ctx.Err() == nil {
+				refused <- err
+			}
+			over <- struct{}{}
+		}()
+	}
+	for range most {
+		if err := <-refused; protocol.KindOf(err) != protocol.Overloaded {
+			t.Fatal(err)
+		}
+	}
+	called := make(chan error, 1)
+	go func() {
+		_, err := callText(t, web, &protocol.Session{Caller: "ada"}, "ext_gpu1_x_echo", struct{}{})
+		called <- err
+	}()
+	var id string
+	eventually(t, "all requests are listed", func() bool {
+		list := exthost.NodesOf(web).Approvals(within(t)).Requests
+		for _, q := range list {
+			if q.Node == "web" {
+				id = q.ID
+			}
+		}
+		return len(list) == most+1
+	})
+	if err := exthost.NodesOf(web).Approve(within(t), id, "ann"); err != nil {
+		t.Error(err)
+	}
+	if err := <-called; err != nil {
+		t.Error(err)
+	}
+	stop()
+	for range 2 * most {
+		<-over
+	}
+}

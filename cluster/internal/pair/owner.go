@@ -3,6 +3,7 @@ package pair
 import (
 	"context"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
@@ -22,6 +23,8 @@ type owner struct {
 	unasked uint64    // the front waits for none below
 	swept   uint64    // the calls below have been ended
 	sweptAt time.Time // at which time
+
+	operations atomic.Int64 // of its operators that are carried out
 }
 
 // run is one call of another run here.
@@ -37,6 +40,7 @@ type run struct {
 }
 
 const (
+	maxOperations  = 32        // of the operators of one run at once
 	maxRefused     = 1 << 16   // numbers that are refused one by one; beyond, all up to the highest are
 	maxUnconfirmed = 1 << 16   // calls that run or whose results the front has not confirmed
 	maxNumber      = 1<<63 - 1 // all above are refused, so that there is a number behind the highest
@@ -46,8 +50,11 @@ const (
 func (r *owner) called(h *wire.Head, body []byte) {
 	p := r.p
 	running, most, full := &p.running, int64(p.o.MaxCalls), "the node has as many calls of others as cluster.max_calls allows"
-	if h.Extension == "" { // of the node itself, which waits for a client's next event
+	switch h.Extension {
+	case "": // a request of a client, which waits for its next event
 		running, most, full = &p.streams, maxStreams, "the node answers as many requests of other nodes' clients as it can"
+	case wire.Itself: // what calls wait for, such as an approval, finds room beside them, and beside what a third node wants
+		running, most, full = &r.operations, maxOperations, "the node carries out as many operations of one node as it may"
 	}
 	if running.Add(1) > most {
 		running.Add(-1)

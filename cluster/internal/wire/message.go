@@ -47,6 +47,10 @@ type Head struct {
 	Gossip
 }
 
+// Itself is the extension of a call to a node itself, by the operator of another; no extension can
+// have the id.
+const Itself = "exthost/node"
+
 // Request are the members of Call; Tell and Ask have Method and Session.
 type Request struct {
 	Extension string   `json:"ext,omitempty"`
