@@ -191,14 +191,18 @@ func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Recor
 	if len(p.IDs) > maxIDs {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%d ids are too many", len(p.IDs))
 	}
+	ctx, cancel := context.WithTimeout(ctx, auditWait)
+	defer cancel()
+	reading := n.reading
+	if o.Operator { // who does not wait for others
+		reading = n.readingForOperators
+	}
 	select {
-	case n.reading <- struct{}{}: // reading a log takes as long as it is
-		defer func() { <-n.reading }()
+	case reading <- struct{}{}: // reading a log takes as long as it is
+		defer func() { <-reading }()
 	case <-ctx.Done():
 		return nil, protocol.Errorf(protocol.Overloaded, "the node reads its audit log for others already")
 	}
-	ctx, cancel := context.WithTimeout(ctx, auditWait)
-	defer cancel()
 	withheld := false
 	list, err := n.Here.readLog(ctx, p.IDs, func(r *audit.Record) bool {
 		may := o.Operator || r.Node == o.Node

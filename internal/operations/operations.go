@@ -42,11 +42,13 @@ type Nodes struct {
 	sessions Sessions
 	desks    desks
 	reading  chan struct{} // holds a token while the audit log is read for another node
+
+	readingForOperators chan struct{} // and for one of cluster.operators
 }
 
 // New returns the nodes of a host, which may be used once Begin was called.
 func New() *Nodes {
-	n := &Nodes{reading: make(chan struct{}, 1)}
+	n := &Nodes{reading: make(chan struct{}, 1), readingForOperators: make(chan struct{}, 1)}
 	n.desks.changed, n.desks.poked = make(chan struct{}), make(chan struct{}, 1)
 	return n
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )
@@ -53,6 +54,21 @@ func TestOrderWithoutAnswer(t *testing.T) {
 		want := "node mute1 did not answer within 10s; it may have carried out the command, which may be given again"
 		if protocol.KindOf(err) != protocol.CallTimeout || protocol.Reason(err) != want {
 			t.Error(err)
+		}
+	})
+}
+
+// A node for which the audit log is read does not keep those of operators waiting, and no other for ever.
+func TestAuditLogIsReadForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New()
+		n.Here.State = new(policies.State)
+		n.reading <- struct{}{}
+		for operator, want := range map[bool]protocol.Kind{true: "", false: protocol.Overloaded} {
+			_, err := (*inward)(n).records(t.Context(), &peers.Operation{Node: "web", Operator: operator, Params: json.RawMessage(`{"ids":["d1"]}`)})
+			if protocol.KindOf(err) != want {
+				t.Errorf("an operator's is %v: %v", operator, err)
+			}
 		}
 	})
 }
