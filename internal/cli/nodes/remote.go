@@ -41,10 +41,10 @@ func At(node string, err error) error {
 	return &console.Error{Code: console.ExitCode(err), Text: e.Error(), Hint: There(console.NextCommand(e), node), Cause: err}
 }
 
-// There is a command for a node; "" is this host.
+// There is a command for a node, on one line whatever that node says; "" is this host.
 func There(command, node string) string {
 	if node == "" || command == "" {
 		return command
 	}
-	return command + ", at node " + node
+	return console.Safe(command) + ", at node " + node
 }

@@ -45,7 +45,7 @@ func TestAt(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if There("", "gpu1") != "" || There("exthost list", "") != "exthost list" {
-		t.Error("a command that is none, or of this host, is changed")
+	if There("a\nb", "gpu1") != `a\u000ab, at node gpu1` || There("", "gpu1") != "" || There("exthost list", "") != "exthost list" {
+		t.Error("a command that is none, or of this host, is changed, or one has two lines")
 	}
 }
