@@ -90,7 +90,11 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 			return broken
 		}
 		if q.node != "" {
-			return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no host runs here that is in a cluster and has tool %q", q.tool), Hint: "exthost tools list has the tools, and the nodes that have them"}
+			text := fmt.Sprintf("no host runs here that is in a cluster and has tool %q", q.tool)
+			if r != nil {
+				text = fmt.Sprintf("the host that runs here knows no tool %q of node %s", q.tool, q.node)
+			}
+			return &console.Error{Code: console.ExitNotFound, Text: text, Hint: "exthost tools list has the tools, and the nodes that have them; exthost cluster nodes has the nodes"}
 		}
 		recorded = cfg.Audit.Path != ""
 		result, err = q.alone(ctx, c, cfg)

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -47,4 +48,15 @@ func There(command, node string) string {
 		return command
 	}
 	return console.Safe(command) + ", at node " + node
+}
+
+// Gone returns the error about an extension that there is not, of NODE.ID as one about the node, if
+// there is no such node.
+func Gone(s status.Status, id string, err error) error {
+	node, _, far := strings.Cut(id, ".")
+	here := slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == node || strings.HasPrefix(x.ID, node+".") })
+	if !far || here || s.Cluster == nil || console.ExitCode(err) != console.ExitNotFound {
+		return err
+	}
+	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no extension %q, as no node %s is in the cluster now", id, node), Hint: "exthost cluster nodes"}
 }

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/exthost/exthost/internal/cli/console"
@@ -47,5 +48,21 @@ func TestAt(t *testing.T) {
 	}
 	if There("a\nb", "gpu1") != `a\u000ab, at node gpu1` || There("", "gpu1") != "" || There("exthost list", "") != "exthost list" {
 		t.Error("a command that is none, or of this host, is changed, or one has two lines")
+	}
+}
+
+// An extension of a node that has gone is not listed any more: the error is about the node.
+func TestGone(t *testing.T) {
+	s := status.Status{Extensions: []status.Extension{{ID: "notes"}, {ID: "web.other"}}, Cluster: &status.Cluster{Node: "n1"}}
+	unknown := &console.Error{Code: console.ExitNotFound, Text: "there is no such extension"}
+	for id, far := range map[string]bool{"gpu1.notes": true, "web.nots": false, "notes.server": false, "nots": false} {
+		got := Gone(s, id, unknown)
+		if far != (got != error(unknown)) || far && !strings.Contains(got.Error(), "no node gpu1 is in the cluster now") {
+			t.Errorf("%s: %v", id, got)
+		}
+	}
+	s.Cluster = nil
+	if got := Gone(s, "gpu1.notes", unknown); got != error(unknown) {
+		t.Error(got)
 	}
 }

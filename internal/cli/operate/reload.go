@@ -66,6 +66,9 @@ func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, 
 		return err
 	}
 	node, _, ok := nodes.Remote(s, id)
+	if _, err := hosts.Worker(s, id); !ok && !dryRun && err != nil {
+		return nodes.Gone(s, id, err)
+	}
 	if !ok || dryRun {
 		return console.Usagef("", "exthost reload takes an extension of another node, as NODE.ID and without --dry-run; without it, it applies all that has changed here")
 	}
@@ -224,7 +227,7 @@ func Restart(c *console.Console) *cobra.Command {
 			}
 			x, err := hosts.Worker(s, args[0])
 			if err != nil {
-				return err
+				return nodes.Gone(s, args[0], err)
 			}
 			r.WarnBroken(c)
 			err = r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil)
