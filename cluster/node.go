@@ -345,7 +345,7 @@ func (s *sender) use(send func(*link.Link) error) error {
 	return send(l)
 }
 
-// Send implements [pair.Sender] and [directory.Sender].
+// Send implements [outbox.Sender] and [directory.Sender].
 func (s *sender) Send(to wire.Address, notTaken string, m []byte) error {
 	return s.use(func(l *link.Link) error { return l.Send(to, notTaken, m) })
 }
@@ -361,7 +361,7 @@ func (s *sender) Any(m []byte) error { return s.use(func(l *link.Link) error { r
 // Hold implements [directory.Sender].
 func (s *sender) Hold() error { return s.use((*link.Link).Hold) }
 
-// MaxPayload implements [pair.Sender] and [directory.Sender].
+// MaxPayload implements [outbox.Sender] and [directory.Sender].
 func (s *sender) MaxPayload() int {
 	if l := s.link.Load(); l != nil {
 		return l.MaxPayload()

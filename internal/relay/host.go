@@ -16,6 +16,7 @@ import (
 
 	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/relay/pipes"
 	"github.com/exthost/exthost/internal/relay/variables"
 )
 
@@ -185,7 +186,7 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 	var in io.ReadCloser
 	var out io.WriteCloser
 	if c != nil {
-		in, out, err = takePipes(conn)
+		in, out, err = pipes.Take(conn, helloTimeout)
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:

@@ -10,13 +10,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/relay/pipes"
 )
 
 // pairs returns a function that connects two sockets.
@@ -66,9 +64,9 @@ func TestPipes(t *testing.T) {
 		}})
 	}()
 	host := func() end {
-		r, w, err := takePipes(<-hosts)
+		r, w, err := pipes.Take(<-hosts, patience)
 		if err != nil || r == nil {
-			t.Fatalf("takePipes: %v, %v", r, err)
+			t.Fatalf("Take: %v, %v", r, err)
 		}
 		t.Cleanup(func() { r.Close(); w.Close() })
 		_ = r.(*os.File).SetReadDeadline(time.Now().Add(patience))
@@ -116,45 +114,5 @@ func TestPipes(t *testing.T) {
 	b.out.Close()
 	if err := <-ended; err != nil {
 		t.Error(err)
-	}
-}
-
-// A host refuses what is less than the two ends of pipes, and keeps no descriptor of it. A
-// relay that has gone is no fault.
-func TestTakePipes(t *testing.T) {
-	processtest.Leaks(t)
-	connect := pairs(t)
-	for n, want := range []string{"it sends 0 pipes", "it sends 1 pipes", ""} {
-		relay, host := connect()
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var rights []byte
-		if n > 0 {
-			rights = unix.UnixRights([]int{int(w.Fd()), int(w.Fd())}[:n]...)
-		}
-		if _, _, err := relay.WriteMsgUnix([]byte{'\n'}, rights, nil); err != nil {
-			t.Fatal(err)
-		}
-		w.Close()
-		in, out, err := takePipes(host)
-		if want == "" {
-			if err != nil || in.Close() != nil || out.Close() != nil {
-				t.Errorf("%d descriptors: %v", n, err)
-			}
-		} else if in != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%d descriptors: %v, %v, want %s", n, in, err, want)
-		}
-		_ = r.SetReadDeadline(time.Now().Add(patience))
-		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("%d descriptors: one is still open: %v", n, err)
-		}
-		r.Close()
-	}
-	relay, host := connect()
-	relay.Close()
-	if in, _, err := takePipes(host); in != nil || err != nil {
-		t.Errorf("from a relay that has gone: %v, %v", in, err)
 	}
 }

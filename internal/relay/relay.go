@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/relay/pipes"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -90,15 +91,8 @@ type relay struct {
 	passing passing
 }
 
-// duplex is a connection to a host: a socket, or pipes.
-type duplex interface {
-	io.ReadWriteCloser // Close interrupts reads and writes, or has the host end them
-	CloseWrite() error
-	SetDeadline(t time.Time) error
-}
-
 type link struct {
-	conn duplex
+	conn pipes.Conn
 	in   *lineReader
 	scan scanner       // of the host
 	lost chan struct{} // closed when the end of the host has been told to the client
@@ -224,9 +218,9 @@ func (r *relay) linked() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	var c duplex = conn
+	var c pipes.Conn = conn
 	if r.pipes {
-		if c, err = sendPipes(conn); err != nil {
+		if c, err = pipes.Send(conn); err != nil {
 			return nil, err
 		}
 	}
@@ -234,7 +228,7 @@ func (r *relay) linked() (*link, error) {
 	if err := r.resume(c, in); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	block(c)
+	pipes.Block(c)
 	l := &link{conn: c, in: in, lost: make(chan struct{})}
 	r.mu.Lock()
 	r.link = l

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/exthost/exthost/internal/relay/pipes"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -84,7 +85,7 @@ func (s *session) failed(calls []string) {
 
 // resume opens the session of the client in a new host and repeats its subscriptions. The
 // client does not see the answers; it is told that all lists may have changed.
-func (r *relay) resume(conn duplex, in *lineReader) error {
+func (r *relay) resume(conn pipes.Conn, in *lineReader) error {
 	s := &r.session
 	if !s.open {
 		return nil

@@ -14,18 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/cluster/internal/outbox"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/protocol"
 )
-
-// Sender sends messages. A message that it returns no error for may still be lost.
-type Sender interface {
-	// Send sends a message to a run. notTaken, if not "", is what [Pairs.NotTaken] is called with
-	// when there is no such run. The sender keeps nothing of the message.
-	Send(to wire.Address, notTaken string, message []byte) error
-	MaxPayload() int // the longest message, in bytes
-}
 
 // Node is the node that has the pairs. Its methods may be called by many goroutines at once.
 type Node interface {
@@ -41,8 +34,8 @@ type Node interface {
 // Options of [Pairs]. Durations of 0 have their defaults.
 type Options struct {
 	Self   wire.Address
-	Sender Sender
-	Unsent error // is in the errors of a Sender after which nobody gets the message
+	Sender outbox.Sender // whose notTaken [Pairs.NotTaken] is called with when no run took a message
+	Unsent error         // is in the errors of a Sender after which nobody gets the message
 	Node   Node
 	Log    *slog.Logger
 
@@ -85,7 +78,7 @@ type Pairs struct {
 	streams   atomic.Int64 // calls of others of no extension
 	receiving atomic.Int64 // bodies
 	busy      atomic.Int64 // calls both ways
-	outbox    outbox
+	outbox    *outbox.Outbox
 	leaving   atomic.Bool
 	counts    counters
 
@@ -110,7 +103,7 @@ func New(o Options) *Pairs {
 	defaultTo(&o.Grace, 2*time.Second)
 	defaultTo(&o.Silence, 10*time.Second)
 	p := &Pairs{o: o, kept: budget{limit: maxKept}, waiting: budget{limit: maxWaiting}, arriving: budget{limit: maxBytes}, departing: budget{limit: maxBytes}, runs: make(map[wire.Address]*peer), past: make(map[wire.Address]uint64)}
-	p.workers.next, p.outbox.wake = make(chan func()), make(chan struct{}, 1)
+	p.workers.next, p.outbox = make(chan func()), outbox.New(o.Sender, o.Batches)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -128,7 +121,7 @@ func (p *Pairs) Run(ctx context.Context) {
 	defer tick.Stop()
 	var sends sync.WaitGroup
 	defer sends.Wait()
-	sends.Go(func() { p.sendLetters(ctx) })
+	sends.Go(func() { p.outbox.Run(ctx) })
 	last := time.Now()
 	for {
 		select {

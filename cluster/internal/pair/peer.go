@@ -1,9 +1,9 @@
 package pair
 
 import (
-	"sync"
 	"time"
 
+	"github.com/exthost/exthost/cluster/internal/outbox"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -39,17 +39,19 @@ func (r *channel) sendWhole(h *wire.Head, body []byte) error {
 	if err != nil {
 		return err
 	}
-	return deliver(r.p.o.Sender, l)
+	return r.p.outbox.Send(l)
 }
+
+// few calls in flight gain nothing by messages that go together.
+const few = 2
 
 // post is send for a call or a result, which goes together with others while there are many. sent,
 // which may be nil, takes the error.
 func (r *channel) post(h *wire.Head, body []byte, sent func(error)) {
 	if len(body) <= r.p.chunk() && r.p.busy.Load() > few {
 		if l, err := r.letter(h, body); err == nil {
-			if l.sent = sent; !r.p.outbox.put(l) {
-				_ = deliver(r.p.o.Sender, l)
-			}
+			l.Sent = sent
+			r.p.outbox.Post(l)
 			return
 		}
 	}
@@ -59,25 +61,19 @@ func (r *channel) post(h *wire.Head, body []byte, sent func(error)) {
 }
 
 // letter returns a message to be sent.
-func (r *channel) letter(h *wire.Head, body []byte) (letter, error) {
+func (r *channel) letter(h *wire.Head, body []byte) (outbox.Letter, error) {
 	h.Run = r.p.o.Self.Run
-	buffer := buffers.Get().(*[]byte)
-	m, err := wire.Append((*buffer)[:0], h, body)
+	l, err := outbox.Write(r.to, h, body)
 	if err != nil {
-		buffers.Put(buffer)
-		return letter{}, protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
+		return l, protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
 	}
-	*buffer = m
-	return letter{to: r.to, kind: h.Kind, n: h.N, message: buffer}, nil
+	return l, nil
 }
-
-// buffers are for messages, which are of some length while they are sent.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // NotTaken says that no run took a message, by what its sender was given. It reports false for a
 // message of another sender.
 func (p *Pairs) NotTaken(what string) bool {
-	calls, to, ok := readToken(what)
+	to, calls, ok := outbox.ReadToken(what)
 	if !ok {
 		return false
 	}

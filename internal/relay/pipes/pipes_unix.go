@@ -1,6 +1,6 @@
 //go:build unix
 
-package relay
+package pipes
 
 import (
 	"errors"
@@ -29,17 +29,17 @@ func (p *pipes) SetDeadline(t time.Time) error {
 	return errors.Join(p.r.SetReadDeadline(t), p.w.SetWriteDeadline(t))
 }
 
-// block has reads and writes of pipes block a thread each: they wake sooner than those that
+// Block has reads and writes of pipes block a thread each: they wake sooner than those that
 // the poller of the Go runtime wakes.
-func block(c duplex) {
+func Block(c Conn) {
 	if p, ok := c.(*pipes); ok {
 		_, _ = p.r.Fd(), p.w.Fd()
 	}
 }
 
-// sendPipes has the messages of conn, which it closes, go over pipes: it sends the ends of
+// Send has the messages of conn, which it closes, go over pipes: it sends the ends of
 // the host to it. A host that has ended gets none; its ends are closed then as always.
-func sendPipes(conn *net.UnixConn) (duplex, error) {
+func Send(conn *net.UnixConn) (Conn, error) {
 	defer conn.Close()
 	var p pipes
 	hostR, w, err := os.Pipe()
@@ -58,11 +58,11 @@ func sendPipes(conn *net.UnixConn) (duplex, error) {
 	return &p, nil
 }
 
-// takePipes returns the ends of the pipes that a relay sends on conn, which it closes; nil if
-// the relay has gone.
-func takePipes(conn net.Conn) (io.ReadCloser, io.WriteCloser, error) {
+// Take returns the ends of the pipes that a relay sends on conn, which it closes; nil if the relay has
+// gone, or sends none for so long.
+func Take(conn net.Conn, within time.Duration) (io.ReadCloser, io.WriteCloser, error) {
 	defer conn.Close()
-	if err := conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, nil, err
 	}
 	control := make([]byte, unix.CmsgSpace(2*4)) // two descriptors; the system drops further ones
