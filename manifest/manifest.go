@@ -86,7 +86,7 @@ type Transport struct {
 	URL        string            `toml:"url" json:"url,omitempty"`                 // http, sse and nats only; of nats nats://host:port or tls://host:port, default the NATS servers that cluster.urls of the host states
 	Headers    map[string]string `toml:"headers" json:"headers,omitempty"`         // http and sse only
 	TokenEnv   string            `toml:"token_env" json:"token_env,omitempty"`     // http, sse and nats only: the variable that holds the bearer token, or for nats what NATS servers take: the text of a file of credentials, the seed of an NKey, or a token; also named in requires.env
-	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http, sse and nats only: the file that holds it, below the extension's directory, its owner's alone, read anew for each request
+	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http, sse and nats only: the file that holds it, below the extension's directory, its owner's alone, read anew for each request, with nats for each connection
 	OAuth      *oauth.Settings   `toml:"oauth" json:"oauth,omitempty"`             // http and sse only: the client as which a user signs in; default: what the server's authorization server offers
 	Protocol   string            `toml:"protocol" json:"protocol,omitempty"`       // default native for stdio, mcp with a url; exec has none
 	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only

@@ -168,6 +168,7 @@ func TestRules(t *testing.T) {
 		{"http with command", head + "[transport]\nkind = \"http\"\nurl = \"https://x\"\ncommand = \"x\"\n", "transport.command is for kind stdio and exec only, not"},
 		{"native over http", head + "[transport]\nurl = \"https://x\"\nprotocol = \"native\"\n", "transport.protocol of kind http is mcp"},
 		{"ftp url", head + "[transport]\nkind = \"sse\"\nurl = \"ftp://x\"\n", "not an http or https url"},
+		{"url with a password, which is not quoted", head + "[transport]\nkind = \"sse\"\nurl = \"ftp://me:p@ss@x\"\n", `"***@x" is not an http or https url`},
 		{"url without host", head + "[transport]\nkind = \"sse\"\nurl = \"https:///x\"\n", "names no host"},
 		{"header injection", head + "[transport]\nurl = \"https://x\"\nheaders = { A = \"b\\nc\" }\n", "line break"},
 		{"mcp_version of native", stdio + "mcp_version = \"auto\"\n", "mcp_version is for protocol mcp"},

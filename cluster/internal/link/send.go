@@ -116,7 +116,7 @@ func (l *Link) Close(ctx context.Context) error {
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return fmt.Errorf("the connection to the cluster is closed while messages are still handled: %w", ctx.Err())
+			return fmt.Errorf("the connection to the cluster has not ended in time: a message is still handled, or the server reads nothing: %w", ctx.Err())
 		}
 	}
 	return nil

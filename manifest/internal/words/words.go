@@ -40,6 +40,9 @@ func BadURL(raw string) string {
 		return ""
 	}
 	u, err := url.Parse(raw)
+	if at := strings.LastIndexByte(raw, '@'); at >= 0 { // what is before may be a password
+		raw = "***" + raw[at:]
+	}
 	switch {
 	case raw == "":
 		return "a url is needed, such as https://example.com/mcp"
