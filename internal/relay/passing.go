@@ -28,13 +28,15 @@ func (r *relay) passed() {
 }
 
 // recall takes back a piece of the client that was announced and reached no host. It returns false if the
-// piece was recorded meanwhile.
+// piece was recorded meanwhile, as it is before a piece of the host is announced.
 func (r *relay) recall() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	announced := r.passing.piece != nil
+	if r.passing.piece == nil || r.passing.fromHost {
+		return false
+	}
 	r.passing.piece = nil
-	return announced
+	return true
 }
 
 // record records the lines that end in the piece that is being passed on; r.mu is locked.

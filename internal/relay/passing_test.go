@@ -33,3 +33,21 @@ func TestQuickAnswers(t *testing.T) {
 		t.Error("a piece is passed to a host that has ended")
 	}
 }
+
+// A request that an ended host did not get is taken back only while it is not recorded. The last answer of
+// that host, which is announced then, is recorded all the same.
+func TestRecallBehindAnAnswer(t *testing.T) {
+	l := &link{}
+	r := &relay{link: l, table: newTable()}
+	r.pass(l, []byte(`{"id":1,"method":"ping"}`+"\n"), false)
+	r.passed()
+	r.pass(l, []byte(`{"id":2,"method":"ping"}`+"\n"), false)
+	r.pass(l, []byte(`{"id":1,"result":{}}`+"\n"), true)
+	if r.recall() {
+		t.Error("a request is taken back that is recorded: it goes to the next host, and is answered as lost too")
+	}
+	r.passed()
+	if calls, _ := r.table.take(); !cmp.Equal(calls, []string{"2"}) {
+		t.Errorf("without an answer: %q", calls)
+	}
+}
