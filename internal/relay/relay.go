@@ -148,12 +148,22 @@ func lengthOfLine(piece []byte) int {
 	return len(piece)
 }
 
+// maxTries bounds the hosts that a piece is passed to: what ends each at once may never cease, and while
+// hosts are made nobody hears that the client has left.
+const maxTries = 3
+
+var errEnding = errors.New("one host after another has ended at once; exthost serve --stdio --own shows why")
+
 // forward passes on a piece, and returns the link that has it, or why none has. begun is the
 // link that has the beginning of the first line; nil if the line begins in the piece.
 func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
-	for {
+	for tries := 1; ; tries++ {
 		l, err := begun, error(nil)
-		if begun == nil {
+		switch {
+		case begun != nil:
+		case tries > maxTries:
+			err = errEnding
+		default:
 			l, err = r.linked()
 		}
 		if r.ctx.Err() != nil {

@@ -353,6 +353,38 @@ func TestRequestAfterTheEnd(t *testing.T) {
 	<-now.lost
 }
 
+// Where each host ends at once, a request is refused, and the end of the client is the end of the relay.
+func TestEachHostEndsAtOnce(t *testing.T) {
+	processtest.Leaks(t)
+	l := listen(t)
+	clientR, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, clientW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, Options{In: clientR, Out: clientW, Connect: func(context.Context) (*net.UnixConn, error) {
+			conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+			if err != nil {
+				return nil, err
+			}
+			host, err := l.AcceptUnix()
+			return conn, errors.Join(err, host.Close())
+		}})
+	}()
+	s := &scripted{t: t, in: in, out: bufio.NewReader(out), ended: ended}
+	s.say(`{"id":1,"method":"ping"}` + "\n")
+	s.wantsError("1", -32018)
+	s.leave(nil)
+	out.Close()
+}
+
 // A relay does not outlive its client when the host does not end the session.
 func TestLeaveStoppedHost(t *testing.T) {
 	defer func(before time.Duration) { leaveTimeout = before }(leaveTimeout)
