@@ -109,6 +109,39 @@ func TestClosedForGood(t *testing.T) {
 	}
 }
 
+// A connection that is made while the link closes is told of to its end before that ends.
+func TestClosedMeanwhile(t *testing.T) {
+	processtest.Leaks(t)
+	spec := oneServer(t)
+	spec.Spawn(t)
+	told, rest := make(chan bool), make(chan struct{})
+	a := connect(t, "a", func(o *Options) {
+		o.State = func(connected bool, _ string) {
+			select {
+			case told <- connected:
+			case <-rest:
+			}
+		}
+	}, spec)
+	<-told
+	a.Link.mu.Lock()
+	a.closed = true
+	a.Link.mu.Unlock()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = a.open()
+	}()
+	<-told
+	select {
+	case <-over:
+		t.Error("it ends first")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(rest)
+	<-over
+}
+
 // A server may close each connection at once. Neither Connect nor Close waits for what does not come.
 func TestClosedAtOnce(t *testing.T) {
 	processtest.Leaks(t)

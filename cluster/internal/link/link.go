@@ -154,23 +154,31 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 	return l, nil
 }
 
-// open makes a connection, with what this run listens to.
-func (l *Link) open() (err error) {
+// open makes a connection, with what this run listens to. Of one that is not taken nothing is told after it.
+func (l *Link) open() error {
+	c := &connection{ready: make(chan struct{}), over: make(chan struct{})}
+	err := l.take(c)
+	close(c.ready)
+	if err != nil && c.Conn != nil {
+		c.Close()
+		<-c.over
+	}
+	return err
+}
+
+// take connects, and has the link use the connection.
+func (l *Link) take(c *connection) (err error) {
 	l.making.Lock()
 	defer l.making.Unlock()
-	c := &connection{ready: make(chan struct{}), over: make(chan struct{})}
-	defer close(c.ready)
 	if c.Conn, err = l.options(c).Connect(); err != nil {
 		return err
 	}
 	if err = l.subscribe(c); err != nil && !c.IsClosed() { // one that is closed already has another after it
-		c.Close()
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		c.Close()
 		return nats.ErrConnectionClosed
 	}
 	if last := l.conn.Load(); last != nil {
