@@ -109,6 +109,52 @@ func TestClosedForGood(t *testing.T) {
 	}
 }
 
+// While there is no connection, because one was closed for good, the name can be taken, and what was dropped
+// stays counted.
+func TestClosedForAMoment(t *testing.T) {
+	processtest.Leaks(t)
+	spec := oneServer(t)
+	spec.Spawn(t)
+	way := interpose(t, spec.URL())
+	a := connect(t, "a", func(o *Options) { o.URLs = []string{way.url} }, spec)
+	b := connect(t, "b", nil, spec)
+	meet(t, b, a)
+	hold := make(chan struct{})
+	a.mu.Lock()
+	a.hold = hold
+	a.mu.Unlock()
+	for range maxPending + 1000 {
+		if err := b.Send(a.self, "", []byte("much")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "messages are dropped", func() bool { return a.Counts().Dropped > 0 })
+	dropped := a.Counts().Dropped
+	way.refuse("Maximum Payload Violation")
+	until(t, "the connection is closed", func() bool { return a.conn.Load().IsClosed() })
+	if err := a.Hold(); err != nil {
+		t.Error(err)
+	}
+	a.mu.Lock()
+	a.hold = nil
+	a.mu.Unlock()
+	close(hold)
+	until(t, "it connects", func() bool { return len(a.got(&a.states, "true")) == 2 })
+	if got := a.Counts().Dropped; got < dropped {
+		t.Errorf("%d messages were dropped, %d before", got, dropped)
+	}
+	meet(t, a, b)
+	if err := b.Send(wire.Address{Node: "a", Run: wire.NameRun}, "unheld", []byte("name")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the name is held", func() bool {
+		return len(a.got(&a.messages, fmt.Sprintf("b %d name", ToName)))+len(b.got(&b.notTaken, "")) > 0
+	})
+	if nobody := b.got(&b.notTaken, ""); len(nobody) > 0 {
+		t.Error("the name is not held")
+	}
+}
+
 // A connection that is made while the link closes is told of to its end before that ends.
 func TestClosedMeanwhile(t *testing.T) {
 	processtest.Leaks(t)

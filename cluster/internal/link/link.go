@@ -106,9 +106,11 @@ type Link struct {
 // client does not know. It is closed for good then, and the link makes another.
 type connection struct {
 	*nats.Conn
-	subs  []*nats.Subscription // guarded by Link.mu
-	ready chan struct{}        // closed: the subscriptions are made
-	over  chan struct{}        // closed: the last callback about the connection has returned
+	ready chan struct{} // closed: the subscriptions are made
+	over  chan struct{} // closed: the last callback about the connection has returned
+
+	subs    []*nats.Subscription // guarded by Link.mu
+	dropped uint64               // by them, as last counted; guarded by Link.mu
 }
 
 const (

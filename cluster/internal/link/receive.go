@@ -21,9 +21,12 @@ func (l *Link) Hold() error {
 	if l.held {
 		return nil
 	}
-	err := l.hold(l.conn.Load())
-	l.held = err == nil
-	return err
+	c := l.conn.Load()
+	if err := l.hold(c); err != nil && !c.IsClosed() { // the connection after one that is closed holds it
+		return err
+	}
+	l.held = true
+	return nil
 }
 
 // hold has a connection get what the one with the name of the node gets. The caller holds l.making.

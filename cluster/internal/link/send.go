@@ -83,11 +83,14 @@ func (l *Link) Counts() Counts {
 func (l *Link) counts(c *connection) Counts {
 	s, n := c.Stats(), l.before
 	n.In, n.Out, n.InBytes, n.OutBytes, n.Refused = n.In+s.InMsgs, n.Out+s.OutMsgs, n.InBytes+s.InBytes, n.OutBytes+s.OutBytes, l.refused.Load()
+	var lost uint64
 	for _, sub := range c.subs {
-		if dropped, err := sub.Dropped(); err == nil {
-			n.Dropped += uint64(dropped)
+		if dropped, err := sub.Dropped(); err == nil { // the connection is not closed
+			lost += uint64(dropped)
 		}
 	}
+	c.dropped = max(c.dropped, lost)
+	n.Dropped += c.dropped
 	return n
 }
 
