@@ -184,7 +184,7 @@ func (l *Link) take(c *connection) (err error) {
 		return nats.ErrConnectionClosed
 	}
 	if last := l.conn.Load(); last != nil {
-		l.before = l.counts(last)
+		l.before = last.counts(l.before)
 	}
 	l.conn.Store(c)
 	return nil

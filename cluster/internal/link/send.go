@@ -76,13 +76,14 @@ func (l *Link) RTT(ctx context.Context) (time.Duration, error) {
 func (l *Link) Counts() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.counts(l.conn.Load())
+	n := l.conn.Load().counts(l.before)
+	n.Refused = l.refused.Load()
+	return n
 }
 
-// counts returns what has passed up to a connection, the last one. The caller holds l.mu.
-func (l *Link) counts(c *connection) Counts {
-	s, n := c.Stats(), l.before
-	n.In, n.Out, n.InBytes, n.OutBytes, n.Refused = n.In+s.InMsgs, n.Out+s.OutMsgs, n.InBytes+s.InBytes, n.OutBytes+s.OutBytes, l.refused.Load()
+// counts adds what has passed to n. The caller holds Link.mu.
+func (c *connection) counts(n Counts) Counts {
+	s := c.Stats()
 	var lost uint64
 	for _, sub := range c.subs {
 		if dropped, err := sub.Dropped(); err == nil { // the connection is not closed
@@ -90,7 +91,7 @@ func (l *Link) counts(c *connection) Counts {
 		}
 	}
 	c.dropped = max(c.dropped, lost)
-	n.Dropped += c.dropped
+	n.In, n.Out, n.InBytes, n.OutBytes, n.Dropped = n.In+s.InMsgs, n.Out+s.OutMsgs, n.InBytes+s.InBytes, n.OutBytes+s.OutBytes, n.Dropped+c.dropped
 	return n
 }
 
