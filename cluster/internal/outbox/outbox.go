@@ -33,10 +33,13 @@ type Outbox struct {
 }
 
 const (
-	maxLetters  = 1024     // that wait, beyond which one is sent alone
-	maxTogether = 64       // in one message: the subject of the server's answer names their calls
-	maxBatch    = 64 << 10 // bytes of such a message
+	maxLetters  = 1024 // that wait, beyond which one is sent alone
+	maxTogether = 64   // in one message: the subject of the server's answer names their calls
 )
+
+// MaxBatch bounds the bytes of letters that go in one message. A letter with a longer body gains nothing
+// by waiting for others.
+const MaxBatch = 64 << 10
 
 // New returns an outbox. batches reports whether a run reads batches, see [wire.Messages]. Run sends
 // what is posted.
@@ -96,7 +99,7 @@ func (o *Outbox) together(letters []Letter) int {
 	if !o.batches(to) {
 		return n
 	}
-	room := min(maxBatch, o.sender.MaxPayload()) - letters[0].size()
+	room := min(MaxBatch, o.sender.MaxPayload()) - letters[0].size()
 	for ; n < min(len(letters), maxTogether) && letters[n].to == to; n++ {
 		if room -= letters[n].size(); room < 0 {
 			break

@@ -48,7 +48,7 @@ const few = 2
 // post is send for a call or a result, which goes together with others while there are many. sent,
 // which may be nil, takes the error.
 func (r *channel) post(h *wire.Head, body []byte, sent func(error)) {
-	if len(body) <= r.p.chunk() && r.p.busy.Load() > few {
+	if len(body) <= min(r.p.chunk(), outbox.MaxBatch) && r.p.busy.Load() > few {
 		if l, err := r.letter(h, body); err == nil {
 			l.Sent = sent
 			r.p.outbox.Post(l)
