@@ -66,7 +66,7 @@ func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, 
 		return err
 	}
 	node, _, ok := nodes.Remote(s, id)
-	if _, err := hosts.Worker(s, id); !ok && !dryRun && err != nil {
+	if _, err := hosts.Worker(s, id); !ok && !dryRun && strings.Contains(id, ".") && err != nil {
 		return nodes.Gone(s, id, err)
 	}
 	if !ok || dryRun {
