@@ -20,11 +20,12 @@ func (r *relay) pass(l *link, piece []byte, fromHost bool) bool {
 	return true
 }
 
-// passed records what was announced, unless the other direction has done so.
-func (r *relay) passed() {
+// passed records what was announced, unless the other direction has done so. It returns the link there is.
+func (r *relay) passed() *link {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record()
+	return r.link
 }
 
 // recall takes back a piece of the client that was announced and reached no host. It returns false if the

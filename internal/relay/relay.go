@@ -183,12 +183,11 @@ func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
 				<-l.lost
 				continue // the host has got nothing
 			}
-			r.passed()
-			if err != nil {
-				<-l.lost
-			}
-			if r.current() != l {
+			if r.passed() != l { // the host has ended meanwhile, and end did not know of this piece
 				r.unanswered()
+			}
+			if err != nil {
+				<-l.lost // every request has its error by now
 			}
 			return l, nil
 		case begun != nil: // which has ended just now: no other host gets the rest of the line
