@@ -1,11 +1,8 @@
 package services_test
 
 import (
-	"bufio"
 	"encoding/pem"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -29,36 +26,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
-
-// impostor takes the connections of clients of NATS, and says some more after its first PONG. It
-// ends with the test.
-func impostor(t *testing.T, more string) (url string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	t.Cleanup(func() { l.Close(); work.Wait() })
-	work.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() {
-				defer c.Close()
-				fmt.Fprint(c, `INFO {"server_id":"x","version":"2.10.0","proto":1,"max_payload":1048576,"headers":true}`+"\r\n")
-				for in := bufio.NewScanner(c); in.Scan(); {
-					if in.Text() == "PING" {
-						fmt.Fprint(c, "PONG\r\n", more)
-					}
-				}
-			})
-		}
-	})
-	return "nats://" + l.Addr().String()
-}
 
 // connect connects to the service far-1 at a server, which may have 96 calls in flight.
 func connect(t *testing.T, url string, files cluster.Certificates) (jsonrpc.Transport, error) {
@@ -179,7 +146,7 @@ func TestChatter(t *testing.T) {
 // nothing waits for ever.
 func TestClosedAtOnce(t *testing.T) {
 	processtest.Leaks(t)
-	url := impostor(t, "-ERR 'go away'\r\n")
+	url := natstest.Impostor(t, "-ERR 'go away'\r\n")
 	over := make(chan error)
 	for range 3000 { // the moment is another each time
 		go func() {
@@ -247,44 +214,14 @@ func TestEventsOfTheDead(t *testing.T) {
 	events.Wait()
 }
 
-// distant stands before a server, whose words take 400 ms to its clients. It ends with the test.
-func distant(t *testing.T, server string) (url string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	t.Cleanup(func() { l.Close(); work.Wait() })
-	work.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", strings.TrimPrefix(server, "nats://"))
-			if err != nil {
-				client.Close()
-				continue
-			}
-			work.Go(func() { _, _ = io.Copy(up, client); up.Close() })
-			work.Go(func() {
-				defer client.Close()
-				words := make([]byte, 1<<16)
-				for n, err := up.Read(words); err == nil; n, err = up.Read(words) {
-					<-time.After(400 * time.Millisecond)
-					_, _ = client.Write(words[:n])
-				}
-			})
-		}
-	})
-	return "nats://" + l.Addr().String()
-}
-
 // The server says that nobody takes a request after a while only. It is noticed all the same.
 func TestFarServer(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
-	talk(t, p, distant(t, p.url())).gone()
+	distant := natstest.Between(t, p.url(), func(client net.Conn, words []byte) {
+		<-time.After(400 * time.Millisecond)
+		_, _ = client.Write(words)
+	})
+	talk(t, p, distant).gone()
 }
 
 // What a server lacks of a secure connection is said as such.

@@ -1,15 +1,14 @@
 package link
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
@@ -19,47 +18,17 @@ type interposed struct {
 	url string
 
 	mu    sync.Mutex
-	conns []net.Conn
+	conns map[net.Conn]bool
 }
 
-// interpose stands before the server at an address until the test ends.
 func interpose(t *testing.T, server string) *interposed {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &interposed{url: "nats://" + l.Addr().String()}
-	var work sync.WaitGroup
-	t.Cleanup(func() { l.Close(); work.Wait() })
-	work.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", strings.TrimPrefix(server, "nats://"))
-			if err != nil {
-				client.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, client)
-			p.mu.Unlock()
-			work.Go(func() { _, _ = io.Copy(up, client); up.Close() })
-			work.Go(func() {
-				defer client.Close()
-				for in := bufio.NewReader(up); ; {
-					line, err := in.ReadBytes('\n')
-					if err != nil {
-						return
-					}
-					p.mu.Lock()
-					_, _ = client.Write(line)
-					p.mu.Unlock()
-				}
-			})
-		}
+	p := &interposed{conns: make(map[net.Conn]bool)}
+	p.url = natstest.Between(t, server, func(client net.Conn, words []byte) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.conns[client] = true
+		_, _ = client.Write(words)
 	})
 	return p
 }
@@ -68,10 +37,10 @@ func interpose(t *testing.T, server string) *interposed {
 func (p *interposed) refuse(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.conns {
+	for c := range p.conns {
 		_, _ = fmt.Fprintf(c, "-ERR '%s'\r\n", text)
 	}
-	p.conns = nil
+	clear(p.conns)
 }
 
 // A server may close a connection for good, as one does whose max_payload was lowered. The link makes
@@ -196,34 +165,11 @@ func TestClosedMeanwhile(t *testing.T) {
 // A server may close each connection at once. Neither Connect nor Close waits for what does not come.
 func TestClosedAtOnce(t *testing.T) {
 	processtest.Leaks(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer l.Close()
-	work.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() {
-				defer c.Close()
-				fmt.Fprint(c, `INFO {"server_id":"x","version":"2.10.0","proto":1,"max_payload":1048576,"headers":true}`+"\r\n")
-				for in := bufio.NewScanner(c); in.Scan(); {
-					if in.Text() == "PING" {
-						fmt.Fprint(c, "PONG\r\n-ERR 'go away'\r\n")
-					}
-				}
-			})
-		}
-	})
+	url := natstest.Impostor(t, "-ERR 'go away'\r\n")
 	over := make(chan error)
 	for range 2000 { // the moment is another each time
 		go func() {
-			k, err := Connect(t.Context(), Options{URLs: []string{"nats://" + l.Addr().String()}, Subjects: wire.Subjects{Cluster: "main"},
+			k, err := Connect(t.Context(), Options{URLs: []string{url}, Subjects: wire.Subjects{Cluster: "main"},
 				Self: wire.Address{Node: "a", Run: wire.NewRun()}, Received: func(Message) {}, NotTaken: func(string) {}})
 			if err == nil {
 				err = k.Close(t.Context())
