@@ -83,6 +83,29 @@ func open(name string, nodes int, urls ...string) (q *Quota, closed func(), err 
 	return New(Options{Cluster: "main", Node: name, Run: self.Run, Asker: l, Nodes: func() int { return nodes }}), func() { _ = l.Close(context.Background()) }, nil
 }
 
+// opened is a node of the test's own, which is connected to servers.
+func opened(t testing.TB, s *servers, name string, nodes int) *Quota {
+	t.Helper()
+	q, closed, err := open(name, nodes, s.urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closed)
+	return q
+}
+
+// pooled is a pool of a node of the test's own.
+func pooled(t testing.TB, q *Quota) *quota.Pool {
+	t.Helper()
+	pool := quota.NewPool(q)
+	t.Cleanup(func() {
+		if err := pool.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return pool
+}
+
 // servers are NATS servers with a bucket, that know each other.
 type servers struct {
 	list []natstest.Server

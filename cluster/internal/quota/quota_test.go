@@ -81,11 +81,7 @@ func TestKills(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	q, closed, err := open("looker", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed()
+	q := opened(t, s, "looker", 1)
 	r := taken(t, q)
 	t.Logf("%d units of %d are used after %d kills of nodes; a lease is %d; %+v", used(), limit, killed, size(int64(limit), nodes), r)
 	if n := used(); n > limit || n < limit-killed*(int(size(int64(limit), nodes))+callers) {
@@ -101,17 +97,8 @@ func TestKills(t *testing.T) {
 func TestServersAway(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
-	q, closed, err := open("n1", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed()
-	pool := quota.NewPool(q)
-	defer func() {
-		if err := pool.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
+	q := opened(t, s, "n1", 1)
+	pool := pooled(t, q)
 	c := pool.New(claim(80))
 	take := func() (wait time.Duration, err error) {
 		_, wait, err = c.Take(t.Context(), time.Now(), 1)
@@ -124,7 +111,8 @@ func TestServersAway(t *testing.T) {
 	}
 	s.all[0].Kill()
 	held := 0
-	for err = nil; err == nil; {
+	var err error
+	for err == nil {
 		if _, err = take(); err == nil {
 			held++
 		}
@@ -162,18 +150,7 @@ func TestLostWrites(t *testing.T) {
 	s := startServers(t, 1)
 	var counters []*quota.Counter
 	for i := range nodes {
-		q, closed, err := open(fmt.Sprint("n", i), nodes, s.urls...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closed()
-		pool := quota.NewPool(q)
-		defer func() {
-			if err := pool.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}()
-		counters = append(counters, pool.New(claim(limit)))
+		counters = append(counters, pooled(t, opened(t, s, fmt.Sprint("n", i), nodes)).New(claim(limit)))
 	}
 	used := 0
 	use := func(most int) { // in turn, each with an answer, until so many are used or no node has any
@@ -209,11 +186,7 @@ func TestLostWrites(t *testing.T) {
 		}
 	})
 	use(2 * limit)
-	q, closed, err := open("looker", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed()
+	q := opened(t, s, "looker", 1)
 	if r := taken(t, q); used > limit || r.taken() != limit {
 		t.Errorf("%d units of %d are used; %+v", used, limit, r)
 	}
@@ -223,17 +196,8 @@ func TestLostWrites(t *testing.T) {
 func TestWindows(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
-	q, closed, err := open("n1", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed()
-	pool := quota.NewPool(q)
-	defer func() {
-		if err := pool.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
+	q := opened(t, s, "n1", 1)
+	pool := pooled(t, q)
 	c := pool.New(quota.Claim{Policy: "w", Key: "k", Limit: 20, Window: 2 * time.Second})
 	used := 0
 	var windows []int
@@ -263,11 +227,7 @@ func TestWindows(t *testing.T) {
 func TestNoBucket(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
-	q, closed, err := open("n1", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed()
+	q := opened(t, s, "n1", 1)
 	if err := q.Reach(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -309,26 +269,13 @@ func TestNoBucket(t *testing.T) {
 func TestOneCounter(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
-	first, closeFirst, err := open("n1", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeFirst()
-	second, closeSecond, err := open("n2", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeSecond()
+	first := opened(t, s, "n1", 1)
+	second := opened(t, s, "n2", 1)
 	c := claim(80)
 	if _, err := first.Lease(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	pool := quota.NewPool(second)
-	defer func() {
-		if err := pool.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
+	pool := pooled(t, second)
 	c.Window = time.Hour
 	differs := pool.New(c)
 	c.Policy, c.Limit = "q", 800
@@ -347,11 +294,7 @@ func TestOneCounter(t *testing.T) {
 func TestNoCounter(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
-	q, closed, err := open("n1", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed()
+	q := opened(t, s, "n1", 1)
 	c := claim(80)
 	c.Window = time.Hour
 	for _, text := range []string{`x`, `null`, `{}`, `[]`, `{"window":3600e9}`, `{"window":-1}`,
@@ -402,17 +345,9 @@ func (a ahead) Ask(ctx context.Context, subject string, header map[string]string
 func TestClockSetBack(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
-	early, closeEarly, err := open("n1", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeEarly()
+	early := opened(t, s, "n1", 1)
 	early = New(Options{Cluster: "main", Node: "n1", Run: "r", Asker: ahead{early.o.Asker, 10_000 * time.Hour}, Nodes: early.o.Nodes})
-	q, closed, err := open("n2", 1, s.urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed()
+	q := opened(t, s, "n2", 1)
 	c := quota.Claim{Policy: "p", Key: "k", Limit: 8, Window: time.Minute}
 	for {
 		l, err := early.Lease(t.Context(), c)
