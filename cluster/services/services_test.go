@@ -401,6 +401,19 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// comesLate awaits the answer of a call that hung.
+func comesLate(t *testing.T, answer <-chan string) {
+	t.Helper()
+	select {
+	case got := <-answer:
+		if !strings.Contains(got, "late") {
+			t.Error(got)
+		}
+	case <-time.After(patience):
+		t.Error("the call hangs")
+	}
+}
+
 // A service that owes many answers goes on with the calls of others.
 func TestOwesAnswers(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
@@ -431,14 +444,7 @@ func TestOwesAnswers(t *testing.T) {
 	if got, err := call(t, h, "noted", `{}`); err != nil || strings.Count(got, "initialize") != 1 {
 		t.Errorf("%s, %v", got, err)
 	}
-	select {
-	case got := <-answer:
-		if !strings.Contains(got, "late") {
-			t.Error(got)
-		}
-	case <-time.After(patience):
-		t.Error("the call hangs")
-	}
+	comesLate(t, answer)
 }
 
 // A service that is not there gets no calls, and gets them once it is.
@@ -539,14 +545,7 @@ func TestServerRestarts(t *testing.T) {
 	if err != nil || strings.Count(got, "initialize") != 1 {
 		t.Errorf("%s, %v", got, err)
 	}
-	select {
-	case got := <-answer:
-		if !strings.Contains(got, "late") {
-			t.Error(got)
-		}
-	case <-time.After(patience):
-		t.Error("the call hangs")
-	}
+	comesLate(t, answer)
 }
 
 // A host says what it lacks.
