@@ -56,7 +56,9 @@ func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 	for _, other := range n.list() {
 		h.others = append(h.others, other.Name)
 	}
-	h.follow(ctx, id)
+	h.mu.Lock()
+	h.followLocked(ctx, id)
+	h.mu.Unlock()
 	h.asking.Wait()
 	if h.failed != nil && n.cluster == nil {
 		return CallRecords{}, h.failed
@@ -78,13 +80,7 @@ type hunt struct {
 	failed error // why the log of this host is not known
 }
 
-// follow asks all nodes for the records with an id, and for those that these lead to.
-func (h *hunt) follow(ctx context.Context, id string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.followLocked(ctx, id)
-}
-
+// followLocked asks all nodes for the records with an id, and for those that these lead to.
 func (h *hunt) followLocked(ctx context.Context, id string) {
 	if !callID.MatchString(id) || slices.Contains(h.ids, id) || len(h.ids) == maxIDs {
 		return

@@ -66,7 +66,7 @@ func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, 
 		return err
 	}
 	node, _, ok := nodes.Remote(s, id)
-	if _, err := hosts.Worker(s, id); !ok && !dryRun && strings.Contains(id, ".") && err != nil {
+	if _, err := hosts.Worker(s, id); err != nil && !ok && strings.Contains(id, ".") {
 		return nodes.Gone(s, id, err)
 	}
 	if !ok || dryRun {
