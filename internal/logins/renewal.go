@@ -26,8 +26,8 @@ func (l *Login) renewLocked() (*renewal, error) {
 	case time.Now().Before(l.rest):
 		return nil, l.failed
 	}
-	r := &renewal{done: make(chan struct{})}
-	if !l.store.renewals.Go(func() { l.run(r) }) {
+	r, before := &renewal{done: make(chan struct{})}, l.accessLocked() // of now: another program may have renewed it before run begins
+	if !l.store.renewals.Go(func() { l.run(r, before) }) {
 		return nil, protocol.Errorf(protocol.ShuttingDown, "the host is closing")
 	}
 	l.renewal = r
@@ -51,11 +51,10 @@ const (
 	renewalRest    = 5 * time.Second
 )
 
-// run renews the token and sets the outcome of r.
-func (l *Login) run(r *renewal) {
+// run renews the token, which was before, and sets the outcome of r.
+func (l *Login) run(r *renewal, before string) {
 	ctx, cancel := context.WithTimeout(l.store.ctx, renewalTimeout)
 	defer cancel()
-	before := l.seen()
 	var after *Grant
 	err := l.store.update(ctx, l.path, func(g *Grant) (*Grant, error) {
 		var err error
@@ -83,11 +82,4 @@ func (l *Login) run(r *renewal) {
 	if err == nil {
 		l.grant, l.read = after, nil // the file tells its version with the next request
 	}
-}
-
-// seen returns the access token that is to be renewed.
-func (l *Login) seen() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.accessLocked()
 }
