@@ -116,9 +116,9 @@ func languageOf(path string) *language {
 	return cmp.Or(byName[name], byName[strings.ToLower(filepath.Base(filepath.Dir(path)))+"/"+name], byEnding[filepath.Ext(name)])
 }
 
-// isCode reports whether a file may decide what runs: by its name, or because it can be
+// IsCode reports whether a file may decide what runs: by its name, or because it can be
 // executed.
-func isCode(path string, mode fs.FileMode) bool {
+func IsCode(path string, mode fs.FileMode) bool {
 	return languageOf(path) != nil || mode&0o111 != 0 || variant(strings.ToLower(filepath.Base(path)))
 }
 
@@ -126,7 +126,7 @@ func isCode(path string, mode fs.FileMode) bool {
 func (l *language) loads(path string, mode fs.FileMode) bool {
 	switch of := languageOf(path); {
 	case l == nil:
-		return isCode(path, mode)
+		return IsCode(path, mode)
 	case of == l, of == &native:
 		return true
 	}

@@ -257,7 +257,7 @@ func (r *reader) file(path, key string, stat func() (fs.FileInfo, error)) error 
 	if err != nil {
 		return gone(err)
 	}
-	if !isCode(path, info.Mode()) {
+	if !IsCode(path, info.Mode()) {
 		return nil
 	}
 	if filepath.Base(filepath.Dir(path)) == "__pycache__" && checkedCache(path) {

@@ -270,7 +270,7 @@ func fields(line string) []string {
 func codeFiles(words []string, cwd string) (files []string) {
 	for _, word := range words {
 		path := absolute(cwd, word)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && isCode(path, info.Mode()) {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && IsCode(path, info.Mode()) {
 			files = append(files, path)
 		}
 	}
