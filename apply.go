@@ -62,6 +62,9 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 		}
 	}
 	slices.SortStableFunc(c.Failed, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Extension, b.Extension) })
+	if len(c.Clients) > 0 {
+		_ = r.h.clients.Reload() // logs its error; reads again, because the clients in force may be newer than this reload
+	}
 	r.h.swap(nil)
 	return nil
 }

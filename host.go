@@ -121,8 +121,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	h.reloads.setPlaces(plan, plan)
 	h.reloads.seen = plan.Sum()
 	l := &h.life
-	h.adopt(plan)
 	h.clients.Set(cfg.Server.Clients)
+	h.adopt(plan)
 	starting := o.toStart(plan.Units())
 	l.starting.Begin(starting)
 	l.beside.Go(func() { h.watch.Run(l.closing) })
@@ -200,7 +200,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	if o.Cluster != nil {
 		h.env.Node = o.Cluster.Status().Node
 	}
-	h.clients = clients.New(l.running, o.Reread, log)
+	h.clients = clients.New(l.running, o.Reread, l.rebuild.Add, log)
 	h.diagnostics, h.reloads.h, h.nodes = diagnostics.New(log), h, operations.New()
 	h.recording.Hub, h.recording.Log, h.recording.Report = h.env.Recorder, log, h.diagnostics.Add
 	h.destinations = bridge.NewDirectory(l.closing)

@@ -287,7 +287,7 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 		`policy:access: "ext_x_dye" of config.rules[0].tools matches no tool; did you mean "ext_x_die"? exthost tools list shows the names`,
 		`policy:access: "ext_my.server_delete" of config.rules[0].tools matches no tool; exthost tools list shows the names`,
 		`policy:access: "xx" of config.rules[1].extensions matches no extension; did you mean "x"? exthost list shows the ids`,
-		`policy:access: "tokens" of config.rules[2].callers matches no caller; did you mean "token"? a caller is "token" or "" (anonymous) without server.auth.oauth`,
+		`policy:access: "tokens" of config.rules[2].callers matches no caller; did you mean "token"? callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`,
 		`policy:ask: "ext_y_*" of match.tools matches no tool; exthost tools list shows the names`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -295,6 +295,56 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 	}
 	if p := h.Status().Policies; len(p) != 2 || len(p[0].Diagnostics) != 4 || len(p[1].Diagnostics) != 1 {
 		t.Errorf("the policies do not state their own diagnostics: %+v", p)
+	}
+}
+
+// TestPatternsOfCallers warns of the patterns that select no caller, and of no other: callers are
+// named clients, also those that come later, clients on stdio and the operator, and with an
+// authorization server or a cluster everybody may be one.
+func TestPatternsOfCallers(t *testing.T) {
+	processtest.Leaks(t)
+	spec := governance.Spec{
+		Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+		Match:  governance.Match{Callers: []string{"bo?", "ghost"}},
+		Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "callers": []any{"bot", "b*", "team-*", "token", "oper*", "operator", "stdio:*", "stdio:17-abc", "std*", "*", "stdio"}}}},
+	}
+	unmatched := func(h *exthost.Host) (globs []string) {
+		for _, d := range h.Status().Diagnostics {
+			if d.Code == "pattern_unmatched" {
+				glob, _, _ := strings.Cut(d.Message, " ")
+				globs = append(globs, strings.Trim(glob, `"`))
+			}
+		}
+		return globs
+	}
+	bot := map[string]config.Client{"bot": {}}
+	without := []string{"bo?", "ghost", "bot", "b*", "team-*", "stdio"}
+	for name, test := range map[string]struct {
+		change func(*config.Config)
+		want   []string
+	}{
+		"no clients":           {func(*config.Config) {}, without},
+		"a named client":       {func(c *config.Config) { c.Server.Clients = bot }, []string{"ghost", "team-*", "stdio"}},
+		"subjects of tokens":   {func(c *config.Config) { c.Server.Auth.OAuth.Issuer = "https://issuer.example" }, nil},
+		"callers of a cluster": {func(c *config.Config) { c.Cluster.URLs = []string{"nats://nats.example"} }, nil},
+	} {
+		f := newFolder(t)
+		cfg := f.config()
+		cfg.Plugins = []governance.Spec{spec}
+		test.change(cfg)
+		h := f.openWith(cfg, exthost.Options{})
+		if diff := cmp.Diff(test.want, unmatched(h)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if name == "no clients" {
+			for _, change := range []struct {
+				clients map[string]config.Client
+				want    int
+			}{{bot, 3}, {nil, len(without)}} {
+				h.Clients().Set(change.clients)
+				eventually(t, "the clients in force are known", func() bool { return len(unmatched(h)) == change.want })
+			}
+		}
 	}
 }
 

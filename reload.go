@@ -91,9 +91,6 @@ func (r *reloads) reload(ctx context.Context, only []string) (change *status.Cha
 		r.spoiled = next.Sum()
 		return nil, err
 	}
-	if only == nil {
-		_ = r.h.clients.Reload() // which logs its error; the configuration of this reload may be older than what is in force
-	}
 	r.log(change)
 	return change, nil
 }
@@ -190,8 +187,6 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 		change.Retried = []string{}
 		if err = r.apply(ctx, next, change); err != nil {
 			r.spoiled = r.seen
-		} else {
-			_ = r.h.clients.Reload() // which logs its error; the configuration of this reload may be older than what is in force
 		}
 	}
 	switch {

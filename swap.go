@@ -38,7 +38,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 		if before != nil {
 			last = before.Catalog
 		}
-		catalog, diags := next.Plan.Catalog(number, last)
+		catalog, diags := next.Plan.Catalog(number, last, h.clients.Names())
 		if !h.opts.Mode.Inspect {
 			diags = append(diags, next.Policies.SavePins()...)
 		}

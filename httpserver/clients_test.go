@@ -33,7 +33,7 @@ type known struct {
 func newKnown(t *testing.T, names ...string) *known {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	k := &known{clients.New(ctx, nil, slog.New(slog.DiscardHandler)), map[string]string{}, map[string]config.Client{}}
+	k := &known{clients.New(ctx, nil, func() {}, slog.New(slog.DiscardHandler)), map[string]string{}, map[string]config.Client{}}
 	for _, name := range names {
 		k.give(name)
 	}
@@ -359,7 +359,7 @@ func TestSubjectIsNoOtherCaller(t *testing.T) {
 // BenchmarkClientToken compares a token with those of many clients: the first, the last and nobody's
 // take the same time.
 func BenchmarkClientToken(b *testing.B) {
-	d, stated := clients.New(b.Context(), nil, slog.New(slog.DiscardHandler)), map[string]config.Client{}
+	d, stated := clients.New(b.Context(), nil, func() {}, slog.New(slog.DiscardHandler)), map[string]config.Client{}
 	tokens := map[string]string{"nobody": clienttoken.New()}
 	for n := range 1024 {
 		token := clienttoken.New()

@@ -22,6 +22,7 @@ import (
 type Directory struct {
 	base    context.Context
 	reread  func() (*config.Config, error)
+	changed func() // is called after the clients in force have changed
 	log     *slog.Logger
 	current atomic.Pointer[table]
 
@@ -59,9 +60,9 @@ type key struct {
 }
 
 // New returns a directory without clients. What it hands out ends with ctx. reread reads the
-// configuration again; nil: it stays as it is.
-func New(ctx context.Context, reread func() (*config.Config, error), log *slog.Logger) *Directory {
-	d := &Directory{base: ctx, reread: reread, log: log, subjects: make(map[string]*subject)}
+// configuration again; nil: it stays as it is. changed is called after each change of the clients in force.
+func New(ctx context.Context, reread func() (*config.Config, error), changed func(), log *slog.Logger) *Directory {
+	d := &Directory{base: ctx, reread: reread, changed: changed, log: log, subjects: make(map[string]*subject)}
 	d.unnamed, d.require = context.WithCancel(ctx)
 	d.current.Store(&table{})
 	return d
@@ -102,6 +103,7 @@ func (d *Directory) begin() (reading uint64) {
 func (d *Directory) set(reading uint64, stated map[string]config.Client) {
 	if changed := d.replace(reading, stated); len(changed) > 0 {
 		d.log.Info("named clients", "changed", changed)
+		d.changed()
 	}
 }
 

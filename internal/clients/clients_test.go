@@ -18,7 +18,7 @@ import (
 func directory(t *testing.T, reread func() (*config.Config, error)) *Directory {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	return New(ctx, reread, slog.New(slog.DiscardHandler))
+	return New(ctx, reread, func() {}, slog.New(slog.DiscardHandler))
 }
 
 // TestClientReadEarlier puts no client back in force that a later reading does not have.

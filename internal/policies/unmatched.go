@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/internal/clienttoken"
 	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/protocol"
@@ -21,11 +22,30 @@ type Known struct {
 	Tools      []string // registered names
 	Extensions []string // ids of extensions and destinations, also of those that do not run
 	Silent     []string // those of Extensions whose tools are not known
-	AnyCaller  bool     // callers have names that nobody can list
+	Clients    []string // names of the named clients
+	AnyCaller  bool     // an authorization server or other nodes of a cluster name callers, too
 }
 
-// callers are the callers of a host without an authorization server.
-var callers = []string{"", "token"}
+// callers returns the names of callers that can be listed. Those of clients on stdio cannot: they
+// begin with [clienttoken.Stdio].
+func (k *Known) callers() []string {
+	return append([]string{"", clienttoken.Static, clienttoken.Operator}, k.Clients...)
+}
+
+// covers reports whether p may select something.
+func (k *Known) covers(p builtin.Pattern, known []string) bool {
+	switch p.Of {
+	case "callers":
+		if k.AnyCaller || fits(p.Glob, clienttoken.Stdio) {
+			return true
+		}
+	case "tools":
+		if slices.ContainsFunc(k.Silent, func(id string) bool { return fits(p.Glob, tools.Prefix(id)) }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(known, (glob.List{p.Glob}).Match)
+}
 
 // Unmatched returns a warning for each pattern of a policy that selects no tool, extension or
 // caller that is known: a rule with a misspelled name never applies.
@@ -37,9 +57,9 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 			case "extensions":
 				known, list = k.Extensions, "exthost list shows the ids"
 			case "callers":
-				known, list = callers, `a caller is "token" or "" (anonymous) without server.auth.oauth`
+				known, list = k.callers(), `callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`
 			}
-			if selects(p, known) || p.Of == "callers" && k.AnyCaller || p.Of == "tools" && maySelect(p.Glob, k.Silent) {
+			if k.covers(p, known) {
 				continue
 			}
 			hint := list
@@ -67,19 +87,9 @@ func (set *Set) Name(extensions []string) {
 	}
 }
 
-func selects(p builtin.Pattern, known []string) bool {
-	return slices.ContainsFunc(known, (glob.List{p.Glob}).Match)
-}
-
-// maySelect reports whether a pattern may select a tool of one of the extensions: the text
-// before its first wildcard fits the beginning of the names.
-func maySelect(pattern string, extensions []string) bool {
-	prefix := glob.Literal(pattern)
-	for _, id := range extensions {
-		begins := tools.Prefix(id)
-		if strings.HasPrefix(prefix, begins) || prefix != pattern && strings.HasPrefix(begins, prefix) {
-			return true
-		}
-	}
-	return false
+// fits reports whether a pattern may select a name that begins with prefix: the text before the
+// first wildcard of the pattern fits the beginning of the name.
+func fits(pattern, prefix string) bool {
+	literal := glob.Literal(pattern)
+	return strings.HasPrefix(literal, prefix) || literal != pattern && strings.HasPrefix(prefix, literal)
 }

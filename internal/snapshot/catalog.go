@@ -15,14 +15,16 @@ import (
 )
 
 // Catalog returns the tools that the extensions offer now, and the problems with them.
-// before is the previous catalog, nil for the first.
-func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
+// before is the previous catalog, nil for the first; clients are the names of the named clients,
+// which come and go without a new plan.
+func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (*tools.Catalog, []protocol.Diagnostic) {
 	var sources []tools.Source
 	if p.Policies.Offloads() || pagesElsewhere(p) {
 		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own
 	}
 	var diags []protocol.Diagnostic
 	known := p.absent()
+	known.Clients = clients
 	for x := range p.Ordered {
 		offered, found := x.Offered()
 		if known.Extensions = append(known.Extensions, x.ID()); len(offered) == 0 {
@@ -89,5 +91,9 @@ func (p *Plan) absent() policies.Known {
 			ids = append(ids, d.Extension)
 		}
 	}
-	return policies.Known{Extensions: ids, Silent: slices.Clone(ids), AnyCaller: p.Config.Server.Auth.OAuth.Issuer != ""}
+	return policies.Known{
+		Extensions: ids,
+		Silent:     slices.Clone(ids),
+		AnyCaller:  p.Config.Server.Auth.OAuth.Issuer != "" || p.Config.Cluster.Joins(),
+	}
 }
