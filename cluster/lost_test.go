@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
@@ -111,7 +114,7 @@ func awaitNodes(t testing.TB, h *exthost.Host, n int) {
 	})
 }
 
-// A call whose owner was killed before it came goes to a replica. Without one it is refused once the
+// A call whose owner has no connection any more goes to a replica. Without one it is refused once the
 // owner is not back in time, and never runs.
 func TestC3OwnerIsKilledBefore(t *testing.T) {
 	processtest.Leaks(t)
@@ -122,6 +125,7 @@ func TestC3OwnerIsKilledBefore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "notes")
 	var want []string
 	n1.Kill()
+	s.awaitGone("n1")
 	for i := range 4 {
 		want = append(want, fmt.Sprint(i))
 		if _, err := front.Call(within(t), "ext_x_note", map[string]any{"file": file, "text": want[i]}); err != nil {
@@ -129,6 +133,7 @@ func TestC3OwnerIsKilledBefore(t *testing.T) {
 		}
 	}
 	n2.Kill()
+	s.awaitGone("n2")
 	_, err := front.Call(within(t), "ext_x_note", map[string]any{"file": file, "text": "never"})
 	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NotReady || e.Outcome != "" {
 		t.Errorf("without a replica: %#v", err)
@@ -136,6 +141,22 @@ func TestC3OwnerIsKilledBefore(t *testing.T) {
 	if got := noted(t, file); !slices.Equal(got, want) {
 		t.Errorf("noted: %q", got)
 	}
+}
+
+// awaitGone waits until the first server has noticed that a node was killed. Until then it hands messages to a
+// connection that nobody reads, and whether a call took effect cannot be known.
+func (s *servers) awaitGone(node string) {
+	s.t.Helper()
+	conn, err := nats.Connect(s.urls()[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	subjects := wire.Subjects{Cluster: inCluster}
+	eventually(s.t, node+" has no connection", func() bool {
+		_, err := conn.Request(subjects.To(wire.Address{Node: node, Run: wire.NameRun}, "test"), nil, quickGrace)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
 }
 
 // A session that has a process of its own loses it with its node: the call that runs is lost, and

@@ -40,13 +40,16 @@ func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quo
 	return quota.New(quota.Options{Cluster: "main", Node: c.Node, Run: self.Run, Asker: l, Nodes: func() int { return 3 }})
 }
 
-// leased leases of a limit of 80 in an hour, once the counters are there.
+// window is one that does not end during a test.
+const window = 50 * 365 * 24 * time.Hour
+
+// leased leases of a limit of 80, once the counters are there.
 func leased(t *testing.T, q *quota.Quota) limits.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 6*deadline) // servers that elect take their time
 	defer cancel()
 	for began := time.Now(); ; {
-		l, err := q.Lease(ctx, limits.Claim{Policy: "p", Key: "k", Limit: 80, Window: time.Hour})
+		l, err := q.Lease(ctx, limits.Claim{Policy: "p", Key: "k", Limit: 80, Window: window})
 		if err == nil {
 			t.Logf("a lease after %v", time.Since(began).Round(time.Millisecond))
 			return l

@@ -22,7 +22,7 @@ import (
 )
 
 // deadline bounds every wait of these tests.
-const deadline = 10 * time.Second
+const deadline = 60 * time.Second
 
 var subjects = wire.Subjects{Cluster: "main"}
 

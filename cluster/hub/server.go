@@ -88,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 // start waits until the server takes connections.
 func (h *Hub) start(ctx context.Context, fatal <-chan string) error {
 	h.server.Start()
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("it does not take connections within %v", readyTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("it does not take connections within %v", startTimeout))
 	defer cancel()
 	for !h.server.ReadyForConnections(readyStep) {
 		select {
@@ -118,7 +118,7 @@ func (h *Hub) options(o Options) (*server.Options, error) {
 	so := &server.Options{
 		ServerName: serverName(), Host: host, Port: port, NoSigs: true, NoLog: true,
 		MaxPayload: maxPayload, MaxConn: maxConnections,
-		TLS: true, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: readyTimeout.Seconds(), AuthTimeout: readyTimeout.Seconds(),
+		TLS: true, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: handshakeTimeout.Seconds(), AuthTimeout: handshakeTimeout.Seconds(),
 		TrustedOperators: []*jwt.OperatorClaims{operator}, AccountResolver: h.resolver, SystemAccount: system,
 	}
 	if o.Store != "" {
@@ -132,7 +132,7 @@ func (h *Hub) options(o Options) (*server.Options, error) {
 	if host, port, err = hostPort(o.Routes); err != nil {
 		return nil, err
 	}
-	so.Cluster = server.ClusterOpts{Name: h.name, Host: host, Port: port, NoAdvertise: true, TLSTimeout: readyTimeout.Seconds(), TLSConfig: &tls.Config{
+	so.Cluster = server.ClusterOpts{Name: h.name, Host: host, Port: port, NoAdvertise: true, TLSTimeout: handshakeTimeout.Seconds(), TLSConfig: &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ServerName: credentials.ServerName(h.name),
 		RootCAs: h.files.pool(), ClientCAs: h.files.pool(), ClientAuth: tls.RequireAndVerifyClientCert, // nodes have no certificate, so none of them is a server
 	}}
