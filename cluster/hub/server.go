@@ -41,8 +41,8 @@ type Hub struct {
 	counts   bool        // it keeps the counters of shared limits
 }
 
-// Open starts a server and waits until it takes connections. It fails when the address is taken
-// or when ctx ends before that. The caller closes the hub.
+// Open starts a server and waits until it takes connections. It fails when the address is taken,
+// after 30 s, or when ctx ends before that. The caller closes the hub.
 func Open(ctx context.Context, o Options) (*Hub, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// hubWait bounds the start and the end of the hub of this host.
+// hubWait bounds the end of the hub of this host.
 const hubWait = 10 * time.Second
 
 // lockWait is how long the node of another host of this machine may take to end.
@@ -64,14 +64,12 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error
 	}
 	end = func() error { unlock(); return nil }
 	if m.Hub.Listen != "" {
-		starting, cancel := context.WithTimeout(ctx, hubWait)
-		defer cancel()
 		store, err := stateOf("hub", m.Hub.Dir)
 		if err != nil {
 			unlock()
 			return end, err
 		}
-		h, err := hub.Open(starting, hub.Options{Dir: m.Hub.Dir, Listen: m.Hub.Listen, Routes: m.Hub.RoutesListen(), Peers: m.Hub.Peers, Store: store, Log: r.log})
+		h, err := hub.Open(ctx, hub.Options{Dir: m.Hub.Dir, Listen: m.Hub.Listen, Routes: m.Hub.RoutesListen(), Peers: m.Hub.Peers, Store: store, Log: r.log})
 		if err != nil {
 			unlock()
 			return end, &console.Error{Code: console.ExitInvalid, Text: "cluster.hub: " + err.Error(), Hint: "exthost cluster init makes its files; free the address, or change cluster.hub.listen"}
