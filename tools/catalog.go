@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -106,6 +107,7 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 // candidate is a descriptor that may become an Entry.
 type candidate struct {
 	protocol.Tool
+	plain   string // see plainName
 	members []member
 	reused  *Entry // the entry of prev with the same bytes; then only Name and Raw are set
 }
@@ -117,8 +119,9 @@ type offer struct {
 	faults     []protocol.Diagnostic
 }
 
-// read reads the descriptors of one source. It sorts them, so that the order in which an
-// extension lists them does not change their names.
+// read reads the descriptors of one source. It sorts them, so that the order in which an extension lists them
+// does not change their names. Of tools that share a plain name the one that had it in prev comes first, then
+// the one whose own name it is: a registered name passes to no other tool while its own is offered.
 func read(s Source, prev *Catalog) offer {
 	known := prev.entriesByRaw(s.Extension)
 	o := offer{Source: s, candidates: make([]candidate, 0, len(s.Tools))}
@@ -127,7 +130,11 @@ func read(s Source, prev *Catalog) offer {
 			t.Raw = declaredDescriptor(t)
 		}
 		if e := known[string(t.Raw)]; e != nil {
-			o.candidates = append(o.candidates, candidate{Tool: protocol.Tool{Name: e.Tool, Raw: e.Raw}, reused: e})
+			o.candidates = append(o.candidates, candidate{
+				Tool:   protocol.Tool{Name: e.Tool, Raw: e.Raw},
+				plain:  plainName(s.Extension, e.Tool),
+				reused: e,
+			})
 			continue
 		}
 		parsed, ms, err := parse(t.Raw)
@@ -135,10 +142,35 @@ func read(s Source, prev *Catalog) offer {
 			o.faults = append(o.faults, diagnostic("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
 			continue
 		}
-		o.candidates = append(o.candidates, candidate{Tool: parsed, members: ms})
+		o.candidates = append(o.candidates, candidate{Tool: parsed, plain: plainName(s.Extension, parsed.Name), members: ms})
 	}
-	slices.SortStableFunc(o.candidates, func(a, b candidate) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(o.candidates, func(a, b candidate) int {
+		if a.plain != b.plain {
+			return cmp.Compare(a.plain, b.plain)
+		}
+		return cmp.Or(cmp.Compare(prev.precedence(s.Extension, a), prev.precedence(s.Extension, b)), cmp.Compare(a.Name, b.Name))
+	})
+	o.candidates = slices.CompactFunc(o.candidates, func(first, next candidate) bool {
+		if first.Name != next.Name {
+			return false
+		}
+		o.faults = append(o.faults, diagnostic("tool_duplicate", "tool %q is offered twice; the first one is used", next.Name))
+		return true
+	})
 	return o
+}
+
+// precedence orders the tools of one extension that share a plain name, the lowest first.
+func (c *Catalog) precedence(extension string, o candidate) int {
+	if c != nil {
+		if e := c.registered(o.plain); e != nil && e.Extension == extension && e.Tool == o.Name {
+			return 0
+		}
+	}
+	if strings.HasSuffix(o.plain, o.Name) {
+		return 1
+	}
+	return 2
 }
 
 // add adds the tools of one source.
@@ -146,13 +178,10 @@ func (c *Catalog) add(s offer, prev *Catalog) []protocol.Diagnostic {
 	ds := s.faults
 	var entries []*Entry
 	for i, o := range s.candidates {
-		if i > 0 && s.candidates[i-1].Name == o.Name {
-			ds = append(ds, diagnostic("tool_duplicate", "tool %q is offered twice; the first one is used", o.Name))
-			continue
-		}
 		if len(entries) == MaxTools {
-			ds = append(ds, diagnostic("tool_limit", "tool %q: an extension has at most %d tools", o.Name, MaxTools))
-			continue
+			ds = append(ds, diagnostic("tool_limit", "tool %q and the %d after it are dropped: an extension has at most %d tools",
+				o.Name, len(s.candidates)-i-1, MaxTools))
+			break
 		}
 		e, found := c.register(s.Extension, o, slices.Contains(s.Withheld, o.Name), prev)
 		if ds = append(ds, found...); e != nil {

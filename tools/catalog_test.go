@@ -77,8 +77,8 @@ func TestH6SameSetInAnyOrder(t *testing.T) {
 	for range 3 {
 		c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: tools}}, nil)
 		got := names(c.Entries())
-		if len(got) != MaxTools || strings.Count(codes(ds), "tool_limit") != 5 {
-			t.Fatalf("%d tools, want %d and 5 tool_limit", len(got), MaxTools)
+		if len(got) != MaxTools || strings.Count(codes(ds), "tool_limit") != 1 {
+			t.Fatalf("%d tools, want %d and one tool_limit", len(got), MaxTools)
 		}
 		if want == nil {
 			want = got
@@ -87,6 +87,35 @@ func TestH6SameSetInAnyOrder(t *testing.T) {
 			t.Fatalf("another order, other names:\n%s", diff)
 		}
 		rand.Shuffle(len(tools), func(i, j int) { tools[i], tools[j] = tools[j], tools[i] })
+	}
+}
+
+// TestNamesStayWithinAnExtension has two tools of one extension want one registered name: it stays with the
+// tool that has it, also while that is withheld, and the exact name comes first where neither had it.
+func TestNamesStayWithinAnExtension(t *testing.T) {
+	dot, underscore := raw(`{"name":"a.b"}`), raw(`{"name":"a_b"}`)
+	for _, tt := range []struct {
+		name  string
+		steps []Source
+		want  string // the tool that has the plain name in the end
+	}{
+		{"the exact name first", []Source{{Tools: []protocol.Tool{dot, underscore}}}, "a_b"},
+		{"a newcomer that sorts first", []Source{{Tools: []protocol.Tool{underscore}}, {Tools: []protocol.Tool{dot, underscore}}}, "a_b"},
+		{"an exact newcomer", []Source{{Tools: []protocol.Tool{dot}}, {Tools: []protocol.Tool{dot, underscore}}}, "a.b"},
+		{"a withheld tool", []Source{{Tools: []protocol.Tool{dot}}, {Tools: []protocol.Tool{dot, underscore}, Withheld: []string{"a.b"}}}, "a.b"},
+		{"withheld before", []Source{{Tools: []protocol.Tool{dot}, Withheld: []string{"a.b"}}, {Tools: []protocol.Tool{dot, underscore}}}, "a.b"},
+		{"the tool is gone", []Source{{Tools: []protocol.Tool{underscore}}, {Tools: []protocol.Tool{dot}}}, "a.b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var c *Catalog
+			for i, s := range tt.steps {
+				s.Extension = "x"
+				c, _ = NewCatalog(uint64(i), []Source{s}, c)
+			}
+			if e := c.registered("ext_x_a_b"); e == nil || e.Tool != tt.want {
+				t.Errorf("ext_x_a_b is %+v, want %s", e, tt.want)
+			}
+		})
 	}
 }
 

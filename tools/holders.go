@@ -14,9 +14,8 @@ func (c *Catalog) hold(offers []offer, prev *Catalog) {
 	for _, o := range offers {
 		silent[o.Extension] = len(o.candidates) == 0
 		for _, t := range o.candidates {
-			name := plainName(o.Extension, t.Name)
-			if by := wanted[name]; len(name) <= MaxName && !slices.Contains(by, o.Extension) {
-				wanted[name] = append(by, o.Extension)
+			if by := wanted[t.plain]; len(t.plain) <= MaxName && !slices.Contains(by, o.Extension) {
+				wanted[t.plain] = append(by, o.Extension)
 			}
 		}
 	}

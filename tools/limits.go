@@ -14,7 +14,7 @@ import (
 
 // Limits of a descriptor. A tool that exceeds one is dropped with a diagnostic.
 const (
-	MaxTools       = 1000      // tools of one extension
+	MaxTools       = 10_000    // tools of one extension; the rest is dropped with one diagnostic
 	MaxToolName    = 128       // runes of a tool's own name
 	MaxDescription = 32 << 10  // bytes of a description
 	MaxDescriptor  = 1 << 20   // bytes of a whole descriptor
