@@ -70,10 +70,14 @@ func (d *mcp) ping() (string, json.RawMessage) {
 
 func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMessage, err error) {
 	params := d.params(nil)
+	listed := 0
 	for range limits.pages {
 		raw, err := c.Call(ctx, protocol.MethodToolsList, params, nil)
 		if err != nil {
 			return nil, err
+		}
+		if listed += len(raw); listed > limits.listed {
+			return nil, protocol.Errorf(protocol.HandshakeInvalid, "its tools/list has more than %d MiB", limits.listed>>20)
 		}
 		page, ok := arrayOf[json.RawMessage](raw, "tools")
 		if !ok || !rawjson.IsObject(raw) {

@@ -15,11 +15,12 @@ import (
 
 // limits bound the offer of one extension.
 var limits = struct {
-	tools      int // descriptors of one handshake
+	tools      int // descriptors of one handshake; the catalog takes fewer, and says what it drops
 	pages      int // answers to tools/list of one listing
+	listed     int // bytes of these answers together
 	descriptor int // bytes of one descriptor; a longer one is dropped
 	hooks      int // names of hooks
-}{tools: 4096, pages: 256, descriptor: 256 << 10, hooks: 64}
+}{tools: 16384, pages: 1024, listed: 64 << 20, descriptor: 256 << 10, hooks: 64}
 
 // offer is the unchecked list of tools and hooks of an extension.
 type offer struct {

@@ -58,7 +58,7 @@ type entry struct {
 
 // MaxItems is how many items of one kind of an extension are recorded. What comes beyond is held, and
 // has no entry.
-const MaxItems = 4096
+const MaxItems = 10_000
 
 // Pin is one item in [Pins.List].
 type Pin struct {
