@@ -1,6 +1,7 @@
 package exthost_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -235,6 +236,51 @@ func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An instance is asked for the lowest level that its sessions want now: for a higher one when a session asks
+// for that, and when the session with the lowest ends. A session without a level hears all that it says.
+func TestLogLevelRisesAgain(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("x", rich("older", "")).open(exthost.Options{})
+	all, heard := stay(t, h, "all", protocol.MCP20251125, "")
+	says := func() (levels string) {
+		before := len(heard.told())
+		callTool(t, h, all, heard, "ext_x_log", `{}`)
+		for _, message := range heard.told()[before:] {
+			if _, level, ok := strings.Cut(message, `"level":"`); ok {
+				levels += level[:5] + " "
+			}
+		}
+		return levels
+	}
+	asks := func(s *protocol.Session, level string) {
+		t.Helper()
+		if _, err := h.Do(deadline(t), &protocol.Call{Session: s, Method: "logging/setLevel", Params: json.RawMessage(`{"level":"` + level + `"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ada, _ := stay(t, h, "ada", protocol.MCP20251125, "")
+	asks(ada, "debug")
+	if got := says(); got != "debug error " {
+		t.Errorf("asked for debug it says %q", got)
+	}
+	asks(ada, "warning")
+	if got := says(); got != "error " {
+		t.Errorf("asked for warning it says %q", got)
+	}
+	bob := &protocol.Session{ID: "bob", Version: protocol.MCP20251125, Client: newClient("bob")}
+	ctx, ends := context.WithCancel(t.Context())
+	if err := h.Attach(ctx, bob); err != nil {
+		t.Fatal(err)
+	}
+	asks(bob, "debug")
+	asks(ada, "error")
+	if got := says(); got != "debug error " {
+		t.Errorf("while one session wants debug it says %q", got)
+	}
+	ends()
+	eventually(t, "it says less without that session", func() bool { return says() == "error " })
 }
 
 // Of several extensions the resources keep their URIs, the prompts are named as

@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"time"
 
 	"github.com/exthost/exthost/internal/owners"
 	"github.com/exthost/exthost/internal/tasks"
@@ -48,16 +49,35 @@ func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
 	g.lists.note(now, s)
 	err = g.Sessions.attach(ctx, s, func() (dropped func()) {
 		g.lists.drop(s)
-		g.LogLevels.drop(s)
+		logged := g.LogLevels.drop(s)
 		g.Tasks.Drop(s)
 		idle := g.Subscriptions.drop(s)
-		return func() { unsubscribe(idle) }
+		return func() {
+			ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+			defer cancel()
+			g.Subscriptions.unsubscribeIdle(ctx, idle)
+			if logged {
+				g.raiseLogLevels(ctx)
+			}
+		}
 	})
 	if err != nil {
 		g.lists.drop(s)
 	}
 	return err
 }
+
+// raiseLogLevels asks the instances for the log level that the remaining sessions want.
+func (g *Gateway) raiseLogLevels(ctx context.Context) {
+	for _, r := range g.o.Units.All() {
+		for _, i := range r.Base().Instances() {
+			g.LogLevels.resume(ctx, i)
+		}
+	}
+}
+
+// dropTimeout bounds what the end of a session may ask of extensions.
+const dropTimeout = 2 * time.Second
 
 // view returns what a session sees now.
 func (g *Gateway) view(s *protocol.Session) (*toolset.View, error) {

@@ -19,13 +19,13 @@ import (
 // logLevels are MCP's log levels, the lowest first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// levelOf returns the index of a level in logLevels, len(logLevels) for none.
+// levelOf returns the index of a level in logLevels, [unit.NoLogLevel] for none.
 func levelOf(text json.RawMessage) int {
 	name, _ := rawjson.Text(text)
 	if at := slices.Index(logLevels, name); at >= 0 {
 		return at
 	}
-	return len(logLevels)
+	return unit.NoLogLevel
 }
 
 // LogLevels are the log levels that sessions asked for.
@@ -40,10 +40,13 @@ func newLogLevels(s *Sessions) *LogLevels {
 	return &LogLevels{sessions: s, level: make(map[*protocol.Session]int)}
 }
 
-func (l *LogLevels) drop(s *protocol.Session) {
+// drop forgets the level of a session that has ended, and reports whether it had one.
+func (l *LogLevels) drop(s *protocol.Session) (had bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	_, had = l.level[s]
 	delete(l.level, s)
+	return had
 }
 
 func (l *LogLevels) of(s *protocol.Session) (level int, ok bool) {
@@ -57,28 +60,55 @@ func (l *LogLevels) of(s *protocol.Session) (level int, ok bool) {
 // instance: a modern server is told with each request, a legacy one beforehand.
 func (l *LogLevels) Lowest(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
-		if c.Request.Method == protocol.MethodSetLevel && !l.passes(c, params) {
-			return json.RawMessage("{}"), nil
+		if c.Request.Method != protocol.MethodSetLevel {
+			return next(ctx, c, l.withLevel(ctx, c, params))
 		}
-		return next(ctx, c, l.withLevel(ctx, c, params))
+		asked := levelOf(rawjson.Get(params, "level"))
+		if asked == unit.NoLogLevel {
+			return next(ctx, c, params) // the extension refuses it
+		}
+		s := c.Request.Session
+		kept := s != nil && l.sessions.IfAttached(s, func() { l.keep(s, asked) })
+		result := json.RawMessage("{}")
+		if protocol.IsModern(c.Instance.Handshake().ProtocolVersion) {
+			return result, nil
+		}
+		err := c.Instance.SetLogLevel(ctx, func() int {
+			if kept {
+				return l.lowest(c.Instance)
+			}
+			return min(asked, l.lowest(c.Instance))
+		}, func(level int) (err error) {
+			if level != asked {
+				params = rawjson.Set(params, "level", rawjson.Quote(logLevels[level]))
+			}
+			result, err = next(ctx, c, params)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return result, nil
 	}
 }
 
-// passes keeps the level that a session asks for, and reports whether the instance is
-// to be asked for it too.
-func (l *LogLevels) passes(c *dispatch.Call, params json.RawMessage) bool {
-	at := levelOf(rawjson.Get(params, "level"))
-	if at == len(logLevels) {
-		return true // the extension refuses it
+func (l *LogLevels) keep(s *protocol.Session, level int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.level[s] = level
+}
+
+// lowest returns the lowest level that the sessions of an instance asked for, [unit.NoLogLevel] for none.
+func (l *LogLevels) lowest(i *unit.Instance) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	level := unit.NoLogLevel
+	for s, at := range l.level {
+		if (s.Extension == "" || s.Extension == i.Unit.ID()) && protocol.IsLegacy(s.Version) && concerns(i, s) {
+			level = min(level, at)
+		}
 	}
-	if s := c.Request.Session; s != nil {
-		l.sessions.IfAttached(s, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.level[s] = at
-		})
-	}
-	return c.Instance.LowerLogLevel(at) && !protocol.IsModern(c.Instance.Handshake().ProtocolVersion)
+	return level
 }
 
 // withLevel returns params with the level of the caller's session for a modern server,
@@ -91,19 +121,27 @@ func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json
 	meta := rawjson.Get(params, "_meta")
 	asked := levelOf(rawjson.Get(meta, protocol.MetaLogLevel))
 	if protocol.IsModern(hs.ProtocolVersion) {
-		if at, ok := l.of(c.Request.Session); ok && asked == len(logLevels) {
+		if at, ok := l.of(c.Request.Session); ok && asked == unit.NoLogLevel {
 			params = rawjson.Set(params, "_meta", rawjson.Set(meta, protocol.MetaLogLevel, rawjson.Quote(logLevels[at])))
 		}
 		return params
 	}
-	if asked < len(logLevels) && c.Instance.LowerLogLevel(asked) {
-		setLevel(ctx, c.Instance, asked)
+	if asked < c.Instance.LogLevel() { // it stays so low until a session changes its own
+		setLevel(ctx, c.Instance, func() int { return min(asked, c.Instance.LogLevel()) })
 	}
 	return params
 }
 
-func setLevel(ctx context.Context, i *unit.Instance, at int) {
-	_, err := i.Call(ctx, &runtime.Request{Method: protocol.MethodSetLevel, Params: json.RawMessage(`{"level":"` + logLevels[at] + `"}`)})
+// setLevel asks a legacy instance that logs for the level that wanted returns.
+func setLevel(ctx context.Context, i *unit.Instance, wanted func() int) {
+	hs := i.Handshake()
+	if hs == nil || !offers(hs, "logging") || protocol.IsModern(hs.ProtocolVersion) {
+		return
+	}
+	err := i.SetLogLevel(ctx, wanted, func(level int) error {
+		_, err := i.Call(ctx, &runtime.Request{Method: protocol.MethodSetLevel, Params: json.RawMessage(`{"level":"` + logLevels[level] + `"}`)})
+		return err
+	})
 	if err != nil {
 		i.Unit.Log.Debug("the extension does not accept a log level", "error", err)
 	}
@@ -111,7 +149,7 @@ func setLevel(ctx context.Context, i *unit.Instance, at int) {
 
 // callAccepts reports whether the caller of c wants a log message.
 func (l *LogLevels) callAccepts(c *dispatch.Call, message json.RawMessage) bool {
-	if asked := levelOf(rawjson.Get(rawjson.Get(c.Request.Params, "_meta"), protocol.MetaLogLevel)); asked < len(logLevels) {
+	if asked := levelOf(rawjson.Get(rawjson.Get(c.Request.Params, "_meta"), protocol.MetaLogLevel)); asked != unit.NoLogLevel {
 		return levelOf(rawjson.Get(message, "level")) >= asked
 	}
 	return l.accepts(c.Request.Session, message)
@@ -124,17 +162,8 @@ func (l *LogLevels) accepts(s *protocol.Session, message json.RawMessage) bool {
 	return !ok || levelOf(rawjson.Get(message, "level")) >= at
 }
 
-// resume asks a new legacy instance for the lowest level that its sessions want.
+// resume asks an instance for the lowest level that its sessions want: a new one, or all that served a
+// session which has ended.
 func (l *LogLevels) resume(ctx context.Context, i *unit.Instance) {
-	lowest := len(logLevels)
-	l.mu.Lock()
-	for s, at := range l.level {
-		if (s.Extension == "" || s.Extension == i.Unit.ID()) && protocol.IsLegacy(s.Version) && concerns(i, s) {
-			lowest = min(lowest, at)
-		}
-	}
-	l.mu.Unlock()
-	if hs := i.Handshake(); lowest < len(logLevels) && offers(hs, "logging") && !protocol.IsModern(hs.ProtocolVersion) && i.LowerLogLevel(lowest) {
-		setLevel(ctx, i, lowest)
-	}
+	setLevel(ctx, i, func() int { return l.lowest(i) })
 }

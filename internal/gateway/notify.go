@@ -129,7 +129,7 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 	switch method {
 	case protocol.MethodResourceUpdated:
 		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
-		return g.Subscriptions.sessionsOf(subscription{i.Unit, uri, i.Legacy})
+		return g.Subscriptions.sessionsOf(subscriptionAt(i, uri))
 	case protocol.MethodTaskStatus:
 		id, _ := rawjson.Text(rawjson.Get(params, "taskId"))
 		status, _ := rawjson.Text(rawjson.Get(params, "status"))

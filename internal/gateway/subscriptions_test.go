@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -30,5 +33,66 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	}
 	if idle := l.drop(ada); len(idle) != n-1 || len(l.to)+len(l.bytes) != 0 {
 		t.Errorf("%d are idle, %d and %d are left", len(idle), len(l.to), len(l.bytes))
+	}
+}
+
+// The extension is asked to unsubscribe only while no session follows the resource, also when
+// another session subscribes, unsubscribes or ends at the same time.
+func TestSubscriptionsAgreeWithTheExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sessions := newSessions(&Options{})
+		l, to := newSubscriptions(sessions), subscription{uri: "test://note"}
+		ada, bob := new(protocol.Session), new(protocol.Session)
+		for _, s := range []*protocol.Session{ada, bob} {
+			sessions.attached[s] = new(attachment)
+		}
+		subscribed := false
+		ask := func(now bool) func() error {
+			return func() error { subscribed = now; return nil }
+		}
+		if err := l.subscribe(t.Context(), to, ada, ask(true)); err != nil {
+			t.Fatal(err)
+		}
+
+		answer := make(chan struct{})
+		done := make(chan error, 2)
+		go func() {
+			done <- l.subscribe(t.Context(), to, bob, func() error { subscribed = true; <-answer; return nil })
+		}()
+		synctest.Wait() // the extension has the request of bob
+		go func() { done <- l.unsubscribe(t.Context(), to, ada, ask(false)) }()
+		synctest.Wait()
+		close(answer)
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Fatal(err)
+		}
+		if !subscribed {
+			t.Error("bob follows the resource, and the extension was asked to unsubscribe")
+		}
+
+		if err := l.unsubscribe(t.Context(), to, bob, ask(false)); err != nil || subscribed {
+			t.Errorf("after the last session: subscribed %v, %v", subscribed, err)
+		}
+		if len(l.to)+len(l.bytes) != 0 {
+			t.Errorf("%d resources and %d sessions are left", len(l.to), len(l.bytes))
+		}
+	})
+}
+
+// A session that waits for its turn gives up with its call, and leaves nothing.
+func TestSubscriptionsDoNotWaitForever(t *testing.T) {
+	l, to, s := newSubscriptions(nil), subscription{uri: "test://note"}, new(protocol.Session)
+	end, err := l.turn(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = l.subscribe(ctx, to, s, func() error { t.Error("asked out of turn"); return nil })
+	if protocol.KindOf(err) != protocol.Canceled {
+		t.Error(err)
+	}
+	if end(); len(l.to) != 0 {
+		t.Errorf("%d resources are left", len(l.to))
 	}
 }

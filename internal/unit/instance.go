@@ -28,13 +28,14 @@ type Instance struct {
 	ended    chan struct{} // closed at the end of the run
 	why      protocol.Kind // why it ended, set before that
 	pid      int           // once it was ready
-	logLevel atomic.Int64  // the lowest log level that was asked of it, as an index; see LowerLogLevel
+	logLevel atomic.Int64  // the log level that it was asked for last, as an index
+	logTurn  chan struct{} // holds a value while it is asked for another log level
 }
 
 var _ supervisor.Service = (*Instance)(nil)
 
-// noLogLevel is above every index of a log level.
-const noLogLevel = 1 << 16
+// NoLogLevel is above every index of a log level.
+const NoLogLevel = 1 << 16
 
 // Ended is closed when the run has ended.
 func (i *Instance) Ended() <-chan struct{} { return i.ended }
@@ -116,16 +117,24 @@ func (i *Instance) offered(announced bool) {
 	}
 }
 
-// LowerLogLevel notes that log messages from index level on are wanted of the instance. It
-// reports whether that is lower than all that was wanted before. 0 is the lowest.
-func (i *Instance) LowerLogLevel(level int) bool {
-	for {
-		now := i.logLevel.Load()
-		if int64(level) >= now {
-			return false
-		}
-		if i.logLevel.CompareAndSwap(now, int64(level)) {
-			return true
-		}
+// LogLevel returns the log level that the instance was asked for last, as an index: 0 is the lowest, and
+// [NoLogLevel] says that it was asked for none.
+func (i *Instance) LogLevel() int { return int(i.logLevel.Load()) }
+
+// SetLogLevel calls ask with the log level that wanted returns, if the instance was asked for another one last.
+// It does so one call at a time, so that the instance is asked last for what is wanted last. The errors are
+// those of ask, and canceled when ctx ends before.
+func (i *Instance) SetLogLevel(ctx context.Context, wanted func() int, ask func(level int) error) error {
+	select {
+	case i.logTurn <- struct{}{}:
+		defer func() { <-i.logTurn }()
+	case <-ctx.Done():
+		return protocol.Errorf(protocol.Canceled, "given up while the extension is asked for another log level: %w", ctx.Err())
 	}
+	level := wanted()
+	if level == NoLogLevel || level == i.LogLevel() {
+		return nil
+	}
+	i.logLevel.Store(int64(level))
+	return ask(level)
 }

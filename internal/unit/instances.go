@@ -33,7 +33,8 @@ func (l *instances) remove(i *Instance, c *stats.Calls) {
 	c.Ended(i.Info())
 }
 
-func (l *instances) all() []*Instance {
+// Instances returns the instances that may have a process.
+func (l *instances) Instances() []*Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.set))
@@ -42,7 +43,7 @@ func (l *instances) all() []*Instance {
 // infos returns the state of the instances by key, of two with one key the later.
 func (l *instances) infos() map[string]runtime.Info {
 	all := make(map[string]runtime.Info)
-	for _, i := range l.all() {
+	for _, i := range l.Instances() {
 		info := i.Info()
 		if other, ok := all[i.Key]; !ok || info.StartedAt.After(other.StartedAt) {
 			all[i.Key] = info

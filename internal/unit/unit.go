@@ -130,14 +130,20 @@ func New(env *Env, o Options) *Unit {
 	o.Spec.Secret = func(value string) { Learn(u, value) }
 	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) }, groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
 	u.Legacy = newLegacyGroup(u, &o)
-	u.Phase = &Phase{id: u.ID(), transport: t, onDemand: onDemand(u.Spec), runs: u.instances.all, slots: func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) }}
+	u.Phase = &Phase{id: u.ID(), transport: t, onDemand: onDemand(u.Spec), runs: u.Instances, slots: func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) }}
 	return u
 }
 
 // newInstance prepares one run for the slot of a key.
 func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error) {
-	i := &Instance{Unit: u, Key: key, Legacy: legacy, ended: make(chan struct{})}
-	i.logLevel.Store(noLogLevel)
+	i := &Instance{
+		Unit:    u,
+		Key:     key,
+		Legacy:  legacy,
+		ended:   make(chan struct{}),
+		logTurn: make(chan struct{}, 1),
+	}
+	i.logLevel.Store(NoLogLevel)
 	if o.Fingerprint != nil {
 		i.Fingerprint = o.Fingerprint()
 	}
@@ -296,7 +302,7 @@ func (u *Unit) Restart(ctx context.Context) error {
 
 // Kill implements [Runner].
 func (u *Unit) Kill() {
-	for _, i := range u.instances.all() {
+	for _, i := range u.Instances() {
 		i.Kill()
 	}
 }
