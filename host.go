@@ -155,7 +155,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 // [Admin.Status].
 func (h *Host) Status() status.Status {
 	now := h.snapshots.Load()
-	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(now.Diagnostics)}
+	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(slices.Concat(now.Diagnostics, h.gateway.Diagnostics()))}
 	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
 		s.Trust = trust
 	}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/owners"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
@@ -65,10 +67,11 @@ func offering(now *snapshot.Snapshot, l listing) (ids []string) {
 // list answers a list of one kind for the extensions of order, in one page, with what view
 // shows. refused is a denial of the list of an extension, nil when there was none.
 func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string, view *toolset.View) (list json.RawMessage, refused error) {
+	order = g.owners.Order(l.method, order)
 	each, items, errs := make([]listed, len(order)), make([][]json.RawMessage, len(order)), make([]error, len(order))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, listsAtOnce)
-	var kept []string // that are not asked, or deny their list: what is known of them is for others
+	var kept []string // that are not asked, or deny or fail their list: what is known of them stays theirs
 	for n, id := range order {
 		if !view.Reaches(id) {
 			kept = append(kept, id)
@@ -82,19 +85,53 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 	}
 	wg.Wait()
 	for n, err := range errs {
+		if err == nil {
+			continue
+		}
+		kept = append(kept, order[n])
 		if kind := protocol.KindOf(err); kind == protocol.Rejected || kind == protocol.GovernanceUnavailable {
-			kept, refused = append(kept, order[n]), cmp.Or(refused, err)
+			refused = cmp.Or(refused, err)
 		}
 	}
 	for n := range each {
 		items[n] = each[n].items
 	}
-	shown := g.owners.Update(owners.List{Method: l.method, Key: l.key}, order, items, kept, view)
+	shown, shadowed := g.owners.Update(owners.List{Method: l.method, Key: l.key}, order, items, kept, view)
+	for _, s := range shadowed {
+		d := shadowedDiagnostic(s)
+		g.o.Log.Warn(d.Message, "extension", d.Extension, "code", d.Code, "next", d.Hint)
+	}
 	list = append(rawjson.AppendList([]byte(`{"`+l.member+`":`), shown), '}')
 	if ttl := shortest(each, errs); ttl > 0 && view == nil && isModern(c.Session) && allKnown(g.o.Snapshots.Load()) {
 		list = rawjson.Set(list, "ttlMs", strconv.AppendInt(nil, ttl, 10))
 	}
 	return list, refused
+}
+
+// Diagnostics returns what the lists of the extensions in force have in common, as far as clients have asked
+// for them: of two that list one resource, clients of all extensions reach the first alone.
+func (g *Gateway) Diagnostics() (list []protocol.Diagnostic) {
+	now := g.o.Snapshots.Load().Extensions
+	for _, s := range g.owners.Shadows() {
+		if now[s.Extension] != nil && now[s.By] != nil {
+			list = append(list, shadowedDiagnostic(s))
+		}
+	}
+	return list
+}
+
+func shadowedDiagnostic(s owners.Shadow) protocol.Diagnostic {
+	what := display.Cut(display.Escape(s.Example), 200)
+	if s.Count > 1 {
+		what += fmt.Sprintf(" and %d more", s.Count-1)
+	}
+	return protocol.Diagnostic{
+		Level:     protocol.LevelWarn,
+		Code:      "resource_shadowed",
+		Extension: s.Extension,
+		Message:   fmt.Sprintf("%s: %s lists %s too, and clients of all extensions get that of %s", s.Method, s.By, what, s.By),
+		Hint:      fmt.Sprintf("reach those of %s at /%s/mcp, or disable one of the two", s.Extension, s.Extension),
+	}
 }
 
 // allKnown reports whether every MCP server has told what it offers: the items of one that

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/mcpext"
 	"github.com/exthost/exthost/internal/owners"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -60,10 +59,6 @@ func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset
 		return result, err
 	}
 	result, _ := g.list(ctx, c, listing{method: c.Method, member: name}, servers, view)
-	if hidden := g.owners.NewlyHidden(c.Method); len(hidden) > 0 {
-		g.o.Log.Warn("extensions list the same items, and clients of all extensions see those of the first", "method", c.Method,
-			"count", len(hidden), "items", display.Cut(strings.Join(hidden, " "), 200))
-	}
 	return result, nil
 }
 

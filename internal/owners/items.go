@@ -2,7 +2,6 @@ package owners
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/internal/rawjson"
@@ -12,10 +11,8 @@ import (
 
 // items are what the servers of one extension of MCP list.
 type items struct {
-	order  []string // the servers; of two that list the same, the first counts
-	of     map[string]keys
-	hidden []string // keys that a second extension lists too
-	told   []string // of hidden, when they were last reported
+	order []string // the servers; of two that list the same, the first counts. See Order
+	of    map[string]keys
 }
 
 // maxLearned bounds the items that are known of an only owner.
@@ -50,24 +47,15 @@ func (i items) holder(uri string, view *toolset.View) string {
 }
 
 // updateFamily is [Index.Update] for the items of an extension of MCP.
-func (o *Index) updateFamily(method string, order []string, each [][]json.RawMessage, kept []string, view *toolset.View) (shown []json.RawMessage) {
+func (o *Index) updateFamily(method string, order []string, each [][]json.RawMessage, kept []string, view *toolset.View) (shown []json.RawMessage, shadowed []Shadow) {
 	next := items{order: order, of: make(map[string]keys, len(order))}
-	owner, seen := make(map[string]string), make(keys)
+	seen := make(keys)
 	for n, id := range order {
 		next.of[id] = make(keys, len(each[n]))
 		for _, item := range each[n] {
 			key := ItemKey(item)
-			switch owner[key] {
-			case "":
-				owner[key] = id
-			case id:
-				if key != "" {
-					continue
-				}
-			default:
-				if key != "" {
-					next.hidden = append(next.hidden, key)
-				}
+			if key != "" && next.of[id].has(key) {
+				continue // it lists the item twice
 			}
 			if key != "" {
 				next.of[id][key] = struct{}{}
@@ -80,13 +68,11 @@ func (o *Index) updateFamily(method string, order []string, each [][]json.RawMes
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before := o.families[method]
-	next.told = before.told
 	for _, id := range kept {
-		next.of[id] = before.of[id]
+		next.of[id] = o.families[method].of[id]
 	}
 	o.setFamily(method, next)
-	return shown
+	return shown, o.setShadows(method, order, next.of)
 }
 
 // setFamily is called with the lock held. Only methods of declared extensions of MCP are
@@ -135,20 +121,6 @@ func (o *Index) FindItem(method, key string, view *toolset.View, serves func(ext
 		}
 	}
 	return ""
-}
-
-// NewlyHidden returns the items that two extensions list, unless they are those that it
-// returned last.
-func (o *Index) NewlyHidden(method string) []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := o.families[method]
-	if slices.Equal(now.hidden, now.told) {
-		return nil
-	}
-	now.told = now.hidden
-	o.setFamily(method, now)
-	return now.hidden
 }
 
 // ItemKey returns what names an item of a list, or the item that params are about; "" for

@@ -3,7 +3,9 @@
 package owners
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,6 +29,7 @@ type Index struct {
 	templates map[string][]template // by extension, as resources
 	prompts   map[string]prompt     // by registered name
 	families  map[string]items      // of extensions of MCP, by the method that lists them
+	shadows   map[string][]Shadow   // by the method that lists what they count
 	refused   error                 // a denial of a list when everything was last listed; nil when there was none
 	caller    string                // for whom that was
 }
@@ -52,37 +55,56 @@ type List struct {
 	Key    string // the member of an item that names it; "" for an extension of MCP
 }
 
+// Order puts the extensions that list a kind of thing in the order in which they come first: those that listed
+// it before, so that an extension which is added later takes no URI from them, and then the others.
+func (o *Index) Order(method string, extensions []string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.order
+	if f, ok := o.families[method]; ok {
+		before = f.order
+	}
+	place := func(id string) int {
+		if at := slices.Index(before, id); at >= 0 {
+			return at
+		}
+		return len(before)
+	}
+	return slices.SortedStableFunc(slices.Values(extensions), func(a, b string) int { return cmp.Compare(place(a), place(b)) })
+}
+
 // Update takes the items of one kind that each extension of order lists, and returns those
 // that the toolset of the caller shows, under its names. What is known of the extensions of
-// kept, which did not list for this caller, stays.
-func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string, view *toolset.View) (shown []json.RawMessage) {
+// kept, which did not list for this caller, stays. shadowed is what two extensions list and did not before.
+func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string, view *toolset.View) (shown []json.RawMessage, shadowed []Shadow) {
 	if l.Key == "" {
 		return o.updateFamily(l.Method, order, each, kept, view)
 	}
-	seen, prompts := make(keys), map[string]prompt(nil)
+	var names map[prompt]string
 	if l.Key == "name" {
-		prompts = o.promptsOf(kept) // which keep their names
+		names = o.namePrompts(order, each, kept)
 	}
+	seen := make(keys)
 	of, templates := make(map[string]keys, len(order)), make(map[string][]template)
 	for n, id := range order {
 		of[id] = make(keys, len(each[n]))
 		for _, item := range each[n] {
 			key, _ := rawjson.Text(rawjson.Get(item, l.Key))
 			visible := view.ShowsItem(id, l.Method, item)
+			of[id][key] = struct{}{}
 			switch l.Key {
 			case "uri":
-				if of[id][key] = struct{}{}; !visible || seen.has(key) {
+				if !visible || seen.has(key) {
 					continue
 				}
 				seen[key] = struct{}{}
 			case "uriTemplate":
 				templates[id] = append(templates[id], template{key, templatePattern(key)})
 			case "name":
-				name, _, ok := tools.Register(id, key, func(name string) bool { return prompts[name].extension != "" })
+				name, ok := names[prompt{id, key}]
 				if !ok {
 					continue
 				}
-				prompts[name] = prompt{id, key}
 				item = rawjson.Set(item, "name", rawjson.Quote(view.Rename(name)))
 			}
 			if visible {
@@ -101,25 +123,110 @@ func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []
 	case "uriTemplate":
 		for _, id := range kept {
 			templates[id] = o.templates[id]
+			for _, t := range templates[id] {
+				of[id][t.text] = struct{}{}
+			}
 		}
 		o.order, o.templates = order, templates
 	case "name":
-		o.prompts = prompts
+		o.prompts = make(map[string]prompt, len(names))
+		for p, name := range names {
+			o.prompts[name] = p
+		}
+		return shown, nil
 	}
-	return shown
+	return shown, o.setShadows(l.Method, order, of)
 }
 
-// promptsOf returns the prompts of extensions that are known.
-func (o *Index) promptsOf(extensions []string) map[string]prompt {
+// namePrompts returns the registered names of the prompts that each extension of order lists, and of those
+// that are known of kept. A prompt keeps the name that it has; of others that would share a name, one whose
+// own name needs no replaced character comes first.
+func (o *Index) namePrompts(order []string, each [][]json.RawMessage, kept []string) map[prompt]string {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	known := make(map[string]prompt)
-	for name, p := range o.prompts {
-		if slices.Contains(extensions, p.extension) {
-			known[name] = p
+	before := maps.Clone(o.prompts)
+	o.mu.Unlock()
+	names, taken := make(map[prompt]string), make(keys)
+	for name, p := range before {
+		if slices.Contains(kept, p.extension) {
+			names[p], taken[name] = name, struct{}{}
 		}
 	}
-	return known
+	var turns [3][]prompt
+	for n, id := range order {
+		for _, item := range each[n] {
+			key, _ := rawjson.Text(rawjson.Get(item, "name"))
+			p, plain, turn := prompt{id, key}, tools.NameOf(id, key), 2
+			switch {
+			case before[plain] == p:
+				turn = 0
+			case strings.HasSuffix(plain, key):
+				turn = 1
+			}
+			turns[turn] = append(turns[turn], p)
+		}
+	}
+	for _, p := range slices.Concat(turns[:]...) {
+		if _, named := names[p]; named {
+			continue
+		}
+		if name, _, ok := tools.Register(p.extension, p.name, taken.has); ok {
+			names[p], taken[name] = name, struct{}{}
+		}
+	}
+	return names
+}
+
+// Shadow is what an extension lists under URIs or keys that an earlier one lists too: clients of all
+// extensions get what the earlier one has.
+type Shadow struct {
+	Method    string // that lists it
+	Extension string
+	By        string // the earlier extension
+	Example   string // the first of the URIs or keys
+	Count     int
+}
+
+// setShadows finds what two extensions of order list, and returns the shadows that are new. It is called with
+// the lock held.
+func (o *Index) setShadows(method string, order []string, of map[string]keys) (fresh []Shadow) {
+	owner, at := make(map[string]string), make(map[[2]string]int)
+	var all []Shadow
+	for _, id := range order {
+		for key := range of[id] {
+			by, listed := owner[key]
+			if !listed {
+				owner[key] = id
+				continue
+			}
+			pair := [2]string{id, by}
+			if _, known := at[pair]; !known {
+				at[pair] = len(all)
+				all = append(all, Shadow{Method: method, Extension: id, By: by, Example: key})
+			}
+			s := &all[at[pair]]
+			s.Example, s.Count = min(s.Example, key), s.Count+1
+		}
+	}
+	if o.shadows == nil {
+		o.shadows = make(map[string][]Shadow)
+	}
+	for _, s := range all {
+		if !slices.Contains(o.shadows[method], s) {
+			fresh = append(fresh, s)
+		}
+	}
+	o.shadows[method] = all
+	return fresh
+}
+
+// Shadows returns what two extensions list, as far as clients have listed it.
+func (o *Index) Shadows() (list []Shadow) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, method := range slices.Sorted(maps.Keys(o.shadows)) {
+		list = append(list, o.shadows[method]...)
+	}
+	return list
 }
 
 // SetRefusal keeps the denial of a list, met when everything was listed for caller.

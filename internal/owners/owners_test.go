@@ -2,7 +2,10 @@ package owners
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -18,7 +21,7 @@ func TestSkillsOwnTheirFiles(t *testing.T) {
 		}
 		return list
 	}
-	shown := o.Update(l, []string{"a", "b"}, [][]json.RawMessage{list("skill://x/SKILL.md", "skill://x/inner/SKILL.md"), list("skill://x/SKILL.md", "github://o/r/y/SKILL.md", "skill://x/inner/deep/SKILL.md")}, nil, nil)
+	shown, shadowed := o.Update(l, []string{"a", "b"}, [][]json.RawMessage{list("skill://x/SKILL.md", "skill://x/inner/SKILL.md"), list("skill://x/SKILL.md", "github://o/r/y/SKILL.md", "skill://x/inner/deep/SKILL.md")}, nil, nil)
 	if len(shown) != 4 {
 		t.Errorf("%d are shown", len(shown))
 	}
@@ -29,12 +32,83 @@ func TestSkillsOwnTheirFiles(t *testing.T) {
 			t.Errorf("%q is of %q, want %q", uri, got, want)
 		}
 	}
-	if got := o.NewlyHidden(l.Method); len(got) != 1 || o.NewlyHidden(l.Method) != nil {
-		t.Errorf("hidden: %q", got)
+	if len(shadowed) != 1 || shadowed[0].Extension != "b" || shadowed[0].By != "a" || shadowed[0].Example != "skill://x/SKILL.md" {
+		t.Errorf("shadowed: %+v", shadowed)
 	}
 	o.Update(l, []string{"a", "b"}, [][]json.RawMessage{nil, list("skill://z/SKILL.md")}, []string{"a"}, nil) // the list of a was denied
 	if got := o.FindItem(l.Method, "skill://x/SKILL.md", nil, func(string) bool { return true }); got != "a" {
 		t.Errorf("after a denial it is of %q", got)
+	}
+}
+
+// What two extensions list is told once, and again when it changes; a list that fails keeps what is known.
+func TestSharedURIsAreToldOnce(t *testing.T) {
+	var o Index
+	l := List{Method: protocol.MethodResourcesList, Key: "uri"}
+	list := func(uris ...string) (items []json.RawMessage) {
+		for _, uri := range uris {
+			items = append(items, json.RawMessage(`{"uri":"`+uri+`"}`))
+		}
+		return items
+	}
+	order := []string{"a", "b"}
+	update := func(kept []string, each ...[]json.RawMessage) []Shadow {
+		_, shadowed := o.Update(l, order, each, kept, nil)
+		return shadowed
+	}
+	want := []Shadow{{Method: l.Method, Extension: "b", By: "a", Example: "notes://1", Count: 2}}
+	if diff := cmp.Diff(want, update(nil, list("notes://2", "notes://1"), list("notes://1", "notes://2", "own://b"))); diff != "" {
+		t.Error(diff)
+	}
+	if got := update([]string{"a"}, nil, list("notes://1", "notes://2")); got != nil {
+		t.Errorf("told again: %+v", got)
+	}
+	if diff := cmp.Diff(want, o.Shadows()); diff != "" {
+		t.Error(diff)
+	}
+	if got := update(nil, list("notes://1"), list("notes://1")); len(got) != 1 || got[0].Count != 1 {
+		t.Errorf("after a change: %+v", got)
+	}
+	if got := o.Order(l.Method, []string{"0", "a", "b"}); !slices.Equal(got, []string{"a", "b", "0"}) {
+		t.Errorf("a newcomer takes URIs: %q", got)
+	}
+	if update(nil, list("notes://1"), nil); len(o.Shadows()) != 0 {
+		t.Errorf("after the second gave it up: %+v", o.Shadows())
+	}
+}
+
+// A registered name of a prompt stays with the prompt that has it, also while its extension does not answer;
+// of those that come together the exact name is first.
+func TestPromptsKeepTheirNames(t *testing.T) {
+	l := List{Method: protocol.MethodPromptsList, Key: "name"}
+	type step struct {
+		each map[string]string // the name that each extension lists
+		kept []string
+	}
+	for name, tt := range map[string]struct {
+		steps []step
+		want  string // the extension and own name behind ext_a_b_c
+	}{
+		"a newcomer that sorts first": {[]step{{each: map[string]string{"a_b": "c"}}, {each: map[string]string{"a": "b_c", "a_b": "c"}}}, "a_b c"},
+		"while the owner is silent":   {[]step{{each: map[string]string{"a_b": "c"}}, {each: map[string]string{"a": "b_c"}, kept: []string{"a_b"}}}, "a_b c"},
+		"the exact name first":        {[]step{{each: map[string]string{"a": "b.c", "a_b": "c"}}}, "a_b c"},
+		"the owner gave it up":        {[]step{{each: map[string]string{"a_b": "c"}}, {each: map[string]string{"a": "b_c"}}}, "a b_c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o Index
+			for _, s := range tt.steps {
+				order, each := []string{"a", "a_b"}, make([][]json.RawMessage, 2)
+				for n, id := range order {
+					if prompt := s.each[id]; prompt != "" {
+						each[n] = []json.RawMessage{json.RawMessage(`{"name":"` + prompt + `"}`)}
+					}
+				}
+				o.Update(l, order, each, s.kept, nil)
+			}
+			if extension, own := o.Find("prompt", "ext_a_b_c", nil); extension+" "+own != tt.want {
+				t.Errorf("ext_a_b_c is %s %s, want %s", extension, own, tt.want)
+			}
+		})
 	}
 }
 
