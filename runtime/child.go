@@ -88,6 +88,7 @@ func (c *child) connect(wire jsonrpc.Transport) {
 			return tokenOf(m)
 		},
 		Loose:   func(m *jsonrpc.Message) bool { return !c.answersRoots(m) && loose(m) },
+		Cancels: cancels,
 		FirstID: 1, Bare: c.traits.bare,
 	}
 	if c.traits.oneCall {

@@ -61,6 +61,14 @@ func loose(m *jsonrpc.Message) bool {
 	return m.Method == protocol.MethodMessage
 }
 
+// cancels returns the id of the request that a notification of the child cancels.
+func cancels(m *jsonrpc.Message) json.RawMessage {
+	if m.Method != protocol.MethodCancelled {
+		return nil
+	}
+	return rawjson.Get(m.Params, "requestId")
+}
+
 // relay passes the messages of the child about a call to the caller.
 type relay struct {
 	client      protocol.Peer   // nil drops notifications and refuses requests

@@ -11,7 +11,7 @@ import (
 type CallOptions struct {
 	// Timeout bounds the silence of the peer. It starts when the frame is written, and
 	// again with each message that belongs to the call. It does not run while
-	// OnMessage answers a request of the peer. 0: no limit.
+	// OnMessage answers requests of the peer. 0: no limit.
 	Timeout time.Duration
 	// MaxTimeout bounds the whole call. 0 means Timeout.
 	MaxTimeout time.Duration
@@ -26,10 +26,14 @@ type CallOptions struct {
 	// then does not count as one in flight when the reading is lent to a caller.
 	Standing bool
 	// OnMessage takes the peer's notifications and answers its requests that belong
-	// to this call. It runs in the caller's goroutine, in order, before Call returns
-	// the answer. ctx ends when the call fails. At most 256 messages wait, and about 16 MiB; further
-	// notifications are dropped and counted, further requests are refused. Nil drops
-	// and refuses all.
+	// to this call. Notifications are passed in the goroutine of the caller, in order, before
+	// Call returns the answer. Each request gets a goroutine of its own, which starts after
+	// the messages before it: an open request delays neither the answer nor other
+	// messages. ctx ends when the call fails; that of a request also when the peer cancels the
+	// request ([Options].Cancels) and when the call has been answered, because the peer does
+	// not wait for the response any more. At most 256 messages wait or are being answered, and
+	// about 16 MiB; further notifications are dropped and counted, further requests are
+	// refused. Nil drops and refuses all.
 	OnMessage func(ctx context.Context, m *Message) (json.RawMessage, error)
 }
 
@@ -54,6 +58,9 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, 
 		return nil, err
 	}
 	c.wait(ctx, pc)
+	if pc.inboxReady != nil {
+		c.endQuestions(pc)
+	}
 	return pc.result, pc.err
 }
 
@@ -100,7 +107,7 @@ func (c *Conn) sent(pc *pendingCall) {
 	}
 }
 
-// wait returns when the call has an outcome and its inbox is empty.
+// wait returns when the call has an outcome, and the notifications before it are handled.
 func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 	if pc.inboxReady == nil && ctx.Done() == nil {
 		<-pc.done
@@ -111,7 +118,7 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 		case <-pc.done:
 			waiting = false
 		case <-pc.inboxReady:
-			c.serveInbox(ctx, pc)
+			c.serveInbox(ctx, pc, false)
 		case <-ctx.Done():
 			if !c.abandon(pc, ctx.Err()) {
 				<-pc.done // the call had an outcome before
@@ -120,7 +127,7 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 		}
 	}
 	if pc.inboxReady != nil {
-		c.serveInbox(ctx, pc)
+		c.serveInbox(ctx, pc, true)
 	}
 }
 

@@ -40,11 +40,12 @@ type state struct {
 	standing   int // calls with CallOptions.Standing
 	tokens     map[string]*pendingCall
 	abandoned  map[uint64]abandonedCall
-	handlers   int    // running handlers, except one that runs on the reader
-	newest     uint64 // the highest id that the peer has answered
-	answeredAt uint64 // nextID when the latest answer came: calls from this id on were sent after it
-	notified   queue  // Options.Notified
-	replies    queue  // refusals of requests and calls of Options.Abandoned
+	serving    map[string]*serving // requests of the peer that handlers are answering, by raw id
+	handlers   int                 // running handlers, except one that runs on the reader
+	newest     uint64              // the highest id that the peer has answered
+	answeredAt uint64              // nextID when the latest answer came: calls from this id on were sent after it
+	notified   queue               // Options.Notified
+	replies    queue               // refusals of requests and calls of Options.Abandoned
 	reading    reading
 	timer      *time.Timer
 	timerAt    time.Time   // when timer fires; zero while it is not set
@@ -68,6 +69,7 @@ func NewConn(t Transport, o Options) *Conn {
 		calls:     make(map[uint64]*pendingCall),
 		tokens:    make(map[string]*pendingCall),
 		abandoned: make(map[uint64]abandonedCall),
+		serving:   make(map[string]*serving),
 	}
 	return c
 }

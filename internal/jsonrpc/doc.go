@@ -11,7 +11,8 @@
 // Calls cost no goroutine: the caller writes its own frame and waits for one channel
 // send from the reader. Requests and notifications of the peer go to the call that
 // they name ([Options].Token, [CallOptions].OnMessage), else to [Options].Handle or
-// [Options].Notified.
+// [Options].Notified. Each request of the peer is answered in a goroutine of its own, so
+// that one which stays open keeps nothing else waiting.
 //
 // [Decode] defines the valid frames. Package ndjson is the [Transport] over pipes.
 package jsonrpc

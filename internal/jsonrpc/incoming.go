@@ -12,7 +12,6 @@ var (
 	errNoHandler  = &Error{Code: CodeMethodNotFound, Message: "method not found"}
 	errOverloaded = &Error{Code: CodeOverloaded, Message: "too many requests at once"}
 	errNotBare    = &Error{Code: CodeInvalidRequest, Message: errVersion.Error()}
-	errCallEnded  = &Error{Code: CodeInvalidRequest, Message: "the call that this request belongs to has ended"}
 )
 
 // dispatch passes an incoming message to its call or handler. It runs on the reader and
@@ -35,6 +34,7 @@ func (c *Conn) incoming(m *Message) (reading bool) {
 	switch {
 	case m.Bare && !c.o.Bare:
 		c.reject(m, errNotBare)
+	case c.withdraws(m):
 	case c.deliverToCall(m):
 	case m.ID == nil:
 		c.notify(m)
@@ -188,7 +188,7 @@ func (c *Conn) deliverToCall(m *Message) (found bool) {
 		}
 		pc.extend(time.Now())
 		switch {
-		case pc.inboxReady != nil && len(pc.inbox) < maxInbox && pc.waiting < maxWaiting:
+		case pc.hasRoom():
 			pc.inbox = append(pc.inbox, *m)
 			pc.waiting += len(m.Raw)
 			select {
@@ -210,6 +210,21 @@ func (c *Conn) deliverToCall(m *Message) (found bool) {
 		c.countUnsolicited(m)
 	}
 	return found
+}
+
+// withdraws reports whether m is the notification that the peer has cancelled one of its requests,
+// and cancels that.
+func (c *Conn) withdraws(m *Message) bool {
+	if m.ID != nil || c.o.Cancels == nil {
+		return false
+	}
+	id := c.o.Cancels(m)
+	if id == nil {
+		return false
+	}
+	c.countUnsolicited(m)
+	c.withdraw(id)
+	return true
 }
 
 // notify queues a notification that belongs to no call.
@@ -236,10 +251,14 @@ func (c *Conn) request(m *Message) (reading bool) {
 			return
 		}
 		s.handlers++
+		ctx, end := c.served(c.ctx, m.ID)
 		c.wg.Go(func() {
-			result, err := c.o.Handle(c.ctx, m)
-			c.reply(m.ID, result, err, false)
-			c.update(func(s *state) { s.handlers-- })
+			result, err := c.o.Handle(ctx, m)
+			c.respond(m.ID, result, err, context.Cause(ctx))
+			c.update(func(s *state) {
+				end()
+				s.handlers--
+			})
 		})
 	})
 	switch {

@@ -165,11 +165,11 @@ func TestOnMessage(t *testing.T) {
 			t.Errorf("%s %s %s", m.ID, m.Result, m.Error)
 		}
 		w.say(t, `{"jsonrpc":"2.0","id":2,"method":"bad","params":"t"}`)
-		w.say(t, progress)
-		w.say(t, `{"jsonrpc":"2.0","id":0,"result":1}`)
 		if m := <-w.fromConn; string(m.ID) != "2" || m.Error == nil {
 			t.Errorf("%s %s %s", m.ID, m.Result, m.Error)
 		}
+		w.say(t, progress)
+		w.say(t, `{"jsonrpc":"2.0","id":0,"result":1}`)
 		if r := <-done; r.result != "1" {
 			t.Error(r.err)
 		}
@@ -210,8 +210,8 @@ func TestInboxOverflow(t *testing.T) {
 	})
 }
 
-// TestRequestOfDeadCall checks that requests are refused when they wait for a caller that
-// cancels, and that the ctx of the request being answered ends.
+// TestRequestOfDeadCall checks that the ctx of the requests being answered ends when the caller
+// cancels, and that a request behind a notification that is being handled is refused.
 func TestRequestOfDeadCall(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -222,6 +222,7 @@ func TestRequestOfDeadCall(t *testing.T) {
 		<-w.fromConn
 		w.say(t, `{"jsonrpc":"2.0","id":1,"method":"ask","params":"t"}`)
 		synctest.Wait()
+		w.say(t, progress)
 		w.say(t, `{"jsonrpc":"2.0","id":2,"method":"ask","params":"t"}`)
 		synctest.Wait()
 		cancel()
@@ -230,7 +231,7 @@ func TestRequestOfDeadCall(t *testing.T) {
 			m := <-w.fromConn
 			got[string(m.ID)] = string(m.Error)
 		}
-		want := map[string]string{"1": string(rawError(context.Canceled)), "2": string(rawError(errCallEnded))}
+		want := map[string]string{"1": string(rawError(context.Canceled)), "2": string(rawError(ErrCallEnded))}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}

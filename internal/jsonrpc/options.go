@@ -42,6 +42,11 @@ type Options struct {
 	// [CallOptions].Owner. Nil: no message does.
 	Loose func(m *Message) bool
 
+	// Cancels returns the id of the request of the peer that a notification cancels, nil if it
+	// is another notification. The ctx of that request's handler ends, and the request gets no
+	// response. It runs on the reading goroutine and must be quick. Nil: none cancels.
+	Cancels func(m *Message) json.RawMessage
+
 	// Abandoned is called for each call that ended without an answer after its frame was
 	// written, by the caller's ctx or by ErrTimeout: in order, on its own goroutine.
 	Abandoned func(ctx context.Context, id uint64, method string, cause error)
@@ -65,7 +70,7 @@ type Options struct {
 const (
 	defaultHandlers = 64
 	maxQueue        = 1024     // jobs waiting in a queue
-	maxInbox        = 256      // messages waiting for one call
+	maxInbox        = 256      // messages waiting for one call, and its open questions
 	maxWaiting      = 16 << 20 // bytes waiting in a queue or for one call, beyond which no message is added
 	maxAbandoned    = 4096     // abandoned ids remembered
 

@@ -25,11 +25,11 @@ type pendingCall struct {
 
 	// Guarded by Conn.mu.
 	inbox     []Message
-	waiting   int       // bytes in inbox
-	sent      time.Time // zero without a time limit
-	deadline  time.Time // zero: none
-	limit     time.Time // latest value of deadline
-	answering bool      // OnMessage is answering a request: only limit applies
+	waiting   int        // bytes in inbox
+	questions *questions // nil until the first request of the peer that belongs to this call
+	sent      time.Time  // zero without a time limit
+	deadline  time.Time  // zero: none
+	limit     time.Time  // latest value of deadline
 }
 
 // abandonedCall is a call that ended without an answer. The peer may still answer it.
@@ -108,10 +108,19 @@ func (pc *pendingCall) extend(now time.Time) {
 
 // expiry returns the current deadline of the call, zero for none.
 func (pc *pendingCall) expiry() time.Time {
-	if pc.answering {
+	if pc.questions != nil && pc.questions.open > 0 {
 		return pc.limit
 	}
 	return pc.deadline
+}
+
+// hasRoom reports whether another message may wait for the call.
+func (pc *pendingCall) hasRoom() bool {
+	messages, bytes := len(pc.inbox), pc.waiting
+	if q := pc.questions; q != nil {
+		messages, bytes = messages+q.open, bytes+q.bytes
+	}
+	return pc.inboxReady != nil && messages < maxInbox && bytes < maxWaiting
 }
 
 func (s *state) add(pc *pendingCall) error {
@@ -174,43 +183,4 @@ func (c *Conn) Quiet() (d time.Duration) {
 		return 0
 	}
 	return time.Since(oldest)
-}
-
-// serveInbox handles the messages that belong to a call, in the goroutine of the
-// caller. After the end of ctx it refuses requests.
-func (c *Conn) serveInbox(ctx context.Context, pc *pendingCall) {
-	for {
-		var inbox []Message
-		c.update(func(*state) { inbox, pc.inbox, pc.waiting = pc.inbox, nil, 0 })
-		if len(inbox) == 0 {
-			return
-		}
-		for i := range inbox {
-			m := &inbox[i]
-			switch {
-			case ctx.Err() != nil:
-				c.refuse(m.ID, errCallEnded)
-			case m.ID == nil:
-				_, _ = pc.o.OnMessage(ctx, m) // a notification has no answer
-			default:
-				c.serveRequest(ctx, pc, m)
-			}
-		}
-	}
-}
-
-// serveRequest answers a request that belongs to a call. The peer waits for the answer,
-// so Timeout does not run meanwhile.
-func (c *Conn) serveRequest(ctx context.Context, pc *pendingCall, m *Message) {
-	c.update(func(*state) { pc.answering = true })
-	result, err := pc.o.OnMessage(ctx, m)
-	c.update(func(s *state) {
-		now := time.Now()
-		pc.answering = false
-		pc.extend(now)
-		if !pc.deadline.IsZero() {
-			c.setTimer(s, pc.deadline, now)
-		}
-	})
-	c.reply(m.ID, result, err, false)
 }

@@ -1,0 +1,183 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// ErrCallEnded is the cause with which the ctx of [CallOptions].OnMessage ends for a request of
+// the peer whose call has ended, by an answer or otherwise.
+var ErrCallEnded = &Error{Code: CodeInvalidRequest, Message: "the call that this request belongs to has ended"}
+
+// errWithdrawn is the cause with which the ctx of a handler ends when the peer has cancelled
+// the request. Such a request gets no response.
+var errWithdrawn = &Error{Code: CodeInvalidRequest, Message: "the request was cancelled"}
+
+// questionsGrace is how long a call whose outcome is known waits for the handlers of its open
+// questions, whose ctx has ended. Those that go on belong to the connection.
+const questionsGrace = 2 * time.Second
+
+// questions are the requests of the peer that belong to one call and are being answered.
+type questions struct {
+	ctx    context.Context // of their handlers
+	cancel context.CancelCauseFunc
+
+	// Guarded by Conn.mu.
+	call  *pendingCall  // nil when the call has ended
+	open  int           // handlers that run
+	bytes int           // of the requests that they answer
+	ended chan struct{} // closed when none is open any more; nil while the call goes on
+}
+
+// serving is a request of the peer that a handler is answering.
+type serving struct{ cancel context.CancelCauseFunc }
+
+// served returns the ctx for the handler of the request with this id, inside update. It ends when
+// the peer cancels the request. The handler's goroutine calls end, inside update.
+func (c *Conn) served(ctx context.Context, id json.RawMessage) (_ context.Context, end func()) {
+	if c.o.Cancels == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	r, key := &serving{cancel}, string(id)
+	c.state.serving[key] = r
+	return ctx, func() {
+		cancel(nil)
+		if c.state.serving[key] == r { // a peer may use an id twice
+			delete(c.state.serving, key)
+		}
+	}
+}
+
+// serveInbox handles the messages that belong to a call, in the goroutine of the caller. It
+// refuses requests when the call has ended.
+func (c *Conn) serveInbox(ctx context.Context, pc *pendingCall, ended bool) {
+	for {
+		m := c.nextMessage(pc)
+		switch {
+		case m == nil:
+			return
+		case m.ID == nil && ctx.Err() == nil:
+			_, _ = pc.o.OnMessage(ctx, m) // a notification has no answer
+		case ended || ctx.Err() != nil:
+			c.refuse(m.ID, ErrCallEnded)
+		default:
+			c.ask(ctx, pc, m)
+		}
+	}
+}
+
+func (c *Conn) nextMessage(pc *pendingCall) (m *Message) {
+	c.update(func(*state) {
+		if len(pc.inbox) == 0 {
+			pc.inbox = nil
+			return
+		}
+		m = &pc.inbox[0]
+		pc.inbox = pc.inbox[1:]
+		pc.waiting -= len(m.Raw)
+	})
+	return m
+}
+
+// ask has OnMessage answer a request of the peer, in a goroutine of its own.
+func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
+	kept := *m // or one open request would keep the whole inbox
+	handle := pc.o.OnMessage
+	c.update(func(s *state) {
+		if s.closed {
+			return
+		}
+		q := pc.questions
+		if q == nil {
+			q = &questions{call: pc}
+			q.ctx, q.cancel = context.WithCancelCause(ctx)
+			pc.questions = q
+		}
+		q.open++
+		q.bytes += len(kept.Raw)
+		ctx, end := c.served(q.ctx, kept.ID)
+		c.wg.Go(func() {
+			result, err := handle(ctx, &kept)
+			cause := context.Cause(ctx)
+			c.update(func(s *state) {
+				end()
+				c.asked(s, q, len(kept.Raw))
+			})
+			if err != nil && cause == ErrCallEnded {
+				err = ErrCallEnded
+			}
+			c.respond(kept.ID, result, err, cause)
+		})
+	})
+}
+
+// asked notes, inside update, that a question of so many bytes has been answered. The peer waited
+// for that, so the Timeout of the call begins again.
+func (c *Conn) asked(s *state, q *questions, bytes int) {
+	q.open--
+	q.bytes -= bytes
+	switch {
+	case q.call != nil:
+		now := time.Now()
+		q.call.extend(now)
+		if !q.call.deadline.IsZero() {
+			c.setTimer(s, q.call.deadline, now)
+		}
+	case q.open == 0 && q.ended != nil:
+		close(q.ended)
+	}
+}
+
+// respond answers a request whose handler has returned, unless the peer has cancelled it.
+func (c *Conn) respond(id, result json.RawMessage, err error, cause error) {
+	if cause != errWithdrawn {
+		c.reply(id, result, err, false)
+	}
+}
+
+// endQuestions ends the questions of a call that has an outcome, and waits for their handlers:
+// what they have to say to the caller precedes the answer.
+func (c *Conn) endQuestions(pc *pendingCall) {
+	var q *questions
+	c.update(func(*state) {
+		if q = pc.questions; q == nil {
+			return
+		}
+		q.call = nil
+		q.ended = make(chan struct{})
+		if q.open == 0 {
+			close(q.ended)
+		}
+	})
+	if q == nil {
+		return
+	}
+	q.cancel(ErrCallEnded)
+	select {
+	case <-q.ended:
+	case <-time.After(questionsGrace):
+	}
+}
+
+// withdraw cancels the request of the peer with this id, if it is being answered or waits for it.
+func (c *Conn) withdraw(id json.RawMessage) {
+	c.update(func(s *state) {
+		if r := s.serving[string(id)]; r != nil {
+			r.cancel(errWithdrawn)
+			return
+		}
+		for _, pc := range s.calls {
+			pc.inbox = slices.DeleteFunc(pc.inbox, func(m Message) bool {
+				withdrawn := m.ID != nil && bytes.Equal(m.ID, id)
+				if withdrawn {
+					pc.waiting -= len(m.Raw)
+				}
+				return withdrawn
+			})
+		}
+	})
+}
