@@ -44,7 +44,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 		o.Token = string(token)
 	}
 	if own != nil || r.Client != nil {
-		o.OnMessage = (&relay{client: r.Client, callerToken: own}).message
+		o.OnMessage = (&relay{client: r.Client, callerToken: own, log: c.spec.Logger}).message
 	}
 	method, params, err := c.dialect.outgoing(r, token)
 	if err != nil {

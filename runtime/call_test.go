@@ -71,7 +71,7 @@ func TestProgressReachesItsCaller(t *testing.T) {
 func TestRequestsOfTheChild(t *testing.T) {
 	fault(t)
 	s := spec(t, `init echo; read; `+
-		`say {"jsonrpc":"2.0","id":"mine","method":"sampling/createMessage","params":{"_meta":{"progressToken":$TOKEN}}}; answer; read; `+
+		`say {"jsonrpc":"2.0","id":"mine","method":"sampling/createMessage","params":{"_meta":{"progressToken":$TOKEN}}}; read; answer; `+
 		`say {"jsonrpc":"2.0","id":2,"method":"ping"}; read; `+
 		`say {"jsonrpc":"2.0","id":3,"method":"roots/list","params":{"x":1}}; read; `+
 		`say {"jsonrpc":"2.0","method":"notifications/message","params":{"data":"d"}}; dump; echo`)
@@ -107,6 +107,63 @@ func TestRequestsOfTheChild(t *testing.T) {
 	}
 }
 
+// silent is a client that answers no question before its ctx ends. It tells what becomes of them.
+type silent struct {
+	*noter
+	events chan string
+}
+
+func (s silent) Call(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+	s.events <- "asked"
+	<-ctx.Done()
+	s.events <- "left"
+	return nil, ctx.Err()
+}
+
+// TestAnswerIsNotHeldBackByAnOpenQuestion has the child answer its call while a question of it is
+// open, with and without a cancellation, and has it cancel a question and ask again.
+func TestAnswerIsNotHeldBackByAnOpenQuestion(t *testing.T) {
+	const ask = `say {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}; sync asked; `
+	const cancel = `say {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}; sync left; `
+	const dropped = "a call ended while a question of the extension to the client was open"
+	for name, tt := range map[string]struct {
+		script, steps string
+		refused       bool // the child gets an error for its question
+	}{
+		"given up":            {ask + `answer {}; read; dump`, "asked", true},
+		"cancelled":           {ask + cancel + `answer {}`, "asked left", false},
+		"cancelled, and anew": {ask + cancel + ask + `answer {}; read; dump`, "asked left asked", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault(t)
+			s := mcpSpec(t, `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; read; `+tt.script+`; sync over; echo`, protocol.MCP20251125)
+			m := newMeeting(t)
+			s.Env = append(s.Env, m.env())
+			log := logTo(&s)
+			r := start(t, s)
+			c := silent{&noter{}, make(chan string, 4)}
+			done := r.goCall(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"echo"}`), Client: c, Owner: "ada"})
+			for _, step := range strings.Fields(tt.steps) {
+				if got := await(t, c.events); got != step {
+					t.Fatalf("the client was %s, want %s", got, step)
+				}
+				m.await(step)()
+			}
+			if got := await(t, done); got.err != nil {
+				t.Error(got.err)
+			}
+			m.await("over")()
+			r.stop()
+			if refused := strings.Contains(stderrOf(r), `"id":7,"error"`); refused != tt.refused {
+				t.Errorf("the child reads %s", stderrOf(r))
+			}
+			if told := strings.Contains(log.String(), dropped); told != tt.refused {
+				t.Errorf("the log: %s", log)
+			}
+		})
+	}
+}
+
 // What a caller says of itself in _meta reaches no child, whether or not the host says who
 // calls.
 func TestForgedIdentity(t *testing.T) {
@@ -137,7 +194,7 @@ func TestForgedIdentity(t *testing.T) {
 func TestConfiguredRoots(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; read; `+
-		`say {"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"progressToken":$TOKEN}}}; answer {}; read; dump; sync told; echo`, protocol.MCP20251125)
+		`say {"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"progressToken":$TOKEN}}}; read; answer {}; dump; sync told; echo`, protocol.MCP20251125)
 	m := newMeeting(t)
 	s.Env = append(s.Env, m.env())
 	s.Roots, s.Capabilities = []string{"/srv/my data", "/tmp"}, json.RawMessage(`{"sampling":{}}`)
@@ -160,7 +217,7 @@ func TestConfiguredRoots(t *testing.T) {
 func TestRefusesRequestsNobodyAnswers(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, `init echo; read; `+
-		`say {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"_meta":{"progressToken":$TOKEN}}}; answer; read; `+
+		`say {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"_meta":{"progressToken":$TOKEN}}}; read; answer; `+
 		`say {"jsonrpc":"2.0","id":2,"method":"roots/list"}; read; dump; sync refused; echo`)
 	r := start(t, s)
 	if _, err := r.request("hooks/x", withProgress); err != nil {

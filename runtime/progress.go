@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"sync/atomic"
 
@@ -73,6 +74,7 @@ func cancels(m *jsonrpc.Message) json.RawMessage {
 type relay struct {
 	client      protocol.Peer   // nil drops notifications and refuses requests
 	callerToken json.RawMessage // the progress token of the caller; nil without one
+	log         *slog.Logger
 }
 
 func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
@@ -86,6 +88,9 @@ func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessag
 		return nil, unknownMethod(m.Method)
 	}
 	raw, err := r.client.Call(ctx, m.Method, params)
+	if err != nil && context.Cause(ctx) == jsonrpc.ErrCallEnded {
+		r.log.Info("a call ended while a question of the extension to the client was open", "question", cutLine([]byte(m.Method)))
+	}
 	return raw, wireError(err)
 }
 

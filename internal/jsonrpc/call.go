@@ -51,8 +51,8 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, 
 	pc := c.newPendingCall(method, o)
 	defer c.release(pc)
 	if pc.o.OnMessage != nil {
-		ctx, pc.cancel = context.WithCancel(ctx)
-		defer pc.cancel()
+		ctx, pc.cancel = context.WithCancelCause(ctx)
+		defer pc.cancel(nil)
 	}
 	if err := c.send(ctx, pc, params); err != nil {
 		return nil, err

@@ -15,9 +15,9 @@ type pendingCall struct {
 	method      string
 	o           CallOptions
 	done        chan struct{}
-	inboxReady  chan struct{}      // signals messages in inbox; nil without OnMessage
-	readySignal chan struct{}      // the channel for inboxReady, kept for reuse
-	cancel      context.CancelFunc // ends the ctx of OnMessage
+	inboxReady  chan struct{}           // signals messages in inbox; nil without OnMessage
+	readySignal chan struct{}           // the channel for inboxReady, kept for reuse
+	cancel      context.CancelCauseFunc // ends the ctx of OnMessage
 
 	// The outcome, set before the send on done.
 	result json.RawMessage
@@ -79,7 +79,7 @@ func (c *Conn) release(pc *pendingCall) {
 func (pc *pendingCall) finish(result json.RawMessage, err error) {
 	pc.result, pc.err = result, err
 	if err != nil && pc.cancel != nil {
-		pc.cancel()
+		pc.cancel(ErrCallEnded)
 	}
 	pc.done <- struct{}{}
 }
