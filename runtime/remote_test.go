@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -150,16 +151,20 @@ func TestRemoteCredentials(t *testing.T) {
 	}
 }
 
-// refusing answers handshakes as the SDK does, and other requests with the given handler.
+// refusing answers as the SDK does, and POSTs with the handler fault once there is one.
 type refusing struct {
 	inner http.Handler
+	only  string // part of the bodies that fault answers; "": all
 	fault atomic.Pointer[http.HandlerFunc]
 }
 
 func (f *refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault := f.fault.Load(); fault != nil && r.Method == http.MethodPost {
-		(*fault)(w, r)
-		return
+		body, err := io.ReadAll(r.Body)
+		if r.Body = io.NopCloser(bytes.NewReader(body)); err == nil && bytes.Contains(body, []byte(f.only)) {
+			(*fault)(w, r)
+			return
+		}
 	}
 	f.inner.ServeHTTP(w, r)
 }
@@ -197,9 +202,10 @@ func TestRemoteFaults(t *testing.T) {
 	}{
 		"F5 401":                   {status(401), protocol.ExtensionError, "", "token_env"},
 		"F5 403":                   {status(403), protocol.ExtensionError, "", "forbids"},
-		"F5 429":                   {status(429, "Retry-After", "7"), protocol.NotReady, "", "fewer requests"},
+		"F5 429 Retry":             {status(429, "Retry-After", "7"), protocol.NotReady, "", "fewer requests"},
 		"F5 500":                   {status(500), protocol.InvalidResponse, "unknown", "failed (500"},
-		"F5 503":                   {status(503, "Retry-After", "7"), protocol.NotReady, "", "failed (503"},
+		"F5 503":                   {status(503), protocol.NotReady, "unknown", "failed (503"},
+		"F5 503 Retry":             {status(503, "Retry-After", "7"), protocol.NotReady, "", "failed (503"},
 		"F6 redirect":              {status(307, "Location", "https://example.org/mcp?secret=1"), protocol.ExtensionError, "", "https://example.org/mcp, which is not followed"},
 		"F6 redirect of a method":  {status(302, "Location", "/elsewhere"), protocol.ExtensionError, "", "is not followed"},
 		"F7 html":                  {body("text/html", "<html>"), protocol.InvalidResponse, "unknown", "text/html"},
@@ -219,7 +225,7 @@ func TestRemoteFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
-			f := &refusing{inner: sdkHandler(t, "sessions")}
+			f := &refusing{inner: sdkHandler(t, "sessions"), only: protocol.MethodToolsCall}
 			s := remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto)
 			s.Options.MaxLineBytes = 1 << 19
 			s.Options.CallTimeout = patience
@@ -345,6 +351,93 @@ func TestRemoteGone(t *testing.T) {
 			r.end(protocol.ChildExited)
 			server.CloseClientConnections()
 			server.Close()
+		})
+	}
+}
+
+// A server that was restarted says in its own words that it does not know the session. The run then
+// ends, so that the next one opens another session. What the server has refused with a 4xx is sure not
+// to have been carried out, and so every caller whose call was refused may send it again.
+func TestRemoteSessionLost(t *testing.T) {
+	answers := func(code int, media, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			var m struct{ ID json.RawMessage }
+			_ = json.NewDecoder(r.Body).Decode(&m)
+			w.Header().Set("Content-Type", media)
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte(strings.ReplaceAll(body, "$id", string(m.ID))))
+		}
+	}
+	const text, raw = "text/plain", "application/json"
+	for name, c := range map[string]struct {
+		answer  http.HandlerFunc
+		kind    protocol.Kind
+		outcome string
+	}{
+		"404":                {answers(404, text, "Session not found"), protocol.ChildExited, ""},
+		"400 of the SDK":     {answers(400, raw, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`), protocol.ChildExited, ""},
+		"400 before a start": {answers(400, raw, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":$id}`), protocol.ChildExited, ""},
+		"400 in words":       {answers(400, text, "Invalid or missing session"), protocol.ChildExited, ""},
+		"410":                {answers(410, text, "gone"), protocol.ChildExited, ""},
+		"503":                {answers(503, raw, `{"error":"unknown session"}`), protocol.NotReady, "unknown"},
+		"500":                {answers(500, text, "KeyError"), protocol.InvalidResponse, "unknown"},
+		"200 with an error":  {answers(200, raw, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":$id}`), protocol.ExtensionError, ""},
+		"200 without an id":  {answers(200, raw, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`), protocol.ExtensionError, ""},
+		"200 with an event":  {answers(200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32001,\"message\":\"Session not found\"},\"id\":$id}\n\n"), protocol.ExtensionError, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			processtest.Leaks(t)
+			f := &refusing{inner: sdkHandler(t, "sessions")}
+			r := start(t, remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto))
+			callers := 1
+			if c.kind == protocol.ChildExited && name != "404" { // which ends the run without a ping
+				callers = 3
+			}
+			arrived, all := make(chan struct{}, callers), make(chan struct{})
+			together := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				body, _ := io.ReadAll(q.Body)
+				q.Body = io.NopCloser(bytes.NewReader(body))
+				if bytes.Contains(body, []byte(protocol.MethodToolsCall)) {
+					arrived <- struct{}{}
+					<-all
+				}
+				c.answer(w, q)
+			})
+			f.fault.Store(&together)
+			var calls []<-chan future
+			for range callers {
+				calls = append(calls, r.goCall(context.Background(), request(`{"name":"echo","arguments":{}}`, "")))
+			}
+			for range callers {
+				await(t, arrived)
+			}
+			close(all)
+			for _, one := range calls {
+				if e := wantKind(t, await(t, one).err, c.kind); e.Outcome != c.outcome {
+					t.Errorf("outcome %q, want %q: %v", e.Outcome, c.outcome, e)
+				}
+			}
+			r.end(protocol.ChildExited)
+		})
+	}
+}
+
+// A refusal that concerns one request alone leaves the session and the calls in flight as they are.
+func TestRemoteRefusalKeepsSession(t *testing.T) {
+	for _, code := range []int{http.StatusBadRequest, http.StatusConflict, http.StatusGone, http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			processtest.Leaks(t)
+			f := &refusing{inner: sdkHandler(t, "sessions"), only: "refused-argument"}
+			r := start(t, remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto))
+			refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+			f.fault.Store(&refuse)
+			_, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{"a":"refused-argument"}}`)
+			if err == nil || protocol.KindOf(err) == protocol.ChildExited {
+				t.Errorf("the refused call: %v", err)
+			}
+			if _, err := r.callTool(); err != nil {
+				t.Errorf("the next call in the same session: %v", err)
+			}
 		})
 	}
 }

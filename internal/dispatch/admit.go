@@ -128,18 +128,12 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 	took := time.Since(began)
 	c.stages.add(status.StageInstance, began, began.Add(took))
 	release(err)
-	if isUnsent(i, err) || i.IsElsewhere() && isRefusal(err) {
+	if i.IsUnsent(err) || i.IsElsewhere() && isRefusal(err) {
 		return result, true, err
 	}
 	c.hooks.reached, c.hooks.took = true, c.hooks.took+took
 	u.Calls.Transferred(params, result)
 	return result, false, err
-}
-
-// isUnsent reports whether an instance ended before it got a request that failed with err.
-func isUnsent(i *unit.Instance, err error) bool {
-	e, ok := errors.AsType[*protocol.Error](err)
-	return ok && e.Outcome == "" && i.IsEndedBy(err)
 }
 
 // isRefusal reports whether a node refused a call that failed with err, so that another may take it.

@@ -45,7 +45,7 @@ func Inject(next Deliver) Deliver {
 		}
 		result, err := next(ctx, c, params)
 		switch {
-		case isUnsent(c.Instance, err): // another draw would depend on what else has killed the process
+		case c.Instance.IsUnsent(err): // another draw would depend on what else has killed the process
 			f.Slow, c.fault = 0, f
 			return nil, err
 		case err != nil:

@@ -59,7 +59,8 @@ type client struct {
 	o       Options
 	url     *url.URL
 	http    *http.Client
-	in, out atomic.Uint64 // bytes of bodies
+	onLost  func(cause error) // ends the transport because its session is gone
+	in, out atomic.Uint64     // bytes of bodies
 }
 
 func (c *client) init(o Options) error {
@@ -79,6 +80,7 @@ func (c *client) init(o Options) error {
 		},
 	}
 	c.inbox.init()
+	c.onLost = c.fail
 	return nil
 }
 
@@ -266,7 +268,8 @@ func (c *client) post(ctx context.Context, r *http.Request) error {
 	return err
 }
 
-// checkStatus returns an error for an answer with another status than 2xx.
+// checkStatus returns an error for an answer with another status than 2xx. A 404 to a request
+// with a session id means that the session is gone, as MCP states.
 func (c *client) checkStatus(resp *http.Response) error {
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return nil
@@ -279,8 +282,11 @@ func (c *client) checkStatus(resp *http.Response) error {
 
 // failOn ends the transport if err means that no later request can succeed.
 func (c *client) failOn(err error) {
-	if isUnreachable(err) || errors.Is(err, ErrSessionGone) {
+	switch {
+	case isUnreachable(err):
 		c.fail(err)
+	case errors.Is(err, ErrSessionGone):
+		c.onLost(err)
 	}
 }
 

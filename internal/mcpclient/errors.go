@@ -49,8 +49,12 @@ type StatusError struct {
 // Error returns Text.
 func (e *StatusError) Error() string { return e.Text }
 
-// Refused reports whether the server did not act on the request.
-func (e *StatusError) Refused() bool { return e.Code < 500 || e.Code == http.StatusServiceUnavailable }
+// Refused reports whether the server did not act on the request. Proxies answer 503 also when the
+// connection to a server broke that has the request already; one that names the time for another
+// request has not passed it on.
+func (e *StatusError) Refused() bool {
+	return e.Code < 500 || e.Code == http.StatusServiceUnavailable && e.RetryAfter > 0
+}
 
 // BrokenError is an exchange that ended without a usable answer. The server may have
 // acted on the request.

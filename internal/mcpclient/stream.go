@@ -63,7 +63,7 @@ func (s *Streamable) listen() {
 		case s.ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrSessionGone):
-			s.fail(err)
+			s.lose(err)
 			return
 		case errors.As(err, &status) && status.Code < 500 && status.Code != http.StatusTooManyRequests:
 			if at.lastID == "" {

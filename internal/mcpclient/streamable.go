@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -25,6 +26,10 @@ type Streamable struct {
 	client
 
 	mu        sync.Mutex
+	probe     *probe               // under way; nil: none
+	doubting  int                  // exchanges that wait for a probe
+	lost      error                // why the session is gone; nil: it is not
+	drained   chan struct{}        // to be closed when no request is in flight; nil: nobody waits for that
 	session   string               // "" before initialize, and for a server without sessions
 	version   string               // of the session
 	exchanges map[string]*exchange // by raw id
@@ -38,13 +43,17 @@ type exchange struct {
 	modern bool
 	ctx    context.Context
 	cancel context.CancelFunc
+
+	refusal refusal // the error that was delivered as the response
 }
 
 // NewStreamable returns a transport that connects with its first message. The error
 // is about the URL.
 func NewStreamable(o Options) (*Streamable, error) {
 	s := &Streamable{exchanges: make(map[string]*exchange)}
-	return s, s.init(o)
+	err := s.init(o)
+	s.onLost = s.lose
+	return s, err
 }
 
 // SetMirrors sets, by tool, the arguments that the headers of a modern tools/call
@@ -91,8 +100,15 @@ func (s *Streamable) request(ctx context.Context, m *jsonrpc.Message, body []byt
 		return err
 	}
 	s.mu.Lock()
-	s.exchanges[string(x.id)] = x
+	lost := s.lost
+	if lost == nil {
+		s.exchanges[string(x.id)] = x
+	}
 	s.mu.Unlock()
+	if lost != nil {
+		x.cancel()
+		return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, lost)
+	}
 	return s.postRequest(ctx, x.ctx, r, x.id, func(resp *http.Response) error { return s.handle(x, resp) }, func() { s.remove(x) })
 }
 
@@ -119,6 +135,7 @@ func (s *Streamable) remove(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.exchanges, string(x.id))
+	s.drainLocked()
 }
 
 func (s *Streamable) header(m *jsonrpc.Message) http.Header {
@@ -153,18 +170,40 @@ func versionOf(m *jsonrpc.Message) string {
 // handle delivers the messages in the answer to x. It returns nil once the response
 // is delivered.
 func (s *Streamable) handle(x *exchange, resp *http.Response) error {
+	inSession := resp.Request.Header.Get(mcphttp.SessionHeader) != ""
 	if err := s.checkStatus(resp); err != nil {
-		if m, ok := errorResponse(x, resp, err); ok {
-			s.deliver(m)
-			return nil
+		status, ok := errors.AsType[*StatusError](err)
+		if !ok {
+			return err
 		}
-		return err
+		m, ok := errorResponse(x, resp, err)
+		said := refusalOf(status.Code, &m)
+		if !ok {
+			m = jsonrpc.Message{ID: x.id, Invalid: err}
+		}
+		if inSession && status.RetryAfter == 0 && said.doubtful() {
+			s.deliverRefusal(x, m, said, status.Text)
+		} else {
+			s.deliver(m)
+		}
+		return nil
 	}
 	if x.method == protocol.MethodInitialize {
 		s.mu.Lock()
 		s.session = resp.Header.Get(mcphttp.SessionHeader)
 		s.mu.Unlock()
 	}
+	if err := s.handleBody(x, resp); err != nil {
+		return err
+	}
+	if inSession && x.refusal.doubtful() {
+		s.deliverRefusal(x, jsonrpc.Message{}, x.refusal, "the server refuses every request with: "+x.refusal.message)
+	}
+	return nil
+}
+
+// handleBody delivers the messages in a successful answer to x.
+func (s *Streamable) handleBody(x *exchange, resp *http.Response) error {
 	switch media := mediaType(resp); media {
 	case "application/json":
 		body, err := io.ReadAll(io.LimitReader(resp.Body, int64(s.o.MaxBytes)+1))
@@ -185,9 +224,10 @@ func (s *Streamable) handle(x *exchange, resp *http.Response) error {
 // handleJSON delivers the response that is the whole answer.
 func (s *Streamable) handleJSON(x *exchange, body []byte) error {
 	m, err := jsonrpc.Decode(body)
-	if err != nil || m.Method != "" || string(m.ID) != string(x.id) {
+	if err != nil || m.Method != "" || !answers(&m, x) {
 		return &BrokenError{"the server answered with something else than the answer", err}
 	}
+	m.ID = x.id
 	s.deliverFor(x, m)
 	return nil
 }
@@ -200,8 +240,17 @@ func (s *Streamable) deliverFor(x *exchange, m jsonrpc.Message) {
 		s.version, _ = rawjson.Text(rawjson.Get(m.Result, "protocolVersion"))
 		s.mu.Unlock()
 	}
+	if m.Method == "" && m.Error != nil {
+		x.refusal = refusalOf(http.StatusOK, &m)
+	}
 	m.Of = x.id
 	s.deliver(m)
+}
+
+// answers reports whether m, which is the whole body of an HTTP answer to x, is the response to x. A
+// server that refuses a request before it reads the id answers with the id null or without one.
+func answers(m *jsonrpc.Message, x *exchange) bool {
+	return string(m.ID) == string(x.id) || m.Error != nil && (m.ID == nil || string(m.ID) == "null")
 }
 
 // errorResponse returns the JSON-RPC error in the body of an error status, if there
@@ -212,7 +261,7 @@ func errorResponse(x *exchange, resp *http.Response, status error) (jsonrpc.Mess
 		return jsonrpc.Message{}, false
 	}
 	m, err := jsonrpc.Decode(e.body)
-	if err != nil || m.Error == nil || m.Invalid != nil || string(m.ID) != string(x.id) && m.ID != nil && string(m.ID) != "null" {
+	if err != nil || m.Error == nil || m.Invalid != nil || !answers(&m, x) {
 		return jsonrpc.Message{}, false
 	}
 	m.ID = x.id

@@ -34,16 +34,25 @@ type Process struct {
 
 var _ governance.Policy = (*Process)(nil)
 
-// Decide implements [governance.Policy].
+// Decide implements [governance.Policy]. An instance that ended before it got the question is
+// followed by another, once.
 func (p *Process) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	d, unsent, err := p.ask(ctx, flow, x)
+	if unsent && ctx.Err() == nil {
+		d, _, err = p.ask(ctx, flow, x)
+	}
+	return d, err
+}
+
+func (p *Process) ask(ctx context.Context, flow governance.Flow, x *governance.Exchange) (d governance.Decision, unsent bool, err error) {
 	i, release, err := p.AcquireKey(ctx, "")
 	if err != nil {
-		return governance.Decision{}, err
+		return d, false, err
 	}
-	d, err := i.Instance.(governance.Policy).Decide(ctx, flow, x)
+	d, err = i.Instance.(governance.Policy).Decide(ctx, flow, x)
 	err = p.Mask(err)
 	release(err)
-	return d, err
+	return d, i.IsUnsent(err), err
 }
 
 func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {

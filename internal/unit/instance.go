@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,9 +44,10 @@ func (i *Instance) Ended() <-chan struct{} { return i.ended }
 // IsElsewhere reports whether the instance stands for another node.
 func (i *Instance) IsElsewhere() bool { return i.Unit.Spec.Manifest.Transport.Kind == KindElsewhere }
 
-// IsEndedBy reports whether err of a call means that the run is over or about to be.
-func (i *Instance) IsEndedBy(err error) bool {
-	return endedBy(i.Unit.Spec.Manifest.Transport.Kind, err)
+// IsUnsent reports whether the run ended before it got a request that failed with err.
+func (i *Instance) IsUnsent(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && e.Outcome == "" && endedBy(i.Unit.Spec.Manifest.Transport.Kind, err)
 }
 
 // Why returns why the run has ended: shutting_down when it was stopped.
