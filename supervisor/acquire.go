@@ -24,7 +24,7 @@ type lease[S Service] struct {
 // starts, while a restart is due within 1 s, or until an instance has room.
 // Otherwise it fails with a *protocol.Error: Overloaded (the queue is full,
 // QueueTimeout has passed, or all MaxInstances are busy), BreakerOpen and NotReady
-// (both with RetryAfter), Failed, ShuttingDown; or with the error of the on-demand
+// (both with RetryAfter), Failed (with RetryAfter before a Trial), ShuttingDown; or with the error of the on-demand
 // start that it waited for. When ctx ends during the wait, the error wraps
 // ctx.Err(). Its kind is Canceled; after a deadline it is Overloaded if an instance
 // was Ready and NotReady if none was.
@@ -39,8 +39,9 @@ func (g *Group[S]) Acquire(ctx context.Context, key string) (S, func(outcome err
 	if err != nil {
 		return none, nil, protocol.Errorf(protocol.Canceled, "given up before it began: %w", err)
 	}
+	kept := g.o.Mode == PerKey && g.o.Keep(key)
 	g.update(nil, func() {
-		if p, err = g.poolOf(key); err == nil {
+		if p, err = g.poolOf(key, kept); err == nil {
 			l, w, err = g.acquireOrEnqueue(p)
 		}
 	})

@@ -29,7 +29,7 @@ func (g *Group[S]) availabilityOf(sl *slot[S]) availability {
 	switch due := sl.next.Sub(g.now()); {
 	case g.coolingDown(sl):
 		return unavailable
-	case sl.state == Idle, sl.state == Restarting && due <= 0, sl.state == Failed && !sl.failedForGood():
+	case sl.state == Idle, sl.state == Restarting && (due <= 0 || due > maxRestartWait && g.o.Restart.OnCall), sl.state == Failed && !sl.failedForGood():
 		return startable
 	case sl.state == Spawning:
 		return starting
@@ -124,6 +124,11 @@ func (g *Group[S]) refusal(sl *slot[S]) error {
 	case g.coolingDown(sl):
 		until, cause := g.cooldown(sl)
 		wait := until.Sub(g.now())
+		if g.o.Restart.Cooldown == 0 {
+			e := protocol.Errorf(protocol.Failed, "given up, the next try is in %s; restart it to try at once: %w", wait.Round(time.Second), cause)
+			e.RetryAfter, e.Evidence = wait, g.evidence(sl, cause, wait)
+			return e
+		}
 		e := protocol.Errorf(protocol.NotReady, "it keeps failing, the last time: %w; the next try is in %s", cause, wait.Round(time.Second))
 		e.RetryAfter, e.Evidence = wait, g.evidence(sl, cause, wait)
 		return e

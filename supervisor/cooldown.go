@@ -47,7 +47,8 @@ func (g *Group[S]) cooldown(sl *slot[S]) (until time.Time, cause error) {
 	return sl.policy.until, sl.err
 }
 
-// coolingDown reports whether a Cooldown keeps a call from starting an instance in sl.
+// coolingDown reports whether a Cooldown, or the time before a Trial, keeps a call from starting
+// an instance in sl.
 func (g *Group[S]) coolingDown(sl *slot[S]) bool {
 	if sl.inst != nil || sl.failedForGood() {
 		return false
@@ -56,7 +57,7 @@ func (g *Group[S]) coolingDown(sl *slot[S]) bool {
 	return !until.IsZero() && until.After(g.now())
 }
 
-// failedForGood reports whether only Restart starts another instance.
+// failedForGood reports whether nothing but Restart starts another instance.
 func (sl *slot[S]) failedForGood() bool { return sl.state == Failed && sl.next.IsZero() }
 
 // startFailed counts a failed start against the budget that all keys of a PerKey

@@ -11,7 +11,7 @@
 //	  │  └ idle        │ ↓          ↓     Draining ──→ Idle, Spawning or Shutdown
 //	  │                Restarting ←─┘
 //	  │                  │ budget spent, or ErrPermanent
-//	Restart ←────────  Failed ──→ Spawning, after a Cooldown
+//	Restart ←────────  Failed ──→ Spawning, after a Cooldown or a Trial
 //
 // A call takes an instance with [Group.Acquire] and gives the instance back with
 // the outcome. Acquire applies the admission bound, the queue and the breaker, and

@@ -26,7 +26,7 @@ type Event struct {
 	Again       bool      // Spawning, and the Ready after it: the instance follows one that ended unasked
 	MaxAttempts int       // Restart.MaxAttempts; negative: unlimited
 	Err         error     // Restarting and Failed: the cause
-	Asked       bool      // Failed: Start or Restart waited for this start and returns Err
+	Asked       bool      // Restarting and Failed: Start or Restart waited for this start and returns Err
 	Next        time.Time // Restarting: when the next instance is due; Failed: when a trial may start, zero for never; Breaker open: when the probe may pass
 	Breaker     BreakerState
 
@@ -50,9 +50,7 @@ func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 		e.Again = sl.again
 	case kind == BreakerChanged && sl.breaker.state == BreakerOpen:
 		e.Next = sl.breaker.until
-	case sl.state == Restarting:
-		e.Err, e.Next = sl.err, sl.next
-	case sl.state == Failed:
+	case sl.state == Restarting, sl.state == Failed:
 		e.Err, e.Asked, e.Next = sl.err, sl.asked, sl.next
 	}
 	st.lostEvents = 0

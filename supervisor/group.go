@@ -123,9 +123,9 @@ func (g *Group[S]) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// Start starts the slots of an eager group and waits until one of them is Ready or
-// all have Failed; the error joins the errors of all. A slot whose first start
-// fails is Failed at once. After the first Ready slot the others go on starting.
+// Start starts the slots of an eager group and waits until one of them is Ready or the
+// first starts of all have failed; the error joins the errors of all. A slot whose first
+// start fails is Failed at once, or Restarting where restarts are unlimited. After the first Ready slot the others go on starting.
 // When ctx ends first, Start returns ctx.Err() and the start goes on. A start that a
 // call has begun before counts as the first. In a group that starts on demand, Start
 // does nothing.
@@ -199,6 +199,8 @@ func (sl *slot[S]) startError() error {
 	switch {
 	case sl.state == Failed:
 		return sl.err
+	case sl.startErr != nil:
+		return sl.startErr
 	case sl.state == Draining, sl.state == Shutdown, sl.pool.released:
 		return errShuttingDown
 	}

@@ -51,7 +51,8 @@ type Options struct {
 	Breaker Breaker
 
 	// Keep protects the unused instance of a key from being stopped to make room for
-	// another key in a full PerKey group. Default: no instance is protected.
+	// another key in a full PerKey group. Acquire asks it, outside the lock of the group.
+	// Default: no instance is protected.
 	Keep func(key string) bool
 
 	// Fault reports whether the breaker counts an outcome of a call as a fault of
@@ -85,6 +86,12 @@ type Options struct {
 // the failed starts of all keys also share a second budget of the same size; a start
 // that succeeds clears it. A trial start that fails begins the Cooldown again. An
 // error that wraps [ErrPermanent] stays final.
+//
+// With a Trial, [Failed] is not final either, unless MaxAttempts is 0. The budget stays as
+// it is without; an instance that a trial has started gets it back after HealthyAfter.
+//
+// A negative MaxAttempts also holds for the first start: a slot whose first start fails is
+// [Restarting].
 type Restart struct {
 	MaxAttempts  int           // restarts within any Window; 0: never, negative: unlimited
 	Window       time.Duration // default 5 min
@@ -92,6 +99,8 @@ type Restart struct {
 	MaxBackoff   time.Duration // limit of that doubling; default 16 s, negative: no delays
 	HealthyAfter time.Duration // time of being Ready that resets the delays; default 60 s, negative: any time
 	Cooldown     time.Duration // time after which a Failed slot may make one trial start: an eager slot by itself, others on the next call; default 0: Failed is final
+	Trial        time.Duration // as Cooldown, without its other effects, and not beside it; default 0: Failed is final
+	OnCall       bool          // a call starts the next instance without waiting for the backoff; for starts that cost nothing
 }
 
 // Breaker configures the circuit breaker of an instance that runs but does not answer.

@@ -42,8 +42,9 @@ func (p *pool[S]) has(states ...State) bool {
 	return slices.ContainsFunc(p.slots, func(sl *slot[S]) bool { return slices.Contains(states, sl.state) })
 }
 
-// poolOf returns the pool for a key. In a full PerKey group it evicts another key.
-func (g *Group[S]) poolOf(key string) (*pool[S], error) {
+// poolOf returns the pool for a key. In a full PerKey group it evicts another key. kept is
+// Options.Keep of the key.
+func (g *Group[S]) poolOf(key string, kept bool) (*pool[S], error) {
 	if g.st.stopping {
 		return nil, errShuttingDown
 	}
@@ -56,7 +57,9 @@ func (g *Group[S]) poolOf(key string) (*pool[S], error) {
 	if len(g.st.pools) >= g.o.MaxInstances && !g.evict() {
 		return nil, protocol.Errorf(protocol.Overloaded, "all %d instances are in use; raise max_instances or end a session", g.o.MaxInstances)
 	}
-	return g.newPool(key, key), nil
+	p := g.newPool(key, key)
+	p.slots[0].kept = kept
+	return p, nil
 }
 
 // evict removes an unused key: one without an instance if there is one, else the
@@ -66,7 +69,7 @@ func (g *Group[S]) evict() bool {
 	var victim *slot[S]
 	for _, sl := range g.st.slots {
 		p := sl.pool
-		if p.released || len(p.queue) > 0 || sl.state == Spawning || sl.inst != nil && (sl.inst.inFlight > 0 || g.o.Keep(sl.key)) {
+		if p.released || len(p.queue) > 0 || sl.state == Spawning || sl.inst != nil && (sl.inst.inFlight > 0 || sl.kept) {
 			continue
 		}
 		if victim == nil || sl.inst == nil && victim.inst != nil ||

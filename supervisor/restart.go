@@ -12,7 +12,7 @@ type policy struct {
 	rand          *rand.Rand
 	recent        []time.Time // failures within the window that were granted a restart, oldest first; nil when unlimited
 	restartsInRow int         // restarts since the slot was last healthy
-	until         time.Time   // end of the Cooldown; zero unless the budget is spent
+	until         time.Time   // end of the Cooldown or time of the Trial; zero unless the budget is spent
 }
 
 // failed counts a failure at now, after the time healthy in state Ready (0: never
@@ -20,6 +20,9 @@ type policy struct {
 func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Duration, ok bool) {
 	if healthy > 0 && healthy >= p.HealthyAfter {
 		p.restartsInRow = 0
+		if p.Cooldown == 0 {
+			p.until = time.Time{}
+		}
 	}
 	if !p.until.IsZero() { // the trial start has failed
 		return 0, false
@@ -62,11 +65,14 @@ func (p *policy) attempt() int {
 	return len(p.recent)
 }
 
-// exhaust begins a Cooldown if the policy has one. From then on failed returns false
-// until reset.
+// exhaust begins a Cooldown, or the time before a Trial, if the policy has one. From then on
+// failed returns false until reset, and after a Trial until the instance was healthy.
 func (p *policy) exhaust(now time.Time) {
-	if p.Cooldown > 0 {
+	switch {
+	case p.Cooldown > 0:
 		p.until = now.Add(p.Cooldown)
+	case p.Trial > 0 && p.MaxAttempts != 0:
+		p.until = now.Add(p.Trial)
 	}
 }
 

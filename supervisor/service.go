@@ -31,6 +31,6 @@ const (
 	Ready      State = "ready"      // the instance takes calls
 	Restarting State = "restarting" // the instance has died; the next one is due at SlotStatus.Next
 	Draining   State = "draining"   // the instance takes no new calls and is being stopped
-	Failed     State = "failed"     // no restarts, except by Group.Restart and after a Cooldown
+	Failed     State = "failed"     // no restarts, except by Group.Restart and after a Cooldown or a Trial
 	Shutdown   State = "shutdown"   // stopped for good
 )

@@ -16,6 +16,7 @@ type slot[S Service] struct {
 	since    time.Time // of the state
 	inst     *instance[S]
 	lastUsed time.Time // the latest release of a call, or when the instance became Ready
+	kept     bool      // Options.Keep of the key
 
 	policy     policy
 	breaker    *breaker  // of the current instance, or of the next one
@@ -24,7 +25,8 @@ type slot[S Service] struct {
 	again      bool      // the current instance is one of them
 	next       time.Time // Restarting: when the next instance is due; Draining: when the drain ends; Failed: when a trial may start, zero for never
 	err        error     // of the latest failure
-	asked      bool      // Start or Restart waits for this instance, and a failed start is final
+	startErr   error     // of the latest start that failed; nil since an instance was Ready, or Start or Restart asked for one
+	asked      bool      // Start or Restart waits for this instance, and a failed start is final unless restarts are unlimited
 	afterDrain State     // Draining: the next state, Idle, Spawning or Shutdown
 
 	timer    *time.Timer
@@ -90,8 +92,7 @@ func (g *Group[S]) onTimer(sl *slot[S]) {
 	}
 }
 
-// spawn starts an instance in a slot that has none. With asked, a failed start is
-// final.
+// spawn starts an instance in a slot that has none. With asked, Start or Restart waits for it.
 func (g *Group[S]) spawn(sl *slot[S], asked bool) {
 	if sl.again = sl.attempt > 0 || sl.state == Restarting; sl.again { // an attempt costs nothing where the host has replaced the instance
 		sl.restarts++
@@ -101,7 +102,9 @@ func (g *Group[S]) spawn(sl *slot[S], asked bool) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	inst := &instance[S]{cancel: cancel}
-	sl.inst, sl.asked = inst, asked
+	if sl.inst, sl.asked = inst, asked; asked {
+		sl.startErr = nil
+	}
 	g.setState(sl, Spawning)
 	g.st.busy++
 	go g.serve(ctx, sl, inst)
@@ -139,7 +142,7 @@ func (g *Group[S]) onReady(sl *slot[S], inst *instance[S], service S) {
 		g.stop(sl, 0, Shutdown)
 		return
 	}
-	sl.asked, sl.lastUsed = false, g.now()
+	sl.asked, sl.startErr, sl.lastUsed = false, nil, g.now()
 	g.setState(sl, Ready)
 	if g.o.IdleTimeout > 0 {
 		g.setTimer(sl, g.o.IdleTimeout)
@@ -153,6 +156,7 @@ func (g *Group[S]) onExit(sl *slot[S], err error, replaced bool) {
 	sl.inst, sl.asked = nil, false
 	g.resetBreaker(sl)
 	if was == Spawning {
+		sl.startErr = err
 		g.startFailed(err)
 	}
 	switch {
@@ -161,10 +165,10 @@ func (g *Group[S]) onExit(sl *slot[S], err error, replaced bool) {
 		g.onDrained(sl)
 	case was == Draining:
 		g.onDrained(sl)
-	case was == Spawning && asked:
+	case was == Spawning && asked && g.o.Restart.MaxAttempts >= 0:
 		g.fail(sl, err, true)
 	default:
-		g.onFailure(sl, err, replaced)
+		g.onFailure(sl, err, replaced, asked)
 	}
 	if g.o.Mode == PerKey { // calls of another key may have waited for room
 		for _, other := range g.st.slots {
@@ -175,7 +179,7 @@ func (g *Group[S]) onExit(sl *slot[S], err error, replaced bool) {
 
 // onFailure handles an instance that ended without being stopped: the slot restarts or
 // fails.
-func (g *Group[S]) onFailure(sl *slot[S], err error, replaced bool) {
+func (g *Group[S]) onFailure(sl *slot[S], err error, replaced, asked bool) {
 	var healthy time.Duration
 	started := sl.state == Ready
 	if started {
@@ -186,21 +190,27 @@ func (g *Group[S]) onFailure(sl *slot[S], err error, replaced bool) {
 		delay, ok = sl.policy.failed(g.now(), healthy)
 	}
 	if errors.Is(err, ErrPermanent) || !ok || !started && !g.st.starts.until.IsZero() {
-		g.fail(sl, err, false)
+		g.fail(sl, err, asked)
 		if sl.next.IsZero() {
 			return
 		}
 	} else {
 		sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
+		sl.asked = asked // for the event only
 		g.setState(sl, Restarting)
+		sl.asked = false
 		g.setTimer(sl, delay)
 	}
-	if g.o.onDemand() && !started && !sl.pool.has(Ready, Spawning) {
-		g.refuse(sl.pool, err) // calls that waited for this instance get the error of its start
+	switch {
+	case started || sl.pool.has(Ready, Spawning):
+	case g.o.onDemand(): // calls that waited for this instance get the error of its start
+		g.refuse(sl.pool, err)
+	case g.o.Restart.OnCall && delay > maxRestartWait: // else they would start the next instance at once, without end
+		g.refuse(sl.pool, g.refusal(sl))
 	}
 }
 
-// fail moves a slot to Failed: for good, or until a Cooldown has passed.
+// fail moves a slot to Failed: for good, or until a Cooldown or a Trial is over.
 func (g *Group[S]) fail(sl *slot[S], err error, asked bool) {
 	sl.policy.until = time.Time{}
 	if !errors.Is(err, ErrPermanent) {
@@ -211,7 +221,7 @@ func (g *Group[S]) fail(sl *slot[S], err error, asked bool) {
 	g.setState(sl, Failed)
 	sl.asked = false
 	if !sl.next.IsZero() {
-		g.setTimer(sl, g.o.Restart.Cooldown)
+		g.setTimer(sl, sl.next.Sub(g.now()))
 	}
 }
 
