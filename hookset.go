@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/exthost/exthost/config"
@@ -82,8 +83,9 @@ func (k *hookSets) operator(cfg *config.Config) ([]hooks.Handler, error) {
 	if err != nil || len(cfg.Hooks) == 0 {
 		return nil, err
 	}
-	env, _ := process.Environ(k.env.Environ, process.EnvPolicy{Mode: cfg.Extensions.Env.Mode, Pass: cfg.Extensions.Env.Pass,
-		Set: map[string]string{"PWD": dir, "CLAUDE_PROJECT_DIR": dir, "EXTHOST_VERSION": k.env.Version}})
+	set := map[string]string{"PWD": dir, "CLAUDE_PROJECT_DIR": dir, "EXTHOST_VERSION": k.env.Version}
+	k.env.KeepCaches(set, filepath.Join(k.env.StateDir, ".hooks"))
+	env, _ := process.Environ(k.env.Environ, process.EnvPolicy{Mode: cfg.Extensions.Env.Mode, Pass: cfg.Extensions.Env.Pass, Set: set})
 	all := make([]hooks.Handler, len(cfg.Hooks))
 	for i := range cfg.Hooks {
 		spec := &cfg.Hooks[i]

@@ -23,7 +23,7 @@ func TestBounds(t *testing.T) {
 		"entries": func(r *reader) { r.entries = maxEntries },
 		"bytes":   func(r *reader) { r.bytes = maxBytes },
 	} {
-		r := newReader(nil)
+		r := newReader(nil, nil)
 		fill(r)
 		if err := r.walk(dir, ""); err == nil || !strings.Contains(err.Error(), "too many to compare") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v", name, err)

@@ -66,7 +66,7 @@ var languages = []*language{&python, &node, &shell, &native,
 	{endings: ".jl .ml .mli .zig .swift .nim .nimble .dart .cr .el .elc .lisp .scm .rkt", names: "pubspec.yaml pubspec.lock", interpreters: "julia", tools: "ocaml dune zig swift nimble dart crystal"},
 	{endings: ".toml .mk .ninja .cmake .bzl .bazel .nix",
 		names: "Makefile makefile GNUmakefile justfile Justfile .justfile Taskfile.yml Taskfile.yaml Dockerfile Containerfile Procfile Vagrantfile Jenkinsfile CMakeLists.txt CMakePresets.json SConstruct meson.build BUILD WORKSPACE flake.lock .envrc .env .mcp.json .tool-versions " +
-			"compose.yaml compose.yml compose.override.yaml compose.override.yml docker-compose.yaml docker-compose.yml docker-compose.override.yaml docker-compose.override.yml .pre-commit-config.yaml lefthook.yml lefthook.yaml",
+			"compose.yaml compose.yml compose.override.yaml compose.override.yml docker-compose.yaml docker-compose.yml docker-compose.override.yaml docker-compose.override.yml .pre-commit-config.yaml lefthook.yml lefthook.yaml .git .git/config .git/config.worktree .gitmodules info/attributes info/sparse-checkout",
 		tools: "make gmake ninja just task cmake ctest scons meson bazel bazelisk nix nix-shell nix-build mise direnv pre-commit lefthook docker-compose docker:compose docker:build docker:buildx podman-compose podman:compose podman:build vagrant"},
 }
 

@@ -31,7 +31,12 @@ type Consent struct {
 	// is set with Locked.
 	LockedConfiguration func(Files) bool
 
-	last sync.Map // Files by Kind and folder, as they were found last: without a record they are known all the same
+	// Stated returns what the operator states for the processes of the extension id; nil: nothing. What that
+	// names in Project is compared.
+	Stated func(id string) Stated
+
+	looks looks
+	last  sync.Map // Files by Kind and folder, as they were found last: without a record they are known all the same
 }
 
 // known returns versions of files that need not be read again.
@@ -75,8 +80,12 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 			return nil, err
 		}
 	}
+	stated, err := k.stated(c, dir)
+	if err != nil {
+		return nil, err
+	}
 	find := func(project string) (Files, error) {
-		files, err := k.files(c, dir, project, k.known(r))
+		files, err := k.files(c, dir, project, stated, k.known(r))
 		if hash != "" && err == nil {
 			files[PackageKey] = File{Sum: hash}
 		}
@@ -89,7 +98,7 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 		return nil, err
 	}
 	k.last.Store(string(Extension)+dir, v.Files)
-	v.Bundled = k.Bundled != nil && k.Bundled(v.Files.own().Digest())
+	v.Bundled = k.Bundled != nil && len(stated) == 0 && k.Bundled(v.Files.own().Digest())
 	if r.Accepted == nil {
 		return v, nil
 	}
@@ -105,8 +114,16 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 	return v, nil
 }
 
+// stated returns what the variables that the operator states for c name in the project.
+func (k *Consent) stated(c *discovery.Candidate, dir string) ([]string, error) {
+	if k.Stated == nil || k.Project == "" {
+		return nil, nil
+	}
+	return statedPrograms(cmp.Or(c.OwnedBy, c.Manifest), k.Stated(c.ID), dir, k.Project)
+}
+
 // files returns the files of an extension in dir, and of the project what it loads.
-func (k *Consent) files(c *discovery.Candidate, dir, project string, known Files) (Files, error) {
+func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []string, known Files) (Files, error) {
 	m := cmp.Or(c.OwnedBy, c.Manifest)
 	// A program is found from the path of the folder as it is written, and the program finds its
 	// arguments from where the folder lies. A link may have these two differ.
@@ -123,7 +140,7 @@ func (k *Consent) files(c *discovery.Candidate, dir, project string, known Files
 	if err != nil {
 		return nil, err
 	}
-	return Folder(dir, k.compared(programs), known)
+	return folder(dir, k.compared(append(programs, stated...)), known, &k.looks)
 }
 
 // compared leaves out what no lock file holds, where one decides.

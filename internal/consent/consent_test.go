@@ -112,8 +112,8 @@ func TestChanges(t *testing.T) {
 		"program":                  {write("main.py", "import evil\n"), "main.py"},
 		"module":                   {write("lib/deep.py", "x = 2\n"), "lib/deep.py"},
 		"one that shadows another": {write("json.py", ""), "json.py (new)"},
-		"named data":               {write("rules.data", "2\n"), "rules.data"},
-		"named beside":             {write("../shared/more.data", "2\n"), "more.data"},
+		"named settings":           {write("rules.data", "2\n"), "rules.data"},
+		"named data":               {write("../shared/more.data", "2\n"), ""},
 		"removed":                  {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py (removed)"},
 		"servers beside":           {write(".mcp.json", `{"mcpServers": {}}`), ".mcp.json (new)"},
 		"library":                  {write("evil.so", "x"), "evil.so (new)"},
@@ -231,7 +231,7 @@ func TestRecords(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
-	want := []string{"../shared/more.data", "lib/deep.py", "main.py", "plugin.toml", "rules.data"}
+	want := []string{"lib/deep.py", "main.py", "plugin.toml", "rules.data"}
 	var got []string
 	for path := range all[0].Files {
 		got = append(got, path)

@@ -94,6 +94,7 @@ type reader struct {
 	seen    map[string]string // directories, links resolved: the path under which they are compared
 	links   map[string]link   // links to these
 	real    map[string]string // directories of named files without links
+	looks   *looks            // at the content of files
 }
 
 // link is a link to a folder that is compared under another path.
@@ -102,17 +103,21 @@ type link struct {
 	local  bool
 }
 
-func newReader(known Files) *reader {
-	return &reader{known: known, files: Files{}, seen: map[string]string{}, links: map[string]link{}, real: map[string]string{}}
+func newReader(known Files, l *looks) *reader {
+	return &reader{known: known, looks: l, files: Files{}, seen: map[string]string{}, links: map[string]link{}, real: map[string]string{}}
 }
 
 // Folder returns the files of dir that decide what runs: those that interpreters and tools
 // load, those that can be executed, and those in named, which are absolute. Files that a
 // link leads to belong to them. Paths are relative to dir. A file that the file
 // system says is that of known is not read. Data files are left out, because extensions
-// write such. The error is a file that cannot be read, or too many.
+// write such: those that nothing can execute, and whose name, ending and content are not those of code. The error is a file that cannot be read, or too many.
 func Folder(dir string, named []string, known Files) (Files, error) {
-	r := newReader(known)
+	return folder(dir, named, known, nil)
+}
+
+func folder(dir string, named []string, known Files, l *looks) (Files, error) {
+	r := newReader(known, l)
 	if err := r.walk(dir, ""); err != nil {
 		return nil, err
 	}
@@ -122,8 +127,7 @@ func Folder(dir string, named []string, known Files) (Files, error) {
 // Named returns the files in named alone, and those of code in the folders in named, as
 // [Folder] does.
 func Named(dir string, named []string, known Files) (Files, error) {
-	r := newReader(known)
-	return r.all(dir, named)
+	return newReader(known, nil).all(dir, named)
 }
 
 // found returns the files, and where links lead to folders of code that are among them already.
@@ -216,7 +220,7 @@ func (r *reader) walk(dir, prefix string) error {
 		}
 		_, seen := r.seen[path]
 		switch {
-		case d.IsDir() && path != real && (d.Name() == ".git" || seen):
+		case d.IsDir() && path != real && (seen || history(path)):
 			return fs.SkipDir
 		case d.IsDir():
 			r.seen[path] = strings.TrimSuffix(key, "/")
@@ -258,12 +262,22 @@ func (r *reader) file(path, key string, stat func() (fs.FileInfo, error)) error 
 		return gone(err)
 	}
 	if !IsCode(path, info.Mode()) {
-		return nil
+		if namesData(path) {
+			return nil
+		}
+		if code, err := r.looks.holdsCode(path, info); err != nil || !code {
+			return err
+		}
 	}
 	if filepath.Base(filepath.Dir(path)) == "__pycache__" && checkedCache(path) {
 		return nil
 	}
 	return r.add(path, key, info)
+}
+
+// history reports whether a folder holds the versions that git keeps, and nothing that git runs.
+func history(dir string) bool {
+	return filepath.Base(filepath.Dir(dir)) == ".git" && slices.Contains([]string{"objects", "refs", "logs"}, filepath.Base(dir))
 }
 
 // tooMany is the error of a folder beyond the bounds.
@@ -286,8 +300,9 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 	if _, ok := r.files[key]; ok {
 		return nil
 	}
+	local := r.local || strings.Contains("/"+key, "/.git/") // a clone has its own
 	if was, ok := r.known[key]; ok && was.Is(regular.VersionOf(info)) {
-		was.Local = r.local
+		was.Local = local
 		r.files[key] = was
 		return nil
 	}
@@ -308,7 +323,7 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 	if r.bytes += n; r.bytes > maxBytes {
 		return tooMany(r.place)
 	}
-	r.files[key] = File{hex.EncodeToString(h.Sum(nil)), r.local, now}
+	r.files[key] = File{hex.EncodeToString(h.Sum(nil)), local, now}
 	return nil
 }
 

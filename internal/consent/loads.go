@@ -2,6 +2,7 @@ package consent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -73,6 +74,9 @@ func (l *lines) modules(dir string) {
 		for _, name := range configures {
 			if path := filepath.Join(dir, name); !found[name] && regularFiles(path) != nil {
 				l.paths, found[name] = append(l.paths, path), true
+				if name == "package.json" {
+					l.pack(path)
+				}
 			}
 		}
 		if dir == filepath.Dir(dir) {
@@ -81,7 +85,14 @@ func (l *lines) modules(dir string) {
 	}
 }
 
-// interpreter adds the folder that an interpreter runs: the first one that it is told, or the
+// valued are options of interpreters with a value that is no script. Behind others, a file that is there is the
+// script.
+var valued = set("-r --require --import --loader --experimental-loader --env-file --preload --config --import-map --tsconfig -I -cp -classpath --class-path -W -X")
+
+// isolated are options of Python that have it ignore the variables with the place of its caches.
+var isolated = regexp.MustCompile(`^-[a-zA-Z]*[EI][a-zA-Z]*$`)
+
+// interpreter adds the script that an interpreter runs, or its folder: the first one that it is told, or the
 // one that it starts in when it is told code or a module; and what its options name, also without
 // the ending.
 func (l *lines) interpreter(of *language, args []string, cwd string) {
@@ -91,27 +102,57 @@ func (l *lines) interpreter(of *language, args []string, cwd string) {
 		if isModule || slices.Contains([]string{"-c", "-e", "-m", "-p", "-r", "--eval", "--print", "--require", "--import", "-"}, arg) {
 			l.folder(cwd, of)
 		}
-		path, value := absolute(cwd, arg), i > 0 && strings.HasPrefix(args[i-1], "-")
+		before := ""
+		if i > 0 && strings.HasPrefix(args[i-1], "-") {
+			before = args[i-1]
+		}
+		if slices.Contains([]string{"-c", "-e", "-p", "-pe", "--eval", "--print"}, before) {
+			for _, word := range fields(arg) {
+				l.unended(of, absolute(cwd, word))
+			}
+		}
+		path := absolute(cwd, arg)
 		for _, form := range forms(arg) {
 			l.unended(of, absolute(cwd, form))
 			if folder := absolute(cwd, form); form != arg && isDir(folder) { // -Ilib
 				l.folder(folder, of)
 			}
 		}
+		there := regularFiles(path)
 		switch {
 		case strings.HasPrefix(arg, "-"):
+			if of == &python && isolated.MatchString(arg) {
+				l.caches()
+			}
 		case isDir(path):
 			l.folder(path, of)
 			return
-		case !value, regularFiles(path) != nil, strings.Contains(arg, "${"): // the rest is the script's
+		case there != nil && !valued[before]:
+			l.files(there)
+			return
+		case before == "", strings.Contains(arg, "${"): // the rest is the script's
 			return
 		}
 	}
 }
 
-// unended adds the file that a path without its ending means.
+// caches adds the caches of bytecode beside the code, which Python reads where it is not told another place.
+func (l *lines) caches() {
+	l.err = cmp.Or(l.err, filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && filepath.Base(filepath.Dir(path)) == "__pycache__" {
+			l.paths = append(l.paths, path)
+		}
+		return gone(err)
+	}))
+}
+
+// unended adds the file that a path means, with its ending or without. One that is data by its ending is left
+// out.
 func (l *lines) unended(of *language, path string) {
-	if regularFiles(path) != nil {
+	if there := regularFiles(path); there != nil {
+		if !namesData(path) {
+			l.files(there)
+		}
 		return
 	}
 	for ending := range strings.FieldsSeq(of.endings) {
@@ -180,7 +221,17 @@ func (l *lines) tool(of *language, args []string, cwd string) {
 		l.workplace(place, of)
 		l.modulesOf(of, args, place)
 		if place != cwd {
-			l.files(words(slices.Concat([]string{""}, args), l.dir, place, l.project))
+			l.words(slices.Concat([]string{""}, args), place)
+		}
+		if of == &python || of == &node { // most of their arguments are those of what they run
+			continue
+		}
+		for _, arg := range args {
+			for _, form := range forms(arg) {
+				if path := absolute(place, form); !namesData(path) || namesSettings(path) {
+					l.files(regularFiles(path))
+				}
+			}
 		}
 	}
 }
@@ -220,18 +271,24 @@ func (l *lines) built(args []string, cwd string) {
 // workplace adds what a tool reads of the folder that it works on.
 func (l *lines) workplace(dir string, of *language) {
 	l.folder(dir, nil)
-	l.scripts(dir)
+	l.pack(filepath.Join(dir, "package.json"))
 	if of == &node {
 		l.modules(dir)
 	}
 }
 
-// maxPackage is the largest package.json whose scripts are read, in bytes.
+// maxPackage is the largest package.json that is read, in bytes.
 const maxPackage = 1 << 20
 
-// scripts adds the files that the scripts of a package.json name.
-func (l *lines) scripts(dir string) {
-	path := filepath.Join(dir, "package.json")
+// pack adds the files that a package.json names: the entries of its package, and those of its scripts.
+func (l *lines) pack(path string) {
+	if l.read[path] {
+		return
+	}
+	if l.read == nil {
+		l.read = map[string]bool{}
+	}
+	l.read[path] = true
 	data, _, err := regular.Read(path, maxPackage+1, true)
 	if err != nil {
 		return
@@ -240,13 +297,34 @@ func (l *lines) scripts(dir string) {
 		l.err = fmt.Errorf("%s is over %d MiB", path, maxPackage>>20)
 	}
 	var p struct {
-		Scripts map[string]string `json:"scripts"`
+		Scripts                             map[string]string
+		Main, Module, Bin, Exports, Imports any
 	}
 	if json.Unmarshal(bytes.TrimPrefix(data, []byte("\ufeff")), &p) != nil {
 		return // npm runs nothing of it either
 	}
+	dir := filepath.Dir(path)
+	for _, entry := range []any{p.Main, p.Module, p.Bin, p.Exports, p.Imports} {
+		l.entries(entry, dir)
+	}
 	for _, line := range p.Scripts {
-		l.files(codeFiles(fields(line), dir))
+		l.command([]string{"sh", "-c", line}, dir)
+	}
+}
+
+// entries adds the files that a value of a package.json names.
+func (l *lines) entries(value any, dir string) {
+	switch v := value.(type) {
+	case string:
+		l.unended(&node, absolute(dir, v))
+	case []any:
+		for _, element := range v {
+			l.entries(element, dir)
+		}
+	case map[string]any:
+		for _, member := range v {
+			l.entries(member, dir)
+		}
 	}
 }
 

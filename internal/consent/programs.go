@@ -1,12 +1,15 @@
 package consent
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 )
@@ -20,8 +23,8 @@ import (
 // The error is a folder that cannot be listed.
 func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
 	l := lines{dir: dir, project: project, walked: true}
-	l.transport(&m.Transport)
 	cwd := absolute(dir, m.Transport.Cwd)
+	l.transport(&m.Transport)
 	for _, t := range m.Tools {
 		l.command(t.Command, cwd)
 	}
@@ -52,8 +55,53 @@ func ConfiguredPrograms(cfg *config.Config, dir string) ([]string, error) {
 	}
 	for _, d := range cfg.Destinations {
 		l.transport(&manifest.Transport{Cmd: d.Command, Cwd: d.Cwd, Env: d.Env})
+		if d.SecretsFile != "" {
+			l.paths = append(l.paths, regularFiles(absolute(dir, d.SecretsFile))...) // of variables
+		}
 	}
 	return l.configured()
+}
+
+// Stated is what the operator states for the processes of an extension beside its manifest.
+type Stated struct {
+	Env   map[string]string
+	Files []string // that some of Env come from; absolute
+}
+
+// StatedBy returns what a configuration states for the processes of the extension id.
+func StatedBy(cfg *config.Config, id string) Stated {
+	s := Stated{Env: cfg.Extensions.Environ(id)}
+	owner, _, _ := strings.Cut(id, ".")
+	for _, id := range []string{owner, id} {
+		if file := cfg.Extensions.Entries[id].EnvFile; file != "" && !slices.Contains(s.Files, file) {
+			s.Files = append(s.Files, file)
+		}
+	}
+	return s
+}
+
+// StatesCode reports whether a configuration with files of the working directory states variables for c that
+// name files of code in that directory.
+func StatesCode(cfg *config.Config, c *discovery.Candidate) bool {
+	if len(cfg.Project.Files) == 0 {
+		return false
+	}
+	paths, err := statedPrograms(cmp.Or(c.OwnedBy, c.Manifest), StatedBy(cfg, c.ID), c.Dir, cfg.Project.Dir)
+	return err != nil || len(paths) > 0
+}
+
+// statedPrograms returns the files and folders of code in the project that stated variables have the
+// programs of m load, and the files of variables. What lies elsewhere belongs to the operator.
+func statedPrograms(m *manifest.Manifest, s Stated, dir, project string) ([]string, error) {
+	l := lines{dir: dir, project: project}
+	cwd := absolute(dir, m.Transport.Cwd)
+	l.paths = append(l.paths, loaded(s.Env, cwd)...)
+	l.variables(s.Env, cwd)
+	for _, file := range s.Files {
+		l.paths = append(l.paths, regularFiles(file)...)
+	}
+	l.paths = slices.DeleteFunc(l.paths, func(path string) bool { return !within(project, path) })
+	return l.sorted()
 }
 
 // CommandPrograms are the [ConfiguredPrograms] of one command.
@@ -69,6 +117,7 @@ type lines struct {
 	project string // what lies elsewhere and is not named belongs to the system or to the user
 	walked  bool   // all code of dir is compared already
 	paths   []string
+	read    map[string]bool // package.json files
 	err     error
 }
 
@@ -100,14 +149,17 @@ func (l *lines) transport(t *manifest.Transport) {
 var searched = map[string]bool{"PATH": true, "CLASSPATH": true, "GEM_HOME": true, "GEM_PATH": true, "LUA_PATH": true, "LUA_CPATH": true, "R_LIBS": true, "R_LIBS_USER": true,
 	"JULIA_LOAD_PATH": true, "ERL_LIBS": true, "PSMODULEPATH": true, "VIRTUAL_ENV": true, "PYTHONUSERBASE": true, "PYTHONPYCACHEPREFIX": true, "CARGO_HOME": true}
 
-// variables adds what other variables name in the project: files of code, and folders where it
+// variables adds what other variables name in the project: files that are no data, and folders where code
 // is looked for.
 func (l *lines) variables(env map[string]string, cwd string) {
+	if _, ok := env["PYTHONPYCACHEPREFIX"]; ok {
+		l.caches()
+	}
 	for name, value := range env {
 		elements := filepath.SplitList(value)
-		for _, path := range codeFiles(elements, cwd) {
-			if within(l.project, path) {
-				l.files([]string{path})
+		for _, word := range slices.Concat(elements, strings.Fields(value)) {
+			if path := absolute(cwd, word); within(l.project, path) {
+				l.given(name, path)
 			}
 		}
 		for _, element := range elements {
@@ -115,6 +167,14 @@ func (l *lines) variables(env map[string]string, cwd string) {
 				l.folder(path, nil)
 			}
 		}
+	}
+}
+
+// given adds a file that a program is given by an option or a variable of a name, or by neither; data is
+// left out: programs write such.
+func (l *lines) given(by, path string) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !isData(by, path, info) {
+		l.files([]string{path})
 	}
 }
 
@@ -135,16 +195,21 @@ func (l *lines) hook(argv []string) {
 	l.command(argv, l.dir)
 }
 
+// shells are programs that run a script, or a line behind -c.
+var shells = set("sh bash dash zsh ash ksh fish")
+
 // wrappers are programs that run the programs among their arguments.
-var wrappers = map[string]bool{"sh": true, "bash": true, "dash": true, "zsh": true, "env": true, "exec": true, "timeout": true, "nice": true, "nohup": true, "sudo": true, "cmd": true,
-	"ash": true, "ksh": true, "fish": true, "busybox": true, "setsid": true, "xargs": true, "stdbuf": true, "ionice": true, "chrt": true, "taskset": true, "doas": true, "dotenv": true, "cross-env": true, "tini": true, "dumb-init": true, "caffeinate": true}
+var wrappers = set("sh bash dash zsh ash ksh fish env exec timeout nice nohup sudo cmd busybox setsid xargs stdbuf ionice chrt taskset doas dotenv cross-env tini dumb-init caffeinate")
 
 // command adds what one command line runs that starts in cwd.
 func (l *lines) command(argv []string, cwd string) {
 	if len(argv) == 0 {
 		return
 	}
-	l.files(words(argv, l.dir, cwd, l.project))
+	if word := argv[0]; strings.ContainsAny(word, `/\`) && (!filepath.IsAbs(word) || within(l.project, word)) {
+		l.files(regularFiles(absolute(l.dir, word)))
+	}
+	l.words(argv, cwd)
 	if root := filepath.Dir(filepath.Dir(absolute(l.dir, argv[0]))); len(regularFiles(filepath.Join(root, "pyvenv.cfg"))) > 0 {
 		l.folder(root, nil)
 	}
@@ -156,10 +221,16 @@ func (l *lines) command(argv []string, cwd string) {
 		}
 		argv = all
 	}
+	if own.MatchString(strings.Join(argv, " ")) {
+		l.caches()
+	}
 	for i, word := range argv {
 		name, args := program(word), argv[i+1:]
 		if of := byInterpreter[name]; of != nil { // also of uv run, nodemon --exec
 			l.interpreter(of, args, cwd)
+		}
+		if shells[name] {
+			l.shell(args, cwd)
 		}
 		if i == 0 || wraps {
 			l.works(name, args, cwd)
@@ -167,6 +238,73 @@ func (l *lines) command(argv []string, cwd string) {
 	}
 	if n := slices.Index(argv, "cd"); wraps && n >= 0 && n+1 < len(argv) && isDir(absolute(cwd, argv[n+1])) {
 		l.command(slices.Concat([]string{"sh"}, argv[n+2:]), absolute(cwd, argv[n+1]))
+	}
+}
+
+// own matches command lines that state the place of Python's caches, or start it without variables.
+var own = regexp.MustCompile(`PYTHONPYCACHEPREFIX|\benv( \S+)* (-[a-z]*i|--ignore-environment|-)( |$)`)
+
+// shell adds the script that a shell runs: its first argument that is no option, unless it is given a line.
+func (l *lines) shell(args []string, cwd string) {
+	for _, arg := range args {
+		switch option := strings.HasPrefix(arg, "-"); {
+		case option && !strings.HasPrefix(arg, "--") && strings.Contains(arg, "c"):
+			return
+		case !option:
+			l.files(regularFiles(absolute(cwd, arg)))
+			return
+		}
+	}
+}
+
+// words adds the files among the words of a command line behind the program, and among those of lines for a
+// shell in it.
+func (l *lines) words(argv []string, cwd string) {
+	for i, word := range argv {
+		if i == 0 {
+			continue
+		}
+		by := ""
+		if before := argv[i-1]; strings.HasPrefix(before, "-") && !strings.Contains(before, "=") {
+			by = before
+		}
+		if option, _, ok := strings.Cut(word, "="); ok {
+			by = option
+		}
+		for _, form := range forms(word) {
+			l.given(by, absolute(cwd, form))
+		}
+		l.line(word, cwd)
+	}
+}
+
+// tokens are the words and the operators of a line for a shell.
+var tokens = regexp.MustCompile("[<>]+|[;&|\n(){}`]|[^\\s;&|<>(){}'\"`=]+")
+
+// line adds the files of code that a line for a shell names, and those that it runs or reads whatever they
+// are. Others are left out: a line may well write them.
+func (l *lines) line(line, cwd string) {
+	all := tokens.FindAllString(line, -1)
+	if len(all) < 2 {
+		return
+	}
+	for i, word := range all {
+		before, path := "", absolute(cwd, word)
+		if i > 0 {
+			before = all[i-1]
+		}
+		switch info, err := os.Stat(path); {
+		case err != nil || !info.Mode().IsRegular():
+		case before == "." || before == "source" || before == "exec" || strings.HasPrefix(before, "<"):
+			l.files([]string{path})
+		case IsCode(path, info.Mode()):
+			l.files([]string{path})
+		case strings.HasPrefix(before, ">") || namesData(path):
+		default:
+			if code, err := holdsCode(path); code || err != nil {
+				l.files([]string{path})
+			}
+		}
 	}
 }
 
@@ -184,24 +322,6 @@ func (l *lines) works(name string, args []string, cwd string) {
 	if name == "uvx" || name == "pipx" {
 		l.built(args, cwd)
 	}
-}
-
-// words returns the files among the words of a command line, and among the words of shell
-// lines in it. The program of the line starts from dir, its arguments from cwd. A program with an
-// absolute path counts in the project alone.
-func words(argv []string, dir, cwd, project string) (files []string) {
-	for i, word := range argv {
-		switch {
-		case i > 0:
-			for _, form := range forms(word) {
-				files = append(files, regularFiles(absolute(cwd, form))...)
-			}
-			files = append(files, ofLine(word, cwd)...)
-		case strings.ContainsAny(word, `/\`) && (!filepath.IsAbs(word) || within(project, word)):
-			files = append(files, regularFiles(absolute(dir, word))...)
-		}
-	}
-	return files
 }
 
 // forms are what a word of a command line may name: itself, the value of an option (--config=FILE,
@@ -251,30 +371,9 @@ func loaded(env map[string]string, cwd string) (paths []string) {
 	return paths
 }
 
-// ofLine returns the files of code that a line for a shell names. Others are left out: a line
-// may well write them.
-func ofLine(word, cwd string) (files []string) {
-	all := fields(word)
-	if len(all) < 2 {
-		return nil
-	}
-	return codeFiles(all, cwd)
-}
-
 // fields returns the words of a line for a shell, and what they consist of.
 func fields(line string) []string {
 	return strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=", r) })
-}
-
-// codeFiles returns the files of code among words.
-func codeFiles(words []string, cwd string) (files []string) {
-	for _, word := range words {
-		path := absolute(cwd, word)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && IsCode(path, info.Mode()) {
-			files = append(files, path)
-		}
-	}
-	return files
 }
 
 func absolute(dir, path string) string {

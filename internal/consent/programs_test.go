@@ -54,7 +54,8 @@ func TestConfiguredPrograms(t *testing.T) {
 	}{
 		{[]string{"python3", "root.py"}, "root.py"},
 		{[]string{"python3", "guards/check.py", "."}, "guards guards/check.py"},
-		{[]string{"python3", "--rules=guards/data.txt"}, "guards/data.txt"},
+		{[]string{"python3", "--rules=guards/data.txt"}, ""},
+		{[]string{"python3", "--rules=guards/rules.py"}, "guards guards/rules.py"},
 		{[]string{"python3", "-m", "root"}, "root.py"},
 		{[]string{"python3", "-m", "pack"}, "pack pack/__main__.py root.py"},
 		{[]string{"python3", "-m", "guards.check"}, "guards guards/check.py root.py"},

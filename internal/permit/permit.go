@@ -114,12 +114,18 @@ func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []
 	return nil
 }
 
-// allows asks for consent where the working directory is why c was found.
+// allows asks for consent where [Asks] says so.
 func (r *Rules) allows(cfg *config.Config, c *discovery.Candidate) error {
-	if r.Consent == nil || !cfg.Project.SearchPaths {
+	if r.Consent == nil || !Asks(cfg, c) {
 		return nil
 	}
 	return r.Consent.Allows(c)
+}
+
+// Asks reports whether c needs the consent of the user: the working directory is why it was found, or has it
+// load code.
+func Asks(cfg *config.Config, c *discovery.Candidate) bool {
+	return cfg.Project.SearchPaths || consent.StatesCode(cfg, c)
 }
 
 // Ungranted returns the secrets that c asks for and that nobody has granted c: variables of environ
@@ -170,7 +176,7 @@ func (p Permit) And(next Permit) Permit {
 // Extension returns the permit for processes of c: what is on disk may differ by now from what
 // the user agreed to, and the package from that in dir.
 func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string) Permit {
-	if r.Packages == nil && (r.Consent == nil || !cfg.Project.SearchPaths) {
+	if r.Packages == nil && r.Consent == nil {
 		return nil
 	}
 	return func(context.Context) error {

@@ -95,6 +95,15 @@ func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) ru
 	return logins.Login(at, t)
 }
 
+// KeepCaches adds to env where Python reads and writes its caches of bytecode, below stateDir, when consent
+// decides what runs: a cache beside the code says itself which version of the code it is of, and nobody agreed
+// to it. With stateDir "" nothing is added.
+func (e *Env) KeepCaches(env map[string]string, stateDir string) {
+	if e.Permits.Consent != nil && stateDir != "" {
+		env["PYTHONPYCACHEPREFIX"] = filepath.Join(stateDir, ".pycache")
+	}
+}
+
 // Child returns the environment of a unit's processes: the host's without variables that
 // look like secrets, with those that the manifest and the operator state and with the
 // host's own.
@@ -105,11 +114,7 @@ func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]strin
 		cwd = filepath.Join(s.Dir, cwd)
 	}
 	set := map[string]string{"PWD": cwd}
-	if e.Permits.Consent != nil && s.StateDir != "" {
-		// A cache of bytecode beside the code says itself which version of the code it is of, and
-		// nobody agreed to it: Python reads and writes caches elsewhere.
-		set["PYTHONPYCACHEPREFIX"] = filepath.Join(s.StateDir, ".pycache")
-	}
+	e.KeepCaches(set, s.StateDir)
 	maps.Copy(set, s.Sandbox.Environ(s.StateDir))
 	maps.Copy(set, stated)
 	maps.Copy(set, cfg.Extensions.Environ(s.ID))

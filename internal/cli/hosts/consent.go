@@ -42,7 +42,8 @@ func Consent(cfg *config.Config) (*consent.Consent, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &consent.Consent{Store: consent.NewStore(filepath.Join(filepath.Dir(state), "trust")), Bundled: bundled.Is, Package: l.Tree, Project: cfg.Project.Dir}
+	k := &consent.Consent{Store: consent.NewStore(filepath.Join(filepath.Dir(state), "trust")), Bundled: bundled.Is, Package: l.Tree, Project: cfg.Project.Dir,
+		Stated: func(id string) consent.Stated { return consent.StatedBy(cfg, id) }}
 	if cfg.Extensions.Trust == config.TrustLock {
 		f, err := lockfile.Read(cfg.Project.Dir)
 		if err != nil {

@@ -102,7 +102,7 @@ func (i *Item) Digest() string { return i.verdict.Files.Digest() }
 func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[string]*Item, always bool) {
 	v, err := p.k.Extension(&c)
 	ungranted := permit.Ungranted(p.k, os.Environ(), cfg, &c)
-	if !always && (err == nil && v.Trusted() || !cfg.Project.SearchPaths) && ungranted == nil {
+	if !always && (err == nil && v.Trusted() || !permit.Asks(cfg, &c)) && ungranted == nil {
 		p.trusted++
 		return
 	}
