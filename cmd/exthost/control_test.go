@@ -265,9 +265,9 @@ func TestFollowLogs(t *testing.T) {
 
 // longCall runs a host in a directory with a tool that does not end, and a command that calls
 // it. It returns once the tool runs.
-func longCall(t *testing.T) (dir string, s *served, cmd *exec.Cmd, stderr *bytes.Buffer) {
+func longCall(t *testing.T, configuration ...string) (dir string, s *served, cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
-	dir = project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n"})
+	dir = project(t, map[string]string{"exthost.yaml": strings.Join(configuration, ""), "extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n"})
 	fifo := filepath.Join(dir, "extensions/kit/running")
 	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
 		t.Skip("mkfifo is missing: a call that does not end is not tested")

@@ -31,11 +31,18 @@ type Info struct {
 	Serves string    `json:"serves,omitempty"` // the URL for MCP clients; "stdio" for one client on stdin
 	Scope  string    `json:"scope,omitempty"`  // the configuration that the host runs, for comparison
 
-	Clients string `json:"clients,omitempty"` // path of the socket for relayed clients; "": the host takes none
-	Log     string `json:"log,omitempty"`     // file with the log of a host in the background; "": of another host
+	Clients string `json:"clients,omitempty"`  // path of the socket for relayed clients; "": the host takes none
+	Log     string `json:"log,omitempty"`      // file with the log of a host in the background; "": of another host
+	LogCopy string `json:"log_copy,omitempty"` // file with a copy of the log, see log.file of the configuration; "": there is none
 
 	Guarded bool `json:"guarded,omitempty"` // a guardian ends the processes of the host when it is killed
+
+	Seen int `json:"-"` // pid of the host as this process sees it; 0: not seen
 }
+
+// Stopped reports whether the process of a host that was found is stopped, by SIGSTOP or by Ctrl-Z: it
+// answers nobody. It is false where that cannot be seen.
+func (i Info) Stopped() bool { return i.Seen > 0 && peer.Stopped(i.Seen) }
 
 // RunningError is the error of Claim when another host holds the lock.
 type RunningError struct {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/exthost/exthost/internal/process/processtest"
 )
@@ -123,7 +124,7 @@ func TestT12WhereTheSocketIs(t *testing.T) {
 			}
 			got, err := Find(deadline(t), tt.state)
 			want := Info{PID: os.Getpid(), Began: d.Info().Began, Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here"}
-			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Info{}, "Seen")); diff != "" || err != nil {
 				t.Error(err, diff)
 			}
 			if err := d.Close(); err != nil {
@@ -282,10 +283,10 @@ func TestSocketOfAnotherUser(t *testing.T) {
 	}
 	processtest.Leaks(t)
 	d := claim(t, shortDir(t), "")
-	if conn, err := dial(deadline(t), d.Info().Socket, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "another user") {
+	if conn, _, err := dial(deadline(t), d.Info().Socket, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "another user") {
 		t.Errorf("the socket of another user is taken: %v, %v", conn, err)
 	}
-	conn, err := dial(deadline(t), d.Info().Socket, os.Geteuid())
+	conn, _, err := dial(deadline(t), d.Info().Socket, os.Geteuid())
 	if err != nil {
 		t.Fatal(err)
 	}

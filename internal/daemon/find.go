@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/exthost/exthost/internal/peer"
@@ -61,14 +62,18 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 	if err != nil || info.Socket == "" {
 		return info, ErrNotRunning // the host is starting or has ended
 	}
-	conn, err := info.Dial(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return info, err
-		}
-		return info, ErrNotRunning
+	conn, pid, err := dial(ctx, info.Socket, os.Geteuid())
+	switch {
+	case err == nil:
+		info.Seen = pid
+		return info, conn.Close()
+	case errors.Is(err, syscall.EAGAIN): // the queue of a host that accepts no connection is full
+		info.Seen = info.PID
+		return info, nil
+	case ctx.Err() != nil:
+		return info, err
 	}
-	return info, conn.Close()
+	return info, ErrNotRunning
 }
 
 // lockPoll is the interval at which Exclusive tries again.
@@ -105,30 +110,32 @@ func Exclusive(ctx context.Context, stateDir string) (turn *os.File, err error) 
 
 // Dial connects to the socket.
 func (i Info) Dial(ctx context.Context) (*net.UnixConn, error) {
-	return dial(ctx, i.Socket, os.Geteuid())
+	conn, _, err := dial(ctx, i.Socket, os.Geteuid())
+	return conn, err
 }
 
 // DialClients connects to the socket for relayed clients.
 func (i Info) DialClients(ctx context.Context) (*net.UnixConn, error) {
-	return dial(ctx, i.Clients, os.Geteuid())
+	conn, _, err := dial(ctx, i.Clients, os.Geteuid())
+	return conn, err
 }
 
-// dial connects to a socket of the user uid. A lock file outlives a host that was killed, and
+// dial connects to a socket of the user uid, and returns the pid of the process that listens. A lock file outlives a host that was killed, and
 // another user may have put a socket of the same path into a temporary directory since.
-func dial(ctx context.Context, path string, uid int) (*net.UnixConn, error) {
+func dial(ctx context.Context, path string, uid int) (conn *net.UnixConn, pid int, err error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
+	dialed, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	unix := conn.(*net.UnixConn)
-	owner, err := peer.Unix(unix)
+	conn = dialed.(*net.UnixConn)
+	owner, err := peer.Unix(conn)
 	owner.Close()
 	if err == nil && owner.UID != uid {
 		err = fmt.Errorf("%s: the socket belongs to another user, uid %d", path, owner.UID)
 	}
 	if err != nil {
-		return nil, errors.Join(err, unix.Close())
+		return nil, 0, errors.Join(err, conn.Close())
 	}
-	return unix, nil
+	return conn, owner.PID, nil
 }

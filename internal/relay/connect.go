@@ -102,6 +102,9 @@ func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string
 			continue
 		}
 		reason, silent := c.silent[info.PID]
+		if info.Stopped() {
+			reason, silent = "it is stopped, by SIGSTOP or Ctrl-Z", true
+		}
 		if !silent {
 			conn, why, err := c.attach(ctx, info)
 			switch fault, _ := errors.AsType[*Fault](err); {
@@ -178,7 +181,7 @@ const exitDenied = 6
 func Stranger(ctx context.Context, stateDir string) *Fault {
 	all, _ := daemon.FindAll(ctx, stateDir) // who does not answer has no say
 	for _, info := range all {
-		if info.Clients == "" {
+		if info.Clients == "" || info.Stopped() {
 			continue
 		}
 		conn, hello, err := greet(ctx, info)

@@ -16,6 +16,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,6 +85,9 @@ func OnRunning(do func(ctx context.Context, r *Running, args []string) error) fu
 		if err != nil {
 			return err
 		}
+		if r.Info.Stopped() {
+			return StoppedError(r.Info)
+		}
 		return do(cmd.Context(), r, args)
 	}
 }
@@ -130,7 +135,7 @@ func (r *Running) Get(ctx context.Context, path string, into any) error {
 	return r.do(ctx, http.MethodGet, path, nil, into)
 }
 
-// Post makes a request of the operator's API without a time limit; into may be nil.
+// Post makes a request of the operator's API, which may take as long as the host lives; into may be nil.
 func (r *Running) Post(ctx context.Context, path string, body []byte, into any) error {
 	return r.do(ctx, http.MethodPost, path, body, into)
 }
@@ -141,7 +146,7 @@ func (r *Running) do(ctx context.Context, method, path string, body []byte, into
 		return err
 	}
 	defer answer.Close()
-	data, err := io.ReadAll(answer)
+	data, err := readAll(answer)
 	if err != nil {
 		return r.lost(ctx, method, err)
 	}
@@ -183,16 +188,39 @@ func (r *Running) Stream(ctx context.Context, path string) (io.ReadCloser, error
 	return r.open(ctx, http.MethodGet, path, nil)
 }
 
-// open makes a request and returns the body of the answer, or the error in it.
+// readAll reads an answer that has begun, within [AnswerTimeout].
+func readAll(answer io.ReadCloser) ([]byte, error) {
+	timer := time.AfterFunc(AnswerTimeout, func() { _ = answer.Close() })
+	data, err := io.ReadAll(answer)
+	if !timer.Stop() && err != nil {
+		err = context.DeadlineExceeded
+	}
+	return data, err
+}
+
+// open makes a request and returns the body of the answer, or the error in it. The request may take as
+// long as its work; it ends with an error when the host does not answer other requests meanwhile.
 func (r *Running) open(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://exthost"+path, bytes.NewReader(body))
+	if r.Info.Stopped() {
+		return nil, StoppedError(r.Info)
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(inner, method, "http://exthost"+path, bytes.NewReader(body))
 	if err != nil {
+		cancel(nil)
 		return nil, err
 	}
+	unguard := r.guard(inner, cancel)
 	resp, err := r.client.Do(req)
+	unguard()
 	if err != nil {
+		if context.Cause(inner) == context.DeadlineExceeded {
+			err = context.DeadlineExceeded
+		}
+		cancel(nil)
 		return nil, r.lost(ctx, method, err)
 	}
+	resp.Body = &canceling{resp.Body, func() { cancel(nil) }}
 	if resp.StatusCode < http.StatusBadRequest {
 		return resp.Body, nil
 	}
@@ -205,6 +233,70 @@ func (r *Running) open(ctx context.Context, method, path string, body []byte) (i
 	return nil, failed.Error.Err()
 }
 
+// canceling is the body of an answer that ends the request.
+type canceling struct {
+	io.ReadCloser
+	cancel func()
+}
+
+// Close implements [io.Closer].
+func (c *canceling) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
+}
+
+// guardPause is the time between two questions whether a host lives.
+const guardPause = 3 * time.Second
+
+// guard asks again and again whether the host answers, until unguard is called. When it has not answered
+// within [AnswerTimeout], guard calls end.
+func (r *Running) guard(ctx context.Context, end context.CancelCauseFunc) (unguard func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		tick := time.NewTicker(guardPause)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if !r.answers(ctx) && ctx.Err() == nil {
+				end(context.DeadlineExceeded)
+				return
+			}
+		}
+	})
+	return func() { cancel(); asking.Wait() }
+}
+
+// answers reports whether the host answers a request within [AnswerTimeout], or has ended, which the
+// request that waits learns by itself.
+func (r *Running) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, "http://exthost/", nil)
+	if err != nil {
+		return true
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return ctx.Err() == nil && !errors.Is(err, syscall.EAGAIN)
+	}
+	_ = resp.Body.Close()
+	return true
+}
+
+// StoppedError is the error of a request to a host whose process is stopped.
+func StoppedError(i daemon.Info) *console.Error {
+	return &console.Error{
+		Code: console.ExitCanceled,
+		Text: fmt.Sprintf("the running host (pid %d) is stopped, by SIGSTOP or Ctrl-Z, and answers nobody", i.PID),
+		Hint: fmt.Sprintf("kill -CONT %d, or fg in its terminal, has it go on; kill -KILL %d ends it", i.PID, i.PID),
+	}
+}
+
 // lost is the error of a request that got no answer.
 func (r *Running) lost(ctx context.Context, method string, err error) error {
 	if ctx.Err() != nil {
@@ -212,17 +304,19 @@ func (r *Running) lost(ctx context.Context, method string, err error) error {
 	} else if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
+	e := &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the running host (pid %d) ended before it answered", r.Info.PID), Hint: "exthost status"}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, context.DeadlineExceeded):
-		return &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("the running host (pid %d) does not answer", r.Info.PID), Hint: "exthost logs"}
+	case r.Info.Stopped():
+		e = StoppedError(r.Info)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.EAGAIN):
+		e = &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("the running host (pid %d) does not answer", r.Info.PID), Hint: "exthost logs"}
 	}
-	text := fmt.Sprintf("the running host (pid %d) ended before it answered", r.Info.PID)
 	if dial, ok := errors.AsType[*net.OpError](err); method == http.MethodPost && !(ok && dial.Op == "dial") {
-		text += "; what it was asked to do may have been done"
+		e.Text += "; what it was asked to do may have been done"
 	}
-	return &console.Error{Code: console.ExitFailed, Text: text, Hint: "exthost status"}
+	return e
 }
 
 // Scope says which extensions a command is about. A running host with another scope

@@ -28,7 +28,8 @@ func Logs(c *console.Console) *cobra.Command {
 		Short: "Show the log, with the stderr of the extensions",
 		Long: "Show the latest records of the log of the host of this directory, or those of\n" +
 			"one extension or policy:NAME, with its stderr; -f follows new ones. The host keeps the last\n" +
-			"256 of each extension, info and above; debug is shown only with -f.",
+			"256 of each extension, info and above; debug is shown only with -f. Of a host that does not\n" +
+			"answer, it shows the file of its log, if there is one.",
 		Example:           "  exthost logs -f notes --level debug\n  exthost logs --level error -o json",
 		Args:              console.AtMostOne("the id of one extension, or policy:NAME"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
@@ -61,6 +62,15 @@ func logs(ctx context.Context, c *console.Console, query url.Values, ids []strin
 	if err != nil {
 		return err
 	}
+	err = runningLogs(ctx, c, r, query, ids)
+	if console.ExitCode(err) == console.ExitCanceled && ctx.Err() == nil { // the host does not answer
+		return fileLogs(c, r.Info, query, ids, err)
+	}
+	return err
+}
+
+// runningLogs shows the log that the host keeps in memory.
+func runningLogs(ctx context.Context, c *console.Console, r *hosts.Running, query url.Values, ids []string) (err error) {
 	if len(ids) > 0 {
 		x, err := r.Worker(ctx, ids[0])
 		if err != nil {

@@ -77,6 +77,9 @@ func stopAll(ctx context.Context) (stopped []daemon.Info, err error) {
 func stop(ctx context.Context, info daemon.Info) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
+	if info.Stopped() {
+		return hosts.StoppedError(info)
+	}
 	if err := relay.Stop(ctx, info); err != nil {
 		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("exthost, pid %d, does not end: %v", info.PID, err), Hint: fmt.Sprintf("kill %d", info.PID)}
 	}

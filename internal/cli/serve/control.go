@@ -34,7 +34,7 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	if err != nil {
 		return nil, nil // exthost.Open fails with the same error
 	}
-	info, runtimeDir := daemon.Info{Scope: hosts.Scope(r.console, cfg)}, os.Getenv("XDG_RUNTIME_DIR")
+	info, runtimeDir := daemon.Info{Scope: hosts.Scope(r.console, cfg), LogCopy: cfg.Log.File}, os.Getenv("XDG_RUNTIME_DIR")
 	if r.stdio {
 		info.Serves = overStdio
 	}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// askHost are the commands that need an answer of the running host, with arguments.
+var askHost = map[string][]string{
+	"approve":        {""},
+	"call":           {"ext_kit_say"},
+	"calls":          {"", "1"},
+	"cluster nodes":  {""},
+	"deny":           {"x"},
+	"disable":        {"kit"},
+	"doctor":         {""},
+	"enable":         {"kit"},
+	"allow":          {"kit"},
+	"hooks list":     {""},
+	"info":           {"kit"},
+	"list":           {""},
+	"logs":           {"", "kit", "-f", "--level debug -f"},
+	"policy explain": {""},
+	"policy list":    {""},
+	"policy pins":    {""},
+	"policy test":    {"call.json"},
+	"ready":          {"", "--wait 1s"},
+	"record":         {"kit -o kit.cassette"},
+	"reload":         {"", "--dry-run"},
+	"restart":        {"kit"},
+	"status":         {""},
+	"stop":           {""},
+	"tap":            {"kit"},
+	"tools accept":   {"kit"},
+	"tools list":     {""},
+	"ui":             {"--print"},
+	"watch on":       {""},
+	"watch off":      {""},
+	"watch status":   {""},
+}
+
+// tellHost are commands that do their work without the running host, and tell it afterwards.
+var tellHost = []string{"audit", "client add bot", "client list", "grant kit", "login kit", "logout kit", "trust --all --yes", "secret list"}
+
+// askNobody are the commands that serve, or that need no answer of the running host.
+var askNobody = []string{
+	"add", "agent-setup", "attach", "audit", "audit verify", "check", "client add", "client list", "client rm", "client rotate", "cluster check",
+	"cluster init", "cluster invite", "cluster permissions", "cluster revoke", "completion bash", "completion fish", "completion powershell",
+	"completion zsh", "config show", "connect", "dev", "diff", "grant", "hooks import", "hooks test", "import", "init", "login", "logout", "man", "outdated",
+	"remove", "replay", "schema config", "schema manifest", "secret list", "secret rm", "secret set", "serve", "tools export", "tools find",
+	"tools schema", "trust", "upgrade", "validate", "version",
+}
+
+// TestStoppedHost has every command end that asks a host whose process is stopped: the error names the
+// process, and logs shows the file of the log. A command that waited when the host was stopped ends too.
+func TestStoppedHost(t *testing.T) {
+	processtest.Leaks(t)
+	pages := t.TempDir()
+	if err := program(pages, "man", pages).Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range commandsIn(t, pages) {
+		if askHost[name] == nil == !slices.Contains(askNobody, name) {
+			t.Errorf("exthost %s: does it ask the running host? Name it in one of the two lists", name)
+		}
+	}
+	dir, s, waiting, waitingSays := longCall(t, "log: {file: host.log}\n")
+	if err := os.WriteFile(filepath.Join(dir, "call.json"), []byte(`{"tool": "ext_kit_say"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for command, arguments := range askHost {
+		for _, more := range arguments {
+			running.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				checkStopped(t, dir, strings.TrimSpace(command+" "+more))
+			})
+		}
+	}
+	for _, line := range tellHost {
+		running.Go(func() {
+			if _, _, ended := bounded(t, dir, line); !ended {
+				t.Errorf("exthost %s did not end", line)
+			}
+		})
+	}
+	running.Wait()
+	_ = waiting.Wait()
+	if code := waiting.ProcessState.ExitCode(); code != console.ExitCanceled || !strings.Contains(waitingSays.String(), "is stopped") || !strings.Contains(waitingSays.String(), "may have been done") {
+		t.Errorf("the command that waited: exit code %d, %s", code, waitingSays)
+	}
+	if err := s.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.end(t, os.Interrupt); code != console.ExitOK {
+		t.Errorf("the host: exit code %d, %s", code, s.stderr)
+	}
+}
+
+// commandsIn returns the commands that have no commands below them, as manual pages name them.
+func commandsIn(t *testing.T, pages string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(pages, "*.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".1")
+		group := slices.ContainsFunc(files, func(other string) bool { return strings.HasPrefix(filepath.Base(other), name+"-") })
+		if group || name == "exthost" {
+			continue
+		}
+		use := regexp.MustCompile(`(?m)^\\fBexthost ([a-z]+(?:[ -][a-z]+)*)`).FindSubmatch(text)
+		if use == nil {
+			t.Fatalf("%s: no synopsis", file)
+		}
+		names = append(names, string(use[1]))
+	}
+	if len(names) < 60 {
+		t.Fatalf("only %d commands", len(names))
+	}
+	return names
+}
+
+// checkStopped runs one command beside a stopped host.
+func checkStopped(t *testing.T, dir, line string) {
+	stdout, stderr, ended := bounded(t, dir, line)
+	switch {
+	case !ended:
+		t.Errorf("exthost %s did not end", line)
+	case !strings.Contains(stderr, "is stopped") || !strings.Contains(stderr, "kill -CONT") || !strings.HasSuffix(stdout, "exit 8"):
+		t.Errorf("exthost %s:\nstdout: %s\nstderr: %s", line, stdout, stderr)
+	case line == "logs" && !strings.Contains(stdout, "serving"):
+		t.Errorf("exthost logs does not show the file:\nstdout: %s\nstderr: %s", stdout, stderr)
+	}
+}
+
+// bounded runs a command, and reports whether it ended within patience. The exit code follows stdout.
+func bounded(t *testing.T, dir, line string) (stdout, stderr string, ended bool) {
+	cmd := program(dir, strings.Fields(line)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Error(err)
+		return "", "", true
+	}
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait()
+	return fmt.Sprint(&out, "exit ", cmd.ProcessState.ExitCode()), errs.String(), late.Stop()
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package peer
+
+// Stopped reports whether a process is stopped by a signal. It is false for a process that cannot be seen,
+// and on systems without /proc.
+func Stopped(int) bool { return false }
