@@ -11,7 +11,6 @@ import (
 	"github.com/exthost/exthost/internal/journal"
 	"github.com/exthost/exthost/internal/operations"
 	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/internal/toollist"
@@ -152,15 +151,16 @@ type Trace = governance.Trace
 func (a Admin) Traces(n int) []Trace {
 	list := a.h.policies.Traces.Latest(n)
 	for _, t := range list {
-		maskReasons(t)
+		a.maskReasons(t)
 	}
 	return list
 }
 
 // maskReasons masks the texts of policies, which may quote the request.
-func maskReasons(t Trace) {
+func (a Admin) maskReasons(t Trace) {
 	for i := range t.Steps {
-		t.Steps[i].Reason, _ = redact.Default().Text(t.Steps[i].Reason)
+		reason := t.Steps[i].Reason
+		t.Steps[i].Reason = a.h.env.Redactor.Text(reason, len(reason))
 	}
 }
 
@@ -171,7 +171,7 @@ func (a Admin) Trace(id string) (Trace, error) {
 	if !ok {
 		return t, protocol.Errorf(protocol.ToolNotFound, "there is no decision %q among the last that are kept", id)
 	}
-	maskReasons(t)
+	a.maskReasons(t)
 	return t, nil
 }
 

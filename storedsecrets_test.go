@@ -18,10 +18,13 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // vault is a store of secrets in memory.
@@ -376,5 +379,130 @@ func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 	}
 	if protocol.KindOf(err) == "" {
 		t.Errorf("the call: %v", err)
+	}
+}
+
+// pastCalls returns the latest calls with what they carried.
+func pastCalls(t *testing.T, h *exthost.Host) (list []status.PastCall) {
+	t.Helper()
+	for _, call := range h.Admin().Past().Calls(1000) {
+		whole, err := h.Admin().Past().Call(call.ID)
+		if err != nil {
+			t.Error(err)
+		}
+		list = append(list, whole)
+	}
+	return list
+}
+
+// Results, arguments and errors hold a secret that the host knows, as it is, with JSON's escapes, and on the edge of what
+// is kept. What the host keeps or shows of the calls has none: audit log, approval requests, decisions, log, latest calls,
+// recording, tap, status.
+func TestStoredSecretsInCallsReachNoSink(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("sh is needed")
+	}
+	processtest.Leaks(t)
+	const secret = "hunter2/canary-value"
+	w := &witness{seen: make(map[string]*bytes.Buffer)}
+	f := newFolder(t)
+	f.write("x/main.sh", `while read -r request; do
+	id=${request#*\"id\":}; id=${id%%[!0-9]*}
+	case $request in
+	*edge*) pad=`+strings.Repeat("x", 2030)+` ;;
+	*beyond*) pad=`+strings.Repeat("x", 10220)+` ;;
+	*) pad= ;;
+	esac
+	case $request in
+	*fails*) printf '{"id":%s,"error":{"code":-32000,"message":"%s%s"}}\n' "$id" "$pad" "$TOKEN" ;;
+	*) printf '{"id":%s,"result":{"content":[{"type":"text","text":"%s%s and %s %s"}]}}\n' "$id" "$pad" "$TOKEN" "$ESCAPED" "$pad" ;;
+	esac
+done`)
+	v := &vault{values: map[string]string{"token": secret, "escaped": `hunter2\/c\u0061nary-value`}}
+	f.add("x", "[[tools]]\nname = \"f\"\n[transport]\nscript = \"main.sh\"\nprotocol = \"lite\"\nenv = { TOKEN = \"secret://token\", ESCAPED = \"secret://escaped\" }\n")
+	cfg, state := f.config(), t.TempDir()
+	cfg.Audit.Path = filepath.Join(state, "audit.jsonl")
+	cfg.Record = recording.Cassette{File: filepath.Join(state, "traffic.cassette")}
+	cfg.Plugins = []governance.Spec{{
+		Name:     "asks",
+		Category: governance.Authorization,
+		Builtin:  "cel",
+		Required: true,
+		Config:   map[string]any{"when": "has(arguments.may)", "action": "ask", "message": "arguments.may"},
+	}, {
+		Name:     "talks",
+		Category: governance.Authorization,
+		Builtin:  "cel",
+		Required: true,
+		Config:   map[string]any{"when": "has(arguments.say)", "message": "arguments.say"},
+	}}
+	o := v.options()
+	o.PolicyKinds = exthost.PolicyKinds{CEL: celpolicy.New}
+	o.Logger = slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h := f.openWith(cfg, o)
+	tapped := make(chan struct{})
+	ctx, untap := context.WithCancel(t.Context())
+	go func() {
+		defer close(tapped)
+		for frame := range h.Admin().Tap(ctx, "") {
+			w.saw("a tap", frame.Text)
+		}
+	}()
+	call := func(ctx context.Context, arguments string) error {
+		_, err := h.Call(ctx, "ext_x_f", json.RawMessage(arguments))
+		return err
+	}
+	if err := call(deadline(t), `{"text":"warm"}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"", "edge", "beyond"} {
+		if err := call(deadline(t), `{"text":"`+kind+` `+secret+`"}`); err != nil {
+			t.Error(err)
+		}
+		if err := call(deadline(t), `{"text":"`+kind+` fails hunter2\/c\u0061nary-value"}`); err == nil {
+			t.Error("the tool fails")
+		}
+	}
+	if err := call(deadline(t), `{"say":"`+secret+`"}`); protocol.KindOf(err) != protocol.Rejected {
+		t.Error(err)
+	}
+	asking, giveUp := context.WithCancel(deadline(t))
+	asked := make(chan error)
+	go func() { asked <- call(asking, `{"may":"`+secret+`"}`) }()
+	var requests []exthost.ApprovalRequest
+	eventually(t, "it is asked for", func() bool { requests = h.Admin().ApprovalRequests(); return len(requests) == 1 })
+	giveUp()
+	<-asked
+	for who, what := range map[string]any{
+		"an approver":    requests,
+		"the decisions":  h.Admin().Traces(1000),
+		"the status":     h.Admin().Status(),
+		"the past calls": pastCalls(t, h),
+	} {
+		text, err := json.Marshal(what)
+		if err != nil {
+			t.Error(err)
+		}
+		w.saw(who, string(text))
+	}
+	untap()
+	<-tapped
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	w.files(t, state)
+	for _, who := range []string{"the log", "an approver", "the decisions", "the status", "the past calls", "file audit.jsonl", "file traffic.cassette"} {
+		if w.seen[who] == nil {
+			t.Errorf("%s is not put to the test", who)
+		} else if who != "the status" && who != "the log" && !strings.Contains(w.seen[who].String(), "***") {
+			t.Errorf("%s saw nothing masked", who)
+		}
+	}
+	for who, seen := range w.seen {
+		for _, trace := range []string{"canary", "c\\u0061nary", "hunter2"} {
+			if at := strings.Index(seen.String(), trace); at >= 0 {
+				t.Errorf("%s saw %q: …%.200s", who, trace, seen.String()[max(0, at-100):])
+			}
+		}
 	}
 }

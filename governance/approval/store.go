@@ -23,6 +23,7 @@ const (
 	maxPending   = 256     // requests in total
 	maxPerCaller = 32      // per caller and session
 	maxPreview   = 2 << 10 // bytes of arguments shown to a person
+	maxReason    = 4 << 10 // bytes of a policy's reason
 )
 
 // Errors of Approve and Deny.
@@ -40,6 +41,9 @@ type Options struct {
 	// Asked is called for each new request on the goroutine that asks, so it must be
 	// quick. Default: none.
 	Asked func(Request)
+	// Secrets masks the secrets that the host knows in what a request shows, beside those that
+	// show their form. nil knows none.
+	Secrets *redact.Redactor
 }
 
 // Request asks a person whether one call may be made, once.
@@ -67,8 +71,9 @@ type Request struct {
 // Store holds the pending requests. It is a [governance.Approver]. Its methods are safe
 // for concurrent use.
 type Store struct {
-	strict bool
-	asked  func(Request)
+	strict  bool
+	asked   func(Request)
+	secrets *redact.Redactor
 
 	mu      sync.Mutex // guards the fields below
 	pending []*pendingRequest
@@ -113,14 +118,14 @@ var _ governance.Approver = (*Store)(nil)
 
 // NewStore returns an empty store.
 func NewStore(o Options) *Store {
-	return &Store{strict: o.Strict, asked: o.Asked, changed: make(chan struct{})}
+	return &Store{strict: o.Strict, asked: o.Asked, secrets: o.Secrets, changed: make(chan struct{})}
 }
 
 // Ask implements [governance.Approver]: it waits for Approve or Deny. An approval given
 // after an equal call was canceled is used up at once. The error is that of ctx, or says
 // that there are too many requests.
 func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (approved bool, by string, err error) {
-	own, err := newRequest(ctx, x, q, time.Now())
+	own, err := s.newRequest(ctx, x, q, time.Now())
 	if err != nil {
 		return false, "", err
 	}
@@ -140,7 +145,7 @@ func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.Ap
 	}
 }
 
-func newRequest(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest, now time.Time) (*pendingRequest, error) {
+func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest, now time.Time) (*pendingRequest, error) {
 	payload := x.Request
 	if q.Flow == governance.Response {
 		payload = x.Response
@@ -153,9 +158,8 @@ func newRequest(ctx context.Context, x *governance.Exchange, q governance.Approv
 	}
 	sum := sha256.Sum256(payload)
 	hash := hex.EncodeToString(sum[:])
-	reason, _ := redact.Default().Text(q.Reason) // it may quote the payload
-	// Masking runs before the cut, so that a secret on its edge is seen whole.
-	shown, _, err := redact.Default().JSON(ctx, payload[:min(len(payload), 2*maxPreview)])
+	reason := s.secrets.Text(q.Reason, maxReason)            // it may quote the payload
+	shown, err := s.secrets.JSON(ctx, payload, 2*maxPreview) // display.Cut says that it is cut
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (l *Log) intend(ctx context.Context, x *governance.Exchange) error {
 	if err := l.tryAgain(ctx); err != nil {
 		return err
 	}
-	r, err := newIntent(ctx, x, time.Now())
+	r, err := l.newIntent(ctx, x, time.Now())
 	if err != nil {
 		return err
 	}

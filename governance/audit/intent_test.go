@@ -143,7 +143,7 @@ func TestIntentsAreForgotten(t *testing.T) {
 	changed := exchange("b")
 	decide(t, l, governance.Request, changed)
 	changed.Request = json.RawMessage(`{"name":"x","arguments":{"to":"by a hook"}}`)
-	p, err := l.sent["b"].again(t.Context(), changed.Request)
+	p, err := l.payloadAgain(t.Context(), l.sent["b"], changed.Request)
 	if err != nil || !strings.Contains(string(p.JSON), "by a hook") {
 		t.Errorf("the record of a request that a hook changed has %s, %v", p.JSON, err)
 	}

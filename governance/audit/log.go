@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/redact"
 )
 
 // DefaultMaxSize is the value of Options.MaxSize when it is 0.
@@ -30,6 +31,9 @@ type Options struct {
 	// changed; it goes there at the close too. Default: DefaultAnchor. Negative: only at the
 	// close.
 	Anchor time.Duration
+	// Secrets masks the secrets that the host knows, beside those that show their form. nil
+	// knows none.
+	Secrets *redact.Redactor
 	// Log receives the anchors, and a message when writing fails and when it works again.
 	// Default: discarded.
 	Log *slog.Logger
@@ -51,10 +55,11 @@ var ErrClosed = errors.New("the audit log is closed")
 // Log is an audit log open for writing. It is a [governance.Policy] of category audit. Its
 // methods are safe for concurrent use.
 type Log struct {
-	log   *slog.Logger
-	wake  chan struct{} // holds a token when the writer has work
-	again chan struct{} // holds a token when a request waits for the next attempt after a failed one
-	ended chan struct{} // closed when the writer has ended
+	log     *slog.Logger
+	secrets *redact.Redactor // see Options.Secrets
+	wake    chan struct{}    // holds a token when the writer has work
+	again   chan struct{}    // holds a token when a request waits for the next attempt after a failed one
+	ended   chan struct{}    // closed when the writer has ended
 
 	mu      sync.Mutex // guards the fields below
 	pending []byte     // records that are not written, one per line
@@ -82,7 +87,15 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	l := &Log{log: o.Log, wake: make(chan struct{}, 1), again: make(chan struct{}, 1), ended: make(chan struct{}), space: make(chan struct{}), pending: make([]byte, 0, usualBatch)}
+	l := &Log{
+		log:     o.Log,
+		secrets: o.Secrets,
+		wake:    make(chan struct{}, 1),
+		again:   make(chan struct{}, 1),
+		ended:   make(chan struct{}),
+		space:   make(chan struct{}),
+		pending: make([]byte, 0, usualBatch),
+	}
 	if torn != nil {
 		o.Log.Warn("the audit log ended within a line, which was cut off", "path", o.Path, "bytes", len(torn))
 		l.appendOwnLocked(Record{Kind: KindRecovered, Torn: display.Prefix(string(torn), maxCopy)})
@@ -190,7 +203,7 @@ func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Ex
 	if flow == governance.Request && !x.Notify {
 		return governance.Decision{}, l.intend(ctx, x)
 	}
-	r, err := newRecord(ctx, x, time.Now(), l.takeIntent(x.ID))
+	r, err := l.newRecord(ctx, x, time.Now(), l.takeIntent(x.ID))
 	if err != nil {
 		return governance.Decision{}, err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -97,15 +96,14 @@ const (
 	maxCopy  = 2 << 10 // bytes of a payload's copy
 	maxName  = 256     // bytes of a name that callers choose
 	maxError = 512     // bytes of an error's message
-	maxAhead = 1 << 10 // bytes masked beyond a cut, so that a secret on its edge is seen whole
 )
 
 // newIntent returns the record of the request of x, which is about to be sent.
-func newIntent(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
+func (l *Log) newIntent(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
 	r := recordOf(x, now)
 	r.Kind = KindIntent
 	var err error
-	r.Request, err = newPayload(ctx, x.Request)
+	r.Request, err = l.newPayload(ctx, x.Request)
 	return r, err
 }
 
@@ -125,7 +123,7 @@ func recordOf(x *governance.Exchange, now time.Time) Record {
 
 // newRecord returns the record of x, which has ended. intent is the copy of its request from
 // the time before it was sent, the zero Payload when there is none.
-func newRecord(ctx context.Context, x *governance.Exchange, now time.Time, intent Payload) (Record, error) {
+func (l *Log) newRecord(ctx context.Context, x *governance.Exchange, now time.Time, intent Payload) (Record, error) {
 	r := recordOf(x, now)
 	r.Outcome, r.Policy, r.Code, r.Replayed = outcome(x), x.Verdict.Policy, x.Verdict.Code, x.Replayed
 	if !x.Began.IsZero() {
@@ -133,24 +131,22 @@ func newRecord(ctx context.Context, x *governance.Exchange, now time.Time, inten
 	}
 	if x.Failure != nil {
 		r.Failure = string(x.Failure.Kind)
-		words := x.Failure.Message
-		words, _ = redact.Default().Text(words[:min(len(words), maxError+maxAhead)])
-		r.Error = display.Prefix(words, maxError)
+		r.Error = display.Prefix(l.secrets.Text(x.Failure.Message, maxError), maxError)
 	}
 	var err error
-	if r.Request, err = intent.again(ctx, x.Request); err == nil {
-		r.Response, err = newPayload(ctx, x.Response)
+	if r.Request, err = l.payloadAgain(ctx, intent, x.Request); err == nil {
+		r.Response, err = l.newPayload(ctx, x.Response)
 	}
 	return r, err
 }
 
-// again returns the payload of raw: p when raw is what p was made of, which spares masking it
+// payloadAgain returns the payload of raw: p when raw is what p was made of, which spares masking it
 // twice.
-func (p Payload) again(ctx context.Context, raw json.RawMessage) (Payload, error) {
+func (l *Log) payloadAgain(ctx context.Context, p Payload, raw json.RawMessage) (Payload, error) {
 	if p.SHA256 != "" && p.Bytes == len(raw) && digest(raw) == p.SHA256 {
 		return p, nil
 	}
-	return newPayload(ctx, raw)
+	return l.newPayload(ctx, raw)
 }
 
 func digest(raw []byte) string {
@@ -172,12 +168,12 @@ func outcome(x *governance.Exchange) Outcome {
 	return OK
 }
 
-func newPayload(ctx context.Context, raw json.RawMessage) (p Payload, err error) {
+func (l *Log) newPayload(ctx context.Context, raw json.RawMessage) (p Payload, err error) {
 	if raw == nil {
 		return p, nil
 	}
 	p.Bytes, p.SHA256 = len(raw), digest(raw)
-	masked, _, err := redact.Default().JSON(ctx, raw[:min(len(raw), maxCopy+maxAhead)])
+	masked, err := l.secrets.JSON(ctx, raw, 2*maxCopy) // masks may be longer than what they hide
 	if len(raw) <= maxCopy && rawjson.Check(masked) == nil {
 		p.JSON = oneLine(masked)
 	} else {

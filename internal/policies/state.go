@@ -76,7 +76,7 @@ func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
 	if s.hidden, err = pins.OpenHidden(filepath.Join(env.StateDir, ".hidden.json")); err != nil {
 		env.Log.Warn("what was accepted cannot be read", "reason", err)
 	}
-	s.Approvals = approval.NewStore(approval.Options{Asked: s.logApprovalRequest})
+	s.Approvals = approval.NewStore(approval.Options{Asked: s.logApprovalRequest, Secrets: env.Redactor})
 	if o.Inspect || cfg.Audit.Path == "" {
 		return s, nil
 	}
@@ -100,7 +100,14 @@ func (s *State) openAudit(c config.Audit) error {
 	c.Path = file
 	for n := 1; n <= maxAudits; n++ {
 		path := audit.Sibling(c.Path, n)
-		log, err := audit.Open(audit.Options{Path: path, MaxSize: int64(c.MaxSize), Keep: c.Keep, Anchor: cmp.Or(time.Duration(c.Anchor), -1), Log: s.env.Log})
+		log, err := audit.Open(audit.Options{
+			Path:    path,
+			MaxSize: int64(c.MaxSize),
+			Keep:    c.Keep,
+			Anchor:  cmp.Or(time.Duration(c.Anchor), -1),
+			Secrets: s.env.Redactor,
+			Log:     s.env.Log,
+		})
 		if err == nil {
 			s.audit, s.auditPath = log, path
 			if first != nil {

@@ -67,6 +67,42 @@ func withHalves(values []string) []string {
 // Snapshot returns the secrets that are known now.
 func (r *Redactor) Snapshot() *Known { return r.known.Load() }
 
+// ahead is how many bytes beyond an excerpt are searched, so that a secret on its edge is seen whole.
+const ahead = 8 << 10
+
+// Text returns the first bytes of text, up to most, as the audit log and approval requests show it: without known
+// secrets and without what [Default] finds. A nil Redactor knows none.
+func (r *Redactor) Text(text string, most int) string {
+	text, cut := text[:min(len(text), most+ahead)], len(text) > most+ahead
+	if r != nil {
+		text = r.Known(text)
+	}
+	text, _ = Default().Text(text)
+	return excerpt(text, cut, most)
+}
+
+// JSON is Text for JSON. Its strings are also searched for what their escapes stand for, and for halves of known
+// secrets. The only error is that of ctx.
+func (r *Redactor) JSON(ctx context.Context, raw []byte, most int) ([]byte, error) {
+	raw, cut := raw[:min(len(raw), most+ahead)], len(raw) > most+ahead
+	if r != nil {
+		if known := r.known.Load(); known != nil {
+			raw = known.maskJSON(raw)
+		}
+	}
+	masked, _, err := Default().JSON(ctx, raw)
+	return excerpt(masked, cut, most), err
+}
+
+// excerpt returns the first bytes of a masked text, up to most. Of one that was cut, the end stays out of view:
+// it may be a part of a secret, and masks have moved it forward.
+func excerpt[T string | []byte](masked T, cut bool, most int) T {
+	if cut {
+		masked = masked[:max(0, len(masked)-ahead)]
+	}
+	return masked[:min(len(masked), most)]
+}
+
 // Recorded returns a JSON value without secrets, to be kept: without those that this set or one
 // of others knows, also half of one and one whose characters are escaped in any way, and without
 // those that show their form. Other bytes stay, and valid JSON stays valid: a number that is a
