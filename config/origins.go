@@ -46,3 +46,7 @@ func (c *Config) Settings(o *Origins) []Setting {
 func (c *Config) Redacted() map[string]any {
 	return c.hidden.Tree(strict.Plain(c, hidden.Secret)).(map[string]any)
 }
+
+// Shown returns text, in which values of c stand, with the secret variables that c has expanded replaced by the
+// references that its files have for them.
+func (c *Config) Shown(text string) string { return c.hidden.Text(text) }

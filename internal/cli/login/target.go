@@ -39,6 +39,10 @@ func find(ctx context.Context, c *console.Console, id, caller string) (*target, 
 	if err != nil {
 		return nil, err
 	}
+	k, err := hosts.Trusted(cfg) // before any address of a project is asked, with what its variables hold
+	if err != nil {
+		return nil, err
+	}
 	if d, ok := cfg.Destinations[id]; ok && d.URL != "" {
 		return findDestination(ctx, cfg, id, &d, caller)
 	}
@@ -52,10 +56,6 @@ func find(ctx context.Context, c *console.Console, id, caller string) (*target, 
 	n := slices.IndexFunc(found, func(c discovery.Candidate) bool { return c.ID == id })
 	if n < 0 {
 		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no extension or destination " + console.Safe(id), Hint: "exthost list"}
-	}
-	k, err := hosts.Trusted(cfg)
-	if err != nil {
-		return nil, err
 	}
 	rules := permit.Rules{Consent: k}
 	if d := rules.Untrusted(cfg, &found[n], os.Environ()); d != nil {

@@ -185,12 +185,19 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 		files[n] = console.NearbyPath(files[n])
 	}
 	i.place = strings.Join(files, ", ")
+	line := func(argv []string) string { // the answer may be given where others read the output
+		words := make([]string, len(argv))
+		for n := range argv {
+			words[n] = cfg.Shown(argv[n])
+		}
+		return line(words)
+	}
 	for _, s := range cfg.Plugins {
 		argv := s.Cmd
 		if s.MCP != nil {
 			argv = s.MCP.Cmd
 			if s.MCP.URL != "" {
-				i.asks = append(i.asks, fmt.Sprintf("sends calls to %s (policy %s)", s.MCP.URL, s.Name))
+				i.asks = append(i.asks, fmt.Sprintf("sends calls to %s (policy %s)", cfg.Shown(s.MCP.URL), s.Name))
 			}
 		}
 		if len(argv) > 0 {
@@ -203,7 +210,7 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 	for _, name := range slices.Sorted(maps.Keys(cfg.Destinations)) {
 		d := cfg.Destinations[name]
 		if d.URL != "" {
-			i.asks = append(i.asks, fmt.Sprintf("connects to %s (destination %s)", d.URL, name))
+			i.asks = append(i.asks, fmt.Sprintf("connects to %s (destination %s)", cfg.Shown(d.URL), name))
 		} else {
 			i.runs = append(i.runs, fmt.Sprintf("%s (destination %s)", line(d.Command), name))
 		}
