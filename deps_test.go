@@ -149,7 +149,7 @@ var house = map[string]struct {
 	"internal/permit":                  {[]string{"config", "discovery", "internal/consent", "internal/process", "manifest", "protocol", "internal/secrets", "internal/secrets/given"}, "decides what may start; how it starts is not its matter"},
 	"internal/consent":                 {[]string{"config", "discovery", "internal/atomicfile", "internal/ownership", "internal/process", "internal/regular", "manifest", "protocol"}, "compares files with what was agreed to; who asks is not its matter"},
 	"internal/lockfile":                {[]string{"internal/atomicfile", "internal/dirlock", "internal/literal", "internal/regular", "internal/strict", "manifest", "protocol"}, "reads and writes one file; what it locks is not its matter"},
-	"internal/store":                   {[]string{"internal/atomicfile", "internal/ownership", "internal/regular"}, "keeps trees of files; where they come from is not its matter"},
+	"internal/store":                   {[]string{"internal/atomicfile", "internal/dirlock", "internal/ownership", "internal/regular"}, "keeps trees of files; where they come from is not its matter"},
 	"internal/download":                {[]string{"internal/egress", "internal/outbound"}, "fetches files; what they hold is not its matter"},
 	"internal/outbound":                {[]string{"internal/egress"}, "connects; what is said there is not its matter"},
 	"internal/logins":                  {[]string{"internal/atomicfile", "internal/dirlock", "internal/display", "internal/inflight", "internal/secrets/agefile", "protocol", "internal/shellwords"}, "keeps grants; how a user signs in is not its matter"},

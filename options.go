@@ -115,9 +115,10 @@ type Consent interface {
 type Packages interface {
 	// Verify is asked when an extension is found and before each start of its process. It returns
 	// the directory of the files of the package that the extension runs, which its manifest
-	// refers to as ${EXTHOST_PACKAGE}; "" when it runs none. The error says why the package
-	// must not run: it is not what is locked, or not on this machine.
-	Verify(c *discovery.Candidate) (dir string, err error)
+	// refers to as ${EXTHOST_PACKAGE}; "" when it runs none. beside are the files of data in
+	// that directory that its program has written, by their paths there. The error says why the
+	// package must not run: it is not what is locked, or not on this machine.
+	Verify(c *discovery.Candidate) (dir string, beside []string, err error)
 	// Tools returns the hashes that are locked of the descriptors of the tools of an extension, by
 	// its own names of them. A tool with another descriptor, and one without, is held back until
 	// the operator accepts it. Nil: none are locked, and none is held back for that.

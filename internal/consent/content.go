@@ -109,6 +109,25 @@ func holdsCode(path string) (bool, error) {
 	return text && codeLine.Match(head), nil
 }
 
+// code reports whether a file may decide what runs: by its name, its mode, or its content where the name says
+// nothing.
+func (l *looks) code(path string, info fs.FileInfo) (bool, error) {
+	switch {
+	case IsCode(path, info.Mode()):
+		return true, nil
+	case namesData(path):
+		return false, nil
+	}
+	return l.holdsCode(path, info)
+}
+
+// HoldsCode reports whether a file in a folder of code may decide what runs, as those of [Folder] do. One that
+// cannot be read may.
+func HoldsCode(path string, info fs.FileInfo) bool {
+	code, err := (*looks)(nil).code(path, info)
+	return code || err != nil
+}
+
 // isData reports whether a file that a program is given may change: it is not code, and nothing about it, nor
 // the option or variable that names it, says that it holds settings.
 func isData(by, path string, info fs.FileInfo) bool {

@@ -261,13 +261,8 @@ func (r *reader) file(path, key string, stat func() (fs.FileInfo, error)) error 
 	if err != nil {
 		return gone(err)
 	}
-	if !IsCode(path, info.Mode()) {
-		if namesData(path) {
-			return nil
-		}
-		if code, err := r.looks.holdsCode(path, info); err != nil || !code {
-			return err
-		}
+	if code, err := r.looks.code(path, info); err != nil || !code {
+		return err
 	}
 	if filepath.Base(filepath.Dir(path)) == "__pycache__" && checkedCache(path) {
 		return nil

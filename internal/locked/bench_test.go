@@ -30,13 +30,13 @@ func BenchmarkStart(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if p.tree, err = p.uses.Store.Put(tree); err != nil {
+	if p.tree, _, err = p.uses.Store.Put(tree); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = p.uses.Store.Remove(p.tree) })
+	b.Cleanup(func() { _, _ = p.uses.Store.Remove(p.tree) })
 	p.lock(p.dir, p.entry())
 	locked, c := New(p.dir, p.uses), p.candidate()
-	path, err := locked.Verify(c)
+	path, _, err := locked.Verify(c)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func BenchmarkStart(b *testing.B) {
 		return errors.Join(err, in.Close(), cmd.Wait())
 	}
 	benchtest.Load{Name: "start", Callers: 1, Calls: 10}.Compare(b, benchtest.Way{Name: "bare", Call: start}, benchtest.Way{Name: "locked", Call: func() error {
-		if _, err := locked.Verify(c); err != nil {
+		if _, _, err := locked.Verify(c); err != nil {
 			return err
 		}
 		return start()

@@ -104,41 +104,42 @@ func (l *Packages) Tree(c *discovery.Candidate) (string, error) {
 }
 
 // Verify returns the directory of the files of the package that c runs, after comparing them,
-// the manifest and its command lines with the lock file; "" when c runs no package. The error is
-// a [Refused], or that of a lock file that cannot be read.
-func (l *Packages) Verify(c *discovery.Candidate) (dir string, err error) {
+// the manifest and its command lines with the lock file; "" when c runs no package. beside are the
+// files of data there that its program has written. The error is a [Refused], or that of a lock file
+// that cannot be read.
+func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, err error) {
 	e, id, ok, err := l.Entry(c)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	m := cmp.Or(c.OwnedBy, c.Manifest)
 	if !ok {
 		if !refers(m) {
-			return "", nil
+			return "", nil, nil
 		}
-		return "", refuse(protocol.Untrusted, "it runs a package, and "+lockfile.FileName+" names none for it", "exthost add, which writes both; or "+lockfile.FileName+" from where the extension is from")
+		return "", nil, refuse(protocol.Untrusted, "it runs a package, and "+lockfile.FileName+" names none for it", "exthost add, which writes both; or "+lockfile.FileName+" from where the extension is from")
 	}
 	data, _, err := regular.Read(filepath.Join(c.Dir, manifest.FileName), maxManifest, true)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	const agree = ", where you agree to it"
 	switch {
 	case l.Editing:
 	case lockfile.Sum(data) != e.Manifest:
-		return "", refuse(protocol.Untrusted, manifest.FileName+" is not the one that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
+		return "", nil, refuse(protocol.Untrusted, manifest.FileName+" is not the one that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
 	case CommandSum(m) != e.Command:
-		return "", refuse(protocol.Untrusted, "its command lines are not those that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
+		return "", nil, refuse(protocol.Untrusted, "its command lines are not those that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
 	}
-	dir, err = l.uses.Store.Verify(e.Tree)
+	dir, beside, err = l.uses.Store.Verify(e.Tree)
 	switch {
 	case err == nil:
 		l.noted.Do(func() { _ = l.uses.Add(l.dir) }) // a clone whose packages were here; without the note it may have to fetch them again
-		return dir, nil
+		return dir, beside, nil
 	case errors.As(err, new(store.Missing)):
-		return "", refuse(protocol.NotReady, "its package "+e.Source+" "+e.Version+" is not on this machine", "exthost add --locked "+id)
+		return "", nil, refuse(protocol.NotReady, "its package "+e.Source+" "+e.Version+" is not on this machine", "exthost add --locked "+id)
 	}
-	return "", refuse(protocol.Untrusted, err.Error(), "exthost add --locked "+id+", which fetches it again")
+	return "", nil, refuse(protocol.Untrusted, err.Error(), "exthost add --locked "+id+", which restores them and deletes nothing")
 }
 
 // refers reports whether a manifest refers to the files of a package.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/consent"
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/store"
 	"github.com/exthost/exthost/manifest"
@@ -33,7 +34,7 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	home := filepath.Join(t.TempDir(), "packages")
-	b := &bench{t: t, dir: t.TempDir(), uses: Uses{Path: filepath.Join(home, "directories.json"), Store: store.New(home)}}
+	b := &bench{t: t, dir: t.TempDir(), uses: Uses{Path: filepath.Join(home, "directories.json"), Store: store.New(home, consent.HoldsCode)}}
 	b.tree = b.put("1")
 	b.manifest(text)
 	b.lock(b.dir, b.entry())
@@ -50,11 +51,11 @@ func (b *bench) put(content string) string {
 	if err := tree.Add("main.js", []byte(content)); err != nil {
 		b.t.Fatal(err)
 	}
-	hash, err := b.uses.Store.Put(tree)
+	hash, _, err := b.uses.Store.Put(tree)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.t.Cleanup(func() { _ = b.uses.Store.Remove(hash) }) // read-only directories
+	b.t.Cleanup(func() { _, _ = b.uses.Store.Remove(hash) }) // read-only directories
 	return hash
 }
 
@@ -123,7 +124,7 @@ func TestVerify(t *testing.T) {
 			}
 		}, protocol.Untrusted, "are not those that were added", "exthost add --locked weather"},
 		"tree missing": {func(b *bench) {
-			if err := b.uses.Store.Remove(b.tree); err != nil {
+			if _, err := b.uses.Store.Remove(b.tree); err != nil {
 				b.t.Fatal(err)
 			}
 		}, protocol.NotReady, "npm:weather 1.0.0 is not on this machine", "exthost add --locked weather"},
@@ -143,7 +144,7 @@ func TestVerify(t *testing.T) {
 		b := newBench(t)
 		tt.change(b)
 		l := New(b.dir, b.uses)
-		dir, err := l.Verify(b.candidate())
+		dir, _, err := l.Verify(b.candidate())
 		if tt.want == "" {
 			if err != nil || filepath.Dir(dir) != filepath.Dir(b.uses.Path) {
 				t.Errorf("%s: %q, %v", name, dir, err)
@@ -166,13 +167,13 @@ func TestVerifyWhileEditing(t *testing.T) {
 	b.manifest(text + "[transport.env]\nMODE = \"fast\"\n")
 	l := New(b.dir, b.uses)
 	l.Editing = true
-	if dir, err := l.Verify(b.candidate()); dir == "" || err != nil {
+	if dir, _, err := l.Verify(b.candidate()); dir == "" || err != nil {
 		t.Errorf("%q, %v", dir, err)
 	}
-	if err := b.uses.Store.Remove(b.tree); err != nil {
+	if _, err := b.uses.Store.Remove(b.tree); err != nil {
 		t.Fatal(err)
 	}
-	if dir, err := l.Verify(b.candidate()); protocol.KindOf(err) != protocol.NotReady {
+	if dir, _, err := l.Verify(b.candidate()); protocol.KindOf(err) != protocol.NotReady {
 		t.Errorf("without its files: %q, %v", dir, err)
 	}
 }
@@ -183,7 +184,7 @@ func TestVerifyOtherDirectory(t *testing.T) {
 	b := newBench(t)
 	l := New(t.TempDir(), b.uses)
 	b.lock(l.dir, b.entry())
-	dir, err := l.Verify(b.candidate())
+	dir, _, err := l.Verify(b.candidate())
 	if dir != "" || protocol.KindOf(err) != protocol.Untrusted || !strings.Contains(err.Error(), "names none for it") {
 		t.Errorf("%q, %v", dir, err)
 	}
@@ -191,7 +192,7 @@ func TestVerifyOtherDirectory(t *testing.T) {
 		t.Errorf("%q, %v", tree, err)
 	}
 	b.manifest(strings.ReplaceAll(text, "${EXTHOST_PACKAGE}", "."))
-	if dir, err := l.Verify(b.candidate()); dir != "" || err != nil {
+	if dir, _, err := l.Verify(b.candidate()); dir != "" || err != nil {
 		t.Errorf("without a package: %q, %v", dir, err)
 	}
 }
@@ -204,7 +205,7 @@ func TestVerifyServersOfAManifest(t *testing.T) {
 	if c.Owner != "weather" {
 		t.Fatalf("%+v", c)
 	}
-	if dir, err := New(b.dir, b.uses).Verify(c); err == nil {
+	if dir, _, err := New(b.dir, b.uses).Verify(c); err == nil {
 		t.Errorf("a manifest that is not locked: %q", dir)
 	}
 	data, err := os.ReadFile(filepath.Join(c.Dir, manifest.FileName))
@@ -214,7 +215,7 @@ func TestVerifyServersOfAManifest(t *testing.T) {
 	e := b.entry()
 	e.Manifest, e.Command = lockfile.Sum(data), CommandSum(c.OwnedBy)
 	b.lock(b.dir, e)
-	if dir, err := New(b.dir, b.uses).Verify(c); dir == "" || err != nil {
+	if dir, _, err := New(b.dir, b.uses).Verify(c); dir == "" || err != nil {
 		t.Errorf("%q, %v", dir, err)
 	}
 }

@@ -68,29 +68,23 @@ func (u Uses) Add(dir string) error {
 	return atomicfile.WritePrivate(u.Path, data)
 }
 
-// Release removes those of the trees that no lock file names. While one of the lock files
-// cannot be read, all stay.
-func (u Uses) Release(trees ...string) error {
+// Release removes a tree that no lock file names, as [store.Store.Remove] does, and returns what
+// stays of its folder. While one of the lock files cannot be read, the tree stays.
+func (u Uses) Release(tree string, copies ...store.Copy) (left store.Left, err error) {
 	dirs, err := u.read()
-	if err != nil {
-		return err
+	if err != nil || tree == "" {
+		return left, err
 	}
-	used := map[string]bool{"": true}
 	for _, dir := range dirs {
 		f, err := lockfile.Read(dir)
 		if err != nil {
-			return nil // which its owner is told when it is used
+			return left, nil // which its owner is told when it is used
 		}
 		for _, e := range f.Extensions {
-			used[e.Tree] = true
-		}
-	}
-	for _, tree := range trees {
-		if !used[tree] {
-			if err := u.Store.Remove(tree); err != nil {
-				return err
+			if e.Tree == tree {
+				return left, nil
 			}
 		}
 	}
-	return nil
+	return u.Store.Remove(tree, copies...)
 }

@@ -24,8 +24,10 @@ func (b *bench) has(tree string) bool {
 
 func (b *bench) release(trees ...string) {
 	b.t.Helper()
-	if err := b.uses.Release(trees...); err != nil {
-		b.t.Error(err)
+	for _, tree := range trees {
+		if _, err := b.uses.Release(tree); err != nil {
+			b.t.Error(err)
+		}
 	}
 }
 
@@ -67,7 +69,7 @@ func TestReleaseBrokenList(t *testing.T) {
 	if err := os.WriteFile(b.uses.Path, []byte("["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.uses.Release(b.tree); err == nil || !b.has(b.tree) {
+	if _, err := b.uses.Release(b.tree); err == nil || !b.has(b.tree) {
 		t.Errorf("%v, the tree is there: %v", err, b.has(b.tree))
 	}
 }
@@ -76,7 +78,7 @@ func TestReleaseBrokenList(t *testing.T) {
 // fetched nothing; what it runs stays.
 func TestReleaseOfAClone(t *testing.T) {
 	b := newBench(t)
-	if _, err := New(b.dir, b.uses).Verify(b.candidate()); err != nil {
+	if _, _, err := New(b.dir, b.uses).Verify(b.candidate()); err != nil {
 		t.Fatal(err)
 	}
 	b.release(b.tree)

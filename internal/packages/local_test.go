@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/exthost/exthost/internal/consent"
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/packages/registrytest"
 	"github.com/exthost/exthost/internal/packages/unpacked"
@@ -82,11 +83,11 @@ type workbench struct{ *Installer }
 
 func newWorkbench(t testing.TB) workbench {
 	dir := t.TempDir()
-	b := workbench{&Installer{Store: store.New(filepath.Join(dir, "store")), Dir: dir, MinAge: 72 * hour}}
+	b := workbench{&Installer{Store: store.New(filepath.Join(dir, "store"), consent.HoldsCode), Dir: dir, MinAge: 72 * hour}}
 	t.Cleanup(func() { // read-only directories
 		hashes, _ := b.Store.Trees()
 		for _, h := range hashes {
-			if err := b.Store.Remove(h); err != nil {
+			if _, err := b.Store.Remove(h); err != nil {
 				t.Error(err)
 			}
 		}
@@ -143,14 +144,14 @@ func TestGit(t *testing.T) {
 	}
 	r.commit(map[string]string{"index.js": "evil()"})
 	r.git("tag", "--force", "v1")
-	if err := i.Store.Remove(p.Tree); err != nil {
+	if _, err := i.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
 	e := locked(p)
-	if err := i.Fetch(t.Context(), e); err != nil {
+	if _, err := i.Fetch(t.Context(), e); err != nil {
 		t.Error(err)
 	}
-	if err := i.Store.Remove(p.Tree); err != nil {
+	if _, err := i.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(p *lockfile.Part){
@@ -162,7 +163,7 @@ func TestGit(t *testing.T) {
 	} {
 		e.Parts = []lockfile.Part{p.Parts[0]}
 		change(&e.Parts[0])
-		if err := i.Fetch(t.Context(), e); err == nil {
+		if _, err := i.Fetch(t.Context(), e); err == nil {
 			t.Errorf("%s was fetched", name)
 		}
 	}
@@ -250,17 +251,17 @@ func TestBundle(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 			e := locked(p)
-			if err := i.Store.Remove(p.Tree); err != nil {
+			if _, err := i.Store.Remove(p.Tree); err != nil {
 				t.Fatal(err)
 			}
-			if err := i.Fetch(t.Context(), e); err != nil {
+			if _, err := i.Fetch(t.Context(), e); err != nil {
 				t.Error(err)
 			}
-			if err := i.Store.Remove(p.Tree); err != nil {
+			if _, err := i.Store.Remove(p.Tree); err != nil {
 				t.Fatal(err)
 			}
 			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: tt.manifest + " "})))
-			if err := i.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "its content has the hash") {
+			if _, err := i.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "its content has the hash") {
 				t.Errorf("a changed bundle: %v", err)
 			}
 		})
@@ -321,7 +322,7 @@ func TestBinaryBundle(t *testing.T) {
 			}
 			run := func() {
 				t.Helper()
-				dir, err := i.Store.Verify(p.Tree)
+				dir, _, err := i.Store.Verify(p.Tree)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -334,10 +335,10 @@ func TestBinaryBundle(t *testing.T) {
 				}
 			}
 			run()
-			if err := i.Store.Remove(p.Tree); err != nil {
+			if _, err := i.Store.Remove(p.Tree); err != nil {
 				t.Fatal(err)
 			}
-			if err := i.Fetch(t.Context(), locked(p)); err != nil {
+			if _, err := i.Fetch(t.Context(), locked(p)); err != nil {
 				t.Fatal(err)
 			}
 			run()

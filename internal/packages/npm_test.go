@@ -70,7 +70,7 @@ func TestAddNPM(t *testing.T) {
 	if want := unpacked.Root + "/node_modules/@acme/mcp-weather/index.js"; p.Run.Command != "node" || p.Run.Args[0] != want {
 		t.Errorf("runs %s %v, want node %s", p.Run.Command, p.Run.Args, want)
 	}
-	dir, err := l.Store.Verify(p.Tree)
+	dir, _, err := l.Store.Verify(p.Tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +78,14 @@ func TestAddNPM(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	e := locked(p)
-	if err := l.Store.Remove(p.Tree); err != nil {
+	if _, err := l.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
 	l.Publish(weather("1.3.0"))
-	if err := l.Fetch(context.Background(), e); err != nil {
+	if _, err := l.Fetch(context.Background(), e); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Store.Verify(p.Tree); err != nil {
+	if _, _, err := l.Store.Verify(p.Tree); err != nil {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(l.Dir, "store", "new-*")); len(left) > 0 {
@@ -156,7 +156,7 @@ func TestInstallScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := func(p *Package) bool {
-		dir, err := l.Store.Verify(p.Tree)
+		dir, _, err := l.Store.Verify(p.Tree)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestInstallScriptsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := l.Store.Verify(p.Tree)
+	dir, _, err := l.Store.Verify(p.Tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,17 +406,17 @@ func TestPrivateNPM(t *testing.T) {
 	if text := fmt.Sprintf("%+v", e); strings.Contains(text, "of-left") || strings.Contains(text, "YWRh") {
 		t.Errorf("the lock file has a secret: %s", text)
 	}
-	if err := l.Store.Remove(p.Tree); err != nil {
+	if _, err := l.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Fetch(t.Context(), e); err != nil {
+	if _, err := l.Fetch(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Store.Remove(p.Tree); err != nil {
+	if _, err := l.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(l.Dir, "npmrc"), fmt.Sprintf("@acme:registry=%s/\n", scoped.URL))
-	if err := l.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "answers 401 Unauthorized; who asks is stated by") {
+	if _, err := l.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "answers 401 Unauthorized; who asks is stated by") {
 		t.Errorf("without a token: %v", err)
 	}
 }
@@ -445,14 +445,14 @@ func TestAttacksLocked(t *testing.T) {
 		"scripts that nobody named": {func(e *lockfile.Entry) { e.Scripts = []string{"left"} }, "--allow-scripts left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := l.Store.Remove(p.Tree); err != nil {
+			if _, err := l.Store.Remove(p.Tree); err != nil {
 				t.Fatal(err)
 			}
 			l.Publish(left("1.0.0"))
 			e := good
 			e.Parts = append([]lockfile.Part{}, good.Parts...)
 			tt.attack(&e)
-			if err := l.Fetch(context.Background(), e); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := l.Fetch(context.Background(), e); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v; want %q", err, tt.want)
 			}
 			if entries, _ := os.ReadDir(filepath.Join(l.Dir, "store")); len(entries) > 0 {

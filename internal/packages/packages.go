@@ -53,6 +53,7 @@ type Package struct {
 	Parts   []lockfile.Part // what it is made of; the first is the package itself
 	Scripts []string        // the packages whose install scripts ran
 	Held    []string        // the packages whose install scripts did not
+	Aside   store.Left      // what had to make room for the files of the package
 	Run     unpacked.Run
 }
 
@@ -127,47 +128,42 @@ func (i *Installer) Add(ctx context.Context, s Source) (*Package, error) {
 	return p, nil
 }
 
-// Fetch puts into the store exactly what an entry of a lock file names. The error names what is
-// not there any more or is something else now.
-func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) error {
-	if _, err := i.Store.Verify(e.Tree); err == nil {
-		return nil
+// Fetch puts into the store exactly what an entry of a lock file names. What had to make room for
+// its files is in aside. The error names what is not there any more or is something else now.
+func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) (aside store.Left, err error) {
+	if _, _, err := i.Store.Verify(e.Tree); err == nil {
+		return aside, nil
 	}
 	for _, name := range e.Scripts { // a lock file is often another person's
 		if !slices.Contains(i.AllowScripts, name) {
-			return fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them here too", name, e.Source, name)
+			return aside, fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them here too", name, e.Source, name)
 		}
 	}
 	from, err := i.origin(ctx, e)
 	if err != nil {
-		return err
+		return aside, err
 	}
 	tree, err := i.assemble(ctx, from, e.Parts)
 	if err != nil {
-		return err
+		return aside, err
 	}
-	if err := i.finish(ctx, tree, e.Parts, e.Scripts); err != nil {
-		return errors.Join(err, tree.Drop())
+	hash := ""
+	if err = i.finish(ctx, tree, e.Parts, e.Scripts); err == nil {
+		hash, err = tree.Hash()
 	}
-	known, err := i.Store.Trees()
-	if err != nil {
-		return errors.Join(err, tree.Drop())
-	}
-	hash, err := i.Store.Put(tree)
-	if err != nil {
-		return errors.Join(err, tree.Drop())
-	}
-	if hash != e.Tree {
-		err := fmt.Errorf("the files of %s %s have the hash %s, and the lock file states %s", e.Source, e.Version, hash, e.Tree)
+	if err == nil && hash != e.Tree {
+		err = fmt.Errorf("the files of %s %s have the hash %s, and the lock file states %s", e.Source, e.Version, hash, e.Tree)
 		if len(e.Scripts) > 0 {
 			err = fmt.Errorf("%w; the install scripts of %v made other files here", err, e.Scripts)
 		}
-		if slices.Contains(known, hash) { // another extension's
-			return err
-		}
-		return errors.Join(err, i.Store.Remove(hash))
 	}
-	return nil
+	if err == nil {
+		_, aside, err = i.Store.Put(tree)
+	}
+	if err != nil {
+		return aside, errors.Join(err, tree.Drop())
+	}
+	return aside, nil
 }
 
 // put assembles a package and puts it into the store.
@@ -187,7 +183,7 @@ func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
 		err = i.finish(ctx, tree, r.parts, p.Scripts)
 	}
 	if err == nil {
-		p.Tree, err = i.Store.Put(tree)
+		p.Tree, p.Aside, err = i.Store.Put(tree)
 	}
 	if err != nil {
 		return nil, errors.Join(err, tree.Drop())

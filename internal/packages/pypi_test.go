@@ -64,7 +64,7 @@ func TestAddPyPI(t *testing.T) {
 	if p.Version != "1.0" || len(p.Parts) != 2 || p.Parts[0].Name != "mcp-weather" || p.Parts[1].Path != "lib/right" || !strings.HasPrefix(p.Parts[0].Integrity, "sha256-") || len(p.Held) > 0 {
 		t.Errorf("%+v", p)
 	}
-	dir, err := l.Store.Verify(p.Tree)
+	dir, _, err := l.Store.Verify(p.Tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +75,13 @@ func TestAddPyPI(t *testing.T) {
 	if out, err := exec.Command(p.Run.Command, append(args, "--here")...).CombinedOutput(); err != nil || string(out) != "sun ['--here']\n" {
 		t.Errorf("%v: %s", err, out)
 	}
-	if _, err := l.Store.Verify(p.Tree); err != nil {
+	if _, _, err := l.Store.Verify(p.Tree); err != nil {
 		t.Errorf("a run changed the tree: %v", err)
 	}
 	if found, _ := filepath.Glob(filepath.Join(l.Dir, "pycache", "*")); len(found) == 0 {
 		t.Error("nothing compiled was kept")
 	}
-	if err := l.Store.Remove(p.Tree); err != nil {
+	if _, err := l.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := l.Resolve(t.Context(), p.Source); err != nil || !now.Same(locked(p)) {
@@ -90,7 +90,7 @@ func TestAddPyPI(t *testing.T) {
 	if trees, err := l.Store.Trees(); err != nil || len(trees) != 0 {
 		t.Errorf("%v, %v", trees, err)
 	}
-	if err := l.Fetch(t.Context(), locked(p)); err != nil {
+	if _, err := l.Fetch(t.Context(), locked(p)); err != nil {
 		t.Error(err)
 	}
 }
@@ -116,10 +116,10 @@ func TestForeignTemporaryFiles(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "package.json"), "{}")
 	writeFile(t, filepath.Join(dir, ".npmrc"), "@evil:registry=https://registry.example\n")
 	for n, i := range []*Installer{py.Installer, npm.Installer} {
-		if err := i.Store.Remove(entries[n].Tree); err != nil {
+		if _, err := i.Store.Remove(entries[n].Tree); err != nil {
 			t.Fatal(err)
 		}
-		if err := i.Fetch(t.Context(), entries[n]); err != nil {
+		if _, err := i.Fetch(t.Context(), entries[n]); err != nil {
 			t.Error(err)
 		}
 		if from, err := i.origin(t.Context(), entries[n]); err != nil || len(from.registries) != 1 {
@@ -161,10 +161,10 @@ func TestPrivatePyPI(t *testing.T) {
 			if text := fmt.Sprintf("%+v", e); strings.Contains(text, "secret") {
 				t.Errorf("the lock file has a secret: %s", text)
 			}
-			if err := l.Store.Remove(p.Tree); err != nil {
+			if _, err := l.Store.Remove(p.Tree); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Fetch(t.Context(), e); err != nil {
+			if _, err := l.Fetch(t.Context(), e); err != nil {
 				t.Error(err)
 			}
 		})

@@ -35,8 +35,9 @@ type Consent interface {
 // Packages says where the files of the packages are that extensions run.
 type Packages interface {
 	// Verify returns the directory of the files of the package of c, after comparing them with
-	// what is locked; "" when c runs no package. The error says why it may not run.
-	Verify(c *discovery.Candidate) (dir string, err error)
+	// what is locked; "" when c runs no package. beside are the files of data there that its
+	// program has written. The error says why it may not run.
+	Verify(c *discovery.Candidate) (dir string, beside []string, err error)
 	// Tools returns the hashes of the descriptors that are locked of the tools of c; nil: none.
 	Tools(c *discovery.Candidate) map[string]string
 }
@@ -64,7 +65,7 @@ func (r *Rules) Package(c *discovery.Candidate, env map[string]string) (string, 
 	if r.Packages == nil {
 		return "", env, nil
 	}
-	dir, err := r.Packages.Verify(c)
+	dir, _, err := r.Packages.Verify(c)
 	if err != nil || dir == "" {
 		return "", env, err
 	}
@@ -75,11 +76,23 @@ func (r *Rules) Package(c *discovery.Candidate, env map[string]string) (string, 
 	return dir, env, nil
 }
 
-// Unpacked says why the package of c may not run; nil when it may, or there is none.
+// CodeBeside is the code of the diagnostic that names the files of data beside the code of a package.
+const CodeBeside = "package_data"
+
+// Unpacked says why the package of c may not run. When it may, it names the files of data beside its
+// code, as [protocol.LevelInfo]; nil when there are none, or no package.
 func (r *Rules) Unpacked(c *discovery.Candidate) *protocol.Diagnostic {
-	_, _, err := r.Package(c, nil)
-	if err == nil {
+	if r.Packages == nil {
 		return nil
+	}
+	dir, beside, err := r.Packages.Verify(c)
+	if err == nil && len(beside) == 0 {
+		return nil
+	}
+	if err == nil {
+		return &protocol.Diagnostic{Level: protocol.LevelInfo, Code: CodeBeside, Extension: c.ID, Path: c.Path,
+			Message: "beside its code, its program keeps files that are not of the package: " + consent.Some(beside),
+			Hint:    "they stay, also when the package is upgraded or removed; they are in " + dir}
 	}
 	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUntrusted, Extension: c.ID, Path: c.Path, Message: protocol.Reason(err)}
 	if refused, ok := errors.AsType[nexter](err); ok {
@@ -186,7 +199,7 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 		if r.Packages == nil {
 			return nil
 		}
-		switch now, err := r.Packages.Verify(c); {
+		switch now, _, err := r.Packages.Verify(c); {
 		case err != nil:
 			return Refusal(err)
 		case now != dir:

@@ -2,6 +2,7 @@
 package store
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -12,20 +13,27 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/charlievieth/fastwalk"
-
+	"github.com/exthost/exthost/internal/dirlock"
 	"github.com/exthost/exthost/internal/ownership"
-	"github.com/exthost/exthost/internal/regular"
 )
 
 // Store is a directory of trees, each named by its hash. It belongs to one user.
-type Store struct{ dir string }
+//
+// Programs write files of data beside their code. Those are not of the tree: no tree is refused
+// because of them, and the store neither removes nor replaces one.
+type Store struct {
+	dir    string
+	isCode IsCode
+}
 
-// New returns the store in a directory. The first tree makes it.
-func New(dir string) Store { return Store{dir} }
+// IsCode reports whether a regular file may decide what runs, by its name, its content and its mode.
+type IsCode func(path string, info fs.FileInfo) bool
+
+// New returns the store in a directory. The first tree makes it. Files that are not of a tree are
+// refused where isCode says so; without it, all are.
+func New(dir string, isCode IsCode) Store { return Store{dir, isCode} }
 
 // Path is where the tree of that hash lies, or would.
 func (s Store) Path(hash string) (string, error) {
@@ -101,43 +109,63 @@ func (t *Tree) Drop() error { return removeAll(t.dir) }
 
 // Hash is the hash that the tree would have in the store.
 func (t *Tree) Hash() (string, error) {
-	listed, err := list(t.dir)
-	if err != nil {
-		return "", err
-	}
-	return listed.hash(t.dir, nil)
+	_, hash, err := t.files()
+	return hash, err
 }
 
-// Put moves a tree into the store and returns its hash. A tree that the store has already stays.
-func (s Store) Put(t *Tree) (hash string, err error) {
-	if hash, err = t.Hash(); err != nil {
-		return "", err
+// files are the files of the tree, and its hash.
+func (t *Tree) files() (files, string, error) {
+	found, err := list(t.dir)
+	if err != nil {
+		return nil, "", err
+	}
+	return found.all(t.dir)
+}
+
+// Put moves a tree into the store and returns its hash. A tree that the store has already stays;
+// a damaged one is restored. What lay in its place and was not of the tree, such as a file that was
+// changed, is in aside then.
+func (s Store) Put(t *Tree) (hash string, aside Left, err error) {
+	made, hash, err := t.files()
+	if err != nil {
+		return "", aside, err
 	}
 	path, err := s.Path(hash)
 	if err != nil {
-		return "", err
+		return "", aside, err
 	}
+	unlock, err := s.lock()
+	if err != nil {
+		return "", aside, err
+	}
+	defer unlock()
 	if _, err := os.Lstat(path); err == nil {
-		if _, err := s.Verify(hash); err == nil {
-			return hash, t.Drop()
+		if _, _, err := s.Verify(hash); err != nil {
+			if aside, err = s.restore(path, t, made); err != nil {
+				return "", aside, err
+			}
+			s.note(path, notes{}, made)
 		}
-		if err := s.Remove(hash); err != nil { // damaged: the new one takes its place
-			return "", err
-		}
+		return hash, aside, t.Drop()
 	}
 	if err := protect(t.dir); err != nil {
-		return "", err
+		return "", aside, err
 	}
 	if err := os.Chmod(t.dir, 0o700); err != nil { // some systems rename only what they may write
-		return "", err
+		return "", aside, err
 	}
 	if err := os.Rename(t.dir, path); err != nil {
-		if _, other := s.Verify(hash); other == nil { // another program was faster
-			return hash, t.Drop()
-		}
-		return "", err
+		return "", aside, err
 	}
-	return hash, os.Chmod(path, 0o555)
+	s.note(path, notes{}, made)
+	return hash, aside, os.Chmod(path, 0o555)
+}
+
+// lock keeps other programs from changing trees until unlock.
+func (s Store) lock() (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return dirlock.Wait(ctx, s.dir)
 }
 
 // Missing is the error of a tree that is not in the store.
@@ -146,56 +174,67 @@ type Missing struct{ Hash string }
 // Error names the hash.
 func (m Missing) Error() string { return "the package " + m.Hash + " is not on this machine" }
 
-// Verify returns where the tree of that hash lies, after holding its files against the hash.
+// Verify returns where the tree of that hash lies, after holding its files against the hash, and
+// the sorted names of the files of data that lie beside them. The error names what is not as it
+// should be: a file of the tree that is another one or is gone, and a new one that a program may
+// load as code.
+//
 // A file that the file system says has not changed since it was read last is not read again:
 // its inode, size, time and the time of its last change, which no program can set, are noted
-// beside the tree. The error names what is not as it should be.
-func (s Store) Verify(hash string) (path string, err error) {
+// beside the tree.
+func (s Store) Verify(hash string) (path string, beside []string, err error) {
 	path, err = s.Path(hash)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", Missing{hash}
+		return "", nil, Missing{hash}
 	case err != nil:
-		return "", err
+		return "", nil, err
 	case !info.IsDir():
-		return "", fmt.Errorf("%s is not a directory", path)
+		return "", nil, fmt.Errorf("%s is not a directory", path)
 	}
 	if err := s.private(); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	listed, err := list(path)
+	found, err := list(path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	noted, stamp := s.notes(path), listed.stamp(hash)
-	if stamp != "" && stamp == noted.stamp {
-		return path, nil
+	noted := s.notes(path)
+	stamp := found.stamp(hash, noted.beside)
+	if stamp == "" || stamp != noted.stamp {
+		known := noted.tree(hash)
+		tree, err := found.compare(path, hash, known)
+		if err != nil {
+			return "", nil, err
+		}
+		now := notes{beside: found.without(tree)}
+		now.stamp = found.stamp(hash, now.beside)
+		if now.stamp != noted.stamp || !slices.Equal(now.beside, noted.beside) || !maps.Equal(tree, known) {
+			s.note(path, now, tree)
+		}
+		noted = now
 	}
-	versions := noted.versions()
-	got, err := listed.hash(path, versions)
-	if err != nil {
-		return "", err
-	}
-	if got != hash {
-		return "", fmt.Errorf("the files of %s are not those that were added%s", path, listed.differs(versions))
-	}
-	if stamp != noted.stamp || !maps.Equal(listed, versions) {
-		s.note(path, stamp, listed)
-	}
-	return path, nil
+	beside = slices.DeleteFunc(noted.beside, func(name string) bool { _, there := found[name]; return !there })
+	return path, beside, s.refuse(path, found, beside)
 }
 
-// Remove removes a tree.
-func (s Store) Remove(hash string) error {
-	path, err := s.Path(hash)
-	if err != nil {
-		return err
+// refuse returns the error of files beside a tree that a program may load as code.
+func (s Store) refuse(path string, found folder, beside []string) error {
+	j := s.judge(path, found, beside)
+	var changes []string
+	for _, name := range beside {
+		if j.loads(name) {
+			changes = append(changes, name+" (new)")
+		}
 	}
-	return errors.Join(removeAll(path), gone(os.Remove(path+notesEnding)))
+	if changes == nil {
+		return nil
+	}
+	return different(path, changes)
 }
 
 // Trees are the hashes of all trees.
@@ -210,95 +249,6 @@ func (s Store) Trees() (hashes []string, err error) {
 		}
 	}
 	return hashes, nil
-}
-
-// files are the versions of a tree's files by their paths, with slashes.
-type files map[string]version
-
-// list is the files of a tree. What is no file and no directory does not belong there, nor does
-// what others can change after it was read.
-func list(dir string) (files, error) {
-	l := lister{dir: dir, found: files{}}
-	conf := fastwalk.DefaultConfig
-	if err := fastwalk.Walk(&conf, dir, l.visit); err != nil {
-		return nil, err
-	}
-	return l.found, nil
-}
-
-// lister collects files, on several goroutines at once.
-type lister struct {
-	dir string
-
-	mu    sync.Mutex
-	found files
-	bytes int64
-}
-
-func (l *lister) visit(path string, d fs.DirEntry, err error) error {
-	if err != nil {
-		return err
-	}
-	if !d.IsDir() && !d.Type().IsRegular() {
-		return fmt.Errorf("%s is no regular file, which a package does not hold", path)
-	}
-	info, err := d.Info()
-	if err != nil {
-		return err
-	}
-	if err := ownership.Own(path, info); err != nil || d.IsDir() {
-		return err
-	}
-	name := filepath.ToSlash(strings.TrimPrefix(path, l.dir+string(filepath.Separator)))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.found) >= maxFiles {
-		return fmt.Errorf("%s has over %d files", l.dir, maxFiles)
-	}
-	if l.bytes += info.Size(); l.bytes > maxTree { // an install script may have made them
-		return fmt.Errorf("with %s the files of %s are over %d MiB", name, l.dir, maxTree>>20)
-	}
-	l.found[name] = version{Version: regular.VersionOf(info)}
-	return nil
-}
-
-// hash fills in the sums and returns the hash of all. noted are sums of earlier versions.
-func (f files) hash(dir string, noted files) (string, error) {
-	sums := make(map[string]string, len(f))
-	for name, v := range f {
-		if was, ok := noted[name]; ok && was.Is(v.Version) {
-			v.Sum = was.Sum
-		} else if err := v.read(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
-			return "", err
-		}
-		f[name], sums[name] = v, v.Sum
-	}
-	return hash1(sums)
-}
-
-// differs tells of the first files that are not as they were noted.
-func (f files) differs(noted files) string {
-	if noted == nil {
-		return ""
-	}
-	var changes []string
-	for name, v := range f {
-		if was, ok := noted[name]; !ok {
-			changes = append(changes, name+" (new)")
-		} else if was.Sum != v.Sum {
-			changes = append(changes, name)
-		}
-	}
-	for name := range noted {
-		if _, ok := f[name]; !ok {
-			changes = append(changes, name+" (removed)")
-		}
-	}
-	slices.Sort(changes)
-	if len(changes) > 4 {
-		changes = append(changes[:4], fmt.Sprintf("%d more", len(changes)-4))
-	}
-	return ": " + strings.Join(changes, ", ")
 }
 
 // protect takes the right to write from all directories of a tree but its root.

@@ -10,12 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/mod/sumdb/dirhash"
+
+	"github.com/exthost/exthost/internal/consent"
 )
 
 // tgz is an archive with these entries; content is of regular ones.
@@ -85,7 +88,7 @@ func unpack(t *testing.T, s Store, form Form, data []byte, strip int) (*Tree, er
 // unpacked.
 func TestHostileArchives(t *testing.T) {
 	file := tar.Header{Name: "package/index.js"}
-	if _, err := unpack(t, New(t.TempDir()), TarGz, tgz(t, "x", file, tar.Header{Name: "package/lib/", Typeflag: tar.TypeDir}), 1); err != nil {
+	if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), TarGz, tgz(t, "x", file, tar.Header{Name: "package/lib/", Typeflag: tar.TypeDir}), 1); err != nil {
 		t.Fatalf("the control: %v", err)
 	}
 	for name, tt := range map[string]struct {
@@ -112,7 +115,7 @@ func TestHostileArchives(t *testing.T) {
 		"newline":         {tar.Header{Name: "package/a\nb"}, "no name"},
 	} {
 		dir := t.TempDir()
-		tree, err := unpack(t, New(filepath.Join(dir, "store")), TarGz, tgz(t, "x", file, tt.bad), 1)
+		tree, err := unpack(t, New(filepath.Join(dir, "store"), consent.HoldsCode), TarGz, tgz(t, "x", file, tt.bad), 1)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
@@ -131,11 +134,11 @@ func TestHostileArchives(t *testing.T) {
 		"bomb":    {zipped(t, 0o644, strings.Repeat("\x00", 40<<20), "bomb"), "too large"},
 		"no zip":  {[]byte("PK"), "no zip"},
 	} {
-		if _, err := unpack(t, New(t.TempDir()), Zip, tt.data, 0); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), Zip, tt.data, 0); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("zip, %s: %v, want %q", name, err, tt.want)
 		}
 	}
-	if _, err := unpack(t, New(t.TempDir()), TarGz, tgz(t, strings.Repeat("\x00", 40<<20), file), 1); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), TarGz, tgz(t, strings.Repeat("\x00", 40<<20), file), 1); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("a bomb: %v", err)
 	}
 }
@@ -143,7 +146,7 @@ func TestHostileArchives(t *testing.T) {
 // put makes a store with one tree.
 func put(t *testing.T) (s Store, hash, path string) {
 	t.Helper()
-	s = New(filepath.Join(t.TempDir(), "store"))
+	s = New(filepath.Join(t.TempDir(), "store"), consent.HoldsCode)
 	tree, err := unpack(t, s, TarGz, tgz(t, "content", tar.Header{Name: "p/index.js"}, tar.Header{Name: "p/bin/run", Mode: 0o755}, tar.Header{Name: "p/data.txt"}), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -152,13 +155,13 @@ func put(t *testing.T) (s Store, hash, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hash, err = s.Put(tree); err != nil || hash != want {
+	if hash, _, err = s.Put(tree); err != nil || hash != want {
 		t.Fatalf("%s, not %s as go.sum would have it; %v", hash, want, err)
 	}
-	if path, err = s.Verify(hash); err != nil {
+	if path, _, err = s.Verify(hash); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Remove(hash) })
+	t.Cleanup(func() { _, _ = s.Remove(hash) })
 	return s, hash, path
 }
 
@@ -195,7 +198,7 @@ func TestVerify(t *testing.T) {
 		}, "data.txt (removed)"},
 		"link": {func(path string) error {
 			return change(filepath.Join(path, "x"), func() error { return os.Symlink("/etc/passwd", filepath.Join(path, "link")) })
-		}, "no regular file"},
+		}, "link (new)"},
 		"file that others can write":  {func(path string) error { return os.Chmod(filepath.Join(path, "index.js"), 0o666) }, "others can write"},
 		"folder of others":            {func(path string) error { return os.Chmod(filepath.Join(path, "bin"), 0o777) }, "others can write"},
 		"tree that others can write":  {func(path string) error { return os.Chmod(path, 0o777) }, "others can write"},
@@ -207,7 +210,7 @@ func TestVerify(t *testing.T) {
 		if err := tt.do(path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Verify(hash); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if _, _, err := s.Verify(hash); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
@@ -228,11 +231,11 @@ func TestLargeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	grow(filepath.Join(tree.Dir(), "large"))
-	if hash, err := s.Put(tree); err == nil || !strings.Contains(err.Error(), "with large the files") {
+	if hash, _, err := s.Put(tree); err == nil || !strings.Contains(err.Error(), "with large the files") {
 		t.Errorf("%s, %v", hash, err)
 	}
 	grow(filepath.Join(path, "data.txt"))
-	if _, err := s.Verify(hash); err == nil || !strings.Contains(err.Error(), "with data.txt the files") {
+	if _, _, err := s.Verify(hash); err == nil || !strings.Contains(err.Error(), "not those that were added: data.txt") {
 		t.Errorf("%v", err)
 	}
 }
@@ -245,12 +248,12 @@ func TestVerifyReadsOnce(t *testing.T) {
 	s, hash, path := put(t)
 	before := s.notes(path)
 	for before.stamp == "" && t.Context().Err() == nil { // the files were made a moment ago
-		if _, err := s.Verify(hash); err != nil {
+		if _, _, err := s.Verify(hash); err != nil {
 			t.Fatal(err)
 		}
 		before = s.notes(path)
 	}
-	noted := before.versions()
+	noted := before.tree(hash)
 	if len(noted) != 3 {
 		t.Fatalf("noted: %v", noted)
 	}
@@ -258,21 +261,28 @@ func TestVerifyReadsOnce(t *testing.T) {
 		v.Sum = strings.Repeat("0", 64)
 		noted[name] = v
 	}
-	s.note(path, "", noted)
-	if _, err := s.Verify(hash); err == nil {
-		t.Error("the files were read although nothing changed")
+	found, err := list(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.note(path, before.stamp, noted)
-	if _, err := s.Verify(hash); err != nil {
+	if _, err := found.compare(path, hash, noted); err != nil {
+		t.Errorf("the files were read although nothing changed: %v", err)
+	}
+	s.note(path, before, noted)
+	if _, _, err := s.Verify(hash); err != nil {
 		t.Errorf("the files were compared although nothing changed at all: %v", err)
 	}
-	if _, err := s.Verify("h1:" + strings.Repeat("A", 43) + "="); err == nil {
+	s.note(path, notes{}, noted)
+	if _, _, err := s.Verify(hash); err != nil {
+		t.Errorf("with notes of other files: %v", err)
+	}
+	if _, _, err := s.Verify("h1:" + strings.Repeat("A", 43) + "="); err == nil {
 		t.Error("another tree")
 	}
 	if err := os.Remove(path + notesEnding); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Verify(hash); err != nil {
+	if _, _, err := s.Verify(hash); err != nil {
 		t.Errorf("without notes: %v", err)
 	}
 }
@@ -290,16 +300,23 @@ func TestPutAndRemove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := s.Put(tree); err != nil || again != hash {
+	again, aside, err := s.Put(tree)
+	if err != nil || again != hash {
 		t.Fatalf("%s, %v", again, err)
 	}
-	if _, err := s.Verify(hash); err != nil {
+	if data, err := os.ReadFile(filepath.Join(aside.Dir, "data.txt")); string(data) != "damaged" || !slices.Equal(aside.Files, []string{"data.txt"}) {
+		t.Errorf("set aside: %+v, %q, %v", aside, data, err)
+	}
+	if err := os.RemoveAll(aside.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Verify(hash); err != nil {
 		t.Error(err)
 	}
 	if trees, err := s.Trees(); err != nil || len(trees) != 1 || trees[0] != hash {
 		t.Errorf("%v, %v", trees, err)
 	}
-	if err := s.Remove(hash); err != nil {
+	if _, err := s.Remove(hash); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 0 {
@@ -309,7 +326,7 @@ func TestPutAndRemove(t *testing.T) {
 
 // What a program that was killed left behind goes after a day, and not what is under way.
 func TestLeftBehind(t *testing.T) {
-	s := New(t.TempDir())
+	s := New(t.TempDir(), consent.HoldsCode)
 	var dirs []string
 	for range 2 {
 		tree, err := unpack(t, s, TarGz, tgz(t, "x", tar.Header{Name: "p/lib/x.js"}), 1)
@@ -334,7 +351,7 @@ func TestLeftBehind(t *testing.T) {
 
 // Programs that put the same tree at once all have it in the store.
 func TestPutAtOnce(t *testing.T) {
-	s := New(t.TempDir())
+	s := New(t.TempDir(), consent.HoldsCode)
 	const programs = 8
 	trees, errs := make([]*Tree, programs), make([]error, programs)
 	for n := range trees {
@@ -346,9 +363,9 @@ func TestPutAtOnce(t *testing.T) {
 	var putting sync.WaitGroup
 	for n, tree := range trees {
 		putting.Go(func() {
-			hash, err := s.Put(tree)
+			hash, _, err := s.Put(tree)
 			if err == nil {
-				_, err = s.Verify(hash)
+				_, _, err = s.Verify(hash)
 			}
 			errs[n] = err
 		})
@@ -361,7 +378,7 @@ func TestPutAtOnce(t *testing.T) {
 	if err != nil || len(hashes) != 1 {
 		t.Fatalf("%v, %v", hashes, err)
 	}
-	if err := s.Remove(hashes[0]); err != nil {
+	if _, err := s.Remove(hashes[0]); err != nil {
 		t.Error(err)
 	}
 }

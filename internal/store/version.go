@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/internal/atomicfile"
@@ -59,54 +58,48 @@ const notesEnding = ".notes"
 
 const maxNotes = 32 << 20 // bytes
 
-// notes say of a tree what its files were when all of them were read, so that those that the file
-// system says are the same are not read again.
+// notes say of a tree what its files were when all of them were read: a line each for the stamp, for
+// the names of what lies beside them, and for the files. Those that the file system says are the same
+// are not read again.
 type notes struct {
-	stamp string // of all versions, and the hash of the tree: what nothing has touched needs no other look
-	files []byte // JSON
+	stamp  string   // of all versions, and the hash of the tree: what nothing has touched needs no other look
+	beside []string // files that are not of the tree
+	files  []byte   // JSON
 }
 
 // notes reads those about a tree. Without any that can be used, every file is read.
-func (s Store) notes(path string) notes {
+func (s Store) notes(path string) (n notes) {
 	data, info, err := regular.Read(path+notesEnding, maxNotes, false)
 	if err != nil || ownership.Own(path, info) != nil {
 		return notes{}
 	}
-	stamp, files, _ := bytes.Cut(data, []byte("\n"))
-	return notes{string(stamp), files}
+	lines := bytes.SplitN(data, []byte("\n"), 3)
+	if len(lines) < 3 || json.Unmarshal(lines[1], &n.beside) != nil {
+		return notes{files: lines[len(lines)-1]} // of an older program
+	}
+	n.stamp, n.files = string(lines[0]), lines[2]
+	return n
 }
 
-// versions are those of the files; nil when there are none.
-func (n notes) versions() (noted files) {
-	if json.Unmarshal(n.files, &noted) != nil {
+// tree are the files of the tree of that hash. The hash proves them; nil: they are not known.
+func (n notes) tree(hash string) (tree files) {
+	if json.Unmarshal(n.files, &tree) != nil {
 		return nil
 	}
-	return noted
+	if got, err := tree.hash(); err != nil || got != hash {
+		return nil
+	}
+	return tree
 }
 
 // note writes the notes about a tree that is as it should be. Without them, the next Verify
-// reads every file again.
-func (s Store) note(path, stamp string, now files) {
-	if data, err := json.Marshal(now); err == nil {
-		_ = atomicfile.WritePrivate(path+notesEnding, slices.Concat([]byte(stamp+"\n"), data))
+// reads every file again, and takes none for one that is not of the tree.
+func (s Store) note(path string, n notes, tree files) {
+	beside, err := json.Marshal(n.beside)
+	if err != nil { // of texts
+		return
 	}
-}
-
-// stamp is one hash of what the file system says of all files, and of the hash of the tree; ""
-// where it does not tell of every change.
-func (f files) stamp(hash string) string {
-	h := sha256.New()
-	var line []byte
-	for _, name := range slices.Sorted(maps.Keys(f)) {
-		v := f[name]
-		if v.Change == 0 {
-			return ""
-		}
-		line = append(strconv.AppendQuote(line[:0], name), ' ')
-		for _, n := range []int64{v.Size, int64(v.Inode), v.Mtime, v.Change} {
-			line = append(strconv.AppendInt(line, n, 10), ' ')
-		}
-		h.Write(append(line, '\n'))
+	if files, err := json.Marshal(tree); err == nil {
+		_ = atomicfile.WritePrivate(path+notesEnding, bytes.Join([][]byte{[]byte(n.stamp), beside, files}, []byte("\n")))
 	}
-	return hex.EncodeToString(h.Sum(nil)) + " " + hash
 }

@@ -96,10 +96,10 @@ func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) ru
 }
 
 // KeepCaches adds to env where Python reads and writes its caches of bytecode, below stateDir, when consent
-// decides what runs: a cache beside the code says itself which version of the code it is of, and nobody agreed
-// to it. With stateDir "" nothing is added.
+// or a lock decides what runs: a cache beside the code says itself which version of the code it is of, and
+// nobody agreed to it. With stateDir "" nothing is added.
 func (e *Env) KeepCaches(env map[string]string, stateDir string) {
-	if e.Permits.Consent != nil && stateDir != "" {
+	if (e.Permits.Consent != nil || e.Permits.Packages != nil) && stateDir != "" {
 		env["PYTHONPYCACHEPREFIX"] = filepath.Join(stateDir, ".pycache")
 	}
 }

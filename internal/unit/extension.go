@@ -90,8 +90,9 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	if d := env.Permits.Untrusted(cfg, &c, env.Environ); d != nil {
 		return nil, []protocol.Diagnostic{*d}
 	}
-	if d := env.Permits.Unpacked(&c); d != nil {
-		return nil, []protocol.Diagnostic{*d}
+	unpacked := env.Permits.Unpacked(&c)
+	if unpacked != nil && unpacked.Level != protocol.LevelInfo {
+		return nil, []protocol.Diagnostic{*unpacked}
 	}
 	if missing := append(unusable(cfg, &c), discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
 		return nil, missing
@@ -135,6 +136,9 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	}
 	if len(report.Withheld) > 0 {
 		env.Log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
+	}
+	if unpacked != nil {
+		found = append(found, *unpacked)
 	}
 	return x, append(found, withoutEffect(&c, spec.Options)...)
 }

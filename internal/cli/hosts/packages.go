@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/consent"
 	"github.com/exthost/exthost/internal/locked"
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/store"
@@ -21,8 +22,8 @@ func packageDir() (string, error) {
 
 // PackageStore is where the packages of this user are.
 func PackageStore() (store.Store, error) {
-	dir, err := packageDir()
-	return store.New(dir), err
+	u, err := PackageUses()
+	return u.Store, err
 }
 
 // Packages are those that the lock file of the working directory states.
@@ -54,5 +55,5 @@ func lockTools(dir string, accepted []status.Pin) error {
 // PackageUses are the directories whose lock files may name packages of this user.
 func PackageUses() (locked.Uses, error) {
 	dir, err := packageDir()
-	return locked.Uses{Path: filepath.Join(dir, "directories.json"), Store: store.New(dir)}, err
+	return locked.Uses{Path: filepath.Join(dir, "directories.json"), Store: store.New(dir, consent.HoldsCode)}, err
 }

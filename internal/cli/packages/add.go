@@ -160,6 +160,7 @@ func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s p
 
 // describe says what a package is.
 func describe(c *console.Console, p *packages.Package) {
+	tellLeft(c, "set aside, because the package has others or none in their place", p.Aside)
 	first := p.Parts[0]
 	c.Tell(console.Safe(fmt.Sprintf("%s is %s %s, with %s of others", p.Source, first.Name, p.Version, console.Plural(len(p.Parts)-1, "package"))))
 	if len(p.Held) > 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/exthost/exthost/internal/locked"
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/packages"
+	"github.com/exthost/exthost/internal/store"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -40,6 +41,8 @@ type draft struct {
 	record *consent.Record // before
 	pkg    *packages.Package
 	asked  *trust.Pending
+
+	carried []store.Copy // of the files beside the version before
 }
 
 // newDraft prepares a change of the extension with the id in the first search path.
@@ -68,13 +71,14 @@ func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error)
 	return d, nil
 }
 
-// absent refuses an id that is in use.
+// absent refuses an id that is in use. A folder without a manifest holds files that its user, or
+// the program of a package that was removed, has written; they stay.
 func (d *draft) absent() error {
 	f, err := readLock(d.cfg)
 	if err != nil {
 		return err
 	}
-	_, err = os.Lstat(d.dir)
+	_, err = os.Lstat(filepath.Join(d.dir, manifest.FileName))
 	if _, locked := f.Lookup(d.id); !locked && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -155,7 +159,7 @@ func (d *draft) undo(ctx context.Context) (err error) {
 	if d.text != nil {
 		err = atomicfile.Write(filepath.Join(d.dir, manifest.FileName), d.text)
 	} else {
-		err = os.RemoveAll(d.dir)
+		_, err = removeFolder(d.dir)
 		if d.root {
 			_ = os.Remove(filepath.Dir(d.dir)) // where there is more by now, it stays
 		}
@@ -167,7 +171,28 @@ func (d *draft) undo(ctx context.Context) (err error) {
 			err = errors.Join(err, d.k.Store.Put(d.record))
 		}
 	}
-	return errors.Join(err, d.unlock(), release(d.pkg.Tree))
+	return errors.Join(err, d.unlock(), release(d.c, d.pkg.Tree, d.carried...))
+}
+
+// removeFolder removes what add has written into the folder of an extension, and the folder if it
+// holds nothing else. What it holds is left.
+func removeFolder(dir string) (left []string, err error) {
+	if err := os.Remove(filepath.Join(dir, manifest.FileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(entries) == 0:
+		return nil, os.Remove(dir)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	return left, nil
 }
 
 // lockTools writes into the lock file what the tools of the extension say of themselves.
@@ -232,11 +257,20 @@ func remember(cfg *config.Config) error {
 	return u.Add(cfg.Project.Dir)
 }
 
-// release removes packages that nobody uses.
-func release(trees ...string) error {
+// release removes a package that nobody uses, and says what stays of it.
+func release(c *console.Console, tree string, copies ...store.Copy) error {
 	u, err := hosts.PackageUses()
 	if err != nil {
 		return err
 	}
-	return u.Release(trees...)
+	left, err := u.Release(tree, copies...)
+	tellLeft(c, "kept, because its program wrote them and not exthost", left)
+	return err
+}
+
+// tellLeft names files that the store has kept, and where.
+func tellLeft(c *console.Console, why string, left store.Left) {
+	if len(left.Files) > 0 {
+		c.Tell(console.Safe(fmt.Sprintf("%s, %s: %s; in %s, which nothing but you deletes", console.Plural(len(left.Files), "file"), why, consent.Some(left.Files), left.Dir)))
+	}
 }

@@ -8,11 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/consent"
 	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/store"
 )
 
 // Remove is exthost remove.
@@ -20,8 +22,9 @@ func Remove(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID",
 		Short: "Remove an extension that was added as a package",
-		Long: "Remove the folder of an extension that exthost add wrote, its entry in exthost.lock, the\n" +
-			"agreement to run it, and the files of the package that no other directory uses.",
+		Long: "Remove the plugin.toml of an extension that exthost add wrote, its entry in exthost.lock, the\n" +
+			"agreement to run it, and the files of the package that no other directory uses. What its\n" +
+			"program has written stays, and is named: exthost add finds it again.",
 		Example:           "  exthost remove memory",
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
@@ -51,7 +54,8 @@ func remove(ctx context.Context, c *console.Console, id string) error {
 			return err
 		}
 	}
-	if err := os.RemoveAll(d.dir); err != nil {
+	left, err := removeFolder(d.dir)
+	if err != nil {
 		return err
 	}
 	if err := unlist(cfg, id); err != nil {
@@ -60,7 +64,24 @@ func remove(ctx context.Context, c *console.Console, id string) error {
 	if err := hosts.Apply(ctx, c, cfg, fmt.Sprintf("removed %s: %s and its entry in exthost.lock", id, console.NearbyPath(d.dir))); err != nil {
 		return err
 	}
-	return release(e.Tree)
+	tellLeft(c, "kept, because exthost add did not write them", store.Left{Dir: d.dir, Files: left})
+	if err := tellState(c, id); err != nil {
+		return err
+	}
+	return release(c, e.Tree)
+}
+
+// tellState says that an extension has state, which stays.
+func tellState(c *console.Console, id string) error {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(state, id)
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		c.Tell(console.Safe("kept, its state directory " + dir + ", which nothing but you deletes"))
+	}
+	return nil
 }
 
 // unlist takes an extension out of the lock file.

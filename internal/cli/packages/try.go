@@ -93,7 +93,9 @@ func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, yes bool) erro
 // fetch puts into the store what one entry of the lock file names.
 func fetch(ctx context.Context, c *console.Console, i *packages.Installer, id string, e lockfile.Entry) error {
 	defer c.Progress(func() string { return "fetching " + e.Source })()
-	if err := i.Fetch(ctx, e); err != nil {
+	aside, err := i.Fetch(ctx, e)
+	tellLeft(c, "set aside, because the package has others or none in their place", aside)
+	if err != nil {
 		return &console.Error{Code: console.ExitFailed, Text: console.Safe(id + ": " + err.Error()), Hint: "ask who wrote exthost.lock; exthost upgrade " + id + " takes what there is now", Cause: err}
 	}
 	return nil

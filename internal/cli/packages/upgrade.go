@@ -112,11 +112,11 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	}
 	d, err := newDraft(c, cfg, id)
 	if err != nil {
-		return errors.Join(err, release(p.Tree))
+		return errors.Join(err, release(c, p.Tree))
 	}
 	path := filepath.Join(d.dir, manifest.FileName)
 	if d.text, err = os.ReadFile(path); err != nil {
-		return errors.Join(err, release(p.Tree))
+		return errors.Join(err, release(c, p.Tree))
 	}
 	d.pkg, d.entry = p, &e
 	defer func() {
@@ -142,13 +142,16 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	if err := d.agree(ctx, t.yes, "exthost upgrade "+id+" --yes"); err != nil {
 		return err
 	}
+	if d.carried, err = i.Store.Carry(e.Tree, p.Tree); err != nil {
+		return err
+	}
 	if err := d.try(ctx, t.yes); err != nil {
 		return err
 	}
 	if err := hosts.Apply(ctx, c, cfg, fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", id, e.Version, p.Version, console.NearbyPath(path))); err != nil {
 		return err
 	}
-	return release(e.Tree)
+	return release(c, e.Tree, d.carried...)
 }
 
 // stateTools starts the extension of an entry that states no tools, because the package lacked
