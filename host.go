@@ -210,7 +210,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.logins.Log, h.logins.Closing = log, l.closing
 	h.far = far.New(h.env, o.Cluster, far.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
 	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Asks: h.logins.Asks, Ended: h.far.EndSession, Changed: l.rebuild.Add, Log: log})
-	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed, Tracer: o.Tracer,
+	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed, Tracer: o.Tracer, Log: log,
 		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists,
 			View: func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) }}}, h.stages()...)
 	h.gateway.Calls = h.dispatcher

@@ -81,7 +81,7 @@ func (n *homes) call(ctx context.Context, to wire.Address, method string, body [
 		<-pause.C
 		h := &wire.Head{Request: wire.Request{Method: method}}
 		result, err := (*Node)(n).deliver(ctx, to, h, body, nil)
-		if protocol.KindOf(err) == protocol.ShuttingDown { // it leaves, and takes its sessions with it
+		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ShuttingDown && e.Outcome == "" { // it leaves, and takes its sessions with it
 			return nil, errNoHome
 		}
 		if !errors.Is(err, pair.ErrNobody) && !errors.Is(err, pair.ErrStrange) && !errors.Is(err, link.ErrUnsent) {

@@ -174,12 +174,13 @@ func (r *exchangeRun) deny(m *member, s Step, d Decision) error {
 	return r.refusal(protocol.Errorf(protocol.Rejected, "policy %s: %s", m.spec.Name, d.Reason), m, d, s.By)
 }
 
-// refusal fills in e for the caller: the policy, its code, and whether the tool has run.
+// refusal fills in e for the caller: the policy, its code, and whether the tool has run. The caller of
+// Govern, who knows what became of the request, states the outcome.
 func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by string) error {
 	x := r.x
 	executed := r.sent
 	if x.Failure != nil {
-		executed, e.Outcome = executed && x.Failure.Kind == protocol.ExtensionError, x.Failure.Outcome
+		executed = executed && x.Failure.Kind == protocol.ExtensionError
 	}
 	if !json.Valid(d.Data) {
 		d.Data = nil

@@ -386,7 +386,7 @@ func TestFailuresPassTheResponseFlow(t *testing.T) {
 	watch := &payloads{}
 	p := newPipeline(t, governance.Options{}, member("mask", governance.Content, mask),
 		member("authz", governance.Authorization, s.policy("authz")), member("watch", governance.Audit, watch))
-	own := &protocol.Error{Kind: protocol.ExtensionError, Message: "bad key AKIA", Code: 7, Data: json.RawMessage(`{"key":"AKIA","n":1.0}`), Outcome: "known"}
+	own := &protocol.Error{Kind: protocol.ExtensionError, Message: "bad key AKIA", Code: 7, Data: json.RawMessage(`{"key":"AKIA","n":1.0}`)}
 	for _, tt := range []struct {
 		in   *protocol.Error
 		want protocol.WireError
@@ -394,6 +394,7 @@ func TestFailuresPassTheResponseFlow(t *testing.T) {
 		{own, protocol.WireError{Code: 7, Message: "bad key ****", Data: json.RawMessage(`{"key":"****","n":1.0}`)}},
 		{&protocol.Error{Kind: protocol.ExtensionError, Message: "fine"}, protocol.WireError{Code: -32603, Message: "fine"}},
 		{&protocol.Error{Kind: protocol.HandshakeInvalid, Message: "it said AKIA"}, (&protocol.Error{Kind: protocol.HandshakeInvalid, Message: "it said ****"}).Wire()},
+		{&protocol.Error{Kind: protocol.ChildExited, Message: "it said AKIA", Outcome: "unknown"}, (&protocol.Error{Kind: protocol.ChildExited, Message: "it said ****", Outcome: "unknown"}).Wire()},
 		{&protocol.Error{Kind: protocol.CallTimeout, Message: "slow AKIA"}, (&protocol.Error{Kind: protocol.CallTimeout, Message: "slow AKIA"}).Wire()},
 	} {
 		x := toolCall()
@@ -409,7 +410,7 @@ func TestFailuresPassTheResponseFlow(t *testing.T) {
 	if own.Message != "bad key AKIA" {
 		t.Error("the error of other calls that failed with this one was changed")
 	}
-	if diff := cmp.Diff([]string{"request authz", "response authz", "response authz", "request authz", "response authz", "request authz", "request authz"}, s.steps); diff != "" {
+	if diff := cmp.Diff([]string{"request authz", "response authz", "response authz", "request authz", "response authz", "request authz", "request authz", "request authz"}, s.steps); diff != "" {
 		t.Error(diff)
 	}
 	refuse := newPipeline(t, governance.Options{}, member("no", governance.Content, in(governance.Response, governance.Decision{Action: governance.Deny})))

@@ -66,7 +66,7 @@ type inputRequest struct {
 var (
 	errNoInput        = protocol.Errorf(protocol.Canceled, "the client did not come back with an answer")
 	errTooManyPending = protocol.Errorf(protocol.Overloaded, "too many calls wait for input of their clients")
-	errPanicked       = protocol.Errorf(protocol.ExtensionError, "the call broke off inside the server; its log says where")
+	errPanicked       = &protocol.Error{Kind: protocol.ExtensionError, Outcome: "unknown", Message: "the call broke off inside the server; its log says where"}
 	errAnsweredEarly  = errors.New("mcpserver: the client's request was answered before its call had ended")
 )
 
@@ -103,7 +103,7 @@ func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requ
 	defer func() { result, err = p.end(result, err) }()
 	result, err = p.server.do(ctx, p.session, m, peer)
 	if err != nil && context.Cause(ctx) == errTooManyPending {
-		err = errTooManyPending
+		err = insteadOf(err, errTooManyPending)
 	}
 	return result, err
 }
@@ -196,14 +196,10 @@ func (p *pendingRequest) resume(ctx context.Context, write writer, responses jso
 			input.result <- value // has room for the one result
 		}
 	}
-	var err error
 	if len(p.inputs) > 0 {
-		err = p.suspendLocked()
+		_ = p.suspendLocked() // an error ends the call, which then has an outcome
 	}
 	p.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
 	return p.wait(ctx, answered)
 }
 

@@ -64,7 +64,7 @@ func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.M
 			return failure, nil
 		}
 		if errors.Is(context.Cause(ctx), errCancelled) {
-			err = errCancelled
+			err = insteadOf(err, errCancelled)
 		}
 		return nil, err
 	}
@@ -72,6 +72,15 @@ func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.M
 		return emptyObject, nil
 	}
 	return result, nil
+}
+
+// insteadOf returns e in place of err, the error of a call: whether the call may have run is what err says.
+func insteadOf(err error, e *protocol.Error) error {
+	told := *e
+	if failed, ok := errors.AsType[*protocol.Error](err); !ok || failed.Outcome != "" || failed.Kind == protocol.ExtensionError {
+		told.Outcome = "unknown"
+	}
+	return &told
 }
 
 func (s *Server) notify(ctx context.Context, session *protocol.Session, m *jsonrpc.Message) {

@@ -113,7 +113,10 @@ type Error struct {
 	Code int
 	// Data is the error data of the child, or details for programs.
 	Data json.RawMessage
-	// Outcome is "unknown" if the request was written and may have run.
+	// Outcome is "unknown" if the extension has got the request, or may have got it, and may have acted
+	// on it: whatever ended the call then, also a policy that withholds the result. "" promises that the
+	// extension never got the request and never will, so that the call may be made again. The
+	// extension's own answer, an ExtensionError, has none either: it says itself what it did.
 	Outcome string
 	// RetryAfter is the time after which a retry may succeed; 0 if unknown.
 	RetryAfter time.Duration
@@ -255,12 +258,15 @@ type errorData struct {
 }
 
 // Wire returns e as a JSON-RPC error object. An ExtensionError keeps the code and data
-// of the child. Lines of stderr and the offending frame are left out, because they may hold
+// of the child. One with an Outcome is no answer of the child, and has data of the host. Lines of stderr and the offending frame are left out, because they may hold
 // secrets and no policy has seen them.
 func (e *Error) Wire() WireError {
+	code := e.Kind.Code()
 	if e.Kind == ExtensionError {
-		code := cmp.Or(e.Code, e.Kind.Code())
-		return WireError{Code: code, Message: e.Message, Data: e.Data}
+		code = cmp.Or(e.Code, code)
+		if e.Outcome == "" {
+			return WireError{Code: code, Message: e.Message, Data: e.Data}
+		}
 	}
 	d := errorData{Kind: e.Kind, Extension: e.Extension, Tool: e.Tool, Outcome: e.Outcome,
 		RetryAfterMS: e.RetryAfter.Milliseconds(), Details: e.Data}
@@ -272,5 +278,5 @@ func (e *Error) Wire() WireError {
 		d.Details = nil
 		data, _ = json.Marshal(d)
 	}
-	return WireError{Code: e.Kind.Code(), Message: e.Error(), Data: data}
+	return WireError{Code: code, Message: e.Error(), Data: data}
 }

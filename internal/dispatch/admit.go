@@ -21,20 +21,46 @@ import (
 func Admit(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		c.hooks.asked = true
+		p := pass{call: c, next: next, params: params}
 		began := c.stages.now()
-		result, unsent, err := c.attempt(ctx, next, params, began)
-		if !unsent || ctx.Err() != nil {
-			return result, err
+		a := p.attempt(ctx, began)
+		if a.outcome == unsent && !a.instance.IsElsewhere() && ctx.Err() == nil {
+			again, cause := c.stages.now(), a.err
+			if a = p.attempt(ctx, again); protocol.KindOf(a.err) == protocol.CallTimeout {
+				a.err = afterWait(a.err, again.Sub(began), cause)
+			}
 		}
-		if c.Instance.IsElsewhere() {
-			return c.otherNodes(ctx, next, params, err)
+		if a.outcome == unsent && a.instance.IsElsewhere() && ctx.Err() == nil {
+			return p.otherNodes(ctx, a)
 		}
-		again, cause := c.stages.now(), err
-		if result, _, err = c.attempt(ctx, next, params, again); protocol.KindOf(err) == protocol.CallTimeout {
-			err = afterWait(err, again.Sub(began), cause)
-		}
-		return result, err
+		return a.result, a.err
 	}
+}
+
+// pass is one way of a call through [Admit]. A stage before may send the call again, which is another
+// pass: what a pass collects ends with it.
+type pass struct {
+	call    *Call
+	next    Deliver
+	params  json.RawMessage
+	refused []*unit.Instance // that got no call, because they ended or their node refused it
+}
+
+// outcome is what one attempt tells about the next. Its zero value allows none.
+type outcome int
+
+const (
+	settled    outcome = iota // the instance had the call or may have had it, or the call is refused wherever it goes
+	unsent                    // the instance ended before it got the call, or its node refused it: another may take it
+	noInstance                // there is none that takes the call now
+)
+
+// attempt is one try to give the call to an instance.
+type attempt struct {
+	outcome  outcome
+	instance *unit.Instance // nil with noInstance alone
+	result   json.RawMessage
+	err      error
 }
 
 // How long a call waits for nodes of which one is away for a moment, and how often it tries them.
@@ -43,27 +69,25 @@ const (
 	awayPause = 50 * time.Millisecond
 )
 
-// otherNodes gives the call to the nodes that have not refused it, one after another, and to all once
-// more while one that is away may be back in a moment. Of the refusals of all, the caller gets the one
-// that may be over first.
-func (c *Call) otherNodes(ctx context.Context, next Deliver, params json.RawMessage, refusal error) (json.RawMessage, error) {
-	began, away := time.Now(), errors.Is(refusal, peers.ErrAway)
-	c.refused = append(c.refused, c.Instance)
+// otherNodes gives the call, which the node of first has refused, to the nodes that have not refused it,
+// one after another, and to all once more while one that is away may be back in a moment. Of the refusals
+// of all, the caller gets the one that may be over first.
+func (p *pass) otherNodes(ctx context.Context, first attempt) (json.RawMessage, error) {
+	began, refusal, away := time.Now(), first.err, errors.Is(first.err, peers.ErrAway)
+	p.refused = append(p.refused, first.instance)
 	for ctx.Err() == nil {
-		before := c.Instance
-		result, unsent, err := c.attempt(ctx, next, params, c.stages.now())
-		switch {
-		case !unsent:
-			return result, err
-		case retryAfter(err) > 0 && (retryAfter(refusal) == 0 || retryAfter(err) < retryAfter(refusal)):
-			refusal = err
+		a := p.attempt(ctx, p.call.stages.now())
+		if a.outcome == settled {
+			return a.result, a.err
 		}
-		away = away || errors.Is(err, peers.ErrAway)
-		if c.Instance != nil {
-			c.refused = append(c.refused, c.Instance)
+		if retryAfter(a.err) > 0 && (retryAfter(refusal) == 0 || retryAfter(a.err) < retryAfter(refusal)) {
+			refusal = a.err
+		}
+		away = away || errors.Is(a.err, peers.ErrAway)
+		if a.outcome == unsent {
+			p.refused = append(p.refused, a.instance)
 			continue
 		}
-		c.Instance = before // no other node may take the call
 		if !away || time.Since(began) > awayWait {
 			break
 		}
@@ -71,7 +95,7 @@ func (c *Call) otherNodes(ctx context.Context, next Deliver, params json.RawMess
 		case <-time.After(awayPause):
 		case <-ctx.Done():
 		}
-		c.refused, away = nil, false
+		p.refused, away = nil, false
 	}
 	return nil, refusal
 }
@@ -96,53 +120,53 @@ func afterWait(err error, waited time.Duration, cause error) error {
 	return &told
 }
 
-// attempt is one try of [Admit], at the time now. unsent says that the instance ended before it
-// got the request, or that its node refused the call.
-func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage, now time.Time) (result json.RawMessage, unsent bool, err error) {
+// attempt gives the call to an instance, at the time now.
+func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
+	c := p.call
 	u := c.Target.Base()
 	told := starts.TellWhile(ctx, c.Request, u.Phase)
-	w := unit.Want{Session: c.Request.Session, Not: c.refused, Node: c.Request.Node}
+	w := unit.Want{Session: c.Request.Session, Not: p.refused, Node: c.Request.Node}
 	if c.entry != nil {
 		w.Tool, w.Raw = c.entry.Tool, c.entry.Raw
 	}
 	i, release, err := c.Target.Acquire(ctx, w)
 	told()
-	c.Instance = i
 	began := c.stages.now()
 	c.stages.add(waited(i, now, err), now, began)
 	if err != nil {
-		return nil, len(c.refused) > 0, err
+		return attempt{outcome: noInstance, err: err}
 	}
+	a.instance, a.err = i, errPanicked // until the stages behind have returned
+	defer func() { release(a.err) }()
+	c.Instance = i
+	params := p.params
 	if c.span != nil {
 		params = withTrace(params, c.span.Send(began))
 	}
+	before := c.handed.requests
 	if c.Request.Notify {
-		err = i.Notify(ctx, c.Request.Method, params)
+		a.err = c.hand(func() error { return i.Notify(ctx, c.Request.Method, params) })
 	} else {
 		c.Sent = runtime.Request{Method: c.Request.Method, Meta: c.passthrough(), Owner: c.owner(), Origin: c.Exchange.ID}
 		if s := c.Request.Session; s != nil {
 			c.Sent.Capabilities = s.Capabilities
 		}
-		result, err = next(ctx, c, params)
+		a.result, a.err = p.next(ctx, c, params)
 	}
 	took := time.Since(began)
 	c.stages.add(status.StageInstance, began, began.Add(took))
-	release(err)
-	if i.IsUnsent(err) || i.IsElsewhere() && isRefusal(err) {
-		return result, true, err
+	if c.handed.requests == before && (i.IsUnsent(a.err) || i.IsElsewhere() && isRefusal(a.err)) {
+		a.outcome = unsent
+		return a
 	}
 	c.hooks.reached, c.hooks.took = true, c.hooks.took+took
-	u.Calls.Transferred(params, result)
-	return result, false, err
+	u.Calls.Transferred(params, a.result)
+	return a
 }
 
-// isRefusal reports whether a node refused a call that failed with err, so that another may take it.
+// isRefusal reports whether a node that did not get a call refused it with err so that another may take it.
 func isRefusal(err error) bool {
-	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok || e.Outcome != "" {
-		return false
-	}
-	switch e.Kind {
+	switch protocol.KindOf(err) {
 	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown, protocol.DescriptorChanged,
 		protocol.SpawnFailed, protocol.HandshakeTimeout, protocol.HandshakeInvalid, protocol.RequirementMissing:
 		return true
@@ -178,7 +202,11 @@ func (c *Call) passthrough() json.RawMessage {
 	return out
 }
 
-func send(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+func send(ctx context.Context, c *Call, params json.RawMessage) (result json.RawMessage, err error) {
 	c.Sent.Params = params
-	return c.Instance.Call(ctx, &c.Sent)
+	err = c.hand(func() (err error) {
+		result, err = c.Instance.Call(ctx, &c.Sent)
+		return err
+	})
+	return result, err
 }

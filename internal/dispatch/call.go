@@ -29,17 +29,17 @@ type Call struct {
 	Snapshot *snapshot.Snapshot  // entered; the call leaves it
 	View     *toolset.View       // what the caller sees; nil for everything, and for a part of another call
 	Target   snapshot.Target     // nil: the host answers
-	Instance *unit.Instance      // that the call was admitted to last
+	Instance *unit.Instance      // that the call was admitted to last; nil before the first
 	Sent     runtime.Request     // as the instance was given it last
 
-	entry   *tools.Entry    // of a tool of the catalog
-	parsed  toolCall        // the params of a tool call
-	params  json.RawMessage // Exchange.Request as it was written from parsed
-	hooks   hookState
-	refused []*unit.Instance // of other nodes, that have refused the call
-	stages  stages
-	span    Span          // nil without a tracer
-	fault   *faults.Fault // that was drawn and is still to happen, see Inject
+	entry  *tools.Entry    // of a tool of the catalog
+	parsed toolCall        // the params of a tool call
+	params json.RawMessage // Exchange.Request as it was written from parsed
+	hooks  hookState
+	handed handed
+	stages stages
+	span   Span          // nil without a tracer
+	fault  *faults.Fault // that was drawn and is still to happen, see Inject
 }
 
 // IsToolCall reports whether the call is a tools/call.
@@ -199,7 +199,8 @@ func nativeName(view *toolset.View, extension, name string) (native string, ok b
 	return view.Native(name)
 }
 
-// Blame makes err a *protocol.Error that names the extension and the tool.
+// Blame makes err the error of the call: a *protocol.Error that names the extension and the tool, and
+// whose outcome says whether an instance may have acted on the call.
 func (c *Call) Blame(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
@@ -213,5 +214,6 @@ func (c *Call) Blame(err error) error {
 	if c.entry != nil && named.Tool == c.entry.Registered() {
 		named.Tool = c.entry.Name // as the caller knows it
 	}
+	named.Outcome = c.outcome(&named)
 	return &named
 }

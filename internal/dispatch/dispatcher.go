@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,7 @@ type Options struct {
 	Feed       *stats.Feed
 	Waits      *starts.Waits
 	Tracer     Tracer // nil: no spans are made
+	Log        *slog.Logger
 }
 
 // Dispatcher carries calls. Its methods may be called by many goroutines at once.
@@ -141,7 +143,7 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 		}
 		ctx, c.span = d.o.Tracer.Begin(ctx, parent, c.stages.began)
 	}
-	result, err := d.deliver(ctx, c, c.Exchange.Request)
+	result, err := d.carry(ctx, c)
 	d.count(c, counted, err)
 	if c.hooks.reached {
 		d.keepFailure(c, err)
@@ -151,6 +153,18 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 	}
 	d.recycle(c)
 	return result, nil
+}
+
+// carry takes the call through the stages. A panic of one of them ends this call alone: the host has others in
+// flight.
+func (d *Dispatcher) carry(ctx context.Context, c *Call) (result json.RawMessage, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			d.o.Log.Error("a call broke off inside the host", "method", c.Request.Method, "extension", c.Exchange.Extension, "tool", c.Exchange.Tool, "panic", v, "stack", string(debug.Stack()))
+			result, err = nil, errPanicked
+		}
+	}()
+	return d.deliver(ctx, c, c.Exchange.Request)
 }
 
 // enter routes r. A list waits for extensions that start and of which nothing is known, and

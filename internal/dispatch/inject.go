@@ -39,19 +39,20 @@ func Inject(next Deliver) Deliver {
 			if c.Target.Base().Candidate.Manifest.Transport.Kind != manifest.KindExec { // whose calls have a process each
 				c.Instance.Kill()
 			}
-			return nil, injected(f, protocol.ChildExited, "its process was killed")
+			return nil, c.injected(f, protocol.ChildExited, "its process was killed")
 		case faults.Noise:
 			makeNoise(ctx, c, f)
 		}
+		before := c.handed.requests
 		result, err := next(ctx, c, params)
 		switch {
-		case c.Instance.IsUnsent(err): // another draw would depend on what else has killed the process
+		case c.handed.requests == before && c.Instance.IsUnsent(err): // another draw would depend on what else has killed the process
 			f.Slow, c.fault = 0, f
 			return nil, err
 		case err != nil:
 			return nil, err
 		case f.Kind == faults.Garbage:
-			return nil, injected(f, protocol.InvalidResponse, "its answer is not a valid response")
+			return nil, c.injected(f, protocol.InvalidResponse, "its answer is not a valid response")
 		case f.Kind == faults.Huge:
 			return enlarged(result), nil
 		}
@@ -80,25 +81,27 @@ func delay(ctx context.Context, c *Call, f *faults.Fault) error {
 	select {
 	case <-clock:
 	case <-c.Instance.Ended():
-		return injected(f, c.Instance.Why(), "its process ended before it answered")
+		return c.injected(f, c.Instance.Why(), "its process ended before it answered")
 	case <-ctx.Done():
 		kind := protocol.Canceled
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			kind = protocol.CallTimeout
 		}
-		return injected(f, kind, "it has not answered: "+ctx.Err().Error())
+		return c.injected(f, kind, "it has not answered: "+ctx.Err().Error())
 	}
 	if late {
-		return injected(f, protocol.CallTimeout, fmt.Sprintf("it did not answer in time: call_timeout is %v", limit))
+		return c.injected(f, protocol.CallTimeout, fmt.Sprintf("it did not answer in time: call_timeout is %v", limit))
 	}
 	return nil
 }
 
 // injected is the error of a fault. The extension may have acted on the call, as after a real one.
-func injected(f *faults.Fault, kind protocol.Kind, what string) error {
-	err := protocol.Errorf(kind, "%s; the fault is injected by %s of the configuration", what, f.Key)
-	err.Outcome = "unknown"
-	return err
+func (c *Call) injected(f *faults.Fault, kind protocol.Kind, what string) error {
+	return c.hand(func() error {
+		err := protocol.Errorf(kind, "%s; the fault is injected by %s of the configuration", what, f.Key)
+		err.Outcome = outcomeUnknown
+		return err
+	})
 }
 
 // makeNoise sends the caller messages of a log.

@@ -20,12 +20,13 @@ func Replay(next Deliver) Deliver {
 		if !c.replays(err) || ctx.Err() != nil {
 			return result, err
 		}
+		before := c.handed.requests
 		c.Target.Base().Log.Info("sent again, since its process ended before the answer", "tool", c.entry.Registered(), "reason", protocol.Reason(err))
-		c.Exchange.Replayed = true
 		again, second := next(ctx, c, params)
-		if second != nil && !reached(second) {
+		if c.handed.requests == before {
 			return nil, err
 		}
+		c.Exchange.Replayed = true
 		return again, second
 	}
 }
@@ -45,10 +46,4 @@ func (c *Call) replays(err error) bool {
 func repeatable(e *tools.Entry) bool {
 	says := func(hint string) bool { return string(rawjson.Get(e.Annotations, hint)) == "true" }
 	return says("readOnlyHint") || says("idempotentHint")
-}
-
-// reached reports whether an extension had the request of a call that failed.
-func reached(err error) bool {
-	e, ok := errors.AsType[*protocol.Error](err)
-	return ok && (e.Outcome != "" || e.Kind == protocol.ExtensionError || e.Kind == protocol.InvalidResponse)
 }

@@ -41,7 +41,7 @@ const patience = 5 * time.Minute
 func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		result, err := next(ctx, c, params)
-		if c.Request.Client == nil || !l.Asks(c, err) {
+		if c.Request.Client == nil || !l.Asks(c, err) || c.MayHaveRun() {
 			return result, err
 		}
 		login := loginOf(c).(unit.SignsIn)

@@ -1,6 +1,7 @@
 package pair
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,10 +55,8 @@ type wireError struct {
 func writeError(err error) []byte {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
-		e = protocol.Errorf(protocol.ExtensionError, "%s", err.Error())
-		if kind := protocol.KindOf(err); kind != "" {
-			e.Kind, e.Outcome = kind, outcomeUnknown
-		}
+		e = protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.ExtensionError), "%s", err.Error())
+		e.Outcome = outcomeUnknown
 	}
 	w := wireError{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter.Milliseconds(), nil}
 	if e.Evidence != nil {

@@ -3,6 +3,7 @@ package stream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -30,6 +31,10 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 	out := http.NewResponseController(w)
 	defer func() { _ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) }() // of what the caller and net/http write at the end
 	raw, err := call(ctx, Open, request)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = mayHaveRun(err) }()
 	for err == nil {
 		var p *piece
 		if p, err = decode(raw); err != nil {
@@ -61,6 +66,20 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 		raw, err = call(ctx, More, strconv.AppendUint(nil, p.Stream, 10))
 	}
 	return began, err
+}
+
+// mayHaveRun returns err as one of a request that the other run has got; nil for nil.
+func mayHaveRun(err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		e = protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.InvalidResponse), "%w", err)
+	}
+	told := *e // several requests may get one
+	told.Outcome = "unknown"
+	return &told
 }
 
 func setHeader(to, from http.Header) {

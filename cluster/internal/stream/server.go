@@ -131,7 +131,7 @@ func (s *Server) next(ctx context.Context, r *response) ([]byte, error) {
 	p, err := r.take(ctx)
 	if err != nil || p.Stream == 0 {
 		s.forget(r)
-		return encoded(p), err
+		return encoded(p), mayHaveRun(err)
 	}
 	r.left.Reset(unread)
 	return encoded(p), nil

@@ -38,9 +38,9 @@ func ClientResult(m *jsonrpc.Message) (json.RawMessage, error) {
 // the whole result.
 const failureKey = "exthost/error"
 
-// ToolFailure returns the result that explains to a model why its tools/call was not
-// run, or nil if err is not for models. Models can correct bad arguments and report
-// a refusal.
+// ToolFailure returns the result that explains to a model why its tools/call has no
+// result, or nil if err is not for models. Models can correct bad arguments and report
+// a refusal. They read the text alone, which says when the call may have been carried out.
 func ToolFailure(method string, err error) json.RawMessage {
 	var e *protocol.Error
 	if method != protocol.MethodToolsCall || !errors.As(err, &e) ||
@@ -51,11 +51,15 @@ func ToolFailure(method string, err error) json.RawMessage {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
+	words := e.Message
+	if e.Outcome != "" {
+		words += "; it may have been carried out nevertheless"
+	}
 	result, err := json.Marshal(struct {
 		Content []text                     `json:"content"`
 		IsError bool                       `json:"isError"`
 		Meta    map[string]json.RawMessage `json:"_meta"`
-	}{[]text{{"text", e.Message}}, true, map[string]json.RawMessage{failureKey: e.Wire().Data}})
+	}{[]text{{"text", words}}, true, map[string]json.RawMessage{failureKey: e.Wire().Data}})
 	if err != nil {
 		return nil // Data is not JSON, so the caller sends err itself
 	}
