@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +37,8 @@ func Check(c *console.Console) *cobra.Command {
 		Long: "Start the extension in DIR (default: this directory, once it is trusted), or all extensions\n" +
 			"below it, and try how it handles ids, noise, bad arguments, floods, cancellation and its end.\n" +
 			"Its check.json lists the calls to make. A tool without a call there is called only if it is\n" +
-			"annotated as read-only. The exit code is 9 when a check fails.",
+			"annotated as read-only. The exit code is 9 when a check fails. What was started counts as agreed\n" +
+			"to, as with exthost dev.",
 		Example: "  exthost check extensions/weather\n  exthost check extensions --format junit > report.xml\n" +
 			"  exthost check --expected known-failures.txt\n  exthost check --sandbox extensions/weather",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -112,6 +114,11 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 			return nil, err
 		}
 		results = append(results, found...)
+		if started := slices.ContainsFunc(found, func(r check.Result) bool { return r.Probe == "start" && r.Outcome == check.Pass }); started {
+			if err := hosts.TrustFolder(ctx, c, filepath.Dir(x.Path)); err != nil { // its author has run it
+				return nil, err
+			}
+		}
 	}
 	return results, nil
 }

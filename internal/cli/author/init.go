@@ -102,7 +102,7 @@ func create(ctx context.Context, c *console.Console, dir, lang string) error {
 	if err := hosts.TrustFolder(ctx, c, dir); err != nil { // its owner has just made it
 		return err
 	}
-	fmt.Fprintf(c.Err, "next: exthost check %s\n", dir)
+	fmt.Fprintf(c.Err, "next: exthost dev %s\n", dir)
 	_, err = fmt.Fprintln(c.Out, dir)
 	return err
 }
