@@ -94,6 +94,8 @@ func (n *webNode) Offer(list []peers.Offer) {
 	n.tell()
 }
 
+func (n *webNode) SharedAs(string) string { return n.as }
+
 func (n *webNode) Places() (list []*peers.Place) {
 	for _, o := range n.web.others(n.name) {
 		o.mu.Lock()

@@ -215,7 +215,7 @@ func (r *reloads) followPlaces() {
 		return
 	}
 	next := *r.h.snapshots.Load().Plan
-	next.Elsewhere, next.Replicas = r.h.far.Follow(next.Extensions)
+	r.h.followPlaces(&next)
 	r.h.units.Add(next.Units())
 	r.h.swap(&next)
 	r.retire(&next)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/diagnostics"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
@@ -23,11 +24,21 @@ func (h *Host) adopt(p *snapshot.Plan) {
 		known = now.Diagnostics
 	}
 	h.diagnostics.WriteNew(p.Diagnostics, known)
-	p.Elsewhere, p.Replicas = h.far.Follow(p.Extensions)
+	h.followPlaces(p)
 	h.units.Add(p.Units())
 	h.swap(p)
 	h.destinations.Replace(p.Destinations)
 }
+
+// followPlaces gives a plan the extensions that other nodes share now.
+func (h *Host) followPlaces(p *snapshot.Plan) {
+	shared := h.far.Follow(p.Extensions, func(id string) bool { return p.Destinations[id] != nil })
+	p.Elsewhere, p.Replicas, p.Reserved = shared.Alone, shared.Replicas, shared.Reserved
+	p.LeftOut = diagnostics.Capped(shared.Diagnostics, maxLeftOut)
+}
+
+// maxLeftOut bounds the diagnostics about what is left out of what other nodes share.
+const maxLeftOut = 100
 
 // swap makes the next snapshot from what the extensions of p, or of the current plan when
 // it is nil, offer now. Clients are notified when their list of tools has changed.

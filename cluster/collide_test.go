@@ -44,6 +44,56 @@ func TestCollidingNames(t *testing.T) {
 	})
 }
 
+// The names of a node's extensions stay its own while it is away: another node that shares an extension whose id or
+// tools would have them gets none, also not for good.
+func TestNamesOfANodeThatIsAway(t *testing.T) {
+	urls := sharedServers(t)
+	front := node{Name: "front", As: peers.AsMine, URLs: urls}.open(t)
+	gpu1 := node{Name: "gpu1", As: peers.AsMine, URLs: urls, Plugins: []plugin{{ID: "calc"}}}
+	first := gpu1.start(t)
+	awaitTool(t, front, "ext_gpu1_calc_pid", true)
+	first.Stop(t)
+	awaitTool(t, front, "ext_gpu1_calc_pid", false)
+	server := "[mcp_servers.calc]\ncommand = \"EXE\"\nenv = { EXTHOST_TEST_SCRIPT = \"asking\" }\n"
+	node{Name: "evil", As: peers.AsReplicas, URLs: urls, Plugins: []plugin{{ID: "gpu1_calc"}, {ID: "gpu1", Manifest: server}}}.start(t)
+	stolen := func(name string) bool { _, ok := front.Tools().Lookup(name); return ok }
+	said := func(code, what string) bool {
+		return slices.ContainsFunc(front.Status().Diagnostics, func(d protocol.Diagnostic) bool {
+			return d.Code == code && strings.Contains(d.Message, what)
+		})
+	}
+	eventually(t, "it is said that both are taken", func() bool {
+		return said("tool_name_taken", "ext_gpu1_calc_pid belongs to gpu1.calc") && said("id_taken", "gpu1.calc of node evil") ||
+			stolen("ext_gpu1_calc_pid") || stolen("ext_gpu1_calc_ask")
+	})
+	gpu1.start(t)
+	awaitTool(t, front, "ext_gpu1_calc_pid", true)
+	if e, ok := front.Tools().Lookup("ext_gpu1_calc_pid"); !ok || e.Extension != "gpu1.calc" {
+		t.Errorf("the name of the tool belongs to %s", e.Extension)
+	}
+	if stolen("ext_gpu1_calc_ask") {
+		t.Error("the other node has the id gpu1.calc")
+	}
+}
+
+// Another node's replica joins an extension of this host only where this host shares it as replicas too.
+func TestReplicaOfWhatIsNotShared(t *testing.T) {
+	urls := sharedServers(t)
+	front := node{Name: "front", As: peers.AsMine, URLs: urls, Plugins: x}.open(t)
+	node{Name: "evil", As: peers.AsReplicas, URLs: urls, Plugins: []plugin{{}, {ID: "y"}}}.start(t)
+	joined := func() bool {
+		return slices.ContainsFunc(front.Status().Extensions, func(x status.Extension) bool { return x.ID == "x" && len(x.Nodes) > 0 })
+	}
+	eventually(t, "it is said that the id is taken", func() bool {
+		return joined() || slices.ContainsFunc(front.Status().Diagnostics, func(d protocol.Diagnostic) bool {
+			return d.Code == "id_taken" && d.Extension == "x" && strings.Contains(d.Message, "does not share it as replicas")
+		})
+	})
+	if joined() {
+		t.Error("the other node gets calls of the extension x")
+	}
+}
+
 // Text that no reader sees, in what another node offers, is held back as that of an own extension is.
 func TestHiddenTextOfAnotherNode(t *testing.T) {
 	urls := sharedServers(t)

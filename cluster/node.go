@@ -249,6 +249,9 @@ func digest(raw json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// SharedAs implements [peers.Cluster].
+func (n *Node) SharedAs(extension string) string { return n.o.sharedAs(extension) }
+
 // Places implements [peers.Cluster].
 func (n *Node) Places() []*peers.Place { return n.members.Places() }
 

@@ -24,6 +24,8 @@ type Cluster interface {
 	Open(ctx context.Context, h Host) error
 	// Offer says what h offers now; the cluster tells others the part that it shares. It does not wait.
 	Offer(list []Offer)
+	// SharedAs returns as what an extension of h is shared: AsMine, AsReplicas, or another text where it is not.
+	SharedAs(extension string) string
 	// Places returns what other nodes share and this node uses, by extension and node. It must not be modified.
 	Places() []*Place
 	// Call carries one call to a place and its outcome back. The error is a *protocol.Error; it

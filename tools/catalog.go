@@ -33,7 +33,7 @@ type Catalog struct {
 	lists      map[string]*list                     // of each extension with tools, sorted by Tool
 	withheld   map[string]*Entry                    // by Name; in none of the above
 	withheldOf map[string][]string                  // names in withheld by extension
-	holders    map[string]string                    // extensions by the plain names that are theirs
+	holders    map[string]string                    // extensions by the names that are theirs, see hold
 	schemas    map[[sha256.Size]byte]*schema.Schema // by the hash of the input schema
 }
 
@@ -207,10 +207,12 @@ func (c *Catalog) entriesByRaw(extension string) map[string]*Entry {
 
 // register chooses the name of one tool and adds it. It returns the entry if it is listed.
 func (c *Catalog) register(extension string, o candidate, withheld bool, prev *Catalog) (listed *Entry, ds []protocol.Diagnostic) {
-	if d := c.contested(extension, o.Name); d != nil {
-		return nil, []protocol.Diagnostic{*d}
-	}
 	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.registered(n) != nil })
+	for _, n := range []string{o.plain, name} {
+		if d := c.contested(extension, o.Name, n); d != nil {
+			return nil, []protocol.Diagnostic{*d}
+		}
+	}
 	e := o.reused
 	if e == nil || e.Name != name {
 		var faults []protocol.Diagnostic

@@ -6,16 +6,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// hold decides which extension has each plain name: the one that had it, even while it
-// offers nothing, else the only one that wants it. A name that several want has no holder.
-// An extension that has tools gives up the names of those that it no longer offers.
+// hold decides which extension has each name: the one that had it, even while it offers nothing, else the only
+// one that wants it. A name that several want has no holder. An extension that has tools gives up the names of
+// those that it no longer offers.
 func (c *Catalog) hold(offers []offer, prev *Catalog) {
 	wanted, silent := make(map[string][]string), make(map[string]bool)
 	for _, o := range offers {
 		silent[o.Extension] = len(o.candidates) == 0
 		for _, t := range o.candidates {
-			if by := wanted[t.plain]; len(t.plain) <= MaxName && !slices.Contains(by, o.Extension) {
-				wanted[t.plain] = append(by, o.Extension)
+			name := t.plain
+			if len(name) > MaxName || slices.Contains(wanted[name], o.Extension) {
+				name = hashedName(o.Extension, t.Name)
+			}
+			if by := wanted[name]; !slices.Contains(by, o.Extension) {
+				wanted[name] = append(by, o.Extension)
 			}
 		}
 	}
@@ -41,11 +45,9 @@ func (c *Catalog) hold(offers []offer, prev *Catalog) {
 // nobody is the holder of a name that several want; no extension has this id.
 const nobody = "\x00"
 
-// contested returns why a tool of the extension cannot have its plain name, nil when no
-// other extension claims that. Another name would do no good: policies that name the holder's
-// tools by a pattern would reach it.
-func (c *Catalog) contested(extension, tool string) *protocol.Diagnostic {
-	name := plainName(extension, tool)
+// contested returns why a tool of the extension cannot have a name, nil when no other extension claims that.
+// Another name would do no good: policies that name the holder's tools by a pattern would reach it.
+func (c *Catalog) contested(extension, tool, name string) *protocol.Diagnostic {
 	holder, held := c.holders[name]
 	if !held || holder == extension {
 		return nil

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,5 +48,28 @@ func TestT5NamesStayWithWhoHadThem(t *testing.T) {
 				t.Errorf("tools (-want +got):\n%s\n%v", diff, ds)
 			}
 		})
+	}
+}
+
+// TestNamesWithAHash has an extension want the name that a tool of another has with a hash behind it, because the
+// plain name is too long or that of another tool.
+func TestNamesWithAHash(t *testing.T) {
+	long := strings.Repeat("l", MaxName)
+	owner := Source{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"x.y"}`), raw(`{"name":"x_y"}`), raw(`{"name":"` + long + `"}`)}}
+	newcomer := Source{Extension: "a"} // which registers first, and may make any name that has its own prefix
+	for _, own := range []string{"x.y", long} {
+		name := hashedName("b", own)
+		before, _ := NewCatalog(1, []Source{owner}, nil)
+		if e, ok := before.Lookup(name); !ok || e.Tool != own {
+			t.Fatalf("%s is %+v", name, e)
+		}
+		stolen := offer{Source: newcomer, candidates: []candidate{{Tool: protocol.Tool{Name: own}, plain: name}}}
+		for _, there := range []Source{owner, {Extension: "b"}} {
+			next := &Catalog{}
+			next.hold([]offer{stolen, read(there, before)}, before)
+			if next.contested("a", own, name) == nil {
+				t.Errorf("%s passes to another extension", name)
+			}
+		}
 	}
 }

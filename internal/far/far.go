@@ -34,7 +34,8 @@ type Directory struct {
 	sets     map[string]*set
 	told     map[string]told                          // of the extensions of this host, by id
 	attached func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
-	left     map[leftOut]string                       // places that are left out, and whose the id is
+	owners   owners
+	round    uint64 // counts calls of Follow
 }
 
 // told is what the cluster knows of an extension of this host.
@@ -46,7 +47,7 @@ type told struct {
 
 // New returns an empty directory. events are those of an extension.
 func New(env *unit.Env, cluster peers.Cluster, events func(*unit.Extension) unit.Events) *Directory {
-	return &Directory{cluster: cluster, env: env, events: events, sets: make(map[string]*set)}
+	return &Directory{cluster: cluster, env: env, events: events, sets: make(map[string]*set), owners: make(owners)}
 }
 
 // Open joins the cluster for h.
@@ -78,17 +79,40 @@ func (d *Directory) Status() *status.Cluster {
 	return d.cluster.Status()
 }
 
-// Follow makes the extensions of the places that there are now. local are those of this host:
-// what is here is called here first. It returns those that
-// are at other nodes alone, and the replicas of what is here, each by id.
-func (d *Directory) Follow(local map[string]*unit.Extension) (alone, replicas []*unit.Extension) {
+// Shared is what other nodes share with a host.
+type Shared struct {
+	Alone       []*unit.Extension     // extensions that are at other nodes alone, by id
+	Replicas    []*unit.Extension     // replicas of extensions of this host, by id
+	Reserved    []string              // ids of extensions that other nodes had: the names of their tools stay theirs
+	Diagnostics []protocol.Diagnostic // of what is left out
+}
+
+// Follow makes the extensions of the places that there are now. local are the extensions of this host: what is
+// here is called here first. isDestination reports whether an id is that of a destination of this host.
+func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(id string) bool) (f Shared) {
 	if d.cluster == nil {
-		return nil, nil
+		return Shared{}
 	}
-	byID, left := byID(d.cluster.Places(), local)
-	d.warn(left)
+	here := func(p *peers.Place) string {
+		switch id := p.ID(); {
+		case isDestination(id):
+			return "a destination of this host"
+		case local[id] == nil:
+			return ""
+		case p.As == peers.AsMine:
+			return "an extension of this host"
+		case d.cluster.SharedAs(id) != peers.AsReplicas: // the operator has not said that both are the same
+			return "an extension of this host, which does not share it as replicas"
+		}
+		return ""
+	}
+	places := d.cluster.Places()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.round++
+	byID, left := d.owners.admit(places, here, d.round)
+	f.Diagnostics = left
+	f.Reserved = slices.DeleteFunc(d.owners.absent(d.round), func(id string) bool { return local[id] != nil || isDestination(id) })
 	for id, s := range d.sets {
 		if byID[id] == nil {
 			s.leave()
@@ -103,9 +127,9 @@ func (d *Directory) Follow(local map[string]*unit.Extension) (alone, replicas []
 		}
 		s.follow(byID[id], local[id])
 		if local[id] == nil {
-			alone = append(alone, s.extension)
+			f.Alone = append(f.Alone, s.extension)
 		} else {
-			replicas = append(replicas, s.extension)
+			f.Replicas = append(f.Replicas, s.extension)
 		}
 	}
 	for id, x := range local {
@@ -113,47 +137,7 @@ func (d *Directory) Follow(local map[string]*unit.Extension) (alone, replicas []
 			x.SetElsewhere(nil, nil)
 		}
 	}
-	return alone, replicas
-}
-
-// leftOut is a place that is left out because of its id.
-type leftOut struct{ node, id string }
-
-// byID returns the places by id, without those whose id belongs to others, which it returns with who that
-// is: NODE.ID is the id of a server here too, or of a replica. A call of what is one node's own never goes
-// to another place.
-func byID(all []*peers.Place, local map[string]*unit.Extension) (map[string][]*peers.Place, map[leftOut]string) {
-	byID, own, left := make(map[string][]*peers.Place), make(map[string]bool), make(map[leftOut]string)
-	for _, p := range all {
-		if id := p.ID(); p.As == peers.AsMine && local[id] == nil {
-			own[id] = true
-		}
-	}
-	for _, p := range all {
-		id := p.ID()
-		switch {
-		case p.As == peers.AsMine && local[id] != nil:
-			left[leftOut{p.Node, id}] = "this host"
-		case p.As == peers.AsReplicas && own[id]:
-			left[leftOut{p.Node, id}] = "another node"
-		default:
-			byID[id] = append(byID[id], p)
-		}
-	}
-	return byID, left
-}
-
-// warn logs the places that are left out, each once.
-func (d *Directory) warn(left map[leftOut]string) {
-	d.mu.Lock()
-	before := d.left
-	d.left = left
-	d.mu.Unlock()
-	for one, who := range left {
-		if _, known := before[one]; !known {
-			d.env.Log.Warn("left out of what other nodes share: "+who+" has an extension of that id; rename one of them", "extension", one.id, "node", one.node)
-		}
-	}
+	return f
 }
 
 // instance returns the instance that stands for the node of p; nil when no call went there.

@@ -67,13 +67,14 @@ func offering(now *snapshot.Snapshot, l listing) (ids []string) {
 // list answers a list of one kind for the extensions of order, in one page, with what view
 // shows. refused is a denial of the list of an extension, nil when there was none.
 func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string, view *toolset.View) (list json.RawMessage, refused error) {
-	order = g.owners.Order(l.method, order)
+	away := slices.DeleteFunc(slices.Clone(g.o.Snapshots.Load().Reserved), func(id string) bool { return slices.Contains(order, id) })
+	order = g.owners.Order(l.method, slices.Concat(order, away))
 	each, items, errs := make([]listed, len(order)), make([][]json.RawMessage, len(order)), make([]error, len(order))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, listsAtOnce)
 	var kept []string // that are not asked, or deny or fail their list: what is known of them stays theirs
 	for n, id := range order {
-		if !view.Reaches(id) {
+		if !view.Reaches(id) || slices.Contains(away, id) {
 			kept = append(kept, id)
 			continue
 		}

@@ -22,7 +22,10 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 	if p.Policies.Offloads() || pagesElsewhere(p) {
 		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own
 	}
-	var diags []protocol.Diagnostic
+	for _, id := range p.Reserved {
+		sources = append(sources, tools.Source{Extension: id})
+	}
+	diags := slices.Clone(p.LeftOut)
 	known := p.absent()
 	known.Clients = clients
 	for x := range p.Ordered {

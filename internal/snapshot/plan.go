@@ -36,9 +36,11 @@ type Plan struct {
 	Config       *config.Config
 	Policies     *policies.Set
 	Extensions   map[string]*unit.Extension
-	Order        []string          // ids of Extensions, as discovered
-	Elsewhere    []*unit.Extension // at other nodes of the cluster alone, by id
-	Replicas     []*unit.Extension // at other nodes, of Extensions; calls come to them by those
+	Order        []string              // ids of Extensions, as discovered
+	Elsewhere    []*unit.Extension     // at other nodes of the cluster alone, by id
+	Replicas     []*unit.Extension     // at other nodes, of Extensions; calls come to them by those
+	Reserved     []string              // ids of extensions that other nodes had: no others get the names of their tools
+	LeftOut      []protocol.Diagnostic // of what other nodes share
 	Destinations map[string]*bridge.Destination
 	Skipped      []discovery.Candidate // found, and cannot run here
 	Diagnostics  []protocol.Diagnostic // of files
