@@ -158,7 +158,7 @@ var house = map[string]struct {
 	"internal/locked":                  {[]string{"discovery", "internal/atomicfile", "internal/dirlock", "internal/lockfile", "internal/regular", "internal/store", "manifest", "protocol"}, "compares packages with the lock file; where they come from is not its matter"},
 	"internal/packages":                {[]string{"internal/download", "internal/lockfile", "internal/packages/credentials", "internal/packages/gitrepo", "internal/packages/program", "internal/packages/unpacked", "internal/process", "internal/regular", "internal/store", "manifest"}, "resolves and fetches packages; who runs them is not its matter"},
 	"internal/packages/credentials":    {[]string{"internal/process", "internal/regular"}, "reads files of npm and pip; what is fetched is not its matter"},
-	"internal/packages/unpacked":       {[]string{"internal/locked", "internal/lockfile", "internal/regular", "internal/store"}, "reads files; where they come from is not its matter"},
+	"internal/packages/unpacked":       {[]string{"internal/locked", "internal/lockfile", "internal/process", "internal/regular", "internal/store"}, "reads files; where they come from is not its matter"},
 	"internal/packages/gitrepo":        {[]string{"internal/download", "internal/packages/program"}, "asks git for files"},
 	"internal/packages/program":        {[]string{"internal/display", "internal/process"}, "runs a program for an answer"},
 	"internal/packages/registrytest":   {nil, "imitates registries for tests"},

@@ -49,6 +49,7 @@ func write(t *testing.T, path, content string, mode fs.FileMode) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_ = os.Chmod(path, 0o600) // it may be new
 	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode), os.Chmod(dir, info.Mode().Perm())); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +110,9 @@ func TestBesideCode(t *testing.T) {
 func TestDataStays(t *testing.T) {
 	s := New(filepath.Join(t.TempDir(), "store"), consent.HoldsCode)
 	hash, path, _ := putNode(t, s, "code")
+	if err := open(path); err != nil {
+		t.Fatal(err)
+	}
 	data := filepath.Join(path, "lib", "memory.jsonl")
 	write(t, data, "graph", 0o666) // which others may write: it is no code
 	write(t, filepath.Join(path, "new", "deep.db"), "rows", 0o600)
@@ -186,6 +190,9 @@ func TestDataStays(t *testing.T) {
 
 	// Another version takes it over, and gives it back.
 	next, to, _ := putNode(t, s, "newer code")
+	if err := open(to); err != nil {
+		t.Fatal(err)
+	}
 	write(t, filepath.Join(to, "new", "deep.db"), "its own", 0o600)
 	carry := func() []Copy {
 		t.Helper()

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/packages"
+	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -135,10 +139,15 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
 		}
 	}()
-	if err := d.write(ctx, p, manifestOf(p, id, users{args: args, asks: t.asks})); err != nil {
+	here := process.Lookup(os.Environ())
+	data := documented(p, func(name string) bool {
+		_, stated := here(name)
+		return stated || slices.Contains(t.asks, name)
+	})
+	if err := d.write(ctx, p, manifestOf(p, id, users{args: args, asks: t.asks, data: data, cwd: unpacked.State})); err != nil {
 		return err
 	}
-	describe(c, p)
+	describe(c, p, data)
 	if err := d.agree(ctx, t.yes, "exthost add "+text+" --yes"); err != nil {
 		return err
 	}
@@ -159,7 +168,7 @@ func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s p
 }
 
 // describe says what a package is.
-func describe(c *console.Console, p *packages.Package) {
+func describe(c *console.Console, p *packages.Package, data []unpacked.Data) {
 	tellLeft(c, "set aside, because the package has others or none in their place", p.Aside)
 	first := p.Parts[0]
 	c.Tell(console.Safe(fmt.Sprintf("%s is %s %s, with %s of others", p.Source, first.Name, p.Version, console.Plural(len(p.Parts)-1, "package"))))
@@ -168,6 +177,9 @@ func describe(c *console.Console, p *packages.Package) {
 	}
 	if len(p.Scripts) > 0 {
 		c.Tell(console.Safe("  install scripts that ran: " + strings.Join(p.Scripts, ", ")))
+	}
+	for _, d := range data {
+		c.Tell(console.Safe(fmt.Sprintf("  %s, which its README documents for its data: plugin.toml sets it to %s/%s", d.Name, unpacked.State, d.Path)))
 	}
 	fmt.Fprintln(c.Err)
 }

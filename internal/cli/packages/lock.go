@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/packages"
 	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -127,14 +128,20 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 	if run.Program != "" && unpacked.NormalName(run.Program) != unpacked.NormalName(p.Run.Program) {
 		return invalid(fmt.Errorf("it runs %s of the package, and a locked package runs %s", run.Program, p.Run.Program))
 	}
-	after, err := upgraded(slices.Clone(text), p, usersOfLauncher(m, run))
+	u := usersOfLauncher(m, run)
+	here := process.Lookup(os.Environ())
+	u.data = documented(p, func(name string) bool {
+		_, stated := here(name)
+		return stated || m.Transport.Env[name] != "" || slices.Contains(u.asks, name)
+	})
+	after, err := upgraded(slices.Clone(text), p, u)
 	if err != nil {
 		return invalid(err)
 	}
 	if err := d.write(ctx, p, after); err != nil {
 		return err
 	}
-	describe(d.c, p)
+	describe(d.c, p, u.data)
 	if err := d.agree(ctx, t.yes, "exthost upgrade "+d.id+" --yes"); err != nil {
 		return err
 	}
@@ -162,5 +169,5 @@ func lockable(m *manifest.Manifest, run launcher.Command) (packages.Source, erro
 func usersOfLauncher(m *manifest.Manifest, run launcher.Command) users {
 	name := strings.TrimSuffix(path.Base(filepath.ToSlash(m.Transport.Command)), ".cmd")
 	bins := slices.DeleteFunc(slices.Clone(m.Requires.Bins), func(bin string) bool { return bin == name })
-	return users{run.Args, m.Requires.Env, bins}
+	return users{args: run.Args, asks: m.Requires.Env, bins: bins}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/literal"
 	"github.com/exthost/exthost/internal/packages"
+	"github.com/exthost/exthost/internal/packages/unpacked"
 	"github.com/exthost/exthost/internal/strict"
 )
 
@@ -27,6 +28,17 @@ type users struct {
 	args []string // follow those of the package
 	asks []string // variables that it needs beside those of the package
 	bins []string // programs that it needs beside the one that runs the package
+
+	data []unpacked.Data // where the program is to keep its data
+	cwd  string          // where it starts; "": where the manifest has it start
+}
+
+// documented are the variables that a package documents for its data, without those that its user states.
+func documented(p *packages.Package, states func(name string) bool) []unpacked.Data {
+	return slices.DeleteFunc(slices.Clone(p.Run.Data), func(d unpacked.Data) bool {
+		_, own := p.Run.Env[d.Name]
+		return own || slices.Contains(p.Run.Asks, d.Name) || states(d.Name)
+	})
 }
 
 // settings are what a plugin.toml says of a package.
@@ -39,6 +51,12 @@ func settings(p *packages.Package, u users) (list []setting) {
 	set("transport", "command", quote(p.Run.Command))
 	set("transport", "args", quoteAll(slices.Concat(p.Run.Args, u.args)))
 	set("transport", "protocol", quote("mcp"))
+	if u.cwd != "" {
+		set("transport", "cwd", quote(u.cwd))
+	}
+	for _, d := range u.data {
+		set("transport.env", d.Name, quote(unpacked.State+"/"+d.Path))
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Run.Env)) {
 		set("transport.env", name, quote(p.Run.Env[name]))
 	}

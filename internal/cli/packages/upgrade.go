@@ -174,7 +174,7 @@ func usersOf(m *manifest.Manifest, p *packages.Package) users {
 	if len(args) >= len(fixed) && slices.Equal(args[:len(fixed)], fixed) {
 		args = args[len(fixed):]
 	}
-	return users{args, m.Requires.Env, m.Requires.Bins}
+	return users{args: args, asks: m.Requires.Env, bins: m.Requires.Bins}
 }
 
 // afterProgram are the words after the last one that names a file of the package.

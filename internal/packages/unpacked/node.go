@@ -35,6 +35,7 @@ type Run struct {
 	Homepage    string
 	Version     string // that its files state
 	Server      string // the name in the MCP registry that it states; npm and PyPI
+	Data        []Data // where it keeps its data; npm and PyPI
 }
 
 // PackageJSON is what counts of a package.json.
@@ -130,7 +131,8 @@ func Describe(dir string, parts []lockfile.Part) (Run, error) {
 }
 
 func describeNode(dir, at string) (Run, error) {
-	p, err := ReadPackageJSON(filepath.Join(dir, filepath.FromSlash(at)))
+	own := filepath.Join(dir, filepath.FromSlash(at))
+	p, err := ReadPackageJSON(own)
 	if err != nil {
 		return Run{}, err
 	}
@@ -151,5 +153,6 @@ func describeNode(dir, at string) (Run, error) {
 		return Run{}, fmt.Errorf("its program %s is not one that node runs", bin)
 	}
 	license, _ := p.License.(string)
-	return Run{Command: "node", Args: []string{Root + "/" + program}, Program: name, Description: p.Description, License: license, Homepage: p.Homepage, Version: p.Version, Server: p.MCPName}, nil
+	return Run{Command: "node", Args: []string{Root + "/" + program}, Program: name, Description: p.Description, License: license, Homepage: p.Homepage, Version: p.Version, Server: p.MCPName,
+		Data: dataOf(own, readme(own))}, nil
 }

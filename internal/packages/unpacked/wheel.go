@@ -170,8 +170,8 @@ func describeWheel(dir string, p lockfile.Part) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	r := Run{Program: name, Command: "python3", Args: []string{"-I", "-S", "-X", "pycache_prefix=${EXTHOST_STATE_DIR}/pycache", Root + "/" + launcher},
-		Description: headers["Summary"], License: headers["License-Expression"], Homepage: headers["Home-page"]}
+	r := Run{Program: name, Command: "python3", Args: []string{"-I", "-S", "-X", "pycache_prefix=" + State + "/pycache", Root + "/" + launcher},
+		Description: headers["Summary"], License: headers["License-Expression"], Homepage: headers["Home-page"], Data: dataOf(at, text)}
 	if _, name, ok := strings.Cut(text, "mcp-name:"); ok {
 		name, _, _ = strings.Cut(strings.TrimSpace(name), "\n")
 		r.Server = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(name), "-->"))
