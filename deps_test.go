@@ -108,7 +108,7 @@ var house = map[string]struct {
 	"config/recording":         {[]string{"manifest"}, "says what is recorded; who does is not its matter"},
 	"config/clientedit":        {[]string{"config", "config/internal/edit", "internal/clienttoken", "internal/strict", "protocol"}, "changes files; what a host makes of them is not its matter"},
 	"config/internal/dialect":  {[]string{"internal/foreign", "internal/strict", "protocol"}, "rewrites trees; what a key means is not its matter"},
-	"config/internal/edit":     {[]string{"internal/atomicfile", "internal/dirlock", "internal/strict", "protocol"}, "changes lists and tables in texts"},
+	"config/internal/edit":     {[]string{"internal/below", "internal/atomicfile", "internal/dirlock", "internal/strict", "protocol"}, "changes lists and tables in texts"},
 	"internal/clienttoken":     {nil, "judges texts; whose they are is not its matter"},
 	"internal/dirlock":         {nil, "locks a directory"},
 	"internal/tojson":          {nil, "encodes values, wherever they were stated"},
@@ -200,7 +200,7 @@ var house = map[string]struct {
 	"httpserver/internal/streams":      {[]string{"internal/sse"}, "writes answers, whatever they hold"},
 
 	"internal/check":    {[]string{"", "internal/egress", "internal/sandbox", "manifest/sandbox", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/redact", "internal/nearest", "internal/display", "internal/rawclient"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
-	"internal/scaffold": {[]string{"internal/atomicfile", "manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
+	"internal/scaffold": {[]string{"internal/below", "internal/atomicfile", "manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
 
 	"governance/governancetest":      {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
 	"internal/process/processtest":   {nil, "asserts that nothing is left behind"},

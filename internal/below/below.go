@@ -77,6 +77,19 @@ func Check(dir, path string) error {
 }
 
 // outside words an error of a path that may lead out of dir.
+// CheckHere is [Check] for a path below the working directory, whose links somebody else may have made. Any other
+// path passes: the user has named it.
+func CheckHere(path string) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if _, err := Relative(dir, path); err != nil {
+		return nil
+	}
+	return Check(dir, path)
+}
+
 func outside(dir, path string, err error) error {
 	return fmt.Errorf("%s may lead out of %s by a link, and is not written: %w", path, dir, err)
 }

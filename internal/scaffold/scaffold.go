@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -81,6 +82,11 @@ func Create(o Options) (files []string, err error) {
 	contents, err := render(languages[i], o)
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range contents {
+		if err := below.CheckHere(filepath.Join(o.Dir, f.name)); err != nil {
+			return nil, err
+		}
 	}
 	existed := exists(o.Dir)
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {

@@ -198,8 +198,8 @@ func lineEnd(text string, at int) int {
 
 func lineStart(text string, at int) int { return strings.LastIndexByte(text[:at], '\n') + 1 }
 
-// below inserts a line below the line of at.
-func below(text string, at int, line string) string {
+// insertBelow inserts a line below the line of at.
+func insertBelow(text string, at int, line string) string {
 	end := lineEnd(text, at)
 	if end == len(text) {
 		return text + "\n" + line + "\n"

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/dirlock"
 	"github.com/exthost/exthost/protocol"
 )
@@ -36,6 +37,9 @@ func Write(file string, apply func(data []byte) (changed []byte, line int, err e
 			err = protocol.Errorf(protocol.ConfigInvalid, "%s: %w", file, err)
 		}
 	}()
+	if err := below.CheckHere(file); err != nil {
+		return 0, false, err
+	}
 	data, err := os.ReadFile(file)
 	if created = errors.Is(err, fs.ErrNotExist); err != nil && !created {
 		return 0, false, err

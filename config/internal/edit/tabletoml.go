@@ -80,14 +80,14 @@ func (t *Table) insertTOML(text string, s Setting) (string, bool) {
 		if key < 0 || strings.Contains(prefix, "{") {
 			break
 		}
-		return below(text, at, prefix[:key]+line), true // the prefix indents, or has the keys above
+		return insertBelow(text, at, prefix[:key]+line), true // the prefix indents, or has the keys above
 	}
 	at, ok := t.locate(text)
 	switch {
 	case !ok:
 		return "", false
 	case text[at] == '[':
-		return below(text, at, line), true
+		return insertBelow(text, at, line), true
 	case text[at] == '{':
 		return intoInline(text, at, line)
 	}

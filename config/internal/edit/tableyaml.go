@@ -97,11 +97,11 @@ func (t *Table) addYAML(p *tableYAML, depth int) (string, bool) {
 	key, in := p.keys[depth-1], p.values[depth-1]
 	switch {
 	case isNull(in):
-		return below(text, p.offset(key), strings.TrimSuffix(t.linesYAML(depth, indentOf(key)+"  "), "\n")), true
+		return insertBelow(text, p.offset(key), strings.TrimSuffix(t.linesYAML(depth, indentOf(key)+"  "), "\n")), true
 	case isFlow(in):
 		return intoFlow(text, p.offset(in), t.flowYAML(depth), len(in.Content) > 0), true
 	}
-	return below(text, p.offset(key), strings.TrimSuffix(t.linesYAML(depth, indentOf(in.Content[0])), "\n")), true
+	return insertBelow(text, p.offset(key), strings.TrimSuffix(t.linesYAML(depth, indentOf(in.Content[0])), "\n")), true
 }
 
 // setKeyYAML changes one key of a table that exists.
@@ -117,16 +117,16 @@ func (t *Table) setKeyYAML(text string, s Setting) (string, bool) {
 	case k == nil && s.Value == "":
 		return text, true
 	case k == nil && isNull(table):
-		return below(text, p.offset(key), indentOf(key)+"  "+line), true
+		return insertBelow(text, p.offset(key), indentOf(key)+"  "+line), true
 	case k == nil && isFlow(table):
 		return intoFlow(text, p.offset(table), line, len(table.Content) > 0), true
 	case k == nil:
 		for _, other := range t.Set {
 			if _, value := member(table, other.Key); value != nil && value.Kind == yaml.ScalarNode {
-				return below(text, p.offset(value), indentOf(table.Content[0])+line), true
+				return insertBelow(text, p.offset(value), indentOf(table.Content[0])+line), true
 			}
 		}
-		return below(text, p.offset(key), indentOf(table.Content[0])+line), true
+		return insertBelow(text, p.offset(key), indentOf(table.Content[0])+line), true
 	case v.Kind != yaml.ScalarNode:
 		return "", false
 	case s.Value != "":

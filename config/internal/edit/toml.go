@@ -21,7 +21,7 @@ func addTOML(text, section, key, item string) (string, error) {
 	line := key + " = [" + item + "]"
 	header := regexp.MustCompile(`(?m)^[ \t]*\[[ \t]*` + regexp.QuoteMeta(section) + `[ \t]*\][ \t]*(#.*)?$`)
 	if at := header.FindStringIndex(text); at != nil {
-		return below(text, at[0], line), nil
+		return insertBelow(text, at[0], line), nil
 	}
 	at, ok := strict.LocateTOML([]byte(text), section)
 	switch {
@@ -34,7 +34,7 @@ func addTOML(text, section, key, item string) (string, error) {
 	case text[at] == '[': // a table below it
 		return insert(text, lineStart(text, at), "["+section+"]\n"+line+"\n\n"), nil
 	}
-	return below(text, at, section+"."+line), nil // beside other dotted keys
+	return insertBelow(text, at, section+"."+line), nil // beside other dotted keys
 }
 
 func removeTOML(text, section, key, value string) (string, error) {

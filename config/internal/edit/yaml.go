@@ -75,13 +75,13 @@ func addYAML(text, section, key, item string, quote func(string) string) (string
 	case p.sectionKey == nil:
 		return appended(text, quote(section)+":\n  "+fresh+"\n"), nil
 	case isNull(p.section):
-		return below(text, p.offset(p.sectionKey), indentOf(p.sectionKey)+"  "+fresh), nil
+		return insertBelow(text, p.offset(p.sectionKey), indentOf(p.sectionKey)+"  "+fresh), nil
 	case p.section.Kind != yaml.MappingNode:
 		return "", byHand(section, key)
 	case p.keyK == nil && isFlow(p.section):
 		return intoFlow(text, p.offset(p.section), fresh, len(p.section.Content) > 0), nil
 	case p.keyK == nil:
-		return below(text, p.offset(p.sectionKey), indentOf(p.section.Content[0])+fresh), nil
+		return insertBelow(text, p.offset(p.sectionKey), indentOf(p.section.Content[0])+fresh), nil
 	case isNull(p.list):
 		colon := p.offset(p.keyK) + strings.IndexByte(text[p.offset(p.keyK):], ':')
 		return insert(text, colon+1, " ["+item+"]"), nil
@@ -96,7 +96,7 @@ func addYAML(text, section, key, item string, quote func(string) string) (string
 	}
 	last := p.list.Content[len(p.list.Content)-1]
 	dash := p.dash(last)
-	return below(text, p.offset(last), text[lineStart(text, dash):dash]+"- "+item), nil
+	return insertBelow(text, p.offset(last), text[lineStart(text, dash):dash]+"- "+item), nil
 }
 
 func removeYAML(text, section, key, value string) (string, error) {

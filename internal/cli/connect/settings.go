@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/clientconfig/entry"
 	"github.com/exthost/exthost/internal/clientconfig/known"
@@ -66,6 +67,9 @@ func userFile(client *known.Client, places known.Places) string {
 // read reads the file; a missing one is empty.
 func (s *settings) read() error {
 	s.real, s.data, s.exists, s.listed = s.path, nil, false, nil
+	if err := below.CheckHere(s.path); s.scope != ofUser && err != nil {
+		return s.fails(err.Error(), "exthost connect "+s.client.ID+" --file FILE")
+	}
 	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

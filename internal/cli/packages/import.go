@@ -14,6 +14,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/clientconfig"
+	"github.com/exthost/exthost/internal/shellwords"
 )
 
 // importing are the flags of import.
@@ -85,6 +86,7 @@ type importServer struct {
 	ID        string   `json:"id"`
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind"`
+	Runs      string   `json:"runs"`                // "runs COMMAND LINE" or "connects to URL"
 	Variables []string `json:"variables,omitempty"` // to be set before the host starts
 	Secrets   []string `json:"secrets,omitempty"`   // that it is given of the store
 }
@@ -168,7 +170,18 @@ func (f importing) read(name string) (imported, error) {
 	}
 	out := imported{File: name, Client: string(r.Client), Servers: []importServer{}, Notes: []importNote{}, Files: []importFile{}}
 	for _, s := range r.Servers {
-		out.Servers = append(out.Servers, importServer{s.ID, s.Name, s.Kind, s.Variables, slices.Sorted(maps.Keys(s.Secrets))})
+		runs := "connects to " + s.URL
+		if s.URL == "" {
+			runs = "runs " + shellwords.Join(append([]string{s.Command}, s.Args...))
+		}
+		out.Servers = append(out.Servers, importServer{
+			ID:        s.ID,
+			Name:      s.Name,
+			Kind:      s.Kind,
+			Runs:      runs,
+			Variables: s.Variables,
+			Secrets:   slices.Sorted(maps.Keys(s.Secrets)),
+		})
 	}
 	for _, n := range r.Notes {
 		out.Notes = append(out.Notes, importNote(n))

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/clientconfig"
@@ -89,6 +90,7 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 				}
 				if id := filepath.Base(filepath.Dir(file.Path)); ok {
 					written = append(written, file.Path)
+					one.tellRuns(c, file)
 				} else {
 					refused = append(refused, id)
 				}
@@ -102,6 +104,7 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 				continue
 			}
 			written = append(written, file.Path)
+			one.tellRuns(c, file)
 			if err := f.trust(ctx, c, file, configured); err != nil {
 				return err
 			}
@@ -115,6 +118,15 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 		return err
 	}
 	return &console.Error{Code: console.ExitFailed, Text: console.Safe("not imported, because not locked: " + strings.Join(refused, ", ")), Hint: "without --lock they are imported as they are"}
+}
+
+// tellRuns prints what the servers of a file run or connect to: with --write the user agrees to it.
+func (one *imported) tellRuns(c *console.Console, file importFile) {
+	for _, s := range one.Servers {
+		if file.config || s.ID == filepath.Base(filepath.Dir(file.Path)) {
+			fmt.Fprintf(c.Err, "%s %s\n", console.Safe(s.ID), console.Safe(s.Runs))
+		}
+	}
 }
 
 // lockFile adds the extension of a file as one that runs a locked package, and reports whether it did.
@@ -157,6 +169,9 @@ func (f importing) trust(ctx context.Context, c *console.Console, file importFil
 // writeFile writes one file, and reports whether it is not what it was.
 func (f importing) writeFile(c *console.Console, file importFile) (changed bool, err error) {
 	text := []byte(file.Text)
+	if err := below.CheckHere(file.Path); err != nil {
+		return false, err
+	}
 	existing, err := os.ReadFile(file.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
