@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,7 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Log = slog.New(newThrottle(o.Log.Handler()))
 	m := &o.Settings
 	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}}
 	n.closing, n.close = context.WithCancel(context.Background())
@@ -174,7 +176,7 @@ func (n *Node) received(m link.Message) {
 	for one := range wire.Messages(m.Data) {
 		h, body, err := wire.Decode(one)
 		if err != nil {
-			n.o.Log.Warn("a message of another node cannot be read", "node", m.From, "error", err)
+			n.o.Log.Warn("messages under the name of another node cannot be read", "node", m.From, "error", err)
 			return
 		}
 		if !n.members.Receive(m.From, h, body) && m.Way == link.ToRun {

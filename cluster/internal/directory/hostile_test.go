@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -262,4 +263,37 @@ func BenchmarkIdle(b *testing.B) {
 		second()
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "cores")
+}
+
+// Nodes that only another node speaks of keep out none that speaks itself, and nothing is said when they are lost.
+func TestNodesThatThereAreNot(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var s state
+	s.init(&Options{Self: wire.Address{Node: "a", Run: wire.NewRun()}, Grace: time.Second}, now)
+	of := func(name string) *entry {
+		return newEntry(&Options{Self: wire.Address{Node: name, Run: wire.NewRun()}}, now)
+	}
+	for i := range maxMembers + 1 {
+		s.learn(of(fmt.Sprint("none", i)), false, now)
+	}
+	if s.logs = nil; len(s.members) != maxMembers {
+		t.Fatalf("%d nodes are known", len(s.members))
+	}
+	real := of("real")
+	if s.learn(real, true, now); s.present(real.address()) == nil {
+		t.Error("a node that speaks itself is kept out")
+	}
+	for _, m := range s.members {
+		s.refused(m.address(), now)
+		s.refused(m.address(), now.Add(time.Second))
+	}
+	said := 0
+	for _, l := range s.logs {
+		if l.level > slog.LevelDebug {
+			said++
+		}
+	}
+	if said != 1 {
+		t.Errorf("%d lines, and one node was there", said)
+	}
 }

@@ -121,7 +121,11 @@ func (s *state) unanswered(a wire.Address, at, now time.Time) {
 // lose takes a run for lost and tells the others, unless one of them said it first.
 func (s *state) lose(m *member, now time.Time) {
 	a, accused := m.address(), m.accused
-	s.say(slog.LevelWarn, "a node of the cluster is lost", "node", a.Node, "run", a.Run)
+	level := slog.LevelWarn
+	if !m.spoke { // it may never have been there
+		level = slog.LevelDebug
+	}
+	s.say(level, "a node of the cluster is lost", "node", a.Node, "run", a.Run)
 	s.leave(m, now)
 	s.depart(a, true, now)
 	if !accused {
@@ -143,7 +147,7 @@ func (s *state) heard(a wire.Address, now time.Time) {
 	if m.away {
 		s.enter(m, now)
 	}
-	m.doubt = doubt{}
+	m.doubt, m.spoke = doubt{}, true
 }
 
 // probed takes the answer to a probe.

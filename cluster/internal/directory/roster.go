@@ -56,6 +56,7 @@ type member struct {
 	away    bool      // it is lost; its places stay for a while
 	since   time.Time // of away, or of what the entry says of leaving
 	hearsay bool      // its entry is from another node
+	spoke   bool      // it was heard itself
 	doubt
 	rtt, clock  time.Duration
 	note        string // why an extension of it has no place
@@ -100,11 +101,11 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 	m := r.members[e.Node]
 	switch {
 	case m == nil:
-		if len(r.members) >= maxMembers {
+		if len(r.members) >= maxMembers && !(itself && r.dropUnheard(now)) {
 			r.say(slog.LevelWarn, "the cluster has more nodes than this one can know", "most", maxMembers, "left_out", e.Node)
 			return
 		}
-		m = &member{name: e.Node, entry: e, hearsay: !itself}
+		m = &member{name: e.Node, entry: e, hearsay: !itself, spoke: itself}
 		r.members[e.Node] = m
 		i, _ := slices.BinarySearch(r.names, e.Node)
 		r.names = slices.Insert(r.names, i, e.Node)
@@ -115,7 +116,7 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 		}
 		corrected := itself && m.hearsay && e.sum != m.sum // whatever others said of it
 		if itself {
-			m.doubt, m.hearsay = doubt{}, false
+			m.doubt, m.hearsay, m.spoke = doubt{}, false, true
 		}
 		if e.Seq <= m.Seq && !corrected {
 			return
@@ -126,7 +127,7 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 	case m.away || e.compare(m.entry) > 0:
 		old, away := m.address(), m.away
 		r.depart(old, false, now)
-		m.doubt, m.rtt, m.clock, m.hearsay = doubt{}, 0, 0, !itself
+		m.doubt, m.rtt, m.clock, m.hearsay, m.spoke = doubt{}, 0, 0, !itself, itself
 		r.replace(m, e, now)
 		if away {
 			r.enter(m, now)
@@ -170,6 +171,19 @@ func (r *roster) leave(m *member, now time.Time) {
 	r.rehash(m.sum, now)
 	r.lost = append(r.lost, m.address())
 	r.dirty(now)
+}
+
+// dropUnheard makes room for a node that speaks itself, in place of one that only others spoke of: any node may speak of
+// nodes that do not exist. It reports false when there is none.
+func (r *roster) dropUnheard(now time.Time) bool {
+	for name, m := range r.members {
+		if !m.spoke {
+			r.leave(m, now)
+			r.remove(name, now)
+			return true
+		}
+	}
+	return false
 }
 
 func (r *roster) remove(name string, now time.Time) {

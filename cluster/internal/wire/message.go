@@ -133,7 +133,7 @@ func Decode(m []byte) (*Head, []byte, error) {
 		return nil, nil, fmt.Errorf("the head of a message: %w", err)
 	}
 	if h.Kind == "" || !IsRun(h.Run) {
-		return nil, nil, fmt.Errorf("the head of a message has no kind or no run: %q, %q", h.Kind, h.Run)
+		return nil, nil, fmt.Errorf("the head of a message has no kind or no run: %.40q, %.40q", h.Kind, h.Run)
 	}
 	return h, body, nil
 }

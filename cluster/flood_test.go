@@ -1,0 +1,88 @@
+package cluster_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost/cluster"
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/peers"
+)
+
+// lines keeps what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// A node that sends others what makes them log fills no log: each text is there once for each node in a minute.
+func TestNodeThatFloodsLogs(t *testing.T) {
+	urls := sharedServers(t)
+	var logged lines
+	o := nodeOptions(node{Name: "front", As: peers.AsMine, URLs: urls})
+	o.Log = slog.New(slog.NewTextHandler(&logged, nil))
+	n, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := open(t, n, false)
+	evil := newStranger(t, urls[0], "evil")
+	awaitTool(t, front, "ext_evil_y_greet", true)
+	for range 30_000 {
+		if err := evil.conn.Publish(evil.subjects.All("evil"), []byte("no head")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 1000 {
+		evil.requires = []string{fmt.Sprint("feature", i)}
+		evil.share(`{"id":"y","protocol":"native"}`)
+	}
+	evil.requires = nil
+	evil.share(`{"id":"y","protocol":"native"}`, `{"name":"last","inputSchema":{"type":"object"}}`)
+	awaitTool(t, front, "ext_evil_y_last", true) // which comes behind all else
+	for _, what := range []string{"cannot be read", "cannot be used"} {
+		if got := logged.count(what); got != 1 {
+			t.Errorf("%d lines say %q", got, what)
+		}
+	}
+	other := newStranger(t, urls[1], "other")
+	if err := other.conn.Publish(other.subjects.All("other"), []byte(`{"k":"`+strings.Repeat("k", 10<<10)+`"}`+"\n")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another node is named too", func() bool { return logged.count("cannot be read") == 2 })
+	if logged.count(strings.Repeat("k", 100)) > 0 {
+		t.Error("the log has as much of a message as its sender likes")
+	}
+}
+
+// What a server answers to another node, with this one as the receiver, is taken for no message.
+func TestAnswersOfServersAreNoMessages(t *testing.T) {
+	for _, answer := range []string{
+		`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"KV_exthost_main_quota"}}`,
+		`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{"subject":"$KV.exthost_main_quota.x","seq":1,"data":"eyJrIjoiY2FsbCJ9Cg=="}}`,
+		`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"KV_exthost_main_quota","seq":0}`,
+		`{"stream":"KV_exthost_main_quota","seq":7}`,
+	} {
+		for one := range wire.Messages([]byte(answer)) {
+			if h, _, err := wire.Decode(one); err == nil {
+				t.Errorf("%s is %+v", answer, h)
+			}
+		}
+	}
+}
