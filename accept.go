@@ -17,7 +17,7 @@ func (a Admin) Pins() []status.Pin {
 // Selection is what an operator accepts of an extension.
 type Selection = policies.Selection
 
-// AcceptTools accepts what is selected of an extension as it is now: the warning that its tools
+// AcceptTools accepts what is selected of an extension as it was shown to the operator: the warning that its tools
 // changed ends, also for later hosts, and what policies hold back is pinned and listed. by names
 // the operator. Nothing to accept is a tool_not_found error, and so is a change of what was
 // shown to the operator.

@@ -41,7 +41,7 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 			t.Errorf("no %s in %s", want, text)
 		}
 	}
-	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x"}, "ada"); err != nil {
+	if err := acceptAll(h, exthost.Selection{Extension: "x"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // also for the next host
@@ -87,7 +87,7 @@ func TestT4HiddenTextOfADestination(t *testing.T) {
 	if err := h.Attach(deadline(t), &protocol.Session{ID: "c", Extension: "d", Client: client, Version: protocol.MCP20251125}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {
+	if err := acceptAll(h, exthost.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the client is told", func() bool { return slices.Equal(client.told(), []string{protocol.MethodToolsListChanged + " "}) })
@@ -108,7 +108,7 @@ func TestAcceptedAndNotStored(t *testing.T) {
 	if _, err := h.Call(deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.DescriptorChanged {
 		t.Fatal(err)
 	}
-	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ConfigInvalid {
+	if err := acceptAll(h, exthost.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ConfigInvalid {
 		t.Errorf("accepted: %v", err)
 	}
 	if !slices.Contains(names(h), "ext_x_greet") {

@@ -134,6 +134,9 @@ func acceptShown(t *testing.T, h *exthost.Host) {
 	if err := h.Admin().AcceptTools(other, "ada"); protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), "has changed again since it was shown") {
 		t.Errorf("accepted unseen: %v", err)
 	}
+	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), "state the digests") {
+		t.Errorf("accepted without a digest: %v", err)
+	}
 	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x", Digests: digests}, "ada"); err != nil {
 		t.Error(err)
 	}
@@ -186,7 +189,7 @@ func TestT4HiddenTextOfPromptsIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x", Label: "prompt:review"}, "ada"); err != nil {
+	if err := acceptAll(h, exthost.Selection{Extension: "x", Label: "prompt:review"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	for _, extension := range []string{"", "x"} {

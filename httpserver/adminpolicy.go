@@ -38,9 +38,9 @@ var policyOperations = []operation{
 		}},
 	{method: "GET", path: "/pins", summary: "What policies have pinned, and what waits to be accepted",
 		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return pinList{orEmpty(h.Admin().Pins())}, nil }},
-	{method: "POST", path: "/pins/{extension}/approve", summary: "Accept what an extension says of itself: it ends the warning that tools changed, and pins what is held back; the body may be empty",
+	{method: "POST", path: "/pins/{extension}/approve", summary: "Accept what an extension says of itself: it ends the warning that tools changed, and pins what is held back, as far as it still is what was shown",
 		body: Acceptance{}, handle: approvePin},
-	{method: "POST", path: "/pins/{extension}/{label}/approve", summary: "Accept one tool, or another item by its label; the body may be empty",
+	{method: "POST", path: "/pins/{extension}/{label}/approve", summary: "Accept one tool, or another item by its label, as far as it still is what was shown",
 		body: Acceptance{}, handle: approvePin},
 }
 
@@ -65,7 +65,7 @@ type Denial struct {
 
 // Acceptance is the body of a request to accept what an extension says of itself.
 type Acceptance struct {
-	Digests []string `json:"digests,omitempty"` // of the items that were shown; none: all as they are now
+	Digests []string `json:"digests,omitempty"` // of the items that were shown: nothing else is accepted
 }
 
 type operatorKey struct{}
@@ -183,7 +183,7 @@ func deny(h *exthost.Host, r *http.Request) (any, error) {
 func approvePin(h *exthost.Host, r *http.Request) (any, error) {
 	var body Acceptance
 	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<20))
-	dec.DisallowUnknownFields() // without digests it accepts all
+	dec.DisallowUnknownFields()
 	if err := dec.Decode(&body); err != nil && !errors.Is(err, io.EOF) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the digests cannot be read: %w", err)
 	}

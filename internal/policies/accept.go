@@ -26,15 +26,20 @@ func (set *Set) Pins() (list []status.Pin) {
 type Selection struct {
 	Extension string
 	Label     string   // "": everything that waits
-	Digests   []string // of what the operator was shown; nil: as it is now
+	Digests   []string // of what the operator was shown: nothing else is accepted
 }
 
-// Has reports whether the selection has the pin.
+// Names reports whether the pin waits and is named, whatever the operator was shown.
+func (s *Selection) Names(p *status.Pin) bool {
+	return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label)
+}
+
+// Has reports whether the pin is named and still is as the operator was shown it.
 func (s *Selection) Has(p *status.Pin) bool {
-	return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label) && (s.Digests == nil || slices.Contains(s.Digests, p.Digest))
+	return s.Names(p) && slices.Contains(s.Digests, p.Digest)
 }
 
-// ApprovePins pins what is selected as it is now, and returns that. by names the approver. Nothing to approve is a tool_not_found error, and so is what has changed since it
+// ApprovePins pins what is selected as it was shown, and returns that. by names the approver. Nothing to approve is a tool_not_found error, and so is what has changed since it
 // was shown.
 func (s *State) ApprovePins(set *Set, selected Selection, by string) (approved []status.Pin, err error) {
 	for _, p := range set.Pins() {
@@ -66,9 +71,10 @@ func (set *Set) approve(p *status.Pin, by string) error {
 // nothingWithheld says why there is nothing to accept.
 func (set *Set) nothingWithheld(s Selection) error {
 	known := func(p status.Pin) bool { return p.Extension == s.Extension && p.Label == s.Label }
-	s.Digests = nil
-	waits := func(p status.Pin) bool { return s.Has(&p) }
+	waits := func(p status.Pin) bool { return s.Names(&p) }
 	switch {
+	case len(s.Digests) == 0 && slices.ContainsFunc(set.Pins(), waits):
+		return protocol.Errorf(protocol.ToolNotFound, "nothing was accepted of %s: state the digests of what was shown, as exthost policy pins -o json lists them", s.Extension)
 	case slices.ContainsFunc(set.Pins(), waits):
 		return protocol.Errorf(protocol.ToolNotFound, "%s has changed again since it was shown, and nothing was accepted: look again with exthost policy pins", s.Extension)
 	case s.Label == "":

@@ -62,7 +62,7 @@ func (p *Pinned) Waiting(extension, label string) []status.Pin {
 func waiting(all []status.Pin, extension, label string) (list []status.Pin) {
 	s := exthost.Selection{Extension: extension, Label: label}
 	for _, pin := range all {
-		if s.Has(&pin) {
+		if s.Names(&pin) {
 			list = append(list, pin)
 		}
 	}
