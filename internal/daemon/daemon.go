@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/peer"
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 // Info is the content of the lock file: data about the running host.
@@ -35,7 +36,8 @@ type Info struct {
 	Log     string `json:"log,omitempty"`      // file with the log of a host in the background; "": of another host
 	LogCopy string `json:"log_copy,omitempty"` // file with a copy of the log, see log.file of the configuration; "": there is none
 
-	Guarded bool `json:"guarded,omitempty"` // a guardian ends the processes of the host when it is killed
+	Guarded bool        `json:"guarded,omitempty"` // a guardian ends the processes of the host when it is killed
+	Marks   sweep.Marks `json:"marks,omitzero"`    // of the processes of the host; none where the system has no marks
 
 	Seen int `json:"-"` // pid of the host as this process sees it; 0: not seen
 }
@@ -137,6 +139,7 @@ func claimPlace(stateDir, runtimeDir string, p place, info Info) (*Daemon, error
 	}
 	d.info = info
 	d.info.PID, d.info.Began, d.info.Socket, d.info.Clients = os.Getpid(), time.Now().Truncate(time.Second), "", ""
+	d.info.Marks = sweep.OwnMarks()
 	if err := errors.Join(d.write(), d.listen(stateDir, runtimeDir), d.write()); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 const patience = 60 * time.Second
@@ -123,7 +124,7 @@ func TestT12WhereTheSocketIs(t *testing.T) {
 				t.Error(err)
 			}
 			got, err := Find(deadline(t), tt.state)
-			want := Info{PID: os.Getpid(), Began: d.Info().Began, Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here"}
+			want := Info{PID: os.Getpid(), Began: d.Info().Began, Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here", Marks: sweep.OwnMarks()}
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Info{}, "Seen")); diff != "" || err != nil {
 				t.Error(err, diff)
 			}

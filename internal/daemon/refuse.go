@@ -10,8 +10,8 @@ import (
 )
 
 // Refusal returns why the process at the other end of conn is not taken for an operator or
-// a client of this host; "" if it is. A host takes neither from the processes that it runs:
-// an extension could otherwise approve its own calls. conn is one of a listener of this
+// a client of this host; "" if it is. A host takes neither from the processes that it runs, nor from
+// those of other hosts and of earlier ones: an extension could otherwise approve its own calls. conn is one of a listener of this
 // package, which has checked the user.
 func Refusal(conn net.Conn) string {
 	c, ok := conn.(*net.UnixConn)
@@ -36,13 +36,13 @@ func refusal(pid int, relation lineage.Relation, hiding func() string) string {
 	case runtime.GOOS == "linux" && (pid == 0 || lineage.Nested(pid)):
 		return "this process is in another pid namespace than the host, as its isolated extensions are, and the host takes no orders from there; run the command outside of the container or namespace"
 	case relation == lineage.Descendant:
-		return fmt.Sprintf("process %d was started by an extension, hook or policy of this host, and the host takes no orders from its own children; run the command in a terminal of your own", pid)
+		return fmt.Sprintf("process %d was started by an extension, hook or policy of a host, this one or an earlier one, and a host takes no orders from those; run the command in a terminal of your own", pid)
 	case relation == lineage.Unknown:
 		why := hiding()
 		if why == "" {
-			why = "it has no_new_privs as they have, or /proc hides it; run the command in a terminal that was open before the host, or in one without no_new_privs (grep NoNewPrivs /proc/self/status)"
+			why = "it has no_new_privs as they have, which could not be marked here, or /proc hides it; run the command in a terminal without no_new_privs (grep NoNewPrivs /proc/self/status)"
 		}
-		return fmt.Sprintf("the host cannot tell that process %d is none of its own children: %s", pid, why)
+		return fmt.Sprintf("the host cannot tell that process %d was started by no extension, hook or policy: %s", pid, why)
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,9 +22,13 @@ import (
 	"github.com/exthost/exthost/internal/lineage"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 const admitted = "admitted"
+
+// unguarded is a variable by which a host has no guardian.
+const unguarded = "UNGUARDED"
 
 // hostVerb is a host: it answers each connection with what Refusal says, and runs the lines
 // of its stdin as children: a mode and a script.
@@ -46,7 +51,11 @@ func hostVerb(state string) {
 	}()
 	fmt.Println(d.Info().Socket)
 	exe, _ := os.Executable()
+	if os.Getenv(unguarded) != "" {
+		exe = ""
+	}
 	containment := process.Contain(exe)
+	exe, _ = os.Executable()
 	defer containment.Close()
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		mode, script, _ := strings.Cut(lines.Text(), " ")
@@ -63,12 +72,17 @@ func judge(conn net.Conn) {
 	fmt.Fprintln(conn, cmp.Or(Refusal(conn), admitted))
 }
 
-// child runs a child as the host does, and returns the first line that it says.
+// child runs a child as the host does, and returns the first line that it says. All but one that is kept end
+// then.
 func child(c *process.Containment, exe, mode, script string) string {
 	s := process.Spec{Path: exe, Env: processtest.Env(script), Containment: c, Isolate: mode == "isolated", NewPrivileges: mode == "privileged"}
 	p, err := process.Start(context.Background(), s)
 	if err != nil {
 		return err.Error()
+	}
+	if mode == "kept" {
+		line, _ := bufio.NewReader(p.Stdout).ReadString('\n')
+		return strings.TrimSpace(line)
 	}
 	return processtest.FirstLine(p, p.Stdout)
 }
@@ -177,7 +191,7 @@ func shell(step string) {
 
 // peerVerbs are the steps of processes that connect to a host.
 var peerVerbs = map[string]processtest.Verb{"host": hostVerb, "ask": ask, "shell": shell, "escape": escape, "abandon": abandon,
-	"orphan": orphan, "heir": heir, "terminal": terminal}
+	"orphan": orphan, "heir": heir, "outlive": outlive, "abandon2": abandon2, "avenge": avenge, "unmarkable": unmarkable}
 
 // newUser returns who runs this test.
 func newUser(t *testing.T) processtest.User {
@@ -190,11 +204,10 @@ func confined(u processtest.User) processtest.User {
 	return u
 }
 
-// The host takes orders from its user's processes, and from none of its children, however
-// they hide where they come from.
-func TestChildrenGiveNoOrders(t *testing.T) {
+// users are those who run a test.
+func users(t *testing.T) map[string]processtest.User {
 	if _, err := exec.LookPath("setpriv"); err != nil {
-		t.Skip("setpriv is not installed")
+		t.Skip("NOT TESTED: setpriv is not installed")
 	}
 	self, other := newUser(t), newUser(t)
 	other.ID = 65534
@@ -202,7 +215,13 @@ func TestChildrenGiveNoOrders(t *testing.T) {
 	if os.Geteuid() == 0 {
 		users["an ordinary user"], users["an ordinary user with no_new_privs"] = other, confined(other)
 	}
-	for name, u := range users {
+	return users
+}
+
+// The host takes orders from its user's processes, and from none of its children, however
+// they hide where they come from.
+func TestChildrenGiveNoOrders(t *testing.T) {
+	for name, u := range users(t) {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
 			state := shortDir(t)
@@ -232,41 +251,126 @@ func TestChildrenGiveNoOrders(t *testing.T) {
 	}
 }
 
-// nextTick waits until what starts is seen to be younger than what runs: the kernel tells the
-// start of a process in hundredths of a second.
-func nextTick(t *testing.T) {
-	t.Helper()
-	ticks := func() int64 {
-		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-			t.Fatal(err)
-		}
-		return now.Nano() / int64(10*time.Millisecond)
-	}
-	for began := ticks(); ticks() == began; {
-		time.Sleep(time.Millisecond)
+// What an extension of a host has left when that was killed, its guardian with it, gives no orders to the
+// next host of the directory, however old it is.
+func TestOrphansOfEarlierHostsGiveNoOrders(t *testing.T) {
+	for name, u := range users(t) {
+		t.Run(name, func(t *testing.T) {
+			processtest.Leaks(t)
+			dir := shortDir(t)
+			if err := os.Chown(dir, int(u.ID), -1); err != nil {
+				t.Fatal(err)
+			}
+			said := filepath.Join(dir, "said")
+			if err := unix.Mkfifo(said, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(said, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			killed := u.Command("host " + dir)
+			killed.Env = append(killed.Env, unguarded+"=1")
+			in, out := processtest.Piped(t, killed)
+			defer in.Close()
+			says := func() string { line, _ := out.ReadString('\n'); return strings.TrimSpace(line) }
+			socket := says()
+			lines, err := os.OpenFile(said, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lines.Close()
+			_ = lines.SetReadDeadline(time.Now().Add(patience))
+			fmt.Fprintf(in, "kept outlive %d %s %s; out started; eof\n", killed.Process.Pid, socket, said)
+			if got := says(); got != "started" {
+				t.Fatal(got)
+			}
+			answers := bufio.NewReader(lines)
+			ready, _ := answers.ReadString('\n') // the orphan is on its own
+			if err := killed.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = killed.Wait() // and so its lock is free
+			if got := processtest.Talk(t, u.Command("host "+dir)).Answer(); got != socket {
+				t.Fatal(got)
+			}
+			answer, _ := answers.ReadString('\n')
+			if ready != "ready\n" || !strings.Contains(answer, "was started by an extension") {
+				t.Errorf("the orphan: %q, %q", ready, answer)
+			}
+			if got := u.Says(t, "ask "+socket); got != admitted {
+				t.Errorf("the user: %s", got)
+			}
+		})
 	}
 }
 
-// A process with no_new_privs looks as a child of the host does. It is the user's where one
-// of its ancestors proves that: one that is older than the host.
+// outlive leaves an orphan with nothing of its parents, in a session, an environment and a directory of
+// its own: HOST SOCKET FILE.
+func outlive(args string) {
+	cmd := detached("abandon2 "+args, nil)
+	_ = cmd.Wait()
+}
+
+// abandon2 starts the orphan and ends.
+func abandon2(args string) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", processtest.Env("avenge "+args), &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// avenge asks the host that takes the place of one that has ended, and writes the answer to a file.
+func avenge(args string) {
+	words := strings.Fields(args)
+	out, err := os.OpenFile(words[2], os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	fmt.Fprintln(out, "ready")
+	awaitEnd(words[0])
+	os.Stdout = out
+	for {
+		if conn, err := net.Dial("unix", words[1]); err == nil {
+			hear(conn)
+			return
+		}
+		time.Sleep(time.Millisecond) // nothing tells of a socket that is being made
+	}
+}
+
+// A process with no_new_privs is the user's as any other. Where children cannot have the mark that tells
+// them apart, it looks as they do.
 func TestProcessesThatLookAsChildren(t *testing.T) {
 	if _, err := exec.LookPath("setpriv"); err != nil {
 		t.Skip("setpriv is not installed")
 	}
 	processtest.Leaks(t)
 	u := newUser(t)
-	older := processtest.Talk(t, confined(u).Command("terminal"))
-	_ = older.Tell("echo ready") // and so started
-	nextTick(t)
 	host := processtest.Talk(t, u.Command("host "+shortDir(t)))
+	if got := confined(u).Says(t, "ask "+host.Answer()); got != admitted {
+		t.Errorf("a process with no_new_privs: %s", got)
+	}
+	host = processtest.Talk(t, u.Command("unmarkable host "+shortDir(t)))
 	socket := host.Answer()
-	if got := older.Tell(u.Exe + " ask " + socket); got != admitted {
-		t.Errorf("from a terminal that is older than the host: %s", got)
+	if got := u.Says(t, "ask "+socket); got != admitted {
+		t.Errorf("the user, where there is no mark: %s", got)
 	}
 	if got := confined(u).Says(t, "ask "+socket); !strings.Contains(got, "NoNewPrivs") {
 		t.Errorf("a process that cannot be told from a child: %s", got)
 	}
+	for _, script := range []string{"ask", "shell ask", "escape ask", "escape inherit"} {
+		if got := host.Tell("plain " + script + " " + socket); got == admitted || !strings.Contains(got, "host") {
+			t.Errorf("a child, where there is no mark: %s: %s", script, got)
+		}
+	}
+}
+
+// unmarkable runs a host that can lower no limit of its children.
+func unmarkable(step string) {
+	_ = unix.Setrlimit(sweep.ResourceLocks, &unix.Rlimit{})
+	_, state, _ := strings.Cut(step, " ")
+	hostVerb(state)
 }
 
 // Where a child may gain privileges, its ancestors and its environment tell what it is.
@@ -280,28 +384,12 @@ func TestChildrenWithPrivileges(t *testing.T) {
 		if strings.HasPrefix(script, "daemon") {
 			after = "; eof"
 		}
-		if got := host.Tell("privileged " + script + after); !strings.Contains(got, "own children") {
+		if got := host.Tell("privileged " + script + after); !strings.Contains(got, "was started by an extension") {
 			t.Errorf("%s: %s", script, got)
 		}
 	}
 	if got := u.Says(t, "ask "+socket); got != admitted {
 		t.Errorf("the user: %s", got)
-	}
-}
-
-// terminal runs the lines of its stdin: a command of one word, and its script.
-func terminal(string) {
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		name, script, _ := strings.Cut(lines.Text(), " ")
-		if name == "echo" {
-			fmt.Println(script)
-			continue
-		}
-		cmd := exec.Command(name)
-		cmd.Env, cmd.Stdout, cmd.Stderr = processtest.Env(script), os.Stdout, os.Stderr
-		if err := cmd.Run(); err != nil {
-			fmt.Println(err)
-		}
 	}
 }
 

@@ -26,9 +26,9 @@ func Environ() []string { return []string{"GOMAXPROCS=1", "GOTRACEBACK=none"} }
 
 // The descriptors of a guardian, besides the standard ones.
 const (
-	// Lifeline is the reading end of a pipe that ends with the host. Its lines are: host MARK START,
-	// the mark of all children and the start time of the host; + PID START for a new child; - PID
-	// START for one that has ended.
+	// Lifeline is the reading end of a pipe that ends with the host. Its lines are: marks FIRST LAST, those
+	// of the children; host MARK START, their mark in the environment and the start time of the host;
+	// + PID START for a new child; - PID START for one that has ended.
 	Lifeline = 3
 	// Ready takes a byte when the guardian is ready.
 	Ready = 4
@@ -99,6 +99,9 @@ func record(q *sweep.Sweeper, line []byte) {
 	pid, _ := strconv.Atoi(string(whose))
 	start, _ := strconv.ParseUint(string(since), 10, 64)
 	switch string(what) {
+	case "marks":
+		q.Marks.First, _ = strconv.ParseUint(string(whose), 10, 64)
+		q.Marks.Last = start
 	case "host":
 		q.Mark, q.Since = bytes.Clone(whose), start
 	case "+":

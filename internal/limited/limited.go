@@ -12,3 +12,11 @@ type Limits struct {
 	OpenFiles int           // descriptors
 	FileSize  int64         // largest size in bytes of a written file; then SIGXFSZ
 }
+
+// Mark is the mark of a process, see package sweep. Zero is none.
+type Mark struct {
+	Limit uint64
+	// Late sets it right after the start, for a child that must not be traced: the kernel gives a traced
+	// program no privileges of its file, and the thread of a sandbox may trace nothing.
+	Late bool
+}

@@ -12,24 +12,26 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 // Enforced reports whether [Limits] have an effect on this system.
 const Enforced = true
 
-// Start starts a process with limits l.
+// Start starts a process with limits l and mark m. marked reports whether m, if there is one, was set
+// before the first instruction.
 //
-// The limits are set before the first instruction of the program, because the kernel
-// stops a traced process at the exec. So no process that the program starts can escape
-// them, and no helper program is needed. Where tracing is forbidden, they are set right
-// after the start.
-func Start(path string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process, error) {
-	if l == (Limits{}) {
-		proc, err := os.StartProcess(path, argv, attr)
+// Both are set before the first instruction of the program, because the kernel stops a traced
+// process at the exec. So no process that the program starts can escape them, and no helper
+// program is needed. Where tracing is forbidden, they are set right after the start.
+func Start(path string, argv []string, attr *os.ProcAttr, l Limits, m Mark) (proc *os.Process, marked bool, err error) {
+	if l == (Limits{}) && (m.Limit == 0 || m.Late) {
+		proc, err = os.StartProcess(path, argv, attr)
 		if err == nil {
-			_ = elsewhere(func() error { SetDefaults(proc.Pid); return nil })
+			_ = elsewhere(func() error { SetDefaults(proc.Pid); return SetMark(proc.Pid, m.Limit) })
 		}
-		return proc, err
+		return proc, false, err
 	}
 	runtime.LockOSThread() // only the tracing thread may continue the process
 	defer runtime.UnlockOSThread()
@@ -37,7 +39,7 @@ func Start(path string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process
 	sys.Ptrace = true
 	traced := *attr
 	traced.Sys = &sys
-	proc, err := os.StartProcess(path, argv, &traced)
+	proc, err = os.StartProcess(path, argv, &traced)
 	stops := !errors.Is(err, unix.EPERM)
 	if !stops {
 		if proc, err = os.StartProcess(path, argv, attr); err == nil {
@@ -45,13 +47,25 @@ func Start(path string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if stops {
 		awaitStop(proc.Pid)
 		defer unix.PtraceDetach(proc.Pid) // does nothing after a kill
 	}
-	return proc, elsewhere(func() error { return limit(proc, l) })
+	err = elsewhere(func() error {
+		marked = SetMark(proc.Pid, m.Limit) == nil && stops
+		return limit(proc, l)
+	})
+	return proc, marked, err
+}
+
+// SetMark marks pid; 0 is this process. Without a mark it does nothing.
+func SetMark(pid int, limit uint64) error {
+	if limit == 0 {
+		return nil
+	}
+	return unix.Prlimit(pid, sweep.ResourceLocks, &unix.Rlimit{Cur: limit, Max: limit}, nil)
 }
 
 // elsewhere runs f on another thread: that of a sandboxed child may not write to /proc, nor limit

@@ -7,9 +7,10 @@ import "os"
 // Enforced reports whether [Limits] have an effect on this system.
 const Enforced = false
 
-// Start starts a process. Limits have no effect on this system.
-func Start(path string, argv []string, attr *os.ProcAttr, _ Limits) (*os.Process, error) {
-	return os.StartProcess(path, argv, attr)
+// Start starts a process. Limits and marks have no effect on this system.
+func Start(path string, argv []string, attr *os.ProcAttr, _ Limits, _ Mark) (proc *os.Process, marked bool, err error) {
+	proc, err = os.StartProcess(path, argv, attr)
+	return proc, false, err
 }
 
 // OfSandbox is 0: this system bounds no processes.

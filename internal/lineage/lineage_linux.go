@@ -23,10 +23,13 @@ var unfiltered atomic.Bool
 // Unfiltered tells that a child lacks that filter, so that [Of] proves less.
 func Unfiltered() { unfiltered.Store(true) }
 
-// marked reports whether p has what all children have. Without an answer it is true.
-func marked(p process) bool {
+// marked reports whether p has the mark of a child of any host.
+func (p process) marked() bool { return sweep.Level(p.limit) < sweep.Level(own().limit) }
+
+// restricted reports whether p has the other mark, which counts where the first may be missing.
+func (p process) restricted() bool {
 	switch {
-	case !p.noNewPrivs:
+	case !late.Load() && sweep.OwnMarks() != (sweep.Marks{}), !p.noNewPrivs:
 		return false
 	case !own().noNewPrivs, unfiltered.Load(), p.filters < 0:
 		return true
@@ -34,46 +37,30 @@ func marked(p process) bool {
 	return p.filters > own().filters
 }
 
-// foreign reports whether p alone proves that it is no descendant: it is older than this
-// process, or lacks what no descendant can lack.
-func foreign(p process) bool {
-	switch {
-	case p.start < own().start:
-		return true
-	case own().noNewPrivs && !p.noNewPrivs:
-		return true
-	}
-	return !unmarked.Load() && !marked(p)
-}
-
 // maxDepth bounds the ancestors that are looked at.
 const maxDepth = 1000
 
-// Of tells how the process pid is related to the children of this one. This process itself,
+// Of tells how the process pid is related to the children of hosts. This process itself,
 // and what it has started by other means than as a child with the mark, are unrelated.
-//
-// An orphan gets a new parent, which is an ancestor of this process: so an ancestor that is
-// neither and no descendant proves that all below it are none.
 func Of(pid int) Relation {
 	if pid == os.Getpid() {
 		return Unrelated
 	}
 	first, ok := read(pid)
-	if !ok {
+	switch {
+	case !ok:
 		return Unknown
-	}
-	if foreign(first) {
+	case first.marked():
+		return Descendant
+	case !first.restricted() && !privileged.Load():
 		return Unrelated
 	}
-	above := ancestors(os.Getpid())
 	for p, depth := first, 0; depth < maxDepth; depth++ {
 		switch {
 		case p.pid == os.Getpid() || p.hasCookie():
 			return Descendant
-		case above[p.pid]:
-			return orphan(first)
-		case p.pid != pid && foreign(p):
-			return Unrelated
+		case p.pid == 1:
+			return first.orphan()
 		case p.parent == 0: // its parent is outside of the pid namespace, where no descendant has one
 			return Unrelated
 		}
@@ -84,12 +71,12 @@ func Of(pid int) Relation {
 	return Unknown
 }
 
-// orphan is the relation of a process whose ancestors prove nothing.
-func orphan(p process) Relation {
-	if unmarked.Load() && !marked(p) {
-		return Unrelated // a descendant of a child that may gain privileges, at worst
+// orphan is the relation of a process whose ancestors prove nothing: an orphan gets a new parent.
+func (p process) orphan() Relation {
+	if p.restricted() {
+		return Unknown
 	}
-	return Unknown
+	return Unrelated // a descendant of a child that may gain privileges, at worst
 }
 
 // up returns the parent of p, if it was the parent all the time while it was read.
@@ -106,15 +93,6 @@ func (p process) up() (process, bool) {
 		p = now // an orphan by now
 	}
 	return p, false
-}
-
-// ancestors returns the ancestors of pid.
-func ancestors(pid int) map[int]bool {
-	all := make(map[int]bool)
-	for p, ok := read(pid); ok && p.parent != 0 && !all[p.parent]; p, ok = read(p.parent) {
-		all[p.parent] = true
-	}
-	return all
 }
 
 // maxEnviron bounds the part of an environment that is read. A process may have the kernel show

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 // process is what /proc says of a process to everybody.
@@ -13,6 +15,7 @@ type process struct {
 	pid, parent int
 	uid         int    // the real one
 	start       uint64 // clock ticks since boot; with the pid it is unique
+	limit       uint64 // its mark, see package sweep
 	noNewPrivs  bool
 	filters     int  // seccomp filters; -1 if the kernel does not say
 	nested      bool // in a pid namespace below that of /proc
@@ -40,7 +43,7 @@ func read(pid int) (process, bool) {
 	if err != nil {
 		return p, false
 	}
-	privileges := false
+	privileges, limited := false, false
 	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), ":")
 		value = strings.TrimSpace(value)
@@ -58,5 +61,6 @@ func read(pid int) (process, bool) {
 			p.nested = len(strings.Fields(value)) > 1
 		}
 	}
-	return p, privileges // the line is there since Linux 4.10
+	p.limit, limited = sweep.Limit(pid)
+	return p, privileges && limited // the line is there since Linux 4.10
 }

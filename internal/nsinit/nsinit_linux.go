@@ -34,6 +34,7 @@ func init() {
 // Terms are what an init is told about its child.
 type Terms struct {
 	Limits        limited.Limits
+	Mark          uint64 // see package sweep; 0 for none
 	NewPrivileges bool
 	Sandbox       *Sandbox // nil for none
 }
@@ -97,6 +98,10 @@ func run(host *os.File, args []string) {
 		return
 	}
 	limited.SetDefaults(0)
+	if err := limited.SetMark(0, t.Mark); err != nil {
+		sendReport(host, failureReport(StagePrivileges, err))
+		return
+	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // its other threads keep their privileges
 	if !t.NewPrivileges {
 		kept := confine.KeptCapabilities
@@ -185,7 +190,8 @@ func start(argv []string, l limited.Limits) (pid int, err error) {
 	if l == (limited.Limits{}) { // os would start another process first, to learn what the kernel can
 		return syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}}) // has what SetDefaults set here
 	}
-	child, err := limited.Start(argv[0], argv, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{}}, l)
+	attr := &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{}}
+	child, _, err := limited.Start(argv[0], argv, attr, l, limited.Mark{}) // has the mark of this process
 	if err != nil {
 		return 0, err
 	}

@@ -14,8 +14,12 @@ import (
 	"github.com/exthost/exthost/internal/sweep"
 )
 
-// containments counts those of this process, whose marks differ.
-var containments atomic.Uint64
+// containments counts those of this process, whose marks differ in the environment. As limits, those that
+// are not closed have numbers.
+var (
+	containments atomic.Uint64
+	numbered     = numbers{most: sweep.MaxContainment}
+)
 
 // Containment contains the children of one host: it marks their environment, kills the
 // descendants of a dead child, and runs a guardian process that kills all descendants
@@ -28,6 +32,9 @@ type Containment struct {
 	outerMarks string // the marks of this process itself, each followed by a blank
 	hostMark   string // prefix of the mark of each child
 	lastChild  atomic.Uint64
+	marks      sweep.Marks  // of the children; empty where the system has none
+	number     int          // of this containment in its marks; 0: it has none of its own
+	live       numbers      // of the children in their marks
 	looks      *sweep.Looks // of the sweeps of all children
 
 	closing  chan struct{}  // closed with closed
@@ -45,7 +52,11 @@ type Containment struct {
 // guardian. The caller must call Close when all children have ended.
 func Contain(program string) *Containment {
 	c := &Containment{program: program, hostMark: fmt.Sprintf("%s-%d.", lineage.ID, containments.Add(1)),
-		looks: sweep.NewLooks(), closing: make(chan struct{}), children: make(map[int]uint64)}
+		looks: sweep.NewLooks(), closing: make(chan struct{}), children: make(map[int]uint64),
+		number: numbered.take(), live: numbers{most: sweep.MaxChild}}
+	if c.number > 0 {
+		c.marks = sweep.OwnMarks().Containment(c.number)
+	}
 	if around := os.Getenv(sweep.CookieVar); around != "" {
 		c.outerMarks = around + " "
 	}
@@ -122,6 +133,9 @@ func (c *Containment) Close() {
 		c.sweepAll()
 	}
 	c.watchers.Wait()
+	if !already {
+		numbered.free(c.number)
+	}
 }
 
 // ensureGuardian starts a guardian unless one runs. It tries again after a failure, whose
@@ -130,7 +144,7 @@ func (c *Containment) ensureGuardian() {
 	if c.closed || c.program == "" || c.guardian != nil && !c.guardian.ended() {
 		return
 	}
-	if c.guardian, c.guardianErr = startGuardian(c.program, c.hostMark, c.children); c.guardianErr == nil {
+	if c.guardian, c.guardianErr = startGuardian(c.program, c.hostMark, c.marks, c.children); c.guardianErr == nil {
 		g := c.guardian
 		c.watchers.Go(func() { c.watchGuardian(g) })
 	}
@@ -166,10 +180,11 @@ func (c *Containment) watchGuardian(g *guardian) {
 
 // containedChild is the containment of one child. Nil contains nothing.
 type containedChild struct {
-	c     *Containment
-	mark  string
-	pid   int
-	start uint64 // of the child; 0 if unknown
+	c      *Containment
+	mark   string
+	number int // in its mark as a limit; 0: it has none of its own
+	pid    int
+	start  uint64 // of the child; 0 if unknown
 }
 
 // prepare returns the containment for a child that is about to start, and makes sure that
@@ -181,7 +196,31 @@ func (c *Containment) prepare() *containedChild {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ensureGuardian()
-	return &containedChild{c: c, mark: fmt.Sprint(c.hostMark, c.lastChild.Add(1))}
+	return &containedChild{c: c, mark: fmt.Sprint(c.hostMark, c.lastChild.Add(1)), number: c.live.take()}
+}
+
+// marks returns the mark of the child as a limit: one that says only that it is a child of this process
+// where there are no numbers left.
+func (h *containedChild) marks() sweep.Marks {
+	if h == nil || h.number == 0 || h.c.number == 0 {
+		return sweep.OwnMarks().Containment(0).Child(0)
+	}
+	return h.c.marks.Child(h.number)
+}
+
+// sweepable returns the marks by which descendants of this child alone are found.
+func (h *containedChild) sweepable() sweep.Marks {
+	if h.number == 0 || h.c.number == 0 {
+		return sweep.Marks{}
+	}
+	return h.marks()
+}
+
+// abandon forgets a child that was not started.
+func (h *containedChild) abandon() {
+	if h != nil {
+		h.c.live.free(h.number)
+	}
 }
 
 // environ returns env with the mark of the child.
@@ -222,4 +261,39 @@ func (h *containedChild) release() {
 	defer h.c.mu.Unlock()
 	delete(h.c.children, h.pid)
 	h.c.guardian.notify("-", h.pid, h.start)
+	h.c.live.free(h.number)
+}
+
+// numbers hands out numbers from 1 to most, each to one user at a time.
+type numbers struct {
+	most int
+
+	mu   sync.Mutex
+	last int
+	used map[int]bool
+}
+
+// take returns a number that is not in use, the oldest first; 0 if there is none.
+func (n *numbers) take() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.used) == n.most {
+		return 0
+	}
+	if n.used == nil {
+		n.used = make(map[int]bool)
+	}
+	for {
+		if n.last = n.last%n.most + 1; !n.used[n.last] {
+			n.used[n.last] = true
+			return n.last
+		}
+	}
+}
+
+// free ends the use of a number.
+func (n *numbers) free(number int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.used, number)
 }

@@ -217,7 +217,7 @@ func TestGuardianThatDoesNotRead(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		g, err := startGuardian(idle, "host.", leaders)
+		g, err := startGuardian(idle, "host.", sweep.Marks{}, leaders)
 		if err == nil {
 			g.watch()
 		}

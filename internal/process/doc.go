@@ -20,18 +20,21 @@
 //
 // # Containment
 //
-// On Linux the environment of each child has a mark (EXTHOST_COOKIE) that descendants
-// inherit. After the exit of the child, and before it is reaped, a sweep over /proc
-// kills every process that is in the child's session, has the mark, or descends from
-// such a process. So daemons that left the process group end with their child. One
+// On Linux each child has a mark from its first instruction on that its descendants inherit and cannot get
+// rid of: a hard limit, see package sweep; and another in its environment (EXTHOST_COOKIE), for
+// systems without such limits and for hosts inside of extensions. After the exit of the child, and before it
+// is reaped, a sweep over /proc kills every process that is in the child's session, has a mark, or descends
+// from such a process. So daemons that left the process group end with their child. One
 // guardian process per host holds the reading end of a pipe. When the host ends, for any
 // reason, the pipe ends, and the guardian sweeps for all children. A process is
 // identified by its pid and start time, and signalled through a handle, so that a reused
 // pid is never killed.
 //
-// Some processes escape: one that has left the session, cleared its environment and lost
-// its ancestors before the sweep; one that changed its user; one that forks and exits
-// faster than the sweep finds it. A pid namespace contains these as well.
+// Some processes escape: one that lowers its own limit, and has left the session, cleared its environment
+// and lost its ancestors before the sweep; one that changed its user; one that forks and exits faster
+// than the sweep finds it; all, if the guardian is killed and then the host, until the next host of
+// the directory ends them. The mark still keeps them from operating any host, see package lineage. A pid
+// namespace contains these as well.
 //
 // # Isolation
 //

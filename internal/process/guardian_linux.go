@@ -39,7 +39,7 @@ type guardian struct {
 // startGuardian starts program as the guardian of a host, with its running children in
 // leaders. It does not wait: the guardian reads the lines on the lifeline once it runs.
 // The caller must call watch.
-func startGuardian(program, host string, leaders map[int]uint64) (*guardian, error) {
+func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint64) (*guardian, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -68,6 +68,7 @@ func startGuardian(program, host string, leaders map[int]uint64) (*guardian, err
 		return nil, err
 	}
 	g := &guardian{proc: proc, lifeline: lifeline, readyPipe: isReady, began: time.Now(), readyKnown: make(chan struct{}), done: make(chan struct{})}
+	g.send("marks %d %d\n", marks.First, marks.Last)
 	g.send("host %s %d\n", host, sweep.StartTime(os.Getpid()))
 	for pid, start := range leaders {
 		g.notify("+", pid, start)
@@ -150,12 +151,12 @@ const sweepWait = time.Second
 
 // sweep kills the descendants of the child, which must be dead and not reaped.
 func (h *containedChild) sweep() {
-	q := sweep.Sweeper{Mark: []byte(h.mark), Known: map[int]uint64{h.pid: h.start}, Since: h.start, Looks: h.c.looks}
+	q := sweep.Sweeper{Marks: h.sweepable(), Mark: []byte(h.mark), Known: map[int]uint64{h.pid: h.start}, Since: h.start, Looks: h.c.looks}
 	q.Sweep(sweepWait)
 }
 
 func (c *Containment) sweepAll() {
-	q := sweep.Sweeper{Mark: []byte(c.hostMark), Since: sweep.StartTime(os.Getpid()), Known: make(map[int]uint64)}
+	q := sweep.Sweeper{Marks: c.marks, Mark: []byte(c.hostMark), Since: sweep.StartTime(os.Getpid()), Known: make(map[int]uint64)}
 	q.Sweep(sweepWait)
 }
 

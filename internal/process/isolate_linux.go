@@ -69,7 +69,7 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 
 // termsOf returns what the init is told. The error is that of a sandbox which the system cannot enforce.
 func termsOf(s *Spec) (nsinit.Terms, error) {
-	t := nsinit.Terms{Limits: s.Limits, NewPrivileges: s.NewPrivileges}
+	t := nsinit.Terms{Limits: s.Limits, Mark: s.mark, NewPrivileges: s.NewPrivileges}
 	if s.Sandbox == nil {
 		return t, nil
 	}

@@ -49,7 +49,7 @@ func launcherOf(s *Spec) (*launcher, error) {
 		return l, nil
 	}
 	if s.NewPrivileges {
-		lineage.Unmarked()
+		lineage.Privileged()
 	}
 	if s.NewPrivileges || s.Isolate { // the init of a pid namespace needs privileges until it starts the child
 		return nil, nil

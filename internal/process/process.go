@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/limited"
+	"github.com/exthost/exthost/internal/lineage"
 	"github.com/exthost/exthost/internal/sandbox"
 )
 
@@ -64,6 +65,8 @@ type Spec struct {
 	// capabilities, and leaves it the capabilities of this process. Without it a child has
 	// no_new_privs on Linux, and as root a safe part of the capabilities.
 	NewPrivileges bool
+
+	mark uint64 // of the child and its descendants, see package sweep; 0 where the system has none
 }
 
 // Process is a started child. Its methods are safe for concurrent use.
@@ -114,10 +117,11 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		pipes.joinOutputs()
 	}
 	hold := s.Containment.prepare()
-	s.Env = hold.environ(s.Env)
+	s.Env, s.mark = hold.environ(s.Env), hold.marks().First
 	proc, init, err := spawn(ctx, &s, parent, pipes.child[:])
 	closeAll(pipes.child[:])
 	if err != nil {
+		hold.abandon()
 		closeAll(pipes.host[:])
 		parent.leave()
 		return nil, err
@@ -178,7 +182,11 @@ func launch(ctx context.Context, s *Spec, parent *launcher, argv []string, attr 
 	if s.Isolate {
 		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, s)
 	}
-	parent.run(func() { proc, err = limited.Start(s.Path, argv, attr, s.Limits) })
+	marked, mark := false, limited.Mark{Limit: s.mark, Late: s.NewPrivileges || s.Sandbox != nil}
+	parent.run(func() { proc, marked, err = limited.Start(s.Path, argv, attr, s.Limits, mark) })
+	if err == nil && !marked && !mark.Late {
+		lineage.MarkedLate()
+	}
 	return proc, nil, err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/sandbox"
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 // This file holds the functions that need Linux, for all other systems.
@@ -31,7 +32,7 @@ type guardian struct {
 	began time.Time
 }
 
-func startGuardian(string, string, map[int]uint64) (*guardian, error) {
+func startGuardian(string, string, sweep.Marks, map[int]uint64) (*guardian, error) {
 	return nil, errors.ErrUnsupported
 }
 
@@ -54,7 +55,7 @@ const CanIsolate = false
 type initConn struct{}
 
 func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, s *Spec) (*os.Process, *initConn, error) {
-	proc, err := limited.Start(argv[0], argv, attr, s.Limits)
+	proc, _, err := limited.Start(argv[0], argv, attr, s.Limits, limited.Mark{})
 	return proc, nil, err
 }
 

@@ -13,7 +13,8 @@ import (
 
 // Sweeper finds and kills the descendants of dead children.
 type Sweeper struct {
-	Mark  []byte // in their environment; one that ends with "." is any mark of that host
+	Marks Marks  // of the children
+	Mark  []byte // in their environment; one that ends with "." is any mark of that host; nil: none
 	Since uint64 // their earliest start time
 	Looks *Looks // of its full scans; nil: its own
 
@@ -84,7 +85,7 @@ func (q *Sweeper) scan(full bool) (killed int) {
 		more = false
 		others := suspects[:0]
 		for _, s := range suspects {
-			if !q.related(s) && !(first && hasMark(s.marks, q.Mark)) {
+			if !q.related(s) && !(first && q.bears(s)) {
 				if first && s.blank {
 					q.unreadable++
 				}
@@ -104,6 +105,9 @@ func (q *Sweeper) scan(full bool) (killed int) {
 	}
 	return killed
 }
+
+// bears reports whether s has the mark of a child.
+func (q *Sweeper) bears(s stat) bool { return q.Marks.Has(s.limit) || hasMark(s.marks, q.Mark) }
 
 // related reports whether s is known, is the child of a known process, or is in the session
 // of one. It finds processes that are exiting, which have no environment.

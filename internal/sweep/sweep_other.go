@@ -2,6 +2,8 @@
 
 package sweep
 
+import "time"
+
 // Looks exist on Linux only.
 type Looks struct{}
 
@@ -10,3 +12,15 @@ func NewLooks() *Looks { return nil }
 
 // StartTime returns 0 on this system.
 func StartTime(int) uint64 { return 0 }
+
+// OwnMarks is empty on this system, which cannot mark processes.
+func OwnMarks() Marks { return Marks{} }
+
+// Find finds nothing on this system.
+func Find(Marks) []Found { return nil }
+
+// End does nothing on this system.
+func End(Marks, time.Duration) (found, survived []Found) { return nil, nil }
+
+// Runs is false: nothing is found on this system.
+func (f Found) Runs() bool { return false }

@@ -17,6 +17,7 @@ type stat struct {
 	stopped              bool // by a signal or a debugger
 
 	marks []byte // value of CookieVar, as [reader.processes] found it
+	limit uint64 // its mark, as [reader.processes] found it; 0 if unknown
 	blank bool   // the environment was empty: in the middle of an exec, it has to be read again
 }
 
@@ -86,6 +87,7 @@ func (r *reader) processes(skip map[int]bool, since uint64) (all []stat) {
 			continue
 		}
 		if !s.dead && s.start >= since {
+			s.limit, _ = r.limit(pid)
 			s.marks, s.blank = r.marks(pid)
 		}
 		all = append(all, s)
@@ -108,7 +110,7 @@ func (r *reader) marks(pid int) (marks []byte, blank bool) {
 // host is.
 func hasMark(marks, mark []byte) bool {
 	for m := range bytes.SplitSeq(marks, []byte{' '}) {
-		if bytes.Equal(m, mark) || mark[len(mark)-1] == '.' && bytes.HasPrefix(m, mark) {
+		if len(mark) > 0 && bytes.Equal(m, mark) || bytes.HasSuffix(mark, []byte{'.'}) && bytes.HasPrefix(m, mark) {
 			return true
 		}
 	}

@@ -127,7 +127,7 @@ func (c *Caller) within() bool {
 	return false
 }
 
-// Child returns why a process may be one of the host's own children; "" if it is none. It waits while
+// Child returns why a process may descend from a child of a host; "" if it does not. It waits while
 // other connections are judged, until ctx ends. c may be nil.
 func (c *Caller) Child(ctx context.Context) string {
 	if c == nil {
@@ -135,13 +135,13 @@ func (c *Caller) Child(ctx context.Context) string {
 	}
 	switch c.relation(ctx) {
 	case lineage.Descendant:
-		return "the request comes from an extension, hook or policy of this host, which takes no orders from its own children"
+		return "the request comes from an extension, hook or policy of a host, this one or an earlier one, and a host takes no orders from those"
 	case lineage.Unknown:
 		why := lineage.Hiding()
 		if why == "" {
 			why = "that process has no_new_privs as they have, or hides its descriptors, or has closed the connection; use exthost in a terminal, or a program without no_new_privs"
 		}
-		return "the host cannot tell that the request comes from none of its own children: " + why
+		return "the host cannot tell that the request comes from no extension, hook or policy: " + why
 	}
 	return ""
 }

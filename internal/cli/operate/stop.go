@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,11 +17,15 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/relay"
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 // stopTimeout bounds the end of one host, which takes 5 s at most when its extensions do not
 // end by themselves.
 const stopTimeout = 20 * time.Second
+
+// killWait bounds the end of processes that a host has left.
+const killWait = 2 * time.Second
 
 // Stop ends the hosts of the directory.
 func Stop(c *console.Console) *cobra.Command {
@@ -29,7 +34,8 @@ func Stop(c *console.Console) *cobra.Command {
 		Short: "End the host of this directory, also the one in the background",
 		Long: "End every exthost that serves this directory, and return when its processes have ended:\n" +
 			"the hosts that exthost serve --stdio started in the background, and an exthost serve. Calls\n" +
-			"in flight are cancelled. A client on stdio keeps running, and starts a host again with its\n" +
+			"in flight are cancelled. Processes that have left the session of their extension are named, and\n" +
+			"those that survive SIGKILL are an error. A client on stdio keeps running, and starts a host again with its\n" +
 			"next message. A host of serve --stdio --own ends with its client alone.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,15 +47,24 @@ func Stop(c *console.Console) *cobra.Command {
 			for _, i := range stopped {
 				names = append(names, strconv.Itoa(i.PID))
 				lines = append(lines, fmt.Sprintf("stopped pid %d, %s", i.PID, i.Serves))
+				for _, f := range i.Ended {
+					lines = append(lines, fmt.Sprintf("ended   pid %d (%s), which had left the session of its extension", f.PID, console.Safe(f.Name)))
+				}
 			}
 			return errors.Join(c.Print(console.Document{Kind: "stopped", Value: stopped, Names: names, Text: strings.Join(lines, "\n")}), err)
 		},
 	}
 }
 
+// stoppedHost is a host that was ended.
+type stoppedHost struct {
+	daemon.Info
+	Ended []sweep.Found `json:"ended,omitempty"` // processes of it that had left the session of their extension
+}
+
 // stopAll ends the hosts and returns them. The error is that of the first one that does not
-// end; the others are ended nevertheless.
-func stopAll(ctx context.Context) (stopped []daemon.Info, err error) {
+// end, or leaves a process; the others are ended nevertheless.
+func stopAll(ctx context.Context) (stopped []stoppedHost, err error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil, err
@@ -62,10 +77,9 @@ func stopAll(ctx context.Context) (stopped []daemon.Info, err error) {
 		if info.Clients == "" {
 			continue // it ends with its client
 		}
-		if failed := stop(ctx, info); failed != nil {
-			err = cmp.Or(err, failed)
-		} else {
-			stopped = append(stopped, info)
+		host, failed := stop(ctx, info)
+		if err = cmp.Or(err, failed); host != nil {
+			stopped = append(stopped, *host)
 		}
 	}
 	if len(stopped) == 0 && err == nil {
@@ -74,14 +88,32 @@ func stopAll(ctx context.Context) (stopped []daemon.Info, err error) {
 	return stopped, err
 }
 
-func stop(ctx context.Context, info daemon.Info) error {
+// stop ends a host and what it leaves. host is nil if it has not ended.
+func stop(ctx context.Context, info daemon.Info) (host *stoppedHost, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if info.Stopped() {
-		return hosts.StoppedError(info)
+		return nil, hosts.StoppedError(info)
 	}
+	apart := sweep.Left(sweep.Find(info.Marks), info.PID)
 	if err := relay.Stop(ctx, info); err != nil {
-		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("exthost, pid %d, does not end: %v", info.PID, err), Hint: fmt.Sprintf("kill %d", info.PID)}
+		return nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("exthost, pid %d, does not end: %v", info.PID, err), Hint: fmt.Sprintf("kill %d", info.PID)}
 	}
-	return nil
+	late, survived := sweep.End(info.Marks, killWait)
+	host = &stoppedHost{Info: info}
+	for _, f := range append(apart, late...) {
+		if !f.Runs() && !slices.Contains(host.Ended, f) {
+			host.Ended = append(host.Ended, f)
+		}
+	}
+	if len(survived) == 0 {
+		return host, nil
+	}
+	var pids, words []string
+	for _, f := range survived {
+		pids = append(pids, strconv.Itoa(f.PID))
+		words = append(words, fmt.Sprintf("%d (%s)", f.PID, console.Safe(f.Name)))
+	}
+	return host, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the host of pid %d has ended, but processes of it survived SIGKILL: %s", info.PID, strings.Join(words, ", ")),
+		Hint: "they wait for the kernel, or belong to another user: ps -o pid,user,stat,wchan,args -p " + strings.Join(pids, ",")}
 }

@@ -123,7 +123,7 @@ func withRefusal(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, refusalKey{}, daemon.Refusal(c))
 }
 
-// ownersOnly keeps the host's own children from its operator's API.
+// ownersOnly keeps what descends from children of hosts from the operator's API.
 func ownersOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why, _ := r.Context().Value(refusalKey{}).(string); why != "" {

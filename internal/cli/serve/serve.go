@@ -29,6 +29,7 @@ import (
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/relay"
+	"github.com/exthost/exthost/internal/sweep"
 	"github.com/exthost/exthost/internal/toollist"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -259,7 +260,27 @@ func (r *run) begin(cfg *config.Config) (d *daemon.Daemon, err error) {
 	if err == nil && r.background == "" {
 		d, err = r.claim(cfg)
 	}
+	if err == nil && d != nil {
+		r.endBefore(d.Before())
+	}
 	return d, err
+}
+
+// leftLimit bounds the end of what a killed host has left.
+const leftLimit = 2 * time.Second
+
+// endBefore ends the processes that a host before has left: its guardian was killed with it, or has not come
+// to its end yet.
+func (r *run) endBefore(before daemon.Info) {
+	found, survived := sweep.End(before.Marks, leftLimit)
+	for _, f := range found {
+		if !f.Runs() {
+			r.log.Warn("a process of the host before was ended", "pid", f.PID, "program", f.Name, "host", before.PID)
+		}
+	}
+	for _, f := range survived {
+		r.log.Error("a process of the host before survived SIGKILL; it gets no access to this host", "pid", f.PID, "program", f.Name, "host", before.PID)
+	}
 }
 
 // openLog makes the log on stderr, and the one in a file of the configuration.

@@ -1,0 +1,92 @@
+package sweep
+
+// The mark of a child is its hard limit of file locks (RLIMIT_LOCKS), which the kernel itself has not used
+// since Linux 2.4.25. Every descendant inherits it, whatever it does to its environment, session, parents
+// and cgroups. A process can lower the limit, and raise it only with CAP_SYS_RESOURCE, which children do
+// not have. So a process whose limit is of a lower level than that of a host descends from a child of some
+// host, and an exact limit names the child:
+//
+//	0 | level 3 | pid of the host 22 | low bits of the host's start time 10 | containment 12 | child 16
+//
+// The level of children is one below that of their host: a host inside an extension has children too.
+const (
+	levelShift       = 60
+	pidShift         = 38
+	startShift       = 28
+	containmentShift = 16
+
+	maxPID   = 1<<(levelShift-pidShift) - 1
+	maxStart = 1<<(pidShift-startShift) - 1
+	topLevel = 7
+
+	// MaxContainment and MaxChild are the highest numbers of containments and children in marks.
+	MaxContainment = 1<<(startShift-containmentShift) - 1
+	MaxChild       = 1<<containmentShift - 1
+)
+
+// Marks is a range of marks, ends included. The zero value is empty.
+type Marks struct {
+	First uint64 `json:"first,string"`
+	Last  uint64 `json:"last,string"`
+}
+
+// Has reports whether limit is one of m.
+func (m Marks) Has(limit uint64) bool { return m.Last != 0 && m.First <= limit && limit <= m.Last }
+
+// Level returns the level of a limit. Processes of no host have the highest one.
+func Level(limit uint64) int { return int(min(limit>>levelShift, topLevel)) }
+
+// marksOf returns the marks for children of the process pid, which has a limit; none if the limit leaves
+// no level for them.
+func marksOf(pid int, start, limit uint64) Marks {
+	level := Level(limit) - 1
+	if level < 0 {
+		return Marks{}
+	}
+	first := uint64(level)<<levelShift | uint64(pid)&maxPID<<pidShift | start&maxStart<<startShift
+	return Marks{First: first, Last: first | (1<<startShift - 1)}
+}
+
+// pid is the host's.
+func (m Marks) pid() int { return int(m.First >> pidShift & maxPID) }
+
+// Containment returns the marks of one containment of m.
+func (m Marks) Containment(number int) Marks {
+	if m.Last == 0 {
+		return m
+	}
+	first := m.First | uint64(number)<<containmentShift
+	return Marks{First: first, Last: first | MaxChild}
+}
+
+// Child returns the mark of one child of a containment.
+func (m Marks) Child(number int) Marks {
+	if m.Last == 0 {
+		return m
+	}
+	return Marks{First: m.First | uint64(number), Last: m.First | uint64(number)}
+}
+
+// Found is a process that bears a mark.
+type Found struct {
+	PID   int    `json:"pid"`
+	Name  string `json:"name"` // of its program, as ps shows it
+	Start uint64 `json:"-"`
+
+	Parent, Session int `json:"-"`
+}
+
+// Left returns those of the children and descendants of the process parent that are not in the session of
+// a child.
+func Left(all []Found, parent int) (left []Found) {
+	children := make(map[int]bool)
+	for _, f := range all {
+		children[f.PID] = f.Parent == parent
+	}
+	for _, f := range all {
+		if !children[f.Session] {
+			left = append(left, f)
+		}
+	}
+	return left
+}
