@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
 )
 
 // apply starts the units that are new in next, puts next in force, and ends the units that
@@ -74,7 +75,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 func (r *reloads) prepare(now, next *snapshot.Plan, c *status.Change) (beside, after []unit.Runner) {
 	for _, id := range slices.Concat(c.Added, c.Changed) {
 		x, before := next.Extensions[id], now.Extensions[id]
-		r.forgetStart(x)
+		r.forgetStart(x.ID())
 		switch {
 		case before == nil:
 			beside = append(beside, x)
@@ -91,7 +92,7 @@ func (r *reloads) prepare(now, next *snapshot.Plan, c *status.Change) (beside, a
 		if d == nil {
 			continue // removed
 		}
-		r.forgetStart(d)
+		r.forgetStart(d.ID())
 		if before != nil {
 			d.Calls = before.Calls
 		}
@@ -136,10 +137,29 @@ func (r *reloads) notStarted(u unit.Runner, err error, before snapshot.Target, n
 	}
 }
 
-// forgetStart drops the diagnostics of an earlier start of u.
-func (r *reloads) forgetStart(u unit.Runner) {
+// forgetStart drops the diagnostics of an earlier start of the unit with that id.
+func (r *reloads) forgetStart(id string) {
 	r.h.diagnostics.Remove(func(d protocol.Diagnostic) bool {
-		return d.Extension == u.Base().ID() && strings.HasPrefix(d.Message, unit.StartFailed)
+		return d.Extension == id && strings.HasPrefix(d.Message, unit.StartFailed)
+	})
+}
+
+// notStartedYet keeps why u did not start, until an instance is ready after all.
+func (r *reloads) notStartedYet(u unit.Runner, err error) {
+	r.h.diagnostics.Add(u.Base().StartDiagnostic(err))
+	if u.Base().IsReady() { // which may have happened just before
+		r.forgetStart(u.Base().ID())
+	}
+}
+
+// started drops the diagnostics of earlier starts of a unit when an instance is ready. One of a newer
+// build, which has a hint, stays: the instance is of the build before.
+func (r *reloads) started(id string, e supervisor.Event) {
+	if e.Kind != supervisor.StateChanged || e.State != supervisor.Ready {
+		return
+	}
+	r.h.diagnostics.Remove(func(d protocol.Diagnostic) bool {
+		return d.Extension == id && d.Hint == "" && strings.HasPrefix(d.Message, unit.StartFailed)
 	})
 }
 
@@ -147,12 +167,12 @@ func (r *reloads) forgetStart(u unit.Runner) {
 func (r *reloads) Restarted(ctx context.Context, u unit.Runner, err error) {
 	switch {
 	case err == nil:
-		r.forgetStart(u)
+		r.forgetStart(u.Base().ID())
 		r.h.life.rebuild.Add()
 	case ctx.Err() != nil:
 	case protocol.KindOf(err) != protocol.ShuttingDown:
-		r.forgetStart(u)
-		r.h.diagnostics.Add(u.Base().StartDiagnostic(err))
+		r.forgetStart(u.Base().ID())
+		r.notStartedYet(u, err)
 	}
 }
 

@@ -105,7 +105,10 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
 		Inspect: o.Mode.Inspect, Observe: o.Observe, Quota: counters,
 		Events: func(id string) unit.Events {
-			return unit.Events{State: func(e supervisor.Event) { h.stats.feed.State(id, e) }}
+			return unit.Events{State: func(e supervisor.Event) {
+				h.stats.feed.State(id, e)
+				h.reloads.started(id, e)
+			}}
 		}})
 	if err != nil {
 		h.life.stop()
@@ -211,7 +214,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.far = far.New(h.env, o.Cluster, far.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
 	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Asks: h.logins.Asks, Ended: h.far.EndSession, Changed: l.rebuild.Add, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed, Tracer: o.Tracer, Log: log,
-		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists,
+		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists, Rebuild: func() { h.swap(nil) },
 			View: func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) }}}, h.stages()...)
 	h.gateway.Calls = h.dispatcher
 	return h
@@ -277,6 +280,7 @@ func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events 
 		Relayed:  h.gateway.Clients.Relayed,
 		State: func(e supervisor.Event) {
 			h.stats.feed.State(x.ID(), e)
+			h.reloads.started(x.ID(), e)
 			h.hooks.events.StateChanged(x.ID(), e)
 			h.life.restate.Add()
 		},
@@ -291,7 +295,10 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 		Incoming: h.gateway.Incoming,
 		Session:  h.gateway.Sessions.ByKey,
 		Relayed:  h.gateway.Clients.Relayed,
-		State:    func(e supervisor.Event) { h.stats.feed.State(d.ID(), e) },
+		State: func(e supervisor.Event) {
+			h.stats.feed.State(d.ID(), e)
+			h.reloads.started(d.ID(), e)
+		},
 	}
 }
 
@@ -299,7 +306,7 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 func startAll(ctx context.Context, h *Host, list []unit.Runner) {
 	for u, err := range units.StartEach(ctx, list) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
-			h.diagnostics.Add(u.Base().StartDiagnostic(err))
+			h.reloads.notStartedYet(u, err)
 		}
 		h.life.starting.Decided(u)
 		h.life.rebuild.Add()

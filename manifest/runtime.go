@@ -140,7 +140,7 @@ func (r Runtime) Resolve(t Transport) Options {
 		grace = call
 	}
 	attempts := 5
-	if t.Kind == KindHTTP || t.Kind == KindSSE || t.Kind == KindNATS {
+	if IsRemote(t.Kind) {
 		attempts = -1 // a retry costs nothing, and a remote server comes back
 	}
 	o := Options{
@@ -175,6 +175,10 @@ func (r Runtime) Resolve(t Transport) Options {
 	}
 	return o
 }
+
+// IsRemote reports whether a transport of that kind connects to a server that runs elsewhere: the host
+// starts no process for it.
+func IsRemote(kind string) bool { return kind == KindHTTP || kind == KindSSE || kind == KindNATS }
 
 func (r Restart) resolve(attempts int) RestartOptions {
 	return RestartOptions{

@@ -39,7 +39,7 @@ const (
 	Overloaded            Kind = "overloaded"             // max_in_flight and max_queue are full
 	BreakerOpen           Kind = "breaker_open"           // the circuit breaker refuses calls for now
 	NotReady              Kind = "not_ready"              // the extension is starting or restarting
-	Failed                Kind = "failed"                 // the restart budget is spent; an operator must act
+	Failed                Kind = "failed"                 // it did not start, or its restart budget is spent; it is tried once in a while, or an operator acts
 	ShuttingDown          Kind = "shutting_down"          // the host or the extension is stopping
 	Rejected              Kind = "rejected"               // a policy or hook denied it
 	GovernanceUnavailable Kind = "governance_unavailable" // a required policy could not decide

@@ -121,7 +121,7 @@ func (g *Group[S]) refusal(sl *slot[S]) error {
 		e := protocol.Errorf(protocol.Failed, "given up, restart it to try again: %w", sl.err)
 		e.Evidence = g.evidence(sl, sl.err, 0)
 		return e
-	case g.coolingDown(sl):
+	case g.coolingDown(sl), sl.state == Failed:
 		until, cause := g.cooldown(sl)
 		wait := until.Sub(g.now())
 		if g.o.Restart.Cooldown == 0 {

@@ -47,10 +47,10 @@ func (g *Group[S]) cooldown(sl *slot[S]) (until time.Time, cause error) {
 	return sl.policy.until, sl.err
 }
 
-// coolingDown reports whether a Cooldown, or the time before a Trial, keeps a call from starting
-// an instance in sl.
+// coolingDown reports whether a Cooldown, or the time before a Trial, keeps a call from
+// starting an instance in sl.
 func (g *Group[S]) coolingDown(sl *slot[S]) bool {
-	if sl.inst != nil || sl.failedForGood() {
+	if sl.inst != nil || sl.failedForGood() || g.o.Restart.OnCall {
 		return false
 	}
 	until, _ := g.cooldown(sl)

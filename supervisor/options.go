@@ -71,6 +71,11 @@ type Options struct {
 	// against the restart budget. Default: no error means that.
 	Replaced func(error) bool
 
+	// Blocked reports whether an error of Serve means that somebody has to act before a
+	// restart can succeed. The slot is then Failed until a Trial, whatever its budget.
+	// Default: no error means that.
+	Blocked func(error) bool
+
 	// OnEvent gets the events of the group one at a time and in order, on a
 	// goroutine that Stop waits for, so it must not call Stop. At most 1024 events
 	// wait for OnEvent; see [Event.Lost].
@@ -100,7 +105,7 @@ type Restart struct {
 	HealthyAfter time.Duration // time of being Ready that resets the delays; default 60 s, negative: any time
 	Cooldown     time.Duration // time after which a Failed slot may make one trial start: an eager slot by itself, others on the next call; default 0: Failed is final
 	Trial        time.Duration // as Cooldown, without its other effects, and not beside it; default 0: Failed is final
-	OnCall       bool          // a call starts the next instance without waiting for the backoff; for starts that cost nothing
+	OnCall       bool          // a call starts the next instance without waiting for the backoff or the Trial; for starts that cost nothing
 }
 
 // Breaker configures the circuit breaker of an instance that runs but does not answer.
@@ -137,6 +142,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Replaced == nil {
 		o.Replaced = func(error) bool { return false }
+	}
+	if o.Blocked == nil {
+		o.Blocked = func(error) bool { return false }
 	}
 	if o.Rand == nil {
 		o.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))

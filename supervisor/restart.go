@@ -18,11 +18,12 @@ type policy struct {
 // failed counts a failure at now, after the time healthy in state Ready (0: never
 // Ready). It returns the delay of the restart, or false when the budget is spent.
 func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Duration, ok bool) {
-	if healthy > 0 && healthy >= p.HealthyAfter {
+	recovered := healthy > 0 && healthy >= p.HealthyAfter
+	if recovered {
 		p.restartsInRow = 0
-		if p.Cooldown == 0 {
-			p.until = time.Time{}
-		}
+	}
+	if p.Cooldown == 0 && (recovered || p.MaxAttempts < 0) {
+		p.until = time.Time{}
 	}
 	if !p.until.IsZero() { // the trial start has failed
 		return 0, false

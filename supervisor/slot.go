@@ -41,6 +41,13 @@ type instance[S Service] struct {
 	exiting  bool // a call saw the end; Serve has not returned yet
 }
 
+// ending is how an instance ended.
+type ending struct {
+	err      error
+	replaced bool // Options.Replaced of err
+	blocked  bool // Options.Blocked of err
+}
+
 func (g *Group[S]) setState(sl *slot[S], s State) {
 	sl.stopTimer()
 	sl.state, sl.since = s, g.now()
@@ -122,9 +129,9 @@ func (g *Group[S]) serve(ctx context.Context, sl *slot[S], inst *instance[S]) {
 	if err == nil {
 		err = errEnded
 	}
-	replaced := g.o.Replaced(err)
+	end := ending{err, g.o.Replaced(err), g.o.Blocked(err)}
 	g.update(sl.pool, func() {
-		g.onExit(sl, err, replaced)
+		g.onExit(sl, end)
 		g.st.busy--
 	})
 }
@@ -149,15 +156,15 @@ func (g *Group[S]) onReady(sl *slot[S], inst *instance[S], service S) {
 	}
 }
 
-// onExit moves a slot to its next state after the instance has returned err. Calls in
-// flight belong to that instance and do not count for the next one.
-func (g *Group[S]) onExit(sl *slot[S], err error, replaced bool) {
+// onExit moves a slot to its next state after the instance has returned. Calls in flight
+// belong to that instance and do not count for the next one.
+func (g *Group[S]) onExit(sl *slot[S], end ending) {
 	was, asked := sl.state, sl.asked
 	sl.inst, sl.asked = nil, false
 	g.resetBreaker(sl)
 	if was == Spawning {
-		sl.startErr = err
-		g.startFailed(err)
+		sl.startErr = end.err
+		g.startFailed(end.err)
 	}
 	switch {
 	case sl.pool.released:
@@ -166,9 +173,9 @@ func (g *Group[S]) onExit(sl *slot[S], err error, replaced bool) {
 	case was == Draining:
 		g.onDrained(sl)
 	case was == Spawning && asked && g.o.Restart.MaxAttempts >= 0:
-		g.fail(sl, err, true)
+		g.fail(sl, end.err, true)
 	default:
-		g.onFailure(sl, err, replaced, asked)
+		g.onFailure(sl, end, asked)
 	}
 	if g.o.Mode == PerKey { // calls of another key may have waited for room
 		for _, other := range g.st.slots {
@@ -179,17 +186,18 @@ func (g *Group[S]) onExit(sl *slot[S], err error, replaced bool) {
 
 // onFailure handles an instance that ended without being stopped: the slot restarts or
 // fails.
-func (g *Group[S]) onFailure(sl *slot[S], err error, replaced, asked bool) {
+func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
+	err := end.err
 	var healthy time.Duration
 	started := sl.state == Ready
 	if started {
 		healthy = g.now().Sub(sl.since)
 	}
 	delay, ok := time.Duration(0), true
-	if !started || !replaced {
+	if !started || !end.replaced {
 		delay, ok = sl.policy.failed(g.now(), healthy)
 	}
-	if errors.Is(err, ErrPermanent) || !ok || !started && !g.st.starts.until.IsZero() {
+	if errors.Is(err, ErrPermanent) || end.blocked || !ok || !started && !g.st.starts.until.IsZero() {
 		g.fail(sl, err, asked)
 		if sl.next.IsZero() {
 			return
@@ -205,7 +213,7 @@ func (g *Group[S]) onFailure(sl *slot[S], err error, replaced, asked bool) {
 	case started || sl.pool.has(Ready, Spawning):
 	case g.o.onDemand(): // calls that waited for this instance get the error of its start
 		g.refuse(sl.pool, err)
-	case g.o.Restart.OnCall && delay > maxRestartWait: // else they would start the next instance at once, without end
+	case g.o.Restart.OnCall && sl.next.Sub(g.now()) > maxRestartWait: // else they would start the next instance at once, without end
 		g.refuse(sl.pool, g.refusal(sl))
 	}
 }

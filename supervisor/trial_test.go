@@ -135,6 +135,36 @@ func TestOnCall(t *testing.T) {
 	})
 }
 
+// What somebody has to mend is tried slowly, and at once by a call.
+func TestBlocked(t *testing.T) {
+	errLogin := &protocol.Error{Kind: protocol.RequirementMissing, Message: "needs login"}
+	blocked := func(err error) bool { return errors.Is(err, errLogin) }
+	inBubble(t, Options{Blocked: blocked, Restart: Restart{MaxAttempts: -1, OnCall: true, Trial: trial}}, func(t *testing.T, w *world) {
+		f := w.started(1)[0]
+		f.die(errCrash)
+		w.take().die(errLogin)
+		for range 3 {
+			w.wantState(Failed)
+			c := w.acquire("")
+			w.take().die(errLogin)
+			if e := c.refused(t, protocol.Failed); e.RetryAfter != trial || !errors.Is(e, errLogin) {
+				t.Errorf("%v after %v", e, e.RetryAfter)
+			}
+			time.Sleep(trial - 1)
+			w.noneBorn()
+			time.Sleep(1)
+			w.take().die(errLogin)
+		}
+		c := w.acquire("")
+		f = w.take()
+		f.becomeReady()
+		c.got(t, f)
+		c.release(nil)
+		f.die(errCrash)
+		w.wantState(Restarting) // the attempts are unlimited again
+	})
+}
+
 // Keep is code of the user of a group, which may ask the group.
 func TestKeepMayAskTheGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -183,9 +183,11 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 		return c, err
 	}
 	began := time.Now()
-	view, wrong := d.o.Snapshots.Load().View(r.Session)
+	now := d.o.Snapshots.Load()
+	view, wrong := now.View(r.Session)
 	if name, ok := nativeName(view, r.Extension, t.name); ok && wrong == nil {
 		d.o.Waits.AwaitOwner(ctx, r, name, view)
+		d.o.Waits.TryOwner(ctx, now.Ordered, r.Extension, name, view)
 	}
 	return d.routeAfter(began, r, t, part)
 }

@@ -61,7 +61,7 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 		if result, err = next(ctx, c, params); protocol.KindOf(err) != protocol.Failed || !lacks(err, why) {
 			return result, err
 		}
-		if restarted := c.Target.Restart(ctx); restarted != nil { // it had failed for good, for want of the login
+		if restarted := c.Target.Restart(ctx); restarted != nil { // it had failed for want of the login
 			return nil, restarted
 		}
 		return next(ctx, c, params)

@@ -59,7 +59,7 @@ type client struct {
 	o       Options
 	url     *url.URL
 	http    *http.Client
-	onLost  func(cause error) // ends the transport because its session is gone
+	onLost  func(cause error) // ends the transport: its server is gone, or its session
 	in, out atomic.Uint64     // bytes of bodies
 }
 
@@ -257,14 +257,15 @@ func (c *client) postRequest(ctx, running context.Context, r *http.Request, id j
 	}
 }
 
-// post posts a message that has no answer and waits until the server accepts it.
+// post posts a message that has no answer and waits until the server accepts it. A server that it does
+// not reach may be reached by the next request, and requests in flight may still be answered.
 func (c *client) post(ctx context.Context, r *http.Request) error {
 	resp, err := c.do(r, func() {})
 	if err == nil {
 		defer resp.Body.Close()
 		err = c.checkStatus(resp)
+		c.failOn(err)
 	}
-	c.failOn(err)
 	return err
 }
 
@@ -282,10 +283,7 @@ func (c *client) checkStatus(resp *http.Response) error {
 
 // failOn ends the transport if err means that no later request can succeed.
 func (c *client) failOn(err error) {
-	switch {
-	case isUnreachable(err):
-		c.fail(err)
-	case errors.Is(err, ErrSessionGone):
+	if isUnreachable(err) || errors.Is(err, ErrSessionGone) {
 		c.onLost(err)
 	}
 }

@@ -128,12 +128,12 @@ func (s *Streamable) probeLocked() *probe {
 	return p
 }
 
-// goneGrace is how long a transport whose session is gone waits for the answers to the requests in
-// flight, most of which are about to be refused as the first was: their callers may send them again.
+// goneGrace is how long a transport whose session or server is gone waits for the answers to the
+// requests in flight. Most are about to be refused as the first was: their callers may send them again.
 const goneGrace = 500 * time.Millisecond
 
-// lose ends the transport because its session is gone: no request is sent from now on, and those in
-// flight get goneGrace.
+// lose ends the transport because its session or its server is gone: no request is sent from now on,
+// and those in flight get goneGrace.
 func (s *Streamable) lose(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

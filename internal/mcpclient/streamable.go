@@ -28,7 +28,7 @@ type Streamable struct {
 	mu        sync.Mutex
 	probe     *probe               // under way; nil: none
 	doubting  int                  // exchanges that wait for a probe
-	lost      error                // why the session is gone; nil: it is not
+	lost      error                // why the session or the server is gone; nil: it is not
 	drained   chan struct{}        // to be closed when no request is in flight; nil: nobody waits for that
 	session   string               // "" before initialize, and for a server without sessions
 	version   string               // of the session

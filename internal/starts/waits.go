@@ -26,6 +26,8 @@ type Waits struct {
 	// Offers reports whether an extension with that handshake has items for the list that
 	// method asks for.
 	Offers func(method string, hs *runtime.Handshake) bool
+	// Rebuild puts a snapshot in force that has what extensions offer now.
+	Rebuild func()
 	// View returns what a session sees. No request waits for an extension that it does not see.
 	View func(s *protocol.Session) (*toolset.View, error)
 }
@@ -49,6 +51,17 @@ func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 // name which view shows.
 func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, view *toolset.View) {
 	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name, view) })
+}
+
+// TryOwner tries again the extensions of all whose server could not be reached since the host was
+// started, so that nothing is known of them, and that may own a tool of that name which view shows:
+// a call does not wait for the next try.
+func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) {
+	for x := range all {
+		if x.Handshake() == nil && x.StartsOnCall() && mayOwn(x, extension, name, view) && x.Try(ctx) == nil {
+			s.Rebuild()
+		}
+	}
 }
 
 // mayOwn reports whether x may have a tool of that name which view shows. extension is the one that
@@ -95,6 +108,11 @@ func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *tools
 		known := x.Handshake() != nil || x.TellsTools() && x.Phase.Failure() == "" // a manifest that declares the tools needs no handshake
 		if !mayOwn(x, extension, name, view) || known && !x.Phase.IsSettling() {
 			continue
+		}
+		if x.Phase.IsStarting() && x.Phase.Failure() != "" { // as below
+			e := protocol.Errorf(protocol.NotReady, "extension %s could not be started yet and is tried again; exthost info %s shows why", x.ID(), x.ID())
+			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
+			return e
 		}
 		if x.Phase.IsStarting() {
 			e := protocol.Errorf(protocol.NotReady, "extension %s is starting, and its tools are not known yet: %s", x.ID(), x.Phase.Doing())

@@ -234,11 +234,11 @@ func (e *Env) PruneOffers(known map[string]*Extension) {
 }
 
 // Start implements [Runner]. An extension that starts with the host and fails does not
-// offer any more what it offered before.
+// offer any more what it offered before, unless it is about to be tried again.
 func (x *Extension) Start(ctx context.Context) error {
 	recalled := x.Handshake()
 	err := x.Unit.Start(ctx)
-	if err != nil && ctx.Err() == nil && !onDemand(x.Spec) && protocol.KindOf(err) != protocol.ShuttingDown {
+	if err != nil && ctx.Err() == nil && !onDemand(x.Spec) && x.HasFailed() && protocol.KindOf(err) != protocol.ShuttingDown {
 		x.withdrawn.Store(true)
 		x.handshake.CompareAndSwap(recalled, nil)
 	}
@@ -295,7 +295,7 @@ func (x *Extension) HookPoints() []string {
 		return nil
 	case hs != nil:
 		return hs.Hooks
-	case x.HasFailed(): // no event may wait
+	case x.HasFailed() || x.withdrawn.Load(): // no event may wait
 		return nil
 	case m.Capabilities != nil:
 		return m.Capabilities.Hooks

@@ -29,19 +29,29 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 	if kind == KindElsewhere { // whose own breaker watches its processes
 		fault = func(err error) bool { return protocol.KindOf(err) == protocol.NodeLost }
 	}
+	restart := supervisor.Restart{
+		MaxAttempts: o.Restart.MaxAttempts, Window: o.Restart.Window,
+		BaseBackoff: orNone(o.Restart.BaseBackoff), MaxBackoff: orNone(o.Restart.MaxBackoff), HealthyAfter: orNone(o.Restart.HealthyAfter),
+		Cooldown: settings.Cooldown,
+	}
+	if settings.Cooldown == 0 && kind != KindElsewhere {
+		restart.Trial = trialEvery
+		restart.OnCall = manifest.IsRemote(kind) && o.Restart.MaxAttempts < 0
+	}
+	var blocked func(error) bool
+	if restart.OnCall {
+		blocked = needsSomebody
+	}
 	return supervisor.Options{
 		Name: "ext:" + kind + ":" + u.ID(), Mode: mode,
 		Lazy: o.Activation == manifest.ActivationLazy, Keep: settings.Keep,
 		MaxInstances: o.MaxInstances, MaxInFlight: o.MaxInFlight, MaxQueue: orNone(o.MaxQueue),
 		QueueTimeout: o.CallTimeout, IdleTimeout: o.IdleTimeout, DrainTimeout: orNone(o.DrainTimeout),
-		Restart: supervisor.Restart{
-			MaxAttempts: o.Restart.MaxAttempts, Window: o.Restart.Window,
-			BaseBackoff: orNone(o.Restart.BaseBackoff), MaxBackoff: orNone(o.Restart.MaxBackoff), HealthyAfter: orNone(o.Restart.HealthyAfter),
-			Cooldown: settings.Cooldown,
-		},
+		Restart:  restart,
 		Fault:    fault,
 		Ended:    ended,
 		Replaced: replaced,
+		Blocked:  blocked,
 		OnEvent:  onEvent,
 	}
 }
@@ -50,6 +60,20 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 // message that is too long ends a process, and no service on NATS.
 func endedBy(kind string, err error) bool {
 	return protocol.ProcessEnded(err) && (kind != manifest.KindNATS || protocol.KindOf(err) != protocol.LineTooLong)
+}
+
+// trialEvery is how often something that has failed is started once more: often enough to come back
+// by itself after a bad hour, and too seldom to cost anything where the program is broken.
+const trialEvery = 5 * time.Minute
+
+// needsSomebody reports whether err of a start at a server means that the server was not asked, for want
+// of a login or a token, or because something may not run.
+func needsSomebody(err error) bool {
+	switch protocol.KindOf(err) {
+	case protocol.RequirementMissing, protocol.ManifestInvalid, protocol.ConfigInvalid, protocol.Untrusted:
+		return true
+	}
+	return false
 }
 
 // replaced reports whether the host itself ended the run because nobody waits for what it
@@ -84,8 +108,11 @@ func logEvent(u *Unit, e supervisor.Event) {
 		u.events.LogState(log, e)
 	case e.Kind == supervisor.BreakerChanged:
 		logBreaker(log, e)
-	case e.State == supervisor.Failed && e.Asked:
-		// The caller that waits for the start reports the error.
+	case u.saidAlready(e):
+		log.LogAttrs(ctx, slog.LevelDebug, string(e.State), slog.String("reason", protocol.Reason(e.Err)), slog.Time("due", e.Next))
+	case e.State == supervisor.Failed && !e.Next.IsZero():
+		log.LogAttrs(ctx, slog.LevelError, "failed, and is tried once in a while", slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err),
+			slog.Time("due", e.Next), slog.String("next", "fix it, then exthost restart "+u.ID()))
 	case e.State == supervisor.Failed:
 		log.LogAttrs(ctx, slog.LevelError, "failed, and will not be started again by itself",
 			slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err), slog.String("next", "fix it, then exthost restart "+u.ID()))
@@ -99,6 +126,21 @@ func logEvent(u *Unit, e supervisor.Event) {
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
 	}
+}
+
+// saidAlready reports whether the log, or the diagnostic of the caller that waited for the start, says
+// already what e says: another start has failed in the same way, and none has succeeded meanwhile.
+func (u *Unit) saidAlready(e supervisor.Event) bool {
+	now := string(e.State) + " " + string(protocol.KindOf(e.Err))
+	switch e.State {
+	case supervisor.Ready:
+		now = ""
+	case supervisor.Restarting, supervisor.Failed:
+	default:
+		return false
+	}
+	before, _ := u.said.Swap(now).(string)
+	return now != "" && (e.Asked || now == before)
 }
 
 func logBreaker(log *slog.Logger, e supervisor.Event) {

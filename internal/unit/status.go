@@ -87,8 +87,7 @@ func instanceStatus(s supervisor.SlotStatus) status.Instance {
 	return i
 }
 
-// HasFailed reports whether an instance has failed and will not be started again by
-// itself.
+// HasFailed reports whether an instance has failed: it is tried once in a while at most.
 func (u *Unit) HasFailed() bool {
 	return slices.ContainsFunc(u.Phase.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }

@@ -70,14 +70,14 @@ func newTrial() *trial {
 // and one with a syntax error ends soon after the spawn.
 const liteTrial = 50 * time.Millisecond
 
-// startTrial is startOne for a new build. The first crash is a failure, even where the
+// startTrial is Try for a new build. The first crash is a failure, even where the
 // supervisor would start another instance for a caller.
 func (u *Unit) startTrial(ctx context.Context) error {
 	starting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(u.trial.crashed, cancel)()
 	u.trial.pending.Store(true)
-	err := u.startOne(starting)
+	err := u.Try(starting)
 	if hs := u.handshake.Load(); err == nil && hs != nil && hs.Protocol == manifest.ProtocolLite {
 		select {
 		case <-starting.Done():

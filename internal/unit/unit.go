@@ -60,6 +60,7 @@ type Unit struct {
 	group     *supervisor.Group[*Instance]
 	handshake atomic.Pointer[runtime.Handshake] // of the latest instance, or the known offer before the first
 	crash     atomic.Pointer[status.Crash]      // the latest
+	said      atomic.Value                      // string: the state and kind of the failure that the log says; see saidAlready
 	secrets   ownSecrets
 	trial     *trial
 	succession
@@ -216,13 +217,14 @@ func (u *Unit) Start(ctx context.Context) error {
 	case u.trial.wanted:
 		return u.startTrial(ctx)
 	}
-	return u.startOne(ctx)
+	return u.Try(ctx)
 }
 
 // firstHandshake is the key of the instance that is started to learn its handshake.
 const firstHandshake = "first handshake"
 
-func (u *Unit) startOne(ctx context.Context) error {
+// Try starts an instance as a call does, and waits for it.
+func (u *Unit) Try(ctx context.Context) error {
 	_, release, err := u.group.Acquire(ctx, firstHandshake)
 	if err != nil {
 		return err
@@ -244,6 +246,12 @@ func declares(s *runtime.Spec) bool { return len(s.Manifest.Tools) > 0 }
 // demand and its tools are known, from the manifest or from an earlier handshake.
 func (u *Unit) NeedsStart() bool {
 	return u.trial.wanted || !onDemand(u.Spec) || !declares(u.Spec) && u.handshake.Load() == nil
+}
+
+// StartsOnCall reports whether a call starts an instance now that one could not be started: the unit
+// is reached over the network.
+func (u *Unit) StartsOnCall() bool {
+	return manifest.IsRemote(u.Candidate.Manifest.Transport.Kind) && !onDemand(u.Spec) && u.Phase.Failure() != "" && !u.Phase.is(supervisor.Ready)
 }
 
 // Want is what a call needs of an instance.

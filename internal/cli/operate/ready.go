@@ -27,15 +27,23 @@ func Ready(c *console.Console) *cobra.Command {
 		Long: "Ask the host that serves this directory whether it is ready: what starts with it has " +
 			"started or failed, and every required policy and extension can run. With --tools, also " +
 			"whether these tools can be called. It exits with 0 for ready, 10 for not yet, 11 for " +
-			"blocked, with the command that helps, and 12 for a tool that does not exist.",
+			"blocked, with the command that helps, and 12 for a tool that does not exist. What does not " +
+			"run and is not required is named on stderr.",
 		Example: "  exthost serve & exthost ready --wait 30s\n  exthost ready --tools ext_notes_add,ext_notes_list",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			stop := c.Progress(func() string { return "waits until the host is ready" })
 			err := awaitReady(cmd.Context(), names, wait)
 			stop()
-			if r, _ := hosts.Find(cmd.Context()); r != nil {
-				r.WarnBroken(c)
+			r, _ := hosts.Find(cmd.Context())
+			if r == nil {
+				return err
+			}
+			r.WarnBroken(c)
+			if s, failed := r.Status(cmd.Context()); err == nil && failed == nil && names == nil {
+				for _, text := range absent(s, time.Now()) {
+					c.Warn("%s", console.Safe(text))
+				}
 			}
 			return err
 		},
@@ -107,6 +115,31 @@ func verdict(s status.Status, names []string) error {
 		return nil
 	}
 	return worst
+}
+
+// absent says what does not run, and when it is tried again.
+func absent(s status.Status, now time.Time) (list []string) {
+	say := func(what, state, reason string, instances []status.Instance) {
+		if state != string(supervisor.Failed) && state != string(supervisor.Restarting) {
+			return
+		}
+		text := what + " does not run, it is " + state + ": " + reason
+		for _, i := range instances[:min(len(instances), 1)] {
+			text = strings.Join(append([]string{text}, hosts.Prospects(i, now)...), "; ")
+		}
+		list = append(list, text)
+	}
+	for _, x := range s.Extensions {
+		say("extension "+x.ID, x.State, x.Reason, x.Instances)
+	}
+	for _, p := range s.Policies {
+		var instances []status.Instance
+		if p.Process != nil {
+			instances = p.Process.Instances
+		}
+		say("policy "+p.Name, p.State, p.Reason, instances)
+	}
+	return list
 }
 
 // toolObstacles returns why a tool cannot be called. One without an id is about a name that

@@ -1,0 +1,38 @@
+package operate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/status"
+)
+
+// A host is ready without what nothing requires, and ready says what that is.
+func TestReadyNamesWhatDoesNotRun(t *testing.T) {
+	now := time.Now()
+	soon, later := now.Add(3*time.Second), now.Add(4*time.Minute)
+	s := status.Status{
+		Extensions: []status.Extension{
+			{ID: "up", State: "ready"},
+			{ID: "far", State: "restarting", Reason: "no connection", Instances: []status.Instance{{State: "restarting", NextRetry: &soon}}},
+			{ID: "broken", State: "failed", Reason: "exit status 3", Instances: []status.Instance{{State: "failed", NextRetry: &later}}},
+			{ID: "final", State: "failed", Reason: "exit status 4", Instances: []status.Instance{{State: "failed"}}},
+		},
+		Policies: []status.Policy{{Name: "p", Mode: governance.ModeEnforce, State: "restarting", Reason: "no connection"}},
+	}
+	if err := verdict(s, nil); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+	want := []string{
+		"extension far does not run, it is restarting: no connection; next try in 3s",
+		"extension broken does not run, it is failed: exit status 3; next try in 4m0s",
+		"extension final does not run, it is failed: exit status 4",
+		"policy p does not run, it is restarting: no connection",
+	}
+	if diff := cmp.Diff(want, absent(s, now)); diff != "" {
+		t.Error(diff)
+	}
+}
