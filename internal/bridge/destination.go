@@ -33,7 +33,7 @@ type Destination struct {
 
 	standby  *runtime.Standby          // nil: none is kept
 	unusable error                     // why the configuration cannot be used
-	broken   atomic.Pointer[error]     // why the destination cannot run at all; nil or holding nil when it can
+	broken   atomic.Pointer[broken]    // nil when the destination can run
 	names    atomic.Pointer[toolNames] // nil before the first handshake
 
 	login func(caller string) runtime.Login // of a caller's own; nil: one serves all callers
@@ -47,6 +47,12 @@ type Destination struct {
 type brought struct {
 	env    map[string]string // variables
 	caller string            // whose login its instance has; "": that of all callers
+}
+
+// broken says why a destination cannot run at all.
+type broken struct {
+	err   error
+	until time.Time // when a connection looks again
 }
 
 // New prepares a destination, whose events wire returns. An unusable configuration is the
@@ -125,12 +131,21 @@ func (d *Destination) LoginOf(caller string) runtime.Login {
 
 // Start checks whether the destination can run, and starts the process on standby.
 func (d *Destination) Start(ctx context.Context) error {
-	err := d.check(ctx)
-	d.broken.Store(&err)
-	if err != nil {
+	if err := d.look(ctx); err != nil {
 		return err
 	}
 	return d.try(ctx)
+}
+
+// look is check, and notes the outcome.
+func (d *Destination) look(ctx context.Context) error {
+	err := d.check(ctx)
+	if err == nil {
+		d.broken.Store(nil)
+	} else if ctx.Err() == nil {
+		d.broken.Store(&broken{err, time.Now().Add(cooldown)})
+	}
+	return err
 }
 
 // NeedsStart reports true: [Destination.Start] starts the process on standby.
@@ -160,8 +175,8 @@ func (d *Destination) try(ctx context.Context) error {
 
 // Failure returns why the destination cannot run at all; nil when it can.
 func (d *Destination) Failure() error {
-	if err := d.broken.Load(); err != nil {
-		return *err
+	if b := d.broken.Load(); b != nil {
+		return b.err
 	}
 	return nil
 }
@@ -217,11 +232,18 @@ func (d *Destination) Secrets() []string {
 // cooldown is how long a destination whose instances keep failing refuses connections.
 const cooldown = 30 * time.Second
 
-// unable returns the refusal of a destination that cannot run at all; nil when it can.
-func (d *Destination) unable() error {
-	err := d.Failure()
-	if err == nil {
+// unable returns the refusal of a destination that cannot run at all; nil when it can. What was missing
+// may be there by now: one connection looks again after each cooldown.
+func (d *Destination) unable(ctx context.Context) error {
+	b := d.broken.Load()
+	if b == nil {
 		return nil
+	}
+	err := b.err
+	if time.Now().After(b.until) && d.broken.CompareAndSwap(b, &broken{err, time.Now().Add(cooldown)}) {
+		if err = d.look(ctx); err == nil {
+			return nil
+		}
 	}
 	refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; fix that, then exthost restart %s", protocol.Reason(err), d.ID())
 	refusal.RetryAfter = cooldown
@@ -248,7 +270,7 @@ func (d *Destination) stranger(s *protocol.Session, key string) error {
 // Acquire is [unit.Unit.Acquire], and keeps what the session brings.
 func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance, func(error), error) {
 	s, key := w.Session, unit.SessionKey(w.Session)
-	if err := d.unable(); err != nil {
+	if err := d.unable(ctx); err != nil {
 		return nil, nil, err
 	}
 	added := d.keep(key, s)
@@ -268,7 +290,7 @@ func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance,
 
 // Refusal returns why a call of s would be refused now; nil when it would not.
 func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
-	err := cmp.Or(d.unable(), d.stranger(s, unit.SessionKey(s)))
+	err := cmp.Or(d.unable(ctx), d.stranger(s, unit.SessionKey(s)))
 	if err == nil {
 		err = d.Unit.Refusal(ctx, s)
 	}
