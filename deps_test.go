@@ -212,7 +212,7 @@ var house = map[string]struct {
 	"internal/rawclient":             {[]string{"manifest", "protocol", "runtime", "internal/display", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/jsonrpc/ndjson", "internal/limited"}, "starts what the worker would start, and talks to it by hand"},
 	"manifest/internal/configschema": {nil, "checks a document"},
 	"manifest/internal/words":        {[]string{"internal/strict"}, "judges a word"},
-	"manifest/internal/mcpjson":      {[]string{"protocol", "internal/strict"}, "decodes servers; which are valid is not its matter"},
+	"manifest/internal/mcpjson":      {[]string{"internal/shellwords", "protocol", "internal/strict"}, "decodes servers; which are valid is not its matter"},
 }
 
 // TestHouse holds the import graph against the table.

@@ -36,6 +36,8 @@ func TestParseSidecar(t *testing.T) {
 		"old":    {Type: "sse", URL: "https://example.com/sse"},
 		"gemini": {Type: "http", URL: "https://example.com/g"},
 		"stream": {Type: "http", URL: "https://example.com/s"},
+
+		"numbers": {Type: "stdio", Command: "x", Args: []string{"--port", "80"}},
 	}
 	if diff := cmp.Diff(want, servers); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
@@ -51,7 +53,6 @@ info s:7:13: servers.web: no type is stated, so the url is taken for type http; 
 info s:8:13: servers.old: the url ends in /sse, so it is taken for type sse; state the type
 error s:11:16: servers.socket: type is stdio, http or sse, not "ws"
 error s:12:5: servers.asks: it asks the user for a value with ${input:…}, which only an editor can; name a variable of the environment instead: ${NAME}
-error s:13:52: servers.numbers.args[1]: want a string, got the number 80
 info s:14:5: servers.off is disabled in the file
 error s:15:5: servers.nothing: a server needs a command or a url
 error s:16:5: servers.list: want an object
@@ -81,9 +82,30 @@ func TestParseSidecarAsAWhole(t *testing.T) {
 			}
 		})
 	}
-	if servers, diags := ParseSidecar("s", []byte(`{"mcpServers": {"a": {"command": "[[[[{{{{ // /*"} /* [[[[ */ } // [[[[
+	if servers, diags := ParseSidecar("s", []byte(`{"mcpServers": {"a": {"command": "[[[[{{{{//_/*"} /* [[[[ */ } // [[[[
 }`)); len(servers) != 1 || diags != nil {
 		t.Errorf("brackets in strings and comments: %v, %v", servers, diags)
+	}
+}
+
+// A .mcp.json is read as the clients read it that share it: numbers and booleans where text is meant, and a command
+// that is a whole line.
+func TestParseSidecarAsClientsDo(t *testing.T) {
+	servers, diags := ParseSidecar("s", []byte(`{"mcpServers": {
+  "numbers": {"command": "x", "env": {"PORT": 3000, "DEBUG": true, "RATE": 1.50}},
+  "line": {"command": "python3 'my server.py' --fast"},
+  "path": {"command": "/opt/my tools/server"}
+}}`))
+	want := map[string]Server{
+		"numbers": {Type: "stdio", Command: "x", Env: map[string]string{"PORT": "3000", "DEBUG": "true", "RATE": "1.50"}},
+		"line":    {Type: "stdio", Command: "python3", Args: []string{"my server.py", "--fast"}},
+		"path":    {Type: "stdio", Command: "/opt/my tools/server"},
+	}
+	if diff := cmp.Diff(want, servers); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(diags) != 1 || diags[0].Level != protocol.LevelInfo || !strings.Contains(diags[0].Message, "whole line") {
+		t.Errorf("%v", diags)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package clientconfig reads the configurations of other programs: the MCP servers of Claude
-// Code, Cursor, VS Code, Codex and Gemini, the catalogs of mcpv, the plugins of ContextForge,
+// Code, Cursor, VS Code, Codex, Gemini, Goose, Continue and opencode, the catalogs of mcpv, the plugins of ContextForge,
 // the extensions of nexo, and files of destinations. It writes servers as extensions or
 // destinations, and policies and settings as files of a configuration.
 package clientconfig
@@ -37,6 +37,10 @@ const (
 	Codex      Client = "codex"
 	Gemini     Client = "gemini"
 
+	Goose    Client = "goose"    // config.yaml
+	Continue Client = "continue" // config.yaml
+	OpenCode Client = "opencode" // opencode.json
+
 	MCPV         Client = "mcpv"         // a catalog: servers and plugins
 	ContextForge Client = "contextforge" // plugins
 	Nexo         Client = "nexo"         // extensions.yaml
@@ -45,7 +49,7 @@ const (
 
 // Clients returns all clients.
 func Clients() []string {
-	return []string{string(ClaudeCode), string(Codex), string(ContextForge), string(Cursor), string(Destinations), string(Gemini), string(MCPV), string(Nexo), string(VSCode)}
+	return []string{string(ClaudeCode), string(Codex), string(Continue), string(ContextForge), string(Cursor), string(Destinations), string(Gemini), string(Goose), string(MCPV), string(Nexo), string(OpenCode), string(VSCode)}
 }
 
 // Options configure Read.
@@ -217,6 +221,8 @@ func clientOf(path string, root map[string]any) Client {
 		return Codex
 	case isYAML(path):
 		return programOf(root)
+	case isOpenCode(table(root["mcp"])):
+		return OpenCode
 	case dir == ".cursor":
 		return Cursor
 	case dir == ".gemini":

@@ -28,8 +28,12 @@ func programOf(root map[string]any) Client {
 	switch plugins, _ := root["plugins"].([]any); {
 	case catalog:
 		return MCPV
+	case isGoose(table(root["extensions"])):
+		return Goose
 	case root["extensions"] != nil:
 		return Nexo
+	case isList(root["mcpServers"]):
+		return Continue
 	case root["mcpServers"] != nil || root["servers"] != nil:
 		return ClaudeCode
 	case plugins != nil && !slices.ContainsFunc(plugins, func(p any) bool { return table(p)["cmd"] != nil }):
@@ -38,6 +42,11 @@ func programOf(root map[string]any) Client {
 		return MCPV
 	}
 	return Destinations
+}
+
+func isList(v any) bool {
+	_, is := v.([]any)
+	return is
 }
 
 // servers returns the servers of a file by name, in the form that [reader.server] reads, and
@@ -54,6 +63,14 @@ func (r *reader) servers(root map[string]any) (map[string]map[string]any, error)
 		return nil, r.settings(root)
 	case Destinations:
 		return r.destinations(root)
+	case Goose:
+		return r.goose(root), nil
+	case OpenCode:
+		return r.opencode(root), nil
+	case Continue:
+		if list, ok := root["mcpServers"].([]any); ok {
+			return r.continued(list), nil
+		}
 	}
 	return r.list(root)
 }

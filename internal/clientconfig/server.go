@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/internal/clientconfig/known"
 	"github.com/exthost/exthost/internal/launcher"
+	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -35,7 +36,7 @@ func (r *reader) drop(name, format string, args ...any) {
 
 func (r *reader) server(name string, raw map[string]any) {
 	f := &fields{set: maps.Clone(raw)}
-	s := Server{Name: name, Runtime: runtimeOf(f), Command: f.text("command"), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
+	s := Server{Name: name, Runtime: runtimeOf(f), Command: strings.TrimSpace(f.text("command")), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
 	failed := r.transport(&s, f)
 	r.headers(&s, f)
 	r.login(&s, f)
@@ -64,9 +65,13 @@ func (r *reader) server(name string, raw map[string]any) {
 	if s.Kind == manifest.KindStdio {
 		r.resolvePaths(&s)
 	}
+	if r.Bridge {
+		s.withOwn()
+	}
 	if !r.Secrets {
 		r.masker.maskSecrets(&s)
 	}
+	s.leaveToProgram()
 	for _, key := range slices.Sorted(maps.Keys(f.set)) {
 		r.note(name, "%s", leftOut(key, fieldCounterparts[key]))
 	}
@@ -200,6 +205,10 @@ func (r *reader) limits(s *Server, f *fields) {
 
 // resolvePaths resolves cwd and command. Relative paths refer to the project.
 func (r *reader) resolvePaths(s *Server) {
+	if words, ok := shellwords.Line(s.Command, s.Args); ok {
+		r.note(s.Name, "its command is a whole line, and is split into words")
+		s.Command, s.Args = words[0], words[1:]
+	}
 	s.Cwd = cmp.Or(s.Cwd, r.Workspace)
 	switch relative := s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "$"); {
 	case relative && r.Workspace != "":
@@ -207,13 +216,9 @@ func (r *reader) resolvePaths(s *Server) {
 	case relative:
 		r.note(s.Name, "cwd %s is relative to where the client was started: write it in full", s.Cwd)
 	}
-	if strings.ContainsAny(s.Command, `/\`) && !filepath.IsAbs(s.Command) && !strings.HasPrefix(s.Command, "$") && s.Cwd != "" {
+	inPlace := filepath.IsAbs(s.Command) || strings.HasPrefix(s.Command, "$") || strings.HasPrefix(s.Command, "~/")
+	if strings.ContainsAny(s.Command, `/\`) && !inPlace && s.Cwd != "" {
 		s.Command = filepath.Join(s.Cwd, s.Command)
-	}
-	if strings.ContainsAny(s.Command, " \t") && len(s.Args) == 0 && !filepath.IsAbs(s.Command) {
-		words := strings.Fields(s.Command)
-		r.note(s.Name, "its command is a whole line, and is split into words")
-		s.Command, s.Args = words[0], words[1:]
 	}
 }
 

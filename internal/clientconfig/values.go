@@ -40,6 +40,35 @@ func (s *Server) refers() (at string) {
 	return at
 }
 
+// leaveToProgram writes references of arguments to variables that s itself sets to a stored secret as plain text:
+// a command line is read by others, and programs such as mcp-remote replace them themselves.
+func (s *Server) leaveToProgram() {
+	for i, arg := range s.Args {
+		s.Args[i] = reference.ReplaceAllStringFunc(arg, func(ref string) string {
+			name, _, _ := strings.Cut(strings.Trim(ref, "${}"), ":-")
+			if secrets.Refers(s.Env[name]) {
+				return "$" + ref
+			}
+			return ref
+		})
+	}
+}
+
+// withOwn replaces references to variables that s itself sets: a destination's command is read before they are.
+func (s *Server) withOwn() {
+	s.eachValue(func(where, value string) string {
+		if strings.HasPrefix(where, "env.") {
+			return value
+		}
+		return reference.ReplaceAllStringFunc(value, func(ref string) string {
+			if own, ok := s.Env[strings.Trim(ref, "${}")]; ok {
+				return own
+			}
+			return ref
+		})
+	})
+}
+
 var (
 	reference       = regexp.MustCompile(`\$\{([^{}]*)\}`)
 	bareReference   = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)

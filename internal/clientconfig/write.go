@@ -33,9 +33,13 @@ func passedThrough(name, value string) bool { return value == "${"+name+"}" }
 
 func (s *Server) requiredEnv() []string {
 	names := slices.Clone(s.Pass)
-	s.eachValue(func(_, value string) string {
-		for _, m := range reference.FindAllStringSubmatch(value, -1) {
-			if name, _, hasDefault := strings.Cut(m[1], ":-"); !hasDefault {
+	s.eachValue(func(where, value string) string {
+		if where == "command" { // in which ${HOME} is the user's, whatever the extension is given
+			return value
+		}
+		for _, m := range reference.FindAllStringSubmatch(strings.ReplaceAll(value, "$${", ""), -1) {
+			name, _, hasDefault := strings.Cut(m[1], ":-")
+			if own, set := s.Env[name]; !hasDefault && (!set || passedThrough(name, own) || where == "env."+name) {
 				names = append(names, name)
 			}
 		}
@@ -45,8 +49,8 @@ func (s *Server) requiredEnv() []string {
 	return slices.Compact(names)
 }
 
-// asServer reports whether the program itself is named by a variable, which a manifest allows
-// in [mcp_servers] only. The extension is then {id}.server.
+// asServer reports whether the program is below ${HOME}, which a manifest allows in [mcp_servers] only. The
+// extension is then {id}.server.
 func (s *Server) asServer() bool { return strings.Contains(s.Command, "${") }
 
 func (s *Server) manifest(from Client) []byte {

@@ -10,14 +10,19 @@ import (
 
 var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Expand replaces ${VAR} by the result of lookup, and ${VAR:-default} by the literal
-// default if VAR is missing or empty. All other text, including $VAR without braces,
-// stays unchanged. The error names all missing variables, or the malformed reference.
+// Expand replaces ${VAR} by the result of lookup, ${VAR:-default} by the literal
+// default if VAR is missing or empty, and $${ by ${. All other text, including $VAR without
+// braces, stays unchanged. The error names all missing variables, or the malformed reference.
 func Expand(s string, lookup func(name string) (string, bool)) (string, error) {
 	var b strings.Builder
 	var missing []string
 	for rest := s; ; {
 		before, after, ok := strings.Cut(rest, "${")
+		if literal, escaped := strings.CutSuffix(before, "$"); ok && escaped {
+			b.WriteString(literal + "${")
+			rest = after
+			continue
+		}
 		b.WriteString(before)
 		if !ok {
 			break
@@ -25,7 +30,7 @@ func Expand(s string, lookup func(name string) (string, bool)) (string, error) {
 		ref, after, ok := strings.Cut(after, "}")
 		name, fallback, hasFallback := strings.Cut(ref, ":-")
 		if !ok || !varName.MatchString(name) {
-			return "", fmt.Errorf("malformed reference ${%s: write ${NAME} or ${NAME:-default}", display.Escape(ref))
+			return "", fmt.Errorf("malformed reference ${%s: write ${NAME} or ${NAME:-default}, or $${ for a plain ${", display.Escape(ref))
 		}
 		value, found := lookup(name)
 		switch {

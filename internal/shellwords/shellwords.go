@@ -5,6 +5,7 @@ package shellwords
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -27,6 +28,16 @@ type splitter struct {
 	word    strings.Builder
 	open    bool // a word has begun; it may still be empty, as in ""
 	command bool
+}
+
+// Line returns the words of a command that is a whole line: it has blanks, there are no args beside it, and it is
+// not the path of a program. ok is false for any other command.
+func Line(command string, args []string) (words []string, ok bool) {
+	if len(args) > 0 || !strings.ContainsAny(strings.TrimSpace(command), " \t") || filepath.IsAbs(command) {
+		return nil, false
+	}
+	words, err := Split(command)
+	return words, err == nil && len(words) > 1
 }
 
 // Join writes words as a line that a shell splits into them.

@@ -78,6 +78,23 @@ func (n *Node) field(key string) *Field {
 	return nil
 }
 
+// TextsOf turns the numbers and booleans of the list or map under key into strings, as they are written.
+func (n *Node) TextsOf(key string) {
+	of := n.At(key)
+	if of == nil {
+		return
+	}
+	values := slices.Clone(of.Items)
+	for _, f := range of.Fields {
+		values = append(values, f.Value)
+	}
+	for _, v := range values {
+		if v.Kind == Bool || v.Kind == Int || v.Kind == Float {
+			v.Kind, v.Value = String, nil
+		}
+	}
+}
+
 // At returns the value of a key of a Map, nil when there is none. It may be
 // called on nil.
 func (n *Node) At(key string) *Node {

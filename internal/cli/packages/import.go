@@ -37,8 +37,9 @@ func Import(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import [FILE…]",
 		Short: "Take over servers and policies of other programs",
-		Long: "Read the files in which Claude Code, Cursor, VS Code, Codex, Gemini, mcpv, ContextForge,\n" +
-			"nexo and files of destinations configure servers and policies, and show the same as\n" +
+		Long: "Read the files in which Claude Code, Cursor, VS Code, Codex, Gemini, Goose,\n" +
+			"Continue, opencode, mcpv, ContextForge, nexo and files of destinations configure\n" +
+			"servers and policies, and show the same as\n" +
 			"extensions, destinations and policies; --write writes them, and adds to files that exist.\n" +
 			"Without a file, list the known files on this machine; on a terminal, ask which to import.\n" +
 			"Settings that cannot be carried over are reported on stderr. Secrets in clear text are stored\n" +

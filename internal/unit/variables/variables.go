@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,37 +19,60 @@ import (
 // packageRoot begins a command that is a program of the extension's package.
 const packageRoot = "${" + permit.Variable + "}/"
 
-// Expand returns m with the ${VAR} and ${VAR:-default} of its transport replaced. lookup
-// finds the variables that the child itself is given. The error names every variable that
-// is missing.
+// Expand returns m with the ${VAR} and ${VAR:-default} of its transport replaced, by what the
+// transport states for the child itself, else by lookup, which finds the other variables that the
+// child is given. In front of a command ~/ and ${HOME}/ are the user's home directory; no other
+// variable decides what runs. The error names every variable that is missing.
 func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
 	out := *m
 	t := &out.Transport
 	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env), maps.Clone(t.Headers)
 	var errs []error
-	expand := func(key, text string) string {
+	expand := func(key, text string, lookup func(string) (string, bool)) string {
 		value, err := process.Expand(text, lookup)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("transport.%s: %w", key, err))
 		}
 		return value
 	}
+	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
+		t.Env[name] = expand("env."+name, t.Env[name], lookup)
+	}
+	own := func(name string) (string, bool) {
+		if value, ok := t.Env[name]; ok {
+			return value, true
+		}
+		return lookup(name)
+	}
 	for key, words := range map[string][]string{"command": t.Cmd, "args": t.Args} {
 		for i, word := range words {
-			words[i] = expand(key, word)
+			words[i] = expand(key, word, own)
 		}
 	}
-	for _, values := range []struct {
-		key string
-		of  map[string]string
-	}{{"env", t.Env}, {"headers", t.Headers}} {
-		for _, name := range slices.Sorted(maps.Keys(values.of)) {
-			values.of[name] = expand(values.key+"."+name, values.of[name])
-		}
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		t.Headers[name] = expand("headers."+name, t.Headers[name], own)
 	}
-	if strings.HasPrefix(t.Command, packageRoot) { // no other variable decides what runs
-		t.Command = expand("command", t.Command)
+	if strings.HasPrefix(t.Command, packageRoot) {
+		t.Command = expand("command", t.Command, lookup)
+	} else if command, err := inHome(t.Command); err != nil {
+		errs = append(errs, fmt.Errorf("transport.command: %w", err))
+	} else {
+		t.Command = command
 	}
-	t.Cwd, t.URL = expand("cwd", t.Cwd), expand("url", t.URL)
+	t.Cwd, t.URL = expand("cwd", t.Cwd, own), expand("url", t.URL, own)
 	return &out, errors.Join(errs...)
+}
+
+// inHome returns a command with the user's home directory in place of a leading ~ or ${HOME}.
+func inHome(command string) (string, error) {
+	for _, prefix := range []string{"~/", "${HOME}/"} {
+		if rest, ok := strings.CutPrefix(command, prefix); ok {
+			home, err := os.UserHomeDir()
+			return filepath.Join(home, rest), err
+		}
+	}
+	if strings.Contains(command, "${") {
+		return "", fmt.Errorf("%s: a variable does not decide what runs: write the path in full, or begin it with ${HOME}/ or ~/", command)
+	}
+	return command, nil
 }

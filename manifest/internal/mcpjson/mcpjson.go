@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -77,6 +78,9 @@ func (f *File) Decode(s *Server) bool {
 		f.Add(s.node.Pos, "", "%s: want an object", s.Path)
 		return false
 	}
+	for _, key := range []string{"args", "env", "headers"} {
+		s.node.TextsOf(key)
+	}
 	before := len(f.Diagnostics)
 	d := strict.Decoder{Report: f.Report, Exact: true, Unknown: func(key strict.Field, known []string, message string) {
 		f.Note(key.Pos, strict.DidYouMean(key.Key, known), "%s", message)
@@ -94,9 +98,21 @@ func (f *File) Decode(s *Server) bool {
 		s.Definition.Type, s.Definition.URL = "http", s.Definition.HTTPURL
 	}
 	s.Definition.rewrite(func(text string) string { return strings.ReplaceAll(text, "${env:", "${") })
+	f.splitLine(s)
 	text, _ := json.Marshal(s.Definition) // strings only
 	s.AsksUser = bytes.Contains(text, []byte("${input:"))
 	return true
+}
+
+// splitLine splits a command that is a whole line, as clients do that give it to a shell.
+func (f *File) splitLine(s *Server) {
+	d := &s.Definition
+	words, ok := shellwords.Line(d.Command, d.Args)
+	if !ok {
+		return
+	}
+	d.Command, d.Args = words[0], words[1:]
+	f.Note(s.At("command"), "write the arguments in args", "%s: its command is a whole line, and is split into words", s.Path)
 }
 
 // At returns the place of a key of the definition, of the server if it has no such

@@ -1,0 +1,55 @@
+package variables
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/manifest"
+)
+
+// Arguments see what the transport states for the child, an escaped reference stays one, and the home directory
+// of a command is the user's whatever the child is given.
+func TestExpand(t *testing.T) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Skip("no home directory: ", err)
+	}
+	lookup := func(name string) (string, bool) {
+		value, ok := map[string]string{"HOME": "/elsewhere", "TOKEN": "outer", "KEY": "k"}[name]
+		return value, ok
+	}
+	m := &manifest.Manifest{Transport: manifest.Transport{
+		Command: "${HOME}/bin/server",
+		Args:    []string{"${TOKEN}", "$${TOKEN}", "${KEY}", "${PORT:-80}", "$$", "$HOME"},
+		Env:     map[string]string{"TOKEN": "own ${TOKEN}"},
+		URL:     "https://${KEY}.example",
+	}}
+	got, err := Expand(m, lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := manifest.Transport{
+		Command: filepath.Join(home, "bin/server"),
+		Args:    []string{"own outer", "${TOKEN}", "k", "80", "$$", "$HOME"},
+		Env:     map[string]string{"TOKEN": "own outer"},
+		URL:     "https://k.example",
+	}
+	if diff := cmp.Diff(want, got.Transport); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for command, want := range map[string]string{"~/bin/server": filepath.Join(home, "bin/server"), "server": "server"} {
+		got, err := Expand(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup)
+		if err != nil || got.Transport.Command != want {
+			t.Errorf("%s: %s, %v", command, got.Transport.Command, err)
+		}
+	}
+	for _, command := range []string{"${KEY}/server", "/opt/${KEY}", "$${KEY}"} {
+		if _, err := Expand(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup); err == nil || !strings.Contains(err.Error(), "write the path in full") {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}
