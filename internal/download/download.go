@@ -46,7 +46,7 @@ func New(registries ...string) (*Client, error) {
 			return nil, errors.New("the registry is no address that begins with https://") // it may hold a password
 		}
 		if u.Scheme != "https" && (u.Scheme != "http" || !outbound.Loopback(u.Hostname())) {
-			return nil, fmt.Errorf("the registry %s is not reached over https", place(u))
+			return nil, fmt.Errorf("the registry %s is not reached over https", c.place(u))
 		}
 		c.registries = append(c.registries, u)
 	}
@@ -86,26 +86,32 @@ func (c *Client) Get(ctx context.Context, address, accept string, limit int64) (
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
-		return nil, fmt.Errorf("%s: %w", place(u), err)
+		return nil, fmt.Errorf("%s: %w", c.place(u), err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, &Status{URL: place(u), Code: resp.StatusCode}
+		return nil, &Status{URL: c.place(u), Code: resp.StatusCode}
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", place(u), err)
+		return nil, fmt.Errorf("%s: %w", c.place(u), err)
 	case int64(len(data)) > limit:
-		return nil, fmt.Errorf("%s is over %d MiB", place(u), limit>>20)
+		return nil, fmt.Errorf("%s is over %d MiB", c.place(u), limit>>20)
 	}
 	return data, nil
 }
 
-// place is an address without the user, which may be a token as well as the password.
-func place(u *url.URL) string {
+// place is an address for an error: without what may be a secret in it, which is the user as well as the
+// password, the query, and the path of a registry.
+func (c *Client) place(u *url.URL) string {
 	plain := *u
-	plain.User = nil
+	plain.User, plain.RawQuery, plain.Fragment = nil, "", ""
+	for _, r := range c.registries {
+		if rel, ok := Relative(r, &plain); ok {
+			return plain.Scheme + "://" + plain.Host + "/…/" + rel
+		}
+	}
 	return plain.String()
 }
 
@@ -161,12 +167,12 @@ func (c *Client) allows(u *url.URL) error {
 	case c.configured(u.Scheme, u.Host):
 		return nil
 	case u.Scheme != "https":
-		return fmt.Errorf("%s is not reached over https", place(u))
+		return fmt.Errorf("%s is not reached over https", c.place(u))
 	case !strings.Contains(u.Hostname(), ".") && !strings.Contains(u.Hostname(), ":"):
-		return fmt.Errorf("%s is a host of this network", place(u))
+		return fmt.Errorf("%s is a host of this network", c.place(u))
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !egress.Public(addr) {
-		return fmt.Errorf("%s has a private address", place(u))
+		return fmt.Errorf("%s has a private address", c.place(u))
 	}
 	return nil
 }
@@ -207,4 +213,21 @@ func (c *Client) known(address string) bool {
 		}
 	}
 	return false
+}
+
+// Relative returns the address of an archive relative to that of its registry, where the registry's has
+// a path of which the archive's begins with the first element at least. Such a path may hold a token.
+func Relative(registry, archive *url.URL) (rel string, ok bool) {
+	if !strings.EqualFold(registry.Host, archive.Host) || registry.Scheme != archive.Scheme {
+		return "", false
+	}
+	from, to := strings.Split(strings.Trim(registry.EscapedPath(), "/"), "/"), strings.Split(strings.TrimPrefix(archive.EscapedPath(), "/"), "/")
+	same := 0
+	for same < len(from) && same < len(to)-1 && from[same] == to[same] {
+		same++
+	}
+	if same == 0 {
+		return "", false
+	}
+	return strings.Repeat("../", len(from)-same) + strings.Join(to[same:], "/"), true
 }

@@ -77,7 +77,7 @@ type Entry struct {
 type Part struct {
 	Name      string `json:"name"`
 	Version   string `json:"version"`
-	URL       string `json:"url"`       // where it comes from: https, git+… or a path relative to the lock file
+	URL       string `json:"url"`       // where it comes from: https, git+…, registry:// relative to its registry, or a path relative to the lock file
 	Integrity string `json:"integrity"` // "sha512-" or "sha256-" and base64, as registries state it; "" for a folder or commit
 	Path      string `json:"path"`      // where it lies in the package, with slashes; "": at its root
 }

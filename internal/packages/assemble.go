@@ -39,7 +39,7 @@ func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.
 	if err != nil {
 		return nil, err
 	}
-	err = i.unpackAll(ctx, client, tree, parts)
+	err = i.unpackAll(ctx, client, from, tree, parts)
 	if err == nil {
 		err = unpacked.Complete(tree, parts)
 	}
@@ -50,7 +50,7 @@ func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.
 }
 
 // unpackAll unpacks the parts in their order, while the next ones are on their way.
-func (i *Installer) unpackAll(ctx context.Context, client *download.Client, tree *store.Tree, parts []lockfile.Part) error {
+func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree, parts []lockfile.Part) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -64,7 +64,7 @@ func (i *Installer) unpackAll(ctx context.Context, client *download.Client, tree
 		for n, p := range parts {
 			select {
 			case room <- struct{}{}:
-				fetching.Go(func() { arrived[n] <- i.fetch(ctx, client, p) })
+				fetching.Go(func() { arrived[n] <- i.fetch(ctx, client, from, p) })
 			case <-ctx.Done():
 				arrived[n] <- archive{err: ctx.Err()}
 			}
@@ -87,14 +87,17 @@ func (i *Installer) unpackAll(ctx context.Context, client *download.Client, tree
 }
 
 // fetch returns a part whose content has the hash that is stated.
-func (i *Installer) fetch(ctx context.Context, client *download.Client, p lockfile.Part) (a archive) {
+func (i *Installer) fetch(ctx context.Context, client *download.Client, from origin, p lockfile.Part) (a archive) {
 	if isLocal(p) || isGit(p) {
 		return i.fetchLocal(ctx, p)
 	}
 	if a.form, a.strip = store.TarGz, 1; unpacked.IsWheel(p) {
 		a.form, a.strip = store.Zip, 0
 	}
-	if a.data, a.err = client.Get(ctx, p.URL, "", store.MaxArchive); a.err == nil {
+	at, err := from.address(p.Name, p.URL)
+	if err != nil {
+		a.err = err
+	} else if a.data, a.err = client.Get(ctx, at, "", store.MaxArchive); a.err == nil {
 		a.err = download.Verify(a.data, p.Integrity)
 	}
 	return a

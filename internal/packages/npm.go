@@ -58,7 +58,7 @@ func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r res
 	if i.MinAge > 0 && len(i.AgeOf) == 0 { // npm takes the newest version that is old enough
 		argv = append(argv, "--before="+time.Now().Add(-i.MinAge).UTC().Format(time.RFC3339))
 	}
-	if _, err := (program.Program{Dir: dir, Argv: argv, Env: config.env}).Run(ctx); err != nil {
+	if _, err := (program.Program{Dir: dir, Argv: argv, Env: config.env, Hide: r.from.paths()}).Run(ctx); err != nil {
 		if f, ok := errors.AsType[*program.Failure](err); ok && (strings.Contains(f.Text, "with a date before") || strings.Contains(f.Text, "ENOVERSIONS")) {
 			return r, fmt.Errorf("no version is %s old, or a package that it needs has none; --min-release-age NAME=0 takes younger ones of that package: %s", i.MinAge, f.Text)
 		}
@@ -109,12 +109,12 @@ func (i *Installer) locate(ctx context.Context, client *download.Client, config 
 			if !ok {
 				return fmt.Errorf("the registry has no %s %s", name, e.Version)
 			}
-			stated, err := download.Strongest(e.Integrity)
+			hash, err := download.Strongest(e.Integrity)
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", name, e.Version, err)
 			}
-			if now, err := download.Strongest(v.Dist.Integrity); err != nil || now != stated {
-				return fmt.Errorf("%s %s: npm resolved it to %s, and the registry states %q", name, e.Version, stated, v.Dist.Integrity)
+			if now, err := download.Strongest(v.Dist.Integrity); err != nil || now != hash {
+				return fmt.Errorf("%s %s: npm resolved it to %s, and the registry states %q", name, e.Version, hash, v.Dist.Integrity)
 			}
 			if err := sameHost(registry, v.Dist.Tarball); err != nil {
 				return fmt.Errorf("%s %s: %w", name, e.Version, err)
@@ -122,7 +122,11 @@ func (i *Installer) locate(ctx context.Context, client *download.Client, config 
 			if err := i.old(name, e.Version, doc.published(e.Version)); err != nil {
 				return err
 			}
-			parts[n] = lockfile.Part{Name: name, Version: e.Version, URL: v.Dist.Tarball, Integrity: stated, Path: e.path}
+			at, err := stated(registry, v.Dist.Tarball)
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", name, e.Version, err)
+			}
+			parts[n] = lockfile.Part{Name: name, Version: e.Version, URL: at, Integrity: hash, Path: e.path}
 		}
 		return nil
 	})

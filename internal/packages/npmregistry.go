@@ -99,7 +99,7 @@ func (c *npmConfig) of(name string) string {
 }
 
 func (c *npmConfig) origin() origin {
-	return origin{append([]string{c.registry}, slices.Sorted(maps.Values(c.scopes))...), c.credentials}
+	return origin{append([]string{c.registry}, slices.Sorted(maps.Values(c.scopes))...), c.credentials, c.of}
 }
 
 // packument is what a registry says of a package.
@@ -140,9 +140,16 @@ func sameHost(registry, archive string) error {
 	}
 	a, err := url.Parse(archive)
 	if err != nil || !strings.EqualFold(a.Host, r.Host) || a.Scheme != r.Scheme {
-		return fmt.Errorf("its archive %s is not at its registry %s", archive, r.Host)
+		return fmt.Errorf("its archive is not at its registry %s, but at %s", r.Host, hostOf(a))
 	}
 	return nil
+}
+
+func hostOf(u *url.URL) string {
+	if u == nil {
+		return "what is no address"
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // width is how many requests run at once.

@@ -246,6 +246,7 @@ func (i *Installer) old(name, version string, published time.Time) error {
 type origin struct {
 	registries  []string
 	credentials map[string]string // as those of a [download.Client]
+	of          func(name string) (registry string)
 }
 
 func (o origin) client() (*download.Client, error) {

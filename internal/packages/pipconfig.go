@@ -69,7 +69,7 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 
 // indexOrigin is the origin of an index: its address says who asks, or a netrc does.
 func indexOrigin(index string, env []string) (origin, error) {
-	o := origin{registries: []string{index}}
+	o := origin{registries: []string{index}, of: func(string) string { return index }}
 	u, err := url.Parse(index)
 	if err != nil || u.User != nil {
 		return o, nil // which the client sends, or refuses

@@ -104,7 +104,7 @@ func (i *Installer) locateWheel(ctx context.Context, client *download.Client, co
 		return one, err
 	}
 	var published time.Time
-	if one.part, published, err = page.find(name, w); err != nil {
+	if one.part, published, err = page.find(config.index, name, w); err != nil {
 		return one, err
 	}
 	if one.young = i.old(name, one.part.Version, published); one.young != nil {
@@ -164,7 +164,7 @@ func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without [
 	}
 	argv := []string{"python3", "-c", pipAlone, "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet",
 		"--constraint", constraints, "--report", report, "--", wanted}
-	if _, err := (program.Program{Dir: dir, Argv: argv, Env: c.env}).Run(ctx); err != nil {
+	if _, err := (program.Program{Dir: dir, Argv: argv, Env: c.env, Hide: c.origin.paths()}).Run(ctx); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(report)
@@ -228,7 +228,7 @@ func (c *pipConfig) page(ctx context.Context, client *download.Client, name stri
 }
 
 // find returns the wheel that pip chose, as the index states it.
-func (p *indexPage) find(name string, w pipWheel) (part lockfile.Part, published time.Time, err error) {
+func (p *indexPage) find(index, name string, w pipWheel) (part lockfile.Part, published time.Time, err error) {
 	for _, f := range p.Files {
 		sum := f.Hashes["sha256"]
 		if sum == "" || sum != w.Download.Archive.Hashes["sha256"] {
@@ -241,8 +241,10 @@ func (p *indexPage) find(name string, w pipWheel) (part lockfile.Part, published
 		if err != nil {
 			return part, published, err
 		}
-		at.User, at.Fragment = nil, ""
-		part = lockfile.Part{Name: name, Version: w.Metadata.Version, URL: at.String(), Path: unpacked.LibFolder + "/" + name}
+		part = lockfile.Part{Name: name, Version: w.Metadata.Version, Path: unpacked.LibFolder + "/" + name}
+		if part.URL, err = stated(index, at.String()); err != nil {
+			return part, published, fmt.Errorf("%s %s: %w", name, part.Version, err)
+		}
 		if part.Integrity, err = download.SHA256(sum); err != nil {
 			return part, published, fmt.Errorf("%s %s: %w", name, part.Version, err)
 		}

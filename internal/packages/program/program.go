@@ -25,6 +25,7 @@ type Program struct {
 	Dir  string
 	Argv []string
 	Env  []string // in place of that of this process
+	Hide []string // texts that are secret, and are left out of the error
 }
 
 // Run returns what the program prints on stdout. The error has the end of what it prints on
@@ -61,7 +62,11 @@ func (p Program) Run(ctx context.Context) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: %w", p.Argv[0], ctx.Err())
 	case !exit.Success():
-		return nil, &Failure{Program: p.Argv[0], Text: display.Cut(display.Visible(lastLines(running.Tail())), 600), exit: exit}
+		said := lastLines(running.Tail())
+		for _, secret := range p.Hide {
+			said = strings.ReplaceAll(said, secret, "…")
+		}
+		return nil, &Failure{Program: p.Argv[0], Text: display.Cut(display.Visible(said), 600), exit: exit}
 	}
 	return text, nil
 }

@@ -43,6 +43,7 @@ type Release struct {
 type NPM struct {
 	*httptest.Server
 	Authorization string // the header that requests need; "": none. Set it before the first.
+	Below         string // the path that all addresses begin with, such as /t0ken; "": none
 
 	mu       sync.Mutex
 	releases map[string][]Release
@@ -112,7 +113,12 @@ func (r *NPM) serve(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	path, err := url.PathUnescape(strings.TrimPrefix(req.URL.EscapedPath(), "/"))
+	at, below := strings.CutPrefix(req.URL.EscapedPath(), r.Below+"/")
+	if !below {
+		http.NotFound(w, req)
+		return
+	}
+	path, err := url.PathUnescape(at)
 	name, file, archive := strings.Cut(path, "/-/")
 	list := r.releases[name]
 	if err != nil || len(list) == 0 {
@@ -146,7 +152,7 @@ func (r *NPM) document(name string, list []Release) map[string]any {
 	latest := ""
 	for _, one := range list {
 		v := one.packageJSON()
-		dist := map[string]any{"tarball": r.URL + "/" + name + "/-/" + one.Version + ".tgz", "integrity": one.Hash()}
+		dist := map[string]any{"tarball": r.URL + r.Below + "/" + name + "/-/" + one.Version + ".tgz", "integrity": one.Hash()}
 		if one.Integrity != nil {
 			if dist["integrity"] = *one.Integrity; *one.Integrity == "" {
 				delete(dist, "integrity")

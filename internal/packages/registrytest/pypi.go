@@ -37,6 +37,7 @@ type Wheel struct {
 type PyPI struct {
 	*httptest.Server
 	Authorization string // the header that requests need; "": none. Set it before the first.
+	Below         string // the path that all addresses begin with, such as /t0ken; "": none
 
 	mu     sync.Mutex
 	wheels []Wheel
@@ -76,7 +77,12 @@ func (p *PyPI) serve(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	if file, ok := strings.CutPrefix(req.URL.Path, "/files/"); ok {
+	at, below := strings.CutPrefix(req.URL.Path, p.Below)
+	if !below {
+		http.NotFound(w, req)
+		return
+	}
+	if file, ok := strings.CutPrefix(at, "/files/"); ok {
 		for _, one := range p.wheels {
 			if one.filename() == file {
 				data := one.archive()
@@ -88,7 +94,7 @@ func (p *PyPI) serve(w http.ResponseWriter, req *http.Request) {
 			}
 		}
 	}
-	name := strings.Trim(strings.TrimPrefix(req.URL.Path, "/simple/"), "/")
+	name := strings.Trim(strings.TrimPrefix(at, "/simple/"), "/")
 	var files []map[string]any
 	for _, one := range p.wheels {
 		if strings.ReplaceAll(one.Name, "_", "-") == name {

@@ -1,0 +1,90 @@
+package packages
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A token in the path of a registry is in no lock file and in no error. Who fetches the package has one of
+// their own there.
+func TestTokenInPath(t *testing.T) {
+	const token, others = "/t0ken-of-ada-0123456789", "/t0ken-of-bob-9876543210"
+	t.Run("npm", func(t *testing.T) {
+		l := newLab(t, weather("1.0.0"), left("1.0.0"))
+		private := func(token string) {
+			l.NPM.Below = token
+			l.setenv("npm_config_registry", l.URL+token+"/")
+		}
+		private(token)
+		l.check(t, "npm:@acme/mcp-weather", token, func() { private(others) })
+	})
+	t.Run("pypi", func(t *testing.T) {
+		l := newPyLab(t, pyWeather("1.0"), right("1.0"))
+		private := func(token string) {
+			l.PyPI.Below = token
+			l.setenv("PIP_INDEX_URL", l.URL+token+"/simple")
+		}
+		private(token)
+		l.check(t, "pypi:mcp-weather", token, func() { private(others) })
+	})
+}
+
+// check adds a package of a registry with a token in its path, and fetches it once it has another.
+func (b *workbench) check(t *testing.T, source, token string, change func()) {
+	t.Helper()
+	token = strings.Trim(token, "/")
+	p, err := b.add(t, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := locked(p)
+	if text := fmt.Sprintf("%+v", e); strings.Contains(text, token) || strings.Count(text, ofRegistry) != 2 {
+		t.Errorf("the lock file has it: %s", text)
+	}
+	for _, missing := range []string{"-of-nobody", "-of-others"} {
+		if _, err := b.add(t, source+missing); err == nil || strings.Contains(err.Error(), token) {
+			t.Errorf("of a package that is not there: %v", err)
+		}
+	}
+	if _, err := b.Store.Remove(p.Tree); err != nil {
+		t.Fatal(err)
+	}
+	gone := e
+	gone.Parts = append(gone.Parts[:0:0], gone.Parts...)
+	gone.Parts[0].URL = ofRegistry + "gone" + filepath.Ext(gone.Parts[0].URL)
+	if _, err := b.Fetch(t.Context(), gone); err == nil || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), "404") {
+		t.Errorf("of an archive that is gone: %v", err)
+	}
+	change()
+	if _, err := b.Fetch(t.Context(), e); err != nil {
+		t.Errorf("with a token of another: %v", err)
+	}
+}
+
+// What may be a secret and cannot be stated relative to the registry is refused.
+func TestStatedAddress(t *testing.T) {
+	for _, tt := range []struct{ registry, archive, want string }{
+		{"https://r.example/", "https://r.example/a/-/a.tgz", "https://r.example/a/-/a.tgz"},
+		{"https://r.example", "https://u:p@r.example/a/-/a.tgz#x", "https://r.example/a/-/a.tgz"},
+		{"https://r.example/t0ken/", "https://r.example/t0ken/@s%2fa/-/a.tgz", "registry://@s%2fa/-/a.tgz"},
+		{"https://r.example/t0ken/simple", "https://r.example/t0ken/files/a.whl", "registry://../files/a.whl"},
+		{"https://r.example/simple", "https://files.example/a.whl", "https://files.example/a.whl"},
+		{"https://r.example/t0ken-0123456789/", "https://r.example:8443/t0ken-0123456789/a.tgz", ""},
+		{"https://r.example/t0ken-0123456789/", "https://files.example/a.tgz?sig=x", ""},
+	} {
+		got, err := stated(tt.registry, tt.archive)
+		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && strings.Contains(err.Error(), "t0ken-") {
+			t.Errorf("%s at %s: %q, %v; want %q", tt.archive, tt.registry, got, err, tt.want)
+			continue
+		}
+		if tt.want == "" {
+			continue
+		}
+		u := strings.NewReplacer("u:p@", "", "#x", "").Replace(tt.archive)
+		if back, err := (origin{of: func(string) string { return tt.registry }}).address("a", got); back != u || err != nil {
+			t.Errorf("%s is fetched from %s, %v", got, back, err)
+		}
+	}
+}
