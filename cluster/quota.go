@@ -6,6 +6,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/link"
 	"github.com/exthost/exthost/cluster/internal/quota"
+	"github.com/exthost/exthost/cluster/internal/wire"
 	limits "github.com/exthost/exthost/governance/quota"
 )
 
@@ -24,11 +25,14 @@ func (n *Node) Lease(ctx context.Context, c limits.Claim) (limits.Lease, error) 
 	return n.quota.Lease(ctx, c)
 }
 
-// asker asks the servers.
+// asker asks the servers: hubs, and where there is none JetStream itself.
 type asker Node
 
 // Ask implements [quota.Asker].
 func (a *asker) Ask(ctx context.Context, subject string, header map[string]string, data []byte) ([]byte, error) {
+	if name := a.o.Settings.Name; a.o.Settings.Join != "" {
+		subject = wire.Subjects{Cluster: name}.ToHub(quota.Operation(name, subject), a.self.Node)
+	}
 	l := a.link.Load()
 	if l == nil {
 		return nil, fmt.Errorf("%w: this node has not joined the cluster yet", link.ErrUnsent)

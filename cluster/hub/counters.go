@@ -162,6 +162,16 @@ func askStream(ctx context.Context, conn *nats.Conn, what, name string, body any
 
 // countersUser connects a user of the nodes' account that may make the bucket, which no node may.
 func (h *Hub) countersUser() (*nats.Conn, error) {
+	stream, _ := Counters(h.name, 1)
+	var publish []string
+	for _, what := range []string{"INFO", "CREATE", "UPDATE"} {
+		publish = append(publish, "$JS.API.STREAM."+what+"."+stream.Name)
+	}
+	return h.user(publish, nil)
+}
+
+// user connects a user of the nodes' account, which may publish to some subjects, and subscribe to its inbox and some.
+func (h *Hub) user(publish, subscribe []string, more ...nats.Option) (*nats.Conn, error) {
 	k, err := nkeys.CreateUser()
 	if err != nil {
 		return nil, err
@@ -170,20 +180,17 @@ func (h *Hub) countersUser() (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream, _ := Counters(h.name, 1)
 	inbox := "_INBOX_hub_" + key
 	u := jwt.NewUserClaims(key)
-	u.Name, u.Expires = "hub", time.Now().Add(time.Hour).Unix()
-	for _, what := range []string{"INFO", "CREATE", "UPDATE"} {
-		u.Pub.Allow.Add("$JS.API.STREAM." + what + "." + stream.Name)
-	}
-	u.Sub.Allow.Add(inbox + ".>")
+	u.Name = "hub"
+	u.Pub.Allow.Add(publish...)
+	u.Sub.Allow.Add(append(subscribe, inbox+".>")...)
 	user, err := u.Encode(h.files.account)
 	if err != nil {
 		return nil, err
 	}
-	return nats.Connect("", nats.InProcessServer(h.server), nats.CustomInboxPrefix(inbox), nats.NoReconnect(), nats.Timeout(countersWait),
-		nats.UserJWT(func() (string, error) { return user, nil }, k.Sign))
+	return nats.Connect("", append(more, nats.InProcessServer(h.server), nats.CustomInboxPrefix(inbox), nats.NoReconnect(), nats.Timeout(countersWait),
+		nats.UserJWT(func() (string, error) { return user, nil }, k.Sign))...)
 }
 
 // others returns the hubs of which the own is none, as far as that is known by their addresses.

@@ -24,6 +24,16 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
+// asker asks hubs, as a node does.
+type asker struct {
+	*link.Link
+	node string
+}
+
+func (a asker) Ask(ctx context.Context, subject string, header map[string]string, data []byte) ([]byte, error) {
+	return a.Link.Ask(ctx, subjects.ToHub(quota.Operation("main", subject), a.node), header, data)
+}
+
 // leaser is a node that leases.
 func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quota {
 	t.Helper()
@@ -37,7 +47,7 @@ func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quo
 			t.Error(err)
 		}
 	})
-	return quota.New(quota.Options{Cluster: "main", Node: c.Node, Run: self.Run, Asker: l, Nodes: func() int { return 3 }})
+	return quota.New(quota.Options{Cluster: "main", Node: c.Node, Run: self.Run, Asker: asker{l, c.Node}, Nodes: func() int { return 3 }})
 }
 
 // window is one that does not end during a test.
@@ -60,7 +70,7 @@ func leased(t *testing.T, q *quota.Quota) limits.Lease {
 	}
 }
 
-// A node may use the counters of its cluster, and nothing else of JetStream.
+// A node reaches the counters of its cluster through its hubs, and nothing of JetStream.
 func TestCounters(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
@@ -73,7 +83,7 @@ func TestCounters(t *testing.T) {
 	n := connect(t, c, h.URL(), nats.CustomInboxPrefix("exthost.1.main.to.n1.asked"))
 	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.KV_other", "$JS.API.STREAM.UPDATE.KV_exthost_main_quota", "$JS.API.STREAM.DELETE.KV_exthost_main_quota",
 		"$JS.API.STREAM.PURGE.KV_exthost_main_quota", "$JS.API.STREAM.MSG.DELETE.KV_exthost_main_quota", "$JS.API.STREAM.INFO.KV_other", "$JS.API.CONSUMER.CREATE.KV_exthost_main_quota",
-		"$JS.API.DIRECT.GET.KV_exthost_main_quota", "$KV.other.x", "$KV.exthost_main_quota.x.y", "$SYS.REQ.SERVER.PING"} {
+		"$JS.API.DIRECT.GET.KV_exthost_main_quota", "$JS.API.STREAM.INFO.KV_exthost_main_quota", "$JS.API.STREAM.MSG.GET.KV_exthost_main_quota", "$KV.exthost_main_quota.x", "$KV.other.x", "$KV.exthost_main_quota.x.y", "$SYS.REQ.SERVER.PING"} {
 		if err := n.Publish(subject, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +91,7 @@ func TestCounters(t *testing.T) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
-	for _, subject := range []string{"_INBOX.>", "$KV.>", "$JS.>", "exthost.1.main.to.n2.asked.>"} {
+	for _, subject := range []string{"_INBOX.>", subjects.ToHubs(), "$KV.>", "$JS.>", "exthost.1.main.to.n2.asked.>"} {
 		if _, err := n.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +99,8 @@ func TestCounters(t *testing.T) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
-	if m, err := n.Request("$KV.exthost_main_quota.big", make([]byte, 65<<10), deadline); err != nil || !strings.Contains(string(m.Data), "exceeds") {
+	key := strings.Repeat("k", 24)
+	if m, err := n.Request(subjects.ToHub(key, "n1"), make([]byte, 65<<10), deadline); err != nil || !strings.Contains(string(m.Data), "exceeds") {
 		t.Fatalf("%v: %.200s", err, m.Data)
 	}
 	end(t, h)
@@ -102,11 +113,50 @@ func TestCounters(t *testing.T) {
 	}
 }
 
+// A node has no server speak to another: what it asks is answered to itself or not at all, whatever reply and subject
+// it states.
+func TestAnswersReachWhoAsked(t *testing.T) {
+	processtest.Leaks(t)
+	dir, f := made(t, "tls://127.0.0.1:7822")
+	h := open(t, hub.Options{Dir: dir, Listen: "127.0.0.1:0", Store: filepath.Join(t.TempDir(), "store")})
+	c := invite(t, f, "n1")
+	leased(t, leaser(t, c, h.URL()))
+	n1, n2 := connect(t, c, h.URL(), nats.CustomInboxPrefix(subjects.Inbox("n1"))), connect(t, invite(t, f, "n2"), h.URL())
+	self := wire.Address{Node: "n2", Run: "aaaaaaaaaa"}
+	got := make(chan *nats.Msg, 4096)
+	if _, err := n2.ChanSubscribe("exthost.1.main.to.n2.>", got); err != nil {
+		t.Fatal(err)
+	}
+	n2.flush(t)
+	key := strings.Repeat("k", 24)
+	for range 100 {
+		for _, what := range []string{"info", "get", key, "no key", "*"} {
+			for _, reply := range []string{subjects.To(self, "n3"), subjects.To(self, "n1"), subjects.Nobody(self, "call7"), subjects.Inbox("n2") + ".x", subjects.Inbox("n1") + "x.y"} {
+				m := nats.NewMsg(strings.Replace(subjects.ToHub(what, "n1"), " ", ".", 1))
+				m.Reply = reply
+				m.Data = []byte(`{"last_by_subj":"$KV.exthost_main_quota.*"}`)
+				if err := n1.PublishMsg(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if m, err := n1.Request(subjects.ToHub("info", "n1"), nil, deadline); err != nil || !strings.Contains(string(m.Data), "KV_exthost_main_quota") {
+		t.Errorf("its own request: %v", err)
+	}
+	if err := n1.Publish(subjects.To(self, "n1"), []byte("last")); err != nil {
+		t.Fatal(err)
+	}
+	if m := wait(t, "its own message", got); string(m.Data) != "last" {
+		t.Errorf("%s: %.200s", m.Subject, m.Data)
+	}
+}
+
 // taken returns how much of the counter of leased is taken.
 func taken(t *testing.T, h *hub.Hub, c *credentials.Credentials) (sum int64) {
 	t.Helper()
 	n := connect(t, c, h.URL(), nats.CustomInboxPrefix("exthost.1.main.to."+c.Node+".asked"))
-	m, err := n.Request("$JS.API.STREAM.MSG.GET.KV_exthost_main_quota", []byte(`{"last_by_subj":"$KV.exthost_main_quota.*"}`), deadline)
+	m, err := n.Request(subjects.ToHub("get", c.Node), []byte(`{"last_by_subj":"$KV.exthost_main_quota.*"}`), deadline)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
+	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/dirlock"
 	"github.com/exthost/exthost/internal/nodename"
@@ -274,9 +275,9 @@ func (f *Files) invitation(r *record, node string) (i *credentials.Invitation, k
 	u := jwt.NewUserClaims(key)
 	u.Name, u.Limits.Subs = node, maxUserSubs
 	u.AllowedConnectionTypes.Add(jwt.ConnectionTypeStandard)
-	publish, subscribe := Permissions(r.Name, node)
-	u.Pub.Allow.Add(publish...)
-	u.Sub.Allow.Add(subscribe...)
+	subjects := wire.Subjects{Cluster: r.Name}
+	u.Pub.Allow.Add(subjects.Publish(node)...)
+	u.Sub.Allow.Add(subjects.Subscribe(node)...)
 	text, err := u.Encode(f.account)
 	if err != nil {
 		return nil, "", err

@@ -81,6 +81,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	}
 	if h.counts {
 		h.work.Go(func() { h.maintain(working) })
+		h.work.Go(func() { h.relay(working) })
 	}
 	return h, nil
 }

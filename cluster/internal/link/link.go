@@ -212,7 +212,7 @@ func (l *Link) again() {
 func (l *Link) options(c *connection) nats.Options {
 	a := natsclient.Access{URLs: l.o.URLs, TLS: l.o.TLS, JWT: l.o.JWT, NKey: l.o.NKey, Sign: l.o.Sign, User: l.o.User, Password: l.o.Password, Token: l.o.Token}
 	o := a.Options(l.dials, l.o.Self.Node+"."+l.o.Self.Run)
-	o.InboxPrefix = l.inbox()
+	o.InboxPrefix = l.o.Subjects.Inbox(l.o.Self.Node)
 	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
 	o.NoEcho = true // a question to any node is for another one
 	o.ConnectedCB = func(*nats.Conn) { l.state(c, true, nil) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/governance/quota"
@@ -26,6 +27,44 @@ func lastMsg(cluster string) string { return "$JS.API.STREAM.MSG.GET." + stream(
 func Publish(cluster string) []string {
 	return []string{keys(cluster) + "*", infoOf(cluster), lastMsg(cluster)}
 }
+
+// Operation returns what a request to one of these subjects does, as one token; "" for another subject.
+func Operation(cluster, subject string) string {
+	switch subject {
+	case infoOf(cluster):
+		return opInfo
+	case lastMsg(cluster):
+		return opGet
+	}
+	key, _ := strings.CutPrefix(subject, keys(cluster))
+	return key
+}
+
+// Subject returns the subject that [Operation] stands for; "" where it stands for none.
+func Subject(cluster, operation string) string {
+	switch {
+	case operation == opInfo:
+		return infoOf(cluster)
+	case operation == opGet:
+		return lastMsg(cluster)
+	case isToken(operation):
+		return keys(cluster) + operation
+	}
+	return ""
+}
+
+const (
+	opInfo = "info"
+	opGet  = "get"
+)
+
+// Headers are the headers that a request has, and no others.
+var Headers = []string{headerLast, headerTTL}
+
+const (
+	headerLast = "Nats-Expected-Last-Subject-Sequence"
+	headerTTL  = "Nats-TTL"
+)
 
 // The bounds of a bucket.
 const (
@@ -169,8 +208,8 @@ func (b *bucket) put(ctx context.Context, key string, r *record, revision uint64
 		return err
 	}
 	header := map[string]string{
-		"Nats-Expected-Last-Subject-Sequence": strconv.FormatUint(revision, 10),
-		"Nats-TTL":                            strconv.FormatInt(int64(math.Ceil(ttl.Seconds())), 10),
+		headerLast: strconv.FormatUint(revision, 10),
+		headerTTL:  strconv.FormatInt(int64(math.Ceil(ttl.Seconds())), 10),
 	}
 	var stored struct {
 		Revision uint64 `json:"seq"`

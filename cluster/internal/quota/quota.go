@@ -140,7 +140,15 @@ func (q *Quota) try(ctx context.Context, key string, k *counter, c quota.Claim) 
 // token is the key of a counter in the bucket: of one length, and of characters that keys may have.
 func token(c *quota.Claim) string {
 	sum := sha256.Sum256([]byte(c.Policy + "\x00" + c.Key))
-	return base64.RawURLEncoding.EncodeToString(sum[:18])
+	return base64.RawURLEncoding.EncodeToString(sum[:keyBytes])
+}
+
+const keyBytes = 18
+
+// isToken reports whether a key can be one of a counter.
+func isToken(key string) bool {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(key)
+	return err == nil && len(raw) == keyBytes
 }
 
 // counter returns what is known of a counter, until release. What was taken of a window that goes

@@ -48,6 +48,32 @@ func (s Subjects) ToRun(own Address) string {
 func (s Subjects) ToAll() string { return s.root() + ".all.*" }
 func (s Subjects) ToAny() string { return s.root() + ".any.*" }
 
+// Inbox begins the subjects of the answers that servers give a node. They have one more token than any that a node
+// may publish to, and askedRun in the place of a run, which no run is named.
+func (s Subjects) Inbox(node string) string { return s.root() + ".to." + node + "." + askedRun }
+
+const askedRun = "asked"
+
+// ToHub is the subject of what node from asks the hubs about the counters of shared limits, one token. A node may
+// publish to it as to a run, and no node is named hub.
+func (s Subjects) ToHub(what, from string) string { return s.To(Address{Node: hub, Run: what}, from) }
+
+// ToHubs is what hubs subscribe to.
+func (s Subjects) ToHubs() string { return s.root() + ".to." + hub + ".*.*" }
+
+// Asked returns what node from asks with a message to [Subjects.ToHub]; "" for another subject.
+func (s Subjects) Asked(subject string) (what, from string) {
+	rest, of := strings.CutPrefix(subject, s.root()+".to."+hub+".")
+	what, from, ok := strings.Cut(rest, ".")
+	if !of || !ok || CheckName(from) != nil {
+		return "", ""
+	}
+	return what, from
+}
+
+// hub is in the place of a node; no name of a node has a _.
+const hub = "_hub"
+
 // NameRun is in the place of a run in messages to whichever run has the name of a node. No run
 // has that name.
 const NameRun = "name"

@@ -1,0 +1,146 @@
+//go:build !nohub
+
+package hub
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/exthost/exthost/cluster/internal/quota"
+	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/inflight"
+)
+
+// A node asks its hubs about the counters of shared limits, and no node may ask JetStream. JetStream answers to the
+// subject that a request names, whoever may publish there: the servers check the subject of a message and not its
+// reply. So any node could have the server speak to others under the name of a third.
+
+const (
+	relayGroup   = "hubs"
+	relayTimeout = time.Second // of a request, as long as a node waits
+	relayAgain   = time.Second // before another connection
+
+	maxRelayed        = 256 // requests at once
+	maxRelayedOfNode  = 16
+	maxRelayWaiting   = 4096    // requests that wait for a place
+	maxRelayWaitBytes = 8 << 20 // of those
+)
+
+// relay has JetStream answer what nodes ask, until ctx ends.
+func (h *Hub) relay(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := h.relayOn(ctx)
+		if ctx.Err() == nil {
+			h.log.Warn("the hub does not answer nodes about the counters of limits of scope cluster; it tries again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(relayAgain):
+		}
+	}
+}
+
+// relayOn is relay on one connection.
+func (h *Hub) relayOn(ctx context.Context) error {
+	subjects := wire.Subjects{Cluster: h.name}
+	closed := make(chan struct{})
+	conn, err := h.user(append(quota.Publish(h.name), subjects.Inbox("*")+".>"), []string{subjects.ToHubs()},
+		nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	if err != nil {
+		return err
+	}
+	r := relaying{conn: conn, subjects: subjects, running: make(map[string]int)}
+	defer func() {
+		conn.Close()
+		<-closed
+		<-r.work.Close()
+	}()
+	sub, err := conn.QueueSubscribe(subjects.ToHubs(), relayGroup, func(m *nats.Msg) {
+		if r.work.Enter() {
+			r.take(ctx, m)
+			r.work.Leave()
+		}
+	})
+	if err == nil {
+		err = sub.SetPendingLimits(maxRelayWaiting, maxRelayWaitBytes)
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-closed:
+		return errors.New("the connection is closed")
+	}
+}
+
+// relaying are the requests of nodes on one connection.
+type relaying struct {
+	conn     *nats.Conn
+	subjects wire.Subjects
+	work     inflight.Gate
+
+	mu      sync.Mutex     // guards what follows
+	running map[string]int // requests by node
+	all     int
+}
+
+// take has a request answered, to the node that sent it and to no other. A request beyond the bounds has no answer.
+func (r *relaying) take(ctx context.Context, m *nats.Msg) {
+	what, from := r.subjects.Asked(m.Subject)
+	to := quota.Subject(r.subjects.Cluster, what)
+	if to == "" || !strings.HasPrefix(m.Reply, r.subjects.Inbox(from)+".") || !r.enter(from) {
+		return
+	}
+	admitted := r.work.Go(func() {
+		defer r.leave(from)
+		request := nats.NewMsg(to)
+		request.Data = m.Data
+		for _, name := range quota.Headers {
+			if v := m.Header.Get(name); v != "" {
+				request.Header.Set(name, v)
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, relayTimeout)
+		defer cancel()
+		answer, err := r.conn.RequestMsgWithContext(ctx, request)
+		switch {
+		case errors.Is(err, nats.ErrNoResponders): // which the node is told in the same way
+			answer = nats.NewMsg("")
+			answer.Header.Set("Status", "503")
+		case err != nil:
+			return
+		}
+		answer.Subject, answer.Reply = m.Reply, ""
+		_ = r.conn.PublishMsg(answer) // the node asks again
+	})
+	if !admitted {
+		r.leave(from)
+	}
+}
+
+func (r *relaying) enter(node string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all >= maxRelayed || r.running[node] >= maxRelayedOfNode {
+		return false
+	}
+	r.all++
+	r.running[node]++
+	return true
+}
+
+func (r *relaying) leave(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all--
+	if r.running[node]--; r.running[node] == 0 {
+		delete(r.running, node)
+	}
+}
