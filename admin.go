@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"log/slog"
 	"os"
 
 	"github.com/exthost/exthost/governance"
@@ -41,6 +42,14 @@ func (a Admin) Status() status.Status {
 	s.SetMemory(process.SessionMemory())
 	return s
 }
+
+// Logger returns the log of the host, which also keeps the latest records for [Admin.Logs]: for a server in
+// front of the host. Secrets of extensions are masked.
+func (a Admin) Logger() *slog.Logger { return a.h.env.Log }
+
+// ServedBy has the status of the host contain what a server in front of it reports: that of the last
+// call.
+func (a Admin) ServedBy(report func() status.Server) { a.h.server.Store(&report) }
 
 // listingOf returns what says of a session whether it is listed all tools or a search. Sessions that
 // are alike are asked for once: to look at all tools takes longer than the rest of a status.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/config"
@@ -65,6 +66,8 @@ type Host struct {
 	logins       elicit.Logins // that callers are asked for
 	recording    recorder.Stated
 	reloads      reloads
+
+	server atomic.Pointer[func() status.Server] // in front of the host; nil: there is none
 
 	diagnostics *diagnostics.Log
 	stats       struct {
@@ -170,6 +173,10 @@ func (h *Host) Status() status.Status {
 		s.Tracing = h.opts.Tracer.Report()
 	}
 	s.Recordings = h.env.Recorder.Describe()
+	if report := h.server.Load(); report != nil {
+		server := (*report)()
+		s.Server, s.Diagnostics = &server, append(s.Diagnostics, server.Diagnostics(time.Now())...)
+	}
 	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies, s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
 	return s
 }

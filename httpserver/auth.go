@@ -38,6 +38,8 @@ type OAuth struct {
 type Clients interface {
 	// ByToken returns the client that a token is of. until ends with the token.
 	ByToken(token string) (name string, until context.Context, ok bool)
+	// Formerly returns the client that an old token was of, which has ended; "" for any other.
+	Formerly(token string) (name string)
 	// Subject reports whether the subject of an access token may be a caller by that name: no client
 	// has it. until ends when one does.
 	Subject(name string) (until context.Context, ok bool)
@@ -57,14 +59,15 @@ type doorman struct {
 	anyone bool            // without a token, processes of other users are let in too
 	log    *slog.Logger
 	turned caller.Strangers
-	admits func(ctx context.Context) // is told of requests that are let in
+	admits func(ctx context.Context)                    // is told of requests that are let in
+	refuse func(r *http.Request, client, reason string) // is told of requests whose token is not accepted
 	next   http.Handler
 }
 
 func (s *Server) newDoorman(next http.Handler) *doorman {
 	o := &s.options
 	d := &doorman{token: bearertoken.SumOf(o.Token), own: bearertoken.SumOf(o.OperatorToken), named: o.Clients, pages: o.Admin != nil, anyone: o.AnyLocalUser, log: o.Logger,
-		admits: s.conns.Admit, next: next}
+		admits: s.conns.Admit, refuse: s.refuseToken, next: next}
 	if o.OAuth != nil {
 		d.oauth = auth.RequireBearerToken(s.verify, &auth.RequireBearerTokenOptions{
 			ResourceMetadataURL: resourcemeta.MetadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
@@ -105,8 +108,12 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		d.admit(w, r, "", anonymous)
 	case clienttoken.Is(bearertoken.Token(shown)):
+		d.refuse(r, d.formerly(shown), "the token is of no client of this host, or no longer")
 		unauthorized(w, "the token is of no client of this host, or no longer")
 	default:
+		if shown != "" {
+			d.refuse(r, "", "it is not the token of this host")
+		}
 		unauthorized(w, "a valid token is required: Authorization: Bearer …")
 	}
 }
@@ -120,6 +127,14 @@ func (d *doorman) client(header string) (name, toolset string, until context.Con
 		}
 	}
 	return name, toolset, until, ok
+}
+
+// formerly returns the client whose old token the header has, which has ended; "" if it is none.
+func (d *doorman) formerly(header string) string {
+	if d.named == nil {
+		return ""
+	}
+	return d.named.Formerly(bearertoken.Token(header))
 }
 
 // unnamed reports whether a request needs no token: none is configured, and there has been no client.
@@ -196,8 +211,8 @@ func (d *doorman) isOpen(r *http.Request) bool {
 	return path == "/healthz" || d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) || d.oauth != nil && resourcemeta.Covers(path)
 }
 
-// verify verifies an access token. The reason of a refusal is logged, not answered.
-func (s *Server) verify(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+// verify verifies an access token. The reason of a refusal is logged and counted, not answered.
+func (s *Server) verify(ctx context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
 	claims, err := s.tokens.Verify(ctx, token, time.Now())
 	switch {
 	case err == nil && (claims.Subject == "" || clienttoken.Reserved(claims.Subject)):
@@ -209,7 +224,7 @@ func (s *Server) verify(ctx context.Context, token string, _ *http.Request) (*au
 		return nil, errors.New("access tokens cannot be verified at the moment")
 	}
 	if err != nil {
-		s.options.Logger.Debug("an access token was refused", "reason", err)
+		s.refuseToken(r, "", "the access token is refused: "+err.Error())
 		return nil, auth.ErrInvalidToken
 	}
 	return &auth.TokenInfo{UserID: claims.Subject, Scopes: claims.Scopes, Expiration: claims.Expires}, nil

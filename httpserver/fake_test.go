@@ -123,6 +123,12 @@ func (abroad) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), 
 // serve runs a server until the test ends and returns its address.
 func serve(t testing.TB, o Options, wrap func(net.Listener) net.Listener) string {
 	t.Helper()
+	return serveAs(t, New(o), wrap)
+}
+
+// serveAs is serve for a server that has been made.
+func serveAs(t testing.TB, s *Server, wrap func(net.Listener) net.Listener) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +139,7 @@ func serve(t testing.TB, o Options, wrap func(net.Listener) net.Listener) string
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- New(o).Serve(ctx, l) }()
+	go func() { ended <- s.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
 		cancel()

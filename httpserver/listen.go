@@ -2,7 +2,7 @@ package httpserver
 
 import (
 	"context"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
 	"time"
@@ -40,7 +40,7 @@ func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return s.conns.Context(caller.With(ctx, c), c) },
 		ConnState:         s.conns.State,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:          log.New(s.newErrorLog(), "", 0),
 	}
 }
 

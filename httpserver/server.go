@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/httpserver/internal/certificate"
 	"github.com/exthost/exthost/httpserver/internal/confined"
 	"github.com/exthost/exthost/httpserver/internal/conns"
+	"github.com/exthost/exthost/httpserver/internal/refusals"
 	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
@@ -83,6 +84,8 @@ type Server struct {
 	end      context.CancelFunc
 
 	certificate certificate.Files
+	badTokens   *refusals.Log
+	handshakes  *refusals.Log
 }
 
 // New returns a Server, which does not listen yet. It panics without a backend, and if
@@ -97,6 +100,7 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}
 	s.certificate.Cert, s.certificate.Key = o.TLS.Cert, o.TLS.Key
+	s.badTokens, s.handshakes = refusals.New("a token was rejected", o.Logger), refusals.New("a TLS handshake failed", o.Logger)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.conns = conns.New(conns.Bounds{Max: o.MaxConns, Strangers: o.MaxStrangers, StrangerIdle: strangerIdle, Full: func() {
 		o.Logger.Warn("the bound of connections is reached, and idle ones are closed for new ones", "connections", o.MaxConns)
@@ -127,6 +131,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	server := s.newHTTP(running, guard)
 	defer s.servePorts(ctx, running)()
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watchCertificate(running) })
+	defer watching.Wait()
+	defer cancel()
 	failed := make(chan error, 1)
 	go func() { failed <- s.accept(server, l) }()
 	select {

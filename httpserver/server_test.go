@@ -286,13 +286,13 @@ func TestTLS(t *testing.T) {
 }
 
 // certificate writes a certificate for 127.0.0.1 and its key to files.
-func writeCertificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+func writeCertificate(t *testing.T, lasts ...time.Duration) (certFile, keyFile string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(append(lasts, 90*24*time.Hour)[0]), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)

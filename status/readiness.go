@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/supervisor"
@@ -36,6 +37,11 @@ func (s *Status) Obstacles() (list []Obstacle) {
 	for _, id := range s.Required {
 		if !slices.ContainsFunc(s.Extensions, func(x Extension) bool { return x.ID == id }) {
 			list = append(list, Obstacle{ID: id, Blocked: true, Text: fmt.Sprintf("extension %s is required, and there is none", id), Next: "exthost list"})
+		}
+	}
+	if s.Server != nil && s.Server.CertificateEnds != nil {
+		if d := Certificate(*s.Server.CertificateEnds, time.Now()); d != nil && d.Code == CodeCertificateEnded {
+			list = append(list, Obstacle{ID: "server.tls", Blocked: true, Text: d.Message, Next: d.Hint})
 		}
 	}
 	if s.Starting && len(list) == 0 {

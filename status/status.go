@@ -30,6 +30,7 @@ type Status struct {
 	ApprovalRequests int                   `json:"approval_requests,omitempty"` // that wait for an answer
 	Destinations     []Destination         `json:"destinations,omitempty"`      // by name
 	Cluster          *Cluster              `json:"cluster,omitempty"`           // nil: the host is in none
+	Server           *Server               `json:"server,omitempty"`            // nil: the host serves no HTTP
 	Clients          []Client              `json:"clients,omitempty"`           // the sessions, then clients without one; none unless the operating system was asked
 	NamedClients     []NamedClient         `json:"named_clients,omitempty"`     // of server.clients, by name; none unless the operating system was asked
 	Diagnostics      []protocol.Diagnostic `json:"diagnostics"`

@@ -193,6 +193,17 @@ func (d *Directory) ByToken(token string) (name string, until context.Context, o
 	return k.client.name, k.ctx, true
 }
 
+// Formerly returns the client that an old token was of, which has ended; "" for any other.
+func (d *Directory) Formerly(token string) (name string) {
+	hash := clienttoken.Hash(token)
+	for name, c := range d.Stated() {
+		if c.OldTokenHash == hash {
+			return name
+		}
+	}
+	return ""
+}
+
 // ByName is [Directory.ByToken] for a client that needs no token, because it is known otherwise.
 func (d *Directory) ByName(name string) (until context.Context, ok bool) {
 	c := d.current.Load().named[name]

@@ -5,8 +5,10 @@ package certificate
 import (
 	"crypto/tls"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // Files are a certificate and its key in PEM files. The zero value is no certificate.
@@ -16,19 +18,45 @@ type Files struct {
 	now atomic.Pointer[tls.Certificate]
 }
 
-// Reload reads both files again, for later connections. On failure the certificate before stays
+// Reload reads both files again, for later connections. A certificate that has ended is a failure. On failure the certificate before stays
 // in use, and the error is a *protocol.Error of kind config_invalid. Without files, Reload does
 // nothing.
 func (f *Files) Reload() error {
 	if f.Cert == "" {
 		return nil
 	}
+	cert, d := f.read()
+	if d != nil && d.Level == protocol.LevelError {
+		return protocol.Errorf(protocol.ConfigInvalid, "%s", d)
+	}
+	f.now.Store(cert)
+	return nil
+}
+
+// Check returns what is wrong with the files: an error with which Reload fails, or that the certificate is
+// about to end. It is nil without files.
+func (f *Files) Check() (d *protocol.Diagnostic) {
+	if f.Cert != "" {
+		_, d = f.read()
+	}
+	return d
+}
+
+func (f *Files) read() (*tls.Certificate, *protocol.Diagnostic) {
 	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
-		return protocol.Errorf(protocol.ConfigInvalid, "server.tls: %w", err)
+		return nil, &protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.ConfigInvalid), Message: "server.tls: " + err.Error(), Hint: "exthost config show --origin"}
 	}
-	f.now.Store(&cert)
-	return nil
+	return &cert, status.Certificate(cert.Leaf.NotAfter, time.Now())
+}
+
+// Ends returns when the certificate of the last Reload ends; nil without one.
+func (f *Files) Ends() *time.Time {
+	cert := f.now.Load()
+	if cert == nil {
+		return nil
+	}
+	return &cert.Leaf.NotAfter
 }
 
 // Config returns a configuration that uses the certificate of the last Reload.

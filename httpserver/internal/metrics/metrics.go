@@ -46,6 +46,10 @@ var (
 	descHooks     = desc("hook_runs_total", "Runs of handlers of hooks", "point", "extension", "outcome")
 	descHooking   = desc("hook_duration_seconds", "How long handlers of hooks took", "point")
 
+	descTokens      = desc("rejected_tokens_total", "Requests with a token that was wrong or had ended")
+	descHandshakes  = desc("tls_handshake_failures_total", "TLS handshakes of the server that failed")
+	descCertificate = desc("tls_certificate_expiry_timestamp_seconds", "When the server's certificate ends, as a Unix time")
+
 	descNodes     = desc("cluster_nodes", "Other nodes of the cluster by state", "state")
 	descConnected = desc("cluster_connected", "1 while the host is connected to a server of its cluster")
 	descNodeCalls = desc("cluster_calls_total", "Calls to a node by outcome: answered by the extension, or failed", "node", "outcome")
@@ -62,7 +66,7 @@ func (c Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descSpans, descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts, descStarts, descMemory, descBreakers,
 		descCalls, descDuration, descInFlight, descQueued, descBytes, descLate, descUnknown, descNoise, descDecisions, descShadowed, descRejected, descDeciding, descHooks, descHooking,
-		descNodes, descConnected, descNodeCalls, descNodeIn, descRTT,
+		descTokens, descHandshakes, descCertificate, descNodes, descConnected, descNodeCalls, descNodeIn, descRTT,
 	} {
 		descs <- d
 	}
@@ -80,6 +84,9 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	if of := m.Status.Cluster; of != nil {
 		s.cluster(of)
+	}
+	if front := m.Status.Server; front != nil {
+		s.server(front)
 	}
 	seen := make(map[string]bool)
 	for _, x := range m.Status.Extensions {
@@ -165,6 +172,14 @@ func (s sink) extension(x *status.ExtensionMeasure) {
 func (s sink) spans(t *status.Tracing) {
 	for outcome, n := range map[string]int64{"sent": t.Sent, "dropped": t.Dropped, "failed": t.Failed} {
 		s.counter(descSpans, n, outcome)
+	}
+}
+
+func (s sink) server(front *status.Server) {
+	s.counter(descTokens, front.RejectedTokens.Count)
+	s.counter(descHandshakes, front.FailedHandshakes.Count)
+	if ends := front.CertificateEnds; ends != nil {
+		s.gauge(descCertificate, int(ends.Unix()))
 	}
 }
 

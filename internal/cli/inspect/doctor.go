@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance/audit"
+	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -132,6 +133,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	if !failing(findings, "policy audit_log") { // which says why the running host cannot write it
 		findings = append(findings, auditLog(cfg.Audit)...)
 	}
+	findings = append(findings, certificate(cfg.Server.TLS)...)
 	findings = append(findings, localLimits(cfg.Plugins, s)...)
 	findings = append(findings, collector(s.Tracing)...)
 	findings = append(findings, inCluster(s)...)
@@ -257,6 +259,21 @@ func auditLog(log config.Audit) []finding {
 	if err != nil {
 		f.fail(err.Error(), nil)
 		f.Hints = []string{"no request passes without it: make room or access, or change audit.path"}
+	}
+	return []finding{f}
+}
+
+// certificate says whether the server's certificate can be used, and until when; nothing without TLS.
+func certificate(files config.TLS) []finding {
+	if files.Cert == "" {
+		return nil
+	}
+	f := finding{Check: "certificate", Result: "ok", Detail: files.Cert}
+	if d := httpserver.CheckTLS(httpserver.TLS(files)); d != nil {
+		f.Detail, f.Hints = d.Message, []string{d.Hint}
+		if d.Level == protocol.LevelError {
+			f.Result = "fail"
+		}
 	}
 	return []finding{f}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/manifest"
@@ -103,6 +104,9 @@ func validateAll(ctx context.Context, c *console.Console) error {
 		if m, _ := manifest.ReadFile(x.Path, manifest.ReadOptions{FollowLinks: true}); m != nil && m.Plugin.ID == x.ID { // not a server of another manifest
 			s.Diagnostics = append(s.Diagnostics, missingScript(x.Path, m)...)
 		}
+	}
+	if d := httpserver.CheckTLS(httpserver.TLS(cfg.Server.TLS)); d != nil {
+		s.Diagnostics = append(s.Diagnostics, *d)
 	}
 	return report(c, s.Diagnostics, "the configuration and "+console.Plural(len(s.Extensions), "extension"))
 }

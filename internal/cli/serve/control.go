@@ -171,13 +171,18 @@ func (t operatorToken) forget() {
 	}
 }
 
-// reload is a reload by SIGHUP: the log tells its result.
-func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
-	if f.reload != nil {
-		if err := f.reload(); err != nil {
-			log.Error("the certificate is not read again, the previous one stays in use", "error", err)
-		}
+// rereadTLS reads the certificate of the front again, as part of each reload.
+func (f *front) rereadTLS(log *slog.Logger) {
+	if f.reload == nil {
+		return
 	}
+	if err := f.reload(); err != nil {
+		log.Error("the certificate is not read again, the previous one stays in use", "error", err)
+	}
+}
+
+// reload is a reload by SIGHUP: the log tells its result.
+func reload(ctx context.Context, h *exthost.Host, log *slog.Logger) {
 	c, err := h.Admin().Reload(ctx)
 	if err != nil {
 		return // the host has logged the reason

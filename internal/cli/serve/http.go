@@ -39,6 +39,9 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 	if err != nil {
 		return f, err
 	}
+	if d := httpserver.CheckTLS(httpserver.TLS(cfg.TLS)); d != nil && d.Level == protocol.LevelError {
+		return f, &console.Error{Code: console.ExitInvalid, Text: d.Message, Hint: d.Hint}
+	}
 	listener, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return f, cannotListen(cfg.Listen, err)
@@ -74,25 +77,26 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 	}
 	operator := f.operator.text
 	f.serve = func(ctx context.Context, h *exthost.Host) error {
-		o := httpOptions(cfg, headers, h, token, operator, r.log)
+		o := httpOptions(cfg, headers, h, token, operator)
 		if r.node != nil {
 			o.MCP.Elsewhere = r.node.Elsewhere()
 		}
 		server := httpserver.New(o)
 		serving.Store(server)
+		h.Admin().ServedBy(server.Report)
 		return server.Serve(ctx, listener)
 	}
 	return f, nil
 }
 
-func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, operator string, log *slog.Logger) httpserver.Options {
+func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, operator string) httpserver.Options {
 	o := httpserver.Options{
 		Backend: h, Serves: h.Serves, Toolset: cfg.Toolset, Toolsets: exthost.ToolsetsOf(h), Bridge: h.Bridge(), Ready: func() error { return readiness(h) },
 		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody), Headers: headers},
 		Listen: cfg.Listen, Token: token, Clients: h.Clients(), AnyLocalUser: cfg.Auth.Loopback == config.LoopbackAny, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 		TLS:   httpserver.TLS{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key},
 		Admin: httpserver.Admin(h), OperatorToken: operator,
-		Logger: log, ShutdownTimeout: httpShutdown,
+		Logger: h.Admin().Logger(), ShutdownTimeout: httpShutdown,
 	}
 	if a := cfg.Auth.OAuth; a.Issuer != "" {
 		o.OAuth = &httpserver.OAuth{Resource: a.Resource, Issuer: a.Issuer, Audience: a.Audience, KeysURL: a.JWKSURL, Scopes: a.Scopes}

@@ -206,7 +206,7 @@ func (r *run) serve(ctx context.Context) error {
 		return err
 	}
 	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Cluster: r.member(), Services: services.New(cfg.Cluster), Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
-		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
+		OnReload: func(exthost.Reloaded) { r.recheck(); f.rereadTLS(r.log) }, Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		return errors.Join(err, endHub())
 	}
@@ -216,7 +216,7 @@ func (r *run) serve(ctx context.Context) error {
 		host.Clients().Set(named)
 	}
 	endControl := control(d, f, host, r.log)
-	r.onHangup(func() { reload(ctx, host, f, r.log) })
+	r.onHangup(func() { reload(ctx, host, r.log) })
 	if r.strict && r.background == "" && host.Ready(ctx) == nil {
 		err = strictness(host.Status()) // which keeps the host from serving
 	}

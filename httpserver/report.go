@@ -1,0 +1,91 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/httpserver/internal/certificate"
+	"github.com/exthost/exthost/httpserver/internal/refusals"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// CheckTLS returns what is wrong with the files of a certificate: an error that keeps a server from
+// starting, or that the certificate is about to end. It is nil for a zero TLS.
+func CheckTLS(files TLS) *protocol.Diagnostic {
+	f := certificate.Files{Cert: files.Cert, Key: files.Key}
+	return f.Check()
+}
+
+// Report says what the server has refused, and when its certificate ends, for
+// [exthost.Admin.ServedBy].
+func (s *Server) Report() status.Server {
+	return status.Server{RejectedTokens: s.badTokens.Report(), FailedHandshakes: s.handshakes.Report(), CertificateEnds: s.certificate.Ends()}
+}
+
+// certificatePause is the time between two looks at the end of the certificate.
+const certificatePause = 6 * time.Hour
+
+// watchCertificate logs that the certificate is about to end or has ended, until ctx ends.
+func (s *Server) watchCertificate(ctx context.Context) {
+	for {
+		wait := certificatePause
+		if ends := s.certificate.Ends(); ends != nil {
+			now := time.Now()
+			if d := status.Certificate(*ends, now); d != nil && d.Level == protocol.LevelError {
+				s.options.Logger.Error(d.Message, "next", d.Hint)
+			} else if d != nil {
+				s.options.Logger.Warn(d.Message, "next", d.Hint)
+			}
+			if left := ends.Sub(now); left > 0 {
+				wait = min(wait, left+time.Second)
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refuseToken counts a request whose token is not accepted.
+func (s *Server) refuseToken(r *http.Request, client, reason string) {
+	s.badTokens.Add(status.Refusal{From: addressOf(r.RemoteAddr), Client: client, Reason: reason})
+}
+
+func addressOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+// errorLog takes what [http.Server] logs: it counts failed TLS handshakes, and passes all else on at
+// level debug.
+type errorLog struct {
+	handshakes *refusals.Log
+	other      io.Writer
+}
+
+// Write implements [io.Writer].
+func (l *errorLog) Write(line []byte) (int, error) {
+	rest, ok := bytes.CutPrefix(line, []byte("http: TLS handshake error from "))
+	from, reason, found := strings.Cut(strings.TrimSpace(string(rest)), ": ")
+	if !ok || !found || reason == io.EOF.Error() { // whoever only looks whether the port is open sends nothing
+		return l.other.Write(line)
+	}
+	l.handshakes.Add(status.Refusal{From: addressOf(from), Reason: reason})
+	return len(line), nil
+}
+
+// newErrorLog returns the writer for the errors of an [http.Server].
+func (s *Server) newErrorLog() io.Writer {
+	return &errorLog{s.handshakes, slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug).Writer()}
+}
