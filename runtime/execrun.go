@@ -75,6 +75,7 @@ func (e *ExecRuntime) showEnd(proc *process.Process, out []byte, fault *protocol
 
 // await waits for the exit of the process, and kills the process when a limit is reached.
 func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow <-chan struct{}) (fault *protocol.Error) {
+	due := time.Now().Add(e.spec.Options.CallTimeout)
 	clock, stop := timerFor(e.spec.Options.CallTimeout)
 	defer stop()
 	select {
@@ -82,8 +83,14 @@ func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow
 		return nil
 	case <-overflow:
 	case <-ctx.Done():
+		if _, ok := lastLook(deadlineOf(ctx), proc.Done()); ok {
+			return nil
+		}
 		fault = contextFault(ctx, "and its process was killed")
 	case <-clock:
+		if _, ok := lastLook(due, proc.Done()); ok {
+			return nil
+		}
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not end within call_timeout (%v) and was killed", e.spec.Options.CallTimeout)
 	case <-e.killed.Done():
 		fault = protocol.Errorf(protocol.ShuttingDown, "the host is stopping, and its process was killed")

@@ -140,6 +140,7 @@ func (c *child) callInSlot(ctx context.Context, method string, params json.RawMe
 		c.slot.release()
 		return nil, jsonrpc.ErrClosed
 	}
+	due := time.Now().Add(c.spec.Options.CallTimeout)
 	clock, stop := timerFor(c.spec.Options.CallTimeout)
 	defer stop()
 	select {
@@ -151,10 +152,38 @@ func (c *child) callInSlot(ctx context.Context, method string, params json.RawMe
 		}
 		return nil, maybeExecuted{fault}
 	case <-ctx.Done():
+		if a, ok := lastLook(deadlineOf(ctx), answered); ok {
+			return a.raw, a.err
+		}
 		return nil, maybeExecuted{ctx.Err()}
 	case <-clock:
+		if a, ok := lastLook(due, answered); ok {
+			return a.raw, a.err
+		}
 		return nil, maybeExecuted{jsonrpc.ErrTimeout}
 	}
+}
+
+// lastLook waits for an outcome after a limit that was noticed late, see [jsonrpc.CatchUp]. It
+// reports whether the outcome came.
+func lastLook[T any](due time.Time, outcome <-chan T) (v T, ok bool) {
+	if due.IsZero() || !jsonrpc.Late(due) {
+		return v, false
+	}
+	select {
+	case v = <-outcome:
+		return v, true
+	case <-time.After(jsonrpc.CatchUp):
+		return v, false
+	}
+}
+
+// deadlineOf returns the deadline of a ctx that ended by it, else zero.
+func deadlineOf(ctx context.Context) (due time.Time) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		due, _ = ctx.Deadline()
+	}
+	return due
 }
 
 // maybeExecuted marks the failure of a call that the child may have acted on.

@@ -13,7 +13,8 @@ type CallOptions struct {
 	// again with each message that belongs to the call. It does not run while
 	// OnMessage answers requests of the peer. 0: no limit.
 	Timeout time.Duration
-	// MaxTimeout bounds the whole call. 0 means Timeout.
+	// MaxTimeout bounds the whole call. 0 means Timeout. Limits that are noticed late are
+	// extended by CatchUp.
 	MaxTimeout time.Duration
 	// Token identifies the messages that belong to this call: those for which
 	// Options.Token returns the same value. It must be unique among the calls in
@@ -120,7 +121,7 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 		case <-pc.inboxReady:
 			c.serveInbox(ctx, pc, false)
 		case <-ctx.Done():
-			if !c.abandon(pc, ctx.Err()) {
+			if !catchUp(ctx, pc) && !c.abandon(pc, ctx.Err()) {
 				<-pc.done // the call had an outcome before
 			}
 			waiting = false
@@ -128,6 +129,29 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 	}
 	if pc.inboxReady != nil {
 		c.serveInbox(ctx, pc, true)
+	}
+}
+
+// CatchUp is how long a peer's answer is still awaited after a limit that was noticed late: this
+// process did not run when it passed, and the answer may have come before and not been read.
+const CatchUp = 500 * time.Millisecond
+
+// Late reports whether it is so much later than due, when a timer was to fire, that this process
+// has not run meanwhile: it was stopped, or the machine is overloaded.
+func Late(due time.Time) bool { return time.Since(due) > 20*time.Millisecond }
+
+// catchUp waits for the outcome of a call whose deadline was noticed late. It reports whether
+// the outcome came.
+func catchUp(ctx context.Context, pc *pendingCall) bool {
+	due, ok := ctx.Deadline()
+	if !ok || ctx.Err() != context.DeadlineExceeded || !Late(due) {
+		return false
+	}
+	select {
+	case <-pc.done:
+		return true
+	case <-time.After(CatchUp):
+		return false
 	}
 }
 
@@ -183,12 +207,15 @@ func (c *Conn) expire() {
 		for _, pc := range s.calls {
 			switch at := pc.expiry(); {
 			case at.IsZero():
+			case !at.After(now) && pc.lastLook.IsZero() && Late(at):
+				pc.lastLook = now.Add(CatchUp)
+				next = earlier(next, pc.lastLook)
 			case !at.After(now):
 				s.remove(pc)
 				c.abandoned(s, pc, ErrTimeout)
 				expired = append(expired, pc)
-			case next.IsZero() || at.Before(next):
-				next = at
+			default:
+				next = earlier(next, at)
 			}
 		}
 		if !next.IsZero() {
@@ -198,4 +225,12 @@ func (c *Conn) expire() {
 	for _, pc := range expired {
 		pc.finish(nil, writtenError{ErrTimeout})
 	}
+}
+
+// earlier returns the earlier of two times, of which a may be zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }

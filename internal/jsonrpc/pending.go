@@ -30,6 +30,7 @@ type pendingCall struct {
 	sent      time.Time  // zero without a time limit
 	deadline  time.Time  // zero: none
 	limit     time.Time  // latest value of deadline
+	lastLook  time.Time  // replaces an earlier deadline that was noticed late; see CatchUp
 }
 
 // abandonedCall is a call that ended without an answer. The peer may still answer it.
@@ -104,14 +105,21 @@ func (pc *pendingCall) extend(now time.Time) {
 	if pc.deadline.After(pc.limit) {
 		pc.deadline = pc.limit
 	}
+	if pc.deadline.After(pc.lastLook) {
+		pc.lastLook = time.Time{}
+	}
 }
 
 // expiry returns the current deadline of the call, zero for none.
 func (pc *pendingCall) expiry() time.Time {
+	at := pc.deadline
 	if pc.questions != nil && pc.questions.open > 0 {
-		return pc.limit
+		at = pc.limit
 	}
-	return pc.deadline
+	if at.Before(pc.lastLook) {
+		at = pc.lastLook
+	}
+	return at
 }
 
 // hasRoom reports whether another message may wait for the call.

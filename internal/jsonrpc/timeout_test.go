@@ -120,3 +120,64 @@ func TestQuiet(t *testing.T) {
 		}
 	})
 }
+
+// TestLimitNoticedLate has the limit of a call pass while this process does not run, as after
+// SIGSTOP: what the peer answered meanwhile counts.
+func TestLimitNoticedLate(t *testing.T) {
+	for name, limit := range map[string]CallOptions{"timeout": {Timeout: time.Minute, MaxTimeout: time.Hour}, "max": {MaxTimeout: time.Minute}} {
+		for _, answers := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
+					done := call(t.Context(), c, "{}", &limit)
+					<-w.fromConn
+					synctest.Wait()
+					c.update(func(s *state) { // as if the minute had passed long ago
+						for _, pc := range s.calls {
+							pc.deadline = pc.deadline.Add(-time.Hour)
+							pc.limit = pc.limit.Add(-time.Hour)
+						}
+					})
+					c.expire()
+					synctest.Wait()
+					if answers {
+						w.say(t, answered)
+					}
+					if got := <-done; answers && (got.result != "1" || got.took != 0) || !answers && (!errors.Is(got.err, ErrTimeout) || got.took != CatchUp) {
+						t.Errorf("%s, %v after %v", got.result, got.err, got.took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// lateContext is a ctx whose deadline passed an hour ago when it is noticed.
+type lateContext struct{ context.Context }
+
+func (c lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Hour), true }
+
+func (c lateContext) Err() error {
+	if c.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// TestDeadlineNoticedLate is TestLimitNoticedLate for the deadline of the caller.
+func TestDeadlineNoticedLate(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
+			ctx, pass := context.WithCancel(t.Context())
+			done := call(lateContext{ctx}, c, "{}", nil)
+			<-w.fromConn
+			pass()
+			synctest.Wait()
+			if answers {
+				w.say(t, answered)
+			}
+			if got := <-done; answers && (got.result != "1" || got.took != 0) || !answers && (!errors.Is(got.err, context.DeadlineExceeded) || got.took != CatchUp) {
+				t.Errorf("%s, %v after %v", got.result, got.err, got.took)
+			}
+		})
+	}
+}
