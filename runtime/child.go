@@ -147,6 +147,8 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 		}
 	})
 	var relistDone chan struct{} // not nil while the tools are being listed
+	var broken error             // of the handshake, which the end of the connection explains better
+	var noEnd <-chan time.Time   // fires when that does not come
 	for {
 		var changed chan struct{}
 		if relistDone == nil && c.handshake.Load() != nil {
@@ -163,7 +165,8 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 			return fault
 		case err := <-handshakeDone:
 			if isConnError(err) || ctx.Err() != nil {
-				continue // the end of the connection is reported instead
+				broken, noEnd = err, time.After(stopTimeout)
+				continue
 			}
 			if err != nil {
 				return c.handshakeError(err)
@@ -173,6 +176,8 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 				c.tasks.Go(func() { c.watchHealth(ctx) })
 			}
 			ready()
+		case <-noEnd:
+			return c.handshakeError(broken)
 		case <-changed:
 			done := make(chan struct{})
 			relistDone = done
@@ -183,8 +188,8 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 	}
 }
 
-// isConnError reports whether err of a handshake comes from the connection. Then the
-// connection, and with it the run, is about to end.
+// isConnError reports whether err of a handshake comes from the connection, or from the end of
+// ctx. Then the connection, and with it the run, is usually about to end.
 func isConnError(err error) bool {
 	var fault *protocol.Error
 	return err != nil && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded)

@@ -22,7 +22,8 @@ const (
 	drainGrace = 100 * time.Millisecond
 	// shutdownWriteTimeout bounds the writes before stdin is closed.
 	shutdownWriteTimeout = 100 * time.Millisecond
-	// stopTimeout bounds the time that a killed process takes to be gone.
+	// stopTimeout bounds the time that a killed process takes to be gone, and that a broken
+	// connection takes to end.
 	stopTimeout = 5 * time.Second
 )
 

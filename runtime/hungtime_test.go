@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -315,4 +316,28 @@ func TestBusyIsNotReplaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// brokenWire is a fakeWire that takes no message and stays open.
+type brokenWire struct{ *fakeWire }
+
+func (brokenWire) Write(context.Context, jsonrpc.Message) error {
+	return errors.New("no room for a header")
+}
+
+// TestHandshakeThatCannotBeWritten ends the run although the connection stays open.
+func TestHandshakeThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFakeWire()
+		s := &Spec{ID: "x", Manifest: &manifest.Manifest{}, Logger: discarding()}
+		r := &remote{Transport: w, closed: make(chan struct{})}
+		r.close = sync.OnceFunc(func() { _ = w.Close(); close(r.closed) })
+		c := newChild(s, &native{spec: s}, r)
+		c.connect(brokenWire{w})
+		began := time.Now()
+		fault := c.run(t.Context(), func() { t.Error("it is ready") })
+		if fault.Kind != protocol.HandshakeInvalid || !strings.Contains(fault.Message, "no room for a header") || time.Since(began) > stopTimeout {
+			t.Errorf("%s: %v after %v", fault.Kind, fault, time.Since(began))
+		}
+	})
 }
