@@ -16,6 +16,7 @@ import (
 // one, up to the queue's bound.
 type Outbox struct {
 	queue  chan *jsonrpc.Message
+	unsent chan *jsonrpc.Message // whose write failed; they precede the queue on the next stream
 	closed chan struct{}
 
 	mu      sync.Mutex
@@ -32,7 +33,11 @@ const (
 
 // NewOutbox returns an empty outbox.
 func NewOutbox() *Outbox {
-	return &Outbox{queue: make(chan *jsonrpc.Message, outboxSize), closed: make(chan struct{})}
+	return &Outbox{
+		queue:  make(chan *jsonrpc.Message, outboxSize),
+		unsent: make(chan *jsonrpc.Message, outboxSize),
+		closed: make(chan struct{}),
+	}
 }
 
 // Offer queues m without waiting. It returns ErrNoStream if the queue is full, if more than
@@ -129,7 +134,8 @@ func (o *Outbox) Close() {
 
 // Serve answers a request with an event stream of the queue, which begins with the
 // endpoint event of revision 2024-11-05 unless endpoint is "". It blocks until ctx
-// ends, the outbox is closed, a write fails, or a later Serve replaces it.
+// ends, the outbox is closed, a write fails, or a later Serve replaces it. A message whose
+// write fails is written on the next stream.
 func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint string) error {
 	replaced := o.replaceStream()
 	defer o.endStream(replaced)
@@ -141,10 +147,15 @@ func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint stri
 	defer alive.Stop()
 	for {
 		var err error
+		queue := o.queue
+		if len(o.unsent) > 0 {
+			queue = nil
+		}
 		select {
-		case m := <-o.queue:
-			err = writeEvent(events, m)
-			o.count(-size(m))
+		case m := <-o.unsent:
+			err = o.write(events, m)
+		case m := <-queue:
+			err = o.write(events, m)
 		case <-alive.C:
 			err = events.Comment()
 		case <-ctx.Done():
@@ -160,6 +171,23 @@ func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint stri
 	}
 }
 
+// write writes a message, or keeps it for the next stream if the write fails. A client that got it
+// nevertheless gets it twice.
+func (o *Outbox) write(events *sse.Writer, m *jsonrpc.Message) error {
+	err := writeEvent(events, m)
+	if err != nil {
+		if _, broken := jsonrpc.Append(nil, m); broken == nil {
+			select {
+			case o.unsent <- m: // each stream that ends has at most one
+				return err
+			default:
+			}
+		}
+	}
+	o.count(-size(m))
+	return err
+}
+
 // writeFirst opens a stream. Proxies pass the headers on with the first bytes only.
 func writeFirst(events *sse.Writer, endpoint string) error {
 	if endpoint == "" {
@@ -171,15 +199,18 @@ func writeFirst(events *sse.Writer, endpoint string) error {
 // drain writes the messages that are still queued.
 func (o *Outbox) drain(events *sse.Writer) error {
 	for {
+		var m *jsonrpc.Message
 		select {
-		case m := <-o.queue:
-			err := writeEvent(events, m)
-			o.count(-size(m))
-			if err != nil {
-				return err
-			}
+		case m = <-o.unsent:
 		default:
-			return nil
+			select {
+			case m = <-o.queue:
+			default:
+				return nil
+			}
+		}
+		if err := o.write(events, m); err != nil {
+			return err
 		}
 	}
 }

@@ -230,3 +230,53 @@ func TestWritesThatFailEndTheStream(t *testing.T) {
 		t.Errorf("WriteJSON: %v", err)
 	}
 }
+
+// breaks is a client whose connection breaks after a number of writes.
+type breaks struct {
+	*httptest.ResponseRecorder
+	after int
+}
+
+func (b *breaks) Write(p []byte) (int, error) {
+	if b.after--; b.after < 0 {
+		return 0, errDeaf
+	}
+	return b.ResponseRecorder.Write(p)
+}
+
+// The next stream begins with the message that the last one could not write.
+func TestOutboxSendsAgainWhatWasNotWritten(t *testing.T) {
+	o := NewOutbox()
+	numbered := func(n string) *jsonrpc.Message {
+		return &jsonrpc.Message{Method: "m", Params: json.RawMessage("[" + n + "]")}
+	}
+	for _, n := range []string{"1", "2", "3"} {
+		if err := o.Offer(t.Context(), numbered(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := &breaks{httptest.NewRecorder(), 2}
+	if err := o.Serve(t.Context(), first, ""); !errors.Is(err, errDeaf) {
+		t.Errorf("the stream that breaks: %v", err)
+	}
+	if err := o.Put(t.Context(), &jsonrpc.Message{Method: "m", Params: json.RawMessage("{\n")}); err != nil {
+		t.Error(err)
+	}
+	second := httptest.NewRecorder()
+	if err := o.Serve(t.Context(), second, ""); err == nil { // ends at the message that is no JSON
+		t.Error("a message that is no JSON was written")
+	}
+	_ = o.Offer(t.Context(), numbered("4"))
+	o.Close()
+	last := httptest.NewRecorder()
+	if err := o.Serve(t.Context(), last, ""); err != nil {
+		t.Error(err)
+	}
+	event := func(n string) string { return event(`{"jsonrpc":"2.0","method":"m","params":[` + n + `]}`) }
+	if got := second.Body.String(); got != ": \n\n"+event("2")+event("3") {
+		t.Errorf("after the break: %q", got)
+	}
+	if got := last.Body.String(); got != ": \n\n"+event("4") || o.waiting != 0 {
+		t.Errorf("%q, %d bytes are counted as waiting", got, o.waiting)
+	}
+}
