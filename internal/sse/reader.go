@@ -24,8 +24,10 @@ type Reader struct {
 	LastID string        // id of the last event that had one
 	Retry  time.Duration // pause that the server wants before a reconnection; 0 when it named none
 
-	r   *bufio.Reader
-	max int // bytes of one event
+	r       *bufio.Reader
+	max     int  // bytes of one event
+	begun   bool // the first line has been read, which may begin with a byte order mark
+	afterCR bool // the latest line ended in CR, to which an LF that follows belongs
 }
 
 // NewReader returns a reader of r whose events hold at most limit bytes each.
@@ -76,22 +78,58 @@ func (r *Reader) field(event *Event, line []byte) {
 	}
 }
 
-// line returns the next line without its end. The line is valid until the next call.
+// line returns the next line without its end, which is LF, CR or CRLF. The line is valid until the
+// next call.
 func (r *Reader) line(most int) ([]byte, error) {
-	line, err := r.r.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		long := bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) && len(long) <= most {
-			line, err = r.r.ReadSlice('\n')
-			long = append(long, line...)
+	var long []byte // the parts of a line that is longer than the buffer
+	for {
+		if _, err := r.r.Peek(1); err != nil {
+			return nil, err
 		}
-		line = long
+		part, _ := r.r.Peek(r.r.Buffered())
+		if r.afterCR && part[0] == '\n' {
+			_, _ = r.r.Discard(1)
+			r.afterCR = false
+			continue
+		}
+		r.afterCR = false
+		end := lineEnd(part)
+		ended := end < len(part)
+		if len(long)+end > most+len("data: ") { // the limit counts values, not field names
+			return nil, fmt.Errorf("an event of more than %d bytes: %w", r.max, ErrTooLarge)
+		}
+		line := part[:end]
+		if !ended || long != nil {
+			long = append(long, line...)
+			line = long
+		}
+		if ended {
+			r.afterCR = part[end] == '\r'
+			end++
+		}
+		_, _ = r.r.Discard(end)
+		if ended {
+			return r.first(line), nil
+		}
 	}
-	if len(line) > most+len("data: \r\n") { // the limit counts values, not field names
-		return nil, fmt.Errorf("an event of more than %d bytes: %w", r.max, ErrTooLarge)
+}
+
+// lineEnd returns the index of the first CR or LF in b, len(b) without one.
+func lineEnd(b []byte) int {
+	if i := bytes.IndexByte(b, '\n'); i >= 0 {
+		b = b[:i]
 	}
-	if err != nil {
-		return nil, err
+	if i := bytes.IndexByte(b, '\r'); i >= 0 {
+		return i
 	}
-	return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
+	return len(b)
+}
+
+// first removes the byte order mark from the first line.
+func (r *Reader) first(line []byte) []byte {
+	if !r.begun {
+		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+	}
+	r.begun = true
+	return line
 }

@@ -36,6 +36,42 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// Lines end in LF, CR or CRLF, and a stream may begin with a byte order mark.
+func TestLineEnds(t *testing.T) {
+	for name, stream := range map[string]string{
+		"LF":                "data: a\ndata: b\n\n:\n\ndata: c\n\n",
+		"CR":                "data: a\rdata: b\r\r:\r\rdata: c\r\r",
+		"CRLF":              "data: a\r\ndata: b\r\n\r\n:\r\n\r\ndata: c\r\n\r\n",
+		"mixed":             "data: a\rdata: b\r\n\r:\n\rdata: c\n\n",
+		"a byte order mark": "\xef\xbb\xbfdata: a\ndata: b\n\ndata: c\n\n\xef\xbb\xbfdata: later\n\n",
+	} {
+		for how, r := range map[string]io.Reader{"whole": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream))} {
+			e := NewReader(r, 100)
+			var got []string
+			for {
+				next, err := e.Next()
+				if err != nil {
+					break
+				}
+				got = append(got, string(next.Data))
+			}
+			if diff := cmp.Diff([]string{"a\nb", "c"}, got); diff != "" {
+				t.Errorf("%s, %s:\n%s", name, how, diff)
+			}
+		}
+	}
+}
+
+// An event that ends in CR is there before the byte that follows.
+func TestEventThatEndsInCRIsNotDelayed(t *testing.T) {
+	r, w := io.Pipe()
+	defer w.Close()
+	go w.Write([]byte("data: a\r\r"))
+	if got, err := NewReader(r, 100).Next(); err != nil || string(got.Data) != "a" {
+		t.Errorf("%q, %v", got.Data, err)
+	}
+}
+
 func TestF9EventsAreBounded(t *testing.T) {
 	const limit = 1 << 16
 	for name, test := range map[string]struct {
