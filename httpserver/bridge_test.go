@@ -52,7 +52,8 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 // A destination has its own serverInfo in legacy and modern protocol versions, and so has the host.
 func TestBridgeNamesTheServerBehindIt(t *testing.T) {
 	addr, _ := bridged(t, stdioPeer, Options{})
-	for path, want := range map[string]string{"/d/mcp": `{"name":"peer","version":"1"}`, "/mcp": `{"name":"exthost","version":"0.0.0"}`} {
+	for path, want := range map[string]string{"/d/mcp": `{"name":"peer","version":"1"}`, "/mcp": `{"name":"exthost","version":"0.0.0"}`,
+		"/d/mcp/": `{"name":"peer","version":"1"}`, "/mcp/": `{"name":"exthost","version":"0.0.0"}`} {
 		for _, body := range []string{initialize, discover} {
 			h := http.Header{}
 			if body == discover {

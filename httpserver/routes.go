@@ -47,7 +47,9 @@ func (s *Server) newRoutes() http.Handler {
 	for _, name := range []string{"mcp", "sse", "message"} {
 		mux.Handle("/"+name, s.endpoint("", name))
 	}
+	mux.Handle("/mcp/{$}", s.endpoint("", "mcp")) // many clients end the URL in a slash
 	mux.HandleFunc("/t/{toolset}/{endpoint}", s.serveToolset)
+	mux.HandleFunc("/t/{toolset}/mcp/{$}", s.serveToolset)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeStatus(w, http.StatusOK, `{"status":"ok"}`)
 	})
@@ -78,7 +80,7 @@ func (s *Server) confined(next http.Handler) http.Handler {
 
 // serveToolset serves the endpoint mcp, sse or message of a toolset.
 func (s *Server) serveToolset(w http.ResponseWriter, r *http.Request) {
-	h := s.endpoint("", r.PathValue("endpoint"))
+	h := s.endpoint("", cmp.Or(r.PathValue("endpoint"), "mcp"))
 	if h == nil {
 		http.NotFound(w, r)
 	} else if r = s.toolsets.Chosen(w, r, r.PathValue("toolset")); r != nil {
@@ -91,7 +93,7 @@ func (s *Server) serveToolset(w http.ResponseWriter, r *http.Request) {
 func (s *Server) endpoint(id, name string) http.Handler {
 	sse, message := s.mcp.SSE(id)
 	switch name {
-	case "mcp":
+	case "mcp", "mcp/":
 		return s.mcp.Handler(id)
 	case "sse":
 		return sse

@@ -70,6 +70,8 @@ func TestPostRefusals(t *testing.T) {
 		want                string
 	}{
 		"content type":    {"Content-Type", "text/plain", ping, 415, ""},
+		"compressed":      {"Content-Encoding", "gzip", ping, 415, ""},
+		"not compressed":  {"Content-Encoding", "identity", ping, 200, `"result"`},
 		"F3 body":         {"", "", `{"x":"` + strings.Repeat("x", 1000) + `"}`, 413, ""},
 		"batch":           {"", "", `[` + ping + `]`, 400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600`},
 		"no JSON":         {"", "", `{"jsonrpc`, 400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700`},

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -49,12 +50,17 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 }
 
 // ReadBody reads the JSON body of a POST of at most limit bytes. It returns false
-// after it has answered the request itself: 415 for another content type, 413 for a
+// after it has answered the request itself: 415 for another content type or a compressed body, 413 for a
 // body over the limit, 408 for one that took more than a minute, 503 for one over
 // the [Budget], 400 for one cut short.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool) {
 	if !isJSON(r.Header.Get("Content-Type")) {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
+		return nil, false
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		w.Header().Set("Accept-Encoding", "identity") // RFC 9110, 15.5.16
+		http.Error(w, "Content-Encoding must be identity: this server takes no compressed bodies", http.StatusUnsupportedMediaType)
 		return nil, false
 	}
 	if r.ContentLength > limit {
