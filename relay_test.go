@@ -218,6 +218,13 @@ func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
 			processtest.Leaks(t)
 			h := newFolder(t).add("x", rich(versions, "")).open(exthost.Options{})
 			want := map[string][]string{"debug": {"debug", "error"}, "error": {"error"}}
+			for _, extension := range []string{"", "x"} {
+				s, _ := stay(t, h, "odd"+extension, protocol.MCP20251125, extension)
+				_, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: extension, Method: "logging/setLevel", Params: json.RawMessage(`{"level":"loud"}`)})
+				if protocol.KindOf(err) != protocol.InvalidArguments {
+					t.Errorf("an unknown level at %q: %v", extension, err)
+				}
+			}
 			for _, level := range []string{"error", "debug", "error"} {
 				s, c := stay(t, h, level, protocol.MCP20251125, "")
 				if _, err := h.Do(deadline(t), &protocol.Call{Session: s, Method: "logging/setLevel", Params: json.RawMessage(`{"level":"` + level + `"}`)}); err != nil {

@@ -50,6 +50,9 @@ func (g *Gateway) ToolOf(c *protocol.Call) string { return g.Tasks.ToolOf(c) }
 
 // setLogLevels carries logging/setLevel of a client of all extensions to every extension that logs.
 func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
+	if _, err := askedLevel(c.Params); err != nil {
+		return nil, err
+	}
 	for x := range g.o.Snapshots.Load().Ordered {
 		if !offers(x.Handshake(), "logging") || !view.Reaches(x.ID()) {
 			continue

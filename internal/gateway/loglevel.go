@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/exthost/exthost/internal/dispatch"
@@ -26,6 +27,14 @@ func levelOf(text json.RawMessage) int {
 		return at
 	}
 	return unit.NoLogLevel
+}
+
+// askedLevel returns the level in the params of logging/setLevel.
+func askedLevel(params json.RawMessage) (level int, err error) {
+	if level = levelOf(rawjson.Get(params, "level")); level == unit.NoLogLevel {
+		return level, protocol.Errorf(protocol.InvalidArguments, "level must be one of %s", strings.Join(logLevels, ", "))
+	}
+	return level, nil
 }
 
 // LogLevels are the log levels that sessions asked for.
@@ -63,9 +72,9 @@ func (l *LogLevels) Lowest(next dispatch.Deliver) dispatch.Deliver {
 		if c.Request.Method != protocol.MethodSetLevel {
 			return next(ctx, c, l.withLevel(ctx, c, params))
 		}
-		asked := levelOf(rawjson.Get(params, "level"))
-		if asked == unit.NoLogLevel {
-			return next(ctx, c, params) // the extension refuses it
+		asked, err := askedLevel(params)
+		if err != nil {
+			return nil, err
 		}
 		s := c.Request.Session
 		kept := s != nil && l.sessions.IfAttached(s, func() { l.keep(s, asked) })
@@ -73,7 +82,7 @@ func (l *LogLevels) Lowest(next dispatch.Deliver) dispatch.Deliver {
 		if protocol.IsModern(c.Instance.Handshake().ProtocolVersion) {
 			return result, nil
 		}
-		err := c.Instance.SetLogLevel(ctx, func() int {
+		err = c.Instance.SetLogLevel(ctx, func() int {
 			if kept {
 				return l.lowest(c.Instance)
 			}
