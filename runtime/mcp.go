@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -71,6 +72,8 @@ func (d *mcp) ping() (string, json.RawMessage) {
 func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMessage, err error) {
 	params := d.params(nil)
 	listed := 0
+	var last json.RawMessage          // the page before
+	asked := make(map[string]bool, 1) // the cursors of the pages so far
 	for range limits.pages {
 		raw, err := c.Call(ctx, protocol.MethodToolsList, params, nil)
 		if err != nil {
@@ -83,6 +86,10 @@ func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMess
 		if !ok || !rawjson.IsObject(raw) {
 			return nil, notObject(protocol.MethodToolsList, raw)
 		}
+		if bytes.Equal(raw, last) { // the whole list again
+			page = nil
+		}
+		last = raw
 		if tools = append(tools, page...); len(tools) > limits.tools {
 			return nil, tooManyTools(len(tools))
 		}
@@ -90,6 +97,11 @@ func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMess
 		if cursor == "" {
 			return tools, nil
 		}
+		if asked[cursor] {
+			d.log.Warn("the server repeats a cursor; its list of tools ends there", "cursor", cutLine([]byte(cursor)), "tools", len(tools))
+			return tools, nil
+		}
+		asked[cursor] = true
 		params = d.params(map[string]string{"cursor": cursor})
 	}
 	return nil, protocol.Errorf(protocol.HandshakeInvalid, "its tools/list does not end: more than %d pages", limits.pages)

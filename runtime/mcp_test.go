@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,6 +163,35 @@ func TestMCPHandshakeFaults(t *testing.T) {
 }
 
 // TestModernOnly expects no fallback if the manifest pins the revision.
+// TestCursorThatRepeats lists tools of servers whose last page has a cursor again.
+func TestCursorThatRepeats(t *testing.T) {
+	const tool = `{"name":%q,"inputSchema":{"type":"object"}}`
+	page := func(name, cursor string) string {
+		return "read; last " + fmt.Sprintf(`{"tools":[`+tool+`],"nextCursor":%q}; `, name, cursor)
+	}
+	for name, tt := range map[string]struct {
+		pages string
+		tools []string
+	}{
+		"the same page":  {page("a", "1") + page("a", "1"), []string{"a"}},
+		"the last again": {page("a", "1") + page("b", "2") + page("c", "2"), []string{"a", "b", "c"}},
+		"in a circle":    {page("a", "1") + page("b", "2") + page("c", "1"), []string{"a", "b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mcpSpec(t, `init {"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}; until notifications/initialized; `+tt.pages+`echo`, protocol.MCP20251125)
+			log := logTo(&s)
+			r := start(t, s)
+			if diff := cmp.Diff(tt.tools, toolNames(r.Handshake())); diff != "" {
+				t.Error(diff)
+			}
+			wantContains(t, log.String(), "repeats a cursor")
+			if strings.Contains(log.String(), "offered twice") {
+				t.Errorf("the log: %s", log)
+			}
+		})
+	}
+}
+
 func TestModernOnly(t *testing.T) {
 	fault(t)
 	launch(t, mcpSpec(t, "mcp 2025-11-25", protocol.MCP20260728)).end(protocol.HandshakeInvalid)

@@ -172,10 +172,10 @@ func (s *scriptStdin) until(method string) {
 	}
 }
 
-// pages answers every request with a page and a next cursor.
+// pages answers every request with a page and a new cursor.
 func (s *scriptStdin) pages() {
-	for s.read() {
-		s.answerLast(`{"tools":[],"nextCursor":"more"}`)
+	for n := 0; s.read(); n++ {
+		s.answerLast(fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n))
 	}
 }
 

@@ -29,6 +29,7 @@ func Visible(changed func()) Stage {
 			}
 			var pages []json.RawMessage
 			params, size := rawjson.Delete(params, "cursor"), 0
+			asked := make(map[string]bool, 1) // the cursors of the pages so far
 			for more := true; more && len(pages) < maxPages && size < maxPagesBytes; {
 				page, result, err := c.page(ctx, next, params, changed)
 				if err != nil {
@@ -36,7 +37,8 @@ func Visible(changed func()) Stage {
 				}
 				pages, size = append(pages, page), size+len(page)
 				cursor := rawjson.Get(result, "nextCursor")
-				params, more = rawjson.Set(params, "cursor", cursor), cursor != nil && string(cursor) != "null"
+				params, more = rawjson.Set(params, "cursor", cursor), cursor != nil && string(cursor) != "null" && !asked[string(cursor)]
+				asked[string(cursor)] = true
 			}
 			return toolset.Join(c.Request.Method, pages), nil
 		}

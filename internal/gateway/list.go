@@ -171,6 +171,7 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	params := rawjson.Delete(c.Params, "cursor")
+	asked := make(map[string]bool, 1) // the cursors of the pages so far
 	for n := range maxPages {
 		result, err := g.Calls.DoPart(ctx, &protocol.Call{Session: c.Session, Extension: extension, Method: l.method, Params: params})
 		if err != nil {
@@ -194,6 +195,11 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 		if cursor == nil || string(cursor) == "null" {
 			return list, nil
 		}
+		if asked[string(cursor)] {
+			g.o.Log.Warn("an extension repeats a cursor; its list ends there", "extension", extension, "method", l.method)
+			return list, nil
+		}
+		asked[string(cursor)] = true
 		params = rawjson.Set(params, "cursor", cursor)
 	}
 	return list, nil
