@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -110,8 +111,8 @@ func (d *stdio) handleInvalid(line []byte, err error) error {
 	if d.invalidLines >= maxInvalidLines {
 		return fmt.Errorf("%d lines in a row are not messages: %w", d.invalidLines, err)
 	}
-	parse := &jsonrpc.Error{Code: jsonrpc.CodeParse, Message: "not a JSON-RPC message: " + err.Error()}
-	d.respond([]byte("null"), nil, parse)
+	_, fault := mcphttp.Decode(line) // has the code, as over HTTP
+	d.respond([]byte("null"), nil, fault)
 	return nil
 }
 

@@ -108,7 +108,7 @@ func TestStdioRefusals(t *testing.T) {
 	capable := `,"io.modelcontextprotocol/clientCapabilities":{}`
 	for _, test := range []struct{ send, want string }{
 		{`hello`, `"id":null,"error":{"code":-32700`},
-		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `"id":null,"error":{"code":-32700`},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `"id":null,"error":{"code":-32600`},
 		{`{"id":1,"method":"ping"}`, `"id":1,"error":{"code":-32600`},
 		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, `"error":{"code":-32600`},
 		{`{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, `"id":1,"error":{"code":-32600`},

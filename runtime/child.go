@@ -42,6 +42,7 @@ type child struct {
 	wire      jsonrpc.Transport
 	conn      *jsonrpc.Conn
 	noise     *noiseFilter
+	strays    strays
 	slot      *slot     // used if traits.oneCall is set
 	startLog  *startLog // nil for a remote server
 	startedAt time.Time
@@ -71,6 +72,7 @@ func newChild(s *Spec, d dialect, b endpoint) *child {
 		slot: &slot{token: make(chan struct{}, 1), noiseSeen: make(chan struct{}, 1)}, startedAt: time.Now(),
 		endReason: make(chan *protocol.Error, 1), toolsChanged: make(chan struct{}, 1),
 		connDone: make(chan struct{}), done: make(chan struct{}),
+		strays: strays{limit: rate.NewLimiter(1, 10)},
 	}
 	c.tokens.init()
 	c.roots = RootsResult(s.Roots)
@@ -89,10 +91,8 @@ func (c *child) connect(wire jsonrpc.Transport) {
 		},
 		Loose:   func(m *jsonrpc.Message) bool { return !c.answersRoots(m) && loose(m) },
 		Cancels: cancels,
+		Stray:   c.stray,
 		FirstID: 1, Bare: c.traits.bare,
-	}
-	if c.traits.oneCall {
-		o.Stray = func(m *jsonrpc.Message) { c.slot.failCall(wrongID(m)) }
 	}
 	switch {
 	case c.traits.zeroID:

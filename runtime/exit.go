@@ -148,7 +148,8 @@ func (c *child) handshakeError(err error) *protocol.Error {
 	fault := faultOf(err, protocol.HandshakeInvalid)
 	if n := c.conn.Stats().Unknown; n > 0 && fault.Kind == protocol.HandshakeTimeout {
 		return protocol.Errorf(protocol.HandshakeInvalid,
-			"it answered %d times with an id that was never sent, and never to the handshake", n)
+			"it answered %d times with an id that was never sent%s, and never to the handshake; an answer repeats the id of its request",
+			n, c.strays.latest())
 	}
 	return fault
 }

@@ -162,6 +162,33 @@ func TestH4WrongID(t *testing.T) {
 	wantContains(t, err.Error(), "2 times with an id that was never sent")
 }
 
+// TestH4ZeroID answers everything with the id 0, which no request to an MCP server has.
+func TestH4ZeroID(t *testing.T) {
+	fault(t)
+	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}; hang`, protocol.MCP20251125)
+	s.Options.StartTimeout = 2 * time.Second // for all answers
+	log := logTo(&s)
+	err := launch(t, s).end(protocol.HandshakeInvalid)
+	wantContains(t, err.Error(), "1 times with an id that was never sent", "the id 0", "what?")
+	wantContains(t, log.String(), "an id that no call waits for", "what?")
+}
+
+// TestErrorWithoutAnID has the server report the failure of the only call without its id.
+func TestErrorWithoutAnID(t *testing.T) {
+	for _, id := range []string{`"id":null,`, ``} {
+		fault(t)
+		s := mcpSpec(t, `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; `+
+			`until tools/call; say {"jsonrpc":"2.0",`+id+`"error":{"code":-32603,"message":"the database is away"}}; echo`, protocol.MCP20251125)
+		log := logTo(&s)
+		_, err := start(t, s).callTool()
+		if fault := wantKind(t, err, protocol.ExtensionError); fault.Code != -32603 {
+			t.Errorf("%d: %v", fault.Code, fault)
+		}
+		wantContains(t, err.Error(), "the database is away")
+		wantContains(t, log.String(), "the database is away")
+	}
+}
+
 func TestH4DuplicateAnswer(t *testing.T) {
 	fault(t)
 	const line = `say {"jsonrpc":"2.0","id":$ID,"result":{"tools":[]}}; `

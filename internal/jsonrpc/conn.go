@@ -44,6 +44,7 @@ type state struct {
 	handlers   int                 // running handlers, except one that runs on the reader
 	newest     uint64              // the highest id that the peer has answered
 	answeredAt uint64              // nextID when the latest answer came: calls from this id on were sent after it
+	notifiedAt uint64              // nextID + 1 when the latest notification was sent; 0: none was
 	notified   queue               // Options.Notified
 	replies    queue               // refusals of requests and calls of Options.Abandoned
 	reading    reading
@@ -233,6 +234,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	c.update(func(s *state) { s.notifiedAt = s.nextID + 1 })
 	return c.write(ctx, Message{Method: method, Params: params})
 }
 

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -31,6 +32,8 @@ var (
 	errVersion      = errors.New(`no "jsonrpc":"2.0"`)
 )
 
+var null = json.RawMessage("null")
+
 // Bits for the members of the envelope that were seen.
 const (
 	seenVersion = 1 << iota
@@ -47,6 +50,9 @@ const (
 // [MaxDepth] deep, and the name of a method has at most 1 KiB. Only the members jsonrpc, id, method, params, result and error
 // count, in exactly this spelling and at most once each; others are ignored. An id is
 // a string, a number or null, and keeps its spelling.
+//
+// An error without an id gets the id null. Of result and error one may be null beside the
+// other, which then counts alone.
 //
 // An answer that cannot be used (both result and error, neither of them, or broken
 // after the id) is returned with Invalid set, so that its call can fail. Any other
@@ -188,14 +194,28 @@ func (d *decoder) store(name int, value []byte) error {
 }
 
 func (d *decoder) check() error {
+	if d.seen&(seenResult|seenError) == seenResult|seenError { // JSON-RPC 1.0 states both, one of them null
+		switch {
+		case string(d.m.Error) == "null":
+			d.m.Error = nil
+			d.seen &^= seenError
+		case string(d.m.Result) == "null" && d.m.Error[0] == '{':
+			d.m.Result = nil
+			d.seen &^= seenResult
+		}
+	}
 	answer := d.seen & (seenResult | seenError)
 	switch {
 	case d.seen&seenMethod != 0 && answer != 0:
 		return errAmbiguous
 	case d.seen&seenMethod != 0:
 		return nil
+	case d.seen&seenID == 0 && answer == seenError: // MCP 2025-11-25 has the id of an error optional
+		d.m.ID = null
 	case d.seen&seenID == 0:
 		return errNoIDOrMethod
+	}
+	switch {
 	case answer == 0:
 		return errNeither
 	case answer == seenResult|seenError:

@@ -23,6 +23,10 @@ func TestDecode(t *testing.T) {
 		{"notification", ` { "method" : "m\u002fn" , "jsonrpc" : "2.0" } `, Message{Method: "m/n"}},
 		{"result", `{"jsonrpc":"2.0","id":"1","result":null}`, Message{ID: raw(`"1"`), Result: raw("null")}},
 		{"error", `{"jsonrpc":"2.0","id":null,"error":{}}`, Message{ID: raw("null"), Error: raw("{}")}},
+		{"error without an id", `{"jsonrpc":"2.0","error":{}}`, Message{ID: raw("null"), Error: raw("{}")}},
+		{"null error beside a result", `{"jsonrpc":"2.0","id":1,"result":0,"error":null}`, Message{ID: raw("1"), Result: raw("0")}},
+		{"null error beside a null result", `{"jsonrpc":"2.0","id":1,"result":null,"error":null}`, Message{ID: raw("1"), Result: raw("null")}},
+		{"null result beside an error", `{"jsonrpc":"2.0","id":1,"error":{},"result":null}`, Message{ID: raw("1"), Error: raw("{}")}},
 		{"W3 big id", `{"jsonrpc":"2.0","id":9007199254740993,"result":9007199254740993}`,
 			Message{ID: raw("9007199254740993"), Result: raw("9007199254740993")}},
 		{"W3 exponent", `{"jsonrpc":"2.0","id":1e3,"result":0}`, Message{ID: raw("1e3"), Result: raw("0")}},
@@ -58,7 +62,9 @@ func TestDecodeInvalid(t *testing.T) {
 		err        string
 	}{
 		{"H4 both", `{"jsonrpc":"2.0","id":1,"result":0,"error":{}}`, "1", "both"},
-		{"H4 both, null error", `{"jsonrpc":"2.0","id":1,"result":0,"error":null}`, "1", "both"},
+		{"H4 both, null result", `{"jsonrpc":"2.0","id":1,"result":null,"error":"x"}`, "1", "both"},
+		{"null error alone", `{"jsonrpc":"2.0","id":1,"error":null}`, "1", "not an object"},
+		{"error without an id that is none", `{"jsonrpc":"2.0","error":null}`, "", "not an object"},
 		{"H4 neither", `{"jsonrpc":"2.0","id":1}`, "1", "neither"},
 		{"error is no object", `{"jsonrpc":"2.0","id":1,"error":"x"}`, "1", "not an object"},
 		{"W2 UTF-8 in the payload", "{\"id\":1,\"result\":\"a\xff\"}", "1", "UTF-8 at byte 19"},
@@ -125,6 +131,12 @@ func FuzzDecode(f *testing.F) {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(line, &members); err != nil || !utf8.Valid(line) {
 			t.Fatalf("accepted %q: %v", line, err)
+		}
+		if members["result"] != nil && members["error"] != nil { // of which one is null
+			members[map[bool]string{true: "error", false: "result"}[string(members["error"]) == "null"]] = nil
+		}
+		if members["id"] == nil && m.Error != nil {
+			members["id"] = raw("null")
 		}
 		for name, got := range map[string][]byte{"id": m.ID, "params": m.Params, "result": m.Result, "error": m.Error} {
 			if !bytes.Equal(got, members[name]) {

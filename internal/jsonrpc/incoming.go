@@ -47,30 +47,52 @@ func (c *Conn) incoming(m *Message) (reading bool) {
 func (c *Conn) answer(m *Message) {
 	result, err := c.outcome(m)
 	id, ours := parseID(m.ID)
+	anonymous := m.Error != nil && string(m.ID) == "null"
 	var pc *pendingCall
 	unmatched := false
 	c.update(func(s *state) {
-		if pc = s.calls[id]; pc != nil && ours {
+		switch {
+		case ours:
+			pc = s.calls[id]
+		case anonymous:
+			pc = s.onlyCall()
+		}
+		if pc != nil {
 			s.remove(pc)
-			s.answered(id, pc.o.Standing)
+			s.answered(pc.id, pc.o.Standing)
 		} else {
-			pc = nil
-			unmatched = s.countUnmatched(id, ours)
+			unmatched = c.countUnmatched(s, id, ours)
 		}
 		if m.Invalid != nil {
 			s.stats.Invalid++
 		}
 	})
+	if c.o.Stray != nil && (unmatched || anonymous) {
+		stray := *m // a copy, or every answer would be allocated
+		c.o.Stray(&stray, pc != nil)
+	}
 	switch {
 	case pc != nil:
 		pc.finish(result, err)
 	case unmatched:
-		if c.o.Stray != nil {
-			stray := *m // a copy, or every answer would be allocated
-			c.o.Stray(&stray)
-		}
 		c.countUnsolicited(m)
 	}
+}
+
+// onlyCall returns the call that an error without an id answers: the only one that the peer has to
+// answer. It is nil if the error may be about a notification, which peers should not answer at all:
+// if the latest one was sent after the latest call that the peer has answered.
+func (s *state) onlyCall() *pendingCall {
+	notified := s.notifiedAt > 0 && (s.stats.Answered == 0 || s.newest < s.notifiedAt-1)
+	if s.awaited() != 1 || len(s.abandoned) > 0 || notified {
+		return nil
+	}
+	for _, pc := range s.calls {
+		if !pc.o.Standing {
+			return pc
+		}
+	}
+	return nil
 }
 
 // answered notes the answer to a call.
@@ -83,10 +105,10 @@ func (s *state) answered(id uint64, standing bool) {
 
 // countUnmatched counts an answer that no call waits for. It reports whether the answer
 // is unsolicited, that is, not the late answer to an abandoned call.
-func (s *state) countUnmatched(id uint64, ours bool) (unmatched bool) {
+func (c *Conn) countUnmatched(s *state, id uint64, ours bool) (unmatched bool) {
 	a, late := s.abandoned[id]
 	switch {
-	case !ours || id >= s.nextID:
+	case !ours || id >= s.nextID || id < c.o.FirstID:
 		s.stats.Unknown++
 	case late:
 		delete(s.abandoned, id)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -254,6 +255,82 @@ func TestTokenWithoutOnMessage(t *testing.T) {
 		w.say(t, `{"jsonrpc":"2.0","id":0,"result":1}`)
 		if r := <-done; r.err != nil || c.Stats().Dropped != 1 {
 			t.Errorf("%v, %+v", r.err, c.Stats())
+		}
+	})
+}
+
+// TestErrorWithoutAnID sends an error whose id is null. It ends a call only if no other call, and no
+// notification, can be meant.
+func TestErrorWithoutAnID(t *testing.T) {
+	const sorry = `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the database is away"}}`
+	for name, tt := range map[string]struct {
+		begin func(t *testing.T, c *Conn, w *wire)
+		taken bool
+	}{
+		"the only call": {func(*testing.T, *Conn, *wire) {}, true},
+		"and a standing one": {func(t *testing.T, c *Conn, w *wire) {
+			call(t.Context(), c, "{}", &CallOptions{Standing: true})
+			<-w.fromConn
+		}, true},
+		"two calls": {func(t *testing.T, c *Conn, w *wire) {
+			call(t.Context(), c, "{}", nil)
+			<-w.fromConn
+		}, false},
+		"an abandoned call": {func(t *testing.T, c *Conn, w *wire) {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := call(ctx, c, "{}", nil)
+			<-w.fromConn
+			cancel()
+			<-done
+		}, false},
+		"behind a notification": {notifies, false},
+		"behind a notification and an answer": {func(t *testing.T, c *Conn, w *wire) {
+			notifies(t, c, w)
+			done := call(t.Context(), c, "{}", nil)
+			w.say(t, `{"jsonrpc":"2.0","id":%s,"result":1}`, (<-w.fromConn).ID)
+			<-done
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var strays []bool
+			o := Options{Stray: func(_ *Message, taken bool) { strays = append(strays, taken) }}
+			bubble(t, o, func(t *testing.T, c *Conn, w *wire) {
+				strays = nil
+				tt.begin(t, c, w)
+				done := call(t.Context(), c, "{}", &CallOptions{Timeout: time.Minute})
+				id := (<-w.fromConn).ID
+				w.say(t, sorry)
+				synctest.Wait()
+				w.say(t, `{"jsonrpc":"2.0","id":%s,"result":1}`, id)
+				got := <-done
+				if e, ok := errors.AsType[*Error](got.err); ok != tt.taken || ok && e.Message != "the database is away" {
+					t.Errorf("%s, %v", got.result, got.err)
+				}
+				synctest.Wait()
+				want := []bool{tt.taken}
+				if tt.taken { // the answer that follows is a duplicate
+					want = append(want, false)
+				}
+				if d := cmp.Diff(want, strays); d != "" {
+					t.Error(d)
+				}
+			})
+		})
+	}
+}
+
+func notifies(t *testing.T, c *Conn, w *wire) {
+	go c.Notify(t.Context(), "n", nil)
+	<-w.fromConn
+}
+
+// TestAnswersBeforeTheFirstID are to ids that were never sent.
+func TestAnswersBeforeTheFirstID(t *testing.T) {
+	bubble(t, Options{FirstID: 1}, func(t *testing.T, c *Conn, w *wire) {
+		w.say(t, answered)
+		synctest.Wait()
+		if s := c.Stats(); s.Unknown != 1 || s.Duplicate != 0 {
+			t.Errorf("%+v", s)
 		}
 	})
 }

@@ -52,8 +52,10 @@ type Options struct {
 	Abandoned func(ctx context.Context, id uint64, method string, cause error)
 
 	// Stray is called on the reading goroutine for each answer that no call waits for,
-	// except for late answers to abandoned calls. It must be quick. Nil: nothing.
-	Stray func(m *Message)
+	// except for late answers to abandoned calls. It is also called for each error whose id is
+	// null: taken says that it is the answer to the only call that the peer has to answer. It
+	// must be quick. Nil: nothing.
+	Stray func(m *Message, taken bool)
 
 	// Drain is the time for which handlers may go on, and answer, after the peer closed
 	// its end (io.EOF). 0: their ctx ends at once.

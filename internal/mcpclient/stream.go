@@ -131,8 +131,11 @@ func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) 
 		case x == nil:
 			s.deliver(m)
 		default:
+			if done = m.Method == "" && answers(&m, x); done {
+				m.ID = x.id
+			}
 			s.deliverFor(x, m)
-			if m.Method == "" && string(m.ID) == string(x.id) {
+			if done {
 				return true, nil
 			}
 		}

@@ -247,7 +247,7 @@ func (s *Streamable) deliverFor(x *exchange, m jsonrpc.Message) {
 	s.deliver(m)
 }
 
-// answers reports whether m, which is the whole body of an HTTP answer to x, is the response to x. A
+// answers reports whether m, of the HTTP answer to x, is the response to x. A
 // server that refuses a request before it reads the id answers with the id null or without one.
 func answers(m *jsonrpc.Message, x *exchange) bool {
 	return string(m.ID) == string(x.id) || m.Error != nil && (m.ID == nil || string(m.ID) == "null")
