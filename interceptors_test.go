@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -137,8 +138,55 @@ func TestInterceptorThatHangs(t *testing.T) {
 }
 
 func TestInterceptorsOverHTTP(t *testing.T) {
+	server := httptest.NewServer(interceptorsOverHTTP())
+	defer server.Close()
+	h := intercepted(t, governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: server.URL})
+	for _, step := range []struct {
+		name string
+		want protocol.Kind
+	}{{"no", protocol.Rejected}, {"Ada", ""}, {"change", ""}, {"Ada", protocol.Rejected}} {
+		if err := greet(t, h, step.name); protocol.KindOf(err) != step.want {
+			t.Errorf("greet %s: %v, want %q", step.name, err, step.want)
+		}
+	}
+}
+
+// A policy whose server is down when the host starts lets nothing pass, and decides the next call once
+// the server is there.
+func TestRemotePolicyThatComesLater(t *testing.T) {
+	processtest.Leaks(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	h := intercepted(t, governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: "http://" + address})
+	if err := greet(t, h, "Ada"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+		t.Errorf("a call without the server: %v", err)
+	}
+	eventually(t, "the status has the time of the next try", func() bool {
+		p := h.Status().Policies[0]
+		return p.State == "restarting" && p.Process.Instances[0].NextRetry != nil
+	})
+	if l, err = listen(address); err != nil {
+		t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: interceptorsOverHTTP()}}
+	server.Start()
+	defer server.Close()
+	if err := greet(t, h, "Ada"); err != nil {
+		t.Errorf("the first call once the server is there: %v", err)
+	}
+	if err := greet(t, h, "no"); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("a call that the policy refuses: %v", err)
+	}
+}
+
+// interceptorsOverHTTP serves interceptors over streamable HTTP.
+func interceptorsOverHTTP() http.Handler {
 	s := interceptors()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
@@ -156,17 +204,7 @@ func TestInterceptorsOverHTTP(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, answer)
-	}))
-	defer server.Close()
-	h := intercepted(t, governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: server.URL})
-	for _, step := range []struct {
-		name string
-		want protocol.Kind
-	}{{"no", protocol.Rejected}, {"Ada", ""}, {"change", ""}, {"Ada", protocol.Rejected}} {
-		if err := greet(t, h, step.name); protocol.KindOf(err) != step.want {
-			t.Errorf("greet %s: %v, want %q", step.name, err, step.want)
-		}
-	}
+	})
 }
 
 // A server that is none, and one that is not switched on, let nothing pass.
