@@ -242,6 +242,42 @@ func TestFrontsCarryOutcome(t *testing.T) {
 
 var errLost = &protocol.Error{Kind: protocol.NodeLost, Message: "gone", Outcome: "unknown"}
 
+// A panic of the host after the extension's own error is no answer of the extension.
+func TestPanicAfterErrorOfExtensionHasOutcome(t *testing.T) {
+	processtest.Leaks(t)
+	allow := decider(func(governance.Flow, *governance.Exchange) governance.Decision { return governance.Decision{} })
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{
+		Policies: []governance.Member{member("p", governance.Content, allow)},
+		Observe: func(o governance.Observation) {
+			if o.Flow == governance.Response {
+				panic("a mistake")
+			}
+		}})
+	_, err := h.Call(deadline(t), "ext_x_refuse", nil)
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Outcome != "unknown" || e.Code != 0 {
+		t.Errorf("%#v", err)
+	}
+}
+
+// A node sends a call again whose process died there, and its caller does not once more.
+func TestReplayIsOfTheNodeWithTheProcess(t *testing.T) {
+	processtest.Leaks(t)
+	w, state := newWeb(), t.TempDir()
+	f := newFolder(t).add("x", journalCapabilities+plays("journal", ""))
+	cfg := f.config()
+	cfg.Extensions.Defaults.Replay = manifest.ReplayIdempotent
+	f.openWith(cfg, exthost.Options{Cluster: w.node("a", peers.AsReplicas), StateDir: state})
+	front := newFolder(t).open(exthost.Options{Cluster: w.node("front", peers.AsReplicas)})
+	awaitTool(t, front, "ext_x_reads", true)
+	_, err := front.Call(deadline(t), "ext_x_reads", journaled{"n", 9})
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited || e.Outcome != "unknown" {
+		t.Errorf("%v", err)
+	}
+	if n := len(linesOf(t, state, "x", "journal")); n != 2 {
+		t.Errorf("carried out %d times", n)
+	}
+}
+
 // replicasThatFail are two nodes that share a tool which only reads: one is full, and one is lost over each call.
 func replicasThatFail(t *testing.T) (front *exthost.Host, full, lost *webNode) {
 	t.Helper()

@@ -162,6 +162,7 @@ func (d *Dispatcher) carry(ctx context.Context, c *Call) (result json.RawMessage
 		if v := recover(); v != nil {
 			d.o.Log.Error("a call broke off inside the host", "method", c.Request.Method, "extension", c.Exchange.Extension, "tool", c.Exchange.Tool, "panic", v, "stack", string(debug.Stack()))
 			result, err = nil, errPanicked
+			c.handed.failed = false // which is no answer of the extension
 		}
 	}()
 	return d.deliver(ctx, c, c.Exchange.Request)

@@ -34,11 +34,16 @@ func Replay(next Deliver) Deliver {
 // replays reports whether a call that ended with err is to be sent once more: the
 // operator allows it for the extension, the process had the request and ended before its
 // answer, and the tool says that a second call does no more than the first. An answer that
-// was too long would be too long again.
+// was too long would be too long again. A process of another node is that node's to follow.
 func (c *Call) replays(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
-	return ok && e.Outcome != "" && protocol.ProcessEnded(err) && e.Kind != protocol.LineTooLong &&
-		c.entry != nil && c.Target.Base().Spec.Options.Replay == manifest.ReplayIdempotent && repeatable(c.entry)
+	switch {
+	case !ok || e.Outcome == "" || !c.MayHaveRun() || !protocol.ProcessEnded(err) || e.Kind == protocol.LineTooLong:
+		return false
+	case c.Instance.IsElsewhere() && e.Kind != protocol.NodeLost:
+		return false
+	}
+	return c.entry != nil && c.Target.Base().Spec.Options.Replay == manifest.ReplayIdempotent && repeatable(c.entry)
 }
 
 // repeatable reports whether the tool is annotated as one that only reads, or whose second
