@@ -89,6 +89,9 @@ func (l *lines) modules(dir string) {
 // script.
 var valued = set("-r --require --import --loader --experimental-loader --env-file --preload --config --import-map --tsconfig -I -cp -classpath --class-path -W -X")
 
+// evaluated are options of interpreters with code.
+var evaluated = []string{"-c", "-e", "-p", "-pe", "--eval", "--print"}
+
 // isolated are options of Python that have it ignore the variables with the place of its caches.
 var isolated = regexp.MustCompile(`^-[a-zA-Z]*[EI][a-zA-Z]*$`)
 
@@ -97,8 +100,19 @@ var isolated = regexp.MustCompile(`^-[a-zA-Z]*[EI][a-zA-Z]*$`)
 // the ending.
 func (l *lines) interpreter(of *language, args []string, cwd string) {
 	l.modulesOf(of, args, cwd)
+	told := -1 // the index of the module or code that runs: what follows are its arguments
 	for i, arg := range args {
-		_, isModule := moduleOption(of, args[i:])
+		if told >= 0 && i > told && (of == &python || !strings.HasPrefix(arg, "-") && !valued[args[i-1]]) {
+			return
+		}
+		name, isModule := moduleOption(of, args[i:])
+		switch {
+		case told >= 0:
+		case isModule && strings.HasSuffix(arg, "m"+name):
+			told = i
+		case isModule, slices.Contains(evaluated, arg):
+			told = i + 1
+		}
 		if isModule || slices.Contains([]string{"-c", "-e", "-m", "-p", "-r", "--eval", "--print", "--require", "--import", "-"}, arg) {
 			l.folder(cwd, of)
 		}
@@ -106,7 +120,7 @@ func (l *lines) interpreter(of *language, args []string, cwd string) {
 		if i > 0 && strings.HasPrefix(args[i-1], "-") {
 			before = args[i-1]
 		}
-		if slices.Contains([]string{"-c", "-e", "-p", "-pe", "--eval", "--print"}, before) {
+		if slices.Contains(evaluated, before) {
 			for _, word := range fields(arg) {
 				l.unended(of, absolute(cwd, word))
 			}
