@@ -279,6 +279,23 @@ func TestNodeThatFloodsItsRequests(t *testing.T) {
 	}
 }
 
+// An answer is to the call that was shown: a node that lists another call under the id since then is not
+// answered, and an id that says nothing of what was shown is refused.
+func TestAnswerIsToWhatWasShown(t *testing.T) {
+	processtest.Leaks(t)
+	l := &liar{Cluster: newWeb().node("web", peers.AsMine), answer: `[{"id":"q1","tool":"read","arguments":"{}","hash":"1"}]`}
+	n := exthost.NodesOf(newFolder(t).open(exthost.Options{Cluster: l}))
+	shown := n.Approvals(deadline(t)).Requests[0].ID
+	l.answer = `[{"id":"q1","tool":"rm","arguments":"{}","hash":"1"}]`
+	n.Approvals(deadline(t)) // of somebody else
+	if err := n.Approve(deadline(t), shown, "ann"); protocol.KindOf(err) != protocol.DescriptorChanged {
+		t.Errorf("another call was approved: %v", err)
+	}
+	if err := n.Deny(deadline(t), "liar/q1", "ann", ""); protocol.KindOf(err) != protocol.InvalidArguments {
+		t.Errorf("an id without a mark: %v", err)
+	}
+}
+
 // An extension of another node is restarted, disabled and reloaded from here where that node allows it.
 func TestOperateExtensionOfAnotherNode(t *testing.T) {
 	processtest.Leaks(t)

@@ -3,6 +3,10 @@ package operations
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -102,9 +106,26 @@ func readRequests(node string, answer json.RawMessage) ([]approval.Request, erro
 			*text = display.Escape(display.Cut(*text, maxText))
 		}
 		q.Arguments = display.Escape(display.Cut(q.Arguments, maxArgs))
-		q.ID, q.Desk = node+"/"+q.ID, node
+		q.ID, q.Desk = node+"/"+q.ID+markSeparator+markOf(q), node
 	}
 	return list, nil
+}
+
+// markSeparator ends the id of a request at its own node, in the id of one at another node. What follows is
+// the mark of what is shown of it: an answer is to what was shown, also when the node lists something else by
+// then.
+const markSeparator = "."
+
+// markKey keeps nodes from finding two requests with one mark.
+var markKey = rand.Text()
+
+// markOf returns 40 bits that stand for what is shown of a request and does not change while it waits.
+func markOf(q *approval.Request) string {
+	h := hmac.New(sha256.New, []byte(markKey))
+	for _, text := range []string{q.ID, q.Caller, q.Session, q.Node, q.Extension, q.Tool, q.Method, q.Policy, q.Reason, q.Arguments, q.Hash, q.Decision} {
+		fmt.Fprintf(h, "%d %s", len(text), text)
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:5]))
 }
 
 // waiting returns the requests of this host for another node. One whose operators may not answer
@@ -160,18 +181,24 @@ func (n *Nodes) desk(id string) (node, there string, err error) {
 	return node, there, nil
 }
 
-// send sends the answer to a request to its node. The answer is bound to the call that was listed
-// here; one that was not is looked up.
+// send sends the answer to a request to its node. The answer is bound to the call that was shown, whose mark
+// is in the id; one that is not known is looked up.
 func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
-	id := node + "/" + p.ID
+	id, mark := node+"/"+p.ID, ""
+	p.ID, mark, _ = strings.Cut(p.ID, markSeparator)
 	if p.Hash = n.desks.hash(id); p.Hash == "" {
 		list, silent := n.ask(ctx, []string{node})
 		if len(silent) > 0 {
 			return protocol.Errorf(protocol.NotReady, "%s is not answered: %s", id, silent[0].Reason)
 		}
 		for _, q := range list { // a request that is not listed was answered, by whom its node says
-			if q.ID == id {
+			switch {
+			case q.ID == id:
 				p.Hash = q.Hash
+			case mark == "" && strings.HasPrefix(q.ID, id+markSeparator):
+				return protocol.Errorf(protocol.InvalidArguments, "%s does not say what was shown of the request; take the id from exthost approve: %s", id, q.ID)
+			case strings.HasPrefix(q.ID, node+"/"+p.ID+markSeparator):
+				return protocol.Errorf(protocol.DescriptorChanged, "request %s is about another call than the one that was shown; list the requests again: exthost approve", id)
 			}
 		}
 	}

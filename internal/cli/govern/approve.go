@@ -30,7 +30,7 @@ func Approve(c *console.Console) *cobra.Command {
 			"at once; else when the same caller makes the same call again before the approval expires.\n" +
 			"Without an id, list the calls that wait. NODE/ID is a call that waits at another node of the\n" +
 			"cluster; that node's cluster.operators has to name this one.",
-		Example:           "  exthost approve\n  exthost approve k3x9p2qa\n  exthost approve gpu1/k3x9p2qa",
+		Example:           "  exthost approve\n  exthost approve k3x9p2qa\n  exthost approve gpu1/k3x9p2qa.m4x7qd2a",
 		Args:              console.AtMostOne("the id of an approval request"),
 		ValidArgsFunction: completeApprovalRequest(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
@@ -100,6 +100,7 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 	}
 	if q.DeskOnly {
 		_, id, _ := strings.Cut(q.ID, "/")
+		id, _, _ = strings.Cut(id, ".") // there it needs no mark of what is shown
 		lines = append(lines, fmt.Sprintf("  to be answered at node %s: exthost approve %s; or name this node in cluster.operators there", q.Desk, id))
 	}
 	if lines[1] == "  " { // only that node shows them
