@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -144,6 +147,9 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 		_, stated := here(name)
 		return stated || slices.Contains(t.asks, name)
 	})
+	if data, err = unmoved(c, i, p, id, data); err != nil {
+		return err
+	}
 	if err := d.write(ctx, p, manifestOf(p, id, users{args: args, asks: t.asks, data: data, cwd: unpacked.State})); err != nil {
 		return err
 	}
@@ -155,6 +161,28 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 		return err
 	}
 	return hosts.Apply(ctx, c, cfg, "added "+id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
+}
+
+// unmoved leaves out the variables of data that lies beside the code already, of a time when exthost add
+// set none: the program would not find it elsewhere.
+func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id string, data []unpacked.Data) ([]unpacked.Data, error) {
+	_, beside, err := i.Store.Verify(p.Tree)
+	if err != nil {
+		return nil, err
+	}
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(data, func(d unpacked.Data) bool {
+		n := slices.IndexFunc(beside, func(name string) bool { return path.Base(name) == d.Path })
+		_, err := os.Lstat(filepath.Join(state, id, d.Path))
+		if n < 0 || err == nil {
+			return false
+		}
+		c.Tell(console.Safe(fmt.Sprintf("it finds its data beside its code, %s; %s in plugin.toml would have it elsewhere", beside[n], d.Name)))
+		return true
+	}), nil
 }
 
 // resolve puts a package into the store.
