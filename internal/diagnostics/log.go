@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -20,7 +21,13 @@ type Log struct {
 	starts  []protocol.Diagnostic // of starts
 	offered []protocol.Diagnostic // of the offers in the current snapshot
 	refused []protocol.Diagnostic // why what is on disk is not in force
+	since   time.Time             // when the lines of written began
+	written int                   // lines about offers; may be above maxLines
 }
+
+// maxLines bounds the lines about offers in a minute: an extension, or another node of a cluster, may offer something
+// else that is wrong as often as it likes.
+const maxLines = 1000
 
 // New returns an empty log that writes to l.
 func New(l *slog.Logger) *Log { return &Log{log: l} }
@@ -39,15 +46,23 @@ func (l *Log) Write(d protocol.Diagnostic) {
 
 // WriteNew writes those of list that are not in before.
 func (l *Log) WriteNew(list, before []protocol.Diagnostic) {
+	for _, d := range added(list, before) {
+		l.Write(d)
+	}
+}
+
+// added returns those of list that are not in before.
+func added(list, before []protocol.Diagnostic) (fresh []protocol.Diagnostic) {
 	known := make(map[protocol.Diagnostic]bool, len(before))
 	for _, d := range before {
 		known[d] = true
 	}
 	for _, d := range list {
 		if !known[d] {
-			l.Write(d)
+			fresh = append(fresh, d)
 		}
 	}
+	return fresh
 }
 
 // Add keeps a diagnostic, and writes it if it is new.
@@ -71,13 +86,23 @@ func (l *Log) Remove(matches func(protocol.Diagnostic) bool) {
 }
 
 // SetOffered keeps the diagnostics of a snapshot's offers in place of those of the
-// snapshot before, and writes those that are new.
+// snapshot before, and writes those that are new, up to a bound in each minute.
 func (l *Log) SetOffered(diags []protocol.Diagnostic) {
 	l.mu.Lock()
-	before := l.offered
+	fresh := added(diags, l.offered)
 	l.offered = diags
+	if now := time.Now(); now.Sub(l.since) >= time.Minute {
+		l.since, l.written = now, 0
+	}
+	room := max(maxLines-l.written, 0)
+	l.written += len(fresh)
 	l.mu.Unlock()
-	l.WriteNew(diags, before)
+	for _, d := range fresh[:min(room, len(fresh))] {
+		l.Write(d)
+	}
+	if room > 0 && len(fresh) > room {
+		l.log.Warn("more is wrong with what extensions offer than is logged; exthost status shows all", "most", maxLines)
+	}
 }
 
 // SetRefused keeps why a reload was refused as a whole, and logs it; nil forgets it. An error

@@ -1,0 +1,36 @@
+package diagnostics
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// What extensions offer fills no log, however often they offer something else that is wrong; all of it is kept.
+func TestOffersThatChangeAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		l := New(slog.New(slog.NewTextHandler(&text, nil)))
+		for minute := range 2 {
+			text.Reset()
+			for round := range 10 {
+				var diags []protocol.Diagnostic
+				for i := range 300 {
+					diags = append(diags, protocol.Diagnostic{Level: protocol.LevelError, Extension: "x", Message: fmt.Sprint(minute, round, i)})
+				}
+				if l.SetOffered(diags); len(l.All(nil)) != len(diags) {
+					t.Errorf("%d are kept", len(l.All(nil)))
+				}
+			}
+			if got := bytes.Count(text.Bytes(), []byte("\n")); got != maxLines+1 {
+				t.Errorf("%d lines in minute %d", got, minute)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
