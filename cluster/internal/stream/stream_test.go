@@ -211,6 +211,10 @@ func TestHostileServer(t *testing.T) {
 			if err == nil || began != strings.Contains(strings.Join(pieces, ""), "200") {
 				t.Errorf("%v, %v: %d %q", began, err, w.Code, w.Body)
 			}
+			// A run that has answered at all had the request, and may have carried it out.
+			if e, _ := errors.AsType[*protocol.Error](err); e == nil || (e.Outcome != "") != (len(pieces) > 0) {
+				t.Errorf("%#v", err)
+			}
 		})
 	}
 }
