@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") { // not the program that the scripts run
 		os.Setenv("EXTHOST_TRUST", "off") // the tests write what they run
 	}
-	testscript.Main(m, map[string]func(){"exthost": main, "approve": approve})
+	testscript.Main(m, map[string]func(){"exthost": main, "approve": approve, "orphan": orphan})
 }
 
 // quickExit spares every process built with the race detector a second's sleep.
