@@ -65,7 +65,7 @@ func (c Containment) String() string {
 
 // Sandbox is how the processes of an extension are confined.
 type Sandbox struct {
-	Holds []string `json:"holds"`           // what the kernel enforces: "files", "system calls", "network", "signals"
+	Holds []string `json:"holds"`           // what the kernel enforces: "files", "system calls", "network", "signals", "attributes"
 	Lacks []string `json:"lacks,omitempty"` // what it does not, each with a reason after a colon; the extension starts nevertheless if BestEffort is set
 	Read  []string `json:"read"`            // absolute paths that it reads, besides the system's programs and libraries
 	Write []string `json:"write,omitempty"` // absolute paths that it writes

@@ -93,6 +93,12 @@ func run(host *os.File, args []string) {
 			return
 		}
 	}
+	if t.Sandbox != nil && t.Sandbox.Rules.Writes { // a program that writes nowhere changes no attributes either
+		if err := readOnlyBut(t.Sandbox.Rules.Files); err != nil {
+			sendReport(host, failureReport(StageSandbox, err))
+			return
+		}
+	}
 	if err := dropNamespaceCapabilities(); err != nil {
 		sendReport(host, failureReport(StageProc, err))
 		return

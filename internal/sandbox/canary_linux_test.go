@@ -577,8 +577,8 @@ func TestCanariesOfAUser(t *testing.T) {
 	}
 }
 
-// An extension that writes nothing changes no modes, owners and times either. The kernel has
-// no way to allow these for a part of the files.
+// An extension that writes nothing changes no modes, owners and times either, and one that writes its state
+// changes those of nothing else where it has a mount namespace.
 func TestReadOnly(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("hundreds of processes that each start slowly with the race detector, and share no memory")
@@ -592,10 +592,19 @@ func TestReadOnly(t *testing.T) {
 	if _, err := policy.Check(); err != nil {
 		t.Skipf("NOT TESTED: %s: %v", t.Name(), err)
 	}
+	writes := *policy
+	writes.Write = []string{p.state}
 	for name := range attributes {
 		t.Run(name, func(t *testing.T) {
 			if got := p.attack(t, name, func(s *process.Spec) { s.Sandbox = policy }); !strings.HasPrefix(got, "held:") {
 				t.Errorf("sandboxed: %q", got)
+			}
+			want := "held:"
+			if strings.HasSuffix(name, "its state") {
+				want = "through"
+			}
+			if got := p.attack(t, name, func(s *process.Spec) { s.Sandbox, s.Isolate = &writes, true }); !strings.HasPrefix(got, want) {
+				t.Errorf("isolated, with a state to write: %q", got)
 			}
 			if got := p.attack(t, name, func(s *process.Spec) { s.NewPrivileges = true }); got != "through" {
 				t.Errorf("without a sandbox: %q", got)
@@ -617,7 +626,13 @@ var attributes = map[string]func() error{
 	},
 	"change an owner": func() error { return os.Lchown(os.Getenv("HOME")+"/.bashrc", os.Getuid(), -1) },
 	"change times":    func() error { return os.Chtimes(os.Getenv("HOME")+"/.bashrc", time.Unix(1, 0), time.Unix(1, 0)) },
+	"set an attribute": func() error {
+		return unix.Setxattr(os.Getenv("HOME")+"/.bashrc", "user.canary", []byte("x"), 0)
+	},
 	"write its state": func() error { return appendTo(os.Getenv("STATE") + "/new") },
+	"change a mode in its state": func() error {
+		return errors.Join(appendTo(os.Getenv("STATE")+"/own"), os.Chmod(os.Getenv("STATE")+"/own", 0o640))
+	},
 }
 
 // An extension that writes its own folder may put a link to a secret in the place of its program. The

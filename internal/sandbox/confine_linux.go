@@ -40,5 +40,8 @@ func (p *Policy) protection() (is Protection) {
 	} else {
 		holds(filters, "network", noFilter)
 	}
+	if filters && (len(p.Write) == 0 || p.OwnProc) {
+		is.Holds = append(is.Holds, HoldsAttributes)
+	}
 	return is
 }

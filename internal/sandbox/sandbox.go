@@ -78,6 +78,10 @@ func (p *Policy) Rules(program string) *confine.Rules {
 	return &confine.Rules{Files: files, Writes: len(p.Write) > 0, Internet: p.Namespaced()}
 }
 
+// HoldsAttributes is what [Protection] holds where the process changes no modes, owners, times and attributes of files
+// that it may not write: it writes nowhere, or has a mount namespace.
+const HoldsAttributes = "attributes"
+
 // Protection is what the kernel enforces of a policy.
 type Protection struct {
 	Holds []string // what is enforced, each in a few words

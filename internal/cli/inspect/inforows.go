@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -127,6 +129,9 @@ func (i *extensionInfo) confined() (lines []string) {
 	lines = append(lines, "reads "+console.Safe(strings.Join(s.Read, ", ")))
 	if len(s.Write) > 0 {
 		lines = append(lines, "writes "+console.Safe(strings.Join(s.Write, ", ")))
+		if !slices.Contains(s.Holds, sandbox.HoldsAttributes) {
+			lines = append(lines, `changes modes and times of all files of yours; runtime.isolate = "pid" prevents it`)
+		}
 	}
 	return append(lines, "network: "+s.Net)
 }
