@@ -34,7 +34,7 @@ func TestOneExtension(t *testing.T) {
 	ping := func(path string) int {
 		return send(t, http.MethodPost, addr+path, http.Header{"Mcp-Session-Id": {id}}, `{"jsonrpc":"2.0","id":1,"method":"ping"}`).StatusCode
 	}
-	for path, want := range map[string]int{"/one/mcp": 200, "/two/mcp": 404, "/mcp": 404, "/none/mcp": 404, "/one/nothing": 404, "/one": 404, "/one/mcp/": 404} {
+	for path, want := range map[string]int{"/one/mcp": 200, "/two/mcp": 404, "/mcp": 404, "/none/mcp": 404, "/one/nothing": 404, "/one": 404, "/one/mcp/": 200, "/mcp/": 404, "/one/sse/": 404} {
 		if got := ping(path); got != want {
 			t.Errorf("the session of one at %s: %d, want %d", path, got, want)
 		}
