@@ -167,7 +167,7 @@ func Problems(s status.Status) (found []string) {
 		}
 	}
 	for _, d := range s.Diagnostics {
-		if d.Code == "replica_differs" {
+		if d.Code == "replica_differs" || d.Code == "id_taken" {
 			found = append(found, console.Nearby(d).String())
 		}
 	}
