@@ -131,10 +131,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	server := s.newHTTP(running, guard)
 	defer s.servePorts(ctx, running)()
+	watched, unwatch := context.WithCancel(running)
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watchCertificate(running) })
+	watching.Go(func() { s.watchCertificate(watched) })
 	defer watching.Wait()
-	defer cancel()
+	defer unwatch()
 	failed := make(chan error, 1)
 	go func() { failed <- s.accept(server, l) }()
 	select {
