@@ -161,7 +161,7 @@ func TestDeployFiles(t *testing.T) {
 	if a := k8s["Service exthost"].Spec.SessionAffinity; a != "" {
 		t.Errorf("sessions stick: %s", a)
 	}
-	commands = append(commands, deployed(t, "compose.yaml"), deployed(t, "kubernetes.yaml"), deployed(t, "exthost.service"), deployed(t, "Dockerfile"))
+	commands = append(commands, deployed(t, "compose.yaml"), deployed(t, "kubernetes.yaml"), deployed(t, "exthost.service"), deployed(t, "exthost.service.d/node.conf"), deployed(t, "Dockerfile"))
 	seen := map[string]bool{}
 	for _, line := range strings.Split(strings.Join(commands, "\n"), "\n") {
 		_, args, ok := strings.Cut(line, "exthost ")

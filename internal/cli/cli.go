@@ -29,6 +29,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/dev"
 	"github.com/exthost/exthost/internal/cli/govern"
+	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/inspect"
 	"github.com/exthost/exthost/internal/cli/login"
 	"github.com/exthost/exthost/internal/cli/nodes"
@@ -106,7 +107,10 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		"  exthost doctor --runtime   start every extension once and say what is wrong\n" +
 		"  exthost call ext_notes_add text='buy milk'"
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return c.CheckFlags() }
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		cmd.SetContext(hosts.WithFlags(cmd.Context(), c))
+		return c.CheckFlags()
+	}
 	cmd.SetIn(c.In)
 	cmd.SetOut(c.Out)
 	cmd.SetErr(c.Err)

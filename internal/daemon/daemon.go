@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/exthost/exthost/internal/peer"
@@ -39,7 +40,10 @@ type Info struct {
 	Guarded bool        `json:"guarded,omitempty"` // a guardian ends the processes of the host when it is killed
 	Marks   sweep.Marks `json:"marks,omitzero"`    // of the processes of the host; none where the system has no marks
 
-	Seen int `json:"-"` // pid of the host as this process sees it; 0: not seen
+	Dir  string `json:"dir,omitempty"` // the working directory of the host
+	Lock string `json:"-"`             // path of the lock file of a host that was found
+	Seen int    `json:"-"`             // pid of a host that was found, as this process sees it; 0: it cannot be seen
+	UID  int    `json:"-"`             // the user of a host that was found
 }
 
 // Stopped reports whether the process of a host that was found is stopped, by SIGSTOP or by Ctrl-Z: it
@@ -138,6 +142,7 @@ func claimPlace(stateDir, runtimeDir string, p place, info Info) (*Daemon, error
 		}
 	}
 	d.info = info
+	d.info.Dir, _ = os.Getwd()
 	d.info.PID, d.info.Began, d.info.Socket, d.info.Clients = os.Getpid(), time.Now().Truncate(time.Second), "", ""
 	d.info.Marks = sweep.OwnMarks()
 	if err := errors.Join(d.write(), d.listen(stateDir, runtimeDir), d.write()); err != nil {
@@ -213,7 +218,7 @@ func (d *Daemon) ListenClients(log *slog.Logger) (net.Listener, error) {
 	if err := d.write(); err != nil {
 		return nil, err
 	}
-	return &userListener{UnixListener: l, uid: os.Geteuid(), log: log}, nil
+	return &userListener{UnixListener: l, users: []int{os.Geteuid(), 0}, log: log}, nil
 }
 
 // LogFile is the file for the log of a host in the background in this place.
@@ -316,10 +321,10 @@ func (d *Daemon) Before() Info { return d.before }
 // Info returns the content of the lock file.
 func (d *Daemon) Info() Info { return d.info }
 
-// Listener returns the listener of the socket. It closes the connections of other users and
-// logs them at Warn. Closing the listener removes the socket.
+// Listener returns the listener of the socket. It closes the connections of users other than root and this
+// one, and logs them at Warn. Closing the listener removes the socket.
 func (d *Daemon) Listener(log *slog.Logger) net.Listener {
-	return &userListener{UnixListener: d.socket, uid: os.Geteuid(), log: log}
+	return &userListener{UnixListener: d.socket, users: []int{os.Geteuid(), 0}, log: log}
 }
 
 // Close closes and removes the socket and releases the lock. It is idempotent.
@@ -344,11 +349,12 @@ func (d *Daemon) Close() error {
 	return errors.Join(errs...)
 }
 
-// userListener is a listener that accepts connections of one user only.
+// userListener is a listener that accepts connections of a few users: that of the host, and root, which could
+// become that user anyway.
 type userListener struct {
 	*net.UnixListener
-	uid int
-	log *slog.Logger
+	users []int // uids
+	log   *slog.Logger
 }
 
 // Accept implements [net.Listener].
@@ -360,7 +366,7 @@ func (g *userListener) Accept() (net.Conn, error) {
 		}
 		other, err := peer.Unix(conn)
 		other.Close()
-		if err == nil && other.UID == g.uid {
+		if err == nil && slices.Contains(g.users, other.UID) {
 			return conn, nil
 		}
 		g.log.Warn("another user was kept from the socket of the host", "uid", other.UID, "error", err)

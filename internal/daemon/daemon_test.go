@@ -124,8 +124,9 @@ func TestT12WhereTheSocketIs(t *testing.T) {
 				t.Error(err)
 			}
 			got, err := Find(deadline(t), tt.state)
-			want := Info{PID: os.Getpid(), Began: d.Info().Began, Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here", Marks: sweep.OwnMarks()}
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Info{}, "Seen")); diff != "" || err != nil {
+			dir, _ := os.Getwd()
+			want := Info{Dir: dir, PID: os.Getpid(), Began: d.Info().Began, Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here", Marks: sweep.OwnMarks()}
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Info{}, "Seen", "UID", "Lock")); diff != "" || err != nil {
 				t.Error(err, diff)
 			}
 			if err := d.Close(); err != nil {
@@ -257,7 +258,7 @@ func TestT12OtherUsersAreKeptOut(t *testing.T) {
 	processtest.Leaks(t)
 	d := claim(t, shortDir(t), "")
 	l := d.Listener(slog.New(slog.DiscardHandler)).(*userListener)
-	l.uid++ // as if the user were another one
+	l.users = []int{os.Geteuid() + 1} // as if the user were another one
 	accepted := make(chan error, 1)
 	go func() {
 		_, err := l.Accept()

@@ -62,10 +62,11 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 	if err != nil || info.Socket == "" {
 		return info, ErrNotRunning // the host is starting or has ended
 	}
-	conn, pid, err := dial(ctx, info.Socket, os.Geteuid())
+	info.UID, info.Lock = os.Geteuid(), lock
+	conn, owner, err := dial(ctx, info.Socket, info.UID)
 	switch {
 	case err == nil:
-		info.Seen = pid
+		info.Seen = owner.PID
 		return info, conn.Close()
 	case errors.Is(err, syscall.EAGAIN): // the queue of a host that accepts no connection is full
 		info.Seen = info.PID
@@ -108,34 +109,49 @@ func Exclusive(ctx context.Context, stateDir string) (turn *os.File, err error) 
 	}
 }
 
-// Dial connects to the socket.
+// Dial connects to the socket of a host that was found.
 func (i Info) Dial(ctx context.Context) (*net.UnixConn, error) {
-	conn, _, err := dial(ctx, i.Socket, os.Geteuid())
+	conn, _, err := dial(ctx, i.Socket, i.UID)
 	return conn, err
 }
 
-// DialClients connects to the socket for relayed clients.
+// DialClients connects to the socket for relayed clients of a host that was found.
 func (i Info) DialClients(ctx context.Context) (*net.UnixConn, error) {
-	conn, _, err := dial(ctx, i.Clients, os.Geteuid())
+	conn, _, err := dial(ctx, i.Clients, i.UID)
 	return conn, err
 }
 
-// dial connects to a socket of the user uid, and returns the pid of the process that listens. A lock file outlives a host that was killed, and
-// another user may have put a socket of the same path into a temporary directory since.
-func dial(ctx context.Context, path string, uid int) (conn *net.UnixConn, pid int, err error) {
+// errOther is the error about a socket that belongs to another user.
+var errOther = errors.New("the socket belongs to another user")
+
+// dial connects to a socket of the user uid, and returns the process that listens. A lock file outlives a
+// host that was killed, and another user may have put a socket of the same path into a temporary directory
+// since.
+func dial(ctx context.Context, path string, uid int) (*net.UnixConn, peer.Process, error) {
+	conn, owner, err := connect(ctx, path)
+	if err == nil && owner.UID != uid {
+		_ = conn.Close()
+		return nil, owner, fmt.Errorf("%s: %w, uid %d", path, errOther, owner.UID)
+	}
+	return conn, owner, err
+}
+
+// connect connects to a socket of this user; root to one of any user.
+func connect(ctx context.Context, path string) (*net.UnixConn, peer.Process, error) {
 	var d net.Dialer
 	dialed, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
-		return nil, 0, err
+		return nil, peer.Process{}, err
 	}
-	conn = dialed.(*net.UnixConn)
+	conn := dialed.(*net.UnixConn)
 	owner, err := peer.Unix(conn)
 	owner.Close()
-	if err == nil && owner.UID != uid {
-		err = fmt.Errorf("%s: the socket belongs to another user, uid %d", path, owner.UID)
+	if self := os.Geteuid(); err == nil && self != 0 && owner.UID != self {
+		err = fmt.Errorf("%s: %w, uid %d", path, errOther, owner.UID)
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, conn.Close())
+		_ = conn.Close()
+		return nil, owner, err
 	}
-	return conn, owner.PID, nil
+	return conn, owner, nil
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"net"
+	"os"
 	"runtime"
 
 	"github.com/exthost/exthost/internal/lineage"
@@ -23,7 +24,11 @@ func Refusal(conn net.Conn) string {
 		return "the host cannot tell which process asks: " + err.Error()
 	}
 	defer other.Close()
-	why := refusal(other.PID, lineage.Of(other.PID), lineage.Hiding)
+	relation := lineage.Of(other.PID)
+	if relation == lineage.Unknown && other.UID == 0 && os.Geteuid() != 0 {
+		relation = lineage.Unrelated // /proc hides processes of root from others; what an extension starts is not root's
+	}
+	why := refusal(other.PID, relation, lineage.Hiding)
 	if !other.Alive() { // what was read may be about another process with the same pid
 		return "the process that connected to the host has ended, and the host takes no orders over what it left"
 	}

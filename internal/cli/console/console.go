@@ -24,6 +24,7 @@ type Console struct {
 
 	Config     string   // --config; "": only the usual files
 	Extensions []string // --extensions; nil: the configured paths
+	Host       string   // --host; "": the host of this directory
 	Trust      string   // --trust; "": the configured mode
 	NoProject  bool     // --no-project-config
 	LogLevel   string   // --log-level; "": the configured level
@@ -47,6 +48,7 @@ func (c *Console) AddFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&c.Config, "config", "", "configuration `FILE`, laid over those of this directory")
 	f.StringArrayVar(&c.Extensions, "extensions", nil, "search `DIR` for extensions instead of the configured paths (repeatable)")
+	f.StringVar(&c.Host, "host", "", "ask the host with this `PID` or directory, not that of this directory")
 	f.BoolVar(&c.NoProject, "no-project-config", false, "do not read the configuration of this directory")
 	f.StringVar(&c.Trust, "trust", "", "what of this directory runs: `MODE` "+strings.Join(trustModes, ", ")+" (default ask)")
 	f.StringVar(&c.LogLevel, "log-level", "", "`LEVEL` of the log on stderr: "+strings.Join(LogLevels, ", "))

@@ -33,28 +33,33 @@ import (
 // Running is the host that serves this directory, seen from the socket of its operator.
 type Running struct {
 	Info   daemon.Info
+	Apart  bool // it keeps its state elsewhere than a host of this user and directory would, and has other files of configuration
 	client *http.Client
 }
 
-// Find finds the host of this directory; [console.ExitNotFound] without one.
+// Find finds the host that --host chooses, else the host of this directory; [console.ExitNotFound] without
+// one.
 func Find(ctx context.Context) (*Running, error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil, err
 	}
-	info, err := daemon.Find(ctx, state)
-	if errors.Is(err, daemon.ErrNotRunning) {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "no host is running in " + Here(), Hint: "exthost serve"}
+	choice := choiceOf(ctx)
+	if choice.host == "" {
+		info, err := daemon.Find(ctx, state)
+		if err == nil {
+			return running(info), nil
+		}
+		if !errors.Is(err, daemon.ErrNotRunning) {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return running(info), nil
+	return choice.find(ctx, state)
 }
 
 func running(info daemon.Info) *Running {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return info.Dial(ctx) }
-	return &Running{info, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	return &Running{Info: info, client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
 // Everywhere returns the hosts of this user that run, whatever their directories.
@@ -343,9 +348,16 @@ func sameFlags(c *console.Console, scope string) bool {
 
 // Reach reads the configuration and finds the host of this directory that runs with it
 // and with the flags of c; else r is nil. err is that of a configuration which has been
-// broken since the host started: r is set nonetheless, and a warning printed.
+// broken since the host started: r is set nonetheless, and a warning printed. So it is of a host whose
+// configuration is not that of this user and directory.
 func Reach(ctx context.Context, c *console.Console) (r *Running, cfg *config.Config, err error) {
 	r, absent := Find(ctx)
+	if c.Host != "" && absent != nil {
+		return nil, nil, absent
+	}
+	if absent == nil && r.Apart {
+		return r, config.Default(), r.NeedsFiles()
+	}
 	cfg, _, err = Load(c)
 	if err == nil {
 		if absent != nil || r.Info.Scope != Scope(c, cfg) {

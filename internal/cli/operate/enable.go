@@ -65,6 +65,9 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx con
 // ruleElsewhere has another node enable or disable an extension of its own, if id is NODE.ID.
 func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (done bool, _ error) {
 	r, err := hosts.Find(ctx)
+	if err == nil && r.Apart {
+		return true, ruleApart(ctx, c, r, verb, id)
+	}
 	if err != nil || !strings.Contains(id, ".") {
 		return false, nil
 	}
@@ -83,6 +86,17 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 		return true, nodes.At(node, err)
 	}
 	return true, c.Print(console.Document{Kind: "ruling", Value: map[string]string{"id": id}, Names: []string{id}, Text: console.Safe(fmt.Sprintf("%s of node %s is %sd", there, node, verb))})
+}
+
+// ruleApart has a host whose configuration is another one enable or disable an extension there.
+func ruleApart(ctx context.Context, c *console.Console, r *hosts.Running, verb, id string) error {
+	if verb == "allow" {
+		return r.NeedsFiles()
+	}
+	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
+		return err
+	}
+	return c.Print(console.Document{Kind: "ruling", Value: map[string]string{"id": id}, Names: []string{id}, Text: console.Safe(fmt.Sprintf("%s is %sd by the host with pid %d", id, verb, r.Info.PID))})
 }
 
 // subject is the extension that a command is about, and the configuration about it.

@@ -39,7 +39,7 @@ func Stop(c *console.Console) *cobra.Command {
 			"next message. A host of serve --stdio --own ends with its client alone.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			stopped, err := stopAll(cmd.Context())
+			stopped, err := stopAll(cmd.Context(), c)
 			if len(stopped) == 0 {
 				return err
 			}
@@ -64,14 +64,20 @@ type stoppedHost struct {
 
 // stopAll ends the hosts and returns them. The error is that of the first one that does not
 // end, or leaves a process; the others are ended nevertheless.
-func stopAll(ctx context.Context) (stopped []stoppedHost, err error) {
+func stopAll(ctx context.Context, c *console.Console) (stopped []stoppedHost, err error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil, err
 	}
-	all, err := daemon.FindAll(ctx, state)
+	r, err := hosts.Find(ctx) // also one that --host chooses
 	if err != nil {
 		return nil, err
+	}
+	all := []daemon.Info{r.Info}
+	if !r.Apart && c.Host == "" {
+		if all, err = daemon.FindAll(ctx, state); err != nil {
+			return nil, err
+		}
 	}
 	for _, info := range all {
 		if info.Clients == "" {

@@ -148,8 +148,10 @@ type run struct {
 	daemon  *daemon.Daemon             // nil: another host has the directory
 	clients atomic.Pointer[relay.Host] // nil: no relay can connect
 	began   time.Time
-	level   slog.Level    // of the log
-	shown   slog.LevelVar // the same, once the operator is greeted
+
+	notifier notifier
+	level    slog.Level    // of the log
+	shown    slog.LevelVar // the same, once the operator is greeted
 }
 
 // front is one way to serve a host.
@@ -166,6 +168,7 @@ type front struct {
 }
 
 func (r *run) serve(ctx context.Context) error {
+	r.notifier = takeNotifier()
 	cfg, origins, err := hosts.Load(r.console, r.flags...)
 	if err != nil {
 		return err
@@ -298,8 +301,11 @@ func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
 	serving, stop := context.WithCancel(ctx)
 	var welcome sync.WaitGroup
 	welcome.Go(func() { r.welcome(serving, h, f) })
+	welcome.Go(func() { r.notifier.keepAlive(serving, h, r.log) })
+	r.notifier.tell("READY=1", r.log) // the socket takes connections; what an extension needs to start is its own matter
 	err := f.serve(serving, h)
 	if ctx.Err() != nil {
+		r.notifier.tell("STOPPING=1", r.log)
 		r.log.Info("stopping", "reason", context.Cause(ctx).Error())
 	}
 	stop()

@@ -1,0 +1,114 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/daemon"
+)
+
+// choice is how the flags of a command choose a host.
+type choice struct {
+	host   string // --host: a pid or a directory; "": that of this directory
+	config string // --config, absolute; "": none
+}
+
+type choiceKey struct{}
+
+// WithFlags returns a context with which [Find] takes the host that the flags of c choose.
+func WithFlags(ctx context.Context, c *console.Console) context.Context {
+	return context.WithValue(ctx, choiceKey{}, choice{c.Host, configFile(c)})
+}
+
+func choiceOf(ctx context.Context) choice {
+	c, _ := ctx.Value(choiceKey{}).(choice)
+	return c
+}
+
+// find finds the host among all that this user may reach; state is the state directory of a host of this
+// user and directory.
+func (c choice) find(ctx context.Context, state string) (*Running, error) {
+	all, others := daemon.Machine(ctx)
+	for _, p := range c.places() {
+		if fit := slices.DeleteFunc(slices.Clone(all), func(i daemon.Info) bool { return !p(i) }); len(fit) > 0 {
+			r := running(fit[0]) // the first place of its directory
+			r.Apart = filepath.Dir(fit[0].Lock) != state
+			return r, nil
+		}
+	}
+	e := &console.Error{Code: console.ExitNotFound, Text: "no host is running in " + Here(), Hint: "exthost serve"}
+	if c.host != "" {
+		e.Text, e.Hint = fmt.Sprintf("no host has the pid or the directory %.200q", c.host), "exthost status --host PID"
+	}
+	if len(all) > 0 {
+		e.Hint = fmt.Sprintf("exthost status --host %d", all[0].Seen)
+		e.Text += "; on this machine run:"
+		for _, i := range all {
+			e.Text += "\n  " + describe(i)
+		}
+	}
+	if others > 0 {
+		e.Text += fmt.Sprintf("\n  %s of other users", console.Plural(others, "host"))
+		e.Hint += "; sudo exthost status names those of other users"
+	}
+	return nil, e
+}
+
+// places returns what the host may be chosen by, the surest first.
+func (c choice) places() []func(daemon.Info) bool {
+	if pid, err := strconv.Atoi(c.host); err == nil {
+		return []func(daemon.Info) bool{func(i daemon.Info) bool { return i.Seen == pid || i.PID == pid }}
+	}
+	dir, err := filepath.Abs(c.host) // "" is this directory
+	if real, links := filepath.EvalSymlinks(dir); links == nil {
+		dir = real
+	}
+	if err != nil {
+		return nil
+	}
+	in := func(i daemon.Info) bool { return i.Dir == dir }
+	if c.host != "" || c.config == "" {
+		return []func(daemon.Info) bool{in}
+	}
+	return []func(daemon.Info) bool{
+		func(i daemon.Info) bool { return in(i) && fileOf(i.Scope) == c.config },
+		func(i daemon.Info) bool { return fileOf(i.Scope) == c.config },
+	}
+}
+
+// fileOf is the --config of a scope.
+func fileOf(scope string) (file string) {
+	_ = json.Unmarshal([]byte(scope), &[]any{&file})
+	return file
+}
+
+// describe says which host it is: its pid, directory and user, and what it serves.
+func describe(i daemon.Info) string {
+	return console.Safe(fmt.Sprintf("pid %d in %s, %s, %s", cmp.Or(i.Seen, i.PID), cmp.Or(i.Dir, "an unknown directory"), userName(i.UID), cmp.Or(i.Serves, "which serves nothing yet")))
+}
+
+func userName(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return "user " + u.Username
+	}
+	return fmt.Sprintf("uid %d", uid)
+}
+
+// NeedsFiles is the error of a command that needs the files of a host whose configuration is not that of this
+// user and directory.
+func (r *Running) NeedsFiles() error {
+	name := strings.TrimPrefix(userName(r.Info.UID), "user ")
+	return &console.Error{
+		Code: console.ExitFailed,
+		Text: "this needs the files of the host that runs: " + describe(r.Info),
+		Hint: fmt.Sprintf("run the command in %s as %s, with the environment of the host: sudo -u %s …", r.Info.Dir, name, name),
+	}
+}
