@@ -37,7 +37,7 @@ func TestTrial(t *testing.T) {
 			w.failedUntilTrial()
 			time.Sleep(trial - 1)
 			w.noneBorn()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			w.take().die(errCrash)
 		}
 		w.failedUntilTrial()
@@ -152,7 +152,7 @@ func TestBlocked(t *testing.T) {
 			}
 			time.Sleep(trial - 1)
 			w.noneBorn()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			w.take().die(errLogin)
 		}
 		c := w.acquire("")
