@@ -212,3 +212,26 @@ func TestCountersOfThree(t *testing.T) {
 		t.Errorf("%d units are taken, of 3 leases of 3", got)
 	}
 }
+
+// A node that needs many counters at once gets leases of all of them: the hub bounds the requests of one node, and a
+// node sends no more than that.
+func TestManyCountersAtOnce(t *testing.T) {
+	processtest.Leaks(t)
+	dir, f := made(t, "tls://127.0.0.1:7822")
+	h := open(t, hub.Options{Dir: dir, Listen: "127.0.0.1:0", Store: filepath.Join(t.TempDir(), "store")})
+	q := leaser(t, invite(t, f, "n1"), h.URL())
+	leased(t, q)
+	failed := make(chan error)
+	const counters = 100
+	for n := range counters {
+		go func() {
+			_, err := q.Lease(t.Context(), limits.Claim{Policy: "p", Key: fmt.Sprint(n), Limit: 80, Window: window})
+			failed <- err
+		}()
+	}
+	for range counters {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -25,10 +25,10 @@ const (
 	relayTimeout = time.Second // of a request, as long as a node waits
 	relayAgain   = time.Second // before another connection
 
-	maxRelayed        = 256 // requests at once
-	maxRelayedOfNode  = 16
-	maxRelayWaiting   = 4096    // requests that wait for a place
-	maxRelayWaitBytes = 8 << 20 // of those
+	maxRelayed        = 256                // requests at once
+	maxRelayedOfNode  = 2 * quota.MaxAsked // for one that has just started again, too
+	maxRelayWaiting   = 4096               // requests that wait for a place
+	maxRelayWaitBytes = 8 << 20            // of those
 )
 
 // relay has JetStream answer what nodes ask, until ctx ends.
@@ -54,7 +54,12 @@ func (h *Hub) relayOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := relaying{conn: conn, subjects: subjects, running: make(map[string]int)}
+	r := relaying{
+		conn:     conn,
+		subjects: subjects,
+		places:   make(chan struct{}, maxRelayed),
+		running:  make(map[string]int),
+	}
 	defer func() {
 		conn.Close()
 		<-closed
@@ -85,61 +90,74 @@ type relaying struct {
 	conn     *nats.Conn
 	subjects wire.Subjects
 	work     inflight.Gate
+	places   chan struct{} // holds a value for each request
 
 	mu      sync.Mutex     // guards what follows
 	running map[string]int // requests by node
-	all     int
 }
 
-// take has a request answered, to the node that sent it and to no other. A request beyond the bounds has no answer.
+// take has a request answered, to the node that sent it and to no other. A request beyond the bound of its node has no
+// answer; one beyond the bound of all waits, and with it those behind it.
 func (r *relaying) take(ctx context.Context, m *nats.Msg) {
 	what, from := r.subjects.Asked(m.Subject)
 	to := quota.Subject(r.subjects.Cluster, what)
 	if to == "" || !strings.HasPrefix(m.Reply, r.subjects.Inbox(from)+".") || !r.enter(from) {
 		return
 	}
+	select {
+	case r.places <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
 	admitted := r.work.Go(func() {
-		defer r.leave(from)
-		request := nats.NewMsg(to)
-		request.Data = m.Data
-		for _, name := range quota.Headers {
-			if v := m.Header.Get(name); v != "" {
-				request.Header.Set(name, v)
-			}
+		answer := r.ask(ctx, to, m)
+		r.leave(from) // before the node may send the next one
+		if answer != nil {
+			answer.Subject, answer.Reply = m.Reply, ""
+			_ = r.conn.PublishMsg(answer) // the node asks again
 		}
-		ctx, cancel := context.WithTimeout(ctx, relayTimeout)
-		defer cancel()
-		answer, err := r.conn.RequestMsgWithContext(ctx, request)
-		switch {
-		case errors.Is(err, nats.ErrNoResponders): // which the node is told in the same way
-			answer = nats.NewMsg("")
-			answer.Header.Set("Status", "503")
-		case err != nil:
-			return
-		}
-		answer.Subject, answer.Reply = m.Reply, ""
-		_ = r.conn.PublishMsg(answer) // the node asks again
 	})
 	if !admitted {
 		r.leave(from)
 	}
 }
 
+// ask asks JetStream what m says; nil without an answer.
+func (r *relaying) ask(ctx context.Context, to string, m *nats.Msg) *nats.Msg {
+	request := nats.NewMsg(to)
+	request.Data = m.Data
+	for _, name := range quota.Headers {
+		if v := m.Header.Get(name); v != "" {
+			request.Header.Set(name, v)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, relayTimeout)
+	defer cancel()
+	answer, err := r.conn.RequestMsgWithContext(ctx, request)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders): // which the node is told in the same way
+		answer = nats.NewMsg("")
+		answer.Header.Set("Status", "503")
+	case err != nil:
+		return nil
+	}
+	return answer
+}
+
 func (r *relaying) enter(node string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.all >= maxRelayed || r.running[node] >= maxRelayedOfNode {
+	if r.running[node] >= maxRelayedOfNode {
 		return false
 	}
-	r.all++
 	r.running[node]++
 	return true
 }
 
 func (r *relaying) leave(node string) {
+	<-r.places
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all--
 	if r.running[node]--; r.running[node] == 0 {
 		delete(r.running, node)
 	}

@@ -60,7 +60,11 @@ var _ quota.Source = (*Quota)(nil)
 
 // New returns the leases of a node.
 func New(o Options) *Quota {
-	return &Quota{o: o, bucket: bucket{o.Cluster, o.Asker}, known: make(map[string]*counter)}
+	return &Quota{
+		o:      o,
+		bucket: bucket{o.Cluster, o.Asker, make(chan struct{}, MaxAsked)},
+		known:  make(map[string]*counter),
+	}
 }
 
 // Reach implements [quota.Source].
