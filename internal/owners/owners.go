@@ -90,6 +90,9 @@ func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []
 		of[id] = make(keys, len(each[n]))
 		for _, item := range each[n] {
 			key, _ := rawjson.Text(rawjson.Get(item, l.Key))
+			if of[id].has(key) {
+				continue // it lists the item twice
+			}
 			visible := view.ShowsItem(id, l.Method, item)
 			of[id][key] = struct{}{}
 			switch l.Key {

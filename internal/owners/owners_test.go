@@ -77,6 +77,17 @@ func TestSharedURIsAreToldOnce(t *testing.T) {
 	}
 }
 
+// An extension that lists a thing twice, such as a server that repeats a page, has it once.
+func TestThingsListedTwiceAreShownOnce(t *testing.T) {
+	for _, l := range []List{{protocol.MethodResourcesList, "uri"}, {protocol.MethodResourceTemplates, "uriTemplate"}, {protocol.MethodPromptsList, "name"}} {
+		var o Index
+		item := json.RawMessage(`{"` + l.Key + `":"x"}`)
+		if shown, _ := o.Update(l, []string{"a"}, [][]json.RawMessage{{item, item}}, nil, nil); len(shown) != 1 {
+			t.Errorf("%s: %s", l.Method, shown)
+		}
+	}
+}
+
 // A registered name of a prompt stays with the prompt that has it, also while its extension does not answer;
 // of those that come together the exact name is first.
 func TestPromptsKeepTheirNames(t *testing.T) {
