@@ -165,8 +165,8 @@ func shortest(each []listed, errs []error) (ttl int64) {
 	return ttl
 }
 
-// listOne lists the things of one extension by the path of all calls. A failure costs the
-// other extensions nothing.
+// listOne lists the things of one extension by the path of all calls: all of them or, with an error, none.
+// A failure costs the other extensions nothing.
 func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension string, l listing) (list listed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -176,7 +176,7 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 		result, err := g.Calls.DoPart(ctx, &protocol.Call{Session: c.Session, Extension: extension, Method: l.method, Params: params})
 		if err != nil {
 			g.o.Log.Warn("an extension was left out of a list", "extension", extension, "method", l.method, "error", err)
-			return list, err
+			return listed{}, err
 		}
 		var page []json.RawMessage
 		if json.Unmarshal(rawjson.Get(result, l.member), &page) != nil {

@@ -1,0 +1,39 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// calls answers the calls of a gateway.
+type calls struct {
+	Calls
+	answer func(c *protocol.Call) (json.RawMessage, error)
+}
+
+func (c calls) DoPart(_ context.Context, call *protocol.Call) (json.RawMessage, error) {
+	return c.answer(call)
+}
+
+// An extension that fails at its second page is left out: of the first, nobody would be known as the owner.
+func TestListThatBreaksOff(t *testing.T) {
+	g := &Gateway{
+		o: Options{Log: slog.New(slog.DiscardHandler)},
+		Calls: calls{answer: func(c *protocol.Call) (json.RawMessage, error) {
+			if rawjson.Get(c.Params, "cursor") != nil {
+				return nil, errors.New("no second page")
+			}
+			return json.RawMessage(`{"resources":[{"uri":"note://1"}],"nextCursor":"2"}`), nil
+		}},
+	}
+	list, err := g.listOne(t.Context(), new(protocol.Call), "x", listings[0])
+	if err == nil || len(list.items) > 0 {
+		t.Errorf("%s, %v", list.items, err)
+	}
+}
