@@ -38,6 +38,10 @@ const (
 // cannot be killed.
 const sweepLimit = time.Minute
 
+// patience is how long the guardian looks again at processes in an exec: a child that the host was starting when it
+// was killed stops there for good, because nobody else traces it on.
+const patience = time.Second
+
 // A process with that name is a guardian, and nothing else. It runs here, because the packages of a
 // host would leave it five times the memory that it needs; see package nsinit.
 func init() {
@@ -53,7 +57,7 @@ func init() {
 func run(lifeline pipe, readyPipe int) {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // see process.Conceal
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
-	q := sweep.Sweeper{Known: make(map[int]uint64)}
+	q := sweep.Sweeper{Known: make(map[int]uint64), Patience: patience}
 	_ = unix.SetNonblock(int(lifeline), false)
 	ready := false
 	for lines := bufio.NewScanner(lifeline); lines.Scan(); {

@@ -17,6 +17,9 @@ type Sweeper struct {
 	Mark  []byte // in their environment; one that ends with "." is any mark of that host; nil: none
 	Since uint64 // their earliest start time
 	Looks *Looks // of its full scans; nil: its own
+	// Patience is how long processes with an empty environment are looked at again: they may be in an exec, and
+	// there a busy system can leave one for long. Default: 6 ms.
+	Patience time.Duration
 
 	// Known are the processes to kill, dead or alive, by pid and start time: first the
 	// children, then the descendants that were found, and the leaders of their sessions.
@@ -30,25 +33,22 @@ type Sweeper struct {
 // full scan. A process that keeps forking can escape a single scan.
 const emptyScans = 3
 
-// Processes with an empty environment are checked again that often, at this interval: they
-// may be in an exec. Some processes never have an environment.
-const (
-	unreadableRetries = 3
-	unreadablePause   = 2 * time.Millisecond
-)
+// unreadablePause is the pause before processes with an empty environment are looked at again. Some never have
+// one.
+const unreadablePause = 2 * time.Millisecond
 
 // Sweep kills all descendants, including new ones, until none is left or limit has passed.
 func (q *Sweeper) Sweep(limit time.Duration) {
 	deadline := time.Now().Add(limit)
-	for looks := 0; ; {
+	patience := time.Now().Add(cmp.Or(q.Patience, 3*unreadablePause))
+	for pause := unreadablePause; ; pause = min(2*pause, 20*unreadablePause) {
 		switch killed := q.scan(true); {
 		case killed > 0:
 			if !q.sweepNew(deadline) {
 				return
 			}
-		case q.unreadable > 0 && looks < unreadableRetries:
-			looks++
-			time.Sleep(unreadablePause)
+		case q.unreadable > 0 && time.Now().Before(patience):
+			time.Sleep(pause)
 		default:
 			return
 		}
