@@ -221,8 +221,14 @@ func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 		if s == nil {
 			return next(ctx, c, params)
 		}
+		waiting := ctx // for its turn: while an extension does not answer, each would wait for the timeouts of all before it
+		if limit := c.Target.Base().Spec.Options.CallTimeout; limit > 0 {
+			var cancel context.CancelFunc
+			waiting, cancel = context.WithTimeout(ctx, limit)
+			defer cancel()
+		}
 		result := json.RawMessage("{}")
-		err := change(ctx, subscribed(c, params), s, func() (err error) {
+		err := change(waiting, subscribed(c, params), s, func() (err error) {
 			result, err = next(ctx, c, params)
 			return err
 		})

@@ -2,13 +2,20 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 )
 
 // One session follows a bounded number of resources, and others as many.
@@ -95,4 +102,49 @@ func TestSubscriptionsDoNotWaitForever(t *testing.T) {
 	if end(); len(l.to) != 0 {
 		t.Errorf("%d resources are left", len(l.to))
 	}
+}
+
+// target is a unit that calls go to.
+type target struct {
+	snapshot.Target
+	unit *unit.Unit
+}
+
+func (t target) Base() *unit.Unit { return t.unit }
+
+// Many sessions that subscribe to a resource of an extension that does not answer wait for one call_timeout for their
+// turn, and for one for their answer.
+func TestSubscriptionsOfAHungExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = time.Minute
+		hung := target{unit: &unit.Unit{
+			Spec:   &runtime.Spec{Options: manifest.Options{CallTimeout: timeout}},
+			Legacy: &unit.LegacyGroup{},
+		}}
+		l := newSubscriptions(newSessions(&Options{}))
+		stage := l.Shared(func(context.Context, *dispatch.Call, json.RawMessage) (json.RawMessage, error) {
+			time.Sleep(timeout)
+			return nil, errors.New("no answer")
+		})
+		began, done := time.Now(), make(chan error)
+		const sessions = 20
+		for range sessions {
+			go func() {
+				c := &dispatch.Call{
+					Request: &protocol.Call{Session: new(protocol.Session), Method: protocol.MethodResourcesSubscribe},
+					Target:  hung,
+				}
+				_, err := stage(t.Context(), c, json.RawMessage(`{"uri":"test://note"}`))
+				done <- err
+			}()
+		}
+		for range sessions {
+			if <-done == nil {
+				t.Error("it is subscribed")
+			}
+		}
+		if took := time.Since(began); took > 2*timeout {
+			t.Errorf("the last has waited for %v", took)
+		}
+	})
 }
