@@ -107,6 +107,9 @@ func (r *reloads) keep(err error) {
 }
 
 func (r *reloads) log(c *status.Change) {
+	for _, line := range c.Rules {
+		r.h.env.Log.Warn("a rule has changed", "change", line)
+	}
 	r.h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies, "destinations", c.Destinations, "clients", c.Clients,
 		"kept", len(c.Kept), "failed", len(c.Failed))
 }

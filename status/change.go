@@ -19,6 +19,7 @@ type Change struct {
 	Destinations []string `json:"destinations"` // names of those added, changed or removed
 	Policies     []string `json:"policies"`     // names of those added, changed or removed
 	Clients      []string `json:"clients"`      // names of the named clients added, changed or removed
+	Rules        []string `json:"rules"`        // how policies and hooks of the configuration differ: "- " and a line as it was, "+ " and one as it is
 	Files        []string `json:"files"`        // files that differ in a changed extension, as ID/NAME
 }
 
@@ -32,7 +33,7 @@ type KeptBuild struct {
 
 // Empty reports whether nothing changes.
 func (c *Change) Empty() bool {
-	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies)+len(c.Destinations)+len(c.Clients) == 0
+	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies)+len(c.Destinations)+len(c.Clients)+len(c.Rules) == 0
 }
 
 // WatchOff is the mode of a host that does not look for changes on disk. The other modes

@@ -27,6 +27,7 @@ type Record struct {
 	Kind     Kind                `json:"kind"` // what of the folder it is about
 	Accepted *time.Time          `json:"accepted,omitempty"`
 	Files    Files               `json:"files,omitempty"`   // as they were accepted
+	Rules    []string            `json:"rules,omitempty"`   // of a configuration: its policies and hooks as they were accepted, for people; see config.Config.Rules
 	Project  string              `json:"project,omitempty"` // whose code counts too; for an extension
 	Secrets  map[string][]string `json:"secrets,omitempty"` // granted, by the id of the extension
 	Revoked  bool                `json:"revoked,omitempty"` // the user took the agreement back; also what the program brings itself does not run

@@ -35,6 +35,18 @@ func Refusal(conn net.Conn) string {
 	return why
 }
 
+// OfRoot reports whether the process at the other end of conn, which is as that of [Refusal], is one of root
+// and the host is not.
+func OfRoot(conn net.Conn) bool {
+	c, ok := conn.(*net.UnixConn)
+	if !ok || os.Geteuid() == 0 {
+		return false
+	}
+	other, err := peer.Unix(c)
+	other.Close()
+	return err == nil && other.UID == 0
+}
+
 // refusal words the refusal of a process. hiding is [lineage.Hiding].
 func refusal(pid int, relation lineage.Relation, hiding func() string) string {
 	switch {

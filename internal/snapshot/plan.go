@@ -246,7 +246,8 @@ func (p *Plan) Exhausted() *protocol.Diagnostic {
 // build cannot be used. It returns how p differs from now.
 func (p *Plan) Follow(now *Plan) *status.Change {
 	c := &status.Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []status.KeptBuild{}, Retried: []string{},
-		Restart: needRestart(now.Config, p.Config), Failed: []protocol.Diagnostic{}, Policies: p.Policies.Changed(now.Policies), Clients: []string{}, Files: []string{}}
+		Restart: needRestart(now.Config, p.Config), Failed: []protocol.Diagnostic{}, Policies: p.Policies.Changed(now.Policies), Clients: []string{}, Files: []string{},
+		Rules: append([]string{}, config.DiffRules(now.Config.Rules(), p.Config.Rules())...)}
 	p.followDestinations(now, c)
 	for _, id := range p.Order {
 		switch before, x := now.Extensions[id], p.Extensions[id]; {

@@ -197,7 +197,13 @@ func TrustConfiguration(c *console.Console) error {
 	if err != nil || v == nil {
 		return err
 	}
+	return AcceptConfiguration(k, cfg, v)
+}
+
+// AcceptConfiguration notes that the user agrees to a configuration, of which v is the verdict.
+func AcceptConfiguration(k *consent.Consent, cfg *config.Config, v *consent.Verdict) error {
 	v.Record.Accept(v.Files)
+	v.Record.Rules = cfg.Rules()
 	return k.Store.Put(v.Record)
 }
 

@@ -173,6 +173,13 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 	for _, name := range change.Policies {
 		fmt.Fprintf(&b, "%s policy %s\n", verb(console.Green, 5), console.Safe(name))
 	}
+	for _, line := range change.Rules {
+		colour := console.Green
+		if strings.HasPrefix(line, "-") {
+			colour = console.Red
+		}
+		fmt.Fprintf(&b, "    %s\n", c.PaintOut(colour, console.Safe(line)))
+	}
 	for _, name := range change.Clients {
 		fmt.Fprintf(&b, "%s client %s\n", verb(console.Green, 5), console.Safe(name))
 	}

@@ -65,7 +65,7 @@ func agree(ctx context.Context, c *console.Console, names []string, yes, lock bo
 	case cfg.Extensions.Trust == config.TrustLock:
 		return console.Usagef("exthost trust --lock", "extensions.trust is lock, so that exthost.lock decides")
 	}
-	p, err := trust.Find(ctx, cfg, origins)
+	p, err := trust.Find(ctx, c, cfg, origins)
 	if err != nil {
 		return err
 	}

@@ -120,6 +120,9 @@ type refusalKey struct{}
 // withRefusal judges the process at the other end of a connection at its beginning, while
 // that process waits for an answer.
 func withRefusal(ctx context.Context, c net.Conn) context.Context {
+	if daemon.OfRoot(c) {
+		ctx = httpserver.WithOperator(ctx, "root") // records of approvals name who answers
+	}
 	return context.WithValue(ctx, refusalKey{}, daemon.Refusal(c))
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // Item is what one yes is about: a folder with its extensions, or the configuration of the
@@ -33,6 +34,8 @@ type Item struct {
 	place   string   // the folder, or the configuration files
 	runs    []string
 	asks    []string
+	rules   []string // how the policies and hooks differ from those that were agreed to
+	warns   []string // what is wrong with the policies, as exthost validate says
 	verdict *consent.Verdict
 	broken  error            // why the folder cannot be compared
 	agreed  []consent.Agreed // with a yes; nil for the configuration
@@ -43,23 +46,26 @@ type Item struct {
 // Pending is what the user has not agreed to, and what already runs.
 type Pending struct {
 	k       *consent.Consent
+	cfg     *config.Config
 	Items   []*Item
 	trusted int // extensions that may run
 }
 
 // Find compares what cfg finds with what the user agreed to.
-func Find(ctx context.Context, cfg *config.Config, origins *config.Origins) (*Pending, error) {
+func Find(ctx context.Context, c *console.Console, cfg *config.Config, origins *config.Origins) (*Pending, error) {
 	k, err := hosts.Consent(cfg)
 	if err != nil || k == nil {
 		return &Pending{}, err
 	}
-	p := &Pending{k: k}
+	p := &Pending{k: k, cfg: cfg}
 	v, err := hosts.Configuration(k, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if v != nil && !v.Trusted() {
-		p.Items = append(p.Items, configurationItem(cfg, origins, v))
+		i := configurationItem(cfg, origins, v)
+		i.warns = policyWarnings(ctx, c, cfg)
+		p.Items = append(p.Items, i)
 	}
 	if !cfg.Extensions.Enabled {
 		return p, nil
@@ -69,10 +75,25 @@ func Find(ctx context.Context, cfg *config.Config, origins *config.Origins) (*Pe
 		return nil, err
 	}
 	folders := map[string]*Item{}
-	for _, c := range found {
-		p.add(cfg, c, folders, false)
+	for _, candidate := range found {
+		p.add(cfg, candidate, folders, false)
 	}
 	return p, nil
+}
+
+// policyWarnings are what exthost validate says of the policies of cfg.
+func policyWarnings(ctx context.Context, c *console.Console, cfg *config.Config) (texts []string) {
+	h, err := hosts.Look(ctx, c, cfg)
+	if err != nil {
+		return []string{protocol.Reason(err)}
+	}
+	defer h.Close()
+	for _, d := range h.Status().Diagnostics {
+		if d.Level != protocol.LevelInfo && strings.HasPrefix(d.Extension, status.PolicyPrefix) {
+			texts = append(texts, d.String())
+		}
+	}
+	return texts
 }
 
 // Folder is what the extensions in a folder run and ask for, whether or not the user has agreed
@@ -220,6 +241,9 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 			i.asks = append(i.asks, fmt.Sprintf("sets %s: %v", s.Key, s.Value))
 		}
 	}
+	if record := v.Record; record.Accepted != nil {
+		i.rules = config.DiffRules(record.Rules, cfg.Rules())
+	}
 	if len(cfg.Variables) > 0 {
 		i.asks = append(i.asks, "reads the variables "+strings.Join(cfg.Variables, ", "))
 	}
@@ -265,8 +289,7 @@ func (p *Pending) Accept(items []*Item) error {
 		case i.broken != nil:
 			return protocol.Errorf(protocol.Untrusted, "%s cannot be trusted: %w", i.place, i.broken)
 		case i.agreed == nil:
-			i.verdict.Record.Accept(i.verdict.Files)
-			if err := p.k.Store.Put(i.verdict.Record); err != nil {
+			if err := hosts.AcceptConfiguration(p.k, p.cfg, i.verdict); err != nil {
 				return err
 			}
 		default:

@@ -53,6 +53,16 @@ func Screen(c *console.Console, items []*Item, details bool) string {
 		for _, text := range i.asks {
 			line("      ", text, console.Yellow)
 		}
+		rules := i.rules
+		if more := len(rules) - maxRules; !details && more > 0 {
+			rules = append(slices.Clone(rules[:maxRules]), fmt.Sprintf("… and %s more, which d shows", console.Plural(more, "line")))
+		}
+		for _, text := range rules {
+			line("      ", text, map[byte]console.Colour{'-': console.Red, '+': console.Green}[text[0]])
+		}
+		for _, text := range i.warns {
+			line("      ", "warning: "+text, console.Yellow)
+		}
 		if i.agreed != nil && len(i.verdict.Files) > 0 {
 			line("      ", fmt.Sprintf("%s of code", console.Plural(len(i.verdict.Files), "file")), console.Dim)
 		}
@@ -73,6 +83,7 @@ func Screen(c *console.Console, items []*Item, details bool) string {
 
 const (
 	maxArgv     = 1000    // of a command line on the screen, in characters; details show all of it
+	maxRules    = 40      // lines about rules on the screen; details show all
 	maxManifest = 1 << 20 // that details show, in bytes
 )
 

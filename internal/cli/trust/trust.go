@@ -18,7 +18,7 @@ func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, or
 	if cfg.Extensions.Trust != config.TrustAsk {
 		return nil
 	}
-	p, err := Find(ctx, cfg, origins)
+	p, err := Find(ctx, c, cfg, origins)
 	if err != nil || len(p.Items) == 0 {
 		return err
 	}
@@ -51,7 +51,7 @@ func Again(ctx context.Context, c *console.Console, failed error) (bool, error) 
 	if err != nil || cfg.Extensions.Trust != config.TrustAsk {
 		return false, err
 	}
-	p, err := Find(ctx, cfg, origins)
+	p, err := Find(ctx, c, cfg, origins)
 	if err != nil || len(p.Items) == 0 {
 		return false, err
 	}

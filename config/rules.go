@@ -1,0 +1,105 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// Rules returns the policies and hooks of c as lines of text, in order, with secrets masked as [Config.Redacted]
+// masks them: each setting of a policy, each element of a list and each hook is a line. Two configurations whose
+// policies and hooks are the same have the same lines, whatever the form of their files.
+func (c *Config) Rules() (lines []string) {
+	stated := c.Redacted()
+	for _, p := range elements(stated["plugins"]) {
+		policy, _ := p.(map[string]any)
+		name, _ := policy["name"].(string)
+		delete(policy, "name")
+		lines = flatten(lines, "policy "+name+": ", policy)
+	}
+	for _, h := range elements(stated["hooks"]) {
+		hook, _ := h.(map[string]any)
+		event, _ := hook["event"].(string)
+		delete(hook, "event")
+		lines = append(lines, "hook "+event+": "+compact(hook))
+	}
+	return lines
+}
+
+func elements(value any) []any {
+	list, _ := value.([]any)
+	return list
+}
+
+// flatten appends a line for each member of an object, and for each element of a list in it.
+func flatten(lines []string, prefix string, object map[string]any) []string {
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		switch value := object[key].(type) {
+		case map[string]any:
+			lines = flatten(lines, prefix+key+".", value)
+		case []any:
+			for _, element := range value {
+				lines = append(lines, prefix+key+": "+compact(element))
+			}
+		default:
+			lines = append(lines, prefix+key+": "+compact(value))
+		}
+	}
+	return lines
+}
+
+func compact(value any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return "a value that cannot be shown: " + err.Error()
+	}
+	return string(bytes.TrimSpace(b.Bytes()))
+}
+
+// maxCompared bounds the lines that [DiffRules] compares with each other.
+const maxCompared = 1000
+
+// DiffRules returns how the lines of [Config.Rules] differ: "- " and a line that only before has, "+ " and one that only
+// after has. A line at another place is both.
+func DiffRules(before, after []string) (diff []string) {
+	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
+		before, after = before[1:], after[1:]
+	}
+	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
+		before, after = before[:len(before)-1], after[:len(after)-1]
+	}
+	if len(before)*len(after) > maxCompared*maxCompared { // all that is left counts as changed
+		for _, line := range before {
+			diff = append(diff, "- "+line)
+		}
+		before = nil
+	}
+	// common[i][j] is the length of the longest common subsequence of before[i:] and after[j:].
+	common := make([][]int, len(before)+1)
+	for i := range common {
+		common[i] = make([]int, len(after)+1)
+	}
+	for i := len(before) - 1; i >= 0; i-- {
+		for j := len(after) - 1; j >= 0; j-- {
+			if common[i][j] = max(common[i+1][j], common[i][j+1]); before[i] == after[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(before) || j < len(after); {
+		switch {
+		case i < len(before) && j < len(after) && before[i] == after[j]:
+			i, j = i+1, j+1
+		case i < len(before) && (j == len(after) || common[i+1][j] >= common[i][j+1]):
+			diff = append(diff, "- "+before[i])
+			i++
+		default:
+			diff = append(diff, "+ "+after[j])
+			j++
+		}
+	}
+	return diff
+}
