@@ -42,6 +42,7 @@ func (c *child) stop(ctx context.Context) {
 	defer cancel()
 	c.conn.Settle(writing) // write the cancellations of calls first
 	if c.traits.shutdown && c.handshake.Load() != nil {
+		c.strays.ending.Store(true)
 		_ = c.wire.Write(writing, jsonrpc.Message{
 			ID: []byte("0"), Method: protocol.MethodShutdown, Params: []byte(`{"reason":"the host stops the extension"}`),
 		}) // on failure, the end of stdin still stops the child

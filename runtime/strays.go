@@ -13,8 +13,9 @@ import (
 
 // strays are the answers of a child that are not for a call.
 type strays struct {
-	limit *rate.Limiter // of the log
-	last  atomic.Pointer[string]
+	limit  *rate.Limiter // of the log
+	last   atomic.Pointer[string]
+	ending atomic.Bool // the child was asked to shut down, and answers that under an id that no call has
 }
 
 // latest returns what the latest one was, in brackets, for an error text; "" if there was none.
@@ -28,6 +29,9 @@ func (s *strays) latest() string {
 // stray handles an answer that no call waits for, or an error without an id, which taken says is
 // the answer of a call.
 func (c *child) stray(m *jsonrpc.Message, taken bool) {
+	if c.strays.ending.Load() {
+		return
+	}
 	id, said := cutLine(m.ID), ""
 	if m.Error != nil {
 		said, _ = rawjson.Text(rawjson.Get(m.Error, "message"))
