@@ -222,7 +222,7 @@ func TestManyCountersAtOnce(t *testing.T) {
 	q := leaser(t, invite(t, f, "n1"), h.URL())
 	leased(t, q)
 	failed := make(chan error)
-	const counters = 100
+	const counters = 50
 	for n := range counters {
 		go func() {
 			_, err := q.Lease(t.Context(), limits.Claim{Policy: "p", Key: fmt.Sprint(n), Limit: 80, Window: window})

@@ -25,10 +25,10 @@ const (
 	relayTimeout = time.Second // of a request, as long as a node waits
 	relayAgain   = time.Second // before another connection
 
-	maxRelayed        = 256                // requests at once
-	maxRelayedOfNode  = 2 * quota.MaxAsked // for one that has just started again, too
-	maxRelayWaiting   = 4096               // requests that wait for a place
-	maxRelayWaitBytes = 8 << 20            // of those
+	maxRelayed        = 256                 // requests at once
+	maxRelayedOfNode  = 2 * quota.MaxLeases // for one that has just started again, too
+	maxRelayWaiting   = 4096                // requests that wait for a place
+	maxRelayWaitBytes = 8 << 20             // of those
 )
 
 // relay has JetStream answer what nodes ask, until ctx ends.

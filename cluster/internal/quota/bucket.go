@@ -102,14 +102,10 @@ type Asker interface {
 	Ask(ctx context.Context, subject string, header map[string]string, data []byte) ([]byte, error)
 }
 
-// MaxAsked is how many requests of a node are under way at once. Hubs bound them, and drop what is beyond.
-const MaxAsked = 8
-
 // bucket is the bucket as a node uses it.
 type bucket struct {
 	cluster string
 	asker   Asker
-	asked   chan struct{} // holds a value for each request that is under way
 }
 
 // apiError is the error of an answer.
@@ -134,13 +130,7 @@ var errChanged = errors.New("another node has changed it")
 
 // ask sends a request and decodes its answer.
 func (b *bucket) ask(ctx context.Context, subject string, header map[string]string, request []byte, answer any) error {
-	select {
-	case b.asked <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 	data, err := b.asker.Ask(ctx, subject, header, request)
-	<-b.asked
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type Quota struct {
 	o      Options
 	bucket bucket
 	clock  clock
+	leases chan struct{} // holds a value for each lease that is under way
 
 	mu    sync.Mutex // guards what follows
 	known map[string]*counter
@@ -45,6 +46,10 @@ type counter struct {
 }
 
 const (
+	// MaxLeases is how many leases of a node are under way at once, each with one request at a time. Hubs bound the
+	// requests of a node, and drop what is beyond.
+	MaxLeases = 8
+
 	askTimeout = time.Second          // of one request
 	maxTries   = 64                   // of one lease, while others change the counter
 	retryPause = 5 * time.Millisecond // doubles with each try, so that hundreds of nodes get their turn when a window begins
@@ -62,7 +67,8 @@ var _ quota.Source = (*Quota)(nil)
 func New(o Options) *Quota {
 	return &Quota{
 		o:      o,
-		bucket: bucket{o.Cluster, o.Asker, make(chan struct{}, MaxAsked)},
+		bucket: bucket{o.Cluster, o.Asker},
+		leases: make(chan struct{}, MaxLeases),
 		known:  make(map[string]*counter),
 	}
 }
@@ -80,6 +86,18 @@ func (q *Quota) Reach(ctx context.Context) error {
 
 // Lease implements [quota.Source].
 func (q *Quota) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, 2*askTimeout, errSilent)
+	defer cancel()
+	select {
+	case q.leases <- struct{}{}:
+		defer func() { <-q.leases }()
+	case <-waiting.Done():
+		return quota.Lease{}, context.Cause(waiting)
+	}
+	return q.lease(ctx, c)
+}
+
+func (q *Quota) lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*askTimeout, errSilent)
 	defer cancel()
 	if !q.clock.fresh() {
