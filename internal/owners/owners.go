@@ -195,7 +195,7 @@ func (o *Index) setShadows(method string, order []string, of map[string]keys) (f
 	owner, at := make(map[string]string), make(map[[2]string]int)
 	var all []Shadow
 	for _, id := range order {
-		for key := range of[id] {
+		for _, key := range slices.Sorted(maps.Keys(of[id])) {
 			by, listed := owner[key]
 			if !listed {
 				owner[key] = id
@@ -206,8 +206,7 @@ func (o *Index) setShadows(method string, order []string, of map[string]keys) (f
 				at[pair] = len(all)
 				all = append(all, Shadow{Method: method, Extension: id, By: by, Example: key})
 			}
-			s := &all[at[pair]]
-			s.Example, s.Count = min(s.Example, key), s.Count+1
+			all[at[pair]].Count++
 		}
 	}
 	if o.shadows == nil {

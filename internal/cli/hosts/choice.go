@@ -49,7 +49,10 @@ func (c choice) find(ctx context.Context, state string) (*Running, error) {
 		e.Text, e.Hint = fmt.Sprintf("no host has the pid or the directory %.200q", c.host), "exthost status --host PID"
 	}
 	if len(all) > 0 {
-		e.Hint = fmt.Sprintf("exthost status --host %d", all[0].Seen)
+		next := fmt.Sprintf("exthost status --host %d", all[0].Seen)
+		if e.Hint = next; c.host == "" {
+			e.Hint = "exthost serve, or " + next
+		}
 		e.Text += "; on this machine run:"
 		for _, i := range all {
 			e.Text += "\n  " + describe(i)
