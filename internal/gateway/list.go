@@ -64,10 +64,26 @@ func offering(now *snapshot.Snapshot, l listing) (ids []string) {
 	return ids
 }
 
+// absent returns the extensions that cannot list now, and from which no other takes a name or a URI meanwhile: those
+// without a handshake, such as one whose server is down, and those of nodes that are away.
+func absent(now *snapshot.Snapshot, order []string) (ids []string) {
+	for x := range now.Ordered {
+		if x.Handshake() == nil && !slices.Contains(order, x.ID()) {
+			ids = append(ids, x.ID())
+		}
+	}
+	for _, id := range now.Reserved {
+		if !slices.Contains(order, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // list answers a list of one kind for the extensions of order, in one page, with what view
 // shows. refused is a denial of the list of an extension, nil when there was none.
 func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string, view *toolset.View) (list json.RawMessage, refused error) {
-	away := slices.DeleteFunc(slices.Clone(g.o.Snapshots.Load().Reserved), func(id string) bool { return slices.Contains(order, id) })
+	away := absent(g.o.Snapshots.Load(), order)
 	order = g.owners.Order(l.method, slices.Concat(order, away))
 	each, items, errs := make([]listed, len(order)), make([][]json.RawMessage, len(order)), make([]error, len(order))
 	var wg sync.WaitGroup
