@@ -113,7 +113,7 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 		i.Unit.Log.Warn("refused "+method+": it belongs to no call of one client, and several clients share this process",
 			"next", `runtime.instances = "per_session" gives each session an instance of its own`)
 	}
-	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no call of exactly one of them; runtime.instances = \"per_session\" gives each session an instance of its own", method)
+	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no call of exactly one of them; with runtime.instances per_session each session has an instance of its own", method)
 }
 
 // Forward carries a request or notification of an instance to a session that it is for.
