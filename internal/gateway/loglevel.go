@@ -83,7 +83,7 @@ func (l *LogLevels) Lowest(next dispatch.Deliver) dispatch.Deliver {
 			return result, nil
 		}
 		err = c.Instance.SetLogLevel(ctx, func() int {
-			if kept {
+			if kept && protocol.IsLegacy(s.Version) { // a modern client states its level with each request
 				return l.lowest(c.Instance)
 			}
 			return min(asked, l.lowest(c.Instance))
