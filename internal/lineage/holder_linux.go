@@ -43,6 +43,9 @@ func OfSocket(inode uint32, uid int) Relation {
 			hides = hides || hidden && maker
 		}
 	}
+	if uid == 0 && os.Geteuid() != 0 && !privileged.Load() {
+		return Unrelated // no child of this process is root's, and nobody but root sees what those of others hold
+	}
 	if !seen && (hides || descends && !elsewhere) {
 		return Unknown
 	}
