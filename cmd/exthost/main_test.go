@@ -27,8 +27,11 @@ func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") { // not the program that the scripts run
 		os.Setenv("EXTHOST_TRUST", "off") // the tests write what they run
 	}
-	testscript.Main(m, map[string]func(){"exthost": main, "approve": approve, "orphan": orphan})
+	testscript.Main(m, programs)
 }
+
+// programs are what the test binary can be, by name.
+var programs = map[string]func(){"exthost": main, "approve": approve}
 
 // quickExit spares every process built with the race detector a second's sleep.
 const quickExit = "atexit_sleep_ms=0"

@@ -52,6 +52,8 @@ const asksForPay = `plugins:
   - {name: ask, builtin: approval, category: authorization, match: {tools: [ext_payer_pay]}, config: {reason: money}}
 `
 
+func init() { programs["orphan"] = orphan }
+
 // orphan is a program of an extension: leave DIR has a process stay that has left its session, its parents,
 // its environment, its directory and its descriptors. It tries to be the operator of the host that its file
 // below next names, and notes the outcome.
