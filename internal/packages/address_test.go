@@ -14,7 +14,7 @@ func TestTokenInPath(t *testing.T) {
 	t.Run("npm", func(t *testing.T) {
 		l := newLab(t, weather("1.0.0"), left("1.0.0"))
 		private := func(token string) {
-			l.NPM.Below = token
+			l.NPM.Move(token)
 			l.setenv("npm_config_registry", l.URL+token+"/")
 		}
 		private(token)
@@ -23,7 +23,7 @@ func TestTokenInPath(t *testing.T) {
 	t.Run("pypi", func(t *testing.T) {
 		l := newPyLab(t, pyWeather("1.0"), right("1.0"))
 		private := func(token string) {
-			l.PyPI.Below = token
+			l.PyPI.Move(token)
 			l.setenv("PIP_INDEX_URL", l.URL+token+"/simple")
 		}
 		private(token)

@@ -106,6 +106,13 @@ func (r *NPM) Publish(release Release) {
 	r.releases[release.Name] = append(list, release)
 }
 
+// Move has the registry answer below a path only, while it serves.
+func (r *NPM) Move(below string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Below = below
+}
+
 func (r *NPM) serve(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

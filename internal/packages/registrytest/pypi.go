@@ -62,6 +62,13 @@ func (p *PyPI) Environ() map[string]string {
 	return map[string]string{"PIP_INDEX_URL": p.URL + "/simple", "PIP_CONFIG_FILE": os.DevNull, "PIP_NO_CACHE_DIR": "1", "PIP_RETRIES": "0", "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_PROXY": ""}
 }
 
+// Move has the index answer below a path only, while it serves.
+func (p *PyPI) Move(below string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Below = below
+}
+
 // Publish adds a version, or replaces it.
 func (p *PyPI) Publish(w Wheel) {
 	p.mu.Lock()
