@@ -179,6 +179,7 @@ func TestSecretsOfOneName(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add(".mcp.json", []byte(`{"mcpServers":{"a":{"command":"x y","args":["--token","${env:X}"]}}}`))
+	f.Add(".mcp.json", []byte(`{"mcpServers":{"a":{"command":" "}}}`)) // is no command
 	f.Add("config.toml", []byte("[mcp_servers.a]\ncommand=\"x\"\nenv={K=\"v\"}"))
 	f.Fuzz(func(t *testing.T, path string, data []byte) {
 		if len(data) > 4<<10 { // fuzzing the TOML parser is not the aim
