@@ -16,8 +16,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// CheckTLS returns what is wrong with the files of a certificate: an error that keeps a server from
-// starting, or that the certificate is about to end. It is nil for a zero TLS.
+// CheckTLS returns an error where the files keep a server from starting, and a warning where the certificate
+// is about to end. It returns nil for a zero TLS.
 func CheckTLS(files TLS) *protocol.Diagnostic {
 	f := certificate.Files{Cert: files.Cert, Key: files.Key}
 	return f.Check()
@@ -78,7 +78,7 @@ type errorLog struct {
 func (l *errorLog) Write(line []byte) (int, error) {
 	rest, ok := bytes.CutPrefix(line, []byte("http: TLS handshake error from "))
 	from, reason, found := strings.Cut(strings.TrimSpace(string(rest)), ": ")
-	if !ok || !found || reason == io.EOF.Error() { // whoever only looks whether the port is open sends nothing
+	if !ok || !found || reason == io.EOF.Error() { // a check of the port alone sends nothing
 		return l.other.Write(line)
 	}
 	l.handshakes.Add(status.Refusal{From: addressOf(from), Reason: reason})

@@ -71,8 +71,7 @@ func (s *Server) Diagnostics(now time.Time) (diags []protocol.Diagnostic) {
 	return diags
 }
 
-// Certificate returns what is wrong with the end of a server's certificate: an error when it is over, a warning when it is
-// near, else nil.
+// Certificate returns an error when a server's certificate has ended, a warning when its end is near, else nil.
 func Certificate(ends, now time.Time) *protocol.Diagnostic {
 	d := &protocol.Diagnostic{Level: protocol.LevelError, Code: CodeCertificateEnded, Hint: "replace the files of server.tls, then exthost reload",
 		Message: "server.tls: the certificate ended on " + ends.Local().Format(time.DateTime) + ": clients that verify it cannot connect"}

@@ -17,8 +17,8 @@ import (
 )
 
 // A node asks its hubs about the counters of shared limits, and no node may ask JetStream. JetStream answers to the
-// subject that a request names, whoever may publish there: the servers check the subject of a message and not its
-// reply. So any node could have the server speak to others under the name of a third.
+// reply subject of a request, and NATS servers check the subject of a message alone, not its reply. A node could
+// otherwise have the server send messages to a second node under the name of a third.
 
 const (
 	relayGroup   = "hubs"

@@ -227,7 +227,7 @@ func (c *Conn) expire() {
 	}
 }
 
-// earlier returns the earlier of two times, of which a may be zero.
+// earlier returns the earlier of two times. A zero a counts as no time.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

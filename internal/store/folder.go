@@ -184,7 +184,7 @@ func (f folder) without(tree files) (beside []string) {
 	return beside
 }
 
-// different is the error of a tree with such changes, of which the first few are told.
+// different is the error of a tree with such changes. It names the first few.
 func different(path string, changes []string) error {
 	text := "the files of " + path + " are not those that were added"
 	if slices.Sort(changes); len(changes) > 4 {

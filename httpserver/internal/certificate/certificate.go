@@ -33,8 +33,8 @@ func (f *Files) Reload() error {
 	return nil
 }
 
-// Check returns what is wrong with the files: an error with which Reload fails, or that the certificate is
-// about to end. It is nil without files.
+// Check returns an error where Reload would fail, and a warning where the certificate is about to end. It
+// returns nil without files.
 func (f *Files) Check() (d *protocol.Diagnostic) {
 	if f.Cert != "" {
 		_, d = f.read()

@@ -200,7 +200,7 @@ func TrustConfiguration(c *console.Console) error {
 	return AcceptConfiguration(k, cfg, v)
 }
 
-// AcceptConfiguration notes that the user agrees to a configuration, of which v is the verdict.
+// AcceptConfiguration notes that the user agrees to the configuration that v judges.
 func AcceptConfiguration(k *consent.Consent, cfg *config.Config, v *consent.Verdict) error {
 	v.Record.Accept(v.Files)
 	v.Record.Rules = cfg.Rules()

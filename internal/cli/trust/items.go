@@ -35,7 +35,7 @@ type Item struct {
 	runs    []string
 	asks    []string
 	rules   []string // how the policies and hooks differ from those that were agreed to
-	warns   []string // what is wrong with the policies, as exthost validate says
+	warns   []string // warnings of exthost validate about the policies
 	verdict *consent.Verdict
 	broken  error            // why the folder cannot be compared
 	agreed  []consent.Agreed // with a yes; nil for the configuration
