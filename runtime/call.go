@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"math"
+	"runtime/debug"
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
@@ -147,7 +149,8 @@ func signal(c chan struct{}) {
 }
 
 // handle answers the requests of the child that belong to no call.
-func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (raw json.RawMessage, err error) {
+	defer endBroken(c.spec.Logger, m, &err)
 	switch {
 	case m.Method == protocol.MethodPing:
 		return emptyObject, nil
@@ -156,7 +159,7 @@ func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 	case c.spec.Incoming == nil:
 		return nil, unknownMethod(m.Method)
 	}
-	raw, err := c.spec.Incoming(ctx, m.Method, m.Params, false)
+	raw, err = c.spec.Incoming(ctx, m.Method, m.Params, false)
 	if err != nil && m.Method == protocol.MethodRootsList && c.startLog != nil {
 		reason := protocol.Reason(err)
 		c.startLog.refusal.Store(&reason)
@@ -166,6 +169,7 @@ func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 
 // notified takes the notifications of the child that belong to no call.
 func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
+	defer endBroken(c.spec.Logger, m, new(error))
 	switch {
 	case m.Method == protocol.MethodToolsListChanged:
 		signal(c.toolsChanged)
@@ -208,6 +212,22 @@ func (c *child) owesAll() bool {
 
 func unknownMethod(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + cutLine([]byte(method))}
+}
+
+// errBroken is the answer to a request of the child at which the host panicked.
+var errBroken = &jsonrpc.Error{
+	Code:    jsonrpc.CodeInternal,
+	Message: "the request broke off inside the host, which is at fault; its log says where",
+}
+
+// endBroken is deferred where a message of the child is handled. A panic ends that message alone: the host has others
+// in flight.
+func endBroken(log *slog.Logger, m *jsonrpc.Message, err *error) {
+	if v := recover(); v != nil {
+		log.Error("a message of the extension broke off inside the host", "method", cutLine([]byte(m.Method)),
+			"panic", v, "stack", string(debug.Stack()))
+		*err = errBroken
+	}
 }
 
 // wireError converts a *protocol.Error into a JSON-RPC error.

@@ -107,6 +107,51 @@ func TestRequestsOfTheChild(t *testing.T) {
 	}
 }
 
+// broken is a client at which every message panics.
+type broken struct{}
+
+func (broken) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	panic("in Call")
+}
+func (broken) Notify(context.Context, string, json.RawMessage) error { panic("in Notify") }
+
+// TestPanicEndsOneMessageOfTheChild has the host panic at a request and a notification within a call and at both outside
+// of one. The child gets an error for each request, and its answer reaches the caller.
+func TestPanicEndsOneMessageOfTheChild(t *testing.T) {
+	fault(t)
+	s := spec(t, `init echo; read; `+
+		`say {"jsonrpc":"2.0","method":"notifications/message","params":{}}; `+
+		`say {"jsonrpc":"2.0","id":1,"method":"roots/list","params":{}}; read; `+
+		`say {"jsonrpc":"2.0","method":"notifications/message","params":{"_meta":{"progressToken":$TOKEN}}}; `+
+		`say {"jsonrpc":"2.0","id":2,"method":"elicitation/create","params":{"_meta":{"progressToken":$TOKEN}}}; read; `+
+		`answer {}; dump; echo`)
+	log := logTo(&s)
+	s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+		if notify {
+			return nil, broken{}.Notify(ctx, method, params)
+		}
+		return broken{}.Call(ctx, method, params)
+	}
+	r := start(t, s)
+	if _, err := r.Call(context.Background(), &Request{Method: "hooks/x", Params: json.RawMessage(withProgress), Client: broken{}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Call(context.Background(), &Request{Method: "hooks/x", Params: json.RawMessage(`{}`)}); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+	r.stop() // after the dump
+	refusal := `"error":{"code":-32603,"message":"the request broke off inside the host, which is at fault; its log says where"}}`
+	want := []string{`{"jsonrpc":"2.0","id":1,` + refusal, `{"jsonrpc":"2.0","id":2,` + refusal}
+	if diff := cmp.Diff(want, r.Info().Stderr); diff != "" {
+		t.Error(diff)
+	}
+	for _, place := range []string{"in Call", "in Notify"} {
+		if n := strings.Count(log.String(), `panic="`+place+`" stack="goroutine`); n != 2 {
+			t.Errorf("%d lines of the log say %s:\n%s", n, place, log)
+		}
+	}
+}
+
 // silent is a client that answers no question before its ctx ends. It tells what becomes of them.
 type silent struct {
 	*noter

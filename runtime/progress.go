@@ -77,7 +77,8 @@ type relay struct {
 	log         *slog.Logger
 }
 
-func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (raw json.RawMessage, err error) {
+	defer endBroken(r.log, m, &err)
 	params := r.restore(m)
 	switch {
 	case m.ID == nil && r.client == nil:
@@ -87,7 +88,7 @@ func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessag
 	case r.client == nil:
 		return nil, unknownMethod(m.Method)
 	}
-	raw, err := r.client.Call(ctx, m.Method, params)
+	raw, err = r.client.Call(ctx, m.Method, params)
 	if err != nil && context.Cause(ctx) == jsonrpc.ErrCallEnded {
 		r.log.Info("a call ended while a question of the extension to the client was open", "question", cutLine([]byte(m.Method)))
 	}
