@@ -135,8 +135,8 @@ func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json
 		}
 		return params
 	}
-	if asked < c.Instance.LogLevel() { // it stays so low until a session changes its own
-		setLevel(ctx, c.Instance, func() int { return min(asked, c.Instance.LogLevel()) })
+	if asked < c.Instance.AskedLogLevel() { // it stays so low until a session changes its own
+		setLevel(ctx, c.Instance, func() int { return min(asked, c.Instance.LogLevel(), l.lowest(c.Instance)) })
 	}
 	return params
 }

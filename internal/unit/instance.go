@@ -29,7 +29,8 @@ type Instance struct {
 	ended    chan struct{} // closed at the end of the run
 	why      protocol.Kind // why it ended, set before that
 	pid      int           // once it was ready
-	logLevel atomic.Int64  // the log level that it was asked for last, as an index
+	logLevel atomic.Int64  // the log level that it has accepted last, as an index; NoLogLevel: none, or nobody knows
+	logAsked atomic.Int64  // the one that it was asked for last
 	logTurn  chan struct{} // holds a value while it is asked for another log level
 }
 
@@ -119,13 +120,17 @@ func (i *Instance) offered(announced bool) {
 	}
 }
 
-// LogLevel returns the log level that the instance was asked for last, as an index: 0 is the lowest, and
-// [NoLogLevel] says that it was asked for none.
+// LogLevel returns the log level that the instance has accepted last, as an index: 0 is the lowest. [NoLogLevel] says
+// that it has accepted none, or that an attempt to change the level has failed, after which nobody knows.
 func (i *Instance) LogLevel() int { return int(i.logLevel.Load()) }
 
-// SetLogLevel calls ask with the log level that wanted returns, if the instance was asked for another one last.
+// AskedLogLevel returns the log level that the instance was asked for last, accepted or not. Requests that nobody waited
+// for do not count.
+func (i *Instance) AskedLogLevel() int { return int(i.logAsked.Load()) }
+
+// SetLogLevel calls ask with the log level that wanted returns, unless the instance has that level.
 // It does so one call at a time, so that the instance is asked last for what is wanted last. The errors are
-// those of ask, and canceled when ctx ends before.
+// those of ask, and canceled when ctx ends before. After an error the next call asks again.
 func (i *Instance) SetLogLevel(ctx context.Context, wanted func() int, ask func(level int) error) error {
 	select {
 	case i.logTurn <- struct{}{}:
@@ -137,6 +142,14 @@ func (i *Instance) SetLogLevel(ctx context.Context, wanted func() int, ask func(
 	if level == NoLogLevel || level == i.LogLevel() {
 		return nil
 	}
-	i.logLevel.Store(int64(level))
-	return ask(level)
+	i.logLevel.Store(NoLogLevel) // also after an error: the server may have changed the level
+	i.logAsked.Store(int64(level))
+	err := ask(level)
+	switch {
+	case err == nil:
+		i.logLevel.Store(int64(level))
+	case ctx.Err() != nil:
+		i.logAsked.Store(NoLogLevel)
+	}
+	return err
 }

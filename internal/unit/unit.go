@@ -145,6 +145,7 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 		logTurn: make(chan struct{}, 1),
 	}
 	i.logLevel.Store(NoLogLevel)
+	i.logAsked.Store(NoLogLevel)
 	if o.Fingerprint != nil {
 		i.Fingerprint = o.Fingerprint()
 	}
