@@ -174,22 +174,16 @@ func (l *Subscriptions) drop(s *protocol.Session) (idle []subscription) {
 // one session ends with the session.
 func (l *Subscriptions) unsubscribeIdle(ctx context.Context, idle []subscription) {
 	for _, to := range idle {
-		if to.unit.PerSession() {
-			continue
+		if !to.unit.PerSession() {
+			l.unsubscribeFor(ctx, to)
 		}
-		end, err := l.turn(ctx, to)
-		if err != nil {
-			return // the others take longer than the session's end may
-		}
-		if len(l.sessionsOf(to)) == 0 {
-			askToUnsubscribe(ctx, to)
-		}
-		end()
 	}
 }
 
-// askToUnsubscribe asks a running instance. The next one is not asked to subscribe.
-func askToUnsubscribe(ctx context.Context, to subscription) {
+// unsubscribeFor asks a running instance to unsubscribe, unless a session follows the resource again. The next instance
+// is not asked to subscribe. The instance comes before the turn, as in calls: sessions that want the turn would wait
+// for room in the instance too.
+func (l *Subscriptions) unsubscribeFor(ctx context.Context, to subscription) {
 	acquire := func(ctx context.Context) (*unit.Instance, func(error), error) { return to.unit.AcquireKey(ctx, "") }
 	if to.legacy {
 		acquire = to.unit.Legacy.Acquire
@@ -198,8 +192,16 @@ func askToUnsubscribe(ctx context.Context, to subscription) {
 	if err != nil {
 		return
 	}
-	_, err = i.Call(ctx, &runtime.Request{Method: protocol.MethodResourcesUnsubscribe, Params: uriParams(to.uri)})
-	release(err)
+	err = context.Canceled // no outcome of a call
+	defer func() { release(err) }()
+	end, failed := l.turn(ctx, to)
+	if failed != nil {
+		return
+	}
+	defer end()
+	if len(l.sessionsOf(to)) == 0 {
+		_, err = i.Call(ctx, &runtime.Request{Method: protocol.MethodResourcesUnsubscribe, Params: uriParams(to.uri)})
+	}
 }
 
 func uriParams(uri string) json.RawMessage {

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/unit"
@@ -145,6 +147,70 @@ func TestSubscriptionsOfAHungExtension(t *testing.T) {
 		}
 		if took := time.Since(began); took > 2*timeout {
 			t.Errorf("the last has waited for %v", took)
+		}
+	})
+}
+
+// starting is an instance whose start takes until the test ends it.
+type starting struct {
+	runtime.Instance
+	ready chan struct{}
+	asked chan string
+}
+
+func (s starting) Serve(ctx context.Context, ready func()) error {
+	select {
+	case <-s.ready:
+		ready()
+	case <-ctx.Done():
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (s starting) Call(_ context.Context, r *runtime.Request) (json.RawMessage, error) {
+	s.asked <- r.Method
+	return json.RawMessage("{}"), nil
+}
+
+func (starting) Handshake() *runtime.Handshake { return new(runtime.Handshake) }
+func (starting) Info() (i runtime.Info)        { return i }
+
+// The end of a session that waits for an instance, to unsubscribe, delays nobody who subscribes to the same resource.
+func TestUnsubscribingWaitsForTheInstanceOutOfTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := starting{ready: make(chan struct{}), asked: make(chan string, 1)}
+		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindStdio, Protocol: manifest.ProtocolNative}}
+		u := unit.New(&unit.Env{Log: slog.New(slog.DiscardHandler)}, unit.Options{
+			Candidate: discovery.Candidate{ID: "x", Manifest: m},
+			Spec: runtime.Spec{ID: "x", Manifest: m, Options: manifest.Options{
+				Activation:  manifest.ActivationLazy,
+				CallTimeout: time.Minute,
+				MaxInFlight: 1,
+				MaxQueue:    1,
+			}},
+			Start: func(runtime.Spec, string) (runtime.Instance, error) { return s, nil },
+		})
+		defer func() { _ = u.Stop(t.Context(), 0) }()
+		sessions := newSessions(&Options{})
+		l, bob := newSubscriptions(sessions), new(protocol.Session)
+		sessions.attached[bob] = new(attachment)
+		idle := []subscription{{unit: u, uri: "test://a"}, {unit: u, uri: "test://b"}}
+		done := make(chan struct{})
+		go func() {
+			l.unsubscribeIdle(t.Context(), idle)
+			close(done)
+		}()
+		synctest.Wait() // the unit starts
+		ctx, cancel := context.WithTimeout(t.Context(), dropTimeout)
+		defer cancel()
+		if err := l.subscribe(ctx, idle[0], bob, func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+		close(s.ready)
+		<-done
+		if len(s.asked) != 1 {
+			t.Errorf("asked %d times, want once, for the resource that bob does not follow", len(s.asked))
 		}
 	})
 }
