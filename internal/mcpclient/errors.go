@@ -49,7 +49,8 @@ type StatusError struct {
 // Error returns Text.
 func (e *StatusError) Error() string { return e.Text }
 
-// Refused reports whether the server did not act on the request. Proxies answer 503 also when the
+// Refused reports whether the server did not act on the request, which holds for every 4xx, 408 included: that says
+// that the request did not arrive as a whole (RFC 9110, 15.5.9). Proxies answer 503 also when the
 // connection to a server broke that has the request already; one that names the time for another
 // request has not passed it on.
 func (e *StatusError) Refused() bool {

@@ -53,7 +53,8 @@ func (r refusal) doubtful() bool {
 }
 
 // unread reports whether r means that the server did not act on the request, given that its session
-// is gone. After other statuses the server may have carried the request out.
+// is gone. After other statuses the server may have carried the request out. 408 is no exception: it says that the
+// server did not get the whole request (RFC 9110, 15.5.9), and a part of one is no JSON that could be acted on.
 func (r refusal) unread() bool {
 	return r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError
 }
