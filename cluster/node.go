@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/cluster/internal/pair"
 	"github.com/exthost/exthost/cluster/internal/quota"
 	"github.com/exthost/exthost/cluster/internal/stream"
+	"github.com/exthost/exthost/cluster/internal/throttle"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -73,7 +74,7 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Log = slog.New(newThrottle(o.Log.Handler()))
+	o.Log = slog.New(throttle.New(o.Log.Handler()))
 	m := &o.Settings
 	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}}
 	n.closing, n.close = context.WithCancel(context.Background())

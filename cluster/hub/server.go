@@ -22,6 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
+	"github.com/exthost/exthost/cluster/internal/throttle"
 	"github.com/exthost/exthost/internal/regular"
 )
 
@@ -55,7 +56,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{files: f, name: r.Name, log: o.Log, resolver: new(server.MemAccResolver), told: make(chan []byte, 1), peers: others(o.Peers, o.Routes), counts: o.Store != ""}
+	h := &Hub{files: f, name: r.Name, log: o.throttled(), resolver: new(server.MemAccResolver), told: make(chan []byte, 1), peers: others(o.Peers, o.Routes), counts: o.Store != ""}
 	so, err := h.options(o)
 	if err != nil {
 		return nil, err
@@ -85,6 +86,10 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	}
 	return h, nil
 }
+
+// throttled is the log of what the hub tries again and again: where other hubs or its own server fail, that fails each
+// second.
+func (o *Options) throttled() *slog.Logger { return slog.New(throttle.New(o.Log.Handler())) }
 
 // start waits until the server takes connections.
 func (h *Hub) start(ctx context.Context, fatal <-chan string) error {

@@ -1,4 +1,5 @@
-package cluster
+// Package throttle bounds what a log says about a cluster.
+package throttle
 
 import (
 	"context"
@@ -7,16 +8,17 @@ import (
 	"time"
 )
 
-// The bounds of what a node logs about its cluster: other nodes cause most of these lines, as often as they like.
+// The bounds of what a node or a hub logs about its cluster: other nodes cause most of these lines, as often as they
+// like.
 const (
-	throttleWindow = time.Minute
-	maxOfText      = 50   // lines of one text in a window, about different nodes
-	maxThrottled   = 4096 // texts and nodes that are told apart
+	window    = time.Minute
+	maxOfText = 50   // lines of one text in a window, about different nodes
+	maxKnown  = 4096 // texts and nodes that are told apart
 )
 
-// throttle passes on the first record of a text and a node in each minute, counts the others, and states their
+// Handler passes on the first record of a text and a node in each minute, counts the others, and states their
 // number with the next one. Records below info pass.
-type throttle struct {
+type Handler struct {
 	slog.Handler
 	*throttled
 }
@@ -31,12 +33,13 @@ type throttled struct {
 // line is what counts as the same; a line without a node counts all of its text.
 type line struct{ text, node string }
 
-func newThrottle(h slog.Handler) throttle {
-	return throttle{h, &throttled{now: make(map[line]int)}}
+// New returns a handler that passes records on to h.
+func New(h slog.Handler) Handler {
+	return Handler{h, &throttled{now: make(map[line]int)}}
 }
 
 // Handle implements [slog.Handler].
-func (t throttle) Handle(ctx context.Context, r slog.Record) error {
+func (t Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelInfo {
 		return t.Handler.Handle(ctx, r)
 	}
@@ -58,25 +61,25 @@ func (t throttle) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements [slog.Handler].
-func (t throttle) WithAttrs(a []slog.Attr) slog.Handler {
-	return throttle{t.Handler.WithAttrs(a), t.throttled}
+func (t Handler) WithAttrs(a []slog.Attr) slog.Handler {
+	return Handler{t.Handler.WithAttrs(a), t.throttled}
 }
 
 // WithGroup implements [slog.Handler].
-func (t throttle) WithGroup(name string) slog.Handler {
-	return throttle{t.Handler.WithGroup(name), t.throttled}
+func (t Handler) WithGroup(name string) slog.Handler {
+	return Handler{t.Handler.WithGroup(name), t.throttled}
 }
 
 // take reports whether a line is logged, and how often it was not in the window before.
 func (t *throttled) take(one line, at time.Time) (repeated int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if at.Sub(t.since) >= throttleWindow {
+	if at.Sub(t.since) >= window {
 		t.since, t.before, t.now = at, t.now, make(map[line]int)
 	}
 	all := line{text: one.text}
 	if one != all {
-		if t.now[one] == 0 && len(t.now) >= maxThrottled {
+		if t.now[one] == 0 && len(t.now) >= maxKnown {
 			return 0, false
 		}
 		if t.now[one]++; t.now[one] > 1 {

@@ -1,0 +1,45 @@
+//go:build !nohub
+
+package hub
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+)
+
+// A hub whose own server takes no connections tries again every second or two, and logs a line of each kind a minute.
+func TestHubLogsALineAMinuteOfWhatItTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account, err := nkeys.CreateAccount()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, err := server.NewServer(&server.Options{NoSigs: true, NoLog: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		o := Options{Log: slog.New(slog.NewTextHandler(&log, nil))}
+		h := &Hub{
+			name:   "main",
+			files:  &Files{account: account},
+			server: ended,
+			log:    o.throttled(),
+		}
+		const minutes = 5
+		ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)
+		defer cancel()
+		h.relay(ctx)
+		if n := strings.Count(log.String(), "does not answer nodes"); n < 2 || n > minutes+1 {
+			t.Errorf("%d lines in %d minutes", n, minutes)
+		}
+	})
+}
