@@ -26,11 +26,18 @@ type owner struct {
 	round uint64 // in which it last had a place
 }
 
-// The bounds of what is remembered for one node of extensions that have no place.
-const (
-	maxAbsent      = 256
-	maxAbsentTools = 2000
+// absences are extensions that have no place, counted.
+type absences struct{ ids, tools int }
+
+// The bounds of what is remembered of extensions that have no place: for one node, and for all.
+var (
+	maxAbsentOfNode = absences{256, 2_000}
+	maxAbsent       = absences{4_096, 32_000}
 )
+
+func (a absences) with(tools int) absences { return absences{a.ids + 1, a.tools + tools} }
+
+func (a absences) exceed(most absences) bool { return a.ids > most.ids || a.tools > most.tools }
 
 // admit returns by id the places whose ids are theirs, and a diagnostic for each other. local returns why an id of a
 // place belongs to this host, or "". Of two new owners of one id, the node that is named in it comes first.
@@ -58,8 +65,8 @@ func (o owners) admit(all []*peers.Place, local func(*peers.Place) string, round
 	return byID, left
 }
 
-// absent returns the ids that have an owner without a place in the current round, by id. It forgets those that a
-// node had first, where there are too many of that node.
+// absent returns the ids that have an owner without a place in the current round, by id. Where there are
+// too many of a node or of all nodes, it forgets those that went away first.
 func (o owners) absent(round uint64) (ids []string) {
 	for id, one := range o {
 		if one.round != round {
@@ -67,17 +74,20 @@ func (o owners) absent(round uint64) (ids []string) {
 		}
 	}
 	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(o[b].round, o[a].round), cmp.Compare(a, b)) })
-	type sum struct{ ids, tools int }
-	sums := make(map[string]sum)
+	var all absences
+	of := make(map[string]absences)
 	ids = slices.DeleteFunc(ids, func(id string) bool {
-		s := sums[o[id].node]
-		s.ids, s.tools = s.ids+1, s.tools+o[id].tools
-		sums[o[id].node] = s
-		if s.ids <= maxAbsent && s.tools <= maxAbsentTools {
-			return false
+		one := o[id]
+		of[one.node] = of[one.node].with(one.tools)
+		forget := of[one.node].exceed(maxAbsentOfNode)
+		if !forget {
+			all = all.with(one.tools)
+			forget = all.exceed(maxAbsent)
 		}
-		delete(o, id)
-		return true
+		if forget {
+			delete(o, id)
+		}
+		return forget
 	})
 	slices.Sort(ids)
 	return ids
