@@ -182,7 +182,8 @@ func (n *Nodes) desk(id string) (node, there string, err error) {
 }
 
 // send sends the answer to a request to its node. The answer is bound to the call that was shown, whose mark
-// is in the id; one that is not known is looked up.
+// is in the id; one that is not known is looked up. An answer to a request that is not found has no hash. Every request
+// that waits has one, so its node refuses that answer, or says who has answered.
 func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 	id, mark := node+"/"+p.ID, ""
 	p.ID, mark, _ = strings.Cut(p.ID, markSeparator)
