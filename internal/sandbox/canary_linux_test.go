@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,7 +240,7 @@ var attacks = map[string]func() error{
 		}
 		return errno(0, 0, e)
 	},
-	"renice all of the user": func() error { return unix.Setpriority(unix.PRIO_USER, 0, 1) },
+	"renice all of the user": reniceUser,
 	"renice the host":        func() error { return unix.Setpriority(unix.PRIO_PROCESS, number("HOSTPID"), 0) },
 	"schedule the host": func() error { // with nice values, as renice does, by other calls
 		var normal int32 // SCHED_OTHER, and its one priority
@@ -287,6 +288,25 @@ var attacks = map[string]func() error{
 		cmd.ExtraFiles = []*os.File{f}
 		return cmd.Run()
 	},
+}
+
+// reniceUser asks for a nice value that takes a privilege, and drops that privilege first: no process of the
+// machine changes, whatever their nice values are. The kernel says EACCES once it has found such a process.
+func reniceUser() error {
+	runtime.LockOSThread() // never unlocked: the thread ends with less than the others have
+	header, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		return err
+	}
+	caps[0].Effective &^= 1 << unix.CAP_SYS_NICE
+	if err := unix.Capset(&header, &caps[0]); err != nil {
+		return err
+	}
+	err := unix.Setpriority(unix.PRIO_USER, 0, -20)
+	if err == unix.EACCES {
+		return nil
+	}
+	return err
 }
 
 // exit32 is an ELF program of 32 bits that ends at once with int 0x80.
