@@ -83,8 +83,12 @@ func connect(ctx context.Context, s *Spec) (jsonrpc.Transport, error) {
 
 func clientOptions(s *Spec) (mcpclient.Options, error) {
 	t := &s.Manifest.Transport
-	o := mcpclient.Options{URL: t.URL, MaxBytes: s.Options.MaxLineBytes,
-		Header: http.Header{"User-Agent": {"exthost/" + cmp.Or(s.HostVersion, "0")}}}
+	o := mcpclient.Options{
+		URL:       t.URL,
+		Header:    http.Header{"User-Agent": {"exthost/" + cmp.Or(s.HostVersion, "0")}},
+		MaxBytes:  s.Options.MaxLineBytes,
+		GoneGrace: s.goneGrace,
+	}
 	for name, value := range t.Headers {
 		o.Header.Set(name, value)
 	}

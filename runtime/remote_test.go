@@ -320,7 +320,9 @@ func TestRemoteGone(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 		})
 		f := &refusing{inner: sdkHandler(t, "sessions")}
-		r := start(t, remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto))
+		s := remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto)
+		s.goneGrace = time.Millisecond // for the call in flight, which is never answered
+		r := start(t, s)
 		arrived := make(chan struct{})
 		hang := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read(r); close(arrived); <-r.Context().Done() })
 		f.fault.Store(&hang)
@@ -388,7 +390,9 @@ func TestRemoteSessionLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
 			f := &refusing{inner: sdkHandler(t, "sessions")}
-			r := start(t, remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto))
+			s := remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto)
+			s.goneGrace = patience
+			r := start(t, s)
 			callers := 1
 			if c.kind == protocol.ChildExited && name != "404" { // which ends the run without a ping
 				callers = 3

@@ -89,8 +89,8 @@ type Spec struct {
 	// handshake; Handshake then returns the new tools. May be nil.
 	ToolsChanged func()
 
-	// Shortened by tests; 0 is the default.
-	writeTimeout, probeTimeout, pingTimeout, exitGrace, slowStart time.Duration
+	// Set by tests; 0 is the default.
+	writeTimeout, probeTimeout, pingTimeout, exitGrace, slowStart, goneGrace time.Duration
 }
 
 // Login gives access tokens. Its methods may be called by many goroutines at once, and their errors

@@ -48,9 +48,15 @@ type Options struct {
 	Refused func(token string) error
 	// MaxBytes bounds one answer and one event. 0 is 16 MiB.
 	MaxBytes int
+	// GoneGrace is how long requests in flight may still be answered once the session or the server is
+	// gone. The transport ends sooner when none is left. 0 is 5 s.
+	GoneGrace time.Duration
 }
 
-const defaultMaxBytes = 16 << 20
+const (
+	defaultMaxBytes  = 16 << 20
+	defaultGoneGrace = 5 * time.Second
+)
 
 // client is the part that both transports share. Its connections are not shared with
 // others, trust the system's certificates, and use the proxy of the environment.
@@ -65,6 +71,7 @@ type client struct {
 
 func (c *client) init(o Options) error {
 	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
+	o.GoneGrace = cmp.Or(o.GoneGrace, defaultGoneGrace)
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return errors.New("the url is not an absolute http or https url")

@@ -129,12 +129,9 @@ func (s *Streamable) probeLocked() *probe {
 	return p
 }
 
-// goneGrace is how long a transport whose session or server is gone waits for the answers to the
-// requests in flight. Most are about to be refused as the first was: their callers may send them again.
-const goneGrace = 500 * time.Millisecond
-
 // lose ends the transport because its session or its server is gone: no request is sent from now on,
-// and those in flight get goneGrace.
+// and those in flight get [Options.GoneGrace]. Most are about to be refused as the first was: their
+// callers may send them again.
 func (s *Streamable) lose(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +143,7 @@ func (s *Streamable) lose(cause error) {
 	s.tasks.Go(func() {
 		select {
 		case <-drained:
-		case <-time.After(goneGrace):
+		case <-time.After(s.o.GoneGrace):
 		case <-s.ctx.Done():
 		}
 		s.fail(cause)
