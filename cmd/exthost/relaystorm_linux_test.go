@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/internal/stormtest"
 )
 
-// Fifteen clients of 34 extensions in one directory have 34 children, and a relay of at most
-// 8 MiB each.
+// Fifteen clients of 34 extensions in one directory have 34 children, and a relay of at most 9 MiB each. That
+// is 8 MiB on a quiet machine; on a busy one each thread that a relay needs more takes another 60 KiB.
 func TestRelayedClientsAtFullSize(t *testing.T) {
 	if !stormtest.Full {
 		t.Skip("EXTHOST_STORM is not set: 15 clients of 34 extensions are not measured")
@@ -48,7 +48,7 @@ func TestRelayedClientsAtFullSize(t *testing.T) {
 		}
 		return n, fmt.Sprint("of host ", host)
 	})
-	stormtest.Claim(t, "anonymous memory of a relay, KiB", 8<<10, func() (most int, how string) {
+	stormtest.Claim(t, "anonymous memory of a relay, KiB", 9<<10, func() (most int, how string) {
 		for _, c := range clients {
 			most = max(most, anonymous(t, c.Process.Pid))
 		}
