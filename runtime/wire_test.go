@@ -267,9 +267,10 @@ func TestW9ExitIsNotAnEndOfStdout(t *testing.T) {
 	fault(t)
 	h := blockedHandler{slog.DiscardHandler, make(chan struct{})}
 	defer close(h.release)
-	s := spec(t, "init echo; err last words; exit 3")
+	s, m := metAt(t, "init echo; sync ready; err last words; exit 3")
 	s.Logger, s.exitGrace = slog.New(h), 100*time.Millisecond // the log delays the end for longer
 	r := start(t, s)
+	m.await("ready")()
 	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
 }
 
