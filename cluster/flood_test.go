@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost/cluster"
 	"github.com/exthost/exthost/cluster/internal/wire"
@@ -25,15 +27,22 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-func (l *lines) count(what string) int {
+// count returns how many lines have all of what.
+func (l *lines) count(what ...string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
+	for line := range strings.Lines(l.text.String()) {
+		if !slices.ContainsFunc(what, func(part string) bool { return !strings.Contains(line, part) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // A node that sends others what makes them log fills no log: each text is there once for each node in a minute.
 func TestNodeThatFloodsLogs(t *testing.T) {
 	urls := sharedServers(t)
+	began := time.Now()
 	var logged lines
 	o := nodeOptions(node{Name: "front", As: peers.AsMine, URLs: urls})
 	o.Log = slog.New(slog.NewTextHandler(&logged, nil))
@@ -57,15 +66,16 @@ func TestNodeThatFloodsLogs(t *testing.T) {
 	evil.share(`{"id":"y","protocol":"native"}`, `{"name":"last","inputSchema":{"type":"object"}}`)
 	awaitTool(t, front, "ext_evil_y_last", true) // which comes behind all else
 	for _, what := range []string{"cannot be read", "cannot be used"} {
-		if got := logged.count(what); got != 1 {
-			t.Errorf("%d lines say %q", got, what)
+		got := logged.count(what, "node=evil")
+		if most := 1 + int(time.Since(began)/time.Minute); got == 0 || got > most {
+			t.Errorf("%d lines say %q, at most %d", got, what, most)
 		}
 	}
 	other := newStranger(t, urls[1], "other")
 	if err := other.conn.Publish(other.subjects.All("other"), []byte(`{"k":"`+strings.Repeat("k", 10<<10)+`"}`+"\n")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another node is named too", func() bool { return logged.count("cannot be read") == 2 })
+	eventually(t, "another node is named too", func() bool { return logged.count("cannot be read", "node=other") == 1 })
 	if logged.count(strings.Repeat("k", 100)) > 0 {
 		t.Error("the log has as much of a message as its sender likes")
 	}
