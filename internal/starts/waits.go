@@ -55,10 +55,10 @@ func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, v
 
 // TryOwner tries again the extensions of all whose server could not be reached since the host was
 // started, so that nothing is known of them, and that may own a tool of that name which view shows:
-// a call does not wait for the next try.
+// a call does not wait for the next try that is due.
 func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) {
 	for x := range all {
-		if x.Handshake() == nil && x.StartsOnCall() && mayOwn(x, extension, name, view) && x.Try(ctx) == nil {
+		if x.Handshake() == nil && x.StartsOnCall() && mayOwn(x, extension, name, view) && x.TryAgain(ctx) {
 			s.Rebuild()
 		}
 	}

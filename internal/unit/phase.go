@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -71,4 +72,14 @@ func (p *Phase) Failure() string {
 		}
 	}
 	return ""
+}
+
+// failed returns when an instance failed that has no successor yet; zero if none did.
+func (p *Phase) failed() (at time.Time) {
+	for _, s := range p.slots() {
+		if (s.State == supervisor.Restarting || s.State == supervisor.Failed) && s.Since.After(at) {
+			at = s.Since
+		}
+	}
+	return at
 }

@@ -63,6 +63,7 @@ type Unit struct {
 	said      atomic.Value                      // string: the state and kind of the failure that the log says; see saidAlready
 	secrets   ownSecrets
 	trial     *trial
+	trying    chan struct{} // holds a value while a call tries again
 	succession
 	instances
 }
@@ -122,7 +123,7 @@ func New(env *Env, o Options) *Unit {
 		o.Start = func(s runtime.Spec, _ string) (runtime.Instance, error) { return runtime.New(s) }
 	}
 	u := &Unit{
-		Candidate: o.Candidate, Spec: &o.Spec, Log: env.Log.With("extension", o.Candidate.ID), Calls: new(stats.Calls),
+		Candidate: o.Candidate, Spec: &o.Spec, Log: env.Log.With("extension", o.Candidate.ID), Calls: new(stats.Calls), trying: make(chan struct{}, 1),
 		Env: env, report: o.Report, events: o.Events, trial: newTrial(), succession: succession{stopped: make(chan struct{})},
 	}
 	t := o.Spec.Manifest.Transport
@@ -233,6 +234,32 @@ func (u *Unit) Try(ctx context.Context) error {
 	release(nil)
 	u.group.Release(firstHandshake)
 	return nil
+}
+
+// tryPause is the shortest time from a failure to the next try that a call brings about.
+const tryPause = time.Second
+
+// TryAgain is Try for a call that does not wait for the restart that is due. It tries for one call at a time, and
+// tryPause after the latest failure. Calls that came before that try failed share it: however many calls come, the
+// server gets one connection in a tryPause. It reports whether there is an instance.
+func (u *Unit) TryAgain(ctx context.Context) bool {
+	came := time.Now()
+	select {
+	case u.trying <- struct{}{}:
+		defer func() { <-u.trying }()
+	case <-ctx.Done():
+		return false
+	}
+	failed := u.Phase.failed()
+	if failed.After(came) {
+		return false
+	}
+	select {
+	case <-time.After(time.Until(failed.Add(tryPause))):
+		return u.Try(ctx) == nil
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // onDemand reports whether instances start with a call.

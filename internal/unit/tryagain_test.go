@@ -1,0 +1,70 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/runtime"
+)
+
+// away is an instance whose server cannot be reached.
+type away struct{ runtime.Instance }
+
+func (away) Serve(context.Context, func()) error { return errors.New("cannot be reached") }
+func (away) Handshake() *runtime.Handshake       { return nil }
+func (away) Info() (i runtime.Info)              { return i }
+
+// A server that is away gets one connection in a second, however many calls would try it again and however they come.
+func TestManyCallsTryAServerAgainOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
+		var connections atomic.Int64
+		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
+			Candidate: discovery.Candidate{ID: "x", Manifest: m},
+			Spec: runtime.Spec{ID: "x", Manifest: m, Options: manifest.Options{
+				CallTimeout: time.Minute,
+				MaxInFlight: 8,
+				MaxQueue:    8,
+				Restart:     manifest.RestartOptions{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour},
+			}},
+			Start: func(runtime.Spec, string) (runtime.Instance, error) {
+				connections.Add(1)
+				return away{}, nil
+			},
+		})
+		defer func() { _ = u.Stop(context.Background(), 0) }()
+		if u.Start(t.Context()) == nil || !u.StartsOnCall() {
+			t.Fatal("it starts")
+		}
+		synctest.Wait() // for the first restart, which has no delay
+		connections.Store(0)
+		var calls sync.WaitGroup
+		for range 1000 {
+			calls.Go(func() { u.TryAgain(t.Context()) })
+		}
+		calls.Wait()
+		if n := connections.Swap(0); n != 1 {
+			t.Errorf("1000 calls at once: %d connections", n)
+		}
+		const span = time.Minute
+		for began := time.Now(); time.Since(began) < span; {
+			u.TryAgain(t.Context())
+		}
+		if n := connections.Load(); n > int64(span/tryPause)+1 {
+			t.Errorf("%d connections in %v of one call after the other", n, span)
+		}
+		time.Sleep(span)
+		began := time.Now()
+		if u.TryAgain(t.Context()); time.Since(began) > 0 {
+			t.Errorf("a call long after the latest failure has waited for %v", time.Since(began))
+		}
+	})
+}
