@@ -3,7 +3,10 @@
 package runtime
 
 import (
+	"context"
+	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost/protocol"
@@ -20,4 +23,31 @@ func TestR9AnswerBehindALastFlood(t *testing.T) {
 		t.Errorf("got %s, %v", raw, err)
 	}
 	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
+}
+
+// TestR9LongRequestsOfAChildAreBounded has a child ask with lines that are nearly as long as lines may be, and the
+// host not answer. It holds few of them, refuses the others, and reads on.
+func TestR9LongRequestsOfAChildAreBounded(t *testing.T) {
+	fault(t)
+	var held atomic.Int64
+	answer := make(chan struct{})
+	s := spec(t, `init echo; read; ask 12 15000000 7; answer "true"; echo`)
+	s.Incoming = func(ctx context.Context, _ string, params json.RawMessage, _ bool) (json.RawMessage, error) {
+		held.Add(int64(len(params)))
+		select {
+		case <-answer:
+		case <-ctx.Done():
+		}
+		return json.RawMessage("{}"), nil
+	}
+	s.Options.CallTimeout = patience / 2
+	r := start(t, s)
+	_, err := r.callTool()
+	if bytes := held.Load(); err != nil || bytes > 80_000_000 {
+		t.Errorf("the host holds %d bytes of requests; %v", bytes, err)
+	}
+	close(answer)
+	if raw, err := r.callTool(); err != nil || !strings.Contains(string(raw), "echo") {
+		t.Errorf("the next call got %s, %v", raw, err)
+	}
 }

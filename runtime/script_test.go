@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 		"pings":  stdin.pings,
 		"mumble": stdin.mumble,
 		"spin":   stdin.spin,
+		"ask":    stdin.ask,
 		"blank":  func(string) { writeEndless("\n") },
 		"mcp":    serveMCP,
 
@@ -213,6 +214,25 @@ func writeBytes(n string) {
 	for ; count > 0; count -= len(chunk) {
 		if _, err := os.Stdout.Write(chunk[:min(count, len(chunk))]); err != nil {
 			os.Exit(98)
+		}
+	}
+}
+
+// ask writes n requests of so many bytes, and reads until as many of them are refused as the host must.
+func (s *scriptStdin) ask(args string) {
+	var n, size, refused int
+	fmt.Sscan(args, &n, &size, &refused)
+	pad := strings.Repeat("x", size)
+	for id := range n {
+		fmt.Printf(`{"jsonrpc":"2.0","id":"ask %d","method":"ask","params":{"pad":"%s"}}`+"\n", id, pad)
+	}
+	for refused > 0 {
+		line, err := s.lines.ReadBytes('\n')
+		if err != nil {
+			os.Exit(98)
+		}
+		if string(rawjson.Get(rawjson.Get(line, "error"), "code")) == "-32016" {
+			refused--
 		}
 	}
 }

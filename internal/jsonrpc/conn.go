@@ -42,6 +42,7 @@ type state struct {
 	abandoned  map[uint64]abandonedCall
 	serving    map[string]*serving // requests of the peer that handlers are answering, by raw id
 	handlers   int                 // running handlers, except one that runs on the reader
+	held       int                 // bytes of the peer's requests and notifications in hand; see hold
 	newest     uint64              // the highest id that the peer has answered
 	answeredAt uint64              // nextID when the latest answer came: calls from this id on were sent after it
 	notifiedAt uint64              // nextID + 1 when the latest notification was sent; 0: none was
@@ -94,6 +95,19 @@ func (c *Conn) update(f func(s *state)) {
 		pc.finish(nil, writtenError{closed(over)})
 	}
 }
+
+// hold counts so many bytes of a request or notification of the peer, and reports whether there was
+// room. letGo takes them off again.
+func (s *state) hold(bytes int) bool {
+	if s.held >= maxHeld {
+		return false
+	}
+	s.held += bytes
+	return true
+}
+
+// letGo is for a message that was counted by hold and has been handled.
+func (c *Conn) letGo(m *Message) { c.update(func(s *state) { s.held -= len(m.Raw) }) }
 
 // Serve reads until the transport fails, Close is called or ctx ends. Then it fails the
 // calls in flight, waits for handlers and returns the reason: the transport's error

@@ -80,6 +80,9 @@ func serve(t *testing.T, tr Transport, o Options) *Conn {
 		if n := len(c.state.calls) + len(c.state.tokens); n != 0 {
 			t.Errorf("%d calls left", n)
 		}
+		if c.state.held != 0 {
+			t.Errorf("%d bytes of messages are still counted", c.state.held)
+		}
 	})
 	return c
 }

@@ -210,7 +210,7 @@ func (c *Conn) deliverToCall(m *Message) (found bool) {
 		}
 		pc.extend(time.Now())
 		switch {
-		case pc.hasRoom():
+		case pc.hasRoom() && s.hold(len(m.Raw)):
 			pc.inbox = append(pc.inbox, *m)
 			pc.waiting += len(m.Raw)
 			select {
@@ -256,7 +256,17 @@ func (c *Conn) notify(m *Message) {
 		return
 	}
 	c.update(func(s *state) {
-		c.enqueue(s, &s.notified, len(m.Raw), func(ctx context.Context) { c.o.Notified(ctx, m) })
+		if !s.hold(len(m.Raw)) {
+			s.stats.Dropped++
+			return
+		}
+		queued := c.enqueue(s, &s.notified, len(m.Raw), func(ctx context.Context) {
+			c.o.Notified(ctx, m)
+			c.letGo(m)
+		})
+		if !queued {
+			s.held -= len(m.Raw)
+		}
 	})
 }
 
@@ -272,6 +282,9 @@ func (c *Conn) request(m *Message) (reading bool) {
 		if full || c.o.Inline || s.closed {
 			return
 		}
+		if full = !s.hold(len(m.Raw)); full {
+			return
+		}
 		s.handlers++
 		ctx, end := c.served(c.ctx, m.ID)
 		c.wg.Go(func() {
@@ -280,6 +293,7 @@ func (c *Conn) request(m *Message) (reading bool) {
 			c.update(func(s *state) {
 				end()
 				s.handlers--
+				s.held -= len(m.Raw)
 			})
 		})
 	})

@@ -15,7 +15,8 @@ type Options struct {
 	Handle func(ctx context.Context, req *Message) (json.RawMessage, error)
 
 	// MaxHandlers bounds the handlers that run at once; 0 means 64. Requests beyond that
-	// are refused with CodeOverloaded.
+	// are refused with CodeOverloaded, as are those beyond about 64 MiB of requests and
+	// notifications that wait or are being handled, those of calls included.
 	MaxHandlers int
 
 	// Inline runs Handle on the reader instead of in its own goroutine, and writes the
@@ -74,6 +75,7 @@ const (
 	maxQueue        = 1024     // jobs waiting in a queue
 	maxInbox        = 256      // messages waiting for one call, and its open questions
 	maxWaiting      = 16 << 20 // bytes waiting in a queue or for one call, beyond which no message is added
+	maxHeld         = 64 << 20 // bytes of the peer's requests and notifications in hand, beyond which no message is added
 	maxAbandoned    = 4096     // abandoned ids remembered
 
 	// Unsolicited messages are all but answers to calls, requests that belong to a

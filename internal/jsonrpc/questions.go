@@ -66,7 +66,9 @@ func (c *Conn) serveInbox(ctx context.Context, pc *pendingCall, ended bool) {
 			c.refuse(m.ID, ErrCallEnded)
 		default:
 			c.ask(ctx, pc, m)
+			continue // it is in hand until it is answered
 		}
+		c.letGo(m)
 	}
 }
 
@@ -76,7 +78,7 @@ func (c *Conn) nextMessage(pc *pendingCall) (m *Message) {
 			pc.inbox = nil
 			return
 		}
-		m = &pc.inbox[0]
+		m, pc.inbox[0] = new(pc.inbox[0]), Message{} // or what remains would keep it
 		pc.inbox = pc.inbox[1:]
 		pc.waiting -= len(m.Raw)
 	})
@@ -85,10 +87,10 @@ func (c *Conn) nextMessage(pc *pendingCall) (m *Message) {
 
 // ask has OnMessage answer a request of the peer, in a goroutine of its own.
 func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
-	kept := *m // or one open request would keep the whole inbox
 	handle := pc.o.OnMessage
 	c.update(func(s *state) {
 		if s.closed {
+			s.held -= len(m.Raw)
 			return
 		}
 		q := pc.questions
@@ -98,19 +100,19 @@ func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 			pc.questions = q
 		}
 		q.open++
-		q.bytes += len(kept.Raw)
-		ctx, end := c.served(q.ctx, kept.ID)
+		q.bytes += len(m.Raw)
+		ctx, end := c.served(q.ctx, m.ID)
 		c.wg.Go(func() {
-			result, err := handle(ctx, &kept)
+			result, err := handle(ctx, m)
 			cause := context.Cause(ctx)
-			c.update(func(s *state) {
-				end()
-				c.asked(s, q, len(kept.Raw))
-			})
 			if err != nil && cause == ErrCallEnded {
 				err = ErrCallEnded
 			}
-			c.respond(kept.ID, result, err, cause)
+			c.respond(m.ID, result, err, cause)
+			c.update(func(s *state) { // only now: a peer that does not read would have any number of responses wait
+				end()
+				c.asked(s, q, len(m.Raw))
+			})
 		})
 	})
 }
@@ -120,6 +122,7 @@ func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 func (c *Conn) asked(s *state, q *questions, bytes int) {
 	q.open--
 	q.bytes -= bytes
+	s.held -= bytes
 	switch {
 	case q.call != nil:
 		now := time.Now()
@@ -175,6 +178,7 @@ func (c *Conn) withdraw(id json.RawMessage) {
 				withdrawn := m.ID != nil && bytes.Equal(m.ID, id)
 				if withdrawn {
 					pc.waiting -= len(m.Raw)
+					s.held -= len(m.Raw)
 				}
 				return withdrawn
 			})

@@ -51,19 +51,25 @@ func (c *Conn) refuse(id json.RawMessage, reason *Error) {
 // queue is a bounded queue of jobs. One goroutine runs them in order; it exists only
 // while there are jobs.
 type queue struct {
-	jobs    []func(context.Context)
-	waiting int // bytes that the jobs keep
+	jobs    []job
+	waiting int // bytes that the jobs keep, until they have ended
 	running bool
 }
 
+// job keeps so many bytes.
+type job struct {
+	bytes int
+	run   func(context.Context)
+}
+
 // enqueue adds a job that keeps so many bytes to a queue, inside update, and reports whether there was room.
-func (c *Conn) enqueue(s *state, l *queue, size int, job func(context.Context)) bool {
+func (c *Conn) enqueue(s *state, l *queue, bytes int, run func(context.Context)) bool {
 	if s.endErr != nil || len(l.jobs) >= maxQueue || l.waiting >= maxWaiting {
 		s.stats.Dropped++
 		return false
 	}
-	l.jobs = append(l.jobs, job)
-	l.waiting += size
+	l.jobs = append(l.jobs, job{bytes, run})
+	l.waiting += bytes
 	if !l.running {
 		l.running = true
 		c.wg.Go(func() { c.runQueue(l) })
@@ -89,16 +95,18 @@ func (c *Conn) Settle(ctx context.Context) {
 
 func (c *Conn) runQueue(l *queue) {
 	for {
-		var jobs []func(context.Context)
+		var jobs []job
 		c.update(func(*state) {
-			jobs, l.jobs, l.waiting = l.jobs, nil, 0
+			jobs, l.jobs = l.jobs, nil
 			l.running = len(jobs) > 0
 		})
 		if len(jobs) == 0 {
 			return
 		}
-		for _, job := range jobs {
-			job(c.ctx)
+		for n, job := range jobs {
+			job.run(c.ctx)
+			jobs[n].run = nil // or what it keeps would stay until the last of them has ended
+			c.update(func(*state) { l.waiting -= job.bytes })
 		}
 	}
 }
