@@ -41,7 +41,7 @@ func NewOutbox() *Outbox {
 }
 
 // Offer queues m without waiting. It returns ErrNoStream if the queue is full, if more than
-// 1 MiB would wait in it, or if m is a request and no stream is open.
+// 1 MiB would wait in it, if m is a request and no stream is open, or if the outbox is closed.
 func (o *Outbox) Offer(_ context.Context, m *jsonrpc.Message) error {
 	if m.Method != "" && m.ID != nil && !o.isOpen() || !o.offered(size(m)) {
 		return ErrNoStream
@@ -60,7 +60,7 @@ func (o *Outbox) Offer(_ context.Context, m *jsonrpc.Message) error {
 func (o *Outbox) offered(size int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.waiting+size > offeredBytes && (o.waiting > 0 || o.current == nil) {
+	if o.ended || o.waiting+size > offeredBytes && (o.waiting > 0 || o.current == nil) {
 		return false
 	}
 	o.waiting += size

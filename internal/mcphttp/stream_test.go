@@ -171,6 +171,21 @@ func TestOutboxBoundsTheBytesThatWait(t *testing.T) {
 	}
 }
 
+// A stream that is to end is not prolonged by messages that come meanwhile.
+func TestClosedOutboxTakesNoMessages(t *testing.T) {
+	o, w := NewOutbox(), httptest.NewRecorder()
+	if err := o.Offer(t.Context(), notice); err != nil {
+		t.Fatal(err)
+	}
+	o.Close()
+	if err := o.Offer(t.Context(), notice); !errors.Is(err, ErrNoStream) {
+		t.Errorf("Offer: %v", err)
+	}
+	if err := o.Serve(t.Context(), w, ""); err != nil || strings.Count(w.Body.String(), "data:") != 1 {
+		t.Errorf("%q, %v", w.Body, err)
+	}
+}
+
 func TestOutboxTakesRequestsOnlyWithAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := NewOutbox()
