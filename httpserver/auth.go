@@ -192,9 +192,11 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string, u
 	d.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// admitSubject passes the request of the subject of an access token on.
+// admitSubject passes the request of the subject of an access token on. Its streams end with the token.
 func (d *doorman) admitSubject(w http.ResponseWriter, r *http.Request) {
-	name := auth.TokenInfoFromContext(r.Context()).UserID
+	token := auth.TokenInfoFromContext(r.Context())
+	name := token.UserID
+	r = r.WithContext(mcpserver.WithExpiry(r.Context(), token.Expiration.Add(accesstoken.Skew)))
 	if d.named == nil {
 		d.admit(w, r, name, nil)
 	} else if until, ok := d.named.Subject(name); ok {

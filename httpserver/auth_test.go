@@ -32,24 +32,40 @@ type issuer struct {
 
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := &issuer{key: private}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/.well-known/oauth-authorization-server":
-			fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"%s/keys"}`, i.url, i.url)
-		case "/keys":
-			fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":%q}]}`, base64.RawURLEncoding.EncodeToString(public))
-		default:
-			http.NotFound(w, r)
-		}
-	}))
+	i := new(issuer)
+	s := httptest.NewServer(i)
 	t.Cleanup(s.Close)
 	i.url = s.URL
+	i.makeKey(t)
 	return i
+}
+
+func (i *issuer) makeKey(t *testing.T) {
+	t.Helper()
+	var err error
+	if _, i.key, err = ed25519.GenerateKey(rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ServeHTTP publishes the issuer's metadata and its key.
+func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/.well-known/oauth-authorization-server":
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"%s/keys"}`, i.url, i.url)
+	case "/keys":
+		public := base64.RawURLEncoding.EncodeToString(i.key.Public().(ed25519.PublicKey))
+		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":%q}]}`, public)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// RoundTrip answers as ServeHTTP does, without a network.
+func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	i.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 // header returns an Authorization header with an access token.

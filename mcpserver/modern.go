@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
@@ -101,7 +102,7 @@ func (e *endpoint) checkMirrored(h http.Header, session *protocol.Session, m *js
 	return nil
 }
 
-// postListen serves a subscription until the client disconnects or the server ends.
+// postListen serves a subscription until the client disconnects, its access token expires or the server ends.
 func (e *endpoint) postListen(w http.ResponseWriter, r *http.Request, session *protocol.Session, m *jsonrpc.Message) {
 	if !e.admit(w, r) {
 		return
@@ -114,11 +115,14 @@ func (e *endpoint) postListen(w http.ResponseWriter, r *http.Request, session *p
 		refuse(w, wire.Status(m.Method, err), m.ID, err)
 		return
 	}
-	stop := context.AfterFunc(e.closing, func() {
+	end := sync.OnceFunc(func() {
 		_ = outbox.Offer(ctx, wire.Response(m.ID, wire.ListenResult(m.ID), nil))
 		outbox.Close()
 	})
+	valid, stop := whileValid(context.WithoutCancel(ctx)) // who has lost access or left gets no last messages
 	defer stop()
+	defer context.AfterFunc(valid, end)()
+	defer context.AfterFunc(e.closing, end)()
 	if err := outbox.Serve(ctx, w, ""); err != nil && ctx.Err() == nil {
 		e.log.Debug("a client stopped reading its subscription", "error", err)
 	}

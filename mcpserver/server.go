@@ -127,6 +127,7 @@ type requester struct {
 	caller, toolset, toolMode string            // see [WithCaller], [WithToolset] and [WithToolMode]
 	env                       map[string]string // see [WithEnv]
 	until                     context.Context   // see [WithUntil]; nil: without an end
+	expiry                    time.Time         // see [WithExpiry]; zero: never
 	remote                    bool              // from another machine
 	forwarded                 bool              // by another server, see [Elsewhere]
 }
@@ -163,6 +164,21 @@ func WithEnv(ctx context.Context, env map[string]string) context.Context {
 // outlives the request because it waits for input of the client.
 func WithUntil(ctx, until context.Context) context.Context {
 	return with(ctx, func(by *requester) { by.until = until })
+}
+
+// WithExpiry returns a context whose caller's access token expires at that time. A stream that answers no call
+// ends then: that of a session, a subscription of MCP 2026-07-28, and the stream of MCP 2024-11-05, with its
+// session. A call that has begun goes on, and a session stays for requests that have a new token.
+func WithExpiry(ctx context.Context, at time.Time) context.Context {
+	return with(ctx, func(by *requester) { by.expiry = at })
+}
+
+// whileValid returns the context of a stream of ctx's request, which ends with the access token of the caller too.
+func whileValid(ctx context.Context) (context.Context, context.CancelFunc) {
+	if at := requesterOf(ctx).expiry; !at.IsZero() {
+		return context.WithDeadline(ctx, at)
+	}
+	return context.WithCancel(ctx)
 }
 
 // CallerOf returns the caller that [WithCaller] named, or "".

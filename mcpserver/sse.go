@@ -32,6 +32,9 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if r = mcphttp.Judged(w, r, e.headers); r == nil || !e.admit(w, r) {
 		return
 	}
+	ctx, cancel := whileValid(r.Context())
+	defer cancel()
+	r = r.WithContext(ctx)
 	outbox := mcphttp.NewOutbox()
 	c := e.newSession(r.Context(), forward.ID(rand.Text(), e.options.Elsewhere), protocol.FrontSSE, requesterFrom(r), e.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
@@ -52,9 +55,9 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 		e.log.Debug("a client stopped reading its stream", "error", err)
 	}
 	c.end(errEnded)
-	ctx, cancel := context.WithTimeout(context.Background(), cancelGrace)
-	defer cancel()
-	c.wait(ctx)
+	grace, stop := context.WithTimeout(context.Background(), cancelGrace)
+	defer stop()
+	c.wait(grace)
 }
 
 func (e *endpoint) serveMessage(w http.ResponseWriter, r *http.Request) {

@@ -36,6 +36,11 @@ func (e *endpoint) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if r = mcphttp.Judged(w, r, e.headers); r == nil {
 		return
 	}
+	if r.Method == http.MethodGet {
+		ctx, cancel := whileValid(r.Context())
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	v := r.Header.Get(mcphttp.VersionHeader)
 	legacy := v == "" || slices.Contains(wire.Legacy, v)
 	if legacy && e.forwarded(w, r, r.Header.Get(mcphttp.SessionHeader), forward.EndpointMCP) {
