@@ -446,6 +446,54 @@ func TestRemoteRefusalKeepsSession(t *testing.T) {
 	}
 }
 
+// TestRemoteErrorWithoutAnID has the server report the failure of one of two calls without its id: on its
+// stream, so that call fails with what the server says. The log has it too.
+func TestRemoteErrorWithoutAnID(t *testing.T) {
+	for name, c := range map[string]struct {
+		code              int
+		media, head, tail string
+	}{
+		"an object":        {http.StatusOK, "application/json", "", ""},
+		"an event":         {http.StatusOK, "text/event-stream", "data: ", "\n\n"},
+		"an error status":  {http.StatusConflict, "application/json", "", ""},
+		"a failed request": {http.StatusInternalServerError, "application/json", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			processtest.Leaks(t)
+			inner, arrived, goOn := sdkHandler(t, "sessions"), make(chan struct{}), make(chan struct{})
+			held := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				close(arrived)
+				<-goOn
+				inner.ServeHTTP(w, q)
+			})
+			waits := &refusing{inner: inner, only: "held-argument"}
+			waits.fault.Store(&held)
+			f := &refusing{inner: waits, only: "refused-argument"}
+			s := remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto)
+			log := logTo(&s)
+			r := start(t, s)
+			refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", c.media)
+				w.WriteHeader(c.code)
+				_, _ = io.WriteString(w, c.head+`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the database is away"}}`+c.tail)
+			})
+			f.fault.Store(&refuse)
+			other := r.goCall(t.Context(), request(`{"name":"echo","arguments":{"a":"held-argument"}}`, ""))
+			await(t, arrived)
+			_, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{"a":"refused-argument"}}`)
+			if e := wantKind(t, err, protocol.ExtensionError); e.Code != -32603 {
+				t.Errorf("%d: %v", e.Code, e)
+			}
+			wantContains(t, err.Error(), "the database is away")
+			wantContains(t, log.String(), "the database is away")
+			close(goOn)
+			if got := await(t, other); got.err != nil {
+				t.Errorf("the other call: %v", got.err)
+			}
+		})
+	}
+}
+
 // TestRemoteResumes breaks connections during a call and between calls. Messages sent
 // meanwhile still arrive.
 func TestRemoteResumes(t *testing.T) {

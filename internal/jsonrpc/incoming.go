@@ -48,6 +48,9 @@ func (c *Conn) answer(m *Message) {
 	result, err := c.outcome(m)
 	id, ours := parseID(m.ID)
 	anonymous := m.Error != nil && string(m.ID) == "null"
+	if anonymous && m.Of != nil {
+		id, ours = parseID(m.Of)
+	}
 	var pc *pendingCall
 	unmatched := false
 	c.update(func(s *state) {

@@ -54,8 +54,8 @@ type Options struct {
 
 	// Stray is called on the reading goroutine for each answer that no call waits for,
 	// except for late answers to abandoned calls. It is also called for each error whose id is
-	// null: taken says that it is the answer to the only call that the peer has to answer. It
-	// must be quick. Nil: nothing.
+	// null: taken says that it is the answer to the call on whose stream it came or, without a
+	// stream, to the only call that the peer has to answer. It must be quick. Nil: nothing.
 	Stray func(m *Message, taken bool)
 
 	// Drain is the time for which handlers may go on, and answer, after the peer closed

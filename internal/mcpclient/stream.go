@@ -131,11 +131,8 @@ func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) 
 		case x == nil:
 			s.deliver(m)
 		default:
-			if done = m.Method == "" && answers(&m, x); done {
-				m.ID = x.id
-			}
-			s.deliverFor(x, m)
-			if done {
+			done = m.Method == "" && answers(&m, x)
+			if s.deliverFor(x, m); done {
 				return true, nil
 			}
 		}

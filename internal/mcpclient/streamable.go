@@ -227,7 +227,6 @@ func (s *Streamable) handleJSON(x *exchange, body []byte) error {
 	if err != nil || m.Method != "" || !answers(&m, x) {
 		return &BrokenError{"the server answered with something else than the answer", err}
 	}
-	m.ID = x.id
 	s.deliverFor(x, m)
 	return nil
 }
@@ -264,7 +263,7 @@ func errorResponse(x *exchange, resp *http.Response, status error) (jsonrpc.Mess
 	if err != nil || m.Error == nil || m.Invalid != nil || !answers(&m, x) {
 		return jsonrpc.Message{}, false
 	}
-	m.ID = x.id
+	m.Of = x.id
 	return m, true
 }
 
