@@ -178,6 +178,7 @@ func (h *Host) Status() status.Status {
 		s.Server, s.Diagnostics = &server, append(s.Diagnostics, server.Diagnostics(time.Now())...)
 	}
 	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies, s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
+	s.Questions = h.stats.past.Questions()
 	return s
 }
 

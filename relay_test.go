@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // What a server asks during a call reaches whoever made it, in legacy and modern protocol versions of
@@ -65,6 +67,71 @@ func TestServersAskTheirCallers(t *testing.T) {
 	}
 	for _, id := range []string{"older", "newer"} {
 		eventually(t, id+", which speaks older or newer versions alone, runs once", func() bool { return len(statusOf(t, h, id).Instances) == 1 })
+	}
+}
+
+// hesitant is a client that answers when it is told to.
+type hesitant struct {
+	*client
+	asked  chan string
+	answer chan struct{}
+}
+
+func (s hesitant) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	s.asked <- method
+	select {
+	case <-s.answer:
+	case <-ctx.Done():
+	}
+	return s.client.Call(ctx, method, params)
+}
+
+// A call that waits for an answer of its caller is shown with what it waits for and from whom, until that has
+// answered, whether the server asks while it works or in input rounds.
+func TestCallThatWaitsForItsCallerIsShown(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("older", rich("older", "")).add("newer", rich("newer", "")).open(exthost.Options{})
+	for _, tt := range []struct{ version, extension, tool, method string }{
+		{protocol.MCP20251125, "older", "ask", "elicitation/create"},
+		{protocol.MCP20260728, "older", "ask", "elicitation/create"},
+		{protocol.MCP20251125, "newer", "input", "roots/list"},
+	} {
+		asks := hesitant{newClient("ada"), make(chan string, 1), make(chan struct{})}
+		s := &protocol.Session{
+			ID:           tt.extension + tt.version,
+			Version:      tt.version,
+			Caller:       "ada",
+			Client:       asks,
+			ClientInfo:   json.RawMessage(`{"name":"code","version":"2"}`),
+			Capabilities: json.RawMessage(`{"roots":{},"elicitation":{"form":{}}}`),
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		if err := h.Attach(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+		tool := "ext_" + tt.extension + "_" + tt.tool
+		done := make(chan string, 1)
+		go func() { done <- callTool(t, h, s, asks, tool, `{}`) }()
+		wait(t, asks.asked, tt.method)
+		want := []status.Question{{
+			Method:    tt.method,
+			Extension: tt.extension,
+			Tool:      tool,
+			Caller:    "ada",
+			Session:   s.ID,
+			Client:    "code 2",
+		}}
+		if d := cmp.Diff(want, h.Status().Questions, cmpopts.IgnoreFields(status.Question{}, "Since")); d != "" {
+			t.Errorf("%s at %s: %s", tt.version, tt.extension, d)
+		}
+		close(asks.answer)
+		if got := <-done; strings.HasPrefix(got, "error") {
+			t.Error(got)
+		}
+		if open := h.Status().Questions; len(open) != 0 {
+			t.Errorf("after the answer: %+v", open)
+		}
 	}
 }
 

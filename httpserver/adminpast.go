@@ -13,7 +13,7 @@ import (
 
 // pastOperations concern what has happened, and the configuration in force.
 var pastOperations = []operation{
-	{method: "GET", path: "/calls", summary: "The latest calls that ended, newest first, without their payloads; 256 are kept",
+	{method: "GET", path: "/calls", summary: "The latest calls that ended, newest first, without their payloads; 256 are kept. And what callers of calls in flight are asked",
 		query:  []parameter{{"last", "how many; default all"}},
 		answer: callList{}, handle: getCalls},
 	{method: "GET", path: "/calls/{id}", summary: "One of these calls, with the beginning of its params and result, secrets masked",
@@ -34,7 +34,8 @@ var pastOperations = []operation{
 // The answers of the operations that list.
 type (
 	callList struct {
-		Calls []status.PastCall `json:"calls"`
+		Calls     []status.PastCall `json:"calls"`
+		Questions []status.Question `json:"questions,omitempty"` // that callers of calls in flight have not answered, the oldest first
 	}
 	auditList struct {
 		Records []audit.Record `json:"records"`
@@ -46,7 +47,8 @@ func getCalls(h *exthost.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return callList{h.Admin().Past().Calls(last)}, nil
+	past := h.Admin().Past()
+	return callList{past.Calls(last), past.Questions()}, nil
 }
 
 func getCall(h *exthost.Host, r *http.Request) (any, error) {

@@ -15,6 +15,18 @@ type PastCall struct {
 	Response *Excerpt `json:"response,omitempty"` // the result as the caller got it; nil in a list, and of a failed call
 }
 
+// Question is a request that an extension has put to the caller of a call in flight, and that has no answer yet.
+type Question struct {
+	Method    string    `json:"method"` // what the caller is asked: elicitation/create, sampling/createMessage, roots/list
+	Since     time.Time `json:"since"`
+	Extension string    `json:"extension,omitempty"`
+	Tool      string    `json:"tool,omitempty"`    // its registered name; "" for another request
+	Caller    string    `json:"caller,omitempty"`  // as the server has authenticated it; "" when anonymous
+	Node      string    `json:"node,omitempty"`    // of the cluster, whose caller it is; "" for this host
+	Session   string    `json:"session,omitempty"` // "" without a session
+	Client    string    `json:"client,omitempty"`  // with its version, as the client states it
+}
+
 // Excerpt is the beginning of a payload, with secrets masked.
 type Excerpt struct {
 	Text  string `json:"text"`          // at most 4 KiB

@@ -19,6 +19,7 @@ func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMess
 		end = c.span.Ask(time.Now(), method)
 	}
 	err := c.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) (err error) {
+		defer c.asked(x.Method)()
 		x.Response, err = c.Request.Client.Call(ctx, x.Method, x.Request)
 		return err
 	})
@@ -26,6 +27,22 @@ func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMess
 		end(time.Now(), stats.OutcomeOf(x.Response, err))
 	}
 	return x.Response, err
+}
+
+// asked notes what the caller is asked, until the returned function is called.
+func (c *Call) asked(method string) (answered func()) {
+	q := status.Question{
+		Method:    method,
+		Extension: c.Exchange.Extension,
+		Tool:      c.Exchange.Tool,
+		Caller:    c.Exchange.Caller,
+		Node:      c.Exchange.Node,
+		Session:   c.Exchange.Session,
+	}
+	if s := c.Request.Session; s != nil {
+		q.Client = stats.ClientName(s.ClientInfo)
+	}
+	return c.past.Asked(q)
 }
 
 // TellCaller notifies the caller as AskCaller asks it.

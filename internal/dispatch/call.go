@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/starts"
+	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/internal/toolset"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
@@ -39,6 +40,7 @@ type Call struct {
 	handed handed
 	stages stages
 	span   Span          // nil without a tracer
+	past   *stats.Past   // knows what the caller is asked
 	fault  *faults.Fault // that was drawn and is still to happen, see Inject
 }
 
@@ -67,7 +69,7 @@ func (c *Call) arguments() json.RawMessage {
 // snapshot is not entered any more.
 func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, err error) {
 	c := d.newCall()
-	c.Request, c.Snapshot = r, d.o.Snapshots.Enter()
+	c.Request, c.Snapshot, c.past = r, d.o.Snapshots.Enter(), d.o.Past
 	if t != nil {
 		c.parsed = *t
 	}

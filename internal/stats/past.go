@@ -26,7 +26,8 @@ const (
 )
 
 // Past is what a host remembers of calls that have ended: counts by tool, counts over the last
-// hours, and the latest calls with what they carried. Its zero value is ready.
+// hours, and the latest calls with what they carried. Of calls in flight it knows what their callers are asked. Its zero
+// value is ready.
 type Past struct {
 	Counters
 	Mask func(string) string // masks the secrets that the host knows; nil masks none
@@ -37,6 +38,7 @@ type Past struct {
 	mu    sync.Mutex // guards what follows
 	ended uint64     // calls so far
 	ring  [keptCalls]kept
+	open  map[*status.Question]struct{}
 }
 
 // Ended is a call that has ended.

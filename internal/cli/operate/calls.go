@@ -27,7 +27,8 @@ func Calls(c *console.Console) *cobra.Command {
 		Use:   "calls [ID]",
 		Short: "Show the last calls, and where one of them spent its time",
 		Long: "Show the calls that the host of this directory has ended last, the newest first, with\n" +
-			"the stage in which each spent the most time. With an ID, show one call: its stages one\n" +
+			"the stage in which each spent the most time, and above them what callers of calls in\n" +
+			"flight are asked and have not answered. With an ID, show one call: its stages one\n" +
 			"after the other, who made it, its trace and decision, and why it failed. The host keeps\n" +
 			"the last 256 through every reload; those of hosts before it are in exthost audit.",
 		Example: "  exthost calls --slow\n  exthost calls --failed -n 5\n  exthost calls 17",
@@ -50,7 +51,10 @@ func Calls(c *console.Console) *cobra.Command {
 }
 
 func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last int, failed, slow bool) error {
-	var list struct{ Calls []status.PastCall }
+	var list struct {
+		Calls     []status.PastCall
+		Questions []status.Question
+	}
 	if err := r.Get(ctx, "/api/v1/calls", &list); err != nil {
 		return err
 	}
@@ -65,6 +69,16 @@ func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last i
 	names, rows := []string{}, [][]string{{"ID", "TIME", "CALLER", "TOOL", "OUTCOME", "TOOK", "SLOWEST STAGE"}}
 	if far {
 		rows[0] = slices.Insert(rows[0], nodeColumn, "NODE")
+	}
+	if failed {
+		list.Questions = nil
+	}
+	for _, q := range list.Questions[:min(last, len(list.Questions))] {
+		row := openCallRow(&q, time.Now())
+		if far {
+			row = slices.Insert(row, nodeColumn, "-")
+		}
+		rows = append(rows, row)
 	}
 	for _, call := range calls {
 		names = append(names, strconv.FormatUint(call.ID, 10))
@@ -98,6 +112,12 @@ func callRow(call *status.PastCall) []string {
 	}
 	return []string{strconv.FormatUint(call.ID, 10), console.Stamp(call.Time), cmp.Or(call.Caller, "anonymous"), cmp.Or(call.Tool, call.Method),
 		string(call.Outcome), console.Span(time.Duration(call.Took)), slowest}
+}
+
+// openCallRow is the row of a call in flight whose caller is asked something. It has no id before it has ended.
+func openCallRow(q *status.Question, now time.Time) []string {
+	return []string{"-", console.Stamp(q.Since), askedCaller(q), cmp.Or(q.Tool, q.Extension, "-"), "waits for " + q.Method,
+		console.Span(now.Sub(q.Since)), "-"}
 }
 
 func stageText(name status.StageName) string { return strings.ReplaceAll(name.String(), "_", " ") }

@@ -131,6 +131,9 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	if of := clientLines(s.Clients, layout); of != nil {
 		lines = append(append(lines, ""), of...)
 	}
+	if of := questionLines(s.Questions, layout); of != nil {
+		lines = append(append(lines, ""), of...)
+	}
 	if s.Audit != nil {
 		lines = append(lines, "", console.Safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
 	}

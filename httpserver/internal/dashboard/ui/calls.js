@@ -1,7 +1,7 @@
 // Calls that have ended, the newest first.
 
 import { el, put, setAttr, setText, Rows } from "./dom.js";
-import { clock, count, duration, json } from "./format.js";
+import { clock, count, duration, json, since } from "./format.js";
 import { block, empty, matches, outcomeTone, select, table } from "./parts.js";
 import { facts } from "./extensions.js";
 import { store } from "./store.js";
@@ -18,21 +18,27 @@ export function calls(nav) {
     setAttr(pause, "aria-pressed", String(Boolean(held)));
     setText(pause, held ? "Resume" : "Pause");
   } }, "Pause");
-  const missed = el("span.total");
+  const missed = el("span.total"), waiting = el("p.waiting", { hidden: true });
   const none = empty("No calls.", "They appear here as clients make them. The host keeps the last 256; earlier ones are in the audit log.");
   return {
-    node: el("div.calls-view", {}, el("div.scroll", {}, el("div.bar", {}, outcome.node, pause, missed), list.node, none), detail.node),
+    node: el("div.calls-view", {}, el("div.scroll", {}, el("div.bar", {}, outcome.node, pause, missed), waiting, list.node, none), detail.node),
     search: "Find by tool, outcome or caller",
     update(s, { query, rest }) {
       const chosen = (held ?? s.calls).filter((c) => wanted(c, only) && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? "", c.client ?? ""));
       const top = Math.max(...chosen.slice(0, 200).map((c) => c.took_ms), 1);
       rows.update(chosen.slice(0, 200).map((c) => ({ ...c, share: c.took_ms / top })), (c) => c.key);
       setText(missed, s.missed ? `${count(s.missed)} more calls arrived too fast to be shown; they are counted` : "");
+      const asked = s.status?.questions ?? [];
+      waiting.hidden = !asked.length;
+      setText(waiting, asked.slice(0, 10).map(question).join("\n") + (asked.length > 10 ? `\nand ${count(asked.length - 10)} more` : ""));
       none.hidden = chosen.length > 0;
       detail.update(rest);
     },
   };
 }
+
+/** question says what a call in flight waits for. */
+const question = (q) => `${q.tool || q.extension} waits for ${q.method} of ${q.caller || "an anonymous caller"}${q.node ? ` of node ${q.node}` : ""}${q.client ? `, ${q.client}` : ""}, for ${since(q.since)}`;
 
 const wanted = (c, only) => !only || (only === "bad" ? c.outcome !== "ok" : only === "slow" ? c.took_ms > 1000 : c.outcome === only);
 
