@@ -31,7 +31,7 @@ func probeSandbox(ctx context.Context, s *subject) error {
 	if policy == nil {
 		return skipf("it has no process here, or the configuration says sandbox: off")
 	}
-	if _, err := process.Protect(policy, s.isolated()); err != nil {
+	if _, err := process.Protect(policy, s.isolated(), s.spec.Containment); err != nil {
 		return err
 	}
 	spec, err := aside(s.spec)
@@ -155,7 +155,7 @@ func (s *subject) targets(ctx context.Context, spec runtime.Spec) ([]string, err
 	if p.Net.Hosts() == nil {
 		p.Net = asked.Net{nowhere}
 	}
-	if _, err := process.Protect(&p, false); err != nil {
+	if _, err := process.Protect(&p, false, spec.Containment); err != nil {
 		return nil, err
 	}
 	var mu sync.Mutex

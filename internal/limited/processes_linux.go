@@ -21,7 +21,7 @@ const reservedPIDs = 300
 // its limits state no number. Browsers have some hundreds.
 const confinedProcesses = 2048
 
-// OfSandbox is the number for a sandbox with namespaces; 0 where the system cannot bound it.
+// OfSandbox is the number for a sandbox; 0 where the system cannot bound it.
 func OfSandbox() int {
 	if processesCanBeBound() != nil {
 		return 0

@@ -64,6 +64,30 @@ func TestR10Processes(t *testing.T) {
 	}
 }
 
+// TestR10EachSandboxBoundsProcesses reads the bound from within sandboxes with and without a network, whose
+// limits state it or not.
+func TestR10EachSandboxBoundsProcesses(t *testing.T) {
+	if limited.OfSandbox() == 0 {
+		t.Skip("NOT TESTED: the number of processes, which Linux bounds since 6.14")
+	}
+	processtest.Leaks(t)
+	cat, err := Resolve("cat", "/", os.Getenv("PATH"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, net := range []ask.Net{nil, {ask.NetLoopback}} {
+		for stated, want := range map[int]string{0: "2348", 40: "340"} { // 300 ids are reserved
+			p := start(t, "", func(s *Spec) {
+				isolated(t)(s)
+				s.Isolate, s.Sandbox, s.Limits.Processes = false, &sandbox.Policy{Net: net}, stated
+				s.Path, s.Args = cat, []string{"/proc/sys/kernel/pid_max"}
+			})
+			p.expect(want)
+			p.ended()
+		}
+	}
+}
+
 func TestR10FileSize(t *testing.T) {
 	processtest.Leaks(t)
 	p := shell(t, `exec head -c 5000 /dev/zero > fits`, limited.Limits{FileSize: 5000})

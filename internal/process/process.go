@@ -100,7 +100,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	if !filepath.IsAbs(s.Path) {
 		return nil, &StartError{Reason: Invalid, Path: s.Path, Err: errors.New("not an absolute path")}
 	}
-	if s.Sandbox.Namespaced() && namespaces() == nil {
+	if ownNamespaces(s.Sandbox, s.Containment) {
 		s.Isolate = true
 		s.Limits.Processes = cmp.Or(s.Limits.Processes, limited.OfSandbox())
 	}

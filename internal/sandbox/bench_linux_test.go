@@ -40,7 +40,7 @@ func spec(b *testing.B, path string, table *ask.Table) process.Spec {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := process.Protect(policy, false); err != nil {
+	if _, err := process.Protect(policy, false, contained); err != nil {
 		b.Skipf("NOT MEASURED: %s: %v", b.Name(), err)
 	}
 	s.Sandbox = policy

@@ -81,7 +81,7 @@ func TestNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := process.Protect(policy, false); err != nil {
+		if _, err := process.Protect(policy, false, nil); err != nil {
 			t.Skipf("NOT TESTED: %s: %v", t.Name(), err)
 		}
 		policies[name] = policy

@@ -68,7 +68,7 @@ func confinement(s *runtime.Spec) *status.Sandbox {
 		return nil
 	}
 	p := s.Sandbox
-	have, _ := process.Protect(p, s.Options.Isolate == manifest.IsolatePID)
+	have, _ := process.Protect(p, s.Options.Isolate == manifest.IsolatePID, s.Containment)
 	return &status.Sandbox{Holds: have.Holds, Lacks: have.Lacks, BestEffort: p.BestEffort, Read: p.Read, Write: p.Write, Net: cmp.Or(strings.Join(p.Net, " "), "none")}
 }
 

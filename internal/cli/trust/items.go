@@ -169,7 +169,7 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	if table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && m.Transport.URL == "" && m.Transport.Kind != manifest.KindNATS {
 		i.asks = append(i.asks, "in a sandbox: "+strings.Join(table.Asks(), "; "))
 		isolated := m.Runtime.Isolate == manifest.IsolatePID
-		if have, _ := process.Protect(&sandbox.Policy{Net: table.Net, BestEffort: true}, isolated); len(have.Lacks) > 0 {
+		if have, _ := process.Protect(&sandbox.Policy{Net: table.Net, BestEffort: true}, isolated, nil); len(have.Lacks) > 0 {
 			i.asks = append(i.asks, "its sandbox is NOT enforced by this system: "+strings.Join(have.Lacks, "; "))
 		}
 	}
