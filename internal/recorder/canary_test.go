@@ -205,3 +205,17 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 		t.Errorf("%s\n%s", got, want)
 	}
 }
+
+// TestPiecesOfSecretsAreMaskedFrom16BytesOn records a secret in two frames, and one that is too short for that.
+func TestPiecesOfSecretsAreMaskedFrom16BytesOn(t *testing.T) {
+	for secret, stays := range map[string]bool{"quiet-harbour-77": false, "quiet-harbour-7": true} {
+		var secrets redact.Redactor
+		secrets.SetSecrets([]string{secret})
+		for _, piece := range []string{secret[:8], secret[8:]} {
+			frame := `{"text":"` + piece + `"}`
+			if got := string(secrets.Snapshot().Recorded([]byte(frame))); (got == frame) != stays {
+				t.Errorf("%d bytes: %s is recorded as %s", len(secret), frame, got)
+			}
+		}
+	}
+}

@@ -49,7 +49,8 @@ func (k *Known) mask(s string) string {
 	return k.replacer.Replace(s)
 }
 
-// minSplit is the length of the shortest secret whose halves are masked.
+// minSplit is the length of the shortest secret whose halves are masked. Half of a shorter one is too often in other
+// texts: it would be masked where it is none, and the mask would tell where half of the secret is a common word.
 const minSplit = 16
 
 // withHalves adds the first and the last half of each long secret: of a secret that two messages
