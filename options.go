@@ -96,15 +96,18 @@ type Options struct {
 // Consent says what the user of a program agreed to. Its methods may be called by many
 // goroutines at once.
 type Consent interface {
-	// Allows is asked when an extension is found and before each start of a process of it, its
-	// commands and hooks among them. It returns nil when the extension may run as it is on disk
-	// now; its error, of kind untrusted, says why it may not.
+	// Allows is asked when an extension is found. It returns nil when the extension may run as it
+	// is on disk now; its error, of kind untrusted, says why it may not.
 	Allows(c *discovery.Candidate) error
-	// AllowsConfigured is asked before each start of a process of a hook, a policy or a
-	// destination of a configuration that files of the working directory are part of. It returns
-	// nil when the programs in that directory that the configuration names may run as they are
-	// on disk now; its error, of kind untrusted, says why they may not.
-	AllowsConfigured(cfg *config.Config) error
+	// Starts is asked the same before each start of a process of it, its commands and hooks among
+	// them. still is called when the process has loaded its code: its error, of kind untrusted,
+	// refuses what the process says, because that may be another code than what was allowed. Nil:
+	// there is nothing to look at again.
+	Starts(c *discovery.Candidate) (still func() error, err error)
+	// StartsConfigured is Starts for a process of a hook, a policy or a destination of a
+	// configuration that files of the working directory are part of: it is about the programs in
+	// that directory that the configuration names.
+	StartsConfigured(cfg *config.Config) (still func() error, err error)
 	// Granted reports whether an extension may have a variable of the host that its manifest
 	// requires and that looks like a secret.
 	Granted(c *discovery.Candidate, name string) bool

@@ -297,8 +297,11 @@ type grantsNone struct{ granted []string }
 // Allows implements exthost.Consent.
 func (grantsNone) Allows(*discovery.Candidate) error { return nil }
 
-// AllowsConfigured implements exthost.Consent.
-func (grantsNone) AllowsConfigured(*config.Config) error { return nil }
+// Starts implements exthost.Consent.
+func (grantsNone) Starts(*discovery.Candidate) (func() error, error) { return nil, nil }
+
+// StartsConfigured implements exthost.Consent.
+func (grantsNone) StartsConfigured(*config.Config) (func() error, error) { return nil, nil }
 
 // Granted implements exthost.Consent.
 func (g grantsNone) Granted(c *discovery.Candidate, name string) bool {

@@ -79,8 +79,11 @@ type Command struct {
 	Dir     string   // the working directory, absolute
 	Env     []string // the complete environment; EXTHOST_EVENT, EXTHOST_SESSION_ID and EXTHOST_TOOL are added
 
-	Sandbox *sandbox.Policy             // confines its processes; nil confines nothing
-	Permit  func(context.Context) error // is asked before each run, whose failure its error is; nil permits all
+	Sandbox *sandbox.Policy // confines its processes; nil confines nothing
+
+	// Permit is asked before each run, whose failure its error is. still, which may be nil, is asked
+	// after it, and its error takes the place of the reply. Nil permits all.
+	Permit func(context.Context) (still func() error, err error)
 
 	// Resolve returns Env, with the variables of the event, as a run gets it: with the values of
 	// secrets. The failure of the run is its error. Nil: Env as it is.
@@ -137,7 +140,7 @@ type command struct {
 	log    *slog.Logger
 
 	sandbox *sandbox.Policy
-	permit  func(context.Context) error
+	permit  func(context.Context) (func() error, error)
 	resolve func(ctx context.Context, env []string) ([]string, error)
 }
 
@@ -161,12 +164,16 @@ func (c *command) run(ctx context.Context, e *Event) (*Reply, error) {
 		return nil, err
 	}
 	defer end()
+	var still func() error
 	if c.permit != nil {
-		if err := c.permit(ctx); err != nil {
+		if still, err = c.permit(ctx); err != nil {
 			return nil, err
 		}
 	}
 	result, err := c.execute(ctx, e)
+	if still != nil {
+		err = cmp.Or(still(), err)
+	}
 	if err != nil {
 		return nil, err
 	}

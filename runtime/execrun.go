@@ -20,7 +20,8 @@ const stderrShown = 5
 
 // execute runs one command until it ends.
 func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) (json.RawMessage, *protocol.Error) {
-	if fault := e.spec.permitted(ctx); fault != nil {
+	still, fault := e.spec.permitted(ctx)
+	if fault != nil {
 		return nil, fault
 	}
 	given, fault := e.spec.resolved(ctx)
@@ -52,6 +53,10 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	data, complete := out.End(drainGrace)
 	<-written
 	e.showEnd(proc, data, fault)
+	if changed := still(); changed != nil {
+		fault = changed
+		e.spec.Logger.Error("the answer of a command is refused", "reason", protocol.Reason(fault), "pid", proc.PID())
+	}
 	if fault == nil && !complete {
 		fault = protocol.Errorf(protocol.LineTooLong, "it wrote more than max_line_bytes (%d) to stdout and was killed", e.spec.Options.MaxLineBytes)
 	}

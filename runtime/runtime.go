@@ -46,8 +46,10 @@ type Spec struct {
 	NewPrivileges bool
 
 	// Permit is asked before each process that is started other than by Serve: a command of
-	// exec, and what a [Standby] keeps ready. Its error refuses the start. Nil permits all.
-	Permit func(ctx context.Context) error
+	// exec, and what a [Standby] keeps ready. Its error refuses the start. still, which may be
+	// nil, is asked when the process has loaded its code, and its error refuses what the process
+	// says. Nil permits all.
+	Permit func(ctx context.Context) (still func() error, err error)
 
 	// ClientInfo is the clientInfo of the handshake with an MCP server, an
 	// Implementation object. Nil is that of the host.

@@ -37,9 +37,12 @@ func (b *Standby) Fill(ctx context.Context) error {
 	}
 	defer b.tasks.Leave()
 	var p *idleProcess
-	fault := b.spec.permitted(ctx)
+	still, fault := b.spec.permitted(ctx)
 	if fault == nil {
 		p, fault = startProcess(ctx, &b.spec)
+	}
+	if fault == nil {
+		p.still = still
 	}
 	b.mu.Lock()
 	b.filling = false

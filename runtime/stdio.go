@@ -41,7 +41,8 @@ func (l local) exit() string { return l.Exit().String() }
 type idleProcess struct {
 	proc     *process.Process
 	startLog *startLog
-	taken    chan struct{} // closed when a Standby has handed the process over
+	taken    chan struct{}          // closed when a Standby has handed the process over
+	still    func() *protocol.Error // of its permit; nil for a process that Serve starts
 }
 
 func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) {
@@ -65,15 +66,28 @@ func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) 
 	return p, nil
 }
 
-// permitted asks Permit.
-func (s *Spec) permitted(ctx context.Context) *protocol.Error {
+// permitted asks Permit. still is never nil.
+func (s *Spec) permitted(ctx context.Context) (still func() *protocol.Error, fault *protocol.Error) {
+	still = func() *protocol.Error { return nil }
 	if s.Permit == nil {
+		return still, nil
+	}
+	look, err := s.Permit(ctx)
+	if err != nil {
+		return nil, notPermitted(err)
+	}
+	if look != nil {
+		still = func() *protocol.Error { return notPermitted(look()) }
+	}
+	return still, nil
+}
+
+// notPermitted words an error of Permit; nil is none.
+func notPermitted(err error) *protocol.Error {
+	if err == nil {
 		return nil
 	}
-	if err := s.Permit(ctx); err != nil {
-		return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%w", err)
-	}
-	return nil
+	return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%w", err)
 }
 
 // handshakeIsNoisy reports whether the handshake for s may make servers complain on
@@ -86,6 +100,13 @@ func handshakeIsNoisy(s *Spec) bool {
 // spawn takes the process of the Standby, or starts one. Nothing is read before run.
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	p := s.Standby.take()
+	if p != nil {
+		if fault := p.still(); fault != nil { // it may run something else
+			s.Logger.Warn("the process kept ready is replaced", "reason", protocol.Reason(fault), "pid", p.proc.PID())
+			p.end(ctx, s.Options.ShutdownGrace)
+			p = nil
+		}
+	}
 	if p == nil {
 		var fault *protocol.Error
 		if p, fault = startProcess(ctx, s); fault != nil {

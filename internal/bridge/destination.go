@@ -71,8 +71,7 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 	if err != nil {
 		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%s", protocol.Reason(err))
 	} else {
-		permit := env.Permits.Configured(cfg, &spec.Manifest.Transport)
-		spec.Permit, events.Admit = permit, permit.And(events.Admit)
+		spec.Permit = env.Permits.Configured(cfg, &spec.Manifest.Transport)
 		if c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
 			kept := spec
 			kept.Secret = func(value string) { unit.Learn(d.Unit, value) }

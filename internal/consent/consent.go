@@ -56,6 +56,7 @@ type Verdict struct {
 	Changes []string
 	project string // within which Files were found; "": of the folder alone
 	kept    bool   // the user agreed to the same in a wider project
+	marks   []mark // of what was compared
 }
 
 // Trusted reports whether the folder may run as it is.
@@ -85,11 +86,15 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 		return nil, err
 	}
 	find := func(project string) (Files, error) {
-		files, err := k.files(c, dir, project, stated, k.known(r))
-		if hash != "" && err == nil {
-			files[PackageKey] = File{Sum: hash}
+		s, err := k.files(c, dir, project, stated, k.known(r))
+		if err != nil {
+			return nil, err
 		}
-		return files, err
+		if hash != "" {
+			s.files[PackageKey] = File{Sum: hash}
+		}
+		v.marks = append(v.marks, s.marks...)
+		return s.files, nil
 	}
 	if project, err := filepath.EvalSymlinks(k.Project); err == nil && within(project, dir) && project != filepath.Dir(project) { // where the system lies
 		v.project = project
@@ -123,7 +128,7 @@ func (k *Consent) stated(c *discovery.Candidate, dir string) ([]string, error) {
 }
 
 // files returns the files of an extension in dir, and of the project what it loads.
-func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []string, known Files) (Files, error) {
+func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []string, known Files) (*sight, error) {
 	m := cmp.Or(c.OwnedBy, c.Manifest)
 	// A program is found from the path of the folder as it is written, and the program finds its
 	// arguments from where the folder lies. A link may have these two differ.
@@ -170,13 +175,16 @@ func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.Files, err = Named(dir, k.compared(programs), k.known(r)); err != nil {
+	s, err := named(dir, k.compared(programs), k.known(r))
+	if err != nil {
 		return nil, err
 	}
+	v.Files, v.marks = s.files, s.marks
 	k.last.Store(string(Configuration)+dir, maps.Clone(v.Files))
 	maps.Copy(v.Files, configuration(cfg))
 	if k.LockedConfiguration != nil {
-		return &Verdict{Record: new(Record), Files: v.Files, Locked: k.LockedConfiguration(v.Files)}, nil
+		v.Record, v.Locked = new(Record), k.LockedConfiguration(v.Files)
+		return v, nil
 	}
 	if r.Accepted != nil {
 		v.Changes = v.Files.Differs(r.Files)
@@ -197,11 +205,9 @@ func configuration(cfg *config.Config) Files {
 	return files
 }
 
-// AllowsConfigured returns nil when the programs that the configuration of a working directory
-// names there may run as they are on disk. The configuration itself was compared when the host
-// read it, and counts as it was then. The error is of kind untrusted.
-func (k *Consent) AllowsConfigured(cfg *config.Config) error {
-	v, err := k.Configuration(cfg)
+// allowsConfigured returns nil when the programs that the configuration of a working directory
+// names there may run as the verdict, or its error, has them.
+func (k *Consent) allowsConfigured(cfg *config.Config, v *Verdict, err error) error {
 	switch {
 	case err != nil:
 		return protocol.Errorf(protocol.Untrusted, "whether it is what was trusted cannot be found out: %w", err)
@@ -258,6 +264,10 @@ func (s Store) Accept(agreed ...Agreed) error {
 // untrusted: why it may not, and the next command.
 func (k *Consent) Allows(c *discovery.Candidate) error {
 	v, err := k.Extension(c)
+	return k.allows(c, v, err)
+}
+
+func (k *Consent) allows(c *discovery.Candidate, v *Verdict, err error) error {
 	switch {
 	case err != nil:
 		return protocol.Errorf(protocol.Untrusted, "whether it is what was trusted cannot be found out: %w", err)

@@ -95,6 +95,7 @@ type reader struct {
 	links   map[string]link   // links to these
 	real    map[string]string // directories of named files without links
 	looks   *looks            // at the content of files
+	marks   []mark
 }
 
 // link is a link to a folder that is compared under another path.
@@ -113,10 +114,14 @@ func newReader(known Files, l *looks) *reader {
 // system says is that of known is not read. Data files are left out, because extensions
 // write such: those that nothing can execute, and whose name, ending and content are not those of code. The error is a file that cannot be read, or too many.
 func Folder(dir string, named []string, known Files) (Files, error) {
-	return folder(dir, named, known, nil)
+	s, err := folder(dir, named, known, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.files, nil
 }
 
-func folder(dir string, named []string, known Files, l *looks) (Files, error) {
+func folder(dir string, named []string, known Files, l *looks) (*sight, error) {
 	r := newReader(known, l)
 	if err := r.walk(dir, ""); err != nil {
 		return nil, err
@@ -124,14 +129,14 @@ func folder(dir string, named []string, known Files, l *looks) (Files, error) {
 	return r.all(dir, named)
 }
 
-// Named returns the files in named alone, and those of code in the folders in named, as
+// named returns the files in named alone, and those of code in the folders in named, as
 // [Folder] does.
-func Named(dir string, named []string, known Files) (Files, error) {
+func named(dir string, named []string, known Files) (*sight, error) {
 	return newReader(known, nil).all(dir, named)
 }
 
 // found returns the files, and where links lead to folders of code that are among them already.
-func (r *reader) found() Files {
+func (r *reader) found() *sight {
 	folders := map[string]bool{}
 	for key := range r.files {
 		for folder := path.Dir(key); !folders[folder]; folder = path.Dir(folder) {
@@ -144,11 +149,11 @@ func (r *reader) found() Files {
 			r.files[key+"/"] = File{Sum: hex.EncodeToString(sum[:]), Local: to.local}
 		}
 	}
-	return r.files
+	return &sight{files: r.files, marks: r.marked(folders)}
 }
 
 // all adds what is named, packages that are installed last: what is named of them is more.
-func (r *reader) all(dir string, named []string) (Files, error) {
+func (r *reader) all(dir string, named []string) (*sight, error) {
 	for _, r.local = range []bool{false, true} {
 		for _, path := range named {
 			if installed(path) != r.local {
@@ -194,6 +199,7 @@ func (r *reader) named(dir, path string) error {
 	case info.IsDir():
 		return r.walk(path, key)
 	}
+	r.linked(path, key)
 	return r.add(path, key, info)
 }
 
@@ -224,7 +230,11 @@ func (r *reader) walk(dir, prefix string) error {
 			return fs.SkipDir
 		case d.IsDir():
 			r.seen[path] = strings.TrimSuffix(key, "/")
-			return nil
+			info, err := d.Info()
+			if err == nil {
+				r.mark(mark{path: path, key: key, dir: true}, info)
+			}
+			return gone(err)
 		case d.Type()&fs.ModeSymlink != 0:
 			return r.link(path, key)
 		case !d.Type().IsRegular():
@@ -236,6 +246,7 @@ func (r *reader) walk(dir, prefix string) error {
 
 // link adds what a link leads to. A link to nothing decides nothing, until there is something.
 func (r *reader) link(path, key string) error {
+	r.linked(path, key)
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -299,6 +310,7 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 	if was, ok := r.known[key]; ok && was.Is(regular.VersionOf(info)) {
 		was.Local = local
 		r.files[key] = was
+		r.mark(mark{path: path, key: key}, info)
 		return nil
 	}
 	f, info, err := regular.Open(path, os.O_RDONLY, 0)
@@ -310,6 +322,7 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 		return fmt.Errorf("%s is no regular file", path)
 	}
 	now := regular.VersionOf(info) // before its content is read
+	r.mark(mark{path: path, key: key}, info)
 	h := sha256.New()
 	n, err := io.Copy(h, io.LimitReader(f, maxBytes-r.bytes+1))
 	if err != nil {

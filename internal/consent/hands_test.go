@@ -155,11 +155,11 @@ func TestConfiguredByAnotherHand(t *testing.T) {
 			if err := k.Store.Put(v.Record); err != nil {
 				t.Fatal(err)
 			}
-			if err := k.AllowsConfigured(cfg); err != nil {
+			if _, err := k.StartsConfigured(cfg); err != nil {
 				t.Error("as it was agreed to: ", err)
 			}
 			write(tt.name, tt.is)
-			if err := k.AllowsConfigured(cfg); err == nil || !strings.Contains(err.Error(), filepath.Base(tt.name)) {
+			if _, err := k.StartsConfigured(cfg); err == nil || !strings.Contains(err.Error(), filepath.Base(tt.name)) {
 				t.Errorf("says %v, want %s", err, tt.name)
 			}
 		})

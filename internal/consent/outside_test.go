@@ -237,11 +237,11 @@ func TestConfiguredOutside(t *testing.T) {
 			if err := k.Store.Put(v.Record); err != nil {
 				t.Fatal(err)
 			}
-			if err := k.AllowsConfigured(cfg); err != nil {
+			if _, err := k.StartsConfigured(cfg); err != nil {
 				t.Error("as it was agreed to: ", err)
 			}
 			write(tt.change, "changed")
-			if err := k.AllowsConfigured(cfg); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			if _, err := k.StartsConfigured(cfg); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("says %v, want %q", err, tt.want)
 			}
 		})

@@ -86,9 +86,10 @@ func TestConfiguredPrograms(t *testing.T) {
 			t.Errorf("what the variables of a %s load: %q", name, got)
 		}
 	}
-	files, err := consent.Named(dir, configured(t, &config.Config{Plugins: []governance.Spec{{Cmd: []string{"python3", "guards/check.py"}}}}, dir), nil)
-	if err != nil || len(files) != 2 || files["guards/rules.py"].Sum == "" {
-		t.Errorf("files %v, %v: want those of code in guards", files, err)
+	k := &consent.Consent{Store: consent.NewStore(filepath.Join(t.TempDir(), "trust"))}
+	v, err := k.Configuration(&config.Config{Plugins: []governance.Spec{{Cmd: []string{"python3", "guards/check.py"}}}, Project: config.Project{Dir: dir}})
+	if err != nil || len(v.Files) != 2 || v.Files["guards/rules.py"].Sum == "" {
+		t.Errorf("files %v, %v: want those of code in guards", v, err)
 	}
 }
 

@@ -25,9 +25,12 @@ type Consent interface {
 	// Allows returns nil when the extension may run as it is on disk now. The error says why it
 	// may not.
 	Allows(c *discovery.Candidate) error
-	// AllowsConfigured returns nil when the programs that the configuration of the working
-	// directory names there may run as they are on disk now.
-	AllowsConfigured(cfg *config.Config) error
+	// Starts is Allows before the start of a process. still, which may be nil, is called when that
+	// has loaded its code: its error says that this may have been another code.
+	Starts(c *discovery.Candidate) (still func() error, err error)
+	// StartsConfigured is Starts for the programs that the configuration of the working directory
+	// names there.
+	StartsConfigured(cfg *config.Config) (still func() error, err error)
 	// Granted reports whether the extension may have a secret that its manifest asks for.
 	Granted(c *discovery.Candidate, name string) bool
 }
@@ -127,12 +130,16 @@ func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []
 	return nil
 }
 
-// allows asks for consent where [Asks] says so.
+// allows asks for consent where that is needed.
 func (r *Rules) allows(cfg *config.Config, c *discovery.Candidate) error {
-	if r.Consent == nil || !Asks(cfg, c) {
+	if !r.asks(cfg, c) {
 		return nil
 	}
 	return r.Consent.Allows(c)
+}
+
+func (r *Rules) asks(cfg *config.Config, c *discovery.Candidate) bool {
+	return r.Consent != nil && Asks(cfg, c)
 }
 
 // Asks reports whether c needs the consent of the user: the working directory is why it was found, or has it
@@ -167,23 +174,30 @@ func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Can
 	return names
 }
 
-// Permit is asked before a start, and its error refuses that. A nil Permit permits all.
-type Permit func(context.Context) error
+// Permit is asked before a start, and its error refuses that. still, which may be nil, is called when the
+// process has loaded its code, and its error refuses what the process says. A nil Permit permits all.
+type Permit func(context.Context) (still func() error, err error)
 
-// And returns a permit that asks p, and then next.
-func (p Permit) And(next Permit) Permit {
-	if p == nil {
-		return next
+// untrusted adds the next command to an error of consent about what that command calls id.
+func untrusted(err error, id string) error {
+	return protocol.Errorf(protocol.Untrusted, "%s; exthost trust %s", protocol.Reason(err), id)
+}
+
+// begin asks starts, which is of consent, with errors that name the next command.
+func begin(starts func() (func() error, error), id string) (func() error, error) {
+	still, err := starts()
+	if err != nil {
+		return nil, untrusted(err, id)
 	}
-	if next == nil {
-		return p
+	if still == nil {
+		return nil, nil
 	}
-	return func(ctx context.Context) error {
-		if err := p(ctx); err != nil {
-			return err
+	return func() error {
+		if err := still(); err != nil {
+			return untrusted(err, id)
 		}
-		return next(ctx)
-	}
+		return nil
+	}, nil
 }
 
 // Extension returns the permit for processes of c: what is on disk may differ by now from what
@@ -192,20 +206,22 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 	if r.Packages == nil && r.Consent == nil {
 		return nil
 	}
-	return func(context.Context) error {
-		if err := r.allows(cfg, c); err != nil {
-			return protocol.Errorf(protocol.Untrusted, "%s; exthost trust %s", protocol.Reason(err), c.ID)
+	return func(context.Context) (still func() error, err error) {
+		if r.asks(cfg, c) {
+			if still, err = begin(func() (func() error, error) { return r.Consent.Starts(c) }, c.ID); err != nil {
+				return nil, err
+			}
 		}
 		if r.Packages == nil {
-			return nil
+			return still, nil
 		}
 		switch now, _, err := r.Packages.Verify(c); {
 		case err != nil:
-			return Refusal(err)
+			return nil, Refusal(err)
 		case now != dir:
-			return protocol.Errorf(protocol.NotReady, "exthost.lock states another package by now; exthost reload")
+			return nil, protocol.Errorf(protocol.NotReady, "exthost.lock states another package by now; exthost reload")
 		}
-		return nil
+		return still, nil
 	}
 }
 
@@ -216,14 +232,11 @@ func (r *Rules) Configured(cfg *config.Config, t *manifest.Transport) Permit {
 	if r.Consent == nil || len(cfg.Project.Files) == 0 {
 		return nil
 	}
-	return func(context.Context) error {
+	return func(context.Context) (func() error, error) {
 		if named, err := consent.CommandPrograms(t, cfg.Project.Dir); err == nil && len(named) == 0 {
-			return nil
+			return nil, nil
 		}
-		if err := r.Consent.AllowsConfigured(cfg); err != nil {
-			return protocol.Errorf(protocol.Untrusted, "%s; exthost trust .", protocol.Reason(err))
-		}
-		return nil
+		return begin(func() (func() error, error) { return r.Consent.StartsConfigured(cfg) }, ".")
 	}
 }
 

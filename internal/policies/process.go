@@ -67,7 +67,7 @@ func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance
 		return nil, err
 	}
 	events := s.options.Events(run.ID)
-	events.Admit = s.env.Permits.Configured(cfg, &run.Manifest.Transport).And(events.Admit)
+	run.Permit = s.env.Permits.Configured(cfg, &run.Manifest.Transport)
 	return &Process{Name: spec.Name, Unit: unit.New(s.env, unit.Options{
 		Candidate: discovery.Candidate{ID: run.ID, Dir: run.Dir, Manifest: run.Manifest}, Spec: run, Report: report,
 		Start:  func(run runtime.Spec, _ string) (runtime.Instance, error) { return s.newInstance(spec, run) },

@@ -21,10 +21,16 @@ const settled = 100 * time.Millisecond
 // VersionOf returns the version of a file as info has it. It has the size alone where the file system does not
 // tell the time of the last change, and where that is too recent.
 func VersionOf(info fs.FileInfo) Version {
-	inode, change := identity(info)
-	if change == 0 || time.Since(time.Unix(0, change)) < settled {
-		return Version{Size: info.Size()}
+	v := Seen(info)
+	if v.Change == 0 || time.Since(time.Unix(0, v.Change)) < settled {
+		return Version{Size: v.Size}
 	}
+	return v
+}
+
+// Seen is [VersionOf] however recent the change is: a later one may have the same version.
+func Seen(info fs.FileInfo) Version {
+	inode, change := identity(info)
 	return Version{info.Size(), inode, info.ModTime().UnixNano(), change}
 }
 

@@ -120,7 +120,6 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	of := events(x)
 	dir, _ := process.Lookup(spec.Env)(permit.Variable) // "" where there is no package
 	spec.Permit = env.Permits.Extension(cfg, &c, dir)
-	of.Admit = permit.Permit(spec.Permit).And(of.Admit)
 	x.Unit = New(env, Options{
 		Candidate: c, Spec: spec, Report: report, BothVersions: true, Events: of,
 		Secrets:     slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),

@@ -26,6 +26,7 @@ type Instance struct {
 
 	RefusedRoots atomic.Bool // a roots/list was refused, which is logged once
 
+	loading  loading
 	ended    chan struct{} // closed at the end of the run
 	why      protocol.Kind // why it ended, set before that
 	pid      int           // once it was ready
@@ -66,15 +67,16 @@ func (i *Instance) Serve(ctx context.Context, ready func()) (err error) {
 	}
 	u.instances.add(i)
 	defer u.instances.remove(i, u.Calls)
-	if admit := u.events.Admit; admit != nil {
-		if err := admit(ctx); err != nil {
-			return err
-		}
+	if err := i.admit(ctx); err != nil {
+		return err
 	}
 	i.tellSecrets()
 	var beside sync.WaitGroup
 	spawned := time.Now()
 	err = i.Instance.Serve(ctx, func() {
+		if !i.looksAtAnswer() && i.loaded() != nil {
+			return // it is killed
+		}
 		u.Calls.Started(time.Since(spawned))
 		i.pid, i.Ready = i.Info().PID, time.Now()
 		i.offered(false)
@@ -84,6 +86,7 @@ func (i *Instance) Serve(ctx context.Context, ready func()) (err error) {
 		}
 	})
 	beside.Wait()
+	err = i.loading.cause(ctx, err)
 	if err = u.Mask(err); err != nil {
 		i.crashed(err)
 	}
@@ -105,6 +108,9 @@ func (i *Instance) crashed(err error) {
 // Call implements [runtime.Instance].
 func (i *Instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessage, error) {
 	result, err := i.Instance.Call(ctx, r)
+	if refusal := i.refusal(err); refusal != nil {
+		return nil, i.Unit.Mask(refusal)
+	}
 	return result, i.Unit.Mask(err)
 }
 

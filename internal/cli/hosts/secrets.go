@@ -71,8 +71,11 @@ type grants struct{ *consent.Consent }
 // Allows permits all.
 func (grants) Allows(*discovery.Candidate) error { return nil }
 
-// AllowsConfigured permits all.
-func (grants) AllowsConfigured(*config.Config) error { return nil }
+// Starts permits all.
+func (grants) Starts(*discovery.Candidate) (func() error, error) { return nil, nil }
+
+// StartsConfigured permits all.
+func (grants) StartsConfigured(*config.Config) (func() error, error) { return nil, nil }
 
 // Granted reports whether the user granted a stored secret. Variables need no grant.
 func (g grants) Granted(c *discovery.Candidate, name string) bool {

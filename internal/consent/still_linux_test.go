@@ -1,0 +1,90 @@
+package consent_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// TestStill changes something between the comparison before a start and the look after it, and puts code back.
+func TestStill(t *testing.T) {
+	put := func(k *kit, name string, do func(path string) error) {
+		k.Helper()
+		if err := do(filepath.Join(k.dir, name)); err != nil {
+			k.Fatal(err)
+		}
+	}
+	swap := func(name string) func(*kit) { // for another one, and back
+		return func(k *kit) {
+			put(k, name, func(path string) error { return os.Rename(path, filepath.Join(k.dir, "../kept")) })
+			k.write(name, "evil()\n")
+			put(k, name, os.Remove)
+			put(k, name, func(path string) error { return os.Rename(filepath.Join(k.dir, "../kept"), path) })
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(*kit)
+		want   string
+	}{
+		"nothing":           {func(*kit) {}, ""},
+		"a script":          {swap("main.py"), "main.py"},
+		"a module":          {swap("lib/deep.py"), "lib/deep.py"},
+		"the manifest":      {swap("plugin.toml"), "plugin.toml"},
+		"named settings":    {swap("rules.data"), "rules.data"},
+		"named data":        {swap("../shared/more.data"), ""},
+		"data":              {swap("notes.txt"), ""},
+		"a linked script":   {swap("linked.py"), "linked.py"},
+		"removed":           {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py"},
+		"what a tool makes": {func(k *kit) { k.write("uv.lock", ""); k.write(".venv/bin/x", "#!/bin/sh\n") }, ""}, // the next start asks
+		"a folder": {func(k *kit) {
+			put(k, "lib", func(path string) error { return os.Rename(path, filepath.Join(k.dir, "../kept")) })
+			k.write("lib/deep.py", "evil()\n")
+			put(k, "lib", os.RemoveAll)
+			put(k, "lib", func(path string) error { return os.Rename(filepath.Join(k.dir, "../kept"), path) })
+		}, "lib/"},
+		"overwritten, with the time set back": {func(k *kit) {
+			put(k, "main.py", func(path string) error {
+				info, err := os.Stat(path)
+				if err != nil {
+					return err
+				}
+				k.write("main.py", "evil()\n")
+				k.write("main.py", "import lib\n")
+				return os.Chtimes(path, time.Time{}, info.ModTime())
+			})
+		}, "main.py"},
+		"data of all kinds": {func(k *kit) {
+			k.write("store.db-journal", "\x00")
+			put(k, "store.db-journal", os.Remove)
+			k.write("data/new/notes.json", "{}")
+			put(k, "data", func(path string) error { return os.Chmod(path, 0o700) })
+			put(k, "data/latest", func(path string) error { return os.Symlink("new/notes.json", path) })
+			put(k, "data/latest", os.Remove)
+			k.write("__pycache__/lib.cpython-312.pyc", "\xcb\x0d\x0d\x0a\x00\x00\x00\x0012345678")
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKit(t)
+			put(k, "linked.py", func(path string) error {
+				k.write("../shared/target.py", "1\n")
+				return os.Symlink("../shared/target.py", path)
+			})
+			k.accept()
+			still, err := k.Starts(k.candidate())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.change(k)
+			switch err := still(); {
+			case tt.want == "" && err != nil:
+				t.Error(err)
+			case tt.want != "" && (protocol.KindOf(err) != protocol.Untrusted || !strings.HasSuffix(protocol.Reason(err), ": "+tt.want)):
+				t.Errorf("says %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
