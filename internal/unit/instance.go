@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
@@ -67,14 +68,19 @@ func (i *Instance) Serve(ctx context.Context, ready func()) (err error) {
 	}
 	u.instances.add(i)
 	defer u.instances.remove(i, u.Calls)
-	if err := i.admit(ctx); err != nil {
+	if err := i.loading.permitted(ctx, u.Spec.Permit); err != nil {
 		return err
+	}
+	if admit := u.events.Admit; admit != nil {
+		if err := admit(ctx); err != nil {
+			return err
+		}
 	}
 	i.tellSecrets()
 	var beside sync.WaitGroup
 	spawned := time.Now()
 	err = i.Instance.Serve(ctx, func() {
-		if !i.looksAtAnswer() && i.loaded() != nil {
+		if !i.isLite() && i.loading.loaded(i.Kill) != nil {
 			return // it is killed
 		}
 		u.Calls.Started(time.Since(spawned))
@@ -105,11 +111,18 @@ func (i *Instance) crashed(err error) {
 	i.Unit.trial.crash()
 }
 
+// isLite reports whether there is no handshake, which would show that the code is loaded.
+func (i *Instance) isLite() bool {
+	return i.Unit.Spec.Manifest.Transport.Protocol == manifest.ProtocolLite
+}
+
 // Call implements [runtime.Instance].
 func (i *Instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessage, error) {
 	result, err := i.Instance.Call(ctx, r)
-	if refusal := i.refusal(err); refusal != nil {
-		return nil, i.Unit.Mask(refusal)
+	if i.isLite() {
+		if refusal := i.loading.answered(err, i.Unit.ID(), i.Kill); refusal != nil {
+			return nil, i.Unit.Mask(refusal)
+		}
 	}
 	return result, i.Unit.Mask(err)
 }
