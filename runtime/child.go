@@ -92,6 +92,7 @@ func (c *child) connect(wire jsonrpc.Transport) {
 		Loose:   func(m *jsonrpc.Message) bool { return !c.answersRoots(m) && loose(m) },
 		Cancels: cancels,
 		Stray:   c.stray,
+		Held:    c.spec.Held,
 		FirstID: 1, Bare: c.traits.bare,
 	}
 	switch {

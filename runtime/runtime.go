@@ -87,6 +87,10 @@ type Spec struct {
 	// ends.
 	Incoming func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
 
+	// Held counts the requests and notifications of the child that the host has in hand, with those of all
+	// instances that have it: they share a bound. Nil: each has its own.
+	Held *Held
+
 	// ToolsChanged is called when the tools of the child have changed after the
 	// handshake; Handshake then returns the new tools. May be nil.
 	ToolsChanged func()
@@ -94,6 +98,9 @@ type Spec struct {
 	// Set by tests; 0 is the default.
 	writeTimeout, probeTimeout, pingTimeout, exitGrace, slowStart, goneGrace time.Duration
 }
+
+// Held bounds what several instances ask and tell together.
+type Held = jsonrpc.Held
 
 // Login gives access tokens. Its methods may be called by many goroutines at once, and their errors
 // are *protocol.Error.

@@ -60,6 +60,7 @@ type state struct {
 // NewConn returns a connection over t. Calls wait until Serve runs.
 func NewConn(t Transport, o Options) *Conn {
 	o.MaxHandlers = cmp.Or(o.MaxHandlers, defaultHandlers)
+	o.Held = cmp.Or(o.Held, new(Held))
 	c := &Conn{t: t, o: o, readBack: make(chan struct{}, 1), readDone: make(chan struct{}), drainFast: make(chan struct{}), unsolicited: rate.NewLimiter(unsolicitedRate, unsolicitedBurst)}
 	c.awaiter, _ = t.(Awaiter)
 	if t, ok := t.(Interrupter); ok {
@@ -96,18 +97,24 @@ func (c *Conn) update(f func(s *state)) {
 	}
 }
 
-// hold counts so many bytes of a request or notification of the peer, and reports whether there was
-// room. letGo takes them off again.
-func (s *state) hold(bytes int) bool {
-	if s.held >= maxHeld {
+// hold counts, inside update, so many bytes of a request or notification of the peer, and reports whether
+// there was room. drop takes them off again.
+func (c *Conn) hold(s *state, bytes int) bool {
+	if s.held >= maxHeld || !c.o.Held.take(bytes) {
 		return false
 	}
 	s.held += bytes
 	return true
 }
 
+// drop takes bytes off, inside update, that hold has counted.
+func (c *Conn) drop(s *state, bytes int) {
+	s.held -= bytes
+	c.o.Held.bytes.Add(-int64(bytes))
+}
+
 // letGo is for a message that was counted by hold and has been handled.
-func (c *Conn) letGo(m *Message) { c.update(func(s *state) { s.held -= len(m.Raw) }) }
+func (c *Conn) letGo(m *Message) { c.update(func(s *state) { c.drop(s, len(m.Raw)) }) }
 
 // Serve reads until the transport fails, Close is called or ctx ends. Then it fails the
 // calls in flight, waits for handlers and returns the reason: the transport's error

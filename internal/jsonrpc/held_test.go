@@ -159,3 +159,31 @@ func TestHandledMessagesOfACallAreFreed(t *testing.T) {
 		<-done
 	})
 }
+
+// TestConnectionsShareABound has one of two connections keep all that both may.
+func TestConnectionsShareABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, both := newInHand(), new(Held)
+		both.bytes.Store(maxHeldByAll - 1) // of others
+		const request = `{"jsonrpc":"2.0","id":1,"method":"request"}`
+		var wires []*wire
+		for range 2 {
+			w := newWire()
+			serve(t, w, Options{Handle: h.message, Held: both})
+			w.say(t, request)
+			synctest.Wait()
+			wires = append(wires, w)
+		}
+		if m := <-wires[1].fromConn; string(m.Error) != string(rawError(errOverloaded)) {
+			t.Errorf("%s %s", m.Result, m.Error)
+		}
+		h.letGo <- struct{}{}
+		<-wires[0].fromConn
+		synctest.Wait()
+		wires[1].say(t, request)
+		synctest.Wait()
+		if d := cmp.Diff(map[string]int{"request": 2}, h.counts()); d != "" {
+			t.Error(d)
+		}
+	})
+}

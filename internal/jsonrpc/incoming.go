@@ -213,7 +213,7 @@ func (c *Conn) deliverToCall(m *Message) (found bool) {
 		}
 		pc.extend(time.Now())
 		switch {
-		case pc.hasRoom() && s.hold(len(m.Raw)):
+		case pc.hasRoom() && c.hold(s, len(m.Raw)):
 			pc.inbox = append(pc.inbox, *m)
 			pc.waiting += len(m.Raw)
 			select {
@@ -259,7 +259,7 @@ func (c *Conn) notify(m *Message) {
 		return
 	}
 	c.update(func(s *state) {
-		if !s.hold(len(m.Raw)) {
+		if !c.hold(s, len(m.Raw)) {
 			s.stats.Dropped++
 			return
 		}
@@ -268,7 +268,7 @@ func (c *Conn) notify(m *Message) {
 			c.letGo(m)
 		})
 		if !queued {
-			s.held -= len(m.Raw)
+			c.drop(s, len(m.Raw))
 		}
 	})
 }
@@ -285,7 +285,7 @@ func (c *Conn) request(m *Message) (reading bool) {
 		if full || c.o.Inline || s.closed {
 			return
 		}
-		if full = !s.hold(len(m.Raw)); full {
+		if full = !c.hold(s, len(m.Raw)); full {
 			return
 		}
 		s.handlers++
@@ -296,7 +296,7 @@ func (c *Conn) request(m *Message) (reading bool) {
 			c.update(func(s *state) {
 				end()
 				s.handlers--
-				s.held -= len(m.Raw)
+				c.drop(s, len(m.Raw))
 			})
 		})
 	})

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,9 @@ type Options struct {
 	// are refused with CodeOverloaded, as are those beyond about 64 MiB of requests and
 	// notifications that wait or are being handled, those of calls included.
 	MaxHandlers int
+
+	// Held bounds the same bytes of all connections that have it, at 256 MiB. Nil: of this one alone.
+	Held *Held
 
 	// Inline runs Handle on the reader instead of in its own goroutine, and writes the
 	// answers to requests that arrived together at once. This is several times faster
@@ -72,11 +76,12 @@ type Options struct {
 
 const (
 	defaultHandlers = 64
-	maxQueue        = 1024     // jobs waiting in a queue
-	maxInbox        = 256      // messages waiting for one call, and its open questions
-	maxWaiting      = 16 << 20 // bytes waiting in a queue or for one call, beyond which no message is added
-	maxHeld         = 64 << 20 // bytes of the peer's requests and notifications in hand, beyond which no message is added
-	maxAbandoned    = 4096     // abandoned ids remembered
+	maxQueue        = 1024        // jobs waiting in a queue
+	maxInbox        = 256         // messages waiting for one call, and its open questions
+	maxWaiting      = 16 << 20    // bytes waiting in a queue or for one call, beyond which no message is added
+	maxHeld         = 64 << 20    // bytes of the peer's requests and notifications in hand, beyond which no message is added
+	maxHeldByAll    = 4 * maxHeld // the same of connections with one Held
+	maxAbandoned    = 4096        // abandoned ids remembered
 
 	// Unsolicited messages are all but answers to calls, requests that belong to a
 	// call, and requests that are handled inline. Their rate is limited, so that the
@@ -87,6 +92,19 @@ const (
 	unsolicitedBytes = 2 << 10
 	minPause         = 10 * time.Millisecond // shorter pauses are put off, so that pauses are rare
 )
+
+// Held counts the bytes of the requests and notifications that several connections have in hand. Its zero
+// value is ready.
+type Held struct{ bytes atomic.Int64 }
+
+// take counts so many bytes and reports whether there was room.
+func (h *Held) take(bytes int) bool {
+	if h.bytes.Add(int64(bytes))-int64(bytes) < maxHeldByAll {
+		return true
+	}
+	h.bytes.Add(-int64(bytes))
+	return false
+}
 
 // Stats counts the events of a connection.
 type Stats struct {

@@ -68,7 +68,7 @@ func (c *Conn) newPendingCall(method string, o *CallOptions) *pendingCall {
 
 func (c *Conn) release(pc *pendingCall) {
 	if pc.waiting > 0 { // messages of a peer that guessed the token of a call whose frame could not be written
-		c.update(func(s *state) { s.held -= pc.waiting })
+		c.update(func(s *state) { c.drop(s, pc.waiting) })
 	}
 	if pc.inboxReady != nil {
 		select {

@@ -90,7 +90,7 @@ func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 	handle := pc.o.OnMessage
 	c.update(func(s *state) {
 		if s.closed {
-			s.held -= len(m.Raw)
+			c.drop(s, len(m.Raw))
 			return
 		}
 		q := pc.questions
@@ -122,7 +122,7 @@ func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 func (c *Conn) asked(s *state, q *questions, bytes int) {
 	q.open--
 	q.bytes -= bytes
-	s.held -= bytes
+	c.drop(s, bytes)
 	switch {
 	case q.call != nil:
 		now := time.Now()
@@ -178,7 +178,7 @@ func (c *Conn) withdraw(id json.RawMessage) {
 				withdrawn := m.ID != nil && bytes.Equal(m.ID, id)
 				if withdrawn {
 					pc.waiting -= len(m.Raw)
-					s.held -= len(m.Raw)
+					c.drop(s, len(m.Raw))
 				}
 				return withdrawn
 			})

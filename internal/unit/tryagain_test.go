@@ -68,3 +68,27 @@ func TestManyCallsTryAServerAgainOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestInstancesShareTheBoundOfWhatIsHeld starts two instances of one unit.
+func TestInstancesShareTheBoundOfWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
+		held := make(chan *runtime.Held, 2)
+		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
+			Candidate: discovery.Candidate{ID: "x", Manifest: m},
+			Spec: runtime.Spec{ID: "x", Manifest: m, Options: manifest.Options{
+				MaxInFlight: 8,
+				Restart:     manifest.RestartOptions{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour},
+			}},
+			Start: func(s runtime.Spec, _ string) (runtime.Instance, error) {
+				held <- s.Held
+				return away{}, nil
+			},
+		})
+		defer func() { _ = u.Stop(context.Background(), 0) }()
+		_ = u.Start(t.Context())
+		if first, second := <-held, <-held; first == nil || first != second {
+			t.Errorf("%p and %p", first, second)
+		}
+	})
+}

@@ -129,6 +129,7 @@ func New(env *Env, o Options) *Unit {
 	t := o.Spec.Manifest.Transport
 	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets), secrets.Refers) // whose values are learned
 	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil || o.Spec.Login != nil
+	o.Spec.Held = new(runtime.Held)
 	o.Spec.Secret = func(value string) { Learn(u, value) }
 	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) }, groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
 	u.Legacy = newLegacyGroup(u, &o)
