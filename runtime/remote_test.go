@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -423,6 +424,105 @@ func TestRemoteSessionLost(t *testing.T) {
 			}
 			r.end(protocol.ChildExited)
 		})
+	}
+}
+
+// lent is a login with one token, which counts what it is asked for.
+type lent struct{ renewed, refused atomic.Int32 }
+
+func (*lent) Token(context.Context) (string, error) { return "mine", nil }
+
+func (l *lent) Renew(_ context.Context, refused string, _ []string) (string, error) {
+	l.renewed.Add(1)
+	return refused, nil
+}
+
+func (l *lent) Refused(string) error {
+	l.refused.Add(1)
+	return protocol.Errorf(protocol.RequirementMissing, "sign in again")
+}
+
+func (*lent) Needed() string { return "" }
+
+// TestRemoteSessionRefusedAsCredentials has a server answer 401 to calls. Only where the same credentials work
+// in another session has the server lost the session: then the run ends, and nobody has to sign in.
+func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
+	call := func(_ string, body []byte) bool { return bytes.Contains(body, []byte(protocol.MethodToolsCall)) }
+	for name, c := range map[string]struct {
+		refuses func(session string, body []byte) bool // of requests that are not in a session that was opened later
+		always  bool                                   // the others too, but for initialize
+		lost    bool
+	}{
+		"the session is lost":            {refuses: func(session string, _ []byte) bool { return session != "" }, lost: true},
+		"the credentials are refused":    {refuses: func(string, []byte) bool { return true }},
+		"they are refused after a start": {refuses: func(session string, _ []byte) bool { return session != "" }, always: true},
+		"the call wants more of them":    {refuses: call},
+	} {
+		for _, signedIn := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, signed in: %v", name, signedIn), func(t *testing.T) {
+				processtest.Leaks(t)
+				inner := sdkHandler(t, "sessions")
+				var on atomic.Bool
+				var session atomic.Pointer[string] // of the run
+				var left atomic.Int32              // sessions of trials that were not ended
+				url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					body, _ := io.ReadAll(q.Body)
+					q.Body = io.NopCloser(bytes.NewReader(body))
+					id := q.Header.Get("Mcp-Session-Id")
+					if signedIn && q.Header.Get("Authorization") != "Bearer mine" {
+						t.Errorf("a request with the credentials %q", q.Header.Get("Authorization"))
+					}
+					if !on.Load() {
+						if id != "" {
+							session.CompareAndSwap(nil, &id)
+						}
+						inner.ServeHTTP(w, q)
+						return
+					}
+					if own := *session.Load(); q.Method == http.MethodPost && (id == own || id == "" || c.always) && c.refuses(id, body) {
+						w.WriteHeader(http.StatusUnauthorized)
+						return
+					}
+					switch {
+					case q.Method == http.MethodDelete:
+						left.Add(-1)
+					case id == "":
+						left.Add(1)
+					}
+					inner.ServeHTTP(w, q)
+				}))
+				s, login := remoteSpec(manifest.KindHTTP, url, manifest.MCPVersionAuto), new(lent)
+				if signedIn {
+					s.Login = login
+				}
+				r := start(t, s)
+				on.Store(true)
+				_, err := r.callTool()
+				switch {
+				case c.lost:
+					if e := wantKind(t, err, protocol.ChildExited); e.Outcome != "" {
+						t.Errorf("outcome %q", e.Outcome)
+					}
+					r.end(protocol.ChildExited)
+				case signedIn:
+					wantKind(t, err, protocol.RequirementMissing)
+				default:
+					wantContains(t, wantKind(t, err, protocol.ExtensionError).Error(), "credentials")
+				}
+				if got := login.renewed.Load() > 0; got != (signedIn && !c.lost) {
+					t.Errorf("another token was asked for: %v", got)
+				}
+				if n := left.Load(); n != 0 {
+					t.Errorf("%d sessions of trials are left", n)
+				}
+				if !c.lost {
+					on.Store(false)
+					if _, err := r.callTool(); err != nil {
+						t.Errorf("the next call in the same session: %v", err)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -62,11 +63,13 @@ const (
 // others, trust the system's certificates, and use the proxy of the environment.
 type client struct {
 	inbox
-	o       Options
-	url     *url.URL
-	http    *http.Client
-	onLost  func(cause error) // ends the transport: its server is gone, or its session
-	in, out atomic.Uint64     // bytes of bodies
+	o      Options
+	url    *url.URL
+	http   *http.Client
+	onLost func(cause error) // ends the transport: its server is gone, or its session
+	// outlived reports whether a server has refused r with 401 because of its session. Nil: it never does.
+	outlived func(r *http.Request) bool
+	in, out  atomic.Uint64 // bytes of bodies
 }
 
 func (c *client) init(o Options) error {
@@ -146,9 +149,10 @@ const bearer = "Bearer "
 
 // do sends a request and waits for the headers of the answer, once more with another token if
 // the server refuses the first. written is called once the request is written. The error is
-// an *UnreachableError without a connection, a *CredentialsError without another token, else a *BrokenError.
+// an *UnreachableError without a connection, a *CredentialsError without another token, ErrSessionGone
+// when the server refuses the session with 401, else a *BrokenError.
 func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
-	resp, err := c.send(r, written)
+	resp, err := c.sendInSession(r, written)
 	if err != nil || c.o.Renew == nil {
 		return resp, err
 	}
@@ -169,10 +173,21 @@ func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
 		return nil, err
 	}
 	again.Header.Set("Authorization", bearer+token)
-	resp, err = c.send(again, written)
+	resp, err = c.sendInSession(again, written)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
 		_ = resp.Body.Close()
 		return nil, &CredentialsError{c.o.Refused(token)}
+	}
+	return resp, err
+}
+
+// sendInSession sends a request once. The error is ErrSessionGone when the server refuses the session with
+// 401: no other token helps then.
+func (c *client) sendInSession(r *http.Request, written func()) (*http.Response, error) {
+	resp, err := c.send(r, written)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized && c.outlived != nil && c.outlived(r) {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("%w: it answers %s, and takes the same credentials in a new session", ErrSessionGone, resp.Status)
 	}
 	return resp, err
 }

@@ -17,7 +17,8 @@ import (
 // A server that was restarted no longer knows the session. MCP has it answer 404; many answer 400,
 // 410 or 503, or an error in a 200, each in its own words. No wording decides here: a refused
 // request is followed by a ping in the same session. When the ping is refused in the same way, the
-// session is gone, and the transport ends, as after a 404.
+// session is gone, and the transport ends, as after a 404. A 401 may as well be about the credentials,
+// so the same ones then have to work in a new session, see isOutlived.
 
 // pingTimeout bounds the ping after a refused request, and so the delay of that refusal.
 const pingTimeout = 5 * time.Second
@@ -43,7 +44,7 @@ func refusalOf(status int, m *jsonrpc.Message) refusal {
 }
 
 // doubtful reports whether a lost session may be the reason of r: the statuses and codes that name
-// another reason are left out.
+// another reason are left out, and 401, which has been looked into.
 func (r refusal) doubtful() bool {
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusTooManyRequests:
@@ -59,11 +60,11 @@ func (r refusal) unread() bool {
 	return r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError
 }
 
-// probe is one ping. Requests that are refused while it is under way share it.
+// probe is one ping, or one trial of another session. Requests that are refused while it is under way share it.
 type probe struct {
-	done   chan struct{} // closed when the ping has ended
+	done   chan struct{} // closed when the probe has ended
 	answer refusal       // of the ping, set before that; zero: it was not refused
-	gone   bool          // the ping got a 404
+	gone   bool          // the ping got a 404, or the trial found that the session is gone
 }
 
 // deliverRefusal delivers m, the answer with which the server refused x, and ends the transport when
@@ -90,7 +91,7 @@ func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 		defer s.mu.Unlock()
 		return s.lost
 	}
-	p := s.probeLocked()
+	p := s.beginLocked(&s.probe, func(p *probe) { p.answer, p.gone = s.ping() })
 	s.doubting++
 	s.mu.Unlock()
 	select {
@@ -110,20 +111,20 @@ func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 	return nil
 }
 
-// probeLocked returns the probe that is under way, or begins one.
-func (s *Streamable) probeLocked() *probe {
-	if s.probe != nil {
-		return s.probe
+// beginLocked returns the probe that is under way in at, or begins one.
+func (s *Streamable) beginLocked(at **probe, run func(*probe)) *probe {
+	if *at != nil {
+		return *at
 	}
 	p := &probe{done: make(chan struct{})}
 	started := s.tasks.Go(func() {
-		p.answer, p.gone = s.ping()
+		run(p)
 		s.mu.Lock()
-		s.probe = nil
+		*at = nil
 		s.mu.Unlock()
 		close(p.done)
 	})
-	if s.probe = p; !started {
+	if *at = p; !started {
 		close(p.done)
 	}
 	return p
@@ -178,21 +179,21 @@ func (s *Streamable) ping() (said refusal, gone bool) {
 	}
 	resp, err := s.do(r, func() {})
 	if err != nil {
-		return refusal{}, false
+		return refusal{}, errors.Is(err, ErrSessionGone)
 	}
 	defer resp.Body.Close()
 	if err := s.checkStatus(resp); err != nil {
 		m, _ := errorResponse(&exchange{id: pingID}, resp, err)
 		return refusalOf(resp.StatusCode, &m), errors.Is(err, ErrSessionGone)
 	}
-	if m, ok := s.readPing(resp); ok && m.Error != nil {
+	if m, ok := readResponse(resp, pingID); ok && m.Error != nil {
 		return refusalOf(resp.StatusCode, &m), false
 	}
 	return refusal{}, false
 }
 
-// readPing returns the response to a ping. ok is false when there is none.
-func (s *Streamable) readPing(resp *http.Response) (m jsonrpc.Message, ok bool) {
+// readResponse returns the response to the request with an id. ok is false when there is none.
+func readResponse(resp *http.Response, id json.RawMessage) (m jsonrpc.Message, ok bool) {
 	if mediaType(resp) != "text/event-stream" {
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 		if err == nil {
@@ -205,7 +206,7 @@ func (s *Streamable) readPing(resp *http.Response) (m jsonrpc.Message, ok bool) 
 		if err != nil {
 			return m, false
 		}
-		if m, ok = messageOf(&event); ok && m.Method == "" && string(m.ID) == string(pingID) {
+		if m, ok = messageOf(&event); ok && m.Method == "" && string(m.ID) == string(id) {
 			return m, true
 		}
 	}

@@ -27,6 +27,8 @@ type Streamable struct {
 
 	mu        sync.Mutex
 	probe     *probe               // under way; nil: none
+	trial     *probe               // of another session, under way; nil: none
+	opening   []byte               // the initialize of the session
 	doubting  int                  // exchanges that wait for a probe
 	lost      error                // why the session or the server is gone; nil: it is not
 	drained   chan struct{}        // to be closed when no request is in flight; nil: nobody waits for that
@@ -52,7 +54,7 @@ type exchange struct {
 func NewStreamable(o Options) (*Streamable, error) {
 	s := &Streamable{exchanges: make(map[string]*exchange)}
 	err := s.init(o)
-	s.onLost = s.lose
+	s.onLost, s.outlived = s.lose, s.isOutlived
 	return s, err
 }
 
@@ -103,6 +105,9 @@ func (s *Streamable) request(ctx context.Context, m *jsonrpc.Message, body []byt
 	lost := s.lost
 	if lost == nil {
 		s.exchanges[string(x.id)] = x
+	}
+	if x.method == protocol.MethodInitialize {
+		s.opening = body
 	}
 	s.mu.Unlock()
 	if lost != nil {
