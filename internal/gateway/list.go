@@ -35,9 +35,10 @@ var listings = []listing{
 }
 
 const (
-	listTimeout = 5 * time.Second // for one extension to list everything; one that takes longer is left out
-	maxListed   = 4096            // things of one kind that one extension lists
-	maxPages    = 64              // answers that these may take
+	listTimeout    = 5 * time.Second // for one extension to list everything; one that takes longer is left out
+	maxListed      = 4096            // things of one kind that one extension lists
+	maxListedBytes = 64 << 20        // of the answers in which it lists them
+	maxPages       = 64              // such answers
 )
 
 // listsAtOnce bounds how many extensions list in parallel.
@@ -188,11 +189,16 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 	defer cancel()
 	params := rawjson.Delete(c.Params, "cursor")
 	asked := make(map[string]bool, 1) // the cursors of the pages so far
+	bytes := 0                        // of them
 	for n := range maxPages {
 		result, err := g.Calls.DoPart(ctx, &protocol.Call{Session: c.Session, Extension: extension, Method: l.method, Params: params})
 		if err != nil {
 			g.o.Log.Warn("an extension was left out of a list", "extension", extension, "method", l.method, "error", err)
 			return listed{}, err
+		}
+		if bytes += len(result); bytes > maxListedBytes {
+			g.o.Log.Warn("an extension lists more than is shown", "extension", extension, "method", l.method, "limit_bytes", maxListedBytes)
+			return list, nil
 		}
 		var page []json.RawMessage
 		if json.Unmarshal(rawjson.Get(result, l.member), &page) != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/exthost/exthost/internal/rawjson"
@@ -35,5 +37,21 @@ func TestListThatBreaksOff(t *testing.T) {
 	list, err := g.listOne(t.Context(), new(protocol.Call), "x", listings[0])
 	if err == nil || len(list.items) > 0 {
 		t.Errorf("%s, %v", list.items, err)
+	}
+}
+
+// An extension lists few things in pages that are as long as lines may be. Each client that asks would have them all held.
+func TestListOfLongPagesEnds(t *testing.T) {
+	text, asked := strings.Repeat("x", maxListedBytes/4), 0
+	g := &Gateway{
+		o: Options{Log: slog.New(slog.DiscardHandler)},
+		Calls: calls{answer: func(*protocol.Call) (json.RawMessage, error) {
+			asked++
+			return fmt.Appendf(nil, `{"resources":[{"uri":"note://%d","description":"%s"}],"nextCursor":"%d"}`, asked, text, asked), nil
+		}},
+	}
+	list, err := g.listOne(t.Context(), new(protocol.Call), "x", listings[0])
+	if err != nil || len(list.items) != 3 || asked != 4 {
+		t.Errorf("%d things of %d pages, %v", len(list.items), asked, err)
 	}
 }
