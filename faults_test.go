@@ -103,7 +103,6 @@ func TestExecFaultsEndWithTheirCall(t *testing.T) {
 kind = "exec"
 command = "sh"
 [runtime]
-call_timeout = "2s"
 max_line_bytes = "64KiB"
 [[tools]]
 name = "killed"

@@ -451,7 +451,7 @@ func last(frames []string) string { return frames[len(frames)-1] }
 // until reads what the client hears until there is a frame with text.
 func (w *way) until(t *testing.T, text string) {
 	t.Helper()
-	for limit := time.After(20 * time.Second); ; {
+	for limit := time.After(patience); ; {
 		select {
 		case frame := <-w.heard:
 			if strings.Contains(frame, text) {

@@ -52,7 +52,7 @@ func member(name string, c governance.Category, p governance.Policy) governance.
 func newPipeline(t testing.TB, o governance.Options, members ...governance.Member) *governance.Pipeline {
 	p := governance.NewPipeline(o, members...)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := p.Close(ctx); err != nil {
 			t.Error(err)

@@ -157,7 +157,7 @@ func TestH4BadAnswer(t *testing.T) {
 func TestH4WrongID(t *testing.T) {
 	fault(t)
 	s := spec(t, `read; say {"jsonrpc":"2.0","id":7,"result":{"tools":[]}}; say {"jsonrpc":"2.0","id":"0","result":{"tools":[]}}; hang`)
-	s.Options.StartTimeout = 2 * time.Second // for all answers
+	s.Options.StartTimeout = 5 * time.Second // for all answers, on a busy machine too
 	err := launch(t, s).end(protocol.HandshakeInvalid)
 	wantContains(t, err.Error(), "2 times with an id that was never sent")
 }
@@ -166,7 +166,7 @@ func TestH4WrongID(t *testing.T) {
 func TestH4ZeroID(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}; hang`, protocol.MCP20251125)
-	s.Options.StartTimeout = 2 * time.Second // for all answers
+	s.Options.StartTimeout = 5 * time.Second // for all answers, on a busy machine too
 	log := logTo(&s)
 	err := launch(t, s).end(protocol.HandshakeInvalid)
 	wantContains(t, err.Error(), "1 times with an id that was never sent", "the id 0", "what?")

@@ -183,17 +183,24 @@ func TestW6GrandchildWritesToStdout(t *testing.T) {
 
 func TestW7NeverReadsStdin(t *testing.T) {
 	fault(t)
-	s := spec(t, "init echo; hang")
-	s.writeTimeout = 200 * time.Millisecond
-	r := start(t, s)
 	big := `{"name":"echo","arguments":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
+	hurried := func(r *trial) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		_, err := r.Call(ctx, &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(big)})
+		return err
+	}
+	s := spec(t, "init echo; hang")
+	s.writeTimeout = patience
+	r := start(t, s)
+	wantKind(t, hurried(r), protocol.CallTimeout) // long before write_stalled
+	r.Kill()
+	r.end(protocol.ChildExited)
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	_, err := r.Call(ctx, &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(big)})
-	wantKind(t, err, protocol.CallTimeout) // long before write_stalled
-
-	_, err = r.request(protocol.MethodToolsCall, big)
+	s.writeTimeout = 200 * time.Millisecond
+	r = start(t, s)
+	_ = hurried(r) // which comes before write_stalled, or after it on a busy machine
+	_, err := r.request(protocol.MethodToolsCall, big)
 	wantKind(t, err, protocol.WriteStalled)
 	r.end(protocol.WriteStalled)
 }

@@ -53,7 +53,7 @@ func serve(t *testing.T, x *sdk.Extension) *host {
 	}
 	h := &host{t: t, lines: bufio.NewScanner(outR), w: inW, ended: make(chan error, 1)}
 	go func() { h.ended <- x.Serve(context.Background(), inR, outW) }()
-	if err := outR.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := outR.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -123,7 +123,7 @@ func startServe(t testing.TB, dir string, args ...string) *served {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.AfterFunc(patience, func() { s.Process.Kill() })
+	timeout := time.AfterFunc(10*patience, func() { s.Process.Kill() })
 	t.Cleanup(func() { timeout.Stop() })
 	lines := bufio.NewReader(io.TeeReader(stderr, s.stderr))
 	for s.url == "" {

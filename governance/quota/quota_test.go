@@ -76,7 +76,7 @@ var errWrong = errors.New("what is there is no counter")
 func pool(t testing.TB, s quota.Source) *quota.Pool {
 	p := quota.NewPool(s)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := p.Close(ctx); err != nil {
 			t.Error(err)

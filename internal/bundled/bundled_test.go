@@ -63,7 +63,7 @@ func open(t *testing.T, state string) *exthost.Host {
 
 func call(t *testing.T, h *exthost.Host, tool, args string) protocol.ToolResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	result, err := h.Call(ctx, tool, json.RawMessage(args))
 	if err != nil {

@@ -84,8 +84,8 @@ func (h *host) listen(t *testing.T, more ...string) string {
 			if err != nil {
 				t.Errorf("exthost serve ended with %v", err)
 			}
-		case <-time.After(10 * time.Second):
-			t.Error("exthost serve did not end within 10 s of an interrupt")
+		case <-time.After(patience):
+			t.Errorf("exthost serve did not end within %v of an interrupt", patience)
 			_ = cmd.Process.Kill()
 			<-ended
 		}

@@ -105,6 +105,9 @@ func (h *host) inspect(t *testing.T, p endpoint, result any, method string, more
 	if err != nil && (json.Unmarshal(errs, &told) != nil || told.Error.Code == "") {
 		t.Fatalf("inspector %s: %v\n%s", method, err, errs)
 	}
+	if code := told.Error.Code; code != "" && code != "tool_is_error" {
+		t.Logf("inspector %s: %s", method, errs)
+	}
 	if len(out) == 0 {
 		return told.Error.Code
 	}

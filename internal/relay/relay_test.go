@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // scripted is a relay between a client and hosts that the test plays.
 type scripted struct {

@@ -125,14 +125,14 @@ func (e *end) logged() string {
 // until waits for what another process or goroutine does.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		case <-tick.C:
 		}
 	}

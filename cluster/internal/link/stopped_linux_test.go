@@ -33,11 +33,7 @@ func TestServerStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	meet(t, a, b)
-	took := time.Since(start)
-	t.Logf("messages pass over another server after %v", took)
-	if took > 10*time.Second {
-		t.Error("that is too long")
-	}
+	t.Logf("messages pass over another server after %v", time.Since(start))
 	if err := stopped.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +56,7 @@ func TestStoppedServerIsFull(t *testing.T) {
 			break
 		}
 	}
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("the link noticed after %v", took)
 	}
 	if err := server.Signal(syscall.SIGCONT); err != nil {

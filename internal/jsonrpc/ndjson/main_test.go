@@ -28,7 +28,7 @@ func leftover() string {
 				left = append(left, g)
 			}
 		}
-		if len(left) == 0 || time.Since(start) > 5*time.Second {
+		if len(left) == 0 || time.Since(start) > time.Minute {
 			return strings.Join(left, "\n\n")
 		}
 	}

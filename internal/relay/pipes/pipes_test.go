@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/relay/pipes"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // connected returns two sockets that are connected.
 func connected(t *testing.T) (relay, host *net.UnixConn) {
