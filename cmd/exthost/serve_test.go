@@ -115,7 +115,12 @@ func (t *transcript) until(test *testing.T, what string, holds func(said string)
 // startServe runs exthost serve on a free port until it says that it serves.
 func startServe(t testing.TB, dir string, args ...string) *served {
 	t.Helper()
-	s := &served{Cmd: program(dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), stderr: &transcript{more: make(chan struct{}, 1)}, read: make(chan struct{})}
+	return startHost(t, program(dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...))
+}
+
+func startHost(t testing.TB, cmd *exec.Cmd) *served {
+	t.Helper()
+	s := &served{Cmd: cmd, stderr: &transcript{more: make(chan struct{}, 1)}, read: make(chan struct{})}
 	stderr, err := s.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +128,7 @@ func startServe(t testing.TB, dir string, args ...string) *served {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.AfterFunc(10*patience, func() { s.Process.Kill() })
+	timeout := time.AfterFunc(4*patience, func() { s.Process.Kill() })
 	t.Cleanup(func() { timeout.Stop() })
 	lines := bufio.NewReader(io.TeeReader(stderr, s.stderr))
 	for s.url == "" {
