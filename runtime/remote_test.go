@@ -526,6 +526,40 @@ func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
 	}
 }
 
+// TestRemoteSessionLostBeforeACall has a restarted server answer 401 to the stream that is opened again, which is the
+// first request after a restart. Its session is lost, the credentials are good, and nobody has to sign in.
+func TestRemoteSessionLostBeforeACall(t *testing.T) {
+	processtest.Leaks(t)
+	inner := sdkHandler(t, "sessions")
+	streaming, restart := make(chan struct{}, 1), make(chan struct{})
+	var session atomic.Pointer[string] // before the restart
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		id := q.Header.Get("Mcp-Session-Id")
+		if own := session.Load(); own != nil && *own == id {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if q.Method != http.MethodGet {
+			inner.ServeHTTP(w, q)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		streaming <- struct{}{}
+		<-restart
+		session.Store(&id)
+	}))
+	s, login := remoteSpec(manifest.KindHTTP, url, manifest.MCPVersionAuto), new(lent)
+	s.Login = login
+	r := start(t, s)
+	await(t, streaming)
+	close(restart)
+	r.end(protocol.ChildExited)
+	if renewed, refused := login.renewed.Load(), login.refused.Load(); renewed+refused > 0 {
+		t.Errorf("another token was asked for %d times, and %d refused", renewed, refused)
+	}
+}
+
 // A refusal that concerns one request alone leaves the session and the calls in flight as they are.
 func TestRemoteRefusalKeepsSession(t *testing.T) {
 	for _, code := range []int{http.StatusBadRequest, http.StatusConflict, http.StatusGone, http.StatusInternalServerError, http.StatusServiceUnavailable} {

@@ -19,7 +19,7 @@ import (
 // it too, and answers one in a new session with the same credentials. That it opens one is not enough, as
 // some servers want credentials only afterwards.
 func (s *Streamable) isOutlived(r *http.Request) bool {
-	if r.Method != http.MethodPost || r.Header.Get(mcphttp.SessionHeader) == "" {
+	if r.Method == http.MethodDelete || r.Header.Get(mcphttp.SessionHeader) == "" {
 		return false
 	}
 	s.mu.Lock()
