@@ -560,6 +560,41 @@ func TestRemoteSessionLostBeforeACall(t *testing.T) {
 	}
 }
 
+// TestRemoteRefusedCredentialsCostNoStorm has a server refuse the credentials of a run, and even those that end the
+// sessions of trials. Many calls with them open one other session, not one each.
+func TestRemoteRefusedCredentialsCostNoStorm(t *testing.T) {
+	const calls = 20
+	for name, opens := range map[string]bool{"a server that refuses all": false, "a server that opens sessions": true} {
+		t.Run(name, func(t *testing.T) {
+			processtest.Leaks(t)
+			inner := sdkHandler(t, "sessions")
+			var on atomic.Bool
+			var requests atomic.Int32
+			r := start(t, remoteSpec(manifest.KindHTTP, serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if !on.Load() {
+					inner.ServeHTTP(w, q)
+					return
+				}
+				if requests.Add(1); opens && q.Header.Get("Mcp-Session-Id") == "" {
+					inner.ServeHTTP(w, q)
+					return
+				}
+				w.WriteHeader(http.StatusUnauthorized)
+			})), manifest.MCPVersionAuto))
+			on.Store(true)
+			for range calls {
+				_, err := r.callTool()
+				wantContains(t, wantKind(t, err, protocol.ExtensionError).Error(), "credentials")
+			}
+			const trial = 4 // a ping, an initialize, a ping and a DELETE
+			if n := requests.Load(); n > calls+trial {
+				t.Errorf("%d requests for %d calls", n, calls)
+			}
+			on.Store(false)
+		})
+	}
+}
+
 // A refusal that concerns one request alone leaves the session and the calls in flight as they are.
 func TestRemoteRefusalKeepsSession(t *testing.T) {
 	for _, code := range []int{http.StatusBadRequest, http.StatusConflict, http.StatusGone, http.StatusInternalServerError, http.StatusServiceUnavailable} {

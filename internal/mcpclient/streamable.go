@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
@@ -29,6 +30,8 @@ type Streamable struct {
 	probe     *probe               // under way; nil: none
 	trial     *probe               // of another session, under way; nil: none
 	opening   []byte               // the initialize of the session
+	wrong     []string             // credentials that were refused in another session too
+	rest      time.Time            // until when these are not tried in a further one
 	doubting  int                  // exchanges that wait for a probe
 	lost      error                // why the session or the server is gone; nil: it is not
 	drained   chan struct{}        // to be closed when no request is in flight; nil: nobody waits for that

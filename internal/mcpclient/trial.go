@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
@@ -15,6 +17,10 @@ import (
 // Other credentials do not help then, and nobody is to be asked to sign in. So before a 401 counts as one
 // about the credentials, they are tried in another session.
 
+// trialRest is how long credentials that were refused in another session too are not tried in a further one. Without
+// it every call with wrong credentials is five requests, and leaves a session at a server that ends none without them.
+const trialRest = 10 * time.Second
+
 // isOutlived reports whether a server has refused r with 401 because of its session: it refuses a ping in
 // it too, and answers one in a new session with the same credentials. That it opens one is not enough, as
 // some servers want credentials only afterwards.
@@ -22,12 +28,17 @@ func (s *Streamable) isOutlived(r *http.Request) bool {
 	if r.Method == http.MethodDelete || r.Header.Get(mcphttp.SessionHeader) == "" {
 		return false
 	}
+	credentials := r.Header["Authorization"]
 	s.mu.Lock()
 	if s.lost != nil {
 		defer s.mu.Unlock()
 		return errors.Is(s.lost, ErrSessionGone)
 	}
-	p := s.beginLocked(&s.trial, func(p *probe) { p.gone = s.tryAnother(r.Header["Authorization"]) })
+	if slices.Equal(s.wrong, credentials) && time.Now().Before(s.rest) {
+		defer s.mu.Unlock()
+		return false
+	}
+	p := s.beginLocked(&s.trial, func(p *probe) { p.gone = s.tryAnother(credentials) })
 	s.mu.Unlock()
 	select {
 	case <-p.done:
@@ -37,7 +48,8 @@ func (s *Streamable) isOutlived(r *http.Request) bool {
 	}
 }
 
-// tryAnother reports whether credentials are refused in the session and work in another one, which it ends.
+// tryAnother reports whether credentials are refused in the session and work in another one. It notes those that
+// are refused there too.
 func (s *Streamable) tryAnother(credentials []string) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, pingTimeout)
 	defer cancel()
@@ -50,19 +62,34 @@ func (s *Streamable) tryAnother(credentials []string) bool {
 	if said := s.ask(ctx, credentials, body, h); said.status != http.StatusUnauthorized {
 		return false
 	}
+	said := s.askAnother(ctx, credentials, body, h)
+	if said.status == http.StatusUnauthorized {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.wrong, s.rest = credentials, time.Now().Add(trialRest)
+	}
+	return said.ok
+}
+
+// askAnother opens another session with these credentials, posts a request with the headers h in it, and ends it.
+func (s *Streamable) askAnother(ctx context.Context, credentials []string, body []byte, h http.Header) reply {
 	s.mu.Lock()
 	opening := s.opening
 	s.mu.Unlock()
 	opened := s.ask(ctx, credentials, opening, http.Header{"Accept": h["Accept"]})
-	if !opened.ok {
-		return false
-	}
 	h.Del(mcphttp.SessionHeader)
 	if opened.session != "" {
 		h.Set(mcphttp.SessionHeader, opened.session)
-		defer s.ask(ctx, credentials, nil, h)
+		defer func() {
+			ctx, cancel := context.WithTimeout(s.ctx, pingTimeout) // the other one may be over
+			defer cancel()
+			s.ask(ctx, credentials, nil, h)
+		}()
 	}
-	return s.ask(ctx, credentials, body, h).ok
+	if !opened.ok {
+		return opened
+	}
+	return s.ask(ctx, credentials, body, h)
 }
 
 // reply is how a server answered one request of a trial.
