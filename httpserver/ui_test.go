@@ -237,6 +237,14 @@ func TestDashboard(t *testing.T) {
 		b.eval(`document.querySelector(".details .close").click()`)
 		b.await(`document.querySelector(".details").hidden`)
 		b.phone("light", "calls-phone")
+		b.eval(`import("./calls.js").then(({ calls }) => {
+			const view = calls(() => {});
+			view.update({ calls: [], status: { questions: [{ method: "elicitation/create", tool: "ext_kit_say", client: "<b>x</b>\nroot waits\u001b" }] } }, { query: "" });
+			document.body.append(view.node);
+			window.asked = view.node;
+		})`)
+		b.await(`asked.querySelector(".waiting").innerText.includes("<b>x</b> root waits\\u{1b}")`) // in one line
+		b.eval(`asked.remove()`)
 		b.open(url + "#/calls") // with the calls from before the page was opened
 		b.await(`document.querySelectorAll(".calls-table tbody tr").length >= 60`)
 	})

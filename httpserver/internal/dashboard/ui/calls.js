@@ -18,7 +18,7 @@ export function calls(nav) {
     setAttr(pause, "aria-pressed", String(Boolean(held)));
     setText(pause, held ? "Resume" : "Pause");
   } }, "Pause");
-  const missed = el("span.total"), waiting = el("p.waiting", { hidden: true });
+  const missed = el("span.total"), waiting = el("ul.waiting", { hidden: true });
   const none = empty("No calls.", "They appear here as clients make them. The host keeps the last 256; earlier ones are in the audit log.");
   return {
     node: el("div.calls-view", {}, el("div.scroll", {}, el("div.bar", {}, outcome.node, pause, missed), waiting, list.node, none), detail.node),
@@ -30,7 +30,7 @@ export function calls(nav) {
       setText(missed, s.missed ? `${count(s.missed)} more calls arrived too fast to be shown; they are counted` : "");
       const asked = s.status?.questions ?? [];
       waiting.hidden = !asked.length;
-      setText(waiting, asked.slice(0, 10).map(question).join("\n") + (asked.length > 10 ? `\nand ${count(asked.length - 10)} more` : ""));
+      put(waiting, asked.slice(0, 10).map((q) => el("li", {}, question(q))), asked.length > 10 && el("li", {}, `and ${count(asked.length - 10)} more`));
       none.hidden = chosen.length > 0;
       detail.update(rest);
     },
