@@ -37,6 +37,8 @@ type Containment struct {
 	live       numbers      // of the children in their marks
 	looks      *sweep.Looks // of the sweeps of all children
 
+	noProc atomic.Bool // a pid namespace of a child could have no /proc of its own
+
 	closing  chan struct{}  // closed with closed
 	watchers sync.WaitGroup // of guardians; none starts after closed
 

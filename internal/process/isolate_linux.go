@@ -155,7 +155,7 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 	case nsinit.StageSandbox, nsinit.StageNetwork:
 		return &StartError{Reason: Sandbox, Path: path, Err: errors.New(r.Text)}
 	case nsinit.StageProc, nsinit.StageProcesses:
-		return &StartError{Reason: Isolation, Path: path, Err: cause}
+		return &StartError{Reason: Isolation, Path: path, Err: fmt.Errorf("%w: %w", errNoProc, cause)}
 	case nsinit.StagePrivileges:
 		return &StartError{Reason: Privileges, Path: path, Err: cause}
 	}

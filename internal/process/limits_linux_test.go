@@ -2,13 +2,18 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/exthost/exthost/internal/limited"
+	"github.com/exthost/exthost/internal/nsinit"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/sandbox"
 	ask "github.com/exthost/exthost/manifest/sandbox"
@@ -85,6 +90,49 @@ func TestR10EachSandboxBoundsProcesses(t *testing.T) {
 			p.expect(want)
 			p.ended()
 		}
+	}
+}
+
+// TestSandboxStartsWhereNamespacesGetNoProc has an init that cannot mount a /proc, as in a container whose own is
+// masked. A sandbox that asks for no namespaces starts without them, and others fail.
+func TestSandboxStartsWhereNamespacesGetNoProc(t *testing.T) {
+	if limited.OfSandbox() == 0 || namespaces() != nil {
+		t.Skip("NOT TESTED: without namespaces no sandbox has an init")
+	}
+	processtest.Leaks(t)
+	init := filepath.Join(t.TempDir(), "init")
+	report := fmt.Sprintf(`{"stage":%q,"errno":%d}`, nsinit.StageProc, unix.EPERM)
+	if err := os.WriteFile(init, []byte("#!/bin/sh\necho '"+report+"' >&3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cat, err := Resolve("cat", "/", os.Getenv("PATH"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Contain(init)
+	t.Cleanup(c.Close)
+	sandboxed := func(s *Spec) {
+		s.Path, s.Args = cat, []string{"/proc/meminfo"}
+		s.Containment, s.Sandbox = c, &sandbox.Policy{BestEffort: true}
+	}
+	for name, asks := range map[string]func(*Spec){
+		"isolation": func(s *Spec) { s.Isolate = true },
+		"a network": func(s *Spec) { s.Sandbox.Net = ask.Net{ask.NetLoopback} },
+		"a bound":   func(s *Spec) { s.Limits.Processes = 40 },
+	} {
+		s := Spec{}
+		sandboxed(&s)
+		asks(&s)
+		if _, err := Start(t.Context(), s); !errors.Is(err, errNoProc) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for range 2 {
+		p := start(t, "", sandboxed)
+		if text := p.rest(); !strings.Contains(text, "MemTotal") {
+			t.Errorf("says %q", text)
+		}
+		p.ended()
 	}
 }
 

@@ -101,10 +101,21 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		return nil, &StartError{Reason: Invalid, Path: s.Path, Err: errors.New("not an absolute path")}
 	}
 	if ownNamespaces(s.Sandbox, s.Containment) {
-		s.Isolate = true
-		s.Limits.Processes = cmp.Or(s.Limits.Processes, limited.OfSandbox())
+		bound := s
+		bound.Isolate = true
+		bound.Limits.Processes = cmp.Or(s.Limits.Processes, limited.OfSandbox())
+		p, err := bound.start(ctx)
+		asked := s.Isolate || s.Sandbox.Namespaced() || s.Limits.Processes > 0
+		if asked || !errors.Is(err, errNoProc) {
+			return p, err
+		}
+		s.Containment.noProc.Store(true)
 	}
-	parent, err := launcherOf(&s)
+	return s.start(ctx)
+}
+
+func (s *Spec) start(ctx context.Context) (*Process, error) {
+	parent, err := launcherOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +129,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	hold := s.Containment.prepare()
 	s.Env, s.mark = hold.environ(s.Env), hold.marks().First
-	proc, init, err := spawn(ctx, &s, parent, pipes.child[:])
+	proc, init, err := spawn(ctx, s, parent, pipes.child[:])
 	closeAll(pipes.child[:])
 	if err != nil {
 		hold.abandon()

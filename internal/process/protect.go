@@ -15,7 +15,7 @@ func Protection() sandbox.Protection {
 // ownNamespaces reports whether a child in a sandbox gets namespaces: for a network of its own, and to bound its
 // processes, where c has an init and the system can do that. One that is watched gets none for the latter.
 func ownNamespaces(p *sandbox.Policy, c *Containment) bool {
-	bound := p != nil && p.Watch == nil && c.initProgram() != "" && limited.OfSandbox() > 0
+	bound := p != nil && p.Watch == nil && c.initProgram() != "" && !c.noProc.Load() && limited.OfSandbox() > 0
 	return (p.Namespaced() || bound) && namespaces() == nil
 }
 

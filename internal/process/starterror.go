@@ -33,6 +33,10 @@ const (
 // errNoInit is the error of a namespace without a program for its init.
 var errNoInit = errors.New("that takes the exthost program, and this one was not told where that is")
 
+// errNoProc is the error of a pid namespace that gets no /proc, where its processes are bounded. In a container
+// whose own /proc is masked, none does.
+var errNoProc = errors.New("it gets no /proc of its own")
+
 // errPrivilegedSandbox is the error of a sandbox that more privileges would open.
 var errPrivilegedSandbox = errors.New("new_privileges is set for it, and a sandbox takes privileges away")
 
