@@ -78,6 +78,7 @@ func (i *Instance) Serve(ctx context.Context, ready func()) (err error) {
 	}
 	i.tellSecrets()
 	var beside sync.WaitGroup
+	over, end := context.WithCancel(ctx)
 	spawned := time.Now()
 	err = i.Instance.Serve(ctx, func() {
 		if !i.isLite() && i.loading.loaded(i.Kill) != nil {
@@ -90,7 +91,11 @@ func (i *Instance) Serve(ctx context.Context, ready func()) (err error) {
 		if u.events.Ready != nil {
 			beside.Go(func() { u.events.Ready(ctx, i) })
 		}
+		if i.isLite() {
+			beside.Go(func() { i.loading.settle(over, i.Kill) })
+		}
 	})
+	end()
 	beside.Wait()
 	err = i.loading.cause(ctx, err)
 	if err = u.Mask(err); err != nil {

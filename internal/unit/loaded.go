@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -42,6 +43,19 @@ func (l *loading) loaded(kill func()) *protocol.Error {
 	l.refused.CompareAndSwap(nil, fault)
 	kill()
 	return l.refused.Load()
+}
+
+// loadTime is how long a run without a handshake has to load its code, if it answers no call before. What changes
+// on disk later concerns the next run.
+const loadTime = 10 * time.Second
+
+// settle is [loading.loaded] after loadTime, unless ctx ends before.
+func (l *loading) settle(ctx context.Context, kill func()) {
+	select {
+	case <-time.After(loadTime):
+		_ = l.loaded(kill)
+	case <-ctx.Done():
+	}
 }
 
 // answered is [loading.loaded] for a run that nothing but the answer to a call, or its error, shows to be
