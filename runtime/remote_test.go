@@ -663,6 +663,44 @@ func TestRemoteErrorWithoutAnID(t *testing.T) {
 	}
 }
 
+// TestRemoteErrorOnTheStandaloneStream has the server report an error without an id on the stream that has no
+// answers, while one call is in flight. The call has its answer.
+func TestRemoteErrorOnTheStandaloneStream(t *testing.T) {
+	processtest.Leaks(t)
+	inner, arrived, goOn := sdkHandler(t, "sessions"), make(chan struct{}), make(chan struct{})
+	held := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		close(arrived)
+		<-goOn
+		inner.ServeHTTP(w, q)
+	})
+	f := &refusing{inner: inner, only: "held-argument"}
+	f.fault.Store(&held)
+	s := remoteSpec(manifest.KindHTTP, serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method != http.MethodGet {
+			f.ServeHTTP(w, q)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-arrived:
+			_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the disk is full"}}`+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-q.Context().Done()
+		case <-q.Context().Done():
+		}
+	})), manifest.MCPVersionAuto)
+	log := logTo(&s)
+	r := start(t, s)
+	call := r.goCall(t.Context(), request(`{"name":"echo","arguments":{"a":"held-argument"}}`, ""))
+	await(t, arrived)
+	eventually(t, func() bool { return strings.Contains(log.String(), "the disk is full") })
+	close(goOn)
+	if got := await(t, call); got.err != nil {
+		t.Error(got.err)
+	}
+}
+
 // TestRemoteResumes breaks connections during a call and between calls. Messages sent
 // meanwhile still arrive.
 func TestRemoteResumes(t *testing.T) {

@@ -57,7 +57,7 @@ func (c *Conn) answer(m *Message) {
 		switch {
 		case ours:
 			pc = s.calls[id]
-		case anonymous:
+		case anonymous && m.Of == nil:
 			pc = s.onlyCall()
 		}
 		if pc != nil {

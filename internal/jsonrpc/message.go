@@ -19,7 +19,8 @@ type Message struct {
 	Error  json.RawMessage // the raw error object
 
 	// Of is the id of the request on whose stream the message came, for transports
-	// with a stream per request. The message belongs to that call. Ignored when writing.
+	// with a stream per request. The message belongs to that call. For an answer on a stream that
+	// belongs to no request it is null. Ignored when writing.
 	Of json.RawMessage
 	// Bare marks a frame without "jsonrpc":"2.0", read or to be written.
 	Bare bool

@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"mime"
@@ -129,6 +130,9 @@ func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) 
 		switch {
 		case !ok:
 		case x == nil:
+			if m.Method == "" {
+				m.Of = noRequest
+			}
 			s.deliver(m)
 		default:
 			done = m.Method == "" && answers(&m, x)
@@ -138,6 +142,9 @@ func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) 
 		}
 	}
 }
+
+// noRequest is where the messages of the standalone stream belong: an error without an id answers no call there.
+var noRequest = json.RawMessage("null")
 
 // messageOf returns the message in an event. ok is false for events that hold none.
 func messageOf(e *sse.Event) (m jsonrpc.Message, ok bool) {
