@@ -40,7 +40,8 @@ func (r *reader) linked(path, key string) {
 	}
 }
 
-// marked returns the marks; folders are those with code. Links to data are left out: programs set such anew.
+// marked returns the marks; folders are those with code. Links to data are left out, because programs set such anew,
+// and the lock file that npm install writes anew although nothing has changed.
 func (r *reader) marked(folders map[string]bool) []mark {
 	for i := range r.marks {
 		m := &r.marks[i]
@@ -48,7 +49,9 @@ func (r *reader) marked(folders map[string]bool) []mark {
 		_, linked := r.files[m.key+"/"]
 		m.code = file || linked || folders[path.Clean(m.key)]
 	}
-	return slices.DeleteFunc(r.marks, func(m mark) bool { return m.link && !m.code })
+	return slices.DeleteFunc(r.marks, func(m mark) bool {
+		return m.link && !m.code || path.Base(m.key) == "package-lock.json"
+	})
 }
 
 // now returns how what is marked is now.

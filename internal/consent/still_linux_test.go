@@ -30,16 +30,17 @@ func TestStill(t *testing.T) {
 		change func(*kit)
 		want   string
 	}{
-		"nothing":           {func(*kit) {}, ""},
-		"a script":          {swap("main.py"), "main.py"},
-		"a module":          {swap("lib/deep.py"), "lib/deep.py"},
-		"the manifest":      {swap("plugin.toml"), "plugin.toml"},
-		"named settings":    {swap("rules.data"), "rules.data"},
-		"named data":        {swap("../shared/more.data"), ""},
-		"data":              {swap("notes.txt"), ""},
-		"a linked script":   {swap("linked.py"), "linked.py"},
-		"removed":           {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py"},
-		"what a tool makes": {func(k *kit) { k.write("uv.lock", ""); k.write(".venv/bin/x", "#!/bin/sh\n") }, ""}, // the next start asks
+		"nothing":              {func(*kit) {}, ""},
+		"a script":             {swap("main.py"), "main.py"},
+		"a module":             {swap("lib/deep.py"), "lib/deep.py"},
+		"the manifest":         {swap("plugin.toml"), "plugin.toml"},
+		"named settings":       {swap("rules.data"), "rules.data"},
+		"named data":           {swap("../shared/more.data"), ""},
+		"data":                 {swap("notes.txt"), ""},
+		"a linked script":      {swap("linked.py"), "linked.py"},
+		"removed":              {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py"},
+		"what a tool makes":    {func(k *kit) { k.write("uv.lock", ""); k.write(".venv/bin/x", "#!/bin/sh\n") }, ""}, // the next start asks
+		"what npm writes anew": {func(k *kit) { k.write("package-lock.json", "{}") }, ""},
 		"a folder": {func(k *kit) {
 			put(k, "lib", func(path string) error { return os.Rename(path, filepath.Join(k.dir, "../kept")) })
 			k.write("lib/deep.py", "evil()\n")
@@ -73,6 +74,7 @@ func TestStill(t *testing.T) {
 				k.write("../shared/target.py", "1\n")
 				return os.Symlink("../shared/target.py", path)
 			})
+			k.write("package-lock.json", "{}")
 			k.accept()
 			still, err := k.Starts(k.candidate())
 			if err != nil {
