@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestMain(m *testing.M) { Main(m, nil) }
+func TestMain(m *testing.M) { Main(Sharded(m), nil) }
 
 // recorder is a testing.TB that records failures.
 type recorder struct {

@@ -22,7 +22,7 @@ const ScriptVar = "EXTHOST_TEST_SCRIPT"
 type Verb func(args string)
 
 // Main must be called by TestMain. If [ScriptVar] is set, Main runs that script and exits
-// with 0; otherwise it runs the tests.
+// with 0; otherwise it runs the tests: those of TestMain, or [Sharded] ones.
 //
 // A script is a list of steps separated by ";", each a verb and its arguments. own adds
 // verbs to these:
@@ -39,7 +39,7 @@ type Verb func(args string)
 //	hang                 do nothing for an hour
 //	kill N               send signal N to this process
 //	exit N               exit with status N
-func Main(m *testing.M, own map[string]Verb) {
+func Main(m interface{ Run() int }, own map[string]Verb) {
 	script, ok := os.LookupEnv(ScriptVar)
 	if !ok {
 		os.Exit(m.Run())

@@ -1,0 +1,9 @@
+package processtest
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// endWithParent kills the process of cmd when the thread that started it ends, so also when this process is killed.
+func endWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
