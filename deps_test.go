@@ -205,7 +205,7 @@ var house = map[string]struct {
 	"internal/scaffold": {[]string{"internal/below", "internal/atomicfile", "manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
 
 	"governance/governancetest":      {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
-	"internal/process/processtest":   {nil, "asserts that nothing is left behind"},
+	"internal/process/processtest":   {[]string{"internal/dirlock"}, "asserts that nothing is left behind; builds programs for tests once at a time"},
 	"cluster/internal/natstest":      {[]string{"internal/process/processtest"}, "runs servers for tests"},
 	"internal/benchtest":             {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 	"internal/stormtest":             {nil, "sizes of tests, and the clock"},

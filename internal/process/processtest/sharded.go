@@ -52,6 +52,9 @@ func (s Shards) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	if onlyOne() {
+		if err := programs.open(dir); err != nil {
+			return broken(err)
+		}
 		return s.tests.Run()
 	}
 	names, err := s.list(dir, "^(Test|Fuzz|Example)")
@@ -82,6 +85,9 @@ func broken(err error) int {
 // shard runs the tests of one shard, and reports those that there were.
 func (s Shards) shard(report string) int {
 	os.Unsetenv(reportVar) // children have the environment that they have without shards
+	if err := programs.open(filepath.Dir(report)); err != nil {
+		return broken(err)
+	}
 	code := s.tests.Run()
 	names, err := s.list(filepath.Dir(report), option("run"))
 	if err == nil {
