@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 			"memory":      hostOf,
 		})
 	}
-	code := m.Run()
+	code := processtest.Sharded(m).Run()
 	for _, one := range shared.all {
 		one.Kill()
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{
+	processtest.Main(processtest.Sharded(m, "TestHungIsReplaced"), map[string]processtest.Verb{
 		"read":   func(string) { stdin.read() },
 		"init":   stdin.initialize,
 		"answer": stdin.answer,

@@ -29,7 +29,7 @@ import (
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{natstest.Name: natstest.Verb, "service": serve})
+	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{natstest.Name: natstest.Verb, "service": serve})
 }
 
 // toolNames are the tools of the service.

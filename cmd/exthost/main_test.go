@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") { // not the program that the scripts run
 		os.Setenv("EXTHOST_TRUST", "off") // the tests write what they run
 	}
-	testscript.Main(m, programs)
+	testscript.Main(processtest.Sharded(m, "TestScripts", "TestNothingRunsUnderAnyCommand"), programs)
 }
 
 // programs are what the test binary can be, by name.

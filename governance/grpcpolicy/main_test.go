@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{"plugin": plugin, "socket": badSocket})
+	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{"plugin": plugin, "socket": badSocket})
 }
 
 // plugin is a child that serves the protocol. Its arguments script it:

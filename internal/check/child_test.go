@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{"native": native})
+	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{"native": native})
 }
 
 // child is a native extension with one fault.

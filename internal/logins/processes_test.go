@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{"callers": callers, "rotate": rotate})
+	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{"callers": callers, "rotate": rotate})
 }
 
 // callersEach is how many callers each process has when the token expires.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, verbs)
+	processtest.Main(processtest.Sharded(m), verbs)
 }
 
 // verbs are the script verbs that need this package.

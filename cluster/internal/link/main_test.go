@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{natstest.Name: natstest.Verb})
+	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{natstest.Name: natstest.Verb})
 }
 
 func oneServer(t *testing.T) natstest.Server {

@@ -28,7 +28,7 @@ import (
 const patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{natstest.Name: natstest.Verb, "node": node})
+	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{natstest.Name: natstest.Verb, "node": node})
 }
 
 // callers are those of a node in the tests.
