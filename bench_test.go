@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/sdk"
 )
@@ -47,11 +47,11 @@ var benchManifest = benchTools + plays("bench", "")
 // echoManifest is the manifest of a Go extension as an author builds it. The test binary as a
 // child has the packages of a host, and a collector that looks at all that they hold.
 func echoManifest(b testing.TB) string {
-	path := filepath.Join(b.TempDir(), "echo")
-	if out, err := exec.Command("go", "build", "-o", path, "./testdata/echo").CombinedOutput(); err != nil {
-		b.Fatalf("%v: %s", err, out)
+	dir, err := processtest.Build("./testdata/echo")
+	if err != nil {
+		b.Fatal(err)
 	}
-	return benchTools + fmt.Sprintf("[transport]\ncommand = %q\n", path)
+	return benchTools + fmt.Sprintf("[transport]\ncommand = %q\n", filepath.Join(dir, "echo"))
 }
 
 // benchCall returns the call of an extension that makes the load.

@@ -30,21 +30,11 @@ import (
 // patience bounds every wait of a test; none is expected to last.
 const patience = 60 * time.Second
 
-// binDir holds the programs that tests have built.
-var binDir string
-
 func TestMain(m *testing.M) {
 	if _, scripted := os.LookupEnv(processtest.ScriptVar); scripted {
 		processtest.Main(m, verbs)
 	}
-	dir, err := os.MkdirTemp("", "exthost-test")
-	if err != nil {
-		panic(err)
-	}
-	binDir = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(processtest.Sharded(m, "TestHungExtensionIsReplaced", "TestTenThousandCallsAreReplayed").Run())
 }
 
 // verbs are the steps of scripted children.

@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,18 +42,15 @@ func randomly(t testing.TB) func() *rand.Rand {
 // subject returns the extension that the storms are about, built by the first who asks.
 func subject(t testing.TB) string {
 	t.Helper()
-	if err := buildSubject(); err != nil {
+	dir, err := buildSubject()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(binDir, "subject")
+	return filepath.Join(dir, "subject")
 }
 
-var buildSubject = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-race=false", "-ldflags=-w", "-o", filepath.Join(binDir, "subject"), "./testdata/subject").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
+var buildSubject = sync.OnceValues(func() (string, error) {
+	return processtest.Build("-race=false", "-ldflags=-w", "./testdata/subject")
 })
 
 // runs is a manifest's [transport] that runs a program, with the tools of the subject.

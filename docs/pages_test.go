@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"bytes"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance/celpolicy"
+	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -248,33 +248,16 @@ func goCommand(args ...string) *exec.Cmd {
 // program returns the path of the built program.
 func program(t testing.TB) string {
 	t.Helper()
-	path, err := built()
+	dir, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return filepath.Join(dir, "exthost")
 }
 
-var binDir string // removed by TestMain
+func TestMain(m *testing.M) { os.Exit(processtest.Sharded(m).Run()) }
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "exthost-docs")
-	if err != nil {
-		panic(err)
-	}
-	binDir = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
+// built is the directory with the programs that the pages run.
 var built = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(binDir, "exthost")
-	var out bytes.Buffer
-	cmd := goCommand("build", "-o", binDir, "./cmd/exthost", "./examples/agent-go")
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return "", &exec.Error{Name: out.String(), Err: err}
-	}
-	return path, nil
+	return processtest.Build("-ldflags=-w", "./cmd/exthost", "./examples/agent-go")
 })

@@ -13,31 +13,16 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/examples/vendortest"
+	"github.com/exthost/exthost/internal/process/processtest"
 )
 
 // patience bounds one run of the loop; no run takes that long.
 const patience = 60 * time.Second
 
-var binDir string // removed by TestMain
+func TestMain(m *testing.M) { os.Exit(processtest.Sharded(m).Run()) }
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "exthost-agent-python")
-	if err != nil {
-		panic(err)
-	}
-	binDir = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-var built = sync.OnceValues(func() (path string, err error) {
-	path = filepath.Join(binDir, "exthost")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/exthost").CombinedOutput()
-	if err != nil {
-		err = &exec.Error{Name: string(out), Err: err}
-	}
-	return path, err
+var built = sync.OnceValues(func() (dir string, err error) {
+	return processtest.Build("-ldflags=-w", "./cmd/exthost")
 })
 
 // loop runs agent.py in a new project with variables NAME=VALUE.
@@ -51,7 +36,7 @@ func newLoop(t *testing.T, env ...string) *loop {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("NOT TESTED: examples/agent-python needs python3, which is missing")
 	}
-	program, err := built()
+	programs, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +47,7 @@ func newLoop(t *testing.T, env ...string) *loop {
 			l.env = append(l.env, v)
 		}
 	}
-	l.env = append(l.env, "XDG_CONFIG_HOME=", "EXTHOST_TRUST=off", "XDG_STATE_HOME="+filepath.Join(dir, "state"), "no_proxy=127.0.0.1", "PYTHONIOENCODING=ascii", "EXTHOST="+program)
+	l.env = append(l.env, "XDG_CONFIG_HOME=", "EXTHOST_TRUST=off", "XDG_STATE_HOME="+filepath.Join(dir, "state"), "no_proxy=127.0.0.1", "PYTHONIOENCODING=ascii", "EXTHOST="+filepath.Join(programs, "exthost"))
 	l.env = append(l.env, env...)
 	return l
 }

@@ -38,11 +38,11 @@ func load(t *testing.T, dir string) governance.Spec {
 // build compiles the program of the template in dir.
 func build(t *testing.T, dir string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "policy")
-	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", program, "./"+dir).CombinedOutput(); err != nil {
-		t.Fatalf("go build ./%s: %v\n%s", dir, err, out)
+	programs, err := processtest.Build("-ldflags=-w", "./examples/policies/"+dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return program
+	return filepath.Join(programs, filepath.Base(dir))
 }
 
 // python returns an interpreter with these modules, or skips the test.

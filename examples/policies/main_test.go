@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP, "interceptors": scriptedInterceptors})
+	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP, "interceptors": scriptedInterceptors})
 }
 
 // scriptedNative is a policy of kind native that behaves as its caller's name says.
