@@ -54,6 +54,13 @@ func examine(t *testing.T, manifest, fixture string, o check.Options) ([]check.R
 func manifestOf(t *testing.T, fault string) string {
 	t.Helper()
 	path, _ := processtest.Script(t, "")
+	start, grace := "60s", "5s"
+	switch fault { // of those that these limits end
+	case "makes texts of ids":
+		start = "10s"
+	case "outlives stdin":
+		grace = "500ms"
+	}
 	return fmt.Sprintf(`
 [plugin]
 id = "subject"
@@ -65,9 +72,9 @@ tools = ["echo", "wait"]
 command = %q
 env = { %s = %q, GORACE = "atexit_sleep_ms=0" }
 [runtime]
-shutdown_grace = "5s"
-start_timeout = "60s"
-`, path, processtest.ScriptVar, "native "+fault)
+shutdown_grace = %q
+start_timeout = %q
+`, path, processtest.ScriptVar, "native "+fault, grace, start)
 }
 
 func failed(results []check.Result) (names []string) {
