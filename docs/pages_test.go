@@ -54,11 +54,12 @@ func TestPages(t *testing.T) {
 // runner runs the blocks of one page.
 type runner struct {
 	*testing.T
-	dir    string // the page's
-	env    []string
-	at     *block
-	server *server // nil until a block runs serve
-	hub    string  // an address that was free a moment ago
+	dir      string // the page's
+	checkout string
+	env      []string
+	at       *block
+	server   *server // nil until a block runs serve
+	hub      string  // an address that was free a moment ago
 }
 
 func newRunner(t *testing.T) *runner {
@@ -76,6 +77,7 @@ func newRunner(t *testing.T) *runner {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.checkout = checkout
 	for target, link := range map[string]string{checkout: filepath.Join(dir, "exthost"), filepath.Join(checkout, "examples"): filepath.Join(r.dir, "examples")} {
 		if err := os.Symlink(target, link); err != nil {
 			t.Fatal(err)
