@@ -37,6 +37,9 @@ func TestPages(t *testing.T) {
 	for _, p := range pages(t) {
 		t.Run(p.path, func(t *testing.T) {
 			t.Parallel()
+			if p.path != "README.md" {
+				processtest.Optional(t)
+			}
 			r := newRunner(t)
 			for i := range p.blocks {
 				b := &p.blocks[i]

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
 )
 
 // browser is one page of a headless Chromium, controlled over its debugging pipe: JSON
@@ -32,6 +34,7 @@ var browsers = []string{"chromium-headless-shell", "chromium", "chromium-browser
 // test where no Chromium is installed.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
+	processtest.Optional(t)
 	var program string
 	for _, name := range browsers {
 		if path, err := exec.LookPath(name); err == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -43,6 +44,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
+		Condition:           optional,
 		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			repository, err := filepath.Abs("../..")
@@ -74,6 +76,14 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "publish": publish, "serving": serving, "eventually": eventually, "freeport": freePort, "remote": remote(t)},
 	})
+}
+
+// optional implements the condition "all": EXTHOST_TEST=all.
+func optional(condition string) (bool, error) {
+	if condition != "all" {
+		return false, fmt.Errorf("unknown condition %q", condition)
+	}
+	return processtest.WantsAll(), nil
 }
 
 // exits runs a command and wants the exit code: exits 3 exthost validate.

@@ -28,7 +28,7 @@ type repository struct {
 }
 
 func newRepository(t *testing.T) *repository {
-	needs(t, "git")
+	processtest.Needs(t, "git")
 	r := &repository{t: t, dir: filepath.Join(t.TempDir(), "weather")}
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -27,16 +27,9 @@ type lab struct {
 	workbench
 }
 
-func needs(t testing.TB, programs ...string) {
-	for _, name := range programs {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("NOT TESTED: %s needs %s, which is missing", t.Name(), name)
-		}
-	}
-}
-
 func newLab(t testing.TB, releases ...registrytest.Release) *lab {
-	needs(t, "npm", "node")
+	processtest.Optional(t)
+	processtest.Needs(t, "npm", "node")
 	l := &lab{registrytest.NewNPM(t, releases...), newWorkbench(t)}
 	l.Installer.Environ = os.Environ()
 	for name, value := range l.NPM.Environ(l.Dir) {
