@@ -23,9 +23,9 @@ const usualHub = "127.0.0.1:7822"
 // goRun is how pages run programs of the checkout, which stand on PATH already.
 var goRun = regexp.MustCompile(`go run \./(cmd|examples)/`)
 
-// skipped are the warnings about bundled extensions whose interpreter this machine lacks. The pages show a machine that
+// skipped are the warnings about bundled extensions whose program this machine lacks. The pages show a machine that
 // has all.
-var skipped = regexp.MustCompile(`(?m)^warn: \S+: skipped, the program (python3|node) is not on PATH, or not executable\n`)
+var skipped = regexp.MustCompile(`(?m)^warn: \S+: skipped, the program (python3|node|uptime) is not on PATH, or not executable\n`)
 
 // console runs commands and compares what they print, stdout and stderr together.
 func (r *runner) console(text string) {

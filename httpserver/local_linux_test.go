@@ -291,6 +291,7 @@ func (l lineWriter) Write(b []byte) (int, error) { l <- string(b); return len(b)
 // The operator's token is of no use to the host's own children.
 func TestChildrenAreNoOperators(t *testing.T) {
 	processtest.Leaks(t)
+	processtest.Needs(t, "setsid")
 	root, user, _ := others(t)
 	for name, s := range map[string]processtest.User{"as root": root, "as an ordinary user": user} {
 		t.Run(name, func(t *testing.T) {

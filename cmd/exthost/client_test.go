@@ -223,6 +223,7 @@ func TestClientIsNoExtension(t *testing.T) {
 		t.Skip("other systems do not tell which process connects")
 	}
 	processtest.Leaks(t)
+	processtest.Needs(t, "setsid")
 	dir := project(t, nil)
 	const as = "exthost serve --stdio --as ada </dev/null 2>&1; echo code $?"
 	manifest := strings.Replace(kitManifest, `command = "cat"`, `command = "true"`, 1)

@@ -36,6 +36,7 @@ while read -r line; do :; done
 // within a second, the guardian too. So it is when a host is asked to end.
 func TestK1HostKilled(t *testing.T) {
 	processtest.Leaks(t)
+	processtest.Needs(t, "setsid")
 	files, processes := make(map[string]string), 0
 	for id, animal := range zoo {
 		files["extensions/"+id+"/plugin.toml"] = fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"t\"]\n"+

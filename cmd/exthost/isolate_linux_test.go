@@ -32,6 +32,7 @@ isolate = "pid"
 // what holds it, and of no other the same.
 func TestK1IsolatedExtension(t *testing.T) {
 	processtest.Leaks(t)
+	processtest.Needs(t, "setsid")
 	plain := strings.NewReplacer(`"daemon"`, `"plain"`, `isolate = "pid"`, "", "36017", "0").Replace(isolatedManifest)
 	dir := project(t, map[string]string{"extensions/daemon/plugin.toml": isolatedManifest, "extensions/plain/plugin.toml": plain})
 	s := startServe(t, dir)

@@ -37,6 +37,7 @@ func needSandbox(t *testing.T) {
 func TestCheckSandbox(t *testing.T) {
 	needSandbox(t)
 	processtest.Leaks(t)
+	processtest.Needs(t, "bash")
 	files := map[string]string{"curious/plugin.toml": confinedManifest, "curious/check.json": `{"calls": [{"tool": "run"}]}`, "curious/data/x": ""}
 	out, _ := ask(t, project(t, files), "check", "--sandbox", "curious")
 	if strings.Contains(out, "was not watched") {

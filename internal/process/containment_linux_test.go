@@ -57,6 +57,7 @@ func TestX3DaemonDiesWithItsChild(t *testing.T) {
 // A process that is started by one being killed is found by the next scan.
 func TestX3DaemonsOfDaemons(t *testing.T) {
 	processtest.Leaks(t)
+	processtest.Needs(t, "setsid")
 	// Each starts the next in a new session and exits; a thousand at most.
 	const line = `if [ $1 -lt 1000 ]; then sleep 0.01; setsid sh -c "$0" "$0" $(($1+1)) & fi`
 	sh, err := Resolve("sh", "/", os.Getenv("PATH"))

@@ -98,6 +98,7 @@ func hatch(c *Containment, script string, argv []string) *Process {
 // process, so that the test sees them all.
 func TestK1HostKilled(t *testing.T) {
 	processtest.Leaks(t)
+	processtest.Needs(t, "setsid")
 	rounds, limit := stormtest.Sized(3, 200), stormtest.Sized(patience, time.Second)
 	neighbour := start(t, "out ready; hang", func(s *Spec) {
 		s.Env = append(s.Env, sweep.CookieVar+"=another.1 host.2")

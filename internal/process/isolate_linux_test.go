@@ -125,6 +125,7 @@ func TestIsolatedEnd(t *testing.T) {
 // session and the environment, and a chain that forks all the time.
 func TestX3NamespaceHoldsWhatASweepCannot(t *testing.T) {
 	processtest.Leaks(t)
+	processtest.Needs(t, "setsid")
 	iso := isolated(t)
 	file := filepath.Join(t.TempDir(), "beat")
 	for name, line := range map[string]string{
