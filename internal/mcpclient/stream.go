@@ -54,11 +54,15 @@ func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
 	return nil
 }
 
-// listen keeps the standalone stream of the session open.
+// listen keeps the standalone stream of the session open. A server that has given it and now wants other
+// credentials, as after the end of a token, is asked until it gets them.
 func (s *Streamable) listen() {
 	var at position
+	given := false
 	for failures := 0; ; {
 		_, err := s.resume(s.ctx, &at, nil)
+		given = given || at.connected
+		waits := given && wantsCredentials(err)
 		var status *StatusError
 		switch {
 		case s.ctx.Err() != nil:
@@ -66,6 +70,7 @@ func (s *Streamable) listen() {
 		case errors.Is(err, ErrSessionGone):
 			s.lose(err)
 			return
+		case waits:
 		case errors.As(err, &status) && status.Code < 500 && status.Code != http.StatusTooManyRequests:
 			if at.lastID == "" {
 				return // the server has no standalone stream, which is optional
@@ -75,14 +80,27 @@ func (s *Streamable) listen() {
 		if at.connected {
 			failures = 0
 		}
-		if failures++; err != nil && failures > maxFailures {
+		if failures++; err != nil && failures > maxFailures && !waits {
 			s.failOn(err)
 			return
 		}
-		if !pause(s.ctx, at.delay(failures)) {
+		wait := at
+		if waits {
+			wait.retry = 0 // the server's is for a stream that it gives
+		}
+		if !pause(s.ctx, wait.delay(failures)) {
 			return
 		}
 	}
+}
+
+// wantsCredentials reports whether a server does not accept those of a request, or the request had none to send.
+func wantsCredentials(err error) bool {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.Code == http.StatusUnauthorized
+	}
+	_, ok := errors.AsType[*CredentialsError](err)
+	return ok
 }
 
 // resume gets a stream and delivers its messages: the stream of x, or the standalone

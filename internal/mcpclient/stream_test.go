@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/protocol"
@@ -45,4 +47,60 @@ func TestListenOutlivesQuietStreams(t *testing.T) {
 	if m, err := c.Read(); err != nil || m.Method != "notifications/x" {
 		t.Errorf("%+v, %v", m, err)
 	}
+}
+
+// server answers requests without a network.
+type server func(r *http.Request) (status int, stream string)
+
+// RoundTrip implements [http.RoundTripper].
+func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	status, stream := s(r)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(status)
+	fmt.Fprint(w, stream)
+	answer := w.Result()
+	answer.Request = r
+	return answer, nil
+}
+
+// A stream that a server has given and then refuses, as after the end of the token that opened it, is asked for until
+// the server takes the credentials again: seldom, whatever pause it has named.
+func TestListenWaitsForOtherCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const expired = time.Hour
+		began, refused := time.Now(), 0
+		c, err := NewStreamable(Options{URL: "http://server.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		given := false
+		c.http.Transport = server(func(r *http.Request) (int, string) {
+			switch {
+			case r.Method == http.MethodPost:
+				return http.StatusAccepted, ""
+			case !given:
+				given = true
+				return http.StatusOK, "id: 1\nretry: 1\ndata:\n\n"
+			case time.Since(began) < expired:
+				refused++
+				return http.StatusUnauthorized, ""
+			}
+			if id := r.Header.Get("Last-Event-Id"); id != "1" {
+				t.Errorf("the stream is taken up after the event %q", id)
+			}
+			return http.StatusOK, "data: " + notification + "\n\n"
+		})
+		if err := c.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(expired+time.Minute, func() { c.Close() })
+		if m, err := c.Read(); err != nil || m.Method != "notifications/x" {
+			t.Errorf("%+v, %v", m, err)
+		}
+		if most := int(expired / (lastRetry / 2)); refused > most+5 {
+			t.Errorf("%d requests in an hour", refused)
+		}
+	})
 }
