@@ -143,7 +143,7 @@ func TestSwappedWhileItStarts(t *testing.T) {
 			s.open()
 			text, err := s.call(s.swap, protocol.Untrusted, protocol.ExtensionError)
 			e, _ := errors.AsType[*protocol.Error](err)
-			if e == nil || e.Kind != protocol.Untrusted || e.Outcome != "unknown" || !strings.Contains(e.Error(), "part.sh") || !strings.Contains(e.Error(), "exthost trust x") {
+			if e == nil || e.Kind != protocol.Untrusted || e.Outcome != "unknown" || !strings.Contains(e.Error(), "part.sh") || !strings.Contains(e.Error(), "exthost restart x (untrusted)") || strings.Count(e.Error(), "(untrusted)") != 1 {
 				t.Fatalf("the swapped script says %q, %+v", text, err)
 			}
 			if text, err := s.call(func() {}, protocol.ExtensionError); name != "fails" && (err != nil || !strings.Contains(text, "agreed")) {
@@ -173,7 +173,7 @@ func TestSwappedBeforeTheHandshake(t *testing.T) {
 	if result, err := s.h.Call(deadline(t), "ext_x_environ", nil); err == nil {
 		t.Errorf("the swapped script says %q", result.Text())
 	}
-	const want = "changed or replaced while it started: part.sh; exthost trust x"
+	const want = "changed or replaced while it started: part.sh; exthost restart x"
 	if x := statusOf(t, s.h, "x"); x.State != "failed" || !strings.Contains(x.Reason, want) {
 		t.Errorf("%s: %s", x.State, x.Reason)
 	}

@@ -87,7 +87,7 @@ func notPermitted(err error) *protocol.Error {
 	if err == nil {
 		return nil
 	}
-	return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%w", err)
+	return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s", protocol.Reason(err))
 }
 
 // handshakeIsNoisy reports whether the handshake for s may make servers complain on

@@ -183,8 +183,9 @@ func untrusted(err error, id string) error {
 	return protocol.Errorf(protocol.Untrusted, "%s; exthost trust %s", protocol.Reason(err), id)
 }
 
-// begin asks starts, which is of consent, with errors that name the next command.
-func begin(starts func() (func() error, error), id string) (func() error, error) {
+// begin asks starts, which is of consent, with errors that name the next command: what the user has agreed to may
+// lie there again when still finds that it did not for a moment, so again is the command then.
+func begin(starts func() (func() error, error), id, again string) (func() error, error) {
 	still, err := starts()
 	if err != nil {
 		return nil, untrusted(err, id)
@@ -194,7 +195,7 @@ func begin(starts func() (func() error, error), id string) (func() error, error)
 	}
 	return func() error {
 		if err := still(); err != nil {
-			return untrusted(err, id)
+			return protocol.Errorf(protocol.Untrusted, "%s; %s", protocol.Reason(err), again)
 		}
 		return nil
 	}, nil
@@ -208,7 +209,7 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 	}
 	return func(context.Context) (still func() error, err error) {
 		if r.asks(cfg, c) {
-			if still, err = begin(func() (func() error, error) { return r.Consent.Starts(c) }, c.ID); err != nil {
+			if still, err = begin(func() (func() error, error) { return r.Consent.Starts(c) }, c.ID, "exthost restart "+c.ID); err != nil {
 				return nil, err
 			}
 		}
@@ -236,7 +237,7 @@ func (r *Rules) Configured(cfg *config.Config, t *manifest.Transport) Permit {
 		if named, err := consent.CommandPrograms(t, cfg.Project.Dir); err == nil && len(named) == 0 {
 			return nil, nil
 		}
-		return begin(func() (func() error, error) { return r.Consent.StartsConfigured(cfg) }, ".")
+		return begin(func() (func() error, error) { return r.Consent.StartsConfigured(cfg) }, ".", "exthost trust .")
 	}
 }
 

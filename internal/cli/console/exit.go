@@ -133,7 +133,7 @@ func NextCommand(e *protocol.Error) string {
 		return "exthost restart " + e.Extension + " if it hangs; raise call_timeout under [runtime] if it is only slow"
 	case KindCode(e.Kind) == ExitExtension && e.Kind != protocol.ExtensionError && e.Extension != "":
 		return "exthost info " + e.Extension
-	case e.Kind == protocol.Untrusted:
+	case e.Kind == protocol.Untrusted && e.Outcome == "": // or there may be nothing to agree to
 		return strings.TrimRight("exthost trust "+e.Extension, " ")
 	case KindCode(e.Kind) == ExitInvalid:
 		return "exthost config show --origin"
