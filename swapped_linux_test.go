@@ -159,14 +159,16 @@ func TestSwappedWhileItStarts(t *testing.T) {
 	}
 }
 
-// TestSwappedBeforeTheHandshake does the same with a process that goes on: that is ended before anybody calls it.
+// TestSwappedBeforeTheHandshake leaves the other script there, and the process would go on: it is ended before
+// anybody calls it.
 func TestSwappedBeforeTheHandshake(t *testing.T) {
 	processtest.Leaks(t)
 	s := newSwapping(t, offersEnviron+fmt.Sprintf("[transport]\nenv = { %s = \"sdk\" }\n", processtest.ScriptVar)+runsScript, loadsPart+"exec EXE\n")
 	started := make(chan struct{})
 	go func() {
 		defer close(started)
-		s.start(s.swap)
+		s.pass(s.gate, os.O_WRONLY, s.swap)
+		s.pass(s.loaded, os.O_RDONLY, func() {})
 	}()
 	s.open()
 	<-started

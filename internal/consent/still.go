@@ -9,6 +9,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -40,8 +41,7 @@ func (r *reader) linked(path, key string) {
 	}
 }
 
-// marked returns the marks; folders are those with code. Links to data are left out, because programs set such anew,
-// and the lock file that npm install writes anew although nothing has changed.
+// marked returns the marks; folders are those with code. Links to data are left out: programs set them anew.
 func (r *reader) marked(folders map[string]bool) []mark {
 	for i := range r.marks {
 		m := &r.marks[i]
@@ -49,9 +49,7 @@ func (r *reader) marked(folders map[string]bool) []mark {
 		_, linked := r.files[m.key+"/"]
 		m.code = file || linked || folders[path.Clean(m.key)]
 	}
-	return slices.DeleteFunc(r.marks, func(m mark) bool {
-		return m.link && !m.code || path.Base(m.key) == "package-lock.json"
-	})
+	return slices.DeleteFunc(r.marks, func(m mark) bool { return m.link && !m.code })
 }
 
 // now returns how what is marked is now.
@@ -94,43 +92,69 @@ func changed(marks []mark) (changes []string) {
 	return slices.Compact(changes)
 }
 
-// Starts is [Consent.Allows] before the start of a process. When the process has loaded its code, still says
-// whether that was what is allowed: its error is of kind untrusted and names what was changed or replaced
-// since, also where it was put back.
+// Starts is [Consent.Allows] before the start of a process. Its still is called when the process has loaded its code,
+// and fails with kind untrusted if that may have been other code than what is allowed; the error names the files.
+//
+// A process of kind exec or protocol lite fails for any change meanwhile, also one that was undone. Other programs may
+// build their code when they start, as npm start does with tsc: for them the content decides once more.
 func (k *Consent) Starts(c *discovery.Candidate) (still func() error, err error) {
-	return begin(func() (*Verdict, error) { return k.Extension(c) }, func(v *Verdict, err error) error { return k.allows(c, v, err) })
+	t := c.Manifest.Transport
+	s := start{
+		find:   func() (*Verdict, error) { return k.Extension(c) },
+		judge:  func(v *Verdict, err error) error { return k.allows(c, v, err) },
+		builds: t.Kind != manifest.KindExec && t.Protocol != manifest.ProtocolLite,
+	}
+	return s.begin()
 }
 
 // StartsConfigured is Starts for the programs that the configuration of a working directory names there. The
 // configuration itself was compared when the host read it, and counts as it was then.
 func (k *Consent) StartsConfigured(cfg *config.Config) (still func() error, err error) {
-	return begin(func() (*Verdict, error) { return k.Configuration(cfg) }, func(v *Verdict, err error) error { return k.allowsConfigured(cfg, v, err) })
+	s := start{
+		find:   func() (*Verdict, error) { return k.Configuration(cfg) },
+		judge:  func(v *Verdict, err error) error { return k.allowsConfigured(cfg, v, err) },
+		builds: true,
+	}
+	return s.begin()
 }
 
-// begin finds a verdict and judges it. Where code changed so recently that the times of the file system do not
-// tell one more change, it does so again a moment later.
-func begin(find func() (*Verdict, error), judge func(*Verdict, error) error) (func() error, error) {
-	v, err := find()
-	if err := judge(v, err); err != nil {
+// start compares the code of a process with what is allowed.
+type start struct {
+	find   func() (*Verdict, error)
+	judge  func(*Verdict, error) error
+	builds bool // the process may write its code anew, with the content that is allowed
+}
+
+// begin compares before the start. Where code changed so recently that the times of the file system do not show
+// another change, it compares again a moment later.
+func (s start) begin() (still func() error, err error) {
+	v, err := s.find()
+	if err := s.judge(v, err); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(v.marks, func(m mark) bool { return m.recent && !m.dir }) {
 		time.Sleep(tick)
 		first := v.marks
-		v, err = find()
-		if err := judge(v, err); err != nil {
+		v, err = s.find()
+		if err := s.judge(v, err); err != nil {
 			return nil, err
 		}
 		if changes := changed(first); len(changes) > 0 {
 			return nil, protocol.Errorf(protocol.Untrusted, "its code is being changed: %s", Some(changes))
 		}
 	}
-	return func() error {
-		changes := changed(v.marks)
-		if len(changes) == 0 {
-			return nil
-		}
-		return protocol.Errorf(protocol.Untrusted,
-			"it may have run something else than what was trusted, as this was changed or replaced while it started: %s", Some(changes))
-	}, nil
+	return func() error { return s.still(v.marks) }, nil
+}
+
+// still compares when the process has loaded its code.
+func (s start) still(marks []mark) error {
+	changes := changed(marks)
+	if len(changes) == 0 {
+		return nil
+	}
+	if s.builds && s.judge(s.find()) == nil {
+		return nil
+	}
+	return protocol.Errorf(protocol.Untrusted,
+		"it may have run something else than what was trusted, as this was changed or replaced while it started: %s", Some(changes))
 }

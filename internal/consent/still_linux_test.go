@@ -10,6 +10,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
+// execManifest is the manifest of the kit with a process for each call.
+var execManifest = strings.Replace(manifestText, "[transport]\n", "[transport]\nkind = \"exec\"\n", 1) +
+	"[[tools]]\nname = \"x\"\n"
+
 // TestStill changes something between the comparison before a start and the look after it, and puts code back.
 func TestStill(t *testing.T) {
 	put := func(k *kit, name string, do func(path string) error) {
@@ -30,17 +34,16 @@ func TestStill(t *testing.T) {
 		change func(*kit)
 		want   string
 	}{
-		"nothing":              {func(*kit) {}, ""},
-		"a script":             {swap("main.py"), "main.py"},
-		"a module":             {swap("lib/deep.py"), "lib/deep.py"},
-		"the manifest":         {swap("plugin.toml"), "plugin.toml"},
-		"named settings":       {swap("rules.data"), "rules.data"},
-		"named data":           {swap("../shared/more.data"), ""},
-		"data":                 {swap("notes.txt"), ""},
-		"a linked script":      {swap("linked.py"), "linked.py"},
-		"removed":              {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py"},
-		"what a tool makes":    {func(k *kit) { k.write("uv.lock", ""); k.write(".venv/bin/x", "#!/bin/sh\n") }, ""}, // the next start asks
-		"what npm writes anew": {func(k *kit) { k.write("package-lock.json", "{}") }, ""},
+		"nothing":           {func(*kit) {}, ""},
+		"a script":          {swap("main.py"), "main.py"},
+		"a module":          {swap("lib/deep.py"), "lib/deep.py"},
+		"the manifest":      {swap("plugin.toml"), "plugin.toml"},
+		"named settings":    {swap("rules.data"), "rules.data"},
+		"named data":        {swap("../shared/more.data"), ""},
+		"data":              {swap("notes.txt"), ""},
+		"a linked script":   {swap("linked.py"), "linked.py"},
+		"removed":           {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py"},
+		"what a tool makes": {func(k *kit) { k.write("uv.lock", ""); k.write(".venv/bin/x", "#!/bin/sh\n") }, ""}, // the next start asks
 		"a folder": {func(k *kit) {
 			put(k, "lib", func(path string) error { return os.Rename(path, filepath.Join(k.dir, "../kept")) })
 			k.write("lib/deep.py", "evil()\n")
@@ -74,7 +77,7 @@ func TestStill(t *testing.T) {
 				k.write("../shared/target.py", "1\n")
 				return os.Symlink("../shared/target.py", path)
 			})
-			k.write("package-lock.json", "{}")
+			k.write("plugin.toml", execManifest)
 			k.accept()
 			still, err := k.Starts(k.candidate())
 			if err != nil {
@@ -88,5 +91,34 @@ func TestStill(t *testing.T) {
 				t.Errorf("says %v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestProgramMayBuildItsCodeWhenItStarts has the process of an MCP server write its code anew, change its mode and
+// replace its folder: the content decides.
+func TestProgramMayBuildItsCodeWhenItStarts(t *testing.T) {
+	for text, trusted := range map[string]bool{
+		"x = 1\n":  true,
+		"evil()\n": false,
+	} {
+		k := newKit(t)
+		k.accept()
+		still, err := k.Starts(k.candidate())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(k.dir, "lib")); err != nil {
+			t.Fatal(err)
+		}
+		k.write("lib/deep.py", text)
+		if err := os.Chmod(filepath.Join(k.dir, "main.py"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		switch err := still(); {
+		case trusted && err != nil:
+			t.Error(err)
+		case !trusted && (protocol.KindOf(err) != protocol.Untrusted || !strings.Contains(protocol.Reason(err), "lib/deep.py")):
+			t.Errorf("with %q: %v", text, err)
+		}
 	}
 }
