@@ -155,12 +155,7 @@ func TestInterceptorsOverHTTP(t *testing.T) {
 // the server is there.
 func TestRemotePolicyThatComesLater(t *testing.T) {
 	processtest.Leaks(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
 	h := intercepted(t, governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: "http://" + address})
 	if err := greet(t, h, "Ada"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
 		t.Errorf("a call without the server: %v", err)
@@ -169,7 +164,8 @@ func TestRemotePolicyThatComesLater(t *testing.T) {
 		p := h.Status().Policies[0]
 		return p.State == "restarting" && p.Process.Instances[0].NextRetry != nil
 	})
-	if l, err = listen(address); err != nil {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
 		t.Fatal(err)
 	}
 	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: interceptorsOverHTTP()}}

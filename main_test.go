@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,16 +166,6 @@ func officialServer() *mcp.Server {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
 		})
 	return s
-}
-
-// listen takes an address that was free a moment ago.
-func listen(address string) (l net.Listener, err error) {
-	for range 100 {
-		if l, err = net.Listen("tcp", address); err == nil {
-			return l, nil
-		}
-	}
-	return nil, err
 }
 
 // mute is a policy that never decides.

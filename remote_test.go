@@ -3,6 +3,7 @@ package exthost_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,13 +29,20 @@ func remoteServer(t *testing.T, token string) *httptest.Server {
 		}
 	})
 	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return official }, nil)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	l, err := net.Listen("tcp", "127.0.0.1:"+processtest.FreePorts(t, 1)[0]) // a test may listen there again
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			http.Error(w, "who are you with "+r.Header.Get("Authorization")+"?", http.StatusUnauthorized)
 			return
 		}
 		inner.ServeHTTP(w, r)
 	}))
+	s.Listener.Close()
+	s.Listener = l
+	s.Start()
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return s
 }
@@ -149,7 +157,7 @@ func TestServerElsewhereIsFoundAgain(t *testing.T) {
 	server.Listener.Close()
 	server.CloseClientConnections()
 	eventually(t, "it is missed", func() bool { _ = call(); return statusOf(t, h, "remote").State == "restarting" })
-	l, err := listen(address)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

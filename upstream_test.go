@@ -33,13 +33,13 @@ type upstream struct {
 }
 
 func newUpstream(t *testing.T, unknown http.HandlerFunc) *upstream {
-	u := &upstream{t: t, unknown: unknown, ran: make(map[string]int), sessions: make(map[string]bool)}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	u := &upstream{
+		t:        t,
+		address:  "127.0.0.1:" + processtest.FreePorts(t, 1)[0],
+		unknown:  unknown,
+		ran:      make(map[string]int),
+		sessions: make(map[string]bool),
 	}
-	u.address = l.Addr().String()
-	_ = l.Close()
 	t.Cleanup(u.stop)
 	return u
 }
@@ -54,7 +54,7 @@ func (u *upstream) set(change func()) {
 // start listens, and knows no session.
 func (u *upstream) start() {
 	u.t.Helper()
-	l, err := listen(u.address)
+	l, err := net.Listen("tcp", u.address)
 	if err != nil {
 		u.t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func TestC14Overloaded(t *testing.T) {
 // A node whose breaker is open is followed by the next; when all are, the caller is told when the first
 // lets a call through.
 func TestC14BreakerIsOpen(t *testing.T) {
-	_, front, other := replicas(t, node{Plugins: []plugin{{Runtime: `call_timeout = "20ms"`}}}, nil)
+	_, front, other := replicas(t, node{Plugins: []plugin{{Runtime: `call_timeout = "300ms"`}}}, nil)
 	hang := func() error {
 		_, err := other.Call(within(t), "ext_x_abuse", map[string]any{"how": "hang"})
 		return err
@@ -107,7 +107,7 @@ func TestC14BreakerIsOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "a call of the next", func() bool { // which may take 20 ms
+	eventually(t, "a call of the next", func() bool { // which may take 300 ms
 		_, err := front.Call(within(t), "ext_x_pid", nil)
 		return err == nil
 	})

@@ -62,17 +62,16 @@ type runner struct {
 	env      []string
 	at       *block
 	server   *server // nil until a block runs serve
-	hub      string  // an address that was free a moment ago
+	hub      string  // an address that is free
 }
 
 func newRunner(t *testing.T) *runner {
 	dir := t.TempDir()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	r := &runner{
+		T:   t,
+		dir: filepath.Join(dir, "project"),
+		hub: net.JoinHostPort("127.0.0.1", processtest.FreePorts(t, 1)[0]),
 	}
-	defer free.Close()
-	r := &runner{T: t, dir: filepath.Join(dir, "project"), hub: free.Addr().String()}
 	if err := os.CopyFS(filepath.Join(r.dir, "extensions"), os.DirFS(filepath.Join(root, "extensions"))); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -271,12 +270,7 @@ func drip(media string) http.HandlerFunc {
 
 // TestRemoteHandshakeFaults connects to servers that cannot be used.
 func TestRemoteHandshakeFaults(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "http://" + l.Addr().String()
-	l.Close()
+	nobody := "http://127.0.0.1:" + processtest.FreePorts(t, 1)[0]
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = w.Write([]byte("<html>"))

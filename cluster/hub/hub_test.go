@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,13 +151,8 @@ func until(t *testing.T, what string, ok func() bool) {
 // free returns addresses that nothing listens at.
 func free(t *testing.T, n int) (addresses []string) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
+	for _, port := range processtest.FreePorts(t, n) {
+		addresses = append(addresses, "127.0.0.1:"+port)
 	}
 	return addresses
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,11 +128,9 @@ func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: freeport NAME")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := processtest.FreePort()
 	ts.Check(err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	ts.Check(err)
+	ts.Defer(release)
 	ts.Setenv(args[0], port)
 }
 

@@ -12,18 +12,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/exthost/exthost/internal/process/processtest"
 )
 
 // listenTwice serves the same extensions with two hosts of one cluster, and returns a URL whose
 // requests reach them in turn.
 func (h *host) listenTwice(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	hub := l.Addr().String()
-	l.Close()
+	hub := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
 	invitation := filepath.Join(t.TempDir(), "other.creds")
 	for _, argv := range [][]string{{program, "cluster", "init", "--listen", hub}, {program, "cluster", "invite", "other"}} {
 		out, err := h.command(argv).Output()

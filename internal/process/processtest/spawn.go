@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 )
 
@@ -70,17 +72,43 @@ func Check(err error) {
 	}
 }
 
-// FreePorts returns n TCP ports of the loopback interface that were free a moment ago.
+// Ports of FreePort are below those that systems give to listeners at port 0 and to clients.
+const (
+	firstPort = 20_000
+	portCount = 12_000
+)
+
+// FreePorts returns n free TCP ports of the loopback interface, which no other test gets before t ends.
 func FreePorts(t testing.TB, n int) (list []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, release, err := FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
+		t.Cleanup(release)
 		list = append(list, port)
 	}
 	return list
+}
+
+// FreePort returns a free TCP port of the loopback interface. No other call gets it before release, in whatever process:
+// a UDP socket with the same number reserves it.
+func FreePort() (port string, release func(), err error) {
+	for range portCount {
+		port = strconv.Itoa(firstPort + rand.IntN(portCount))
+		address := net.JoinHostPort("127.0.0.1", port)
+		held, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			held.Close()
+			continue
+		}
+		l.Close()
+		return port, func() { held.Close() }, nil
+	}
+	return "", nil, fmt.Errorf("no port from %d on is free", firstPort)
 }
