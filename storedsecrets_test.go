@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost"
@@ -135,20 +136,28 @@ func TestStoredSecretsReachTheServer(t *testing.T) {
 
 // The server quotes the secret that it got, in an error.
 func TestStoredSecretsOfHeadersAreMasked(t *testing.T) {
-	processtest.Leaks(t)
-	var got string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = r.URL.Query().Get("key")
-		http.Error(w, "who are you with "+got+"?", http.StatusUnauthorized)
-	}))
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	for _, key := range []string{"k3y-canary", strings.Repeat("k3y-canary-", 30)} { // which the host quotes in part
-		v := &vault{values: map[string]string{"key": key}}
-		h := newFolder(t).add("remote", fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n", server.URL+"/mcp?key=secret://key")).open(v.options())
-		s := statusOf(t, h, "remote")
-		if got != key || !strings.Contains(s.Reason, "401") || !strings.Contains(s.Reason, "who are you with") || strings.Contains(s.Reason, "canary") {
-			t.Errorf("the server got %q; %s: %s", got, s.State, s.Reason)
-		}
+		t.Run(fmt.Sprint(len(key)), func(t *testing.T) {
+			processtest.Leaks(t)
+			var wrong atomic.Pointer[string]
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got := r.URL.Query().Get("key")
+				if got != key {
+					wrong.Store(&got)
+				}
+				http.Error(w, "who are you with "+got+"?", http.StatusUnauthorized)
+			}))
+			t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+			v := &vault{values: map[string]string{"key": key}}
+			h := newFolder(t).add("remote", fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n", server.URL+"/mcp?key=secret://key")).open(v.options())
+			s := statusOf(t, h, "remote")
+			if !strings.Contains(s.Reason, "401") || !strings.Contains(s.Reason, "who are you with") || strings.Contains(s.Reason, "canary") {
+				t.Errorf("%s: %s", s.State, s.Reason)
+			}
+			if got := wrong.Load(); got != nil {
+				t.Errorf("the server got %q", *got)
+			}
+		})
 	}
 }
 
