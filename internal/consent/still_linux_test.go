@@ -94,6 +94,38 @@ func TestStill(t *testing.T) {
 	}
 }
 
+// TestInstancesMayBuildAtTheSameTime starts a process while the code is being written anew without a pause, as another
+// instance of it does.
+func TestInstancesMayBuildAtTheSameTime(t *testing.T) {
+	k := newKit(t)
+	k.accept()
+	path := filepath.Join(k.dir, "main.py")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := os.Chmod(path, 0o644); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	still, err := k.Starts(k.candidate())
+	if err == nil {
+		err = still()
+	}
+	close(stop)
+	<-stopped
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestProgramMayBuildItsCodeWhenItStarts has the process of an MCP server write its code anew, change its mode and
 // replace its folder: the content decides.
 func TestProgramMayBuildItsCodeWhenItStarts(t *testing.T) {
