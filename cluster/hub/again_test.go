@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"github.com/exthost/exthost/cluster/internal/throttle"
 )
 
 // A hub whose own server takes no connections tries again every second or two, and logs a line of each kind a minute.
@@ -27,12 +29,11 @@ func TestHubLogsALineAMinuteOfWhatItTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		o := Options{Log: slog.New(slog.NewTextHandler(&log, nil))}
 		h := &Hub{
 			name:   "main",
 			files:  &Files{account: account},
 			server: ended,
-			log:    o.throttled(),
+			log:    slog.New(throttle.New(slog.NewTextHandler(&log, nil))),
 		}
 		const minutes = 5
 		ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute)

@@ -79,7 +79,7 @@ func grantCounters(a *jwt.AccountClaims) {
 
 // maintain makes the bucket of the counters, and has it on as many hubs as there are, until ctx ends.
 func (h *Hub) maintain(ctx context.Context) {
-	said, since := "", time.Now()
+	since := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -90,12 +90,11 @@ func (h *Hub) maintain(ctx context.Context) {
 		}
 		err := h.makeCounters(ctx)
 		if err == nil {
-			said, since = "", time.Now()
+			since = time.Now()
 			timer.Reset(countersAfter)
 			continue
 		}
-		if time.Since(since) > countersSaid && ctx.Err() == nil && err.Error() != said {
-			said = err.Error()
+		if time.Since(since) > countersSaid && ctx.Err() == nil {
 			h.log.Warn("the hub does not reach the counters of limits of scope cluster; it tries again", "error", err)
 		}
 		timer.Reset(countersEach)

@@ -56,7 +56,15 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{files: f, name: r.Name, log: o.throttled(), resolver: new(server.MemAccResolver), told: make(chan []byte, 1), peers: others(o.Peers, o.Routes), counts: o.Store != ""}
+	h := &Hub{
+		files:    f,
+		name:     r.Name,
+		log:      slog.New(throttle.New(o.Log.Handler())), // what fails is tried again each second
+		resolver: new(server.MemAccResolver),
+		told:     make(chan []byte, 1),
+		peers:    others(o.Peers, o.Routes),
+		counts:   o.Store != "",
+	}
 	so, err := h.options(o)
 	if err != nil {
 		return nil, err
@@ -86,10 +94,6 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	}
 	return h, nil
 }
-
-// throttled is the log of what the hub tries again and again: where other hubs or its own server fail, that fails each
-// second.
-func (o *Options) throttled() *slog.Logger { return slog.New(throttle.New(o.Log.Handler())) }
 
 // start waits until the server takes connections.
 func (h *Hub) start(ctx context.Context, fatal <-chan string) error {
@@ -215,7 +219,6 @@ func (h *Hub) follow(ctx context.Context) {
 	defer tick.Stop()
 	var seen regular.Version // which some file systems do not tell from others
 	var admitted []byte
-	said := ""
 	for {
 		if info, err := os.Stat(filepath.Join(h.files.dir, recordFile)); err != nil || !seen.Is(regular.VersionOf(info)) {
 			r, wrong := h.files.record()
@@ -227,10 +230,9 @@ func (h *Hub) follow(ctx context.Context) {
 			}
 			switch {
 			case wrong == nil && err == nil:
-				seen, said = regular.VersionOf(info), ""
+				seen = regular.VersionOf(info)
 			case wrong == nil: // replaced in between
-			case wrong.Error() != said:
-				said = wrong.Error()
+			default:
 				h.log.Error("the hub does not follow its files: who was invited stays, and who was revoked since can still connect", "error", wrong)
 			}
 		}
