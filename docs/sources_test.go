@@ -48,7 +48,7 @@ type constant struct{ name, value, comment string }
 
 func comment(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
 
-// fieldComments returns the comments behind the fields of a struct.
+// fieldComments returns the comments behind the fields of a struct, or above them.
 func fieldComments(t testing.TB, path, structName string) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
@@ -59,7 +59,7 @@ func fieldComments(t testing.TB, path, structName string) map[string]string {
 		}
 		for _, f := range spec.Type.(*ast.StructType).Fields.List {
 			for _, name := range f.Names {
-				comments[name.Name] = comment(f.Comment)
+				comments[name.Name] = cmp.Or(comment(f.Comment), comment(f.Doc))
 			}
 		}
 		return false

@@ -13,9 +13,15 @@ import (
 
 // pastOperations concern what has happened, and the configuration in force.
 var pastOperations = []operation{
-	{method: "GET", path: "/calls", summary: "The latest calls that ended, newest first, without their payloads; 256 are kept. And what callers of calls in flight are asked",
+	{
+		method: "GET",
+		path:   "/calls",
+		summary: "The latest calls that ended, newest first, without their payloads; 256 are kept. " +
+			"And what callers of calls in flight are asked",
 		query:  []parameter{{"last", "how many; default all"}},
-		answer: callList{}, handle: getCalls},
+		answer: callList{},
+		handle: getCalls,
+	},
 	{method: "GET", path: "/calls/{id}", summary: "One of these calls, with the beginning of its params and result, secrets masked",
 		answer: status.PastCall{}, handle: getCall},
 	{method: "GET", path: "/history", summary: "How many calls ended in each step of the last hour, and how long they took",
@@ -35,7 +41,7 @@ var pastOperations = []operation{
 type (
 	callList struct {
 		Calls     []status.PastCall `json:"calls"`
-		Questions []status.Question `json:"questions,omitempty"` // that callers of calls in flight have not answered, the oldest first
+		Questions []status.Question `json:"questions,omitempty"` // as in the status
 	}
 	auditList struct {
 		Records []audit.Record `json:"records"`

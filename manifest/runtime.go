@@ -44,7 +44,8 @@ type Restart struct {
 
 // Limits is the [runtime.limits] table. What is not stated is not limited, but for the processes of a sandbox.
 type Limits struct {
-	Processes *int      `toml:"processes" json:"processes,omitempty"`   // processes and threads at a time, of all that it starts together; implies isolate = "pid", and takes Linux 6.14; in a sandbox 2048 from there on, unless stated
+	// processes and threads at a time, of all it starts; implies isolate = "pid", takes Linux 6.14; 2048 in a sandbox
+	Processes *int      `toml:"processes" json:"processes,omitempty"`
 	Memory    *Size     `toml:"memory" json:"memory,omitempty"`         // data segment of one process
 	CPUTime   *Duration `toml:"cpu_time" json:"cpu_time,omitempty"`     // of one process
 	OpenFiles *int      `toml:"open_files" json:"open_files,omitempty"` // descriptors of one process

@@ -48,6 +48,7 @@ func (c *child) stray(m *jsonrpc.Message, taken bool) {
 		}
 	}
 	if c.strays.limit.Allow() {
-		c.spec.Logger.Warn("the extension answered with an id that no call waits for", "id", display.Escape(id), "error", display.Escape(said), "taken_for_answer", taken)
+		c.spec.Logger.Warn("the extension answered with an id that no call waits for",
+			"id", display.Escape(id), "error", display.Escape(said), "taken_for_answer", taken)
 	}
 }

@@ -28,7 +28,7 @@ type Status struct {
 	Tracing          *Tracing              `json:"tracing,omitempty"`           // nil: no spans of calls are sent
 	Recordings       []Recording           `json:"recordings,omitempty"`        // under way, the oldest first
 	ApprovalRequests int                   `json:"approval_requests,omitempty"` // that wait for an answer
-	Questions        []Question            `json:"questions,omitempty"`         // that callers of calls in flight have not answered, the oldest first; at most 256
+	Questions        []Question            `json:"questions,omitempty"`         // not answered yet, oldest first; at most 256
 	Destinations     []Destination         `json:"destinations,omitempty"`      // by name
 	Cluster          *Cluster              `json:"cluster,omitempty"`           // nil: the host is in none
 	Server           *Server               `json:"server,omitempty"`            // nil: the host serves no HTTP

@@ -123,8 +123,16 @@ func New(env *Env, o Options) *Unit {
 		o.Start = func(s runtime.Spec, _ string) (runtime.Instance, error) { return runtime.New(s) }
 	}
 	u := &Unit{
-		Candidate: o.Candidate, Spec: &o.Spec, Log: env.Log.With("extension", o.Candidate.ID), Calls: new(stats.Calls), trying: make(chan struct{}, 1),
-		Env: env, report: o.Report, events: o.Events, trial: newTrial(), succession: succession{stopped: make(chan struct{})},
+		Candidate:  o.Candidate,
+		Spec:       &o.Spec,
+		Log:        env.Log.With("extension", o.Candidate.ID),
+		Calls:      new(stats.Calls),
+		Env:        env,
+		report:     o.Report,
+		events:     o.Events,
+		trial:      newTrial(),
+		trying:     make(chan struct{}, 1),
+		succession: succession{stopped: make(chan struct{})},
 	}
 	t := o.Spec.Manifest.Transport
 	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets), secrets.Refers) // whose values are learned
