@@ -169,6 +169,20 @@ func (f *refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.inner.ServeHTTP(w, r)
 }
 
+// holding is a server that tells when a call with a held-argument has arrived, and answers it once goOn is closed.
+func holding(t *testing.T) (f *refusing, arrived, goOn chan struct{}) {
+	inner := sdkHandler(t, "sessions")
+	arrived, goOn = make(chan struct{}), make(chan struct{})
+	held := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		close(arrived)
+		<-goOn
+		inner.ServeHTTP(w, q)
+	})
+	f = &refusing{inner: inner, only: "held-argument"}
+	f.fault.Store(&held)
+	return f, arrived, goOn
+}
+
 // TestRemoteFaults breaks one call in each way and expects the next call to work.
 func TestRemoteFaults(t *testing.T) {
 	status := func(code int, headers ...string) http.HandlerFunc {
@@ -623,14 +637,7 @@ func TestRemoteErrorWithoutAnID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
-			inner, arrived, goOn := sdkHandler(t, "sessions"), make(chan struct{}), make(chan struct{})
-			held := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				close(arrived)
-				<-goOn
-				inner.ServeHTTP(w, q)
-			})
-			waits := &refusing{inner: inner, only: "held-argument"}
-			waits.fault.Store(&held)
+			waits, arrived, goOn := holding(t)
 			f := &refusing{inner: waits, only: "refused-argument"}
 			s := remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto)
 			log := logTo(&s)
@@ -661,14 +668,7 @@ func TestRemoteErrorWithoutAnID(t *testing.T) {
 // answers, while one call is in flight. The call has its answer.
 func TestRemoteErrorOnTheStandaloneStream(t *testing.T) {
 	processtest.Leaks(t)
-	inner, arrived, goOn := sdkHandler(t, "sessions"), make(chan struct{}), make(chan struct{})
-	held := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		close(arrived)
-		<-goOn
-		inner.ServeHTTP(w, q)
-	})
-	f := &refusing{inner: inner, only: "held-argument"}
-	f.fault.Store(&held)
+	f, arrived, goOn := holding(t)
 	s := remoteSpec(manifest.KindHTTP, serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.Method != http.MethodGet {
 			f.ServeHTTP(w, q)
