@@ -235,3 +235,37 @@ func TestManyCountersAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A node gets its leases while other nodes are revoked: the server takes JetStream from the nodes' account for a moment.
+func TestCountersWhileNodesAreRevoked(t *testing.T) {
+	processtest.Leaks(t)
+	dir, f := made(t, "tls://127.0.0.1:7822")
+	h := open(t, hub.Options{Dir: dir, Listen: "127.0.0.1:0", Store: filepath.Join(t.TempDir(), "store")})
+	q := leaser(t, invite(t, f, "n1"), h.URL())
+	leased(t, q)
+	ended, stop := context.WithCancel(t.Context())
+	revoked := make(chan error)
+	go func() {
+		var err error
+		for err == nil && ended.Err() == nil {
+			err = h.SetClaims()
+		}
+		revoked <- err
+	}()
+	for n := range 200 {
+		c := limits.Claim{
+			Policy: "p",
+			Key:    fmt.Sprint(n),
+			Limit:  80,
+			Window: window,
+		}
+		if _, err := q.Lease(t.Context(), c); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	stop()
+	if err := <-revoked; err != nil {
+		t.Error(err)
+	}
+}

@@ -25,6 +25,9 @@ const (
 	relayTimeout = time.Second // of a request, as long as a node waits
 	relayAgain   = time.Second // before another connection
 
+	absentTries = 20                   // of a request that JetStream does not take
+	absentPause = 5 * time.Millisecond // between them
+
 	maxRelayed        = 256                 // requests at once
 	maxRelayedOfNode  = 2 * quota.MaxLeases // for one that has just started again, too
 	maxRelayWaiting   = 4096                // requests that wait for a place
@@ -122,7 +125,8 @@ func (r *relaying) take(ctx context.Context, m *nats.Msg) {
 	}
 }
 
-// ask asks JetStream what m says; nil without an answer.
+// ask asks JetStream what m says; nil without an answer. A request that JetStream does not take is sent again, since
+// the server takes JetStream from an account for a moment whenever a node is revoked (see admit).
 func (r *relaying) ask(ctx context.Context, to string, m *nats.Msg) *nats.Msg {
 	request := nats.NewMsg(to)
 	request.Data = m.Data
@@ -134,6 +138,13 @@ func (r *relaying) ask(ctx context.Context, to string, m *nats.Msg) *nats.Msg {
 	ctx, cancel := context.WithTimeout(ctx, relayTimeout)
 	defer cancel()
 	answer, err := r.conn.RequestMsgWithContext(ctx, request)
+	for try := 1; errors.Is(err, nats.ErrNoResponders) && try < absentTries; try++ {
+		select {
+		case <-ctx.Done():
+		case <-time.After(absentPause):
+		}
+		answer, err = r.conn.RequestMsgWithContext(ctx, request)
+	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders): // which the node is told in the same way
 		answer = nats.NewMsg("")

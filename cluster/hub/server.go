@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -40,6 +41,7 @@ type Hub struct {
 	told     chan []byte // what this hub tells the others: the newest record
 	peers    []string    // the other hubs
 	counts   bool        // it keeps the counters of shared limits
+	revoked  []string    // keys in the claims that the server has
 }
 
 // Open starts a server and waits until it takes connections. It fails when the address is taken,
@@ -184,14 +186,28 @@ func (h *Hub) trust() (operator *jwt.OperatorClaims, system string, err error) {
 // never is later than any invitation, whatever the clocks of hubs say: the year 9999, in seconds.
 const never = 253370764800
 
-// admit has the server let in who is invited, and put out who is not any more.
+// admit lets in who is invited, and puts out who is revoked. The server drops the account's access to JetStream for a
+// moment with each change of claims, so an invitation, which changes no claims, sends none.
 func (h *Hub) admit(r *record) error {
+	revoked := r.revoked()
+	if h.server != nil && slices.Equal(revoked, h.revoked) {
+		return nil
+	}
+	if err := h.setClaims(revoked); err != nil {
+		return err
+	}
+	h.revoked = revoked
+	return nil
+}
+
+// setClaims gives the server the claims of the nodes' account, which list the revoked keys.
+func (h *Hub) setClaims(revoked []string) error {
 	claims := jwt.NewAccountClaims(h.account)
 	claims.Name = h.name
 	if h.counts {
 		grantCounters(claims)
 	}
-	for _, key := range r.revoked() {
+	for _, key := range revoked {
 		claims.RevokeAt(key, time.Unix(never, 0))
 	}
 	text, err := claims.Encode(h.files.operator)
