@@ -57,10 +57,22 @@ func balance(t *testing.T, servers ...string) string {
 		t.Fatal(err)
 	}
 	direct := &http.Transport{DisableKeepAlives: true} // a request on a connection that ends meanwhile could not be sent again
-	proxy := &http.Server{Handler: &httputil.ReverseProxy{Transport: direct, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(targets[turn.Add(1)%uint64(len(targets))])
-		r.Out.Host = r.In.Host
-	}}}
+	forward := &httputil.ReverseProxy{
+		Transport:     direct,
+		FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(targets[turn.Add(1)%uint64(len(targets))])
+			r.Out.Host = r.In.Host
+		},
+	}
+	proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Otherwise net/http closes the body of the request when the response begins, and the transport, which still
+		// looks for the end of that body, closes the connection.
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		forward.ServeHTTP(w, r)
+	})}
 	ended := make(chan error, 1)
 	go func() { ended <- proxy.Serve(l) }()
 	t.Cleanup(func() {
