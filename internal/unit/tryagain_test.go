@@ -69,6 +69,60 @@ func TestManyCallsTryAServerAgainOnce(t *testing.T) {
 	})
 }
 
+// ready is an instance whose server answers.
+type ready struct{ away }
+
+func (ready) Serve(ctx context.Context, onReady func()) error {
+	onReady()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// dialing is an instance that learns from its channel that the server cannot be reached.
+type dialing struct {
+	away
+	refused chan struct{}
+}
+
+func (d dialing) Serve(context.Context, func()) error {
+	<-d.refused
+	return errors.New("cannot be reached")
+}
+
+// A call that comes while a start is under way that began before the server was back gets an instance of the next start.
+func TestCallOutlivesTheStartThatBeganBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
+		starts := make(chan runtime.Instance, 3)
+		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
+			Candidate: discovery.Candidate{ID: "x", Manifest: m},
+			Spec: runtime.Spec{ID: "x", Manifest: m, Options: manifest.Options{
+				CallTimeout: time.Minute,
+				MaxInFlight: 8,
+				MaxQueue:    8,
+				Restart:     manifest.RestartOptions{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour},
+			}},
+			Start: func(runtime.Spec, string) (runtime.Instance, error) { return <-starts, nil },
+		})
+		defer func() { _ = u.Stop(context.Background(), 0) }()
+		before := dialing{refused: make(chan struct{})}
+		starts <- away{}
+		starts <- before // the first restart, which has no delay
+		starts <- ready{}
+		if u.Start(t.Context()) == nil {
+			t.Fatal("it starts")
+		}
+		synctest.Wait()
+		got := make(chan bool, 1)
+		go func() { got <- u.TryAgain(t.Context()) }()
+		synctest.Wait()
+		close(before.refused)
+		if !<-got {
+			t.Error("the call shares the failure of a start that began before it")
+		}
+	})
+}
+
 // TestInstancesShareTheBoundOfWhatIsHeld starts two instances of one unit.
 func TestInstancesShareTheBoundOfWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -64,6 +64,7 @@ type Unit struct {
 	secrets   ownSecrets
 	trial     *trial
 	trying    chan struct{} // holds a value while a call tries again
+	tries     atomic.Int64  // that calls have begun
 	succession
 	instances
 }
@@ -249,26 +250,31 @@ func (u *Unit) Try(ctx context.Context) error {
 const tryPause = time.Second
 
 // TryAgain is Try for a call that does not wait for the restart that is due. It tries for one call at a time, and
-// tryPause after the latest failure. Calls that came before that try failed share it: however many calls come, the
-// server gets one connection in a tryPause. It reports whether there is an instance.
+// tryPause after the latest failure. Calls that came before a try began share its failure: however many calls come, the
+// server gets one connection in a tryPause. A start that began before the call says nothing about the server now, so
+// its failure is followed by another try. TryAgain reports whether there is an instance.
 func (u *Unit) TryAgain(ctx context.Context) bool {
-	came := time.Now()
+	before := u.tries.Load()
 	select {
 	case u.trying <- struct{}{}:
 		defer func() { <-u.trying }()
 	case <-ctx.Done():
 		return false
 	}
-	failed := u.Phase.failed()
-	if failed.After(came) {
-		return false
+	for u.tries.Load() == before && ctx.Err() == nil {
+		select {
+		case <-time.After(time.Until(u.Phase.failed().Add(tryPause))):
+		case <-ctx.Done():
+			return false
+		}
+		if !u.Phase.is(supervisor.Spawning) {
+			u.tries.Add(1)
+		}
+		if u.Try(ctx) == nil {
+			return true
+		}
 	}
-	select {
-	case <-time.After(time.Until(failed.Add(tryPause))):
-		return u.Try(ctx) == nil
-	case <-ctx.Done():
-		return false
-	}
+	return false
 }
 
 // onDemand reports whether instances start with a call.
