@@ -2,7 +2,7 @@ package exthost
 
 import (
 	"github.com/exthost/exthost/governance/pins"
-	"github.com/exthost/exthost/internal/policies"
+	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )

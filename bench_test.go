@@ -1,7 +1,6 @@
 package exthost_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,36 +12,11 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/internal/benchtest"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
-	"github.com/exthost/exthost/sdk"
+	"github.com/exthost/exthost/internal/testing/benchtest"
+	"github.com/exthost/exthost/internal/testing/hosttest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
-
-// benchExtension returns texts.
-func benchExtension() *sdk.Extension {
-	x := sdk.New("1")
-	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns the text."},
-		func(_ context.Context, in struct {
-			Text string `json:"text"`
-		}) (string, error) {
-			return in.Text, nil
-		})
-	sdk.AddTool(x, sdk.Tool{Name: "write", Description: "Returns a text as long as it is asked to be."},
-		func(_ context.Context, in struct {
-			Size int    `json:"size"`
-			Text string `json:"text"`
-		}) (string, error) {
-			return strings.Repeat("x", in.Size), nil
-		})
-	return x
-}
-
-// benchTools are its tools in a manifest.
-const benchTools = "[capabilities]\ntools = [\"echo\", \"write\"]\n"
-
-// benchManifest is its manifest.
-var benchManifest = benchTools + plays("bench", "")
 
 // echoManifest is the manifest of a Go extension as an author builds it. The test binary as a
 // child has the packages of a host, and a collector that looks at all that they hold.
@@ -51,13 +25,13 @@ func echoManifest(b testing.TB) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return benchTools + fmt.Sprintf("[transport]\ncommand = %q\n", filepath.Join(dir, "echo"))
+	return hosttest.BenchTools + fmt.Sprintf("[transport]\ncommand = %q\n", filepath.Join(dir, "echo"))
 }
 
 // benchCall returns the call of an extension that makes the load.
 func benchCall(b testing.TB, manifest string, l benchtest.Load) func() error {
-	h := newFolder(b).add("bench", manifest).open(exthost.Options{})
-	if err := h.Ready(deadline(b)); err != nil {
+	h := hosttest.NewFolder(b).Add("bench", manifest).Open(exthost.Options{})
+	if err := h.Ready(hosttest.Deadline(b)); err != nil {
 		b.Fatal(err)
 	}
 	tool, args := "ext_bench_echo", fmt.Sprintf(`{"text":%s}`, benchtest.Text(l.Up))
@@ -102,7 +76,7 @@ func TestCallAllocations(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector allocates too")
 	}
-	call := benchCall(t, benchManifest, benchtest.Sequential)
+	call := benchCall(t, hosttest.BenchManifest, benchtest.Sequential)
 	got := testing.AllocsPerRun(2000, func() {
 		if err := call(); err != nil {
 			t.Fatal(err)
@@ -117,12 +91,12 @@ func TestCallAllocations(t *testing.T) {
 // than one with 20, so that what any host needs does not count.
 func BenchmarkIdle(b *testing.B) {
 	const few, more = 20, 100
-	small, large := newFolder(b), newFolder(b)
+	small, large := hosttest.NewFolder(b), hosttest.NewFolder(b)
 	for i := range few + more {
 		if i < few {
-			small.add(fmt.Sprintf("idle%d", i), benchManifest)
+			small.Add(fmt.Sprintf("idle%d", i), hosttest.BenchManifest)
 		}
-		large.add(fmt.Sprintf("idle%d", i), benchManifest)
+		large.Add(fmt.Sprintf("idle%d", i), hosttest.BenchManifest)
 	}
 	for b.Loop() {
 		memory, stacks, goroutines := idle(b, small)
@@ -136,9 +110,9 @@ func BenchmarkIdle(b *testing.B) {
 
 // idle returns what this process counts while a host of f is idle: anonymous memory, stacks of goroutines
 // among it, and goroutines.
-func idle(b *testing.B, f *folder) (memory, stacks, goroutines int) {
-	h := f.open(exthost.Options{})
-	if err := h.Ready(deadline(b)); err != nil {
+func idle(b *testing.B, f *hosttest.Folder) (memory, stacks, goroutines int) {
+	h := f.Open(exthost.Options{})
+	if err := h.Ready(hosttest.Deadline(b)); err != nil {
 		b.Fatal(err)
 	}
 	memory, goroutines = anonymous(b), runtime.NumGoroutine()
@@ -165,3 +139,13 @@ func anonymous(b *testing.B) int {
 	}
 	return kib << 10
 }
+
+// verbs are the steps of scripted children.
+var verbs = map[string]processtest.Verb{
+	"sdk":   func(string) { os.Exit(hosttest.Extension().Main()) },
+	"mcp":   func(string) { hosttest.ServeMCP() },
+	"floor": benchtest.FloorVerb,
+	"bench": func(string) { os.Exit(hosttest.BenchExtension().Main()) },
+}
+
+func TestMain(m *testing.M) { hosttest.Main(m, verbs) }

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/bridge"
-	"github.com/exthost/exthost/internal/clients"
-	"github.com/exthost/exthost/internal/dispatch"
-	"github.com/exthost/exthost/internal/operations"
+	"github.com/exthost/exthost/internal/host/bridge"
+	"github.com/exthost/exthost/internal/host/clients"
+	"github.com/exthost/exthost/internal/host/dispatch"
+	"github.com/exthost/exthost/internal/host/operations"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -13,31 +13,31 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/bridge"
-	"github.com/exthost/exthost/internal/clients"
-	"github.com/exthost/exthost/internal/coalesce"
-	"github.com/exthost/exthost/internal/diagnostics"
-	"github.com/exthost/exthost/internal/dispatch"
-	"github.com/exthost/exthost/internal/elicit"
-	"github.com/exthost/exthost/internal/far"
-	"github.com/exthost/exthost/internal/gateway"
-	"github.com/exthost/exthost/internal/inflight"
-	"github.com/exthost/exthost/internal/journal"
-	"github.com/exthost/exthost/internal/operations"
-	"github.com/exthost/exthost/internal/permit"
-	"github.com/exthost/exthost/internal/policies"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/program"
-	"github.com/exthost/exthost/internal/recorder"
-	"github.com/exthost/exthost/internal/redact"
-	"github.com/exthost/exthost/internal/snapshot"
-	"github.com/exthost/exthost/internal/starts"
-	"github.com/exthost/exthost/internal/stats"
-	"github.com/exthost/exthost/internal/toolset"
-	"github.com/exthost/exthost/internal/unit"
-	"github.com/exthost/exthost/internal/units"
-	"github.com/exthost/exthost/internal/watch"
-	"github.com/exthost/exthost/internal/wiretap"
+	"github.com/exthost/exthost/internal/concurrent/coalesce"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/host/bridge"
+	"github.com/exthost/exthost/internal/host/clients"
+	"github.com/exthost/exthost/internal/host/dispatch"
+	"github.com/exthost/exthost/internal/host/elicit"
+	"github.com/exthost/exthost/internal/host/gateway"
+	"github.com/exthost/exthost/internal/host/operations"
+	"github.com/exthost/exthost/internal/host/permit"
+	"github.com/exthost/exthost/internal/host/policies"
+	"github.com/exthost/exthost/internal/host/remote"
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/host/starts"
+	"github.com/exthost/exthost/internal/host/stats"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/host/units"
+	"github.com/exthost/exthost/internal/host/watch"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/observe/journal"
+	"github.com/exthost/exthost/internal/observe/wiretap"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/proc/program"
+	"github.com/exthost/exthost/internal/recording/recorder"
+	"github.com/exthost/exthost/internal/text/diagnostics"
+	"github.com/exthost/exthost/internal/text/redact"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -59,7 +59,7 @@ type Host struct {
 	clients      *clients.Directory   // the named ones
 	policies     *policies.State
 	destinations *bridge.Directory
-	far          *far.Directory    // the extensions of other nodes
+	far          *remote.Directory // the extensions of other nodes
 	nodes        *operations.Nodes // what operators do at them
 	hooks        hookSets
 	watch        *watch.Watch
@@ -145,7 +145,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	l.beside.Go(func() { l.places.Serve(l.running, placesPause, h.reloads.followPlaces) })
 	l.beside.Go(func() { h.nodes.Run(l.closing) })
 	l.beside.Go(func() { l.restate.Serve(l.running, restatePause, func() { h.snapshots.Hold(h.far.Restate) }) })
-	if err := h.far.Open(ctx, &far.Host{Calls: h, Snapshots: h.snapshots, Gateway: h.gateway, Directory: h.far, Nodes: h.nodes, Changed: l.places.Add}); err != nil {
+	if err := h.far.Open(ctx, &remote.Host{Calls: h, Snapshots: h.snapshots, Gateway: h.gateway, Directory: h.far, Nodes: h.nodes, Changed: l.places.Add}); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	if o.Mode.Background {
@@ -219,7 +219,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
 	h.watch = watch.New(&h.reloads, log)
 	h.logins.Log, h.logins.Closing = log, l.closing
-	h.far = far.New(h.env, o.Cluster, far.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
+	h.far = remote.New(h.env, o.Cluster, remote.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
 	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Asks: h.logins.Asks, Ended: h.far.EndSession, Changed: l.rebuild.Add, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed, Tracer: o.Tracer, Log: log,
 		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists, Rebuild: func() { h.swap(nil) },

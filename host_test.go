@@ -17,30 +17,31 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/hosttest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
 func TestCallEveryKind(t *testing.T) {
 	processtest.Leaks(t)
-	f := newFolder(t)
-	f.add("native", child("sdk", ""))
-	f.add("official", plays("mcp", `protocol = "mcp"`))
-	f.add("lines", `[transport]
+	f := hosttest.NewFolder(t)
+	f.Add("native", hosttest.Child("sdk", ""))
+	f.Add("official", hosttest.Plays("mcp", `protocol = "mcp"`))
+	f.Add("lines", `[transport]
 script = "lines.sh"
 protocol = "lite"
 [[tools]]
 name = "hello"
 description = "Says hello."
 `)
-	f.write("lines/lines.sh", `#!/bin/sh
+	f.Write("lines/lines.sh", `#!/bin/sh
 while read -r line; do
 	id=${line##*\"id\":}
 	echo "{\"id\":${id%%[!0-9]*},\"result\":\"hello\"}"
 done
 `)
-	f.add("once", `[transport]
+	f.Add("once", `[transport]
 kind = "exec"
 command = "echo"
 [[tools]]
@@ -49,7 +50,7 @@ description = "Says it."
 command = ["echo", "{text}"]
 input_schema = { type = "object", required = ["text"], properties = { text = { type = "string" } } }
 `)
-	h := f.open(exthost.Options{})
+	h := f.Open(exthost.Options{})
 	for _, d := range h.Status().Diagnostics {
 		if d.Level == protocol.LevelError {
 			t.Error(d)
@@ -65,7 +66,7 @@ input_schema = { type = "object", required = ["text"], properties = { text = { t
 		{"ext_lines_hello", nil, "hello"},
 		{"ext_once_say", json.RawMessage(`{"text":"a $(b) 'c'"}`), "a $(b) 'c'"},
 	} {
-		got, err := h.Call(deadline(t), tt.tool, tt.args)
+		got, err := h.Call(hosttest.Deadline(t), tt.tool, tt.args)
 		if err != nil || strings.TrimSpace(got.Text()) != tt.want || got.IsError() {
 			t.Errorf("%s = %s, %v; want %q", tt.tool, got, err, tt.want)
 		}
@@ -73,9 +74,9 @@ input_schema = { type = "object", required = ["text"], properties = { text = { t
 }
 
 func TestArgumentsArriveAsSent(t *testing.T) {
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
 	const sent = `{"n":12345678901234567890,"f":1.0e+2,"ü":"\u00fc","z":{"b":1,"a":[]},"dup":[1,1]}`
-	got, err := h.Call(deadline(t), "ext_x_echo", json.RawMessage(sent))
+	got, err := h.Call(hosttest.Deadline(t), "ext_x_echo", json.RawMessage(sent))
 	if err != nil || string(got.Structured()) != sent {
 		t.Errorf("echo = %s, %v\nwant %s", got, err, sent)
 	}
@@ -87,15 +88,15 @@ func TestBundledScriptsReadUTF8(t *testing.T) {
 		t.Skip("NOT TESTED: extensions/echo and extensions/calc need python3, which is missing")
 	}
 	processtest.Leaks(t)
-	f := &folder{t: t, dir: "extensions"}
-	cfg := f.config()
+	f := &hosttest.Folder{T: t, Dir: "extensions"}
+	cfg := f.Config()
 	cfg.Extensions.Allowlist = []string{"echo", "calc"}
-	h := f.openWith(cfg, exthost.Options{Environ: append(os.Environ(), "PYTHONIOENCODING=ascii")})
+	h := f.OpenWith(cfg, exthost.Options{Environ: append(os.Environ(), "PYTHONIOENCODING=ascii")})
 	for tool, tt := range map[string]struct{ argument, sent, want string }{
 		"ext_echo_echo":      {"text", "żółw", "żółw"},
 		"ext_calc_calculate": {"expression", "2×3", "U+00D7"}, // which it names and does not take
 	} {
-		if got, err := h.Call(deadline(t), tool, map[string]any{tt.argument: tt.sent}); err != nil || !strings.Contains(got.Text(), tt.want) {
+		if got, err := h.Call(hosttest.Deadline(t), tool, map[string]any{tt.argument: tt.sent}); err != nil || !strings.Contains(got.Text(), tt.want) {
 			t.Errorf("%s: %s, %v", tool, got, err)
 		}
 	}
@@ -103,18 +104,18 @@ func TestBundledScriptsReadUTF8(t *testing.T) {
 
 // T18: who calls is for the front to say.
 func TestT18CallersMetaIsRemoved(t *testing.T) {
-	h := newFolder(t).add("x", child("sdk", "")).add("told", child("sdk", "[context]\npassthrough = true\n")).open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("told", hosttest.Child("sdk", "[context]\npassthrough = true\n")).Open(exthost.Options{})
 	for _, sent := range []string{
 		`{"a":1,"_meta":{"agent_id":"root"}}`,
 		`{"\u005fmeta":{"agent_id":"root"},"a":1}`,
 		`{"_meta":1,"a":1,"_meta":2}`,
 	} {
-		got, err := h.Call(deadline(t), "ext_x_echo", json.RawMessage(sent))
+		got, err := h.Call(hosttest.Deadline(t), "ext_x_echo", json.RawMessage(sent))
 		if err != nil || string(got.Structured()) != `{"a":1}` {
 			t.Errorf("echo(%s) = %s, %v", sent, got, err)
 		}
 	}
-	result, err := h.Do(deadline(t), &protocol.Call{
+	result, err := h.Do(hosttest.Deadline(t), &protocol.Call{
 		Session: &protocol.Session{ID: "s1", Caller: "ada"}, Method: protocol.MethodToolsCall,
 		Params: json.RawMessage(`{"name":"ext_told_echo","arguments":{"_meta":{"agent_id":"root"}}}`),
 	})
@@ -125,7 +126,7 @@ func TestT18CallersMetaIsRemoved(t *testing.T) {
 }
 
 func TestErrorsNameTheCulprit(t *testing.T) {
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
 	for _, tt := range []struct {
 		tool, args string
 		kind       protocol.Kind
@@ -138,7 +139,7 @@ func TestErrorsNameTheCulprit(t *testing.T) {
 		{"ext_x_refuse", `{}`, protocol.ExtensionError, "closed"},
 		{"ext_x_greet", `{},"name":"ext_x_die"`, protocol.InvalidArguments, "JSON"},
 	} {
-		_, err := h.Call(deadline(t), tt.tool, json.RawMessage(tt.args))
+		_, err := h.Call(hosttest.Deadline(t), tt.tool, json.RawMessage(tt.args))
 		var e *protocol.Error
 		if !errors.As(err, &e) || e.Kind != tt.kind || !strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%s(%s): %v; want %s with %q", tt.tool, tt.args, err, tt.kind, tt.text)
@@ -147,7 +148,7 @@ func TestErrorsNameTheCulprit(t *testing.T) {
 			t.Errorf("the extension's own error arrived as %+v", e)
 		}
 	}
-	result, err := h.Call(deadline(t), "ext_x_fail", nil)
+	result, err := h.Call(hosttest.Deadline(t), "ext_x_fail", nil)
 	if err != nil || !result.IsError() || result.Text() != "it is Monday" {
 		t.Errorf("fail = %s, %v", result, err)
 	}
@@ -156,17 +157,17 @@ func TestErrorsNameTheCulprit(t *testing.T) {
 // A hung, a broken and a gated extension keep nobody from a good one.
 func TestNeighboursOfTheSick(t *testing.T) {
 	processtest.Leaks(t)
-	f := newFolder(t)
-	f.add("good", child("sdk", ""))
-	f.add("hung", child("hang", "[runtime]\nstart_timeout = \"600ms\"\n"))
-	f.add("crash", child("err cannot find my config; exit 3", ""))
-	f.add("broken", "[transport]\ncomand = \"x\"\n")
-	f.add("gated", child("sdk", "[requires]\nbins = [\"no-such-program\"]\nhint = { no-such-program = \"apt install it\" }\n"))
-	h := f.open(exthost.Options{Mode: exthost.Mode{Background: true}})
-	if _, err := h.Call(deadline(t), "ext_good_greet", map[string]any{"name": "Ada"}); err != nil {
+	f := hosttest.NewFolder(t)
+	f.Add("good", hosttest.Child("sdk", ""))
+	f.Add("hung", hosttest.Child("hang", "[runtime]\nstart_timeout = \"600ms\"\n"))
+	f.Add("crash", hosttest.Child("err cannot find my config; exit 3", ""))
+	f.Add("broken", "[transport]\ncomand = \"x\"\n")
+	f.Add("gated", hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\nhint = { no-such-program = \"apt install it\" }\n"))
+	h := f.Open(exthost.Options{Mode: exthost.Mode{Background: true}})
+	if _, err := h.Call(hosttest.Deadline(t), "ext_good_greet", map[string]any{"name": "Ada"}); err != nil {
 		t.Errorf("while another hangs: %v", err)
 	}
-	if err := h.Ready(deadline(t)); err != nil {
+	if err := h.Ready(hosttest.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string][3]string{
@@ -175,7 +176,7 @@ func TestNeighboursOfTheSick(t *testing.T) {
 		"crash": {"failed", "exit", "child_exited"},
 		"gated": {"skipped", "no-such-program", "requirement_missing"},
 	} {
-		s := statusOf(t, h, id)
+		s := hosttest.StatusOf(t, h, id)
 		if s.State != want[0] || !strings.Contains(s.Reason, want[1]) {
 			t.Errorf("%s is %s: %q; want %s with %q", id, s.State, s.Reason, want[0], want[1])
 		}
@@ -188,7 +189,7 @@ func TestNeighboursOfTheSick(t *testing.T) {
 	}) {
 		t.Errorf("the typo in broken/plugin.toml is not located: %v", h.Status().Diagnostics)
 	}
-	_, err := h.Call(deadline(t), "ext_crash_x", nil)
+	_, err := h.Call(hosttest.Deadline(t), "ext_crash_x", nil)
 	if protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "exthost info crash") {
 		t.Errorf("a tool of a crashed extension: %v", err)
 	}
@@ -196,16 +197,16 @@ func TestNeighboursOfTheSick(t *testing.T) {
 
 func TestCrashEvidenceAndRestart(t *testing.T) {
 	processtest.Leaks(t)
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
-	_, err := h.Call(deadline(t), "ext_x_die", nil)
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
+	_, err := h.Call(hosttest.Deadline(t), "ext_x_die", nil)
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Kind != protocol.ChildExited || e.Outcome != "unknown" || e.Evidence == nil || e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
 		t.Fatalf("die: %+v", err)
 	}
-	if err := greet(t, h, "Ada"); err != nil {
+	if err := hosttest.Greet(t, h, "Ada"); err != nil {
 		t.Errorf("the first restart is immediate, and yet: %v", err)
 	}
-	if s := statusOf(t, h, "x"); s.Restarts != 1 || s.State != "ready" {
+	if s := hosttest.StatusOf(t, h, "x"); s.Restarts != 1 || s.State != "ready" {
 		t.Errorf("status after the restart: %+v", s)
 	}
 }
@@ -214,12 +215,12 @@ func TestCrashEvidenceAndRestart(t *testing.T) {
 func TestRecoveryIsLogged(t *testing.T) {
 	processtest.Leaks(t)
 	var log bytes.Buffer
-	f := newFolder(t).add("x", child("sdk", ""))
-	h := f.open(exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if _, err := h.Call(deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
+	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
+	h := f.Open(exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if _, err := h.Call(hosttest.Deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
 		t.Fatal(err)
 	}
-	if err := greet(t, h, "Ada"); err != nil {
+	if err := hosttest.Greet(t, h, "Ada"); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Close(); err != nil { // after the last event
@@ -236,7 +237,7 @@ func TestLastWordsAreLogged(t *testing.T) {
 	processtest.Leaks(t)
 	const secret = "s3cr3t-of-the-database"
 	var log bytes.Buffer
-	f := newFolder(t).add("x", `[capabilities]
+	f := hosttest.NewFolder(t).Add("x", `[capabilities]
 tools = ["t"]
 [requires]
 env = ["DB_TOKEN"]
@@ -244,7 +245,7 @@ env = ["DB_TOKEN"]
 command = "sh"
 args = ["-c", "echo connecting >&2; echo no route to $DB_TOKEN >&2; exit 1"]
 `)
-	h := f.open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "DB_TOKEN=" + secret}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h := f.Open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "DB_TOKEN=" + secret}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	want := "its last words: no route to ***"
 	if d := h.Status().Diagnostics; len(d) != 2 || !strings.Contains(d[1].Message, want) {
 		t.Errorf("diagnostics: %v", d)
@@ -259,15 +260,15 @@ args = ["-c", "echo connecting >&2; echo no route to $DB_TOKEN >&2; exit 1"]
 
 func TestCancellationReachesTheExtension(t *testing.T) {
 	state := t.TempDir()
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{StateDir: state})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{StateDir: state})
 	cancelled := func() (sent bool) {
-		ctx, cancel := context.WithCancel(deadline(t))
+		ctx, cancel := context.WithCancel(hosttest.Deadline(t))
 		done := make(chan error, 1)
 		go func() {
 			_, err := h.Call(ctx, "ext_x_wait", nil)
 			done <- err
 		}()
-		eventually(t, "the call is under way", func() bool { return statusOf(t, h, "x").Instances[0].InFlight > 0 })
+		hosttest.Eventually(t, "the call is under way", func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight > 0 })
 		cancel()
 		e, ok := errors.AsType[*protocol.Error](<-done)
 		if !ok || e.Kind != protocol.Canceled {
@@ -278,16 +279,16 @@ func TestCancellationReachesTheExtension(t *testing.T) {
 	for !cancelled() { // it has an instance by then, which may not have been sent it
 		t.Log("cancelled before it was sent")
 	}
-	eventually(t, "the tool hears of it and leaves its mark", func() bool {
+	hosttest.Eventually(t, "the tool hears of it and leaves its mark", func() bool {
 		_, err := os.Stat(filepath.Join(state, "x", "cancelled"))
 		return err == nil
 	})
 }
 
 func TestProgressComesBeforeTheAnswer(t *testing.T) {
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
-	client := newRecorder()
-	_, err := h.Do(deadline(t), &protocol.Call{Client: client, Method: protocol.MethodToolsCall,
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
+	client := hosttest.NewRecorder()
+	_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Client: client, Method: protocol.MethodToolsCall,
 		Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":"mine"}}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -298,24 +299,24 @@ func TestProgressComesBeforeTheAnswer(t *testing.T) {
 		`notifications/progress {"progressToken":"mine","progress":3,"total":3,"message":"step"}`,
 		`notifications/message {"level":"info","data":"almost","_meta":{"progressToken":"mine"}}`,
 	}
-	if diff := cmp.Diff(want, client.heard); diff != "" {
+	if diff := cmp.Diff(want, client.Heard); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // E1: a child gets nothing secret-like that it does not declare.
 func TestE1Environment(t *testing.T) {
-	f := newFolder(t).add("plain", child("sdk", "")).add("declares", child("sdk", "[requires]\nenv = [\"GITHUB_TOKEN\", \"DENIED_KEY\"]\n"))
-	cfg := f.config()
+	f := hosttest.NewFolder(t).Add("plain", hosttest.Child("sdk", "")).Add("declares", hosttest.Child("sdk", "[requires]\nenv = [\"GITHUB_TOKEN\", \"DENIED_KEY\"]\n"))
+	cfg := f.Config()
 	cfg.Extensions.Entries = map[string]config.Entry{"declares": {EnvDeny: []string{"DENIED_KEY"}, Env: map[string]string{"ADDED": "1"}}}
 	host := []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "PLAIN=1", "GITHUB_TOKEN=canary-1", "DENIED_KEY=canary-2",
 		"DATABASE_URL=postgres://u:canary-3@db/x", "LD_PRELOAD=", "my_secret_thing=canary-4"}
-	h := f.openWith(cfg, exthost.Options{Environ: host})
+	h := f.OpenWith(cfg, exthost.Options{Environ: host})
 	for id, want := range map[string]struct{ has, hasNot, withheld, passed []string }{
 		"plain":    {[]string{"PLAIN=1", "EXTHOST_EXTENSION_ID=plain"}, []string{"canary"}, []string{"DATABASE_URL", "DENIED_KEY", "GITHUB_TOKEN", "LD_PRELOAD", "my_secret_thing"}, nil},
 		"declares": {[]string{"GITHUB_TOKEN=canary-1", "ADDED=1"}, []string{"canary-2", "canary-3"}, []string{"DATABASE_URL", "DENIED_KEY", "LD_PRELOAD", "my_secret_thing"}, []string{"GITHUB_TOKEN"}},
 	} {
-		got, err := h.Call(deadline(t), "ext_"+id+"_environ", nil)
+		got, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_environ", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +330,7 @@ func TestE1Environment(t *testing.T) {
 				t.Errorf("%s got %s", id, s)
 			}
 		}
-		s := statusOf(t, h, id)
+		s := hosttest.StatusOf(t, h, id)
 		if diff := cmp.Diff(want.withheld, s.EnvWithheld); diff != "" {
 			t.Errorf("%s, withheld: %s", id, diff)
 		}
@@ -341,14 +342,14 @@ func TestE1Environment(t *testing.T) {
 
 func TestPerSessionInstances(t *testing.T) {
 	processtest.Leaks(t)
-	h := newFolder(t).add("x", child("sdk", "[runtime]\ninstances = \"per_session\"\n")).open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[runtime]\ninstances = \"per_session\"\n")).Open(exthost.Options{})
 	a, b := &protocol.Session{ID: "a"}, &protocol.Session{ID: "b"}
-	ctx, end := context.WithCancel(deadline(t))
+	ctx, end := context.WithCancel(hosttest.Deadline(t))
 	if err := h.Attach(ctx, a); err != nil {
 		t.Fatal(err)
 	}
 	call := func(s *protocol.Session, tool string) error {
-		_, err := h.Do(deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"` + tool + `"}`)})
+		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"` + tool + `"}`)})
 		return err
 	}
 	if err := errors.Join(call(a, "ext_x_echo"), call(b, "ext_x_echo")); err != nil {
@@ -357,47 +358,47 @@ func TestPerSessionInstances(t *testing.T) {
 	if kind := protocol.KindOf(call(a, "ext_x_die")); kind != protocol.ChildExited {
 		t.Errorf("die: %s", kind)
 	}
-	for _, i := range statusOf(t, h, "x").Instances {
+	for _, i := range hosttest.StatusOf(t, h, "x").Instances {
 		if strings.HasSuffix(i.Key, "b") && (i.State != "ready" || i.Restarts != 0) {
 			t.Errorf("another session's instance: %+v", i)
 		}
 	}
 	end() // and with the session its instance
-	eventually(t, "the instance ends with its session", func() bool {
-		return !slices.ContainsFunc(statusOf(t, h, "x").Instances, func(i status.Instance) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" })
+	hosttest.Eventually(t, "the instance ends with its session", func() bool {
+		return !slices.ContainsFunc(hosttest.StatusOf(t, h, "x").Instances, func(i status.Instance) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" })
 	})
 }
 
 func TestListChangedReachesAttachedSessions(t *testing.T) {
-	f := newFolder(t).add("late", child("sdk", ""))
-	client := newRecorder()
-	h := f.open(exthost.Options{Mode: exthost.Mode{Background: true}})
-	if err := h.Attach(deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
+	f := hosttest.NewFolder(t).Add("late", hosttest.Child("sdk", ""))
+	client := hosttest.NewRecorder()
+	h := f.Open(exthost.Options{Mode: exthost.Mode{Background: true}})
+	if err := h.Attach(hosttest.Deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Ready(deadline(t)); err != nil {
+	if err := h.Ready(hosttest.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if len(names(h)) == 0 {
+	if len(hosttest.Names(h)) == 0 {
 		t.Fatal("no tools")
 	}
 	select {
-	case method := <-client.on:
+	case method := <-client.On:
 		if method != protocol.MethodToolsListChanged {
 			t.Errorf("told %s", method)
 		}
-	case <-deadline(t).Done():
+	case <-hosttest.Deadline(t).Done():
 		t.Error("the session was not told of the new tools")
 	}
 }
 
 func TestCloseDuringStart(t *testing.T) {
 	processtest.Leaks(t)
-	h := newFolder(t).add("hung", child("ignore; hang", "")).add("good", child("sdk", "")).open(exthost.Options{Mode: exthost.Mode{Background: true}})
+	h := hosttest.NewFolder(t).Add("hung", hosttest.Child("ignore; hang", "")).Add("good", hosttest.Child("sdk", "")).Open(exthost.Options{Mode: exthost.Mode{Background: true}})
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := h.Call(deadline(t), "ext_good_greet", nil); err == nil {
+	if _, err := h.Call(hosttest.Deadline(t), "ext_good_greet", nil); err == nil {
 		t.Error("a closed host answers")
 	}
 }
@@ -405,25 +406,25 @@ func TestCloseDuringStart(t *testing.T) {
 // What looks like other clients' configuration is expanded, but never with what
 // the child may not know.
 func TestSidecarVariables(t *testing.T) {
-	f := newFolder(t)
-	f.add("side", "[requires]\nenv = [\"GITHUB_TOKEN\"]\n")
+	f := hosttest.NewFolder(t)
+	f.Add("side", "[requires]\nenv = [\"GITHUB_TOKEN\"]\n")
 	sidecar, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
-		"good": map[string]any{"command": exe(t), "env": map[string]string{
+		"good": map[string]any{"command": hosttest.Exe(t), "env": map[string]string{
 			processtest.ScriptVar: "mcp", "TOKEN_COPY": "${GITHUB_TOKEN}", "GITHUB_TOKEN": "${GITHUB_TOKEN}", "MODE": "${MODE:-fast}"}},
-		"bad": map[string]any{"command": exe(t), "env": map[string]string{"AWS_SECRET_ACCESS_KEY": "${AWS_SECRET_ACCESS_KEY}"}},
+		"bad": map[string]any{"command": hosttest.Exe(t), "env": map[string]string{"AWS_SECRET_ACCESS_KEY": "${AWS_SECRET_ACCESS_KEY}"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.write("side/.mcp.json", string(sidecar))
-	h := f.open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "GITHUB_TOKEN=t", "AWS_SECRET_ACCESS_KEY=canary"}})
-	got, err := h.Call(deadline(t), "ext_side_good_environ", nil)
+	f.Write("side/.mcp.json", string(sidecar))
+	h := f.Open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "GITHUB_TOKEN=t", "AWS_SECRET_ACCESS_KEY=canary"}})
+	got, err := h.Call(hosttest.Deadline(t), "ext_side_good_environ", nil)
 	for _, want := range []string{"TOKEN_COPY=t\n", "MODE=fast\n", "GITHUB_TOKEN=t\n"} {
 		if err != nil || !strings.Contains(got.Text()+"\n", want) {
 			t.Errorf("the server's environment lacks %q: %s, %v", want, got.Text(), err)
 		}
 	}
-	bad := statusOf(t, h, "side.bad")
+	bad := hosttest.StatusOf(t, h, "side.bad")
 	if bad.State != status.StateSkipped || !strings.Contains(bad.Reason, "AWS_SECRET_ACCESS_KEY") || strings.Contains(bad.Reason, "canary") {
 		t.Errorf("side.bad: %+v", bad)
 	}
@@ -439,16 +440,16 @@ func closing(h *exthost.Host) <-chan error {
 // X1: Close keeps its deadline with a child that obeys nothing.
 func TestX1CloseOutlivesTheDeaf(t *testing.T) {
 	processtest.Leaks(t)
-	f := newFolder(t).add("deaf", plays("ignore; hang", "protocol = \"lite\"\n[[tools]]\nname = \"x\"\n"))
-	h := f.open(exthost.Options{})
-	ctx, cancel := context.WithCancel(deadline(t))
+	f := hosttest.NewFolder(t).Add("deaf", hosttest.Plays("ignore; hang", "protocol = \"lite\"\n[[tools]]\nname = \"x\"\n"))
+	h := f.Open(exthost.Options{})
+	ctx, cancel := context.WithCancel(hosttest.Deadline(t))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_, _ = h.Call(ctx, "ext_deaf_x", nil)
 	}()
-	eventually(t, "the call is under way", func() bool {
-		s := statusOf(t, h, "deaf")
+	hosttest.Eventually(t, "the call is under way", func() bool {
+		s := hosttest.StatusOf(t, h, "deaf")
 		return len(s.Instances) > 0 && s.Instances[0].InFlight > 0
 	})
 	cancel()
@@ -458,30 +459,30 @@ func TestX1CloseOutlivesTheDeaf(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-deadline(t).Done():
+	case <-hosttest.Deadline(t).Done():
 		t.Error("Close waits for the deaf")
 	}
 }
 
 // T19: what could mean one thing to a policy and another to a child is refused.
 func TestT19AmbiguousCallsAreRefused(t *testing.T) {
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
 	for params, kind := range map[string]protocol.Kind{
 		`{"name":"ext_x_greet","Name":"die","arguments":{}}`:                   protocol.InvalidArguments,
 		`{"name":"ext_x_greet","argument\u017f":{},"arguments":{}}`:            protocol.InvalidArguments,
 		`{"name":"ext_x_greet"},"method":"tools/call","params":{"name":"die"}`: protocol.InvalidJSON,
 		`{"name":"ext_x_greet","arguments":{"name":"Ada"}`:                     protocol.InvalidJSON,
 	} {
-		_, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
+		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
 		if protocol.KindOf(err) != kind {
 			t.Errorf("%s: %v, want %s", params, err, kind)
 		}
 	}
-	_, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Notify: true, Params: json.RawMessage(`{"name":"ext_x_greet"}`)})
+	_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Notify: true, Params: json.RawMessage(`{"name":"ext_x_greet"}`)})
 	if protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("a call as a notification: %v", err)
 	}
-	if s := statusOf(t, h, "x"); s.Calls != 0 {
+	if s := hosttest.StatusOf(t, h, "x"); s.Calls != 0 {
 		t.Errorf("%d calls reached the extension", s.Calls)
 	}
 }
@@ -503,8 +504,8 @@ func (s stuck) Notify(context.Context, string, json.RawMessage) error {
 // host from being closed.
 func TestX1ClientThatNeverReturns(t *testing.T) {
 	processtest.Leaks(t)
-	f := newFolder(t).add("x", child("sdk", ""))
-	h, err := exthost.Open(context.Background(), f.config(), exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Mode: exthost.Mode{Background: true}})
+	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
+	h, err := exthost.Open(context.Background(), f.Config(), exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -519,7 +520,7 @@ func TestX1ClientThatNeverReturns(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "client") {
 			t.Errorf("Close: %v; want the client that has not returned", err)
 		}
-	case <-deadline(t).Done():
+	case <-hosttest.Deadline(t).Done():
 		t.Error("Close waits for the client")
 	}
 	end()

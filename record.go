@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/exthost/exthost/internal/operations"
-	"github.com/exthost/exthost/internal/recorder"
+	"github.com/exthost/exthost/internal/host/operations"
+	"github.com/exthost/exthost/internal/recording/recorder"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/internal/snapshot"
-	"github.com/exthost/exthost/internal/watch"
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/host/watch"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )

@@ -3,10 +3,10 @@ package exthost
 import (
 	"time"
 
-	"github.com/exthost/exthost/internal/bridge"
-	"github.com/exthost/exthost/internal/diagnostics"
-	"github.com/exthost/exthost/internal/snapshot"
-	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/internal/host/bridge"
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/diagnostics"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"

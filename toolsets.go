@@ -1,7 +1,7 @@
 package exthost
 
 import (
-	"github.com/exthost/exthost/internal/toolindex"
+	"github.com/exthost/exthost/internal/listing/toolindex"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/testing/benchtest"
 )
 
 // Revisions of MCP: the last with sessions, and the first without.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/testing/benchtest"
 )
 
 // The smallest engine that multiplexes JSON-RPC over pipes: it takes ids and texts out of

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // tbxarkVar names the variable with the path of TBXark's mcp-proxy, which is left out of

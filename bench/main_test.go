@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/benchtest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/benchtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/testing/benchtest"
 )
 
 // table is one for docs/performance.md: a row for each way, a column for each load.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

@@ -21,8 +21,8 @@ import (
 	"github.com/exthost/exthost/cluster/internal/link"
 	"github.com/exthost/exthost/cluster/internal/pair"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/benchtest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/benchtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

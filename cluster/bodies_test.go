@@ -15,10 +15,10 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
-	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/natstest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/peers"
 )
 

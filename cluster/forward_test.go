@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
 	settings "github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/peers"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/audit"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

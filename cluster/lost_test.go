@@ -13,7 +13,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/cluster/internal/throttle"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	settings "github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

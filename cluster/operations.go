@@ -8,7 +8,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/directory"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/cluster"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

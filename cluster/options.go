@@ -6,8 +6,8 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/internal/glob"
-	"github.com/exthost/exthost/internal/nodename"
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/nodename"
 	"github.com/exthost/exthost/protocol"
 )
 

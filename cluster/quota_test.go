@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/config"
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
 )
 

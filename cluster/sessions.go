@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

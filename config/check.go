@@ -9,9 +9,9 @@ import (
 
 	"github.com/exthost/exthost/config/internal/exposure"
 	"github.com/exthost/exthost/config/internal/words"
-	"github.com/exthost/exthost/internal/faults"
-	"github.com/exthost/exthost/internal/strict"
-	"github.com/exthost/exthost/internal/toolset"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/recording/faults"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 )
 

@@ -3,8 +3,8 @@ package config
 import (
 	"strings"
 
-	"github.com/exthost/exthost/internal/clienttoken"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // MaxClients bounds the clients of one configuration: each request is compared with all of them.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/clienttoken"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
 )
 
 // loadClients loads a user's and a project's file.

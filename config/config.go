@@ -11,9 +11,9 @@ import (
 	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/faults"
-	"github.com/exthost/exthost/internal/toollist"
-	"github.com/exthost/exthost/internal/toolset"
+	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/recording/faults"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
 )

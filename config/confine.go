@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 
 	"github.com/exthost/exthost/governance/builtin"
-	"github.com/exthost/exthost/internal/below"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/below"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // confine binds the files that the host writes to the directory of the project whose file states

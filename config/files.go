@@ -13,8 +13,8 @@ import (
 
 	"github.com/exthost/exthost/config/internal/dialect"
 	"github.com/exthost/exthost/config/internal/edit"
-	"github.com/exthost/exthost/internal/regular"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 var (

@@ -11,9 +11,9 @@ import (
 	"github.com/exthost/exthost/config/internal/references"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
-	"github.com/exthost/exthost/internal/ownership"
-	"github.com/exthost/exthost/internal/secrets"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/config/internal/dialect"
 	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/ownership"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
 

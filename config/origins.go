@@ -2,7 +2,7 @@ package config
 
 import (
 	"github.com/exthost/exthost/config/internal/hidden"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // Origins says where each value of a loaded [Config] came from.

@@ -82,13 +82,13 @@ func generate(t *testing.T) []byte {
 	t.Helper()
 	t.Chdir("..") // comments are found by import path below the module's root
 	r := &jsonschema.Reflector{RequiredFromJSONSchemaTags: true, Mapper: mapType}
-	for _, dir := range []string{"config", "governance", "internal/faults", "internal/toollist", "internal/toolset", "manifest"} {
+	for _, dir := range []string{"config", "governance", "internal/recording/faults", "internal/listing/toollist", "internal/listing/toolset", "manifest"} {
 		if err := r.AddGoComments("github.com/exthost/exthost", dir); err != nil {
 			t.Fatal(err)
 		}
 	}
 	maps.DeleteFunc(r.CommentMap, func(key, _ string) bool {
-		return strings.Contains(key, "/internal/") && !strings.Contains(key, "/internal/toolset.") && !strings.Contains(key, "/internal/faults.") && !strings.Contains(key, "/internal/toollist.")
+		return strings.Contains(key, "/internal/") && !strings.Contains(key, "/internal/listing/toolset.") && !strings.Contains(key, "/internal/recording/faults.") && !strings.Contains(key, "/internal/listing/toollist.")
 	})
 	s := r.Reflect(&config.Config{})
 	s.ID, s.Title = "", "exthost configuration"

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config/internal/overrides"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // overridden lays EXTHOST_* variables, and then the flags, over the files.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/envfile"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/envfile"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // unset is a ${NAME} in the files whose variable the host does not have.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
 // The number of extensions and of entries.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/exthost/exthost/internal/ownership"
+	"github.com/exthost/exthost/internal/file/ownership"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/charlievieth/fastwalk"
 
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/regular"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -29,26 +29,6 @@ func cells(p *page, heading string) (list []string) {
 	return list
 }
 
-func TestEveryPackageHasItsSentence(t *testing.T) {
-	out, err := goCommand("list", "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for _, path := range lines(string(out)) {
-		if path == module {
-			path = module + "/exthost"
-		}
-		want = append(want, strings.TrimPrefix(path, module+"/"))
-	}
-	got := cells(readPage(t, "docs/architecture.md"), "The packages")
-	slices.Sort(want)
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("docs/architecture.md (-go list +page):\n%s", diff)
-	}
-}
-
 func TestEveryKindHasItsAdvice(t *testing.T) {
 	var want []string
 	for _, k := range protocol.Kinds() {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance/celpolicy"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/protocol"
 )
 

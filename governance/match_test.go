@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/glob"
+	"github.com/exthost/exthost/internal/text/glob"
 	"github.com/exthost/exthost/protocol"
 )
 

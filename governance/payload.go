@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance/internal/strictjson"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
 	"github.com/exthost/exthost/protocol"
 )
 

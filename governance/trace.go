@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/protocol"
 )
 

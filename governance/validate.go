@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/glob"
+	"github.com/exthost/exthost/internal/text/glob"
 )
 
 // Problem is one error in a [Spec]. The reader of the file adds the position.

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 var replies = []string{``, `null`, `{}`, `{"abort":true,"reason":"x"}`, `{"decision":"deny"}`, `{"decision":"none","override":{"a":null}}`,

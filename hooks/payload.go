@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // names returns the names that a matcher at e's point is compared with, nil where it is

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // commandResult is the exit status and the output of a command.

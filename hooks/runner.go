@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/inflight"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/sandbox"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/proc/sandbox"
 )
 
 // RunnerOptions configure a [Runner]. The zero value is usable.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/exthost/exthost/internal/glob"
+	"github.com/exthost/exthost/internal/text/glob"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/process"
 )
 
 // maxStdout bounds the stdout of a command, in bytes. It has room for a changed tool

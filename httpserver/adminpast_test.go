@@ -7,7 +7,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance/audit"
-	"github.com/exthost/exthost/internal/clienttoken"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )

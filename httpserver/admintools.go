@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/internal/toolindex"
+	"github.com/exthost/exthost/internal/listing/toolindex"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"

@@ -16,8 +16,8 @@ import (
 	"github.com/exthost/exthost/httpserver/internal/bearertoken"
 	"github.com/exthost/exthost/httpserver/internal/caller"
 	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
-	"github.com/exthost/exthost/internal/accesstoken"
-	"github.com/exthost/exthost/internal/clienttoken"
+	"github.com/exthost/exthost/internal/secret/accesstoken"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/mcpserver"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // browser is one page of a headless Chromium, controlled over its debugging pipe: JSON

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/clients"
-	"github.com/exthost/exthost/internal/clienttoken"
+	"github.com/exthost/exthost/internal/host/clients"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/exthost/exthost/internal/accesstoken"
+	"github.com/exthost/exthost/internal/secret/accesstoken"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 )

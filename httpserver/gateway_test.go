@@ -27,10 +27,10 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/ndjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
 )

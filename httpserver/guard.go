@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/benchtest"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/testing/benchtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -69,7 +69,7 @@ func generateOpenAPI(t *testing.T) []byte {
 	t.Helper()
 	t.Chdir("..") // the generator finds comments by import path below the module's root
 	g := generator{&jsonschema.Reflector{Mapper: mapType, Namer: schemaName, AllowAdditionalProperties: true}, make(object)}
-	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/journal", "governance/audit"} {
+	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/observe/journal", "governance/audit"} {
 		if err := g.AddGoComments("github.com/exthost/exthost", dir); err != nil {
 			t.Fatal(err)
 		}

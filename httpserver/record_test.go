@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/internal/cassette"
+	"github.com/exthost/exthost/internal/recording/cassette"
 )
 
 // TestRecording records a call over the operator's API and ends the recording.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/clienttoken"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )

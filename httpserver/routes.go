@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/httpserver/internal/metrics"
 	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 	"github.com/exthost/exthost/httpserver/internal/streams"
-	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 )

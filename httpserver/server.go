@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/httpserver/internal/confined"
 	"github.com/exthost/exthost/httpserver/internal/conns"
 	"github.com/exthost/exthost/httpserver/internal/refusals"
-	"github.com/exthost/exthost/internal/accesstoken"
-	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/secret/accesstoken"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/exthost/exthost/internal/tojson"
+	"github.com/exthost/exthost/internal/text/tojson"
 	"github.com/exthost/exthost/manifest/internal/configschema"
 )
 

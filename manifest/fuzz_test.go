@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/diagnostics"
-	"github.com/exthost/exthost/internal/regular"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/text/diagnostics"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
 

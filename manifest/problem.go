@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/glob"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/strict"
 
 	"github.com/exthost/exthost/manifest/internal/words"
 )

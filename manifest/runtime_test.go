@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost/internal/tojson"
+	"github.com/exthost/exthost/internal/text/tojson"
 )
 
 func TestRuntimeResolveDefaults(t *testing.T) {

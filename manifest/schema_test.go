@@ -12,7 +12,7 @@ import (
 	reflector "github.com/invopop/jsonschema"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/exthost/exthost/internal/tojson"
+	"github.com/exthost/exthost/internal/text/tojson"
 )
 
 var update = flag.Bool("update", false, "rewrite plugin.schema.json")

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest/internal/mcpjson"
 	"github.com/exthost/exthost/protocol"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest/internal/words"
 	"github.com/exthost/exthost/protocol"
 )

@@ -5,8 +5,8 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest/internal/words"
 	"github.com/exthost/exthost/protocol"
 )

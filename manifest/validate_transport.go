@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest/internal/words"
 	"github.com/exthost/exthost/protocol"
 )

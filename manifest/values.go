@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/shellwords"
+	"github.com/exthost/exthost/internal/text/shellwords"
 	"github.com/exthost/exthost/manifest/internal/words"
 )
 

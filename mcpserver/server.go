@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/table"
 	"github.com/exthost/exthost/mcpserver/internal/wire"

@@ -8,8 +8,8 @@ import (
 	"path"
 	"sync"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/protocol"
 )

@@ -8,9 +8,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
-	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
+	"github.com/exthost/exthost/internal/wire/ndjson"
 	"github.com/exthost/exthost/protocol"
 )
 

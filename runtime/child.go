@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/exthost/exthost/internal/cassette"
-	"github.com/exthost/exthost/internal/inflight"
-	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/recording/cassette"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -6,7 +6,7 @@ import (
 	goruntime "runtime"
 	"strings"
 
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/protocol"
 )
 

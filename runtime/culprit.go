@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
+	"github.com/exthost/exthost/internal/wire/ndjson"
 )
 
 // backlog returns what waits in the pipes to and from the child; ok is false without pipes.

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/internal/cassette"
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/limited"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/proc/containment/limited"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // emptyObject is the params of a request without any.

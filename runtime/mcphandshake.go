@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/recorder"
-	"github.com/exthost/exthost/internal/wiretap"
+	"github.com/exthost/exthost/internal/observe/wiretap"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/recording/recorder"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/ndjson"
 	"github.com/exthost/exthost/protocol"
 )
 

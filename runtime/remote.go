@@ -14,11 +14,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/mcpclient"
-	"github.com/exthost/exthost/internal/mcphttp"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/mcpclient"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/player"
+	"github.com/exthost/exthost/internal/recording/player"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/player"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/recorder"
-	"github.com/exthost/exthost/internal/sandbox"
-	"github.com/exthost/exthost/internal/wiretap"
+	"github.com/exthost/exthost/internal/observe/wiretap"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/proc/sandbox"
+	"github.com/exthost/exthost/internal/recording/player"
+	"github.com/exthost/exthost/internal/recording/recorder"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

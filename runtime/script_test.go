@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 func TestMain(m *testing.M) {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
 // Standby keeps one started process ready for the next instance of a Spec with this

@@ -5,9 +5,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
-	"github.com/exthost/exthost/internal/limited"
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/containment/limited"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/wire/ndjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

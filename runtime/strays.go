@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
 // strays are the answers of a child that are not for a call.

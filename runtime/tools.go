@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/internal/tojson"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/text/tojson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // decoder decodes a tool's arguments. It sets string fields itself, because most large

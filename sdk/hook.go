@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"maps"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/ndjson"
 	"github.com/exthost/exthost/protocol"
 )
 

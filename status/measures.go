@@ -3,7 +3,7 @@ package status
 import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/latency"
+	"github.com/exthost/exthost/internal/observe/latency"
 	"github.com/exthost/exthost/protocol"
 )
 

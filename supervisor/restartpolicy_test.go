@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
 var defaults = Options{Restart: Restart{MaxAttempts: 5}}.withDefaults()

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // AppsOnly reports whether the tool is for the pages of an MCP App and not for models: a

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/internal/schema"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/schema"
 	"github.com/exthost/exthost/protocol"
 )
 

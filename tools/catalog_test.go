@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/protocol"
 )
 

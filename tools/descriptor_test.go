@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/schema"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/wire/schema"
 	"github.com/exthost/exthost/protocol"
 )
 

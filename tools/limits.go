@@ -7,8 +7,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/schema"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/wire/schema"
 	"github.com/exthost/exthost/protocol"
 )
 

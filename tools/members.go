@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/internal/schema"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/schema"
 )
 
 // member is one member of a JSON object. value holds the original bytes.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
 

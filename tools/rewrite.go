@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/internal/schema"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/schema"
 )
 
 // children applies f to every direct subschema of ms.

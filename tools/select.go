@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // Shown is how a selection shows a tool.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/schema"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/wire/schema"
 	"github.com/exthost/exthost/protocol"
 )
 

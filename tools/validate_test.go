@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost/internal/schema"
+	"github.com/exthost/exthost/internal/wire/schema"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/exthost/exthost/internal/atomicfile"
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // The bounds of JetStream in a hub: it holds the counters of shared limits, and nothing else.

@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/cluster/internal/quota"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	limits "github.com/exthost/exthost/governance/quota"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // asker asks hubs, as a node does.

@@ -19,11 +19,11 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/atomicfile"
-	"github.com/exthost/exthost/internal/dirlock"
-	"github.com/exthost/exthost/internal/nodename"
-	"github.com/exthost/exthost/internal/ownership"
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/text/nodename"
 )
 
 // The files of a directory. All hubs of a cluster have the same, but for what is new in recordFile.

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/cluster/hub"
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // deadline bounds every wait of these tests.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(processtest.Sharded(m).Run()) }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/quota"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
 // A node asks its hubs about the counters of shared limits, and no node may ask JetStream. JetStream answers to the

@@ -24,7 +24,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/throttle"
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // Hub is a NATS server in this process. It follows the files of its directory: who is invited

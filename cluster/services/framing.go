@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost/cluster/internal/natsclient"
-	"github.com/exthost/exthost/internal/inflight"
-	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )

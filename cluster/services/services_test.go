@@ -17,11 +17,11 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/services"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/natstest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/exthost/exthost/internal/oauthtest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/oauthtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // An official client that opens addresses is asked to sign in when its call needs a login, in both

@@ -19,8 +19,8 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/exthost/exthost/internal/clientconfig/known"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // settingsOf returns the file that exthost connect writes for a client.

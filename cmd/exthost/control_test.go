@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 const talkManifest = `

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // Root reads and stops the host of an ordinary user, whose files all stay that user's. Another ordinary user is

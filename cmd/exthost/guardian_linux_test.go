@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
 // zoo is what extensions of a host are made of, by id, and how many processes each

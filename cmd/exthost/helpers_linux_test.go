@@ -17,7 +17,7 @@ func TestHelpersBeginEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, helper := range []string{"guard", "nsinit"} {
-		before, _, found := strings.Cut(trace.String(), "init github.com/exthost/exthost/internal/"+helper+" ")
+		before, _, found := strings.Cut(trace.String(), "init github.com/exthost/exthost/internal/proc/containment/"+helper+" ")
 		if !found {
 			t.Fatalf("%s has no init function:\n%s", helper, &trace)
 		}

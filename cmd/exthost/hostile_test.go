@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // hostileTool and hostileServer are extensions whose every program leaves a file called ran.

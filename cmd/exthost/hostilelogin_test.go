@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/oauthtest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/oauthtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // What servers say while a user signs in reaches the terminal as text, and each login that fails says

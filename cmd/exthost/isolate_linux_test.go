@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // isolatedManifest is an extension that leaves a daemon without group, session,

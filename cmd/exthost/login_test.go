@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/exthost/exthost/internal/oauthtest"
+	"github.com/exthost/exthost/internal/testing/oauthtest"
 )
 
 // approve is a browser whose user approves at once.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/oauthtest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/oauthtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // spiesManifest is an extension that prints what it can see of others: its environment, and the command

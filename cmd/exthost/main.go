@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/exthost/exthost/internal/cli"
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/process"
 )
 
 func main() {

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
-	"github.com/exthost/exthost/internal/sweep"
+	"github.com/exthost/exthost/internal/proc/containment/sweep"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
 // rogue leaves an orphan and is then an extension as others are.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // A locked package starts and answers where there is no network at all.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/exthost/exthost/internal/packages/registrytest"
+	"github.com/exthost/exthost/internal/testing/registrytest"
 )
 
 // registries are those of the scripts that run, by their directory.

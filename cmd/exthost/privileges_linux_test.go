@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // curiousManifest is an extension that records its no_new_privs and the environment of the host.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
 // Fifteen clients of 34 extensions in one directory have 34 children, and a relay of at most 9 MiB each. That

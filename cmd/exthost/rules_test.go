@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // TestChangedRules shows how rules change before exthost trust asks, after exthost reload and in the log of a

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/sandbox"
+	"github.com/exthost/exthost/internal/proc/sandbox"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // confinedManifest asks a host, reads a file of the system and writes its own folder.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/secrets/agefile"
+	"github.com/exthost/exthost/internal/secret/secrets/agefile"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // A person types a secret, and nobody who looks on reads it.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // answersLate serves the native and the lite protocol. It answers a call when the test lets it,

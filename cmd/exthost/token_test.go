@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // TestOperatorToken: the API is for who reads the file of the token, which only

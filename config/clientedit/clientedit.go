@@ -7,8 +7,8 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/config/internal/edit"
-	"github.com/exthost/exthost/internal/clienttoken"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
 

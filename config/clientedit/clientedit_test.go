@@ -14,7 +14,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/config/clientedit"
-	"github.com/exthost/exthost/internal/clienttoken"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/protocol"
 )
 

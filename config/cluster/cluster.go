@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/nodename"
+	"github.com/exthost/exthost/internal/text/nodename"
 	"github.com/exthost/exthost/manifest"
 )
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/examples/vendortest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/tools"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/examples/vendortest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // patience bounds one run of the loop; no run takes that long.

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/governance/interceptorpolicy"
 	"github.com/exthost/exthost/governance/mcppolicy"
 	"github.com/exthost/exthost/governance/nativepolicy"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/runtime"
 )

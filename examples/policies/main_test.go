@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/governancetest"
 	"github.com/exthost/exthost/governance/interceptorpolicy/interceptortest"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/sdk"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/governancetest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // TestMatrix tests the kinds native, mcp and interceptor against the rules of the pipeline, with real

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/exthost/exthost/internal/regular"
-	"github.com/exthost/exthost/internal/rotate"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file/rotate"
 )
 
 // maxLine bounds a line that is read; the lines written are far shorter.

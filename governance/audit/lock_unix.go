@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // takeLock locks the lock file for this process until the file is closed.

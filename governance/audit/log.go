@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/redact"
 )
 
 // DefaultMaxSize is the value of Options.MaxSize when it is 0.

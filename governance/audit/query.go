@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/glob"
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/text/glob"
 )
 
 // Query selects records. The zero value selects those of all exchanges.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // Report is the result of [Verify].

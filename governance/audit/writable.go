@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // Writable returns why a log at path could not be written, nil if it could. It opens the file

@@ -10,7 +10,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
-	"github.com/exthost/exthost/internal/glob"
+	"github.com/exthost/exthost/internal/text/glob"
 	"github.com/exthost/exthost/protocol"
 )
 

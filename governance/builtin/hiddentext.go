@@ -7,7 +7,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
-	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/text/display"
 )
 
 // hiddenTextConfig is the config of the built-in policy hidden_text, which removes from

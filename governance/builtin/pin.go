@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/governance/pins"
-	"github.com/exthost/exthost/internal/glob"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
-	"github.com/exthost/exthost/internal/glob"
+	"github.com/exthost/exthost/internal/text/glob"
 )
 
 // TestPatternsMeanOneExtension: a pattern that allows reaches the tools of the extension that

@@ -7,8 +7,8 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
-	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/text/redact"
 )
 
 const codeSecret = "secret_found"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // Fake secrets, assembled here so that scanners do not report this file.

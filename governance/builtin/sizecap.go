@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/governance/results"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // Offloader is a built-in policy that stores the text it removes from results. A nil store

@@ -11,7 +11,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
-	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/testing/benchtest"
 )
 
 // BenchmarkDecide compares a decision about a request with the same call by a plain gRPC

@@ -13,8 +13,8 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/grpcpolicy"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
 )
 

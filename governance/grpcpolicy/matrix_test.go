@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/governancetest"
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // matrixTool is the tool of the matrix's exchanges.

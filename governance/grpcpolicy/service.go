@@ -15,7 +15,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/runtime"
 )
 

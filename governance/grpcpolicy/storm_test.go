@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
-	"github.com/exthost/exthost/internal/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
+	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 	"github.com/exthost/exthost/protocol"
 )
 

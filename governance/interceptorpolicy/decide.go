@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/failures"
 	"github.com/exthost/exthost/governance/internal/strictjson"
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/glob"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // fixturesVar names the variable with a directory of SEP-2624's conformance fixtures.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -19,7 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
 // Methods of SEP-2624.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // contents returns the contents of a resource's result.

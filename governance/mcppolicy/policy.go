@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 

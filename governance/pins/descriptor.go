@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/governance/internal/strictjson"
-	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/text/display"
 )
 
 // descriptor is what a model sees of an item, as canonical JSON: equal descriptors are equal

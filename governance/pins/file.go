@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/exthost/exthost/internal/atomicfile"
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // version is the format of the file. Files of version 1 have tools alone, which are read as

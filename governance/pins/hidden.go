@@ -13,9 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/exthost/exthost/internal/atomicfile"
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/text/display"
 )
 
 // Hidden holds the items whose descriptors have text that no reader sees, and the tools whose

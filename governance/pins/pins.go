@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/below"
+	"github.com/exthost/exthost/internal/text/below"
 )
 
 // Pins is the content of a lock file and the changes found since. Its methods are safe for

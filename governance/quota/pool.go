@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
 // Pool is what the counters of a host have in common: where their leases come from, and what is

@@ -20,7 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost/internal/bundled"
+	"github.com/exthost/exthost/internal/authoring/bundled"
 	"github.com/exthost/exthost/internal/cli/agentsetup"
 	"github.com/exthost/exthost/internal/cli/author"
 	"github.com/exthost/exthost/internal/cli/client"

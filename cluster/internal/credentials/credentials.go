@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/internal/nodename"
-	"github.com/exthost/exthost/internal/ownership"
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/text/nodename"
 )
 
 // Credentials say where and as whom a node connects.

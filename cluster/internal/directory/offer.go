@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 )

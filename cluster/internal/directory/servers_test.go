@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/exthost/exthost/cluster/internal/link"
-	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/natstest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // linked is a directory with a connection to a real server.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
 // TestC21ThousandNodesJoin has 1,000 nodes join within 10 s, some of them die, and one change. Small, it has

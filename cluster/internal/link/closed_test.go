@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/natstest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // interposed stands before a server, and says an error to its clients when it is told to.

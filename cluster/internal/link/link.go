@@ -15,7 +15,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
 // ErrUnsent is in the errors of messages that were not sent and never will be. After any other

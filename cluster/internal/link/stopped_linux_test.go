@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/cluster/internal/natstest"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/natstest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // TestServerStopped stops the server of a link without a word.

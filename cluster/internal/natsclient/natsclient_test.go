@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/cluster/internal/natsclient"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // A name that no server of names answers for is looked up no longer than the connection is wanted.

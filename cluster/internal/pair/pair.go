@@ -16,7 +16,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/outbox"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -17,11 +17,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost/cluster/internal/link"
-	"github.com/exthost/exthost/cluster/internal/natstest"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/governance/quota"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/natstest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 )
 
 // patience bounds every wait of a test; none is expected to last.

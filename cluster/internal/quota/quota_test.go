@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance/quota"
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/stormtest"
-	"github.com/exthost/exthost/internal/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
+	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 )
 
 // Nodes of many callers use a limit up while nodes and the server that leads the bucket are killed:

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/concurrent/inflight"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -5,7 +5,7 @@ package wire
 import (
 	"strings"
 
-	"github.com/exthost/exthost/internal/nodename"
+	"github.com/exthost/exthost/internal/text/nodename"
 )
 
 // Major is the version of the wire. Nodes of another major version do not hear each other.

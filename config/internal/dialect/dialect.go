@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/foreign"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/foreign"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
 

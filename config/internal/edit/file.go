@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/exthost/exthost/internal/atomicfile"
-	"github.com/exthost/exthost/internal/below"
-	"github.com/exthost/exthost/internal/dirlock"
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/text/below"
 	"github.com/exthost/exthost/protocol"
 )
 

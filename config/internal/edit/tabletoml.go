@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 func linesTOML(t *Table) string {

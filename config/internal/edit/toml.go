@@ -7,7 +7,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 func addTOML(text, section, key, item string) (string, error) {

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/ownership"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // File is a file with secrets that a configuration names.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/secrets"
+	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
 // minLength is the length of the shortest value that is hidden: shorter ones occur by chance.

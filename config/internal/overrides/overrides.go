@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // Flag is one command-line flag that was given.

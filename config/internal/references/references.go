@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/exthost/exthost/internal/secrets"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // Found is a text of a configuration that refers to secrets.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // Server is an MCP server with scripted interceptors.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // Decode decodes config into the struct that c points to, which holds the defaults. Keys

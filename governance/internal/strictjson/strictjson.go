@@ -10,7 +10,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // Arguments decodes the arguments of a request, with numbers as json.Number. It rejects

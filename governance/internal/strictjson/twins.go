@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // linear is how many members of one object are compared one by one; more are put in a map.

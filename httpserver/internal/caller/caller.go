@@ -11,8 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/exthost/exthost/internal/lineage"
-	"github.com/exthost/exthost/internal/peer"
+	"github.com/exthost/exthost/internal/proc/containment/lineage"
+	"github.com/exthost/exthost/internal/proc/peer"
 )
 
 // Caller is the process of this machine at the other end of a connection. Each question about

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/exthost/exthost/internal/lineage"
+	"github.com/exthost/exthost/internal/proc/containment/lineage"
 )
 
 // However many connections there are, one is looked at after the other, each for itself and once.

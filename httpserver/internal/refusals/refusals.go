@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/status"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/sse"
+	"github.com/exthost/exthost/internal/wire/sse"
 )
 
 // buffer bounds the events that wait for a slow reader. Sources wait beyond it.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/file/atomicfile"
 )
 
 // skill is the file, in the form of the Agent Skills specification.

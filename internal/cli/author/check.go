@@ -18,7 +18,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/check"
+	"github.com/exthost/exthost/internal/authoring/check"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/manifest"

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/authoring/scaffold"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/scaffold"
+	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/manifest"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/config/clientedit"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/clienttoken"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
 )
 
 // Command is exthost client.

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // known is what is known of a client.

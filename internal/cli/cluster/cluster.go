@@ -16,11 +16,11 @@ import (
 	"github.com/exthost/exthost/cluster/hub"
 	"github.com/exthost/exthost/config"
 	settings "github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/nodename"
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text/nodename"
 )
 
 // Command is exthost cluster, with further commands of others.

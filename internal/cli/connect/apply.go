@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/file/atomicfile"
 )
 
 // apply shows a change, asks, and writes it. It reports whether the change is written; without an error

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/clientconfig/entry"
-	"github.com/exthost/exthost/internal/clientconfig/known"
-	"github.com/exthost/exthost/internal/relay"
+	"github.com/exthost/exthost/internal/local/clientconfig/entry"
+	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/relay"
 )
 
 // standard is the name of a server in the settings unless --name states another.

@@ -18,9 +18,9 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
-	"github.com/exthost/exthost/internal/clientconfig/known"
-	"github.com/exthost/exthost/internal/clienttoken"
-	"github.com/exthost/exthost/internal/shellwords"
+	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/internal/text/shellwords"
 )
 
 // The scopes of settings.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientconfig/known"
 )
 
 // at makes a home directory with a project, which becomes the working directory, and returns the path

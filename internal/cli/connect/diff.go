@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/text/redact"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/internal/atomicfile"
-	"github.com/exthost/exthost/internal/clientconfig/entry"
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/local/clientconfig/entry"
 )
 
 // kept is what --undo needs to know of a server in a file. It is in the state directory, beside the

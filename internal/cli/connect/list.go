@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientconfig/known"
 )
 
 // listed are the settings of one client that is on this machine.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/dirlock"
+	"github.com/exthost/exthost/internal/file/dirlock"
 )
 
 // lock keeps other runs of this program, and the client if it has a lock, from writing the file. made is

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/clientconfig/entry"
-	"github.com/exthost/exthost/internal/clientconfig/known"
-	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/local/clientconfig/entry"
+	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/text/below"
 )
 
 // maxSettings bounds a file, in bytes. Some clients keep histories in theirs.

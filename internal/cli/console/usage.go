@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/text/nearest"
 )
 
 // Group is a command that only holds others. Alone it shows its help; a word that is

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/process"
 )
 
 // Attach runs the extension that an exthost dev --attach waits for.

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/offers"
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/host/descriptors"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -107,7 +107,7 @@ const maxBuildOutput = 8000
 // sources identifies the state of the watched files and of the manifest.
 func (b *builder) sources(m *manifest.Manifest) string {
 	var text strings.Builder
-	for _, file := range append(offers.DevFiles(&runtime.Spec{Dir: b.dir, Manifest: m}), filepath.Join(b.dir, manifest.FileName)) {
+	for _, file := range append(descriptors.DevFiles(&runtime.Spec{Dir: b.dir, Manifest: m}), filepath.Join(b.dir, manifest.FileName)) {
 		if info, err := os.Stat(file); err == nil {
 			fmt.Fprintf(&text, "%s %d %d\n", file, info.Size(), info.ModTime().UnixNano())
 		}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/sweep"
+	"github.com/exthost/exthost/internal/proc/containment/sweep"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // A build is a child like extensions: it bears the mark by which the control socket knows them, also

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/shellwords"
+	"github.com/exthost/exthost/internal/text/shellwords"
 
 	"golang.org/x/term"
 

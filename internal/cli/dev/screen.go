@@ -14,7 +14,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // screen prints the lines of a session.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/hookimport"
+	"github.com/exthost/exthost/internal/local/hookimport"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/status"
 )

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/player"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/recording/player"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/local/daemon"
 	"github.com/exthost/exthost/status"
 )
 

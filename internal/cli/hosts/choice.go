@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/local/daemon"
 )
 
 // choice is how the flags of a command choose a host.

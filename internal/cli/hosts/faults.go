@@ -9,7 +9,7 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"

@@ -9,9 +9,9 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/logins"
-	"github.com/exthost/exthost/internal/secrets"
-	"github.com/exthost/exthost/internal/signin"
+	"github.com/exthost/exthost/internal/secret/logins"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/internal/secret/signin"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/runtime"
 )

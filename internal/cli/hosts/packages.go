@@ -7,10 +7,10 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/consent"
-	"github.com/exthost/exthost/internal/locked"
-	"github.com/exthost/exthost/internal/lockfile"
-	"github.com/exthost/exthost/internal/store"
+	"github.com/exthost/exthost/internal/supply/consent"
+	"github.com/exthost/exthost/internal/supply/lock/locked"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/status"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/shellwords"
+	"github.com/exthost/exthost/internal/text/shellwords"
 	"github.com/exthost/exthost/status"
 )
 

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/cassette"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/literal"
-	"github.com/exthost/exthost/internal/player"
+	"github.com/exthost/exthost/internal/recording/cassette"
+	"github.com/exthost/exthost/internal/recording/player"
+	"github.com/exthost/exthost/internal/text/literal"
 )
 
 // Replays writes the manifests of extensions that are replayed from a cassette, all that are in it,

@@ -26,7 +26,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/local/daemon"
 	"github.com/exthost/exthost/status"
 )
 

@@ -8,12 +8,12 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/internal/consent"
-	"github.com/exthost/exthost/internal/ownership"
-	"github.com/exthost/exthost/internal/secrets"
-	"github.com/exthost/exthost/internal/secrets/agefile"
-	"github.com/exthost/exthost/internal/secrets/keystore"
-	"github.com/exthost/exthost/internal/secrets/stored"
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/internal/secret/secrets/agefile"
+	"github.com/exthost/exthost/internal/secret/secrets/keystore"
+	"github.com/exthost/exthost/internal/secret/secrets/stored"
+	"github.com/exthost/exthost/internal/supply/consent"
 )
 
 // Secrets returns the store of secrets that the configuration states.

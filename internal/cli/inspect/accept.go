@@ -9,7 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/shellwords"
+	"github.com/exthost/exthost/internal/text/shellwords"
 )
 
 // acceptance is what the flags and arguments of tools accept state.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/toolindex"
+	"github.com/exthost/exthost/internal/listing/toolindex"
 )
 
 func toolsFind(c *console.Console) *cobra.Command {

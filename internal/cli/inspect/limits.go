@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/glob"
+	"github.com/exthost/exthost/internal/text/glob"
 	"github.com/exthost/exthost/status"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/exthost/exthost/internal/sandbox"
+	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/status"
 )
 

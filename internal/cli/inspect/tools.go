@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/tools"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/logins"
+	"github.com/exthost/exthost/internal/secret/logins"
 )
 
 // known is what is known of a login without its tokens.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/logins"
-	"github.com/exthost/exthost/internal/signin"
+	"github.com/exthost/exthost/internal/secret/logins"
+	"github.com/exthost/exthost/internal/secret/signin"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -17,12 +17,12 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
-	"github.com/exthost/exthost/internal/logins"
-	"github.com/exthost/exthost/internal/permit"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/secrets"
-	"github.com/exthost/exthost/internal/signin"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/host/permit"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/secret/logins"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/internal/secret/signin"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
-	"github.com/exthost/exthost/internal/consent"
-	"github.com/exthost/exthost/internal/secrets"
-	"github.com/exthost/exthost/internal/secrets/given"
+	"github.com/exthost/exthost/internal/host/given"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/internal/supply/consent"
 )
 
 // Grant is exthost grant.

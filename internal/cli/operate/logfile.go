@@ -16,8 +16,8 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/daemon"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/local/daemon"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/status"
 )
 

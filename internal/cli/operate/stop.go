@@ -15,9 +15,9 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/daemon"
-	"github.com/exthost/exthost/internal/relay"
-	"github.com/exthost/exthost/internal/sweep"
+	"github.com/exthost/exthost/internal/local/daemon"
+	"github.com/exthost/exthost/internal/local/relay"
+	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
 // stopTimeout bounds the end of one host, which takes 5 s at most when its extensions do not

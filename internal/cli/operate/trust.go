@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
-	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/supply/consent"
 )
 
 // Trust is exthost trust.

@@ -11,16 +11,16 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/internal/atomicfile"
-	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
-	"github.com/exthost/exthost/internal/consent"
-	"github.com/exthost/exthost/internal/locked"
-	"github.com/exthost/exthost/internal/lockfile"
-	"github.com/exthost/exthost/internal/packages"
-	"github.com/exthost/exthost/internal/store"
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/supply/consent"
+	"github.com/exthost/exthost/internal/supply/lock/locked"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/packages"
+	"github.com/exthost/exthost/internal/supply/store"
+	"github.com/exthost/exthost/internal/text/below"
 	"github.com/exthost/exthost/manifest"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/clientconfig"
-	"github.com/exthost/exthost/internal/shellwords"
+	"github.com/exthost/exthost/internal/local/clientconfig"
+	"github.com/exthost/exthost/internal/text/shellwords"
 )
 
 // importing are the flags of import.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/secrets"
+	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
 // vault stores the secrets of imported files.

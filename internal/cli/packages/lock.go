@@ -13,11 +13,11 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/launcher"
-	"github.com/exthost/exthost/internal/lockfile"
-	"github.com/exthost/exthost/internal/packages"
-	"github.com/exthost/exthost/internal/packages/unpacked"
-	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/supply/launcher"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/packages"
+	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/manifest"
 )
 

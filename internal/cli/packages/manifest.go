@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/display"
-	"github.com/exthost/exthost/internal/literal"
-	"github.com/exthost/exthost/internal/packages"
-	"github.com/exthost/exthost/internal/packages/unpacked"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/supply/packages"
+	"github.com/exthost/exthost/internal/supply/packages/unpacked"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/literal"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // setting is one key of a plugin.toml that add and upgrade write.

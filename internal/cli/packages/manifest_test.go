@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost/internal/packages"
-	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/internal/supply/packages"
+	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/manifest"
 )
 

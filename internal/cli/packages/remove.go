@@ -12,9 +12,9 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/consent"
-	"github.com/exthost/exthost/internal/lockfile"
-	"github.com/exthost/exthost/internal/store"
+	"github.com/exthost/exthost/internal/supply/consent"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/store"
 )
 
 // Remove is exthost remove.

@@ -11,9 +11,9 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/lockfile"
-	"github.com/exthost/exthost/internal/packages"
-	"github.com/exthost/exthost/internal/policies"
+	"github.com/exthost/exthost/internal/host/policies"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )

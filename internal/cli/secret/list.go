@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/secrets/given"
+	"github.com/exthost/exthost/internal/host/given"
 )
 
 func list(c *console.Console) *cobra.Command {

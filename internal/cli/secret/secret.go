@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/secrets"
+	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
 // Command is exthost secret.

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/clienttoken"
-	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // watched is a stderr. begun is called before its first bytes are taken, and serves gets the address

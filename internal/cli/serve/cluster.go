@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/config"
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/dirlock"
+	"github.com/exthost/exthost/internal/file/dirlock"
 	"github.com/exthost/exthost/peers"
 )
 

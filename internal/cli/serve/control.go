@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/local/daemon"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/daemon"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/relay"
+	"github.com/exthost/exthost/internal/local/daemon"
+	"github.com/exthost/exthost/internal/local/relay"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 )

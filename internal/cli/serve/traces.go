@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/secrets"
-	"github.com/exthost/exthost/internal/traces"
+	"github.com/exthost/exthost/internal/cli/traces"
+	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
 // tracer returns what makes the spans of calls, nil for none, and the function that sends what waits.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // Arguments lays key=value and key:=JSON pairs over arguments. It reads a value as the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/supply/consent"
 )
 
 // Screen is what a person reads before the answer: for each item what runs, what it reaches

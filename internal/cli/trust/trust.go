@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/supply/consent"
 )
 
 // BeforeServe asks a person what of the working directory may run. Without one, what may not

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/exthost/exthost/internal/shellwords"
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // The platforms of the Go toolchain that could run a host.

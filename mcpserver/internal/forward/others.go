@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/mcphttp"
-	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/internal/sse"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
+	"github.com/exthost/exthost/internal/wire/sse"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 )
 

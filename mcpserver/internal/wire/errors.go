@@ -6,7 +6,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -1,0 +1,162 @@
+// Package scaffold creates new extensions that run in place, and updates their SDK files.
+// It works offline, except for downloads of Go modules.
+package scaffold
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/text/below"
+	"github.com/exthost/exthost/manifest"
+)
+
+//go:embed all:templates
+var templates embed.FS
+
+// language is a kind of extension that Create supports.
+type language struct {
+	name  string
+	about string
+	main  string // the file that an author edits
+	sdk   string // the SDK's file in the extension; "" when there is none
+	note  string // of the README
+}
+
+const sdkNote = "; `exthost init --update-sdk {{Dir}}` updates it after an update of exthost."
+
+var languages = []language{
+	{"python", "a Python program with the one-file SDK", "main.py", "exthost.py", " `exthost.py` is the SDK\nfor Python" + sdkNote},
+	{"node", "a Node.js program with the one-file SDK", "main.mjs", "exthost.mjs", " `exthost.mjs` is the SDK\nfor Node.js" + sdkNote},
+	{"go", "a Go program with the SDK package", "main.go", "", " After a change of\n`main.go`: `go build -o {{ID}} .`, in this directory."},
+	{"bash", "a shell script that answers one line with another", "main.sh", "", ""},
+	{"exec", "commands that exist already, and no program", "plugin.toml", "", ""},
+	{"mcp", "an MCP server, here in Python without dependencies", "server.py", "", ""},
+}
+
+// Languages returns the values of Options.Lang in the order of the documentation, and a
+// description of each.
+func Languages() (names []string, about map[string]string) {
+	about = make(map[string]string)
+	for _, l := range languages {
+		names = append(names, l.name)
+		about[l.name] = l.about
+	}
+	return names, about
+}
+
+// Options configure Create.
+type Options struct {
+	ID   string // of the extension
+	Dir  string // must be missing or empty
+	Lang string // one of Languages
+	// Version is the exthost version for SDK files and Go modules.
+	Version string
+}
+
+// ErrExists is wrapped by Create's error when Dir is not empty.
+var ErrExists = errors.New("it exists already")
+
+// Create writes an extension and returns the names of its files. It overwrites nothing, and
+// removes its files when it fails.
+func Create(o Options) (files []string, err error) {
+	i := slices.IndexFunc(languages, func(l language) bool { return l.name == o.Lang })
+	if i < 0 {
+		names, _ := Languages()
+		return nil, fmt.Errorf("there is no language %q; there is %s", o.Lang, strings.Join(names, ", "))
+	}
+	if err := manifest.ValidateID(o.ID); err != nil {
+		return nil, err
+	}
+	if entries, err := os.ReadDir(o.Dir); err == nil && len(entries) > 0 {
+		return nil, fmt.Errorf("%s: %w", o.Dir, ErrExists)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	contents, err := render(languages[i], o)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range contents {
+		if err := below.CheckHere(filepath.Join(o.Dir, f.name)); err != nil {
+			return nil, err
+		}
+	}
+	existed := exists(o.Dir)
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	for _, f := range contents {
+		if err := os.WriteFile(filepath.Join(o.Dir, f.name), f.data, f.mode); err != nil {
+			cleanUp(o.Dir, existed, contents)
+			return nil, err
+		}
+		files = append(files, f.name)
+	}
+	return files, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// cleanUp removes the files that Create wrote.
+func cleanUp(dir string, keep bool, contents []file) {
+	for _, f := range contents {
+		_ = os.Remove(filepath.Join(dir, f.name))
+	}
+	if !keep {
+		_ = os.Remove(dir) // fails unless empty
+	}
+}
+
+type file struct {
+	name string
+	data []byte
+	mode fs.FileMode
+}
+
+// render returns the files of an extension, sorted by name.
+func render(l language, o Options) (files []file, err error) {
+	entries, err := templates.ReadDir(path.Join("templates", l.name))
+	if err != nil {
+		return nil, err
+	}
+	sources := []string{"templates/README.md.tmpl"}
+	for _, e := range entries {
+		sources = append(sources, path.Join("templates", l.name, e.Name()))
+	}
+	values := strings.NewReplacer("{{ID}}", o.ID, "{{Dir}}", filepath.ToSlash(o.Dir), "{{Main}}", l.main)
+	for _, source := range sources {
+		text, err := templates.ReadFile(source)
+		if err != nil {
+			return nil, err
+		}
+		filled := values.Replace(strings.Replace(string(text), "{{Note}}", l.note, 1))
+		f := file{strings.TrimSuffix(path.Base(source), ".tmpl"), []byte(filled), 0o644}
+		if strings.HasSuffix(f.name, ".sh") {
+			f.mode = 0o755
+		}
+		files = append(files, f)
+	}
+	files = append(files, file{"plugin.schema.json", append(manifest.Schema(), '\n'), 0o644})
+	for name, source := range sdkFiles(l.sdk) {
+		files = append(files, file{name, vendored(name, source, o.Version), 0o644})
+	}
+	if l.name == "go" {
+		more, err := goModule(o)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, more...)
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}

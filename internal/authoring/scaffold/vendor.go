@@ -1,0 +1,79 @@
+package scaffold
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/sdk/node"
+	"github.com/exthost/exthost/sdk/python"
+)
+
+// sdkFiles returns the files of an SDK, given the name of its program.
+func sdkFiles(sdk string) map[string][]byte {
+	switch sdk {
+	case "exthost.py":
+		return map[string][]byte{"exthost.py": python.Source}
+	case "exthost.mjs":
+		return map[string][]byte{"exthost.mjs": node.Source, "exthost.d.mts": node.Types}
+	}
+	return nil
+}
+
+// vendored returns a file of an SDK for an extension. Its first line states the origin and
+// a hash, which detects modifications.
+func vendored(name string, source []byte, version string) []byte {
+	comment := "//"
+	if filepath.Ext(name) == ".py" {
+		comment = "#"
+	}
+	return append(fmt.Appendf(nil, "%s exthost SDK %s, sha256 %x: exthost init --update-sdk replaces it\n", comment, version, sha256.Sum256(source)), source...)
+}
+
+// modified reports whether an SDK file was modified. Emptying the file permits its
+// replacement.
+func modified(data []byte) bool {
+	if len(data) == 0 {
+		return false
+	}
+	header, source, _ := bytes.Cut(data, []byte("\n"))
+	return !bytes.Contains(header, fmt.Appendf(nil, "sha256 %x:", sha256.Sum256(source)))
+}
+
+// Update replaces the SDK files in an extension's directory and returns the names of those
+// that differed. A modified file is an error, and nothing is replaced.
+func Update(dir, version string) (replaced []string, err error) {
+	var sdk string
+	for _, name := range []string{"exthost.py", "exthost.mjs"} {
+		if exists(filepath.Join(dir, name)) {
+			sdk = name
+		}
+	}
+	files := sdkFiles(sdk)
+	if files == nil {
+		return nil, fmt.Errorf("%s holds neither exthost.py nor exthost.mjs, the SDKs that stand beside an extension", dir)
+	}
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil && modified(data) {
+			return nil, fmt.Errorf("%s was changed by hand; keep the changes elsewhere, empty the file and try again", filepath.Join(dir, name))
+		}
+	}
+	for _, name := range names {
+		path, want := filepath.Join(dir, name), vendored(name, files[name], version)
+		if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, want) {
+			continue
+		}
+		if err := atomicfile.Write(path, want); err != nil {
+			return replaced, err
+		}
+		replaced = append(replaced, name)
+	}
+	return replaced, nil
+}

@@ -1,0 +1,176 @@
+package traces
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/redact"
+	"github.com/exthost/exthost/status"
+)
+
+// maxProblem bounds the words of an error, in bytes: a collector may answer with a page.
+const maxProblem = 240
+
+// maxWaiting bounds the spans that wait, whatever OTEL_BSP_MAX_QUEUE_SIZE says: each has some KiB.
+const maxWaiting = 1 << 16
+
+// maxDelay bounds the time for which spans wait for others, in milliseconds.
+const maxDelay = 3_600_000
+
+// sender hands spans to the batches of the SDK and counts what becomes of them. The SDK drops spans
+// when its queue is full and tells nobody; so this one bounds the spans that wait, and the queue of
+// the SDK is as long.
+type sender struct {
+	sdktrace.SpanProcessor
+	exporter sdktrace.SpanExporter
+	endpoint string
+	log      *slog.Logger
+	secrets  redact.Redactor // the values of headers
+
+	limit                 int64
+	waiting               atomic.Int64
+	sent, dropped, failed atomic.Int64
+
+	ending  atomic.Bool        // the batches end
+	ended   chan struct{}      // closed when they have ended
+	sending context.Context    // ends when nothing is to be sent any more
+	stop    context.CancelFunc // ends sending
+
+	mu      sync.Mutex // guards what follows
+	problem string
+	next    string // what to do about it
+}
+
+func newSender(exporter sdktrace.SpanExporter, o *Options, endpoint string) *sender {
+	s := &sender{exporter: exporter, endpoint: endpoint, log: o.Log, ended: make(chan struct{})}
+	s.sending, s.stop = context.WithCancel(context.Background())
+	limit := numberIn(o.Environ, "OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize, maxWaiting)
+	s.limit = int64(limit)
+	s.secrets.SetSecrets(headerValues(o))
+	s.SpanProcessor = sdktrace.NewBatchSpanProcessor(s, sdktrace.WithMaxQueueSize(limit),
+		sdktrace.WithMaxExportBatchSize(numberIn(o.Environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(sdktrace.DefaultMaxExportBatchSize, limit), limit)),
+		sdktrace.WithBatchTimeout(time.Duration(numberIn(o.Environ, "OTEL_BSP_SCHEDULE_DELAY", sdktrace.DefaultScheduleDelay, maxDelay))*time.Millisecond))
+	return s
+}
+
+// numberIn returns the number from 1 on that a variable states, at most most, and the default for
+// anything else. The SDK itself panics at a negative size, and never rests with a delay of 0.
+func numberIn(environ map[string]string, name string, or, most int) int {
+	if n, err := strconv.Atoi(environ[name]); err == nil && n > 0 {
+		return min(n, most)
+	}
+	return or
+}
+
+// headerValues are the values of the headers that are sent, and their words: of "Bearer x" x too.
+func headerValues(o *Options) (values []string) {
+	hide := func(value string) {
+		values = append(values, value)
+		for _, word := range strings.Fields(value) {
+			if !strings.EqualFold(word, "Bearer") {
+				values = append(values, word)
+			}
+		}
+	}
+	for _, value := range o.Settings.Headers {
+		hide(value)
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
+		for pair := range strings.SplitSeq(o.Environ[name], ",") {
+			_, value, _ := strings.Cut(pair, "=")
+			hide(value)
+			if plain, err := url.PathUnescape(value); err == nil {
+				hide(plain)
+			}
+		}
+	}
+	return values
+}
+
+// OnEnd implements [sdktrace.SpanProcessor]. It never waits.
+func (s *sender) OnEnd(span sdktrace.ReadOnlySpan) {
+	if !span.SpanContext().IsSampled() {
+		return
+	}
+	if s.waiting.Add(1) > s.limit {
+		s.waiting.Add(-1)
+		s.dropped.Add(1)
+		return
+	}
+	s.SpanProcessor.OnEnd(span)
+}
+
+// ExportSpans implements [sdktrace.SpanExporter] for the batches of the SDK.
+func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	unhook := context.AfterFunc(s.sending, cancel)
+	defer unhook()
+	if s.sending.Err() != nil {
+		cancel() // AfterFunc cancels in another goroutine: the exporter could still connect
+	}
+	err := s.exporter.ExportSpans(ctx, spans)
+	n := int64(len(spans))
+	s.waiting.Add(-n)
+	if err == nil {
+		s.sent.Add(n)
+	} else {
+		s.failed.Add(n)
+	}
+	s.note(err)
+	return nil // the report and the log have it
+}
+
+// Shutdown ends the batches, and then the exporter. The SDK calls it of the processor, whose end
+// calls that of the exporter; both are this.
+func (s *sender) Shutdown(ctx context.Context) error {
+	if s.ending.CompareAndSwap(false, true) {
+		return s.SpanProcessor.Shutdown(ctx)
+	}
+	defer close(s.ended)
+	return s.exporter.Shutdown(ctx)
+}
+
+// note keeps why spans could not be sent, and logs when that begins and when it is over.
+func (s *sender) note(err error) {
+	problem, next := "", ""
+	if err != nil {
+		next = advice(s.endpoint, err)
+		problem = display.Cut(strings.Join(strings.Fields(display.Visible(s.secrets.String(err.Error()))), " "), maxProblem)
+	}
+	s.mu.Lock()
+	was := s.problem
+	s.problem, s.next = problem, next
+	s.mu.Unlock()
+	switch {
+	case problem != "" && was == "":
+		s.log.Warn("traces cannot be sent; until they can, this is not said again", "to", s.endpoint, "reason", problem, "next", next)
+	case problem == "" && was != "":
+		s.log.Info("traces are sent again", "to", s.endpoint, "lost", s.failed.Load()+s.dropped.Load())
+	}
+}
+
+func (s *sender) report() *status.Tracing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &status.Tracing{Endpoint: s.endpoint, Sent: s.sent.Load(), Dropped: s.dropped.Load(), Failed: s.failed.Load(), Problem: s.problem, Next: s.next}
+}
+
+// end gives up what is being sent, and says in the log what was lost.
+func (s *sender) end() {
+	s.stop()
+	<-s.ended
+	if lost := s.waiting.Load() + s.failed.Load() + s.dropped.Load(); lost > 0 {
+		s.log.Warn(fmt.Sprintf("%d spans of this host were not sent", lost), "to", s.endpoint)
+	}
+}

@@ -1,7 +1,0 @@
-//go:build unix && !linux
-
-package daemon
-
-import "github.com/exthost/exthost/internal/process/processtest"
-
-var peerVerbs map[string]processtest.Verb

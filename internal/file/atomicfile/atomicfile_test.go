@@ -1,0 +1,157 @@
+package atomicfile_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost/internal/file/atomicfile"
+)
+
+// A new file is as usual, or private. One that exists keeps its mode, or loses what others
+// may do; a stricter mode stays.
+func TestMode(t *testing.T) {
+	dir := t.TempDir()
+	probe := filepath.Join(dir, "probe") // shows the umask
+	if err := os.WriteFile(probe, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		write     func(string, []byte) error
+		old, want fs.FileMode // old 0: there is no file
+	}{
+		{atomicfile.Write, 0, info.Mode().Perm()},
+		{atomicfile.Write, 0o600, 0o600},
+		{atomicfile.Write, 0o666, 0o666},
+		{atomicfile.Write, 0o755, 0o755},
+		{atomicfile.WritePrivate, 0, 0o600},
+		{atomicfile.WritePrivate, 0o644, 0o600},
+		{atomicfile.WritePrivate, 0o200, 0o200},
+	} {
+		path := filepath.Join(t.TempDir(), "file")
+		if tt.old != 0 {
+			if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, tt.old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tt.write(path, []byte("new")); err != nil {
+			t.Errorf("%v: %v", tt.old, err)
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != tt.want || info.Size() != 3 {
+			t.Errorf("%v became %v, not %v; %v", tt.old, info.Mode(), tt.want, err)
+		}
+	}
+}
+
+// A link stays one, and its target gets the content.
+func TestLink(t *testing.T) {
+	dir := t.TempDir()
+	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
+	if err := os.WriteFile(real, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", link); err != nil {
+		t.Skip(err)
+	}
+	if err := atomicfile.Write(link, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(real); err != nil || string(got) != "new" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != fs.ModeSymlink {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// What is protected, or no file, is left alone and named.
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.Mkdir(path("directory"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path("protected"), []byte("old"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nothing", path("dangling")); err != nil {
+		t.Skip(err)
+	}
+	for name, want := range map[string]string{
+		"directory": "not a regular file", "protected": "read-only", "dangling": "a file that does not exist", "none/file": "none",
+	} {
+		if err := atomicfile.Write(path(name), []byte("new")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	if got, err := os.ReadFile(path("protected")); err != nil || string(got) != "old" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// Nobody reads a part of the content, however many write.
+func TestReadersSeeWholeContents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	content := func(c byte) []byte { return bytes.Repeat([]byte{c}, 1<<20) }
+	if err := atomicfile.Write(path, content('0')); err != nil {
+		t.Fatal(err)
+	}
+	var writers sync.WaitGroup
+	for w := range 2 {
+		writers.Go(func() {
+			for range 10 {
+				if err := atomicfile.Write(path, content(byte('a'+w))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { writers.Wait(); close(ended) }()
+	for last := false; !last; {
+		select {
+		case <-ended:
+			last = true
+		default:
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || len(got) != 1<<20 || bytes.Count(got, got[:1]) != len(got) {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+	}
+}
+
+// What a killed write has left is removed, and nothing else that has a similar name.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", ".a-backup", ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA", ".ab-AAAAAAAAAAAAAAAAAAAAAAAAAA", ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA.old"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	atomicfile.Sweep(filepath.Join(dir, "a"))
+	left, err := os.ReadDir(dir)
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	if want := ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA.old .a-backup .ab-AAAAAAAAAAAAAAAAAAAAAAAAAA a"; err != nil || strings.Join(names, " ") != want {
+		t.Errorf("left: %q, %v", names, err)
+	}
+}

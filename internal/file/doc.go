@@ -1,0 +1,2 @@
+// Package file has functions of files: replacing, rotating, locking, and who may change one.
+package file

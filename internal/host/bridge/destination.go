@@ -1,0 +1,381 @@
+// Package bridge runs destinations: MCP servers that are served over HTTP, each
+// connection with an instance of its own.
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/host/descriptors"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Destination is a unit with a process on standby for the next connection, the variables
+// that sessions bring for their instances, and the address that a front gave it.
+type Destination struct {
+	*unit.Unit
+	Config config.Destination
+	Source descriptors.Source
+
+	standby  *runtime.Standby          // nil: none is kept
+	unusable error                     // why the configuration cannot be used
+	broken   atomic.Pointer[broken]    // nil when the destination can run
+	names    atomic.Pointer[toolNames] // nil before the first handshake
+
+	login func(caller string) runtime.Login // of a caller's own; nil: one serves all callers
+
+	mu       sync.Mutex         // guards what follows
+	sessions map[string]brought // by the key of their instance
+	listen   string             // address besides /{name}; ""
+}
+
+// brought is what a session has for its own instance.
+type brought struct {
+	env    map[string]string // variables
+	caller string            // whose login its instance has; "": that of all callers
+}
+
+// broken says why a destination cannot run at all.
+type broken struct {
+	err   error
+	until time.Time // when a connection looks again
+}
+
+// New prepares a destination, whose events wire returns. An unusable configuration is the
+// error of its start.
+func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events) *Destination {
+	spec, report, secrets, err := newSpec(env, cfg, name, c)
+	d := &Destination{Config: c, Source: descriptors.SourceOf(&spec), sessions: make(map[string]brought)}
+	if c.Credentials == config.CredentialsPerCaller {
+		d.login = func(caller string) runtime.Login {
+			at := place(cfg, name, &c)
+			at.Caller = caller
+			return env.Login(cfg, &spec.Manifest.Transport, at)
+		}
+	}
+	events := wire(d)
+	if err != nil {
+		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%s", protocol.Reason(err))
+	} else {
+		spec.Permit = env.Permits.Configured(cfg, &spec.Manifest.Transport)
+		if c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
+			kept := spec
+			kept.Secret = func(value string) { unit.Learn(d.Unit, value) }
+			d.standby = runtime.NewStandby(kept)
+		}
+	}
+	offered := events.Offered
+	events.Offered = func(i *unit.Instance, announced bool) {
+		d.names.Store(newToolNames(name, i.Handshake().Tools))
+		offered(i, announced)
+	}
+	events.LogState = logConnection
+	d.Unit = unit.New(env, unit.Options{
+		Candidate: discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest}, Spec: spec, Report: report,
+		Secrets: secrets, MasksAlways: true, BothVersions: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Cooldown: cooldown, Events: events,
+	})
+	return d
+}
+
+// prepare adds to s what the instance of that key has for itself.
+func (d *Destination) prepare(s *runtime.Spec, key string) {
+	s.Standby = d.standby
+	if session := d.Session(key); session != nil && len(session.ClientInfo) > 0 {
+		s.ClientInfo = session.ClientInfo
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.login != nil {
+		s.Login = d.LoginOf(d.sessions[key].caller)
+	}
+	set := d.sessions[key].env
+	if len(set) == 0 {
+		return
+	}
+	s.Env = slices.DeleteFunc(slices.Clone(s.Env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, replaced := set[name]
+		return replaced
+	})
+	for name, value := range set {
+		s.Env = append(s.Env, name+"="+value)
+	}
+}
+
+// LoginOf returns the login of a caller; nil when there is none. Where each caller has one of its
+// own, nobody has that of all callers.
+func (d *Destination) LoginOf(caller string) runtime.Login {
+	switch {
+	case d.login == nil:
+		return d.Spec.Login
+	case caller == "":
+		return nil
+	}
+	return d.login(caller)
+}
+
+// Start checks whether the destination can run, and starts the process on standby.
+func (d *Destination) Start(ctx context.Context) error {
+	if err := d.look(ctx); err != nil {
+		return err
+	}
+	return d.try(ctx)
+}
+
+// look is check, and notes the outcome.
+func (d *Destination) look(ctx context.Context) error {
+	err := d.check(ctx)
+	if err == nil {
+		d.broken.Store(nil)
+	} else if ctx.Err() == nil {
+		d.broken.Store(&broken{err, time.Now().Add(cooldown)})
+	}
+	return err
+}
+
+// NeedsStart reports true: [Destination.Start] starts the process on standby.
+func (d *Destination) NeedsStart() bool { return true }
+
+func (d *Destination) check(ctx context.Context) error {
+	if d.unusable != nil || d.Config.Type != config.DestinationStdio {
+		return d.unusable
+	}
+	if _, err := runtime.CommandLine(d.Spec); err != nil {
+		return protocol.Errorf(protocol.SpawnFailed, "%w", err)
+	}
+	return d.standby.Fill(ctx)
+}
+
+// Unusable returns why the configuration of the destination cannot be used; nil when it can.
+func (d *Destination) Unusable() error { return d.unusable }
+
+// try starts an instance where the host is to see whether destinations can start. One that
+// needs variables or logins of its clients cannot be tried.
+func (d *Destination) try(ctx context.Context) error {
+	if !d.Env.StartLazy || len(d.Config.EnvFromHeaders) > 0 || d.login != nil {
+		return nil
+	}
+	return d.Unit.Start(ctx)
+}
+
+// Failure returns why the destination cannot run at all; nil when it can.
+func (d *Destination) Failure() error {
+	if b := d.broken.Load(); b != nil {
+		return b.err
+	}
+	return nil
+}
+
+// Refill starts the process on standby for the next connection.
+func (d *Destination) Refill(ctx context.Context) {
+	if err := d.standby.Fill(ctx); err != nil && ctx.Err() == nil {
+		d.Log.Warn("no process could be kept ready for the next connection", "reason", protocol.Reason(err))
+	}
+}
+
+// Restart implements [unit.Runner].
+func (d *Destination) Restart(ctx context.Context) error {
+	d.standby.Drop(ctx)
+	if err := d.Start(ctx); err != nil {
+		return err
+	}
+	return d.Unit.Restart(ctx)
+}
+
+// Stop implements [unit.Runner].
+func (d *Destination) Stop(ctx context.Context, drain time.Duration) error {
+	var beside sync.WaitGroup
+	beside.Go(func() { d.standby.Stop(ctx) })
+	err := d.Unit.Stop(ctx, drain)
+	beside.Wait()
+	return err
+}
+
+// Kill implements [unit.Runner].
+func (d *Destination) Kill() {
+	d.Unit.Kill()
+	d.standby.Kill()
+}
+
+// EndSession implements [unit.Runner].
+func (d *Destination) EndSession(key string) {
+	d.Unit.EndSession(key)
+	d.forget(key)
+}
+
+// Secrets implements [unit.Runner]. It includes the values that sessions have brought.
+func (d *Destination) Secrets() []string {
+	values := d.Unit.Secrets()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.sessions {
+		values = slices.AppendSeq(values, maps.Values(s.env))
+	}
+	return values
+}
+
+// cooldown is how long a destination whose instances keep failing refuses connections.
+const cooldown = 30 * time.Second
+
+// unable returns the refusal of a destination that cannot run at all; nil when it can. What was missing
+// may be there by now: one connection looks again after each cooldown.
+func (d *Destination) unable(ctx context.Context) error {
+	b := d.broken.Load()
+	if b == nil {
+		return nil
+	}
+	err := b.err
+	if time.Now().After(b.until) && d.broken.CompareAndSwap(b, &broken{err, time.Now().Add(cooldown)}) {
+		if err = d.look(ctx); err == nil {
+			return nil
+		}
+	}
+	refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; fix that, then exthost restart %s", protocol.Reason(err), d.ID())
+	refusal.RetryAfter = cooldown
+	return refusal
+}
+
+// stranger returns the refusal of a session that has no login where each caller has one of its own:
+// it has no caller, or its instance is another caller's. It is nil for others.
+func (d *Destination) stranger(s *protocol.Session, key string) error {
+	if d.login == nil {
+		return nil
+	}
+	if s != nil && s.Caller != "" {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if kept, ok := d.sessions[key]; ok && kept.caller != s.Caller {
+			return protocol.Errorf(protocol.Rejected, "the session is another caller's")
+		}
+		return nil
+	}
+	return protocol.Errorf(protocol.RequirementMissing, "each caller of %s has a login of its own, and this one has no name: give its client a token of its own; exthost client add NAME", d.ID())
+}
+
+// Acquire is [unit.Unit.Acquire], and keeps what the session brings.
+func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance, func(error), error) {
+	s, key := w.Session, unit.SessionKey(w.Session)
+	if err := d.unable(ctx); err != nil {
+		return nil, nil, err
+	}
+	added := d.keep(key, s)
+	if err := d.stranger(s, key); err != nil { // asked last: of two callers at once with one key, one is kept
+		return nil, nil, err
+	}
+	if added {
+		d.Env.SecretsChanged()
+	}
+	i, release, err := d.Unit.Acquire(ctx, w)
+	if e, ok := errors.AsType[*protocol.Error](err); ok && added && e.RetryAfter > 0 { // no instance has the variables
+		d.forget(key)
+		d.Env.SecretsChanged()
+	}
+	return i, release, err
+}
+
+// Refusal returns why a call of s would be refused now; nil when it would not.
+func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
+	err := cmp.Or(d.unable(ctx), d.stranger(s, unit.SessionKey(s)))
+	if err == nil {
+		err = d.Unit.Refusal(ctx, s)
+	}
+	return d.Mask(err)
+}
+
+// keep keeps what s brings for its instance, which may be started again later. It reports whether
+// variables are among that which are new.
+func (d *Destination) keep(key string, s *protocol.Session) bool {
+	if s == nil || len(s.Env) == 0 && d.login == nil || d.login != nil && s.Caller == "" {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, kept := d.sessions[key]; kept {
+		return false
+	}
+	d.sessions[key] = brought{s.Env, s.Caller}
+	return len(s.Env) > 0
+}
+
+func (d *Destination) forget(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessions, key)
+}
+
+// Status returns the status of the destination. Its tools have the names by which
+// policies know them.
+func (d *Destination) Status() status.Destination {
+	s := status.Destination{Extension: d.Unit.Status(), StandbyPID: d.standby.PID()}
+	d.mu.Lock()
+	s.Listens = d.listen
+	d.mu.Unlock()
+	if hs := cmp.Or(d.Handshake(), d.Legacy.Handshake()); hs != nil {
+		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
+		for _, t := range hs.Tools {
+			s.Tools = append(s.Tools, d.ToolName(t.Name))
+		}
+	}
+	if err := d.Failure(); err != nil {
+		s.State, s.Reason = string(supervisor.Failed), protocol.Reason(d.Mask(err))
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel() // a status waits for no instance
+	if err := d.Unit.Refusal(now, nil); err != nil {
+		s.Refuses = protocol.Reason(d.Mask(err))
+		if e, ok := errors.AsType[*protocol.Error](err); ok {
+			at := time.Now().Add(e.RetryAfter)
+			s.RetryAt = &at
+		}
+	}
+	return s
+}
+
+// logConnection logs what became of the instance of a connection: one record for each
+// start, stop, crash and restart.
+func logConnection(log *slog.Logger, e supervisor.Event) {
+	ctx := context.Background()
+	switch e.State {
+	case supervisor.Ready:
+		text := "started"
+		if e.Attempt > 0 {
+			text = "restarted"
+		}
+		log.LogAttrs(ctx, slog.LevelInfo, text, slog.Int("attempt", e.Attempt))
+	case supervisor.Restarting:
+		attrs := []slog.Attr{slog.String("reason", protocol.Reason(e.Err)), slog.Int("attempt", e.Attempt), slog.Time("due", e.Next)}
+		if cause, ok := errors.AsType[*protocol.Error](e.Err); ok {
+			attrs = append(attrs, slog.String("kind", string(cause.Kind)))
+			if ev := cause.Evidence; ev != nil && ev.Signal != "" {
+				attrs = append(attrs, slog.String("signal", ev.Signal))
+			} else if ev != nil && ev.ExitCode != nil {
+				attrs = append(attrs, slog.Int("exit_code", *ev.ExitCode))
+			}
+		}
+		log.LogAttrs(ctx, slog.LevelWarn, "crashed", attrs...)
+	case supervisor.Shutdown, supervisor.Idle:
+		log.LogAttrs(ctx, slog.LevelInfo, "stopped")
+	case supervisor.Failed:
+		attrs := []slog.Attr{slog.String("reason", protocol.Reason(e.Err))}
+		if words := protocol.LastWords(e.Err); words != "" {
+			attrs = append(attrs, slog.String("last_words", words))
+		}
+		log.LogAttrs(ctx, slog.LevelError, "unavailable: it keeps failing, and refuses connections for a while", append(attrs, slog.Time("next_try", e.Next))...)
+	default:
+		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
+	}
+}

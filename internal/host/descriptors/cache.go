@@ -1,0 +1,258 @@
+// Package descriptors remembers what an extension offered, under a fingerprint of what
+// would run. A host then knows the tools of an extension before the extension
+// starts, and notices tools that changed since the last handshake.
+package descriptors
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/tools"
+)
+
+// Offer is the outcome of an extension's last handshake.
+type Offer struct {
+	// Key is the [Fingerprint] of the program that made the offer; "" where none could be
+	// made. Such an offer never stands in for a handshake.
+	Key       string
+	Handshake runtime.Handshake
+	// Accepted are the tools that the operator accepted last, or those of the first
+	// handshake. Nil: those of Handshake.
+	Accepted []protocol.Tool
+	// Withdrawn are the accepted tools that a running extension has announced away. One that
+	// comes back with another descriptor is altered, and not new.
+	Withdrawn []protocol.Tool
+}
+
+// changes are the differences between the accepted tools and those of the handshake.
+func (o *Offer) changes() []tools.Change {
+	if o == nil || o.Accepted == nil {
+		return nil
+	}
+	return tools.Diff(o.Accepted, o.Handshake.Tools)
+}
+
+// Cache is a directory with one file for each extension's last offer. A file that
+// is missing or unreadable costs one start of the extension and nothing else.
+type Cache string
+
+// NewCache returns the cache below stateDir, the state directory of a host. The
+// leading dot keeps it apart from the directories of extensions, whose ids never
+// begin with a dot.
+func NewCache(stateDir string) Cache { return Cache(filepath.Join(stateDir, ".descriptors")) }
+
+// Known is the last known offer of one extension, from its last handshake in this
+// host's life or before, backed by a file of a [Cache]. It is safe for concurrent use.
+type Known struct {
+	cache Cache
+	id    string
+
+	mu   sync.Mutex // guards last and its file
+	last *Offer
+}
+
+// Open loads the last known offer of an extension. The error says why an existing
+// file cannot be used; the Known is usable and empty then, and never nil.
+func (c Cache) Open(id string) (*Known, error) {
+	last, err := c.Load(id)
+	return &Known{cache: c, id: id, last: last}, err
+}
+
+// Last returns the last known offer, nil before the first.
+func (k *Known) Last() *Offer {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last
+}
+
+// Changes returns how the tools differ from those that the operator accepted last, also
+// across restarts of the host.
+func (k *Known) Changes() []tools.Change { return k.Last().changes() }
+
+// sameButTools reports whether two offers agree on everything, apart from tools, that
+// a host says about an extension without running it.
+func (o *Offer) sameButTools(now *Offer) bool {
+	a, b := &o.Handshake, &now.Handshake
+	return o.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol && a.ProtocolVersion == b.ProtocolVersion &&
+		a.Instructions == b.Instructions && bytes.Equal(a.Capabilities, b.Capabilities) && slices.Equal(a.Hooks, b.Hooks)
+}
+
+// maxDescribed is how many changes [Describe] lists.
+const maxDescribed = 8
+
+// Describe lists the first 8 changes in one line and counts the others.
+func Describe(changes []tools.Change) string {
+	var parts []string
+	for _, c := range changes[:min(len(changes), maxDescribed)] {
+		parts = append(parts, c.String())
+	}
+	if more := len(changes) - maxDescribed; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// record is the file format of an offer. Descriptors are JSON strings that hold JSON:
+// encoding/json would change the bytes of a json.RawMessage.
+type record struct {
+	Format          int                   `json:"format"`
+	Key             string                `json:"key,omitempty"`
+	ServerVersion   string                `json:"server_version,omitempty"`
+	Protocol        string                `json:"protocol"`
+	ProtocolVersion string                `json:"protocol_version,omitempty"`
+	Tools           []string              `json:"tools"`
+	Accepted        *[]string             `json:"accepted,omitempty"` // nil: tools
+	Withdrawn       []string              `json:"withdrawn,omitempty"`
+	Hooks           []string              `json:"hooks,omitempty"`
+	Capabilities    string                `json:"capabilities,omitempty"`
+	Instructions    string                `json:"instructions,omitempty"`
+	Diagnostics     []protocol.Diagnostic `json:"diagnostics,omitempty"`
+}
+
+const (
+	recordFormat = 2
+	maxRecord    = 8 << 20 // bytes of one file; a larger offer is not stored
+	maxForgotten = 512     // files that [Cache.Prune] leaves of extensions that are gone
+)
+
+// Load returns the stored offer of an extension, nil when there is none. The error
+// says why an existing file cannot be used.
+func (c Cache) Load(id string) (*Offer, error) {
+	info, err := os.Stat(c.file(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxRecord) {
+		err = errors.New("it is not a regular file of at most 8 MiB")
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(c.file(id))
+	if err != nil {
+		return nil, err
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, err
+	}
+	return r.offer()
+}
+
+func (r *record) offer() (*Offer, error) {
+	if r.Format != recordFormat {
+		return nil, fmt.Errorf("its format is %d, not %d", r.Format, recordFormat)
+	}
+	o := &Offer{Key: r.Key, Handshake: runtime.Handshake{
+		ServerVersion: r.ServerVersion, Protocol: r.Protocol, ProtocolVersion: r.ProtocolVersion, Hooks: r.Hooks,
+		Instructions: r.Instructions, Diagnostics: r.Diagnostics,
+	}}
+	if r.Capabilities != "" {
+		o.Handshake.Capabilities = json.RawMessage(r.Capabilities)
+	}
+	if r.Capabilities != "" && rawjson.Check([]byte(r.Capabilities)) != nil {
+		return nil, errors.New("a descriptor in it is not JSON")
+	}
+	var err error
+	if o.Handshake.Tools, err = parseTools(nil, r.Tools); err == nil && r.Accepted != nil {
+		o.Accepted, err = parseTools([]protocol.Tool{}, *r.Accepted)
+	}
+	if err == nil {
+		o.Withdrawn, err = parseTools(nil, r.Withdrawn)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// parseTools appends the tools of descriptors to list.
+func parseTools(list []protocol.Tool, descriptors []string) ([]protocol.Tool, error) {
+	for _, text := range descriptors {
+		if rawjson.Check([]byte(text)) != nil {
+			return nil, errors.New("a descriptor in it is not JSON")
+		}
+		name, ok := rawjson.Text(rawjson.Get([]byte(text), "name"))
+		if !ok {
+			return nil, errors.New("a tool in it has no name")
+		}
+		list = append(list, protocol.Tool{Name: name, Raw: json.RawMessage(text)})
+	}
+	return list, nil
+}
+
+func descriptors(list []protocol.Tool) []string {
+	texts := []string{}
+	for _, t := range list {
+		texts = append(texts, string(t.Raw))
+	}
+	return texts
+}
+
+// Store replaces the stored offer of an extension. When the offer is over 8 MiB,
+// Store removes the old file too and returns an error.
+func (c Cache) Store(id string, o *Offer) error {
+	hs := &o.Handshake
+	r := record{Format: recordFormat, Key: o.Key, ServerVersion: hs.ServerVersion, Protocol: hs.Protocol, ProtocolVersion: hs.ProtocolVersion,
+		Tools: descriptors(hs.Tools), Hooks: hs.Hooks, Capabilities: string(hs.Capabilities), Instructions: hs.Instructions, Diagnostics: hs.Diagnostics}
+	if o.Accepted != nil {
+		r.Accepted = new(descriptors(o.Accepted))
+	}
+	if len(o.Withdrawn) > 0 {
+		r.Withdrawn = descriptors(o.Withdrawn)
+	}
+	data, err := json.Marshal(r)
+	if err == nil && len(data) > maxRecord {
+		err = errors.New("it offers more than 8 MiB")
+	}
+	if err != nil {
+		return errors.Join(err, c.remove(id))
+	}
+	if err := os.MkdirAll(string(c), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.WritePrivate(c.file(id), data)
+}
+
+func (c Cache) remove(id string) error {
+	if err := os.Remove(c.file(id)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (c Cache) file(id string) string { return filepath.Join(string(c), id+".json") }
+
+// Prune bounds the cache: of extensions that has does not know it keeps the 512 latest files.
+// Those that it knows keep theirs, however many they are: without it each starts again with
+// every start of the host, and forgets which tools the operator accepted.
+func (c Cache) Prune(has func(id string) bool) {
+	files, _ := os.ReadDir(string(c))
+	gone := slices.DeleteFunc(files, func(f os.DirEntry) bool { return has(strings.TrimSuffix(f.Name(), ".json")) })
+	if len(gone) <= maxForgotten {
+		return
+	}
+	modified := make(map[os.DirEntry]time.Time, len(gone))
+	for _, f := range gone {
+		if info, err := f.Info(); err == nil { // another process may have removed it already
+			modified[f] = info.ModTime()
+		}
+	}
+	slices.SortFunc(gone, func(a, b os.DirEntry) int { return modified[a].Compare(modified[b]) })
+	for _, f := range gone[:len(gone)-maxForgotten] {
+		_ = os.Remove(filepath.Join(string(c), f.Name()))
+	}
+}

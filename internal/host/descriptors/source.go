@@ -1,0 +1,62 @@
+package descriptors
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Source identifies one version of an extension: its manifest, what configuration and
+// environment add to it, the files that its command line names, and the files that
+// [dev] watch matches.
+type Source struct {
+	Sum [sha256.Size]byte // differs between versions of the extension
+	// Exhausted says that the host had no descriptor left to read the files, so that Sum says nothing.
+	Exhausted bool
+	Dirs      []string // where new files that [dev] watch matches may appear; nil without [dev] watch
+
+	manifest [sha256.Size]byte // hash of the manifest alone
+	files    map[string]string // versions of the files, by path
+}
+
+// SourceOf reads the version that s would run now.
+func SourceOf(s *runtime.Spec) Source {
+	watched, dirs := devFiles(s)
+	src := Source{Dirs: dirs, files: make(map[string]string)}
+	h := sha256.New()
+	err := json.NewEncoder(h).Encode(s.Manifest)
+	h.Sum(src.manifest[:0])
+	err = errors.Join(err, json.NewEncoder(h).Encode([]any{s.ID, s.Dir, s.Options, s.Config, s.Env, s.Roots, s.Sandbox, s.NewPrivileges}))
+	for _, file := range slices.Concat(commandFiles(s), watched) {
+		version, wrong := fileVersion(file, s.Dir)
+		src.files[file], src.Exhausted = fmt.Sprintln(version, wrong), src.Exhausted || regular.Exhausted(wrong)
+		fmt.Fprintln(h, file, src.files[file])
+	}
+	fmt.Fprint(h, err) // always nil with these types
+	h.Sum(src.Sum[:0])
+	return src
+}
+
+// Differs returns the sorted base names of the files in which s differs from before;
+// a changed manifest is named by the base of manifestName. The result is empty when
+// only the configuration or the environment changed.
+func (s Source) Differs(before Source, manifestName string) (names []string) {
+	if s.manifest != before.manifest {
+		names = append(names, filepath.Base(manifestName))
+	}
+	for _, files := range [][2]map[string]string{{s.files, before.files}, {before.files, s.files}} {
+		for file, version := range files[0] {
+			if name := filepath.Base(file); files[1][file] != version && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}

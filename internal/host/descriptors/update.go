@@ -1,0 +1,71 @@
+package descriptors
+
+import (
+	"slices"
+
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// maxWithdrawn bounds the descriptors of [Offer].Withdrawn, in bytes.
+const maxWithdrawn = 1 << 20
+
+// Update makes now the last known offer, and stores it if it differs from the one before. The
+// tools of the first offer are accepted, and so are those that a running extension announces,
+// unless it alters one that it had, in one step or by taking it away meanwhile; of other
+// changes [Known.Changes] tells. The error says why the offer could not be stored, and leaves
+// it in force for this process.
+func (k *Known) Update(now *Offer, announced bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := k.last
+	k.last = now
+	if last == nil {
+		return k.cache.Store(k.id, now)
+	}
+	now.judge(last, announced)
+	if len(tools.Diff(last.Handshake.Tools, now.Handshake.Tools)) == 0 && last.sameButTools(now) {
+		return nil
+	}
+	return k.cache.Store(k.id, now)
+}
+
+// judge sets which tools are accepted, and which are withdrawn, after last.
+func (o *Offer) judge(last *Offer, announced bool) {
+	offered := make(map[string]protocol.Tool, len(o.Handshake.Tools))
+	for _, t := range o.Handshake.Tools {
+		offered[t.Name] = t
+	}
+	isOffered := func(t protocol.Tool) bool { _, ok := offered[t.Name]; return ok }
+	o.Accepted = last.Accepted
+	o.Withdrawn = slices.DeleteFunc(slices.Clone(last.Withdrawn), isOffered)
+	if o.Accepted == nil {
+		back := slices.DeleteFunc(slices.Clone(last.Withdrawn), func(t protocol.Tool) bool { return !isOffered(t) })
+		before := append(append([]protocol.Tool{}, last.Handshake.Tools...), back...) // not nil
+		gone := slices.Concat(o.Withdrawn, slices.DeleteFunc(slices.Clone(last.Handshake.Tools), isOffered))
+		if announced && !alters(before, offered) && sizeOf(gone) <= maxWithdrawn {
+			o.Withdrawn = gone
+		} else {
+			o.Accepted = before
+		}
+	}
+	if len(o.changes()) == 0 {
+		o.Accepted = nil
+	}
+}
+
+// alters reports whether one of the tools of before is another one in now. It looks at all of
+// them; [tools.Diff] ends after some changes.
+func alters(before []protocol.Tool, now map[string]protocol.Tool) bool {
+	return slices.ContainsFunc(before, func(t protocol.Tool) bool {
+		after, ok := now[t.Name]
+		return ok && len(tools.Diff([]protocol.Tool{t}, []protocol.Tool{after})) > 0
+	})
+}
+
+func sizeOf(list []protocol.Tool) (bytes int) {
+	for _, t := range list {
+		bytes += len(t.Raw)
+	}
+	return bytes
+}

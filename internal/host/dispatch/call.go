@@ -1,0 +1,221 @@
+// Package dispatch takes one call through governance, hooks, validation and admission to
+// an instance, and its outcome back.
+package dispatch
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/host/bridge"
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/host/starts"
+	"github.com/exthost/exthost/internal/host/stats"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/recording/faults"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/tools"
+)
+
+// Call is one call on its way.
+type Call struct {
+	Exchange governance.Exchange // as policies see it
+	Request  *protocol.Call      // as the caller made it
+	Snapshot *snapshot.Snapshot  // entered; the call leaves it
+	View     *toolset.View       // what the caller sees; nil for everything, and for a part of another call
+	Target   snapshot.Target     // nil: the host answers
+	Instance *unit.Instance      // that the call was admitted to last; nil before the first
+	Sent     runtime.Request     // as the instance was given it last
+
+	entry  *tools.Entry    // of a tool of the catalog
+	parsed toolCall        // the params of a tool call
+	params json.RawMessage // Exchange.Request as it was written from parsed
+	hooks  hookState
+	handed handed
+	stages stages
+	span   Span          // nil without a tracer
+	past   *stats.Past   // knows what the caller is asked
+	fault  *faults.Fault // that was drawn and is still to happen, see Inject
+}
+
+// IsToolCall reports whether the call is a tools/call.
+func (c *Call) IsToolCall() bool { return c.Request.Method == protocol.MethodToolsCall }
+
+// Caller returns the authenticated caller, "" when anonymous.
+func (c *Call) Caller() string {
+	if c.Request.Session == nil {
+		return ""
+	}
+	return c.Request.Session.Caller
+}
+
+// arguments returns the arguments as they are now: a policy or a hook may have changed
+// them.
+func (c *Call) arguments() json.RawMessage {
+	now := c.Exchange.Request
+	if len(now) == len(c.params) && &now[0] == &c.params[0] {
+		return c.parsed.arguments
+	}
+	return tools.Arguments(rawjson.Get(now, "arguments"))
+}
+
+// route finds the target of r, whose params, of a tool call, are t. On an error the
+// snapshot is not entered any more.
+func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, err error) {
+	c := d.newCall()
+	c.Request, c.Snapshot, c.past = r, d.o.Snapshots.Enter(), d.o.Past
+	if t != nil {
+		c.parsed = *t
+	}
+	defer func() {
+		if err != nil {
+			c.Snapshot.Leave()
+		}
+	}()
+	if !part {
+		if c.View, err = c.Snapshot.View(r.Session); err != nil {
+			return nil, err
+		}
+	}
+	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: runtime.WithoutIdentity(r.Params), Origin: r.Origin}
+	if s := r.Session; s != nil {
+		c.Exchange.Caller, c.Exchange.Session, c.Exchange.Instance, c.Exchange.Node = s.Caller, s.ID, s.Instance, s.Node
+	}
+	if r.Extension != "" {
+		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil || !c.View.Reaches(r.Extension) {
+			return nil, UnknownExtension(r.Extension, nil)
+		}
+	}
+	destination, bridged := c.Target.(*bridge.Destination)
+	switch {
+	case t != nil && bridged:
+		c.Exchange.Tool = destination.ToolName(t.name)
+		c.Exchange.Request = t.params(t.name)
+		if err := c.View.Check(r.Extension, r.Method, c.Exchange.Request); err != nil {
+			return nil, err
+		}
+		if err := c.Snapshot.Policies.HoldsHidden(r.Extension, r.Method, c.Exchange.Request); err != nil {
+			return nil, err
+		}
+	case t != nil:
+		return c, c.routeTool()
+	case r.Method == protocol.MethodToolsList && !bridged:
+		c.Target = nil // the catalog answers
+	case c.Target == nil && !d.o.Aggregator.Aggregates(r.Method):
+		return nil, protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", r.Method)
+	}
+	if c.Exchange.Tool == "" {
+		c.Exchange.Tool = d.o.Aggregator.ToolOf(r)
+	}
+	if r.Extension != "" && t == nil {
+		if err := c.View.Check(r.Extension, r.Method, r.Params); err != nil {
+			return nil, err
+		}
+		if err := c.Snapshot.Policies.HoldsHidden(r.Extension, r.Method, r.Params); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// routeTool finds the tool and writes the params as the extension will be sent them, so
+// that policies see exactly those.
+func (c *Call) routeTool() error {
+	catalog, extension, name := c.View.Tools(c.Snapshot.Catalog), c.Request.Extension, c.parsed.name
+	var ok bool
+	if extension == "" {
+		c.entry, ok = catalog.Lookup(name)
+	} else {
+		c.entry, ok = catalog.LookupIn(extension, name)
+	}
+	if !ok { // a policy that withholds the tool refuses the call
+		c.entry, ok = catalog.Withheld(extension, name)
+	}
+	if !ok {
+		c.entry, ok = findTool(c)
+	}
+	if !ok {
+		return c.unknownTool(extension, name)
+	}
+	if c.Target = nil; c.entry.Extension != "" {
+		c.Target = c.Snapshot.Target(c.entry.Extension)
+	}
+	c.Exchange.Extension, c.Exchange.Tool = c.entry.Extension, c.entry.Registered()
+	c.params = c.parsed.params(c.entry.Tool)
+	c.Exchange.Request = c.params
+	return c.Snapshot.Policies.HoldsHidden(c.entry.Extension, c.Request.Method, c.params)
+}
+
+// UnknownExtension says that there is no such extension, and which of the known ids was
+// probably meant.
+func UnknownExtension(id string, known []string) error {
+	if near := nearest.Of(id, known); near != "" {
+		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q, did you mean %q?", id, near)
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
+}
+
+// unknownTool says why the extension that may have the tool offers none, or names the tool
+// that was probably meant.
+func (c *Call) unknownTool(extension, name string) error {
+	if native, ok := nativeName(c.View, extension, name); ok {
+		if err := starts.NotReady(c.Snapshot.Ordered, extension, native, c.View); err != nil {
+			if e, ok := errors.AsType[*protocol.Error](err); ok {
+				e.Tool = name
+			}
+			return err
+		}
+		if err := c.Snapshot.Absent(extension, native, c.View); err != nil {
+			return err
+		}
+	}
+	var known []string
+	for _, e := range c.View.Tools(c.Snapshot.Catalog).Entries() {
+		switch {
+		case !c.Snapshot.Policies.Pipeline.Visible(c.Exchange.Caller, e.Extension, e.Registered()): // what is hidden is not named either
+		case extension == "":
+			known = append(known, e.Name)
+		case e.Extension == extension:
+			known = append(known, e.Tool)
+		}
+	}
+	text := fmt.Sprintf("there is no tool %q", name)
+	if near := nearest.Of(name, known); near != "" {
+		text += fmt.Sprintf(", did you mean %q?", near)
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
+}
+
+// nativeName returns the registered name of what view has under a name, of a tool of all
+// extensions; else the extension's own name. ok is false when no tool can have the name.
+func nativeName(view *toolset.View, extension, name string) (native string, ok bool) {
+	if extension != "" {
+		return name, true
+	}
+	return view.Native(name)
+}
+
+// Blame makes err the error of the call: a *protocol.Error that names the extension and the tool, and
+// whose outcome says whether an instance may have acted on the call.
+func (c *Call) Blame(err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		e = protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.ExtensionError), "%w", err)
+	}
+	named := *e // calls that fail together may share an error
+	if named.Extension == "" && c.Target != nil {
+		named.Extension = c.Target.Base().ID()
+	}
+	named.Tool = cmp.Or(named.Tool, c.Exchange.Tool)
+	if c.entry != nil && named.Tool == c.entry.Registered() {
+		named.Tool = c.entry.Name // as the caller knows it
+	}
+	named.Outcome = c.outcome(&named)
+	return &named
+}

@@ -1,0 +1,353 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/host/starts"
+	"github.com/exthost/exthost/internal/host/stats"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Deliver carries a call one stage further, with params in place of those that it came
+// with, and returns the result.
+type Deliver func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error)
+
+// Stage puts something before and after a Deliver.
+type Stage func(next Deliver) Deliver
+
+// Aggregator serves clients of all extensions at once.
+type Aggregator interface {
+	// Aggregates reports whether Aggregate serves a method.
+	Aggregates(method string) bool
+	// Aggregate answers a call of all extensions.
+	Aggregate(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	// Resolve returns c with the extension that owns its subject: a resource, a prompt, a
+	// task. It returns c itself when the call has none.
+	Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, error)
+	// ToolOf returns the tool whose call began the task that c is about, "" for none: a
+	// policy about a tool covers the tasks that its calls become.
+	ToolOf(c *protocol.Call) string
+}
+
+// Options of a [Dispatcher].
+type Options struct {
+	Snapshots  *snapshot.Store
+	Aggregator Aggregator
+	Past       *stats.Past
+	Feed       *stats.Feed
+	Waits      *starts.Waits
+	Tracer     Tracer // nil: no spans are made
+	Log        *slog.Logger
+}
+
+// Dispatcher carries calls. Its methods may be called by many goroutines at once.
+type Dispatcher struct {
+	o       Options
+	deliver Deliver
+	unused  sync.Pool // of *Call: most of what a call allocates is this
+}
+
+// New returns a dispatcher whose calls go through stages, the first one first.
+func New(o Options, stages ...Stage) *Dispatcher {
+	d := &Dispatcher{o: o, deliver: send}
+	for n := range stages {
+		d.deliver = stages[len(stages)-1-n](d.deliver)
+	}
+	return d
+}
+
+// Do carries one call. The result is the bytes that the extension sent. The error is a
+// *protocol.Error.
+func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage, error) {
+	if len(r.Params) > 0 {
+		if err := rawjson.Check(r.Params); err != nil { // other bytes could end the frame that holds them
+			return nil, protocol.Errorf(protocol.InvalidJSON, "the params of %s are not JSON: %w", r.Method, err)
+		}
+	}
+	if r.Notify && !strings.HasPrefix(r.Method, "notifications/") {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", r.Method)
+	}
+	if r.Method == protocol.MethodCancelled { // names an id of the caller's; to the extension it would be that of any call
+		return nil, protocol.Errorf(protocol.ToolNotFound, "%s is not passed on: a call is cancelled by the end of its context", r.Method)
+	}
+	if r.Method != protocol.MethodToolsCall {
+		r, err := d.o.Aggregator.Resolve(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return d.do(ctx, r, nil, true)
+	}
+	t, err := readToolCall(r.Params)
+	if err != nil {
+		return nil, err
+	}
+	if r, t, err = d.unwrap(r, t); err != nil {
+		return nil, err
+	}
+	return d.do(ctx, r, t, true)
+}
+
+// DoPart carries a call that is a part of another one, such as the list of one extension.
+// The call passes every stage and is not counted: the one that needs it is. It is not held to
+// the toolset of the session: who asks for the part judges what comes of it.
+func (d *Dispatcher) DoPart(ctx context.Context, r *protocol.Call) (json.RawMessage, error) {
+	return d.do(ctx, r, nil, false)
+}
+
+// anonymous is the call of a Go program; the tool and its arguments are beside it.
+var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
+
+// CallTool calls a tool by its registered name for a Go program. args is any value that encodes to
+// a JSON object; a json.RawMessage is sent as it is, nil means {}.
+func (d *Dispatcher) CallTool(ctx context.Context, tool string, args any) (json.RawMessage, error) {
+	arguments, err := encodeArguments(args)
+	if err != nil {
+		return nil, err
+	}
+	t := &toolCall{name: tool, arguments: arguments}
+	t.normalize()
+	r, t, err := d.unwrap(&anonymous, t)
+	if err != nil {
+		return nil, err
+	}
+	return d.do(ctx, r, t, true)
+}
+
+func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, counted bool) (json.RawMessage, error) {
+	c, err := d.enter(ctx, r, t, !counted)
+	if err != nil {
+		d.o.Past.UnknownTarget(err)
+		return nil, err
+	}
+	defer c.Snapshot.Leave()
+	if c.stages.began.IsZero() {
+		c.stages.began = time.Now()
+	}
+	if d.o.Tracer != nil {
+		var parent TraceContext // of a part, it is the call that ctx belongs to
+		if counted {
+			parent = traceOf(r.Params)
+		}
+		ctx, c.span = d.o.Tracer.Begin(ctx, parent, c.stages.began)
+	}
+	result, err := d.carry(ctx, c)
+	d.count(c, counted, err)
+	if c.hooks.reached {
+		d.keepFailure(c, err)
+	}
+	if err != nil {
+		return nil, c.Blame(err)
+	}
+	d.recycle(c)
+	return result, nil
+}
+
+// carry takes the call through the stages. A panic of one of them ends this call alone: the host has others in
+// flight.
+func (d *Dispatcher) carry(ctx context.Context, c *Call) (result json.RawMessage, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			d.o.Log.Error("a call broke off inside the host", "method", c.Request.Method, "extension", c.Exchange.Extension, "tool", c.Exchange.Tool, "panic", v, "stack", string(debug.Stack()))
+			result, err = nil, errPanicked
+			c.handed.failed = false // which is no answer of the extension
+		}
+	}()
+	return d.deliver(ctx, c, c.Exchange.Request)
+}
+
+// enter routes r. A list waits for extensions that start and of which nothing is known, and
+// so does a call of a tool that one of them may have.
+func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, part bool) (*Call, error) {
+	if isList(d.o.Aggregator, r) {
+		began := time.Now()
+		d.o.Waits.AwaitListed(ctx, r)
+		return d.routeAfter(began, r, t, part)
+	}
+	if isFind(r, t) {
+		d.o.Waits.AwaitListed(ctx, &protocol.Call{Session: r.Session, Method: protocol.MethodToolsList, Params: r.Params, Client: r.Client})
+	}
+	c, err := d.route(r, t, part)
+	if err == nil || t == nil {
+		return c, err
+	}
+	began := time.Now()
+	now := d.o.Snapshots.Load()
+	view, wrong := now.View(r.Session)
+	if name, ok := nativeName(view, r.Extension, t.name); ok && wrong == nil {
+		d.o.Waits.AwaitOwner(ctx, r, name, view)
+		d.o.Waits.TryOwner(ctx, now.Ordered, r.Extension, name, view)
+	}
+	return d.routeAfter(began, r, t, part)
+}
+
+// routeAfter is route for a request that has waited for starts since began, which its caller waits
+// for too.
+func (d *Dispatcher) routeAfter(began time.Time, r *protocol.Call, t *toolCall, part bool) (*Call, error) {
+	c, err := d.route(r, t, part)
+	if err == nil {
+		if c.stages.began = began; time.Since(began) >= noticed {
+			c.Passed(status.StageStart, began)
+		}
+	}
+	return c, err
+}
+
+// noticed is the shortest wait for starts that is a stage of its own: most requests wait for none.
+const noticed = time.Millisecond
+
+// AwaitListed waits for extensions that start and whose items belong into the list of r.
+func (d *Dispatcher) AwaitListed(ctx context.Context, r *protocol.Call) {
+	d.o.Waits.AwaitListed(ctx, r)
+}
+
+// isList reports whether the answer to r lists what extensions have.
+func isList(a Aggregator, r *protocol.Call) bool {
+	return r.Method == protocol.MethodToolsList || r.Extension == "" && a.Aggregates(r.Method) && r.Method != protocol.MethodSetLevel
+}
+
+// Enter routes r and does not send it. The caller of Enter leaves the snapshot of the call.
+func (d *Dispatcher) Enter(ctx context.Context, r *protocol.Call) (*Call, error) {
+	return d.enter(ctx, r, nil, false)
+}
+
+// Test takes the request flow of r through the policies and sends nothing. It returns
+// the decisions, and the error that the call would have had.
+func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Trace, error) {
+	var t *toolCall
+	if r.Method == protocol.MethodToolsCall {
+		var err error
+		if t, err = readToolCall(r.Params); err == nil {
+			r, t, err = d.unwrap(r, t)
+		}
+		if err != nil {
+			return governance.Trace{}, err
+		}
+	}
+	c, err := d.enter(ctx, r, t, false)
+	if err != nil {
+		return governance.Trace{}, err
+	}
+	defer c.Snapshot.Leave()
+	trace, err := c.Snapshot.Policies.Pipeline.Test(ctx, &c.Exchange)
+	if err != nil {
+		err = c.Blame(err)
+	}
+	return trace, err
+}
+
+// count hands a call that has ended to those who count and keep calls, and to listeners. One that
+// is not counted has a span alone.
+func (d *Dispatcher) count(c *Call, counted bool, err error) {
+	if !counted && c.span == nil {
+		return
+	}
+	x, began := &c.Exchange, c.stages.began
+	took := time.Since(began) // one look at the clock
+	e := stats.Ended{At: began.Add(took), Entry: c.entry != nil, Err: err, Served: c.hooks.took, Request: x.Request, Response: x.Response, CallEvent: status.CallEvent{
+		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: stats.OutcomeOf(x.Response, err),
+		Decision: x.ID, Replayed: x.Replayed, Took: protocol.Duration(took), Stages: c.stages.kept[:c.stages.n],
+	}}
+	if c.Instance != nil && c.Instance.IsElsewhere() {
+		e.Node = c.Instance.Key
+	}
+	if s := c.Request.Session; s != nil {
+		e.ClientInfo, e.Protocol, e.Front = s.ClientInfo, s.Version, s.Front
+	}
+	if protocol.KindOf(err) == protocol.Rejected {
+		e.Policy, e.Code = x.Verdict.Policy, x.Verdict.Code
+	}
+	if c.span == nil {
+		e.Trace = traceOf(c.Request.Params).ID()
+	} else {
+		e.Trace = c.span.Context().ID()
+		event := e.CallEvent
+		c.span.End(e.At, &event)
+	}
+	if !counted {
+		return
+	}
+	if c.Target != nil {
+		c.Target.Base().Calls.Requested(e.Outcome, c.hooks.reached, c.hooks.took)
+	}
+	e.ID = d.o.Past.End(&e)
+	if d.o.Feed.Readers() > 0 {
+		event := e.CallEvent
+		event.Client, event.Message, event.Stages = stats.ClientName(e.ClientInfo), d.o.Past.Message(err), slices.Clone(e.Stages)
+		d.o.Feed.Call(&event)
+	}
+}
+
+// keepFailure keeps for the status how a call failed that an instance had, in the words that
+// its caller got, masked; the end of a process is logged elsewhere. What governance has
+// denied is no failure of the extension.
+func (d *Dispatcher) keepFailure(c *Call, err error) {
+	u, kind := c.Target.Base(), protocol.Kind(stats.OutcomeOf(nil, err))
+	switch {
+	case err == nil:
+		u.Calls.Succeeded()
+		return
+	case kind == protocol.Canceled || kind == protocol.InvalidArguments || status.Outcome(kind).IsDenial():
+		return
+	}
+	f := &status.Failure{Time: time.Now(), Tool: c.Exchange.Tool, Kind: kind, Reason: d.o.Past.Line(err)}
+	u.Calls.Failed(f)
+	if protocol.ProcessEnded(err) {
+		return
+	}
+	if unlogged, ok := u.Calls.LogsFailure(f.Time); ok {
+		var more slog.Attr // an empty one is left out
+		if unlogged > 0 {
+			more = slog.Int64("not_logged_before", unlogged)
+		}
+		u.Log.LogAttrs(context.Background(), slog.LevelWarn, failureText(kind), slog.String("tool", f.Tool), slog.String("kind", string(kind)), slog.String("reason", f.Reason),
+			slog.String("after", c.hooks.took.Round(time.Millisecond).String()), more, slog.String("next", afterFailure(u, kind)))
+	}
+}
+
+func failureText(kind protocol.Kind) string {
+	if kind == protocol.CallTimeout {
+		return "a call timed out"
+	}
+	return "a call failed"
+}
+
+// afterFailure says what to do about a call that failed in that way.
+func afterFailure(u *unit.Unit, kind protocol.Kind) string {
+	const slow = "raise call_timeout under [runtime] if it is only slow"
+	switch {
+	case kind == protocol.CallTimeout && u.Candidate.Manifest.Transport.Kind == manifest.KindExec: // its process has ended
+		return slow
+	case kind == protocol.CallTimeout:
+		return "exthost restart " + u.ID() + " if it hangs; " + slow
+	}
+	return "exthost info " + u.ID()
+}
+
+func (d *Dispatcher) newCall() *Call {
+	if c, ok := d.unused.Get().(*Call); ok {
+		return c
+	}
+	return new(Call)
+}
+
+// recycle ends a call that succeeded. Policies, hooks and peers of the caller may keep
+// what they were shown: a call that had any of them is left to the collector.
+func (d *Dispatcher) recycle(c *Call) {
+	if c.Exchange.ID == "" && c.hooks.id == "" && c.Request.Client == nil {
+		*c = Call{}
+		d.unused.Put(c)
+	}
+}

@@ -1,0 +1,273 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+)
+
+// hookState is what the hooks around one tool call share.
+type hookState struct {
+	id      string        // of the call; "" before the first hook runs
+	context []string      // text that the hooks before the call have for the model
+	asked   bool          // the call went to its target
+	reached bool          // an instance had the call
+	took    time.Duration // the target's part
+}
+
+// runHooks runs the hooks of a point of this tool call.
+func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
+	if c.hooks.id == "" {
+		c.hooks.id = "call_" + rand.Text()
+	}
+	x := &c.Exchange
+	e.Session, e.Caller, e.Node, e.Extension, e.Tool = x.Session, x.Caller, x.Node, x.Extension, x.Tool
+	e.OwnName, e.Call = c.parsed.name, c.hooks.id
+	if c.entry != nil {
+		e.OwnName = c.entry.Tool
+	}
+	ctx = protocol.WithHeaders(ctx, nil)
+	return c.Snapshot.Hooks.Run(context.WithValue(ctx, instanceKey{}, unit.SessionKey(c.Request.Session)), &e)
+}
+
+// Hooks lets the hooks before a tool call decide about the arguments and change them.
+// Governance sees changed arguments once more.
+func Hooks(next Deliver) Deliver {
+	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+		if !c.IsToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {
+			return next(ctx, c, params)
+		}
+		x, began := &c.Exchange, c.stages.now()
+		err := beforeCall(ctx, c, x)
+		c.Passed(status.StageHooksBefore, began)
+		if err != nil {
+			return nil, err
+		}
+		if x.Verdict.Action == governance.Respond {
+			return x.Response, nil
+		}
+		return next(ctx, c, x.Request)
+	}
+}
+
+// beforeCall shows the hooks the arguments and lets them change the call or end it.
+func beforeCall(ctx context.Context, c *Call, x *governance.Exchange) error {
+	out, err := c.runHooks(ctx, hooks.Event{Point: hooks.BeforeToolCall, Payload: c.arguments()})
+	c.hooks.context = out.Context
+	if err != nil {
+		return refused(x, out.By, err)
+	}
+	if !out.Changed {
+		return nil
+	}
+	changed := toolCall{arguments: out.Payload}
+	changed.normalize() // hooks may not write _meta either
+	x.Request = rawjson.Set(x.Request, "arguments", changed.arguments)
+	return c.Snapshot.Policies.Pipeline.Again(ctx, governance.Request, x)
+}
+
+// refused notes for the record that a hook ended the exchange.
+func refused(x *governance.Exchange, by string, err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || e.Kind != protocol.Rejected {
+		return err
+	}
+	code, _ := rawjson.Text(rawjson.Get(e.Data, "code"))
+	x.Verdict = governance.Verdict{Action: governance.Deny, Policy: "hook " + by, Code: code}
+	if x.ID != "" {
+		e.Data = rawjson.Set(e.Data, "decision_id", rawjson.Quote(x.ID))
+	}
+	return e
+}
+
+// afterHooks returns the step that follows the policies' decision about the outcome; none
+// when no hook is registered.
+func (c *Call) afterHooks() []governance.Stage {
+	set := c.Snapshot.Hooks
+	if !c.IsToolCall() || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) && !set.Has(hooks.ToolCallFailed) {
+		return nil
+	}
+	return []governance.Stage{c.afterCall}
+}
+
+// afterCall shows the hooks the outcome that governance let pass, and lets them change or
+// hold back a result. Its error replaces the outcome.
+func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
+	if !c.hooks.asked {
+		return nil
+	}
+	decided(c)
+	began := c.stages.now()
+	defer func() { c.stages.since = c.Passed(status.StageHooksAfter, began) }()
+	if x.Failure != nil {
+		return c.afterFailure(ctx, x)
+	}
+	texts, changed := c.hooks.context, false
+	if c.Snapshot.Hooks.Has(hooks.AfterToolCall) {
+		out, err := c.runHooks(ctx, hooks.Event{Point: hooks.AfterToolCall, Payload: x.Response, Arguments: c.arguments(), Took: c.hooks.took})
+		if err != nil {
+			return refused(x, out.By, err)
+		}
+		x.Response, changed = out.Payload, out.Changed
+		texts = append(texts, out.Context...)
+	}
+	if len(texts) > 0 {
+		x.Response, changed = withContext(x.Response, texts), true
+	}
+	if !changed {
+		return nil
+	}
+	return c.Snapshot.Policies.Pipeline.Again(ctx, governance.Response, x)
+}
+
+// afterFailure shows the hooks the failure of the call. Their texts are for the caller;
+// governance sees them as a result.
+func (c *Call) afterFailure(ctx context.Context, x *governance.Exchange) error {
+	texts := c.hooks.context
+	if c.Snapshot.Hooks.Has(hooks.ToolCallFailed) {
+		out, _ := c.runHooks(ctx, hooks.Event{Point: hooks.ToolCallFailed, Arguments: c.arguments(), Error: x.Failure, Took: c.hooks.took})
+		texts = append(texts, out.Context...) // an error of a hook refuses nothing: the call has failed
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	shown := *x
+	shown.Failure, shown.Response = nil, withContext(json.RawMessage(`{}`), texts)
+	if err := c.Snapshot.Policies.Pipeline.Again(ctx, governance.Response, &shown); err != nil {
+		return nil // governance withholds the texts
+	}
+	failure := *x.Failure
+	failure.Message += "\n" + protocol.ToolResult(shown.Response).Text()
+	return &failure
+}
+
+// withContext appends texts to the content of a tool's result.
+func withContext(result json.RawMessage, texts []string) json.RawMessage {
+	content := bytes.TrimSpace(rawjson.Get(result, "content"))
+	if len(content) < 2 || content[0] != '[' {
+		content = []byte("[]")
+	}
+	out := slices.Clip(bytes.TrimSpace(content[:len(content)-1]))
+	for _, text := range texts {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendText(append(out, `{"type":"text","text":`...), text), '}')
+	}
+	return rawjson.Set(result, "content", append(out, ']'))
+}
+
+// instanceKey is the context key of the instance that the hook calls of a tool call go to.
+type instanceKey struct{}
+
+// ExtensionHooks returns the handlers that call x in its own protocol. Their exchanges pass
+// the policies of s and fire no hooks.
+func ExtensionHooks(s *snapshot.Snapshot, x *unit.Extension) (list []hooks.Handler) {
+	for _, name := range x.HookPoints() {
+		point := hooks.Point(name)
+		list = append(list, hooks.Handler{
+			Name: x.ID(), Point: point, Priority: x.Candidate.Manifest.Plugin.Priority, Extension: x.ID(),
+			Run: func(ctx context.Context, e *hooks.Event) (*hooks.Reply, error) {
+				if point == hooks.ExtensionState && (e.Extension == x.ID() || !x.IsReady()) {
+					return nil, nil // a change of state starts no extension, and is not told to its own
+				}
+				return callHook(ctx, s, x, e)
+			},
+		})
+	}
+	return list
+}
+
+func callHook(ctx context.Context, s *snapshot.Snapshot, x *unit.Extension, e *hooks.Event) (*hooks.Reply, error) {
+	exchange := governance.Exchange{Method: protocol.MethodHookPrefix + string(e.Point), Caller: e.Caller, Session: e.Session,
+		Node: e.Node, Extension: x.ID(), ToChild: true, Request: hookParams(e)}
+	err := s.Policies.Pipeline.Govern(ctx, &exchange, func(ctx context.Context, ex *governance.Exchange) error {
+		key, ok := ctx.Value(instanceKey{}).(string)
+		if !ok && e.Session != "" {
+			key = unit.SessionKey(&protocol.Session{ID: e.Session})
+		}
+		i, release, err := x.AcquireKey(ctx, key)
+		if err != nil {
+			return err
+		}
+		ex.Response, err = i.Call(ctx, &runtime.Request{Method: ex.Method, Params: ex.Request})
+		release(err)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	reply, err := hooks.DecodeReply(exchange.Response)
+	if reply != nil {
+		reply.Reason, reply.Context = x.Env.Redactor.String(reply.Reason), x.Env.Redactor.String(reply.Context)
+	}
+	return reply, err
+}
+
+// hookParams are the params of a hook call: at the points of tools the payload is the
+// member arguments or result, at the others the params themselves.
+func hookParams(e *hooks.Event) json.RawMessage {
+	params := json.RawMessage("{}")
+	m := map[string]json.RawMessage{"session_id": rawjson.Quote(e.Session), "agent_id": rawjson.Quote(e.Caller)}
+	switch e.Point {
+	case hooks.BeforeToolCall, hooks.AfterToolCall, hooks.ToolCallFailed:
+		m["extension_id"], m["tool_name"], m["call_id"] = rawjson.Quote(e.Extension), rawjson.Quote(e.Tool), rawjson.Quote(e.Call)
+		m["arguments"] = e.Arguments
+	default:
+		params = e.Payload
+	}
+	switch e.Point {
+	case hooks.BeforeToolCall:
+		m["arguments"] = e.Payload
+	case hooks.AfterToolCall:
+		m["result"], m["duration_ms"] = e.Payload, strconv.AppendInt(nil, e.Took.Milliseconds(), 10)
+	case hooks.ToolCallFailed:
+		m["duration_ms"] = strconv.AppendInt(nil, e.Took.Milliseconds(), 10)
+		if e.Error != nil {
+			m["error"], m["error_kind"] = rawjson.Quote(strings.ToValidUTF8(e.Error.Message, "\uFFFD")), rawjson.Quote(string(e.Error.Kind))
+		}
+	}
+	return rawjson.Edit(params, m)
+}
+
+// Approver puts the approval requests of hooks to the approver of policies.
+type Approver struct{ To governance.Approver }
+
+// Approve implements [hooks.Approver].
+func (a Approver) Approve(ctx context.Context, e *hooks.Event, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, governance.DefaultExpiry)
+	defer cancel()
+	x := governance.Exchange{Method: string(e.Point), Caller: e.Caller, Session: e.Session, Node: e.Node, Extension: e.Extension, Tool: e.Tool, ToChild: true, Request: e.Payload}
+	if e.Tool != "" {
+		x.Method, x.Request = protocol.MethodToolsCall, (&toolCall{arguments: e.Payload}).params(e.OwnName)
+	}
+	flow := governance.Request
+	if e.Point == hooks.AfterToolCall {
+		flow, x.Request, x.Response = governance.Response, (&toolCall{arguments: e.Arguments}).params(e.OwnName), e.Payload
+	}
+	approved, by, err := a.To.Ask(ctx, &x, governance.ApprovalRequest{Policy: "hooks", Flow: flow, Reason: reason, Expiry: governance.DefaultExpiry})
+	switch {
+	case err != nil:
+		return err
+	case !approved && by != "":
+		return errors.New(by + " said no")
+	case !approved:
+		return errors.New("the answer was no")
+	}
+	return nil
+}

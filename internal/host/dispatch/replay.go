@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// Replay sends a call once more whose process ended over it, if the operator and the tool
+// allow that. When the second instance never got the call, the first outcome stands: the
+// call may have been carried out.
+func Replay(next Deliver) Deliver {
+	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+		result, err := next(ctx, c, params)
+		if !c.replays(err) || ctx.Err() != nil {
+			return result, err
+		}
+		before := c.handed.requests
+		c.Target.Base().Log.Info("sent again, since its process ended before the answer", "tool", c.entry.Registered(), "reason", protocol.Reason(err))
+		again, second := next(ctx, c, params)
+		if c.handed.requests == before {
+			return nil, err
+		}
+		c.Exchange.Replayed = true
+		return again, second
+	}
+}
+
+// replays reports whether a call that ended with err is to be sent once more: the
+// operator allows it for the extension, the process had the request and ended before its
+// answer, and the tool says that a second call does no more than the first. An answer that
+// was too long would be too long again. A process of another node is that node's to follow.
+func (c *Call) replays(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	switch {
+	case !ok || e.Outcome == "" || !c.MayHaveRun() || !protocol.ProcessEnded(err) || e.Kind == protocol.LineTooLong:
+		return false
+	case c.Instance.IsElsewhere() && e.Kind != protocol.NodeLost:
+		return false
+	}
+	return c.entry != nil && c.Target.Base().Spec.Options.Replay == manifest.ReplayIdempotent && repeatable(c.entry)
+}
+
+// repeatable reports whether the tool is annotated as one that only reads, or whose second
+// call with the same arguments does no more than the first.
+func repeatable(e *tools.Entry) bool {
+	says := func(hint string) bool { return string(rawjson.Get(e.Annotations, hint)) == "true" }
+	return says("readOnlyHint") || says("idempotentHint")
+}

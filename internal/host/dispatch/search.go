@@ -1,0 +1,80 @@
+package dispatch
+
+import (
+	"encoding/json"
+
+	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// unwrap returns the call that a call of the tool ext_call stands for; all other calls as they
+// are. It comes before all else: what is done with the call is what would be done if its caller
+// had made it directly.
+func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *toolCall, error) {
+	if r.Extension != "" || t.name != tools.CallName {
+		return r, t, nil
+	}
+	if view, err := d.o.Snapshots.Load().View(r.Session); err != nil || view.Excludes(tools.CallName) {
+		return r, t, nil // there is no such tool for this session
+	}
+	params, err := toollist.Wrapped(t.rest, t.arguments)
+	if err != nil {
+		return nil, nil, err
+	}
+	inner, err := readToolCall(params)
+	if err != nil {
+		return nil, nil, err
+	}
+	direct := *r
+	direct.Params = params
+	return &direct, inner, nil
+}
+
+// isFind reports whether a call is one of the tool ext_find. It waits for extensions that start,
+// as a list does.
+func isFind(r *protocol.Call, t *toolCall) bool {
+	return t != nil && r.Extension == "" && t.name == tools.FindName
+}
+
+// findTool returns the tool ext_find, if c is a call of it.
+func findTool(c *Call) (*tools.Entry, bool) {
+	if !isFind(c.Request, &c.parsed) || c.View.Excludes(tools.FindName) {
+		return nil, false
+	}
+	return toollist.Own().Lookup(tools.FindName)
+}
+
+// find answers a call of the tool ext_find.
+func find(c *Call, params json.RawMessage) (json.RawMessage, error) {
+	arguments := rawjson.Get(params, "arguments")
+	if err := c.entry.Validate(arguments); err != nil {
+		return nil, err
+	}
+	query, _ := rawjson.Text(rawjson.Get(arguments, "query"))
+	found, err := c.Snapshot.FindFor(c.Request.Session, query)
+	if err != nil {
+		return nil, err
+	}
+	text := found.Text("Call one with " + tools.CallName + `: {"tool": NAME, "arguments": {…}}.`)
+	return append(rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), text), `}]}`...), nil
+}
+
+// searchList answers tools/list of a session that gets a search in place of all tools; ok is
+// false for other sessions.
+func searchList(c *Call, modern bool) (result json.RawMessage, ok bool) {
+	list, ok := c.Snapshot.SearchList(c.Request.Session)
+	if !ok {
+		return nil, false
+	}
+	result = append(result, '{')
+	if modern {
+		result = append(result, protocol.UncachedMembers...)
+	}
+	descriptors := make([]json.RawMessage, len(list))
+	for n, e := range list {
+		descriptors[n] = e.Descriptor
+	}
+	return append(rawjson.AppendList(append(result, `"tools":`...), descriptors), '}'), true
+}

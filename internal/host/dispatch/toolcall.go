@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/tools"
+)
+
+// toolCall is the params of one tools/call, parsed once.
+type toolCall struct {
+	name      string          // as the caller spells it
+	arguments json.RawMessage // an object, without the _meta that only the host may write
+	rest      json.RawMessage // the params as they came, when they have more members than these two; else nil
+}
+
+// maxToolName bounds the name of a tool in a call, in bytes: traces, events and approval
+// requests keep it, also one that no destination has.
+const maxToolName = 1 << 10
+
+// readToolCall parses params. Absent and null arguments are {}.
+func readToolCall(params json.RawMessage) (*toolCall, error) {
+	t := &toolCall{}
+	var name json.RawMessage
+	members := 0
+	for key, value := range rawjson.Members(params) {
+		members++
+		switch key {
+		case "name":
+			name = value
+		case "arguments":
+			t.arguments = value
+		default:
+			for _, own := range []string{"name", "arguments", "_meta"} {
+				if key != own && strings.EqualFold(key, own) { // some children ignore case
+					return nil, protocol.Errorf(protocol.InvalidArguments, "tools/call has a member %q: write %q", key, own)
+				}
+			}
+			t.rest = params
+		}
+	}
+	if members > 2 {
+		t.rest = params // a member is repeated, which Edit mends
+	}
+	if t.name, _ = rawjson.Text(name); t.name == "" {
+		return nil, protocol.Errorf(protocol.InvalidArguments, `tools/call needs params {"name": "...", "arguments": {...}}`)
+	}
+	if len(t.name) > maxToolName {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool with a name of %d bytes", len(t.name))
+	}
+	t.rest = runtime.WithoutIdentity(t.rest)
+	t.normalize()
+	return t, nil
+}
+
+// normalize makes absent arguments {} and drops their _meta, which only the host writes.
+func (t *toolCall) normalize() {
+	t.arguments = tools.Arguments(t.arguments)
+	// _meta may be spelled with escapes.
+	if bytes.Contains(t.arguments, []byte("_meta")) || bytes.IndexByte(t.arguments, '\\') >= 0 {
+		t.arguments = rawjson.Delete(t.arguments, "_meta")
+	}
+}
+
+// params returns the params with the extension's own name for the tool.
+func (t *toolCall) params(tool string) json.RawMessage {
+	if t.rest != nil {
+		return rawjson.Edit(t.rest, map[string]json.RawMessage{"name": rawjson.Quote(tool), "arguments": t.arguments})
+	}
+	out := make([]byte, 0, len(tool)+len(t.arguments)+len(`{"name":"","arguments":}`))
+	out = append(rawjson.AppendText(append(out, `{"name":`...), tool), `,"arguments":`...)
+	return append(append(out, t.arguments...), '}')
+}
+
+func encodeArguments(args any) (json.RawMessage, error) {
+	switch args := args.(type) {
+	case nil:
+		return json.RawMessage("{}"), nil
+	case json.RawMessage:
+		if len(args) == 0 {
+			return json.RawMessage("{}"), nil
+		}
+		if err := rawjson.Check(args); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "arguments are not JSON: %w", err)
+		}
+		return args, nil
+	}
+	arguments, err := json.Marshal(args)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "arguments do not encode to JSON: %w", err)
+	}
+	return arguments, nil
+}

@@ -1,0 +1,113 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/internal/host/bridge"
+	"github.com/exthost/exthost/internal/host/policies"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Visible takes out of the lists of a server what is withheld and what the toolset of the caller
+// hides, and out of a destination's list the tools that the caller may not see. A list of which a
+// toolset may hide a part has one page: cursors may name what is hidden. changed is called after a
+// list that changes the status or the pins.
+func Visible(changed func()) Stage {
+	return func(next Deliver) Deliver {
+		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+			if c.Target == nil {
+				return next(ctx, c, params)
+			}
+			if !c.View.Hides(c.Target.Base().ID(), c.Request.Method) {
+				page, _, err := c.page(ctx, next, params, changed)
+				return page, err
+			}
+			var pages []json.RawMessage
+			params, size := rawjson.Delete(params, "cursor"), 0
+			asked := make(map[string]bool, 1) // the cursors of the pages so far
+			for more := true; more && len(pages) < maxPages && size < maxPagesBytes; {
+				page, result, err := c.page(ctx, next, params, changed)
+				if err != nil {
+					return nil, err
+				}
+				pages, size = append(pages, page), size+len(page)
+				cursor := rawjson.Get(result, "nextCursor")
+				params, more = rawjson.Set(params, "cursor", cursor), cursor != nil && string(cursor) != "null" && !asked[string(cursor)]
+				asked[string(cursor)] = true
+			}
+			return toolset.Join(c.Request.Method, pages), nil
+		}
+	}
+}
+
+// Bounds of a list of which a toolset may hide a part, and which is one page for clients.
+const (
+	maxPages      = 64
+	maxPagesBytes = 8 << 20
+)
+
+// page returns what the caller may see of a result, and the result, without what policies hide.
+func (c *Call) page(ctx context.Context, next Deliver, params json.RawMessage, changed func()) (page, result json.RawMessage, err error) {
+	if result, err = next(ctx, c, params); err != nil {
+		return nil, nil, err
+	}
+	kind, listed := pins.Listed[c.Request.Method]
+	destination, bridged := c.Target.(*bridge.Destination)
+	switch {
+	case bridged && c.Request.Method == protocol.MethodToolsList:
+		result = c.visible(result, params, pins.Tool, destination, changed)
+	case listed:
+		result = c.visible(result, params, kind, nil, changed)
+	}
+	return c.View.Filter(c.Target.Base().ID(), c.Request.Method, result), result, nil
+}
+
+// members are where the results of lists have their items.
+var members = map[pins.Kind]string{pins.Tool: "tools", pins.Prompt: "prompts", pins.Resource: "resources", pins.Template: "resourceTemplates"}
+
+// visible takes the items that the caller may not see out of a list. d is the destination whose
+// tools are listed, nil for other lists.
+func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge.Destination, changed func()) json.RawMessage {
+	if repeats(result, members[kind]) { // a client may take another one than the last, which is judged
+		result = rawjson.Set(result, members[kind], rawjson.Get(result, members[kind]))
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(rawjson.Get(result, members[kind]), &list); err != nil {
+		return result
+	}
+	p := c.Snapshot.Policies
+	page := policies.Page{Extension: c.Target.Base().ID(), Kind: kind, Items: list}
+	page.Cursor, _ = rawjson.Text(rawjson.Get(params, "cursor"))
+	page.Next, _ = rawjson.Text(rawjson.Get(result, "nextCursor"))
+	seen, other := p.Show(page)
+	if other {
+		changed()
+	}
+	if d != nil {
+		seen = slices.DeleteFunc(seen, func(tool json.RawMessage) bool {
+			name, _ := rawjson.Text(rawjson.Get(tool, "name"))
+			return !p.Pipeline.Visible(c.Exchange.Caller, c.Exchange.Extension, d.ToolName(name))
+		})
+	}
+	if len(seen) == len(list) {
+		return result
+	}
+	return rawjson.Set(result, members[kind], rawjson.AppendList(nil, seen))
+}
+
+// repeats reports whether an object has the member more than once.
+func repeats(object json.RawMessage, member string) bool {
+	n := 0
+	rawjson.Each(object, func(key []byte, _ json.RawMessage) bool {
+		if string(key) == member {
+			n++
+		}
+		return n < 2
+	})
+	return n > 1
+}

@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/mcpext"
+	"github.com/exthost/exthost/protocol"
+)
+
+// relayedMCP are the client capabilities that the host relays between an MCP server and its
+// callers, without extensions of MCP. A caller that lacks one is not asked.
+var relayedMCP = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`)
+
+// always is what the host declares before any client has: pages of MCP Apps reach the client
+// in resources and _meta, and a client that shows none has the text of the result.
+var always = mcpext.Extension{ID: protocol.ExtensionUI, Settings: json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`)}
+
+// Clients are the extensions of MCP that clients have declared since the host was opened. A
+// server of a legacy version that serves several clients learns of all of them when it starts.
+// One of a modern version learns with each request what its caller declares.
+type Clients struct {
+	o *Options
+
+	mu       sync.Mutex // guards what follows
+	declared *mcpext.Merged
+	relayed  json.RawMessage
+}
+
+func newClients(o *Options) *Clients {
+	c := &Clients{o: o}
+	c.set(mcpext.Merge([]mcpext.Source{{List: []mcpext.Extension{always}}}))
+	return c
+}
+
+func (c *Clients) set(declared *mcpext.Merged) {
+	c.declared, c.relayed = declared, rawjson.Set(relayedMCP, "extensions", mcpext.Encode(declared.List))
+}
+
+// Relayed returns the client capabilities that an MCP server is told of which belongs to no session alone.
+func (c *Clients) Relayed() json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.relayed
+}
+
+// note adds what a client declares.
+func (c *Clients) note(s *protocol.Session) {
+	list, problems := mcpext.Read(s.Capabilities)
+	if len(problems) > 0 {
+		c.o.Log.Debug("a part of what a client declares is ignored", "session", s.ID, "problems", problems)
+	}
+	if len(list) == 0 {
+		return
+	}
+	c.mu.Lock()
+	before := len(c.declared.List)
+	c.set(mcpext.Merge([]mcpext.Source{{List: c.declared.List}, {List: list}}))
+	var added []string
+	for _, x := range c.declared.List[before:] {
+		added = append(added, x.ID)
+	}
+	c.mu.Unlock()
+	if len(added) > 0 {
+		c.o.Log.Info("a client declares MCP extensions that are new here; servers of MCP 2025-11-25 and older that several clients share learn of them at their next start",
+			"extensions", strings.Join(added, " "))
+	}
+}

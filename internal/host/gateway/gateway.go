@@ -1,0 +1,91 @@
+// Package gateway makes the MCP servers behind the host one server for
+// legacy and modern clients.
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/exthost/exthost/internal/host/tasks"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/owners"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Gateway serves the sessions of clients. Its methods may be called by many goroutines at
+// once.
+type Gateway struct {
+	Calls         Calls // set before the first use of the gateway
+	Sessions      *Sessions
+	Clients       *Clients
+	LogLevels     *LogLevels
+	Tasks         *tasks.Tasks
+	Subscriptions *Subscriptions
+
+	o      Options
+	owners owners.Index
+	told   told
+	lists  searchLists
+}
+
+// New returns a gateway without sessions.
+func New(o Options) *Gateway {
+	s := newSessions(&o)
+	return &Gateway{o: o, Sessions: s, Clients: newClients(&o), LogLevels: newLogLevels(s), Tasks: tasks.New(s), Subscriptions: newSubscriptions(s)}
+}
+
+// Attach registers s for notifications, such as changed tool lists, until ctx ends. It does
+// not block. A host that closes takes no more sessions: the error is shutting_down. That of a
+// session whose toolset is not there is tool_not_found.
+func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
+	now := g.o.Snapshots.Load()
+	view, err := now.View(s)
+	if err != nil {
+		return err
+	}
+	g.told.attached(now, view, s.Toolset)
+	g.Clients.note(s)
+	g.lists.note(now, s)
+	err = g.Sessions.attach(ctx, s, func() (dropped func()) {
+		g.lists.drop(s)
+		logged := g.LogLevels.drop(s)
+		g.Tasks.Drop(s)
+		idle := g.Subscriptions.drop(s)
+		return func() {
+			ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+			defer cancel()
+			g.Subscriptions.unsubscribeIdle(ctx, idle)
+			if logged {
+				g.raiseLogLevels(ctx)
+			}
+		}
+	})
+	if err != nil {
+		g.lists.drop(s)
+	}
+	return err
+}
+
+// raiseLogLevels asks the instances for the log level that the remaining sessions want.
+func (g *Gateway) raiseLogLevels(ctx context.Context) {
+	for _, r := range g.o.Units.All() {
+		for _, i := range r.Base().Instances() {
+			g.LogLevels.resume(ctx, i)
+		}
+	}
+}
+
+// dropTimeout bounds what the end of a session may ask of extensions.
+const dropTimeout = 2 * time.Second
+
+// view returns what a session sees now.
+func (g *Gateway) view(s *protocol.Session) (*toolset.View, error) {
+	return g.o.Snapshots.Load().View(s)
+}
+
+// Resume brings the log level and the subscriptions of sessions to a new instance.
+func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
+	g.LogLevels.resume(ctx, i)
+	g.Subscriptions.resume(ctx, i)
+}

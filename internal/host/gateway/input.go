@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/internal/host/dispatch"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// maxRounds is how often one call may be answered with input requests.
+const maxRounds = 16
+
+// InputRounds is the [dispatch.Stage] that puts the input requests of a modern server to
+// a legacy caller. A modern server cannot ask while it works: it answers with its input
+// requests, and is called again with the answers. A modern caller does that itself. The host
+// answers those for roots where the operator states them.
+func (g *Gateway) InputRounds(next dispatch.Deliver) dispatch.Deliver {
+	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
+		if err := refuseStaleAnswers(c.Instance, params); err != nil {
+			return nil, err
+		}
+		roots := runtime.RootsResult(c.Target.Base().Spec.Roots) // as the operator states them; nil: the caller is asked
+		round := withRoots(params, roots)
+		for range maxRounds {
+			result, err := next(ctx, c, round)
+			if err != nil || !needsInput(result) {
+				return result, err
+			}
+			own, others := []string(nil), true
+			if roots != nil {
+				own, others = rootsKeys(result)
+			}
+			switch asksItself := isModern(c.Request.Session) || c.Sent.Client == nil; {
+			case len(own) == 0 && asksItself:
+				return result, nil
+			case others && asksItself:
+				return withoutRoots(result, own), nil
+			}
+			if round, err = withAnswers(ctx, c.Sent.Client, params, result, roots); err != nil {
+				return nil, err
+			}
+		}
+		return nil, protocol.Errorf(protocol.InvalidResponse, "it answered %d times with another input request, and never with a result", maxRounds)
+	}
+}
+
+func isModern(s *protocol.Session) bool {
+	return s != nil && protocol.IsModern(s.Version)
+}
+
+// refuseStaleAnswers refuses the answers to input requests of a call that is not held any more:
+// they mean nothing to a legacy server, which would carry out the call again.
+func refuseStaleAnswers(i *unit.Instance, params json.RawMessage) error {
+	if !bytes.Contains(params, []byte("requestState")) || rawjson.Get(params, "requestState") == nil {
+		return nil
+	}
+	if hs := i.Handshake(); hs != nil && !protocol.IsModern(hs.ProtocolVersion) {
+		e := protocol.Errorf(protocol.ExtensionError, "requestState: no call waits for these answers any more; make the call anew")
+		e.Code = protocol.InvalidArguments.Code() // an error, and not a result for the model, which made no mistake
+		return e
+	}
+	return nil
+}
+
+// needsInput reports whether a result is a set of input requests.
+func needsInput(result json.RawMessage) bool {
+	return bytes.Contains(result, []byte("input_required")) && string(rawjson.Get(result, "resultType")) == `"input_required"`
+}
+
+// withAnswers puts the input requests in result to the client, except those that roots
+// answers, and returns params with the answers.
+func withAnswers(ctx context.Context, client protocol.Peer, params, result, roots json.RawMessage) (json.RawMessage, error) {
+	answers := []byte{'{'}
+	for key, input := range rawjson.Members(rawjson.Get(result, "inputRequests")) {
+		method, _ := rawjson.Text(rawjson.Get(input, "method"))
+		answer := roots
+		if roots == nil || method != protocol.MethodRootsList {
+			var err error
+			if answer, err = client.Call(ctx, method, rawjson.Get(input, "params")); err != nil {
+				return nil, err
+			}
+		}
+		if len(answers) > 1 {
+			answers = append(answers, ',')
+		}
+		answers = append(append(append(answers, rawjson.Quote(key)...), ':'), answer...)
+	}
+	edits := map[string]json.RawMessage{"inputResponses": append(answers, '}'), "requestState": rawjson.Get(result, "requestState")}
+	return rawjson.Edit(params, edits), nil
+}

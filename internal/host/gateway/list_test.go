@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// calls answers the calls of a gateway.
+type calls struct {
+	Calls
+	answer func(c *protocol.Call) (json.RawMessage, error)
+}
+
+func (c calls) DoPart(_ context.Context, call *protocol.Call) (json.RawMessage, error) {
+	return c.answer(call)
+}
+
+// An extension that fails at its second page is left out: of the first, nobody would be known as the owner.
+func TestListThatBreaksOff(t *testing.T) {
+	g := &Gateway{
+		o: Options{Log: slog.New(slog.DiscardHandler)},
+		Calls: calls{answer: func(c *protocol.Call) (json.RawMessage, error) {
+			if rawjson.Get(c.Params, "cursor") != nil {
+				return nil, errors.New("no second page")
+			}
+			return json.RawMessage(`{"resources":[{"uri":"note://1"}],"nextCursor":"2"}`), nil
+		}},
+	}
+	list, err := g.listOne(t.Context(), new(protocol.Call), "x", listings[0])
+	if err == nil || len(list.items) > 0 {
+		t.Errorf("%s, %v", list.items, err)
+	}
+}
+
+// An extension lists few things in pages that are as long as lines may be. Each client that asks would have them all held.
+func TestListOfLongPagesEnds(t *testing.T) {
+	text, asked := strings.Repeat("x", maxListedBytes/4), 0
+	g := &Gateway{
+		o: Options{Log: slog.New(slog.DiscardHandler)},
+		Calls: calls{answer: func(*protocol.Call) (json.RawMessage, error) {
+			asked++
+			return fmt.Appendf(nil, `{"resources":[{"uri":"note://%d","description":"%s"}],"nextCursor":"%d"}`, asked, text, asked), nil
+		}},
+	}
+	list, err := g.listOne(t.Context(), new(protocol.Call), "x", listings[0])
+	if err != nil || len(list.items) != 3 || asked != 4 {
+		t.Errorf("%d things of %d pages, %v", len(list.items), asked, err)
+	}
+}

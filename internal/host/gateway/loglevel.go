@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/exthost/exthost/internal/host/dispatch"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Several sessions may want different log levels of one instance. The instance is asked
+// for the lowest of them, and each session gets the messages from its own level on.
+
+// logLevels are MCP's log levels, the lowest first.
+var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// levelOf returns the index of a level in logLevels, [unit.NoLogLevel] for none.
+func levelOf(text json.RawMessage) int {
+	name, _ := rawjson.Text(text)
+	if at := slices.Index(logLevels, name); at >= 0 {
+		return at
+	}
+	return unit.NoLogLevel
+}
+
+// askedLevel returns the level in the params of logging/setLevel.
+func askedLevel(params json.RawMessage) (level int, err error) {
+	if level = levelOf(rawjson.Get(params, "level")); level == unit.NoLogLevel {
+		return level, protocol.Errorf(protocol.InvalidArguments, "level must be one of %s", strings.Join(logLevels, ", "))
+	}
+	return level, nil
+}
+
+// LogLevels are the log levels that sessions asked for.
+type LogLevels struct {
+	sessions *Sessions
+
+	mu    sync.Mutex                // guards level
+	level map[*protocol.Session]int // as indexes of logLevels
+}
+
+func newLogLevels(s *Sessions) *LogLevels {
+	return &LogLevels{sessions: s, level: make(map[*protocol.Session]int)}
+}
+
+// drop forgets the level of a session that has ended, and reports whether it had one.
+func (l *LogLevels) drop(s *protocol.Session) (had bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, had = l.level[s]
+	delete(l.level, s)
+	return had
+}
+
+func (l *LogLevels) of(s *protocol.Session) (level int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	level, ok = l.level[s]
+	return level, ok
+}
+
+// Lowest is the [dispatch.Stage] that brings the log level of the caller to the
+// instance: a modern server is told with each request, a legacy one beforehand.
+func (l *LogLevels) Lowest(next dispatch.Deliver) dispatch.Deliver {
+	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
+		if c.Request.Method != protocol.MethodSetLevel {
+			return next(ctx, c, l.withLevel(ctx, c, params))
+		}
+		asked, err := askedLevel(params)
+		if err != nil {
+			return nil, err
+		}
+		s := c.Request.Session
+		kept := s != nil && l.sessions.IfAttached(s, func() { l.keep(s, asked) })
+		result := json.RawMessage("{}")
+		if protocol.IsModern(c.Instance.Handshake().ProtocolVersion) {
+			return result, nil
+		}
+		err = c.Instance.SetLogLevel(ctx, func() int {
+			if kept && protocol.IsLegacy(s.Version) { // a modern client states its level with each request
+				return l.lowest(c.Instance)
+			}
+			return min(asked, l.lowest(c.Instance))
+		}, func(level int) (err error) {
+			if level != asked {
+				params = rawjson.Set(params, "level", rawjson.Quote(logLevels[level]))
+			}
+			result, err = next(ctx, c, params)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return result, nil
+	}
+}
+
+func (l *LogLevels) keep(s *protocol.Session, level int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.level[s] = level
+}
+
+// lowest returns the lowest level that the sessions of an instance asked for, [unit.NoLogLevel] for none.
+func (l *LogLevels) lowest(i *unit.Instance) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	level := unit.NoLogLevel
+	for s, at := range l.level {
+		if (s.Extension == "" || s.Extension == i.Unit.ID()) && protocol.IsLegacy(s.Version) && concerns(i, s) {
+			level = min(level, at)
+		}
+	}
+	return level
+}
+
+// withLevel returns params with the level of the caller's session for a modern server,
+// and asks a legacy server for the level in params.
+func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json.RawMessage) json.RawMessage {
+	hs := c.Instance.Handshake()
+	if hs == nil || !offers(hs, "logging") {
+		return params
+	}
+	meta := rawjson.Get(params, "_meta")
+	asked := levelOf(rawjson.Get(meta, protocol.MetaLogLevel))
+	if protocol.IsModern(hs.ProtocolVersion) {
+		if at, ok := l.of(c.Request.Session); ok && asked == unit.NoLogLevel {
+			params = rawjson.Set(params, "_meta", rawjson.Set(meta, protocol.MetaLogLevel, rawjson.Quote(logLevels[at])))
+		}
+		return params
+	}
+	if asked < c.Instance.AskedLogLevel() { // it stays so low until a session changes its own
+		setLevel(ctx, c.Instance, func() int { return min(asked, c.Instance.LogLevel(), l.lowest(c.Instance)) })
+	}
+	return params
+}
+
+// setLevel asks a legacy instance that logs for the level that wanted returns.
+func setLevel(ctx context.Context, i *unit.Instance, wanted func() int) {
+	hs := i.Handshake()
+	if hs == nil || !offers(hs, "logging") || protocol.IsModern(hs.ProtocolVersion) {
+		return
+	}
+	err := i.SetLogLevel(ctx, wanted, func(level int) error {
+		_, err := i.Call(ctx, &runtime.Request{Method: protocol.MethodSetLevel, Params: json.RawMessage(`{"level":"` + logLevels[level] + `"}`)})
+		return err
+	})
+	if err != nil {
+		i.Unit.Log.Debug("the extension does not accept a log level", "error", err)
+	}
+}
+
+// callAccepts reports whether the caller of c wants a log message.
+func (l *LogLevels) callAccepts(c *dispatch.Call, message json.RawMessage) bool {
+	if asked := levelOf(rawjson.Get(rawjson.Get(c.Request.Params, "_meta"), protocol.MetaLogLevel)); asked != unit.NoLogLevel {
+		return levelOf(rawjson.Get(message, "level")) >= asked
+	}
+	return l.accepts(c.Request.Session, message)
+}
+
+// accepts reports whether a session wants a log message. A session that set no level wants
+// all.
+func (l *LogLevels) accepts(s *protocol.Session, message json.RawMessage) bool {
+	at, ok := l.of(s)
+	return !ok || levelOf(rawjson.Get(message, "level")) >= at
+}
+
+// resume asks an instance for the lowest level that its sessions want: a new one, or all that served a
+// session which has ended.
+func (l *LogLevels) resume(ctx context.Context, i *unit.Instance) {
+	setLevel(ctx, i, func() int { return l.lowest(i) })
+}

@@ -1,0 +1,243 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/host/dispatch"
+	"github.com/exthost/exthost/internal/host/tasks"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Callers is the [dispatch.Stage] that lets an instance reach the caller of the call in flight.
+func (g *Gateway) Callers(next dispatch.Deliver) dispatch.Deliver {
+	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
+		if c.Request.Client != nil {
+			c.Sent.Client = caller{g, c, c.Instance}
+		}
+		return next(ctx, c, params)
+	}
+}
+
+// caller is the caller of a call as the instance sees it. A request or notification of the
+// instance is the same exchange with the ends swapped, and passes the same policies.
+type caller struct {
+	g    *Gateway
+	call *dispatch.Call
+	by   *unit.Instance
+}
+
+var _ protocol.Peer = caller{}
+
+// Call implements [protocol.Peer].
+func (u caller) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if u.isForAnother(params) {
+		return u.g.Incoming(ctx, u.by, method, params, false)
+	}
+	return u.call.AskCaller(ctx, method, params)
+}
+
+// Notify implements [protocol.Peer].
+func (u caller) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	if method == protocol.MethodMessage && !u.g.LogLevels.callAccepts(u.call, params) || u.notFromCaller(params) {
+		return nil
+	}
+	if !hears(u.call.View, u.by.Unit.ID(), method, params) {
+		return nil
+	}
+	return u.call.TellCaller(ctx, method, params)
+}
+
+// notFromCaller reports whether the message concerns a task started by a different caller, or
+// one that the caller does not see here.
+// The child cannot say whom it addresses, so with one call in flight we assume that caller.
+func (u caller) notFromCaller(params json.RawMessage) bool {
+	_, about, known := u.g.Tasks.Related(u.by, params)
+	return known && (about.Caller != u.call.Caller() || !u.call.View.Has(u.by.Unit.ID(), about.Tool))
+}
+
+// isForAnother reports whether a request concerns a task that another session started, and
+// so is put to that session. The session may be of the same caller, unless this call is
+// about that task.
+func (u caller) isForAnother(params json.RawMessage) bool {
+	id, about, known := u.g.Tasks.Related(u.by, params)
+	switch {
+	case !known || about.Caller != u.call.Caller() || !u.call.View.Has(u.by.Unit.ID(), about.Tool):
+		return known
+	case about.Session == nil || about.Session == u.call.Request.Session:
+		return false
+	}
+	own, _ := tasks.ID(u.call.Request.Method, u.call.Sent.Params)
+	return own != id
+}
+
+// Incoming takes a request or notification of an instance outside any call, or during calls of several
+// sessions. An instance of one session speaks to that one. Of others, messages about a subscription or a
+// task, or to everybody, are passed on.
+func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	_, about, related := g.Tasks.Related(i, params)
+	// A task whose tool the toolset of a session hides is none of its tasks.
+	hides := func(s *protocol.Session) bool {
+		view, err := g.view(s)
+		return related && (err != nil || !view.Has(i.Unit.ID(), about.Tool))
+	}
+	if notify {
+		for _, s := range slices.DeleteFunc(g.audience(i, method, params), hides) {
+			if _, err := g.forward(ctx, i.Unit, s, method, params, true); err != nil {
+				g.o.Log.Debug("a client was not told", "extension", i.Unit.ID(), "method", method, "session", s.ID, "error", err)
+			}
+		}
+		return nil, nil
+	}
+	s := i.Unit.Session(i.Key)
+	if related && s == nil {
+		s = about.Session
+	}
+	if s != nil && s.Client != nil {
+		if hides(s) {
+			return nil, errUnreachable()
+		}
+		return g.forward(ctx, i.Unit, s, method, params, false)
+	}
+	if method == protocol.MethodRootsList { // many servers ask when they start, and go on without
+		if !i.RefusedRoots.Swap(true) {
+			i.Unit.Log.Info("answered roots/list with an error: it belongs to no call, and several clients share this process", "next", "roots of "+i.Unit.ID()+", in extensions.entries or destinations of the configuration, states what to answer")
+		}
+	} else {
+		i.Unit.Log.Warn("refused "+method+": it belongs to no call of one client, and several clients share this process",
+			"next", `runtime.instances = "per_session" gives each session an instance of its own`)
+	}
+	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no call of exactly one of them; with runtime.instances per_session each session has an instance of its own", method)
+}
+
+// Forward carries a request or notification of an instance to a session that it is for.
+func Forward(ctx context.Context, g *Gateway, i *unit.Instance, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	return g.forward(ctx, i.Unit, s, method, params, notify)
+}
+
+// audience returns the sessions that a notification is for.
+func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessage) (to []*protocol.Session) {
+	if own := i.Unit.Session(i.Key); own != nil {
+		return []*protocol.Session{own}
+	}
+	switch method {
+	case protocol.MethodResourceUpdated:
+		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
+		return g.Subscriptions.sessionsOf(subscriptionAt(i, uri))
+	case protocol.MethodTaskStatus:
+		id, _ := rawjson.Text(rawjson.Get(params, "taskId"))
+		status, _ := rawjson.Text(rawjson.Get(params, "status"))
+		s, tool := g.Tasks.Watcher(tasks.KeyOf(i, id), status)
+		if s == nil {
+			break
+		}
+		if view, err := g.view(s); err == nil && view.Has(i.Unit.ID(), tool) {
+			to = append(to, s)
+		}
+	case protocol.MethodResourcesListChanged, protocol.MethodPromptsListChanged, protocol.MethodToolsListChanged:
+		for _, s := range g.Sessions.all() {
+			if (s.Extension == "" || s.Extension == i.Unit.ID()) && i.Unit.Legacy.Serves(s) == i.Legacy {
+				to = append(to, s)
+			}
+		}
+	}
+	return to
+}
+
+// NotifyListed tells the clients that see u, or with i those of that instance, by the method for it that a
+// list has changed.
+func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
+	unseen := func(s *protocol.Session) bool { return s.Extension != "" && s.Extension != u.ID() }
+	to := slices.DeleteFunc(g.Sessions.all(), unseen)
+	if i != nil {
+		to = g.audience(i, method, nil)
+	}
+	for _, s := range to {
+		g.o.Beside.Go(func() {
+			ctx, cancel := context.WithTimeout(g.o.Closing, notifyTimeout)
+			defer cancel()
+			if _, err := g.forward(ctx, u, s, method, nil, true); err != nil {
+				u.Log.Debug("a client was not told", "method", method, "session", s.ID, "error", err)
+			}
+		})
+	}
+}
+
+// notifyTimeout bounds how long slow clients can keep others from their notification.
+const notifyTimeout = 2 * time.Second
+
+// NotifyToolsChanged tells clients of extensions that their list of tools has changed, and those of
+// a toolset that was defined anew that every list has. A session with a search whose list is what it
+// was is not told.
+func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
+	now := g.o.Snapshots.Load()
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	other := g.told.changed(now, g.Sessions.all())
+	g.Sessions.notify(ctx, func(s *protocol.Session) {
+		if now.Destinations[s.Extension] != nil {
+			return // a destination announces changes itself
+		}
+		changed := []string{protocol.MethodToolsListChanged}
+		if s.Toolset != "" {
+			changed = slices.Clone(other[s.Toolset])
+		}
+		same := g.lists.note(now, s)
+		if !g.Sessions.IfAttached(s, func() {}) { // its end came before the note, which would stay
+			g.lists.drop(s)
+			return
+		}
+		if same {
+			changed = slices.DeleteFunc(changed, func(method string) bool { return method == protocol.MethodToolsListChanged })
+		}
+		for _, method := range changed {
+			if err := s.Client.Notify(ctx, method, nil); err != nil {
+				g.o.Log.Debug("a client was not told of a new list", "session", s.ID, "method", method, "error", err)
+			}
+		}
+	})
+}
+
+// hears reports whether a session that sees view is notified by an extension.
+func hears(view *toolset.View, extension, method string, params json.RawMessage) bool {
+	if method == protocol.MethodResourcesListChanged {
+		return view.MayHaveResources(extension)
+	}
+	return view.Check(extension, method, params) == nil
+}
+
+func errUnreachable() error {
+	return protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
+}
+
+// forward carries a request or notification of u to s outside a call: the path of a call
+// with the ends swapped.
+func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	if method == protocol.MethodMessage && !g.LogLevels.accepts(s, params) {
+		return nil, nil
+	}
+	view, err := g.view(s)
+	if notify && (err != nil || !hears(view, u.ID(), method, params)) {
+		return nil, nil
+	}
+	if s.Client == nil || err != nil || !view.Reaches(u.ID()) {
+		return nil, errUnreachable()
+	}
+	e := &governance.Exchange{Method: method, Caller: s.Caller, Session: s.ID, Instance: s.Instance, Node: s.Node, Extension: u.ID(), Notify: notify, Request: params}
+	now := g.o.Snapshots.Enter()
+	defer now.Leave()
+	err = now.Policies.Pipeline.Govern(ctx, e, func(ctx context.Context, e *governance.Exchange) (err error) {
+		if e.Notify {
+			return s.Client.Notify(ctx, e.Method, e.Request)
+		}
+		e.Response, err = s.Client.Call(ctx, e.Method, e.Request)
+		return err
+	})
+	return e.Response, err
+}

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/listing/owners"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/mcpext"
+	"github.com/exthost/exthost/protocol"
+)
+
+// A method of an extension of MCP, such as skills/list and skills/get, belongs to the servers
+// that declare the extension. Its lists are merged. Another method goes to the only owner, or
+// to the one that lists the item which the params name.
+
+// skillListing lists skills. Their files are resources, which no other list need have.
+var skillListing = listing{method: protocol.MethodSkillsList, member: "skills"}
+
+// isOwnedList reports whether method lists the items of an extension of MCP.
+func isOwnedList(method string) bool {
+	_, verb, _ := strings.Cut(method, "/")
+	return verb == "list" && mcpext.MayOwn(method)
+}
+
+// listMethod returns the method that lists the items which method is about.
+func listMethod(method string) string {
+	if method == protocol.MethodDirectoryRead {
+		return protocol.MethodSkillsList
+	}
+	name, _, _ := strings.Cut(method, "/")
+	return name + "/list"
+}
+
+func notOwned(method string) error {
+	name, _, _ := strings.Cut(method, "/")
+	return protocol.Errorf(protocol.ToolNotFound, "method %q is not served here: no extension declares an MCP extension with methods %s/…", method, name)
+}
+
+// listOwned answers the list of an extension of MCP: that of the only owner that the client sees, and
+// sees all of, as it is, page by page; else those of all owners in one page.
+func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
+	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
+	reached := view.Servers(servers)
+	name, _, _ := strings.Cut(c.Method, "/")
+	switch {
+	case len(reached) == 0:
+		return nil, notOwned(c.Method)
+	case len(reached) == 1 && !view.Hides(reached[0], c.Method):
+		one := *c
+		one.Extension = reached[0]
+		result, err := g.Calls.DoPart(ctx, &one)
+		if err == nil && len(servers) == 1 {
+			g.owners.Learn(c.Method, reached[0], rawjson.Get(result, name))
+		}
+		return result, err
+	}
+	result, _ := g.list(ctx, c, listing{method: c.Method, member: name}, servers, view)
+	return result, nil
+}
+
+// resolveOwned returns c with the extension that serves the method.
+func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (*protocol.Call, error) {
+	servers := view.Servers(g.o.Snapshots.Load().Declared.Owners(c.Method))
+	if len(servers) == 0 {
+		g.Calls.AwaitListed(ctx, &protocol.Call{Session: c.Session, Method: listMethod(c.Method), Params: c.Params, Client: c.Client})
+		if now, err := g.view(c.Session); err == nil {
+			servers = now.Servers(g.o.Snapshots.Load().Declared.Owners(c.Method))
+		}
+	}
+	out := *c
+	switch len(servers) {
+	case 0:
+		return nil, notOwned(c.Method)
+	case 1:
+		out.Extension = servers[0]
+		return &out, nil
+	}
+	key := owners.ItemKey(c.Params)
+	if key == "" {
+		return nil, protocol.Errorf(protocol.InvalidArguments, `%s: the params name no item by "uri", "name" or "id", and %s serve the method; call it at /{id}/mcp of one`, c.Method, strings.Join(servers, ", "))
+	}
+	if out.Extension = g.ownerOfItem(ctx, c, key, view); !slices.Contains(servers, out.Extension) {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "%s: none of %s lists %q; an item that is not listed is reached at /{id}/mcp of its extension", c.Method, strings.Join(servers, ", "), key)
+	}
+	return &out, nil
+}
+
+// ownerOfItem returns the extension that lists an item, "" for none. It lists everything
+// again for an item that it does not know.
+func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string, view *toolset.View) (extension string) {
+	l := listing{method: listMethod(c.Method)}
+	l.member, _, _ = strings.Cut(l.method, "/")
+	serves := func(id string) bool { return view.Check(id, c.Method, c.Params) == nil } // what is hidden has no owner
+	if extension = g.owners.FindItem(l.method, key, view, serves); extension == "" && g.owners.MayList() {
+		g.list(ctx, &protocol.Call{Session: c.Session}, l, offering(g.o.Snapshots.Load(), l), view)
+		extension = g.owners.FindItem(l.method, key, view, serves)
+	}
+	return extension
+}
+
+// onlySkillServer returns the extension that serves a file of a skill which no list has: the
+// only one that serves skills (SEP-2640: a skill is loaded given its URI alone).
+func onlySkillServer(declared *mcpext.Merged, uri string, view *toolset.View) string {
+	servers := view.Servers(declared.Owners(protocol.MethodSkillsList))
+	if len(servers) != 1 || !strings.HasPrefix(uri, "skill://") || !view.Resource(servers[0], uri) {
+		return ""
+	}
+	return servers[0]
+}

@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/internal/host/stats"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Sessions are the attached sessions of clients.
+type Sessions struct {
+	o *Options
+
+	mu       sync.Mutex // guards attached; taken before the locks of what sessions have
+	attached map[*protocol.Session]*attachment
+}
+
+// attachment is one registration of a session.
+type attachment struct {
+	cancel    func() bool // keeps the end of the session from being handled; reports whether that was in time
+	notifying atomic.Bool // the client is being notified of changed tools
+}
+
+func newSessions(o *Options) *Sessions {
+	return &Sessions{o: o, attached: make(map[*protocol.Session]*attachment)}
+}
+
+// attach registers s until ctx ends. drop then drops what s has, and returns what to do once the lock is free.
+func (l *Sessions) attach(ctx context.Context, s *protocol.Session, drop func() (dropped func())) error {
+	began := l.o.Hooks.SessionBegan(s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.o.Closing.Err() != nil || !l.o.Beside.Enter() {
+		return protocol.Errorf(protocol.ShuttingDown, "the host is closed")
+	}
+	l.detach(l.attached[s])
+	a := new(attachment)
+	l.attached[s] = a
+	a.cancel = context.AfterFunc(ctx, func() {
+		defer l.o.Beside.Leave()
+		l.ended(s, a, drop, began)
+	})
+	return nil
+}
+
+// Len returns how many sessions are attached.
+func (l *Sessions) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.attached)
+}
+
+// Clients describes the attached sessions, by their ids. listing says what a session is listed.
+func (l *Sessions) Clients(listing func(*protocol.Session) string) []status.Client {
+	list := []status.Client{}
+	for _, s := range l.all() {
+		list = append(list, status.Client{Name: stats.ClientName(s.ClientInfo), Caller: s.Caller, Toolset: s.Toolset, Tools: listing(s), Session: s.ID, Protocol: s.Version, Extension: s.Extension, Front: s.Front, Since: s.Since})
+	}
+	slices.SortFunc(list, func(a, b status.Client) int { return strings.Compare(a.Session, b.Session) })
+	return list
+}
+
+// ByKey returns the session of an instance's key; nil when there is none.
+func (l *Sessions) ByKey(key string) *protocol.Session {
+	for _, s := range l.all() {
+		if s.ID != "" && unit.SessionKey(s) == key {
+			return s
+		}
+	}
+	return nil
+}
+
+func (l *Sessions) all() []*protocol.Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.attached))
+}
+
+// IfAttached runs f if s is attached: the end of any other session would go unnoticed, and
+// what f keeps of it would stay. The session does not end before f has returned.
+func (l *Sessions) IfAttached(s *protocol.Session, f func()) (attached bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.attached[s] == nil {
+		return false
+	}
+	f()
+	return true
+}
+
+// notify runs send for each session that a notification of changed tools may go to, beside
+// the caller, and waits until each has returned or ctx has ended: a client may ignore ctx.
+// A client that is still busy with the previous notification is left out.
+func (l *Sessions) notify(ctx context.Context, send func(*protocol.Session)) {
+	l.mu.Lock()
+	attached := maps.Clone(l.attached)
+	l.mu.Unlock()
+	notified, pending := make(chan struct{}, len(attached)), 0
+	for s, a := range attached {
+		if s.Client == nil || !a.notifying.CompareAndSwap(false, true) {
+			continue
+		}
+		if l.o.Beside.Go(func() {
+			send(s)
+			a.notifying.Store(false)
+			notified <- struct{}{}
+		}) {
+			pending++
+		}
+	}
+	for ; pending > 0; pending-- {
+		select {
+		case <-notified:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// concerns reports whether i serves s.
+func concerns(i *unit.Instance, s *protocol.Session) bool {
+	return !i.Unit.PerSession() || unit.SessionKey(s) == i.Key
+}

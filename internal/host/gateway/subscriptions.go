@@ -1,0 +1,311 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/exthost/exthost/internal/host/dispatch"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// subscription is a resource that sessions follow at one instance, or at all that sessions share.
+type subscription struct {
+	unit   *unit.Unit
+	key    string // of the session's own instance; "" where sessions share instances
+	uri    string
+	legacy bool // at the instance for legacy clients
+}
+
+// followers are the sessions that follow one resource.
+type followers struct {
+	sessions map[*protocol.Session]struct{}
+	turn     chan struct{} // holds a value while the extension is asked about the resource
+	users    int           // that hold the turn or wait for it
+}
+
+// Subscriptions are the sessions that follow resources. The extension knows one subscriber,
+// the host.
+type Subscriptions struct {
+	sessions *Sessions
+
+	mu    sync.Mutex // guards the fields below
+	to    map[subscription]*followers
+	bytes map[*protocol.Session]int // of what each session follows
+}
+
+func newSubscriptions(s *Sessions) *Subscriptions {
+	return &Subscriptions{
+		sessions: s,
+		to:       make(map[subscription]*followers),
+		bytes:    make(map[*protocol.Session]int),
+	}
+}
+
+// maxFollowed bounds the URIs of the resources that one session follows, in bytes, with overhead
+// for each.
+const maxFollowed = 256 << 10
+
+// cost is what a subscription counts against maxFollowed.
+func (to subscription) cost() int { return len(to.uri) + 256 }
+
+// hasRoom reports whether a session may follow one more resource.
+func (l *Subscriptions) hasRoom(to subscription, who *protocol.Session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.follows(to, who) || l.bytes[who]+to.cost() <= maxFollowed
+}
+
+// follows is called with the lock held.
+func (l *Subscriptions) follows(to subscription, who *protocol.Session) bool {
+	f := l.to[to]
+	if f == nil {
+		return false
+	}
+	_, is := f.sessions[who]
+	return is
+}
+
+// of returns the followers of a resource. It is called with the lock held.
+func (l *Subscriptions) of(to subscription) *followers {
+	f := l.to[to]
+	if f == nil {
+		f = &followers{sessions: make(map[*protocol.Session]struct{}), turn: make(chan struct{}, 1)}
+		l.to[to] = f
+	}
+	return f
+}
+
+// forget drops the followers of a resource when there are none. It is called with the lock held.
+func (l *Subscriptions) forget(to subscription) {
+	if f := l.to[to]; f != nil && len(f.sessions) == 0 && f.users == 0 {
+		delete(l.to, to)
+	}
+}
+
+// turn waits until the extension is asked nothing else about the resource: what it is asked last must agree
+// with who follows. The caller calls end.
+func (l *Subscriptions) turn(ctx context.Context, to subscription) (end func(), err error) {
+	l.mu.Lock()
+	f := l.of(to)
+	f.users++
+	l.mu.Unlock()
+	leave := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		f.users--
+		l.forget(to)
+	}
+	select {
+	case f.turn <- struct{}{}:
+		return func() { <-f.turn; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, protocol.Errorf(protocol.Overloaded, "the extension is still busy with another request about %s: %w", to.uri, ctx.Err())
+		}
+		return nil, protocol.Errorf(protocol.Canceled, "given up while the extension answers another request about %s: %w", to.uri, ctx.Err())
+	}
+}
+
+func (l *Subscriptions) add(to subscription, who *protocol.Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.follows(to, who) {
+		l.of(to).sessions[who] = struct{}{}
+		l.bytes[who] += to.cost()
+	}
+}
+
+// remove reports whether no session follows the resource any more.
+func (l *Subscriptions) remove(to subscription, who *protocol.Session) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.of(to)
+	if l.follows(to, who) {
+		delete(f.sessions, who)
+		if l.bytes[who] -= to.cost(); l.bytes[who] == 0 {
+			delete(l.bytes, who)
+		}
+	}
+	l.forget(to)
+	return len(f.sessions) == 0
+}
+
+func (l *Subscriptions) followedBy(who *protocol.Session) (list []subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for to := range l.to {
+		if l.follows(to, who) {
+			list = append(list, to)
+		}
+	}
+	return list
+}
+
+func (l *Subscriptions) sessionsOf(to subscription) []*protocol.Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.to[to]
+	if f == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(f.sessions))
+}
+
+// drop removes a session that has ended, and returns the resources that no session follows
+// any more.
+func (l *Subscriptions) drop(s *protocol.Session) (idle []subscription) {
+	for _, to := range l.followedBy(s) {
+		if l.remove(to, s) {
+			idle = append(idle, to)
+		}
+	}
+	return idle
+}
+
+// unsubscribeIdle tells extensions which resources no session follows any more. An instance of
+// one session ends with the session.
+func (l *Subscriptions) unsubscribeIdle(ctx context.Context, idle []subscription) {
+	for _, to := range idle {
+		if !to.unit.PerSession() {
+			l.unsubscribeFor(ctx, to)
+		}
+	}
+}
+
+// unsubscribeFor asks a running instance to unsubscribe, unless a session follows the resource again. The next instance
+// is not asked to subscribe. The instance comes before the turn, as in calls: sessions that want the turn would wait
+// for room in the instance too.
+func (l *Subscriptions) unsubscribeFor(ctx context.Context, to subscription) {
+	acquire := func(ctx context.Context) (*unit.Instance, func(error), error) { return to.unit.AcquireKey(ctx, "") }
+	if to.legacy {
+		acquire = to.unit.Legacy.Acquire
+	}
+	i, release, err := acquire(ctx)
+	if err != nil {
+		return
+	}
+	err = context.Canceled // no outcome of a call
+	defer func() { release(err) }()
+	end, failed := l.turn(ctx, to)
+	if failed != nil {
+		return
+	}
+	defer end()
+	if len(l.sessionsOf(to)) == 0 {
+		_, err = i.Call(ctx, &runtime.Request{Method: protocol.MethodResourcesUnsubscribe, Params: uriParams(to.uri)})
+	}
+}
+
+func uriParams(uri string) json.RawMessage {
+	return append(append([]byte(`{"uri":`), rawjson.Quote(uri)...), '}')
+}
+
+// Shared is the [dispatch.Stage] that lets several sessions follow one resource: a request
+// to unsubscribe reaches the extension when the last of them makes it.
+func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
+	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
+		s, change := c.Request.Session, l.subscribe
+		switch c.Request.Method {
+		case protocol.MethodResourcesSubscribe:
+		case protocol.MethodResourcesUnsubscribe:
+			change = l.unsubscribe
+		default:
+			s = nil
+		}
+		if s == nil {
+			return next(ctx, c, params)
+		}
+		waiting := ctx // for its turn: while an extension does not answer, each would wait for the timeouts of all before it
+		if limit := c.Target.Base().Spec.Options.CallTimeout; limit > 0 {
+			var cancel context.CancelFunc
+			waiting, cancel = context.WithTimeout(ctx, limit)
+			defer cancel()
+		}
+		result := json.RawMessage("{}")
+		err := change(waiting, subscribed(c, params), s, func() (err error) {
+			result, err = next(ctx, c, params)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return result, nil
+	}
+}
+
+// subscribe calls ask, which asks the extension, and then notes that the session follows the resource.
+func (l *Subscriptions) subscribe(ctx context.Context, to subscription, who *protocol.Session, ask func() error) error {
+	if !l.hasRoom(to, who) {
+		return protocol.Errorf(protocol.Overloaded, "this client follows too many resources: their URIs may have %d bytes together", maxFollowed)
+	}
+	end, err := l.turn(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := ask(); err != nil {
+		return err
+	}
+	l.sessions.IfAttached(who, func() { l.add(to, who) })
+	return nil
+}
+
+// unsubscribe calls ask, which asks the extension, if no other session follows the resource.
+func (l *Subscriptions) unsubscribe(ctx context.Context, to subscription, who *protocol.Session, ask func() error) error {
+	end, err := l.turn(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if !l.remove(to, who) {
+		return nil
+	}
+	return ask()
+}
+
+func subscribed(c *dispatch.Call, params json.RawMessage) subscription {
+	uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
+	u := c.Target.Base()
+	to := subscription{unit: u, uri: uri, legacy: u.Legacy.Serves(c.Request.Session)}
+	if u.PerSession() {
+		to.key = unit.SessionKey(c.Request.Session)
+	}
+	return to
+}
+
+// subscriptionAt returns the resource that an instance has by that URI.
+func subscriptionAt(i *unit.Instance, uri string) subscription {
+	to := subscription{unit: i.Unit, uri: uri, legacy: i.Legacy}
+	if i.Unit.PerSession() {
+		to.key = i.Key
+	}
+	return to
+}
+
+// resume subscribes a new instance to the resources that its sessions follow.
+func (l *Subscriptions) resume(ctx context.Context, i *unit.Instance) {
+	for _, uri := range l.wanted(i) {
+		if _, err := i.Call(ctx, &runtime.Request{Method: protocol.MethodResourcesSubscribe, Params: uriParams(uri)}); err != nil {
+			i.Unit.Log.Warn("a subscription could not be renewed", "uri", uri, "error", err)
+		}
+	}
+}
+
+func (l *Subscriptions) wanted(i *unit.Instance) (uris []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for to, f := range l.to {
+		if to == subscriptionAt(i, to.uri) && len(f.sessions) > 0 {
+			uris = append(uris, to.uri)
+		}
+	}
+	return uris
+}

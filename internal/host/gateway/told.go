@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"reflect"
+	"sync"
+
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/protocol"
+)
+
+// told is what the clients of each toolset know of their lists: what there was when the first
+// of them came, or when they were notified last.
+type told struct {
+	mu sync.Mutex // guards of
+	of map[string]known
+}
+
+// known is what a toolset showed.
+type known struct {
+	list    uint64 // the generation of the list of tools
+	defined toolset.Definition
+}
+
+func shownBy(now *snapshot.Snapshot, view *toolset.View, name string) known {
+	return known{view.Tools(now.Catalog).ListGeneration(), now.Config.Toolsets[name]}
+}
+
+// attached notes what a session that begins will see.
+func (t *told) attached(now *snapshot.Snapshot, view *toolset.View, name string) {
+	if view == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, noted := t.of[name]; noted {
+		return
+	}
+	if t.of == nil {
+		t.of = make(map[string]known)
+	}
+	t.of[name] = shownBy(now, view, name)
+}
+
+// changed returns the notifications about the lists that have changed, by toolset, and forgets
+// toolsets without sessions.
+func (t *told) changed(now *snapshot.Snapshot, sessions []*protocol.Session) map[string][]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	other, next := make(map[string][]string), make(map[string]known)
+	for _, s := range sessions {
+		view, err := now.View(s)
+		if err != nil || view == nil {
+			continue
+		}
+		is, was := shownBy(now, view, s.Toolset), t.of[s.Toolset]
+		next[s.Toolset] = is
+		switch {
+		case !reflect.DeepEqual(is.defined, was.defined):
+			other[s.Toolset] = []string{protocol.MethodToolsListChanged, protocol.MethodPromptsListChanged, protocol.MethodResourcesListChanged}
+		case is.list != was.list:
+			other[s.Toolset] = []string{protocol.MethodToolsListChanged}
+		}
+	}
+	t.of = next
+	return other
+}

@@ -1,0 +1,247 @@
+// Package given knows which stored secrets an extension, a destination or a policy is given, and
+// puts their values in the place of the references at each start of a process and each connection.
+package given
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/internal/text/strict"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Store has the values of secrets. Its methods may be called by many goroutines at once.
+type Store = interface {
+	Lookup(ctx context.Context, name string) (string, error)
+	Check(name string) error
+}
+
+// references are what one unit has of them.
+type references struct {
+	store Store
+	keys  map[string]string // the key that refers to each, by its name
+	env   map[string]bool   // the NAME=value that refer to them
+}
+
+// Stated are texts that may refer to secrets, by the keys that state them.
+type Stated map[string]string
+
+// OfEntry returns what the operator states for the extension id: the variables of its entry, and
+// of that of its owner.
+func OfEntry(cfg *config.Config, id string) Stated {
+	s := Stated{}
+	owner, _, _ := strings.Cut(id, ".")
+	for _, id := range []string{owner, id} {
+		path, e := strict.Join("extensions.entries", id), cfg.Extensions.Entries[id]
+		for name, text := range e.FileEnv {
+			s[path+".env_file ("+name+")"] = text
+		}
+		for name, text := range e.Env {
+			s[path+".env."+name] = text
+		}
+	}
+	return s
+}
+
+// Asked returns the names of the secrets that c gets without its operator having said so: those
+// that its manifest asks for, those that a project's file states, and all where the working
+// directory is why c was found, since a directory may have an extension of any id.
+func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
+	of, _ := OfTransport("", &c.Manifest.Transport, cfg.Extensions.Environ(c.ID)).Names() // what is wrong is reported by Give
+	if cfg.Project.SearchPaths {
+		all, _ := OfEntry(cfg, c.ID).Names()
+		maps.Copy(of, all)
+	}
+	owner, _, _ := strings.Cut(c.ID, ".")
+	for _, use := range cfg.SecretUses {
+		for _, id := range []string{owner, c.ID} {
+			if use.Project && strings.HasPrefix(use.Key, strict.Join("extensions.entries", id)+".") {
+				of[use.Name] = use.Key
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(of))
+}
+
+// OfTransport returns what a transport states, whose keys begin with path. Variables of the
+// environment that over replaces are left out.
+func OfTransport(path string, t *manifest.Transport, over map[string]string) Stated {
+	s := Stated{path + "url": t.URL}
+	for name, text := range t.Env {
+		if _, replaced := over[name]; !replaced {
+			s[path+"env."+name] = text
+		}
+	}
+	for name, text := range t.Headers {
+		s[path+"headers."+name] = text
+	}
+	if t.OAuth != nil {
+		s[path+"oauth.client_secret"] = t.OAuth.ClientSecret
+	}
+	return s
+}
+
+// With returns s and what other states.
+func (s Stated) With(other Stated) Stated {
+	maps.Copy(s, other)
+	return s
+}
+
+// Names returns the names that s refers to, each with the first key that does. The error names
+// the key of a reference that is none.
+func (s Stated) Names() (map[string]string, error) {
+	keys := make(map[string]string)
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		names, err := secrets.Names(s[key])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		}
+		for _, name := range names {
+			if keys[name] == "" {
+				keys[name] = key
+			}
+		}
+	}
+	return keys, errors.Join(errs...)
+}
+
+// Give has spec refer to the secrets that s names, and to no others. variables are the names of the variables
+// in spec.Env that s states: those of the host are passed on as they are. The error is for a
+// reference that cannot be used, and for a secret that is known to be missing.
+func Give(spec *runtime.Spec, store Store, s Stated, variables ...string) error {
+	keys, err := s.Names()
+	if err == nil {
+		err = visible(&spec.Manifest.Transport)
+	}
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	g := &references{store: store, keys: keys, env: make(map[string]bool)}
+	for _, kv := range spec.Env {
+		if name, text, _ := strings.Cut(kv, "="); secrets.Refers(text) && slices.Contains(variables, name) {
+			g.env[kv] = true
+		}
+	}
+	spec.Resolve = g.resolve
+	return g.missing()
+}
+
+// visible refuses secrets in a command line, which every user of the machine and every child can
+// read.
+func visible(t *manifest.Transport) error {
+	if t.URL != "" {
+		return nil
+	}
+	for _, word := range append(slices.Clip(t.CommandLine()), t.Cwd) {
+		if secrets.Refers(word) {
+			return &secrets.Error{Message: "its command line refers to a secret, which others on this machine could read there", Next: "have the program read it from a variable of its environment"}
+		}
+	}
+	return nil
+}
+
+// missing returns the secrets that are known to be missing, with the keys that refer to them.
+func (g *references) missing() error {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(g.keys)) {
+		if err := g.check(name); err != nil {
+			lines = append(lines, protocol.Reason(g.refuse(name, err)))
+		}
+	}
+	if lines == nil {
+		return nil
+	}
+	return protocol.Errorf(protocol.RequirementMissing, "%s", strings.Join(lines, "\n"))
+}
+
+// errNoStore is the error of a host without a store.
+var errNoStore = &secrets.Error{Message: "this program has no store of secrets", Next: "set Secrets of its exthost.Options"}
+
+func (g *references) check(name string) error {
+	if g.store == nil {
+		return errNoStore
+	}
+	return g.store.Check(name)
+}
+
+// refuse names the key that refers to a secret which cannot be had.
+func (g *references) refuse(name string, err error) error {
+	return protocol.Errorf(protocol.RequirementMissing, "%s: %w", g.keys[name], err)
+}
+
+// resolve returns s with the values in place of the references, and tells s.Secret the values.
+func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spec, error) {
+	r := &run{references: g, ctx: ctx, values: make(map[string]string), learn: s.Secret}
+	out, m := *s, *s.Manifest
+	out.Manifest, out.Env = &m, slices.Clone(s.Env)
+	for i, kv := range out.Env {
+		if g.env[kv] {
+			name, text, _ := strings.Cut(kv, "=")
+			out.Env[i] = name + "=" + r.replace(text, "")
+		}
+	}
+	t := &m.Transport
+	t.Headers = maps.Clone(t.Headers)
+	for name, text := range t.Headers {
+		t.Headers[name] = r.replace(text, "\r\n")
+	}
+	t.URL = r.replace(t.URL, "\r\n")
+	return &out, r.err
+}
+
+// run is one resolve: every secret is looked up once.
+type run struct {
+	*references
+	ctx    context.Context
+	values map[string]string
+	learn  func(string)
+	err    error // the first
+}
+
+// replace returns text with the values of the secrets, which have none of the characters in not.
+func (r *run) replace(text, not string) string {
+	out, err := secrets.Replace(text, func(name string) (string, error) {
+		value, err := r.value(name)
+		if err == nil && strings.ContainsAny(value, not) {
+			err = r.refuse(name, fmt.Errorf("the secret %s has several lines, which no header and no address can have", name))
+		}
+		return value, err
+	})
+	if r.err == nil {
+		r.err = err
+	}
+	return out
+}
+
+func (r *run) value(name string) (string, error) {
+	if value, ok := r.values[name]; ok {
+		return value, nil
+	}
+	switch {
+	case r.err != nil:
+		return "", r.err
+	case r.keys[name] == "": // by a variable of the host
+		return "", protocol.Errorf(protocol.RequirementMissing, "the secret %s is referred to by what does not state it", name)
+	case r.store == nil:
+		return "", r.refuse(name, errNoStore)
+	}
+	value, err := r.store.Lookup(r.ctx, name)
+	if err != nil {
+		return "", r.refuse(name, err)
+	}
+	if r.learn != nil {
+		r.learn(value)
+	}
+	r.values[name] = value
+	return value, nil
+}

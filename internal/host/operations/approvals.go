@@ -1,0 +1,348 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/governance/approval"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+const (
+	listWait    = 2 * time.Second  // for the lists of other nodes
+	answerWait  = 10 * time.Second // for the answer to an approval
+	maxRequests = 256              // of one node
+	maxShown    = 1024             // of all other nodes
+	maxJSON     = 4 << 20          // bytes of a list
+	maxArgs     = 2 << 10          // bytes of arguments that are shown
+	maxReason   = 1 << 10          // bytes of the reason of a denial
+)
+
+// Approvals are the approval requests that wait at all nodes.
+type Approvals struct {
+	Requests []approval.Request `json:"approvals"`        // the oldest first
+	Silent   []Silent           `json:"silent,omitempty"` // nodes at which requests wait that are not listed
+}
+
+// Approvals asks the other nodes at which requests wait, for 2 s at most.
+func (n *Nodes) Approvals(ctx context.Context) Approvals {
+	others, silent := n.refresh(ctx)
+	return Approvals{n.Here.with(others), silent}
+}
+
+// refresh asks the other nodes at which requests wait, and keeps what they list.
+func (n *Nodes) refresh(ctx context.Context) (list []approval.Request, silent []Silent) {
+	turn := n.desks.begin()
+	list, silent = n.ask(ctx, n.others.desks())
+	n.desks.keep(turn, list, silent)
+	return list, silent
+}
+
+// with returns the requests of this host and of others, the oldest first.
+func (h *Here) with(others []approval.Request) []approval.Request {
+	list := append(h.State.Approvals.List(), others...)
+	slices.SortStableFunc(list, func(a, b approval.Request) int { return a.Since.Compare(b.Since) })
+	return list
+}
+
+// desks returns the other nodes at which requests wait.
+func (o *others) desks() (nodes []string) {
+	for _, other := range o.list() {
+		if other.Approvals > 0 {
+			nodes = append(nodes, other.Name)
+		}
+	}
+	return nodes
+}
+
+// ask returns the requests that wait at nodes, and the nodes of which some are missing.
+func (o *others) ask(ctx context.Context, nodes []string) (list []approval.Request, silent []Silent) {
+	var full []Silent
+	silent = o.each(ctx, listWait, nodes, methodApprovals, struct{}{}, func(node string, answer json.RawMessage) error {
+		found, err := readRequests(node, answer)
+		if room := maxShown - len(list); len(found) > room {
+			found = found[:room]
+			full = append(full, Silent{Node: node, Reason: fmt.Sprintf("%d requests of other nodes are listed already: answer some of these, or those at that node", maxShown), part: true})
+		}
+		list = append(list, found...)
+		return err
+	})
+	slices.SortFunc(list, func(a, b approval.Request) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
+	silent = append(silent, full...)
+	slices.SortFunc(silent, byName)
+	return list, silent
+}
+
+// requestID is the form of the id of a request at its own node.
+var requestID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
+
+// readRequests returns the requests of a node, which may say anything.
+func readRequests(node string, answer json.RawMessage) ([]approval.Request, error) {
+	if len(answer) > maxJSON {
+		return nil, protocol.Errorf(protocol.LineTooLong, "its list of approval requests has %d bytes, more than %d", len(answer), maxJSON)
+	}
+	var list []approval.Request
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, protocol.Errorf(protocol.InvalidResponse, "its list of approval requests cannot be read: %w", err)
+	}
+	list = slices.DeleteFunc(list, func(q approval.Request) bool { return !requestID.MatchString(q.ID) })
+	list = list[:min(len(list), maxRequests)]
+	for i := range list {
+		q := &list[i]
+		for _, text := range []*string{&q.Caller, &q.Session, &q.Node, &q.Extension, &q.Tool, &q.Method, &q.Policy, &q.Reason, &q.Hash, &q.Decision, &q.Approved} {
+			*text = display.Escape(display.Cut(*text, maxText))
+		}
+		q.Arguments = display.Escape(display.Cut(q.Arguments, maxArgs))
+		q.ID, q.Desk = node+"/"+q.ID+markSeparator+markOf(q), node
+	}
+	return list, nil
+}
+
+// markSeparator ends the id of a request at its own node, in the id of one at another node. What follows is
+// the mark of what is shown of it: an answer is to what was shown, also when the node lists something else by
+// then.
+const markSeparator = "."
+
+// markKey keeps nodes from finding two requests with one mark.
+var markKey = rand.Text()
+
+// markOf returns 40 bits that stand for what is shown of a request and does not change while it waits.
+func markOf(q *approval.Request) string {
+	h := hmac.New(sha256.New, []byte(markKey))
+	for _, text := range []string{q.ID, q.Caller, q.Session, q.Node, q.Extension, q.Tool, q.Method, q.Policy, q.Reason, q.Arguments, q.Hash, q.Decision} {
+		fmt.Fprintf(h, "%d %s", len(text), text)
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:5]))
+}
+
+// waiting returns the requests of this host for another node. One whose operators may not answer
+// them sees arguments of the calls of its own callers alone, and of no others the hash, by which short
+// arguments can be guessed.
+func (n *inward) waiting(o *peers.Operation) ([]approval.Request, error) {
+	list := n.Here.State.Approvals.List()
+	for i := range list {
+		q := &list[i]
+		q.DeskOnly, q.Reason = !o.Operator, display.Cut(q.Reason, maxText)
+		if !o.Operator && q.Node != o.Node {
+			q.Arguments, q.Session, q.Hash = "", "", ""
+		}
+	}
+	return list, nil
+}
+
+// Approve approves a request of this host, or as NODE/ID one of another node. by names the person.
+func (n *Nodes) Approve(ctx context.Context, id, by string) error {
+	node, there, err := n.desk(id)
+	switch {
+	case err != nil:
+		return err
+	case node == "":
+		return n.Here.Approve(there, by)
+	}
+	return n.send(ctx, methodApprove, node, order{ID: there, By: by})
+}
+
+// Deny denies a request of this host, or as NODE/ID one of another node. reason may be "".
+func (n *Nodes) Deny(ctx context.Context, id, by, reason string) error {
+	node, there, err := n.desk(id)
+	switch {
+	case err != nil:
+		return err
+	case node == "":
+		return n.Here.Deny(there, by, reason)
+	}
+	return n.send(ctx, methodDeny, node, order{ID: there, By: by, Reason: display.Cut(reason, maxReason)})
+}
+
+// desk returns the node at which a request waits; "" is this one.
+func (n *Nodes) desk(id string) (node, there string, err error) {
+	node, there, ok := strings.Cut(id, "/")
+	switch {
+	case !ok:
+		return "", id, nil
+	case n.cluster == nil:
+		return "", "", protocol.Errorf(protocol.ToolNotFound, "%.80q: this host is in no cluster", id)
+	case node == n.self:
+		return "", there, nil
+	}
+	return node, there, nil
+}
+
+// send sends the answer to a request to its node. The answer is bound to the call that was shown, whose mark
+// is in the id; one that is not known is looked up. An answer to a request that is not found has no hash. Every request
+// that waits has one, so its node refuses that answer, or says who has answered.
+func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
+	id, mark := node+"/"+p.ID, ""
+	p.ID, mark, _ = strings.Cut(p.ID, markSeparator)
+	if p.Hash = n.desks.hash(id); p.Hash == "" {
+		list, silent := n.ask(ctx, []string{node})
+		if len(silent) > 0 {
+			return protocol.Errorf(protocol.NotReady, "%s is not answered: %s", id, silent[0].Reason)
+		}
+		for _, q := range list { // a request that is not listed was answered, by whom its node says
+			switch {
+			case q.ID == id:
+				p.Hash = q.Hash
+			case mark == "" && strings.HasPrefix(q.ID, id+markSeparator):
+				return protocol.Errorf(protocol.InvalidArguments, "%s does not say what was shown of the request; take the id from exthost approve: %s", id, q.ID)
+			case strings.HasPrefix(q.ID, node+"/"+p.ID+markSeparator):
+				return protocol.Errorf(protocol.DescriptorChanged, "request %s is about another call than the one that was shown; list the requests again: exthost approve", id)
+			}
+		}
+	}
+	err := n.order(ctx, answerWait, node, method, p, nil)
+	n.desks.poke()
+	return err
+}
+
+// decide answers a request of this host for the operator of another node.
+func (n *inward) decide(method string, p *order) error {
+	for _, q := range n.Here.State.Approvals.List() {
+		if q.ID == p.ID && p.Hash != q.Hash {
+			return protocol.Errorf(protocol.DescriptorChanged, "request %s is about another call than the one that was answered; list the requests again: exthost approve", q.ID)
+		}
+	}
+	if method == methodApprove {
+		return n.Here.Approve(p.ID, p.By)
+	}
+	return n.Here.Deny(p.ID, p.By, display.Escape(display.Cut(p.Reason, maxReason)))
+}
+
+// desks are the requests of other nodes as they were listed here last.
+type desks struct {
+	poked chan struct{} // holds a token when they may be others
+
+	mu        sync.Mutex // guards what follows
+	followers int
+	begun     uint64 // the turn of the list that was asked for last
+	kept      uint64 // and of that which others are from
+	others    []approval.Request
+	changed   chan struct{} // closed when others are other ones
+}
+
+func (d *desks) hash(id string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, q := range d.others {
+		if q.ID == id {
+			return q.Hash
+		}
+	}
+	return ""
+}
+
+// begin returns the turn of a list that is about to be asked for.
+func (d *desks) begin() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.begun++
+	return d.begun
+}
+
+// keep keeps the list, unless one that was asked for later is kept already. Of nodes that did not
+// answer, the requests stay.
+func (d *desks) keep(turn uint64, list []approval.Request, silent []Silent) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if turn < d.kept {
+		return
+	}
+	d.kept = turn
+	for _, q := range d.others {
+		if slices.ContainsFunc(silent, func(s Silent) bool { return s.Node == q.Desk && !s.part }) {
+			list = append(list, q)
+		}
+	}
+	if slices.Equal(list, d.others) {
+		return
+	}
+	d.others = list
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+func (d *desks) poke() {
+	select {
+	case d.poked <- struct{}{}:
+	default:
+	}
+}
+
+// WaitingChanged says that other requests may wait at other nodes. It does not wait.
+func (n *Nodes) WaitingChanged() { n.desks.poke() }
+
+// Run tells the cluster of the requests of this host, and knows those of others while somebody
+// follows them, until ctx ends.
+func (n *Nodes) Run(ctx context.Context) {
+	if n.cluster == nil {
+		return
+	}
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { n.watch(ctx) })
+	told := 0
+	for {
+		own := n.Here.State.Approvals.Changed()
+		if now := len(n.Here.State.Approvals.List()); now > 0 || told > 0 {
+			n.cluster.Waiting(now)
+			told = now
+		}
+		select {
+		case <-own:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watch knows the requests of other nodes while somebody follows them.
+func (n *Nodes) watch(ctx context.Context) {
+	for {
+		select {
+		case <-n.desks.poked:
+		case <-ctx.Done():
+			return
+		}
+		n.desks.mu.Lock()
+		followed := n.desks.followers > 0
+		n.desks.mu.Unlock()
+		if followed {
+			n.refresh(ctx)
+		}
+	}
+}
+
+// Follow keeps the requests of other nodes current until the returned function is called.
+func (n *Nodes) Follow() (leave func()) {
+	n.desks.mu.Lock()
+	defer n.desks.mu.Unlock()
+	n.desks.followers++
+	n.desks.poke()
+	return sync.OnceFunc(func() {
+		n.desks.mu.Lock()
+		defer n.desks.mu.Unlock()
+		n.desks.followers--
+	})
+}
+
+// Current returns the requests that wait at all nodes as they are known, and two channels of which
+// one is closed when they are others.
+func (n *Nodes) Current() (list []approval.Request, own, others <-chan struct{}) {
+	own = n.Here.State.Approvals.Changed()
+	n.desks.mu.Lock()
+	defer n.desks.mu.Unlock()
+	return n.Here.with(n.desks.others), own, n.desks.changed
+}

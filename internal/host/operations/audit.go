@@ -1,0 +1,232 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/governance/audit"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+const (
+	auditWait  = 5 * time.Second // for the records of all nodes
+	maxIDs     = 16              // of one call: each node that had it has one
+	maxRecords = 32              // of one call at one node
+)
+
+// Audited are the records that a node has of one call.
+type Audited struct {
+	Node    string         `json:"node,omitempty"` // "" for a host in no cluster
+	Records []audit.Record `json:"records"`        // the oldest first
+}
+
+// CallRecords are the records that all nodes have of one call, those of its caller's node first.
+type CallRecords struct {
+	Nodes  []Audited `json:"nodes"`
+	Silent []Silent  `json:"silent,omitempty"` // nodes whose records are not known
+}
+
+// callID is the form of the id of a decision.
+var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// wanted is what is asked of an audit log.
+type wanted struct {
+	IDs []string `json:"ids"`
+}
+
+// Audit returns what the audit logs of all nodes have of a call, by the id of a decision about it.
+// The decision of one node leads to those of others. It asks for 5 s at most. The error is
+// invalid_arguments for what cannot be an id.
+func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
+	if !callID.MatchString(id) {
+		return CallRecords{}, protocol.Errorf(protocol.InvalidArguments, "%.80q is no id of a decision", id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, auditWait)
+	defer cancel()
+	h := &hunt{Nodes: n, found: make(map[string][]audit.Record), silent: make(map[string]Silent)}
+	for _, other := range n.list() {
+		h.others = append(h.others, other.Name)
+	}
+	h.mu.Lock()
+	h.followLocked(ctx, id)
+	h.mu.Unlock()
+	h.asking.Wait()
+	if h.failed != nil && n.cluster == nil {
+		return CallRecords{}, h.failed
+	}
+	return CallRecords{byFront(h.found), slices.SortedFunc(maps.Values(h.silent), byName)}, nil
+}
+
+// hunt looks for the records of one call at all nodes. What one node has leads on at once, so that
+// a node that does not answer hides nothing of the others.
+type hunt struct {
+	*Nodes
+	others []string // the names of the other nodes
+	asking sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	ids    []string   // that were asked for
+	found  map[string][]audit.Record
+	silent map[string]Silent
+	failed error // why the log of this host is not known
+}
+
+// followLocked asks all nodes for the records with an id, and for those that these lead to.
+func (h *hunt) followLocked(ctx context.Context, id string) {
+	if !callID.MatchString(id) || slices.Contains(h.ids, id) || len(h.ids) == maxIDs {
+		return
+	}
+	h.ids = append(h.ids, id)
+	p := wanted{[]string{id}}
+	h.asking.Go(func() {
+		own, err := h.Here.readLog(ctx, p.IDs, nil)
+		h.take(ctx, h.self, own)
+		if err != nil {
+			h.miss(Silent{Node: h.self, Reason: protocol.Reason(err)}, err)
+		}
+	})
+	h.asking.Go(func() {
+		for _, s := range h.each(ctx, auditWait, h.others, methodAudit, p, func(node string, answer json.RawMessage) error {
+			list, err := readRecords(answer, id)
+			h.take(ctx, node, list)
+			return err
+		}) {
+			h.miss(s, nil)
+		}
+	})
+}
+
+// take adds the records of a node, and follows them.
+func (h *hunt) take(ctx context.Context, node string, list []audit.Record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.found[node] = addRecords(h.found[node], list)
+	for _, r := range list {
+		h.followLocked(ctx, r.ID)
+		h.followLocked(ctx, r.Origin)
+	}
+}
+
+// miss notes that records of a node are not known; err is that of this host.
+func (h *hunt) miss(s Silent, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent[s.Node] = s
+	if err != nil {
+		h.failed = err
+	}
+}
+
+// byFront returns the records by node: first those of the node whose caller made the call, then by name.
+func byFront(found map[string][]audit.Record) []Audited {
+	list := []Audited{}
+	for node, records := range found {
+		if len(records) > 0 {
+			list = append(list, Audited{node, records})
+		}
+	}
+	passed := func(a Audited) int {
+		if slices.ContainsFunc(a.Records, func(r audit.Record) bool { return r.Node == "" }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(list, func(a, b Audited) int { return cmp.Or(passed(a)-passed(b), strings.Compare(a.Node, b.Node)) })
+	return list
+}
+
+// addRecords adds records that are not in a list.
+func addRecords(list, more []audit.Record) []audit.Record {
+	for _, r := range more {
+		known := slices.ContainsFunc(list, func(k audit.Record) bool { return k.Seq == r.Seq && k.ID == r.ID && k.Hash == r.Hash })
+		if !known && len(list) < maxRecords {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// readLog returns the records of the calls with the ids of this host's log. may says which; nil: all.
+func (h *Here) readLog(ctx context.Context, ids []string, may func(*audit.Record) bool) (list []audit.Record, err error) {
+	list = []audit.Record{}
+	log := h.State.AuditStatus()
+	if log == nil {
+		return list, nil
+	}
+	for r, err := range audit.Read(ctx, log.Path, audit.Query{}) {
+		switch {
+		case err != nil:
+			return nil, protocol.Errorf(protocol.Failed, "the audit log cannot be read: %w", err)
+		case !slices.Contains(ids, r.ID) && !slices.Contains(ids, r.Origin), may != nil && !may(&r):
+		case len(list) < maxRecords:
+			list = append(list, r)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, protocol.Errorf(protocol.CallTimeout, "the audit log is too long to be read in time; exthost audit --id reads it without a limit")
+	}
+	return list, nil
+}
+
+// records returns what this host's log has of a call, for another node: of the calls of its own
+// callers, and to nodes of cluster.operators of all.
+func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Record, error) {
+	var p wanted
+	if err := read(o, &p); err != nil {
+		return nil, err
+	}
+	if len(p.IDs) > maxIDs {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "%d ids are too many", len(p.IDs))
+	}
+	ctx, cancel := context.WithTimeout(ctx, auditWait)
+	defer cancel()
+	reading := n.reading
+	if o.Operator { // who does not wait for others
+		reading = n.readingForOperators
+	}
+	select {
+	case reading <- struct{}{}: // reading a log takes as long as it is
+		defer func() { <-reading }()
+	case <-ctx.Done():
+		return nil, protocol.Errorf(protocol.Overloaded, "the node reads its audit log for others already")
+	}
+	withheld := false
+	list, err := n.Here.readLog(ctx, p.IDs, func(r *audit.Record) bool {
+		may := o.Operator || r.Node == o.Node
+		withheld = withheld || !may
+		return may
+	})
+	if err == nil && withheld && len(list) == 0 {
+		return nil, protocol.Errorf(protocol.Rejected, "it shows node %s the calls of its own callers alone; to show all, name it in cluster.operators there", o.Node)
+	}
+	return list, err
+}
+
+// readRecords returns the records with an id of another node, which may say anything.
+func readRecords(answer json.RawMessage, id string) ([]audit.Record, error) {
+	if len(answer) > maxJSON {
+		return nil, protocol.Errorf(protocol.LineTooLong, "its answer has %d bytes, more than %d", len(answer), maxJSON)
+	}
+	var list []audit.Record
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, protocol.Errorf(protocol.InvalidResponse, "its answer cannot be read: %w", err)
+	}
+	list = slices.DeleteFunc(list, func(r audit.Record) bool { return r.ID != id && r.Origin != id })
+	list = list[:min(len(list), maxRecords)]
+	for i := range list {
+		r := &list[i]
+		for _, text := range []*string{&r.ID, &r.Caller, &r.Session, &r.Node, &r.Origin, &r.Extension, &r.Tool, &r.Method, &r.Direction, &r.Policy, &r.Code, &r.ApprovedBy, &r.Failure, &r.Error} {
+			*text = display.Escape(display.Cut(*text, maxText))
+		}
+	}
+	return list, nil
+}

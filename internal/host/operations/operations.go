@@ -1,0 +1,180 @@
+// Package operations carries what operators do across the nodes of a cluster: a node asks others for
+// its own operator and its callers, and carries out what others ask of it.
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/governance/audit"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Options of [Nodes].
+type Options struct {
+	Here     Here
+	Self     string        // the name of this node; "" in no cluster
+	Cluster  peers.Cluster // nil: the host is in none
+	Calls    Calls
+	Sessions Sessions // of this host's clients
+}
+
+// Sessions are those that the host hears the end of.
+type Sessions interface {
+	IfAttached(s *protocol.Session, f func()) (attached bool)
+}
+
+// Calls are the way of all calls.
+type Calls interface {
+	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+}
+
+// Nodes is the operator's side of a host and of the other nodes of its cluster. Its methods may be
+// called by many goroutines at once.
+type Nodes struct {
+	Here Here
+	others
+	calls    Calls
+	sessions Sessions
+	desks    desks
+	reading  chan struct{} // holds a token while the audit log is read for another node
+
+	readingForOperators chan struct{} // and for one of cluster.operators
+}
+
+// New returns the nodes of a host, which may be used once Begin was called.
+func New() *Nodes {
+	n := &Nodes{reading: make(chan struct{}, 1), readingForOperators: make(chan struct{}, 1)}
+	n.desks.changed, n.desks.poked = make(chan struct{}), make(chan struct{}, 1)
+	return n
+}
+
+// Begin says what they are the nodes of.
+func (n *Nodes) Begin(o Options) {
+	n.Here, n.others, n.calls, n.sessions = o.Here, others{o.Self, o.Cluster}, o.Calls, o.Sessions
+}
+
+// inward carries out what other nodes want.
+type inward Nodes
+
+// What nodes ask of each other.
+const (
+	methodApprovals = "approvals/list"
+	methodApprove   = "approvals/approve"
+	methodDeny      = "approvals/deny"
+	methodRestart   = "extensions/restart"
+	methodEnable    = "extensions/enable"
+	methodDisable   = "extensions/disable"
+	methodReload    = "extensions/reload"
+	methodAudit     = "audit/read"
+	methodPage      = "results/page"
+)
+
+// Operate carries out an operation of another node.
+func (n *Nodes) Operate(ctx context.Context, o *peers.Operation) (json.RawMessage, error) {
+	in := (*inward)(n)
+	switch o.Method {
+	case methodApprovals:
+		return answer(in.waiting(o))
+	case methodAudit:
+		return answer(in.records(ctx, o))
+	case methodPage:
+		return in.page(ctx, o)
+	case methodApprove, methodDeny, methodRestart, methodEnable, methodDisable, methodReload:
+		return in.obey(ctx, o)
+	}
+	return nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not know the operation %.60q: update exthost there", n.self, o.Method)
+}
+
+func answer(v any, err error) (json.RawMessage, error) {
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+// obey carries out what only nodes of cluster.operators may want, and records it.
+func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessage, err error) {
+	var p order
+	if err := read(o, &p); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	p.By = display.Escape(display.Cut(p.By, maxBy)) + " at node " + o.Node
+	defer func() { n.record(ctx, o, &p, began, err) }()
+	if !o.Operator {
+		return nil, protocol.Errorf(protocol.Rejected, "node %s takes no orders of node %s: name it in cluster.operators there, or give the command there: %s", n.self, o.Node, commandOf(o.Method, &p))
+	}
+	switch o.Method {
+	case methodApprove, methodDeny:
+		err = n.decide(o.Method, &p)
+	case methodRestart:
+		err = n.Here.Restart(ctx, p.ID)
+	case methodEnable:
+		err = n.Here.Enable(ctx, p.ID)
+	case methodDisable:
+		err = n.Here.Disable(ctx, p.ID)
+	case methodReload:
+		return answer(n.reload(ctx, p.ID))
+	}
+	return json.RawMessage("null"), err
+}
+
+// maxBy bounds the name of a person at another node, in bytes.
+const maxBy = 256
+
+// order is what a node wants done.
+type order struct {
+	ID     string `json:"id,omitempty"`   // of a request or an extension
+	Hash   string `json:"hash,omitempty"` // of the request, as the person was shown it
+	By     string `json:"by,omitempty"`   // the person
+	Reason string `json:"reason,omitempty"`
+}
+
+// commandOf is the command at the node itself.
+func commandOf(method string, p *order) string {
+	_, verb, _ := strings.Cut(method, "/")
+	if method == methodReload {
+		return "exthost reload"
+	}
+	return "exthost " + verb + " " + display.Escape(display.Cut(p.ID, 160))
+}
+
+// record writes what another node wanted into the log, and into the audit log.
+func (n *inward) record(ctx context.Context, o *peers.Operation, p *order, began time.Time, err error) {
+	r := audit.Record{Time: began.UTC(), Node: o.Node, Method: "exthost/" + o.Method, Outcome: audit.OK,
+		Duration: float64(time.Since(began).Microseconds()) / 1e3}
+	id := display.Escape(display.Cut(p.ID, 160))
+	if o.Method == methodApprove || o.Method == methodDeny {
+		r.ID = id
+	} else {
+		r.Extension = id
+	}
+	switch {
+	case !o.Operator:
+		r.Outcome, r.Code = audit.Denied, "not_an_operator"
+	case err != nil:
+		r.Outcome = audit.Failed
+	default:
+		r.ApprovedBy = p.By
+	}
+	if err != nil {
+		r.Failure, r.Error = string(protocol.KindOf(err)), display.Escape(display.Cut(protocol.Reason(err), maxText))
+		n.Here.Log.Warn("an operation of another node was not carried out", "node", o.Node, "operation", o.Method, "id", id, "by", p.By, "reason", r.Error)
+	} else {
+		n.Here.Log.Info("an operation of another node was carried out", "node", o.Node, "operation", o.Method, "id", id, "by", p.By)
+	}
+	n.Here.State.Record(context.WithoutCancel(ctx), r)
+}
+
+// read decodes the params of an operation.
+func read(o *peers.Operation, p any) error {
+	if err := json.Unmarshal(o.Params, p); err != nil {
+		return protocol.Errorf(protocol.InvalidArguments, "the params of %s: %w", o.Method, err)
+	}
+	return nil
+}

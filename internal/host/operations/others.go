@@ -1,0 +1,133 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// others are the other nodes of a cluster.
+type others struct {
+	self    string        // the name of this node; "" outside of a cluster
+	cluster peers.Cluster // nil: there is none
+}
+
+// list returns the other nodes.
+func (o *others) list() []status.Node {
+	if o.cluster == nil {
+		return nil
+	}
+	return o.cluster.Status().Nodes
+}
+
+// Silent is a node that did not answer, and why.
+type Silent struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
+
+	part bool // it did answer, and not all of that is known here
+}
+
+// maxAsked is how many nodes are asked at once, so that their answers do not all come together. One
+// that is slow makes room for the next in time for all of them to be asked in the first half of the time.
+const maxAsked = 16
+
+// each asks nodes for as long as within, and returns those that did not answer, by name. take is
+// called by one goroutine at a time.
+func (o *others) each(ctx context.Context, within time.Duration, nodes []string, method string, params any, take func(node string, answer json.RawMessage) error) (silent []Silent) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return nil // params are structs of texts
+	}
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	room := make(chan struct{}, maxAsked)
+	turn := within * maxAsked / time.Duration(2*max(len(nodes), maxAsked))
+	for _, node := range nodes {
+		room <- struct{}{}
+		leave := sync.OnceFunc(func() { <-room })
+		late := time.AfterFunc(turn, leave)
+		asked.Go(func() {
+			defer leave()
+			defer late.Stop()
+			answer, err := o.cluster.Operate(ctx, node, method, raw)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				err = take(node, answer)
+			}
+			if err != nil {
+				silent = append(silent, Silent{Node: node, Reason: reasonOf(ctx, err, within)})
+			}
+		})
+	}
+	asked.Wait()
+	slices.SortFunc(silent, byName)
+	return silent
+}
+
+func byName(a, b Silent) int { return strings.Compare(a.Node, b.Node) }
+
+func reasonOf(ctx context.Context, err error, within time.Duration) string {
+	if ctx.Err() != nil {
+		return "it did not answer within " + within.String()
+	}
+	return display.Escape(display.Cut(protocol.Reason(err), maxText))
+}
+
+// maxText bounds a text of another node, in bytes.
+const maxText = 512
+
+// order has another node do something within a time, and decodes its answer into the value that to
+// points at; nil drops it.
+func (o *others) order(ctx context.Context, within time.Duration, node, method string, params, to any) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	answer, err := o.cluster.Operate(ctx, node, method, raw)
+	if e, ok := errors.AsType[*protocol.Error](named(node, err)); ok {
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			e.Message = "node " + node + " did not answer within " + within.String() + "; it may have carried out the command, which may be given again"
+		case e.Kind == protocol.NodeLost:
+			e.Message += "; the command may be given again"
+		}
+		return e
+	}
+	if to != nil {
+		if err := json.Unmarshal(answer, to); err != nil {
+			return protocol.Errorf(protocol.InvalidResponse, "node %s has answered what cannot be read: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// named returns the error of another node, which may say anything, as one that names it.
+func named(node string, err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return err
+	}
+	told := *e
+	for _, text := range []*string{&told.Message, &told.Extension, &told.Tool} {
+		*text = display.Escape(display.Cut(*text, 4*maxText))
+	}
+	if !strings.HasPrefix(told.Message, "node "+node) {
+		told.Message = "node " + node + ": " + told.Message
+	}
+	return &told
+}

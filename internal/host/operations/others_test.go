@@ -1,0 +1,74 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/exthost/exthost/internal/host/policies"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+)
+
+// mute is a cluster in which the nodes whose names begin with mute do not answer.
+type mute struct{ peers.Cluster }
+
+func (mute) Operate(ctx context.Context, node, _ string, _ json.RawMessage) (json.RawMessage, error) {
+	if strings.HasPrefix(node, "mute") {
+		<-ctx.Done()
+		return nil, &protocol.Error{Kind: protocol.KindOf(ctx.Err()), Outcome: "unknown", Message: "the caller waits no more"}
+	}
+	return json.RawMessage("null"), ctx.Err()
+}
+
+// However many nodes do not answer, all others are asked.
+func TestSilentNodesHideNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []string
+		for i := range 1000 {
+			nodes = append(nodes, fmt.Sprint("mute", i))
+		}
+		var answered []string
+		o := others{"web", mute{}}
+		silent := o.each(t.Context(), listWait, append(nodes, "gpu1"), methodApprovals, struct{}{}, func(node string, _ json.RawMessage) error {
+			answered = append(answered, node)
+			return nil
+		})
+		if len(answered) != 1 || answered[0] != "gpu1" {
+			t.Errorf("%q answered", answered)
+		}
+		if len(silent) != len(nodes) || silent[0] != (Silent{Node: "mute0", Reason: "it did not answer within 2s"}) {
+			t.Errorf("%d are named: %v", len(silent), silent[:min(3, len(silent))])
+		}
+	})
+}
+
+// Of an order without an answer it is said that it may have had an effect, and what to do.
+func TestOrderWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := others{"web", mute{}}
+		err := o.order(t.Context(), answerWait, "mute1", methodApprove, order{}, nil)
+		want := "node mute1 did not answer within 10s; it may have carried out the command, which may be given again"
+		if protocol.KindOf(err) != protocol.CallTimeout || protocol.Reason(err) != want {
+			t.Error(err)
+		}
+	})
+}
+
+// A node for which the audit log is read does not keep those of operators waiting, and no other for ever.
+func TestAuditLogIsReadForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New()
+		n.Here.State = new(policies.State)
+		n.reading <- struct{}{}
+		for operator, want := range map[bool]protocol.Kind{true: "", false: protocol.Overloaded} {
+			_, err := (*inward)(n).records(t.Context(), &peers.Operation{Node: "web", Operator: operator, Params: json.RawMessage(`{"ids":["d1"]}`)})
+			if protocol.KindOf(err) != want {
+				t.Errorf("an operator's is %v: %v", operator, err)
+			}
+		}
+	})
+}

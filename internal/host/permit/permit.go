@@ -1,0 +1,256 @@
+// Package permit decides whether something may start: by what the user of the working directory
+// agreed to, and by what is locked of packages.
+package permit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/host/given"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/internal/supply/consent"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Consent says what the user agreed to.
+type Consent interface {
+	// Allows returns nil when the extension may run as it is on disk now. The error says why it
+	// may not.
+	Allows(c *discovery.Candidate) error
+	// Starts is Allows before the start of a process. still, which may be nil, is called when that
+	// has loaded its code: its error says that this may have been another code.
+	Starts(c *discovery.Candidate) (still func() error, err error)
+	// StartsConfigured is Starts for the programs that the configuration of the working directory
+	// names there.
+	StartsConfigured(cfg *config.Config) (still func() error, err error)
+	// Granted reports whether the extension may have a secret that its manifest asks for.
+	Granted(c *discovery.Candidate, name string) bool
+}
+
+// Packages says where the files of the packages are that extensions run.
+type Packages interface {
+	// Verify returns the directory of the files of the package of c, after comparing them with
+	// what is locked; "" when c runs no package. beside are the files of data there that its
+	// program has written. The error says why it may not run.
+	Verify(c *discovery.Candidate) (dir string, beside []string, err error)
+	// Tools returns the hashes of the descriptors that are locked of the tools of c; nil: none.
+	Tools(c *discovery.Candidate) map[string]string
+}
+
+// Rules are what a host asks. Nil parts permit all.
+type Rules struct {
+	Consent  Consent  // decides what of the working directory may run
+	Packages Packages // knows where the files of packages are
+}
+
+// Variable is the environment variable with the directory of an extension's package.
+const Variable = "EXTHOST_PACKAGE"
+
+// Tools returns the hash of the descriptor of each tool of c that is locked, by the extension's own
+// name; nil when none are.
+func (r *Rules) Tools(c *discovery.Candidate) map[string]string {
+	if r.Packages == nil {
+		return nil
+	}
+	return r.Packages.Tools(c)
+}
+
+// Package returns the directory of the package of c, and the environment that tells it.
+func (r *Rules) Package(c *discovery.Candidate, env map[string]string) (string, map[string]string, error) {
+	if r.Packages == nil {
+		return "", env, nil
+	}
+	dir, _, err := r.Packages.Verify(c)
+	if err != nil || dir == "" {
+		return "", env, err
+	}
+	if env = maps.Clone(env); env == nil {
+		env = map[string]string{}
+	}
+	env[Variable] = dir
+	return dir, env, nil
+}
+
+// CodeBeside is the code of the diagnostic that names the files of data beside the code of a package.
+const CodeBeside = "package_data"
+
+// Unpacked says why the package of c may not run. When it may, it names the files of data beside its
+// code, as [protocol.LevelInfo]; nil when there are none, or no package.
+func (r *Rules) Unpacked(c *discovery.Candidate) *protocol.Diagnostic {
+	if r.Packages == nil {
+		return nil
+	}
+	dir, beside, err := r.Packages.Verify(c)
+	if err == nil && len(beside) == 0 {
+		return nil
+	}
+	if err == nil {
+		return &protocol.Diagnostic{Level: protocol.LevelInfo, Code: CodeBeside, Extension: c.ID, Path: c.Path,
+			Message: "beside its code, its program keeps files that are not of the package: " + consent.Some(beside),
+			Hint:    "they stay, also when the package is upgraded or removed; they are in " + dir}
+	}
+	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUntrusted, Extension: c.ID, Path: c.Path, Message: protocol.Reason(err)}
+	if refused, ok := errors.AsType[nexter](err); ok {
+		d.Hint = refused.Next()
+	}
+	if kind := protocol.KindOf(err); kind != "" {
+		d.Code = string(kind)
+	}
+	return d
+}
+
+// Codes of diagnostics about extensions that the user has not agreed to run as they are.
+const (
+	CodeUntrusted = string(protocol.Untrusted) // nobody has agreed to run it
+	CodeRevoked   = "trust_revoked"            // the user no longer agrees to run it
+)
+
+// Untrusted says why c may not run for want of the user's consent; nil when it may.
+func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []string) *protocol.Diagnostic {
+	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUntrusted, Extension: c.ID, Path: c.Path}
+	if err := r.allows(cfg, c); err != nil {
+		d.Message, d.Hint = protocol.Reason(err), "exthost trust "+c.ID
+		if _, revoked := errors.AsType[consent.Revoked](err); revoked {
+			d.Code = CodeRevoked
+		}
+		return d
+	}
+	if names := Ungranted(r.Consent, environ, cfg, c); names != nil {
+		d.Message, d.Hint = "it asks for secrets that it was not granted: "+strings.Join(names, ", "), "exthost grant "+c.ID+" "+strings.Join(names, " ")
+		return d
+	}
+	return nil
+}
+
+// allows asks for consent where that is needed.
+func (r *Rules) allows(cfg *config.Config, c *discovery.Candidate) error {
+	if !r.asks(cfg, c) {
+		return nil
+	}
+	return r.Consent.Allows(c)
+}
+
+func (r *Rules) asks(cfg *config.Config, c *discovery.Candidate) bool {
+	return r.Consent != nil && Asks(cfg, c)
+}
+
+// Asks reports whether c needs the consent of the user: the working directory is why it was found, or has it
+// load code.
+func Asks(cfg *config.Config, c *discovery.Candidate) bool {
+	return cfg.Project.SearchPaths || consent.StatesCode(cfg, c)
+}
+
+// Ungranted returns the secrets that c asks for and that nobody has granted c: variables of environ
+// that look like secrets, and references to stored ones.
+func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Candidate) (names []string) {
+	if k == nil {
+		return nil
+	}
+	for _, name := range given.Asked(cfg, c) {
+		if name = secrets.Scheme + name; !k.Granted(c, name) {
+			names = append(names, name)
+		}
+	}
+	if len(c.Manifest.Requires.Env) == 0 {
+		return names
+	}
+	entry, host := cfg.Extensions.Entries[c.ID], process.Lookup(environ)
+	for _, name := range c.Manifest.Requires.Env {
+		value, ok := host(name)
+		_, stated := cfg.Extensions.Environ(c.ID)[name]
+		passed := slices.Contains(entry.EnvPass, name) || slices.Contains(cfg.Extensions.Env.Pass, name) || slices.Contains(entry.EnvDeny, name)
+		if ok && !stated && !passed && process.Withholds(name, value) && !k.Granted(c, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Permit is asked before a start, and its error refuses that. still, which may be nil, is called when the
+// process has loaded its code, and its error refuses what the process says. A nil Permit permits all.
+type Permit func(context.Context) (still func() error, err error)
+
+// untrusted adds the next command to an error of consent about what that command calls id.
+func untrusted(err error, id string) error {
+	return protocol.Errorf(protocol.Untrusted, "%s; exthost trust %s", protocol.Reason(err), id)
+}
+
+// begin asks starts, which is of consent, with errors that name the next command: what the user has agreed to may
+// lie there again when still finds that it did not for a moment, so again is the command then.
+func begin(starts func() (func() error, error), id, again string) (func() error, error) {
+	still, err := starts()
+	if err != nil {
+		return nil, untrusted(err, id)
+	}
+	if still == nil {
+		return nil, nil
+	}
+	return func() error {
+		if err := still(); err != nil {
+			return protocol.Errorf(protocol.Untrusted, "%s; %s", protocol.Reason(err), again)
+		}
+		return nil
+	}, nil
+}
+
+// Extension returns the permit for processes of c: what is on disk may differ by now from what
+// the user agreed to, and the package from that in dir.
+func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string) Permit {
+	if r.Packages == nil && r.Consent == nil {
+		return nil
+	}
+	return func(context.Context) (still func() error, err error) {
+		if r.asks(cfg, c) {
+			if still, err = begin(func() (func() error, error) { return r.Consent.Starts(c) }, c.ID, "exthost restart "+c.ID); err != nil {
+				return nil, err
+			}
+		}
+		if r.Packages == nil {
+			return still, nil
+		}
+		switch now, _, err := r.Packages.Verify(c); {
+		case err != nil:
+			return nil, Refusal(err)
+		case now != dir:
+			return nil, protocol.Errorf(protocol.NotReady, "exthost.lock states another package by now; exthost reload")
+		}
+		return still, nil
+	}
+}
+
+// Configured returns the permit for the processes of t, which cfg states: the programs in the
+// working directory that cfg names may differ by now from those that the user agreed to. A
+// command that runs none of them, as the directory is now, needs no permit.
+func (r *Rules) Configured(cfg *config.Config, t *manifest.Transport) Permit {
+	if r.Consent == nil || len(cfg.Project.Files) == 0 {
+		return nil
+	}
+	return func(context.Context) (func() error, error) {
+		if named, err := consent.CommandPrograms(t, cfg.Project.Dir); err == nil && len(named) == 0 {
+			return nil, nil
+		}
+		return begin(func() (func() error, error) { return r.Consent.StartsConfigured(cfg) }, ".", "exthost trust .")
+	}
+}
+
+// nexter is an error that knows the next command.
+type nexter interface {
+	error
+	Next() string
+}
+
+// Refusal words why the package of an extension does not start.
+func Refusal(err error) error {
+	if refused, ok := errors.AsType[nexter](err); ok {
+		return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s; %s", protocol.Reason(err), refused.Next())
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+package policies
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/protocol"
+)
+
+// CodeHiddenText is the code of the diagnostic about tools that are held for text that no
+// reader sees.
+const CodeHiddenText = "hidden_text_held"
+
+// HoldsHidden returns the error for a request about something that is held for its hidden text,
+// or because it is not what exthost.lock states, nil for all others. params state the extension's own names.
+func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) error {
+	if !set.hidden.Any() {
+		return nil
+	}
+	kind, name := builtin.PinSubject(method, params)
+	held, unlocked := set.hidden.Held(extension, kind, name)
+	switch {
+	case kind == "":
+		return nil
+	case held:
+	case set.hidden.Beyond(extension, kind):
+		return protocol.Errorf(protocol.DescriptorChanged, "every %s of %s is held: more than %d wait for the operator, and the host remembers no more of them; "+
+			"disable or mend the extension, then start the host again", kind, extension, pins.MaxItems)
+	default:
+		return nil
+	}
+	reason := "its descriptor has text that no reader sees"
+	if unlocked {
+		reason = "its descriptor is not the one of exthost.lock"
+	}
+	return protocol.Errorf(protocol.DescriptorChanged, "the %s %s of %s is held: %s; exthost policy pins shows it, %s lets it pass",
+		kind, display.Visible(name), extension, reason, pins.AcceptCommand(extension, kind, name))
+}
+
+// hides returns the names of the tools of u that are held for their hidden text, which nobody can
+// have meant to approve, or because they are not what exthost.lock states. No policy is needed for
+// that.
+func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
+	stated := set.permits.Tools(&u.Candidate)
+	present := make([]string, 0, len(offered))
+	for _, t := range offered {
+		present = append(present, t.Name)
+	}
+	set.hidden.Keep(u.ID(), present)
+	for _, t := range offered { // the catalog reports other hidden characters
+		if ok, _ := set.hidden.Check(pins.Sent{Extension: u.ID(), Kind: pins.Tool, Name: t.Name, Raw: t.Raw, Unlocked: unlocked(stated, t)}); !ok {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// HashTool identifies what the descriptor of a tool says to a model, as exthost.lock has it.
+func HashTool(raw json.RawMessage) string { return listedItem(pins.Tool, raw).Hash() }
+
+// unlocked returns the hash of a tool's descriptor where exthost.lock states another one, or none;
+// "" where it states that one, and where it states none of any tool.
+func unlocked(stated map[string]string, t protocol.Tool) string {
+	if stated == nil {
+		return ""
+	}
+	now := HashTool(t.Raw)
+	if stated[t.Name] == now {
+		return ""
+	}
+	return now
+}
+
+// hiddenText reports what of u is held for its hidden text, and what is listed with some.
+func (set *Set) hiddenText(u *unit.Unit, held []pins.Pin) (diags []protocol.Diagnostic) {
+	d := protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeHiddenText, Extension: u.ID(), Path: u.Candidate.Path}
+	var other []pins.Pin
+	held = slices.DeleteFunc(held, func(p pins.Pin) bool {
+		if p.Unlocked != "" {
+			p.New = false
+			other = append(other, p)
+		}
+		return p.Unlocked != ""
+	})
+	if len(other) > 0 {
+		d := d
+		d.Code, d.Message = string(protocol.DescriptorChanged), "held back because exthost.lock states other descriptors, or none: "+pins.Names(other)
+		d.Hint = fmt.Sprintf("exthost policy pins shows them; exthost tools accept %s lets them pass, and writes them into exthost.lock", u.ID())
+		diags = append(diags, d)
+	}
+	if len(held) > 0 {
+		for i := range held {
+			held[i].New = false
+		}
+		d.Message = "held back for text that no reader sees (tag characters): " + pins.Names(held)
+		d.Hint = fmt.Sprintf("ask its author; exthost tools accept %s lets them pass as they are", u.ID())
+		diags = append(diags, d)
+	}
+	if noted := set.hidden.Noted(u.ID()); len(noted) > 0 {
+		d.Code, d.Hint = "hidden_text", "a model reads them; ask the author why they are there"
+		d.Message = "listed with characters that a reader does not see: " + strings.Join(noted[:min(len(noted), maxHiddenNamed)], ", ")
+		if more := len(noted) - maxHiddenNamed; more > 0 {
+			d.Message += fmt.Sprintf(", and %d more", more)
+		}
+		diags = append(diags, d)
+	}
+	return diags
+}
+
+// maxHiddenNamed is how many items with hidden text a diagnostic names.
+const maxHiddenNamed = 8

@@ -1,0 +1,185 @@
+package policies
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/tools"
+)
+
+// pinning is a policy that pins what extensions say of themselves.
+type pinning struct {
+	*builtin.Pin
+	name   string
+	shadow bool // reports changes and withholds nothing
+}
+
+// PinsToolsOf reports whether a policy pins the tools of an extension.
+func (set *Set) PinsToolsOf(extension string) bool { return set.pins(extension, pins.Tool) }
+
+func (set *Set) pins(extension string, kind pins.Kind) bool {
+	return slices.ContainsFunc(set.pinning, func(p pinning) bool { return p.Guards(extension, kind) })
+}
+
+// Pin pins what a handshake of an extension says, when it is the first, and withholds at once
+// what has changed or is new later. The next snapshot leaves that out of lists.
+func (set *Set) Pin(extension string, hs *runtime.Handshake, legacy bool) {
+	if len(set.pinning) == 0 { // which descriptors need not be read for
+		return
+	}
+	set.WithholdsIntroduction(extension, hs, legacy)
+	if legacy { // its tools are pinned with those of the other handshake
+		return
+	}
+	set.look(pins.List{Extension: extension, Kind: pins.Tool, Items: toolItems(hs.Tools), Whole: true})
+}
+
+func introduction(hs *runtime.Handshake, legacy bool) pins.Item {
+	name := ""
+	if legacy {
+		name = "for older clients"
+	}
+	return pins.NewIntroduction(name, hs.Instructions, hs.ServerInfo)
+}
+
+// look compares a list with the pins of all policies that guard it, and returns the names of
+// those that are withheld. changed reports whether there is something to save.
+func (set *Set) look(l pins.List) (withheld []string, changed bool) {
+	for _, p := range set.pinning {
+		if !p.Guards(l.Extension, l.Kind) {
+			continue
+		}
+		held, more := p.Pins().Look(l)
+		if changed = changed || more; !p.shadow {
+			withheld = append(withheld, held...)
+		}
+	}
+	return withheld, changed
+}
+
+// WithholdsIntroduction reports whether clients are not told what a handshake says.
+func (set *Set) WithholdsIntroduction(extension string, hs *runtime.Handshake, legacy bool) (withheld, changed bool) {
+	if len(set.pinning) == 0 {
+		return false, false
+	}
+	if hs.Protocol != manifest.ProtocolMCP { // others say nothing of themselves to clients
+		return false, false
+	}
+	names, changed := set.look(pins.List{Extension: extension, Kind: pins.Introduction, Items: []pins.Item{introduction(hs, legacy)}})
+	return len(names) > 0, changed
+}
+
+// toolItems returns the items of tools. The catalog reports those that cannot be read.
+func toolItems(offered []protocol.Tool) (items []pins.Item) {
+	for _, t := range offered {
+		if parsed, err := tools.ParseDescriptor(t.Raw); err == nil {
+			items = append(items, pins.NewTool(parsed))
+		}
+	}
+	return items
+}
+
+// Page is one answer to a request for a list.
+type Page struct {
+	Extension    string
+	Kind         pins.Kind
+	Cursor, Next string
+	Items        []json.RawMessage
+}
+
+// Show returns the items of the page that are not withheld: by a policy, or for their hidden
+// text. changed reports whether the status or the pins have changed.
+func (set *Set) Show(page Page) (shown []json.RawMessage, changed bool) {
+	l := pins.List{Extension: page.Extension, Kind: page.Kind, Cursor: page.Cursor, Next: page.Next}
+	withheld := make(map[string]bool)
+	for _, raw := range page.Items {
+		item := listedItem(page.Kind, raw)
+		l.Items = append(l.Items, item)
+		ok, other := set.hidden.Check(pins.Sent{Extension: page.Extension, Kind: item.Kind, Name: item.Name, Raw: raw, Note: true})
+		withheld[item.Name], changed = withheld[item.Name] || !ok, changed || other
+	}
+	names, other := set.look(l)
+	for _, name := range names {
+		withheld[name] = true
+	}
+	for i, raw := range page.Items {
+		if !withheld[l.Items[i].Name] {
+			shown = append(shown, raw)
+		}
+	}
+	return shown, changed || other
+}
+
+func listedItem(kind pins.Kind, raw json.RawMessage) pins.Item {
+	if kind != pins.Tool {
+		return pins.NewListed(kind, raw)
+	}
+	t, err := tools.ParseDescriptor(raw)
+	if err != nil { // its clients may read it all the same
+		t = protocol.Tool{InputSchema: raw}
+		t.Name, _ = rawjson.Text(rawjson.Get(raw, "name"))
+	}
+	return pins.NewTool(t)
+}
+
+// Withheld returns the names of the tools of an extension to be left out of lists, and what to
+// report about it.
+func (set *Set) Withheld(u *unit.Unit, offered []protocol.Tool) (names []string, diags []protocol.Diagnostic) {
+	if len(offered) > 0 && len(set.pinning) > 0 {
+		names, _ = set.look(pins.List{Extension: u.ID(), Kind: pins.Tool, Items: toolItems(offered)})
+	}
+	names = append(names, set.hides(u, offered)...)
+	present := make(map[string]bool, len(offered))
+	for _, t := range offered {
+		present[t.Name] = true
+	}
+	return names, set.held(u, func(p pins.Pin) bool { return p.Kind != pins.Tool || present[p.Name] })
+}
+
+// WithheldBefore returns what to report about a destination, which lists its tools itself.
+func (set *Set) WithheldBefore(u *unit.Unit) []protocol.Diagnostic {
+	return set.held(u, func(pins.Pin) bool { return true })
+}
+
+// held returns what to report about the items of u that are held and that about selects.
+func (set *Set) held(u *unit.Unit, about func(pins.Pin) bool) (diags []protocol.Diagnostic) {
+	for _, p := range set.pinning {
+		for _, kind := range p.Pins().Full(u.ID()) {
+			if p.Guards(u.ID(), kind) {
+				diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
+					Message: fmt.Sprintf("policy %s: %s", p.name, p.NoRoom(u.ID(), kind))})
+			}
+		}
+		list := slices.DeleteFunc(p.Pins().HeldOf(u.ID()), func(one pins.Pin) bool { return !p.Guards(one.Extension, one.Kind) || !about(one) })
+		if len(list) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("changed since policy %s pinned them, and held back: %s", p.name, pins.Names(list))
+		if p.shadow {
+			text = fmt.Sprintf("changed since policy %s pinned them, which would hold them back if it were not in shadow mode: %s", p.name, pins.Names(list))
+		}
+		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
+			Message: text, Hint: "exthost policy pins shows the changes, exthost tools accept " + u.ID() + " lets them pass"})
+	}
+	hidden := slices.DeleteFunc(set.hidden.List(), func(p pins.Pin) bool { return p.Extension != u.ID() || !about(p) })
+	return append(diags, set.hiddenText(u, hidden)...)
+}
+
+// SavePins writes the pins, or reports why that failed.
+func (set *Set) SavePins() (diags []protocol.Diagnostic) {
+	for _, p := range set.pinning {
+		if err := p.Pins().Save(); err != nil {
+			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.ConfigInvalid),
+				Message: fmt.Sprintf("policy %s pins tools until the host ends, and not longer: %v", p.name, err)})
+		}
+	}
+	return diags
+}

@@ -1,0 +1,213 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/interceptorpolicy"
+	"github.com/exthost/exthost/governance/mcppolicy"
+	"github.com/exthost/exthost/governance/nativepolicy"
+	"github.com/exthost/exthost/internal/host/given"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+)
+
+// Process is a policy that is a unit: its instance decides.
+type Process struct {
+	*unit.Unit
+	Name string // of the policy
+}
+
+var _ governance.Policy = (*Process)(nil)
+
+// Decide implements [governance.Policy]. An instance that ended before it got the question is
+// followed by another, once.
+func (p *Process) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	d, unsent, err := p.ask(ctx, flow, x)
+	if unsent && ctx.Err() == nil {
+		d, _, err = p.ask(ctx, flow, x)
+	}
+	return d, err
+}
+
+func (p *Process) ask(ctx context.Context, flow governance.Flow, x *governance.Exchange) (d governance.Decision, unsent bool, err error) {
+	i, release, err := p.AcquireKey(ctx, "")
+	if err != nil {
+		return d, false, err
+	}
+	d, err = i.Instance.(governance.Policy).Decide(ctx, flow, x)
+	err = p.Mask(err)
+	release(err)
+	return d, i.IsUnsent(err), err
+}
+
+func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {
+	if spec.Kind == governance.KindInterceptor && !cfg.Experimental.Interceptors {
+		return nil, errors.New("kind: interceptor is experimental and not switched on: state experimental: {interceptors: true}")
+	}
+	if spec.Kind == governance.KindGRPC && s.options.Kinds.GRPC == nil {
+		return nil, errors.New("kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options to grpcpolicy.NewInstance")
+	}
+	run, report, err := newSpec(s.env, cfg, spec)
+	if err != nil {
+		return nil, err
+	}
+	events := s.options.Events(run.ID)
+	run.Permit = s.env.Permits.Configured(cfg, &run.Manifest.Transport)
+	return &Process{Name: spec.Name, Unit: unit.New(s.env, unit.Options{
+		Candidate: discovery.Candidate{ID: run.ID, Dir: run.Dir, Manifest: run.Manifest}, Spec: run, Report: report,
+		Start:  func(run runtime.Spec, _ string) (runtime.Instance, error) { return s.newInstance(spec, run) },
+		Events: events,
+	})}, nil
+}
+
+func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Instance, error) {
+	if spec.Kind == governance.KindGRPC {
+		return s.options.Kinds.GRPC(spec, run), nil
+	}
+	heard := new(notices)
+	if spec.Kind == governance.KindInterceptor {
+		run.Incoming = heard.incoming
+	}
+	i, err := runtime.New(run)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{Instance: i}
+	switch spec.Kind {
+	case governance.KindMCP:
+		c.open = func(ctx context.Context) (governance.Policy, error) { return mcppolicy.Open(ctx, spec, caller{i: i}) }
+	case governance.KindInterceptor:
+		p := interceptorpolicy.New(spec, caller{i, heard}, interceptorpolicy.Options{Log: run.Logger, Version: func() string { return i.Handshake().ProtocolVersion }})
+		heard.take = p.Notified
+		c.open = func(ctx context.Context) (governance.Policy, error) { return p, p.Open(ctx) }
+		c.close = p.Close
+	default:
+		c.open = func(context.Context) (governance.Policy, error) { return nativepolicy.New(spec, caller{i: i}), nil }
+	}
+	return c, nil
+}
+
+// client is an instance that is asked for decisions.
+type client struct {
+	runtime.Instance
+	open   func(ctx context.Context) (governance.Policy, error) // after the handshake
+	close  func()                                               // after the end of the instance; nil for nothing
+	policy governance.Policy                                    // once ready
+}
+
+// Serve implements [supervisor.Service].
+func (c *client) Serve(ctx context.Context, ready func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if c.close != nil {
+		defer c.close()
+	}
+	var refused error
+	err := c.Instance.Serve(ctx, func() {
+		if c.policy, refused = c.open(ctx); refused != nil {
+			stop()
+			return
+		}
+		ready()
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// Decide implements [governance.Policy].
+func (c *client) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	return c.policy.Decide(ctx, flow, x)
+}
+
+// caller is the one method of an instance that the adapter of a policy needs.
+type caller struct {
+	i      runtime.Instance
+	client protocol.Peer // takes what the process sends during a call; nil drops and refuses it
+}
+
+// Call sends a request to the process.
+func (c caller) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	return c.i.Call(ctx, &runtime.Request{Method: method, Params: params, Client: c.client})
+}
+
+// notices passes the notifications of a server on, and refuses its requests.
+type notices struct{ take func(method string) }
+
+var _ protocol.Peer = (*notices)(nil)
+
+// Notify takes a notification within a call.
+func (n *notices) Notify(_ context.Context, method string, _ json.RawMessage) error {
+	n.take(method)
+	return nil
+}
+
+// Call refuses a request.
+func (*notices) Call(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
+	return nil, protocol.Errorf(protocol.ToolNotFound, "the host of a policy has no method %s", method)
+}
+
+// incoming takes what belongs to no call.
+func (n *notices) incoming(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	if notify {
+		return nil, n.Notify(ctx, method, params)
+	}
+	return n.Call(ctx, method, params)
+}
+
+// newSpec returns everything that the runtime needs to run a policy's process, as for an
+// extension whose manifest states the same.
+func newSpec(env *unit.Env, cfg *config.Config, s governance.Spec) (runtime.Spec, process.EnvReport, error) {
+	t := manifest.Transport{Kind: manifest.KindStdio, Cmd: s.Cmd, Env: s.Env, Cwd: s.Cwd, Protocol: manifest.ProtocolNative}
+	if m := s.MCP; m != nil {
+		t = manifest.Transport{Kind: manifest.KindStdio, Cmd: m.Cmd, Script: m.Script, Env: m.Env, Cwd: m.Cwd, URL: m.URL, Protocol: manifest.ProtocolMCP}
+		switch m.Proto {
+		case governance.ProtoStreamableHTTP:
+			t.Kind = manifest.KindHTTP
+		case governance.ProtoSSE:
+			t.Kind = manifest.KindSSE
+		}
+	}
+	if t.Cwd == "" {
+		wd, err := os.Getwd()
+		if err != nil {
+			return runtime.Spec{}, process.EnvReport{}, err
+		}
+		t.Cwd = wd
+	}
+	handshake, call := manifest.Duration(s.HandshakeTimeout), manifest.Duration(s.Timeout)
+	limits := manifest.Runtime{StartTimeout: &handshake, CallTimeout: &call, MaxCallTimeout: &call, Restart: cfg.Extensions.Defaults.Restart}
+	id := status.PolicyPrefix + s.Name
+	spec := runtime.Spec{
+		ID: id, Dir: t.Cwd, Manifest: &manifest.Manifest{Plugin: manifest.Plugin{ID: id, Description: s.Description}, Transport: t},
+		Options: limits.Resolve(t), HostVersion: env.Version, Self: env.Self,
+		StateDir: filepath.Join(env.StateDir, ".policies", "policy-"+url.PathEscape(s.Name)),
+		Logger:   env.Log.With("extension", id), Containment: env.Containment,
+	}
+	if err := os.MkdirAll(spec.StateDir, 0o700); err != nil {
+		return spec, process.EnvReport{}, fmt.Errorf("no state directory: %w", err)
+	}
+	var err error
+	if spec.Config, err = json.Marshal(s.Config); err != nil {
+		return spec, process.EnvReport{}, err
+	}
+	var report process.EnvReport
+	spec.Env, report = env.Child(cfg, &spec, t.Env)
+	return spec, report, given.Give(&spec, env.Secrets(cfg), given.OfTransport("", &manifest.Transport{Env: t.Env}, nil), slices.Collect(maps.Keys(t.Env))...)
+}

@@ -1,0 +1,95 @@
+package policies
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
+)
+
+// CodeUnmatched is the code of the diagnostic about a pattern that selects nothing.
+const CodeUnmatched = "pattern_unmatched"
+
+// Known is what the patterns of policies may select.
+type Known struct {
+	Tools      []string // registered names
+	Extensions []string // ids of extensions and destinations, also of those that do not run
+	Silent     []string // those of Extensions whose tools are not known
+	Clients    []string // names of the named clients
+	AnyCaller  bool     // an authorization server or other nodes of a cluster name callers, too
+}
+
+// callers returns the names of callers that can be listed. Those of clients on stdio cannot: they
+// begin with [clienttoken.Stdio].
+func (k *Known) callers() []string {
+	return append([]string{"", clienttoken.Static, clienttoken.Operator}, k.Clients...)
+}
+
+// covers reports whether p may select something.
+func (k *Known) covers(p builtin.Pattern, known []string) bool {
+	switch p.Of {
+	case "callers":
+		if k.AnyCaller || fits(p.Glob, clienttoken.Stdio) {
+			return true
+		}
+	case "tools":
+		if slices.ContainsFunc(k.Silent, func(id string) bool { return fits(p.Glob, tools.Prefix(id)) }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(known, (glob.List{p.Glob}).Match)
+}
+
+// Unmatched returns a warning for each pattern of a policy that selects no tool, extension or
+// caller that is known: a rule with a misspelled name never applies.
+func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
+	for _, m := range set.Members {
+		for _, p := range builtin.Patterns(m.Spec) {
+			known, list := k.Tools, "exthost tools list shows the names"
+			switch p.Of {
+			case "extensions":
+				known, list = k.Extensions, "exthost list shows the ids"
+			case "callers":
+				known, list = k.callers(), `callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`
+			}
+			if k.covers(p, known) {
+				continue
+			}
+			hint := list
+			if near := nearest.Of(p.Glob, known); near != "" {
+				hint = fmt.Sprintf("did you mean %q? %s", near, list)
+			}
+			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUnmatched, Extension: status.PolicyPrefix + m.Spec.Name, Hint: hint,
+				Message: fmt.Sprintf("%q of %s matches no %s", p.Glob, p.Field, strings.TrimSuffix(p.Of, "s"))})
+		}
+	}
+	return diags
+}
+
+// Name tells the policies which extensions there are, so that they know whom a pattern of
+// registered names means.
+func (set *Set) Name(extensions []string) {
+	prefixes := make(glob.Prefixes, len(extensions))
+	for _, id := range extensions {
+		prefixes[id] = tools.Prefix(id)
+	}
+	for _, m := range set.Members {
+		if p, ok := m.Policy.(builtin.Namer); ok {
+			p.Name(prefixes)
+		}
+	}
+}
+
+// fits reports whether a pattern may select a name that begins with prefix: the text before the
+// first wildcard of the pattern fits the beginning of the name.
+func fits(pattern, prefix string) bool {
+	literal := glob.Literal(pattern)
+	return strings.HasPrefix(literal, prefix) || literal != pattern && strings.HasPrefix(prefix, literal)
+}

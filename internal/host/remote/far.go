@@ -1,0 +1,232 @@
+// Package remote makes the extensions of other nodes extensions of this host, and chooses the node
+// of each call.
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+)
+
+// CodeDiffers is the code of the diagnostic that a tool of an extension here differs from that
+// of a replica.
+const CodeDiffers = "replica_differs"
+
+// Directory holds the extensions of other nodes. Its methods may be called by many goroutines at
+// once.
+type Directory struct {
+	cluster peers.Cluster // nil: the host is in none
+	env     *unit.Env
+	events  func(*unit.Extension) unit.Events
+
+	mu       sync.Mutex // guards what follows
+	sets     map[string]*set
+	told     map[string]told                          // of the extensions of this host, by id
+	attached func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
+	owners   owners
+	round    uint64 // counts calls of Follow
+}
+
+// told is what the cluster knows of an extension of this host.
+type told struct {
+	state string
+	shown bool               // it was offered
+	hs    *runtime.Handshake // at that time
+}
+
+// New returns an empty directory. events are those of an extension.
+func New(env *unit.Env, cluster peers.Cluster, events func(*unit.Extension) unit.Events) *Directory {
+	return &Directory{cluster: cluster, env: env, events: events, sets: make(map[string]*set), owners: make(owners)}
+}
+
+// Open joins the cluster for h.
+func (d *Directory) Open(ctx context.Context, h *Host) error {
+	if d.cluster == nil {
+		return nil
+	}
+	d.mu.Lock()
+	d.attached = h.IfAttached
+	d.mu.Unlock()
+	return d.cluster.Open(ctx, h)
+}
+
+// Close leaves the cluster: calls of other nodes have drain to end.
+func (d *Directory) Close(ctx context.Context, drain time.Duration) error {
+	if d.cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, drain)
+	defer cancel()
+	return d.cluster.Close(ctx)
+}
+
+// Status returns what the host knows of its cluster; nil when it is in none.
+func (d *Directory) Status() *status.Cluster {
+	if d.cluster == nil {
+		return nil
+	}
+	return d.cluster.Status()
+}
+
+// Shared is what other nodes share with a host.
+type Shared struct {
+	Alone       []*unit.Extension     // extensions that are at other nodes alone, by id
+	Replicas    []*unit.Extension     // replicas of extensions of this host, by id
+	Reserved    []string              // ids of extensions that other nodes had: the names of their tools stay theirs
+	Diagnostics []protocol.Diagnostic // of what is left out
+}
+
+// Follow makes the extensions of the places that there are now. local are the extensions of this host: what is
+// here is called here first. isDestination reports whether an id is that of a destination of this host.
+func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(id string) bool) (f Shared) {
+	if d.cluster == nil {
+		return Shared{}
+	}
+	here := func(p *peers.Place) string {
+		switch id := p.ID(); {
+		case isDestination(id):
+			return "a destination of this host"
+		case local[id] == nil:
+			return ""
+		case p.As == peers.AsMine:
+			return "an extension of this host"
+		case d.cluster.SharedAs(id) != peers.AsReplicas: // the operator has not said that both are the same
+			return "an extension of this host, which does not share it as replicas"
+		}
+		return ""
+	}
+	places := d.cluster.Places()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.round++
+	byID, left := d.owners.admit(places, here, d.round)
+	f.Diagnostics = left
+	f.Reserved = slices.DeleteFunc(d.owners.absent(d.round), func(id string) bool { return local[id] != nil || isDestination(id) })
+	for id, s := range d.sets {
+		if byID[id] == nil {
+			s.leave()
+			delete(d.sets, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		s := d.sets[id]
+		if s == nil {
+			s = d.newSet(id, byID[id])
+			d.sets[id] = s
+		}
+		s.follow(byID[id], local[id])
+		if local[id] == nil {
+			f.Alone = append(f.Alone, s.extension)
+		} else {
+			f.Replicas = append(f.Replicas, s.extension)
+		}
+	}
+	for id, x := range local {
+		if d.sets[id] == nil {
+			x.SetElsewhere(nil, nil)
+		}
+	}
+	return f
+}
+
+// instance returns the instance that stands for the node of p; nil when no call went there.
+func (d *Directory) instance(p *peers.Place) *unit.Instance {
+	d.mu.Lock()
+	s := d.sets[p.ID()]
+	d.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.instance(p.Node)
+}
+
+// EndSession tells the nodes that had calls of s that it has ended.
+func (d *Directory) EndSession(s *protocol.Session) {
+	if d.cluster == nil {
+		return
+	}
+	d.cluster.EndSession(s)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, set := range d.sets {
+		set.forget(s)
+	}
+}
+
+// newSet makes the extension of an id from the places that it has first. The caller holds d.mu.
+func (d *Directory) newSet(id string, places []*peers.Place) *set {
+	s := &set{cluster: d.cluster, self: d.env.Node, id: id, attached: d.attached, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]pin)}
+	first := places[0]
+	m := &manifest.Manifest{}
+	m.Plugin.ID, m.Plugin.Name, m.Plugin.Version = id, id, first.Version
+	m.Plugin.Description = "at other nodes of the cluster"
+	m.Transport.Kind, m.Transport.Protocol = unit.KindElsewhere, first.Protocol
+	spec := runtime.Spec{ID: id, Manifest: m, Options: manifest.Options{
+		Activation: manifest.ActivationLazy, MaxInstances: maxNodes, MaxInFlight: maxInFlight, MaxQueue: maxInFlight,
+		DrainTimeout: drainTimeout, Replay: first.Replay,
+	}}
+	s.extension = unit.NewElsewhere(d.env, unit.Options{
+		Candidate: discovery.Candidate{ID: id, Manifest: m}, Spec: spec,
+		Start: func(_ runtime.Spec, node string) (runtime.Instance, error) { return newInstance(s, node), nil },
+		Keep:  func(string) bool { return true },
+	}, d.events)
+	return s
+}
+
+const (
+	maxNodes     = 4096 // of one extension
+	maxInFlight  = 4096 // calls of one extension at one node; the node bounds what it takes
+	drainTimeout = 30 * time.Second
+)
+
+// handshake is what an extension offers that is at the places alone: the tools of the first
+// place, and those that only others have.
+func handshake(places []*peers.Place) *runtime.Handshake {
+	first := places[0]
+	hs := &runtime.Handshake{ServerVersion: first.Version, Protocol: first.Protocol, ProtocolVersion: first.ProtocolVersion,
+		Capabilities: first.Capabilities, Instructions: first.Instructions, ServerInfo: first.ServerInfo}
+	hs.Tools = toolsOf(places)
+	return hs
+}
+
+func toolsOf(places []*peers.Place) (list []protocol.Tool) {
+	known := make(map[string]bool)
+	for _, p := range places {
+		for _, t := range p.Tools {
+			if !known[t.Name] {
+				known[t.Name] = true
+				list = append(list, t)
+			}
+		}
+	}
+	return list
+}
+
+// differences is [unit.Elsewhere].Differs of an extension.
+func differences(id string, places []*peers.Place, here []protocol.Tool) (diags []protocol.Diagnostic) {
+	own := make(map[string]json.RawMessage)
+	for _, t := range here {
+		own[t.Name] = t.Raw
+	}
+	for _, p := range places {
+		for _, t := range p.Tools {
+			if raw, ok := own[t.Name]; ok && string(raw) != string(t.Raw) {
+				diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeDiffers,
+					Message: "tool " + t.Name + " differs from that of node " + p.Node + ", which gets no calls of it",
+					Hint:    "bring " + id + " to one version on all nodes, or share it as mine"})
+			}
+		}
+	}
+	return diags
+}

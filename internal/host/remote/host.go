@@ -1,0 +1,151 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/internal/host/gateway"
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/peers"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Host is the host as its cluster sees it.
+type Host struct {
+	Calls interface { // the host's own way of calls
+		Attach(ctx context.Context, s *protocol.Session) error
+		Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	}
+	Snapshots *snapshot.Store
+	Gateway   *gateway.Gateway
+	Directory *Directory
+	Nodes     interface { // the operations of operators
+		Operate(ctx context.Context, o *peers.Operation) (json.RawMessage, error)
+		WaitingChanged()
+	}
+	Changed func() // called when the places are others; must not wait
+}
+
+var _ peers.Host = (*Host)(nil)
+
+// Attach implements [peers.Host].
+func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
+	return h.Calls.Attach(ctx, s)
+}
+
+// IfAttached implements [peers.Host].
+func (h *Host) IfAttached(s *protocol.Session, f func()) (attached bool) {
+	return h.Gateway.Sessions.IfAttached(s, f)
+}
+
+// Do implements [peers.Host]: the call reaches an extension of this host alone.
+func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	if h.Snapshots.Load().Extensions[c.Extension] == nil {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q at this node", c.Extension)
+	}
+	return h.Calls.Do(ctx, c)
+}
+
+// Incoming implements [peers.Host].
+func (h *Host) Incoming(ctx context.Context, p *peers.Place, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	i := h.Directory.instance(p)
+	switch {
+	case i == nil:
+		return nil, protocol.Errorf(protocol.ToolNotFound, "no call of this host went to %s", p.ID())
+	case s != nil:
+		return gateway.Forward(ctx, h.Gateway, i, s, method, params, notify)
+	}
+	return h.Gateway.Incoming(ctx, i, method, params, notify)
+}
+
+// PlacesChanged implements [peers.Host].
+func (h *Host) PlacesChanged() { h.Changed() }
+
+// Operate implements [peers.Host].
+func (h *Host) Operate(ctx context.Context, o *peers.Operation) (json.RawMessage, error) {
+	return h.Nodes.Operate(ctx, o)
+}
+
+// WaitingChanged implements [peers.Host].
+func (h *Host) WaitingChanged() { h.Nodes.WaitingChanged() }
+
+// Events are the events of an extension that is at other nodes alone. state takes those of its
+// supervisor.
+func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, e supervisor.Event)) func(*unit.Extension) unit.Events {
+	return func(x *unit.Extension) unit.Events {
+		return unit.Events{
+			Offered: func(i *unit.Instance, _ bool) { s.Load().Policies.Pin(x.ID(), i.Handshake(), false) },
+			Incoming: func(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+				return g().Incoming(ctx, i, method, params, notify)
+			},
+			State: func(e supervisor.Event) { state(x.ID(), e) },
+		}
+	}
+}
+
+// Restate is [Directory.Offer] if the state of an extension is another than was told.
+func (d *Directory) Restate(s *snapshot.Snapshot) {
+	if d.cluster == nil {
+		return
+	}
+	d.mu.Lock()
+	known := d.told
+	d.mu.Unlock()
+	for x := range s.Here {
+		if before := known[x.ID()]; before.shown && before.state != x.Unit.Status().State {
+			d.offer(s, true)
+			return
+		}
+	}
+}
+
+// Offer tells the cluster what the extensions of this host offer in a snapshot. Calls of it and of
+// Restate follow one another.
+func (d *Directory) Offer(s *snapshot.Snapshot) {
+	if d.cluster != nil {
+		d.offer(s, false)
+	}
+}
+
+// offer is Offer, or with again of a snapshot that was offered before. A handshake may have come when
+// the catalog of the snapshot was made already: an extension without tools in it is offered with the
+// next.
+func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
+	d.mu.Lock()
+	known := d.told
+	d.mu.Unlock()
+	var list []peers.Offer
+	now := make(map[string]told)
+	for x := range s.Here {
+		hs, state, before := x.Handshake(), x.Unit.Status().State, known[x.ID()]
+		var own []protocol.Tool
+		for _, e := range s.Catalog.Extension(x.ID()) {
+			if x.ToolHere(e.Tool) != nil { // not one that only another node has
+				own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw})
+			}
+		}
+		if hs == nil && len(own) == 0 {
+			continue
+		}
+		if len(own) == 0 && len(hs.Tools) > 0 && !before.shown && (again || before.hs != hs) {
+			if !again {
+				before.hs = hs
+			}
+			now[x.ID()] = before
+			continue
+		}
+		now[x.ID()] = told{state, true, hs}
+		o := peers.Offer{Extension: x.ID(), Version: x.Candidate.Manifest.Plugin.Version, Protocol: x.Candidate.Manifest.Transport.Protocol,
+			State: state, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay, Pages: s.Policies.Offloads(), Tools: own}
+		if hs != nil {
+			o.ProtocolVersion, o.Capabilities, o.ServerInfo, o.Instructions = hs.ProtocolVersion, hs.Capabilities, hs.ServerInfo, hs.Instructions
+		}
+		list = append(list, o)
+	}
+	d.mu.Lock()
+	d.told = now
+	d.mu.Unlock()
+	d.cluster.Offer(list)
+}

@@ -1,0 +1,102 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/exthost/exthost/governance/results"
+	"github.com/exthost/exthost/internal/host/policies"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// Catalog returns the tools that the extensions offer now, and the problems with them.
+// before is the previous catalog, nil for the first; clients are the names of the named clients,
+// which come and go without a new plan.
+func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (*tools.Catalog, []protocol.Diagnostic) {
+	var sources []tools.Source
+	if p.Policies.Offloads() || pagesElsewhere(p) {
+		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own
+	}
+	for _, id := range p.Reserved {
+		sources = append(sources, tools.Source{Extension: id})
+	}
+	diags := slices.Clone(p.LeftOut)
+	known := p.absent()
+	known.Clients = clients
+	for x := range p.Ordered {
+		offered, found := x.Offered()
+		if known.Extensions = append(known.Extensions, x.ID()); len(offered) == 0 {
+			known.Silent = append(known.Silent, x.ID())
+		}
+		for _, d := range found {
+			d.Extension = x.ID()
+			diags = append(diags, d)
+		}
+		diags = append(diags, hiddenText(x)...)
+		diags = append(diags, x.Changed(p.Policies.PinsToolsOf(x.ID()))...)
+		withheld, found := p.Policies.Withheld(x.Unit, offered)
+		diags = append(diags, found...)
+		sources = append(sources, tools.Source{Extension: x.ID(), Tools: offered, Withheld: withheld})
+	}
+	for d := range p.OrderedDestinations {
+		diags = append(diags, p.Policies.WithheldBefore(d.Unit)...)
+		known.Extensions, known.Silent = append(known.Extensions, d.ID()), append(known.Silent, d.ID())
+	}
+	p.Policies.Name(known.Extensions)
+	catalog, found := tools.NewCatalog(number, sources, before)
+	for _, e := range catalog.Entries() {
+		known.Tools = append(known.Tools, e.Name)
+	}
+	for _, id := range known.Extensions {
+		known.Tools = append(known.Tools, catalog.WithheldOf(id)...)
+	}
+	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
+}
+
+// pagesElsewhere reports whether another node keeps long results of what is called there.
+func pagesElsewhere(p *Plan) bool {
+	return slices.ContainsFunc(slices.Concat(p.Elsewhere, p.Replicas), (*unit.Extension).PagesElsewhere)
+}
+
+// hiddenText names what a reader does not see in the text that an MCP server says of itself.
+func hiddenText(x *unit.Extension) []protocol.Diagnostic {
+	hs := x.Handshake()
+	if hs == nil {
+		return nil
+	}
+	said := rawjson.Set(json.RawMessage(`{}`), "instructions", rawjson.Quote(hs.Instructions))
+	if len(hs.ServerInfo) > 0 {
+		said = rawjson.Set(said, "serverInfo", hs.ServerInfo)
+	}
+	found := display.FindHidden(said)
+	if len(found) == 0 {
+		return nil
+	}
+	return []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: "hidden_text", Extension: x.ID(), Path: x.Candidate.Path,
+		Message: fmt.Sprintf("what the server says of itself has characters that a reader does not see: %s; clients get it without them", found[0]),
+		Hint:    "ask its author why they are there"}}
+}
+
+// absent is what the patterns of policies may select of extensions that are not in force:
+// disabled ones, those that cannot run here, and those whose files cannot be used.
+func (p *Plan) absent() policies.Known {
+	ids := slices.Clone(p.Config.Extensions.Disabled)
+	for _, c := range p.Skipped {
+		ids = append(ids, c.ID)
+	}
+	for _, d := range p.Diagnostics {
+		if d.Extension != "" {
+			ids = append(ids, d.Extension)
+		}
+	}
+	return policies.Known{
+		Extensions: ids,
+		Silent:     slices.Clone(ids),
+		AnyCaller:  p.Config.Server.Auth.OAuth.Issuer != "" || p.Config.Cluster.Joins(),
+	}
+}

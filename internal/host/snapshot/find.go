@@ -1,0 +1,171 @@
+package snapshot
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/exthost/exthost/internal/listing/toolindex"
+	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// maxInstructions bounds what of the instructions of a server describes it, in bytes.
+const maxInstructions = 1 << 10
+
+// SetIndexes lets the tools of s be searched, whose catalog and toolsets are set. before is the
+// snapshot before, nil for the first.
+func (s *Snapshot) SetIndexes(before *Snapshot) {
+	var last *toolindex.Indexes
+	if before != nil {
+		last = before.Indexes
+	}
+	has := func(toolset string) bool {
+		_, err := s.Toolsets.Of(toolset)
+		return err == nil
+	}
+	s.Indexes = toolindex.NewIndexes(s.describe, has, last)
+}
+
+// describe returns what an extension says of itself: in its manifest, else as an MCP server.
+func (s *Snapshot) describe(id string) string {
+	x := s.Extensions[id]
+	if x == nil {
+		return ""
+	}
+	said := ""
+	if hs := x.Handshake(); hs != nil {
+		said = display.Prefix(hs.Instructions, maxInstructions)
+	}
+	return cmp.Or(x.Candidate.Manifest.Plugin.Description, said)
+}
+
+// Offered returns the tools of a toolset that policies show to a caller, and those that they hide
+// from it.
+func (s *Snapshot) Offered(toolset, caller string) (shown, hidden []*tools.Entry, err error) {
+	view, err := s.Toolsets.Of(toolset)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range view.Tools(s.Catalog).Entries() {
+		if s.Policies.Pipeline.Visible(caller, e.Extension, e.Registered()) {
+			shown = append(shown, e)
+		} else {
+			hidden = append(hidden, e)
+		}
+	}
+	return shown, hidden, nil
+}
+
+// ListsOtherwise reports whether next may list other tools of the same extensions to clients, by its
+// toolsets or by its modes.
+func (p *Plan) ListsOtherwise(next *Plan) bool {
+	modes := func(p *Plan) map[string]string {
+		of := make(map[string]string)
+		for name, client := range p.Config.Server.Clients {
+			of[name] = client.Mode
+		}
+		return of
+	}
+	return !reflect.DeepEqual(p.Config.Toolsets, next.Config.Toolsets) || !reflect.DeepEqual(p.Config.Tools, next.Config.Tools) || !maps.Equal(modes(p), modes(next))
+}
+
+// Find searches the tools of a toolset, "" for all tools, that a caller sees: those that
+// policies show it and that also, if it is not nil, is true for.
+func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) bool) (toolindex.Answer, error) {
+	view, err := s.Toolsets.Of(toolset)
+	if err != nil {
+		return toolindex.Answer{}, err
+	}
+	return s.Indexes.Of(toolset, view.Tools(s.Catalog)).Find(query, s.visible(caller, also)), nil
+}
+
+// FindFor searches the tools that the list of a session would have, were all of them listed.
+func (s *Snapshot) FindFor(of *protocol.Session, query string) (toolindex.Answer, error) {
+	if of == nil {
+		of = new(protocol.Session)
+	}
+	return s.Find(of.Toolset, of.Caller, query, forModels(of))
+}
+
+// visible returns what decides whether a caller sees a tool; nil when that is also alone.
+func (s *Snapshot) visible(caller string, also func(*tools.Entry) bool) func(*tools.Entry) bool {
+	pipeline := s.Policies.Pipeline
+	if !pipeline.MayHide() {
+		return also
+	}
+	return func(e *tools.Entry) bool {
+		return (also == nil || also(e)) && pipeline.Visible(caller, e.Extension, e.Registered())
+	}
+}
+
+// ShowsPages reports whether the tools for pages of MCP Apps are listed: unless s is of a
+// client that does not declare to show such pages. Servers that several clients share offer
+// these tools whoever asks.
+func ShowsPages(s *protocol.Session) bool {
+	return s == nil || s.Version == "" || rawjson.Get(rawjson.Get(s.Capabilities, "extensions"), protocol.ExtensionUI) != nil
+}
+
+// forModels returns what is true for the tools that are not for pages alone; nil when s shows
+// such pages.
+func forModels(s *protocol.Session) func(*tools.Entry) bool {
+	if ShowsPages(s) {
+		return nil
+	}
+	return func(e *tools.Entry) bool { return !e.AppsOnly() }
+}
+
+// SearchList returns the list of a session that gets a search in place of all tools; searches
+// is false for other sessions. A session that does not see the search gets all that it sees.
+func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, searches bool) {
+	if of == nil || of.Extension != "" {
+		return nil, false
+	}
+	listing := &s.Config.Tools
+	mode := cmp.Or(of.ToolMode, s.Config.Server.Clients[of.Caller].Mode, listing.Mode)
+	if mode == toollist.All {
+		return nil, false
+	}
+	view, err := s.View(of)
+	if err != nil {
+		return nil, false
+	}
+	visible := s.visible(of.Caller, forModels(of))
+	for _, e := range toollist.Own().Entries() {
+		if view.Excludes(e.Name) || visible != nil && !visible(e) {
+			return nil, false
+		}
+	}
+	entries := shownOf(view.Tools(s.Catalog), visible)
+	if !listing.Searches(mode, of.ClientInfo, entries) {
+		return nil, false
+	}
+	return listing.List(entries), true
+}
+
+// Listed returns the list of a session: what it sees, or the search in its place.
+func (s *Snapshot) Listed(of *protocol.Session) ([]*tools.Entry, error) {
+	if of == nil {
+		of = new(protocol.Session)
+	}
+	if list, searches := s.SearchList(of); searches {
+		return list, nil
+	}
+	view, err := s.View(of)
+	if err != nil {
+		return nil, err
+	}
+	return shownOf(view.Tools(s.Catalog), s.visible(of.Caller, forModels(of))), nil
+}
+
+// shownOf returns the tools of a catalog that visible is true for; all of them if it is nil.
+func shownOf(catalog *tools.Catalog, visible func(*tools.Entry) bool) []*tools.Entry {
+	if visible == nil {
+		return catalog.Entries()
+	}
+	return slices.DeleteFunc(slices.Clone(catalog.Entries()), func(e *tools.Entry) bool { return !visible(e) })
+}

@@ -1,0 +1,133 @@
+package snapshot
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
+)
+
+// Describe adds the extensions and destinations to st, whose Diagnostics are complete.
+func (s *Snapshot) Describe(st *status.Status) {
+	st.Generation = s.Catalog.Generation()
+	st.Extensions = []status.Extension{}
+	for x := range s.Ordered {
+		e := x.Status()
+		for _, entry := range s.Catalog.Extension(x.ID()) {
+			e.Tools = append(e.Tools, entry.Name)
+		}
+		e.Withheld = s.Catalog.WithheldOf(x.ID())
+		if len(e.Hooks) > 0 {
+			e.HooksSee = cmp.Or(s.Config.Extensions.Entries[x.ID()].Hooks, config.HooksOwn)
+		}
+		st.Extensions = append(st.Extensions, e)
+	}
+	for d := range s.OrderedDestinations {
+		st.Destinations = append(st.Destinations, d.Status())
+	}
+	unread, of := s.unreadable(), make(map[string][]protocol.Diagnostic)
+	for _, d := range st.Diagnostics {
+		of[d.Extension] = append(of[d.Extension], d)
+	}
+	for _, c := range s.Skipped {
+		if slices.ContainsFunc(unread, func(x status.Extension) bool { return x.ID == c.ID }) {
+			continue
+		}
+		e := unit.Describe(c)
+		e.State, e.Reason = status.StateSkipped, skipReason(c, of[c.ID])
+		if untrusted(c, of[c.ID]) != nil {
+			e.State = status.StateUntrusted
+		}
+		st.Extensions = append(st.Extensions, e)
+	}
+	st.Extensions = append(st.Extensions, unread...)
+	for _, d := range st.Diagnostics {
+		if reason, ok := disabledBy[d.Code]; ok {
+			st.Extensions = append(st.Extensions, status.Extension{ID: d.Extension, Path: d.Path, State: status.StateDisabled, Reason: reason, Tools: []string{}})
+		}
+	}
+}
+
+// unreadable returns what stands for the extensions whose folder or manifest cannot be read,
+// for want of permissions or of something that the host lacks. They have the name of their
+// folder as id: what they state is not known. Those that go on with what was read before are
+// left out.
+func (p *Plan) unreadable() (list []status.Extension) {
+	for _, d := range p.Diagnostics {
+		if d.Code != discovery.CodeUnreadable && d.Code != manifest.CodeUnreadable && d.Code != manifest.CodeExhausted {
+			continue
+		}
+		dir := d.Path
+		if base := filepath.Base(dir); base == manifest.FileName || base == manifest.SidecarName {
+			dir = filepath.Dir(dir)
+		}
+		known := slices.Contains(p.Config.Extensions.SearchPaths, dir)
+		for x := range p.Ordered {
+			known = known || filepath.Dir(x.Candidate.Path) == dir
+		}
+		id := cmp.Or(d.Extension, filepath.Base(dir))
+		known = known || slices.ContainsFunc(list, func(x status.Extension) bool { return x.ID == id })
+		if !known {
+			list = append(list, status.Extension{ID: id, Path: d.Path, State: status.StateNotReady, Reason: d.Message, Tools: []string{}})
+		}
+	}
+	return list
+}
+
+// disabledBy says which key of the configuration disables an extension, by the code of the
+// diagnostic.
+var disabledBy = map[string]string{
+	discovery.CodeDisabled:       "extensions.disabled names it",
+	discovery.CodeNotAllowlisted: "extensions.allowlist does not name it",
+}
+
+// Absent returns why an extension that was found, and that may have a tool of that name, is
+// not in force and of which view shows that tool; nil when there is none. extension is "" for a
+// registered name. The error says no more than the status: what a requirement lacks, and never what a file contains.
+func (p *Plan) Absent(extension, name string, view *toolset.View) error {
+	registered := name
+	if extension != "" {
+		registered = tools.NameOf(extension, name)
+	}
+	known := 0 // length of the longest id in force that may own the name, which is the likelier owner
+	for x := range p.Ordered {
+		if extension == "" && tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name) {
+			known = max(known, len(x.ID()))
+		}
+	}
+	concerns := func(id string) bool {
+		return id != "" && view.Admits(id, registered) && (id == extension || extension == "" && len(id) > known && tools.MayOwn(id, name))
+	}
+	for _, x := range p.unreadable() {
+		if concerns(x.ID) {
+			return protocol.Errorf(protocol.NotReady, "there is no tool %q yet: extension %s cannot be read: %s", name, x.ID, x.Reason)
+		}
+	}
+	for _, c := range p.Skipped {
+		if concerns(c.ID) {
+			if untrusted(c, p.Diagnostics) != nil {
+				return protocol.Errorf(protocol.Untrusted, "there is no tool %q, because extension %s is untrusted: %s; the operator decides with exthost trust %s", name, c.ID, skipReason(c, p.Diagnostics), c.ID)
+			}
+			return protocol.Errorf(protocol.RequirementMissing, "there is no tool %q, because extension %s is skipped: %s", name, c.ID, skipReason(c, p.Diagnostics))
+		}
+	}
+	for _, d := range p.Diagnostics {
+		reason, disabled := disabledBy[d.Code]
+		switch {
+		case !concerns(d.Extension):
+		case disabled:
+			return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q, because extension %s is disabled: %s", name, d.Extension, reason)
+		case d.Level == protocol.LevelError && p.Target(d.Extension) == nil:
+			return protocol.Errorf(protocol.ManifestInvalid, "there is no tool %q, because extension %s cannot be used; exthost validate says why", name, d.Extension)
+		}
+	}
+	return nil
+}

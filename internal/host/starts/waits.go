@@ -1,0 +1,193 @@
+package starts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/tools"
+)
+
+// Waits has requests wait for extensions that start with the host.
+type Waits struct {
+	Starting *Starting
+	// Until is when requests stop to wait for extensions of which nothing is known.
+	Until time.Time
+	// Offers reports whether an extension with that handshake has items for the list that
+	// method asks for.
+	Offers func(method string, hs *runtime.Handshake) bool
+	// Rebuild puts a snapshot in force that has what extensions offer now.
+	Rebuild func()
+	// View returns what a session sees. No request waits for an extension that it does not see.
+	View func(s *protocol.Session) (*toolset.View, error)
+}
+
+// AwaitListed waits until the extensions whose items belong into the list of r are known:
+// their tools, or for other lists the extensions themselves.
+func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
+	s.await(ctx, r, func(x *unit.Extension, known bool) bool {
+		switch {
+		case r.Extension != "" && r.Extension != x.ID():
+			return false
+		case r.Method == protocol.MethodToolsList:
+			return !known
+		}
+		hs := x.Handshake()
+		return x.Candidate.Manifest.Transport.Protocol == manifest.ProtocolMCP && (hs == nil || s.Offers(r.Method, hs))
+	})
+}
+
+// AwaitOwner waits until the tools of the extensions are known that may own a tool of that
+// name which view shows.
+func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, view *toolset.View) {
+	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name, view) })
+}
+
+// TryOwner tries again the extensions of all whose server could not be reached since the host was
+// started, so that nothing is known of them, and that may own a tool of that name which view shows:
+// a call does not wait for the next try that is due.
+func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) {
+	for x := range all {
+		if x.Handshake() == nil && x.StartsOnCall() && mayOwn(x, extension, name, view) && x.TryAgain(ctx) {
+			s.Rebuild()
+		}
+	}
+}
+
+// mayOwn reports whether x may have a tool of that name which view shows. extension is the one that
+// the caller named, "" for all, and name a registered one then.
+func mayOwn(x *unit.Extension, extension, name string, view *toolset.View) bool {
+	if extension != "" {
+		return x.ID() == extension && view.Admits(extension, tools.NameOf(extension, name))
+	}
+	return tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name)
+}
+
+// await waits until Until at the latest. The caller of r is told what it waits for, if it
+// asked for progress; the log says it of each wait that lasts.
+func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *unit.Extension, known bool) bool) {
+	if r.Session != nil && r.Session.Toolset != "" {
+		all := concerns
+		concerns = func(x *unit.Extension, known bool) bool {
+			view, err := s.View(r.Session)
+			return err == nil && view.Reaches(x.ID()) && all(x, known)
+		}
+	}
+	if left, _ := s.Starting.Select(concerns); len(left) == 0 || !time.Now().Before(s.Until) {
+		return
+	}
+	ctx, cancel := context.WithDeadline(ctx, s.Until)
+	defer cancel()
+	defer TellWhile(ctx, r, waiting(func() string {
+		left, _ := s.Starting.Select(concerns)
+		return "starting: " + describe(left)
+	}))()
+	began := time.Now()
+	left := s.Starting.Wait(ctx, concerns)
+	for _, x := range left {
+		x.LogLate("a request did not wait for it any longer: it is still starting", slog.String("method", r.Method),
+			slog.String("after", time.Since(began).Round(time.Millisecond).String()), slog.String("doing", x.Phase.Doing()))
+	}
+}
+
+// NotReady says why the tools of an extension that may own a tool of that name are not
+// known; nil when there is no such extension of which view shows that tool. extension is the
+// one that the caller named, "" for all, and name a registered one then.
+func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) error {
+	for x := range all {
+		known := x.Handshake() != nil || x.TellsTools() && x.Phase.Failure() == "" // a manifest that declares the tools needs no handshake
+		if !mayOwn(x, extension, name, view) || known && !x.Phase.IsSettling() {
+			continue
+		}
+		if x.Phase.IsStarting() && x.Phase.Failure() != "" { // as below
+			e := protocol.Errorf(protocol.NotReady, "extension %s could not be started yet and is tried again; exthost info %s shows why", x.ID(), x.ID())
+			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
+			return e
+		}
+		if x.Phase.IsStarting() {
+			e := protocol.Errorf(protocol.NotReady, "extension %s is starting, and its tools are not known yet: %s", x.ID(), x.Phase.Doing())
+			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
+			return e
+		}
+		if x.Phase.Failure() != "" { // it may hold words of the extension, and no policy sees this error
+			e := protocol.Errorf(protocol.Failed, "extension %s did not start; exthost info %s shows why", x.ID(), x.ID())
+			e.Extension, e.Tool = x.ID(), name
+			return e
+		}
+	}
+	return nil
+}
+
+// retryStart is the RetryAfter of calls to an extension that starts: the end of a start is
+// not known in advance.
+const retryStart = 2 * time.Second
+
+// The times at which a caller is told what its request waits for: first after a wait that
+// a person notices, then often enough for clients that give up without progress.
+const (
+	firstProgress = time.Second
+	nextProgress  = 5 * time.Second
+)
+
+// Waiter says what a request waits for. It is no func: a method value would be allocated for
+// every call.
+type Waiter interface{ Waiting() string }
+
+type waiting func() string
+
+func (f waiting) Waiting() string { return f() }
+
+// TellWhile sends progress with the text of w to the caller of r, if the caller asked
+// for progress, until stop is called. stop waits for the notification under way. The
+// numbers are small, since progress must grow and the extension goes on to count from its
+// own first number.
+func TellWhile(ctx context.Context, r *protocol.Call, w Waiter) (stop func()) {
+	token := progressToken(r.Params)
+	if r.Client == nil || token == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	began := time.Now()
+	first := time.AfterFunc(firstProgress, func() {
+		defer close(done)
+		for {
+			waited := time.Since(began).Round(time.Second)
+			text := fmt.Sprintf("%s, %s", w.Waiting(), waited)
+			params := rawjson.Set(json.RawMessage(fmt.Sprintf(`{"progress":%g}`, waited.Seconds()/1e6)), protocol.MetaProgressToken, token)
+			params = rawjson.Set(params, "message", rawjson.Quote(text))
+			if r.Client.Notify(ctx, protocol.MethodProgress, params) != nil {
+				return
+			}
+			select {
+			case <-time.After(nextProgress):
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		if !first.Stop() {
+			<-done
+		}
+	}
+}
+
+// progressToken returns the progress token in params; nil without one.
+func progressToken(params json.RawMessage) json.RawMessage {
+	if !bytes.Contains(params, []byte(protocol.MetaProgressToken)) {
+		return nil
+	}
+	return rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaProgressToken)
+}

@@ -1,0 +1,166 @@
+package stats
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/observe/latency"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// outcomes are in the order of the counters of [toolCounters].
+var outcomes = status.Outcomes()
+
+// OutcomeOf returns the outcome of an exchange that ended with result or err.
+func OutcomeOf(result json.RawMessage, err error) status.Outcome {
+	switch {
+	case err != nil:
+		return status.Outcome(cmp.Or(protocol.KindOf(err), protocol.ExtensionError))
+	case mentionsError(result) && string(rawjson.Get(result, "isError")) == "true":
+		return status.OutcomeToolError
+	}
+	return status.OutcomeOK
+}
+
+// mentionsError reports whether isError may be among the members of a result. It searches
+// for the rarest letter of the key, which in a long text is several times faster than a
+// search for the key.
+func mentionsError(result []byte) bool {
+	const key, rare = `"isError"`, 3
+	for at := 0; ; at++ {
+		i := bytes.IndexByte(result[at:], key[rare])
+		if i < 0 {
+			return false
+		}
+		if at += i; at >= rare && bytes.HasPrefix(result[at-rare:], []byte(key)) {
+			return true
+		}
+	}
+}
+
+// Counters counts calls by tool and outcome, and the runs of hooks. It outlives
+// snapshots, so that its numbers only grow. Its zero value is ready.
+type Counters struct {
+	tools  table[toolKey, toolCounters]
+	hooks  table[hookKey, atomic.Int64]
+	points table[hooks.Point, latency.Histogram]
+}
+
+type toolKey struct{ extension, tool string }
+
+// toolCounters has one counter for each of [outcomes], and room for more.
+type toolCounters struct {
+	ended [32]atomic.Int64
+	tally
+}
+
+// hookKey leaves out the handler's name, which may be a whole command line.
+type hookKey struct {
+	point     hooks.Point
+	extension string // of the handler; "" for the operator's and the program's
+	outcome   governance.Outcome
+}
+
+// call counts a call of a tool, which an instance had for the duration served. Tool is ""
+// for the calls to a destination, whose tools are not in the catalog.
+func (c *Counters) call(extension, tool string, o status.Outcome, served time.Duration) {
+	t := c.tools.get(toolKey{extension, tool})
+	t.ended[max(0, slices.Index(outcomes, o))].Add(1)
+	t.add(o, served)
+}
+
+// Use returns the use of a tool of an extension; nil when it was never called.
+func (c *Counters) Use(extension, tool string) *status.ToolUse {
+	t := c.tools.all()[toolKey{extension, tool}]
+	if t == nil {
+		return nil
+	}
+	return &status.ToolUse{Calls: t.calls.Load(), Denied: t.denied.Load(), Errors: t.errors.Load(), ToolErrors: t.toolErrors.Load(), Latency: t.took.Latency()}
+}
+
+// UnknownTarget counts a call of something that does not exist. It has no label: the
+// name in the call is the caller's free choice.
+func (c *Counters) UnknownTarget(err error) { c.call("", "", OutcomeOf(nil, err), 0) }
+
+// Hook counts one run of a handler.
+func (c *Counters) Hook(e *hooks.Event, s hooks.Step) {
+	key := hookKey{e.Point, s.Extension, governance.Continue}
+	switch {
+	case s.Err != nil:
+		key.outcome = governance.PluginError
+	case s.Reply != nil && (s.Reply.Abort || s.Reply.Decision == hooks.Deny):
+		key.outcome = governance.Rejected
+	}
+	c.hooks.get(key).Add(1)
+	c.points.get(e.Point).Record(s.Took)
+}
+
+// Describe adds the counts to m.
+func (c *Counters) Describe(m *status.Measures) {
+	for key, counts := range c.tools.all() {
+		for i, outcome := range outcomes {
+			if n := counts.ended[i].Load(); n > 0 {
+				m.Calls = append(m.Calls, status.CallMeasure{Extension: key.extension, Tool: key.tool, Outcome: outcome, Count: n})
+			}
+		}
+	}
+	for key, n := range c.hooks.all() {
+		m.Hooks = append(m.Hooks, status.HookMeasure{Point: key.point, Extension: key.extension, Outcome: key.outcome, Count: n.Load()})
+	}
+	for point, took := range c.points.all() {
+		m.Points = append(m.Points, status.PointMeasure{Point: point, Runs: took.Totals()})
+	}
+}
+
+// maxKeys bounds a table. A catalog of a thousand tools and a few reloads need a quarter
+// of that.
+const maxKeys = 4096
+
+// table is a map that only grows, is read without a lock and holds at most [maxKeys]:
+// further keys share the value of the zero key.
+type table[K comparable, V any] struct {
+	mu  sync.Mutex // held by writers
+	now atomic.Pointer[map[K]*V]
+}
+
+// get returns the value of key and makes it if there is none.
+func (t *table[K, V]) get(key K) *V {
+	if m := t.now.Load(); m != nil {
+		if v := (*m)[key]; v != nil {
+			return v
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.all()
+	if len(m) >= maxKeys {
+		key = *new(K)
+	}
+	if v := m[key]; v != nil {
+		return v
+	}
+	grown := make(map[K]*V, len(m)+1)
+	maps.Copy(grown, m)
+	v := new(V)
+	grown[key] = v
+	t.now.Store(&grown)
+	return v
+}
+
+// all returns the map, which the caller must not change.
+func (t *table[K, V]) all() map[K]*V {
+	if m := t.now.Load(); m != nil {
+		return *m
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package stats
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/governance/approval"
+	"github.com/exthost/exthost/internal/observe/broadcast"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Feed hands events to listeners. Its zero value has no listeners.
+type Feed struct{ broadcast.Hub[status.Event] }
+
+// Approvals are the approval requests that wait for a person.
+type Approvals interface {
+	// Current returns them, and channels of which one is closed when they are others.
+	Current() (list []approval.Request, own, others <-chan struct{})
+	// Follow keeps those of other nodes current until the returned function is called.
+	Follow() (leave func())
+}
+
+// Events yields what happens from now on, of these kinds or of all, until ctx ends or the feed is
+// closed. The current approvals come first.
+func (f *Feed) Events(ctx context.Context, from Approvals, kinds ...status.EventKind) iter.Seq[status.Event] {
+	return func(yield func(status.Event) bool) {
+		wants := func(kind status.EventKind) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
+		l := f.Join(func(e *status.Event) bool { return wants(e.Kind) })
+		defer l.Leave()
+		var own, others <-chan struct{}
+		approvals := func() bool {
+			var list []approval.Request
+			list, own, others = from.Current()
+			return yield(status.Event{Time: time.Now(), Kind: status.EventApprovals, Approvals: &list})
+		}
+		if wants(status.EventApprovals) {
+			defer from.Follow()()
+			if !approvals() {
+				return
+			}
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-own:
+				if !approvals() {
+					return
+				}
+			case <-others:
+				if !approvals() {
+					return
+				}
+			case <-l.More():
+				events, closed := l.Take()
+				for _, e := range events {
+					if e.Value.Lost = e.Lost; ctx.Err() != nil || !yield(e.Value) {
+						return
+					}
+				}
+				if closed {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Send gives e to all listeners. It does not wait for them.
+func (f *Feed) Send(e status.Event) {
+	e.Time = time.Now()
+	f.Publish(e, 0)
+}
+
+// State tells listeners what happened to an instance of the extension of that id.
+func (f *Feed) State(id string, e supervisor.Event) {
+	if f.Readers() == 0 {
+		return
+	}
+	s := &status.StateEvent{Extension: id, Instance: e.Key, State: e.State, Breaker: e.Breaker, Attempt: e.Attempt, Of: e.MaxAttempts}
+	if e.Err != nil {
+		s.Reason = protocol.Reason(e.Err)
+	}
+	if !e.Next.IsZero() {
+		s.Due = new(e.Next)
+	}
+	kind := status.EventState
+	if e.Kind == supervisor.BreakerChanged {
+		kind = status.EventBreaker
+	}
+	f.Send(status.Event{Kind: kind, State: s})
+}
+
+// Reload tells listeners how a reload ended.
+func (f *Feed) Reload(c *status.Change, err error) {
+	e := status.Event{Kind: status.EventReload, Reload: c}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	f.Send(e)
+}
+
+// Call tells listeners how an exchange ended.
+func (f *Feed) Call(c *status.CallEvent) { f.Send(status.Event{Kind: status.EventCall, Call: c}) }

@@ -1,0 +1,58 @@
+package stats
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/observe/latency"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Histogram counts durations. It allocates its buckets when a second duration is
+// recorded: of many extensions most are started once and never called.
+type Histogram struct {
+	first   atomic.Int64 // the first duration plus one; 0 before
+	buckets atomic.Pointer[latency.Histogram]
+}
+
+// Record counts a duration.
+func (h *Histogram) Record(d time.Duration) {
+	if h.buckets.Load() == nil {
+		if h.first.CompareAndSwap(0, int64(max(d, 0))+1) {
+			return
+		}
+		h.buckets.CompareAndSwap(nil, h.firstAlone())
+	}
+	h.buckets.Load().Record(d)
+}
+
+// firstAlone returns buckets with the first duration, if there was one.
+func (h *Histogram) firstAlone() *latency.Histogram {
+	buckets := new(latency.Histogram)
+	if first := h.first.Load(); first > 0 {
+		buckets.Record(time.Duration(first - 1))
+	}
+	return buckets
+}
+
+func (h *Histogram) load() *latency.Histogram {
+	if buckets := h.buckets.Load(); buckets != nil {
+		return buckets
+	}
+	return h.firstAlone()
+}
+
+// Latency returns nil when nothing was recorded.
+func (h *Histogram) Latency() *status.Latency { return latencyOf(h.load()) }
+
+// Totals returns the count, sum and distribution.
+func (h *Histogram) Totals() status.Durations { return h.load().Totals() }
+
+func latencyOf(h *latency.Histogram) *status.Latency {
+	q := h.Quantiles(0.5, 0.95)
+	if q == nil {
+		return nil
+	}
+	return &status.Latency{P50: protocol.Duration(q[0]), P95: protocol.Duration(q[1])}
+}

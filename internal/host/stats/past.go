@@ -1,0 +1,271 @@
+package stats
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/redact"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Bounds of what is kept of calls.
+const (
+	keptCalls  = 256     // the latest
+	maxText    = 4 << 10 // shown of a payload, in bytes
+	maxMessage = 512     // shown of an error's text, in bytes
+	maxLine    = 240     // shown of it where there is room for one line, in bytes
+	ahead      = 1 << 10 // kept beyond either: a secret on its edge is seen whole
+	maxClient  = 1 << 10 // of what a client says about itself, in bytes
+	maxName    = 256     // of a name that a caller may choose, in bytes
+)
+
+// Past is what a host remembers of calls that have ended: counts by tool, counts over the last
+// hours, and the latest calls with what they carried. Of calls in flight it knows what their callers are asked. Its zero
+// value is ready.
+type Past struct {
+	Counters
+	Mask func(string) string // masks the secrets that the host knows; nil masks none
+
+	series series
+	each   table[string, series] // by extension and destination
+
+	mu    sync.Mutex // guards what follows
+	ended uint64     // calls so far
+	ring  [keptCalls]kept
+	open  map[*status.Question]struct{}
+}
+
+// Ended is a call that has ended.
+type Ended struct {
+	status.CallEvent
+	At                time.Time     // when the call ended
+	Entry             bool          // Tool is in the catalog
+	Err               error         // nil when the call succeeded
+	Served            time.Duration // how long an instance had the call; 0 when none had
+	ClientInfo        json.RawMessage
+	Request, Response json.RawMessage
+}
+
+// kept is a call in the ring, whose buffers are used again.
+type kept struct {
+	at                time.Time
+	event             status.CallEvent
+	reason            string
+	client            []byte
+	request, response payload
+}
+
+// payload is the beginning of a payload.
+type payload struct {
+	text  []byte
+	bytes int
+}
+
+func (p *payload) keep(raw json.RawMessage) {
+	p.text, p.bytes = append(p.text[:0], raw[:min(len(raw), maxText+ahead)]...), len(raw)
+}
+
+// End takes over a call that has ended, and returns its number.
+func (p *Past) End(e *Ended) uint64 {
+	if e.Method == protocol.MethodToolsCall {
+		tool := "" // of a destination, whose tools are not in the catalog
+		if e.Entry {
+			tool = e.Tool
+		}
+		p.call(e.Extension, tool, e.Outcome, e.Served)
+	}
+	p.series.at(e.At, hour).add(e.Outcome, e.Served)
+	if e.Extension != "" {
+		p.each.get(e.Extension).at(e.At, sixHours).add(e.Outcome, e.Served)
+	}
+	reason := ""
+	if e.Err != nil {
+		reason = protocol.Reason(e.Err)
+		reason = strings.Clone(reason[:min(len(reason), maxMessage+ahead+1)]) // one more tells message that it is cut
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended++
+	k := &p.ring[p.ended%keptCalls]
+	stages := append(k.event.Stages[:0], e.Stages...)
+	k.at, k.event, k.reason = e.At, e.CallEvent, reason
+	k.event.ID, k.event.Stages = p.ended, stages
+	for _, name := range []*string{&k.event.Method, &k.event.Tool, &k.event.Caller, &k.event.Protocol, &k.event.Code} {
+		*name = display.Cut(*name, maxName)
+	}
+	k.client = append(k.client[:0], e.ClientInfo[:min(len(e.ClientInfo), maxClient)]...)
+	k.request.keep(e.Request)
+	k.response.keep(e.Response)
+	return p.ended
+}
+
+// Calls returns the last n calls that are kept, the newest first, without their payloads.
+func (p *Past) Calls(n int) []status.PastCall {
+	list := []status.PastCall{}
+	for _, k := range p.latest(n) {
+		list = append(list, p.describe(&k))
+	}
+	return list
+}
+
+// latest copies the last n calls, so that calls do not wait while they are masked.
+func (p *Past) latest(n int) (list []kept) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := p.ended; id > 0 && len(list) < min(n, keptCalls); id-- {
+		k := p.ring[id%keptCalls]
+		k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages), payload{}, payload{}
+		list = append(list, k)
+	}
+	return list
+}
+
+// Call returns a call by its number, with its payloads. A call that is not kept is a
+// tool_not_found error.
+func (p *Past) Call(id uint64) (status.PastCall, error) {
+	p.mu.Lock()
+	k := p.ring[id%keptCalls]
+	if id == 0 || k.event.ID != id {
+		p.mu.Unlock()
+		return status.PastCall{}, protocol.Errorf(protocol.ToolNotFound, "call %d is not among the last %d, which are kept", id, keptCalls)
+	}
+	k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages), k.request.copy(), k.response.copy()
+	p.mu.Unlock()
+	call := p.describe(&k)
+	call.Request = p.excerpt(k.request)
+	if call.Outcome == status.OutcomeOK || call.Outcome == status.OutcomeToolError {
+		call.Response = p.excerpt(k.response)
+	}
+	return call, nil
+}
+
+func (p *Past) describe(k *kept) status.PastCall {
+	c := status.PastCall{Time: k.at, CallEvent: k.event}
+	c.Client, c.Message = ClientName(k.client), p.message(k.reason)
+	return c
+}
+
+// Message returns the text of err as others may see it: masked and shortened; "" for nil.
+func (p *Past) Message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return p.message(protocol.Reason(err))
+}
+
+// Line returns the text of err on one line of at most [maxLine] bytes, masked, and without
+// characters that a terminal acts on.
+func (p *Past) Line(err error) string {
+	line := strings.Join(strings.Fields(display.Visible(p.Message(err))), " ")
+	return display.Cut(p.masked(line, false, maxMessage), maxLine) // what is left without hidden characters may be a secret
+}
+
+func (p *Past) message(reason string) string {
+	return p.masked(reason[:min(len(reason), maxMessage+ahead)], len(reason) > maxMessage+ahead, maxMessage)
+}
+
+func (p payload) copy() payload { return payload{slices.Clone(p.text), p.bytes} }
+
+func (p *Past) excerpt(of payload) *status.Excerpt {
+	return &status.Excerpt{Text: p.masked(string(of.text), of.bytes > len(of.text), maxText), Bytes: of.bytes, Cut: of.bytes > maxText}
+}
+
+// masked returns at most the first bytes of text, up to most. It masks before it cuts: a cut
+// could hide a part of a secret from the mask. cut says that text is itself the beginning of
+// a longer one: the part of a secret on that edge stays out of view, however much shorter
+// the masks have made what is before it.
+func (p *Past) masked(text string, cut bool, most int) string {
+	if p.Mask != nil {
+		text = p.Mask(text)
+	}
+	text, _ = redact.Default().Text(text)
+	if cut {
+		text = text[:max(0, len(text)-ahead)]
+	}
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// idleSteps is for how many steps a sample of an idle host counts: to ask the system about every
+// process is most of what such a host does.
+const idleSteps = 6
+
+// Sample notes the load in each step of the history until ctx ends: the memory of the processes
+// in bytes, and the calls in flight and queued. idle reports whether nothing has changed and
+// no call is under way since it was asked last; the last load then stands for up to a minute,
+// unless a call has ended. Sample is called once.
+func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64), idle func() bool) {
+	tick := time.NewTicker(hour.step)
+	defer tick.Stop()
+	var memory, busy int64
+	var calls uint64 // that had ended at the last look
+	for stands := 0; ; stands-- {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if ended := p.count(); !idle() || ended != calls || busy > 0 || stands <= 0 {
+			memory, busy = load()
+			stands, calls = idleSteps, ended
+		}
+		p.series.sample(time.Now(), memory, busy)
+	}
+}
+
+// count returns how many calls have ended.
+func (p *Past) count() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
+
+// History returns the counts of the last hour; those of an extension or destination are of the
+// last six hours, in longer steps and without samples.
+func (p *Past) History(extension string) status.History {
+	if extension == "" {
+		return p.series.history(time.Now(), hour)
+	}
+	s := p.each.all()[extension]
+	if s == nil {
+		s = new(series)
+	}
+	return s.history(time.Now(), sixHours)
+}
+
+// Clients returns who made calls without a session among the latest, the latest first, and
+// notes in sessions the last calls of those.
+func (p *Past) Clients(sessions []status.Client) []status.Client {
+	bySession := make(map[string]int, len(sessions))
+	for i, c := range sessions {
+		bySession[c.Session] = i
+	}
+	known := make(map[status.Client]bool)
+	for _, call := range p.Calls(keptCalls) {
+		c := status.Client{Name: call.Client, Caller: call.Caller, Protocol: call.Protocol, Session: call.Session}
+		if i, ok := bySession[call.Session]; ok && sessions[i].LastCall == nil {
+			sessions[i].LastCall = &call.Time
+		}
+		if c.Session != "" || c.Protocol == "" || known[c] { // of a session, or of a Go program
+			continue
+		}
+		known[c] = true
+		c.LastCall = &call.Time
+		sessions = append(sessions, c)
+	}
+	return sessions
+}
+
+// ClientName returns the name and version in MCP's clientInfo; "" without a name.
+func ClientName(clientInfo []byte) string {
+	var info struct{ Name, Version string }
+	if json.Unmarshal(clientInfo, &info) != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(info.Name[:min(len(info.Name), 128)]+" "+info.Version[:min(len(info.Version), 64)]), "")
+}

@@ -1,0 +1,131 @@
+package unit
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/host/given"
+	"github.com/exthost/exthost/internal/host/permit"
+	"github.com/exthost/exthost/internal/observe/wiretap"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/recording/recorder"
+	"github.com/exthost/exthost/internal/text/redact"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Env is what all units of a host share.
+type Env struct {
+	Log         *slog.Logger
+	Containment *process.Containment // holds the processes of all units
+	StateDir    string               // of the host
+	Node        string               // its name in its cluster; "" when it is in none
+	Self        string               // the program that command = "exthost" names; "" searches PATH
+	Version     string               // of the host
+	Environ     []string             // that children are started from
+	StartLazy   bool                 // a destination starts an instance at once, to see whether it can
+	Redactor    *redact.Redactor     // masks the secrets of all units
+	Tap         *wiretap.Hub
+	Recorder    *recorder.Hub
+	Permits     permit.Rules // decide what may start
+	// Stored returns the store of secrets that a configuration states. Nil: there is none.
+	Stored func(*config.Config) given.Store
+	// Logins returns what the user has signed in to. Nil: nothing.
+	Logins func(*config.Config) Logins
+	// Services connects to extensions that are services on NATS. Nil: nothing does.
+	Services runtime.Services
+	// SecretsChanged is called when a unit has other secrets than before.
+	SecretsChanged func()
+	// Command returns the command line that is run in place of an extension's own. Nil:
+	// the extension's own.
+	Command func(id string, argv []string) []string
+}
+
+// Secrets returns the store of secrets of cfg; nil without one.
+func (e *Env) Secrets(cfg *config.Config) given.Store {
+	if e.Stored == nil {
+		return nil
+	}
+	return e.Stored(cfg)
+}
+
+// Logins are what the user has signed in to.
+type Logins = interface {
+	// Login returns the login of a place, whether somebody has signed in there or not. The
+	// transport states the server and as which client users sign in. What is returned may be
+	// a [SignsIn].
+	Login(LoginPlace, *manifest.Transport) runtime.Login
+}
+
+// SignsIn is a login at which a caller can sign in while its call waits.
+type SignsIn interface {
+	runtime.Login
+	// SignIn signs in. open has the user open an address in a browser of this machine, and
+	// returns once the user has agreed to that.
+	SignIn(ctx context.Context, open func(ctx context.Context, address string) error) error
+}
+
+// LoginPlace is what is signed in, and where.
+type LoginPlace struct {
+	ID string // of the extension or destination
+	// Of is the directory of the extension, or of the project whose files state the destination;
+	// "" for a destination of the user's own files.
+	Of     string
+	URL    string // of the server; [Env.Login] sets it
+	Caller string // whose login it is; "": one serves all callers
+}
+
+// Login returns the login for the server of t; nil where t states other credentials or none can
+// be had.
+func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) runtime.Login {
+	if e.Logins == nil || !t.SignsIn() {
+		return nil
+	}
+	logins := e.Logins(cfg)
+	if logins == nil {
+		return nil
+	}
+	at.URL = t.URL
+	return logins.Login(at, t)
+}
+
+// KeepCaches adds to env where Python reads and writes its caches of bytecode, below stateDir, when consent
+// or a lock decides what runs: a cache beside the code says itself which version of the code it is of, and
+// nobody agreed to it. With stateDir "" nothing is added.
+func (e *Env) KeepCaches(env map[string]string, stateDir string) {
+	if (e.Permits.Consent != nil || e.Permits.Packages != nil) && stateDir != "" {
+		env["PYTHONPYCACHEPREFIX"] = filepath.Join(stateDir, ".pycache")
+	}
+}
+
+// Child returns the environment of a unit's processes: the host's without variables that
+// look like secrets, with those that the manifest and the operator state and with the
+// host's own.
+func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]string) ([]string, process.EnvReport) {
+	entry := cfg.Extensions.Entries[s.ID]
+	cwd := s.Manifest.Transport.Cwd
+	if !filepath.IsAbs(cwd) {
+		cwd = filepath.Join(s.Dir, cwd)
+	}
+	set := map[string]string{"PWD": cwd}
+	e.KeepCaches(set, s.StateDir)
+	maps.Copy(set, s.Sandbox.Environ(s.StateDir))
+	maps.Copy(set, stated)
+	maps.Copy(set, cfg.Extensions.Environ(s.ID))
+	maps.Copy(set, map[string]string{
+		"EXTHOST_EXTENSION_ID":     s.ID,
+		"EXTHOST_VERSION":          s.HostVersion,
+		"EXTHOST_PROTOCOL_VERSION": strconv.Itoa(protocol.Version),
+		"EXTHOST_STATE_DIR":        s.StateDir,
+	})
+	return process.Environ(e.Environ, process.EnvPolicy{
+		Mode: cfg.Extensions.Env.Mode, Pass: slices.Concat(cfg.Extensions.Env.Pass, entry.EnvPass),
+		Declared: s.Manifest.Requires.Env, Deny: entry.EnvDeny, Set: set,
+	})
+}

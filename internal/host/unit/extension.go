@@ -1,0 +1,333 @@
+package unit
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/host/descriptors"
+	"github.com/exthost/exthost/internal/host/permit"
+	"github.com/exthost/exthost/internal/proc/containment/limited"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Extension is a unit that was found on disk: its tools are in the catalog.
+type Extension struct {
+	*Unit
+	Source   descriptors.Source     // what the extension is made of
+	Commands []hooks.Handler        // its hooks that are commands
+	known    *descriptors.Known     // what it offered last
+	declared func() []protocol.Tool // by its manifest, read once
+
+	elsewhere atomic.Pointer[Elsewhere] // nil: at no other node
+	withdrawn atomic.Bool               // its first start with the host failed
+	late      sync.Once                 // the log says that a request did not wait for it
+}
+
+// Elsewhere is an extension at other nodes.
+type Elsewhere struct {
+	Nodes  []string        // that have it
+	Reason string          // why it takes no calls there; "": it does
+	Tools  []protocol.Tool // that it has there
+	Pages  bool            // a node keeps long results of it
+	// Differs says which tools there are never called, because what callers are shown are these of
+	// this host.
+	Differs func(own []protocol.Tool) []protocol.Diagnostic
+	// Acquire returns the instance for a call: one of local, or one that stands for a node.
+	Acquire func(ctx context.Context, local *Unit, w Want) (*Instance, func(error), error)
+}
+
+// NewElsewhere makes an extension that is at other nodes alone. o.Start makes the instance that
+// stands for the node of a key.
+func NewElsewhere(env *Env, o Options, events func(*Extension) Events) *Extension {
+	x := &Extension{known: new(descriptors.Known), declared: func() []protocol.Tool { return nil }}
+	o.PerKey, o.Events = true, events(x)
+	x.Unit = New(env, o)
+	return x
+}
+
+// SetElsewhere says that the extension is at other nodes; nil: at none. hs is what an extension
+// offers that is there alone; nil for others.
+func (x *Extension) SetElsewhere(e *Elsewhere, hs *runtime.Handshake) {
+	x.elsewhere.Store(e)
+	if hs != nil {
+		x.handshake.Store(hs)
+	}
+}
+
+// PagesElsewhere reports whether another node keeps long results of the extension.
+func (x *Extension) PagesElsewhere() bool {
+	e := x.elsewhere.Load()
+	return e != nil && e.Pages
+}
+
+// Acquire is [Unit.Acquire], at other nodes too.
+func (x *Extension) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
+	if e := x.elsewhere.Load(); e != nil {
+		return e.Acquire(ctx, x.Unit, w)
+	}
+	return x.Unit.Acquire(ctx, w)
+}
+
+// LoginOf returns the login that calls of a caller are made with: one serves all. Nil: there is none.
+func (x *Extension) LoginOf(string) runtime.Login { return x.Spec.Login }
+
+// NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
+// say why.
+func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner, events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
+	if d := env.Permits.Untrusted(cfg, &c, env.Environ); d != nil {
+		return nil, []protocol.Diagnostic{*d}
+	}
+	unpacked := env.Permits.Unpacked(&c)
+	if unpacked != nil && unpacked.Level != protocol.LevelInfo {
+		return nil, []protocol.Diagnostic{*unpacked}
+	}
+	if missing := append(unusable(cfg, &c), discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
+		return nil, missing
+	}
+	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
+		m := *c.Manifest
+		m.Transport.Kind = manifest.KindExec
+		c.Manifest = &m
+	}
+	if d := env.unsupportedTransport(&c); d != nil {
+		return nil, []protocol.Diagnostic{*d}
+	}
+	spec, report, err := env.Spec(cfg, c)
+	if err != nil {
+		d := protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}
+		if d.Code == discovery.CodeRequirement { // a secret is missing, as a variable may be
+			d.Level, d.Message = protocol.LevelWarn, protocol.Reason(err)
+		}
+		return nil, []protocol.Diagnostic{d}
+	}
+	if spec.Replay != nil {
+		c.Manifest = spec.Manifest // which knows the protocol
+	}
+	x := &Extension{Source: descriptors.SourceOf(&spec), declared: sync.OnceValue(func() []protocol.Tool { return runtime.Declared(c.Manifest) })}
+	of := events(x)
+	dir, _ := process.Lookup(spec.Env)(permit.Variable) // "" where there is no package
+	spec.Permit = env.Permits.Extension(cfg, &c, dir)
+	x.Unit = New(env, Options{
+		Candidate: c, Spec: spec, Report: report, BothVersions: true, Events: of,
+		Secrets:     slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),
+		Fingerprint: func() string { return x.fingerprint(cfg) },
+	})
+	if err := x.recall(env, cfg); regular.Exhausted(err) || x.Source.Exhausted {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: manifest.CodeExhausted, Extension: c.ID, Path: c.Path,
+			Message: "its files cannot be read: the host has no file descriptor left"}}
+	}
+	found, err := x.addCommands(runner, spec.Env)
+	if err != nil {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: protocol.Reason(err)}}
+	}
+	if len(report.Withheld) > 0 {
+		env.Log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
+	}
+	if unpacked != nil {
+		found = append(found, *unpacked)
+	}
+	return x, append(found, withoutEffect(&c, spec.Options)...)
+}
+
+// unusable says which of the operator's values for c cannot be used.
+func unusable(cfg *config.Config, c *discovery.Candidate) (diags []protocol.Diagnostic) {
+	for _, problem := range cfg.Extensions.Problems(c.ID) {
+		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: discovery.CodeRequirement, Extension: c.ID, Path: c.Path, Message: problem})
+	}
+	return diags
+}
+
+// gate is what the requirements of an extension are checked against. stated are the
+// variables that the operator states for it.
+func (e *Env) gate(stated map[string]string) discovery.Host {
+	host := process.Lookup(e.Environ)
+	lookup := func(name string) (string, bool) {
+		if value, ok := stated[name]; ok {
+			return value, true
+		}
+		return host(name)
+	}
+	path, _ := lookup("PATH")
+	return discovery.Host{LookupEnv: lookup, Path: path, Version: e.Version}
+}
+
+// codeUnsupported is the code of a diagnostic about a key that this version or this
+// system cannot carry out.
+const codeUnsupported = "unsupported"
+
+// unsupportedTransport says that c cannot run in this program; nil when it can.
+func (e *Env) unsupportedTransport(c *discovery.Candidate) *protocol.Diagnostic {
+	if c.Manifest.Transport.Kind != manifest.KindNATS || e.Services != nil {
+		return nil
+	}
+	return &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,
+		Message: "this program connects to no services on NATS: set Services of its exthost.Options to services.New of package cluster/services"}
+}
+
+// withoutEffect names the parts of the manifest that this system cannot carry out.
+func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol.Diagnostic) {
+	for _, part := range []struct {
+		key     string
+		applies bool
+	}{
+		{"[runtime.limits]", c.Manifest.Runtime.Limits != manifest.Limits{} && !limited.Enforced},
+		{"runtime.isolate", o.Isolate != manifest.IsolateNone && !process.CanIsolate},
+	} {
+		if part.applies {
+			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,
+				Message: part.key + " has no effect in this version"})
+		}
+	}
+	return diags
+}
+
+// fingerprint returns the key under which the offer of the extension is kept; "" where the
+// manifest declares the tools, and where no key can be made.
+func (x *Extension) fingerprint(cfg *config.Config) string {
+	if declares(x.Spec) {
+		return ""
+	}
+	key, err := descriptors.Fingerprint(x.Spec, slices.Collect(maps.Keys(cfg.Extensions.Environ(x.ID())))...)
+	if err != nil {
+		x.Log.Debug("the tools of the extension are not stored for the next start", "reason", err)
+	}
+	return key
+}
+
+// recall loads the last offer of the extension. If the program is the same, the offer is
+// its handshake until it runs. The error says why the offer cannot be read.
+func (x *Extension) recall(env *Env, cfg *config.Config) (err error) {
+	if x.known = new(descriptors.Known); declares(x.Spec) {
+		return nil
+	}
+	if x.known, err = descriptors.NewCache(env.StateDir).Open(x.ID()); err != nil {
+		x.Log.Debug("what it last offered cannot be read, and it starts without", "error", err)
+	}
+	last := x.known.Last()
+	if last == nil {
+		return err
+	}
+	if key := x.fingerprint(cfg); key != "" && key == last.Key {
+		x.handshake.Store(&last.Handshake)
+	}
+	return err
+}
+
+// PruneOffers bounds what is kept of extensions that are not among known, see
+// [offers.Cache.Prune].
+func (e *Env) PruneOffers(known map[string]*Extension) {
+	descriptors.NewCache(e.StateDir).Prune(func(id string) bool { return known[id] != nil })
+}
+
+// Start implements [Runner]. An extension that starts with the host and fails does not
+// offer any more what it offered before, unless it is about to be tried again.
+func (x *Extension) Start(ctx context.Context) error {
+	recalled := x.Handshake()
+	err := x.Unit.Start(ctx)
+	if err != nil && ctx.Err() == nil && !onDemand(x.Spec) && x.HasFailed() && protocol.KindOf(err) != protocol.ShuttingDown {
+		x.withdrawn.Store(true)
+		x.handshake.CompareAndSwap(recalled, nil)
+	}
+	return err
+}
+
+// Offered returns the tools of the last handshake, or those of the manifest where the
+// extension has not run, and what was wrong with the handshake. Before the first handshake
+// of this host, the last one of the same program counts.
+func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
+	own, diags := x.offeredHere()
+	if e := x.elsewhere.Load(); e != nil {
+		return withMissing(own, e.Tools), slices.Concat(diags, e.Differs(own))
+	}
+	return own, diags
+}
+
+// ToolHere returns a tool that the extension offers at this host; nil when it does not.
+func (x *Extension) ToolHere(name string) *protocol.Tool {
+	own, _ := x.offeredHere()
+	for i := range own {
+		if own[i].Name == name {
+			return &own[i]
+		}
+	}
+	return nil
+}
+
+func (x *Extension) offeredHere() ([]protocol.Tool, []protocol.Diagnostic) {
+	if hs := x.Handshake(); hs != nil {
+		return x.Legacy.addTools(hs.Tools), hs.Diagnostics
+	}
+	if declares(x.Spec) && !x.withdrawn.Load() {
+		return x.declared(), nil
+	}
+	return nil, nil
+}
+
+// TellsTools reports whether the tools of the extension are known, though it may not run.
+func (x *Extension) TellsTools() bool { return x.Handshake() != nil || declares(x.Spec) }
+
+// LogLate logs once that a request did not wait for the start of the extension.
+func (x *Extension) LogLate(message string, attrs ...slog.Attr) {
+	x.late.Do(func() { x.Log.LogAttrs(context.Background(), slog.LevelWarn, message, attrs...) })
+}
+
+// HookPoints returns the points of the hooks that the extension serves in its own
+// protocol: those of its handshake, and before that those that its manifest declares or
+// its last handshake had, so that the first event waits until the extension is ready.
+func (x *Extension) HookPoints() []string {
+	m := x.Candidate.Manifest
+	switch hs := x.Handshake(); {
+	case m.Transport.Protocol != manifest.ProtocolNative:
+		return nil
+	case hs != nil:
+		return hs.Hooks
+	case x.HasFailed() || x.withdrawn.Load(): // no event may wait
+		return nil
+	case m.Capabilities != nil:
+		return m.Capabilities.Hooks
+	}
+	if last := x.known.Last(); last != nil {
+		return last.Handshake.Hooks
+	}
+	return nil
+}
+
+// Status returns the status of the extension, without its tools.
+func (x *Extension) Status() status.Extension {
+	s := x.Unit.Status()
+	if e := x.elsewhere.Load(); e != nil {
+		s.Nodes = e.Nodes
+		switch here := s.Transport != KindElsewhere; {
+		case here:
+		case e.Reason != "":
+			s.State, s.Reason = status.StateNotReady, e.Reason
+		case s.State == string(supervisor.Idle):
+			s.State = string(supervisor.Ready)
+		}
+	}
+	points := make(map[string]bool)
+	if hs := x.Handshake(); hs != nil {
+		s.Protocol = hs.Protocol
+		for _, name := range hs.Hooks {
+			points[name] = true
+		}
+	}
+	for _, h := range x.Commands {
+		points[string(h.Point)] = true
+	}
+	s.Hooks = slices.Sorted(maps.Keys(points))
+	return s
+}

@@ -1,0 +1,64 @@
+package unit
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/exthost/exthost/internal/host/stats"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+)
+
+// instances are those that may have a process.
+type instances struct {
+	mu  sync.Mutex // guards set
+	set map[*Instance]struct{}
+}
+
+func (l *instances) add(i *Instance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.set == nil {
+		l.set = make(map[*Instance]struct{})
+	}
+	l.set[i] = struct{}{}
+}
+
+// remove takes out an instance that has ended, whose counts go to c.
+func (l *instances) remove(i *Instance, c *stats.Calls) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.set, i)
+	c.Ended(i.Info())
+}
+
+// Instances returns the instances that may have a process.
+func (l *instances) Instances() []*Instance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.set))
+}
+
+// infos returns the state of the instances by key, of two with one key the later.
+func (l *instances) infos() map[string]runtime.Info {
+	all := make(map[string]runtime.Info)
+	for _, i := range l.Instances() {
+		info := i.Info()
+		if other, ok := all[i.Key]; !ok || info.StartedAt.After(other.StartedAt) {
+			all[i.Key] = info
+		}
+	}
+	return all
+}
+
+// measure adds the counts of the instances to those of c.
+func (l *instances) measure(id string, c *stats.Calls) status.ExtensionMeasure {
+	l.mu.Lock() // no instance ends meanwhile
+	defer l.mu.Unlock()
+	var running []runtime.Info
+	for i := range l.set {
+		running = append(running, i.Info())
+	}
+	return c.Measure(id, running)
+}

@@ -1,0 +1,110 @@
+package unit
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/text/redact"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// ownSecrets are the values that a unit was given and nobody may see.
+type ownSecrets struct {
+	values []string // from the environment, the headers and the options
+	always bool     // there may be more later
+
+	mu     sync.Mutex // guards tokens
+	tokens []string   // read from transport.token_file and from the store of secrets, the latest last
+}
+
+// keptTokens is how many such values of a unit are masked: the current ones and earlier ones,
+// which a process or a server may still quote.
+const keptTokens = 256
+
+// addToken takes a value, and reports whether it is new.
+func (s *ownSecrets) addToken(token string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := slices.Index(s.tokens, token)
+	if known >= 0 {
+		s.tokens = slices.Delete(s.tokens, known, known+1)
+	} else if len(s.tokens) == keptTokens {
+		s.tokens = slices.Delete(s.tokens, 0, 1)
+	}
+	s.tokens = append(s.tokens, token)
+	return known < 0
+}
+
+// Learn has a secret masked that u is given from now on.
+func Learn(u *Unit, value string) {
+	if u.secrets.addToken(value) {
+		u.Env.SecretsChanged()
+	}
+}
+
+// tellSecrets logs the names of the secrets that a start is given. It is not inlined: the stack
+// of a goroutine that waits as long as its process lives would keep room for the record.
+//
+//go:noinline
+func (i *Instance) tellSecrets() {
+	if names := i.Unit.report.PassedSecrets; len(names) > 0 {
+		i.Unit.Log.Info("it is given secrets", "names", names)
+	}
+}
+
+// Secrets implements [Runner].
+func (u *Unit) Secrets() []string {
+	u.secrets.mu.Lock()
+	defer u.secrets.mu.Unlock()
+	return slices.Concat(u.secrets.values, u.secrets.tokens)
+}
+
+// Mask returns err without the secrets of the unit: an error quotes stderr and stdout of
+// the process, and reaches the log, the status and callers. An error with evidence is the
+// host's, and loses secrets that show their form too; the extension's own errors are for
+// policies to judge, as its results are.
+func (u *Unit) Mask(err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || e.Evidence == nil && len(u.secrets.values) == 0 && !u.secrets.always {
+		return err
+	}
+	r, masked := u.Env.Redactor, *e
+	masked.Data = maskData(r, e.Data)
+	if e.Evidence == nil {
+		masked.Message = r.Known(e.Message)
+		return &masked
+	}
+	evidence := *e.Evidence
+	evidence.Stderr, evidence.Line = r.Strings(evidence.Stderr), r.String(evidence.Line)
+	masked.Message, masked.Evidence = r.String(e.Message), &evidence
+	return &masked
+}
+
+// maskData returns JSON without known secrets. A number that is one cannot be masked by itself.
+func maskData(r *redact.Redactor, data json.RawMessage) json.RawMessage {
+	if len(data) == 0 {
+		return nil
+	}
+	masked := json.RawMessage(r.Known(string(data)))
+	if !json.Valid(masked) {
+		return json.RawMessage(`"***"`)
+	}
+	return masked
+}
+
+// headerSecrets returns the values of headers that look like secrets.
+func headerSecrets(t manifest.Transport) (values []string) {
+	for name, value := range t.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			_, value, _ = strings.Cut(value, " ") // without the scheme
+			name = "AUTH"
+		}
+		values = append(values, process.Secrets([]string{strings.ReplaceAll(name, "-", "_") + "=" + value})...)
+	}
+	return values
+}

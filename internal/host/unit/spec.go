@@ -1,0 +1,133 @@
+package unit
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/host/given"
+	"github.com/exthost/exthost/internal/host/permit"
+	"github.com/exthost/exthost/internal/host/unit/variables"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/proc/sandbox"
+	"github.com/exthost/exthost/internal/recording/player"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Spec returns everything that the runtime needs to run one instance of c, and what its
+// environment lacks.
+func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
+	entry := cfg.Extensions.Entries[c.ID]
+	s := runtime.Spec{
+		ID: c.ID, Dir: c.Dir, Manifest: c.Manifest,
+		Options:  entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport),
+		StateDir: filepath.Join(e.StateDir, c.ID), HostVersion: e.Version, Self: e.Self,
+		Logger: e.Log.With("extension", c.ID), Containment: e.Containment, Roots: entry.Roots, NewPrivileges: entry.NewPrivileges,
+		Services: e.Services,
+	}
+	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
+		return s, process.EnvReport{}, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)
+	}
+	var err error
+	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
+		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
+	}
+	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && c.Manifest.Transport.URL == "" && c.Manifest.Transport.Kind != manifest.KindNATS { // a remote server has no process here
+		if s.Sandbox, err = sandbox.Resolve(table, sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)); err != nil {
+			return s, process.EnvReport{}, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+		}
+		s.Sandbox.LogTo(s.Logger)
+	}
+	dir, told, err := e.Permits.Package(&c, nil)
+	if err != nil {
+		return s, process.EnvReport{}, permit.Refusal(err)
+	}
+	if dir != "" && s.Sandbox != nil {
+		s.Sandbox.Read = append(s.Sandbox.Read, dir)
+	}
+	var report process.EnvReport
+	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // an MCP server, as other clients configure it
+		s.Env, report = e.Child(cfg, &s, told)
+		if s.Manifest, err = variables.Expand(c.Manifest, process.Lookup(s.Env)); err != nil {
+			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+		}
+	}
+	if c.Manifest.Transport.Kind == manifest.KindReplay {
+		if err := replays(&s); err != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "transport.file: %w", err)
+		}
+	}
+	owners := ownership.Rule{Safe: cfg.Extensions.SafeDirectories}
+	if file := s.Manifest.Transport.TokenFile; file != "" {
+		if refused := owners.Secret(filepath.Join(s.Dir, file)); refused != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "transport.token_file: %s: %s; %s", refused.Path, refused.Message, refused.Hint)
+		}
+	}
+	commands := [][]string{s.Manifest.Transport.CommandLine()}
+	for _, h := range s.Manifest.Hooks {
+		commands = append(commands, h.Command)
+	}
+	for _, argv := range commands {
+		if refused := owners.Command(s.Dir, argv); refused != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "%s; %s", refused.Message, refused.Hint)
+		}
+	}
+	env := maps.Clone(s.Manifest.Transport.Env)
+	if dir != "" {
+		env = maps.Clone(told)
+		maps.Copy(env, s.Manifest.Transport.Env)
+		env[permit.Variable] = dir
+	}
+	s.Env, report = e.Child(cfg, &s, env)
+	s.Login = e.Login(cfg, &s.Manifest.Transport, LoginPlace{ID: c.ID, Of: c.Dir})
+	stated := cfg.Extensions.Environ(c.ID)
+	if err := given.Give(&s, e.Secrets(cfg), given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated)),
+		slices.Concat(slices.Collect(maps.Keys(stated)), slices.Collect(maps.Keys(c.Manifest.Transport.Env)))...); err != nil {
+		return s, report, err
+	}
+	if e.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {
+		if s.Manifest, err = e.replaceCommand(&s); err != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "%w", err)
+		}
+	}
+	return s, report, nil
+}
+
+// replays opens the cassette of s, which decides what protocol is spoken.
+func replays(s *runtime.Spec) (err error) {
+	m := *s.Manifest
+	t := &m.Transport
+	file := t.File
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(s.Dir, file)
+	}
+	if s.Replay, err = player.Open(player.Options{File: file, Extension: t.Extension, Nearest: t.Match == manifest.MatchNearest, Real: t.Latency == manifest.LatencyReal}); err != nil {
+		return err
+	}
+	t.Protocol, s.Manifest = s.Replay.Protocol(), &m
+	return nil
+}
+
+// replaceCommand returns the manifest of s with the command line that e.Command returns.
+func (e *Env) replaceCommand(s *runtime.Spec) (*manifest.Manifest, error) {
+	m := *s.Manifest
+	t := &m.Transport
+	argv := t.CommandLine()
+	if t.Script != "" {
+		path, _ := process.Lookup(s.Env)("PATH")
+		launch, err := process.LaunchScript(t.Script, s.Dir, path)
+		if err != nil {
+			return nil, err
+		}
+		argv = append(launch, t.Args...)
+	}
+	t.Command, t.Args, t.Script = "", nil, ""
+	t.Cmd = e.Command(s.ID, argv)
+	return &m, nil
+}

@@ -1,0 +1,120 @@
+package unit
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Describe returns what the manifest of c says of it.
+func Describe(c discovery.Candidate) status.Extension {
+	m := c.Manifest
+	return status.Extension{
+		ID: c.ID, Name: m.Plugin.Name, Version: m.Plugin.Version, Description: m.Plugin.Description,
+		Path: c.Path, Transport: m.Transport.Kind, Protocol: m.Transport.Protocol,
+		Command: m.Transport.CommandLine(), Requires: m.Requires, Config: m.Config, Tools: []string{},
+	}
+}
+
+// Status returns the status of the unit, without tools and hooks.
+func (u *Unit) Status() status.Extension {
+	s := Describe(u.Candidate)
+	s.StateDir, s.Activation = u.Spec.StateDir, u.Spec.Options.Activation
+	s.EnvWithheld, s.EnvPassedSecrets = u.report.Withheld, u.report.PassedSecrets
+	if u.Spec.Options.Isolate == manifest.IsolatePID && process.CanIsolate {
+		s.Containment = process.HoldsNamespace
+	}
+	s.NewPrivileges, s.Sandbox = u.Spec.NewPrivileges, confinement(u.Spec)
+	if u.Spec.Login != nil {
+		s.Login = u.Spec.Login.Needed()
+	}
+	u.Calls.Describe(&s)
+	s.LastCrash = u.crash.Load()
+	s.State = string(supervisor.Idle)
+	processes := u.instances.infos()
+	for i, slot := range u.Phase.slots() {
+		one := instanceStatus(slot)
+		if p, ok := processes[slot.Key]; ok {
+			one.PID, one.StartedAt, one.Doubt = p.PID, p.StartedAt, p.Doubt
+		}
+		s.Instances = append(s.Instances, one)
+		if i == 0 || s.State != string(supervisor.Ready) { // the best instance stands for all
+			s.State, s.Reason = one.State, one.Reason
+		}
+	}
+	switch {
+	case s.State == string(supervisor.Ready):
+		s.Reason = "" // of a failure that is over
+	case s.State == string(supervisor.Idle) && u.Phase.pending.Load(): // it waits until others have started
+		s.State = string(supervisor.Spawning)
+		fallthrough
+	case s.State == string(supervisor.Spawning) && s.Reason == "":
+		s.Reason = u.Phase.Doing()
+	}
+	return s
+}
+
+// confinement says what the system enforces of the sandbox of s; nil without one.
+func confinement(s *runtime.Spec) *status.Sandbox {
+	if s.Sandbox == nil {
+		return nil
+	}
+	p := s.Sandbox
+	have, _ := process.Protect(p, s.Options.Isolate == manifest.IsolatePID, s.Containment)
+	return &status.Sandbox{Holds: have.Holds, Lacks: have.Lacks, BestEffort: p.BestEffort, Read: p.Read, Write: p.Write, Net: cmp.Or(strings.Join(p.Net, " "), "none")}
+}
+
+func instanceStatus(s supervisor.SlotStatus) status.Instance {
+	i := status.Instance{Key: s.Key, State: string(s.State), Since: s.Since, Restarts: s.Restarts,
+		Breaker: string(s.Breaker), InFlight: s.InFlight, Queued: s.Queued}
+	if s.Err != nil {
+		i.Reason, i.Evidence = protocol.Reason(s.Err), protocol.EvidenceOf(s.Err)
+	}
+	if !s.Next.IsZero() {
+		i.NextRetry = &s.Next
+	}
+	if !s.BreakerUntil.IsZero() {
+		i.NextProbe = &s.BreakerUntil
+	}
+	return i
+}
+
+// HasFailed reports whether an instance has failed: it is tried once in a while at most.
+func (u *Unit) HasFailed() bool {
+	return slices.ContainsFunc(u.Phase.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
+}
+
+// IsReady reports whether an instance that serves every session can be called now.
+func (u *Unit) IsReady() bool {
+	return !u.PerSession() && slices.ContainsFunc(u.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Ready })
+}
+
+// Measure returns the counts of the unit.
+func (u *Unit) Measure() status.ExtensionMeasure { return u.instances.measure(u.ID(), u.Calls) }
+
+// StartFailed begins the message of a diagnostic of [Unit.StartDiagnostic].
+const StartFailed = "did not start: "
+
+// StartDiagnostic says why the unit did not start.
+func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
+	kind := cmp.Or(protocol.KindOf(err), protocol.SpawnFailed)
+	text := StartFailed + protocol.Reason(err)
+	switch words := protocol.LastWords(err); {
+	case words != "" && kind == protocol.HandshakeTimeout: // they say more than the time
+		text = StartFailed + "its last words: " + words + "; " + protocol.Reason(err)
+	case words != "":
+		text += "; its last words: " + words
+	}
+	if e := protocol.EvidenceOf(err); e != nil && e.Line != "" {
+		text += "; its last line on stdout: " + e.Line
+	}
+	return protocol.Diagnostic{Level: protocol.LevelError, Code: string(kind), Extension: u.ID(), Path: u.Candidate.Path, Message: text}
+}

@@ -1,0 +1,359 @@
+// Package unit supervises one thing that has processes: an extension, or what a
+// destination or a policy runs. It knows no host.
+package unit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/host/stats"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/secret/secrets"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Runner is an extension, a destination or the process of a policy.
+type Runner interface {
+	Base() *Unit
+	// Start starts the unit, or starts one instance to learn what it offers where
+	// instances come on demand.
+	Start(ctx context.Context) error
+	// Restart replaces the instances and forgets their failures.
+	Restart(ctx context.Context) error
+	// NeedsStart reports whether the unit is started with the host, and not by a call.
+	NeedsStart() bool
+	// Stop ends all instances. It leaves drain to calls in flight.
+	Stop(ctx context.Context, drain time.Duration) error
+	// Kill ends every process at once.
+	Kill()
+	// EndSession stops the instance that belonged to the session of that key alone.
+	EndSession(key string)
+	// Secrets returns the values that the unit was given and nobody may see.
+	Secrets() []string
+}
+
+// Unit is one supervised thing: its spec, its instances and what became of them.
+type Unit struct {
+	Candidate discovery.Candidate
+	Spec      *runtime.Spec // of its instances
+	Log       *slog.Logger
+	Calls     *stats.Calls
+
+	Env    *Env
+	Legacy *LegacyGroup
+	Phase  *Phase
+
+	report    process.EnvReport
+	events    Events
+	group     *supervisor.Group[*Instance]
+	handshake atomic.Pointer[runtime.Handshake] // of the latest instance, or the known offer before the first
+	crash     atomic.Pointer[status.Crash]      // the latest
+	said      atomic.Value                      // string: the state and kind of the failure that the log says; see saidAlready
+	secrets   ownSecrets
+	trial     *trial
+	trying    chan struct{} // holds a value while a call tries again
+	tries     atomic.Int64  // that calls have begun
+	succession
+	instances
+}
+
+// Options of a unit.
+type Options struct {
+	Candidate discovery.Candidate
+	Spec      runtime.Spec
+	Report    process.EnvReport
+	Secrets   []string // values that nobody may see, besides those in the environment and the headers
+	// MasksAlways masks errors even when the unit was given no secret at the start.
+	MasksAlways bool
+	// Start makes one run, for the slot of a key. Default: [runtime.New].
+	Start func(s runtime.Spec, key string) (runtime.Instance, error)
+	// BothVersions gives legacy clients of MCP a group of their own, if the
+	// transport can speak legacy and modern versions and its instances are shared.
+	BothVersions bool
+	// PerKey gives each key of [Unit.AcquireKey] an instance of its own; calls have no key.
+	PerKey bool
+	// Prepare adds to the spec what the instance of a key has for itself. Nil: nothing.
+	Prepare func(s *runtime.Spec, key string)
+	// Fingerprint returns the fingerprint of the program that an instance runs. Nil: "".
+	Fingerprint func() string
+	// Keep is [supervisor.Options].Keep.
+	Keep func(key string) bool
+	// Cooldown is [supervisor.Restart].Cooldown.
+	Cooldown time.Duration
+	Events
+}
+
+// Events are the functions that a unit calls. Each may be nil.
+type Events struct {
+	// Admit decides whether an instance may start.
+	Admit func(ctx context.Context) error
+	// Offered takes the handshake of an instance, before anybody can call the instance,
+	// or with announced a later change of its tools.
+	Offered func(i *Instance, announced bool)
+	// Ready runs beside an instance that has become ready, and ends with ctx.
+	Ready func(ctx context.Context, i *Instance)
+	// State takes every event of the unit's group.
+	State func(supervisor.Event)
+	// LogState logs a change of state. Default: loud only when somebody must act.
+	LogState func(*slog.Logger, supervisor.Event)
+	// Incoming takes requests and notifications of an instance that belong to no call in
+	// flight. Nil refuses them and tells the instance that the host relays nothing.
+	Incoming func(ctx context.Context, i *Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
+	// Session returns the session of an instance's key; nil when there is none.
+	Session func(key string) *protocol.Session
+	// Relayed returns the client capabilities that an MCP server is told of which belongs
+	// to no session alone. Nil: none.
+	Relayed func() json.RawMessage
+}
+
+// New prepares a unit. Nothing starts before Start or a call.
+func New(env *Env, o Options) *Unit {
+	if o.Start == nil {
+		o.Start = func(s runtime.Spec, _ string) (runtime.Instance, error) { return runtime.New(s) }
+	}
+	u := &Unit{
+		Candidate:  o.Candidate,
+		Spec:       &o.Spec,
+		Log:        env.Log.With("extension", o.Candidate.ID),
+		Calls:      new(stats.Calls),
+		Env:        env,
+		report:     o.Report,
+		events:     o.Events,
+		trial:      newTrial(),
+		trying:     make(chan struct{}, 1),
+		succession: succession{stopped: make(chan struct{})},
+	}
+	t := o.Spec.Manifest.Transport
+	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets), secrets.Refers) // whose values are learned
+	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil || o.Spec.Login != nil
+	o.Spec.Held = new(runtime.Held)
+	o.Spec.Secret = func(value string) { Learn(u, value) }
+	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) }, groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
+	u.Legacy = newLegacyGroup(u, &o)
+	u.Phase = &Phase{id: u.ID(), transport: t, onDemand: onDemand(u.Spec), runs: u.Instances, slots: func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) }}
+	return u
+}
+
+// newInstance prepares one run for the slot of a key.
+func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error) {
+	i := &Instance{
+		Unit:    u,
+		Key:     key,
+		Legacy:  legacy,
+		ended:   make(chan struct{}),
+		logTurn: make(chan struct{}, 1),
+	}
+	i.logLevel.Store(NoLogLevel)
+	i.logAsked.Store(NoLogLevel)
+	if o.Fingerprint != nil {
+		i.Fingerprint = o.Fingerprint()
+	}
+	s := o.Spec
+	if o.Prepare != nil {
+		o.Prepare(&s, key)
+	}
+	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.Env.Tap.Wire(u.ID())
+	if !strings.HasPrefix(u.ID(), status.PolicyPrefix) { // policies see what callers authenticate with
+		s.Record = u.Env.Recorder.Wire(u.ID())
+	}
+	if o.Incoming != nil {
+		s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+			return o.Incoming(ctx, i, method, params, notify)
+		}
+		s.Capabilities = relayed(u, key)
+		s.Older = legacy || u.PerSession() && isLegacyKey(key)
+	}
+	run, err := o.Start(s, key)
+	i.Instance = run
+	return i, err
+}
+
+// relayedNative are the capabilities that the host relays between a native extension and its
+// callers.
+var relayedNative = json.RawMessage(`{"message":{},"progress":{}}`)
+
+// relayed returns the capabilities that an instance is told of: those of its session's
+// client, where the instance has a session, else those that the host relays.
+func relayed(u *Unit, key string) json.RawMessage {
+	if u.Spec.Manifest.Transport.Protocol != manifest.ProtocolMCP {
+		return relayedNative
+	}
+	if s := u.Session(key); s != nil && len(s.Capabilities) > 0 {
+		return s.Capabilities
+	}
+	if u.events.Relayed == nil {
+		return nil
+	}
+	return u.events.Relayed()
+}
+
+// Session returns the session that the instance of that key belongs to, nil when the
+// instance belongs to nobody alone.
+func (u *Unit) Session(key string) *protocol.Session {
+	if u.events.Session == nil || !u.PerSession() || !IsSessionKey(key) {
+		return nil
+	}
+	return u.events.Session(key)
+}
+
+// Base implements [Runner].
+func (u *Unit) Base() *Unit { return u }
+
+// ID returns the id of the extension, the name of the destination, or policy:NAME.
+func (u *Unit) ID() string { return u.Candidate.ID }
+
+// PerSession reports whether each session has an instance of its own.
+func (u *Unit) PerSession() bool { return u.Spec.Options.Instances.PerSession() }
+
+// Handshake returns the handshake of the latest instance. Before the first it is the
+// known offer of the same program, or nil.
+func (u *Unit) Handshake() *runtime.Handshake { return u.handshake.Load() }
+
+// Start implements [Runner].
+func (u *Unit) Start(ctx context.Context) error {
+	switch {
+	case !onDemand(u.Spec):
+		return u.group.Start(ctx)
+	case u.trial.wanted:
+		return u.startTrial(ctx)
+	}
+	return u.Try(ctx)
+}
+
+// firstHandshake is the key of the instance that is started to learn its handshake.
+const firstHandshake = "first handshake"
+
+// Try starts an instance as a call does, and waits for it.
+func (u *Unit) Try(ctx context.Context) error {
+	_, release, err := u.group.Acquire(ctx, firstHandshake)
+	if err != nil {
+		return err
+	}
+	release(nil)
+	u.group.Release(firstHandshake)
+	return nil
+}
+
+// tryPause is the shortest time from a failure to the next try that a call brings about.
+const tryPause = time.Second
+
+// TryAgain is Try for a call that does not wait for the restart that is due. It tries for one call at a time, and
+// tryPause after the latest failure. Calls that came before a try began share its failure: however many calls come, the
+// server gets one connection in a tryPause. A start that began before the call says nothing about the server now, so
+// its failure is followed by another try. TryAgain reports whether there is an instance.
+func (u *Unit) TryAgain(ctx context.Context) bool {
+	before := u.tries.Load()
+	select {
+	case u.trying <- struct{}{}:
+		defer func() { <-u.trying }()
+	case <-ctx.Done():
+		return false
+	}
+	for u.tries.Load() == before && ctx.Err() == nil {
+		select {
+		case <-time.After(time.Until(u.Phase.failed().Add(tryPause))):
+		case <-ctx.Done():
+			return false
+		}
+		if !u.Phase.is(supervisor.Spawning) {
+			u.tries.Add(1)
+		}
+		if u.Try(ctx) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// onDemand reports whether instances start with a call.
+func onDemand(s *runtime.Spec) bool {
+	return s.Options.Activation == manifest.ActivationLazy || s.Options.Instances.PerSession()
+}
+
+// declares reports whether the manifest lists the tools.
+func declares(s *runtime.Spec) bool { return len(s.Manifest.Tools) > 0 }
+
+// NeedsStart reports whether the unit is started with the host: unless it starts on
+// demand and its tools are known, from the manifest or from an earlier handshake.
+func (u *Unit) NeedsStart() bool {
+	return u.trial.wanted || !onDemand(u.Spec) || !declares(u.Spec) && u.handshake.Load() == nil
+}
+
+// StartsOnCall reports whether a call starts an instance now that one could not be started: the unit
+// is reached over the network.
+func (u *Unit) StartsOnCall() bool {
+	return manifest.IsRemote(u.Candidate.Manifest.Transport.Kind) && !onDemand(u.Spec) && u.Phase.Failure() != "" && !u.Phase.is(supervisor.Ready)
+}
+
+// Want is what a call needs of an instance.
+type Want struct {
+	Session *protocol.Session // of the caller; nil for a Go caller
+	Tool    string            // the extension's own name of the tool; "" for other methods
+	Raw     json.RawMessage   // the tool's descriptor, as the caller was shown it
+	Not     []*Instance       // that have refused the call
+	Node    string            // of the cluster, that is to take the call; "" for any
+}
+
+// Acquire returns the instance that serves a call, and the function that gives it
+// back with the call's error.
+func (u *Unit) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
+	if w.Node != "" && w.Node != u.Env.Node {
+		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; this host alone has it", w.Node, u.ID())
+	}
+	return u.Legacy.acquireFor(ctx, u.group, w.Session, SessionKey(w.Session))
+}
+
+// AcquireKey is Acquire for the host itself, by the key of an instance.
+func (u *Unit) AcquireKey(ctx context.Context, key string) (*Instance, func(error), error) {
+	return u.group.Acquire(ctx, key)
+}
+
+// Refusal returns why a call of s would be refused now because instances keep failing; nil
+// when it would not.
+func (u *Unit) Refusal(ctx context.Context, s *protocol.Session) error {
+	if u.Legacy.Serves(s) {
+		return u.Legacy.group.Refusal(ctx, legacyKey)
+	}
+	return u.group.Refusal(ctx, SessionKey(s))
+}
+
+// EndSession implements [Runner].
+func (u *Unit) EndSession(key string) { u.group.Release(key) }
+
+// Stop implements [Runner].
+func (u *Unit) Stop(ctx context.Context, drain time.Duration) error {
+	var legacy error
+	var beside sync.WaitGroup
+	beside.Go(func() { legacy = u.Legacy.stop(ctx, drain) })
+	err := u.group.Stop(ctx, drain)
+	beside.Wait()
+	return errors.Join(err, legacy)
+}
+
+// Restart implements [Runner].
+func (u *Unit) Restart(ctx context.Context) error {
+	err := u.group.Restart(ctx)
+	if err = errors.Join(err, u.Legacy.restart(ctx)); err == nil {
+		u.group.Release(firstHandshake) // which belongs to no session
+	}
+	return err
+}
+
+// Kill implements [Runner].
+func (u *Unit) Kill() {
+	for _, i := range u.Instances() {
+		i.Kill()
+	}
+}

@@ -1,0 +1,78 @@
+// Package variables replaces the references to environment variables in the transport of a
+// manifest.
+package variables
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/host/permit"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/manifest"
+)
+
+// packageRoot begins a command that is a program of the extension's package.
+const packageRoot = "${" + permit.Variable + "}/"
+
+// Expand returns m with the ${VAR} and ${VAR:-default} of its transport replaced, by what the
+// transport states for the child itself, else by lookup, which finds the other variables that the
+// child is given. In front of a command ~/ and ${HOME}/ are the user's home directory; no other
+// variable decides what runs. The error names every variable that is missing.
+func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
+	out := *m
+	t := &out.Transport
+	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env), maps.Clone(t.Headers)
+	var errs []error
+	expand := func(key, text string, lookup func(string) (string, bool)) string {
+		value, err := process.Expand(text, lookup)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("transport.%s: %w", key, err))
+		}
+		return value
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
+		t.Env[name] = expand("env."+name, t.Env[name], lookup)
+	}
+	own := func(name string) (string, bool) {
+		if value, ok := t.Env[name]; ok {
+			return value, true
+		}
+		return lookup(name)
+	}
+	for key, words := range map[string][]string{"command": t.Cmd, "args": t.Args} {
+		for i, word := range words {
+			words[i] = expand(key, word, own)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		t.Headers[name] = expand("headers."+name, t.Headers[name], own)
+	}
+	if strings.HasPrefix(t.Command, packageRoot) {
+		t.Command = expand("command", t.Command, lookup)
+	} else if command, err := inHome(t.Command); err != nil {
+		errs = append(errs, fmt.Errorf("transport.command: %w", err))
+	} else {
+		t.Command = command
+	}
+	t.Cwd, t.URL = expand("cwd", t.Cwd, own), expand("url", t.URL, own)
+	return &out, errors.Join(errs...)
+}
+
+// inHome returns a command with the user's home directory in place of a leading ~ or ${HOME}.
+func inHome(command string) (string, error) {
+	for _, prefix := range []string{"~/", "${HOME}/"} {
+		if rest, ok := strings.CutPrefix(command, prefix); ok {
+			home, err := os.UserHomeDir()
+			return filepath.Join(home, rest), err
+		}
+	}
+	if strings.Contains(command, "${") {
+		return "", fmt.Errorf("%s: a variable does not decide what runs: write the path in full, or begin it with ${HOME}/ or ~/", command)
+	}
+	return command, nil
+}

@@ -1,0 +1,175 @@
+// Package units knows all units of a host that may have processes: it starts them side by side,
+// stops them, and has the redactor know their secrets.
+package units
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/concurrent/coalesce"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/redact"
+)
+
+// Registry holds every unit that may have a process, and has the redactor know the
+// secrets of all of them.
+type Registry struct {
+	redactor *redact.Redactor
+
+	refresh coalesce.Shared[struct{}] // one at a time, or an older list could be the last
+
+	mu   sync.Mutex // guards live
+	live map[unit.Runner]struct{}
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry(r *redact.Redactor) *Registry {
+	return &Registry{redactor: r, live: make(map[unit.Runner]struct{})}
+}
+
+// Add registers units that may have processes from now on.
+func (r *Registry) Add(units []unit.Runner) {
+	r.mu.Lock()
+	for _, u := range units {
+		r.live[u] = struct{}{}
+	}
+	r.mu.Unlock()
+	r.RefreshSecrets()
+}
+
+// Remove takes out a unit that has no process any more.
+func (r *Registry) Remove(u unit.Runner) {
+	r.mu.Lock()
+	delete(r.live, u)
+	r.mu.Unlock()
+	r.RefreshSecrets()
+}
+
+// All returns every unit that may have a process, replaced ones included.
+func (r *Registry) All() []unit.Runner {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.live))
+}
+
+// RefreshSecrets tells the redactor the secrets of all units.
+func (r *Registry) RefreshSecrets() {
+	r.refresh.Do(func() struct{} {
+		var secrets []string
+		for _, u := range r.All() {
+			secrets = append(secrets, u.Secrets()...)
+		}
+		r.redactor.SetSecrets(secrets)
+		return struct{}{}
+	})
+}
+
+// maxNamed is how many units an error of [Registry.StopAll] names.
+const maxNamed = 8
+
+// StopAll stops every unit, all in parallel, and leaves drain to calls in flight. The error
+// names the first 8 that did not stop, and counts the others.
+func (r *Registry) StopAll(ctx context.Context, drain time.Duration) error {
+	var wg sync.WaitGroup
+	live := r.All()
+	slices.SortFunc(live, func(a, b unit.Runner) int { return cmp.Compare(a.Base().ID(), b.Base().ID()) })
+	errs := make([]error, len(live))
+	for n, u := range live {
+		wg.Go(func() {
+			if err := u.Stop(ctx, drain); err != nil {
+				errs[n] = fmt.Errorf("%s: %w", u.Base().ID(), err)
+			}
+		})
+	}
+	wg.Wait()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxNamed; more > 0 {
+		errs = append(errs[:maxNamed], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
+}
+
+// KillAll ends every process of every unit at once.
+func (r *Registry) KillAll() {
+	for _, u := range r.All() {
+		u.Kill()
+	}
+}
+
+// startsAtOnce bounds how many units start in parallel. A start is mostly a wait for a
+// child, and a child that hangs must not delay the others for long.
+var startsAtOnce = 16 * runtime.GOMAXPROCS(0)
+
+// StartEach starts the units of list, a bounded number at a time, and yields each with its
+// outcome as it has one. It returns when all have started or failed.
+func StartEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
+	return each(list, func(u unit.Runner) error { return u.Start(ctx) })
+}
+
+// RestartEach is StartEach for units that are restarted.
+func RestartEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
+	return each(list, func(u unit.Runner) error { return u.Restart(ctx) })
+}
+
+func each(list []unit.Runner, do func(unit.Runner) error) iter.Seq2[unit.Runner, error] {
+	type outcome struct {
+		u   unit.Runner
+		err error
+	}
+	return func(yield func(unit.Runner, error) bool) {
+		var wg sync.WaitGroup
+		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
+		for _, u := range list {
+			wg.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				outcomes <- outcome{u, do(u)}
+			})
+		}
+		go func() { wg.Wait(); close(outcomes) }()
+		more := true
+		for o := range outcomes {
+			more = more && yield(o.u, o.err)
+		}
+	}
+}
+
+// stopMargin is what a stop may take beyond drain_timeout and shutdown_grace before the
+// processes are killed.
+const stopMargin = 5 * time.Second
+
+// Drain stops u once the calls that may be with it have left, at the latest after its
+// drain_timeout, and kills it if it does not stop. past holds a channel for each set of
+// such calls, closed when they have left. Drain reports false when closing ended first: the
+// unit may have processes then.
+func Drain(closing context.Context, u unit.Runner, past []<-chan struct{}) (stopped bool) {
+	base := u.Base()
+	drained, cancel := context.WithTimeout(closing, base.Spec.Options.DrainTimeout)
+	defer cancel()
+	for _, left := range past {
+		select {
+		case <-left:
+		case <-drained.Done():
+		}
+	}
+	deadline, _ := drained.Deadline()
+	drain := max(0, time.Until(deadline))
+	ctx, cancel := context.WithTimeout(closing, drain+base.Spec.Options.ShutdownGrace+stopMargin)
+	defer cancel()
+	if err := u.Stop(ctx, drain); err != nil {
+		if closing.Err() != nil {
+			return false
+		}
+		base.Log.Error("did not stop, and is killed", "error", err)
+		u.Kill()
+	}
+	return true
+}

@@ -1,0 +1,58 @@
+package watch
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/host/descriptors"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Program is one thing that a host runs: an extension or a destination.
+type Program struct {
+	Spec   *runtime.Spec
+	Source descriptors.Source
+}
+
+// Places returns where a change may matter: the searched directories, the files of
+// cfg and, for links, their targets, and the files of the programs. The programs
+// include those of the plan before, which may go on running.
+func Places(cfg *config.Config, searched []string, programs []Program) discovery.Places {
+	dirs := slices.Clone(searched)
+	files := make(map[string]bool)
+	add := func(file string) {
+		files[file] = true
+		dirs = append(dirs, filepath.Dir(file))
+	}
+	for _, file := range cfg.Files {
+		add(file)
+		if target, err := filepath.EvalSymlinks(file); err == nil && target != file {
+			add(target)
+		}
+	}
+	var withDev []*runtime.Spec
+	for _, p := range programs {
+		for _, file := range descriptors.OwnFiles(p.Spec) {
+			add(file)
+		}
+		if len(p.Source.Dirs) > 0 {
+			withDev = append(withDev, p.Spec)
+			dirs = append(dirs, p.Source.Dirs...)
+		}
+	}
+	slices.Sort(dirs)
+	return discovery.Places{
+		Dirs:   slices.Compact(dirs),
+		Ignore: cfg.Extensions.IgnoreDirs,
+		Wants: func(path string) bool {
+			switch filepath.Base(path) {
+			case manifest.FileName, manifest.SidecarName:
+				return true
+			}
+			return files[path] || slices.ContainsFunc(withDev, func(s *runtime.Spec) bool { return descriptors.MatchesDev(s, path) })
+		},
+	}
+}

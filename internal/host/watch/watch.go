@@ -1,0 +1,265 @@
+// Package watch has a host look for changes when the disk may have changed, not too
+// often.
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Host is the part of a host that a [Watch] needs. Its methods are safe for concurrent
+// use, and called without a lock held; CatchUp may call [Watch.Applied].
+type Host interface {
+	// CatchUp compares the disk with what the host last read, and with apply reloads
+	// what changed; since is the time of the first event. It returns nil, nil when
+	// nothing changed.
+	CatchUp(ctx context.Context, apply bool, since time.Time) (*status.Change, error)
+	// Places returns where a change may matter now.
+	Places() discovery.Places
+	// Settings returns extensions.watch of the configuration in force.
+	Settings() config.Watch
+}
+
+// Watch looks for changes on disk. An event only says that something may have changed:
+// the host finds out what did by planning a reload, so an event that makes no
+// difference has no effect. Its methods are safe for concurrent use.
+type Watch struct {
+	host     Host
+	log      *slog.Logger
+	requests chan request
+	applied  chan struct{} // holds a token after a reload
+	retries  chan struct{} // holds a token after a look that the host could not finish
+	ending   chan struct{} // closed when the context of Run ends
+
+	mu     sync.Mutex // guards status
+	status status.Watch
+
+	// These belong to the goroutine of Run.
+	settings  config.Watch // as the configuration last said
+	watcher   *discovery.Watcher
+	dirs      []string // that watcher watches, sorted
+	debouncer debouncer
+}
+
+// request asks Run for a mode.
+type request struct {
+	mode string
+	done chan struct{}
+}
+
+// New returns a Watch of h in mode off. [Watch.Run] takes the mode from h's settings.
+func New(h Host, log *slog.Logger) *Watch {
+	return &Watch{
+		host: h, log: log, requests: make(chan request), applied: make(chan struct{}, 1), retries: make(chan struct{}, 1), ending: make(chan struct{}),
+		status: status.Watch{Mode: status.WatchOff},
+	}
+}
+
+// Run looks for changes until ctx ends, and leaves no goroutine behind. It may be
+// called once.
+func (w *Watch) Run(ctx context.Context) {
+	context.AfterFunc(ctx, func() { close(w.ending) })
+	defer w.stop()
+	w.refresh()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var again <-chan time.Time // when to look again after a token of retries
+	for {
+		timer.Stop()
+		if at, due := w.debouncer.due(); due {
+			timer.Reset(time.Until(at))
+		}
+		var changed <-chan struct{}
+		if w.watcher != nil {
+			changed = w.watcher.Changed()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-w.requests:
+			w.setMode(r.mode)
+			close(r.done)
+		case <-w.applied:
+			w.refresh()
+		case <-changed:
+			w.debouncer.event(time.Now())
+		case <-timer.C:
+			w.check(ctx)
+		case <-w.retries:
+			again = time.After(RetryPause)
+		case <-again:
+			again = nil
+			w.lookAgain(ctx)
+		}
+	}
+}
+
+// refresh applies the settings if the configuration has new ones, and else watches
+// the places where the extensions are now.
+func (w *Watch) refresh() {
+	settings := w.host.Settings()
+	if settings != w.settings {
+		w.settings = settings
+		w.debouncer = debouncer{debounce: time.Duration(settings.Debounce)}
+		w.setMode(modeOf(settings, settings.Enabled))
+	} else if w.watcher != nil {
+		w.watchPlaces()
+		w.debouncer.event(time.Now()) // events in these places were lost until now
+	}
+}
+
+func modeOf(settings config.Watch, enabled bool) string {
+	if !enabled {
+		return status.WatchOff
+	}
+	return settings.Mode
+}
+
+func (w *Watch) setMode(mode string) {
+	w.update(func(s *status.Watch) { s.Mode, s.Debounce = mode, protocol.Duration(w.debouncer.debounce) })
+	if mode == status.WatchOff {
+		w.stop()
+		w.update(func(s *status.Watch) { s.Polling, s.Directories = "", 0 })
+		return
+	}
+	if w.watcher == nil {
+		w.watcher = discovery.NewWatcher()
+		w.watchPlaces()
+	}
+	w.debouncer.event(time.Now()) // finds changes from before this mode
+}
+
+// stop ends the watching, and forgets the events that no check has seen.
+func (w *Watch) stop() {
+	if w.watcher != nil {
+		w.watcher.Close()
+		w.watcher, w.dirs = nil, nil
+	}
+	w.debouncer.take()
+}
+
+func (w *Watch) update(change func(s *status.Watch)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.status)
+}
+
+// watchPlaces watches the host's places from now on, and reports whether some of the
+// directories are new.
+func (w *Watch) watchPlaces() (more bool) {
+	places := w.host.Places()
+	more = slices.ContainsFunc(places.Dirs, func(dir string) bool { _, known := slices.BinarySearch(w.dirs, dir); return !known })
+	w.dirs = places.Dirs
+	polls := w.watcher.Watch(places)
+	var before string
+	w.update(func(s *status.Watch) {
+		before = s.Polling
+		s.Directories, s.Polling = len(places.Dirs), ""
+		if polls != nil {
+			s.Polling = polls.Error()
+		}
+	})
+	if polls != nil && before == "" {
+		w.log.Warn("the system gives no more watches, so the folders are looked at every two seconds instead", "reason", polls,
+			"next", "raise fs.inotify.max_user_watches or max_user_instances, then exthost watch off and on")
+	}
+	return more
+}
+
+// check has the host find out what changed, and apply the changes in mode reload.
+func (w *Watch) check(ctx context.Context) {
+	since := w.debouncer.take()
+	mode := w.Status().Mode
+	if mode == status.WatchOff {
+		return
+	}
+	found, err := w.host.CatchUp(ctx, mode == config.WatchReload, since)
+	if ctx.Err() != nil {
+		return
+	}
+	if found != nil || err != nil {
+		w.debouncer.changed(time.Now())
+		w.update(func(s *status.Watch) { s.Changes++; s.LastChange, s.LastProblem = time.Now(), problem(found, err) })
+	}
+	if w.watchPlaces() || found != nil {
+		w.debouncer.event(time.Now()) // finds changes in places that were not watched during the check
+	}
+}
+
+// RetryPause is the time until the host looks again after [Watch.Retry].
+const RetryPause = 2 * time.Second
+
+// Retry has the host look again after RetryPause, in every mode: the last look could not read
+// all files for want of something that the host itself lacks. It does not block.
+func (w *Watch) Retry() {
+	select {
+	case w.retries <- struct{}{}:
+	default: // a look is due already
+	}
+}
+
+// lookAgain looks for changes after a failed look. In mode log it reports them; else it
+// applies them, because somebody has asked for that.
+func (w *Watch) lookAgain(ctx context.Context) {
+	if w.Status().Mode == config.WatchLog {
+		w.debouncer.event(time.Now())
+		return
+	}
+	_, _ = w.host.CatchUp(ctx, true, time.Now()) // the host logs and reports the outcome
+}
+
+// Applied takes in a reload that was carried out, whether the watch or somebody else
+// asked for it. It does not block.
+func (w *Watch) Applied(c *status.Change) {
+	w.update(func(s *status.Watch) { s.LastProblem = problem(c, nil) })
+	select {
+	case w.applied <- struct{}{}:
+	default: // a refresh is due already
+	}
+}
+
+// Status says whether, and how, the host looks for changes on disk.
+func (w *Watch) Status() status.Watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// Set changes the mode: "log" says what changed, "reload" applies it, "on" is the one
+// of the two that the configuration names, "off" stops looking. The mode holds until
+// Run ends or extensions.watch of the configuration changes. Set waits for Run to take
+// the mode in. The error is that of ctx, shutting_down once the context of Run has ended, or
+// invalid_arguments for an unknown mode.
+func (w *Watch) Set(ctx context.Context, mode string) (status.Watch, error) {
+	modes := []string{"on", status.WatchOff, config.WatchLog, config.WatchReload}
+	if !slices.Contains(modes, mode) {
+		text := "there is no watch mode %q"
+		if near := nearest.Of(mode, modes); near != "" {
+			return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, text+", did you mean %q?", mode, near)
+		}
+		return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, text+": there is %s", mode, strings.Join(modes, ", "))
+	}
+	if mode == "on" {
+		mode = modeOf(w.host.Settings(), true)
+	}
+	r := request{mode, make(chan struct{})}
+	select {
+	case w.requests <- r:
+		<-r.done
+		return w.Status(), nil
+	case <-ctx.Done():
+		return status.Watch{}, ctx.Err()
+	case <-w.ending:
+		return status.Watch{}, protocol.Errorf(protocol.ShuttingDown, "the host is closing")
+	}
+}

@@ -1,0 +1,61 @@
+package toolindex
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/tools"
+)
+
+// maxDefinitions bounds the definitions in the text of an answer, in bytes: a tool may have a quarter
+// of a MiB of schema.
+const maxDefinitions = 48 << 10
+
+// Text returns an answer as a model reads it: the best tools with their schemas, one JSON
+// object a line, and the others as signatures. Of the best tools those are signatures too
+// for whose definition there is no room. end is said last where something was found.
+func (a Answer) Text(end string) string {
+	var b strings.Builder
+	if len(a.Best) == 0 {
+		b.WriteString("No tool matches these words.")
+		if len(a.Extensions) > 0 {
+			fmt.Fprintf(&b, " There are tools of %s. Search again, with words that their tools may use.", strings.Join(a.Extensions, ", "))
+		}
+		return b.String()
+	}
+	b.WriteString("The tools that match best:\n")
+	room := maxDefinitions
+	for _, e := range a.Best {
+		if text := definition(e); len(text) <= room {
+			b.Write(text)
+			room -= len(text)
+		} else {
+			fmt.Fprintf(&b, "%s (its definition has %d bytes, more than are shown)", Signature(e), len(text))
+		}
+		b.WriteByte('\n')
+	}
+	for _, g := range a.More {
+		if len(g.Tools) == 0 && g.Left == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\nMore of %s:\n", g.Extension)
+		for _, e := range g.Tools {
+			b.WriteString(Signature(e) + "\n")
+		}
+		if g.Left > 0 {
+			fmt.Fprintf(&b, "%d more are not shown; search with other words.\n", g.Left)
+		}
+	}
+	if end != "" {
+		b.WriteString("\n" + end)
+	}
+	return b.String()
+}
+
+// definition is what a model needs for a call of a tool.
+func definition(e *tools.Entry) []byte {
+	out := rawjson.AppendText([]byte(`{"name":`), e.Name)
+	out = rawjson.AppendText(append(out, `,"description":`...), e.Description)
+	return append(append(append(out, `,"inputSchema":`...), e.InputSchema...), '}')
+}

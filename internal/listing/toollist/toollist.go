@@ -1,0 +1,98 @@
+// Package toollist decides what a client's list of tools holds: all of them, or a search and
+// the tools that stay listed beside it.
+package toollist
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/tools"
+)
+
+// Listing says how the tools of all extensions are listed to clients.
+type Listing struct {
+	Mode        string   `json:"mode" jsonschema:"enum=all,enum=search,enum=auto"` // what tools/list returns to a client of all extensions: all: every tool; search: ext_find, which finds tools by the words of a task, ext_call, which calls them, and the favourites; auto: as search where the list would have more than search_above tokens, unless the client is known to load tools on demand; default all
+	SearchAbove int      `json:"search_above" jsonschema:"minimum=0"`              // tokens of a list, as exthost tools list estimates them, above which auto searches; default 10000
+	Favourites  []string `json:"favourites,omitempty"`                             // patterns of names such as ext_git_log of the tools that stay listed in mode search; at most 100 tools stay; default: none
+}
+
+// The values of Listing.Mode.
+const (
+	All    = "all"
+	Search = "search"
+	Auto   = "auto"
+)
+
+// Default returns the listing of a configuration that states none.
+func Default() Listing { return Listing{Mode: All, SearchAbove: 10_000} }
+
+const (
+	maxPatterns   = 100
+	maxFavourites = 100     // tools
+	maxBytes      = 1 << 20 // of the descriptors of favourites
+)
+
+// Check returns what is wrong with l.
+func (l *Listing) Check() (list []toolset.Problem) {
+	if len(l.Favourites) > maxPatterns {
+		list = append(list, toolset.Problem{Key: "tools.favourites", Message: fmt.Sprintf("%d patterns are more than %d", len(l.Favourites), maxPatterns)})
+	}
+	for _, p := range l.Favourites {
+		if err := glob.Check(p); err != nil {
+			list = append(list, toolset.Problem{Key: "tools.favourites", Message: err.Error(), Hint: "such as ext_git_*"})
+		}
+	}
+	return list
+}
+
+// deferring are the clients, by the name of their clientInfo, that load the definitions of tools
+// on demand by themselves:
+//   - Claude Code: https://code.claude.com/docs/en/mcp, "Scale with MCP tool search".
+//   - Codex, whose MCP tools are all deferred since https://github.com/openai/codex/pull/29486, and
+//     were from 100 tools on before.
+//   - VS Code, which states the long name of its product (McpServerRequestHandler of microsoft/vscode)
+//     and defers all tools but some 30: https://github.com/microsoft/vscode-docs/pull/9695.
+var deferring = []string{"claude-code", "codex-mcp-client", "Visual Studio Code", "Visual Studio Code - Insiders"}
+
+// Defers reports whether a client is known to load the definitions of tools on demand. A search
+// in its place would only stand in the way of its own.
+func Defers(clientInfo json.RawMessage) bool {
+	name, _ := rawjson.Text(rawjson.Get(clientInfo, "name"))
+	return slices.Contains(deferring, name)
+}
+
+// Searches reports whether a client that is shown entries gets a search in place of them, in a
+// mode that is one of the values of Listing.Mode.
+func (l *Listing) Searches(mode string, clientInfo json.RawMessage, entries []*tools.Entry) bool {
+	if mode != Auto || Defers(clientInfo) {
+		return mode == Search
+	}
+	sum := 0
+	for _, e := range entries {
+		sum += e.Tokens()
+	}
+	return sum > l.SearchAbove
+}
+
+// List returns what a client with a search is listed of entries, which it sees: the search,
+// the host's other tools, and the favourites.
+func (l *Listing) List(entries []*tools.Entry) []*tools.Entry {
+	list, kept, size := slices.Clone(Own().Entries()), 0, 0
+	for _, e := range entries {
+		if e.Extension == "" {
+			list = append(list, e)
+		} else if kept < maxFavourites && size+len(e.Descriptor) <= maxBytes && l.IsFavourite(e) {
+			list, kept, size = append(list, e), kept+1, size+len(e.Descriptor)
+		}
+	}
+	return list
+}
+
+// IsFavourite reports whether a tool stays listed in mode search.
+func (l *Listing) IsFavourite(e *tools.Entry) bool {
+	return slices.ContainsFunc(l.Favourites, func(p string) bool { return glob.Match(p, e.Registered()) })
+}

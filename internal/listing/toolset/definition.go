@@ -1,0 +1,110 @@
+// Package toolset decides which tools, prompts and resources a client sees, and under which
+// names.
+package toolset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// Definition is a toolset as a configuration states it.
+type Definition struct {
+	Include  []string          `json:"include,omitempty"`  // patterns of what clients see: of names such as ext_git_log of tools and prompts, and of ext_git_ with the URI behind it for resources; default: everything
+	Exclude  []string          `json:"exclude,omitempty"`  // patterns of what they do not see, whatever include says
+	Prefix   *string           `json:"prefix,omitempty"`   // what the names of tools and prompts begin with in place of ext_; "" is none; default ext_
+	Describe map[string]string `json:"describe,omitempty"` // descriptions of tools in place of their own, by their names such as ext_git_log
+}
+
+// Problem is what is wrong with the toolsets of a configuration.
+type Problem struct {
+	Key     string // of the configuration, such as toolsets.review.include
+	Message string
+	Hint    string // what to do; "" when Message says it
+}
+
+// nativePrefix is what the registered names of all extensions begin with.
+const nativePrefix = "ext_"
+
+const (
+	maxPatterns = 1000
+	maxPrefix   = 32 // bytes
+)
+
+// checkName returns why a toolset cannot have a name, "" when it can. The name is an element
+// of the path of a URL.
+func checkName(name string) string {
+	odd := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
+	}
+	if name == "" || len(name) > 64 || strings.ContainsFunc(name, odd) {
+		return fmt.Sprintf("%q is not a toolset's name: up to 64 letters, digits, - and _", name)
+	}
+	return ""
+}
+
+// Check returns what is wrong with the toolsets of a configuration, and with the keys that name
+// one: named are the names by key, "" for none.
+func Check(all map[string]Definition, named map[string]string) (list []Problem) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		d, key := all[name], root+name
+		if wrong := checkName(name); wrong != "" {
+			list = append(list, Problem{key, wrong, ""})
+		}
+		for _, p := range d.validate() {
+			list = append(list, Problem{key + "." + p.Key, p.Message, p.Hint})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(named)) {
+		if _, there := all[named[key]]; named[key] != "" && !there {
+			list = append(list, Problem{key, protocol.Reason(Unknown(named[key], all)), ""})
+		}
+	}
+	return list
+}
+
+// root is the key of the toolsets.
+const root = "toolsets."
+
+// validate returns what is wrong with the fields of d.
+func (d *Definition) validate() (list []Problem) {
+	for _, side := range []struct {
+		field    string
+		patterns []string
+	}{{"include", d.Include}, {"exclude", d.Exclude}} {
+		if side.patterns != nil && len(side.patterns) == 0 && side.field == "include" {
+			list = append(list, Problem{side.field, "is empty", "leave it out for everything, or state exclude: [\"*\"] for nothing"})
+		}
+		if len(side.patterns) > maxPatterns {
+			list = append(list, Problem{side.field, fmt.Sprintf("%d patterns are more than %d", len(side.patterns), maxPatterns), ""})
+		}
+		for _, p := range side.patterns {
+			if err := glob.Check(p); err != nil {
+				list = append(list, Problem{side.field, err.Error(), "such as ext_git_*"})
+			}
+		}
+	}
+	if d.Prefix != nil && *d.Prefix != "" && (len(*d.Prefix) > maxPrefix || checkName(*d.Prefix) != "") {
+		list = append(list, Problem{"prefix", fmt.Sprintf("%q cannot begin a name: up to %d letters, digits, - and _", *d.Prefix, maxPrefix), ""})
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Describe)) {
+		if text := d.Describe[name]; strings.TrimSpace(text) == "" || len(text) > tools.MaxDescription {
+			list = append(list, Problem{"describe", fmt.Sprintf("the description of %s has %d bytes, at most %d are allowed, and one that a model can read", name, len(text), tools.MaxDescription), ""})
+		}
+	}
+	return list
+}
+
+// Unknown returns the error for a name that no toolset has.
+func Unknown[T any](name string, known map[string]T) error {
+	if near := nearest.Of(name, slices.Sorted(maps.Keys(known))); near != "" {
+		return protocol.Errorf(protocol.ToolNotFound, "there is no toolset %q, did you mean %q?", name, near)
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "there is no toolset %q: toolsets of the configuration states them", name)
+}

@@ -1,0 +1,147 @@
+package toolset
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/mcpext"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Check returns the error for a request or notification of a client to an extension that is
+// about something that the toolset does not show, and for a notification of an extension to a
+// client. params have the extension's own names. The
+// answer depends on the patterns alone: not on whether there is such a thing. Tools of the
+// catalog are looked up in [View.Tools] instead, and tasks belong to their tools.
+func (v *View) Check(extension, method string, params json.RawMessage) error {
+	if v == nil {
+		return nil
+	}
+	if !v.reached[extension] {
+		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", extension)
+	}
+	kind, name, err := subject(method, params)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "tool", "prompt":
+		if v.Shows(extension, name) {
+			return nil
+		}
+	case "resource":
+		if v.Resource(extension, name) {
+			return nil
+		}
+	case kindAny:
+		if v.whole(extension) {
+			return nil
+		}
+		return protocol.Errorf(protocol.ToolNotFound, "%s is not served to this client here: its toolset shows a part of %s alone, and a request of this kind may be about anything", name, extension)
+	default:
+		return nil
+	}
+	if kind == "tool" {
+		return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
+	}
+	return protocol.Errorf(protocol.InvalidArguments, "there is no %s %q", kind, name)
+}
+
+// about are the methods of MCP that are about nothing that a toolset shows, or about a whole
+// list, which [View.Filter] looks through. Other notifications may be about anything, as requests
+// may: an extension can do what it is told to without an answer.
+var about = map[string]bool{
+	protocol.MethodInitialize: true, protocol.MethodDiscover: true, protocol.MethodPing: true, protocol.MethodSetLevel: true, protocol.MethodToolsList: true,
+	protocol.MethodPromptsList: true, protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true,
+	protocol.MethodTasksList: true, protocol.MethodTasksGet: true, protocol.MethodTasksResult: true, protocol.MethodTasksCancel: true, protocol.MethodTasksUpdate: true,
+	protocol.MethodProgress: true, protocol.MethodRootsListChanged: true, protocol.MethodTaskStatus: true, protocol.MethodMessage: true, protocol.MethodElicitComplete: true,
+	protocol.MethodCancelled: true, protocol.MethodToolsListChanged: true, protocol.MethodPromptsListChanged: true, protocol.MethodResourcesListChanged: true,
+}
+
+// subject returns the kind and the name of what a request is about; "" when that is nothing
+// that has a name.
+func subject(method string, params json.RawMessage) (kind, name string, err error) {
+	switch method {
+	case protocol.MethodToolsCall:
+		return named("tool", method, params, "name")
+	case protocol.MethodPromptsGet:
+		return named("prompt", method, params, "name")
+	case protocol.MethodResourceUpdated, protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe, protocol.MethodDirectoryRead:
+		return named("resource", method, params, "uri")
+	case protocol.MethodComplete:
+		ref, err := one(method, params, "ref")
+		if err != nil {
+			return "", "", err
+		}
+		_, of, err := named("", method, ref, "type")
+		if err != nil {
+			return "", "", err
+		}
+		if of == "ref/prompt" {
+			return named("prompt", method, ref, "name")
+		}
+		return named("resource", method, ref, "uri")
+	}
+	if about[method] || isOwnedList(method) {
+		return "", "", nil
+	}
+	for name := range rawjson.Members(params) {
+		switch {
+		case name == "_meta" || name == "cursor" || strings.EqualFold(name, "uri"):
+		default: // may name something else
+			return kindAny, method, nil
+		}
+	}
+	if value, err := one(method, params, "uri"); err != nil && value != nil {
+		return "", "", err
+	} else if value == nil {
+		return kindAny, method, nil
+	}
+	return named("resource", method, params, "uri")
+}
+
+// kindAny is the kind of requests of extensions of MCP, and of other methods that the host does
+// not know, that name something by no URI alone. They may be about anything.
+const kindAny = "any"
+
+// named is the text of the member key of params.
+func named(kind, method string, params json.RawMessage, key string) (_, name string, err error) {
+	value, err := one(method, params, key)
+	if err != nil {
+		return "", "", err
+	}
+	name, ok := rawjson.Text(value)
+	if !ok {
+		return "", "", needs(method, key)
+	}
+	return kind, name, nil
+}
+
+// one returns the member key of an object. It refuses one that an extension may read in
+// another way: with two such members, or one in another case.
+func one(method string, object json.RawMessage, key string) (value json.RawMessage, err error) {
+	for name, v := range rawjson.Members(object) {
+		switch {
+		case !strings.EqualFold(name, key):
+		case name != key || value != nil:
+			return value, needs(method, key)
+		default:
+			value = v
+		}
+	}
+	if value == nil {
+		return nil, needs(method, key)
+	}
+	return value, nil
+}
+
+func needs(method, key string) error {
+	return protocol.Errorf(protocol.InvalidArguments, "%s needs one %q", method, key)
+}
+
+// isOwnedList reports whether method lists the items of an extension of MCP.
+func isOwnedList(method string) bool {
+	_, verb, _ := strings.Cut(method, "/")
+	return verb == "list" && mcpext.MayOwn(method)
+}

@@ -1,0 +1,81 @@
+package toolset
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// The codes of the diagnostics about toolsets.
+const (
+	CodeUnmatched = "toolset_unmatched" // a pattern or a name is that of nothing
+	CodeAmbiguous = "toolset_ambiguous" // a tool has no name of its own
+)
+
+// Unmatched returns a warning for each pattern and each described name that is that of nothing
+// known, and one for each tool that would have the name of another, or one that is too long.
+// What an extension that is opaque or absent may have is not known.
+func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog, all []Extension) (diags []protocol.Diagnostic) {
+	var known []string
+	for _, e := range catalog.Entries() {
+		known = append(known, e.Name)
+	}
+	for _, x := range all {
+		known = append(known, catalog.WithheldOf(x.ID)...)
+	}
+	mayMatch := func(p pattern) bool {
+		return slices.ContainsFunc(known, p.matches) || slices.ContainsFunc(all, func(x Extension) bool {
+			return (x.Opaque || x.Absent) && p.mayMatch(tools.Prefix(x.ID), "")
+		})
+	}
+	warn := func(toolset, code, hint, format string, args ...any) {
+		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: code, Hint: hint, Message: "toolsets." + toolset + ": " + fmt.Sprintf(format, args...)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(toolsets)) {
+		view := v.byName[name]
+		hint := func(text string) string {
+			if near := nearest.Of(text, known); near != "" {
+				return fmt.Sprintf("did you mean %q? exthost tools list shows the names", near)
+			}
+			return "exthost tools list shows the names"
+		}
+		for field, patterns := range map[string][]pattern{"include": view.include, "exclude": view.exclude} {
+			for _, p := range patterns {
+				if !mayMatch(p) && (field == "include" || !p.matches(tools.FindName) && !p.matches(tools.CallName)) { // the search is in no catalog
+					warn(name, CodeUnmatched, hint(p.text), "%q of %s matches nothing that there is", p.text, field)
+				}
+			}
+		}
+		for _, tool := range slices.Sorted(maps.Keys(view.describe)) {
+			switch exact := (pattern{text: tool, literal: tool}); {
+			case !mayMatch(exact):
+				warn(name, CodeUnmatched, hint(tool), "%q of describe is no tool that there is", tool)
+			case slices.Contains(known, tool) && !view.has(tool):
+				warn(name, CodeUnmatched, "take the name out of describe, or into include", "%q of describe is a tool that the toolset does not show", tool)
+			}
+		}
+		for _, e := range view.refused {
+			warn(name, CodeAmbiguous, "state another prefix", "%s is not shown: with the prefix %q its name is too long, or that of another tool", e.Name, view.prefix)
+		}
+	}
+	slices.SortStableFunc(diags, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Message, b.Message) })
+	return diags
+}
+
+// has reports whether the toolset shows the tool of the catalog with that registered name.
+func (v *View) has(registered string) bool {
+	for _, name := range []string{v.Rename(registered), registered} {
+		if e, ok := v.tools.Lookup(name); ok && e.Registered() == registered {
+			return true
+		}
+		if e, ok := v.tools.Withheld("", name); ok && e.Registered() == registered {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,252 @@
+package toolset
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/tools"
+)
+
+// Extension is an extension or destination that patterns may be meant for.
+type Extension struct {
+	ID string
+	// Opaque says that there may be more of it than its tools of the catalog: prompts,
+	// resources, tools that only it can list, or what it has not told yet.
+	Opaque bool
+	// Absent says that it is not in force: disabled, or what it requires is missing.
+	Absent bool
+}
+
+// Views are what the toolsets of a configuration show of one snapshot. They are immutable.
+// Without toolsets there is none.
+type Views struct{ byName map[string]*View }
+
+// NewViews makes the views of toolsets. all are all extensions and destinations. before are
+// the views before, nil for the first.
+func NewViews(toolsets map[string]Definition, catalog *tools.Catalog, all []Extension, before *Views) *Views {
+	if len(toolsets) == 0 {
+		return &Views{}
+	}
+	prefixes := make(glob.Prefixes, len(all))
+	for _, x := range all {
+		prefixes[x.ID] = tools.Prefix(x.ID)
+	}
+	views := &Views{make(map[string]*View, len(toolsets))}
+	for name, d := range toolsets {
+		v := newView(d, prefixes)
+		var prev *tools.Catalog
+		if before != nil && before.byName[name] != nil {
+			prev = before.byName[name].tools
+		}
+		v.tools, v.refused = catalog.Select(v.choose, prev)
+		for _, x := range all {
+			if !x.Absent && (len(v.tools.Extension(x.ID)) > 0 || len(v.tools.WithheldOf(x.ID)) > 0 || x.Opaque && v.mayShow(x.ID, "")) {
+				v.reached[x.ID] = true
+			}
+		}
+		views.byName[name] = v
+	}
+	return views
+}
+
+// Of returns the view of a toolset; nil, which shows everything, for "". The error says that
+// there is no such toolset.
+func (v *Views) Of(name string) (*View, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if view := v.byName[name]; view != nil {
+		return view, nil
+	}
+	return nil, Unknown(name, v.byName)
+}
+
+// pattern is a pattern of a toolset.
+type pattern struct {
+	text    string
+	literal string // before the first wildcard
+	begins  bool   // the only wildcard is a star at the end
+	longest string // prefix of an extension that it begins with, see [glob.Prefixes]
+}
+
+func newPattern(text string, prefixes glob.Prefixes) pattern {
+	literal := glob.Literal(text)
+	return pattern{text, literal, text == literal+"*", prefixes.Longest(text)}
+}
+
+func (p *pattern) matches(name string) bool {
+	if p.begins {
+		return strings.HasPrefix(name, p.literal)
+	}
+	return glob.Match(p.text, name)
+}
+
+// mayMatch reports whether the pattern may match a name that begins with prefix and has, when
+// with is not "", that text behind it.
+func (p *pattern) mayMatch(prefix, with string) bool {
+	if p.literal == p.text {
+		rest, below := strings.CutPrefix(p.text, prefix)
+		return below && strings.Contains(rest, with)
+	}
+	return strings.HasPrefix(p.literal, prefix) || strings.HasPrefix(prefix, p.literal)
+}
+
+// View is what one toolset shows of a snapshot. It is immutable. A nil View shows everything,
+// under the registered names.
+type View struct {
+	prefix           string
+	describe         map[string]string
+	prefixes         glob.Prefixes
+	include, exclude []pattern
+	tools            *tools.Catalog
+	refused          []*tools.Entry  // that have no name of their own
+	reached          map[string]bool // ids of extensions
+}
+
+func newView(d Definition, prefixes glob.Prefixes) *View {
+	v := &View{prefix: nativePrefix, describe: d.Describe, prefixes: prefixes, reached: make(map[string]bool)}
+	if d.Prefix != nil {
+		v.prefix = *d.Prefix
+	}
+	for _, text := range d.Include {
+		v.include = append(v.include, newPattern(text, prefixes))
+	}
+	for _, text := range d.Exclude {
+		v.exclude = append(v.exclude, newPattern(text, prefixes))
+	}
+	return v
+}
+
+// choose chooses from the catalog. The host's own tools belong to results of visible ones, and
+// are there unless a pattern excludes them.
+func (v *View) choose(e *tools.Entry) (tools.Shown, bool) {
+	if e.Extension == "" {
+		return tools.Shown{Name: e.Name, Description: v.describe[e.Name]}, !v.excludes(e.Name)
+	}
+	return tools.Shown{Name: v.Rename(e.Name), Description: v.describe[e.Name]}, v.Admits(e.Extension, e.Name)
+}
+
+// Excludes reports whether the toolset excludes a tool of the host by its name.
+func (v *View) Excludes(name string) bool { return v != nil && v.excludes(name) }
+
+func (v *View) excludes(name string) bool {
+	return slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.matches(name) })
+}
+
+// Admits reports whether the toolset has the tool or prompt of an extension with that
+// registered name, be there one or not.
+func (v *View) Admits(extension, name string) bool {
+	if v == nil {
+		return true
+	}
+	if v.excludes(name) {
+		return false
+	}
+	return len(v.include) == 0 || slices.ContainsFunc(v.include, func(p pattern) bool {
+		return p.matches(name) && v.prefixes.Mean(p.longest, extension)
+	})
+}
+
+// mayShow reports whether the patterns may show something of an extension whose name has,
+// when with is not "", that text.
+func (v *View) mayShow(extension, with string) bool {
+	prefix := tools.Prefix(extension)
+	for _, p := range v.exclude {
+		if p.begins && strings.HasPrefix(prefix, p.literal) {
+			return false
+		}
+	}
+	return len(v.include) == 0 || slices.ContainsFunc(v.include, func(p pattern) bool {
+		return p.mayMatch(prefix, with) && v.prefixes.Mean(p.longest, extension)
+	})
+}
+
+// whole reports whether the patterns show all of an extension, whatever that is.
+func (v *View) whole(extension string) bool {
+	prefix := tools.Prefix(extension)
+	if !v.reached[extension] || slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.mayMatch(prefix, "") }) {
+		return false
+	}
+	return len(v.include) == 0 || slices.ContainsFunc(v.include, func(p pattern) bool {
+		return p.begins && strings.HasPrefix(prefix, p.literal) && v.prefixes.Mean(p.longest, extension)
+	})
+}
+
+// Reaches reports whether the toolset shows anything of an extension. Of one that has more than
+// the tools of the catalog it is enough that the patterns may show something.
+func (v *View) Reaches(extension string) bool { return v == nil || v.reached[extension] }
+
+// MayHaveResources reports whether the toolset may show resources of an extension.
+func (v *View) MayHaveResources(extension string) bool {
+	return v == nil || v.reached[extension] && v.mayShow(extension, ":")
+}
+
+// Tools returns the tools of the catalog of the snapshot that the toolset shows, under its
+// names. all is that catalog.
+func (v *View) Tools(all *tools.Catalog) *tools.Catalog {
+	if v == nil {
+		return all
+	}
+	return v.tools
+}
+
+// Rename returns the name for clients of a tool or prompt with that registered name.
+func (v *View) Rename(registered string) string {
+	if v == nil {
+		return registered
+	}
+	return v.prefix + strings.TrimPrefix(registered, nativePrefix)
+}
+
+// Native returns the registered name of a tool or prompt by its name for clients. ok is false
+// when nothing of an extension has such a name.
+func (v *View) Native(name string) (registered string, ok bool) {
+	if v == nil {
+		return name, true
+	}
+	rest, ok := strings.CutPrefix(name, v.prefix)
+	return nativePrefix + rest, ok
+}
+
+// Shows reports whether the toolset shows a tool of an extension by the extension's own name.
+// It is for tools that are not in the catalog, and for prompts.
+func (v *View) Shows(extension, own string) bool {
+	return v == nil || v.reached[extension] && v.Admits(extension, tools.NameOf(extension, own))
+}
+
+// Has reports whether the toolset shows a tool of an extension by its registered name, be there
+// one or not. It is for what calls of the tool have left: tasks and results. What another request
+// has left, whose tool is "", is had if everything of the extension is.
+func (v *View) Has(extension, registered string) bool {
+	switch {
+	case v == nil:
+		return true
+	case registered == "":
+		return v.whole(extension)
+	}
+	return v.reached[extension] && v.Admits(extension, registered) && !slices.ContainsFunc(v.refused, func(e *tools.Entry) bool { return e.Name == registered })
+}
+
+// Resource reports whether the toolset shows a resource, a template by its text, or an item of
+// an extension of MCP. A URI counts in each of its readings: patterns have to show all of them, and
+// none may exclude the URI without its fragment, which servers do not get to see.
+func (v *View) Resource(extension, uri string) bool {
+	if v == nil {
+		return true
+	}
+	if !v.reached[extension] || !v.Admits(extension, tools.ResourceName(extension, uri)) {
+		return false
+	}
+	if v.whole(extension) {
+		return true
+	}
+	all, ok := readings(uri)
+	return ok && !slices.ContainsFunc(all, func(reading string) bool {
+		if !v.Admits(extension, tools.ResourceName(extension, reading)) {
+			return true
+		}
+		without, _, more := strings.Cut(reading, "#")
+		return more && v.excludes(tools.ResourceName(extension, without))
+	})
+}

@@ -1,0 +1,182 @@
+// Package entry finds, adds, changes and removes one MCP server in the text of a client's settings,
+// and leaves every other byte as it was: comments, order, indentation and ends of lines.
+//
+// Each change is verified: the text before and after is decoded, and nothing but the server may
+// differ. What cannot be changed so is an error, for a person to change.
+package entry
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/exthost/exthost/internal/local/clientconfig/known"
+)
+
+// Server is one server of a file.
+type Server struct {
+	Name string
+	Argv []string // the program and its arguments; nil for a server that is no process of the client
+	Line int      // 1-based
+}
+
+// Invalid is the error of a text that its client cannot read either. Line and Column are 1-based, and
+// 0 when they are not known.
+type Invalid struct {
+	Line, Column int
+	Message      string
+}
+
+func (e *Invalid) Error() string {
+	if e.Line == 0 {
+		return e.Message
+	}
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
+}
+
+// errByHand is the error of a text that is valid, and too unusual to be changed.
+var errByHand = errors.New("its servers are written in a way that is not changed automatically; change them by hand")
+
+// text is a file, taken apart as far as its format needs.
+type text interface {
+	list() ([]Server, error)
+	put(name string, argv []string, env map[string]string) error
+	remove(name string, table bool) error
+	bytes() []byte
+}
+
+var mark = []byte("\xef\xbb\xbf") // the byte order mark, which Windows programs write
+
+// read checks data, and takes it apart.
+func read(c *known.Client, data []byte) (text, error) {
+	body := bytes.TrimPrefix(data, mark)
+	if !utf8.Valid(body) {
+		return nil, &Invalid{Message: "it is not UTF-8"}
+	}
+	if err := Bounds(body, c.TOML()); err != nil {
+		return nil, &Invalid{Message: err.Error()}
+	}
+	if c.TOML() {
+		return readTOML(c, body)
+	}
+	return readJSON(c, body)
+}
+
+// List returns the servers of a file, in its order.
+func List(c *known.Client, data []byte) ([]Server, error) {
+	t, err := read(c, data)
+	if err != nil {
+		return nil, err
+	}
+	return t.list()
+}
+
+// Table reports whether a file has a table of servers.
+func Table(c *known.Client, data []byte) (bool, error) {
+	root, err := decode(c, bytes.TrimPrefix(data, mark))
+	return root[c.Key] != nil, err
+}
+
+// Put returns data with the server: added at the end, or with another command line. env are variables
+// for a server that is added.
+func Put(c *known.Client, data []byte, name string, argv []string, env map[string]string) ([]byte, error) {
+	return edit(c, data, name, argv, func(t text) error { return t.put(name, argv, env) })
+}
+
+// Remove returns data without the server. With table, the table of servers goes with its last one.
+func Remove(c *known.Client, data []byte, name string, table bool) ([]byte, error) {
+	return edit(c, data, name, nil, func(t text) error { return t.remove(name, table) })
+}
+
+func edit(c *known.Client, data []byte, name string, argv []string, change func(text) error) ([]byte, error) {
+	t, err := read(c, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := change(t); err != nil {
+		return nil, err
+	}
+	changed := t.bytes()
+	if bytes.HasPrefix(data, mark) {
+		changed = append(mark[:len(mark):len(mark)], changed...)
+	}
+	return changed, verify(c, data, changed, name, argv)
+}
+
+// verify compares what the texts say: the server has argv afterwards, or with nil is not there, and all
+// else is equal.
+func verify(c *known.Client, before, after []byte, name string, argv []string) error {
+	old, _, err := without(c, before, name)
+	if err != nil {
+		return err
+	}
+	rest, server, err := without(c, after, name)
+	if err != nil || !reflect.DeepEqual(old, rest) || !reflect.DeepEqual(argv, argvOf(c, server)) {
+		return errByHand
+	}
+	return nil
+}
+
+// without decodes a text, and takes the server out of it; and the table of servers if nothing is left
+// in that.
+func without(c *known.Client, data []byte, name string) (rest, server map[string]any, err error) {
+	if rest, err = decode(c, bytes.TrimPrefix(data, mark)); err != nil {
+		return nil, nil, err
+	}
+	servers, _ := rest[c.Key].(map[string]any)
+	server, _ = servers[name].(map[string]any)
+	delete(servers, name)
+	if len(servers) == 0 {
+		delete(rest, c.Key)
+	}
+	if len(rest) == 0 {
+		rest = nil
+	}
+	return rest, server, nil
+}
+
+func decode(c *known.Client, body []byte) (root map[string]any, err error) {
+	switch {
+	case c.TOML():
+		err = toml.Unmarshal(body, &root)
+	case len(bytes.TrimSpace(body)) > 0:
+		return decodeJSON(body)
+	}
+	return root, err
+}
+
+func decodeJSON(data []byte) (root map[string]any, err error) {
+	plain, err := Standardize(data)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(plain))
+	d.UseNumber() // numbers are compared as they are written
+	err = d.Decode(&root)
+	return root, err
+}
+
+// argvOf returns the command line of a decoded server, nil when it has none.
+func argvOf(c *known.Client, server map[string]any) (argv []string) {
+	list, _ := server["args"].([]any)
+	if c.Joined {
+		list, _ = server["command"].([]any)
+	} else if program, ok := server["command"].(string); ok {
+		list = append([]any{program}, list...)
+	} else {
+		return nil
+	}
+	for _, item := range list {
+		word, ok := item.(string)
+		if !ok {
+			return nil
+		}
+		argv = append(argv, word)
+	}
+	return argv
+}

@@ -1,0 +1,249 @@
+package clientconfig
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/supply/launcher"
+	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/manifest"
+)
+
+// reader is the state of one Read.
+type reader struct {
+	Options
+	path   string
+	result *Result
+	used   map[string]bool // ids
+	masker masker
+	inputs map[string]input // that the editor asks for, by id
+}
+
+func (r *reader) note(name, format string, args ...any) {
+	r.result.Notes = append(r.result.Notes, Note{Server: name, Message: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) drop(name, format string, args ...any) {
+	r.result.Notes = append(r.result.Notes, Note{Server: name, Dropped: true, Message: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) server(name string, raw map[string]any) {
+	f := &fields{set: maps.Clone(raw)}
+	s := Server{Name: name, Runtime: runtimeOf(f), Command: strings.TrimSpace(f.text("command")), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
+	failed := r.transport(&s, f)
+	r.headers(&s, f)
+	r.login(&s, f)
+	r.limits(&s, f)
+	if f.wrong != "" {
+		r.drop(name, "%s", f.wrong)
+		return
+	}
+	if failed != "" {
+		r.drop(name, "%s", failed)
+		return
+	}
+	if err := r.translate(&s); err != "" {
+		r.drop(name, "%s", err)
+		return
+	}
+	if at := s.refers(); at != "" && r.Bridge {
+		r.drop(name, "%s refers to a stored secret, and a destination is given what it refers to; write it by hand if its server may have the secret", at)
+		return
+	}
+	r.ownVariables(&s)
+	if _, ours := known.Serves(append([]string{s.Command}, s.Args...)); ours {
+		r.drop(name, "it connects the client to exthost, which would run itself")
+		return
+	}
+	if s.Kind == manifest.KindStdio {
+		r.resolvePaths(&s)
+	}
+	if r.Bridge {
+		s.withOwn()
+	}
+	if !r.Secrets {
+		r.masker.maskSecrets(&s)
+	}
+	s.leaveToProgram()
+	for _, key := range slices.Sorted(maps.Keys(f.set)) {
+		r.note(name, "%s", leftOut(key, fieldCounterparts[key]))
+	}
+	if s.ID = r.id(name); s.ID != name {
+		r.note(name, "is called %s here, where ids are in lower case and some are taken", s.ID)
+	}
+	r.noteUnsupported(&s)
+	r.result.Servers = append(r.result.Servers, s)
+}
+
+// noteUnsupported reports settings that the target, extension or destination, does not
+// support.
+func (r *reader) noteUnsupported(s *Server) {
+	switch {
+	case !r.Bridge && s.EnvFile != "":
+		r.note(s.Name, "envFile is left out: an extension is given what requires.env names; a destination has secrets_file")
+	case (r.Bridge || s.asServer()) && len(s.Tools) > 0:
+		r.note(s.Name, "the choice of tools is left out, and all are there; the policy access denies tools")
+		s.Tools = nil
+	}
+	if run, _ := launcher.Parse(append([]string{s.Command}, s.Args...)); run.Unpinned != "" && !r.Lock {
+		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION%s", run.Unpinned, strings.TrimSuffix(run.Unpinned, "@latest"), map[bool]string{false: ", or import it with --lock"}[r.Bridge])
+	}
+	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {
+		r.note(s.Name, "no credentials are stated for it; if it wants a login: exthost login %s", s.ID)
+	}
+	if r.Bridge && len(s.Runtime) > 0 {
+		r.note(s.Name, "%s have no counterpart in a destination, and are left out", strings.Join(slices.Sorted(maps.Keys(s.Runtime)), ", "))
+		s.Runtime = nil
+	}
+	if r.Bridge && s.CallTimeout > 0 {
+		r.note(s.Name, "the time limit of calls is left out: destinations have that of extensions.defaults.call_timeout")
+	}
+}
+
+// fieldCounterparts say what there is instead of a field of a server.
+var fieldCounterparts = map[string]string{
+	"headersHelper": "give the headers themselves",
+	"sandbox":       "runtime.isolate and [runtime.limits] bound a process", "sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
+	"trust": "the policy approval asks before calls", "alwaysAllow": "the policy approval asks before calls", "autoApprove": "the policy approval asks before calls",
+	"tools": "the policy approval asks before calls of single tools", "required": "serve --strict refuses to start without",
+	"excludeTools": "the policy access denies tools", "disabled_tools": "the policy access denies tools",
+	"alwaysLoad": "activation says when an extension starts", "dev": "exthost serve --watch restarts what changes",
+}
+
+// leftOut is the note about a key that is not carried over. instead is "" when there is no
+// counterpart.
+func leftOut(key, instead string) string {
+	if instead == "" {
+		return key + " has no counterpart here, and is left out"
+	}
+	return key + " is left out; " + instead
+}
+
+// transport sets the transport. It returns the reason why the server cannot be used.
+func (r *reader) transport(s *Server, f *fields) string {
+	kind, web, httpURL := f.text("type", "transport"), f.text("url", "serverUrl"), f.text("httpUrl")
+	s.URL = web
+	switch {
+	case httpURL != "":
+		s.Kind, s.URL = manifest.KindHTTP, httpURL
+	case web != "" && kind == "" && r.result.Client == Gemini:
+		s.Kind = manifest.KindSSE
+	case web != "" && kind == "" && r.result.Client == Codex:
+		s.Kind = manifest.KindHTTP
+	case web != "" && kind == "":
+		s.Kind = guessKind(web)
+		r.note(s.Name, "its type is not stated; %s is a guess by its url", s.Kind)
+	default:
+		s.Kind = strings.ToLower(kind)
+	}
+	switch s.Kind {
+	case "":
+		s.Kind = manifest.KindStdio
+	case "streamable-http", "streamable_http", "streamablehttp":
+		s.Kind = manifest.KindHTTP
+	}
+	switch {
+	case s.Kind != manifest.KindStdio && s.Kind != manifest.KindHTTP && s.Kind != manifest.KindSSE:
+		return fmt.Sprintf("type %s is not known here; there is stdio, http and sse", s.Kind)
+	case s.Kind == manifest.KindStdio && s.Command == "":
+		return "it has neither a command nor a url"
+	case s.Kind == manifest.KindStdio:
+		s.URL = ""
+		return ""
+	}
+	if u, err := url.Parse(s.URL); err != nil || !strings.Contains(s.URL, "$") && u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Sprintf("%q is not an http or https address", s.URL)
+	}
+	s.Command, s.Args = "", nil
+	if len(s.Env) > 0 {
+		r.note(s.Name, "env has no effect on a server elsewhere, and is left out")
+		s.Env = nil
+	}
+	return ""
+}
+
+func guessKind(web string) string {
+	if u, err := url.Parse(web); err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
+		return manifest.KindSSE
+	}
+	return manifest.KindHTTP
+}
+
+func (r *reader) headers(s *Server, f *fields) {
+	s.Headers = f.texts("headers")
+	maps.Copy(s.Headers, f.texts("http_headers"))
+	for header, variable := range f.texts("env_http_headers") {
+		s.Headers[header] = "${" + variable + "}"
+	}
+	if variable := f.text("bearer_token_env_var"); variable != "" {
+		s.Headers["Authorization"] = "Bearer ${" + variable + "}"
+	}
+	if f.text("bearer_token") != "" {
+		r.note(s.Name, "bearer_token is left out, as Codex itself refuses it; name a variable with bearer_token_env_var")
+	}
+}
+
+// limits reads timeouts, filters and switches.
+func (r *reader) limits(s *Server, f *fields) {
+	s.StartTimeout = f.duration("startup_timeout_sec", time.Second) + f.duration("startup_timeout_ms", time.Millisecond)
+	s.CallTimeout = f.duration("tool_timeout_sec", time.Second) + f.duration("timeout", time.Millisecond)
+	s.Pass = f.list("env_vars")
+	s.Tools = append(f.list("enabled_tools"), f.list("includeTools")...)
+	disabled, _ := f.flag("disabled")
+	enabled, stated := f.flag("enabled")
+	if s.Disabled = disabled || stated && !enabled; s.Disabled {
+		r.note(s.Name, "is switched off there, and stays so here")
+	}
+}
+
+// resolvePaths resolves cwd and command. Relative paths refer to the project.
+func (r *reader) resolvePaths(s *Server) {
+	if words, ok := shellwords.Line(s.Command, s.Args); ok {
+		r.note(s.Name, "its command is a whole line, and is split into words")
+		s.Command, s.Args = words[0], words[1:]
+	}
+	s.Cwd = cmp.Or(s.Cwd, r.Workspace)
+	switch relative := s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "$"); {
+	case relative && r.Workspace != "":
+		s.Cwd = filepath.Join(r.Workspace, s.Cwd)
+	case relative:
+		r.note(s.Name, "cwd %s is relative to where the client was started: write it in full", s.Cwd)
+	}
+	inPlace := filepath.IsAbs(s.Command) || strings.HasPrefix(s.Command, "$") || strings.HasPrefix(s.Command, "~/")
+	if strings.ContainsAny(s.Command, `/\`) && !inPlace && s.Cwd != "" {
+		s.Command = filepath.Join(s.Cwd, s.Command)
+	}
+}
+
+// id returns a unique id for a name.
+func (r *reader) id(name string) string {
+	id := strings.Trim(strings.Map(func(c rune) rune {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			return c + 'a' - 'A'
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '-':
+			return c
+		}
+		return '-'
+	}, name), "-_")
+	if id == "" || id[0] < 'a' || id[0] > 'z' {
+		id = strings.TrimSuffix("mcp-"+id, "-")
+	}
+	id = id[:min(len(id), manifest.MaxIDLength-8)]
+	if slices.Contains(manifest.ReservedIDs(), id) {
+		id += "-server"
+	}
+	free := id
+	for n := 2; r.used[free]; n++ {
+		free = fmt.Sprintf("%s-%d", id, n)
+	}
+	r.used[free] = true
+	return free
+}

@@ -1,0 +1,181 @@
+package clientconfig
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/internal/text/literal"
+	"github.com/exthost/exthost/manifest"
+)
+
+// File is a file to write.
+type File struct {
+	Path string // relative, with slashes
+	Data []byte
+}
+
+// Extensions returns one folder per server, relative to the search path.
+func (r *Result) Extensions() (files []File) {
+	for _, s := range r.Servers {
+		files = append(files, File{s.ID + "/" + manifest.FileName, s.manifest(r.Client)})
+	}
+	return files
+}
+
+// passedThrough reports whether a variable has the same name in the environment.
+func passedThrough(name, value string) bool { return value == "${"+name+"}" }
+
+func (s *Server) requiredEnv() []string {
+	names := slices.Clone(s.Pass)
+	s.eachValue(func(where, value string) string {
+		if where == "command" { // in which ${HOME} is the user's, whatever the extension is given
+			return value
+		}
+		for _, m := range reference.FindAllStringSubmatch(strings.ReplaceAll(value, "$${", ""), -1) {
+			name, _, hasDefault := strings.Cut(m[1], ":-")
+			if own, set := s.Env[name]; !hasDefault && (!set || passedThrough(name, own) || where == "env."+name) {
+				names = append(names, name)
+			}
+		}
+		return value
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// asServer reports whether the program is below ${HOME}, which a manifest allows in [mcp_servers] only. The
+// extension is then {id}.server.
+func (s *Server) asServer() bool { return strings.Contains(s.Command, "${") }
+
+func (s *Server) manifest(from Client) []byte {
+	var b bytes.Buffer
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("[plugin]\nid = %s\nversion = \"0.0.0\"", literal.String(s.ID))
+	line("description = %s", literal.String(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name, from)))
+	if required := s.requiredEnv(); len(required) > 0 {
+		line("\n[requires]\nenv = %s", literal.List(required))
+	}
+	if len(s.Tools) > 0 {
+		line("\n[capabilities]\ntools = %s", literal.List(s.Tools))
+	}
+	if s.StartTimeout > 0 || s.CallTimeout > 0 || len(s.Runtime) > 0 {
+		line("\n[runtime]")
+		s.timeouts(line)
+		for _, key := range slices.Sorted(maps.Keys(s.Runtime)) {
+			line("%s = %s", key, s.Runtime[key])
+		}
+	}
+	s.transport(line)
+	return b.Bytes()
+}
+
+func (s *Server) timeouts(line func(string, ...any)) {
+	for _, t := range []struct {
+		key string
+		d   time.Duration
+	}{{"start_timeout", s.StartTimeout}, {"call_timeout", s.CallTimeout}} {
+		if t.d > 0 {
+			line("%s = %s", t.key, literal.String(t.d.String()))
+		}
+	}
+}
+
+func (s *Server) transport(line func(string, ...any)) {
+	if s.asServer() {
+		line("\n[mcp_servers.server]")
+	} else {
+		line("\n[transport]\nkind = %s\nprotocol = \"mcp\"", literal.String(s.Kind))
+	}
+	if s.Kind != manifest.KindStdio {
+		line("url = %s", literal.String(s.URL))
+		if len(s.Headers) > 0 {
+			line("headers = %s", literal.Map(s.Headers, " = "))
+		}
+		if s.OAuth != nil {
+			line("\n[transport.oauth]")
+			s.login(func(key, value string) { line("%s = %s", key, value) })
+		}
+		return
+	}
+	line("command = %s", literal.String(s.Command))
+	if len(s.Args) > 0 {
+		line("args = %s", literal.List(s.Args))
+	}
+	env := maps.Clone(s.Env)
+	maps.DeleteFunc(env, passedThrough)
+	if len(env) > 0 {
+		line("env = %s", literal.Map(env, " = "))
+	}
+	if s.Cwd != "" {
+		line("cwd = %s", literal.String(s.Cwd))
+	}
+}
+
+// login writes as which client users sign in.
+func (s *Server) login(line func(key, value string)) {
+	for _, t := range []struct{ key, value string }{{"client_id", s.OAuth.ClientID}, {"client_secret", s.OAuth.ClientSecret}} {
+		if t.value != "" {
+			line(t.key, literal.String(t.value))
+		}
+	}
+	if len(s.OAuth.Scopes) > 0 {
+		line("scopes", literal.List(s.OAuth.Scopes))
+	}
+	if s.OAuth.CallbackPort > 0 {
+		line("callback_port", strconv.Itoa(s.OAuth.CallbackPort))
+	}
+}
+
+// Destinations returns the destinations section of a configuration in YAML.
+func (r *Result) Destinations() []byte {
+	servers := slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Disabled }) // a destination cannot be switched off
+	if len(servers) == 0 {
+		return []byte("destinations: {}\n")
+	}
+	var b bytes.Buffer
+	b.WriteString("destinations:\n")
+	for _, s := range servers {
+		line := func(key, value string) { b.WriteString(strings.TrimSuffix("    "+key+": "+value, " ") + "\n") }
+		fmt.Fprintf(&b, "  %s:\n", literal.String(s.ID))
+		line("type", s.Kind)
+		if s.Kind != manifest.KindStdio {
+			line("url", literal.String(s.URL))
+			if len(s.Headers) > 0 {
+				line("headers", literal.Map(s.Headers, ": "))
+			}
+			if s.OAuth != nil {
+				line("oauth", "")
+				s.login(func(key, value string) { line("  "+key, value) })
+			}
+		} else {
+			s.destination(line)
+		}
+		if s.StartTimeout > 0 {
+			line("start_timeout", s.StartTimeout.String())
+		}
+	}
+	return b.Bytes()
+}
+
+func (s *Server) destination(line func(key, value string)) {
+	line("command", literal.List(append([]string{s.Command}, s.Args...)))
+	env := maps.Clone(s.Env)
+	for _, name := range s.Pass {
+		env[name] = cmp.Or(env[name], "${"+name+"}")
+	}
+	if len(env) > 0 {
+		line("env", literal.Map(env, ": "))
+	}
+	if s.EnvFile != "" {
+		line("secrets_file", literal.String(s.EnvFile))
+	}
+	if s.Cwd != "" {
+		line("cwd", literal.String(s.Cwd))
+	}
+}

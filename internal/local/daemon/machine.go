@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/internal/proc/peer"
+)
+
+// Machine returns the hosts of this machine that this user may reach, whatever their state directories:
+// root reaches those of all users. others are the sockets of hosts of other users, for people. It knows
+// only Linux, and there the network namespace of this process.
+func Machine(ctx context.Context) (all []Info, others int) {
+	for _, path := range peer.Listening() {
+		if !isControl(path) {
+			continue
+		}
+		conn, owner, err := connect(ctx, path)
+		switch {
+		case err == nil:
+			_ = conn.Close()
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, errOther):
+			others++
+			continue
+		default: // it has ended
+			continue
+		}
+		info, err := infoOf(path, owner.PID)
+		if err != nil {
+			info = Info{PID: owner.PID, Socket: path}
+		}
+		info.Seen, info.UID = owner.PID, owner.UID
+		if info.Dir == "" {
+			info.Dir, _ = os.Readlink(fmt.Sprintf("/proc/%d/cwd", owner.PID))
+		}
+		all = append(all, info)
+	}
+	slices.SortFunc(all, func(a, b Info) int { return a.Began.Compare(b.Began) })
+	return all, others
+}
+
+// isControl reports whether a path is that of the socket of an operator.
+func isControl(path string) bool {
+	for p := range place(maxPlaces) {
+		if filepath.Base(path) == p.control() {
+			return true
+		}
+	}
+	return false
+}
+
+// infoOf reads the lock file of the host with a socket: it is beside the socket, else among the files that
+// the process has open, which root can see.
+func infoOf(socket string, pid int) (info Info, err error) {
+	dirs := []string{filepath.Dir(socket)}
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, fd := range open {
+		if target, err := os.Readlink(fd); err == nil && filepath.Ext(target) == ".lock" {
+			dirs = append(dirs, filepath.Dir(target))
+		}
+	}
+	for _, dir := range dirs {
+		for p := range place(maxPlaces) {
+			path := filepath.Join(dir, p.lock())
+			f, err := os.Open(path)
+			if err != nil {
+				continue
+			}
+			info, err = readInfo(f)
+			_ = f.Close()
+			if info.Lock = path; err == nil && info.Socket == socket {
+				return info, nil
+			}
+		}
+	}
+	return Info{}, fs.ErrNotExist
+}

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+
+	"github.com/exthost/exthost/internal/proc/containment/lineage"
+	"github.com/exthost/exthost/internal/proc/peer"
+)
+
+// Refusal returns why the process at the other end of conn is not taken for an operator or
+// a client of this host; "" if it is. A host takes neither from the processes that it runs, nor from
+// those of other hosts and of earlier ones: an extension could otherwise approve its own calls. conn is one of a listener of this
+// package, which has checked the user.
+func Refusal(conn net.Conn) string {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return ""
+	}
+	other, err := peer.Unix(c)
+	if err != nil {
+		return "the host cannot tell which process asks: " + err.Error()
+	}
+	defer other.Close()
+	relation := lineage.Of(other.PID)
+	if relation == lineage.Unknown && other.UID == 0 && os.Geteuid() != 0 {
+		relation = lineage.Unrelated // /proc hides processes of root from others; what an extension starts is not root's
+	}
+	why := refusal(other.PID, relation, lineage.Hiding)
+	if !other.Alive() { // what was read may be about another process with the same pid
+		return "the process that connected to the host has ended, and the host takes no orders over what it left"
+	}
+	return why
+}
+
+// OfRoot reports whether the process at the other end of conn, which is as that of [Refusal], is one of root
+// and the host is not.
+func OfRoot(conn net.Conn) bool {
+	c, ok := conn.(*net.UnixConn)
+	if !ok || os.Geteuid() == 0 {
+		return false
+	}
+	other, err := peer.Unix(c)
+	other.Close()
+	return err == nil && other.UID == 0
+}
+
+// refusal words the refusal of a process. hiding is [lineage.Hiding].
+func refusal(pid int, relation lineage.Relation, hiding func() string) string {
+	switch {
+	case runtime.GOOS == "linux" && (pid == 0 || lineage.Nested(pid)):
+		return "this process is in another pid namespace than the host, as its isolated extensions are, and the host takes no orders from there; run the command outside of the container or namespace"
+	case relation == lineage.Descendant:
+		return fmt.Sprintf("process %d was started by an extension, hook or policy of a host, this one or an earlier one, and a host takes no orders from those; run the command in a terminal of your own", pid)
+	case relation == lineage.Unknown:
+		why := hiding()
+		if why == "" {
+			why = "it has no_new_privs as they have, which could not be marked here, or /proc hides it; run the command in a terminal without no_new_privs (grep NoNewPrivs /proc/self/status)"
+		}
+		return fmt.Sprintf("the host cannot tell that process %d was started by no extension, hook or policy: %s", pid, why)
+	}
+	return ""
+}

@@ -1,0 +1,408 @@
+package daemon
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/proc/containment/lineage"
+	"github.com/exthost/exthost/internal/proc/containment/sweep"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/testing/processtest"
+)
+
+const admitted = "admitted"
+
+// unguarded is a variable by which a host has no guardian.
+const unguarded = "UNGUARDED"
+
+// hostVerb is a host: it answers each connection with what Refusal says, and runs the lines
+// of its stdin as children: a mode and a script.
+func hostVerb(state string) {
+	d, err := Claim(state, "", Info{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	l := d.Listener(slog.New(slog.DiscardHandler))
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go judge(conn)
+		}
+	}()
+	fmt.Println(d.Info().Socket)
+	exe, _ := os.Executable()
+	if os.Getenv(unguarded) != "" {
+		exe = ""
+	}
+	containment := process.Contain(exe)
+	exe, _ = os.Executable()
+	defer containment.Close()
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		mode, script, _ := strings.Cut(lines.Text(), " ")
+		fmt.Println(child(containment, exe, mode, script))
+	}
+}
+
+// judge answers after the first byte of the other side.
+func judge(conn net.Conn) {
+	defer conn.Close()
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		return
+	}
+	fmt.Fprintln(conn, cmp.Or(Refusal(conn), admitted))
+}
+
+// child runs a child as the host does, and returns the first line that it says. All but one that is kept end
+// then.
+func child(c *process.Containment, exe, mode, script string) string {
+	s := process.Spec{Path: exe, Env: processtest.Env(script), Containment: c, Isolate: mode == "isolated", NewPrivileges: mode == "privileged"}
+	p, err := process.Start(context.Background(), s)
+	if err != nil {
+		return err.Error()
+	}
+	if mode == "kept" {
+		line, _ := bufio.NewReader(p.Stdout).ReadString('\n')
+		return strings.TrimSpace(line)
+	}
+	return processtest.FirstLine(p, p.Stdout)
+}
+
+// ask connects and prints the answer.
+func ask(socket string) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	hear(conn)
+}
+
+func hear(conn net.Conn) {
+	_, _ = conn.Write([]byte{0})
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		fmt.Println(err)
+	}
+	_, _ = os.Stdout.Write(answer)
+}
+
+// escape has a process that has left its session, its parents and its environment run a
+// step, while this one stays.
+func escape(step string) {
+	_ = detached("abandon "+step, nil).Wait()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// abandon starts the process and ends.
+func abandon(step string) { detached(fmt.Sprintf("orphan %d %s", os.Getpid(), step), nil) }
+
+// orphan runs a step when its parent has ended.
+func orphan(args string) {
+	parent, step, _ := strings.Cut(args, " ")
+	awaitEnd(parent)
+	name, rest, _ := strings.Cut(step, " ")
+	if name == "inherit" {
+		inherit(rest)
+		return
+	}
+	ask(rest)
+}
+
+func awaitEnd(process string) {
+	pid, _ := strconv.Atoi(process)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it has been reaped
+	}
+	defer unix.Close(fd)
+	for {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds())); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// inherit connects, and leaves the connection to a process that outlives this one.
+func inherit(socket string) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f, _ := conn.(*net.UnixConn).File()
+	detached(fmt.Sprintf("heir %d", os.Getpid()), f)
+}
+
+func heir(parent string) {
+	awaitEnd(parent)
+	conn, err := net.FileConn(os.NewFile(3, "inherited"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hear(conn)
+}
+
+// detached starts a process in a session of its own with an environment of its own.
+func detached(script string, file *os.File) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env, cmd.Stdout, cmd.Stderr = processtest.Env(script), os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if file != nil {
+		cmd.ExtraFiles = []*os.File{file}
+	}
+	if err := cmd.Start(); err != nil {
+		fmt.Println(err)
+	}
+	return cmd
+}
+
+// shell runs a step by way of two shells.
+func shell(step string) {
+	exe, _ := os.Executable()
+	cmd := exec.Command("/bin/sh", "-c", "/bin/sh -c '"+exe+"; true'; true")
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), processtest.Env(step)...), os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// peerVerbs are the steps of processes that connect to a host.
+var peerVerbs = map[string]processtest.Verb{"host": hostVerb, "ask": ask, "shell": shell, "escape": escape, "abandon": abandon,
+	"orphan": orphan, "heir": heir, "outlive": outlive, "abandon2": abandon2, "avenge": avenge, "unmarkable": unmarkable}
+
+// newUser returns who runs this test.
+func newUser(t *testing.T) processtest.User {
+	return processtest.User{Exe: processtest.CopySelf(t), ID: uint32(os.Geteuid())}
+}
+
+// confined returns u with no_new_privs.
+func confined(u processtest.User) processtest.User {
+	u.NoNewPrivs = true
+	return u
+}
+
+// users are those who run a test.
+func users(t *testing.T) map[string]processtest.User {
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		t.Skip("NOT TESTED: setpriv is not installed")
+	}
+	self, other := newUser(t), newUser(t)
+	other.ID = 65534
+	users := map[string]processtest.User{"this user": self, "this user with no_new_privs": confined(self)}
+	if os.Geteuid() == 0 {
+		users["an ordinary user"], users["an ordinary user with no_new_privs"] = other, confined(other)
+	}
+	return users
+}
+
+// The host takes orders from its user's processes, and from none of its children, however
+// they hide where they come from.
+func TestChildrenGiveNoOrders(t *testing.T) {
+	for name, u := range users(t) {
+		t.Run(name, func(t *testing.T) {
+			processtest.Leaks(t)
+			state := shortDir(t)
+			if err := os.Chown(state, int(u.ID), -1); err != nil {
+				t.Fatal(err)
+			}
+			host := processtest.Talk(t, u.Command("host "+state))
+			socket := host.Answer()
+			for _, mode := range []string{"plain", "isolated"} {
+				for _, script := range []string{"ask", "shell ask", "escape ask", "escape inherit"} {
+					if got := host.Tell(mode + " " + script + " " + socket); got == admitted || !strings.Contains(got, "host") {
+						t.Errorf("a child, %s, %s: %s", mode, script, got)
+					}
+				}
+			}
+			for _, script := range []string{"ask", "shell ask", "abandon ask"} {
+				if got := u.Says(t, script+" "+socket); got != admitted {
+					t.Errorf("the user: %s: %s", script, got)
+				}
+			}
+			free := u
+			free.NoNewPrivs = false
+			if got := free.Says(t, "ask "+socket); got != admitted {
+				t.Errorf("the user without no_new_privs: %s", got)
+			}
+		})
+	}
+}
+
+// What an extension of a host has left when that was killed, its guardian with it, gives no orders to the
+// next host of the directory, however old it is.
+func TestOrphansOfEarlierHostsGiveNoOrders(t *testing.T) {
+	for name, u := range users(t) {
+		t.Run(name, func(t *testing.T) {
+			processtest.Leaks(t)
+			dir := shortDir(t)
+			if err := os.Chown(dir, int(u.ID), -1); err != nil {
+				t.Fatal(err)
+			}
+			said := filepath.Join(dir, "said")
+			if err := unix.Mkfifo(said, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(said, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			killed := u.Command("host " + dir)
+			killed.Env = append(killed.Env, unguarded+"=1")
+			in, out := processtest.Piped(t, killed)
+			defer in.Close()
+			says := func() string { line, _ := out.ReadString('\n'); return strings.TrimSpace(line) }
+			socket := says()
+			lines, err := os.OpenFile(said, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lines.Close()
+			_ = lines.SetReadDeadline(time.Now().Add(patience))
+			fmt.Fprintf(in, "kept outlive %d %s %s; out started; eof\n", killed.Process.Pid, socket, said)
+			if got := says(); got != "started" {
+				t.Fatal(got)
+			}
+			answers := bufio.NewReader(lines)
+			ready, _ := answers.ReadString('\n') // the orphan is on its own
+			if err := killed.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = killed.Wait() // and so its lock is free
+			if got := processtest.Talk(t, u.Command("host "+dir)).Answer(); got != socket {
+				t.Fatal(got)
+			}
+			answer, _ := answers.ReadString('\n')
+			if ready != "ready\n" || !strings.Contains(answer, "was started by an extension") {
+				t.Errorf("the orphan: %q, %q", ready, answer)
+			}
+			if got := u.Says(t, "ask "+socket); got != admitted {
+				t.Errorf("the user: %s", got)
+			}
+		})
+	}
+}
+
+// outlive leaves an orphan with nothing of its parents, in a session, an environment and a directory of
+// its own: HOST SOCKET FILE.
+func outlive(args string) {
+	cmd := detached("abandon2 "+args, nil)
+	_ = cmd.Wait()
+}
+
+// abandon2 starts the orphan and ends.
+func abandon2(args string) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", processtest.Env("avenge "+args), &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// avenge asks the host that takes the place of one that has ended, and writes the answer to a file.
+func avenge(args string) {
+	words := strings.Fields(args)
+	out, err := os.OpenFile(words[2], os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	fmt.Fprintln(out, "ready")
+	awaitEnd(words[0])
+	os.Stdout = out
+	for {
+		if conn, err := net.Dial("unix", words[1]); err == nil {
+			hear(conn)
+			return
+		}
+		time.Sleep(time.Millisecond) // nothing tells of a socket that is being made
+	}
+}
+
+// A process with no_new_privs is the user's as any other. Where children cannot have the mark that tells
+// them apart, it looks as they do.
+func TestProcessesThatLookAsChildren(t *testing.T) {
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		t.Skip("setpriv is not installed")
+	}
+	processtest.Leaks(t)
+	u := newUser(t)
+	host := processtest.Talk(t, u.Command("host "+shortDir(t)))
+	if got := confined(u).Says(t, "ask "+host.Answer()); got != admitted {
+		t.Errorf("a process with no_new_privs: %s", got)
+	}
+	host = processtest.Talk(t, u.Command("unmarkable host "+shortDir(t)))
+	socket := host.Answer()
+	if got := u.Says(t, "ask "+socket); got != admitted {
+		t.Errorf("the user, where there is no mark: %s", got)
+	}
+	if got := confined(u).Says(t, "ask "+socket); !strings.Contains(got, "NoNewPrivs") {
+		t.Errorf("a process that cannot be told from a child: %s", got)
+	}
+	for _, script := range []string{"ask", "shell ask", "escape ask", "escape inherit"} {
+		if got := host.Tell("plain " + script + " " + socket); got == admitted || !strings.Contains(got, "host") {
+			t.Errorf("a child, where there is no mark: %s: %s", script, got)
+		}
+	}
+}
+
+// unmarkable runs a host that can lower no limit of its children.
+func unmarkable(step string) {
+	_ = unix.Setrlimit(sweep.ResourceLocks, &unix.Rlimit{})
+	_, state, _ := strings.Cut(step, " ")
+	hostVerb(state)
+}
+
+// Where a child may gain privileges, its ancestors and its environment tell what it is.
+func TestChildrenWithPrivileges(t *testing.T) {
+	processtest.Leaks(t)
+	u := newUser(t)
+	host := processtest.Talk(t, u.Command("host "+shortDir(t)))
+	socket := host.Answer()
+	for _, script := range []string{"ask", "shell ask", "daemon ask"} {
+		script, after := script+" "+socket, ""
+		if strings.HasPrefix(script, "daemon") {
+			after = "; eof"
+		}
+		if got := host.Tell("privileged " + script + after); !strings.Contains(got, "was started by an extension") {
+			t.Errorf("%s: %s", script, got)
+		}
+	}
+	if got := u.Says(t, "ask "+socket); got != admitted {
+		t.Errorf("the user: %s", got)
+	}
+}
+
+// Where /proc hides processes, the refusal names that and the way out.
+func TestRefusalOfHiddenProcess(t *testing.T) {
+	hides := func() string { return "hidden; next" }
+	if why := refusal(os.Getpid(), lineage.Unknown, hides); !strings.HasSuffix(why, ": hidden; next") {
+		t.Error(why)
+	}
+	if why := refusal(os.Getpid(), lineage.Unknown, func() string { return "" }); !strings.Contains(why, "no_new_privs") {
+		t.Error(why)
+	}
+	if why := refusal(os.Getpid(), lineage.Unrelated, hides); why != "" {
+		t.Error(why)
+	}
+}

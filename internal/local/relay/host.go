@@ -1,0 +1,349 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/local/daemon"
+	"github.com/exthost/exthost/internal/local/relay/pipes"
+	"github.com/exthost/exthost/internal/local/relay/variables"
+	"github.com/exthost/exthost/internal/secret/clienttoken"
+)
+
+// HostOptions are what a host gives its clients.
+type HostOptions struct {
+	Build, Version string   // of this program
+	Flags          Flags    // that the host was started with
+	Environ        []string // that the host was started with, NAME=value
+	Log            *slog.Logger
+
+	// Variables returns the names of the variables that extensions and configuration depend
+	// on now. A client in whose environment they differ is refused.
+	Variables func() []string
+	// Serve serves a client until it leaves or ctx ends, and closes in and out. caller is the
+	// name that policies know it by, toolset and mode what it asked for.
+	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset, mode string)
+	// Named returns until when a name is that of a named client, or why it is of none.
+	Named func(name string) (until context.Context, f *Fault)
+	// Toolset returns the toolset of a named client, "" for others, that asks for one, "" for
+	// none, or what it is refused for; nil: it gets what it asks for.
+	Toolset func(name, asked string) (toolset string, f *Fault)
+	// Strict waits until all extensions have started or failed, and returns what a strict
+	// client is refused for; nil if there is nothing.
+	Strict func(ctx context.Context) *Fault
+	// Stop ends the host when somebody asks for that. It must not wait.
+	Stop func()
+	// Background is true for a host that serves relayed clients alone: Run then returns
+	// when there were no clients for IdleExit (0: never), when the last one has left and a newer
+	// program is in use, or when it refuses the client that it was started for.
+	Background bool
+	IdleExit   time.Duration
+}
+
+// Host is the side of a host: it takes the clients that relays connect.
+type Host struct {
+	HostOptions
+	env     variables.Set
+	changed chan struct{} // has a token when open or retired changed
+
+	mu      sync.Mutex
+	open    map[*client]struct{}
+	served  bool   // there was a client
+	retired bool   // it ends with its last client
+	refused string // the client that was refused last, and why
+}
+
+// NewHost returns a host, which takes clients while it runs.
+func NewHost(o HostOptions) *Host {
+	return &Host{HostOptions: o, env: variables.Parse(o.Environ), open: make(map[*client]struct{}), changed: make(chan struct{}, 1)}
+}
+
+type client struct {
+	env    map[string]string // digests
+	nonce  string
+	cancel context.CancelFunc
+	until  context.Context // the name of the client ends; nil: it has none
+}
+
+// firstClient is the least time that a host in the background waits for its first client,
+// whatever IdleExit is: the relay that has started it connects after the start.
+const firstClient = 30 * time.Second
+
+const maxClients = 1024
+
+// Run takes clients from l until ctx ends, or the host is no longer needed, and returns when
+// all have left. It closes l.
+func (h *Host) Run(ctx context.Context, l net.Listener) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		h.idle(ctx)
+		cancel()
+	})
+	for {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			running.Go(func() { h.take(ctx, conn) })
+		case ctx.Err() != nil:
+			return
+		default:
+			h.Log.Warn("a client could not be accepted", "error", err)
+			if !pause(ctx) { // too many open files, for instance
+				return
+			}
+		}
+	}
+}
+
+// pause waits a moment, unless ctx ends.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(100 * time.Millisecond):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// idle returns when there were no clients for IdleExit, or ctx ends.
+func (h *Host) idle(ctx context.Context) {
+	timer := time.NewTimer(0)
+	<-timer.C
+	for {
+		empty, retired, wait := h.waiting()
+		switch {
+		case empty && retired:
+			h.Log.Info("the last client has left, and others get another host")
+			return
+		case empty && h.Background && h.IdleExit > 0:
+			timer.Reset(wait)
+		default:
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+			if h.expire() {
+				h.Log.Info("there were no clients", "for", wait.String())
+				return
+			}
+		case <-h.changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// waiting returns whether there are no clients, whether the host ends with the last one, and
+// how long it waits for the next one.
+func (h *Host) waiting() (empty, retired bool, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wait = h.IdleExit
+	if !h.served {
+		wait = max(wait, firstClient)
+	}
+	return len(h.open) == 0, h.retired, wait
+}
+
+// expire retires the host if there is still no client. The end and a client can come at the
+// same time: either the host stays for the client, or it refuses the client, whose relay
+// then starts another host. A client that is taken never loses its first request.
+func (h *Host) expire() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.open) > 0 {
+		return false
+	}
+	h.retired = true
+	return true
+}
+
+// take serves one connection.
+func (h *Host) take(ctx context.Context, conn net.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	c, q, err := h.welcome(ctx, cancel, conn)
+	if errors.Is(err, errStopped) {
+		return // and the connection stays open
+	}
+	defer h.remove(c)
+	defer conn.Close()
+	var in io.ReadCloser
+	var out io.WriteCloser
+	if c != nil {
+		in, out, err = pipes.Take(conn, helloTimeout)
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		h.Log.Warn("a relay does not keep to its protocol", "error", err)
+	case in != nil && stop():
+		if c.until != nil {
+			defer context.AfterFunc(c.until, cancel)()
+		}
+		h.Serve(ctx, in, out, cmp.Or(q.As, q.Caller), q.Toolset, q.Tools)
+	case in != nil:
+		_, _ = in.Close(), out.Close()
+	}
+}
+
+// errStopped is the end of a handshake with exthost stop.
+var errStopped = errors.New("the host is stopped")
+
+// untilExit has the connections of exthost stop, which waits until the end of the process
+// closes them.
+var untilExit sync.Map
+
+// welcome is the handshake. It returns nil for a connection that is not a client.
+func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.Conn) (*client, *request, error) {
+	hello := greeting{wireVersion, h.Build, h.Version, os.Getpid(), rand.Text(), daemon.Refusal(conn)}
+	if err := send(conn, hello); err != nil || hello.Refused != "" {
+		return nil, nil, nil // somebody looked whether there is a host, or gets nothing from it
+	}
+	var q request
+	if err := receive(conn, helloTimeout, &q); err != nil {
+		return nil, nil, nil
+	}
+	switch q.Verb {
+	case verbAttach:
+	case verbRetire:
+		h.retire()
+		return nil, nil, nil
+	case verbStop:
+		untilExit.Store(conn, struct{}{})
+		h.Log.Info("exthost stop")
+		h.Stop()
+		return nil, nil, errStopped
+	default:
+		return nil, nil, fmt.Errorf("it asks for %q", q.Verb)
+	}
+	if !strings.HasPrefix(q.Caller, clienttoken.Stdio) || len(q.Caller) > maxCaller {
+		return nil, nil, errors.New("it does not name its client")
+	}
+	c := &client{env: q.Env, nonce: hello.Nonce, cancel: cancel}
+	a := h.admit(ctx, &q, c)
+	if err := send(conn, a); err != nil || !a.OK {
+		if a.Fault != nil && q.Started {
+			h.retire()
+		}
+		h.remove(c)
+		return nil, nil, nil
+	}
+	return c, &q, nil
+}
+
+// admit decides about a client, and adds it.
+func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
+	if flag := q.Flags.differ(h.Flags); flag != "" {
+		return h.refuse(q, "the client's "+flag+" differs")
+	}
+	if names := h.env.Differ(q.Env, c.nonce, h.Variables()); names != nil {
+		return h.refuse(q, "the client has other values of "+listed(names))
+	}
+	if q.As != "" {
+		var f *Fault
+		if c.until, f = h.Named(q.As); f != nil {
+			return answer{Fault: f}
+		}
+	}
+	if h.Toolset != nil {
+		var f *Fault
+		if q.Toolset, f = h.Toolset(q.As, q.Toolset); f != nil {
+			return answer{Fault: f}
+		}
+	}
+	h.mu.Lock()
+	switch {
+	case h.retired:
+		h.mu.Unlock()
+		return answer{Refused: "it ends with its last client"}
+	case len(h.open) >= maxClients:
+		h.mu.Unlock()
+		return answer{Refused: fmt.Sprintf("it has %d clients", maxClients)}
+	}
+	h.open[c], h.served = struct{}{}, true
+	h.mu.Unlock()
+	h.signal()
+	if q.Strict {
+		if f := h.Strict(ctx); f != nil {
+			return answer{Fault: f}
+		}
+	}
+	return answer{OK: true}
+}
+
+// refuse sends a client to another host, and logs that once: a relay asks twice before it starts
+// one.
+func (h *Host) refuse(q *request, reason string) answer {
+	h.mu.Lock()
+	again := h.refused == q.Caller+reason
+	h.refused = q.Caller + reason
+	h.mu.Unlock()
+	if !again {
+		h.Log.Info("a client on stdio gets another host", "client", q.Caller, "because", reason)
+	}
+	return answer{Refused: reason}
+}
+
+// maxListed bounds the names of variables in a message.
+const maxListed = 10
+
+func listed(names []string) string {
+	text := strings.Join(names[:min(len(names), maxListed)], ", ")
+	if more := len(names) - maxListed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func (h *Host) remove(c *client) {
+	if c == nil {
+		return
+	}
+	h.mu.Lock()
+	delete(h.open, c)
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *Host) retire() {
+	h.mu.Lock()
+	h.retired = h.Background
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *Host) signal() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Recheck ends the sessions of the clients for which the host is no longer the right one,
+// because the extensions depend on other variables now. Their relays find another host.
+func (h *Host) Recheck() {
+	names := h.Variables()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.open {
+		if others := h.env.Differ(c.env, c.nonce, names); others != nil {
+			h.Log.Info("a client gets another host, because variables that matter now differ", "variables", listed(others))
+			c.cancel()
+		}
+	}
+}

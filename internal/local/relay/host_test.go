@@ -1,0 +1,135 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/internal/local/daemon"
+	"github.com/exthost/exthost/internal/testing/processtest"
+)
+
+// A client that comes in the moment in which the host gives up waiting is either refused or
+// kept: the host never ends with a client that it has taken.
+func TestClientAtTheEnd(t *testing.T) {
+	for range 200 { // the order of the two events is that of the scheduler
+		synctest.Test(t, func(t *testing.T) {
+			h := NewHost(HostOptions{Log: slog.New(slog.DiscardHandler), Variables: func() []string { return nil }, Background: true, IdleExit: time.Second})
+			h.served = true
+			ended := make(chan struct{})
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { h.idle(ctx); close(ended) }()
+			time.Sleep(time.Second) // the timer fires now
+			c := &client{}
+			a := h.admit(ctx, &request{}, c)
+			synctest.Wait()
+			select {
+			case <-ended:
+				if a.OK {
+					t.Error("the host ends with a client")
+				}
+			default:
+				if !a.OK {
+					t.Errorf("the host stays and refuses the client: %s", a.Refused)
+				}
+			}
+			cancel()
+			<-ended
+		})
+	}
+}
+
+// A host that is stopped delays a client once, not each time that the client looks for hosts.
+func TestSilentHostIsAskedOnce(t *testing.T) {
+	processtest.Leaks(t)
+	defer func(before time.Duration) { helloTimeout = before }(helloTimeout)
+	helloTimeout = 50 * time.Millisecond
+	dir, err := os.MkdirTemp("", "x") // t.TempDir is too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	var sockets []*net.UnixListener
+	for _, name := range []string{"o", "c"} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		sockets = append(sockets, l)
+	}
+	lock := fmt.Sprintf(`{"pid":1,"socket":%q,"clients":%q}`, sockets[0].Addr(), sockets[1].Addr())
+	if err := os.WriteFile(filepath.Join(dir, ".exthost.lock"), []byte(lock), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fault := &Fault{Text: "the host does not start"}
+	c := &Client{StateDir: dir, Start: func(context.Context, *os.File) error { return fault }}
+	if _, err := c.Connect(t.Context()); err != fault {
+		t.Errorf("Connect: %v, want %v", err, fault)
+	}
+	marker, err := net.Dial("unix", sockets[1].Addr().String()) // comes after all that Connect made
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer marker.Close()
+	if _, err := marker.Write([]byte("m")); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for last := false; !last; asked++ {
+		conn, err := sockets[1].Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := conn.Read(make([]byte, 1))
+		last = n == 1
+		conn.Close()
+	}
+	asked--
+	if asked != 1 {
+		t.Errorf("the silent host is asked %d times", asked)
+	}
+}
+
+// While a host starts no other one is started, also when the relay that started it has ended.
+func TestTurnOutlivesItsRelay(t *testing.T) {
+	processtest.Leaks(t)
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "go")
+	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
+		t.Skip("mkfifo is missing: the end of a relay is not tested")
+	}
+	turn, err := daemon.Exclusive(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end() // of the relay
+	launcher := []string{"sh", "-c", `exec 3<&0; { read line; echo "$line"; } <"$0" 4<&3 3<&- & `, fifo}
+	if err := Start(ctx, launcher, turn, filepath.Join(dir, "log")); err == nil {
+		t.Error("a relay that has ended has a host")
+	}
+	turn.Close()
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if next, err := daemon.Exclusive(short, dir); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the next relay has the turn while the host starts: %v", err)
+		next.Close()
+	}
+	if err := os.WriteFile(fifo, []byte("x\n"), 0); err != nil { // the host has started
+		t.Fatal(err)
+	}
+	next, err := daemon.Exclusive(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Close()
+}

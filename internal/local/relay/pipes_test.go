@@ -1,0 +1,118 @@
+//go:build unix
+
+package relay
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/local/relay/pipes"
+	"github.com/exthost/exthost/internal/testing/processtest"
+)
+
+// pairs returns a function that connects two sockets.
+func pairs(t *testing.T) (connect func() (relay, host *net.UnixConn)) {
+	t.Helper()
+	l := listen(t)
+	return func() (relay, host *net.UnixConn) {
+		relay, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+		if err != nil {
+			t.Error(err)
+			return nil, nil
+		}
+		if host, err = l.AcceptUnix(); err != nil {
+			t.Error(err)
+		}
+		t.Cleanup(func() { relay.Close(); host.Close() })
+		return relay, host
+	}
+}
+
+// Over pipes too each call in flight at the end of a host gets one error, and the next host
+// has the session. The end of the client is the end of what the host reads, and answers pass
+// until the host ends.
+func TestPipes(t *testing.T) {
+	processtest.Leaks(t)
+	type end struct {
+		in  *bufio.Reader
+		out io.WriteCloser
+		r   io.Closer
+	}
+	connect, hosts, ended := pairs(t), make(chan *net.UnixConn, 4), make(chan error, 1)
+	clientR, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, clientW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	_ = out.SetReadDeadline(time.Now().Add(patience))
+	go func() {
+		ended <- Run(t.Context(), Options{In: clientR, Out: clientW, Pipes: true, Connect: func(context.Context) (*net.UnixConn, error) {
+			relay, host := connect()
+			hosts <- host
+			return relay, nil
+		}})
+	}()
+	host := func() end {
+		r, w, err := pipes.Take(<-hosts, patience)
+		if err != nil || r == nil {
+			t.Fatalf("Take: %v, %v", r, err)
+		}
+		t.Cleanup(func() { r.Close(); w.Close() })
+		_ = r.(*os.File).SetReadDeadline(time.Now().Add(patience))
+		return end{bufio.NewReader(r), w, r}
+	}
+	say := func(w io.Writer, text string) {
+		if _, err := io.WriteString(w, text+"\n"); err != nil {
+			t.Error(err)
+		}
+	}
+	wants := func(r *bufio.Reader, want string) {
+		t.Helper()
+		if line, err := r.ReadString('\n'); err != nil || line != want+"\n" {
+			t.Fatalf("%q, %v, want %q", line, err, want)
+		}
+	}
+	const initialize, initialized = `{"id":0,"method":"initialize","params":{}}`, `{"id":0,"result":{}}`
+	answers, a := bufio.NewReader(out), host()
+	say(in, initialize)
+	wants(a.in, initialize)
+	say(a.out, initialized)
+	wants(answers, initialized)
+	say(in, `{"id":1,"method":"ping"}`)
+	wants(a.in, `{"id":1,"method":"ping"}`)
+	a.r.Close()
+	a.out.Close()
+	var m struct {
+		ID    json.RawMessage
+		Error struct{ Code int }
+	}
+	if line, err := answers.ReadString('\n'); err != nil || json.Unmarshal([]byte(line), &m) != nil || string(m.ID) != "1" || m.Error.Code != -32030 {
+		t.Fatalf("a call in flight is answered %q, %v", line, err)
+	}
+	say(in, `{"id":2,"method":"ping"}`)
+	b := host()
+	wants(b.in, initialize)
+	say(b.out, initialized)
+	wants(b.in, `{"id":2,"method":"ping"}`)
+	in.Close()
+	if _, err := b.in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("behind the end of the client: %v", err)
+	}
+	say(b.out, `{"id":2,"result":{}}`)
+	wants(answers, `{"id":2,"result":{}}`)
+	b.out.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,180 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/exthost/exthost/internal/local/relay/pipes"
+	"github.com/exthost/exthost/protocol"
+)
+
+// session is what a legacy client has said that a new host must know. Clients of
+// modern versions say everything in every request.
+type session struct {
+	initialize []byte // the line; nil before it
+	id         string // of initialize, until it is answered
+	open       bool   // initialize was answered
+	ready      []byte // the line notifications/initialized; nil before it
+	level      []byte // the params of the latest logging/setLevel; nil: there was none
+	resources  []subscription
+}
+
+type subscription struct {
+	uri    string
+	params []byte
+}
+
+// maxSubscriptions bounds the subscriptions that are repeated; a new host does not know of
+// further ones.
+const maxSubscriptions = 1024
+
+// sent records a line of the client.
+func (s *session) sent(e *envelope, text []byte) {
+	switch {
+	case e.method == protocol.MethodInitialize && !s.open:
+		s.initialize, s.id = bytes.Clone(text), e.id
+	case e.method == protocol.MethodInitialized:
+		s.ready = bytes.Clone(text)
+	case e.method == protocol.MethodSetLevel:
+		s.level = paramsOf(text)
+	case e.method == protocol.MethodResourcesSubscribe || e.method == methodUnsubscribe:
+		s.subscribe(paramsOf(text), e.method == protocol.MethodResourcesSubscribe)
+	}
+}
+
+// methodUnsubscribe ends what resources/subscribe began.
+const methodUnsubscribe = "resources/unsubscribe"
+
+func paramsOf(text []byte) []byte {
+	var m struct{ Params json.RawMessage }
+	if json.Unmarshal(text, &m) != nil {
+		return nil
+	}
+	return m.Params
+}
+
+func (s *session) subscribe(params []byte, on bool) {
+	var p struct{ URI string }
+	if json.Unmarshal(params, &p) != nil {
+		return
+	}
+	s.resources = slices.DeleteFunc(s.resources, func(r subscription) bool { return r.uri == p.URI })
+	if on && len(s.resources) < maxSubscriptions {
+		s.resources = append(s.resources, subscription{p.URI, params})
+	}
+}
+
+func (s *session) received(e *envelope) {
+	if s.id != "" && e.response() && e.id == s.id {
+		s.open, s.id = !e.failed, ""
+	}
+}
+
+// failed records requests that get no answer.
+func (s *session) failed(calls []string) {
+	if slices.Contains(calls, s.id) {
+		s.id = ""
+	}
+}
+
+// resume opens the session of the client in a new host and repeats its subscriptions. The
+// client does not see the answers; it is told that all lists may have changed.
+func (r *relay) resume(conn pipes.Conn, in *lineReader) error {
+	s := &r.session
+	if !s.open {
+		return nil
+	}
+	if err := conn.SetDeadline(time.Now().Add(resumeTimeout)); err != nil {
+		return err
+	}
+	var first struct{ ID json.RawMessage }
+	if err := json.Unmarshal(s.initialize, &first); err != nil {
+		return err
+	}
+	answer, err := r.repeat(conn, in, s.initialize, string(first.ID))
+	if err != nil {
+		return fmt.Errorf("the new exthost does not take the session: %w", err)
+	}
+	if s.ready == nil {
+		return conn.SetDeadline(time.Time{})
+	}
+	if _, err := conn.Write(s.ready); err != nil {
+		return err
+	}
+	requests := []repeated{}
+	if s.level != nil {
+		requests = append(requests, repeated{protocol.MethodSetLevel, s.level})
+	}
+	for _, sub := range s.resources {
+		requests = append(requests, repeated{protocol.MethodResourcesSubscribe, sub.params})
+	}
+	for i, q := range requests {
+		id := strconv.Quote(fmt.Sprintf("exthost-relay-%d", i))
+		text := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`+"\n", id, q.method, q.params)
+		if answer, err := r.repeat(conn, in, text, id); answer == nil {
+			return err // a refusal alone ends nothing: a resource may be gone
+		}
+	}
+	r.tellChanged(answer)
+	return conn.SetDeadline(time.Time{})
+}
+
+type repeated struct {
+	method string
+	params []byte
+}
+
+// repeat sends a request and returns the line that answers it. Other lines of the host go to
+// the client.
+func (r *relay) repeat(conn io.Writer, in *lineReader, text []byte, id string) (answer []byte, err error) {
+	if _, err := conn.Write(text); err != nil {
+		return nil, err
+	}
+	var scan scanner
+	for answer == nil {
+		piece, failed := in.next()
+		if failed != nil {
+			return nil, failed
+		}
+		for len(piece) > 0 {
+			n, ended := scan.scan(piece)
+			if !ended {
+				return nil, errors.New("an answer is too long")
+			}
+			if scan.env.response() && scan.env.id == id {
+				answer = bytes.Clone(piece[:n])
+				if scan.env.failed {
+					err = fmt.Errorf("it answers %s", bytes.TrimSpace(answer))
+				}
+			} else if err := r.out.write(piece[:n]); err != nil {
+				r.out.fail(r.broken, err)
+				return nil, err
+			}
+			piece = piece[n:]
+		}
+	}
+	return answer, err
+}
+
+// tellChanged notifies the client of the lists that a new host may have others of.
+func (r *relay) tellChanged(initialized []byte) {
+	var m struct {
+		Result struct {
+			Capabilities map[string]struct{ ListChanged bool }
+		}
+	}
+	if json.Unmarshal(initialized, &m) != nil {
+		return // capabilities that no client understands
+	}
+	for _, list := range []string{"tools", "prompts", "resources"} {
+		if m.Result.Capabilities[list].ListChanged {
+			r.tell(notification{Version: "2.0", Method: "notifications/" + list + "/list_changed"})
+		}
+	}
+}

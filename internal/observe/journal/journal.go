@@ -1,0 +1,221 @@
+// Package journal keeps the latest records of a log, separately for each source, so that
+// no source displaces the records of another. It delivers new records to followers.
+package journal
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"encoding/json"
+	"iter"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/observe/broadcast"
+)
+
+// Record is one record of the log.
+type Record struct {
+	Time      time.Time       `json:"time"`
+	Level     slog.Level      `json:"level"`
+	Extension string          `json:"extension,omitempty"` // the extension that the record is about; "": the host
+	Message   string          `json:"msg"`
+	Attrs     json.RawMessage `json:"attrs,omitempty"` // an object; empty without attributes
+	Lost      int             `json:"lost,omitempty"`  // records lost just before this one because the follower was slow
+
+	seq uint64
+}
+
+const (
+	keptLevel = slog.LevelInfo // lowest level that is kept; lower ones go to followers only
+	maxKept   = 256            // records of one source
+	maxBytes  = 256 << 10      // texts of the records of one source
+	maxText   = 16 << 10       // bytes of one message, and of its attributes
+	maxTotal  = 16 << 20       // texts of the records of all sources, with overhead for each
+	overhead  = 192            // of a record, in bytes
+)
+
+// Journal keeps records and serves followers. The zero value is not usable; see [New].
+type Journal struct {
+	level atomic.Int64 // the lowest level in use: keptLevel or that of a follower
+
+	mu      sync.Mutex // guards the fields below; held from reading the kept records to joining the followers
+	seq     uint64
+	sources map[string]*source // by extension
+	order   list.List          // of the extensions' sources, that of the latest record at the end
+	total   int                // against maxTotal
+	records broadcast.Hub[Record]
+	levels  map[slog.Level]int // number of followers by level
+	closed  bool
+}
+
+// New returns an empty journal.
+func New() *Journal {
+	j := &Journal{sources: make(map[string]*source), levels: make(map[slog.Level]int)}
+	j.level.Store(int64(keptLevel))
+	return j
+}
+
+// source holds the last records of one source, oldest first.
+type source struct {
+	extension string
+	records   []Record
+	bytes     int
+	place     *list.Element // in the order of the sources; nil of the host's
+}
+
+// size is what the records count against maxTotal.
+func (s *source) size() int { return s.bytes + len(s.records)*overhead }
+
+func (s *source) add(r Record) {
+	s.records = append(s.records, r)
+	s.bytes += r.size()
+	drop := 0
+	for len(s.records)-drop > maxKept || s.bytes > maxBytes {
+		s.bytes -= s.records[drop].size()
+		drop++
+	}
+	s.records = slices.Delete(s.records, 0, drop)
+}
+
+func (r *Record) size() int { return len(r.Message) + len(r.Attrs) }
+
+// Filter selects records.
+type Filter struct {
+	Extension string     // only records about this extension; "": all records
+	Level     slog.Level // lowest level; the zero value is info. Records below info are not kept, so they reach followers only
+	Last      int        // largest number of kept records; 0: all, negative: none
+	Follow    bool       // continue with new records
+}
+
+func (f *Filter) wants(r *Record) bool {
+	return r.Level >= f.Level && (f.Extension == "" || r.Extension == f.Extension)
+}
+
+// add keeps the record and queues it for the followers. It does not wait for them.
+func (j *Journal) add(r Record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return
+	}
+	j.seq++
+	r.seq = j.seq
+	if r.Level >= keptLevel {
+		j.keepLocked(r)
+	}
+	j.records.Publish(r, r.size())
+}
+
+// keepLocked keeps a record. When all records are too much, those of the extensions that have
+// been quiet for the longest go: most of these extensions are gone themselves.
+func (j *Journal) keepLocked(r Record) {
+	s := j.sources[r.Extension]
+	if s == nil {
+		s = &source{extension: r.Extension}
+		j.sources[r.Extension] = s
+		if r.Extension != "" { // the records of the host itself stay
+			s.place = j.order.PushBack(s)
+		}
+	}
+	if s.place != nil {
+		j.order.MoveToBack(s.place)
+	}
+	j.total -= s.size()
+	s.add(r)
+	j.total += s.size()
+	for j.total > maxTotal {
+		quiet := j.order.Remove(j.order.Front()).(*source)
+		delete(j.sources, quiet.extension)
+		j.total -= quiet.size()
+	}
+}
+
+// Records yields the kept records that match f, in order, and with f.Follow also new ones
+// until ctx ends or the journal is closed. No record between them is missed.
+func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		kept, follower := j.read(&f)
+		if follower != nil {
+			defer j.leave(follower, f.Level)
+		}
+		for _, r := range kept {
+			if ctx.Err() != nil || !yield(r) {
+				return
+			}
+		}
+		if follower == nil {
+			return
+		}
+		for r, lost := range follower.All(ctx) {
+			if r.Lost = lost; !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// read returns the kept records and, with f.Follow, a reader of the next ones.
+func (j *Journal) read(f *Filter) (kept []Record, follower *broadcast.Reader[Record]) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if f.Follow {
+		follower = j.records.Join(f.wants)
+		j.levels[f.Level]++
+		j.updateLevelLocked()
+	}
+	return j.keptLocked(f), follower
+}
+
+func (j *Journal) leave(follower *broadcast.Reader[Record], level slog.Level) {
+	follower.Leave()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.levels[level]--; j.levels[level] == 0 {
+		delete(j.levels, level)
+	}
+	j.updateLevelLocked()
+}
+
+func (j *Journal) keptLocked(f *Filter) (kept []Record) {
+	if f.Last < 0 {
+		return nil
+	}
+	for _, s := range j.sources {
+		for i := range s.records {
+			if r := &s.records[i]; f.wants(r) {
+				kept = append(kept, *r)
+			}
+		}
+	}
+	slices.SortFunc(kept, func(a, b Record) int { return cmp.Compare(a.seq, b.seq) })
+	if f.Last > 0 && len(kept) > f.Last {
+		kept = kept[len(kept)-f.Last:]
+	}
+	return kept
+}
+
+func (j *Journal) updateLevelLocked() {
+	if j.closed {
+		return
+	}
+	level := keptLevel
+	for l := range j.levels {
+		level = min(level, l)
+	}
+	j.level.Store(int64(level))
+}
+
+// Close ends all followers after their queued records. Kept records can still be read; no
+// records are added any more. It is idempotent.
+func (j *Journal) Close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = true
+	j.level.Store(math.MaxInt64)
+	j.records.Close()
+}

@@ -1,0 +1,192 @@
+package sweep
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/concurrent/coalesce"
+)
+
+// Sweeper finds and kills the descendants of dead children.
+type Sweeper struct {
+	Marks Marks  // of the children
+	Mark  []byte // in their environment; one that ends with "." is any mark of that host; nil: none
+	Since uint64 // their earliest start time
+	Looks *Looks // of its full scans; nil: its own
+	// Patience is how long processes with an empty environment are looked at again: they may be in an exec, and
+	// there a busy system can leave one for long. Default: 6 ms.
+	Patience time.Duration
+
+	// Known are the processes to kill, dead or alive, by pid and start time: first the
+	// children, then the descendants that were found, and the leaders of their sessions.
+	Known      map[int]uint64
+	cleared    map[int]bool // not descendants, as of the last full scan
+	unreadable int          // of these, processes with an empty environment
+	proc       reader
+}
+
+// emptyScans is the number of scans for new processes that must find none before the next
+// full scan. A process that keeps forking can escape a single scan.
+const emptyScans = 3
+
+// unreadablePause is the pause before processes with an empty environment are looked at again. Some never have
+// one.
+const unreadablePause = 2 * time.Millisecond
+
+// Sweep kills all descendants, including new ones, until none is left or limit has passed.
+func (q *Sweeper) Sweep(limit time.Duration) {
+	deadline := time.Now().Add(limit)
+	patience := time.Now().Add(cmp.Or(q.Patience, 3*unreadablePause))
+	for pause := unreadablePause; ; pause = min(2*pause, 20*unreadablePause) {
+		switch killed := q.scan(true); {
+		case killed > 0:
+			if !q.sweepNew(deadline) {
+				return
+			}
+		case q.unreadable > 0 && time.Now().Before(patience):
+			time.Sleep(pause)
+		default:
+			return
+		}
+	}
+}
+
+// sweepNew scans for new processes until there are none. It reports false after the
+// deadline.
+func (q *Sweeper) sweepNew(deadline time.Time) bool {
+	pause := 100 * time.Microsecond
+	for empty := 0; empty < emptyScans; {
+		if time.Now().After(deadline) {
+			return false
+		}
+		known := len(q.Known)
+		if q.scan(false) == 0 {
+			empty++
+		}
+		if len(q.Known) > known {
+			continue // scan again at once
+		}
+		time.Sleep(pause) // the end of processes that are not children cannot be awaited
+		pause = min(2*pause, 10*time.Millisecond)
+	}
+	return true
+}
+
+// scan kills the descendants that it finds and returns their number. A scan that is not
+// full skips the processes that the last full scan cleared. Processes that may not be
+// killed do not count.
+func (q *Sweeper) scan(full bool) (killed int) {
+	suspects := q.candidates(full)
+	for first, more := true, true; more; first = false {
+		more = false
+		others := suspects[:0]
+		for _, s := range suspects {
+			if !q.related(s) && !(first && q.bears(s)) {
+				if first && s.blank {
+					q.unreadable++
+				}
+				others = append(others, s)
+				continue
+			}
+			more = true
+			q.addKnown(s)
+			if q.kill(s) == nil {
+				killed++
+			}
+		}
+		suspects = others
+	}
+	for _, s := range suspects {
+		q.cleared[s.pid] = true
+	}
+	return killed
+}
+
+// bears reports whether s has the mark of a child.
+func (q *Sweeper) bears(s stat) bool { return q.Marks.Has(s.limit) || hasMark(s.marks, q.Mark) }
+
+// related reports whether s is known, is the child of a known process, or is in the session
+// of one. It finds processes that are exiting, which have no environment.
+func (q *Sweeper) related(s stat) bool {
+	for _, pid := range []int{s.pid, s.parent, s.session} {
+		if _, known := q.Known[pid]; known {
+			return true
+		}
+	}
+	return false
+}
+
+// addKnown adds s and the leader of its session to known: no other process can enter a
+// session of a descendant. A process that is not a descendant may have got the mark, in a
+// session of the user; the leader of that session is older and so not added.
+func (q *Sweeper) addKnown(s stat) {
+	q.Known[s.pid] = s.start
+	if s.session <= 1 || s.session == os.Getpid() || q.Since == 0 {
+		return
+	}
+	if leader, ok := q.proc.stat(s.session); ok && leader.start >= q.Since && leader.start <= s.start {
+		q.Known[s.session] = leader.start
+	}
+}
+
+// candidates returns the running processes that are young enough and not cleared. It
+// forgets known processes whose pid was reused.
+func (q *Sweeper) candidates(full bool) (all []stat) {
+	var seen []stat
+	if full {
+		q.cleared, q.unreadable = make(map[int]bool), 0
+		q.Looks = cmp.Or(q.Looks, &Looks{since: q.Since})
+		seen = q.Looks.processes()
+	} else {
+		seen = q.proc.processes(q.cleared, q.Since)
+	}
+	self := os.Getpid()
+	for _, s := range seen {
+		if start, known := q.Known[s.pid]; known && s.start != start {
+			delete(q.Known, s.pid)
+		}
+		if !s.dead && s.pid != self && s.start >= q.Since {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Looks are looks at all processes of the system. Children that end together share them: each
+// would otherwise read all of /proc, where the others are.
+type Looks struct {
+	since  uint64 // marks of older processes are not read
+	shared coalesce.Shared[[]stat]
+}
+
+// NewLooks returns the looks for the children of this process.
+func NewLooks() *Looks { return &Looks{since: StartTime(os.Getpid())} }
+
+// processes returns all processes as of now. The result is shared.
+func (l *Looks) processes() []stat {
+	return l.shared.Do(func() []stat {
+		var r reader
+		return r.processes(nil, l.since)
+	})
+}
+
+// kill sends SIGKILL to s. It opens a handle first and then compares the start time, so
+// that a reused pid is never killed.
+func (q *Sweeper) kill(s stat) error {
+	p, err := os.FindProcess(s.pid)
+	if err != nil {
+		return nil
+	}
+	defer p.Release()
+	if now, ok := q.proc.stat(s.pid); !ok || now.start != s.start {
+		return nil
+	}
+	if err := p.Signal(unix.SIGKILL); errors.Is(err, unix.EPERM) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package sweep
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/testing/processtest"
+)
+
+// patience bounds sweeps. No test waits that long.
+const patience = time.Minute
+
+// subject is a shell in a session of its own.
+type subject struct {
+	*exec.Cmd
+	t   *testing.T
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func start(t *testing.T, script string, environ ...string) *subject {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, out := processtest.Piped(t, cmd)
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return &subject{cmd, t, in, out}
+}
+
+func (s *subject) pid() int { return s.Process.Pid }
+
+// line returns the next line of s.
+func (s *subject) line() string {
+	s.t.Helper()
+	line, err := s.out.ReadString('\n')
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// tell writes a line to s.
+func (s *subject) tell(line string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ended returns the signal that ended s.
+func (s *subject) ended() syscall.Signal {
+	_ = s.Wait() // what it returns is in the state
+	return s.ProcessState.Sys().(syscall.WaitStatus).Signal()
+}
+
+// A pid may be reused between the scan and the kill, and so may the pid of a leader.
+func TestX3StrangersAreSpared(t *testing.T) {
+	processtest.Leaks(t)
+	stranger := start(t, "echo ready; exec sleep 3600")
+	stranger.line()
+	began := StartTime(stranger.pid())
+	for _, q := range []*Sweeper{
+		{Mark: []byte("host.1"), Known: map[int]uint64{stranger.pid(): began - 1}},               // session of another process
+		{Mark: []byte("host.1"), Known: map[int]uint64{stranger.pid(): began}, Since: began + 1}, // too young
+	} {
+		q.Sweep(patience)
+	}
+	var q Sweeper
+	if err := q.kill(stat{pid: stranger.pid(), start: began - 1}); err != nil {
+		t.Error(err)
+	}
+	if err := stranger.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if sig := stranger.ended(); sig != syscall.SIGTERM {
+		t.Errorf("it ended by %v", sig) // a SIGKILL would have come first
+	}
+}
+
+// Of a session that is older than the child, only the marked process is killed.
+func TestX3OlderSessionIsSpared(t *testing.T) {
+	processtest.Leaks(t)
+	user := start(t, `read go; EXTHOST_COOKIE=host.1 sh -c 'echo $$; exec sleep 3600' & wait; echo spared; read go`)
+	began := StartTime(user.pid())
+	younger := func() uint64 {
+		s := start(t, "read end")
+		defer s.ended()
+		defer s.in.Close()
+		return StartTime(s.pid())
+	}
+	for younger() <= began { // until the clock of the system has ticked
+	}
+	user.tell("go")
+	member := user.line()
+	q := Sweeper{Mark: []byte("host.1"), Since: began + 1, Known: make(map[int]uint64)}
+	q.Sweep(patience)
+	if line := user.line(); line != "spared" {
+		t.Errorf("the user says %q", line)
+	}
+	if pid, _ := strconv.Atoi(member); !Dying(pid) {
+		t.Error("the marked one lives")
+	}
+}
+
+// X3: a process in an exec has no environment for a moment, and must not escape by that.
+func TestX3NobodyEscapesByExec(t *testing.T) {
+	processtest.Leaks(t)
+	blank := start(t, `exec env -i sh -c 'echo ready; read go; EXTHOST_COOKIE=host.1; export EXTHOST_COOKIE; exec sleep 3600'`)
+	blank.line()
+	q := Sweeper{Mark: []byte("host.1"), Known: make(map[int]uint64), Since: StartTime(blank.pid())}
+	if q.scan(true) != 0 || q.unreadable == 0 {
+		t.Errorf("blank: %d", q.unreadable)
+	}
+	blank.tell("go")
+	for deadline := time.Now().Add(patience); !Dying(blank.pid()); { // the mark appears after a moment
+		if q.Sweep(patience); time.Now().After(deadline) {
+			t.Fatal("it lives")
+		}
+	}
+	if sig := blank.ended(); sig != syscall.SIGKILL {
+		t.Errorf("it ended by %v", sig)
+	}
+}
+
+func TestMarks(t *testing.T) {
+	processtest.Leaks(t)
+	for _, test := range []struct {
+		environ, mark string
+		want          bool
+	}{
+		{"EXTHOST_COOKIE=a.1", "a.1", true},
+		{"EXTHOST_COOKIE=a.1", "a.", true},
+		{"EXTHOST_COOKIE=a.12", "a.1", false},
+		{"EXTHOST_COOKIE=b.7 a.1", "a.1", true},
+		{"EXTHOST_COOKIE=b.7 a.1", "b.", true},
+		{"EXTHOST_COOKIE=ba.1", "a.", false},
+		{"XEXTHOST_COOKIE=a.1", "a.1", false},
+		{"X=EXTHOST_COOKIE=a.1", "a.1", false},
+		{"LONG=" + strings.Repeat("x", 100<<10), "a.1", false},
+	} {
+		s := start(t, "echo ready; exec sleep 3600", test.environ)
+		s.line()
+		var r reader
+		marks, blank := r.marks(s.pid())
+		for deadline := time.Now().Add(patience); blank && time.Now().Before(deadline); { // in the middle of its exec
+			marks, blank = r.marks(s.pid())
+		}
+		if got := hasMark(marks, []byte(test.mark)); got != test.want || blank {
+			t.Errorf("%.30q has mark %q: %t, blank %t", test.environ, test.mark, got, blank)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package process
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/proc/containment/lineage"
+	"github.com/exthost/exthost/internal/proc/containment/sweep"
+)
+
+// containments counts those of this process, whose marks differ in the environment. As limits, those that
+// are not closed have numbers.
+var (
+	containments atomic.Uint64
+	numbered     = numbers{most: sweep.MaxContainment}
+)
+
+// Containment contains the children of one host: it marks their environment, kills the
+// descendants of a dead child, and runs a guardian process that kills all descendants
+// when the host ends. A nil Containment kills the process group only. The package
+// comment lists the processes that escape.
+type Containment struct {
+	Log *slog.Logger // takes a warning when a guardian ended; set before the first child; nil: none
+
+	program    string // the executable of the guardian; "" for none
+	outerMarks string // the marks of this process itself, each followed by a blank
+	hostMark   string // prefix of the mark of each child
+	lastChild  atomic.Uint64
+	marks      sweep.Marks  // of the children; empty where the system has none
+	number     int          // of this containment in its marks; 0: it has none of its own
+	live       numbers      // of the children in their marks
+	looks      *sweep.Looks // of the sweeps of all children
+
+	noProc atomic.Bool // a pid namespace of a child could have no /proc of its own
+
+	closing  chan struct{}  // closed with closed
+	watchers sync.WaitGroup // of guardians; none starts after closed
+
+	mu          sync.Mutex
+	closed      bool
+	guardian    *guardian // nil before the first child, and after a failed start
+	guardianErr error     // of the latest start of a guardian
+	children    map[int]uint64
+}
+
+// Contain returns a containment. program is the exthost executable, which
+// runs as the guardian from the start of the first child on, see package guard; "" means no
+// guardian. The caller must call Close when all children have ended.
+func Contain(program string) *Containment {
+	c := &Containment{program: program, hostMark: fmt.Sprintf("%s-%d.", lineage.ID, containments.Add(1)),
+		looks: sweep.NewLooks(), closing: make(chan struct{}), children: make(map[int]uint64),
+		number: numbered.take(), live: numbers{most: sweep.MaxChild}}
+	if c.number > 0 {
+		c.marks = sweep.OwnMarks().Containment(c.number)
+	}
+	if around := os.Getenv(sweep.CookieVar); around != "" {
+		c.outerMarks = around + " "
+	}
+	return c
+}
+
+// Contained reports whether this process descends from a child of a host, and so ends with
+// that host.
+func Contained() bool { return os.Getenv(sweep.CookieVar) != "" }
+
+// initProgram is the executable for the init of a pid namespace; "" for none.
+func (c *Containment) initProgram() string {
+	if c == nil {
+		return ""
+	}
+	return c.program
+}
+
+// The mechanisms that contain the descendants of a child.
+const (
+	HoldsGroup    = "process group"
+	HoldsSweep    = "cookie sweep"
+	HoldsGuardian = "guardian"
+	// HoldsNamespace contains an isolated child. [Containment.Report] does not mention it.
+	HoldsNamespace = "pid namespace"
+)
+
+// Report returns the mechanisms that work at the moment, and those that do not, each with
+// the reason after a colon. It waits for the guardian up to half a second after its
+// start.
+func (c *Containment) Report() (holds, lacks []string) {
+	holds, lacks = support()
+	if !slices.Contains(holds, HoldsSweep) {
+		return holds, append(lacks, HoldsGuardian+": only on Linux")
+	}
+	c.mu.Lock()
+	g, fault, closed := c.guardian, c.guardianErr, c.closed
+	c.mu.Unlock()
+	switch {
+	case c.program == "":
+		lacks = append(lacks, HoldsGuardian+": this program is not exthost and was not told where that is")
+	case fault != nil:
+		lacks = append(lacks, fmt.Sprintf("%s: %v", HoldsGuardian, fault))
+	case g == nil || closed:
+		lacks = append(lacks, HoldsGuardian+": starts with the first child")
+	case !g.isUp():
+		lacks = append(lacks, HoldsGuardian+": not ready; the program that was to be it may not be exthost")
+	case g.ended():
+		lacks = append(lacks, HoldsGuardian+": it ended; another is about to be started")
+	default:
+		holds = append(holds, HoldsGuardian)
+	}
+	return holds, lacks
+}
+
+// Close ends the guardian, which kills the remaining descendants of all children. Without
+// a guardian Close kills them itself. It takes at most a few seconds.
+func (c *Containment) Close() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	g, started := c.guardian, c.lastChild.Load() > 0
+	already := c.closed
+	if c.closed = true; !already {
+		close(c.closing)
+	}
+	c.mu.Unlock()
+	switch {
+	case already:
+	case g != nil && !g.ended():
+		g.close()
+	case started:
+		c.sweepAll()
+	}
+	c.watchers.Wait()
+	if !already {
+		numbered.free(c.number)
+	}
+}
+
+// ensureGuardian starts a guardian unless one runs. It tries again after a failure, whose
+// cause may be temporary, such as a shortage of descriptors. mu must be held.
+func (c *Containment) ensureGuardian() {
+	if c.closed || c.program == "" || c.guardian != nil && !c.guardian.ended() {
+		return
+	}
+	if c.guardian, c.guardianErr = startGuardian(c.program, c.hostMark, c.marks, c.children); c.guardianErr == nil {
+		g := c.guardian
+		c.watchers.Go(func() { c.watchGuardian(g) })
+	}
+}
+
+// guardianPause is the shortest time between the starts of two guardians.
+var guardianPause = time.Second
+
+// watchGuardian waits for the end of a guardian and starts the next one, so that the
+// running children are contained again. A guardian can end by the OOM killer or be
+// killed by an extension.
+func (c *Containment) watchGuardian(g *guardian) {
+	g.watch()
+	if !g.ready {
+		return // another one would fail as well; the next start of a child tries again
+	}
+	select {
+	case <-c.closing:
+	case <-time.After(time.Until(g.began.Add(guardianPause))):
+	}
+	select {
+	case <-c.closing:
+		return // Close has ended it
+	default:
+	}
+	if c.Log != nil {
+		c.Log.Warn("the guardian ended, and another takes its place; without one, processes outlive a host that is killed", "pid", g.proc.Pid)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ensureGuardian()
+}
+
+// containedChild is the containment of one child. Nil contains nothing.
+type containedChild struct {
+	c      *Containment
+	mark   string
+	number int // in its mark as a limit; 0: it has none of its own
+	pid    int
+	start  uint64 // of the child; 0 if unknown
+}
+
+// prepare returns the containment for a child that is about to start, and makes sure that
+// the guardian runs.
+func (c *Containment) prepare() *containedChild {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ensureGuardian()
+	return &containedChild{c: c, mark: fmt.Sprint(c.hostMark, c.lastChild.Add(1)), number: c.live.take()}
+}
+
+// marks returns the mark of the child as a limit: one that says only that it is a child of this process
+// where there are no numbers left.
+func (h *containedChild) marks() sweep.Marks {
+	if h == nil || h.number == 0 || h.c.number == 0 {
+		return sweep.OwnMarks().Containment(0).Child(0)
+	}
+	return h.c.marks.Child(h.number)
+}
+
+// sweepable returns the marks by which descendants of this child alone are found.
+func (h *containedChild) sweepable() sweep.Marks {
+	if h.number == 0 || h.c.number == 0 {
+		return sweep.Marks{}
+	}
+	return h.marks()
+}
+
+// abandon forgets a child that was not started.
+func (h *containedChild) abandon() {
+	if h != nil {
+		h.c.live.free(h.number)
+	}
+}
+
+// environ returns env with the mark of the child.
+func (h *containedChild) environ(env []string) []string {
+	if h == nil {
+		return env
+	}
+	out := make([]string, 0, len(env)+1)
+	out = append(out, sweep.CookieVar+"="+h.c.outerMarks+h.mark)
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, sweep.CookieVar+"=") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// attach sets the child. pid must not be reaped yet.
+func (h *containedChild) attach(pid int) {
+	if h == nil {
+		return
+	}
+	h.pid, h.start = pid, sweep.StartTime(pid)
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.c.children[pid] = h.start
+	h.c.guardian.notify("+", pid, h.start)
+}
+
+// release kills the descendants of the child, which must be dead and not reaped, and
+// forgets the child.
+func (h *containedChild) release() {
+	if h == nil {
+		return
+	}
+	h.sweep()
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	delete(h.c.children, h.pid)
+	h.c.guardian.notify("-", h.pid, h.start)
+	h.c.live.free(h.number)
+}
+
+// numbers hands out numbers from 1 to most, each to one user at a time.
+type numbers struct {
+	most int
+
+	mu   sync.Mutex
+	last int
+	used map[int]bool
+}
+
+// take returns a number that is not in use, the oldest first; 0 if there is none.
+func (n *numbers) take() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.used) == n.most {
+		return 0
+	}
+	if n.used == nil {
+		n.used = make(map[int]bool)
+	}
+	for {
+		if n.last = n.last%n.most + 1; !n.used[n.last] {
+			n.used[n.last] = true
+			return n.last
+		}
+	}
+}
+
+// free ends the use of a number.
+func (n *numbers) free(number int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.used, number)
+}

@@ -1,0 +1,179 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/proc/containment/nsinit"
+)
+
+// CanIsolate reports whether [Spec.Isolate] has an effect on this system.
+const CanIsolate = true
+
+// initStartLimit bounds the time in which an init starts the child.
+const initStartLimit = 10 * time.Second
+
+// initConn is the host's end of the socket to the init of a pid namespace. When this end is
+// closed, for any reason, the init exits and the kernel kills all processes of the
+// namespace.
+type initConn struct {
+	socket *os.File
+	lines  *bufio.Reader
+	listen net.Listener // of the child's proxy; nil for none
+}
+
+// startIsolated starts argv in a new pid namespace, with program as the init. It returns
+// the process of the init, which leads the session and group of the child.
+func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, s *Spec) (*os.Process, *initConn, error) {
+	if program == "" {
+		return nil, nil, &StartError{Reason: Isolation, Path: argv[0], Err: errNoInit}
+	}
+	t, err := termsOf(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	link, theirs, err := newInitConn()
+	if err != nil {
+		return nil, nil, err
+	}
+	inner := *attr
+	inner.Files = append(slices.Clone(attr.Files), theirs)
+	order, _ := json.Marshal(t) // numbers always encode
+	words := append([]string{nsinit.Name, string(order)}, argv...)
+	proc, err := startInNamespace(program, words, &inner, t.Sandbox != nil)
+	theirs.Close()
+	if err == nil {
+		err = link.awaitStart(ctx, argv[0])
+		if err == nil {
+			return proc, link, nil
+		}
+		_ = proc.Kill()
+		_, _ = proc.Wait()
+	} else if isAny(err, unix.EPERM, unix.ENOSPC, unix.EUSERS, unix.EINVAL, unix.ENOSYS) {
+		err = &StartError{Reason: Isolation, Path: argv[0], Err: err}
+	}
+	link.close()
+	return nil, nil, err
+}
+
+// termsOf returns what the init is told. The error is that of a sandbox which the system cannot enforce.
+func termsOf(s *Spec) (nsinit.Terms, error) {
+	t := nsinit.Terms{Limits: s.Limits, Mark: s.mark, NewPrivileges: s.NewPrivileges}
+	if s.Sandbox == nil {
+		return t, nil
+	}
+	p := *s.Sandbox
+	p.OwnProc, p.OwnNet = true, true
+	if _, err := p.Check(); err != nil {
+		return t, &StartError{Reason: Sandbox, Path: s.Path, Err: err}
+	}
+	t.Sandbox = &nsinit.Sandbox{Rules: p.Rules(s.Path), Network: p.Namespaced(), Proxy: len(p.Net.Hosts()) > 0}
+	return t, nil
+}
+
+// startInNamespace starts a process as the first of a pid namespace, with a mount namespace
+// for its /proc, and with network a network namespace. Without the right to create these it also creates a user namespace, in
+// which user and group keep their numbers.
+func startInNamespace(program string, argv []string, attr *os.ProcAttr, network bool) (*os.Process, error) {
+	sys := *attr.Sys
+	sys.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	if network {
+		sys.Cloneflags |= unix.CLONE_NEWNET
+	}
+	attr.Sys = &sys
+	proc, err := os.StartProcess(program, argv, attr)
+	if !errors.Is(err, unix.EPERM) {
+		return proc, err
+	}
+	sys.Cloneflags |= unix.CLONE_NEWUSER
+	uid, gid := os.Geteuid(), os.Getegid()
+	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	if uid != 0 {
+		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // within the namespace, to mount /proc; the init drops it
+		if network {
+			sys.AmbientCaps = append(sys.AmbientCaps, unix.CAP_NET_ADMIN) // to bring the loopback interface up
+		}
+	}
+	revealed(func() { proc, err = os.StartProcess(program, argv, attr) })
+	return proc, err
+}
+
+func newInitConn() (*initConn, *os.File, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = unix.SetNonblock(pair[0], true) // needed for deadlines
+	ours := os.NewFile(uintptr(pair[0]), "init")
+	return &initConn{socket: ours, lines: bufio.NewReader(ours)}, os.NewFile(uintptr(pair[1]), "host"), nil
+}
+
+func (l *initConn) close() error {
+	if l.listen != nil {
+		l.listen.Close()
+	}
+	return l.socket.Close()
+}
+
+// awaitStart waits until the init has started path, and returns the error of the start.
+func (l *initConn) awaitStart(ctx context.Context, path string) error {
+	_ = l.socket.SetReadDeadline(time.Now().Add(initStartLimit))
+	stop := context.AfterFunc(ctx, func() { _ = l.socket.SetReadDeadline(time.Unix(1, 0)) })
+	err := l.receiveListener()
+	line := ""
+	if err == nil {
+		line, err = l.lines.ReadString('\n')
+	}
+	if !stop() {
+		return ctx.Err()
+	}
+	_ = l.socket.SetReadDeadline(time.Time{})
+	if err != nil {
+		return &StartError{Reason: Isolation, Path: path, Err: fmt.Errorf("its init did not begin: %w", err)}
+	}
+	var r nsinit.Report
+	if err := json.Unmarshal([]byte(line), &r); err != nil || r.Stage == "" {
+		return err
+	}
+	cause := fmt.Errorf("%s", r.Text)
+	if r.Errno != 0 {
+		cause = &os.PathError{Op: r.Stage, Path: path, Err: unix.Errno(r.Errno)}
+	}
+	switch r.Stage {
+	case nsinit.StageSandbox, nsinit.StageNetwork:
+		return &StartError{Reason: Sandbox, Path: path, Err: errors.New(r.Text)}
+	case nsinit.StageProc, nsinit.StageProcesses:
+		return &StartError{Reason: Isolation, Path: path, Err: fmt.Errorf("%w: %w", errNoProc, cause)}
+	case nsinit.StagePrivileges:
+		return &StartError{Reason: Privileges, Path: path, Err: cause}
+	}
+	return cause
+}
+
+// exit returns the exit of the child, as reported by the init. If the init was killed, it
+// returns the exit of the init.
+func (l *initConn) exit(init Exit) Exit {
+	defer l.close()
+	_ = l.socket.SetReadDeadline(time.Now().Add(drainWait)) // the report of a dead init can be read at once
+	line, _ := l.lines.ReadString('\n')
+	var r nsinit.Report
+	if json.Unmarshal([]byte(strings.TrimSpace(line)), &r) != nil || r.Status == nil {
+		return init
+	}
+	status := syscall.WaitStatus(*r.Status)
+	e := Exit{Code: status.ExitStatus()}
+	e.Signal, e.CoreDumped = signalOf(status)
+	return e
+}

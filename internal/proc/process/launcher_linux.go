@@ -1,0 +1,148 @@
+package process
+
+import (
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/proc/containment/lineage"
+	"github.com/exthost/exthost/internal/proc/sandbox/confine"
+)
+
+// CanRestrict reports whether [Spec.NewPrivileges] has an effect on this system.
+const CanRestrict = true
+
+// launcher starts children on a thread that has given up privileges. What is given up are
+// attributes of a thread, and a child has those of the thread that starts it. The thread
+// exists while a child that it started does: a child that asked the kernel for a signal at
+// the end of its parent would get that signal at the end of this thread. A nil launcher is
+// the thread of the caller, with all its privileges.
+type launcher struct {
+	prepare func() error // runs on the thread first; nil: gives up all but confine.KeptCapabilities
+
+	mu    sync.Mutex
+	users int // starts that are under way, and children that are not reaped
+	jobs  chan func()
+	state chan error // has the error of prepare, and is closed with the thread's work
+}
+
+var restricted launcher
+
+// launcherOf returns the launcher for s. The caller must call leave after the failed start,
+// or when the child has been reaped.
+func launcherOf(s *Spec) (*launcher, error) {
+	if s.Sandbox != nil && s.NewPrivileges {
+		return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: errPrivilegedSandbox}
+	}
+	if s.Sandbox != nil && !s.Isolate {
+		l := &launcher{prepare: func() error {
+			if err := giveUp(confine.ConfinedCapabilities); err != nil {
+				return err
+			}
+			return s.Sandbox.Confine(s.Path)
+		}}
+		if err := l.enter(); err != nil {
+			return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: err}
+		}
+		return l, nil
+	}
+	if s.NewPrivileges {
+		lineage.Privileged()
+	}
+	if s.NewPrivileges || s.Isolate { // the init of a pid namespace needs privileges until it starts the child
+		return nil, nil
+	}
+	if err := restricted.enter(); err != nil {
+		return nil, &StartError{Reason: Privileges, Path: s.Path, Err: err}
+	}
+	return &restricted, nil
+}
+
+// giveUp is [confine.Privileges] with the mark of children.
+func giveUp(kept uint64) error {
+	marked, err := confine.Privileges(kept)
+	if !marked {
+		lineage.Unfiltered()
+	}
+	return err
+}
+
+// Launch runs start, which starts a process that [Start] cannot start, so that the process has
+// the privileges of a child for s. The caller must call reaped after its end. The error is that
+// of start, or a [*StartError].
+func Launch(s Spec, start func() error) (reaped func(), err error) {
+	l, err := launcherOf(&s)
+	if err != nil {
+		return nil, err
+	}
+	l.run(func() { err = start() })
+	if err != nil {
+		l.leave()
+		return nil, err
+	}
+	return l.leave, nil
+}
+
+func (l *launcher) enter() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users == 0 {
+		l.jobs, l.state = make(chan func()), make(chan error)
+		prepare := l.prepare
+		if prepare == nil {
+			prepare = func() error { return giveUp(confine.KeptCapabilities) }
+		}
+		go work(prepare, l.jobs, l.state)
+		if err := <-l.state; err != nil {
+			return err
+		}
+	}
+	l.users++
+	return nil
+}
+
+func (l *launcher) leave() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users--; l.users == 0 {
+		close(l.jobs)
+		<-l.state
+	}
+}
+
+// run runs f and waits for its end.
+func (l *launcher) run(f func()) {
+	if l == nil {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	l.jobs <- func() { defer close(done); f() }
+	<-done
+}
+
+// work runs jobs on a thread that ends with it, because the goroutine does not unlock it.
+// The runtime starts no other thread from a locked one.
+func work(prepare func() error, jobs <-chan func(), state chan<- error) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() { // the main thread never ends, and stands for the process
+		defer runtime.UnlockOSThread()
+		moved := make(chan struct{})
+		go func() { defer close(moved); work(prepare, jobs, state) }()
+		<-moved
+		return
+	}
+	defer close(state)
+	err := prepare()
+	if state <- err; err != nil {
+		return
+	}
+	for job := range jobs {
+		job()
+	}
+}

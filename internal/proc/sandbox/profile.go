@@ -1,0 +1,109 @@
+package sandbox
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/proc/sandbox/confine"
+	"github.com/exthost/exthost/manifest/sandbox"
+)
+
+// devices every program may read and write.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+
+// system are the programs, the libraries and the data that programs share. All of it is readable
+// to every user of a system.
+var system = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
+	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/os-release",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
+	"/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust/extracted", "/etc/crypto-policies",
+	"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/protocols", "/etc/services",
+	"/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/locale.conf", "/etc/mime.types",
+	"/etc/passwd", "/etc/group", // the names of users
+	"/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage",
+	"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version", "/proc/filesystems",
+	"/proc/sys/kernel/osrelease", "/proc/sys/kernel/ngroups_max", "/proc/sys/kernel/cap_last_cap", "/proc/sys/kernel/random/uuid",
+	"/proc/sys/vm/overcommit_memory", "/proc/sys/net/core/somaxconn",
+}
+
+// profileReads returns the rules for what programs of a profile read besides what the extension
+// asks for.
+func (p *Policy) profileReads(program string) (rules []confine.Rule) {
+	if p.Profile == sandbox.ProfileNone {
+		return nil
+	}
+	for _, path := range system {
+		rules = append(rules, confine.Rule{Path: path, Links: true})
+	}
+	switch p.Profile {
+	case sandbox.ProfileNode:
+		rules = append(append(rules, confine.Rule{Path: "/etc/nodejs"}), p.installations(program, "lib/node_modules", "include/node")...)
+	case sandbox.ProfilePython:
+		rules = append(rules, p.installations(program, "lib/python3*", "pyvenv.cfg")...)
+	case sandbox.ProfileUV:
+		rules = append(rules, p.installations(program, "lib/python3*", "pyvenv.cfg")...)
+		if home, err := os.UserHomeDir(); err == nil { // beside these, uv keeps credentials
+			for _, dir := range []string{".local/share/uv/python", ".local/share/uv/tools", ".cache/uv"} {
+				rules = append(rules, confine.Rule{Path: real(filepath.Join(home, dir))})
+			}
+		}
+	}
+	return rules
+}
+
+// installed are the parts of an installation that its programs read. Beside them there may be
+// anything: the installation of pip install --user is ~/.local.
+var installed = []string{"bin", "lib", "lib64", "libexec", "include", "ssl", "pyvenv.cfg"}
+
+// installations returns the rules for the directories in which the interpreter is installed that
+// program names: by itself, in its first line or through symbolic links, such as those of a virtual
+// environment. An installation has one of marks.
+func (p *Policy) installations(program string, marks ...string) (rules []confine.Rule) {
+	for range 8 { // each step on the way may stand in an installation
+		dir := filepath.Dir(real(filepath.Dir(program)))
+		if !isPersonal(dir) && slices.ContainsFunc(marks, func(mark string) bool { found, _ := filepath.Glob(filepath.Join(dir, mark)); return found != nil }) {
+			for _, part := range installed {
+				if path := real(filepath.Join(dir, part)); p.At.refuse(path) == nil && !isPersonal(path) {
+					rules = append(rules, confine.Rule{Path: path})
+				}
+			}
+		}
+		if to, err := os.Readlink(program); err == nil {
+			if !filepath.IsAbs(to) {
+				to = filepath.Join(filepath.Dir(program), to)
+			}
+			program = to
+		} else if program = interpreter(program); program == "" {
+			break
+		}
+	}
+	return rules
+}
+
+// interpreter returns the program that the first line of a script names; "" for another file.
+func interpreter(script string) string {
+	f, _, err := regular.Open(script, os.O_RDONLY, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	line, _ := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
+	words := strings.Fields(strings.TrimPrefix(line, "#!"))
+	if !strings.HasPrefix(line, "#!") || len(words) == 0 || !filepath.IsAbs(words[0]) {
+		return ""
+	}
+	return words[0]
+}
+
+// isPersonal reports whether dir is, or is above, a home directory: a program in ~/bin does not
+// make the home directory an installation.
+func isPersonal(dir string) bool {
+	home, err := os.UserHomeDir()
+	return dir == "/" || dir == "/home" || filepath.Dir(dir) == "/home" || err == nil && within(real(home), dir)
+}

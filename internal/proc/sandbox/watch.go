@@ -1,0 +1,68 @@
+package sandbox
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/exthost/exthost/internal/proc/sandbox/confine"
+)
+
+// Access is one use of a file.
+type Access struct {
+	Path  string // absolute, with symbolic links resolved; of what is made, removed or renamed the folder around it
+	Write bool
+}
+
+// Watch records which files confined processes ask for that their sandbox does not give them. The zero
+// value is ready, for one [Policy.Confine] after the other. It decides nothing: the kernel does,
+// and a program may do without what it was refused.
+type Watch struct {
+	mu      sync.Mutex
+	refused map[Access]bool
+	serving sync.WaitGroup
+	stop    []func()
+}
+
+// Refused ends the watch and returns what was refused, sorted. The processes must have ended.
+func (w *Watch) Refused() (all []Access) {
+	w.mu.Lock()
+	stop := w.stop
+	w.stop = nil
+	w.mu.Unlock()
+	for _, f := range stop {
+		f()
+	}
+	w.serving.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for a := range w.refused {
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(a, b Access) int { return cmp.Compare(a.Path, b.Path) })
+	return all
+}
+
+// note records an access that rules do not allow. Of reading and writing, writing counts.
+func (w *Watch) note(a Access, rules []confine.Rule) {
+	for _, r := range rules {
+		if within(a.Path, real(r.Path)) && (r.Write || !a.Write) {
+			return
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refused == nil {
+		w.refused = make(map[Access]bool)
+	}
+	if len(w.refused) == maxRefused || !a.Write && w.refused[Access{a.Path, true}] {
+		return
+	}
+	if a.Write {
+		delete(w.refused, Access{Path: a.Path})
+	}
+	w.refused[a] = true
+}
+
+// maxRefused bounds what one watch keeps.
+const maxRefused = 1000

@@ -1,0 +1,79 @@
+package cassette
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/exthost/exthost/internal/file/regular"
+)
+
+// maxHeader bounds the first line of a file that may be a cassette.
+const maxHeader = 4 << 10
+
+// Is reports whether a file is a cassette, or may become one: it is empty or does not exist.
+func Is(path string) (bool, error) {
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil || !info.Mode().IsRegular():
+		return false, err
+	case info.Size() == 0:
+		return true, nil
+	}
+	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() // read only: the error does not matter
+	_, err = NewReader(f, maxHeader)
+	if _, bad := errors.AsType[*Error](err); bad {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Written returns an error if a host or a command is writing the cassette at path.
+func Written(path string) error {
+	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close() // ends the lock
+	if lock(f) {
+		return fmt.Errorf("%s is being written, by another host or by exthost record: name another file, or end that recording", path)
+	}
+	return nil
+}
+
+// Create creates the file of a cassette, which its owner alone may read. It follows no link. An
+// existing file is an error that wraps [fs.ErrExist], or with replace is removed before if it is a
+// regular one that nobody writes; replaced says so. Until the file is closed, [Written] tells of it.
+func Create(path string, replace bool) (f *os.File, replaced bool, err error) {
+	if replace {
+		switch info, err := os.Lstat(path); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, false, err
+		case !info.Mode().IsRegular():
+			return nil, false, fmt.Errorf("%s is no regular file", path)
+		default:
+			if err := Written(path); err != nil {
+				return nil, false, err
+			}
+			if err := os.Remove(path); err != nil {
+				return nil, false, err
+			}
+			replaced = true
+		}
+	}
+	f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // O_EXCL follows no link
+	if err == nil {
+		lock(f) // nobody else has a file that is new
+	}
+	return f, replaced, err
+}

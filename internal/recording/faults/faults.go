@@ -1,0 +1,177 @@
+// Package faults decides which calls fail on purpose, as a configuration states it for tests of
+// agents.
+package faults
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/manifest"
+)
+
+// Rule states which calls fail, and how. Of several rules the first that fits a tool
+// counts. A call fails in one way at most: the probabilities add up to 1 at most.
+type Rule struct {
+	Tool    string            `json:"tool"`              // pattern of registered names, such as ext_git_*
+	Crash   Share             `json:"crash,omitempty"`   // the probability, from 0 to 1, that the process is killed before it answers
+	Hang    Share             `json:"hang,omitempty"`    // the same, that no answer comes: the call ends by call_timeout or its caller
+	Garbage Share             `json:"garbage,omitempty"` // the same, that the call is carried out, and its answer cannot be read
+	Huge    Share             `json:"huge,omitempty"`    // the same, that the answer has 4 MiB of text more
+	Noise   Share             `json:"noise,omitempty"`   // the same, that 20 messages of a log come before the answer
+	Slow    manifest.Duration `json:"slow,omitzero"`     // each call waits that long before it is made; default not at all
+	Seed    int               `json:"seed,omitempty"`    // of what is drawn: the same seed has the same calls of a tool fail; default 0
+}
+
+// Share is the probability that a call fails in one way.
+type Share float64
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Share) UnmarshalText(text []byte) error {
+	p, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(p >= 0 && p <= 1) { // NaN is neither
+		return fmt.Errorf("%q is no probability from 0 to 1", text)
+	}
+	*s = Share(p)
+	return nil
+}
+
+// Kind is a way to fail; "" is none.
+type Kind string
+
+// The ways to fail.
+const (
+	Crash   Kind = "crash"
+	Hang    Kind = "hang"
+	Garbage Kind = "garbage"
+	Huge    Kind = "huge"
+	Noise   Kind = "noise"
+)
+
+// share is the probability of a kind.
+type share struct {
+	kind Kind
+	p    Share
+}
+
+func (r *Rule) shares() []share {
+	return []share{{Crash, r.Crash}, {Hang, r.Hang}, {Garbage, r.Garbage}, {Huge, r.Huge}, {Noise, r.Noise}}
+}
+
+// String says what a rule does, such as "crash 0.1, slow 2s".
+func (r *Rule) String() string {
+	var parts []string
+	for _, s := range r.shares() {
+		if s.p > 0 {
+			parts = append(parts, fmt.Sprintf("%s %v", s.kind, s.p))
+		}
+	}
+	if r.Slow > 0 {
+		parts = append(parts, fmt.Sprintf("slow %v", time.Duration(r.Slow)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Problem is what is wrong with a rule.
+type Problem struct {
+	Rule          int    // its place in the list
+	Field         string // "" for the whole rule
+	Message, Hint string
+}
+
+// Check returns what is wrong with rules.
+func Check(rules []Rule) (list []Problem) {
+	for n := range rules {
+		r := &rules[n]
+		if err := glob.Check(r.Tool); r.Tool == "" || err != nil {
+			list = append(list, Problem{n, "tool", fmt.Sprintf("%q is no pattern of tools", r.Tool), "such as ext_git_*"})
+		}
+		sum := Share(0)
+		for _, s := range r.shares() {
+			sum += s.p
+		}
+		switch {
+		case sum > 1.000001: // ten times 0.1 is a little more than 1
+			list = append(list, Problem{n, "", fmt.Sprintf("the probabilities add up to %v: a call fails in one way", sum), "together at most 1"})
+		case sum == 0 && r.Slow == 0:
+			list = append(list, Problem{n, "", "has no effect", "state crash, hang, garbage, huge or noise as a probability, or slow as a duration"})
+		}
+	}
+	return list
+}
+
+// Injector draws the faults of calls. Its methods may be called by many goroutines at once. A nil
+// Injector has no call fail.
+type Injector struct {
+	rules []Rule
+
+	mu    sync.Mutex        // guards what follows
+	drawn map[string]uint64 // calls so far by the name of the tool; of tools alone that a rule fits
+}
+
+// maxDrawn bounds the names in drawn: clients of a destination choose them. Those that come later
+// count as one tool.
+const maxDrawn = 10_000
+
+// New returns an injector for rules: nil without any, and before, which may be nil, if it has the
+// same ones, so that its draws go on.
+func New(rules []Rule, before *Injector) *Injector {
+	switch {
+	case len(rules) == 0:
+		return nil
+	case before != nil && reflect.DeepEqual(rules, before.rules):
+		return before
+	}
+	return &Injector{rules: slices.Clone(rules), drawn: make(map[string]uint64)}
+}
+
+// Fault is what happens to one call.
+type Fault struct {
+	Kind Kind
+	Slow time.Duration
+	Key  string // of the rule in the configuration, such as inject[0]
+}
+
+// count returns the name under which a call of a tool counts, and how many came before.
+func (i *Injector) count(tool string) (name string, before uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, known := i.drawn[tool]; !known && len(i.drawn) >= maxDrawn {
+		tool = ""
+	}
+	before = i.drawn[tool]
+	i.drawn[tool]++
+	return tool, before
+}
+
+// Next returns the fault of the next call of a tool, by its registered name. Which one depends on
+// the rule, the name and how many calls of the tool came before, and on nothing else.
+func (i *Injector) Next(tool string) Fault {
+	if i == nil {
+		return Fault{}
+	}
+	n := slices.IndexFunc(i.rules, func(r Rule) bool { return glob.Match(r.Tool, tool) })
+	if n < 0 {
+		return Fault{}
+	}
+	tool, call := i.count(tool)
+	r := &i.rules[n]
+	f := Fault{Slow: time.Duration(r.Slow), Key: fmt.Sprintf("inject[%d]", n)}
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(tool))
+	draw := Share(rand.New(rand.NewPCG(uint64(r.Seed)^name.Sum64(), call)).Float64())
+	for _, s := range r.shares() {
+		if draw -= s.p; draw < 0 {
+			f.Kind = s.kind
+			break
+		}
+	}
+	return f
+}

@@ -1,0 +1,512 @@
+package player
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/recording/cassette"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Player is the other end of a host's connection: it answers as the extension did in one of its
+// runs.
+type Player struct {
+	tape     *Tape
+	run      *run
+	file     *os.File // the cassette, which Close closes: frames are read when they are sent
+	protocol string
+
+	out    chan item     // to the host
+	closed chan struct{} // closed by Close
+	close  func()
+	work   inflight.Gate // calls that are answered, which Close waits for
+
+	mu      sync.Mutex                    // guards what follows
+	calls   map[string]context.CancelFunc // that are answered, by id
+	waiting map[string]chan struct{}      // for answers of the host, by id; each is closed with the answer
+	listens map[string]json.RawMessage    // the ids of subscriptions by their recorded ones
+	asked   int                           // the last id of a request to the host
+	offer   int                           // of run.offers, which tools/list answers with
+	opened  bool                          // what came before the first call has been sent
+	dead    *cassette.End                 // why the run ended; nil while it has not
+}
+
+var _ jsonrpc.Transport = (*Player)(nil)
+
+// item is what Read returns.
+type item struct {
+	m   jsonrpc.Message
+	err error
+}
+
+// Death is the error of [Player.Read] where the recorded run ended by itself.
+type Death struct{ cassette.End }
+
+// Error returns the recorded reason.
+func (d *Death) Error() string { return "the recorded run ended: " + d.Message }
+
+// Play returns a player of the next recorded run. legacy asks for one that spoke a legacy version of
+// MCP, where both were recorded.
+func (t *Tape) Play(legacy bool) (*Player, error) {
+	if err := t.load(); err != nil {
+		return nil, err
+	}
+	r, err := t.take(legacy)
+	if err != nil {
+		return nil, err
+	}
+	file, _, err := regular.Open(t.options.File, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	p := &Player{tape: t, run: r, file: file, protocol: t.Protocol(), out: make(chan item, 64), closed: make(chan struct{}),
+		calls: make(map[string]context.CancelFunc), waiting: make(map[string]chan struct{}), listens: make(map[string]json.RawMessage)}
+	p.close = sync.OnceFunc(func() { close(p.closed) })
+	return p, nil
+}
+
+// Read implements [jsonrpc.Transport].
+func (p *Player) Read() (jsonrpc.Message, error) {
+	select {
+	case i := <-p.out:
+		return i.m, i.err
+	case <-p.closed:
+		return jsonrpc.Message{}, jsonrpc.ErrClosed
+	}
+}
+
+// Close implements [jsonrpc.Transport]. It waits for the calls that are answered. It is idempotent.
+func (p *Player) Close() error {
+	p.close()
+	<-p.work.Close()
+	_ = p.file.Close() // read only: its error does not matter; a second Close has one
+	return nil
+}
+
+// frame reads the frame of an event.
+func (p *Player) frame(e *event) (jsonrpc.Message, error) {
+	r, err := cassette.At(p.file, e.at)
+	if err == nil {
+		var m jsonrpc.Message
+		if m, err = jsonrpc.Decode(r.Payload); err == nil {
+			return m, nil
+		}
+	}
+	return jsonrpc.Message{}, fmt.Errorf("%s: %w", p.tape.options.File, err)
+}
+
+// Dead returns how the recorded run ended; nil while it has not come to that.
+func (p *Player) Dead() *cassette.End {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// Write implements [jsonrpc.Transport].
+func (p *Player) Write(_ context.Context, m jsonrpc.Message) error {
+	switch {
+	case m.Method == "":
+		p.mu.Lock()
+		if answered := p.waiting[string(m.ID)]; answered != nil {
+			delete(p.waiting, string(m.ID))
+			close(answered)
+		}
+		p.mu.Unlock()
+	case m.Method == protocol.MethodCancelled:
+		p.mu.Lock()
+		if cancel := p.calls[string(rawjson.Get(m.Params, "requestId"))]; cancel != nil {
+			cancel()
+		}
+		p.mu.Unlock()
+	case m.Method == protocol.MethodInitialized:
+		p.work.Go(p.open)
+	case m.ID != nil:
+		m.ID, m.Params = bytes.Clone(m.ID), bytes.Clone(m.Params)
+		if !p.serve(&m) {
+			return jsonrpc.ErrClosed
+		}
+	}
+	return nil
+}
+
+// serve answers a request on a goroutine of its own. It reports false after Close.
+func (p *Player) serve(m *jsonrpc.Message) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.mu.Lock()
+	p.calls[string(m.ID)] = cancel
+	p.mu.Unlock()
+	done := func() {
+		p.mu.Lock()
+		delete(p.calls, string(m.ID))
+		p.mu.Unlock()
+		cancel()
+	}
+	if p.work.Go(func() {
+		defer done()
+		if raw, err, own := p.answerOwn(m); own {
+			p.reply(m.ID, raw, err)
+			if p.lastOfHandshake(m.Method) {
+				p.open()
+			}
+			return
+		}
+		p.replay(ctx, m)
+	}) {
+		return true
+	}
+	done()
+	return false
+}
+
+// lastOfHandshake reports whether a request is the last one of a handshake. That of a legacy version
+// of MCP ends with a notification.
+func (p *Player) lastOfHandshake(method string) bool {
+	if p.protocol == manifest.ProtocolMCP {
+		return method == protocol.MethodToolsList && p.run.modern()
+	}
+	return method == protocol.MethodInitialize
+}
+
+// answerOwn answers what belongs to the connection, and not to the recorded calls.
+func (p *Player) answerOwn(m *jsonrpc.Message) (result json.RawMessage, err error, own bool) {
+	first := p.run.offers[0]
+	mcp := p.protocol == manifest.ProtocolMCP
+	switch m.Method {
+	case protocol.MethodInitialize:
+		switch {
+		case !mcp:
+			return nativeHandshake(first), nil, true
+		case p.run.modern():
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the recorded server speaks modern versions of MCP alone"}, true
+		}
+		return initializeResult(first), nil, true
+	case protocol.MethodDiscover:
+		if !mcp || !p.run.modern() {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + m.Method}, true
+		}
+		return discoverResult(first), nil, true
+	case protocol.MethodToolsList:
+		p.mu.Lock()
+		offer := p.run.offers[p.offer]
+		p.mu.Unlock()
+		return toolsResult(offer), nil, true
+	case protocol.MethodPing, protocol.MethodSetLevel, protocol.MethodShutdown:
+		return json.RawMessage("{}"), nil, true
+	}
+	return nil, nil, false
+}
+
+// nativeHandshake returns the answer to initialize of a native extension.
+func nativeHandshake(o *cassette.Offer) json.RawMessage {
+	result := strconv.AppendInt([]byte(`{"protocol_version":`), protocol.Version, 10)
+	if o.ServerVersion != "" {
+		result = rawjson.AppendText(append(result, `,"server_version":`...), o.ServerVersion)
+	}
+	result = rawjson.AppendList(append(result, `,"tools":`...), o.Tools)
+	if len(o.Hooks) > 0 {
+		hooks, _ := json.Marshal(o.Hooks) // strings always encode
+		result = append(append(result, `,"hooks":`...), hooks...)
+	}
+	return append(result, '}')
+}
+
+// serverMembers are the members that both handshakes of MCP answer with.
+func serverMembers(o *cassette.Offer) map[string]json.RawMessage {
+	members := map[string]json.RawMessage{"capabilities": json.RawMessage("{}")}
+	if o.Capabilities != nil {
+		members["capabilities"] = o.Capabilities
+	}
+	if o.Instructions != "" {
+		members["instructions"] = rawjson.Quote(o.Instructions)
+	}
+	return members
+}
+
+func initializeResult(o *cassette.Offer) json.RawMessage {
+	members := serverMembers(o)
+	members["protocolVersion"] = rawjson.Quote(o.Version)
+	if o.ServerInfo != nil {
+		members["serverInfo"] = o.ServerInfo
+	}
+	return rawjson.Edit(json.RawMessage("{}"), members)
+}
+
+func discoverResult(o *cassette.Offer) json.RawMessage {
+	members := serverMembers(o)
+	members["supportedVersions"] = rawjson.AppendList(nil, []json.RawMessage{rawjson.Quote(o.Version)})
+	if o.ServerInfo != nil {
+		members["_meta"] = rawjson.Set(json.RawMessage("{}"), protocol.MetaServerInfo, o.ServerInfo)
+	}
+	return rawjson.Edit(json.RawMessage("{}"), members)
+}
+
+func toolsResult(o *cassette.Offer) json.RawMessage {
+	return append(rawjson.AppendList([]byte(`{"tools":`), o.Tools), '}')
+}
+
+// open sends what the extension sent after its handshake and before its first call.
+func (p *Player) open() {
+	p.mu.Lock()
+	first := !p.opened
+	p.opened = true
+	p.mu.Unlock()
+	if first {
+		p.play(context.Background(), p.run.opening, &live{})
+	}
+}
+
+// live is the request that a recorded call is replayed for.
+type live struct {
+	id    json.RawMessage // nil: what is replayed belongs to no request
+	token json.RawMessage // its progress token; nil without one
+}
+
+// replay answers a request from the recorded calls.
+func (p *Player) replay(ctx context.Context, m *jsonrpc.Message) {
+	t := p.tape
+	t.mu.Lock()
+	c, err := t.index.find(p.protocol == manifest.ProtocolMCP && p.run.modern(), m.Method, m.Params, t.options.Nearest)
+	t.mu.Unlock()
+	if err != nil {
+		if standing(m.Method) {
+			p.wait(ctx)
+			return
+		}
+		if !optional(m.Method) {
+			p.reply(m.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()})
+			return
+		}
+		p.reply(m.ID, json.RawMessage("{}"), nil)
+		return
+	}
+	l := &live{id: m.ID, token: rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken)}
+	if standing(m.Method) {
+		p.mu.Lock()
+		p.listens[c.stands] = m.ID
+		p.mu.Unlock()
+	}
+	if !p.play(ctx, c.events, l) {
+		p.giveUp(c, l)
+		return
+	}
+	if n := len(c.events); n > 0 && c.events[n-1].kind != message && c.events[n-1].kind != reply {
+		p.play(context.Background(), c.after, &live{})
+		return
+	}
+	if c.canceled || c.stands != "" { // it had no answer
+		p.wait(ctx)
+		return
+	}
+	p.reply(m.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the recording has no answer to this call"})
+}
+
+// giveUp ends a call that the host has canceled. An MCP server need not answer it, a native
+// extension must.
+func (p *Player) giveUp(c *call, l *live) {
+	if p.protocol == manifest.ProtocolMCP || p.over() {
+		return
+	}
+	if n := len(c.events); n > 0 && c.events[n-1].kind == answer {
+		if m, err := p.frame(&c.events[n-1]); err == nil {
+			p.send(m, l)
+			return
+		}
+	}
+	p.reply(l.id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the call was canceled"})
+}
+
+// standing reports whether a request has no answer while it lasts.
+func standing(method string) bool { return method == protocol.MethodListen }
+
+// optional reports whether a host makes a request by itself that changes nothing in a recording.
+func optional(method string) bool {
+	return method == protocol.MethodResourcesSubscribe || method == protocol.MethodResourcesUnsubscribe
+}
+
+func (p *Player) over() bool {
+	select {
+	case <-p.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns when ctx ends or the player is closed.
+func (p *Player) wait(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-p.closed:
+	}
+}
+
+// play repeats events. It reports false when ctx ended or the player was closed before the last.
+//
+// After the last event it waits for the answers to requests whose answers were not recorded.
+func (p *Player) play(ctx context.Context, events []event, l *live) bool {
+	answers := make(map[string]chan struct{}) // to requests of the extension, by their recorded ids
+	await := func(id string) bool {
+		select {
+		case <-answers[id]:
+			delete(answers, id)
+			return true
+		case <-ctx.Done():
+		case <-p.closed:
+		}
+		return false
+	}
+	for i := range events {
+		e := &events[i]
+		if pause := p.tape.pause(e); pause > 0 {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			case <-p.closed:
+			}
+			timer.Stop()
+		}
+		if ctx.Err() != nil || p.over() {
+			return false
+		}
+		if e.kind == death {
+			p.die(e.end)
+			return true
+		}
+		m, err := p.frame(e)
+		switch {
+		case err != nil:
+			p.put(item{err: err})
+			return false
+		case e.kind == reply:
+			if id := string(m.ID); answers[id] != nil && !await(id) {
+				return false
+			}
+		case e.kind == message && m.ID != nil:
+			answers[string(m.ID)] = p.ask(m, l)
+		default:
+			if p.send(m, l); e.kind == answer {
+				return true
+			}
+		}
+	}
+	for id := range answers {
+		if l.id != nil && !await(id) {
+			return false
+		}
+	}
+	return true
+}
+
+// ask sends a request of the extension under an id of its own, and returns a channel that is closed
+// with the answer.
+func (p *Player) ask(m jsonrpc.Message, l *live) chan struct{} {
+	answered := make(chan struct{})
+	p.mu.Lock()
+	p.asked++
+	m.ID = strconv.AppendInt(nil, int64(p.asked), 10)
+	p.waiting[string(m.ID)] = answered
+	p.mu.Unlock()
+	p.send(m, l)
+	return answered
+}
+
+// send sends a recorded message with the id and the progress token of the live request.
+func (p *Player) send(m jsonrpc.Message, l *live) {
+	m.Of = l.id
+	switch {
+	case m.Method == "":
+		m.ID = l.id
+	case m.Method == protocol.MethodToolsListChanged:
+		p.mu.Lock()
+		p.offer = min(p.offer+1, len(p.run.offers)-1)
+		p.mu.Unlock()
+	}
+	if m.Method != "" {
+		token := progressToken(&m)
+		if token != nil && l.token == nil && m.Method == protocol.MethodProgress {
+			return // the live request wants no progress
+		}
+		m.Params = p.withIDs(m.Params, m.Method, token, l)
+	}
+	p.deliver(m)
+}
+
+// withIDs puts the token of the live request and the id of its subscription in place of the recorded
+// ones.
+func (p *Player) withIDs(params json.RawMessage, method string, token json.RawMessage, l *live) json.RawMessage {
+	if token != nil && method == protocol.MethodProgress {
+		return rawjson.Set(params, protocol.MetaProgressToken, l.token)
+	}
+	meta := rawjson.Get(params, "_meta")
+	if meta == nil {
+		return params
+	}
+	edits := make(map[string]json.RawMessage)
+	if token != nil {
+		edits[protocol.MetaProgressToken] = l.token // nil deletes it
+	}
+	if recorded := rawjson.Get(meta, protocol.MetaSubscriptionID); recorded != nil {
+		p.mu.Lock()
+		if id := p.listens[string(recorded)]; id != nil {
+			edits[protocol.MetaSubscriptionID] = id
+		}
+		p.mu.Unlock()
+	}
+	if len(edits) == 0 {
+		return params
+	}
+	return rawjson.Set(params, "_meta", rawjson.Edit(meta, edits))
+}
+
+// reply answers a request.
+func (p *Player) reply(id, result json.RawMessage, err error) {
+	m := jsonrpc.Message{ID: id, Result: result}
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		m.Error, _ = json.Marshal(refused) // always encodes
+	} else if err != nil {
+		m.Error = json.RawMessage(fmt.Sprintf(`{"code":%d,"message":%s}`, jsonrpc.CodeInternal, rawjson.Quote(err.Error())))
+	}
+	p.deliver(m)
+}
+
+// deliver hands a message to the host.
+func (p *Player) deliver(m jsonrpc.Message) {
+	m.Bare = false
+	if m.Invalid == nil {
+		m.Raw, _ = jsonrpc.Append(nil, &m) // of valid JSON
+	}
+	p.put(item{m: m})
+}
+
+func (p *Player) put(i item) {
+	select {
+	case p.out <- i:
+	case <-p.closed:
+	}
+}
+
+// die ends the run as the recorded one ended.
+func (p *Player) die(e *cassette.End) {
+	p.mu.Lock()
+	first := p.dead == nil
+	if first {
+		p.dead = e
+	}
+	p.mu.Unlock()
+	if first {
+		p.put(item{err: &Death{*e}})
+	}
+}

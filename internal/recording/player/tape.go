@@ -1,0 +1,241 @@
+// Package player answers in place of an extension, from a cassette.
+package player
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/recording/cassette"
+	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Options of a [Tape].
+type Options struct {
+	File      string // the cassette
+	Extension string // the id that was recorded; "": the only one in the cassette
+	Nearest   bool   // a call that was not recorded gets the answer to the nearest one; false: an error
+	Real      bool   // answers take as long as they did; false: no time
+}
+
+// Tape is what a cassette holds of one extension. All its players share it: of equal calls each
+// gets the next recorded answer, whichever player it reaches. Its methods are safe for concurrent
+// use.
+type Tape struct {
+	options Options
+	first   cassette.Start // of the extension's runs
+
+	once    sync.Once
+	loadErr error
+
+	mu    sync.Mutex // guards what follows, once it is loaded
+	runs  []*run     // with an offer
+	index index
+}
+
+// run is one recorded run.
+type run struct {
+	offers  []*cassette.Offer
+	opening []event // before the first call
+	taken   bool
+}
+
+// modern reports whether the run spoke a modern version of MCP.
+func (r *run) modern() bool { return protocol.IsModern(r.offers[0].Version) }
+
+// Open finds an extension in a cassette. The error names what is wrong with the file.
+func Open(o Options) (*Tape, error) {
+	t := &Tape{options: o}
+	ids, err := t.find()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.File, err)
+	}
+	if t.first.Extension != "" {
+		return t, nil
+	}
+	switch near := nearest.Of(o.Extension, ids); {
+	case len(ids) == 0:
+		err = errors.New("no extension was recorded in it")
+	case o.Extension == "":
+		err = fmt.Errorf("it holds %d extensions; state which: %v", len(ids), ids)
+	case near != "":
+		err = fmt.Errorf("%q was not recorded in it, did you mean %q?", o.Extension, near)
+	default:
+		err = fmt.Errorf("%q was not recorded in it, but %v", o.Extension, ids)
+	}
+	return nil, fmt.Errorf("%s: %w", o.File, err)
+}
+
+// find sets t.first, and returns the ids in the cassette as far as it had to read.
+func (t *Tape) find() (ids []string, err error) {
+	first := make(map[string]cassette.Start)
+	err = t.read(func(r *cassette.Record, _ cassette.Place) error {
+		if r.Kind != cassette.KindStart {
+			return nil
+		}
+		s, err := decodeStart(r)
+		if err != nil {
+			return err
+		}
+		if s.Extension == t.options.Extension {
+			t.first = s
+			return io.EOF
+		}
+		if _, known := first[s.Extension]; !known {
+			first[s.Extension] = s
+			ids = append(ids, s.Extension)
+		}
+		return nil
+	})
+	if err == nil && t.options.Extension == "" && len(ids) == 1 {
+		t.first = first[ids[0]]
+	}
+	return ids, err
+}
+
+func decodeStart(r *cassette.Record) (s cassette.Start, err error) {
+	if err = json.Unmarshal(r.Payload, &s); err != nil || s.Extension == "" {
+		err = fmt.Errorf("run %d begins without an extension", r.Run)
+	}
+	return s, err
+}
+
+// read calls each with the records of the file until one is io.EOF.
+func (t *Tape) read(each func(*cassette.Record, cassette.Place) error) error {
+	f, _, err := regular.Open(t.options.File, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	reader, err := cassette.NewReader(f, 0)
+	if err != nil {
+		return err
+	}
+	for {
+		r, err := reader.Next()
+		if err == nil {
+			err = each(&r, reader.Place())
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Extensions returns the ids of the extensions that were recorded in a cassette, in the order in
+// which they began.
+func Extensions(file string) ([]string, error) {
+	t := &Tape{options: Options{File: file, Extension: "\x00"}}
+	ids, err := t.find()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return ids, nil
+}
+
+// Protocol returns the protocol that a host speaks with players: that of the recording, or native
+// where an extension without a handshake was recorded.
+func (t *Tape) Protocol() string {
+	if t.first.Protocol == manifest.ProtocolMCP {
+		return manifest.ProtocolMCP
+	}
+	return manifest.ProtocolNative
+}
+
+// load reads the cassette, once.
+func (t *Tape) load() error {
+	t.once.Do(func() {
+		_, t.loadErr = t.loadInto(t, false)
+	})
+	return t.loadErr
+}
+
+// loadInto reads the cassette into another tape, or into t itself. With keep it returns all calls.
+func (t *Tape) loadInto(into *Tape, keep bool) ([]request, error) {
+	into.index = newIndex()
+	l := loader{tape: into, runs: make(map[int]*recording), keep: keep}
+	if err := t.read(l.add); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.options.File, err)
+	}
+	return l.all, nil
+}
+
+// take returns the run that the next player repeats: the next one of its era, or the last one again.
+// An extension that never got as far as an offer cannot be replayed.
+func (t *Tape) take(legacy bool) (*run, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fits := slices.Clone(t.runs)
+	if wanted := slices.DeleteFunc(slices.Clone(fits), func(r *run) bool { return r.modern() == legacy }); len(wanted) > 0 && t.Protocol() == manifest.ProtocolMCP {
+		fits = wanted
+	}
+	if len(fits) == 0 {
+		return nil, fmt.Errorf("%s: every run of %s in it ended before its handshake", t.options.File, t.first.Extension)
+	}
+	for _, r := range fits {
+		if !r.taken {
+			r.taken = true
+			return r, nil
+		}
+	}
+	return fits[len(fits)-1], nil
+}
+
+// lastWords is the longest time before a death that passes also where answers take none: what comes
+// together with the end of a connection may be lost.
+const lastWords = 100 * time.Millisecond
+
+// pause is the time that passes before an event. A person who is asked takes time enough.
+func (t *Tape) pause(e *event) time.Duration {
+	switch {
+	case e.kind == reply:
+		return 0
+	case t.options.Real:
+		return e.pause
+	case e.kind == death:
+		return min(e.pause, lastWords)
+	}
+	return 0
+}
+
+// Call is a recorded call of a tool.
+type Call struct {
+	Tool      string // the extension's own name
+	Arguments json.RawMessage
+	Answered  bool // with a result or an error
+	Masked    bool // the arguments have lost a secret
+	Asks      bool // the extension asked its caller something
+}
+
+// Calls returns the recorded calls of tools, in their order.
+func (t *Tape) Calls() (list []Call, err error) {
+	all, err := t.loadInto(&Tape{options: t.options, first: t.first}, true)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range all {
+		if c.method == protocol.MethodToolsCall {
+			list = append(list, Call{Tool: nameOf(c.params), Arguments: rawjson.Get(c.params, "arguments"), Masked: masks.Match(c.params), Answered: c.answered, Asks: c.asks})
+		}
+	}
+	return list, nil
+}
+
+// Same reports whether two JSON values are equal, where any text may stand for a masked secret in the
+// recorded one.
+func Same(recorded, now json.RawMessage) bool {
+	e := equals{key: key{params: canonical(recorded)}}
+	return e.params == canonical(now) || e.matches(canonical(now))
+}

@@ -1,0 +1,242 @@
+// Package recorder records what passes between host and extensions into cassettes: without loss,
+// with secrets masked, and without delaying calls. While nothing is recorded it costs one atomic
+// load per frame.
+package recorder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/internal/recording/cassette"
+	"github.com/exthost/exthost/internal/text/redact"
+	"github.com/exthost/exthost/status"
+)
+
+// maxRecordings bounds the recordings at one time.
+const maxRecordings = 8
+
+// Hub hands what passes on to recordings. Its methods are safe for concurrent use; a nil Hub has
+// no wires.
+type Hub struct {
+	host    string // its version
+	secrets *redact.Redactor
+
+	active atomic.Pointer[[]*Recording] // nil while nothing is recorded
+
+	mu      sync.Mutex // guards what follows, and changes of active
+	wires   map[*Wire]bool
+	closing bool
+}
+
+// New returns a hub that masks the secrets that a redactor knows, and those that show their form.
+func New(host string, secrets *redact.Redactor) *Hub {
+	return &Hub{host: host, secrets: secrets, wires: make(map[*Wire]bool)}
+}
+
+// Wire is what passes between the host and one run of an extension. A nil Wire drops it.
+type Wire struct {
+	hub       *Hub
+	extension string
+
+	start json.RawMessage                    // guarded by hub.mu
+	offer func() *cassette.Offer             // guarded by hub.mu; nil before the handshake
+	runs  atomic.Pointer[map[*Recording]int] // the number of the run in each recording
+}
+
+// Wire returns the wire of one run.
+func (h *Hub) Wire(extension string) *Wire {
+	if h == nil {
+		return nil
+	}
+	return &Wire{hub: h, extension: extension}
+}
+
+// Start tells that the run begins.
+func (w *Wire) Start(s cassette.Start) {
+	if w == nil {
+		return
+	}
+	s.Extension = w.extension
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.start = cassette.Encode(s)
+	h.wires[w] = true
+	for _, r := range h.recordings() {
+		w.join(r)
+	}
+}
+
+// Offer tells what the extension offers, in its handshake or later. offer is called when a
+// recording needs it.
+func (w *Wire) Offer(offer func() *cassette.Offer) {
+	if w == nil {
+		return
+	}
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.offer = offer
+	if runs := w.runs.Load(); runs != nil && w.On() {
+		for r, run := range *runs {
+			r.tell(run, cassette.KindOffer, offer().Encode())
+		}
+	}
+}
+
+// End tells that the run has ended.
+func (w *Wire) End(e cassette.End) {
+	if w == nil {
+		return
+	}
+	w.put(cassette.KindEnd, nil, cassette.Encode(e))
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	delete(w.hub.wires, w)
+	w.runs.Store(nil)
+}
+
+// On reports whether the run is recorded. Callers use it to avoid building a frame that nobody
+// records.
+func (w *Wire) On() bool { return w != nil && w.hub.active.Load() != nil }
+
+// Frame records a frame of the host (sent) or of the extension. of is the id of the request on
+// whose stream it came, nil without one. The frame must not change afterwards. While a recording's
+// queue is full, Frame waits.
+func (w *Wire) Frame(sent bool, of json.RawMessage, frame []byte) {
+	if !w.On() {
+		return
+	}
+	kind := cassette.KindReceived
+	if sent {
+		kind = cassette.KindSent
+	}
+	w.put(kind, of, frame)
+}
+
+// Noise records a line of the extension that is no frame. It does not keep line.
+func (w *Wire) Noise(line []byte) {
+	if w.On() {
+		text, _ := json.Marshal(string(line)) // a string always encodes
+		w.put(cassette.KindNoise, nil, text)
+	}
+}
+
+// put hands a payload to the recordings that the run is part of.
+func (w *Wire) put(kind cassette.Kind, of, payload json.RawMessage) {
+	runs := w.runs.Load()
+	if runs == nil {
+		return
+	}
+	for r, run := range *runs {
+		r.put(run, kind, of, payload)
+	}
+}
+
+// join makes the run part of a recording. The caller holds hub.mu.
+func (w *Wire) join(r *Recording) {
+	if len(r.o.Extensions) > 0 && !slices.Contains(r.o.Extensions, w.extension) {
+		return
+	}
+	runs := make(map[*Recording]int)
+	if old := w.runs.Load(); old != nil {
+		for other, run := range *old {
+			if !other.hasEnded() {
+				runs[other] = run
+			}
+		}
+	}
+	r.lastRun++
+	runs[r] = r.lastRun
+	r.tell(r.lastRun, cassette.KindStart, w.start)
+	if w.offer != nil {
+		r.tell(r.lastRun, cassette.KindOffer, w.offer().Encode())
+	}
+	w.runs.Store(&runs)
+}
+
+// recordings returns those that go on.
+func (h *Hub) recordings() []*Recording {
+	if list := h.active.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// ErrSmall is the error of a bound that no cassette fits in.
+var ErrSmall = fmt.Errorf("max_bytes is less than %d, which the begin and the end of a cassette take", cassette.MinSize)
+
+// ErrClosed is the error of a recording of a host that closes.
+var ErrClosed = errors.New("the host closes")
+
+// Record begins a recording, which the caller must end; see [Recording].
+func (h *Hub) Record(o Options) (*Recording, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch list := h.recordings(); {
+	case h.closing:
+		return nil, ErrClosed
+	case o.MaxBytes != 0 && o.MaxBytes < cassette.MinSize:
+		return nil, ErrSmall
+	case len(list) >= maxRecordings:
+		return nil, fmt.Errorf("%d recordings are under way, which is the most", len(list))
+	}
+	r := newRecording(h, o)
+	go r.write()
+	for w := range h.wires {
+		w.join(r)
+	}
+	list := append(slices.Clone(h.recordings()), r)
+	h.active.Store(&list)
+	return r, nil
+}
+
+// Stop ends the recording with that id, and reports whether there is one.
+func (h *Hub) Stop(id string) bool {
+	h.mu.Lock()
+	list := h.recordings()
+	h.mu.Unlock()
+	i := slices.IndexFunc(list, func(r *Recording) bool { return r.o.ID == id && id != "" })
+	if i < 0 {
+		return false
+	}
+	list[i].end("it was ended", nil)
+	return true
+}
+
+// Describe returns the recordings under way, the oldest first.
+func (h *Hub) Describe() (list []status.Recording) {
+	h.mu.Lock()
+	under := h.recordings()
+	h.mu.Unlock()
+	for _, r := range under {
+		list = append(list, r.describe())
+	}
+	return list
+}
+
+// remove forgets a recording that has ended.
+func (h *Hub) remove(r *Recording) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(h.recordings()), func(other *Recording) bool { return other == r })
+	if len(list) == 0 {
+		h.active.Store(nil)
+		return
+	}
+	h.active.Store(&list)
+}
+
+// Close ends all recordings, and begins no more.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closing = true
+	list := h.recordings()
+	h.mu.Unlock()
+	for _, r := range list {
+		r.End("the host ended")
+	}
+}

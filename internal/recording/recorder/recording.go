@@ -1,0 +1,346 @@
+package recorder
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/recording/cassette"
+	"github.com/exthost/exthost/internal/text/redact"
+	"github.com/exthost/exthost/status"
+)
+
+const (
+	maxQueue = 32 << 20             // bytes that wait for the writer, beyond which calls wait
+	urgent   = 1 << 20              // bytes from which on the writer does not wait for more
+	overhead = 256                  // bytes that a record takes besides its payload
+	linger   = 5 * time.Millisecond // for which the writer waits for more, so that calls seldom wake it
+	maxWait  = 10 * time.Second     // for which a call waits for the writer
+	flushing = 10 * time.Second     // for which End waits for the writer
+)
+
+// Options of a recording.
+type Options struct {
+	// To takes the cassette, in writes of whole lines, from one goroutine.
+	To io.Writer
+	// File is the name of what To writes, for [Hub.Describe]; "": none.
+	File string
+	// ID is what [Hub.Stop] knows it by; "": it does not.
+	ID string
+	// Extensions are the ids of those that are recorded; nil: all.
+	Extensions []string
+	// MaxBytes bounds the cassette; 0 is [cassette.MaxSize]. At the bound the recording ends.
+	MaxBytes int64
+	// Ended is called once when the recording ends by itself, on a goroutine of the recording: its
+	// bound is reached, or To fails. May be nil.
+	Ended func(err error)
+
+	maxWait time.Duration // shortened by tests
+}
+
+// Recording is one recording under way.
+type Recording struct {
+	hub      *Hub
+	o        Options          // with defaults
+	cassette *cassette.Writer // used by the writer only
+	begun    time.Time
+	lastRun  int // guarded by hub.mu
+
+	records, omitted atomic.Int64 // written
+
+	wake  chan struct{} // holds a token when the queue is no longer empty
+	hurry chan struct{} // holds a token when the writer must not wait for more
+	done  chan struct{} // closed when the writer has ended
+
+	mu      sync.Mutex // guards what follows
+	queue   []record
+	waiting int           // bytes in queue and in the hands of the writer
+	full    time.Time     // since when the queue is full; zero while it is not
+	room    chan struct{} // closed when the writer has made room; nil while nobody waits
+	over    bool          // no record is taken any more
+	reason  string        // why
+	err     error         // why, where the recording ended by itself
+}
+
+// record is one that waits to be masked and written.
+type record struct {
+	at      time.Duration
+	run     int
+	kind    cassette.Kind
+	of      json.RawMessage
+	payload json.RawMessage
+	known   *redact.Known // the secrets that were known when it passed
+}
+
+func newRecording(h *Hub, o Options) *Recording {
+	o.maxWait = cmp.Or(o.maxWait, maxWait)
+	return &Recording{hub: h, o: o, begun: time.Now(), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+func (r *Recording) describe() status.Recording {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return status.Recording{File: r.o.File, Extensions: r.o.Extensions, Since: r.begun, Records: r.records.Load(), Waiting: int64(r.waiting), Omitted: r.omitted.Load()}
+}
+
+// put queues a record. While the queue is full it waits for the writer; once the queue has been
+// full for maxWait the recording ends.
+func (r *Recording) put(run int, kind cassette.Kind, of, payload json.RawMessage) {
+	n := record{time.Since(r.begun), run, kind, of, payload, r.hub.secrets.Snapshot()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.waiting >= maxQueue && !r.over {
+		if !r.waitForRoomLocked() {
+			r.endLocked("the writer was too slow", fmt.Errorf("its queue was full for %v while calls waited", r.o.maxWait))
+		}
+	}
+	r.queueLocked(n)
+}
+
+// tell queues a record without waiting. It is for what runs say of themselves, which is little, and is
+// told under the hub's lock.
+func (r *Recording) tell(run int, kind cassette.Kind, payload json.RawMessage) {
+	n := record{time.Since(r.begun), run, kind, nil, payload, r.hub.secrets.Snapshot()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queueLocked(n)
+}
+
+func (r *Recording) queueLocked(n record) {
+	if r.over {
+		return
+	}
+	if len(r.queue) == 0 {
+		signal(r.wake)
+	}
+	r.queue = append(r.queue, n)
+	before := r.waiting
+	r.waiting += len(n.payload) + overhead
+	if before < urgent && r.waiting >= urgent {
+		signal(r.hurry)
+	}
+	if r.full.IsZero() && r.waiting >= maxQueue {
+		r.full = time.Now()
+	}
+}
+
+// waitForRoomLocked releases the lock until the writer has made room. It reports false when the queue
+// has been full for maxWait: a call that several recordings make wait waits no longer for all of them.
+func (r *Recording) waitForRoomLocked() bool {
+	if r.room == nil {
+		r.room = make(chan struct{})
+	}
+	room, full := r.room, r.full
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	signal(r.hurry)
+	timeout := time.NewTimer(r.o.maxWait - time.Since(full))
+	defer timeout.Stop()
+	select {
+	case <-room:
+		return true
+	case <-timeout.C:
+		return false
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// endLocked takes no more records. err is why the recording ended by itself; nil when it was told.
+func (r *Recording) endLocked(reason string, err error) {
+	if r.over {
+		return
+	}
+	r.over, r.reason, r.err = true, reason, err
+	if r.room != nil {
+		close(r.room)
+		r.room = nil
+	}
+	signal(r.wake)
+	signal(r.hurry)
+}
+
+func (r *Recording) end(reason string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endLocked(reason, err)
+}
+
+func (r *Recording) hasEnded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// End ends the recording, waits until all has been written, and returns why the recording had
+// ended before, if it had. reason is the one in the cassette. It is idempotent.
+func (r *Recording) End(reason string) error {
+	r.end(reason, nil)
+	timeout := time.NewTimer(flushing)
+	defer timeout.Stop()
+	select {
+	case <-r.done:
+		return r.err
+	case <-timeout.C:
+		return fmt.Errorf("the cassette could not be written to its end within %v", flushing)
+	}
+}
+
+// Wait waits for the end of the recording, and ends it with ctx or after a time, 0 for none. The
+// error is that of End.
+func (r *Recording) Wait(ctx context.Context, limit time.Duration) error {
+	var over <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-over:
+		return r.End("its time was over")
+	case <-ctx.Done():
+		return r.End("its reader ended it")
+	case <-r.Done():
+		return r.End("")
+	}
+}
+
+// Done is closed when the recording has ended and all is written.
+func (r *Recording) Done() <-chan struct{} { return r.done }
+
+// write is the writer. It masks and writes what is queued until the recording ends.
+func (r *Recording) write() {
+	defer close(r.done)
+	defer r.hub.remove(r)
+	var batch []record
+	var failed error
+	if r.cassette, failed = cassette.NewWriter(r.o.To, r.hub.host, r.begun, r.o.MaxBytes); failed != nil {
+		r.end(reasonOf(failed), failed)
+	}
+	for {
+		r.await()
+		r.mu.Lock()
+		batch, r.queue = r.queue, batch[:0]
+		over := r.over
+		r.mu.Unlock()
+		if failed == nil {
+			failed = r.writeBatch(batch)
+		}
+		if failed != nil {
+			r.end(reasonOf(failed), failed)
+			over = true
+		}
+		clear(batch)
+		if !over {
+			continue
+		}
+		r.mu.Lock()
+		rest := r.queue // queued between
+		r.queue = nil
+		r.mu.Unlock()
+		r.close(rest, failed)
+		return
+	}
+}
+
+// close writes the end of the cassette. failed is why not all could be written before, also where
+// the recording was to end anyway; nil if all was.
+func (r *Recording) close(rest []record, failed error) {
+	if failed == nil {
+		failed = r.writeBatch(rest)
+	}
+	r.mu.Lock()
+	reason, err := r.reason, r.err
+	r.mu.Unlock()
+	if failed != nil {
+		reason, err = reasonOf(failed), cmp.Or(err, failed)
+	}
+	if failed == nil || errors.Is(failed, cassette.ErrFull) {
+		if last := r.cassette.Close(time.Since(r.begun), reason); last != nil {
+			err = last
+		}
+	}
+	r.mu.Lock()
+	r.err = err
+	r.mu.Unlock()
+	if err != nil && r.o.Ended != nil {
+		r.o.Ended(err)
+	}
+}
+
+func reasonOf(err error) string {
+	if errors.Is(err, cassette.ErrFull) {
+		return err.Error()
+	}
+	return "it could not be written"
+}
+
+// await returns when there is something to write, and a while later unless that is much.
+func (r *Recording) await() {
+	<-r.wake
+	more := time.NewTimer(linger)
+	defer more.Stop()
+	select {
+	case <-more.C:
+	case <-r.hurry:
+	}
+}
+
+// writeBatch masks and writes records.
+func (r *Recording) writeBatch(batch []record) error {
+	now := r.hub.secrets.Snapshot()
+	for i := range batch {
+		n := &batch[i]
+		if err := r.add(n, now); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.waiting -= len(n.payload) + overhead
+		if r.room != nil && r.waiting < maxQueue/2 {
+			close(r.room)
+			r.room = nil
+		}
+		if r.waiting < maxQueue/2 {
+			r.full = time.Time{}
+		}
+		r.mu.Unlock()
+	}
+	return r.cassette.Flush()
+}
+
+// add writes a record without secrets: those that were known when it passed, and those that
+// are known now.
+func (r *Recording) add(n *record, now *redact.Known) error {
+	known := []*redact.Known{n.known}
+	if now == n.known {
+		known = nil
+	}
+	entry := cassette.Record{At: n.at, Run: n.run, Kind: n.kind, Of: n.of, Payload: now.Recorded(n.payload, known...)}
+	err := r.cassette.Add(&entry)
+	if err == nil {
+		r.records.Add(1)
+	}
+	if err == nil || errors.Is(err, cassette.ErrFull) {
+		return err
+	}
+	if _, bad := cassette.Append(nil, &entry); bad != nil { // a frame that is no JSON is not masked as such
+		entry.Kind, entry.Payload = cassette.KindOmitted, json.RawMessage(fmt.Sprint(len(n.payload)))
+		if err = r.cassette.Add(&entry); err == nil {
+			r.records.Add(1)
+			r.omitted.Add(1)
+		}
+		return err
+	}
+	return err
+}

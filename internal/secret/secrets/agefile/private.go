@@ -1,0 +1,76 @@
+package agefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/file/regular"
+)
+
+// refusal is the error of a file or directory that is not the user's alone.
+type refusal struct{ message, next string }
+
+// Error states the next step too.
+func (r *refusal) Error() string { return r.message + "; " + r.next }
+
+// makeDirectory makes the directory of a private file.
+func makeDirectory(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return checkDirectory(dir)
+}
+
+// checkDirectory refuses a directory that others may list or write: they could put another file
+// in the place of a private one.
+func checkDirectory(dir string) error {
+	info, err := os.Lstat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &refusal{dir + " is a symbolic link or a file, and not a directory", "state in secrets.path where the directory is"}
+	}
+	if refused := (ownership.Rule{}).Directory(filepath.Dir(dir)); refused != nil { // who could replace it
+		return &refusal{refused.Path + ": " + refused.Message, "give it to this user alone"}
+	}
+	return private(dir, info, "chmod 700 ")
+}
+
+// readPrivate reads a file that belongs to this user alone, and neither it nor its directory is
+// a symbolic link.
+func readPrivate(path string, limit int64) ([]byte, error) {
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	data, info, err := regular.Read(path, limit+1, false)
+	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
+		return nil, &refusal{path + " is " + kind.Error(), "put the file itself there"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := private(path, info, "chmod 600 "); err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, limit)
+	}
+	return data, nil
+}
+
+// private refuses what another user owns, or may read or write.
+func private(path string, info fs.FileInfo, mend string) error {
+	who, byMode := ownership.Shared(info)
+	switch {
+	case who == "":
+		return nil
+	case byMode:
+		return &refusal{path + ": " + who, mend + path}
+	}
+	return &refusal{path + ": " + who, "remove it, or give it to this user"}
+}

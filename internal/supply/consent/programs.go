@@ -1,0 +1,402 @@
+package consent
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/manifest"
+)
+
+// Programs returns the files that the command lines of a manifest name, its hooks among them,
+// what these programs load by themselves within the project, and the files and folders of code
+// that its variables have programs load, such as LD_PRELOAD and PYTHONPATH. A program that is
+// found on PATH or stated with an absolute path belongs to the system, not to the folder. The
+// project is a directory that holds the folder; "" when none does.
+//
+// The error is a folder that cannot be listed.
+func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
+	l := lines{dir: dir, project: project, walked: true}
+	cwd := absolute(dir, m.Transport.Cwd)
+	l.transport(&m.Transport)
+	for _, t := range m.Tools {
+		l.command(t.Command, cwd)
+	}
+	for _, h := range m.Hooks {
+		l.hook(h.Command)
+	}
+	for _, s := range m.MCPServers {
+		t := s.Transport()
+		l.transport(&t)
+	}
+	return l.sorted()
+}
+
+// ConfiguredPrograms returns the files below dir that the command lines of a configuration
+// name, those of its policies, hooks and destinations, what these programs load by themselves
+// below dir, and what their variables have programs load.
+func ConfiguredPrograms(cfg *config.Config, dir string) ([]string, error) {
+	l := lines{dir: dir, project: dir}
+	for _, p := range cfg.Plugins {
+		t := manifest.Transport{Cmd: p.Cmd, Cwd: p.Cwd, Env: p.Env}
+		if m := p.MCP; m != nil {
+			t = manifest.Transport{Cmd: m.Cmd, Script: m.Script, Cwd: m.Cwd, Env: m.Env}
+		}
+		l.transport(&t)
+	}
+	for _, h := range cfg.Hooks {
+		l.hook(h.Command)
+	}
+	for _, d := range cfg.Destinations {
+		l.transport(&manifest.Transport{Cmd: d.Command, Cwd: d.Cwd, Env: d.Env})
+		if d.SecretsFile != "" {
+			l.paths = append(l.paths, regularFiles(absolute(dir, d.SecretsFile))...) // of variables
+		}
+	}
+	return l.configured()
+}
+
+// Stated is what the operator states for the processes of an extension beside its manifest.
+type Stated struct {
+	Env   map[string]string
+	Files []string // that some of Env come from; absolute
+}
+
+// StatedBy returns what a configuration states for the processes of the extension id.
+func StatedBy(cfg *config.Config, id string) Stated {
+	s := Stated{Env: cfg.Extensions.Environ(id)}
+	owner, _, _ := strings.Cut(id, ".")
+	for _, id := range []string{owner, id} {
+		if file := cfg.Extensions.Entries[id].EnvFile; file != "" && !slices.Contains(s.Files, file) {
+			s.Files = append(s.Files, file)
+		}
+	}
+	return s
+}
+
+// StatesCode reports whether a configuration with files of the working directory states variables for c that
+// name files of code in that directory.
+func StatesCode(cfg *config.Config, c *discovery.Candidate) bool {
+	if len(cfg.Project.Files) == 0 {
+		return false
+	}
+	paths, err := statedPrograms(cmp.Or(c.OwnedBy, c.Manifest), StatedBy(cfg, c.ID), c.Dir, cfg.Project.Dir)
+	return err != nil || len(paths) > 0
+}
+
+// statedPrograms returns the files and folders of code in the project that stated variables have the
+// programs of m load, and the files of variables. What lies elsewhere belongs to the operator.
+func statedPrograms(m *manifest.Manifest, s Stated, dir, project string) ([]string, error) {
+	l := lines{dir: dir, project: project}
+	cwd := absolute(dir, m.Transport.Cwd)
+	l.paths = append(l.paths, loaded(s.Env, cwd)...)
+	l.variables(s.Env, cwd)
+	for _, file := range s.Files {
+		l.paths = append(l.paths, regularFiles(file)...)
+	}
+	l.paths = slices.DeleteFunc(l.paths, func(path string) bool { return !within(project, path) })
+	return l.sorted()
+}
+
+// CommandPrograms are the [ConfiguredPrograms] of one command.
+func CommandPrograms(t *manifest.Transport, dir string) ([]string, error) {
+	l := lines{dir: dir, project: dir}
+	l.transport(t)
+	return l.configured()
+}
+
+// lines collects what command lines run.
+type lines struct {
+	dir     string // whose lines they are
+	project string // what lies elsewhere and is not named belongs to the system or to the user
+	walked  bool   // all code of dir is compared already
+	paths   []string
+	read    map[string]bool // package.json files
+	err     error
+}
+
+func (l *lines) sorted() ([]string, error) {
+	slices.Sort(l.paths)
+	return slices.Compact(l.paths), l.err
+}
+
+// configured leaves out what lies elsewhere, and of dir itself all but the code directly there.
+func (l *lines) configured() ([]string, error) {
+	if slices.Contains(l.paths, l.dir) {
+		l.below(l.dir, nil, false)
+	}
+	l.paths = slices.DeleteFunc(l.paths, func(path string) bool { return path == l.dir || !within(l.dir, path) })
+	return l.sorted()
+}
+
+func (l *lines) transport(t *manifest.Transport) {
+	cwd := absolute(l.dir, t.Cwd)
+	l.command(t.CommandLine(), cwd)
+	if t.Script != "" {
+		l.files(slices.Concat(regularFiles(absolute(l.dir, t.Script)), regularFiles(absolute(cwd, t.Script))))
+	}
+	l.paths = append(l.paths, loaded(t.Env, cwd)...)
+	l.variables(t.Env, cwd)
+}
+
+// searched are variables beside those of [process.LoadsCode] with folders of programs and of code.
+var searched = map[string]bool{"PATH": true, "CLASSPATH": true, "GEM_HOME": true, "GEM_PATH": true, "LUA_PATH": true, "LUA_CPATH": true, "R_LIBS": true, "R_LIBS_USER": true,
+	"JULIA_LOAD_PATH": true, "ERL_LIBS": true, "PSMODULEPATH": true, "VIRTUAL_ENV": true, "PYTHONUSERBASE": true, "PYTHONPYCACHEPREFIX": true, "CARGO_HOME": true}
+
+// variables adds what other variables name in the project: files that are no data, and folders where code
+// is looked for.
+func (l *lines) variables(env map[string]string, cwd string) {
+	if _, ok := env["PYTHONPYCACHEPREFIX"]; ok {
+		l.caches()
+	}
+	for name, value := range env {
+		elements := filepath.SplitList(value)
+		for _, word := range slices.Concat(elements, strings.Fields(value)) {
+			if path := absolute(cwd, word); within(l.project, path) {
+				l.given(name, path)
+			}
+		}
+		for _, element := range elements {
+			if path := absolute(cwd, element); searched[strings.ToUpper(name)] && isDir(path) {
+				l.folder(path, nil)
+			}
+		}
+	}
+}
+
+// given adds a file that a program is given by an option or a variable of a name, or by neither; data is
+// left out: programs write such.
+func (l *lines) given(by, path string) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !isData(by, path, info) {
+		l.files([]string{path})
+	}
+}
+
+// hook adds what a command of a hook runs, which knows these directories by name.
+func (l *lines) hook(argv []string) {
+	names := map[string]string{"CLAUDE_PLUGIN_ROOT": "."}
+	if project, err := filepath.Rel(l.dir, l.project); err == nil && l.project != "" {
+		names["CLAUDE_PROJECT_DIR"] = filepath.ToSlash(project)
+	}
+	argv = slices.Clone(argv)
+	for i := range argv {
+		for name, path := range names {
+			for _, form := range []string{`"$` + name + `"`, `"${` + name + `}"`, "${" + name + "}", "$" + name} {
+				argv[i] = strings.ReplaceAll(argv[i], form, path)
+			}
+		}
+	}
+	l.command(argv, l.dir)
+}
+
+// shells are programs that run a script, or a line behind -c.
+var shells = set("sh bash dash zsh ash ksh fish")
+
+// wrappers are programs that run the programs among their arguments.
+var wrappers = set("sh bash dash zsh ash ksh fish env exec timeout nice nohup sudo cmd busybox setsid xargs stdbuf ionice chrt taskset doas dotenv cross-env tini dumb-init caffeinate")
+
+// command adds what one command line runs that starts in cwd.
+func (l *lines) command(argv []string, cwd string) {
+	if len(argv) == 0 {
+		return
+	}
+	if word := argv[0]; strings.ContainsAny(word, `/\`) && (!filepath.IsAbs(word) || within(l.project, word)) {
+		l.files(regularFiles(absolute(l.dir, word)))
+	}
+	l.words(argv, cwd)
+	if root := filepath.Dir(filepath.Dir(absolute(l.dir, argv[0]))); len(regularFiles(filepath.Join(root, "pyvenv.cfg"))) > 0 {
+		l.folder(root, nil)
+	}
+	wraps := wrappers[program(argv[0])]
+	if wraps {
+		var all []string
+		for _, word := range argv {
+			all = append(all, fields(word)...)
+		}
+		argv = all
+	}
+	if own.MatchString(strings.Join(argv, " ")) {
+		l.caches()
+	}
+	for i, word := range argv {
+		name, args := program(word), argv[i+1:]
+		if of := byInterpreter[name]; of != nil { // also of uv run, nodemon --exec
+			l.interpreter(of, args, cwd)
+		}
+		if shells[name] {
+			l.shell(args, cwd)
+		}
+		if i == 0 || wraps {
+			l.works(name, args, cwd)
+		}
+	}
+	if n := slices.Index(argv, "cd"); wraps && n >= 0 && n+1 < len(argv) && isDir(absolute(cwd, argv[n+1])) {
+		l.command(slices.Concat([]string{"sh"}, argv[n+2:]), absolute(cwd, argv[n+1]))
+	}
+}
+
+// own matches command lines that state the place of Python's caches, or start it without variables.
+var own = regexp.MustCompile(`PYTHONPYCACHEPREFIX|\benv( \S+)* (-[a-z]*i|--ignore-environment|-)( |$)`)
+
+// shell adds the script that a shell runs: its first argument that is no option, unless it is given a line.
+func (l *lines) shell(args []string, cwd string) {
+	for _, arg := range args {
+		switch option := strings.HasPrefix(arg, "-"); {
+		case option && !strings.HasPrefix(arg, "--") && strings.Contains(arg, "c"):
+			return
+		case !option:
+			l.files(regularFiles(absolute(cwd, arg)))
+			return
+		}
+	}
+}
+
+// words adds the files among the words of a command line behind the program, and among those of lines for a
+// shell in it.
+func (l *lines) words(argv []string, cwd string) {
+	for i, word := range argv {
+		if i == 0 {
+			continue
+		}
+		by := ""
+		if before := argv[i-1]; strings.HasPrefix(before, "-") && !strings.Contains(before, "=") {
+			by = before
+		}
+		if option, _, ok := strings.Cut(word, "="); ok {
+			by = option
+		}
+		for _, form := range forms(word) {
+			l.given(by, absolute(cwd, form))
+		}
+		l.line(word, cwd)
+	}
+}
+
+// tokens are the words and the operators of a line for a shell.
+var tokens = regexp.MustCompile("[<>]+|[;&|\n(){}`]|[^\\s;&|<>(){}'\"`=]+")
+
+// line adds the files of code that a line for a shell names, and those that it runs or reads whatever they
+// are. Others are left out: a line may well write them.
+func (l *lines) line(line, cwd string) {
+	all := tokens.FindAllString(line, -1)
+	if len(all) < 2 {
+		return
+	}
+	for i, word := range all {
+		before, path := "", absolute(cwd, word)
+		if i > 0 {
+			before = all[i-1]
+		}
+		switch info, err := os.Stat(path); {
+		case err != nil || !info.Mode().IsRegular():
+		case before == "." || before == "source" || before == "exec" || strings.HasPrefix(before, "<"):
+			l.files([]string{path})
+		case IsCode(path, info.Mode()):
+			l.files([]string{path})
+		case strings.HasPrefix(before, ">") || namesData(path):
+		default:
+			if code, err := holdsCode(path); code || err != nil {
+				l.files([]string{path})
+			}
+		}
+	}
+}
+
+// works adds what a program reads that is a tool.
+func (l *lines) works(name string, args []string, cwd string) {
+	of := byTool[name]
+	for _, arg := range args {
+		if of == nil {
+			of = byTool[name+":"+arg]
+		}
+	}
+	if of != nil {
+		l.tool(of, args, cwd)
+	}
+	if name == "uvx" || name == "pipx" {
+		l.built(args, cwd)
+	}
+}
+
+// forms are what a word of a command line may name: itself, the value of an option (--config=FILE,
+// -fFILE), a file of further words (@FILE), elements of a list (java -cp FILE:FILE, lib/*).
+func forms(word string) []string {
+	list := []string{word}
+	if _, value, ok := strings.Cut(word, "="); ok {
+		list = append(list, value)
+	}
+	if rest, ok := strings.CutPrefix(word, "@"); ok {
+		list = append(list, rest)
+	}
+	if len(word) > 2 && word[0] == '-' && word[1] != '-' {
+		list = append(list, word[2:])
+	}
+	for _, element := range filepath.SplitList(word) {
+		list = append(list, strings.TrimSuffix(element, "/*"))
+	}
+	return slices.DeleteFunc(list, func(form string) bool { return form == "" })
+}
+
+// isPath reports whether a word is written as a path.
+func isPath(word string) bool {
+	return strings.ContainsAny(word, `/\`) || word == "." || word == ".."
+}
+
+// loaded returns the files and folders that variables have programs load code from: the
+// elements of a list, the words of options, and what follows the letter of one (-r./file).
+func loaded(env map[string]string, cwd string) (paths []string) {
+	for name, value := range env {
+		if !process.LoadsCode(name) {
+			continue
+		}
+		for _, word := range strings.FieldsFunc(value, func(r rune) bool { return r == os.PathListSeparator || strings.ContainsRune(" \t=\"'", r) }) {
+			candidates := []string{strings.TrimPrefix(word, "//")} // file:///x, cut at the colon
+			if len(word) > 2 && word[0] == '-' {
+				candidates = append(candidates, word[2:])
+			}
+			for _, path := range candidates {
+				path = absolute(cwd, path)
+				if info, err := os.Stat(path); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
+					paths = append(paths, path)
+				}
+			}
+		}
+	}
+	return paths
+}
+
+// fields returns the words of a line for a shell, and what they consist of.
+func fields(line string) []string {
+	return strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=", r) })
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// within reports whether path is dir or below it; dir "" holds nothing.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return dir != "" && err == nil && filepath.IsLocal(rel)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func regularFiles(path string) []string {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	return []string{path}
+}

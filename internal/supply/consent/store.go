@@ -1,0 +1,172 @@
+package consent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/file/regular"
+)
+
+// Record is what a user agreed to about one folder.
+type Record struct {
+	Version  int                 `json:"version"`
+	Dir      string              `json:"dir"`  // absolute, links resolved
+	Kind     Kind                `json:"kind"` // what of the folder it is about
+	Accepted *time.Time          `json:"accepted,omitempty"`
+	Files    Files               `json:"files,omitempty"`   // as they were accepted
+	Rules    []string            `json:"rules,omitempty"`   // of a configuration: its policies and hooks as they were accepted, for people; see config.Config.Rules
+	Project  string              `json:"project,omitempty"` // whose code counts too; for an extension
+	Secrets  map[string][]string `json:"secrets,omitempty"` // granted, by the id of the extension
+	Revoked  bool                `json:"revoked,omitempty"` // the user took the agreement back; also what the program brings itself does not run
+}
+
+// Kind is what of a folder a record is about.
+type Kind string
+
+// The kinds.
+const (
+	Extension     Kind = "extension"     // the extensions of its manifest
+	Configuration Kind = "configuration" // the configuration files of a working directory
+)
+
+// version is that of the form of records. Another one is refused: what it means is unknown.
+const version = 1
+
+// maxRecord is the largest record that is read, in bytes.
+const maxRecord = 32 << 20
+
+// Store keeps the records of a user, one file for each folder.
+type Store struct{ dir string }
+
+// NewStore returns the store in a directory that belongs to the user alone. The store makes
+// the directory with the first record.
+func NewStore(dir string) Store { return Store{dir} }
+
+func (s Store) path(dir string, kind Kind) string {
+	sum := sha256.Sum256([]byte(string(kind) + "\n" + dir))
+	return filepath.Join(s.dir, hex.EncodeToString(sum[:16])+".json")
+}
+
+// Of returns the record of a folder; an empty one of that folder where there is none.
+func (s Store) Of(dir string, kind Kind) (*Record, error) {
+	path := s.path(dir, kind)
+	r, err := read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Record{Version: version, Dir: dir, Kind: kind}, nil
+	case err == nil && (r.Dir != dir || r.Kind != kind):
+		err = fmt.Errorf("%s is the record of %s; remove it", path, r.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func read(path string) (*Record, error) {
+	data, info, err := regular.Read(path, maxRecord+1, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := ownership.Own(path, info); err != nil {
+		return nil, err
+	}
+	if len(data) > maxRecord {
+		return nil, fmt.Errorf("%s is over %d MiB; remove it", path, maxRecord>>20)
+	}
+	r := new(Record)
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(r); err != nil {
+		return nil, fmt.Errorf("%s is no record of trust: %w; remove it", path, err)
+	}
+	if r.Version != version {
+		return nil, fmt.Errorf("%s has version %d, and this program knows %d; remove it", path, r.Version, version)
+	}
+	return r, nil
+}
+
+// Put writes a record.
+func (s Store) Put(r *Record) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.WritePrivate(s.path(r.Dir, r.Kind), append(data, '\n'))
+}
+
+// Forget removes the record of a folder.
+func (s Store) Forget(dir string, kind Kind) error { return gone(os.Remove(s.path(dir, kind))) }
+
+// All returns all records, sorted by folder. A record that cannot be read is an error
+// beside the others.
+func (s Store) All() (records []*Record, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if err = gone(err); err != nil {
+		return nil, err
+	}
+	var broken []error
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".json") || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		r, err := read(filepath.Join(s.dir, e.Name()))
+		if err != nil {
+			broken = append(broken, err)
+			continue
+		}
+		records = append(records, r)
+	}
+	slices.SortFunc(records, func(a, b *Record) int { return strings.Compare(a.Dir+string(a.Kind), b.Dir+string(b.Kind)) })
+	return records, errors.Join(broken...)
+}
+
+// Accept notes that the files are agreed to, now.
+func (r *Record) Accept(files Files) {
+	now := time.Now().UTC().Truncate(time.Second)
+	r.Accepted, r.Files, r.Revoked = &now, files, false
+}
+
+// Revoke takes the agreement and all secrets back.
+func (r *Record) Revoke() { *r = Record{Version: version, Dir: r.Dir, Kind: r.Kind, Revoked: true} }
+
+// Grant adds secrets that an extension is given.
+func (r *Record) Grant(id string, names ...string) {
+	if len(names) == 0 {
+		return
+	}
+	if r.Secrets == nil {
+		r.Secrets = map[string][]string{}
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(r.Secrets[id], names)))
+	r.Secrets[id] = slices.Compact(all)
+}
+
+// Withdraw takes secrets from an extension; without names all of them. It reports whether the
+// extension had one.
+func (r *Record) Withdraw(id string, names ...string) bool {
+	had := r.Secrets[id]
+	kept := slices.DeleteFunc(slices.Clone(had), func(n string) bool { return len(names) == 0 || slices.Contains(names, n) })
+	if r.Secrets = maps.Clone(r.Secrets); len(kept) > 0 {
+		r.Secrets[id] = kept
+	} else {
+		delete(r.Secrets, id)
+	}
+	return len(kept) < len(had)
+}

@@ -1,0 +1,221 @@
+package locked
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/supply/consent"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/store"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+const text = `[plugin]
+id = "weather"
+version = "1.0.0"
+[transport]
+command = "node"
+args = ["${EXTHOST_PACKAGE}/main.js"]
+protocol = "mcp"
+`
+
+// bench is a directory with one extension that runs a package, its lock file and a store.
+type bench struct {
+	t    testing.TB
+	dir  string
+	uses Uses
+	tree string
+}
+
+func newBench(t testing.TB) *bench {
+	home := filepath.Join(t.TempDir(), "packages")
+	b := &bench{t: t, dir: t.TempDir(), uses: Uses{Path: filepath.Join(home, "directories.json"), Store: store.New(home, consent.HoldsCode)}}
+	b.tree = b.put("1")
+	b.manifest(text)
+	b.lock(b.dir, b.entry())
+	return b
+}
+
+// put puts a tree with one file into the store.
+func (b *bench) put(content string) string {
+	b.t.Helper()
+	tree, err := b.uses.Store.New()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := tree.Add("main.js", []byte(content)); err != nil {
+		b.t.Fatal(err)
+	}
+	hash, _, err := b.uses.Store.Put(tree)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _, _ = b.uses.Store.Remove(hash) }) // read-only directories
+	return hash
+}
+
+func (b *bench) manifest(text string) {
+	b.t.Helper()
+	path := filepath.Join(b.dir, "extensions", "weather", manifest.FileName)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// candidate is the extension as it is on disk.
+func (b *bench) candidate() *discovery.Candidate {
+	b.t.Helper()
+	found, err := discovery.Discover(b.t.Context(), discovery.Options{SearchPaths: []string{filepath.Join(b.dir, "extensions")}})
+	if err != nil || len(found.Candidates) == 0 {
+		b.t.Fatalf("%+v, %v", found, err)
+	}
+	return &found.Candidates[0]
+}
+
+// entry is what the lock file says of the extension as it is on disk.
+func (b *bench) entry() lockfile.Entry {
+	return lockfile.Entry{Manifest: lockfile.Sum([]byte(text)), Files: "x", Command: CommandSum(b.candidate().Manifest), Source: "npm:weather", Version: "1.0.0", Tree: b.tree,
+		Parts: []lockfile.Part{{Name: "weather", Version: "1.0.0", URL: "https://registry.example/weather.tgz"}}}
+}
+
+func (b *bench) lock(dir string, e lockfile.Entry) {
+	b.t.Helper()
+	f := &lockfile.File{Extensions: map[string]lockfile.Entry{"weather": e}}
+	if err := f.Write(dir); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A package runs as it is locked, or not at all; the refusal says which part differs, and what to
+// do next.
+func TestVerify(t *testing.T) {
+	change := func(f func(e *lockfile.Entry)) func(b *bench) {
+		return func(b *bench) {
+			e := b.entry()
+			f(&e)
+			b.lock(b.dir, e)
+		}
+	}
+	for name, tt := range map[string]struct {
+		change     func(b *bench)
+		kind       protocol.Kind
+		want, next string
+	}{
+		"nothing": {func(*bench) {}, "", "", ""},
+		"manifest changed": {func(b *bench) { b.manifest(text + "# edited\n") }, protocol.Untrusted,
+			"plugin.toml is not the one", "exthost trust --lock weather"},
+		"manifest of another hash": {change(func(e *lockfile.Entry) { e.Manifest = lockfile.Sum(nil) }), protocol.Untrusted,
+			"plugin.toml is not the one", "exthost trust --lock weather"},
+		"command changed": {change(func(e *lockfile.Entry) { e.Command = lockfile.Sum(nil) }), protocol.Untrusted,
+			"its command lines are not those", "exthost trust --lock weather"},
+		"tree changed": {func(b *bench) {
+			dir, err := b.uses.Store.Path(b.tree)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			path := filepath.Join(dir, "main.js")
+			if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, []byte("2"), 0o600)); err != nil {
+				b.t.Fatal(err)
+			}
+		}, protocol.Untrusted, "are not those that were added", "exthost add --locked weather"},
+		"tree missing": {func(b *bench) {
+			if _, err := b.uses.Store.Remove(b.tree); err != nil {
+				b.t.Fatal(err)
+			}
+		}, protocol.NotReady, "npm:weather 1.0.0 is not on this machine", "exthost add --locked weather"},
+		"lock missing": {func(b *bench) {
+			if err := os.Remove(filepath.Join(b.dir, lockfile.FileName)); err != nil {
+				b.t.Fatal(err)
+			}
+		}, protocol.Untrusted, "exthost.lock names none for it", "exthost add"},
+		"lock without a package": {change(func(e *lockfile.Entry) { e.Tree, e.Source, e.Parts = "", "", nil }), protocol.Untrusted,
+			"exthost.lock names none for it", "exthost add"},
+		"lock that is none": {func(b *bench) {
+			if err := os.WriteFile(filepath.Join(b.dir, lockfile.FileName), []byte("version = 9\n"), 0o644); err != nil {
+				b.t.Fatal(err)
+			}
+		}, protocol.ConfigInvalid, "version 9 is not known", ""},
+	} {
+		b := newBench(t)
+		tt.change(b)
+		l := New(b.dir, b.uses)
+		dir, _, err := l.Verify(b.candidate())
+		if tt.want == "" {
+			if err != nil || filepath.Dir(dir) != filepath.Dir(b.uses.Path) {
+				t.Errorf("%s: %q, %v", name, dir, err)
+			}
+			continue
+		}
+		if err == nil || dir != "" || protocol.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %q, %v; want %s: %q", name, dir, err, tt.kind, tt.want)
+		}
+		if r, ok := errors.AsType[*Refused](err); ok != (tt.next != "") || ok && !strings.HasPrefix(r.Next(), tt.next) {
+			t.Errorf("%s: %+v, want the command %q", name, r, tt.next)
+		}
+	}
+}
+
+// While an author changes the manifest, the files of the package alone have to be those of the
+// lock file.
+func TestVerifyWhileEditing(t *testing.T) {
+	b := newBench(t)
+	b.manifest(text + "[transport.env]\nMODE = \"fast\"\n")
+	l := New(b.dir, b.uses)
+	l.Editing = true
+	if dir, _, err := l.Verify(b.candidate()); dir == "" || err != nil {
+		t.Errorf("%q, %v", dir, err)
+	}
+	if _, err := b.uses.Store.Remove(b.tree); err != nil {
+		t.Fatal(err)
+	}
+	if dir, _, err := l.Verify(b.candidate()); protocol.KindOf(err) != protocol.NotReady {
+		t.Errorf("without its files: %q, %v", dir, err)
+	}
+}
+
+// A lock file states nothing about an extension of another directory, which has to say where its
+// files are.
+func TestVerifyOtherDirectory(t *testing.T) {
+	b := newBench(t)
+	l := New(t.TempDir(), b.uses)
+	b.lock(l.dir, b.entry())
+	dir, _, err := l.Verify(b.candidate())
+	if dir != "" || protocol.KindOf(err) != protocol.Untrusted || !strings.Contains(err.Error(), "names none for it") {
+		t.Errorf("%q, %v", dir, err)
+	}
+	if tree, err := l.Tree(b.candidate()); tree != "" || err != nil {
+		t.Errorf("%q, %v", tree, err)
+	}
+	b.manifest(strings.ReplaceAll(text, "${EXTHOST_PACKAGE}", "."))
+	if dir, _, err := l.Verify(b.candidate()); dir != "" || err != nil {
+		t.Errorf("without a package: %q, %v", dir, err)
+	}
+}
+
+// An MCP server that a manifest states runs the package of that manifest.
+func TestVerifyServersOfAManifest(t *testing.T) {
+	b := newBench(t)
+	b.manifest("[plugin]\nid = \"weather\"\nversion = \"1.0.0\"\n[mcp_servers.now]\ncommand = \"node\"\nargs = [\"${EXTHOST_PACKAGE}/main.js\"]\n")
+	c := b.candidate()
+	if c.Owner != "weather" {
+		t.Fatalf("%+v", c)
+	}
+	if dir, _, err := New(b.dir, b.uses).Verify(c); err == nil {
+		t.Errorf("a manifest that is not locked: %q", dir)
+	}
+	data, err := os.ReadFile(filepath.Join(c.Dir, manifest.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := b.entry()
+	e.Manifest, e.Command = lockfile.Sum(data), CommandSum(c.OwnedBy)
+	b.lock(b.dir, e)
+	if dir, _, err := New(b.dir, b.uses).Verify(c); dir == "" || err != nil {
+		t.Errorf("%q, %v", dir, err)
+	}
+}

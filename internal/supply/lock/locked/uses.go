@@ -1,0 +1,90 @@
+package locked
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/store"
+)
+
+// Uses knows the directories whose lock files may name trees of a store: those that a package was
+// added to or fetched for, and those that have run one.
+type Uses struct {
+	Path  string // of the file that lists them
+	Store store.Store
+}
+
+const maxUses = 1 << 20 // bytes
+
+func (u Uses) read() (dirs []string, err error) {
+	data, _, err := regular.Read(u.Path, maxUses, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &dirs); err != nil {
+		return nil, fmt.Errorf("%s cannot be read; remove it: %w", u.Path, err)
+	}
+	return dirs, nil
+}
+
+// Add notes a directory.
+func (u Uses) Add(dir string) error {
+	if dirs, err := u.read(); err != nil || slices.Contains(dirs, dir) {
+		return err
+	}
+	home := filepath.Dir(u.Path)
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	unlock, err := dirlock.Lock(home)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	dirs, err := u.read() // again: another program may have added one
+	if err != nil || slices.Contains(dirs, dir) {
+		return err
+	}
+	dirs = slices.DeleteFunc(dirs, func(d string) bool {
+		_, err := os.Lstat(filepath.Join(d, lockfile.FileName))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	data, err := json.Marshal(append(dirs, dir))
+	if err != nil {
+		return err
+	}
+	return atomicfile.WritePrivate(u.Path, data)
+}
+
+// Release removes a tree that no lock file names, as [store.Store.Remove] does, and returns what
+// stays of its folder. While one of the lock files cannot be read, the tree stays.
+func (u Uses) Release(tree string, copies ...store.Copy) (left store.Left, err error) {
+	dirs, err := u.read()
+	if err != nil || tree == "" {
+		return left, err
+	}
+	for _, dir := range dirs {
+		f, err := lockfile.Read(dir)
+		if err != nil {
+			return left, nil // which its owner is told when it is used
+		}
+		for _, e := range f.Extensions {
+			if e.Tree == tree {
+				return left, nil
+			}
+		}
+	}
+	return u.Store.Remove(tree, copies...)
+}

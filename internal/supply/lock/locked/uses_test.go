@@ -1,0 +1,120 @@
+package locked
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+)
+
+// has reports whether the store has the tree.
+func (b *bench) has(tree string) bool {
+	b.t.Helper()
+	trees, err := b.uses.Store.Trees()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return slices.Contains(trees, tree)
+}
+
+func (b *bench) release(trees ...string) {
+	b.t.Helper()
+	for _, tree := range trees {
+		if _, err := b.uses.Release(tree); err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+// Trees that a lock file of a noted directory names stay; the others go.
+func TestRelease(t *testing.T) {
+	b := newBench(t)
+	other := b.put("2")
+	if err := b.uses.Add(b.dir); err != nil {
+		t.Fatal(err)
+	}
+	b.release(b.tree, other, "")
+	if !b.has(b.tree) || b.has(other) {
+		t.Errorf("the tree in use: %v, the other: %v", b.has(b.tree), b.has(other))
+	}
+	if err := os.Remove(filepath.Join(b.dir, lockfile.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	b.release(b.tree)
+	if b.has(b.tree) {
+		t.Error("nobody uses it, and it is there")
+	}
+}
+
+// While a lock file cannot be read, what it names is not known, and all stay.
+func TestReleaseBrokenLock(t *testing.T) {
+	b := newBench(t)
+	if err := errors.Join(b.uses.Add(b.dir), os.WriteFile(filepath.Join(b.dir, lockfile.FileName), []byte("<<<<<<< ours\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	b.release(b.tree)
+	if !b.has(b.tree) {
+		t.Error("it was removed")
+	}
+}
+
+// A list of directories that cannot be read removes nothing.
+func TestReleaseBrokenList(t *testing.T) {
+	b := newBench(t)
+	if err := os.WriteFile(b.uses.Path, []byte("["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.uses.Release(b.tree); err == nil || !b.has(b.tree) {
+		t.Errorf("%v, the tree is there: %v", err, b.has(b.tree))
+	}
+}
+
+// A directory that runs a package which was on this machine before, such as a clone, has
+// fetched nothing; what it runs stays.
+func TestReleaseOfAClone(t *testing.T) {
+	b := newBench(t)
+	if _, _, err := New(b.dir, b.uses).Verify(b.candidate()); err != nil {
+		t.Fatal(err)
+	}
+	b.release(b.tree)
+	if !b.has(b.tree) {
+		t.Error("the package of a directory that has run it was removed")
+	}
+}
+
+// Directories that are noted at once are all noted, and those without a lock file are forgotten.
+func TestAdd(t *testing.T) {
+	b := newBench(t)
+	gone := t.TempDir()
+	if err := b.uses.Add(gone); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for n := range 16 {
+		dir := filepath.Join(t.TempDir(), fmt.Sprint(n))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		b.lock(dir, b.entry())
+		want = append(want, dir)
+	}
+	errs := make([]error, len(want))
+	var adding sync.WaitGroup
+	for n, dir := range want {
+		adding.Go(func() { errs[n] = errors.Join(b.uses.Add(dir), b.uses.Add(dir)) })
+	}
+	adding.Wait()
+	got, err := b.uses.read()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("noted: %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,126 @@
+package lockfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/text/literal"
+)
+
+// ErrBusy is the error of a change while another program makes one.
+var ErrBusy = errors.New("another program is changing it")
+
+// Lock is [Read] before a change: it keeps other programs from changing the file until unlock,
+// and waits for them for a few seconds.
+func Lock(dir string) (f *File, unlock func(), err error) {
+	unlock, err = dirlock.Lock(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w: %w", filepath.Join(dir, FileName), ErrBusy, err)
+	}
+	if f, err = Read(dir); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return f, unlock, nil
+}
+
+// Write replaces the lock file of a directory. The order of its blocks is that of the ids, and
+// each block stands for itself, so that versions of two branches merge. What could not be read
+// again, such as an odd name of a tool, is not written.
+func (f *File) Write(dir string) error {
+	path := filepath.Join(dir, FileName)
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file, and is not replaced", path)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text := f.Text()
+	if _, diags := parse(path, text); len(diags) > 0 {
+		return fmt.Errorf("%s stays as it is, because what it would become cannot be read: %s", path, diags[0].Message)
+	}
+	return atomicfile.Write(path, text)
+}
+
+// Text is the file as it is written.
+func (f *File) Text() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# What the extensions of this directory are. exthost trust --lock, add, upgrade and remove write it; commit it.\nversion = %d\n", version)
+	if f.Configuration != "" {
+		fmt.Fprintf(&b, "configuration = %s\n", literal.String(f.Configuration))
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.Extensions)) {
+		e := f.Extensions[id]
+		fmt.Fprintf(&b, "\n[extensions.%s]\n", id)
+		line := func(key, value string) {
+			if value != "" {
+				fmt.Fprintf(&b, "%s = %s\n", key, literal.String(value))
+			}
+		}
+		line("source", e.Source)
+		line("version", e.Version)
+		line("tree", e.Tree)
+		line("manifest", e.Manifest)
+		line("files", e.Files)
+		line("command", e.Command)
+		if len(e.Scripts) > 0 {
+			fmt.Fprintf(&b, "scripts = %s\n", literal.List(e.Scripts))
+		}
+		line("approved", e.Approved)
+		line("approved_by", e.ApprovedBy)
+		if e.Tools != nil {
+			fmt.Fprintf(&b, "\n[extensions.%s.tools]\n", id)
+			for _, name := range slices.Sorted(maps.Keys(e.Tools)) {
+				fmt.Fprintf(&b, "%s = %s\n", literal.String(name), literal.String(e.Tools[name]))
+			}
+		}
+		for _, p := range e.Parts {
+			fmt.Fprintf(&b, "\n[[extensions.%s.parts]]\n", id)
+			line("name", p.Name)
+			line("version", p.Version)
+			line("url", p.URL)
+			line("integrity", p.Integrity)
+			line("path", p.Path)
+		}
+	}
+	return b.Bytes()
+}
+
+// Sum is the hash of a file's content, as [Entry.Manifest] has it.
+func Sum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func isSum(s string) bool {
+	sum, err := hex.DecodeString(strings.TrimPrefix(s, "sha256:"))
+	return err == nil && strings.HasPrefix(s, "sha256:") && len(sum) == sha256.Size
+}
+
+func isTree(s string) bool {
+	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, "h1:"))
+	return err == nil && strings.HasPrefix(s, "h1:") && len(sum) == sha256.Size
+}
+
+// conflict returns the offset of a line that git leaves in a file that it could not merge; -1
+// when there is none.
+func conflict(text string) (offset int) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, "=======") || strings.HasPrefix(line, ">>>>>>>") {
+			return offset
+		}
+		offset += len(line)
+	}
+	return -1
+}

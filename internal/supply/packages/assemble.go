@@ -1,0 +1,224 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/supply/download"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/packages/program"
+	"github.com/exthost/exthost/internal/supply/packages/unpacked"
+	"github.com/exthost/exthost/internal/supply/store"
+)
+
+// archive is one part as it came.
+type archive struct {
+	form  store.Form
+	strip int // elements of the names in it
+	data  []byte
+	err   error
+}
+
+// assemble fetches all parts and unpacks them into a tree, which the caller puts into the store
+// or drops.
+func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.Part) (*store.Tree, error) {
+	client, err := from.client()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	tree, err := i.Store.New()
+	if err != nil {
+		return nil, err
+	}
+	err = i.unpackAll(ctx, client, from, tree, parts)
+	if err == nil {
+		err = unpacked.Complete(tree, parts)
+	}
+	if err != nil {
+		return nil, errors.Join(err, tree.Drop())
+	}
+	return tree, nil
+}
+
+// unpackAll unpacks the parts in their order, while the next ones are on their way.
+func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree, parts []lockfile.Part) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var fetching sync.WaitGroup
+	defer fetching.Wait()
+	defer cancel()
+	arrived := make([]chan archive, len(parts))
+	room := make(chan struct{}, width) // for parts that are on their way or wait to be unpacked
+	for n := range parts {
+		arrived[n] = make(chan archive, 1)
+	}
+	fetching.Go(func() {
+		for n, p := range parts {
+			select {
+			case room <- struct{}{}:
+				fetching.Go(func() { arrived[n] <- i.fetch(ctx, client, from, p) })
+			case <-ctx.Done():
+				arrived[n] <- archive{err: ctx.Err()}
+			}
+		}
+	})
+	for n, p := range parts {
+		a := <-arrived[n]
+		if a.err == nil {
+			a.err = tree.Unpack(a.form, a.data, p.Path, a.strip)
+		}
+		if a.err == nil {
+			a.err = sameName(tree.Dir(), p)
+		}
+		if a.err != nil {
+			return fmt.Errorf("%s %s: %w", p.Name, p.Version, a.err)
+		}
+		<-room
+	}
+	return nil
+}
+
+// fetch returns a part whose content has the hash that is stated.
+func (i *Installer) fetch(ctx context.Context, client *download.Client, from origin, p lockfile.Part) (a archive) {
+	if isLocal(p) || isGit(p) {
+		return i.fetchLocal(ctx, p)
+	}
+	if a.form, a.strip = store.TarGz, 1; unpacked.IsWheel(p) {
+		a.form, a.strip = store.Zip, 0
+	}
+	at, err := from.address(p.Name, p.URL)
+	if err != nil {
+		a.err = err
+	} else if a.data, a.err = client.Get(ctx, at, "", store.MaxArchive); a.err == nil {
+		a.err = download.Verify(a.data, p.Integrity)
+	}
+	return a
+}
+
+// sameName refuses an archive that says it is another package than the one that was asked for.
+func sameName(dir string, p lockfile.Part) error {
+	dir = filepath.Join(dir, filepath.FromSlash(p.Path))
+	if unpacked.IsWheel(p) {
+		return unpacked.SameWheel(dir, p)
+	}
+	if isLocal(p) || isGit(p) { // it has no other name
+		return nil
+	}
+	pkg, err := unpacked.ReadPackageJSON(dir)
+	switch {
+	case err != nil:
+		return err
+	case pkg.Name != p.Name || strings.TrimPrefix(pkg.Version, "v") != p.Version:
+		return fmt.Errorf("its package.json says that it is %q %q", pkg.Name, pkg.Version)
+	}
+	return nil
+}
+
+// finish runs the install scripts of the parts with these names, without secrets in their
+// environment, and takes from files what a tree in the store does not have.
+func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lockfile.Part, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(tree.Dir(), ".npmrc")); err == nil {
+		return errors.New("its .npmrc would decide how npm runs install scripts")
+	}
+	env, _ := process.Environ(i.environ(), process.EnvPolicy{})
+	argv := []string{"npm", "rebuild", "--ignore-scripts=false", "--bin-links=false", "--foreground-scripts", "--offline", "--no-audit", "--no-update-notifier", "--loglevel=error", "--global=false"}
+	for _, p := range parts {
+		if slices.Contains(names, p.Name) { // by its place: npm takes a name for that of a folder, which another package may have
+			argv = append(argv, "./"+p.Path)
+		}
+	}
+	if _, err := (program.Program{Dir: tree.Dir(), Argv: argv, Env: env}).Run(ctx); err != nil {
+		return fmt.Errorf("the install scripts of %s: %w", strings.Join(names, ", "), err)
+	}
+	return filepath.WalkDir(tree.Dir(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Chmod(path, 0o755)
+		case !d.Type().IsRegular():
+			return fmt.Errorf("an install script made %s, which is no file", path)
+		case info.Mode()&0o111 != 0:
+			return os.Chmod(path, 0o555)
+		default:
+			return os.Chmod(path, 0o444)
+		}
+	})
+}
+
+// ofRegistry begins the address of an archive that is relative to that of the registry which has the package.
+const ofRegistry = "registry://"
+
+// stated returns how the lock file states where an archive is. The address of a registry may hold a token
+// in its path, and is each user's own: what shares it is stated relative to it.
+func stated(registry, archive string) (string, error) {
+	at, err := url.Parse(registry)
+	if err != nil {
+		return "", errors.New("the registry is no address")
+	}
+	u, err := url.Parse(archive)
+	switch {
+	case err != nil:
+		return "", errors.New("the registry states an archive at what is no address")
+	case u.RawQuery != "":
+		return "", fmt.Errorf("the registry states an archive at %s with a query, which may be a secret and would be in exthost.lock", u.Host)
+	}
+	u.User, u.Fragment = nil, ""
+	if rel, ok := download.Relative(at, u); ok {
+		return ofRegistry + rel, nil
+	}
+	for part := range strings.SplitSeq(at.EscapedPath(), "/") {
+		if len(part) >= minToken && strings.Contains(u.String(), part) {
+			return "", fmt.Errorf("the registry states an archive at %s, at an address with a part of that of the registry, which may be a token and would be in exthost.lock", u.Host)
+		}
+	}
+	return u.String(), nil
+}
+
+// paths are those of the registries, which may hold a token.
+func (o origin) paths() (list []string) {
+	for _, registry := range o.registries {
+		if u, err := url.Parse(registry); err == nil && strings.Trim(u.EscapedPath(), "/") != "" && registry != defaultIndex {
+			list = append(list, strings.Trim(u.EscapedPath(), "/"))
+		}
+	}
+	return list
+}
+
+const minToken = 16 // characters of the shortest token that a path has
+
+// address returns where an archive is that the lock file states.
+func (o origin) address(name, text string) (string, error) {
+	rel, ok := strings.CutPrefix(text, ofRegistry)
+	if !ok {
+		return text, nil
+	}
+	if o.of == nil {
+		return "", errors.New("its archive is at a registry, and its source has none")
+	}
+	at, err := url.Parse(strings.TrimSuffix(o.of(name), "/") + "/")
+	if err != nil {
+		return "", errors.New("the registry is no address")
+	}
+	u, err := at.Parse("./" + rel)
+	if err != nil {
+		return "", fmt.Errorf("%q is no address of an archive", text)
+	}
+	return u.String(), nil
+}

@@ -1,0 +1,111 @@
+// Package credentials reads what npm and pip say to registries that want to know who asks, for the
+// downloads that they do not make.
+package credentials
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/proc/process"
+)
+
+const maxFile = 1 << 20 // bytes
+
+// NPM returns values of the header Authorization by the addresses that they are for, such as
+// "//host/path/", as files of npm's configuration and npm_config_ variables state them. Later files
+// count more than earlier ones, and variables most. A file need not be there.
+func NPM(env []string, files ...string) (map[string]string, error) {
+	look := process.Lookup(env)
+	values := map[string]string{}
+	for _, path := range files {
+		data, _, err := regular.Read(path, maxFile, true)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "[") {
+				break // keys in a section are no settings of npm's
+			}
+			if key, value, ok := strings.Cut(line, "="); ok {
+				values[expand(literal(key), look)] = expand(literal(value), look)
+			}
+		}
+	}
+	for _, v := range env {
+		if name, value, ok := strings.Cut(v, "="); ok && len(name) > len("npm_config_") && strings.EqualFold(name[:len("npm_config_")], "npm_config_") {
+			values[name[len("npm_config_"):]] = expand(value, look)
+		}
+	}
+	return headers(values), nil
+}
+
+// headers are the values of Authorization that settings of npm's make.
+func headers(values map[string]string) map[string]string {
+	list := map[string]string{}
+	for key := range values {
+		colon := max(0, strings.LastIndexByte(key, ':'))
+		at, kind := key[:colon], strings.TrimPrefix(key[colon:], ":")
+		if !strings.HasPrefix(at, "//") || strings.HasPrefix(at+"/", "///") || kind != "_authToken" && kind != "_auth" && kind != "_password" {
+			continue
+		}
+		var header string
+		password, err := base64.StdEncoding.DecodeString(values[at+":_password"])
+		switch token, auth, user := values[at+":_authToken"], values[at+":_auth"], values[at+":username"]; {
+		case token != "":
+			header = "Bearer " + token
+		case auth != "":
+			header = "Basic " + auth
+		case user != "" && len(password) > 0 && err == nil:
+			header = basic(user, string(password))
+		}
+		if header != "" && !strings.Contains(header, "${") { // a variable that is not set
+			list[at] = header
+		}
+	}
+	return list
+}
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+var comment = regexp.MustCompile(`(^|[^\\])[;#].*$`)
+
+// literal is a key or a value without its quotes or the comment behind it.
+func literal(text string) string {
+	text = strings.TrimSpace(text)
+	if len(text) > 1 && text[0] == '\'' && text[len(text)-1] == '\'' {
+		text = text[1 : len(text)-1]
+	}
+	if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' {
+		var plain string
+		if json.Unmarshal([]byte(text), &plain) == nil {
+			return plain
+		}
+		return text
+	}
+	text = comment.ReplaceAllString(text, "$1")
+	return strings.TrimSpace(strings.NewReplacer(`\\`, `\`, `\;`, ";", `\#`, "#").Replace(text))
+}
+
+var variable = regexp.MustCompile(`\$\{([^${}?]+)(\?)?\}`)
+
+// expand replaces ${NAME}, and ${NAME?}, which is nothing where the variable is not set.
+func expand(text string, look func(string) (string, bool)) string {
+	return variable.ReplaceAllStringFunc(text, func(word string) string {
+		m := variable.FindStringSubmatch(word)
+		if value, ok := look(m[1]); ok {
+			return value
+		}
+		if m[2] != "" {
+			return ""
+		}
+		return word
+	})
+}

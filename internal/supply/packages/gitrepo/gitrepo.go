@@ -1,0 +1,115 @@
+// Package gitrepo fetches the files of a commit with git, which runs no program for it.
+package gitrepo
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/exthost/exthost/internal/supply/download"
+	"github.com/exthost/exthost/internal/supply/packages/program"
+)
+
+var commitHash = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+// gitFlags keep git from running programs, from other protocols and from following redirects.
+var gitFlags = []string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.allow=never", "-c", "protocol.ext.allow=never", "-c", "http.followRedirects=false",
+	"-c", "fetch.fsckObjects=true", "-c", "fetch.recurseSubmodules=false", "-c", "credential.helper=", "-c", "gc.auto=0", "-c", "core.attributesFile=" + os.DevNull}
+
+// git runs git in a repository that has the reference of an address alone.
+type git struct {
+	dir  string
+	env  []string
+	http bool // the address is of this machine
+}
+
+func (g *git) run(ctx context.Context, args ...string) ([]byte, error) {
+	allow := "protocol.https.allow=always"
+	if g.http {
+		allow = "protocol.http.allow=always"
+	}
+	argv := append(append([]string{"git"}, gitFlags...), "-c", allow)
+	return (program.Program{Dir: g.dir, Argv: append(argv, args...), Env: g.env}).Run(ctx)
+}
+
+// fetch makes the repository. The address has been parsed, and begins with its scheme.
+func fetch(ctx context.Context, env []string, address, ref string) (*git, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	var own []string
+	if u.Scheme == "http" { // of this machine, or refused
+		own = []string{address}
+	}
+	client, err := download.New(own...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if err := client.Allows(address); err != nil {
+		return nil, err
+	}
+	g := &git{http: u.Scheme == "http"}
+	for _, v := range env {
+		if !strings.HasPrefix(v, "GIT_") && !strings.HasPrefix(v, "SSH_ASKPASS") {
+			g.env = append(g.env, v)
+		}
+	}
+	g.env = append(g.env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1")
+	if g.dir, err = os.MkdirTemp("", "exthost-git-"); err != nil {
+		return nil, err
+	}
+	if _, err = g.run(ctx, "init", "--quiet", "--bare", "--template="); err == nil {
+		_, err = g.run(ctx, "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--end-of-options", address, ref)
+	}
+	if err != nil {
+		os.RemoveAll(g.dir)
+		return nil, err
+	}
+	return g, nil
+}
+
+// Commit is what a reference of a repository is now.
+func Commit(ctx context.Context, env []string, address, ref string) (string, error) {
+	g, err := fetch(ctx, env, address, ref)
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(g.dir)
+	out, err := g.run(ctx, "rev-parse", "--verify", "FETCH_HEAD^{commit}")
+	if commit := strings.TrimSpace(string(out)); err != nil || commitHash.MatchString(commit) {
+		return commit, err
+	}
+	return "", fmt.Errorf("git says %q in place of a commit", out)
+}
+
+// Archive returns the files of a commit as a tar.
+func Archive(ctx context.Context, env []string, address, commit string) ([]byte, error) {
+	if !commitHash.MatchString(commit) {
+		return nil, fmt.Errorf("%q is no commit", commit)
+	}
+	g, err := fetch(ctx, env, address, commit)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(g.dir)
+	out, err := g.run(ctx, "ls-tree", "-r", "-z", "--full-tree", commit)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		mode, _, _ := strings.Cut(line, " ")
+		_, name, _ := strings.Cut(line, "\t")
+		switch mode {
+		case "160000":
+			return nil, fmt.Errorf("%q is a submodule: another repository, which is not taken", name)
+		case "120000":
+			return nil, fmt.Errorf("%q is a symbolic link; only files and directories are unpacked", name)
+		}
+	}
+	return g.run(ctx, "archive", "--format=tar", commit)
+}

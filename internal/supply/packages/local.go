@@ -1,0 +1,174 @@
+package packages
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/supply/download"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/packages/gitrepo"
+	"github.com/exthost/exthost/internal/supply/packages/program"
+	"github.com/exthost/exthost/internal/supply/packages/unpacked"
+	"github.com/exthost/exthost/internal/supply/store"
+)
+
+// isGit and isLocal tell parts that are no archives of registries, by their address.
+func isGit(p lockfile.Part) bool   { return strings.HasPrefix(p.URL, "git+") }
+func isLocal(p lockfile.Part) bool { return !strings.Contains(p.URL, "://") }
+
+// resolveLocal resolves a commit, a bundle or a folder, with what its package.json needs.
+func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err error) {
+	first, err := i.base(ctx, &s)
+	if err != nil {
+		return r, err
+	}
+	r = resolved{source: s, version: first.Version, parts: []lockfile.Part{first}}
+	tree, err := i.assemble(ctx, r.from, r.parts)
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = tree.Drop() }() // it has served its purpose
+	says, err := unpacked.Describe(tree.Dir(), r.parts)
+	if err != nil {
+		return r, err
+	}
+	if s.Kind != Git && says.Version != "" {
+		r.version, r.parts[0].Version = says.Version, says.Version
+	}
+	if needsPackages(tree.Dir()) {
+		more, err := i.resolveOf(ctx, tree.Dir())
+		if err != nil {
+			return r, err
+		}
+		r.parts, r.from = append(r.parts, more.parts...), more.from
+	}
+	return r, nil
+}
+
+// base is the part with the files of s itself. A path becomes relative to the lock file.
+func (i *Installer) base(ctx context.Context, s *Source) (lockfile.Part, error) {
+	name := strings.TrimSuffix(filepath.Base(s.Name), ".git")
+	if s.Kind == Git {
+		commit, err := gitrepo.Commit(ctx, i.environ(), s.Name, s.Version)
+		return lockfile.Part{Name: name, Version: commit, URL: "git+" + s.Name}, err
+	}
+	abs, err := filepath.Abs(s.Name)
+	if err != nil {
+		return lockfile.Part{}, err
+	}
+	rel, err := filepath.Rel(i.Dir, abs)
+	if err != nil {
+		return lockfile.Part{}, err
+	}
+	if rel = filepath.ToSlash(rel); !strings.HasPrefix(rel, ".") {
+		rel = "./" + rel
+	}
+	s.Name = rel
+	p := lockfile.Part{Name: strings.TrimSuffix(filepath.Base(abs), filepath.Ext(abs)), Version: "0.0.0", URL: rel}
+	if s.Kind == Bundle {
+		data, _, err := regular.Read(abs, store.MaxArchive, true)
+		if err != nil {
+			return p, err
+		}
+		p.Integrity = download.Sum(data)
+	}
+	return p, nil
+}
+
+// needsPackages reports whether a folder has a package.json with dependencies.
+func needsPackages(dir string) bool {
+	p, err := unpacked.ReadPackageJSON(dir)
+	if _, bundle := os.Lstat(filepath.Join(dir, unpacked.BundleFile)); err != nil || bundle == nil {
+		return false
+	}
+	return len(p.Dependencies) > 0
+}
+
+// resolveOf has npm resolve what the package.json of a tree needs, by its lock file where it has
+// one.
+func (i *Installer) resolveOf(ctx context.Context, tree string) (r resolved, err error) {
+	dir, err := os.MkdirTemp("", "exthost-npm-")
+	if err != nil {
+		return r, err
+	}
+	defer os.RemoveAll(dir)
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		data, _, err := regular.Read(filepath.Join(tree, name), program.MaxOutput, false)
+		if err != nil && name == "package.json" {
+			return r, err
+		}
+		if err == nil {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				return r, err
+			}
+		}
+	}
+	return i.resolveWithNPM(ctx, dir, "")
+}
+
+// fetchLocal returns the files of a commit, a bundle or a folder.
+func (i *Installer) fetchLocal(ctx context.Context, p lockfile.Part) (a archive) {
+	path := filepath.Join(i.Dir, filepath.FromSlash(p.URL))
+	switch info, err := os.Stat(path); {
+	case isGit(p):
+		a.form = store.Tar
+		if _, a.err = parseGit(p.URL + "@" + p.Version); a.err == nil {
+			a.data, a.err = gitrepo.Archive(ctx, i.environ(), strings.TrimPrefix(p.URL, "git+"), p.Version)
+		}
+	case err != nil:
+		a.err = err
+	case info.IsDir():
+		a.form = store.Tar
+		a.data, a.err = pack(path)
+	default:
+		a.form = store.Zip
+		if a.data, _, a.err = regular.Read(path, store.MaxArchive, true); a.err == nil {
+			a.err = download.Verify(a.data, p.Integrity)
+		}
+	}
+	return a
+}
+
+// pack makes an archive of a folder, without what npm and git keep there.
+func pack(dir string) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		rel, relErr := filepath.Rel(dir, path)
+		switch {
+		case err != nil:
+			return err
+		case relErr != nil:
+			return relErr
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git"):
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s is no file, and only files are taken", path)
+		}
+		data, info, err := regular.Read(path, store.MaxArchive, false)
+		if err != nil {
+			return err
+		}
+		if out.Len()+len(data) > store.MaxArchive {
+			return fmt.Errorf("%s has over %d MiB", dir, store.MaxArchive>>20)
+		}
+		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(rel), Mode: int64(info.Mode().Perm()), Size: int64(len(data)), Typeflag: tar.TypeReg}); err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.Bytes(), w.Close()
+}

@@ -1,0 +1,301 @@
+// Package packages puts packages of other people into the store, exactly as they are locked or as
+// their registries resolve them now, and says how they are run.
+//
+// npm, pip and git resolve; the download, the comparison with the registry's hash, the unpacking
+// and the hash of the files are this program's.
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/internal/supply/download"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/packages/unpacked"
+	"github.com/exthost/exthost/internal/supply/store"
+)
+
+// Installer puts packages into a store.
+type Installer struct {
+	Store store.Store
+	// Dir is the directory of the lock file; paths of sources in the lock are relative to it.
+	Dir string
+	// MinAge is how long ago every part of a package must have been published; 0: no matter.
+	// AgeOf states it for single packages.
+	MinAge time.Duration
+	AgeOf  map[string]time.Duration
+	// AllowScripts are the packages whose install scripts run.
+	AllowScripts []string
+	// MCPRegistry is the address of the MCP registry. Default: the official one.
+	MCPRegistry string
+	// Environ is what npm, pip and git are started with. Default: that of this process.
+	Environ []string
+}
+
+func (i *Installer) environ() []string {
+	if i.Environ != nil {
+		return i.Environ
+	}
+	return os.Environ()
+}
+
+// Package is a package in the store.
+type Package struct {
+	Source  Source
+	Version string
+	Tree    string          // the hash of its files
+	Parts   []lockfile.Part // what it is made of; the first is the package itself
+	Scripts []string        // the packages whose install scripts ran
+	Held    []string        // the packages whose install scripts did not
+	Aside   store.Left      // what had to make room for the files of the package
+	Run     unpacked.Run
+}
+
+// Same reports whether the package is the one of an entry of the lock file. Where there is no Tree,
+// or install scripts ran then and not now and made other files, the archives tell.
+func (p *Package) Same(e lockfile.Entry) bool {
+	folder := func(p lockfile.Part) bool { return isLocal(p) && p.Integrity == "" }
+	scripts := len(e.Scripts) > 0 && len(p.Scripts) == 0 && !slices.ContainsFunc(p.Parts, folder)
+	return p.Tree == e.Tree || (p.Tree == "" || scripts) && slices.EqualFunc(p.Parts, e.Parts, func(a, b lockfile.Part) bool {
+		a.URL, b.URL = "", "" // of a mirror
+		return a == b
+	})
+}
+
+// resolved is what a source is at this moment.
+type resolved struct {
+	version string
+	parts   []lockfile.Part
+	from    origin
+
+	source Source            // as the lock file states it
+	server *registeredServer // nil: the MCP registry was not asked
+}
+
+func (i *Installer) resolve(ctx context.Context, s Source) (r resolved, err error) {
+	switch s.Kind {
+	case NPM:
+		r, err = i.resolveNPM(ctx, s)
+	case PyPI:
+		r, err = i.resolvePyPI(ctx, s)
+	case Git, Bundle, Folder:
+		return i.resolveLocal(ctx, s)
+	case Registry:
+		r, err = i.resolveRegistered(ctx, s)
+	default:
+		err = errors.New("this kind of source is not known")
+	}
+	r.source = s
+	return r, err
+}
+
+// Resolve says what Add would take now, without the archives of registries: the package is not in
+// the store, has no Run, and a Tree only if it is a folder.
+func (i *Installer) Resolve(ctx context.Context, s Source) (*Package, error) {
+	r, err := i.resolve(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	p := &Package{Source: r.source, Version: r.version, Parts: r.parts}
+	if s.Kind != Folder {
+		return p, nil
+	}
+	tree, err := i.assemble(ctx, r.from, r.parts) // of a folder nothing but its files tells what it is
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	p.Tree, err = tree.Hash()
+	return p, errors.Join(err, tree.Drop())
+}
+
+// Add resolves a source and puts the package into the store. Nothing of it has run then, unless
+// AllowScripts names it. The error says why a package is refused.
+func (i *Installer) Add(ctx context.Context, s Source) (*Package, error) {
+	r, err := i.resolve(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	p, err := i.put(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	return p, nil
+}
+
+// Fetch puts into the store exactly what an entry of a lock file names. What had to make room for
+// its files is in aside. The error names what is not there any more or is something else now.
+func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) (aside store.Left, err error) {
+	if _, _, err := i.Store.Verify(e.Tree); err == nil {
+		return aside, nil
+	}
+	for _, name := range e.Scripts { // a lock file is often another person's
+		if !slices.Contains(i.AllowScripts, name) {
+			return aside, fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them here too", name, e.Source, name)
+		}
+	}
+	from, err := i.origin(ctx, e)
+	if err != nil {
+		return aside, err
+	}
+	tree, err := i.assemble(ctx, from, e.Parts)
+	if err != nil {
+		return aside, err
+	}
+	hash := ""
+	if err = i.finish(ctx, tree, e.Parts, e.Scripts); err == nil {
+		hash, err = tree.Hash()
+	}
+	if err == nil && hash != e.Tree {
+		err = fmt.Errorf("the files of %s %s have the hash %s, and the lock file states %s", e.Source, e.Version, hash, e.Tree)
+		if len(e.Scripts) > 0 {
+			err = fmt.Errorf("%w; the install scripts of %v made other files here", err, e.Scripts)
+		}
+	}
+	if err == nil {
+		_, aside, err = i.Store.Put(tree)
+	}
+	if err != nil {
+		return aside, errors.Join(err, tree.Drop())
+	}
+	return aside, nil
+}
+
+// put assembles a package and puts it into the store.
+func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
+	p := &Package{Source: r.source, Version: r.version, Parts: r.parts}
+	tree, err := i.assemble(ctx, r.from, r.parts)
+	if err != nil {
+		return nil, err
+	}
+	if p.Run, err = unpacked.Describe(tree.Dir(), r.parts); err == nil {
+		err = r.server.check(&p.Run)
+	}
+	if err == nil {
+		p.Scripts, p.Held, err = i.scripts(tree.Dir(), r.parts)
+	}
+	if err == nil {
+		err = i.finish(ctx, tree, r.parts, p.Scripts)
+	}
+	if err == nil {
+		p.Tree, p.Aside, err = i.Store.Put(tree)
+	}
+	if err != nil {
+		return nil, errors.Join(err, tree.Drop())
+	}
+	return p, nil
+}
+
+// scripts tells the packages with install scripts apart: those that run, and the others. A name
+// in AllowScripts that has none is a mistake.
+func (i *Installer) scripts(dir string, parts []lockfile.Part) (run, held []string, err error) {
+	for _, p := range parts {
+		if unpacked.IsWheel(p) {
+			continue
+		}
+		at := filepath.Join(dir, filepath.FromSlash(p.Path))
+		pkg, err := unpacked.ReadPackageJSON(at)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case !pkg.Installs(at):
+		case slices.Contains(i.AllowScripts, p.Name):
+			run = append(run, p.Name)
+		default:
+			held = append(held, p.Name)
+		}
+	}
+	for _, name := range i.AllowScripts {
+		if !slices.Contains(run, name) {
+			return nil, nil, fmt.Errorf("--allow-scripts %s: no such part of the package has install scripts", name)
+		}
+	}
+	slices.Sort(run)
+	slices.Sort(held)
+	return slices.Compact(run), slices.Compact(held), nil
+}
+
+// old refuses a part that was published too recently, or nobody knows when.
+func (i *Installer) old(name, version string, published time.Time) error {
+	age, stated := i.AgeOf[name]
+	if !stated {
+		age = i.MinAge
+	}
+	switch since := time.Since(published); {
+	case age == 0:
+		return nil
+	case published.IsZero():
+		return fmt.Errorf("the registry does not say when %s %s was published; --min-release-age %s=0 takes it", name, version, name)
+	case since < age:
+		return fmt.Errorf("%s %s was published %s ago, and packages have to be %s old; --min-release-age %s=0 takes it", name, version, since.Round(time.Minute), age, name)
+	}
+	return nil
+}
+
+// origin is where packages come from: the registries that the user configured, and what they are
+// told of who asks.
+type origin struct {
+	registries  []string
+	credentials map[string]string // as those of a [download.Client]
+	of          func(name string) (registry string)
+}
+
+func (o origin) client() (*download.Client, error) {
+	client, err := download.New(o.registries...)
+	if err != nil {
+		return nil, err
+	}
+	client.Credentials = o.credentials
+	return client, nil
+}
+
+// origin is where an entry's parts may come from.
+func (i *Installer) origin(ctx context.Context, e lockfile.Entry) (o origin, err error) {
+	s, err := i.Source(e)
+	switch {
+	case err != nil:
+		return o, err
+	case s.Kind == Registry && len(e.Parts) > 0 && unpacked.IsWheel(e.Parts[0]): // which names a package of one of both
+		s.Kind = PyPI
+	case s.Kind == Registry:
+		s.Kind = NPM
+	}
+	if s.Kind == Bundle || s.Kind != NPM && s.Kind != PyPI && len(e.Parts) == 1 {
+		return o, nil
+	}
+	dir, err := os.MkdirTemp("", "exthost-config-") // both programs take files of where they run for their own
+	if err != nil {
+		return o, err
+	}
+	defer os.RemoveAll(dir)
+	if s.Kind == PyPI {
+		c, err := readPipConfig(ctx, dir, i.environ())
+		if err != nil {
+			return o, err
+		}
+		return c.origin, nil
+	}
+	c, err := readNPMConfig(ctx, dir, i.environ())
+	if err != nil {
+		return o, err
+	}
+	return c.origin(), nil
+}
+
+// Source reads the source of an entry of the lock file, which may be a path relative to that
+// file.
+func (i *Installer) Source(e lockfile.Entry) (Source, error) {
+	if strings.HasPrefix(e.Source, ".") {
+		return Parse(filepath.Join(i.Dir, filepath.FromSlash(e.Source)))
+	}
+	return Parse(e.Source)
+}

@@ -1,0 +1,158 @@
+// Package unpacked says of the files of a package how they are run.
+package unpacked
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/supply/lock/locked"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/store"
+)
+
+// MaxPackageJSON bounds a package.json, in bytes.
+const MaxPackageJSON = 4 << 20
+
+// Root is how a manifest refers to the directory of the package's files.
+const Root = "${" + locked.Variable + "}"
+
+// Run is how a package is run, and what it says of itself.
+type Run struct {
+	Command     string // node or python3, or a program of the package
+	Args        []string
+	Program     string // the name of the program that runs; "" for a bundle
+	Env         map[string]string
+	Asks        []string // variables that it needs
+	Description string
+	License     string
+	Homepage    string
+	Version     string // that its files state
+	Server      string // the name in the MCP registry that it states; npm and PyPI
+	Data        []Data // where it keeps its data; npm and PyPI
+}
+
+// PackageJSON is what counts of a package.json.
+type PackageJSON struct {
+	Name        string            `json:"name"`
+	Version     string            `json:"version"`
+	Description string            `json:"description"`
+	License     any               `json:"license"`
+	Homepage    string            `json:"homepage"`
+	MCPName     string            `json:"mcpName"` // its name in the MCP registry
+	Bin         any               `json:"bin"`
+	Scripts     map[string]string `json:"scripts"`
+
+	Dependencies map[string]string `json:"dependencies"`
+}
+
+// ReadPackageJSON reads the package.json of a folder.
+func ReadPackageJSON(dir string) (*PackageJSON, error) {
+	data, _, err := regular.Read(filepath.Join(dir, "package.json"), MaxPackageJSON+1, false)
+	if err != nil {
+		return nil, err
+	}
+	p := new(PackageJSON)
+	if len(data) > MaxPackageJSON {
+		return nil, fmt.Errorf("package.json is over %d MiB", MaxPackageJSON>>20)
+	}
+	if err := json.Unmarshal(data, p); err != nil {
+		return nil, fmt.Errorf("package.json: %w", err)
+	}
+	return p, nil
+}
+
+// Installs reports whether npm would run a program when it installs the package.
+func (p *PackageJSON) Installs(dir string) bool {
+	if p.Scripts["preinstall"]+p.Scripts["install"]+p.Scripts["postinstall"] != "" {
+		return true
+	}
+	_, err := os.Lstat(filepath.Join(dir, "binding.gyp")) // npm runs node-gyp then
+	return err == nil
+}
+
+// bin is the program of the package: its name, and its path in the package.
+func (p *PackageJSON) bin() (short, clean string, err error) {
+	short = p.Name[strings.LastIndexByte(p.Name, '/')+1:]
+	program := ""
+	switch bin := p.Bin.(type) {
+	case string:
+		program = bin
+	case map[string]any:
+		named := slices.Sorted(maps.Keys(bin))
+		if len(named) == 1 {
+			short = named[0]
+		}
+		if program, _ = bin[short].(string); program == "" && len(named) > 0 {
+			return "", "", fmt.Errorf("the package has the programs %s, and none is called %s", strings.Join(named, ", "), short)
+		}
+	}
+	if program == "" {
+		return "", "", fmt.Errorf("the package has no program: its package.json states no bin")
+	}
+	clean = path.Clean(strings.TrimPrefix(filepath.ToSlash(program), "./"))
+	if !filepath.IsLocal(filepath.FromSlash(clean)) || strings.ContainsAny(clean, "\\:$") {
+		return "", "", fmt.Errorf("its program %q lies outside of the package", program)
+	}
+	return short, clean, nil
+}
+
+// Complete adds to the files of a package what it needs to run.
+func Complete(tree *store.Tree, parts []lockfile.Part) error {
+	switch {
+	case IsWheel(parts[0]):
+		return addLauncher(tree, parts)
+	case isBundle(tree.Dir(), parts):
+		return makeExecutable(tree.Dir())
+	}
+	return nil
+}
+
+func isBundle(dir string, parts []lockfile.Part) bool {
+	_, err := os.Lstat(filepath.Join(dir, BundleFile))
+	return err == nil && parts[0].Path == ""
+}
+
+// Describe says how the package whose first part is at its path is run.
+func Describe(dir string, parts []lockfile.Part) (Run, error) {
+	if IsWheel(parts[0]) {
+		return describeWheel(dir, parts[0])
+	}
+	if isBundle(dir, parts) {
+		return describeBundle(dir)
+	}
+	return describeNode(dir, parts[0].Path)
+}
+
+func describeNode(dir, at string) (Run, error) {
+	own := filepath.Join(dir, filepath.FromSlash(at))
+	p, err := ReadPackageJSON(own)
+	if err != nil {
+		return Run{}, err
+	}
+	name, bin, err := p.bin()
+	if err != nil {
+		return Run{}, err
+	}
+	program := path.Join(at, bin)
+	f, _, err := regular.Open(filepath.Join(dir, filepath.FromSlash(program)), os.O_RDONLY, 0)
+	if err != nil {
+		return Run{}, fmt.Errorf("its program %s is not in the package", bin)
+	}
+	defer f.Close()
+	head := make([]byte, 128)
+	n, _ := f.Read(head) // nothing: an empty program
+	first, _, _ := strings.Cut(string(head[:n]), "\n")
+	if ext := path.Ext(bin); ext != ".js" && ext != ".mjs" && ext != ".cjs" && !(strings.HasPrefix(first, "#!") && strings.Contains(first, "node")) {
+		return Run{}, fmt.Errorf("its program %s is not one that node runs", bin)
+	}
+	license, _ := p.License.(string)
+	return Run{Command: "node", Args: []string{Root + "/" + program}, Program: name, Description: p.Description, License: license, Homepage: p.Homepage, Version: p.Version, Server: p.MCPName,
+		Data: dataOf(own, readme(own))}, nil
+}

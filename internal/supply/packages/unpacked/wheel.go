@@ -1,0 +1,183 @@
+package unpacked
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/store"
+)
+
+const (
+	LibFolder   = "lib"    // holds a folder for each wheel
+	launcher    = "run.py" // runs the program of the first
+	maxMetaFile = 4 << 20  // bytes of a wheel's METADATA
+)
+
+var separators = regexp.MustCompile(`[-_.]+`)
+
+// NormalName is a name as indexes compare it (PEP 503).
+func NormalName(name string) string {
+	return strings.ToLower(separators.ReplaceAllString(name, "-"))
+}
+
+// NormalVersion is a version as the names of wheels have it.
+func NormalVersion(version string) string { return strings.ReplaceAll(version, "-", "_") }
+
+// WheelName returns the name and the version in the name of a wheel; "" for another file.
+func WheelName(file string) (name, version string) {
+	parts := strings.Split(strings.TrimSuffix(file, ".whl"), "-")
+	if path.Ext(file) != ".whl" || len(parts) < 5 || len(parts) > 6 {
+		return "", ""
+	}
+	return NormalName(parts[0]), parts[1]
+}
+
+// distInfo returns the folder of a wheel that says what it is.
+func distInfo(dir string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "*.dist-info"))
+	if err != nil || len(found) != 1 {
+		return "", fmt.Errorf("it has %d folders *.dist-info, and a wheel has one", len(found))
+	}
+	return found[0], nil
+}
+
+// wheelMetadata are the headers of a wheel's METADATA, by name, and its text.
+func wheelMetadata(dir string) (headers map[string]string, text string, err error) {
+	info, err := distInfo(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	data, _, err := regular.Read(filepath.Join(info, "METADATA"), maxMetaFile, false)
+	if err != nil {
+		return nil, "", err
+	}
+	headers = map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		if strings.TrimSpace(line) == "" {
+			break
+		}
+		if key, value, ok := strings.Cut(line, ":"); ok && headers[key] == "" {
+			headers[key] = strings.TrimSpace(value)
+		}
+	}
+	return headers, string(data), nil
+}
+
+// SameWheel refuses a wheel that says it is another package.
+func SameWheel(dir string, p lockfile.Part) error {
+	headers, _, err := wheelMetadata(dir)
+	switch {
+	case err != nil:
+		return err
+	case NormalName(headers["Name"]) != p.Name || headers["Version"] != p.Version:
+		return fmt.Errorf("its METADATA says that it is %q %q", headers["Name"], headers["Version"])
+	}
+	return nil
+}
+
+var entryPoint = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.]*)\s*:\s*([A-Za-z_][A-Za-z0-9_.]*)$`)
+
+// consoleScript returns the program of a wheel: its name, its module and its function.
+func consoleScript(dir, pkg string) (name, module, function string, err error) {
+	name = pkg
+	info, err := distInfo(dir)
+	if err != nil {
+		return "", "", "", err
+	}
+	data, _, err := regular.Read(filepath.Join(info, "entry_points.txt"), maxMetaFile, false)
+	if err != nil {
+		return "", "", "", fmt.Errorf("the package has no program: no entry_points.txt")
+	}
+	scripts, section := map[string]string{}, ""
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			section = line
+		} else if key, value, ok := strings.Cut(line, "="); ok && section == "[console_scripts]" {
+			scripts[NormalName(strings.TrimSpace(key))] = strings.TrimSpace(value)
+		}
+	}
+	named := slices.Sorted(maps.Keys(scripts))
+	if len(named) == 1 {
+		name = named[0]
+	}
+	m := entryPoint.FindStringSubmatch(scripts[name])
+	if m == nil {
+		return "", "", "", fmt.Errorf("the package has the programs %q, and none that is called %s and is a function of a module", named, name)
+	}
+	return name, m[1], m[2], nil
+}
+
+// addLauncher adds the file that runs the first of the wheels with all of them on the path.
+func addLauncher(tree *store.Tree, parts []lockfile.Part) error {
+	_, module, function, err := consoleScript(filepath.Join(tree.Dir(), LibFolder, parts[0].Name), parts[0].Name)
+	if err != nil {
+		return err
+	}
+	var folders []string
+	for _, p := range parts {
+		folders = append(folders, p.Path)
+		for _, kind := range []string{"purelib", "platlib"} {
+			found, _ := filepath.Glob(filepath.Join(tree.Dir(), filepath.FromSlash(p.Path), "*.data", kind)) // the pattern is right
+			for _, dir := range found {
+				folders = append(folders, path.Join(p.Path, filepath.Base(filepath.Dir(dir)), kind))
+			}
+		}
+	}
+	list, err := json.Marshal(folders)
+	if err != nil {
+		return err
+	}
+	return tree.Add(launcher, fmt.Appendf(nil, `# Runs the program of %s. Only the folders beside this file are on the path.
+import os, site, sys
+here = os.path.dirname(os.path.abspath(__file__))
+paths = [os.path.join(here, *name.split("/")) for name in %s]
+sys.path[:0] = paths
+os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # of its own Python processes
+sys.argv[0] = %s
+site.setquit()
+from %s import %s
+sys.exit(%s())
+`, parts[0].Name, list, strconv.Quote(parts[0].Name), module, first(function), function))
+}
+
+// first is the name that is imported for a.b.
+func first(dotted string) string {
+	name, _, _ := strings.Cut(dotted, ".")
+	return name
+}
+
+// describeWheel says how the first of the wheels is run: without other packages of the system,
+// and with compiled files in the extension's state directory, as the tree is not written to.
+func describeWheel(dir string, p lockfile.Part) (Run, error) {
+	at := filepath.Join(dir, filepath.FromSlash(p.Path))
+	headers, text, err := wheelMetadata(at)
+	if err != nil {
+		return Run{}, err
+	}
+	name, _, _, err := consoleScript(at, p.Name)
+	if err != nil {
+		return Run{}, err
+	}
+	r := Run{Program: name, Command: "python3", Args: []string{"-I", "-S", "-X", "pycache_prefix=" + State + "/pycache", Root + "/" + launcher},
+		Description: headers["Summary"], License: headers["License-Expression"], Homepage: headers["Home-page"], Data: dataOf(at, text)}
+	if _, name, ok := strings.Cut(text, "mcp-name:"); ok {
+		name, _, _ = strings.Cut(strings.TrimSpace(name), "\n")
+		r.Server = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(name), "-->"))
+	}
+	return r, nil
+}
+
+// IsWheel reports whether a part is a wheel.
+func IsWheel(p lockfile.Part) bool { return path.Ext(p.URL) == ".whl" }

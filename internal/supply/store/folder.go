@@ -1,0 +1,216 @@
+package store
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/charlievieth/fastwalk"
+
+	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/file/regular"
+)
+
+// files are the versions of a tree's files by their paths, with slashes.
+type files map[string]version
+
+// hash is the hash of the tree.
+func (f files) hash() (string, error) {
+	sums := make(map[string]string, len(f))
+	for name, v := range f {
+		sums[name] = v.Sum
+	}
+	return hash1(sums)
+}
+
+// folder is what lies in the folder of a tree, by paths with slashes: all but directories.
+type folder map[string]entry
+
+// entry is a file as the file system has it.
+type entry struct {
+	regular.Version
+	info   fs.FileInfo
+	others bool // can change it
+}
+
+// maxEntries bounds the files of a folder, with those that are not of the tree.
+const maxEntries = 1_000_000
+
+// list is what lies in a folder. A directory that others can write is an error: they can add code
+// after it was read.
+func list(dir string) (folder, error) {
+	l := lister{dir: dir, found: folder{}}
+	conf := fastwalk.DefaultConfig
+	if err := fastwalk.Walk(&conf, dir, l.visit); err != nil {
+		return nil, err
+	}
+	return l.found, nil
+}
+
+// lister collects files, on several goroutines at once.
+type lister struct {
+	dir string
+
+	mu    sync.Mutex
+	found folder
+}
+
+func (l *lister) visit(path string, d fs.DirEntry, err error) error {
+	if err != nil {
+		return err
+	}
+	info, err := d.Info()
+	if err != nil {
+		return gone(err) // a file that a program has just removed
+	}
+	others := ownership.Own(path, info) != nil
+	if d.IsDir() {
+		if others {
+			return writable(path)
+		}
+		return nil
+	}
+	name := filepath.ToSlash(strings.TrimPrefix(path, l.dir+string(filepath.Separator)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.found) >= maxEntries {
+		return fmt.Errorf("%s has over %d files", l.dir, maxEntries)
+	}
+	l.found[name] = entry{regular.VersionOf(info), info, others}
+	return nil
+}
+
+func writable(path string) error { return fmt.Errorf("others can write %s", path) }
+
+// all are the files of a folder in which all is of the tree, and its hash.
+func (f folder) all(dir string) (files, string, error) {
+	if len(f) > maxFiles {
+		return nil, "", fmt.Errorf("%s has over %d files", dir, maxFiles)
+	}
+	var bytes int64
+	tree := make(files, len(f))
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		e := f[name]
+		if !e.info.Mode().IsRegular() {
+			return nil, "", fmt.Errorf("%s is no regular file, which a package does not hold", filepath.Join(dir, name))
+		}
+		if bytes += e.Size; bytes > maxTree { // an install script may have made them
+			return nil, "", fmt.Errorf("with %s the files of %s are over %d MiB", name, dir, maxTree>>20)
+		}
+		v, err := e.read(dir, name)
+		if err != nil {
+			return nil, "", err
+		}
+		tree[name] = v
+	}
+	hash, err := tree.hash()
+	return tree, hash, err
+}
+
+func (e entry) read(dir, name string) (version, error) {
+	v := version{Version: e.Version}
+	return v, v.read(filepath.Join(dir, filepath.FromSlash(name)))
+}
+
+// same reports whether a file has the content of one of the tree, and how it is noted then.
+func (e entry) same(dir, name string, was version) (now version, same bool, err error) {
+	switch {
+	case !e.info.Mode().IsRegular() || e.Size != was.Size:
+		return was, false, nil
+	case was.Is(e.Version):
+		return was, true, nil
+	}
+	now, err = e.read(dir, name)
+	return now, now.Sum == was.Sum, err
+}
+
+// compare returns the files of the tree as they are now. The error names those that are not as they
+// were. Where they are not known, all in the folder is of the tree.
+func (f folder) compare(path, hash string, known files) (files, error) {
+	if known == nil {
+		tree, got, err := f.all(path)
+		if err != nil {
+			return nil, err
+		}
+		if got != hash {
+			return nil, different(path, nil)
+		}
+		known = tree
+	}
+	tree, there := make(files, len(known)), false
+	var changes []string
+	for name, was := range known {
+		e, ok := f[name]
+		if !ok {
+			changes = append(changes, name+" (removed)")
+			continue
+		}
+		there = true
+		if e.others {
+			return nil, writable(filepath.Join(path, filepath.FromSlash(name)))
+		}
+		now, same, err := e.same(path, name, was)
+		if err != nil {
+			return nil, err
+		}
+		if tree[name] = now; !same {
+			changes = append(changes, name)
+		}
+	}
+	if !there { // what is left are files beside it
+		return nil, Missing{hash}
+	}
+	if changes != nil {
+		return nil, different(path, changes)
+	}
+	return tree, nil
+}
+
+// without are the sorted names of the files that are not of the tree.
+func (f folder) without(tree files) (beside []string) {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if _, of := tree[name]; !of {
+			beside = append(beside, name)
+		}
+	}
+	return beside
+}
+
+// different is the error of a tree with such changes. It names the first few.
+func different(path string, changes []string) error {
+	text := "the files of " + path + " are not those that were added"
+	if slices.Sort(changes); len(changes) > 4 {
+		changes = append(changes[:4], fmt.Sprintf("%d more", len(changes)-4))
+	}
+	return fmt.Errorf("%s%s", text, cmp.Or(strings.TrimSuffix(": "+strings.Join(changes, ", "), ": "), "; which of them is not known"))
+}
+
+// stamp is one hash of what the file system says of all files but those beside the tree, and of the
+// hash of the tree; "" where it does not tell of every change.
+func (f folder) stamp(hash string, beside []string) string {
+	h := sha256.New()
+	var line []byte
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if _, not := slices.BinarySearch(beside, name); not {
+			continue
+		}
+		v := f[name]
+		if v.Change == 0 || v.others {
+			return ""
+		}
+		line = append(strconv.AppendQuote(line[:0], name), ' ')
+		for _, n := range []int64{v.Size, int64(v.Inode), v.Mtime, v.Change} {
+			line = append(strconv.AppendInt(line, n, 10), ' ')
+		}
+		h.Write(append(line, '\n'))
+	}
+	return hex.EncodeToString(h.Sum(nil)) + " " + hash
+}

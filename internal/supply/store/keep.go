@@ -1,0 +1,290 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/internal/file/regular"
+)
+
+// Left are files that the store has not written, and that it keeps.
+type Left struct {
+	Dir   string   // where they are
+	Files []string // their paths in it, sorted
+}
+
+// asidePrefix begins the names of directories with what lay in place of restored files.
+const asidePrefix = "aside-"
+
+// restore puts the files of t, which are made, in place of those of the damaged tree in dir. Files of
+// data beside them stay where they are, and what has to make room is moved aside.
+func (s Store) restore(dir string, t *Tree, made files) (aside Left, err error) {
+	dirs := made.dirs()
+	if err := open(dir); err != nil {
+		return aside, err
+	}
+	move := func(name string) error {
+		if aside.Dir == "" {
+			if aside.Dir, err = os.MkdirTemp(s.dir, asidePrefix+time.Now().Format("20060102-150405-")); err != nil {
+				return err
+			}
+		}
+		to := filepath.Join(aside.Dir, filepath.FromSlash(name))
+		aside.Files = append(aside.Files, name)
+		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.Rename(filepath.Join(dir, filepath.FromSlash(name)), to))
+	}
+	found, err := list(dir)
+	if err != nil {
+		return aside, err
+	}
+	beside := found.without(made)
+	j := s.judge(dir, found, beside)
+	for name, e := range found {
+		was, of := made[name]
+		same := false
+		if of && !e.others {
+			if _, same, err = e.same(dir, name, was); err != nil {
+				return aside, err
+			}
+		}
+		if of && !same || !of && (dirs[name] || j.loads(name)) {
+			if err := move(name); err != nil {
+				return aside, err
+			}
+		}
+	}
+	for name := range made {
+		at := filepath.Join(dir, filepath.FromSlash(name))
+		switch info, err := os.Lstat(at); {
+		case err == nil && !info.IsDir():
+			continue // it is the same
+		case err == nil:
+			if err := move(name); err != nil {
+				return aside, err
+			}
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.Rename(filepath.Join(t.dir, filepath.FromSlash(name)), at)); err != nil {
+			return aside, err
+		}
+	}
+	slices.Sort(aside.Files)
+	return aside, seal(dir, dirs)
+}
+
+// dirs are the directories of a tree, its root among them.
+func (f files) dirs() map[string]bool {
+	dirs := map[string]bool{".": true}
+	for name := range f {
+		for d := path.Dir(name); !dirs[d]; d = path.Dir(d) {
+			dirs[d] = true
+		}
+	}
+	return dirs
+}
+
+// seal takes the right to write from the directories of a tree.
+func seal(dir string, dirs map[string]bool) (err error) {
+	for d := range dirs {
+		err = errors.Join(err, os.Chmod(filepath.Join(dir, filepath.FromSlash(d)), 0o555))
+	}
+	return err
+}
+
+// Remove removes the files of a tree, and returns those that lie in its folder and are not of it:
+// what its program, or its user, wrote. They stay. copies are files that go too while they are as
+// they were when they were copied.
+func (s Store) Remove(hash string, copies ...Copy) (left Left, err error) {
+	dir, err := s.Path(hash)
+	if err != nil {
+		return left, err
+	}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return left, gone(os.Remove(dir + notesEnding))
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return left, err
+	}
+	defer unlock()
+	if err := open(dir); err != nil {
+		return left, err
+	}
+	found, err := list(dir)
+	if err != nil {
+		return left, err
+	}
+	tree := s.notes(dir).tree(hash)
+	if tree == nil { // of an older program, or lost
+		if all, got, err := found.all(dir); err == nil && got == hash {
+			tree = all
+		}
+	}
+	for name, was := range tree {
+		e, ok := found[name]
+		if !ok {
+			continue
+		}
+		_, same, err := e.same(dir, name, was)
+		if err != nil {
+			return left, err
+		}
+		if same {
+			delete(found, name)
+			if err := os.Remove(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
+				return left, err
+			}
+		}
+	}
+	for _, c := range copies {
+		for _, at := range []string{c.from, c.to} {
+			name, err := filepath.Rel(dir, at)
+			if err != nil || !filepath.IsLocal(name) || !c.unchanged(at) {
+				continue
+			}
+			delete(found, filepath.ToSlash(name))
+			if err := os.Remove(at); err != nil {
+				return left, err
+			}
+		}
+	}
+	if err := removeEmpty(dir); err != nil {
+		return left, err
+	}
+	if len(found) == 0 {
+		return left, gone(os.Remove(dir + notesEnding))
+	}
+	return Left{dir, found.without(nil)}, nil
+}
+
+// open lets this user change the directories of a tree, and nobody else.
+func open(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, info.Mode().Perm()&^0o022|0o700)
+	})
+}
+
+// removeEmpty removes a directory and those in it, as far as they hold no file.
+func removeEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return gone(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeEmpty(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if entries, err = os.ReadDir(dir); err != nil || len(entries) > 0 {
+		return gone(err)
+	}
+	return gone(os.Remove(dir))
+}
+
+// Copy is a file beside one tree that was copied to its place beside another one.
+type Copy struct {
+	from, to string
+	sum      string // of the content
+}
+
+// Carry copies the files of data beside one tree to their places beside another one, where nothing
+// lies there yet and no program would load them as code. The other tree may be given up with
+// [Store.Remove], and so may the first.
+func (s Store) Carry(from, to string) (copies []Copy, err error) {
+	old, err := s.Path(from)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := s.Path(to)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	before, of := s.notes(old).tree(from), s.notes(dir).tree(to)
+	was, err := list(old)
+	if err != nil || before == nil || of == nil { // which files are not of the trees is not known
+		return nil, gone(err)
+	}
+	is, err := list(dir)
+	if err != nil {
+		return nil, err
+	}
+	all := was.without(before)
+	j := s.judge(old, was, all)
+	data := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		_, taken := is[name]
+		return taken || !was[name].info.Mode().IsRegular() || j.loads(name)
+	})
+	if len(data) == 0 {
+		return nil, nil
+	}
+	for _, name := range data {
+		is[name] = was[name]
+	}
+	j = s.judge(dir, is, is.without(of))
+	if err := open(dir); err != nil {
+		return nil, err
+	}
+	for _, name := range data {
+		if j.loads(name) {
+			continue
+		}
+		c := Copy{from: filepath.Join(old, filepath.FromSlash(name)), to: filepath.Join(dir, filepath.FromSlash(name))}
+		if err = c.make(was[name].info.Mode().Perm()); err != nil {
+			break
+		}
+		copies = append(copies, c)
+	}
+	return copies, errors.Join(err, seal(dir, of.dirs()))
+}
+
+func (c *Copy) make(mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(c.to), 0o700); err != nil {
+		return err
+	}
+	in, _, err := regular.Open(c.from, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(c.to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	_, err = io.Copy(io.MultiWriter(out, h), in)
+	c.sum = hex.EncodeToString(h.Sum(nil))
+	return errors.Join(err, out.Close())
+}
+
+// unchanged reports whether one of both files is as it was when it was copied.
+func (c *Copy) unchanged(path string) bool {
+	f, info, err := regular.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	return err == nil && n == info.Size() && hex.EncodeToString(h.Sum(nil)) == c.sum
+}

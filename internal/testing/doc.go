@@ -1,0 +1,2 @@
+// Package testing has what tests of several packages share.
+package testing

@@ -1,0 +1,17 @@
+package hosttest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/exthost/exthost/internal/testing/processtest"
+)
+
+// Main runs the tests of a package, the slow ones first, or the script of a child that a test has started, whose steps
+// are verbs.
+func Main(m *testing.M, verbs map[string]processtest.Verb, slow ...string) {
+	if _, scripted := os.LookupEnv(processtest.ScriptVar); scripted {
+		processtest.Main(m, verbs)
+	}
+	os.Exit(processtest.Sharded(m, slow...).Run())
+}

@@ -1,0 +1,154 @@
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/exthost/exthost"
+
+// layers are the areas of the code, from the bottom up. An area is a folder with all that is below it and is not an
+// area of its own; "" is the root package. A package imports its own area and those of lower layers.
+var layers = [][]string{
+	{"protocol", "internal/concurrent", "internal/file", "config/otel"},
+	{"internal/text", "supervisor"},
+	{"governance", "manifest", "internal/observe"},
+	{"discovery", "internal/proc", "config/recording"},
+	{"hooks", "internal/wire"},
+	{"internal/secret", "mcpserver", "sdk", "status", "tools"},
+	{"internal/listing", "internal/recording", "peers"},
+	{"config", "runtime"},
+	{"internal/supply", "cluster", "governance/grpcpolicy"},
+	{"internal/host", "internal/local"},
+	{""},
+	{"internal/authoring", "httpserver"},
+	{"internal/cli"},
+	{"cmd"},
+	{"internal/testing", "test", "docs", "examples", "extensions"},
+}
+
+// layer returns the area of a package and the number of its layer, -1 for none.
+func layer(pkg string) (area string, number int) {
+	number = -1
+	for n, areas := range layers {
+		for _, a := range areas {
+			if (pkg == a || a != "" && strings.HasPrefix(pkg, a+"/")) && (number < 0 || len(a) > len(area)) {
+				area, number = a, n
+			}
+		}
+	}
+	return area, number
+}
+
+func TestLayers(t *testing.T) {
+	for _, p := range graph(t) {
+		area, number := layer(p.name())
+		if number < 0 {
+			t.Errorf("package %s is in no area: put it below one, or add an area to the layers", p.name())
+			continue
+		}
+		for _, path := range p.Imports {
+			if path != module && !strings.HasPrefix(path, module+"/") {
+				continue
+			}
+			imported, lower := layer(name(path))
+			if imported != area && lower >= number {
+				t.Errorf("package %q imports %q, whose area is not below its own", p.name(), name(path))
+			}
+			if imported != area && slices.Contains(workers, area) && slices.Contains(workers, imported) {
+				t.Errorf("package %q imports %q: workers know nothing of each other", p.name(), name(path))
+			}
+			if isCommand(p.name()) && isCommand(name(path)) && !slices.Contains(shared, name(path)) {
+				t.Errorf("package %q imports %q: commands share nothing but %q", p.name(), name(path), shared)
+			}
+		}
+	}
+}
+
+// workers are the areas that the root and internal/host wire together.
+var workers = []string{"discovery", "runtime", "supervisor", "tools", "hooks", "governance"}
+
+func isCommand(pkg string) bool { return strings.HasPrefix(pkg, "internal/cli/") }
+
+// shared are the packages of commands that other commands may import.
+var shared = []string{
+	"internal/cli/console",
+	"internal/cli/hosts",
+	"internal/cli/nodes",
+	"internal/cli/toolcall",
+	"internal/cli/traces",
+	"internal/cli/trust",
+}
+
+type node struct {
+	ImportPath string
+	Imports    []string
+}
+
+func (p node) name() string { return name(p.ImportPath) }
+
+// name returns the path of a package within the module.
+func name(importPath string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
+}
+
+// graph returns the packages of the module.
+func graph(t *testing.T) (packages []node) {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p node
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// heavy are modules that a Go program gets only when it asks for them: by exthost.PolicyKinds, by mounting the HTTP
+// server, or by stores of secrets and logins.
+var heavy = []string{
+	"cel.dev",
+	"filippo.io",
+	"github.com/antlr4-go",
+	"github.com/godbus",
+	"github.com/modelcontextprotocol",
+	"github.com/nats-io",
+	"github.com/prometheus",
+	"github.com/spf13",
+	"github.com/zalando",
+	"go.opentelemetry.io",
+	"golang.org/x/oauth2",
+	"google.golang.org",
+}
+
+func TestLibraryLinksNoHeavyModule(t *testing.T) {
+	for _, pkg := range []string{".", "./config", "./mcpserver"} {
+		out, err := exec.Command("go", "list", "-deps", pkg).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path := range strings.Lines(string(out)) {
+			if slices.ContainsFunc(heavy, func(prefix string) bool { return strings.HasPrefix(path, prefix+"/") }) {
+				t.Errorf("package %s links %s", pkg, path)
+			}
+		}
+	}
+}
+
+func TestProgramWithoutHubLinksNoServer(t *testing.T) {
+	out, err := exec.Command("go", "list", "-tags", "nohub", "-deps", "./cmd/exthost").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "nats-server") {
+		t.Errorf("with nohub the program still has a server: %v", err)
+	}
+}

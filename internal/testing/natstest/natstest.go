@@ -1,0 +1,116 @@
+// Package natstest runs NATS servers as processes of tests.
+package natstest
+
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/exthost/exthost/internal/testing/processtest"
+)
+
+// Name is the name of [Verb] in the scripts of a test.
+const Name = "natsd"
+
+// Server is a server on the loopback interface, whose name is s and its port.
+type Server struct {
+	Port       string
+	RoutesPort string             // for other servers; "": there are none
+	Others     []string           // those ports of all servers
+	MaxPayload int32              // 0: the default
+	Store      string             // the directory of JetStream; "": the server has none
+	Token      string             // that clients need; "": none
+	Users      []*server.User     // nil: everybody may connect
+	Nkeys      []*server.NkeyUser // nil: as Users
+}
+
+// Knowing returns n servers that know each other, on free ports.
+func Knowing(t testing.TB, n int) (list []Server) {
+	t.Helper()
+	free := processtest.FreePorts(t, 2*n)
+	for i := range n {
+		list = append(list, Server{Port: free[i], RoutesPort: free[n+i], Others: free[n:]})
+	}
+	return list
+}
+
+// URL is where clients connect.
+func (s Server) URL() string { return "nats://127.0.0.1:" + s.Port }
+
+// Options are those of the server.
+func (s Server) Options() (*server.Options, error) {
+	port, err := strconv.Atoi(s.Port)
+	if err != nil {
+		return nil, err
+	}
+	o := &server.Options{ServerName: "s" + s.Port, Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true,
+		MaxPayload: s.MaxPayload, Authorization: s.Token, Users: s.Users, Nkeys: s.Nkeys}
+	if s.Store != "" {
+		o.JetStream, o.StoreDir, o.JetStreamMaxMemory, o.JetStreamMaxStore = true, s.Store, 16<<20, 256<<20
+	}
+	if s.RoutesPort != "" {
+		if port, err = strconv.Atoi(s.RoutesPort); err != nil {
+			return nil, err
+		}
+		// Without advertising, a test knows where its clients connect.
+		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port, NoAdvertise: true}
+		for _, other := range s.Others {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: "127.0.0.1:" + other})
+		}
+	}
+	return o, nil
+}
+
+// Script is the script that runs the server, for a test binary with [Verb].
+func (s Server) Script() string {
+	text, _ := json.Marshal(s) // strings and numbers always encode
+	return Name + " " + strings.ReplaceAll(string(text), ";", `\u003b`)
+}
+
+// Spawn runs the server until the end of the test.
+func (s Server) Spawn(t testing.TB) *processtest.Process {
+	t.Helper()
+	return processtest.Spawn(t, s.Script())
+}
+
+// Run runs a server in this process until the end of the test.
+func Run(t testing.TB, o *server.Options) *server.Server {
+	t.Helper()
+	s, err := start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return s
+}
+
+func start(o *server.Options) (*server.Server, error) {
+	s, err := server.NewServer(o)
+	if err != nil {
+		return nil, err
+	}
+	s.Start()
+	if !s.ReadyForConnections(time.Minute) {
+		s.Shutdown()
+		return nil, errors.New("the server is not ready")
+	}
+	return s, nil
+}
+
+// Verb runs a server until stdin ends.
+func Verb(text string) {
+	var s Server
+	processtest.Check(json.Unmarshal([]byte(text), &s))
+	o, err := s.Options()
+	processtest.Check(err)
+	running, err := start(o)
+	processtest.Check(err)
+	processtest.Ready()
+	running.Shutdown()
+}

@@ -1,0 +1,2 @@
+// Package text has functions of texts: decoding files strictly, editing JSON, patterns, words, and the masking of secrets.
+package text

@@ -1,0 +1,199 @@
+package redact
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+)
+
+// Known is a set of known secrets, which does not change. A nil Known knows none.
+type Known struct {
+	replacer *strings.Replacer
+	recorded func() *strings.Replacer // the same and halves of secrets
+}
+
+func newKnown(values []string) *Known {
+	if len(values) == 0 {
+		return nil
+	}
+	return &Known{replacerOf(values), sync.OnceValue(func() *strings.Replacer { return replacerOf(withHalves(values)) })}
+}
+
+// replacerOf returns a replacer that masks the forms of values.
+func replacerOf(values []string) *strings.Replacer {
+	var texts []string
+	for _, v := range values {
+		for _, text := range shown(v) {
+			texts = append(texts, forms(text)...)
+		}
+	}
+	texts = distinct(texts)
+	// A longer secret comes before its prefixes, so that its end is masked as well.
+	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) })
+	pairs := make([]string, 0, 2*len(texts))
+	for _, v := range texts {
+		pairs = append(pairs, v, mask)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// mask returns s with every secret masked.
+func (k *Known) mask(s string) string {
+	if k == nil {
+		return s
+	}
+	return k.replacer.Replace(s)
+}
+
+// minSplit is the length of the shortest secret whose halves are masked. Half of a shorter one is too often in other
+// texts: it would be masked where it is none, and the mask would tell where half of the secret is a common word.
+const minSplit = 16
+
+// withHalves adds the first and the last half of each long secret: of a secret that two messages
+// share, one holds one of the halves.
+func withHalves(values []string) []string {
+	all := slices.Clone(values)
+	for _, v := range values {
+		if half := (len(v) + 1) / 2; len(v) >= minSplit {
+			all = append(all, v[:half], v[len(v)-half:])
+		}
+	}
+	return distinct(all)
+}
+
+// Snapshot returns the secrets that are known now.
+func (r *Redactor) Snapshot() *Known { return r.known.Load() }
+
+// ahead is how many bytes beyond an excerpt are searched, so that a secret on its edge is seen whole.
+const ahead = 8 << 10
+
+// Text returns the first bytes of text, up to most, as the audit log and approval requests show it: without known
+// secrets and without what [Default] finds. A nil Redactor knows none.
+func (r *Redactor) Text(text string, most int) string {
+	text, cut := text[:min(len(text), most+ahead)], len(text) > most+ahead
+	if r != nil {
+		text = r.Known(text)
+	}
+	text, _ = Default().Text(text)
+	return excerpt(text, cut, most)
+}
+
+// JSON is Text for JSON. Its strings are also searched for what their escapes stand for, and for halves of known
+// secrets. The only error is that of ctx.
+func (r *Redactor) JSON(ctx context.Context, raw []byte, most int) ([]byte, error) {
+	raw, cut := raw[:min(len(raw), most+ahead)], len(raw) > most+ahead
+	if r != nil {
+		if known := r.known.Load(); known != nil {
+			raw = known.maskJSON(raw)
+		}
+	}
+	masked, _, err := Default().JSON(ctx, raw)
+	return excerpt(masked, cut, most), err
+}
+
+// excerpt returns the first bytes of a masked text, up to most. Of one that was cut, the end stays out of view:
+// it may be a part of a secret, and masks have moved it forward.
+func excerpt[T string | []byte](masked T, cut bool, most int) T {
+	if cut {
+		masked = masked[:max(0, len(masked)-ahead)]
+	}
+	return masked[:min(len(masked), most)]
+}
+
+// Recorded returns a JSON value without secrets, to be kept: without those that this set or one
+// of others knows, also half of one and one whose characters are escaped in any way, and without
+// those that show their form. Other bytes stay, and valid JSON stays valid: a number that is a
+// secret becomes a string.
+func (k *Known) Recorded(raw []byte, others ...*Known) []byte {
+	for _, set := range append(others, k) {
+		if set != nil {
+			raw = set.maskJSON(raw)
+		}
+	}
+	if len(raw) < minForm {
+		return raw
+	}
+	masked, _, err := secretsAlone().JSON(context.Background(), raw)
+	if err != nil {
+		return []byte(`"` + mask + `"`)
+	}
+	return masked
+}
+
+// maskJSON masks the known secrets in valid JSON.
+func (k *Known) maskJSON(raw []byte) []byte {
+	replacer := k.recorded()
+	if bytes.IndexByte(raw, '\\') < 0 {
+		masked := replacer.Replace(string(raw))
+		if masked == string(raw) {
+			return raw
+		}
+		if rawjson.Check([]byte(masked)) == nil {
+			return []byte(masked)
+		}
+	}
+	return maskTokens(raw, replacer)
+}
+
+// maskTokens masks each string and each number of valid JSON.
+func maskTokens(raw []byte, replacer *strings.Replacer) []byte {
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		switch c := raw[i]; {
+		case c == '"':
+			end, err := rawjson.SkipString(raw, i)
+			if err != nil {
+				end = len(raw)
+			}
+			out = append(out, maskString(raw[i:end], replacer)...)
+			i = end
+		case c == '-' || isDigit(c):
+			end := i + 1
+			for end < len(raw) && (isDigit(raw[end]) || bytes.IndexByte([]byte("+-.eE"), raw[end]) >= 0) {
+				end++
+			}
+			if number := string(raw[i:end]); replacer.Replace(number) != number {
+				out = append(out, `"`+mask+`"`...)
+			} else {
+				out = append(out, number...)
+			}
+			i = end
+		default:
+			out = append(out, c)
+			i++
+		}
+	}
+	return out
+}
+
+// maskString masks a JSON string with its quotes. Where only what its escapes stand for has a
+// secret, the string is written anew; where the secret is in JSON within it, all is masked.
+func maskString(quoted []byte, replacer *strings.Replacer) []byte {
+	masked := replacer.Replace(string(quoted[1 : len(quoted)-1]))
+	if out := []byte(`"` + masked + `"`); rawjson.Check(out) == nil {
+		quoted = out
+	} else {
+		quoted = []byte(`"` + mask + `"`)
+	}
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted
+	}
+	text := string(rawjson.Unquote(quoted))
+	if masked := replacer.Replace(text); masked != text {
+		quoted, text = rawjson.AppendText(nil, masked), masked
+	}
+	for range maxNesting {
+		if strings.IndexByte(text, '\\') < 0 {
+			break
+		}
+		text = string(unescape(nil, []byte(text)))
+		if replacer.Replace(text) != text {
+			return []byte(`"` + mask + `"`)
+		}
+	}
+	return quoted
+}

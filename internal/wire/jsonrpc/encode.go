@@ -1,0 +1,61 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+)
+
+// Append appends m to dst as one line without a newline. It copies payloads byte for
+// byte, except that it compacts a payload with a raw newline or carriage return, which
+// would end the line. If such a payload is not JSON, Append returns dst unchanged and
+// an error.
+func Append(dst []byte, m *Message) ([]byte, error) {
+	b := append(dst, '{')
+	if !m.Bare {
+		b = append(b, `"jsonrpc":"2.0",`...)
+	}
+	var err error
+	if m.ID != nil {
+		b, err = appendPayload(append(b, `"id":`...), m.ID)
+		b = append(b, ',')
+	}
+	name, payload := "params", m.Params
+	switch {
+	case m.Method != "":
+		b = rawjson.AppendText(append(b, `"method":`...), m.Method)
+		if len(payload) == 0 {
+			return append(b, '}'), err
+		}
+		b = append(b, ',')
+	case m.Error != nil:
+		name, payload = "error", m.Error
+	default:
+		name, payload = "result", m.Result
+	}
+	if len(payload) == 0 {
+		payload = json.RawMessage("null")
+	}
+	if err == nil {
+		b = append(append(append(b, '"'), name...), `":`...)
+		b, err = appendPayload(b, payload)
+	}
+	if err != nil {
+		return dst, err
+	}
+	return append(b, '}'), nil
+}
+
+// appendPayload appends raw JSON without line breaks.
+func appendPayload(b, raw []byte) ([]byte, error) {
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return append(b, raw...), nil
+	}
+	buf := bytes.NewBuffer(b)
+	if err := json.Compact(buf, raw); err != nil {
+		return b, fmt.Errorf("jsonrpc: payload is not JSON: %w", err)
+	}
+	return buf.Bytes(), nil
+}

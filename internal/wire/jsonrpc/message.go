@@ -1,0 +1,69 @@
+package jsonrpc
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+)
+
+// Message is one JSON-RPC frame: a request (ID and Method), a notification
+// (Method alone) or an answer (ID alone). A handler owns the message that it gets: the
+// memory is not reused.
+type Message struct {
+	ID     json.RawMessage // raw, compared byte for byte; nil for a notification
+	Method string          // "" for an answer
+	Params json.RawMessage // nil when absent
+	Result json.RawMessage
+	Error  json.RawMessage // the raw error object
+
+	// Of is the id of the request on whose stream the message came, for transports
+	// with a stream per request. The message belongs to that call. For an answer on a stream that
+	// belongs to no request it is null. Ignored when writing.
+	Of json.RawMessage
+	// Bare marks a frame without "jsonrpc":"2.0", read or to be written.
+	Bare bool
+	// Invalid is the fault of an answer that cannot be used; then only ID and Raw are set.
+	Invalid error
+	// Raw is the whole frame that was read; ignored when writing.
+	Raw []byte
+}
+
+// Error is a JSON-RPC error object. A handler that returns one sends it unchanged; Call
+// returns one for an error answer of the peer.
+type Error struct {
+	Code    int64           `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Error codes: the standard ones, and CodeOverloaded, with which this package refuses
+// requests beyond MaxHandlers.
+const (
+	CodeParse          = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
+	CodeOverloaded     = -32016
+)
+
+// rawError returns err as a raw error object: an [*Error] unchanged, any other error as
+// an internal error.
+func rawError(err error) json.RawMessage {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Code: CodeInternal, Message: err.Error()}
+	}
+	b := make([]byte, 0, 40+len(e.Message)+len(e.Data))
+	b = strconv.AppendInt(append(b, `{"code":`...), e.Code, 10)
+	b = rawjson.AppendText(append(b, `,"message":`...), e.Message)
+	if rawjson.Check(e.Data) == nil {
+		b = append(append(b, `,"data":`...), e.Data...)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,154 @@
+package mcpclient
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/exthost/exthost/internal/text/display"
+)
+
+var (
+	// ErrSessionGone ends a transport whose server no longer knows the session. Its
+	// user has to initialize a new one.
+	ErrSessionGone = errors.New("the server has ended the session")
+	// ErrStreamEnded ends an [Events] transport, whose session is its one stream.
+	ErrStreamEnded = errors.New("the server ended the event stream")
+)
+
+// UnreachableError ends a transport: no connection to the server could be made.
+type UnreachableError struct {
+	URL string // without user, query and fragment, which may hold secrets
+	Err error
+}
+
+// Error returns the URL, the cause, and a hint.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("%s cannot be reached: %v; check the url, and that the server runs", e.URL, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// StatusError is an HTTP error status without an MCP error in its body.
+type StatusError struct {
+	Code       int           // the HTTP status
+	Text       string        // the cause and a hint
+	RetryAfter time.Duration // until the server takes another request; 0 if it did not say
+
+	body []byte // its first maxErrorBody bytes
+}
+
+// Error returns Text.
+func (e *StatusError) Error() string { return e.Text }
+
+// Refused reports whether the server did not act on the request, which holds for every 4xx, 408 included: that says
+// that the request did not arrive as a whole (RFC 9110, 15.5.9). Proxies answer 503 also when the
+// connection to a server broke that has the request already; one that names the time for another
+// request has not passed it on.
+func (e *StatusError) Refused() bool {
+	return e.Code < 500 || e.Code == http.StatusServiceUnavailable && e.RetryAfter > 0
+}
+
+// BrokenError is an exchange that ended without a usable answer. The server may have
+// acted on the request.
+type BrokenError struct {
+	What string // why there is no usable answer
+	Err  error  // the cause; may be nil
+}
+
+// Error returns What and Err.
+func (e *BrokenError) Error() string {
+	if e.Err == nil {
+		return e.What
+	}
+	return e.What + ": " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// CredentialsError is the error of a request that could not be signed in: the server has not acted on
+// it.
+type CredentialsError struct{ Err error }
+
+// Error returns the text of Err.
+func (e *CredentialsError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *CredentialsError) Unwrap() error { return e.Err }
+
+func newStatusError(r *http.Response) *StatusError {
+	authorized := r.Request.Header.Get("Authorization") != ""
+	e := &StatusError{Code: r.StatusCode, RetryAfter: retryAfter(r.Header.Get("Retry-After"))}
+	status := strings.TrimSpace(fmt.Sprint(r.StatusCode, " ", http.StatusText(r.StatusCode)))
+	switch code := r.StatusCode; {
+	case code == http.StatusUnauthorized && authorized:
+		e.Text = "the server does not accept the credentials (" + status + "): renew the token that [transport] names. A file of token_file is read again; a variable of token_env is that of exthost serve, so start that again"
+	case code == http.StatusUnauthorized:
+		e.Text = "the server wants credentials (" + status + "): state token_env, token_file or headers under [transport]"
+	case code == http.StatusForbidden:
+		e.Text = "the server forbids it (" + status + "): check what the credentials under [transport] may do"
+	case code == http.StatusNotFound:
+		e.Text = "the server has nothing at " + public(r.Request.URL) + " (" + status + "): check the url"
+	case code == http.StatusMethodNotAllowed:
+		e.Text = "the server takes no " + r.Request.Method + " at " + public(r.Request.URL) + " (" + status + `): check the url, and kind: an older server needs kind = "sse"`
+	case code == http.StatusTooManyRequests:
+		e.Text = "the server wants fewer requests (" + status + ")"
+	case code >= 300 && code < 400:
+		e.Text = "the server redirects (" + status + ") to " + redirectTarget(r) + ", which is not followed: if you trust that place, make it the url"
+	case code >= 500:
+		e.Text = "the server failed (" + status + ")"
+	default:
+		e.Text = "the server refused the request (" + status + ")"
+	}
+	e.body, _ = io.ReadAll(io.LimitReader(r.Body, maxErrorBody)) // a partial body is better than none
+	if said := snippet(r, e.body); said != "" {
+		e.Text += "; it said: " + said
+	}
+	return e
+}
+
+// redirectTarget returns where a redirect leads, for an error text.
+func redirectTarget(r *http.Response) string {
+	if to, err := r.Location(); err == nil {
+		return public(to)
+	}
+	return "nowhere"
+}
+
+// public returns a URL without user, query and fragment, which may hold secrets.
+func public(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+func retryAfter(header string) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}
+
+// maxErrorBody bounds the bytes read of the body of an error status.
+const maxErrorBody = 64 << 10
+
+// snippet returns the beginning of a body of plain text or JSON, on one line and in whole words.
+func snippet(r *http.Response, text []byte) string {
+	kind := r.Header.Get("Content-Type")
+	if !strings.HasPrefix(kind, "text/plain") && !strings.Contains(kind, "json") {
+		return ""
+	}
+	const most = 256
+	words := display.CutWords(string(bytes.ToValidUTF8(text, nil)), most)
+	return strings.Join(strings.FieldsFunc(words, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
+}

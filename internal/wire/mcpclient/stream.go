@@ -1,0 +1,203 @@
+package mcpclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/sse"
+)
+
+const (
+	firstRetry = time.Second // before the first reconnection, unless the server names a pause
+	lastRetry  = 30 * time.Second
+	// maxFailures bounds the failed reconnections in a row. One more ends the call of
+	// the stream, or the transport if the stream is the standalone one.
+	maxFailures = 4
+)
+
+// position is where a stream is to be resumed.
+type position struct {
+	lastID    string        // of the last event; "" if the events have no ids
+	retry     time.Duration // pause that the server wants
+	connected bool          // whether the last reconnection got a stream
+}
+
+// handleStream delivers the messages of the answer to x. A legacy stream that ends
+// too early is resumed by a GET with the id of its last event, if there is one.
+func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
+	var at position
+	done, err := s.readEvents(resp, &at, x)
+	for failures := 0; !done; {
+		if at.lastID == "" || x.modern || errors.Is(err, sse.ErrTooLarge) {
+			return &BrokenError{"the stream ended before the answer", err}
+		}
+		if at.connected {
+			failures = 0
+		}
+		if failures++; failures > maxFailures {
+			return &BrokenError{"the stream ended before the answer and could not be taken up again", err}
+		}
+		if !pause(x.ctx, at.delay(failures)) {
+			return context.Cause(x.ctx)
+		}
+		if done, err = s.resume(x.ctx, &at, x); errors.Is(err, ErrSessionGone) {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen keeps the standalone stream of the session open. A server that has given it and now wants other
+// credentials, as after the end of a token, is asked until it gets them.
+func (s *Streamable) listen() {
+	var at position
+	given := false
+	for failures := 0; ; {
+		_, err := s.resume(s.ctx, &at, nil)
+		given = given || at.connected
+		waits := given && wantsCredentials(err)
+		var status *StatusError
+		switch {
+		case s.ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrSessionGone):
+			s.lose(err)
+			return
+		case waits:
+		case errors.As(err, &status) && status.Code < 500 && status.Code != http.StatusTooManyRequests:
+			if at.lastID == "" {
+				return // the server has no standalone stream, which is optional
+			}
+			at.lastID = "" // the server no longer has that event
+		}
+		if at.connected {
+			failures = 0
+		}
+		if failures++; err != nil && failures > maxFailures && !waits {
+			s.failOn(err)
+			return
+		}
+		wait := at
+		if waits {
+			wait.retry = 0 // the server's is for a stream that it gives
+		}
+		if !pause(s.ctx, wait.delay(failures)) {
+			return
+		}
+	}
+}
+
+// wantsCredentials reports whether a server does not accept those of a request, or the request had none to send.
+func wantsCredentials(err error) bool {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.Code == http.StatusUnauthorized
+	}
+	_, ok := errors.AsType[*CredentialsError](err)
+	return ok
+}
+
+// resume gets a stream and delivers its messages: the stream of x, or the standalone
+// one if x is nil. done reports whether the response to x was among them.
+func (s *Streamable) resume(ctx context.Context, at *position, x *exchange) (done bool, err error) {
+	h := http.Header{"Accept": {"text/event-stream"}}
+	s.mu.Lock()
+	s.setSessionLocked(h)
+	s.mu.Unlock()
+	if at.lastID != "" {
+		h["Last-Event-Id"] = []string{at.lastID}
+	}
+	at.connected = false
+	r, err := s.newRequest(ctx, http.MethodGet, s.url, nil, h)
+	if err != nil {
+		return false, err
+	}
+	resp, err := s.do(r, func() {})
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	if err := s.checkStatus(resp); err != nil {
+		return false, err
+	}
+	if media := mediaType(resp); media != "text/event-stream" {
+		return false, &StatusError{Code: http.StatusMethodNotAllowed, Text: "the server answered a GET with content type " + quoted(media)}
+	}
+	at.connected = true
+	return s.readEvents(resp, at, x)
+}
+
+// readEvents delivers the messages of one connection. done reports whether the
+// response to x was among them.
+func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) (done bool, err error) {
+	events := sse.NewReader(resp.Body, s.o.MaxBytes)
+	events.LastID, events.Retry = at.lastID, at.retry
+	for {
+		event, err := events.Next()
+		at.lastID, at.retry = events.LastID, events.Retry
+		if err != nil {
+			return false, err
+		}
+		m, ok := messageOf(&event)
+		switch {
+		case !ok:
+		case x == nil:
+			if m.Method == "" {
+				m.Of = noRequest
+			}
+			s.deliver(m)
+		default:
+			done = m.Method == "" && answers(&m, x)
+			if s.deliverFor(x, m); done {
+				return true, nil
+			}
+		}
+	}
+}
+
+// noRequest is where the messages of the standalone stream belong: an error without an id answers no call there.
+var noRequest = json.RawMessage("null")
+
+// messageOf returns the message in an event. ok is false for events that hold none.
+func messageOf(e *sse.Event) (m jsonrpc.Message, ok bool) {
+	if len(e.Data) == 0 || e.Name != "" && e.Name != "message" {
+		return jsonrpc.Message{}, false
+	}
+	m, err := jsonrpc.Decode(e.Data)
+	return m, err == nil
+}
+
+// delay returns the pause before a reconnection: the server's, doubled with each
+// failure in a row and half of it at random.
+func (p *position) delay(failures int) time.Duration {
+	d := firstRetry
+	if p.retry > 0 {
+		d = p.retry
+	}
+	d = min(d<<min(failures-1, 5), lastRetry)
+	return d/2 + rand.N(d/2+1)
+}
+
+// pause waits for d. It returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// mediaType returns the content type of r without parameters.
+func mediaType(r *http.Response) string {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return media
+}
+
+func quoted(text string) string { return strconv.Quote(text) }

@@ -1,0 +1,106 @@
+package mcpclient
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/protocol"
+)
+
+const notification = `{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1}}`
+
+// A server or proxy may end the standalone stream any number of times: the client
+// requests it again.
+func TestListenOutlivesQuietStreams(t *testing.T) {
+	var requests atomic.Int64
+	done := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		if requests.Add(1) <= 2*maxFailures {
+			fmt.Fprint(w, "retry: 1\n\n")
+			return
+		}
+		fmt.Fprint(w, "event: message\ndata: "+notification+"\n\n")
+		w.(http.Flusher).Flush()
+		<-done
+	}))
+	defer s.Close()
+	defer close(done)
+	c, err := NewStreamable(Options{URL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := c.Read(); err != nil || m.Method != "notifications/x" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// server answers requests without a network.
+type server func(r *http.Request) (status int, stream string)
+
+// RoundTrip implements [http.RoundTripper].
+func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	status, stream := s(r)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(status)
+	fmt.Fprint(w, stream)
+	answer := w.Result()
+	answer.Request = r
+	return answer, nil
+}
+
+// A stream that a server has given and then refuses, as after the end of the token that opened it, is asked for until
+// the server takes the credentials again: seldom, whatever pause it has named.
+func TestListenWaitsForOtherCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const expired = time.Hour
+		began, refused := time.Now(), 0
+		c, err := NewStreamable(Options{URL: "http://server.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		given := false
+		c.http.Transport = server(func(r *http.Request) (int, string) {
+			switch {
+			case r.Method == http.MethodPost:
+				return http.StatusAccepted, ""
+			case !given:
+				given = true
+				return http.StatusOK, "id: 1\nretry: 1\ndata:\n\n"
+			case time.Since(began) < expired:
+				refused++
+				return http.StatusUnauthorized, ""
+			}
+			if id := r.Header.Get("Last-Event-Id"); id != "1" {
+				t.Errorf("the stream is taken up after the event %q", id)
+			}
+			return http.StatusOK, "data: " + notification + "\n\n"
+		})
+		if err := c.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(expired+time.Minute, func() { c.Close() })
+		if m, err := c.Read(); err != nil || m.Method != "notifications/x" {
+			t.Errorf("%+v, %v", m, err)
+		}
+		if most := int(expired / (lastRetry / 2)); refused > most+5 {
+			t.Errorf("%d requests in an hour", refused)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/mcphttp"
+	"github.com/exthost/exthost/protocol"
+)
+
+// A server may answer 401 for a session that it does not know, or that was opened with another token.
+// Other credentials do not help then, and nobody is to be asked to sign in. So before a 401 counts as one
+// about the credentials, they are tried in another session.
+
+// trialRest is how long credentials that were refused in another session too are not tried in a further one. Without
+// it every call with wrong credentials is five requests, and leaves a session at a server that ends none without them.
+const trialRest = 10 * time.Second
+
+// isOutlived reports whether a server has refused r with 401 because of its session: it refuses a ping in
+// it too, and answers one in a new session with the same credentials. That it opens one is not enough, as
+// some servers want credentials only afterwards.
+func (s *Streamable) isOutlived(r *http.Request) bool {
+	if r.Method == http.MethodDelete || r.Header.Get(mcphttp.SessionHeader) == "" {
+		return false
+	}
+	credentials := r.Header["Authorization"]
+	s.mu.Lock()
+	if s.lost != nil {
+		defer s.mu.Unlock()
+		return errors.Is(s.lost, ErrSessionGone)
+	}
+	if slices.Equal(s.wrong, credentials) && time.Now().Before(s.rest) {
+		defer s.mu.Unlock()
+		return false
+	}
+	p := s.beginLocked(&s.trial, func(p *probe) { p.gone = s.tryAnother(credentials) })
+	s.mu.Unlock()
+	select {
+	case <-p.done:
+		return p.gone
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// tryAnother reports whether credentials are refused in the session and work in another one. It notes those that
+// are refused there too.
+func (s *Streamable) tryAnother(credentials []string) bool {
+	ctx, cancel := context.WithTimeout(s.ctx, pingTimeout)
+	defer cancel()
+	ping := jsonrpc.Message{ID: pingID, Method: protocol.MethodPing}
+	body, err := jsonrpc.Append(nil, &ping)
+	if err != nil {
+		return false
+	}
+	h := s.header(&ping)
+	if said := s.ask(ctx, credentials, body, h); said.status != http.StatusUnauthorized {
+		return false
+	}
+	said := s.askAnother(ctx, credentials, body, h)
+	if said.status == http.StatusUnauthorized {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.wrong, s.rest = credentials, time.Now().Add(trialRest)
+	}
+	return said.ok
+}
+
+// askAnother opens another session with these credentials, posts a request with the headers h in it, and ends it.
+func (s *Streamable) askAnother(ctx context.Context, credentials []string, body []byte, h http.Header) reply {
+	s.mu.Lock()
+	opening := s.opening
+	s.mu.Unlock()
+	opened := s.ask(ctx, credentials, opening, http.Header{"Accept": h["Accept"]})
+	h.Del(mcphttp.SessionHeader)
+	if opened.session != "" {
+		h.Set(mcphttp.SessionHeader, opened.session)
+		defer func() {
+			ctx, cancel := context.WithTimeout(s.ctx, pingTimeout) // the other one may be over
+			defer cancel()
+			s.ask(ctx, credentials, nil, h)
+		}()
+	}
+	if !opened.ok {
+		return opened
+	}
+	return s.ask(ctx, credentials, body, h)
+}
+
+// reply is how a server answered one request of a trial.
+type reply struct {
+	status  int    // of HTTP; 0: it did not answer
+	session string // that it opened
+	ok      bool   // it answered with a result
+}
+
+// ask posts a request with these credentials, and with no others if they are refused. Without a body it
+// ends the session of h.
+func (s *Streamable) ask(ctx context.Context, credentials []string, body []byte, h http.Header) (said reply) {
+	method := http.MethodPost
+	if body == nil {
+		method = http.MethodDelete
+	}
+	r, err := s.newRequest(ctx, method, s.url, body, h)
+	if err != nil {
+		return said
+	}
+	r.Header.Del("Authorization")
+	if credentials != nil {
+		r.Header["Authorization"] = credentials
+	}
+	resp, err := s.send(r, func() {})
+	if err != nil {
+		return said
+	}
+	defer resp.Body.Close()
+	said.status, said.session = resp.StatusCode, resp.Header.Get(mcphttp.SessionHeader)
+	if resp.StatusCode == http.StatusOK {
+		m, ok := readResponse(resp, rawjson.Get(body, "id"))
+		said.ok = ok && m.Result != nil
+	}
+	return said
+}

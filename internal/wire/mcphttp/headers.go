@@ -1,0 +1,116 @@
+package mcphttp
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/protocol"
+)
+
+// The headers of MCP, in the spelling that net/http gives them.
+const (
+	VersionHeader = "Mcp-Protocol-Version"
+	SessionHeader = "Mcp-Session-Id"
+	MethodHeader  = "Mcp-Method"
+	NameHeader    = "Mcp-Name"
+)
+
+// namedBy maps the methods that need Mcp-Name to the member of params that the
+// header repeats. The methods about tasks are of MCP's extension for tasks.
+var namedBy = map[string]string{protocol.MethodToolsCall: "name", protocol.MethodPromptsGet: "name", protocol.MethodResourcesRead: "uri",
+	protocol.MethodTasksGet: "taskId", protocol.MethodTasksUpdate: "taskId", protocol.MethodTasksCancel: "taskId"}
+
+// CheckHeaders returns an error if Mcp-Method or Mcp-Name do not repeat the method
+// and name of m. An intermediary may have routed by them, so that a mismatch would
+// run something else than it let through.
+func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
+	for _, name := range []string{VersionHeader, MethodHeader, NameHeader} {
+		if n := len(h[name]); n > 1 { // an intermediary may have read another one of them
+			return fmt.Errorf("header %s is there %d times", name, n)
+		}
+	}
+	switch method := h.Get(MethodHeader); method {
+	case m.Method:
+	case "":
+		return fmt.Errorf("header %s is required", MethodHeader)
+	default:
+		return fmt.Errorf("header %s is %q, the body's method %q", MethodHeader, method, m.Method)
+	}
+	member, ok := namedBy[m.Method]
+	if !ok {
+		return nil
+	}
+	header := h.Get(NameHeader)
+	if header == "" {
+		return fmt.Errorf("header %s is required for %s", NameHeader, m.Method)
+	}
+	name, err := decodeValue(header)
+	if err != nil {
+		return fmt.Errorf("header %s: %w", NameHeader, err)
+	}
+	if inBody, ok := rawjson.Text(rawjson.Get(m.Params, member)); !ok || inBody != name {
+		return fmt.Errorf("header %s is %q, the body's %s %q", NameHeader, name, member, inBody)
+	}
+	return nil
+}
+
+// SetHeaders sets the headers that repeat the method and name of m and, for a
+// tools/call, the arguments that mirrors lists for the tool.
+func SetHeaders(h http.Header, m *jsonrpc.Message, mirrors map[string][]Mirror) {
+	h[MethodHeader] = []string{m.Method}
+	member, ok := namedBy[m.Method]
+	if !ok {
+		return
+	}
+	name, _ := rawjson.Text(rawjson.Get(m.Params, member))
+	h[NameHeader] = []string{encodeValue(name)}
+	if m.Method != protocol.MethodToolsCall {
+		return
+	}
+	for _, mirror := range mirrors[name] {
+		if text, ok := headerText(mirror.argument(m.Params)); ok {
+			h[mirror.Header] = []string{encodeValue(text)}
+		}
+	}
+}
+
+// encodeValue returns v as a header value: in the form =?base64?…?= if v is not
+// plain ASCII or looks encoded, else as it is.
+func encodeValue(v string) string {
+	plain := strings.TrimSpace(v) == v && !strings.HasPrefix(v, "=?base64?")
+	for i := 0; i < len(v) && plain; i++ {
+		plain = v[i] >= ' ' && v[i] < 0x7f
+	}
+	if plain {
+		return v
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
+}
+
+func decodeValue(v string) (string, error) {
+	encoded, ok := strings.CutPrefix(v, "=?base64?")
+	if !ok {
+		return v, nil
+	}
+	if encoded, ok = strings.CutSuffix(encoded, "?="); !ok {
+		return v, nil
+	}
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	return string(text), err
+}
+
+// acceptsEvents reports whether the client takes an event stream as an answer. A
+// request without Accept takes anything (RFC 9110, 12.5.1).
+func acceptsEvents(h http.Header) bool {
+	values := h["Accept"]
+	if len(values) == 1 && strings.Contains(values[0], "text/event-stream") {
+		return true
+	}
+	accept := strings.ToLower(strings.Join(values, ","))
+	return accept == "" || strings.Contains(accept, "text/event-stream") ||
+		strings.Contains(accept, "text/*") || strings.Contains(accept, "*/*")
+}

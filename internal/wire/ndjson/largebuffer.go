@@ -1,0 +1,39 @@
+package ndjson
+
+import (
+	"sync"
+
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+)
+
+// largeBuffers are buffers of more than maxKeptBuffer bytes, which writers of large frames
+// use in turn.
+var largeBuffers sync.Pool
+
+// withRoom returns buf, or a large buffer with the same content, with room for m. It at least
+// doubles a buffer that many frames fill while the peer does not read: each of them would
+// otherwise copy all that wait.
+func withRoom(buf []byte, m *jsonrpc.Message) []byte {
+	need := len(buf) + len(m.Params) + len(m.Result) + len(m.Error) + len(m.Method) + len(m.ID) + 64
+	if need <= maxKeptBuffer || need <= cap(buf) {
+		return buf
+	}
+	large, ok := largeBuffers.Get().(*[]byte)
+	if !ok || cap(*large) < need {
+		made := make([]byte, 0, max(need, min(2*cap(buf), maxUnwritten)))
+		large = &made
+	}
+	return append((*large)[:0], buf...)
+}
+
+// kept returns buf for reuse by its writer. A large buffer goes to the other writers instead.
+func kept(buf []byte) []byte {
+	if cap(buf) <= maxKeptBuffer {
+		return buf[:0]
+	}
+	if cap(buf) <= maxUnwritten {
+		large := buf // allocated here, not for every buffer
+		largeBuffers.Put(&large)
+	}
+	return nil
+}

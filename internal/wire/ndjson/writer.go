@@ -1,0 +1,300 @@
+package ndjson
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
+)
+
+const (
+	maxUnwritten    = 4 << 20     // bytes waiting for the pipe above which Write blocks
+	maxBatch        = 6 << 10     // bytes of frames that wait for more
+	maxKeptBuffer   = 256 << 10   // larger buffers are not kept by one writer for its next write
+	maxInlineWrites = 8           // writes by one caller for others before a goroutine takes over
+	readGrace       = time.Second // reading goes on this long after a failed write
+)
+
+// writer collects frames and writes them together. A caller that finds no writer
+// active writes itself, without blocking. A goroutine writes the bytes that the pipe
+// does not take at once; it exists only while bytes wait.
+type writer struct {
+	w         io.WriteCloser
+	sink      sink
+	timeout   time.Duration
+	closeRead func() error
+	arrived   atomic.Int32 // lines that the last read returned
+	total     atomic.Uint64
+	wg        sync.WaitGroup // the writing goroutine
+	held      bool           // answers are held back; used by the reading goroutine only
+
+	mu        sync.Mutex
+	buf       []byte // whole frames that wait for a writer
+	frames    int    // in buf
+	writing   []byte // whole frames that are being written
+	unwritten int    // bytes of writing that the pipe has not taken
+	busy      bool   // a writer is active and will look at buf again
+	batching  bool   // busy, and the writer waits for more frames
+	batch     uint64 // counts the waits; the number of the latest
+	err       error  // why no more can be written
+	progress  chan struct{}
+	readTimer *time.Timer
+}
+
+// sink writes bytes to the peer.
+type sink interface {
+	// try writes as much as possible without blocking, maybe nothing.
+	try(b []byte) (int, error)
+	// write writes at least one byte, or fails with ErrStalled after timeout.
+	write(b []byte, timeout time.Duration) (int, error)
+}
+
+func (w *writer) init(wc io.WriteCloser, timeout time.Duration, closeRead func() error) {
+	w.w, w.timeout, w.closeRead = wc, timeout, closeRead
+	w.sink = newSink(wc)
+}
+
+// write queues m. It also writes, unless another writer is active or m may be held back.
+func (w *writer) write(ctx context.Context, m *jsonrpc.Message, hold bool) error {
+	w.mu.Lock()
+	err := w.await(ctx, func() bool { return len(w.buf)+w.unwritten <= maxUnwritten })
+	if err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	buf, err := jsonrpc.Append(withRoom(w.buf, m), m)
+	if err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	w.buf = append(buf, '\n')
+	w.frames++
+	arrived := int(w.arrived.Load())
+	complete := w.complete(arrived)
+	if hold = hold && !complete; hold {
+		w.held = true
+	}
+	full := w.batching && complete
+	if w.busy && !full || hold {
+		w.mu.Unlock()
+		return nil
+	}
+	w.busy = true
+	w.batching = arrived > 1 && !full
+	batches := w.batching
+	w.batch++
+	batch := w.batch
+	w.mu.Unlock()
+	if batches && !w.waitForBatch(batch) {
+		return nil
+	}
+	return w.writeInline()
+}
+
+// complete reports whether the frames in buf are written without waiting for more; mu is
+// held. Half of what arrived together is a batch: then the peer works on one half while
+// this side makes the other.
+func (w *writer) complete(arrived int) bool {
+	return len(w.buf) >= maxBatch || arrived > 1 && w.frames >= max(2, arrived/2)
+}
+
+// waitForBatch yields once, so that callers whose answers arrived together can add their
+// next frames to the same write. It reports whether this goroutine still has to write:
+// another one may have written this batch, and a third may wait for the next. Its frames
+// are not this goroutine's, and neither is their error.
+func (w *writer) waitForBatch(batch uint64) bool {
+	runtime.Gosched()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.batching || w.batch != batch {
+		return false
+	}
+	w.batching = false
+	return true
+}
+
+// flushHeld writes the answers held back. Only the reading goroutine may call it.
+func (w *writer) flushHeld() {
+	if !w.held {
+		return
+	}
+	w.held = false
+	w.mu.Lock()
+	mine := !w.busy && len(w.buf) > 0
+	w.busy = w.busy || mine
+	w.mu.Unlock()
+	if mine {
+		_ = w.writeInline() // the next read reports the error
+	}
+}
+
+// writeInline writes as much as the pipe takes without blocking. The caller has set
+// busy. The error is that of the first write, which holds the caller's own frame.
+func (w *writer) writeInline() error {
+	for round := range maxInlineWrites {
+		b := w.nextBatch()
+		if b == nil {
+			return nil
+		}
+		n, err := w.sink.try(b)
+		w.written(n)
+		switch {
+		case err != nil && round == 0 && n > 0:
+			return jsonrpc.MaybeWritten(w.fail(err))
+		case err != nil && round == 0:
+			return w.fail(err)
+		case err != nil:
+			w.fail(err)
+			return nil
+		case n < len(b):
+			w.writeInBackground(b[n:])
+			return nil
+		}
+	}
+	w.writeInBackground(nil)
+	return nil
+}
+
+// nextBatch returns the frames to write next. If there are none, it clears busy.
+func (w *writer) nextBatch() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	spare := kept(w.writing)
+	w.writing = spare
+	if len(w.buf) == 0 || w.err != nil {
+		w.busy = false
+		w.wake()
+		return nil
+	}
+	w.writing, w.buf = w.buf, spare
+	w.unwritten, w.frames = len(w.writing), 0
+	return w.writing
+}
+
+// written counts bytes that the pipe has taken.
+func (w *writer) written(n int) {
+	w.total.Add(uint64(n))
+	w.mu.Lock()
+	w.unwritten -= n
+	w.wake()
+	w.mu.Unlock()
+}
+
+// wake wakes the goroutines in await; mu is held.
+func (w *writer) wake() {
+	if w.progress != nil {
+		close(w.progress)
+		w.progress = nil
+	}
+}
+
+// await waits until ok returns true, writing has failed, or ctx ends; mu is held.
+func (w *writer) await(ctx context.Context, ok func() bool) error {
+	for w.err == nil && !ok() {
+		if w.progress == nil {
+			w.progress = make(chan struct{})
+		}
+		progress := w.progress
+		w.mu.Unlock()
+		select {
+		case <-progress:
+		case <-ctx.Done():
+			w.mu.Lock()
+			return ctx.Err()
+		}
+		w.mu.Lock()
+	}
+	return w.err
+}
+
+// writeInBackground starts a goroutine that writes b and all further frames.
+func (w *writer) writeInBackground(b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.wg.Go(func() { w.writeAll(b) })
+	}
+}
+
+func (w *writer) writeAll(b []byte) {
+	for {
+		for len(b) > 0 {
+			n, err := w.sink.write(b, w.timeout)
+			w.written(n)
+			if err != nil {
+				w.fail(err)
+				return
+			}
+			b = b[n:]
+		}
+		if b = w.nextBatch(); b == nil {
+			return
+		}
+	}
+}
+
+// fail ends the writing and returns the reason. A peer that only closed its input may
+// have sent answers, so reading goes on for readGrace.
+func (w *writer) fail(err error) error {
+	stalled := errors.Is(err, ErrStalled)
+	if !stalled {
+		err = fmt.Errorf("write: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	w.err = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, err)
+	grace := readGrace
+	if stalled {
+		grace = 0
+	}
+	w.readTimer = time.AfterFunc(grace, func() { _ = w.closeRead() })
+	w.buf, w.writing, w.unwritten = nil, nil, 0
+	w.wake()
+	return w.err
+}
+
+// flush waits until the pipe has taken all frames.
+func (w *writer) flush(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.busy && len(w.buf) > 0 && w.err == nil {
+		w.busy = true
+		w.wg.Go(func() { w.writeAll(nil) })
+	}
+	return w.await(ctx, func() bool { return !w.busy })
+}
+
+// readError returns the cause of a read that failed with err, which may be a failed write.
+func (w *writer) readError(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil || err == io.EOF && !errors.Is(w.err, ErrStalled) {
+		return err
+	}
+	return w.err
+}
+
+// close ends the writing and waits for the writing goroutine.
+func (w *writer) close() error {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = jsonrpc.ErrClosed
+		w.wake()
+	}
+	if w.readTimer != nil {
+		w.readTimer.Stop()
+	}
+	w.mu.Unlock()
+	err := w.w.Close()
+	w.wg.Wait()
+	return err
+}

@@ -1,0 +1,80 @@
+// Package outbound connects to the addresses that strangers name: to public ones alone, unless the
+// user has named them.
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/exthost/exthost/internal/proc/sandbox/egress"
+)
+
+// Rules say where connections may lead. They follow the proxies of the environment, which may have
+// private addresses.
+type Rules struct {
+	// Exempt reports whether an address, a host with a port, may be private.
+	Exempt func(address string) bool
+
+	proxies sync.Map // hosts of the proxies in use
+}
+
+// Transport returns a transport that follows the rules.
+func (r *Rules) Transport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.Proxy = r.proxy
+	t.DialContext = r.dial
+	return t
+}
+
+// proxy notes the address of a proxy.
+func (r *Rules) proxy(req *http.Request) (*url.URL, error) {
+	u, err := http.ProxyFromEnvironment(req)
+	if u != nil {
+		r.proxies.Store(u.Hostname(), true)
+	}
+	return u, err
+}
+
+// dial refuses a name that leads to a private address, by the address that is connected to.
+func (r *Rules) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 30 * time.Second}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if _, proxy := r.proxies.Load(host); !proxy && !r.Exempt(address) {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			if at, err := netip.ParseAddrPort(address); err != nil || !egress.Public(at.Addr()) {
+				return fmt.Errorf("%s has the private address %s", host, address)
+			}
+			return nil
+		}
+	}
+	return d.DialContext(ctx, network, address)
+}
+
+// Private reports whether a host is named in this network: by an address that is not public, or by
+// a name that leads to none that is.
+func Private(host string) bool {
+	if Loopback(host) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	return err == nil && !slices.ContainsFunc(addrs, egress.Public)
+}
+
+// Loopback reports whether a host is this machine.
+func Loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}

@@ -1,0 +1,369 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/testing/hosttest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// governed opens a host over one extension with these policies.
+func governed(t *testing.T, o exthost.Options, specs ...governance.Spec) (*exthost.Host, *config.Config) {
+	t.Helper()
+	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
+	cfg := f.Config()
+	cfg.Plugins = specs
+	return f.OpenWith(cfg, o), cfg
+}
+
+func TestPolicyInAProcess(t *testing.T) {
+	processtest.Leaks(t)
+	h, _ := governed(t, exthost.Options{}, hosttest.GuardSpec(t, "guard", "guard"))
+	if err := hosttest.Greet(t, h, "Ada"); err != nil {
+		t.Error(err)
+	}
+	err := hosttest.Greet(t, h, "no")
+	if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "no is no") {
+		t.Errorf("denied: %v", err)
+	}
+	// One that dies decides nothing, and its successor goes on.
+	if err := hosttest.Greet(t, h, "die"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+		t.Errorf("asked of one that dies: %v", err)
+	}
+	if err := hosttest.Greet(t, h, "Ada"); err != nil {
+		t.Errorf("after its restart: %v", err)
+	}
+	p := h.Status().Policies
+	if len(p) != 1 || p[0].State != "ready" || p[0].Process == nil || p[0].Process.Restarts != 1 || p[0].Process.LastCrash == nil {
+		t.Errorf("status: %+v", p)
+	}
+	if err := h.Admin().Restart(hosttest.Deadline(t), "policy:guard"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A required policy that does not start lets nothing pass; the status says why.
+func TestPolicyThatDoesNotStart(t *testing.T) {
+	processtest.Leaks(t)
+	h, _ := governed(t, exthost.Options{}, hosttest.GuardSpec(t, "guard", "err no licence; exit 3"))
+	if err := hosttest.Greet(t, h, "Ada"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+		t.Errorf("a call: %v", err)
+	}
+	if p := h.Status().Policies[0]; p.State != "failed" || !strings.Contains(p.Reason, "exit status 3") {
+		t.Errorf("status: %+v", p)
+	}
+}
+
+// A list shows a caller nothing that it may not call.
+func TestPolicyHidesTools(t *testing.T) {
+	access := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+		Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_x_die"}}}}}
+	h, _ := governed(t, exthost.Options{}, access)
+	raw, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsList})
+	if err != nil || strings.Contains(string(raw), "ext_x_die") || !strings.Contains(string(raw), "ext_x_greet") {
+		t.Errorf("tools/list: %s, %v", raw, err)
+	}
+	if _, err := h.Call(hosttest.Deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("called anyway: %v", err)
+	}
+}
+
+// A client hears of a list that is another one because policies have changed.
+func TestReloadOfWhatPoliciesHide(t *testing.T) {
+	processtest.Leaks(t)
+	access := func(tool string) governance.Spec {
+		return governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+			Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{tool}}}}}
+	}
+	var next atomic.Pointer[config.Config]
+	h, cfg := governed(t, exthost.Options{Reread: func() (*config.Config, error) { return next.Load(), nil }})
+	client := hosttest.NewRecorder()
+	if err := h.Attach(hosttest.Deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	for _, specs := range [][]governance.Spec{{access("ext_x_die")}, {access("ext_x_greet")}, nil} {
+		c := *cfg
+		c.Plugins = specs
+		next.Store(&c)
+		if done := reload(t, h); !slices.Equal(done.Policies, []string{"access"}) {
+			t.Errorf("changed policies: %q", done.Policies)
+		}
+		wait(t, client.On, protocol.MethodToolsListChanged)
+	}
+}
+
+func TestUnknownBuiltinIsAConfigError(t *testing.T) {
+	f := hosttest.NewFolder(t)
+	cfg := f.Config()
+	cfg.Plugins = []governance.Spec{{Name: "p", Builtin: "acess", Category: governance.Authorization}}
+	if _, err := exthost.Open(hosttest.Deadline(t), cfg, exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid {
+		t.Errorf("Open: %v", err)
+	}
+}
+
+// Policies are changed, removed and added while calls are made, and no call fails
+// that all of them allow. A reload that one of them spoils changes nothing.
+func TestReloadPolicies(t *testing.T) {
+	processtest.Leaks(t)
+	reloads := stormtest.Sized(6, 50)
+	var mu sync.Mutex
+	var next *config.Config
+	h, cfg := governed(t, exthost.Options{Reread: func() (*config.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return next, nil
+	}}, hosttest.GuardSpec(t, "guard", "guard"))
+	set := func(specs ...governance.Spec) {
+		mu.Lock()
+		defer mu.Unlock()
+		c := *cfg
+		c.Plugins = specs
+		next = &c
+	}
+	ctx, stop := context.WithCancel(hosttest.Deadline(t))
+	defer stop()
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", json.RawMessage(`{"name":"Ada"}`)); err != nil {
+					t.Errorf("during a reload: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for i := range reloads {
+		other := hosttest.GuardSpec(t, "guard", "guard")
+		other.Env["BUILD"] = fmt.Sprint(i)
+		second := hosttest.GuardSpec(t, "second", "guard")
+		switch i % 3 {
+		case 0:
+			set(other)
+		case 1:
+			set(other, second)
+		case 2:
+			set()
+		}
+		if _, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	set(hosttest.GuardSpec(t, "guard", "guard"))
+	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil {
+		t.Error(err)
+	}
+	set(hosttest.GuardSpec(t, "guard", "exit 3"))
+	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err == nil || !strings.Contains(err.Error(), "guard") {
+		t.Errorf("a reload with a policy that does not start: %v", err)
+	}
+	if err := hosttest.Greet(t, h, "no"); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("the policy before does not go on: %v", err)
+	}
+	stop()
+	wg.Wait()
+}
+
+// G2: an optional policy that is down ends no call, is counted, and once it is known
+// to be down is not asked.
+func TestG2OptionalPolicyIsDown(t *testing.T) {
+	processtest.Leaks(t)
+	for what, tt := range map[string]struct{ script, known string }{"does not start": {"exit 3", "(failed)"}, "hangs": {"mute", "(breaker_open)"}} {
+		t.Run(what, func(t *testing.T) {
+			s := hosttest.GuardSpec(t, "guard", tt.script)
+			s.Required, s.Timeout = false, 20*time.Millisecond
+			h, _ := governed(t, exthost.Options{}, s)
+			down := func() bool {
+				p := h.Status().Policies[0]
+				return p.State == "failed" || len(p.Process.Instances) == 1 && p.Process.Instances[0].Breaker == "open"
+			}
+			calls := 0
+			for ; !down(); calls++ {
+				if err := hosttest.Greet(t, h, "Ada"); err != nil || calls > 100 {
+					t.Fatalf("call %d: %v", calls, err)
+				}
+			}
+			if calls > 20 { // five failures open it; one may be counted late
+				t.Errorf("the breaker opened after %d calls", calls)
+			}
+			if err := hosttest.Greet(t, h, "Ada"); err != nil {
+				t.Error(err)
+			}
+			steps := h.Admin().Traces(1)[0].Steps
+			for _, step := range steps {
+				if step.Outcome != governance.PluginError || !strings.HasSuffix(step.Reason, tt.known) {
+					t.Errorf("once it is known to be down: %+v", step)
+				}
+			}
+			counted := h.Status().Policies[0].Calls
+			if len(steps) != 2 || len(counted) != 2 || counted[0].Errors != int64(calls)+1 || counted[0].Continue != 0 {
+				t.Errorf("%d steps, counted %+v after %d calls", len(steps), counted, calls+1)
+			}
+		})
+	}
+}
+
+// A reload of a closed host starts nothing.
+func TestReloadOfAClosedHost(t *testing.T) {
+	processtest.Leaks(t)
+	f := hosttest.NewFolder(t)
+	cfg := f.Config()
+	cfg.Extensions.Enabled = false
+	with := *cfg
+	with.Plugins = []governance.Spec{hosttest.GuardSpec(t, "guard", "guard")}
+	h := f.OpenWith(cfg, exthost.Options{Reread: func() (*config.Config, error) { return &with, nil }})
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := h.Admin().Reload(hosttest.Deadline(t)); protocol.KindOf(err) != protocol.ShuttingDown {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// A denial is one whatever stands beside it, and an optional policy that has decided is not
+// skipped because the rest of its answer cannot be read.
+func TestOptionalPolicyThatHasDecided(t *testing.T) {
+	processtest.Leaks(t)
+	for answer, kind := range map[string]protocol.Kind{
+		`{"decision":"deny","reason":"not you","retry_after":"2s"}`: protocol.Rejected,
+		`{"decision":"deny","request":{},"because":1}`:              protocol.Rejected,
+		`{"decision":"ask","expiry":"soon"}`:                        protocol.GovernanceUnavailable,
+		`{"verdict":"deny"}`:                                        "",
+	} {
+		s := governance.Spec{Name: "guard", Category: governance.Authorization, Kind: governance.KindNative, Cmd: []string{"sh", "-c",
+			`read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{}}'; while read -r line; do id=${line#*'"id":'}; echo '{"jsonrpc":"2.0","id":'${id%%,*}',"result":` + answer + `}'; done`}}
+		s.Normalize()
+		h, _ := governed(t, exthost.Options{}, s)
+		if err := hosttest.Greet(t, h, "Ada"); protocol.KindOf(err) != kind {
+			t.Errorf("%s: %v, want %q", answer, err, kind)
+		}
+	}
+}
+
+// A rule with a misspelled name is a warning, because it never applies.
+func TestPatternsThatSelectNothing(t *testing.T) {
+	processtest.Leaks(t)
+	rule := func(key string, globs ...any) map[string]any { return map[string]any{"effect": "deny", key: globs} }
+	access := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true, Config: map[string]any{"rules": []any{
+		rule("tools", "ext_x_dye", "ext_x_die", "ext_x_*", "ext_off_*", "ext_my_server_delete", "ext_my.server_delete"), rule("extensions", "xx", "x", "off"), rule("callers", "tokens", "token"),
+	}}}
+	ask := governance.Spec{Name: "ask", Builtin: "approval", Category: governance.Authorization, Required: true, Match: governance.Match{Tools: []string{"ext_y_*"}}}
+	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("off", hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\n"))
+	cfg := f.Config()
+	cfg.Plugins = []governance.Spec{access, ask}
+	cfg.Destinations = config.Destinations{"my.server": {Type: config.DestinationStdio, Command: manifest.Command{"no-such-program"}}}
+	h := f.OpenWith(cfg, exthost.Options{})
+	var got []string
+	for _, d := range h.Status().Diagnostics {
+		if d.Code == "pattern_unmatched" {
+			got = append(got, d.String())
+		}
+	}
+	want := []string{
+		`policy:access: "ext_x_dye" of config.rules[0].tools matches no tool; did you mean "ext_x_die"? exthost tools list shows the names`,
+		`policy:access: "ext_my.server_delete" of config.rules[0].tools matches no tool; exthost tools list shows the names`,
+		`policy:access: "xx" of config.rules[1].extensions matches no extension; did you mean "x"? exthost list shows the ids`,
+		`policy:access: "tokens" of config.rules[2].callers matches no caller; did you mean "token"? callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`,
+		`policy:ask: "ext_y_*" of match.tools matches no tool; exthost tools list shows the names`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if p := h.Status().Policies; len(p) != 2 || len(p[0].Diagnostics) != 4 || len(p[1].Diagnostics) != 1 {
+		t.Errorf("the policies do not state their own diagnostics: %+v", p)
+	}
+}
+
+// TestPatternsOfCallers warns of the patterns that select no caller, and of no other: callers are
+// named clients, also those that come later, clients on stdio and the operator, and with an
+// authorization server or a cluster everybody may be one.
+func TestPatternsOfCallers(t *testing.T) {
+	processtest.Leaks(t)
+	spec := governance.Spec{
+		Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+		Match:  governance.Match{Callers: []string{"bo?", "ghost"}},
+		Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "callers": []any{"bot", "b*", "team-*", "token", "oper*", "operator", "stdio:*", "stdio:17-abc", "std*", "*", "stdio"}}}},
+	}
+	unmatched := func(h *exthost.Host) (globs []string) {
+		for _, d := range h.Status().Diagnostics {
+			if d.Code == "pattern_unmatched" {
+				glob, _, _ := strings.Cut(d.Message, " ")
+				globs = append(globs, strings.Trim(glob, `"`))
+			}
+		}
+		return globs
+	}
+	bot := map[string]config.Client{"bot": {}}
+	without := []string{"bo?", "ghost", "bot", "b*", "team-*", "stdio"}
+	for name, test := range map[string]struct {
+		change func(*config.Config)
+		want   []string
+	}{
+		"no clients":           {func(*config.Config) {}, without},
+		"a named client":       {func(c *config.Config) { c.Server.Clients = bot }, []string{"ghost", "team-*", "stdio"}},
+		"subjects of tokens":   {func(c *config.Config) { c.Server.Auth.OAuth.Issuer = "https://issuer.example" }, nil},
+		"callers of a cluster": {func(c *config.Config) { c.Cluster.URLs = []string{"nats://nats.example"} }, nil},
+	} {
+		f := hosttest.NewFolder(t)
+		cfg := f.Config()
+		cfg.Plugins = []governance.Spec{spec}
+		test.change(cfg)
+		h := f.OpenWith(cfg, exthost.Options{})
+		if diff := cmp.Diff(test.want, unmatched(h)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if name == "no clients" {
+			for _, change := range []struct {
+				clients map[string]config.Client
+				want    int
+			}{{bot, 3}, {nil, len(without)}} {
+				h.Clients().Set(change.clients)
+				hosttest.Eventually(t, "the clients in force are known", func() bool { return len(unmatched(h)) == change.want })
+			}
+		}
+	}
+}
+
+// TestLimitsTellStatelessClientsApart gives each client of 2026-07-28 on stdio a budget of its
+// own. Those on HTTP that state no name share one.
+func TestLimitsTellStatelessClientsApart(t *testing.T) {
+	processtest.Leaks(t)
+	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
+	cfg := f.Config()
+	cfg.Plugins = []governance.Spec{
+		{Name: "budget", Builtin: "budget", Category: governance.RateLimiting, Required: true, Config: map[string]any{"calls": 1}},
+		{Name: "rates", Builtin: "rate_limit", Category: governance.RateLimiting, Required: true, Config: map[string]any{"limits": []any{map[string]any{"calls": 1, "window": "1h", "per": []any{"session"}}}}},
+		{Name: "loop", Builtin: "loop", Category: governance.RateLimiting, Required: true, Config: map[string]any{"calls": 1}},
+	}
+	h := f.OpenWith(cfg, exthost.Options{})
+	a, b := overStdio(t, h, true), overStdio(t, h, true)
+	c := overStreamable(t, h, "/mcp", true)
+	for n, call := range []struct {
+		w       *way
+		allowed bool
+	}{{a, true}, {a, false}, {b, true}, {b, false}, {c, true}, {c, false}} {
+		got := call.w.request(t, n+1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`)
+		if strings.Contains(got, "Hello, Ada") != call.allowed {
+			t.Errorf("call %d: %s", n, got)
+		}
+	}
+	if d := overStreamable(t, h, "/mcp", true); strings.Contains(d.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`), "Hello") {
+		t.Error("a second nameless client has a budget of its own")
+	}
+}

@@ -1,0 +1,181 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/testing/hosttest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// capped is a host over the leaky extension, whose policies are those that the
+// returned function has been given last.
+func capped(t *testing.T, state string, plugins ...governance.Spec) (*exthost.Host, func(...governance.Spec) *status.Change) {
+	t.Helper()
+	processtest.Leaks(t)
+	f := hosttest.NewFolder(t).Add("x", leakyCapabilities+hosttest.Plays("leaky", ""))
+	cfg := f.Config()
+	cfg.Plugins = plugins
+	h := f.OpenWith(cfg, exthost.Options{StateDir: state, Reread: func() (*config.Config, error) { return cfg, nil }})
+	return h, func(plugins ...governance.Spec) *status.Change {
+		t.Helper()
+		next := *cfg
+		next.Plugins = plugins
+		cfg = &next
+		return reload(t, h)
+	}
+}
+
+// The names would have the cap run before the masks, did its priority not say
+// otherwise.
+var (
+	masks = governance.Spec{Name: "masks", Category: governance.Content, Builtin: "redact", Required: true}
+	cuts  = governance.Spec{Name: "a-cap", Category: governance.Content, Builtin: "size_cap", Required: true}
+)
+
+func dump(t *testing.T, h *exthost.Host) string {
+	t.Helper()
+	result, err := h.Call(hosttest.Deadline(t), "ext_x_dump", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Text()
+}
+
+var handleIn = regexp.MustCompile(`"handle":"([a-z0-9]+)","offset":(\d+)`)
+
+// readOn reads the rest of a result that was cut.
+func readOn(t *testing.T, h *exthost.Host, shown string) (rest string) {
+	t.Helper()
+	at := handleIn.FindStringSubmatch(shown)
+	if at == nil {
+		t.Fatalf("no handle in …%s", shown[max(0, len(shown)-300):])
+	}
+	for offset := at[2]; offset != ""; {
+		page, err := h.Call(hosttest.Deadline(t), "exthost_result_page", json.RawMessage(fmt.Sprintf(`{"handle":%q,"offset":%s,"limit":65536}`, at[1], offset)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := page.Text()
+		cut := strings.LastIndex(text, "\n[bytes ")
+		rest += text[:cut]
+		_, offset, _ = strings.Cut(strings.TrimSuffix(text[cut:], "]"), "go on with offset ")
+	}
+	return rest
+}
+
+func spilled(t *testing.T, state string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(state, ".results", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func wantMasked(t *testing.T, where, text string) {
+	t.Helper()
+	for _, trace := range plantedTraces {
+		if strings.Contains(text, trace) {
+			t.Errorf("%s holds %q", where, trace)
+		}
+	}
+	if !strings.Contains(text, "[redacted:") {
+		t.Errorf("%s, of %d bytes, holds nothing masked", where, len(text))
+	}
+}
+
+// TestWhatIsCutOffIsMasked plants secrets in a result of 1 MiB: neither the file
+// that keeps it nor a page of it has them.
+func TestWhatIsCutOffIsMasked(t *testing.T) {
+	state := t.TempDir()
+	h, _ := capped(t, state, masks, cuts)
+	var order []string
+	for _, p := range h.Status().Policies {
+		order = append(order, fmt.Sprint(p.Name, " ", p.Priority))
+	}
+	if !slices.Equal(order, []string{"masks 0", "a-cap 1000"}) {
+		t.Errorf("the order is %q", order)
+	}
+	shown := dump(t, h)
+	if len(shown) > 64<<10 {
+		t.Errorf("%d bytes were shown", len(shown))
+	}
+	wantMasked(t, "what is shown", shown)
+	rest := readOn(t, h, shown)
+	if len(rest) < 1e6 {
+		t.Errorf("the pages have %d bytes", len(rest))
+	}
+	wantMasked(t, "the pages", rest)
+	files := spilled(t, state)
+	if len(files) != 1 {
+		t.Fatalf("the files are %q", files)
+	}
+	wantMasked(t, "the file", hosttest.ReadFile(t, files[0]))
+}
+
+// TestReloadBringsTheFirstCap has the page tool and its store come and go with the
+// policy, which in shadow mode keeps nothing.
+func TestReloadBringsTheFirstCap(t *testing.T) {
+	state := t.TempDir()
+	h, configure := capped(t, state, masks)
+	has := func() bool { return slices.Contains(hosttest.Names(h), "exthost_result_page") }
+	if text := dump(t, h); has() || len(text) < 1e6 {
+		t.Fatalf("without a cap: %d bytes, the tool is listed: %t", len(text), has())
+	}
+	if c := configure(masks, cuts); !slices.Equal(c.Policies, []string{"a-cap"}) {
+		t.Errorf("changed: %q", c.Policies)
+	}
+	if !has() {
+		t.Fatalf("the tools are %q", hosttest.Names(h))
+	}
+	if rest := readOn(t, h, dump(t, h)); len(rest) < 1e6 {
+		t.Errorf("the pages have %d bytes", len(rest))
+	}
+	kept := len(spilled(t, state))
+	shadow := cuts
+	shadow.Mode = governance.ModeShadow
+	configure(masks, shadow)
+	if text := dump(t, h); has() || len(text) < 1e6 || len(spilled(t, state)) != kept {
+		t.Errorf("in shadow mode: %d bytes, the tool is listed: %t, %d files, before %d", len(text), has(), len(spilled(t, state)), kept)
+	}
+	if _, err := h.Call(hosttest.Deadline(t), "exthost_result_page", json.RawMessage(`{"handle":"x"}`)); protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("a page: %v", err)
+	}
+	configure(masks, cuts)
+	if rest := readOn(t, h, dump(t, h)); len(rest) < 1e6 {
+		t.Errorf("again with a cap: the pages have %d bytes", len(rest))
+	}
+	if err := h.Close(); err != nil || len(spilled(t, state)) > 0 {
+		t.Errorf("Close: %v; left are %q", err, spilled(t, state))
+	}
+}
+
+// A place that cannot be used is an error of the configuration, at once.
+func TestNoPlaceForResults(t *testing.T) {
+	state := t.TempDir()
+	h, _ := capped(t, state, masks)
+	if err := os.WriteFile(filepath.Join(state, ".results"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.Extensions.Enabled, cfg.Plugins = false, []governance.Spec{cuts}
+	if other, err := exthost.Open(hosttest.Deadline(t), cfg, exthost.Options{StateDir: state}); protocol.KindOf(err) != protocol.ConfigInvalid {
+		t.Errorf("%v", err)
+		_ = other.Close()
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+}

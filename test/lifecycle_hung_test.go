@@ -1,0 +1,104 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/testing/hosttest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// hangsOnce is an extension whose first process stops after the handshake.
+func hangsOnce(string) {
+	if _, err := os.Stat(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "begun")); err == nil {
+		os.Exit(hosttest.Extension().Main())
+	}
+	appendState("begun", "x")
+	fmt.Println(`{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"echo"}]}}`)
+	time.Sleep(time.Hour)
+}
+
+// TestHungExtensionIsReplaced has 16 callers meet an extension that hangs, with the defaults but
+// for a short call_timeout. It is replaced; status, events and log name what has stopped.
+func TestHungExtensionIsReplaced(t *testing.T) {
+	processtest.Leaks(t)
+	var log lockedBuffer
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("hangsonce", "[runtime]\ncall_timeout = \"100ms\"\n")).
+		Open(exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	stopped := "it has stopped reading its stdin, where "
+	if runtime.GOOS != "linux" {
+		stopped = "" // the system does not tell
+	}
+	next := eavesdrop(t, h, status.EventState)
+	first := hosttest.PidOf(t, h, "x")
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			_, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil)
+			if kind := protocol.KindOf(err); kind != protocol.CallTimeout && kind != protocol.BreakerOpen { // for a caller that is late
+				t.Errorf("a caller got %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	hosttest.Eventually(t, "the status says that it does not answer", func() bool {
+		return strings.Contains(hosttest.StatusOf(t, h, "x").Instances[0].Doubt, "calls in a row had no answer, being pinged for ")
+	})
+	var reason string
+	for state := supervisor.State(""); state != supervisor.Ready || reason == ""; { // the first start may still be reported
+		e := next()
+		if state = e.State.State; state == supervisor.Restarting {
+			reason = e.State.Reason
+		}
+	}
+	stormtest.Claim(t, "from the calls to the next process that is ready", 13*time.Second, func() (time.Duration, string) { return time.Since(began), "" })
+	if _, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil); err != nil {
+		t.Errorf("the next process: %v", err)
+	}
+	x := hosttest.StatusOf(t, h, "x")
+	if x.Instances[0].PID == first || x.Instances[0].Doubt != "" || x.LastCrash == nil || x.LastCrash.Reason != reason || x.LastCrash.Kind != protocol.CallTimeout {
+		t.Errorf("status: %+v, %+v", x.Instances[0], x.LastCrash)
+	}
+	for _, words := range []string{"missed 2 pings of 5s and was killed", stopped} {
+		if !strings.Contains(reason, words) {
+			t.Errorf("the event says %q, not %q", reason, words)
+		}
+	}
+	for _, words := range []string{"extension does not answer: it missed a ping", "died, and will be restarted", stopped} {
+		if !strings.Contains(log.String(), words) {
+			t.Errorf("the log does not say %q:\n%s", words, log.String())
+		}
+	}
+}
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

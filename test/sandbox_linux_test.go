@@ -1,0 +1,97 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/proc/sandbox"
+	"github.com/exthost/exthost/internal/testing/hosttest"
+	"github.com/exthost/exthost/internal/testing/processtest"
+	asked "github.com/exthost/exthost/manifest/sandbox"
+)
+
+func init() {
+	verbs["intrude"] = func(file string) { _ = os.WriteFile(file, []byte("x"), 0o600) }
+}
+
+// skipWithoutSandbox skips the test where the kernel enforces no sandbox.
+func skipWithoutSandbox(t *testing.T) {
+	t.Helper()
+	if _, err := new(sandbox.Policy).Check(); err != nil {
+		t.Skipf("NOT TESTED: %s: %v", t.Name(), err)
+	}
+}
+
+// The processes of an extension with a sandbox, its hooks and its MCP servers read what it asks
+// for; those of others read all. The operator's word counts before the author's.
+func TestSandbox(t *testing.T) {
+	skipWithoutSandbox(t)
+	processtest.Leaks(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("abracadabra"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := fmt.Sprintf(`[transport]
+kind = "exec"
+[[tools]]
+name = "read"
+command = ["cat", %q]
+[[tools]]
+name = "write"
+command = ["sh", "-c", "echo $TMPDIR > $EXTHOST_STATE_DIR/x && cat $EXTHOST_STATE_DIR/x"]
+[[hooks]]
+event = "PreToolUse"
+command = ["sh", "-c", "cat %s > $EXTHOST_STATE_DIR/hook"]
+`, secret, secret)
+	boxed := run + "[sandbox]\nwrite = [\"{state}\"]\n"
+	f := hosttest.NewFolder(t).Add("free", run).Add("boxed", boxed).Add("off", boxed).Add("strict", run).Add("limited", boxed+"[runtime.limits]\nopen_files = 100\n").
+		Add("asks", run+fmt.Sprintf("[sandbox]\nread = [%q]\nwrite = [\"{state}\"]\n", secret)).Add("denied", run+fmt.Sprintf("[sandbox]\nread = [%q]\n", secret)).
+		Add("server", hosttest.Child("intrude "+filepath.Join(filepath.Dir(secret), "left")+"; sdk", "[sandbox]\nprofile = \"go\"\n"))
+	cfg := f.Config()
+	cfg.Extensions.Entries = map[string]config.Entry{"off": {Hooks: config.HooksOwn, Sandbox: asked.Override{Mode: asked.Off}}, "strict": {Hooks: config.HooksOwn, Sandbox: asked.Override{Mode: asked.Strict}},
+		"denied": {Hooks: config.HooksOwn, Sandbox: asked.Override{Read: []string{}}}}
+	h := f.OpenWith(cfg, exthost.Options{Mode: exthost.Mode{StartLazy: true}})
+	for id, want := range map[string]struct{ read, write bool }{
+		"free": {true, true}, "off": {true, true}, "boxed": {false, true}, "strict": {false, true}, "limited": {false, true}, "asks": {true, true}, "denied": {false, false},
+	} {
+		for tool, may := range map[string]bool{"read": want.read, "write": want.write} {
+			result, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_"+tool, nil)
+			if (err == nil) != may {
+				t.Errorf("%s %s: %v", id, tool, err)
+			} else if may && tool == "write" && want.read == false && strings.TrimSpace(result.Text()) != filepath.Join(hosttest.StatusOf(t, h, id).StateDir, "tmp") {
+				t.Errorf("%s: TMPDIR %q", id, result.Text())
+			}
+		}
+		hook, err := os.ReadFile(filepath.Join(hosttest.StatusOf(t, h, id).StateDir, "hook"))
+		if want.write && (string(hook) == "abracadabra") != want.read {
+			t.Errorf("hook of %s: %q, %v", id, hook, err)
+		}
+		s := hosttest.StatusOf(t, h, id).Sandbox
+		if confined := id != "free" && id != "off"; (s != nil) != confined {
+			t.Errorf("status of %s: %v", id, s)
+		} else if confined && (len(s.Holds) < 4 || len(s.Lacks) > 0 || s.Net != "none") {
+			t.Errorf("status of %s: %+v", id, s)
+		}
+	}
+	hosttest.Eventually(t, "the server has started", func() bool { return hosttest.StatusOf(t, h, "server").State == "ready" })
+	if left, err := os.ReadFile(filepath.Join(filepath.Dir(secret), "left")); err == nil {
+		t.Errorf("the server wrote %q", left)
+	}
+}
+
+// An extension whose sandbox cannot be enforced does not start, unless it is content with less.
+func TestSandboxThatCannotBeEnforced(t *testing.T) {
+	skipWithoutSandbox(t)
+	processtest.Leaks(t)
+	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[sandbox]\nwrite = [\"/\"]\n"))
+	h := f.Open(exthost.Options{})
+	s := hosttest.StatusOf(t, h, "x")
+	if s.State == "ready" || !strings.Contains(s.Reason, "sandbox.write[0]") {
+		t.Errorf("%s: %s", s.State, s.Reason)
+	}
+}
