@@ -29,7 +29,8 @@ func (a Admin) AcceptTools(s Selection, by string) error {
 	accepted, failed := now.AcceptTools(s, pinned)
 	switch {
 	case failed != nil:
-		return protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", s.Extension, failed)
+		return protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w",
+			s.Extension, failed)
 	case err != nil && !(accepted && protocol.KindOf(err) == protocol.ToolNotFound):
 		return err
 	case accepted:
@@ -46,7 +47,11 @@ func announceAccepted(h *Host, extension string, accepted []status.Pin) {
 	if target == nil {
 		return
 	}
-	methods := map[pins.Kind]string{pins.Prompt: protocol.MethodPromptsListChanged, pins.Resource: protocol.MethodResourcesListChanged, pins.Template: protocol.MethodResourcesListChanged}
+	methods := map[pins.Kind]string{
+		pins.Prompt:   protocol.MethodPromptsListChanged,
+		pins.Resource: protocol.MethodResourcesListChanged,
+		pins.Template: protocol.MethodResourcesListChanged,
+	}
 	if now.Destinations[extension] != nil {
 		methods[pins.Tool] = protocol.MethodToolsListChanged
 	}

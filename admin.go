@@ -145,8 +145,17 @@ func (a Admin) Hooks() []status.Hook {
 		case x.Command != nil:
 			source = "config"
 		}
-		all = append(all, status.Hook{Event: string(x.Point), Name: x.Name, Source: source, Priority: x.Priority, Matcher: x.Matcher,
-			Own: x.Own, Timeout: protocol.Duration(x.Timeout), OnError: string(x.OnError), Command: x.Command})
+		all = append(all, status.Hook{
+			Event:    string(x.Point),
+			Name:     x.Name,
+			Source:   source,
+			Priority: x.Priority,
+			Matcher:  x.Matcher,
+			Own:      x.Own,
+			Timeout:  protocol.Duration(x.Timeout),
+			OnError:  string(x.OnError),
+			Command:  x.Command,
+		})
 	}
 	return all
 }

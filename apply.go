@@ -64,7 +64,8 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	slices.SortStableFunc(c.Failed, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Extension, b.Extension) })
 	if len(c.Clients) > 0 {
-		_ = r.h.clients.Reload() // logs its error; reads again, because the clients in force may be newer than this reload
+		// logs its error; reads again, because the clients in force may be newer than this reload
+		_ = r.h.clients.Reload()
 	}
 	r.h.swap(nil)
 	return nil
@@ -113,7 +114,9 @@ func (r *reloads) startPolicies(ctx context.Context, now, next *snapshot.Plan) e
 	var failed []error
 	for u, err := range units.StartEach(ctx, r.h.opts.toStart(fresh)) {
 		if err != nil {
-			failed = append(failed, protocol.Errorf(protocol.ConfigInvalid, "policy %s does not start: %s", u.(*policies.Process).Name, protocol.Reason(err)))
+			failed = append(failed,
+				protocol.Errorf(protocol.ConfigInvalid, "policy %s does not start: %s", u.(*policies.Process).Name,
+					protocol.Reason(err)))
 		}
 	}
 	return errors.Join(failed...)

@@ -42,7 +42,8 @@ func (h *Host) shutdown() error {
 	select { // a notification runs the client's code, which may ignore the end of its ctx
 	case <-idle:
 	case <-ctx.Done():
-		busy = fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w", ctx.Err())
+		busy = fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w",
+			ctx.Err())
 	}
 	if !h.opts.Mode.Inspect { // lists of the last moment are not in a snapshot yet
 		for _, d := range h.snapshots.Load().Policies.SavePins() {

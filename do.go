@@ -16,20 +16,21 @@ import (
 // result back in the opposite order.
 func (h *Host) stages() []dispatch.Stage {
 	return []dispatch.Stage{
-		dispatch.Govern,                      // policies; behind their response, the hooks after a call
-		dispatch.Answer(h.nodes, h.gateway),  // the host's own tools, and lists of all extensions
-		dispatch.Visible(h.life.rebuild.Add), // what is withheld, and tools that policies hide from the caller, in lists
-		dispatch.Hooks,                       // before a tool call
-		dispatch.Validate,                    // arguments, against the tool's schema
-		h.logins.Ask,                         // the caller to sign in, where that is why the call failed
-		dispatch.Replay,                      // once more after a crash, where that is safe
-		dispatch.Admit,                       // an instance: bound of calls, breaker, start on demand
-		h.gateway.Callers,                    // the way back to the caller while the call is in flight
-		h.gateway.InputRounds,                // input requests of a modern server for a legacy caller
-		h.gateway.LogLevels.Lowest,           // the lowest level that the sessions of an instance want
-		h.gateway.Tasks.Owned,                // tasks, for their callers alone
-		h.gateway.Subscriptions.Shared,       // resources that several sessions follow
-		dispatch.Inject,                      // faults, for tests of agents
+		dispatch.Govern,                     // policies; behind their response, the hooks after a call
+		dispatch.Answer(h.nodes, h.gateway), // the host's own tools, and lists of all extensions
+		// what is withheld, and tools that policies hide from the caller, in lists
+		dispatch.Visible(h.life.rebuild.Add),
+		dispatch.Hooks,                 // before a tool call
+		dispatch.Validate,              // arguments, against the tool's schema
+		h.logins.Ask,                   // the caller to sign in, where that is why the call failed
+		dispatch.Replay,                // once more after a crash, where that is safe
+		dispatch.Admit,                 // an instance: bound of calls, breaker, start on demand
+		h.gateway.Callers,              // the way back to the caller while the call is in flight
+		h.gateway.InputRounds,          // input requests of a modern server for a legacy caller
+		h.gateway.LogLevels.Lowest,     // the lowest level that the sessions of an instance want
+		h.gateway.Tasks.Owned,          // tasks, for their callers alone
+		h.gateway.Subscriptions.Shared, // resources that several sessions follow
+		dispatch.Inject,                // faults, for tests of agents
 	}
 }
 
@@ -103,7 +104,8 @@ type (
 
 // What operators do at a host and at the other nodes of its cluster.
 type (
-	Nodes       = operations.Nodes       // where an approval request of another node is NODE/ID, and an extension NODE.ID
+	// where an approval request of another node is NODE/ID, and an extension NODE.ID
+	Nodes       = operations.Nodes
 	Approvals   = operations.Approvals   // the approval requests of all nodes
 	CallRecords = operations.CallRecords // what the audit logs of all nodes have of a call
 )

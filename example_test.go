@@ -37,7 +37,8 @@ command = ["echo", "Hello!"]
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{dir}
 	ctx := context.Background()
-	h, err := exthost.Open(ctx, cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(dir, "state")})
+	h, err := exthost.Open(ctx, cfg,
+		exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(dir, "state")})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -30,7 +30,8 @@ type hookSets struct {
 }
 
 // runHooks runs the hooks of e in s by run, a method of hooks.Set.
-func runHooks(ctx context.Context, s *snapshot.Snapshot, e *hooks.Event, run func(*hooks.Set, context.Context, *hooks.Event) (hooks.Outcome, error)) (hooks.Outcome, error) {
+func runHooks(ctx context.Context, s *snapshot.Snapshot, e *hooks.Event, run func(*hooks.Set, context.Context,
+	*hooks.Event) (hooks.Outcome, error)) (hooks.Outcome, error) {
 	if !slices.Contains(hooks.Points(), e.Point) {
 		return hooks.Outcome{}, protocol.Errorf(protocol.InvalidArguments, "%q is not a hook point", e.Point)
 	}
@@ -38,7 +39,8 @@ func runHooks(ctx context.Context, s *snapshot.Snapshot, e *hooks.Event, run fun
 		e.Payload = []byte("{}")
 	}
 	if err := rawjson.Check(e.Payload); err != nil || e.Payload[rawjson.SkipSpace(e.Payload, 0)] != '{' {
-		return hooks.Outcome{}, protocol.Errorf(protocol.InvalidArguments, "the payload of %s is not a JSON object", e.Point)
+		return hooks.Outcome{}, protocol.Errorf(protocol.InvalidArguments, "the payload of %s is not a JSON object",
+			e.Point)
 	}
 	return run(s.Hooks, ctx, e)
 }
@@ -85,11 +87,18 @@ func (k *hookSets) operator(cfg *config.Config) ([]hooks.Handler, error) {
 	}
 	set := map[string]string{"PWD": dir, "CLAUDE_PROJECT_DIR": dir, "EXTHOST_VERSION": k.env.Version}
 	k.env.KeepCaches(set, filepath.Join(k.env.StateDir, ".hooks"))
-	env, _ := process.Environ(k.env.Environ, process.EnvPolicy{Mode: cfg.Extensions.Env.Mode, Pass: cfg.Extensions.Env.Pass, Set: set})
+	env, _ := process.Environ(k.env.Environ,
+		process.EnvPolicy{Mode: cfg.Extensions.Env.Mode, Pass: cfg.Extensions.Env.Pass, Set: set})
 	all := make([]hooks.Handler, len(cfg.Hooks))
 	for i := range cfg.Hooks {
 		spec := &cfg.Hooks[i]
-		all[i], err = k.commands.Handler(hooks.Command{Handler: unit.HookHandler(spec, i), Argv: spec.Command, Dir: dir, Env: env, Permit: k.env.Permits.Configured(cfg, &manifest.Transport{Cmd: spec.Command})})
+		all[i], err = k.commands.Handler(hooks.Command{
+			Handler: unit.HookHandler(spec, i),
+			Argv:    spec.Command,
+			Dir:     dir,
+			Env:     env,
+			Permit:  k.env.Permits.Configured(cfg, &manifest.Transport{Cmd: spec.Command}),
+		})
 		if err != nil {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "hooks[%d], of %s: %w", i, spec.Event, err)
 		}

@@ -105,20 +105,38 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	}
 	h := newHost(context.WithoutCancel(ctx), o, cfg.Server.ListWait.Std())
 	counters, _ := o.Cluster.(quota.Source)
-	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
-		Inspect: o.Mode.Inspect, Observe: o.Observe, Quota: counters,
+	h.policies, err = policies.Open(h.env, cfg, policies.Options{
+		Kinds:   policies.Kinds(o.PolicyKinds),
+		Members: o.Policies,
+		Inspect: o.Mode.Inspect,
+		Observe: o.Observe,
+		Quota:   counters,
 		Events: func(id string) unit.Events {
 			return unit.Events{State: func(e supervisor.Event) {
 				h.stats.feed.State(id, e)
 				h.reloads.started(id, e)
 			}}
-		}})
+		},
+	})
 	if err != nil {
 		h.life.stop()
 		return nil, err
 	}
 	h.hooks.approvals = h.policies.Approvals
-	h.nodes.Begin(operations.Options{Here: operations.Here{State: h.policies, Snapshots: h.snapshots, Reloads: &h.reloads, Status: h.Status, Enables: o.Disable, Log: h.env.Log}, Self: h.env.Node, Cluster: o.Cluster, Calls: h, Sessions: h.gateway.Sessions})
+	h.nodes.Begin(operations.Options{
+		Here: operations.Here{
+			State:     h.policies,
+			Snapshots: h.snapshots,
+			Reloads:   &h.reloads,
+			Status:    h.Status,
+			Enables:   o.Disable,
+			Log:       h.env.Log,
+		},
+		Self:     h.env.Node,
+		Cluster:  o.Cluster,
+		Calls:    h,
+		Sessions: h.gateway.Sessions,
+	})
 	plan, err := h.discover(ctx, cfg, nil)
 	if err != nil {
 		h.life.stop()
@@ -137,7 +155,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	}
 	l.beside.Go(func() { startAll(l.running, h, starting) })
 	l.beside.Go(func() { l.rebuild.Serve(l.running, rebuildPause, func() { h.swap(nil) }) })
-	l.beside.Go(func() { l.announce.Serve(l.running, announcePause, func() { h.gateway.NotifyToolsChanged(l.running) }) })
+	l.beside.Go(func() {
+		l.announce.Serve(l.running, announcePause, func() { h.gateway.NotifyToolsChanged(l.running) })
+	})
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
 	l.beside.Go(func() {
 		h.stats.past.Sample(l.closing, func() (memory, busy int64) { return load(h) }, h.snapshots.Unused())
@@ -145,7 +165,14 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	l.beside.Go(func() { l.places.Serve(l.running, placesPause, h.reloads.followPlaces) })
 	l.beside.Go(func() { h.nodes.Run(l.closing) })
 	l.beside.Go(func() { l.restate.Serve(l.running, restatePause, func() { h.snapshots.Hold(h.far.Restate) }) })
-	if err := h.far.Open(ctx, &remote.Host{Calls: h, Snapshots: h.snapshots, Gateway: h.gateway, Directory: h.far, Nodes: h.nodes, Changed: l.places.Add}); err != nil {
+	if err := h.far.Open(ctx, &remote.Host{
+		Calls:     h,
+		Snapshots: h.snapshots,
+		Gateway:   h.gateway,
+		Directory: h.far,
+		Nodes:     h.nodes,
+		Changed:   l.places.Add,
+	}); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	if o.Mode.Background {
@@ -161,7 +188,10 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 // [Admin.Status].
 func (h *Host) Status() status.Status {
 	now := h.snapshots.Load()
-	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(slices.Concat(now.Diagnostics, h.gateway.Diagnostics()))}
+	s := status.Status{
+		Version:     h.env.Version,
+		Diagnostics: h.diagnostics.All(slices.Concat(now.Diagnostics, h.gateway.Diagnostics())),
+	}
 	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
 		s.Trust = trust
 	}
@@ -177,7 +207,8 @@ func (h *Host) Status() status.Status {
 		server := (*report)()
 		s.Server, s.Diagnostics = &server, append(s.Diagnostics, server.Diagnostics(time.Now())...)
 	}
-	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies, s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
+	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies,
+		s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
 	s.Questions = h.stats.past.Questions()
 	return s
 }
@@ -204,8 +235,22 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
 	h.units, h.stats.past.Mask = units.NewRegistry(secrets), secrets.Known // which looks for forms itself
 	h.env = &unit.Env{
-		Log: log, Containment: process.Contain(program.Guardian(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
-		Environ: o.Environ, Permits: permit.Rules{Consent: o.Consent, Packages: o.Packages}, Redactor: secrets, Tap: wiretap.New(secrets.String), Recorder: recorder.New(o.Version, secrets), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy, Stored: o.Secrets, Logins: o.Logins, Services: o.Services,
+		Log:            log,
+		Containment:    process.Contain(program.Guardian(o.Self)),
+		StateDir:       o.StateDir,
+		Self:           o.Self,
+		Version:        o.Version,
+		Environ:        o.Environ,
+		Permits:        permit.Rules{Consent: o.Consent, Packages: o.Packages},
+		Redactor:       secrets,
+		Tap:            wiretap.New(secrets.String),
+		Recorder:       recorder.New(o.Version, secrets),
+		SecretsChanged: h.units.RefreshSecrets,
+		Command:        o.Mode.Command,
+		StartLazy:      o.Mode.StartLazy,
+		Stored:         o.Secrets,
+		Logins:         o.Logins,
+		Services:       o.Services,
 	}
 	h.env.Containment.Log = log
 	if o.Cluster != nil {
@@ -215,15 +260,47 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.diagnostics, h.reloads.h, h.nodes = diagnostics.New(log), h, operations.New()
 	h.recording.Hub, h.recording.Log, h.recording.Report = h.env.Recorder, log, h.diagnostics.Add
 	h.destinations = bridge.NewDirectory(l.closing)
-	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.past.Counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
-		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
+	h.hooks = hookSets{
+		own:      o.Hooks,
+		env:      h.env,
+		counters: &h.stats.past.Counters,
+		commands: hooks.NewRunner(hooks.RunnerOptions{
+			Containment: h.env.Containment,
+			Logger:      log,
+			Redact:      secrets.String,
+		}),
+		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env),
+	}
 	h.watch = watch.New(&h.reloads, log)
 	h.logins.Log, h.logins.Closing = log, l.closing
-	h.far = remote.New(h.env, o.Cluster, remote.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
-	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Asks: h.logins.Asks, Ended: h.far.EndSession, Changed: l.rebuild.Add, Log: log})
-	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed, Tracer: o.Tracer, Log: log,
-		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists, Rebuild: func() { h.swap(nil) },
-			View: func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) }}}, h.stages()...)
+	h.far = remote.New(h.env, o.Cluster,
+		remote.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
+	h.gateway = gateway.New(gateway.Options{
+		Snapshots: h.snapshots,
+		Units:     h.units,
+		Hooks:     h.hooks.events,
+		Beside:    &l.beside,
+		Closing:   l.closing,
+		Asks:      h.logins.Asks,
+		Ended:     h.far.EndSession,
+		Changed:   l.rebuild.Add,
+		Log:       log,
+	})
+	h.dispatcher = dispatch.New(dispatch.Options{
+		Snapshots:  h.snapshots,
+		Aggregator: h.gateway,
+		Past:       &h.stats.past,
+		Feed:       &h.stats.feed,
+		Tracer:     o.Tracer,
+		Log:        log,
+		Waits: &starts.Waits{
+			Starting: l.starting,
+			Until:    l.opened.Add(listWait),
+			Offers:   gateway.Lists,
+			Rebuild:  func() { h.swap(nil) },
+			View:     func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) },
+		},
+	}, h.stages()...)
 	h.gateway.Calls = h.dispatcher
 	return h
 }
@@ -264,7 +341,8 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 	p.Diagnostics, p.Dirs, p.Skipped = found.Diagnostics, found.Dirs, found.Conflicting
 	first := h.hooks.set(slices.Concat(h.hooks.own, p.Hooks))
 	for _, c := range found.Candidates {
-		x, diags := unit.NewExtension(h.env, p.Config, c, h.hooks.commands, func(x *unit.Extension) unit.Events { return h.extensionEvents(x, first) })
+		x, diags := unit.NewExtension(h.env, p.Config, c, h.hooks.commands,
+			func(x *unit.Extension) unit.Events { return h.extensionEvents(x, first) })
 		p.Diagnostics = append(p.Diagnostics, diags...)
 		if x == nil {
 			p.Skipped = append(p.Skipped, c)

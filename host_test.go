@@ -96,7 +96,8 @@ func TestBundledScriptsReadUTF8(t *testing.T) {
 		"ext_echo_echo":      {"text", "żółw", "żółw"},
 		"ext_calc_calculate": {"expression", "2×3", "U+00D7"}, // which it names and does not take
 	} {
-		if got, err := h.Call(hosttest.Deadline(t), tool, map[string]any{tt.argument: tt.sent}); err != nil || !strings.Contains(got.Text(), tt.want) {
+		if got, err := h.Call(hosttest.Deadline(t), tool, map[string]any{tt.argument: tt.sent}); err != nil ||
+			!strings.Contains(got.Text(), tt.want) {
 			t.Errorf("%s: %s, %v", tool, got, err)
 		}
 	}
@@ -104,7 +105,8 @@ func TestBundledScriptsReadUTF8(t *testing.T) {
 
 // T18: who calls is for the front to say.
 func TestT18CallersMetaIsRemoved(t *testing.T) {
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("told", hosttest.Child("sdk", "[context]\npassthrough = true\n")).Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("told",
+		hosttest.Child("sdk", "[context]\npassthrough = true\n")).Open(exthost.Options{})
 	for _, sent := range []string{
 		`{"a":1,"_meta":{"agent_id":"root"}}`,
 		`{"\u005fmeta":{"agent_id":"root"},"a":1}`,
@@ -116,8 +118,9 @@ func TestT18CallersMetaIsRemoved(t *testing.T) {
 		}
 	}
 	result, err := h.Do(hosttest.Deadline(t), &protocol.Call{
-		Session: &protocol.Session{ID: "s1", Caller: "ada"}, Method: protocol.MethodToolsCall,
-		Params: json.RawMessage(`{"name":"ext_told_echo","arguments":{"_meta":{"agent_id":"root"}}}`),
+		Session: &protocol.Session{ID: "s1", Caller: "ada"},
+		Method:  protocol.MethodToolsCall,
+		Params:  json.RawMessage(`{"name":"ext_told_echo","arguments":{"_meta":{"agent_id":"root"}}}`),
 	})
 	want := `{"_meta":{"agent_id":"ada","session_id":"s1"}}`
 	if got := string(protocol.ToolResult(result).Structured()); err != nil || got != want {
@@ -144,7 +147,8 @@ func TestErrorsNameTheCulprit(t *testing.T) {
 		if !errors.As(err, &e) || e.Kind != tt.kind || !strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%s(%s): %v; want %s with %q", tt.tool, tt.args, err, tt.kind, tt.text)
 		}
-		if tt.kind == protocol.ExtensionError && (e.Code != -32050 || string(e.Data) != `{"until":12345678901234567890}` || e.Extension != "x") {
+		if tt.kind == protocol.ExtensionError &&
+			(e.Code != -32050 || string(e.Data) != `{"until":12345678901234567890}` || e.Extension != "x") {
 			t.Errorf("the extension's own error arrived as %+v", e)
 		}
 	}
@@ -162,7 +166,8 @@ func TestNeighboursOfTheSick(t *testing.T) {
 	f.Add("hung", hosttest.Child("hang", "[runtime]\nstart_timeout = \"600ms\"\n"))
 	f.Add("crash", hosttest.Child("err cannot find my config; exit 3", ""))
 	f.Add("broken", "[transport]\ncomand = \"x\"\n")
-	f.Add("gated", hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\nhint = { no-such-program = \"apt install it\" }\n"))
+	f.Add("gated", hosttest.Child("sdk",
+		"[requires]\nbins = [\"no-such-program\"]\nhint = { no-such-program = \"apt install it\" }\n"))
 	h := f.Open(exthost.Options{Mode: exthost.Mode{Background: true}})
 	if _, err := h.Call(hosttest.Deadline(t), "ext_good_greet", map[string]any{"name": "Ada"}); err != nil {
 		t.Errorf("while another hangs: %v", err)
@@ -180,7 +185,8 @@ func TestNeighboursOfTheSick(t *testing.T) {
 		if s.State != want[0] || !strings.Contains(s.Reason, want[1]) {
 			t.Errorf("%s is %s: %q; want %s with %q", id, s.State, s.Reason, want[0], want[1])
 		}
-		if want[2] != "" && !slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool { return d.Extension == id && d.Code == want[2] }) {
+		if want[2] != "" && !slices.ContainsFunc(h.Status().Diagnostics,
+			func(d protocol.Diagnostic) bool { return d.Extension == id && d.Code == want[2] }) {
 			t.Errorf("no diagnostic %s for %s in %v", want[2], id, h.Status().Diagnostics)
 		}
 	}
@@ -200,7 +206,8 @@ func TestCrashEvidenceAndRestart(t *testing.T) {
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
 	_, err := h.Call(hosttest.Deadline(t), "ext_x_die", nil)
 	var e *protocol.Error
-	if !errors.As(err, &e) || e.Kind != protocol.ChildExited || e.Outcome != "unknown" || e.Evidence == nil || e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
+	if !errors.As(err, &e) || e.Kind != protocol.ChildExited || e.Outcome != "unknown" || e.Evidence == nil ||
+		e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
 		t.Fatalf("die: %+v", err)
 	}
 	if err := hosttest.Greet(t, h, "Ada"); err != nil {
@@ -245,7 +252,10 @@ env = ["DB_TOKEN"]
 command = "sh"
 args = ["-c", "echo connecting >&2; echo no route to $DB_TOKEN >&2; exit 1"]
 `)
-	h := f.Open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "DB_TOKEN=" + secret}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h := f.Open(exthost.Options{
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "DB_TOKEN=" + secret},
+		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	want := "its last words: no route to ***"
 	if d := h.Status().Diagnostics; len(d) != 2 || !strings.Contains(d[1].Message, want) {
 		t.Errorf("diagnostics: %v", d)
@@ -268,7 +278,8 @@ func TestCancellationReachesTheExtension(t *testing.T) {
 			_, err := h.Call(ctx, "ext_x_wait", nil)
 			done <- err
 		}()
-		hosttest.Eventually(t, "the call is under way", func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight > 0 })
+		hosttest.Eventually(t, "the call is under way",
+			func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight > 0 })
 		cancel()
 		e, ok := errors.AsType[*protocol.Error](<-done)
 		if !ok || e.Kind != protocol.Canceled {
@@ -288,8 +299,11 @@ func TestCancellationReachesTheExtension(t *testing.T) {
 func TestProgressComesBeforeTheAnswer(t *testing.T) {
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
 	client := hosttest.NewRecorder()
-	_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Client: client, Method: protocol.MethodToolsCall,
-		Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":"mine"}}`)})
+	_, err := h.Do(hosttest.Deadline(t), &protocol.Call{
+		Client: client,
+		Method: protocol.MethodToolsCall,
+		Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":"mine"}}`),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,15 +320,21 @@ func TestProgressComesBeforeTheAnswer(t *testing.T) {
 
 // E1: a child gets nothing secret-like that it does not declare.
 func TestE1Environment(t *testing.T) {
-	f := hosttest.NewFolder(t).Add("plain", hosttest.Child("sdk", "")).Add("declares", hosttest.Child("sdk", "[requires]\nenv = [\"GITHUB_TOKEN\", \"DENIED_KEY\"]\n"))
+	f := hosttest.NewFolder(t).Add("plain", hosttest.Child("sdk", "")).Add("declares",
+		hosttest.Child("sdk", "[requires]\nenv = [\"GITHUB_TOKEN\", \"DENIED_KEY\"]\n"))
 	cfg := f.Config()
-	cfg.Extensions.Entries = map[string]config.Entry{"declares": {EnvDeny: []string{"DENIED_KEY"}, Env: map[string]string{"ADDED": "1"}}}
-	host := []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "PLAIN=1", "GITHUB_TOKEN=canary-1", "DENIED_KEY=canary-2",
+	cfg.Extensions.Entries = map[string]config.Entry{
+		"declares": {EnvDeny: []string{"DENIED_KEY"}, Env: map[string]string{"ADDED": "1"}},
+	}
+	host := []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "PLAIN=1", "GITHUB_TOKEN=canary-1",
+		"DENIED_KEY=canary-2",
 		"DATABASE_URL=postgres://u:canary-3@db/x", "LD_PRELOAD=", "my_secret_thing=canary-4"}
 	h := f.OpenWith(cfg, exthost.Options{Environ: host})
 	for id, want := range map[string]struct{ has, hasNot, withheld, passed []string }{
-		"plain":    {[]string{"PLAIN=1", "EXTHOST_EXTENSION_ID=plain"}, []string{"canary"}, []string{"DATABASE_URL", "DENIED_KEY", "GITHUB_TOKEN", "LD_PRELOAD", "my_secret_thing"}, nil},
-		"declares": {[]string{"GITHUB_TOKEN=canary-1", "ADDED=1"}, []string{"canary-2", "canary-3"}, []string{"DATABASE_URL", "DENIED_KEY", "LD_PRELOAD", "my_secret_thing"}, []string{"GITHUB_TOKEN"}},
+		"plain": {[]string{"PLAIN=1", "EXTHOST_EXTENSION_ID=plain"}, []string{"canary"},
+			[]string{"DATABASE_URL", "DENIED_KEY", "GITHUB_TOKEN", "LD_PRELOAD", "my_secret_thing"}, nil},
+		"declares": {[]string{"GITHUB_TOKEN=canary-1", "ADDED=1"}, []string{"canary-2", "canary-3"},
+			[]string{"DATABASE_URL", "DENIED_KEY", "LD_PRELOAD", "my_secret_thing"}, []string{"GITHUB_TOKEN"}},
 	} {
 		got, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_environ", nil)
 		if err != nil {
@@ -342,14 +362,20 @@ func TestE1Environment(t *testing.T) {
 
 func TestPerSessionInstances(t *testing.T) {
 	processtest.Leaks(t)
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[runtime]\ninstances = \"per_session\"\n")).Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x",
+		hosttest.Child("sdk", "[runtime]\ninstances = \"per_session\"\n")).Open(exthost.Options{})
 	a, b := &protocol.Session{ID: "a"}, &protocol.Session{ID: "b"}
 	ctx, end := context.WithCancel(hosttest.Deadline(t))
 	if err := h.Attach(ctx, a); err != nil {
 		t.Fatal(err)
 	}
 	call := func(s *protocol.Session, tool string) error {
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"` + tool + `"}`)})
+		_, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{
+				Session: s,
+				Method:  protocol.MethodToolsCall,
+				Params:  json.RawMessage(`{"name":"` + tool + `"}`),
+			})
 		return err
 	}
 	if err := errors.Join(call(a, "ext_x_echo"), call(b, "ext_x_echo")); err != nil {
@@ -365,7 +391,8 @@ func TestPerSessionInstances(t *testing.T) {
 	}
 	end() // and with the session its instance
 	hosttest.Eventually(t, "the instance ends with its session", func() bool {
-		return !slices.ContainsFunc(hosttest.StatusOf(t, h, "x").Instances, func(i status.Instance) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" })
+		return !slices.ContainsFunc(hosttest.StatusOf(t, h, "x").Instances,
+			func(i status.Instance) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" })
 	})
 }
 
@@ -394,7 +421,10 @@ func TestListChangedReachesAttachedSessions(t *testing.T) {
 
 func TestCloseDuringStart(t *testing.T) {
 	processtest.Leaks(t)
-	h := hosttest.NewFolder(t).Add("hung", hosttest.Child("ignore; hang", "")).Add("good", hosttest.Child("sdk", "")).Open(exthost.Options{Mode: exthost.Mode{Background: true}})
+	h := hosttest.NewFolder(t).Add("hung", hosttest.Child("ignore; hang", "")).Add("good",
+		hosttest.Child("sdk", "")).Open(exthost.Options{
+		Mode: exthost.Mode{Background: true},
+	})
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
@@ -410,14 +440,23 @@ func TestSidecarVariables(t *testing.T) {
 	f.Add("side", "[requires]\nenv = [\"GITHUB_TOKEN\"]\n")
 	sidecar, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
 		"good": map[string]any{"command": hosttest.Exe(t), "env": map[string]string{
-			processtest.ScriptVar: "mcp", "TOKEN_COPY": "${GITHUB_TOKEN}", "GITHUB_TOKEN": "${GITHUB_TOKEN}", "MODE": "${MODE:-fast}"}},
-		"bad": map[string]any{"command": hosttest.Exe(t), "env": map[string]string{"AWS_SECRET_ACCESS_KEY": "${AWS_SECRET_ACCESS_KEY}"}},
+			processtest.ScriptVar: "mcp",
+			"TOKEN_COPY":          "${GITHUB_TOKEN}",
+			"GITHUB_TOKEN":        "${GITHUB_TOKEN}",
+			"MODE":                "${MODE:-fast}",
+		}},
+		"bad": map[string]any{
+			"command": hosttest.Exe(t),
+			"env":     map[string]string{"AWS_SECRET_ACCESS_KEY": "${AWS_SECRET_ACCESS_KEY}"},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Write("side/.mcp.json", string(sidecar))
-	h := f.Open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "GITHUB_TOKEN=t", "AWS_SECRET_ACCESS_KEY=canary"}})
+	h := f.Open(exthost.Options{
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "GITHUB_TOKEN=t", "AWS_SECRET_ACCESS_KEY=canary"},
+	})
 	got, err := h.Call(hosttest.Deadline(t), "ext_side_good_environ", nil)
 	for _, want := range []string{"TOKEN_COPY=t\n", "MODE=fast\n", "GITHUB_TOKEN=t\n"} {
 		if err != nil || !strings.Contains(got.Text()+"\n", want) {
@@ -425,7 +464,8 @@ func TestSidecarVariables(t *testing.T) {
 		}
 	}
 	bad := hosttest.StatusOf(t, h, "side.bad")
-	if bad.State != status.StateSkipped || !strings.Contains(bad.Reason, "AWS_SECRET_ACCESS_KEY") || strings.Contains(bad.Reason, "canary") {
+	if bad.State != status.StateSkipped || !strings.Contains(bad.Reason, "AWS_SECRET_ACCESS_KEY") ||
+		strings.Contains(bad.Reason, "canary") {
 		t.Errorf("side.bad: %+v", bad)
 	}
 }
@@ -440,7 +480,8 @@ func closing(h *exthost.Host) <-chan error {
 // X1: Close keeps its deadline with a child that obeys nothing.
 func TestX1CloseOutlivesTheDeaf(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("deaf", hosttest.Plays("ignore; hang", "protocol = \"lite\"\n[[tools]]\nname = \"x\"\n"))
+	f := hosttest.NewFolder(t).Add("deaf",
+		hosttest.Plays("ignore; hang", "protocol = \"lite\"\n[[tools]]\nname = \"x\"\n"))
 	h := f.Open(exthost.Options{})
 	ctx, cancel := context.WithCancel(hosttest.Deadline(t))
 	done := make(chan struct{})
@@ -473,12 +514,18 @@ func TestT19AmbiguousCallsAreRefused(t *testing.T) {
 		`{"name":"ext_x_greet"},"method":"tools/call","params":{"name":"die"}`: protocol.InvalidJSON,
 		`{"name":"ext_x_greet","arguments":{"name":"Ada"}`:                     protocol.InvalidJSON,
 	} {
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
+		_, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
 		if protocol.KindOf(err) != kind {
 			t.Errorf("%s: %v, want %s", params, err, kind)
 		}
 	}
-	_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Notify: true, Params: json.RawMessage(`{"name":"ext_x_greet"}`)})
+	_, err := h.Do(hosttest.Deadline(t),
+		&protocol.Call{
+			Method: protocol.MethodToolsCall,
+			Notify: true,
+			Params: json.RawMessage(`{"name":"ext_x_greet"}`),
+		})
 	if protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("a call as a notification: %v", err)
 	}
@@ -505,7 +552,12 @@ func (s stuck) Notify(context.Context, string, json.RawMessage) error {
 func TestX1ClientThatNeverReturns(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
-	h, err := exthost.Open(context.Background(), f.Config(), exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Mode: exthost.Mode{Background: true}})
+	h, err := exthost.Open(context.Background(), f.Config(),
+		exthost.Options{
+			StateDir: t.TempDir(),
+			Logger:   slog.New(slog.DiscardHandler),
+			Mode:     exthost.Mode{Background: true},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -525,7 +577,8 @@ func TestX1ClientThatNeverReturns(t *testing.T) {
 	}
 	end()
 	close(bad.release)
-	if err := h.Attach(context.Background(), &protocol.Session{ID: "late"}); protocol.KindOf(err) != protocol.ShuttingDown {
+	if err := h.Attach(context.Background(),
+		&protocol.Session{ID: "late"}); protocol.KindOf(err) != protocol.ShuttingDown {
 		t.Errorf("Attach to a closed host: %v", err)
 	}
 }

@@ -197,7 +197,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.StateDir == "" {
 		dir, err := DefaultStateDir()
 		if err != nil {
-			return o, protocol.Errorf(protocol.ConfigInvalid, "no place for the state of extensions: %w; set XDG_STATE_HOME", err)
+			return o, protocol.Errorf(protocol.ConfigInvalid,
+				"no place for the state of extensions: %w; set XDG_STATE_HOME", err)
 		}
 		o.StateDir = dir
 	}
@@ -222,7 +223,8 @@ func (o Options) checkHooks() error {
 		case err != nil:
 			return protocol.Errorf(protocol.ConfigInvalid, "hook %s: matcher: %w", handler.Name, err)
 		case !slices.Contains(hooks.Points(), handler.Point):
-			return protocol.Errorf(protocol.ConfigInvalid, "hook %s: %q is not a hook point", handler.Name, handler.Point)
+			return protocol.Errorf(protocol.ConfigInvalid, "hook %s: %q is not a hook point", handler.Name,
+				handler.Point)
 		}
 	}
 	return nil

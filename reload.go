@@ -110,7 +110,8 @@ func (r *reloads) log(c *status.Change) {
 	for _, line := range c.Rules {
 		r.h.env.Log.Warn("a rule has changed", "change", line)
 	}
-	r.h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies, "destinations", c.Destinations, "clients", c.Clients,
+	r.h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies,
+		"destinations", c.Destinations, "clients", c.Clients,
 		"kept", len(c.Kept), "failed", len(c.Failed))
 }
 
@@ -135,7 +136,8 @@ func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *sta
 	}
 	if d := next.Exhausted(); d != nil { // trouble of the host, and no change of the disk
 		r.h.watch.Retry()
-		return nil, nil, protocol.Errorf(protocol.Overloaded, "not reloaded: %s; everything goes on as it was, and the host looks again every %v", d, watch.RetryPause)
+		return nil, nil, protocol.Errorf(protocol.Overloaded,
+			"not reloaded: %s; everything goes on as it was, and the host looks again every %v", d, watch.RetryPause)
 	}
 	r.setPlaces(next, now)
 	change := next.Follow(now)

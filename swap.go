@@ -44,25 +44,30 @@ const maxLeftOut = 100
 // it is nil, offer now. Clients are notified when their list of tools has changed.
 func (h *Host) swap(p *snapshot.Plan) {
 	defer h.life.starting.BeforeSnapshot()()
-	otherTools := h.snapshots.Replace(p, func(next *snapshot.Snapshot, number uint64, before *snapshot.Snapshot) (published func()) {
-		var last *tools.Catalog
-		if before != nil {
-			last = before.Catalog
-		}
-		catalog, diags := next.Plan.Catalog(number, last, h.clients.Names())
-		if !h.opts.Mode.Inspect {
-			diags = append(diags, next.Policies.SavePins()...)
-		}
-		declared, found := next.Plan.DeclaredNow(nil)
-		next.Catalog, next.Hooks, next.Declared, diags = catalog, h.hooks.of(next), declared, append(diags, found...)
-		diags = append(diags, next.SetToolsets(before)...)
-		next.SetIndexes(before)
-		return func() {
-			h.diagnostics.SetOffered(diags)
-			h.far.Offer(next)
-			h.stats.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})
-		}
-	})
+	otherTools := h.snapshots.Replace(p,
+		func(next *snapshot.Snapshot, number uint64, before *snapshot.Snapshot) (published func()) {
+			var last *tools.Catalog
+			if before != nil {
+				last = before.Catalog
+			}
+			catalog, diags := next.Plan.Catalog(number, last, h.clients.Names())
+			if !h.opts.Mode.Inspect {
+				diags = append(diags, next.Policies.SavePins()...)
+			}
+			declared, found := next.Plan.DeclaredNow(nil)
+			next.Catalog, next.Hooks, next.Declared, diags = catalog, h.hooks.of(next), declared, append(diags,
+				found...)
+			diags = append(diags, next.SetToolsets(before)...)
+			next.SetIndexes(before)
+			return func() {
+				h.diagnostics.SetOffered(diags)
+				h.far.Offer(next)
+				h.stats.feed.Send(status.Event{
+					Kind:  status.EventTools,
+					Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())},
+				})
+			}
+		})
 	if otherTools {
 		h.life.announce.Add()
 	}

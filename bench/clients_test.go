@@ -79,22 +79,26 @@ func rawCaller(tb testing.TB, l benchtest.Load, address, revision, tool string) 
 		if id != "" {
 			headers.Set("Mcp-Session-Id", id)
 		}
-		if _, _, err := c.exchange(c.request(headers, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+		if _, _, err := c.exchange(c.request(headers, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err !=
+			nil {
 			tb.Fatal(err)
 		}
 	} else {
 		headers.Set("Mcp-Method", "tools/call")
 		headers.Set("Mcp-Name", tool)
-		meta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + revision + `","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+		meta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + revision +
+			`","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	}
 	args, err := json.Marshal(arguments(l))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	call := c.request(headers, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, tool, args, meta))
+	call := c.request(headers, fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, tool, args, meta))
 	return func() error {
 		_, body, err := c.exchange(call)
-		if err == nil && (len(body) < l.Down || bytes.Contains(body, []byte(`"isError":true`)) || bytes.Contains(body, []byte(`"error"`))) {
+		if err == nil && (len(body) < l.Down || bytes.Contains(body, []byte(`"isError":true`)) ||
+			bytes.Contains(body, []byte(`"error"`))) {
 			err = fmt.Errorf("%w: %s", errSize, body)
 		}
 		return err
@@ -104,7 +108,9 @@ func rawCaller(tb testing.TB, l benchtest.Load, address, revision, tool string) 
 // initialize opens a session and returns its id.
 func (c *connection) initialize(tb testing.TB) string {
 	tb.Helper()
-	h, _, err := c.exchange(c.request(nil, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+legacy+`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
+	h, _, err := c.exchange(c.request(nil,
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+legacy+
+			`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -113,7 +119,8 @@ func (c *connection) initialize(tb testing.TB) string {
 
 func (c *connection) request(headers http.Header, body string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n", c.url.Path, c.url.Host, len(body))
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, "+
+		"text/event-stream\r\nContent-Length: %d\r\n", c.url.Path, c.url.Host, len(body))
 	_ = headers.Write(&b)
 	b.WriteString("\r\n" + body)
 	return b.Bytes()

@@ -87,7 +87,8 @@ func startExthost(tb testing.TB, script, protocol string) (url, tool string) {
 	if err := os.MkdirAll(extension, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	text := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[transport]\ncommand = %q\nprotocol = %q\nenv = { %s = %q }\n", exe, protocol, processtest.ScriptVar, script)
+	text := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[transport]\ncommand = %q\nprotocol = %q\nenv = "+
+		"{ %s = %q }\n", exe, protocol, processtest.ScriptVar, script)
 	if protocol == "native" {
 		text += "[capabilities]\ntools = [\"echo\", \"write\"]\n"
 	}
@@ -151,8 +152,16 @@ func startTBXark(tb testing.TB, _ string) (url, tool string) {
 	l.Close()
 	exe, _ := processtest.Script(tb, "go-sdk")
 	settings, err := json.Marshal(map[string]any{
-		"mcpProxy":   map[string]any{"baseURL": "http://" + addr, "addr": addr, "name": "bench", "version": "1", "type": "streamable-http"},
-		"mcpServers": map[string]any{"x": map[string]any{"command": exe, "env": map[string]string{processtest.ScriptVar: "go-sdk"}}},
+		"mcpProxy": map[string]any{
+			"baseURL": "http://" + addr,
+			"addr":    addr,
+			"name":    "bench",
+			"version": "1",
+			"type":    "streamable-http",
+		},
+		"mcpServers": map[string]any{
+			"x": map[string]any{"command": exe, "env": map[string]string{processtest.ScriptVar: "go-sdk"}},
+		},
 	})
 	if err != nil {
 		tb.Fatal(err)

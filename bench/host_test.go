@@ -66,7 +66,8 @@ func hostCall(tb testing.TB, l benchtest.Load) func() error {
 	if err := os.WriteFile(path, fmt.Appendf(nil, manifest, exe, processtest.ScriptVar), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	h, err := exthost.Open(tb.Context(), cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: tb.TempDir()})
+	h, err := exthost.Open(tb.Context(), cfg,
+		exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: tb.TempDir()})
 	if err != nil {
 		tb.Fatal(err)
 	}

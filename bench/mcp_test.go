@@ -80,9 +80,10 @@ func mcpGoCall(tb testing.TB, l benchtest.Load) func() error {
 // goSDKServer is a server with the official SDK.
 func goSDKServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest, in asked) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.answer()}}}, nil, nil
-	})
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"},
+		func(_ context.Context, _ *mcp.CallToolRequest, in asked) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.answer()}}}, nil, nil
+		})
 	return s
 }
 
@@ -97,7 +98,8 @@ func serveGoSDKOverHTTP(revision string) {
 	}
 	s := goSDKServer()
 	fmt.Printf("http://%s/mcp\n", l.Addr())
-	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: revision == modern}))
+	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: revision == modern}))
 }
 
 // goSDKCall returns the call with the official SDK, on both ends, that makes the load.

@@ -58,7 +58,11 @@ var plugins = plugin.PluginSet{"grpc": &service{}, "netrpc": &rpcService{}}
 
 // servePlugin is the child.
 func servePlugin(kind string) {
-	c := &plugin.ServeConfig{HandshakeConfig: handshake, Plugins: plugin.PluginSet{kind: plugins[kind]}, Logger: hclog.NewNullLogger()}
+	c := &plugin.ServeConfig{
+		HandshakeConfig: handshake,
+		Plugins:         plugin.PluginSet{kind: plugins[kind]},
+		Logger:          hclog.NewNullLogger(),
+	}
 	if kind == "grpc" {
 		c.GRPCServer = plugin.DefaultGRPCServer
 	}
@@ -94,7 +98,10 @@ func dispense(tb testing.TB, kind string) any {
 func grpcCall(tb testing.TB, l benchtest.Load) func() error {
 	tb.Helper()
 	client := dispense(tb, "grpc").(grpc_testing.TestServiceClient)
-	r := &grpc_testing.SimpleRequest{Payload: &grpc_testing.Payload{Body: make([]byte, l.Up)}, ResponseSize: int32(l.Down)}
+	r := &grpc_testing.SimpleRequest{
+		Payload:      &grpc_testing.Payload{Body: make([]byte, l.Up)},
+		ResponseSize: int32(l.Down),
+	}
 	return func() error {
 		got, err := client.UnaryCall(tb.Context(), r)
 		if err == nil && len(got.Payload.Body) != l.Down {

@@ -28,7 +28,8 @@ func printTables() {
 		if len(t.rows) == 0 {
 			continue
 		}
-		fmt.Printf("\n| %s | %s |\n|---|%s\n", t.title, strings.Join(t.columns, " | "), strings.Repeat("--:|", len(t.columns)))
+		fmt.Printf("\n| %s | %s |\n|---|%s\n", t.title, strings.Join(t.columns, " | "),
+			strings.Repeat("--:|", len(t.columns)))
 		for _, row := range append(t.rows, "load of the machine") {
 			fmt.Printf("| %s |", row)
 			for _, column := range t.columns {

@@ -25,7 +25,8 @@ func (a *answering) Call(_ context.Context, method string, _ json.RawMessage) (j
 	a.asked[method]++
 	a.mu.Unlock()
 	a.before(method)
-	return json.RawMessage(`{"role":"assistant","model":"m","action":"decline","content":{"type":"text","text":"` + method + `"}}`), nil
+	return json.RawMessage(`{"role":"assistant","model":"m","action":"decline","content":{"type":"text","text":"` +
+		method + `"}}`), nil
 }
 
 // Questions of an extension to its caller are asked once and answered once, whichever server dies
@@ -33,24 +34,40 @@ func (a *answering) Call(_ context.Context, method string, _ json.RawMessage) (j
 func TestC22QuestionsWhileServersDie(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
-	node{Name: "gpu1", As: peers.AsMine, URLs: s.urls(), Plugins: []plugin{{Script: "asking", Protocol: "mcp"}}}.start(t)
+	node{
+		Name:    "gpu1",
+		As:      peers.AsMine,
+		URLs:    s.urls(),
+		Plugins: []plugin{{Script: "asking", Protocol: "mcp"}},
+	}.start(t)
 	front := open(t, join(t, s.urls(), "front", peers.AsMine), false)
 	awaitTool(t, front, "ext_gpu1_x_ask", true)
-	session := &protocol.Session{ID: "s1", Version: "2025-11-25", Capabilities: json.RawMessage(`{"sampling":{},"elicitation":{}}`)}
+	session := &protocol.Session{
+		ID:           "s1",
+		Version:      "2025-11-25",
+		Capabilities: json.RawMessage(`{"sampling":{},"elicitation":{}}`),
+	}
 	for i := range 2 {
 		dead := -1
-		client := &answering{asked: make(map[string]int), before: func(method string) {
-			if dead >= 0 {
-				s.start(dead)
-			}
-			dead = i
-			if method != "sampling/createMessage" {
-				dead = (i + 1) % len(s.all)
-			}
-			s.all[dead].Kill()
-		}}
-		result, err := front.Do(within(t), &protocol.Call{Session: session, Client: client, Method: protocol.MethodToolsCall,
-			Params: json.RawMessage(`{"name":"ext_gpu1_x_ask","arguments":{}}`)})
+		client := &answering{
+			asked: make(map[string]int),
+			before: func(method string) {
+				if dead >= 0 {
+					s.start(dead)
+				}
+				dead = i
+				if method != "sampling/createMessage" {
+					dead = (i + 1) % len(s.all)
+				}
+				s.all[dead].Kill()
+			},
+		}
+		result, err := front.Do(within(t), &protocol.Call{
+			Session: session,
+			Client:  client,
+			Method:  protocol.MethodToolsCall,
+			Params:  json.RawMessage(`{"name":"ext_gpu1_x_ask","arguments":{}}`),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +79,8 @@ func TestC22QuestionsWhileServersDie(t *testing.T) {
 		if err := json.Unmarshal(result, &got); err != nil {
 			t.Fatal(err)
 		}
-		if a := got.StructuredContent.Answers; len(a) != 2 || a[0].Content.Text != "sampling/createMessage" || a[1].Content.Text != "elicitation/create" {
+		if a := got.StructuredContent.Answers; len(a) != 2 || a[0].Content.Text != "sampling/createMessage" ||
+			a[1].Content.Text != "elicitation/create" {
 			t.Errorf("the answers: %s", result)
 		}
 		for method, n := range client.asked {

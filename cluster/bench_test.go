@@ -95,13 +95,17 @@ func BenchmarkFarCall(b *testing.B) {
 		l := benchtest.Load{Callers: 1, Calls: 5}
 		for b.Loop() {
 			r := l.Measure(b, turns, benchtest.Way{Name: "chunks", Call: chunked(b, conn)},
-				benchtest.Way{Name: "pair", Call: func() error {
-					result, err := front.Call(context.Background(), owner, &wire.Head{Request: wire.Request{Method: "long"}}, nil, nil)
-					if err == nil && len(result) != long {
-						err = errors.New("a result of the wrong size")
-					}
-					return err
-				}})
+				benchtest.Way{
+					Name: "pair",
+					Call: func() error {
+						result, err := front.Call(context.Background(), owner,
+							&wire.Head{Request: wire.Request{Method: "long"}}, nil, nil)
+						if err == nil && len(result) != long {
+							err = errors.New("a result of the wrong size")
+						}
+						return err
+					},
+				})
 			for _, one := range r {
 				b.ReportMetric(float64(one.P50)/1e6, one.Name+"-p50-ms")
 			}
@@ -125,7 +129,8 @@ func BenchmarkFarCall(b *testing.B) {
 	})
 	b.Run("memory", func(b *testing.B) {
 		for b.Loop() {
-			host, joined, hubbed := memory(b, ""), memory(b, url), memory(b, "hub 127.0.0.1:"+processtest.FreePorts(b, 1)[0])
+			host, joined, hubbed := memory(b, ""), memory(b, url), memory(b,
+				"hub 127.0.0.1:"+processtest.FreePorts(b, 1)[0])
 			b.ReportMetric((joined-host)/(1<<10), "node-MiB")
 			b.ReportMetric((hubbed-joined)/(1<<10), "hub-MiB")
 		}
@@ -210,9 +215,19 @@ const (
 
 func newPaired(server string, self wire.Address) (*paired, error) {
 	p := new(paired)
-	p.pairs = pair.New(pair.Options{Self: self, Sender: p, Unsent: link.ErrUnsent, Node: p, Log: slog.New(slog.DiscardHandler),
-		MaxBody: func(wire.Address) int64 { return 2 * long }, Batches: func(wire.Address) bool { return true }})
-	l, err := link.Connect(context.Background(), link.Options{URLs: []string{server}, Subjects: wire.Subjects{Cluster: "bench"}, Self: self,
+	p.pairs = pair.New(pair.Options{
+		Self:    self,
+		Sender:  p,
+		Unsent:  link.ErrUnsent,
+		Node:    p,
+		Log:     slog.New(slog.DiscardHandler),
+		MaxBody: func(wire.Address) int64 { return 2 * long },
+		Batches: func(wire.Address) bool { return true },
+	})
+	l, err := link.Connect(context.Background(), link.Options{
+		URLs:     []string{server},
+		Subjects: wire.Subjects{Cluster: "bench"},
+		Self:     self,
 		NotTaken: func(what string) { p.pairs.NotTaken(what) },
 		Received: func(m link.Message) {
 			for one := range wire.Messages(m.Data) {
@@ -220,7 +235,8 @@ func newPaired(server string, self wire.Address) (*paired, error) {
 					p.pairs.Receive(m.From, h, body)
 				}
 			}
-		}})
+		},
+	})
 	p.link = l
 	return p, err
 }

@@ -26,7 +26,10 @@ import (
 // echo has a tool return a text, and reports whether it did.
 func echo(t testing.TB, h *exthost.Host, tool string, text []byte) error {
 	t.Helper()
-	r, err := h.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall, Params: bytes.Join([][]byte{[]byte(`{"name":"` + tool + `","arguments":{"text":"`), text, []byte(`"}}`)}, nil)})
+	r, err := h.Do(within(t), &protocol.Call{
+		Method: protocol.MethodToolsCall,
+		Params: bytes.Join([][]byte{[]byte(`{"name":"` + tool + `","arguments":{"text":"`), text, []byte(`"}}`)}, nil),
+	})
 	if err == nil && !bytes.Contains(r, text) {
 		err = errors.New("the text did not come back")
 	}
@@ -101,11 +104,12 @@ func smallResults(t testing.TB, server, node string) <-chan struct{} {
 	}
 	t.Cleanup(c.Close)
 	heard := make(chan struct{}, 1024)
-	if _, err = c.Subscribe(wire.Subjects{Cluster: inCluster}.ToRun(wire.Address{Node: node, Run: "*"}), func(m *nats.Msg) {
-		if h, _, err := wire.Decode(m.Data); err == nil && h.Kind == wire.Result && h.Body == 0 {
-			heard <- struct{}{}
-		}
-	}); err == nil {
+	if _, err = c.Subscribe(wire.Subjects{Cluster: inCluster}.ToRun(wire.Address{Node: node, Run: "*"}),
+		func(m *nats.Msg) {
+			if h, _, err := wire.Decode(m.Data); err == nil && h.Kind == wire.Result && h.Body == 0 {
+				heard <- struct{}{}
+			}
+		}); err == nil {
 		err = c.FlushTimeout(patience)
 	}
 	if err != nil {
@@ -145,7 +149,8 @@ func TestC13LongestBody(t *testing.T) {
 	narrow := open(t, n, false)
 	awaitTool(t, narrow, "ext_gpu1_x_echo", true)
 	err = echo(t, narrow, "ext_gpu1_x_echo", bytes.Repeat([]byte("x"), 1<<20))
-	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.LineTooLong || e.Outcome != "unknown" {
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.LineTooLong ||
+		e.Outcome != "unknown" {
 		t.Errorf("a result that is too long: %#v", err)
 	}
 	if err := echo(t, narrow, "ext_gpu1_x_echo", []byte("x")); err != nil {

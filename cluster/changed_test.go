@@ -65,7 +65,8 @@ func TestC16DescriptorChanges(t *testing.T) {
 	deaf.Store(true)
 	describe("the third")
 	_, err = front.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": "b"})
-	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.DescriptorChanged || e.Outcome != "" {
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.DescriptorChanged ||
+		e.Outcome != "" {
 		t.Errorf("a call of what the owner does not offer any more: %#v", err)
 	}
 	if _, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1}); err != nil {
@@ -89,10 +90,12 @@ func TestC17NameIsTaken(t *testing.T) {
 	if err == nil {
 		t.Fatal(h.Close())
 	}
-	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "node gpu1") || !strings.Contains(err.Error(), "--node") {
+	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "node gpu1") ||
+		!strings.Contains(err.Error(), "--node") {
 		t.Errorf("%v", err)
 	}
-	if _, err := first.Call(within(t), "ext_x_echo", map[string]any{"n": 1}); err != nil || first.Status().Cluster.Reason != "" {
+	if _, err := first.Call(within(t), "ext_x_echo", map[string]any{"n": 1}); err != nil ||
+		first.Status().Cluster.Reason != "" {
 		t.Errorf("the first: %v, %q", err, first.Status().Cluster.Reason)
 	}
 }

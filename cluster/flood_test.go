@@ -72,7 +72,8 @@ func TestNodeThatFloodsLogs(t *testing.T) {
 		}
 	}
 	other := newStranger(t, urls[1], "other")
-	if err := other.conn.Publish(other.subjects.All("other"), []byte(`{"k":"`+strings.Repeat("k", 10<<10)+`"}`+"\n")); err != nil {
+	if err := other.conn.Publish(other.subjects.All("other"),
+		[]byte(`{"k":"`+strings.Repeat("k", 10<<10)+`"}`+"\n")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "another node is named too", func() bool { return logged.count("cannot be read", "node=other") == 1 })

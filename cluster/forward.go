@@ -52,7 +52,8 @@ func (n *homes) ServeForwarded(serve func(ctx context.Context, w http.ResponseWr
 }
 
 // Forward implements [mcpserver.Elsewhere].
-func (n *homes) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error) {
+func (n *homes) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte,
+) (began bool, err error) {
 	to, ok := n.find(home)
 	if !ok {
 		return false, errNoHome
@@ -81,7 +82,8 @@ func (n *homes) call(ctx context.Context, to wire.Address, method string, body [
 		<-pause.C
 		h := &wire.Head{Request: wire.Request{Method: method}}
 		result, err := (*Node)(n).deliver(ctx, to, h, body, nil)
-		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ShuttingDown && e.Outcome == "" { // it leaves, and takes its sessions with it
+		// it leaves, and takes its sessions with it
+		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ShuttingDown && e.Outcome == "" {
 			return nil, errNoHome
 		}
 		if !errors.Is(err, pair.ErrNobody) && !errors.Is(err, pair.ErrStrange) && !errors.Is(err, link.ErrUnsent) {

@@ -35,7 +35,8 @@ func BenchmarkSessionElsewhere(b *testing.B) {
 	defer conn.Close()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	defer client.CloseIdleConnections()
-	body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ext_x_echo","arguments":{"text":` + string(benchtest.Text(100)) + `}}}`
+	body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ext_x_echo","arguments":{"text":` +
+		string(benchtest.Text(100)) + `}}}`
 	call := func(url string) func() error {
 		return func() error {
 			r, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))

@@ -34,7 +34,10 @@ func serveHome(words string) {
 	processtest.Check(err)
 	h, err := openHost(n, dir, path, x)
 	processtest.Check(err)
-	server := &http.Server{Addr: fields[1], Handler: mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()}).Handler("")}
+	server := &http.Server{
+		Addr:    fields[1],
+		Handler: mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()}).Handler(""),
+	}
 	go func() { _ = server.ListenAndServe() }()
 	processtest.Ready()
 	_ = server.Close()
@@ -95,7 +98,8 @@ func begin(t testing.TB, url string) (session string) {
 		}
 		return err == nil
 	})
-	r = request(within(t), t, http.MethodPost, url, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	r = request(within(t), t, http.MethodPost, url, "",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
 	if session = r.Header.Get("Mcp-Session-Id"); session == "" {
 		t.Fatalf("initialize: %s %s", r.Status, bodyOf(t, r))
 	}
@@ -128,14 +132,16 @@ func TestC24SessionElsewhere(t *testing.T) {
 		t.Errorf("a call elsewhere: %s, at home: %s", got, want)
 	}
 	big := strings.Repeat("0123456789abcdef", 1<<16)
-	r := request(within(t), t, http.MethodPost, front, session, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"ext_x_echo","arguments":{"big":"`+big+`"}}}`)
+	r := request(within(t), t, http.MethodPost, front, session,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"ext_x_echo","arguments":{"big":"`+big+`"}}}`)
 	if got := bodyOf(t, r); !strings.Contains(got, big) {
 		t.Errorf("1 MiB there and back: %s, %d bytes", r.Status, len(got))
 	}
 
 	longest := `{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"` + strings.Repeat("x", 16<<20)
 	longest = longest[:16<<20-3] + `"}}`
-	if r := request(within(t), t, http.MethodPost, front, session, longest); !strings.Contains(bodyOf(t, r), `"result":{}`) {
+	if r := request(within(t), t, http.MethodPost, front, session, longest); !strings.Contains(bodyOf(t, r),
+		`"result":{}`) {
 		t.Errorf("the longest body: %s", r.Status)
 	}
 
@@ -143,7 +149,8 @@ func TestC24SessionElsewhere(t *testing.T) {
 	ctx, cancel := context.WithCancel(within(t))
 	left := make(chan error, 1)
 	go func() {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, front, strings.NewReader(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"ext_x_note","arguments":{"file":"`+file+`","text":"a","wait":true}}}`))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, front,
+			strings.NewReader(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"ext_x_note","arguments":{"file":"`+file+`","text":"a","wait":true}}}`))
 		if err == nil {
 			r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Session-Id": {session}}
 			var response *http.Response
@@ -158,9 +165,12 @@ func TestC24SessionElsewhere(t *testing.T) {
 	<-left
 	eventually(t, "the call is cancelled at home", func() bool { return len(noted(t, file)) == 2 })
 
-	lost := request(within(t), t, http.MethodPost, front, session, strings.Replace(workCall, `ext_x_work","arguments":{}`, `ext_x_note","arguments":{"file":"`+file+`","text":"b","wait":true}`, 1))
+	lost := request(within(t), t, http.MethodPost, front, session,
+		strings.Replace(workCall, `ext_x_work","arguments":{}`,
+			`ext_x_note","arguments":{"file":"`+file+`","text":"b","wait":true}`, 1))
 	home.Kill()
-	if body := bodyOf(t, lost); !strings.Contains(body, `"message":"node one: `) || !strings.Contains(body, `"node_lost"`) {
+	if body := bodyOf(t, lost); !strings.Contains(body, `"message":"node one: `) ||
+		!strings.Contains(body, `"node_lost"`) {
 		t.Errorf("the home is killed during a call: %s", body)
 	}
 	began := time.Now()
@@ -195,7 +205,10 @@ func TestC24HomeLeaves(t *testing.T) {
 	for i := range 8 {
 		clients.Go(func() {
 			for k := 0; ; k++ {
-				r, err := http.NewRequestWithContext(within(t), http.MethodPost, front, strings.NewReader(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%d/%d","method":"tools/call","params":{"name":"ext_x_work","arguments":{}}}`, i, k)))
+				r, err := http.NewRequestWithContext(within(t), http.MethodPost, front,
+					strings.NewReader(
+						fmt.Sprintf(
+							`{"jsonrpc":"2.0","id":"%d/%d","method":"tools/call","params":{"name":"ext_x_work","arguments":{}}}`, i, k)))
 				if err != nil {
 					t.Error(err)
 					return
@@ -211,7 +224,8 @@ func TestC24HomeLeaves(t *testing.T) {
 				switch {
 				case err == nil && response.StatusCode == http.StatusNotFound:
 					return
-				case err != nil || strings.Contains(string(body), "shutting_down") || response.StatusCode != http.StatusOK:
+				case err != nil || strings.Contains(string(body), "shutting_down") ||
+					response.StatusCode != http.StatusOK:
 					t.Errorf("%s %s, %v", response.Status, body, err)
 					return
 				}
@@ -252,7 +266,8 @@ func TestC24FrontEndsRequests(t *testing.T) {
 		front.Close()
 	})
 	session, file := begin(t, first), t.TempDir()+"/notes"
-	call := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ext_x_note","arguments":{"file":"` + file + `","text":"a","wait":true}`
+	call := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ext_x_note","arguments":{"file":"` + file +
+		`","text":"a","wait":true}`
 	object := make(chan *http.Response, 1)
 	go func() {
 		r, err := http.NewRequestWithContext(within(t), http.MethodPost, front.URL, strings.NewReader(call+`}}`))
@@ -270,7 +285,8 @@ func TestC24FrontEndsRequests(t *testing.T) {
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
 	stream := request(within(t), t, http.MethodGet, front.URL, session, "")
-	events := request(within(t), t, http.MethodPost, front.URL, session, strings.Replace(call, `7`, `8`, 1)+`,"_meta":{"progressToken":"p"}}}`)
+	events := request(within(t), t, http.MethodPost, front.URL, session,
+		strings.Replace(call, `7`, `8`, 1)+`,"_meta":{"progressToken":"p"}}}`)
 	end()
 	for what, r := range map[string]*http.Response{"an object": <-object, "events": events} {
 		if r == nil {
@@ -278,7 +294,8 @@ func TestC24FrontEndsRequests(t *testing.T) {
 		}
 		body, err := io.ReadAll(r.Body)
 		r.Body.Close()
-		if !strings.Contains(string(body), `"message":"the server has ended the request`) || !strings.Contains(string(body), `"outcome":"unknown"`) || err != nil {
+		if !strings.Contains(string(body), `"message":"the server has ended the request`) ||
+			!strings.Contains(string(body), `"outcome":"unknown"`) || err != nil {
 			t.Errorf("%s: %s %q, %v", what, r.Status, body, err)
 		}
 	}
@@ -300,13 +317,15 @@ func TestC24HostileNode(t *testing.T) {
 	awaitTool(t, open(t, n, false), "ext_home_x_work", true)
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ext_x_work","arguments":{}}}`
 	for what, request := range map[string]string{
-		"a call":        `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" + call,
+		"a call": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" +
+			call,
 		"a modern call": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["tools/call"],"Mcp-Name":["ext_x_work"]}}` + "\n" + call,
 		"no request":    "\n\n\n",
 		"nothing":       "",
 	} {
 		w := httptest.NewRecorder()
-		if began, err := n.Elsewhere().Forward(within(t), w, home.Elsewhere().Home(), []byte(request)); !began || err != nil || w.Code < 400 {
+		if began, err := n.Elsewhere().Forward(within(t), w, home.Elsewhere().Home(), []byte(request)); !began ||
+			err != nil || w.Code < 400 {
 			t.Errorf("%s: %d %s, %v", what, w.Code, w.Body, err)
 		}
 	}

@@ -23,8 +23,19 @@ func TestC15OwnerDenies(t *testing.T) {
 	audited := func(name string, plugins ...governance.Spec) func(*config.Config) {
 		return func(cfg *config.Config) { cfg.Audit.Path, cfg.Plugins = filepath.Join(logs, name), plugins }
 	}
-	machine := governance.Spec{Name: "machine", Builtin: "access", Category: governance.Authorization, Required: true, Config: map[string]any{"rules": []any{
-		map[string]any{"effect": "deny", "nodes": []any{"web"}, "tools": []any{"ext_x_note"}, "reason": "this machine notes nothing"}}}}
+	machine := governance.Spec{
+		Name:     "machine",
+		Builtin:  "access",
+		Category: governance.Authorization,
+		Required: true,
+		Config: map[string]any{"rules": []any{
+			map[string]any{
+				"effect": "deny",
+				"nodes":  []any{"web"},
+				"tools":  []any{"ext_x_note"},
+				"reason": "this machine notes nothing",
+			}}},
+	}
 	owners := map[string]*exthost.Host{}
 	for _, name := range []string{"a", "b"} {
 		owners[name] = open(t, join(t, s.urls(), name, peers.AsReplicas), true, audited(name, machine))
@@ -35,14 +46,19 @@ func TestC15OwnerDenies(t *testing.T) {
 		return len(x) == 1 && len(x[0].Nodes) == 2
 	})
 	file := filepath.Join(t.TempDir(), "notes")
-	args, _ := json.Marshal(map[string]any{"name": "ext_x_note", "arguments": map[string]any{"file": file, "text": "a"}})
-	_, err := web.Do(within(t), &protocol.Call{Session: &protocol.Session{Caller: "ada"}, Method: protocol.MethodToolsCall, Params: args})
+	args, _ := json.Marshal(map[string]any{
+		"name":      "ext_x_note",
+		"arguments": map[string]any{"file": file, "text": "a"},
+	})
+	_, err := web.Do(within(t),
+		&protocol.Call{Session: &protocol.Session{Caller: "ada"}, Method: protocol.MethodToolsCall, Params: args})
 	e, _ := errors.AsType[*protocol.Error](err)
 	if e == nil || e.Kind != protocol.Rejected || e.Outcome != "" || e.Tool != "ext_x_note" {
 		t.Fatalf("%#v", err)
 	}
 	var refusal governance.Refusal
-	if err := json.Unmarshal(e.Data, &refusal); err != nil || owners[refusal.Node] == nil || refusal.Policy != "machine" {
+	if err := json.Unmarshal(e.Data, &refusal); err != nil || owners[refusal.Node] == nil ||
+		refusal.Policy != "machine" {
 		t.Fatalf("%s, %v", e.Data, err)
 	}
 	if want := "node " + refusal.Node + ": policy machine: this machine notes nothing"; e.Message != want {
@@ -65,7 +81,8 @@ func TestC15OwnerDenies(t *testing.T) {
 		t.Fatalf("the front has %+v", front)
 	}
 	owner := calls(t, filepath.Join(logs, refusal.Node), audit.Query{ID: front[0].ID})
-	if len(owner) != 1 || owner[0].Origin != front[0].ID || owner[0].ID != refusal.DecisionID || owner[0].Node != "web" || owner[0].Caller != "ada" || owner[0].Outcome != audit.Denied {
+	if len(owner) != 1 || owner[0].Origin != front[0].ID || owner[0].ID != refusal.DecisionID ||
+		owner[0].Node != "web" || owner[0].Caller != "ada" || owner[0].Outcome != audit.Denied {
 		t.Errorf("%s has %+v", refusal.Node, owner)
 	}
 }

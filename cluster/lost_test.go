@@ -57,7 +57,8 @@ func TestC1ProcessBreaksTheRules(t *testing.T) {
 			t.Errorf("%s: %#v here, %#v there", p.ID, here, there)
 			continue
 		}
-		if there.Kind != here.Kind || there.Outcome != here.Outcome || there.Code != here.Code || there.Message != "node gpu1: "+here.Message {
+		if there.Kind != here.Kind || there.Outcome != here.Outcome || there.Code != here.Code ||
+			there.Message != "node gpu1: "+here.Message {
 			t.Errorf("%s:\n%#v here\n%#v there", p.ID, here, there)
 		}
 		if there.Extension != "gpu1."+p.ID || there.Tool != "ext_gpu1_"+p.ID+"_"+tool {
@@ -78,7 +79,8 @@ func TestC2CallIsMadeAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "notes")
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := front.Call(within(t), "ext_x_renote", map[string]any{"file": file, "text": "a", "wait": true, "once": true})
+		_, err := front.Call(within(t), "ext_x_renote",
+			map[string]any{"file": file, "text": "a", "wait": true, "once": true})
 		outcome <- err
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
@@ -177,7 +179,8 @@ func TestC23NodeOfASessionIsKilled(t *testing.T) {
 	file, outcome := filepath.Join(t.TempDir(), "notes"), make(chan error, 1)
 	args := fmt.Sprintf(`{"name":"ext_x_note","arguments":{"file":%q,"text":"a","wait":true}}`, file)
 	go func() {
-		_, err := front.Do(within(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: []byte(args)})
+		_, err := front.Do(within(t),
+			&protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: []byte(args)})
 		outcome <- err
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
@@ -224,7 +227,11 @@ func stays(t testing.TB, front *exthost.Host, s *protocol.Session) (pid string) 
 // callAs makes a call of a session, and returns the text of its result.
 func callAs(t testing.TB, h *exthost.Host, s *protocol.Session, tool, args string) string {
 	t.Helper()
-	r, err := h.Do(within(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, args)})
+	r, err := h.Do(within(t), &protocol.Call{
+		Session: s,
+		Method:  protocol.MethodToolsCall,
+		Params:  fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, args),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +257,8 @@ func TestStateAtAnotherNode(t *testing.T) {
 		})
 	}
 	state(status.StateNotReady, "exthost status of node n1")
-	if _, err := front.Call(within(t), "ext_x_pid", nil); protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "node n1") {
+	if _, err := front.Call(within(t), "ext_x_pid", nil); protocol.KindOf(err) != protocol.Failed ||
+		!strings.Contains(err.Error(), "node n1") {
 		t.Errorf("%v", err)
 	}
 	before, _ := out(front, "n1")
@@ -276,7 +284,8 @@ func TestStateAtAnotherNode(t *testing.T) {
 func TestReplicaThatDoesNotStart(t *testing.T) {
 	urls, dir := sharedServers(t), t.TempDir()
 	startNode(t, urls, "n2", peers.AsReplicas)
-	h, err := openHost(join(t, urls, "n1", peers.AsReplicas), dir, exe(t), []plugin{{Script: "hang", Runtime: `start_timeout = "50ms"`}})
+	h, err := openHost(join(t, urls, "n1", peers.AsReplicas), dir, exe(t),
+		[]plugin{{Script: "hang", Runtime: `start_timeout = "50ms"`}})
 	n1 := closed(t, h, err)
 	front := open(t, join(t, urls, "front", peers.AsReplicas), false)
 	awaitTool(t, n1, "ext_x_pid", true)

@@ -60,12 +60,20 @@ var stdout = os.Stdout // which the SDK replaces
 // extension is what nodes share.
 func extension() *sdk.Extension {
 	x := sdk.New("1.0.0")
-	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns its arguments.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+	sdk.AddTool(x, sdk.Tool{
+		Name:        "echo",
+		Description: "Returns its arguments.",
+		InputSchema: json.RawMessage(`{"type":"object"}`),
+	},
 		func(_ context.Context, in json.RawMessage) (protocol.ToolResult, error) {
 			return protocol.ToolResult(`{"content":[],"structuredContent":` + string(in) + `}`), nil
 		})
-	sdk.AddTool(x, sdk.Tool{Name: "note", Description: "Notes a text in a file, and answers when told to. " + os.Getenv(describeVar)}, note)
-	sdk.AddTool(x, sdk.Tool{Name: "renote", Description: "Notes a text, which may be done again.", Idempotent: true}, note)
+	sdk.AddTool(x, sdk.Tool{
+		Name:        "note",
+		Description: "Notes a text in a file, and answers when told to. " + os.Getenv(describeVar),
+	}, note)
+	sdk.AddTool(x, sdk.Tool{Name: "renote", Description: "Notes a text, which may be done again.", Idempotent: true},
+		note)
 	sdk.AddTool(x, sdk.Tool{Name: "work", Description: "Reports progress."},
 		func(ctx context.Context, _ struct{}) (string, error) {
 			for i := range 3 {
@@ -160,9 +168,13 @@ func asking() {
 	for {
 		switch m := next(); m.Method {
 		case "initialize":
-			send(m.ID, `"result"`, json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"asking","version":"1.0.0"}}`))
+			send(m.ID, `"result"`,
+				json.RawMessage(
+					`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"asking","version":"1.0.0"}}`))
 		case "tools/list":
-			send(m.ID, `"result"`, json.RawMessage(`{"tools":[{"name":"ask","description":"Asks its caller.","inputSchema":{"type":"object"}}]}`))
+			send(m.ID, `"result"`,
+				json.RawMessage(
+					`{"tools":[{"name":"ask","description":"Asks its caller.","inputSchema":{"type":"object"}}]}`))
 		case "tools/call":
 			var answers []json.RawMessage
 			for i, q := range []string{`"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":1}`,
@@ -174,7 +186,8 @@ func asking() {
 				}
 				answers = append(answers, a.Result)
 			}
-			send(m.ID, `"result"`, map[string]any{"content": []any{}, "structuredContent": map[string]any{"answers": answers}})
+			send(m.ID, `"result"`,
+				map[string]any{"content": []any{}, "structuredContent": map[string]any{"answers": answers}})
 		case "ping":
 			send(m.ID, `"result"`, struct{}{})
 		default:
@@ -345,7 +358,8 @@ func closed(t testing.TB, h *exthost.Host, err error) *exthost.Host {
 	return h
 }
 
-func openHost(n *cluster.Node, dir, exe string, plugins []plugin, change ...func(*config.Config)) (*exthost.Host, error) {
+func openHost(n *cluster.Node, dir, exe string, plugins []plugin, change ...func(*config.Config),
+) (*exthost.Host, error) {
 	cfg := config.Default()
 	cfg.Extensions.Defaults.Replay = manifest.ReplayIdempotent
 	cfg.Extensions.Defaults.StartTimeout = new(manifest.Duration(patience))
@@ -369,10 +383,13 @@ func openHost(n *cluster.Node, dir, exe string, plugins []plugin, change ...func
 func (p plugin) install(dir, exe string) error {
 	id, capabilities := cmp.Or(p.ID, "x"), ""
 	if p.Protocol == "" {
-		capabilities = "[capabilities]\ntools = [\"echo\", \"note\", \"renote\", \"work\", \"pid\", \"die\", \"abuse\"]\n"
+		capabilities = "[capabilities]\ntools = [\"echo\", \"note\", \"renote\", \"work\", \"pid\", \"die\", " +
+			"\"abuse\"]\n"
 	}
-	text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n%s[transport]\ncommand = %q\nprotocol = %q\nenv = { %s = %q, %s = %q }\n[runtime]\n%s\n",
-		id, capabilities, exe, cmp.Or(p.Protocol, "native"), processtest.ScriptVar, cmp.Or(p.Script, "extension"), describeVar, p.Describe, p.Runtime)
+	text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n%s[transport]\ncommand = %q\nprotocol = %q\nenv = { "+
+		"%s = %q, %s = %q }\n[runtime]\n%s\n",
+		id, capabilities, exe, cmp.Or(p.Protocol, "native"), processtest.ScriptVar, cmp.Or(p.Script, "extension"),
+		describeVar, p.Describe, p.Runtime)
 	if p.Manifest != "" {
 		text = fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n", id) + strings.ReplaceAll(p.Manifest, "EXE", exe)
 	}

@@ -81,11 +81,35 @@ func New(o Options) (*Node, error) {
 	n.offered.Store(new(offers))
 	n.state.Store(&connection{reason: "it has not joined yet", over: make(chan struct{})})
 	out := (*sender)(n)
-	n.members = directory.New(directory.Options{Self: n.self, Version: o.Version, MaxBody: o.MaxBody, MaxTools: m.MaxTools, Sender: out, Log: o.Log,
-		Features: []string{featureOperations, wire.Batches}, Use: n.o.uses, Changed: func() { n.host.PlacesChanged() }, Waiting: func() { n.host.WaitingChanged() }, Lost: n.lost, Grace: m.Grace.Std(), Silent: m.Silence.Std(), Forget: m.Forget.Std()})
-	n.pairs = pair.New(pair.Options{Self: n.self, Sender: out, Unsent: link.ErrUnsent, Node: (*inward)(n), Log: o.Log, MaxBody: n.maxBody,
+	n.members = directory.New(directory.Options{
+		Self:     n.self,
+		Version:  o.Version,
+		MaxBody:  o.MaxBody,
+		MaxTools: m.MaxTools,
+		Sender:   out,
+		Log:      o.Log,
+		Features: []string{featureOperations, wire.Batches},
+		Use:      n.o.uses,
+		Changed:  func() { n.host.PlacesChanged() },
+		Waiting:  func() { n.host.WaitingChanged() },
+		Lost:     n.lost,
+		Grace:    m.Grace.Std(),
+		Silent:   m.Silence.Std(),
+		Forget:   m.Forget.Std(),
+	})
+	n.pairs = pair.New(pair.Options{
+		Self:     n.self,
+		Sender:   out,
+		Unsent:   link.ErrUnsent,
+		Node:     (*inward)(n),
+		Log:      o.Log,
+		MaxBody:  n.maxBody,
 		Batches:  func(to wire.Address) bool { _, ok := n.members.Knows(to, wire.Batches); return ok },
-		MaxCalls: m.MaxCalls, Pulse: m.Pulse.Std(), Grace: m.Grace.Std(), Silence: m.Silence.Std()})
+		MaxCalls: m.MaxCalls,
+		Pulse:    m.Pulse.Std(),
+		Grace:    m.Grace.Std(),
+		Silence:  m.Silence.Std(),
+	})
 	n.guests, n.quota = newGuests(n.closing, n.pairs.Session), n.newQuota()
 	return n, nil
 }
@@ -94,11 +118,24 @@ func New(o Options) (*Node, error) {
 func (n *Node) Open(ctx context.Context, h peers.Host) error {
 	n.host = h
 	s := n.servers
-	l, err := link.Connect(ctx, link.Options{URLs: s.URLs, TLS: s.TLS, JWT: s.JWT, NKey: s.NKey, Sign: s.Sign,
-		Subjects: wire.Subjects{Cluster: n.o.Settings.Name}, Self: n.self, Log: n.o.Log, Received: n.received, NotTaken: n.notTaken, State: n.connected})
+	l, err := link.Connect(ctx, link.Options{
+		URLs:     s.URLs,
+		TLS:      s.TLS,
+		JWT:      s.JWT,
+		NKey:     s.NKey,
+		Sign:     s.Sign,
+		Subjects: wire.Subjects{Cluster: n.o.Settings.Name},
+		Self:     n.self,
+		Log:      n.o.Log,
+		Received: n.received,
+		NotTaken: n.notTaken,
+		State:    n.connected,
+	})
 	switch {
 	case errors.Is(err, link.ErrRefused):
-		return protocol.Errorf(protocol.ConfigInvalid, "cluster %s: %w; ask its operator for a new invitation: exthost cluster invite %s", n.o.Settings.Name, err, n.self.Node)
+		return protocol.Errorf(protocol.ConfigInvalid,
+			"cluster %s: %w; ask its operator for a new invitation: exthost cluster invite %s", n.o.Settings.Name, err,
+			n.self.Node)
 	case err != nil:
 		return protocol.Errorf(protocol.ConfigInvalid, "cluster %s: %w", n.o.Settings.Name, err)
 	}
@@ -261,9 +298,25 @@ func (n *Node) Places() []*peers.Place { return n.members.Places() }
 // Call implements [peers.Cluster].
 func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error) {
 	to, takes := n.members.Taker(c.Place.Node) // which may be a later run than that of the place
-	h := &wire.Head{Request: wire.Request{Extension: c.Place.Extension, Method: c.Method, Notify: c.Notify, Digest: c.Digest, Trace: c.Trace, Origin: c.Origin}}
+	h := &wire.Head{
+		Request: wire.Request{
+			Extension: c.Place.Extension,
+			Method:    c.Method,
+			Notify:    c.Notify,
+			Digest:    c.Digest,
+			Trace:     c.Trace,
+			Origin:    c.Origin,
+		},
+	}
 	if s := c.Session; s != nil {
-		h.Session = &wire.Session{ID: s.ID, Caller: s.Caller, Instance: s.Instance, Version: s.Version, Caps: brief(s.Capabilities), ClientInfo: brief(s.ClientInfo)}
+		h.Session = &wire.Session{
+			ID:         s.ID,
+			Caller:     s.Caller,
+			Instance:   s.Instance,
+			Version:    s.Version,
+			Caps:       brief(s.Capabilities),
+			ClientInfo: brief(s.ClientInfo),
+		}
 		if takes && !n.away.note(n.host, s, to) {
 			h.Session.ID = ""
 		}
@@ -275,13 +328,18 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 	} else {
 		result, err = n.deliver(ctx, to, h, c.Params, c.Client)
 		if now, takes := n.members.Taker(to.Node); errors.Is(err, pair.ErrNobody) && takes && now == to {
-			err = protocol.Errorf(protocol.NotReady, "it did not get the call: %w; exthost status shows the nodes", peers.ErrAway)
+			err = protocol.Errorf(protocol.NotReady, "it did not get the call: %w; exthost status shows the nodes",
+				peers.ErrAway)
 		}
 	}
 	n.traffic.out(c.Place.Node, err)
 	if err == nil && !c.Notify {
 		if bad := rawjson.Check(result); bad != nil {
-			return nil, &protocol.Error{Kind: protocol.InvalidResponse, Outcome: "unknown", Message: "the result is not JSON: " + bad.Error()}
+			return nil, &protocol.Error{
+				Kind:    protocol.InvalidResponse,
+				Outcome: "unknown",
+				Message: "the result is not JSON: " + bad.Error(),
+			}
 		}
 	}
 	return result, err
@@ -295,7 +353,8 @@ const unsentPause = 10 * time.Millisecond
 // deliver gives a call to a run. One that never came to its owner is sent again: the owner, who said
 // so, refuses it for ever. One that this node could not send waits while it connects anew, which takes
 // it a moment: at most for the grace.
-func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, params []byte, client protocol.Peer) ([]byte, error) {
+func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, params []byte, client protocol.Peer,
+) ([]byte, error) {
 	grace := n.o.Settings.Grace.Std()
 	for began, tries := time.Now(), 1; ; tries++ {
 		result, err := n.pairs.Call(ctx, to, h, params, client)
@@ -379,7 +438,8 @@ func (s *sender) MaxPayload() int {
 type inward Node
 
 // Run implements [pair.Node].
-func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
+func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer,
+) ([]byte, error) {
 	switch h.Extension {
 	case "":
 		if s := n.streams.Load(); s != nil {
@@ -396,7 +456,8 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 	if h.Digest != "" {
 		name, _ := rawjson.Text(rawjson.Get(body, "name"))
 		if digests[name] != h.Digest {
-			return nil, protocol.Errorf(protocol.DescriptorChanged, "tool %q is not what its caller was shown; list the tools again", name)
+			return nil, protocol.Errorf(protocol.DescriptorChanged,
+				"tool %q is not what its caller was shown; list the tools again", name)
 		}
 	}
 	s, err := n.guests.session(n.host, from, h.Extension, h.Session)
@@ -404,11 +465,20 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 		return nil, err
 	}
 	n.traffic.in(from.Node)
-	return n.host.Do(ctx, &protocol.Call{Session: s, Extension: h.Extension, Method: h.Method, Params: body, Notify: h.Notify, Client: client, Origin: h.Origin})
+	return n.host.Do(ctx, &protocol.Call{
+		Session:   s,
+		Extension: h.Extension,
+		Method:    h.Method,
+		Params:    body,
+		Notify:    h.Notify,
+		Client:    client,
+		Origin:    h.Origin,
+	})
 }
 
 // Incoming implements [pair.Node].
-func (n *inward) Incoming(ctx context.Context, from wire.Address, h *wire.Head, body []byte, notify bool) ([]byte, error) {
+func (n *inward) Incoming(ctx context.Context, from wire.Address, h *wire.Head, body []byte, notify bool,
+) ([]byte, error) {
 	s := n.away.session(h.Session.ID, from)
 	if s == nil {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no such session")

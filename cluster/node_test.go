@@ -45,26 +45,36 @@ func TestTwoHosts(t *testing.T) {
 	web := open(t, join(t, s.urls(), "web", peers.AsMine), false)
 	awaitTool(t, web, "ext_gpu1_x_echo", true)
 	args := `{"id":12345678901234567890,"unknown":[1.0,"\u2028"]}`
-	result, err := web.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":` + args + `}`)})
+	result, err := web.Do(within(t),
+		&protocol.Call{
+			Method: protocol.MethodToolsCall,
+			Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":` + args + `}`),
+		})
 	if err != nil || !strings.Contains(string(result), args) {
 		t.Fatalf("%s, %v", result, err)
 	}
 	long := bytes.Repeat([]byte("0123456789abcdef"), 4<<16)
 	if result, err = web.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall,
-		Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":{"long":"` + string(long) + `"}}`)}); err != nil || !bytes.Contains(result, long) {
+		Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":{"long":"` + string(long) + `"}}`)}); err !=
+		nil || !bytes.Contains(result, long) {
 		t.Errorf("4 MiB there and back: %d bytes, %v", len(result), err)
 	}
 	client := new(told)
-	if _, err = web.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall, Client: client,
-		Params: json.RawMessage(`{"name":"ext_gpu1_x_work","arguments":{},"_meta":{"progressToken":"p"}}`)}); err != nil || len(client.heard) != 3 {
+	if _, err = web.Do(within(t), &protocol.Call{
+		Method: protocol.MethodToolsCall,
+		Client: client,
+		Params: json.RawMessage(`{"name":"ext_gpu1_x_work","arguments":{},"_meta":{"progressToken":"p"}}`),
+	}); err != nil || len(client.heard) != 3 {
 		t.Errorf("progress: %q, %v", client.heard, err)
 	}
 	_, err = web.Call(within(t), "ext_gpu1_x_die", nil)
-	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited || e.Outcome != "unknown" || !strings.Contains(e.Message, "gpu1") {
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited ||
+		e.Outcome != "unknown" || !strings.Contains(e.Message, "gpu1") {
 		t.Errorf("a process that died there: %#v", err)
 	}
 	c := web.Status().Cluster
-	if c == nil || c.Node != "web" || len(c.Nodes) != 1 || c.Nodes[0].Name != "gpu1" || c.Nodes[0].State != status.NodeReady || c.Nodes[0].Out != 4 || c.Nodes[0].Failed != 1 {
+	if c == nil || c.Node != "web" || len(c.Nodes) != 1 || c.Nodes[0].Name != "gpu1" ||
+		c.Nodes[0].State != status.NodeReady || c.Nodes[0].Out != 4 || c.Nodes[0].Failed != 1 {
 		t.Errorf("%+v", c)
 	}
 	if in := gpu.Status().Cluster.Nodes[0]; in.Name != "web" || in.In != 4 {
@@ -96,7 +106,8 @@ func TestC2OwnerIsKilled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "notes")
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := web.Call(context.Background(), "ext_gpu1_x_note", map[string]any{"file": file, "text": "a", "wait": true})
+		_, err := web.Call(context.Background(), "ext_gpu1_x_note",
+			map[string]any{"file": file, "text": "a", "wait": true})
 		outcome <- err
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
@@ -105,7 +116,8 @@ func TestC2OwnerIsKilled(t *testing.T) {
 	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NodeLost || e.Outcome != "unknown" {
 		t.Errorf("%#v", err)
 	}
-	if _, err := web.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": "b"}); protocol.KindOf(err) != protocol.NotReady {
+	if _, err := web.Call(within(t), "ext_gpu1_x_note",
+		map[string]any{"file": file, "text": "b"}); protocol.KindOf(err) != protocol.NotReady {
 		t.Errorf("the next call: %v", err)
 	}
 	eventually(t, "the status says that the node is away", func() bool {

@@ -46,13 +46,24 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	owner := open(t, operatedBy(t, s.urls(), "gpu1"), true, func(cfg *config.Config) {
-		cfg.Plugins = []governance.Spec{{Name: "cap", Category: governance.Content, Builtin: "size_cap", Required: true, Config: map[string]any{"max_bytes": 2048, "preview_bytes": 100}}}
+		cfg.Plugins = []governance.Spec{
+			{
+				Name:     "cap",
+				Category: governance.Content,
+				Builtin:  "size_cap",
+				Required: true,
+				Config:   map[string]any{"max_bytes": 2048, "preview_bytes": 100},
+			},
+		}
 	})
 	web := open(t, operatedBy(t, s.urls(), "web"), false)
 	awaitTool(t, web, "ext_gpu1_x_echo", true)
 	awaitTool(t, web, "exthost_result_page", true)
 	long := strings.Repeat("all of it. ", 1000)
-	for name, session := range map[string]*protocol.Session{"named": {ID: "s1", Caller: "ada"}, "anonymous": {ID: "s2"}} {
+	for name, session := range map[string]*protocol.Session{
+		"named":     {ID: "s1", Caller: "ada"},
+		"anonymous": {ID: "s2"},
+	} {
 		if err := web.Attach(t.Context(), session); err != nil {
 			t.Fatal(err)
 		}
@@ -61,11 +72,13 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 		if err != nil || at == nil {
 			t.Fatalf("%s: %.600s, %v", name, shown, err)
 		}
-		page, err := callText(t, web, session, "exthost_result_page", map[string]any{"handle": at[1], "offset": 0, "limit": 64 << 10})
+		page, err := callText(t, web, session, "exthost_result_page",
+			map[string]any{"handle": at[1], "offset": 0, "limit": 64 << 10})
 		if err != nil || !strings.Contains(page, long) {
 			t.Errorf("%s: %.200s, %v", name, page, err)
 		}
-		if page, err := callText(t, web, &protocol.Session{ID: "s3"}, "exthost_result_page", map[string]any{"handle": at[1]}); protocol.KindOf(err) != protocol.InvalidArguments {
+		if page, err := callText(t, web, &protocol.Session{ID: "s3"}, "exthost_result_page",
+			map[string]any{"handle": at[1]}); protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("another session reads what is %s: %.100s, %v", name, page, err)
 		}
 	}
@@ -74,7 +87,8 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 	}
 	eventually(t, "the owner has gone", func() bool { return len(web.Status().Cluster.Nodes) == 0 })
 	_, err := exthost.NodesOf(web).Page(within(t), nil, "", nil, json.RawMessage(`{"handle":"gpu1/x"}`))
-	if protocol.KindOf(err) != protocol.NotReady || !strings.Contains(err.Error(), "the result is kept by node gpu1, which is not there now") {
+	if protocol.KindOf(err) != protocol.NotReady ||
+		!strings.Contains(err.Error(), "the result is kept by node gpu1, which is not there now") {
 		t.Errorf("of an owner that has gone: %v", err)
 	}
 }
@@ -85,9 +99,15 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
 	open(t, operatedBy(t, s.urls(), "gpu1", "a", "b"), true, func(cfg *config.Config) {
-		cfg.Plugins = []governance.Spec{{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true}}
+		cfg.Plugins = []governance.Spec{
+			{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true},
+		}
 	})
-	fronts := []*exthost.Host{open(t, operatedBy(t, s.urls(), "a"), false), open(t, operatedBy(t, s.urls(), "b"), false), open(t, operatedBy(t, s.urls(), "c"), false)}
+	fronts := []*exthost.Host{
+		open(t, operatedBy(t, s.urls(), "a"), false),
+		open(t, operatedBy(t, s.urls(), "b"), false),
+		open(t, operatedBy(t, s.urls(), "c"), false),
+	}
 	for _, h := range fronts {
 		awaitTool(t, h, "ext_gpu1_x_echo", true)
 	}
@@ -95,7 +115,8 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 	outcomes := make(chan error, calls)
 	for i := range calls {
 		go func() {
-			_, err := callText(t, fronts[i%2], &protocol.Session{Caller: fmt.Sprint("caller", i)}, "ext_gpu1_x_echo", map[string]any{"n": i})
+			_, err := callText(t, fronts[i%2], &protocol.Session{Caller: fmt.Sprint("caller", i)}, "ext_gpu1_x_echo",
+				map[string]any{"n": i})
 			outcomes <- err
 		}()
 	}
@@ -109,7 +130,8 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 	if q := all[2].Requests[0]; !q.DeskOnly || q.Arguments != "" || q.Hash != "" {
 		t.Errorf("a node that may not answer sees %+v", q)
 	}
-	if err := exthost.NodesOf(fronts[2]).Approve(within(t), all[2].Requests[0].ID, "eve"); protocol.KindOf(err) != protocol.Rejected {
+	if err := exthost.NodesOf(fronts[2]).Approve(within(t), all[2].Requests[0].ID,
+		"eve"); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("it answers: %v", err)
 	}
 	var answering sync.WaitGroup
@@ -144,7 +166,8 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 	if given[0]+given[1] != calls || approved != given[0] {
 		t.Errorf("%d approved and %d denied of %d, and %d calls went through", given[0], given[1], calls, approved)
 	}
-	eventually(t, "no request waits", func() bool { return len(exthost.NodesOf(fronts[2]).Approvals(within(t)).Requests) == 0 })
+	eventually(t, "no request waits",
+		func() bool { return len(exthost.NodesOf(fronts[2]).Approvals(within(t)).Requests) == 0 })
 }
 
 // Of the answers to a request whose caller has gone, each that comes too late is told whose counts.
@@ -152,14 +175,20 @@ func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	owner := open(t, operatedBy(t, s.urls(), "gpu1", "a", "b"), true, func(cfg *config.Config) {
-		cfg.Plugins = []governance.Spec{{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true}}
+		cfg.Plugins = []governance.Spec{
+			{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true},
+		}
 	})
 	a, b := open(t, operatedBy(t, s.urls(), "a"), false), open(t, operatedBy(t, s.urls(), "b"), false)
 	awaitTool(t, a, "ext_gpu1_x_echo", true)
 	ctx, giveUp := context.WithCancel(within(t))
 	called := make(chan error, 1)
 	go func() {
-		_, err := a.Do(ctx, &protocol.Call{Session: &protocol.Session{Caller: "ada"}, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":{}}`)})
+		_, err := a.Do(ctx, &protocol.Call{
+			Session: &protocol.Session{Caller: "ada"},
+			Method:  protocol.MethodToolsCall,
+			Params:  json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":{}}`),
+		})
 		called <- err
 	}()
 	var id string
@@ -177,7 +206,8 @@ func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 	at := map[string]*exthost.Nodes{"a": exthost.NodesOf(a), "b": exthost.NodesOf(b)}
 	for _, tt := range []struct{ node, person, verb, told string }{
 		{"a", "ann", "approve", ""}, {"b", "bob", "approve", "approved by ann at node a"}, {"b", "bob", "deny", ""},
-		{"a", "ann", "approve", "was denied already, by bob at node b"}, {"a", "ann", "deny", "was denied already, by bob at node b"},
+		{"a", "ann", "approve", "was denied already, by bob at node b"},
+		{"a", "ann", "deny", "was denied already, by bob at node b"},
 	} {
 		answer := at[tt.node].Approve
 		if tt.verb == "deny" {
@@ -203,11 +233,23 @@ func TestOperatorsBesideABusyNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, busy, true, func(cfg *config.Config) {
-		cfg.Plugins = []governance.Spec{{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true},
-			{Name: "cap", Category: governance.Content, Builtin: "size_cap", Required: true, Config: map[string]any{"max_bytes": 1 << 20}}}
+		cfg.Plugins = []governance.Spec{{
+			Name:     "ask",
+			Category: governance.Authorization,
+			Builtin:  "approval",
+			Required: true,
+		},
+			{
+				Name:     "cap",
+				Category: governance.Content,
+				Builtin:  "size_cap",
+				Required: true,
+				Config:   map[string]any{"max_bytes": 1 << 20},
+			}}
 	})
 	web := open(t, operatedBy(t, s.urls(), "web"), false)
-	greedy := openImproper(t, s.urls(), "greedy", func(context.Context, *peers.Operation) (json.RawMessage, error) { return nil, nil })
+	greedy := openImproper(t, s.urls(), "greedy",
+		func(context.Context, *peers.Operation) (json.RawMessage, error) { return nil, nil })
 	awaitTool(t, web, "ext_gpu1_x_echo", true)
 	eventually(t, "the node is there", func() bool { return len(greedy.Status().Nodes) == 2 })
 

@@ -17,8 +17,12 @@ import (
 func TestOperatorOfAnotherNode(t *testing.T) {
 	urls := sharedServers(t)
 	startNode(t, urls, "gpu1", peers.AsMine)
-	h, err := exthost.Open(within(t), config.Default(), exthost.Options{StateDir: t.TempDir(), Logger: logger(), Cluster: join(t, urls, "front", peers.AsMine),
-		Disable: func(id string, _ bool) error { t.Errorf("%s is written", id); return nil }})
+	h, err := exthost.Open(within(t), config.Default(), exthost.Options{
+		StateDir: t.TempDir(),
+		Logger:   logger(),
+		Cluster:  join(t, urls, "front", peers.AsMine),
+		Disable:  func(id string, _ bool) error { t.Errorf("%s is written", id); return nil },
+	})
 	front := closed(t, h, err)
 	awaitTool(t, front, "ext_gpu1_x_pid", true)
 	before, err := front.Call(within(t), "ext_gpu1_x_pid", nil)
@@ -32,11 +36,13 @@ func TestOperatorOfAnotherNode(t *testing.T) {
 		"enable":  func(ctx context.Context) error { return a.Enable(ctx, "gpu1.x") },
 		"info":    func(context.Context) error { _, err := a.Spec("gpu1.x"); return err },
 		"record": func(ctx context.Context) error {
-			return exthost.RecordingsOf(front).Record(ctx, exthost.RecordOptions{Extensions: []string{"gpu1.x"}}, new(bytes.Buffer))
+			return exthost.RecordingsOf(front).Record(ctx, exthost.RecordOptions{Extensions: []string{"gpu1.x"}},
+				new(bytes.Buffer))
 		},
 	} {
 		err := run(within(t))
-		if protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), "node gpu1") || !strings.Contains(err.Error(), "exthost "+command+" x there") {
+		if protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), "node gpu1") ||
+			!strings.Contains(err.Error(), "exthost "+command+" x there") {
 			t.Errorf("%s: %v", command, err)
 		}
 	}

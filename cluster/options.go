@@ -24,7 +24,9 @@ type Options struct {
 func (o *Options) read() (*credentials.Credentials, error) {
 	m := &o.Settings
 	if !m.Joins() {
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: it is not stated where the servers are; state cluster.join, or cluster.urls for a NATS of your own")
+		return nil, protocol.Errorf(protocol.ConfigInvalid,
+			"cluster: it is not stated where the servers are; state cluster.join, or cluster.urls for a NATS of "+
+				"your own")
 	}
 	found, err := credentials.Of(m)
 	if err != nil {
@@ -34,11 +36,15 @@ func (o *Options) read() (*credentials.Credentials, error) {
 	m.Node = cmp.Or(m.Node, found.Node, nodename.OfHost())
 	switch {
 	case m.Node == "":
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: the name of this machine cannot be the name of a node; state cluster.node")
+		return nil, protocol.Errorf(protocol.ConfigInvalid,
+			"cluster: the name of this machine cannot be the name of a node; state cluster.node")
 	case found.Node != "" && m.Node != found.Node:
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %s is the invitation of node %s, and this is %s; exthost cluster invite %s", m.Join, found.Node, m.Node, m.Node)
+		return nil, protocol.Errorf(protocol.ConfigInvalid,
+			"cluster: %s is the invitation of node %s, and this is %s; exthost cluster invite %s", m.Join, found.Node,
+			m.Node, m.Node)
 	case found.Cluster != "" && m.Name != found.Cluster:
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %s is an invitation to cluster %s, and not to %s", m.Join, found.Cluster, m.Name)
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %s is an invitation to cluster %s, and not to %s",
+			m.Join, found.Cluster, m.Name)
 	}
 	for _, name := range []string{m.Name, m.Node} {
 		if err := nodename.Check(name); err != nil {

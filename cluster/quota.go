@@ -14,7 +14,13 @@ var _ limits.Source = (*Node)(nil)
 
 // newQuota returns the leases of a node.
 func (n *Node) newQuota() *quota.Quota {
-	return quota.New(quota.Options{Cluster: n.o.Settings.Name, Node: n.self.Node, Run: n.self.Run, Asker: (*asker)(n), Nodes: func() int { return len(n.members.Nodes()) + 1 }})
+	return quota.New(quota.Options{
+		Cluster: n.o.Settings.Name,
+		Node:    n.self.Node,
+		Run:     n.self.Run,
+		Asker:   (*asker)(n),
+		Nodes:   func() int { return len(n.members.Nodes()) + 1 },
+	})
 }
 
 // Reach implements [limits.Source].

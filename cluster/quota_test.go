@@ -24,8 +24,16 @@ import (
 // limited states a limit of calls in a day, for all nodes together.
 func limited(calls int, required bool) func(*config.Config) {
 	return func(c *config.Config) {
-		c.Plugins = append(c.Plugins, governance.Spec{Name: "all", Category: governance.RateLimiting, Builtin: "rate_limit", Required: required,
-			Config: map[string]any{"scope": "cluster", "limits": []any{map[string]any{"calls": calls, "window": "100000h", "per": []any{"tool"}}}}})
+		c.Plugins = append(c.Plugins, governance.Spec{
+			Name:     "all",
+			Category: governance.RateLimiting,
+			Builtin:  "rate_limit",
+			Required: required,
+			Config: map[string]any{
+				"scope":  "cluster",
+				"limits": []any{map[string]any{"calls": calls, "window": "100000h", "per": []any{"tool"}}},
+			},
+		})
 	}
 }
 
@@ -108,7 +116,8 @@ func TestScopeCluster(t *testing.T) {
 	processtest.Leaks(t)
 	o, end, join := hubOf(t)
 	a, b := open(t, join("a"), true, limited(40, true)), open(t, join("b"), true, limited(40, true))
-	eventually(t, "they know each other", func() bool { return len(a.Status().Cluster.Nodes) == 1 && len(b.Status().Cluster.Nodes) == 1 })
+	eventually(t, "they know each other",
+		func() bool { return len(a.Status().Cluster.Nodes) == 1 && len(b.Status().Cluster.Nodes) == 1 })
 	untilCounted(t, a)
 	untilCounted(t, b)
 	end()
@@ -119,7 +128,8 @@ func TestScopeCluster(t *testing.T) {
 			break
 		}
 	}
-	if held >= 5 || e == nil || e.Kind != protocol.GovernanceUnavailable { // 40 / (8 x 2) is 2, or 5 while it knew no other
+	// 40 / (8 x 2) is 2, or 5 while it knew no other
+	if held >= 5 || e == nil || e.Kind != protocol.GovernanceUnavailable {
 		t.Errorf("%d calls passed without a hub, and then: %v", held, e)
 	}
 	if p := a.Status().Policies[0]; p.State == "ready" || !strings.Contains(p.Reason, "its counters are not reached") {
@@ -166,7 +176,8 @@ func TestScopeClusterOptional(t *testing.T) {
 	eventually(t, "both are counted", func() bool { return count(b) == 0 })
 	eventually(t, "the smaller limit is that of both", func() bool { return count(a) == 0 })
 	p := a.Status().Policies[0]
-	if len(p.Diagnostics) != 1 || p.Diagnostics[0].Code != "quota_differs" || !strings.Contains(p.Diagnostics[0].Message, "node b lets 8 through") {
+	if len(p.Diagnostics) != 1 || p.Diagnostics[0].Code != "quota_differs" ||
+		!strings.Contains(p.Diagnostics[0].Message, "node b lets 8 through") {
 		t.Errorf("%+v", p.Diagnostics)
 	}
 	end()
@@ -180,19 +191,23 @@ func TestScopeClusterOptional(t *testing.T) {
 func TestScopeClusterAlone(t *testing.T) {
 	processtest.Leaks(t)
 	h, err := openHost(nil, t.TempDir(), exe(t), x, limited(1, true))
-	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(fmt.Sprint(err), "state cluster.join, or scope: node") {
+	if protocol.KindOf(err) != protocol.ConfigInvalid ||
+		!strings.Contains(fmt.Sprint(err), "state cluster.join, or scope: node") {
 		t.Errorf("%v", err)
 	}
 	if h != nil {
 		_ = h.Close()
 	}
 	file := filepath.Join(t.TempDir(), "host.yaml")
-	text := "plugins:\n- name: all\n  category: rate_limiting\n  builtin: rate_limit\n  config:\n    scope: cluster\n    limits: [{calls: 1}]\n"
+	text := "plugins:\n- name: all\n  category: rate_limiting\n  builtin: rate_limit\n  config:\n    scope: " +
+		"cluster\n    limits: [{calls: 1}]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, _, diags := config.Load(config.LoadOptions{File: file, Dir: t.TempDir(), UserDir: "none", SystemDir: "none"})
-	if len(diags) != 1 || !strings.Contains(diags[0].String(), "host.yaml:6") || !strings.Contains(diags[0].Message, "no host starts that is in none") || diags[0].Level != protocol.LevelWarn || diags[0].Code != string(protocol.ConfigInvalid) {
+	if len(diags) != 1 || !strings.Contains(diags[0].String(), "host.yaml:6") ||
+		!strings.Contains(diags[0].Message, "no host starts that is in none") || diags[0].Level != protocol.LevelWarn ||
+		diags[0].Code != string(protocol.ConfigInvalid) {
 		t.Errorf("%v", diags)
 	}
 }

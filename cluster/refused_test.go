@@ -121,7 +121,8 @@ func TestC14BreakerIsOpen(t *testing.T) {
 		}
 	}
 	_, err = front.Call(within(t), "ext_x_pid", nil)
-	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.BreakerOpen || e.Outcome != "" || e.RetryAfter <= 0 {
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.BreakerOpen || e.Outcome != "" ||
+		e.RetryAfter <= 0 {
 		t.Errorf("both are open: %#v", err)
 	}
 }
@@ -138,7 +139,8 @@ func TestC14Draining(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { owners[0].Stop(t); close(stopped) }()
 	leaves := func() bool {
-		return slices.ContainsFunc(front.Status().Cluster.Nodes, func(n status.Node) bool { return n.Name == "n1" && n.State == status.NodeLeaving })
+		return slices.ContainsFunc(front.Status().Cluster.Nodes,
+			func(n status.Node) bool { return n.Name == "n1" && n.State == status.NodeLeaving })
 	}
 	for left := false; !left; { // before the front has heard it, and after
 		left = leaves()
@@ -157,7 +159,8 @@ func TestC14Draining(t *testing.T) {
 
 // A node that cannot start the extension any more is followed by the next.
 func TestC14CannotStart(t *testing.T) {
-	const tool = "[transport]\nkind = \"exec\"\ncmd = [\"EXE\"]\nenv = { EXTHOST_TEST_SCRIPT = \"eof; out hello\" }\n[[tools]]\nname = \"hello\"\ndescription = \"Says hello.\"\n"
+	const tool = "[transport]\nkind = \"exec\"\ncmd = [\"EXE\"]\nenv = { EXTHOST_TEST_SCRIPT = \"eof; out hello\" " +
+		"}\n[[tools]]\nname = \"hello\"\ndescription = \"Says hello.\"\n"
 	program := filepath.Join(t.TempDir(), "program")
 	if err := os.Symlink(exe(t), program); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,9 @@ func TestC19NodeIsRevoked(t *testing.T) {
 	if err := <-outcome; !isLost(err) {
 		t.Errorf("the call that ran: %v", err)
 	}
-	if _, err := front.Call(within(t), "ext_out_x_echo", map[string]any{"n": 1}); protocol.KindOf(err) != protocol.NotReady && protocol.KindOf(err) != protocol.ToolNotFound {
+	if _, err := front.Call(within(t), "ext_out_x_echo",
+		map[string]any{"n": 1}); protocol.KindOf(err) != protocol.NotReady &&
+		protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("the next call: %v", err)
 	}
 	awaitTool(t, front, "ext_out_x_note", false)

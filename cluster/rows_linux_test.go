@@ -46,7 +46,8 @@ func TestC5FrontIsKilled(t *testing.T) {
 	s := startServers(t, 1)
 	startNode(t, s.urls(), "quick", peers.AsMine)
 	file := filepath.Join(t.TempDir(), "notes")
-	front := spawn(t, fmt.Sprintf(`caller %s | ext_quick_x_note {"file":%q,"text":"a","wait":true}`, strings.Join(s.urls(), " "), file))
+	front := spawn(t, fmt.Sprintf(`caller %s | ext_quick_x_note {"file":%q,"text":"a","wait":true}`,
+		strings.Join(s.urls(), " "), file))
 	eventually(t, "the call runs", func() bool { return slices.Contains(noted(t, file), "a") })
 	front.Kill()
 	eventually(t, "the call is cancelled", func() bool { return slices.Contains(noted(t, file), "a cancelled") })
@@ -80,7 +81,8 @@ func TestC7AllServersAreAway(t *testing.T) {
 	for i := range s.all {
 		s.start(i)
 	}
-	eventually(t, "the call that was lost is cancelled", func() bool { return slices.Contains(noted(t, file), "a cancelled") })
+	eventually(t, "the call that was lost is cancelled",
+		func() bool { return slices.Contains(noted(t, file), "a cancelled") })
 	eventually(t, "calls go on", func() bool {
 		_, err := front.Call(within(t), "ext_quick-owner_x_echo", map[string]any{"n": 1})
 		return err == nil
@@ -107,7 +109,8 @@ func TestC8ServerIsStopped(t *testing.T) {
 	var callers sync.WaitGroup
 	for n := range 16 {
 		callers.Go(func() {
-			if _, err := front.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": fmt.Sprint(n)}); err != nil {
+			if _, err := front.Call(within(t), "ext_gpu1_x_note",
+				map[string]any{"file": file, "text": fmt.Sprint(n)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -117,7 +120,8 @@ func TestC8ServerIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	resumed()
-	if _, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1}); err != nil { // behind what the server had
+	// behind what the server had
+	if _, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1}); err != nil {
 		t.Error(err)
 	}
 	if ran := noted(t, file); len(ran) != 16 || len(slices.Compact(slices.Sorted(slices.Values(ran)))) != 16 {
@@ -129,7 +133,10 @@ func TestC8ServerIsStopped(t *testing.T) {
 func TestC25RollingRestart(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
-	nodes := []*processtest.Process{startNode(t, s.urls(), "n1", peers.AsReplicas), startNode(t, s.urls(), "n2", peers.AsReplicas)}
+	nodes := []*processtest.Process{
+		startNode(t, s.urls(), "n1", peers.AsReplicas),
+		startNode(t, s.urls(), "n2", peers.AsReplicas),
+	}
 	front := open(t, join(t, s.urls(), "front", peers.AsReplicas), false)
 	awaitNodes(t, front, 2)
 	l := load(t, front, "ext_x_echo", 8)

@@ -54,7 +54,8 @@ func newGuests(closing context.Context, client func(of wire.Address, session, ex
 
 // session returns the session of a call to an extension from a run. One without an id lasts as
 // long as the call.
-func (g *guests) session(h peers.Host, from wire.Address, extension string, s *wire.Session) (*protocol.Session, error) {
+func (g *guests) session(h peers.Host, from wire.Address, extension string, s *wire.Session,
+) (*protocol.Session, error) {
 	if s == nil {
 		s = new(wire.Session)
 	}
@@ -71,7 +72,8 @@ func (g *guests) session(h peers.Host, from wire.Address, extension string, s *w
 		one.refused = h.Attach(ctx, one.session)
 	})
 	if one.session.Caller != s.Caller { // a session has one caller, whatever its node says later
-		return nil, protocol.Errorf(protocol.Rejected, "session %s of node %s belongs to another caller", s.ID, from.Node)
+		return nil, protocol.Errorf(protocol.Rejected, "session %s of node %s belongs to another caller", s.ID,
+			from.Node)
 	}
 	return one.session, one.refused
 }
@@ -117,8 +119,18 @@ func (g *guests) of(from wire.Address) *visitors {
 
 // guestOf makes the session. Its id names the run, so that no two nodes share one.
 func guestOf(from wire.Address, extension string, s *wire.Session, client protocol.Peer) *protocol.Session {
-	out := &protocol.Session{Node: from.Node, Extension: extension, Since: time.Now(), Caller: s.Caller, Instance: s.Instance, Version: s.Version,
-		Capabilities: s.Caps, ClientInfo: s.ClientInfo, Client: client, Remote: true}
+	out := &protocol.Session{
+		Node:         from.Node,
+		Extension:    extension,
+		Since:        time.Now(),
+		Caller:       s.Caller,
+		Instance:     s.Instance,
+		Version:      s.Version,
+		Capabilities: s.Caps,
+		ClientInfo:   s.ClientInfo,
+		Client:       client,
+		Remote:       true,
+	}
 	if s.ID != "" {
 		out.ID = peers.GuestID(from.Node, from.Run, extension, s.ID)
 	} else if s.Instance == "" {

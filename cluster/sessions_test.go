@@ -46,7 +46,8 @@ func (a *attaching) IfAttached(*protocol.Session, func()) bool { return false }
 // A call of a session that ends meanwhile is noted at no run: nobody would tell that run of the end.
 func TestCallOfAnEndedSession(t *testing.T) {
 	var a away
-	if a.note(new(attaching), &protocol.Session{ID: "s"}, wire.Address{Node: "gpu1", Run: wire.NewRun()}) || len(a.byID) != 0 {
+	if a.note(new(attaching), &protocol.Session{ID: "s"}, wire.Address{Node: "gpu1", Run: wire.NewRun()}) ||
+		len(a.byID) != 0 {
 		t.Errorf("%d sessions are noted", len(a.byID))
 	}
 }

@@ -66,7 +66,8 @@ func TestClusterStorm(t *testing.T) {
 				outcomes = append(outcomes, o)
 				mu.Unlock()
 				if err != nil {
-					time.Sleep(time.Millisecond) // the storm's own rhythm: a caller that does not wait only fails more often
+					// the storm's own rhythm: a caller that does not wait only fails more often
+					time.Sleep(time.Millisecond)
 				}
 			}
 		})
@@ -128,7 +129,8 @@ func TestClusterStorm(t *testing.T) {
 			kinds[e.Kind]++
 		}
 	}
-	t.Logf("killed %v; %d calls: %d results, %d unknown (%d had run), %d said not to have run; %v", killed, len(outcomes), results, unknown, unknownRan, unsent, kinds)
+	t.Logf("killed %v; %d calls: %d results, %d unknown (%d had run), %d said not to have run; %v", killed,
+		len(outcomes), results, unknown, unknownRan, unsent, kinds)
 	if results == 0 {
 		t.Error("no call succeeded")
 	}

@@ -33,7 +33,8 @@ func (h improper) Operate(ctx context.Context, o *peers.Operation) (json.RawMess
 }
 
 // openImproper has such a node join, which says that requests wait at it.
-func openImproper(t *testing.T, urls []string, name string, operate func(ctx context.Context, o *peers.Operation) (json.RawMessage, error)) *cluster.Node {
+func openImproper(t *testing.T, urls []string, name string, operate func(ctx context.Context,
+	o *peers.Operation) (json.RawMessage, error)) *cluster.Node {
 	t.Helper()
 	n := operatedBy(t, urls, name)
 	if err := n.Open(within(t), improper{operate: operate}); err != nil {
@@ -79,7 +80,8 @@ func TestRecordsBesideASilentNode(t *testing.T) {
 		stop()
 	}()
 	found, err := exthost.NodesOf(web).Audit(ctx, web.Admin().Past().Calls(1)[0].Decision)
-	if err != nil || !slices.ContainsFunc(found.Nodes, func(a operations.Audited) bool { return a.Node == "gpu1" && len(a.Records) == 1 }) {
+	if err != nil || !slices.ContainsFunc(found.Nodes,
+		func(a operations.Audited) bool { return a.Node == "gpu1" && len(a.Records) == 1 }) {
 		t.Errorf("%+v, %v", found.Nodes, err)
 	}
 	if !slices.ContainsFunc(found.Silent, func(s operations.Silent) bool { return s.Node == "mute" }) {
@@ -103,9 +105,14 @@ func TestErrorsOfAnImproperNode(t *testing.T) {
 	})
 	eventually(t, "the node is there", func() bool { return len(web.Status().Cluster.Nodes) == 1 })
 	for _, begin := range []string{"", "node gpu1"} {
-		answers <- &protocol.Error{Kind: protocol.Rejected, Extension: "\x1b[2J", Message: begin + "\x1b[2J\n  next: exthost stop" + strings.Repeat("!", 1<<20)}
+		answers <- &protocol.Error{
+			Kind:      protocol.Rejected,
+			Extension: "\x1b[2J",
+			Message:   begin + "\x1b[2J\n  next: exthost stop" + strings.Repeat("!", 1<<20),
+		}
 		err := exthost.NodesOf(web).Restart(within(t), "gpu1.x", "ann")
-		if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "node gpu1") || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 8<<10 {
+		if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "node gpu1") ||
+			strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 8<<10 {
 			t.Errorf("%.300q", err)
 		}
 	}
@@ -122,7 +129,8 @@ func TestMoreRequestsThanAreListed(t *testing.T) {
 	}
 	const nodes = 5
 	for i := range nodes {
-		openImproper(t, s.urls(), fmt.Sprint("gpu", i), func(context.Context, *peers.Operation) (json.RawMessage, error) { return json.Marshal(list) })
+		openImproper(t, s.urls(), fmt.Sprint("gpu", i),
+			func(context.Context, *peers.Operation) (json.RawMessage, error) { return json.Marshal(list) })
 	}
 	eventually(t, "requests wait at all nodes", func() bool {
 		all := web.Status().Cluster.Nodes
@@ -134,7 +142,8 @@ func TestMoreRequestsThanAreListed(t *testing.T) {
 		for _, q := range all.Requests {
 			listed[q.Desk]++
 		}
-		if len(listed) != nodes-1 || len(all.Silent) != 1 || listed[all.Silent[0].Node] != 0 || !strings.Contains(all.Silent[0].Reason, "1024 requests of other nodes are listed already") {
+		if len(listed) != nodes-1 || len(all.Silent) != 1 || listed[all.Silent[0].Node] != 0 ||
+			!strings.Contains(all.Silent[0].Reason, "1024 requests of other nodes are listed already") {
 			t.Errorf("%v are listed, and named: %+v", listed, all.Silent)
 		}
 	}

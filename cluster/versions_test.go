@@ -41,9 +41,15 @@ func newStranger(t testing.TB, server, name string, requires ...string) *strange
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	s := &stranger{conn: conn, subjects: wire.Subjects{Cluster: inCluster}, self: wire.Address{Node: name, Run: wire.NewRun()}, results: make(chan []byte, 1)}
+	s := &stranger{
+		conn:     conn,
+		subjects: wire.Subjects{Cluster: inCluster},
+		self:     wire.Address{Node: name, Run: wire.NewRun()},
+		results:  make(chan []byte, 1),
+	}
 	s.requires = requires
-	s.offer, s.entry = s.describe(`{"id":"y","protocol":"native","future":[1]}`, `{"name":"greet","inputSchema":{"type":"object"},"future":1}`)
+	s.offer, s.entry = s.describe(`{"id":"y","protocol":"native","future":[1]}`,
+		`{"name":"greet","inputSchema":{"type":"object"},"future":1}`)
 	for _, subject := range s.subjects.Subscribe(name) {
 		if _, err := conn.Subscribe(subject, s.received); err != nil {
 			t.Fatal(err)
@@ -66,9 +72,27 @@ func (s *stranger) share(head string, tools ...string) {
 func (s *stranger) describe(head string, tools ...string) (offer, entry []byte) {
 	s.seq++
 	offer = []byte(head + "\n" + strings.Join(tools, "\n"))
-	entry, _ = json.Marshal(map[string]any{"node": s.self.Node, "run": s.self.Run, "started": 1, "seq": s.seq, "version": "0.0.0", "wire": []string{wire.Major, "exthost.2"},
-		"requires": s.requires, "max_body": 16 << 20, "future": map[string]any{"a": 1},
-		"shares": []any{map[string]any{"id": "y", "as": "mine", "state": "ready", "digest": fmt.Sprintf("%x", sha256.Sum256(offer)), "tools": len(tools), "future": 1}}})
+	entry, _ = json.Marshal(map[string]any{
+		"node":     s.self.Node,
+		"run":      s.self.Run,
+		"started":  1,
+		"seq":      s.seq,
+		"version":  "0.0.0",
+		"wire":     []string{wire.Major, "exthost.2"},
+		"requires": s.requires,
+		"max_body": 16 << 20,
+		"future":   map[string]any{"a": 1},
+		"shares": []any{
+			map[string]any{
+				"id":     "y",
+				"as":     "mine",
+				"state":  "ready",
+				"digest": fmt.Sprintf("%x", sha256.Sum256(offer)),
+				"tools":  len(tools),
+				"future": 1,
+			},
+		},
+	})
 	return offer, entry
 }
 
@@ -104,7 +128,8 @@ func (s *stranger) received(m *nats.Msg) {
 		}
 		s.say(to, head, answer)
 	case wire.Call:
-		s.say(to, map[string]any{"k": wire.Result, "n": h.N}, []byte(`{"content":[{"type":"text","text":"hello"}],"future":1}`))
+		s.say(to, map[string]any{"k": wire.Result, "n": h.N},
+			[]byte(`{"content":[{"type":"text","text":"hello"}],"future":1}`))
 	case wire.Result:
 		s.results <- body
 		s.say(to, map[string]any{"k": wire.Pulse, "low": h.N + 1, "done": []uint64{h.N}}, nil)
@@ -139,7 +164,8 @@ func TestC20OtherVersions(t *testing.T) {
 	}
 	awaitTool(t, front, "ext_x_pid", true)
 	older.say(older.subjects.To(wire.Address{Node: "front", Run: runOf(t, older, "front")}, "older"),
-		map[string]any{"k": wire.Call, "n": 1, "ext": "x", "m": "tools/call"}, []byte(`{"name":"echo","arguments":{"n":1},"future":1}`))
+		map[string]any{"k": wire.Call, "n": 1, "ext": "x", "m": "tools/call"},
+		[]byte(`{"name":"echo","arguments":{"n":1},"future":1}`))
 	select {
 	case r := <-older.results:
 		if !strings.Contains(string(r), `{"n":1}`) {

@@ -45,7 +45,8 @@ func mark(t testing.TB, stopped, other string) (heard func()) {
 	}
 	return func() {
 		t.Helper()
-		eventually(t, "the server goes on", func() bool { // its routes may have to connect anew, which loses what is on the way
+		// its routes may have to connect anew, which loses what is on the way
+		eventually(t, "the server goes on", func() bool {
 			if err := conns[0].Publish("mark", nil); err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +77,8 @@ func TestC9NetworkIsSplit(t *testing.T) {
 				}
 			}
 			nodes := h.Status().Cluster.Nodes
-			if len(nodes) != 3 || slices.ContainsFunc(nodes, func(n status.Node) bool { return n.State != status.NodeReady }) {
+			if len(nodes) != 3 ||
+				slices.ContainsFunc(nodes, func(n status.Node) bool { return n.State != status.NodeReady }) {
 				return false
 			}
 		}
@@ -98,7 +100,8 @@ func TestC9NetworkIsSplit(t *testing.T) {
 		if _, err := h.Call(within(t), "ext_"+own+"_x_echo", map[string]any{"n": 1}); err != nil {
 			t.Errorf("its own side: %v", err)
 		}
-		if _, err := h.Call(within(t), "ext_"+other+"_x_echo", map[string]any{"n": 1}); protocol.KindOf(err) != protocol.NotReady {
+		if _, err := h.Call(within(t), "ext_"+other+"_x_echo",
+			map[string]any{"n": 1}); protocol.KindOf(err) != protocol.NotReady {
 			t.Errorf("the other side: %v", err)
 		}
 	}
@@ -190,9 +193,11 @@ func TestC11MessagesAreLost(t *testing.T) {
 			front := open(t, join(t, []string{way.url()}, "front", peers.AsMine), false)
 			awaitTool(t, front, "ext_gpu1_x_note", true)
 			outcomes(t, front, "ext_gpu1_x_note", 8, 20, true)
-			file, till, outcome := filepath.Join(t.TempDir(), "notes"), filepath.Join(t.TempDir(), "till"), make(chan error, 1)
+			file, till, outcome := filepath.Join(t.TempDir(), "notes"), filepath.Join(t.TempDir(),
+				"till"), make(chan error, 1)
 			go func() {
-				_, err := front.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": "a", "till": till})
+				_, err := front.Call(within(t), "ext_gpu1_x_note",
+					map[string]any{"file": file, "text": "a", "till": till})
 				outcome <- err
 			}()
 			eventually(t, "enough of each kind", func() bool {

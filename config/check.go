@@ -94,12 +94,14 @@ func (f *finisher) checkServer(s *Server) {
 	for i, origin := range s.AllowedOrigins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
-			f.fail(strict.Index("server.allowed_origins", i), "such as https://example.com", "%q is not an origin", origin)
+			f.fail(strict.Index("server.allowed_origins", i), "such as https://example.com", "%q is not an origin",
+				origin)
 		}
 	}
 	for i, host := range s.AllowedHosts {
 		if host == "" || strings.ContainsAny(host, "/ \t*") {
-			f.fail(strict.Index("server.allowed_hosts", i), "such as example.com or example.com:8443", "%q is not a host", host)
+			f.fail(strict.Index("server.allowed_hosts", i), "such as example.com or example.com:8443",
+				"%q is not a host", host)
 		}
 	}
 }
@@ -120,7 +122,11 @@ func (f *finisher) checkHeaders(names []string) {
 
 func (f *finisher) checkAuth(a Auth) {
 	var stated []string
-	for _, way := range []struct{ key, value string }{{"token", a.Token}, {"token_env", a.TokenEnv}, {"token_file", a.TokenFile}} {
+	for _, way := range []struct{ key, value string }{
+		{"token", a.Token},
+		{"token_env", a.TokenEnv},
+		{"token_file", a.TokenFile},
+	} {
 		if way.value != "" {
 			stated = append(stated, way.key)
 		}
@@ -136,12 +142,18 @@ func (f *finisher) checkOAuth(o OAuth) {
 	if reflect.ValueOf(o).IsZero() {
 		return
 	}
-	for _, u := range []struct{ key, value string }{{"issuer", o.Issuer}, {"resource", o.Resource}, {"jwks_url", o.JWKSURL}} {
+	for _, u := range []struct{ key, value string }{
+		{"issuer", o.Issuer},
+		{"resource", o.Resource},
+		{"jwks_url", o.JWKSURL},
+	} {
 		switch p, err := url.Parse(u.value); {
 		case u.value == "" && u.key == "jwks_url":
 		case u.value == "":
 			f.fail(path, "", "%s is needed", u.key)
-		case err != nil || p.Host == "" || p.Scheme != "https" && !(p.Scheme == "http" && exposure.Local(p.Hostname())) || p.Fragment != "" || p.User != nil:
+		case err != nil || p.Host == "" ||
+			p.Scheme != "https" && !(p.Scheme == "http" && exposure.Local(p.Hostname())) || p.Fragment != "" ||
+			p.User != nil:
 			f.fail(path+"."+u.key, "such as https://auth.example.com", "%q is not an https address", u.value)
 		}
 	}
@@ -150,12 +162,18 @@ func (f *finisher) checkOAuth(o OAuth) {
 // checkSecrets reports secrets that others can read.
 func checkSecrets(f *finisher) {
 	s := f.cfg.Server
-	files := []exposure.File{{Key: "server.auth.token_file", Path: s.Auth.TokenFile, Own: true}, {Key: "server.tls.key", Path: s.TLS.Key}}
+	files := []exposure.File{
+		{Key: "server.auth.token_file", Path: s.Auth.TokenFile, Own: true},
+		{Key: "server.tls.key", Path: s.TLS.Key},
+	}
 	for id, e := range f.cfg.Extensions.Entries {
 		files = append(files, exposure.File{Key: strict.Join("extensions.entries", id) + ".env_file", Path: e.EnvFile})
 	}
 	for name, d := range f.cfg.Destinations {
-		files = append(files, exposure.File{Key: strict.Join("destinations", name) + ".secrets_file", Path: d.SecretsFile})
+		files = append(files, exposure.File{
+			Key:  strict.Join("destinations", name) + ".secrets_file",
+			Path: d.SecretsFile,
+		})
 	}
 	listen := s.Listen
 	if s.TLS.Cert != "" || !s.Auth.Stated() && len(s.Clients) == 0 {
@@ -195,7 +213,8 @@ func (f *finisher) finishDestination(name string, d *Destination) {
 		}
 	}
 	if !(&manifest.Transport{URL: d.URL, Headers: d.Headers}).SignsIn() {
-		f.only(path, "servers without a header Authorization", map[string]bool{"credentials": d.Credentials == CredentialsPerCaller, "oauth": d.OAuth != nil})
+		f.only(path, "servers without a header Authorization",
+			map[string]bool{"credentials": d.Credentials == CredentialsPerCaller, "oauth": d.OAuth != nil})
 	}
 	for _, p := range d.OAuth.Validate() {
 		f.failIn(path+".oauth", manifest.Problem(p))
@@ -204,7 +223,13 @@ func (f *finisher) finishDestination(name string, d *Destination) {
 }
 
 func (f *finisher) checkStdioDestination(path string, d *Destination) {
-	f.only(path, "type sse and http", map[string]bool{"url": d.URL != "", "headers": d.Headers != nil, "oauth": d.OAuth != nil, "credentials": d.Credentials != ""})
+	f.only(path, "type sse and http",
+		map[string]bool{
+			"url":         d.URL != "",
+			"headers":     d.Headers != nil,
+			"oauth":       d.OAuth != nil,
+			"credentials": d.Credentials != "",
+		})
 	if len(d.Command) == 0 || strings.TrimSpace(d.Command[0]) == "" {
 		f.fail(path+".command", `such as ["npx", "-y", "a-server"]`, "type stdio needs a command")
 	}
@@ -215,12 +240,14 @@ func (f *finisher) checkStdioDestination(path string, d *Destination) {
 			f.fail(at, "", "%q is not a header's name", header)
 		}
 		if slices.Contains([]string{"authorization", "cookie", "proxy-authorization"}, strings.ToLower(header)) {
-			f.fail(at, "have clients send it in a header of its own, such as X-Api-Key", "%s is between the client and this host, and is never passed on", header)
+			f.fail(at, "have clients send it in a header of its own, such as X-Api-Key",
+				"%s is between the client and this host, and is never passed on", header)
 		}
 		f.checkNames(at, []string{name})
 	}
 	if len(d.EnvFromHeaders) > 0 && !d.Instances.PerSession() {
-		f.fail(path+".env_from_headers", `keep instances: per_session`, "one process cannot have the variables of several clients")
+		f.fail(path+".env_from_headers", `keep instances: per_session`,
+			"one process cannot have the variables of several clients")
 	}
 	d.Cwd = f.settle(path, d.Cwd, d.Command)
 	if d.SecretsFile == "" {

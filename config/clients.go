@@ -16,7 +16,12 @@ func checkClients(f *finisher, clients map[string]Client) {
 	}
 	stated := make(map[string]clienttoken.Stated, len(clients))
 	for name, c := range clients {
-		stated[name] = clienttoken.Stated{Hash: c.TokenHash, OldHash: c.OldTokenHash, OldUntil: c.OldUntil, Since: c.Since}
+		stated[name] = clienttoken.Stated{
+			Hash:     c.TokenHash,
+			OldHash:  c.OldTokenHash,
+			OldUntil: c.OldUntil,
+			Since:    c.Since,
+		}
 	}
 	for _, p := range clienttoken.Check(stated) {
 		at := "server.clients"

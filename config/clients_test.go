@@ -16,7 +16,10 @@ import (
 func loadClients(t *testing.T, user, project string) (*config.Config, string) {
 	t.Helper()
 	userDir, dir := t.TempDir(), t.TempDir()
-	for path, text := range map[string]string{filepath.Join(userDir, "exthost.yaml"): user, filepath.Join(dir, "exthost.yaml"): project} {
+	for path, text := range map[string]string{
+		filepath.Join(userDir, "exthost.yaml"): user,
+		filepath.Join(dir, "exthost.yaml"):     project,
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -30,24 +33,28 @@ func TestClientsOfAProject(t *testing.T) {
 	hash := clienttoken.Hash("x")
 	user := "server: {clients: {ada: {token_hash: " + hash + "}}}\n"
 	for name, project := range map[string]string{
-		"another client":  "server: {clients: {mallory: {token_hash: " + clienttoken.Hash("m") + "}}}",
-		"another token":   "server: {clients: {ada: {token_hash: " + clienttoken.Hash("m") + "}}}",
-		"a further token": "server: {clients: {ada: {old_token_hash: " + clienttoken.Hash("m") + `, old_until: "2199-01-01T00:00:00Z"}}}`,
-		"a static token":  "server: {auth: {token: mallory-mallory-mallory}}",
-		"an issuer":       "server: {auth: {oauth: {issuer: https://evil.example, resource: https://host.example/mcp}}}",
-		"any user":        "server: {auth: {loopback: any}}",
+		"another client": "server: {clients: {mallory: {token_hash: " + clienttoken.Hash("m") + "}}}",
+		"another token":  "server: {clients: {ada: {token_hash: " + clienttoken.Hash("m") + "}}}",
+		"a further token": "server: {clients: {ada: {old_token_hash: " + clienttoken.Hash("m") +
+			`, old_until: "2199-01-01T00:00:00Z"}}}`,
+		"a static token": "server: {auth: {token: mallory-mallory-mallory}}",
+		"an issuer": "server: {auth: {oauth: {issuer: https://evil.example, resource: " +
+			"https://host.example/mcp}}}",
+		"any user": "server: {auth: {loopback: any}}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, said := loadClients(t, user, project)
 			if cfg == nil || !strings.Contains(said, "ignored, because") {
 				t.Fatalf("%v: %s", cfg, said)
 			}
-			if got := cfg.Server.Clients; len(got) != 1 || got["ada"] != (config.Client{TokenHash: hash}) || cfg.Server.Auth.Stated() || cfg.Server.Auth.Loopback != "" {
+			if got := cfg.Server.Clients; len(got) != 1 || got["ada"] != (config.Client{TokenHash: hash}) ||
+				cfg.Server.Auth.Stated() || cfg.Server.Auth.Loopback != "" {
 				t.Errorf("%+v, %+v", got, cfg.Server.Auth)
 			}
 		})
 	}
-	if cfg, said := loadClients(t, "", "server: {clients: {mallory: {token_hash: "+hash+"}}}"); cfg == nil || len(cfg.Server.Clients) > 0 || !strings.Contains(said, "server.clients: ignored") {
+	if cfg, said := loadClients(t, "", "server: {clients: {mallory: {token_hash: "+hash+"}}}"); cfg == nil ||
+		len(cfg.Server.Clients) > 0 || !strings.Contains(said, "server.clients: ignored") {
 		t.Errorf("without clients of the user: %+v %s", cfg, said)
 	}
 }
@@ -68,10 +75,11 @@ func TestClientsThatCannotBe(t *testing.T) {
 		"short":        {"ada: {token_hash: " + hash[:70] + "}", "a hash is sha256:"},
 		"longer":       {"ada: {token_hash: " + hash + "00}", "a hash is sha256:"},
 		"no digits":    {"ada: {token_hash: sha256:" + strings.Repeat("g", 64) + "}", "a hash is sha256:"},
-		"one of two":   {"ada: {token_hash: " + hash + "}, bob: {token_hash: " + hash + "}", "the hash of another token too: server.clients.ada.token_hash"},
-		"no end":       {"ada: {old_token_hash: " + hash + "}", "go together"},
-		"no time":      {"ada: {old_token_hash: " + hash + ", old_until: tomorrow}", "is not a date and time"},
-		"another key":  {"ada: {tokn_hash: x}", "unknown key"},
+		"one of two": {"ada: {token_hash: " + hash + "}, bob: {token_hash: " + hash + "}",
+			"the hash of another token too: server.clients.ada.token_hash"},
+		"no end":      {"ada: {old_token_hash: " + hash + "}", "go together"},
+		"no time":     {"ada: {old_token_hash: " + hash + ", old_until: tomorrow}", "is not a date and time"},
+		"another key": {"ada: {tokn_hash: x}", "unknown key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, said := loadClients(t, "server: {clients: {"+tt.text+"}}", "")
@@ -84,7 +92,12 @@ func TestClientsThatCannotBe(t *testing.T) {
 	if cfg == nil {
 		t.Fatal(said)
 	}
-	if got, want := slices.Sorted(maps.Keys(cfg.Server.Clients)), []string{"0-_", "a", "null", "true"}; !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(cfg.Server.Clients)), []string{
+		"0-_",
+		"a",
+		"null",
+		"true",
+	}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

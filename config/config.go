@@ -27,16 +27,21 @@ type Config struct {
 	Experimental Experimental        `json:"experimental,omitzero"`    // what may change or go in any release
 	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
-	Toolsets     map[string]Toolset  `json:"toolsets,omitempty"`       // what clients see of tools, prompts and resources, by the name of the toolset
-	Tools        toollist.Listing    `json:"tools"`                    // how tools are listed to clients
-	Server       Server              `json:"server"`                   // the HTTP front
-	Secrets      Secrets             `json:"secrets"`                  // where the secrets are that secret://NAME refers to
-	Audit        Audit               `json:"audit"`                    // the record of what passed
-	Cluster      cluster.Membership  `json:"cluster"`                  // the cluster of hosts that this one joins; only of the user's file and of --config FILE; default: none
-	Inject       []faults.Rule       `json:"inject,omitempty"`         // calls that fail on purpose, for tests of agents; only of the user's file and of --config FILE
-	OTel         otel.Tracing        `json:"otel,omitzero"`            // where traces are sent
-	Log          Log                 `json:"log"`                      // the host's log
-	Record       recording.Cassette  `json:"record,omitzero"`          // a cassette of what passes between the host and its extensions; default: none
+	// what clients see of tools, prompts and resources, by the name of the toolset
+	Toolsets map[string]Toolset `json:"toolsets,omitempty"`
+	Tools    toollist.Listing   `json:"tools"`  // how tools are listed to clients
+	Server   Server             `json:"server"` // the HTTP front
+	// where the secrets are that secret://NAME refers to
+	Secrets Secrets `json:"secrets"`
+	Audit   Audit   `json:"audit"` // the record of what passed
+	// the cluster of hosts that this one joins; only of the user's file and of --config FILE; default: none
+	Cluster cluster.Membership `json:"cluster"`
+	// calls that fail on purpose, for tests of agents; only of the user's file and of --config FILE
+	Inject []faults.Rule `json:"inject,omitempty"`
+	OTel   otel.Tracing  `json:"otel,omitzero"` // where traces are sent
+	Log    Log           `json:"log"`           // the host's log
+	// a cassette of what passes between the host and its extensions; default: none
+	Record recording.Cassette `json:"record,omitzero"`
 
 	// Files are the absolute paths of the files that [Load] read, or would have read if
 	// they existed. A change of the configuration is a change of one of these.
@@ -66,21 +71,40 @@ type Project struct {
 
 // Extensions selects the extensions and sets how they run.
 type Extensions struct {
-	Enabled         bool              `json:"enabled"`                                        // false: the host looks for none; default true
-	SearchPaths     []string          `json:"search_paths" path:"true"`                       // in order; of extensions with one id that in the first path runs, and of several in one path none; default ./extensions
-	IgnoreDirs      []string          `json:"ignore_dirs"`                                    // exact base names; default node_modules, .git, target
-	Disabled        []string          `json:"disabled"`                                       // ids of extensions that do not run
-	Allowlist       []string          `json:"allowlist"`                                      // ids of extensions that may run; empty: all
-	MaxDepth        int               `json:"max_depth" jsonschema:"minimum=1,maximum=64"`    // path elements below a search path, plugin.toml included; default 4
-	FollowLinks     bool              `json:"follow_links"`                                   // follow symbolic links inside a search path; default false
-	Watch           Watch             `json:"watch"`                                          // how the host reacts to changes on disk
-	Sandbox         Sandbox           `json:"sandbox"`                                        // whether extensions are confined
-	Env             Env               `json:"env"`                                            // the variables of the host that extensions see
-	Defaults        manifest.Runtime  `json:"defaults"`                                       // values that a manifest's [runtime] does not state
-	SafeDirectories []string          `json:"safe_directories" path:"true"`                   // directories whose files count, with all below, whoever owns or may write them; / is all; not in a project's file; default: none
-	Trust           string            `json:"trust" jsonschema:"enum=ask,enum=lock,enum=off"` // what of the working directory runs: what the user agreed to, what exthost.lock says, or all; not in a project's file; default ask
-	MinReleaseAge   manifest.Duration `json:"min_release_age"`                                // how long ago a package and what it needs must have been published for exthost add and upgrade to take it; a project's file can only raise it; default 72h
-	Entries         map[string]Entry  `json:"entries"`                                        // by id; sidecar servers by OWNER.SERVER
+	// false: the host looks for none; default true
+	Enabled bool `json:"enabled"`
+	// in order; of extensions with one id that in the first path runs, and of several in one path none; default
+	// ./extensions
+	SearchPaths []string `json:"search_paths" path:"true"`
+	// exact base names; default node_modules, .git, target
+	IgnoreDirs []string `json:"ignore_dirs"`
+	// ids of extensions that do not run
+	Disabled []string `json:"disabled"`
+	// ids of extensions that may run; empty: all
+	Allowlist []string `json:"allowlist"`
+	// path elements below a search path, plugin.toml included; default 4
+	MaxDepth int `json:"max_depth" jsonschema:"minimum=1,maximum=64"`
+	// follow symbolic links inside a search path; default false
+	FollowLinks bool `json:"follow_links"`
+	// how the host reacts to changes on disk
+	Watch Watch `json:"watch"`
+	// whether extensions are confined
+	Sandbox Sandbox `json:"sandbox"`
+	// the variables of the host that extensions see
+	Env Env `json:"env"`
+	// values that a manifest's [runtime] does not state
+	Defaults manifest.Runtime `json:"defaults"`
+	// directories whose files count, with all below, whoever owns or may write them; / is all; not in a project's file;
+	// default: none
+	SafeDirectories []string `json:"safe_directories" path:"true"`
+	// what of the working directory runs: what the user agreed to, what exthost.lock says, or all; not in a project's
+	// file; default ask
+	Trust string `json:"trust" jsonschema:"enum=ask,enum=lock,enum=off"`
+	// how long ago a package and what it needs must have been published for exthost add and upgrade to take it; a
+	// project's file can only raise it; default 72h
+	MinReleaseAge manifest.Duration `json:"min_release_age"`
+	// by id; sidecar servers by OWNER.SERVER
+	Entries map[string]Entry `json:"entries"`
 }
 
 // The values of Extensions.Trust.
@@ -98,9 +122,10 @@ const (
 
 // Watch sets how the host reacts to changes below the search paths and in the configuration.
 type Watch struct {
-	Enabled  bool              `json:"enabled"`                                // default false
-	Mode     string            `json:"mode" jsonschema:"enum=log,enum=reload"` // default log
-	Debounce manifest.Duration `json:"debounce_ms"`                            // quiet time before acting, in milliseconds; default 500
+	Enabled bool   `json:"enabled"`                                // default false
+	Mode    string `json:"mode" jsonschema:"enum=log,enum=reload"` // default log
+	// quiet time before acting, in milliseconds; default 500
+	Debounce manifest.Duration `json:"debounce_ms"`
 }
 
 // The values of Env.Mode.
@@ -117,7 +142,9 @@ type Env struct {
 
 // Sandbox sets how extensions are confined that do not say so themselves.
 type Sandbox struct {
-	Default string `json:"default" jsonschema:"enum=strict,enum=off"` // for extensions without [sandbox]: strict leaves them their own folder and state directory, and no network; default off
+	// for extensions without [sandbox]: strict leaves them their own folder and state directory, and no network;
+	// default off
+	Default string `json:"default" jsonschema:"enum=strict,enum=off"`
 }
 
 // The values of Entry.Hooks.
@@ -129,19 +156,31 @@ const (
 
 // Entry is the operator's settings for one extension.
 type Entry struct {
-	Config   map[string]any    `json:"config,omitempty"`                                         // laid over the manifest's [config]
-	Env      map[string]string `json:"env,omitempty"`                                            // added to its environment
-	EnvFile  string            `json:"env_file,omitempty" path:"true"`                           // NAME=value lines, or YAML, added to its environment; env wins
-	EnvDeny  []string          `json:"env_deny,omitempty"`                                       // variables that its manifest declares and that are withheld
-	EnvPass  []string          `json:"env_pass,omitempty"`                                       // variables of the host that it is given even if they look like secrets; as exthost grant
-	Hooks    string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // which events its hooks see; default own
-	Roots    []string          `json:"roots,omitempty" path:"true"`                              // directories that the host answers roots/list of its MCP server with; default: clients are asked
-	Runtime  manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
-	Required bool              `json:"required,omitempty"`                                       // the host is not ready while the extension cannot run; default false
+	// laid over the manifest's [config]
+	Config map[string]any `json:"config,omitempty"`
+	// added to its environment
+	Env map[string]string `json:"env,omitempty"`
+	// NAME=value lines, or YAML, added to its environment; env wins
+	EnvFile string `json:"env_file,omitempty" path:"true"`
+	// variables that its manifest declares and that are withheld
+	EnvDeny []string `json:"env_deny,omitempty"`
+	// variables of the host that it is given even if they look like secrets; as exthost grant
+	EnvPass []string `json:"env_pass,omitempty"`
+	// which events its hooks see; default own
+	Hooks string `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"`
+	// directories that the host answers roots/list of its MCP server with; default: clients are asked
+	Roots []string `json:"roots,omitempty" path:"true"`
+	// laid over the manifest's [runtime]
+	Runtime manifest.Runtime `json:"runtime,omitzero"`
+	// the host is not ready while the extension cannot run; default false
+	Required bool `json:"required,omitempty"`
 
-	Sandbox sandbox.Override `json:"sandbox,omitzero"` // in place of the manifest's [sandbox]; a project's file can state strict alone
+	// in place of the manifest's [sandbox]; a project's file can state strict alone
+	Sandbox sandbox.Override `json:"sandbox,omitzero"`
 
-	NewPrivileges bool `json:"new_privileges,omitempty"` // Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and keep the host's capabilities; not in a project's file; default false
+	// Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and
+	// keep the host's capabilities; not in a project's file; default false
+	NewPrivileges bool `json:"new_privileges,omitempty"`
 
 	// Problems are why the extension cannot have these values, with their places: variables
 	// that are not set, an env_file that cannot be read. [Load] sets them.
@@ -151,8 +190,16 @@ type Entry struct {
 
 // Discovery returns where extensions are looked for, and which of them count.
 func (e *Extensions) Discovery() discovery.Options {
-	return discovery.Options{SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
-		Configured: slices.Sorted(maps.Keys(e.Entries)), MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks, Safe: e.SafeDirectories}
+	return discovery.Options{
+		SearchPaths: e.SearchPaths,
+		IgnoreDirs:  e.IgnoreDirs,
+		Disabled:    e.Disabled,
+		Allowlist:   e.Allowlist,
+		Configured:  slices.Sorted(maps.Keys(e.Entries)),
+		MaxDepth:    e.MaxDepth,
+		FollowLinks: e.FollowLinks,
+		Safe:        e.SafeDirectories,
+	}
 }
 
 // Required returns the sorted ids of the extensions that the operator requires.
@@ -171,7 +218,8 @@ func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksOwn} }
 
 // Governance is what policies get beside the exchanges.
 type Governance struct {
-	Headers []string `json:"headers,omitempty"` // HTTP headers of callers, besides Authorization, that policies of category authentication get; at most 16
+	// HTTP headers of callers, besides Authorization, that policies of category authentication get; at most 16
+	Headers []string `json:"headers,omitempty"`
 }
 
 // Experimental allows what may change or go in any release.
@@ -184,28 +232,43 @@ type Toolset = toolset.Definition
 
 // Server is the HTTP front.
 type Server struct {
-	Listen         string            `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free port
-	Auth           Auth              `json:"auth,omitzero"`                      // the bearer token; default: none, which serves loopback only
-	Toolset        string            `json:"toolset,omitempty"`                  // the toolset of clients that have none of their own; they reach no other; default: they see everything
-	Clients        map[string]Client `json:"clients,omitempty"`                  // callers with tokens of their own, by name; with any, every client over HTTP shows a token; not in a project's file; default: none
-	AllowedOrigins []string          `json:"allowed_origins"`                    // in addition to those of this machine
-	AllowedHosts   []string          `json:"allowed_hosts"`                      // in addition to those of this machine
-	TLS            TLS               `json:"tls,omitzero"`                       // default: none
-	Metrics        bool              `json:"metrics"`                            // serve /metrics; default true
-	MaxBody        manifest.Size     `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
-	ListWait       manifest.Duration `json:"list_wait"`                          // how long after its start the host keeps lists waiting for extensions that start and are not known from an earlier start; default 25 s, 0: not at all
-	IdleExit       manifest.Duration `json:"idle_exit"`                          // time without clients after which the host that exthost serve --stdio starts in the background ends; default 10 min, 0: never
+	// host:port; default 127.0.0.1:7800; port 0 is any free port
+	Listen string `json:"listen"`
+	// the bearer token; default: none, which serves loopback only
+	Auth Auth `json:"auth,omitzero"`
+	// the toolset of clients that have none of their own; they reach no other; default: they see everything
+	Toolset string `json:"toolset,omitempty"`
+	// callers with tokens of their own, by name; with any, every client over HTTP shows a token; not in a project's
+	// file; default: none
+	Clients        map[string]Client `json:"clients,omitempty"`
+	AllowedOrigins []string          `json:"allowed_origins"` // in addition to those of this machine
+	AllowedHosts   []string          `json:"allowed_hosts"`   // in addition to those of this machine
+	TLS            TLS               `json:"tls,omitzero"`    // default: none
+	Metrics        bool              `json:"metrics"`         // serve /metrics; default true
+	// of one request, in bytes; default 16 MiB
+	MaxBody manifest.Size `json:"max_body" jsonschema:"minimum=1024"`
+	// how long after its start the host keeps lists waiting for extensions that start and are not known from an earlier
+	// start; default 25 s, 0: not at all
+	ListWait manifest.Duration `json:"list_wait"`
+	// time without clients after which the host that exthost serve --stdio starts in the background ends; default 10
+	// min, 0: never
+	IdleExit manifest.Duration `json:"idle_exit"`
 }
 
 // Client is a caller that policies, budgets and the audit log know by its name.
 type Client struct {
-	TokenHash    string `json:"token_hash,omitempty"`     // sha256: and the SHA-256 of its token in hexadecimal digits, as exthost client add writes it; default: none, for a client on stdio alone
-	OldTokenHash string `json:"old_token_hash,omitempty"` // the same of its token before, as exthost client rotate --keep writes it
-	OldUntil     string `json:"old_until,omitempty"`      // when that one ends, such as 2030-01-31T12:00:00Z
-	Since        string `json:"since,omitempty"`          // when its token was made, for people
-	Toolset      string `json:"toolset,omitempty"`        // what it sees; it reaches no other toolset; default server.toolset
+	// sha256: and the SHA-256 of its token in hexadecimal digits, as exthost client add writes it; default: none, for a
+	// client on stdio alone
+	TokenHash string `json:"token_hash,omitempty"`
+	// the same of its token before, as exthost client rotate --keep writes it
+	OldTokenHash string `json:"old_token_hash,omitempty"`
+	OldUntil     string `json:"old_until,omitempty"` // when that one ends, such as 2030-01-31T12:00:00Z
+	Since        string `json:"since,omitempty"`     // when its token was made, for people
+	// what it sees; it reaches no other toolset; default server.toolset
+	Toolset string `json:"toolset,omitempty"`
 
-	Mode string `json:"mode,omitempty" jsonschema:"enum=all,enum=search,enum=auto"` // how tools are listed to it; default tools.mode
+	// how tools are listed to it; default tools.mode
+	Mode string `json:"mode,omitempty" jsonschema:"enum=all,enum=search,enum=auto"`
 }
 
 // Auth states the bearer token in one of three ways, and the issuer of the access
@@ -214,9 +277,12 @@ type Auth struct {
 	Token     string `json:"token,omitempty" secret:"true"`    // the token itself
 	TokenEnv  string `json:"token_env,omitempty"`              // the environment variable that holds it
 	TokenFile string `json:"token_file,omitempty" path:"true"` // the file that holds it
-	OAuth     OAuth  `json:"oauth,omitzero"`                   // an authorization server whose tokens are accepted too; default: none
+	// an authorization server whose tokens are accepted too; default: none
+	OAuth OAuth `json:"oauth,omitzero"`
 
-	Loopback string `json:"loopback,omitempty" jsonschema:"enum=user,enum=any"` // Linux: whose processes of this machine are answered while there is no token: those of this user and of root, or any; not in a project's file; default user
+	// Linux: whose processes of this machine are answered while there is no token: those of this user and of root, or
+	// any; not in a project's file; default user
+	Loopback string `json:"loopback,omitempty" jsonschema:"enum=user,enum=any"`
 }
 
 // The values of [Auth.Loopback].
@@ -228,8 +294,9 @@ const (
 // OAuth makes the server an OAuth 2.0 resource server. A caller is the subject of
 // its access token, a signed JWT.
 type OAuth struct {
-	Issuer   string   `json:"issuer,omitempty"`   // the authorization server, as its tokens name it
-	Resource string   `json:"resource,omitempty"` // the URL that clients know this server by, such as https://host.example/mcp
+	Issuer string `json:"issuer,omitempty"` // the authorization server, as its tokens name it
+	// the URL that clients know this server by, such as https://host.example/mcp
+	Resource string   `json:"resource,omitempty"`
 	Audience string   `json:"audience,omitempty"` // the audience that tokens must have; default resource
 	JWKSURL  string   `json:"jwks_url,omitempty"` // the URL of the issuer's keys; default: the one in its metadata
 	Scopes   []string `json:"scopes,omitempty"`   // a token must have all of them
@@ -243,21 +310,33 @@ type TLS struct {
 
 // Audit is the record of every exchange.
 type Audit struct {
-	Path    string            `json:"path" path:"true"`                         // file of JSON lines; "": no record is kept
-	MaxSize manifest.Size     `json:"max_size" jsonschema:"minimum=65536"`      // of one file, in bytes, before it is rotated; default 64 MiB
-	Keep    int               `json:"keep" jsonschema:"minimum=0,maximum=1000"` // number of rotated files that are kept; default 5
-	Anchor  manifest.Duration `json:"anchor"`                                   // interval at which the hash of the last record goes to the host's log, when it has changed; default 1 min, 0: only when the host ends
-	Within  string            `json:"-"`                                        // the directory of the project whose file states the path: the file must be in it; [Load] sets it
+	// file of JSON lines; "": no record is kept
+	Path string `json:"path" path:"true"`
+	// of one file, in bytes, before it is rotated; default 64 MiB
+	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`
+	// number of rotated files that are kept; default 5
+	Keep int `json:"keep" jsonschema:"minimum=0,maximum=1000"`
+	// interval at which the hash of the last record goes to the host's log, when it has changed; default 1 min, 0: only
+	// when the host ends
+	Anchor manifest.Duration `json:"anchor"`
+	// the directory of the project whose file states the path: the file must be in it; [Load] sets it
+	Within string `json:"-"`
 }
 
 // Log is the host's log.
 type Log struct {
-	Level   string        `json:"level" jsonschema:"enum=trace,enum=debug,enum=info,enum=warn,enum=error"` // default info
-	Format  string        `json:"format" jsonschema:"enum=auto,enum=text,enum=json"`                       // default auto: text on a terminal, else JSON
-	File    string        `json:"file" path:"true"`                                                        // file for a copy of the log, always JSON; "": none
-	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`                                     // of that file, in bytes, before it is set aside; default 64 MiB
-	Keep    int           `json:"keep" jsonschema:"minimum=0,maximum=1000"`                                // number of files set aside that are kept; default 5
-	Within  string        `json:"-"`                                                                       // as of Audit; [Load] sets it
+	// default info
+	Level string `json:"level" jsonschema:"enum=trace,enum=debug,enum=info,enum=warn,enum=error"`
+	// default auto: text on a terminal, else JSON
+	Format string `json:"format" jsonschema:"enum=auto,enum=text,enum=json"`
+	// file for a copy of the log, always JSON; "": none
+	File string `json:"file" path:"true"`
+	// of that file, in bytes, before it is set aside; default 64 MiB
+	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`
+	// number of files set aside that are kept; default 5
+	Keep int `json:"keep" jsonschema:"minimum=0,maximum=1000"`
+	// as of Audit; [Load] sets it
+	Within string `json:"-"`
 }
 
 // Default returns the configuration without any file. Its one search path is
@@ -275,8 +354,14 @@ func Default() *Config {
 			Env:           Env{Mode: EnvFilter},
 			Sandbox:       Sandbox{Default: sandbox.Off},
 		},
-		Tools:   toollist.Default(),
-		Server:  Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second), IdleExit: manifest.Duration(10 * time.Minute)},
+		Tools: toollist.Default(),
+		Server: Server{
+			Listen:   "127.0.0.1:7800",
+			Metrics:  true,
+			MaxBody:  16 << 20,
+			ListWait: manifest.Duration(25 * time.Second),
+			IdleExit: manifest.Duration(10 * time.Minute),
+		},
 		Secrets: Secrets{Provider: SecretsAge, Timeout: manifest.Duration(30 * time.Second)},
 		Audit:   Audit{MaxSize: 64 << 20, Keep: 5, Anchor: manifest.Duration(time.Minute)},
 		Cluster: cluster.Default(),

@@ -19,7 +19,9 @@ func confine(cfg *Config, stated strict.Positions, report *strict.Report) {
 		}
 		*dir = cfg.Project.Dir
 		if _, err := below.Relative(*dir, path); err != nil {
-			report.Add(pos, "choose a file below that directory; or state the path in the user's file, or in one of --config FILE", "%s: a project's file can only name files of its directory to be written: %v", key, err)
+			report.Add(pos, "choose a file below that directory; or state the path in the user's file, or in one of "+
+				"--config FILE", "%s: a project's file can only name files of its directory to be written: %v", key,
+				err)
 		}
 	}
 	bind("log.file", cfg.Log.File, &cfg.Log.Within)

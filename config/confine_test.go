@@ -19,18 +19,24 @@ var written = map[string]struct {
 	states string
 	within func(*config.Config) (path, dir string)
 }{
-	"log.file":    {`log: {file: %q}`, func(c *config.Config) (string, string) { return c.Log.File, c.Log.Within }},
-	"audit.path":  {`audit: {path: %q}`, func(c *config.Config) (string, string) { return c.Audit.Path, c.Audit.Within }},
-	"record.file": {`record: {file: %q}`, func(c *config.Config) (string, string) { return c.Record.File, c.Record.Within }},
-	"plugins.config.file": {`plugins: [{name: pins, category: authorization, builtin: pin, config: {file: %q}}]`, func(c *config.Config) (string, string) {
-		return builtin.Writes(&c.Plugins[0]), c.Plugins[0].Within
-	}},
+	"log.file": {`log: {file: %q}`, func(c *config.Config) (string, string) { return c.Log.File, c.Log.Within }},
+	"audit.path": {`audit: {path: %q}`,
+		func(c *config.Config) (string, string) { return c.Audit.Path, c.Audit.Within }},
+	"record.file": {`record: {file: %q}`,
+		func(c *config.Config) (string, string) { return c.Record.File, c.Record.Within }},
+	"plugins.config.file": {`plugins: [{name: pins, category: authorization, builtin: pin, config: {file: %q}}]`,
+		func(c *config.Config) (string, string) {
+			return builtin.Writes(&c.Plugins[0]), c.Plugins[0].Within
+		}},
 }
 
 // read are the keys of paths that the host only reads, or starts programs in.
 var read = []string{
-	"extensions.search_paths", "extensions.safe_directories", "extensions.entries.env_file", "extensions.entries.roots", "server.auth.token_file", "server.tls.cert", "server.tls.key",
-	"destinations.secrets_file", "cluster.creds", "cluster.hub.dir", "cluster.join", "cluster.nkey", "cluster.tls.ca", "cluster.tls.cert", "cluster.tls.key", "destinations.cwd", "destinations.roots", "plugins.cwd", "plugins.mcp.cwd", "secrets.path", "secrets.identity", "secrets.logins",
+	"extensions.search_paths", "extensions.safe_directories", "extensions.entries.env_file", "extensions.entries.roots",
+	"server.auth.token_file", "server.tls.cert", "server.tls.key",
+	"destinations.secrets_file", "cluster.creds", "cluster.hub.dir", "cluster.join", "cluster.nkey", "cluster.tls.ca",
+	"cluster.tls.cert", "cluster.tls.key", "destinations.cwd", "destinations.roots", "plugins.cwd", "plugins.mcp.cwd",
+	"secrets.path", "secrets.identity", "secrets.logins",
 }
 
 // TestEveryPathIsReadOrBound compares the two lists with the type of the configuration: who adds
@@ -78,8 +84,14 @@ func TestProjectsWriteBelowTheirDirectory(t *testing.T) {
 		for _, path := range []string{"/etc/passwd", "../x", "logs/../../x", "~/.bashrc-not-expanded/../../../x", "."} {
 			dir := t.TempDir()
 			writeFile(t, filepath.Join(dir, "exthost.yaml"), fmt.Sprintf(w.states, path))
-			cfg, _, diags := config.Load(config.LoadOptions{Dir: dir, UserDir: "none", SystemDir: "none", Environ: []string{}})
-			if cfg != nil || !strings.Contains(fmt.Sprint(diags), "can only name files of its directory to be written") {
+			cfg, _, diags := config.Load(config.LoadOptions{
+				Dir:       dir,
+				UserDir:   "none",
+				SystemDir: "none",
+				Environ:   []string{},
+			})
+			if cfg != nil || !strings.Contains(fmt.Sprint(diags),
+				"can only name files of its directory to be written") {
 				t.Errorf("%s: %s: %v", key, path, diags)
 			}
 		}
@@ -96,15 +108,18 @@ func TestProjectsWriteBelowTheirDirectory(t *testing.T) {
 			}
 			return w.within(cfg)
 		}
-		if path, within := load(config.LoadOptions{UserDir: "none"}); path != filepath.Join(dir, "logs", "file") || within != dir {
+		if path, within := load(config.LoadOptions{UserDir: "none"}); path != filepath.Join(dir, "logs", "file") ||
+			within != dir {
 			t.Errorf("%s: %s within %q", key, path, within)
 		}
-		if path, within := load(config.LoadOptions{UserDir: "none", File: project}); path != filepath.Join(dir, "logs", "file") || within != "" {
+		if path, within := load(config.LoadOptions{UserDir: "none", File: project}); path !=
+			filepath.Join(dir, "logs", "file") || within != "" {
 			t.Errorf("%s, named by --config: %s within %q", key, path, within)
 		}
 		writeFile(t, project, "")
 		writeFile(t, user, outside)
-		if path, within := load(config.LoadOptions{UserDir: other}); path != filepath.Join(other, "file") || within != "" {
+		if path, within := load(config.LoadOptions{UserDir: other}); path != filepath.Join(other, "file") ||
+			within != "" {
 			t.Errorf("%s, of the user: %s within %q", key, path, within)
 		}
 	}

@@ -27,21 +27,38 @@ type Destinations map[string]Destination
 
 // Destination is one MCP server that clients reach through the host.
 type Destination struct {
-	Type           string             `json:"type" jsonschema:"enum=sse,enum=stdio,enum=http"`                // default sse, with a command stdio
-	URL            string             `json:"url,omitempty"`                                                  // sse and http only
-	Headers        map[string]string  `json:"headers,omitempty" secret:"true"`                                // sse and http only: sent to the server
-	OAuth          *oauth.Settings    `json:"oauth,omitempty"`                                                // sse and http only: as [transport.oauth] of a manifest
-	Credentials    string             `json:"credentials,omitempty" jsonschema:"enum=shared,enum=per_caller"` // sse and http only: whose login calls are made with: one for all, or that of the caller (exthost login NAME --caller CALLER); default shared
-	Command        manifest.Command   `json:"command,omitempty"`                                              // stdio only: argv, or one string of words; a path with a slash resolves against cwd
-	Env            map[string]string  `json:"env,omitempty"`                                                  // stdio only: added to the filtered environment
-	EnvFromHeaders map[string]string  `json:"env_from_headers,omitempty" secret:"false"`                      // stdio only: maps a header of the client to a variable of the child
-	SecretsFile    string             `json:"secrets_file,omitempty" path:"true"`                             // stdio only: NAME=value lines, or YAML, added to the environment
-	Cwd            string             `json:"cwd,omitempty" path:"true"`                                      // stdio only; default: the directory of the file that states it
-	Roots          []string           `json:"roots,omitempty" path:"true"`                                    // directories that the host answers roots/list of the server with; default: clients are asked
-	Instances      manifest.Instances `json:"instances,omitempty"`                                            // stdio only: default per_session
-	Port           int                `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`            // stdio only: its own port on 127.0.0.1; 0 is any free port
-	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                                        // limit of the start, handshake included; default 120 s
-	NewPrivileges  bool               `json:"new_privileges,omitempty"`                                       // stdio only, Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and keep the host's capabilities; not in a project's file; default false
+	// default sse, with a command stdio
+	Type string `json:"type" jsonschema:"enum=sse,enum=stdio,enum=http"`
+	// sse and http only
+	URL string `json:"url,omitempty"`
+	// sse and http only: sent to the server
+	Headers map[string]string `json:"headers,omitempty" secret:"true"`
+	// sse and http only: as [transport.oauth] of a manifest
+	OAuth *oauth.Settings `json:"oauth,omitempty"`
+	// sse and http only: whose login calls are made with: one for all, or that of the caller (exthost login NAME
+	// --caller CALLER); default shared
+	Credentials string `json:"credentials,omitempty" jsonschema:"enum=shared,enum=per_caller"`
+	// stdio only: argv, or one string of words; a path with a slash resolves against cwd
+	Command manifest.Command `json:"command,omitempty"`
+	// stdio only: added to the filtered environment
+	Env map[string]string `json:"env,omitempty"`
+	// stdio only: maps a header of the client to a variable of the child
+	EnvFromHeaders map[string]string `json:"env_from_headers,omitempty" secret:"false"`
+	// stdio only: NAME=value lines, or YAML, added to the environment
+	SecretsFile string `json:"secrets_file,omitempty" path:"true"`
+	// stdio only; default: the directory of the file that states it
+	Cwd string `json:"cwd,omitempty" path:"true"`
+	// directories that the host answers roots/list of the server with; default: clients are asked
+	Roots []string `json:"roots,omitempty" path:"true"`
+	// stdio only: default per_session
+	Instances manifest.Instances `json:"instances,omitempty"`
+	// stdio only: its own port on 127.0.0.1; 0 is any free port
+	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`
+	// limit of the start, handshake included; default 120 s
+	StartTimeout manifest.Duration `json:"start_timeout,omitempty"`
+	// stdio only, Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file
+	// capabilities, and keep the host's capabilities; not in a project's file; default false
+	NewPrivileges bool `json:"new_privileges,omitempty"`
 
 	// Unset names the variables of these values that the host does not have, with their
 	// places. The secrets_file may still state them. [Load] sets it.

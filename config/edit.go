@@ -58,7 +58,8 @@ func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, e
 	l := newLoader(o)
 	l.run()
 	if l.report.Failed() {
-		return Edited{}, change, protocol.Errorf(protocol.ConfigInvalid, "the configuration is invalid: %s", l.report.Diagnostics[0])
+		return Edited{}, change, protocol.Errorf(protocol.ConfigInvalid, "the configuration is invalid: %s",
+			l.report.Diagnostics[0])
 	}
 	path := "extensions." + key
 	pos := l.decoder.Positions[path]
@@ -70,7 +71,8 @@ func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, e
 		return Edited{File: pos.File, Line: pos.Line}, change, nil
 	}
 	if pos.Source != "" {
-		return Edited{}, change, protocol.Errorf(protocol.ConfigInvalid, "%s is what %s says, whatever is in files; change it there", path, pos.Source)
+		return Edited{}, change, protocol.Errorf(protocol.ConfigInvalid,
+			"%s is what %s says, whatever is in files; change it there", path, pos.Source)
 	}
 	file := l.ownFile(pos.File)
 	if file != pos.File && listed {
@@ -92,7 +94,8 @@ func (l *loader) ownFile(stated string) string {
 	if file := l.configFile(); file != "" {
 		return file
 	}
-	if stated != "" && !slices.ContainsFunc(shared, func(dir string) bool { return dir != "" && strings.HasPrefix(stated, dir+string(filepath.Separator)) }) {
+	if stated != "" && !slices.ContainsFunc(shared,
+		func(dir string) bool { return dir != "" && strings.HasPrefix(stated, dir+string(filepath.Separator)) }) {
 		return stated
 	}
 	return l.fileOf(l.options.Dir, "extensions")
@@ -125,7 +128,8 @@ func UserFile(o LoadOptions, section string) (string, error) {
 	}
 	dir := l.userDir()
 	if dir == "" {
-		return "", protocol.Errorf(protocol.ConfigInvalid, "there is no directory for the user's configuration; set XDG_CONFIG_HOME, or name a file with --config")
+		return "", protocol.Errorf(protocol.ConfigInvalid,
+			"there is no directory for the user's configuration; set XDG_CONFIG_HOME, or name a file with --config")
 	}
 	return l.fileOf(dir, section), nil
 }

@@ -24,26 +24,74 @@ func TestSetListed(t *testing.T) {
 		fails        string
 		configOption string
 	}{
-		{name: "no file", key: "disabled", id: "x", listed: true, file: "exthost.yaml", want: "extensions:\n  disabled: [x]\n", line: 2},
-		{name: "the file there is", files: map[string]string{"exthost.toml": "# mine\n[log]\nlevel = \"info\"\n"}, key: "allowlist", id: "x", listed: true,
-			file: "exthost.toml", want: "# mine\n[log]\nlevel = \"info\"\n\n[extensions]\nallowlist = [\"x\"]\n", line: 6},
-		{name: "split files", files: map[string]string{"config/log.yaml": "log: {level: info}\n"}, key: "disabled", id: "x", listed: true,
+		{
+			name:   "no file",
+			key:    "disabled",
+			id:     "x",
+			listed: true,
+			file:   "exthost.yaml",
+			want:   "extensions:\n  disabled: [x]\n",
+			line:   2,
+		},
+		{name: "the file there is", files: map[string]string{"exthost.toml": "# mine\n[log]\nlevel = \"info\"\n"},
+			key: "allowlist", id: "x", listed: true,
+			file: "exthost.toml", want: "# mine\n[log]\nlevel = \"info\"\n\n[extensions]\nallowlist = [\"x\"]\n",
+			line: 6},
+		{name: "split files", files: map[string]string{"config/log.yaml": "log: {level: info}\n"}, key: "disabled",
+			id: "x", listed: true,
 			file: "config/extensions.yaml", want: "extensions:\n  disabled: [x]\n", line: 2},
-		{name: "where it stands", files: map[string]string{"config/log.yaml": "extensions: {disabled: [a]} # odd\n", "config/extensions.toml": ""}, key: "disabled", id: "x", listed: true,
+		{name: "where it stands",
+			files: map[string]string{
+				"config/log.yaml":        "extensions: {disabled: [a]} # odd\n",
+				"config/extensions.toml": "",
+			}, key: "disabled", id: "x", listed: true,
 			file: "config/log.yaml", want: "extensions: {disabled: [a, x]} # odd\n", line: 1},
-		{name: "out", files: map[string]string{"exthost.yaml": "extensions:\n  disabled:\n  - a\n  - x\n"}, key: "disabled", id: "x",
+		{name: "out", files: map[string]string{"exthost.yaml": "extensions:\n  disabled:\n  - a\n  - x\n"},
+			key: "disabled", id: "x",
 			file: "exthost.yaml", want: "extensions:\n  disabled:\n  - a\n", line: 4},
-		{name: "so already", files: map[string]string{"exthost.yaml": "extensions:\n  disabled: [x]\n"}, key: "disabled", id: "x", listed: true, line: 2},
+		{
+			name:   "so already",
+			files:  map[string]string{"exthost.yaml": "extensions:\n  disabled: [x]\n"},
+			key:    "disabled",
+			id:     "x",
+			listed: true,
+			line:   2,
+		},
 		{name: "not there", key: "disabled", id: "x"},
-		{name: "the user's stays", files: map[string]string{"user/exthost.yaml": "extensions: {disabled: [a]}\n"}, key: "disabled", id: "x", listed: true,
+		{name: "the user's stays", files: map[string]string{"user/exthost.yaml": "extensions: {disabled: [a]}\n"},
+			key: "disabled", id: "x", listed: true,
 			file: "exthost.yaml", want: "extensions:\n  disabled: [a, x]\n", line: 2},
-		{name: "the user's stays, and does not count", files: map[string]string{"user/exthost.yaml": "extensions: {disabled: [x]}\n"}, key: "disabled", id: "x",
+		{name: "the user's stays, and does not count",
+			files: map[string]string{"user/exthost.yaml": "extensions: {disabled: [x]}\n"}, key: "disabled", id: "x",
 			file: "exthost.yaml", want: "extensions:\n  disabled: []\n", line: 1},
-		{name: "--config", files: map[string]string{"other.yaml": "log: {level: info}\n", "exthost.yaml": "extensions: {disabled: [a]}"}, configOption: "other.yaml", key: "disabled", id: "x", listed: true,
+		{name: "--config", files: map[string]string{
+			"other.yaml":   "log: {level: info}\n",
+			"exthost.yaml": "extensions: {disabled: [a]}",
+		}, configOption: "other.yaml", key: "disabled", id: "x", listed: true,
 			file: "other.yaml", want: "log: {level: info}\n\nextensions:\n  disabled: [a, x]\n", line: 4},
-		{name: "a variable", environ: []string{"EXTHOST_EXTENSIONS_DISABLED=a"}, key: "disabled", id: "x", listed: true, fails: "env EXTHOST_EXTENSIONS_DISABLED says"},
-		{name: "by hand", files: map[string]string{"exthost.yaml": "extensions:\n  disabled: [\"${A:-x}\"]\n"}, key: "disabled", id: "x", fails: "exthost.yaml: extensions.disabled gets that from a variable"},
-		{name: "broken", files: map[string]string{"exthost.yaml": "extensions: {disbled: []}\n"}, key: "disabled", id: "x", listed: true, fails: "exthost.yaml:1:14"},
+		{
+			name:    "a variable",
+			environ: []string{"EXTHOST_EXTENSIONS_DISABLED=a"},
+			key:     "disabled",
+			id:      "x",
+			listed:  true,
+			fails:   "env EXTHOST_EXTENSIONS_DISABLED says",
+		},
+		{
+			name:  "by hand",
+			files: map[string]string{"exthost.yaml": "extensions:\n  disabled: [\"${A:-x}\"]\n"},
+			key:   "disabled",
+			id:    "x",
+			fails: "exthost.yaml: extensions.disabled gets that from a variable",
+		},
+		{
+			name:   "broken",
+			files:  map[string]string{"exthost.yaml": "extensions: {disbled: []}\n"},
+			key:    "disabled",
+			id:     "x",
+			listed: true,
+			fails:  "exthost.yaml:1:14",
+		},
 	} {
 		dir := t.TempDir()
 		for name, text := range tt.files {
@@ -53,7 +101,12 @@ func TestSetListed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o := config.LoadOptions{Dir: dir, UserDir: filepath.Join(dir, "user"), SystemDir: "none", Environ: append([]string{}, tt.environ...)}
+		o := config.LoadOptions{
+			Dir:       dir,
+			UserDir:   filepath.Join(dir, "user"),
+			SystemDir: "none",
+			Environ:   append([]string{}, tt.environ...),
+		}
 		if tt.configOption != "" {
 			o.File = filepath.Join(dir, tt.configOption)
 		}
@@ -99,7 +152,8 @@ func TestSetListedThroughALink(t *testing.T) {
 	if err := os.Symlink("real.yaml", filepath.Join(dir, "exthost.yaml")); err != nil {
 		t.Skip(err)
 	}
-	if _, err := config.SetListed(config.LoadOptions{Dir: dir, UserDir: "none", SystemDir: "none", Environ: []string{}}, "disabled", "x", true); err != nil {
+	if _, err := config.SetListed(config.LoadOptions{Dir: dir, UserDir: "none", SystemDir: "none", Environ: []string{}},
+		"disabled", "x", true); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "real.yaml")); err != nil || !strings.Contains(string(got), "[x]") {
@@ -135,7 +189,12 @@ func TestSetListedReadOnly(t *testing.T) {
 	if err := os.WriteFile(file, []byte("# mine\n"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	_, err := config.SetListed(config.LoadOptions{Dir: filepath.Dir(file), UserDir: "none", SystemDir: "none", Environ: []string{}}, "disabled", "x", true)
+	_, err := config.SetListed(config.LoadOptions{
+		Dir:       filepath.Dir(file),
+		UserDir:   "none",
+		SystemDir: "none",
+		Environ:   []string{},
+	}, "disabled", "x", true)
 	if err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("%v", err)
 	}

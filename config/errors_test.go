@@ -49,12 +49,19 @@ func TestErrors(t *testing.T) {
 func TestC1(t *testing.T) {
 	tests := []struct{ name, yaml, want string }{
 		{"unknown key", "log: {levle: info}", `exthost.yaml:1:7: unknown key "levle" in log; did you mean "level"?`},
-		{"duration without a unit", "extensions: {defaults: {call_timeout: 10}}", `exthost.yaml:1:39: extensions.defaults.call_timeout: 10 has no unit; write "10s", or call_timeout_ms: 10`},
-		{"negative duration", "extensions: {defaults: {call_timeout: -10s}}", `exthost.yaml:1:39: extensions.defaults.call_timeout: -10s is negative; write 0 or more`},
-		{"a name that no header has", "governance: {headers: [X-Tenant, a b]}", `exthost.yaml:1:34: governance.headers[1]: "a b" is not a header's name; such as X-Api-Key`},
-		{"an experiment that is off", "plugins: [{name: p, kind: interceptor, mcp: {proto: SSE, url: 'https://x.example'}}]", `exthost.yaml:1:27: plugins[0].kind: kind interceptor is experimental and not switched on; state experimental: {interceptors: true}`},
-		{"no is no boolean", "extensions: {enabled: no}", `exthost.yaml:1:23: extensions.enabled: want true or false, not "no"; write false`},
-		{"anchors bomb", bomb(), `exthost.yaml:1:52: more than 50000 values, aliases counted as often as they are used`},
+		{"duration without a unit", "extensions: {defaults: {call_timeout: 10}}",
+			`exthost.yaml:1:39: extensions.defaults.call_timeout: 10 has no unit; write "10s", or call_timeout_ms: 10`},
+		{"negative duration", "extensions: {defaults: {call_timeout: -10s}}",
+			`exthost.yaml:1:39: extensions.defaults.call_timeout: -10s is negative; write 0 or more`},
+		{"a name that no header has", "governance: {headers: [X-Tenant, a b]}",
+			`exthost.yaml:1:34: governance.headers[1]: "a b" is not a header's name; such as X-Api-Key`},
+		{"an experiment that is off",
+			"plugins: [{name: p, kind: interceptor, mcp: {proto: SSE, url: 'https://x.example'}}]",
+			`exthost.yaml:1:27: plugins[0].kind: kind interceptor is experimental and not switched on; state experimental: {interceptors: true}`},
+		{"no is no boolean", "extensions: {enabled: no}",
+			`exthost.yaml:1:23: extensions.enabled: want true or false, not "no"; write false`},
+		{"anchors bomb", bomb(),
+			`exthost.yaml:1:52: more than 50000 values, aliases counted as often as they are used`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,7 +98,8 @@ func TestBombs(t *testing.T) {
 		{"TOML tables", "exthost.toml", "a = " + strings.Repeat("{a.a.a.a = ", 50_000), "nested more than 64 deep"},
 		{"TOML values", "exthost.toml", "a = [" + strings.Repeat("1,", 200_000) + "]", "more than 50000 values"},
 		{"YAML lists", "exthost.yaml", strings.Repeat("[", 500_000), "exceeded max depth"},
-		{"YAML maps", "exthost.yaml", strings.Repeat("{a: ", 5000) + strings.Repeat("}", 5000), "nested more than 64 deep"},
+		{"YAML maps", "exthost.yaml", strings.Repeat("{a: ", 5000) + strings.Repeat("}", 5000),
+			"nested more than 64 deep"},
 		{"size", "exthost.yaml", strings.Repeat("# hi\n", 300_000), "more than a configuration file may have"},
 	}
 	for _, tt := range tests {
@@ -148,8 +156,11 @@ func TestFiles(t *testing.T) {
 // TestCELIsNotJudged: without CheckCEL, Load leaves a policy of `builtin: cel` to
 // exthost.Open, and judges all other policies.
 func TestCELIsNotJudged(t *testing.T) {
-	o := alone(write(t, map[string]string{"exthost.yaml": "plugins: [{name: c, category: authorization, builtin: cel, config: {when: tol}}]\n"}))
-	if cfg, _, diags := config.Load(o); cfg != nil || !strings.Contains(text(diags, ""), "plugins[0].config.when: 1:1: undeclared reference to 'tol'") {
+	o := alone(write(t, map[string]string{
+		"exthost.yaml": "plugins: [{name: c, category: authorization, builtin: cel, config: {when: tol}}]\n",
+	}))
+	if cfg, _, diags := config.Load(o); cfg != nil ||
+		!strings.Contains(text(diags, ""), "plugins[0].config.when: 1:1: undeclared reference to 'tol'") {
 		t.Errorf("with CheckCEL: %v", diags)
 	}
 	o.CheckCEL = nil

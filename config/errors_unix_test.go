@@ -20,11 +20,21 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]config.LoadOptions{
-		"error fifo.yaml: cannot be read: it is not a regular file\n":                                           {File: filepath.Join(dir, "fifo.yaml")},
-		"error missing.yaml: there is no such file; exthost runs without any; exthost.yaml is the usual name\n": {File: filepath.Join(dir, "missing.yaml")},
-		"error config.ini: a configuration file ends in .yaml, .yml or .toml\n":                                 {File: filepath.Join(dir, "config.ini")},
-		"error x/exthost.yaml: cannot be read: it is not a regular file\n":                                      {Dir: filepath.Join(dir, "x")},
-		"error exthost.yaml: there is no such file; exthost runs without any; exthost.yaml is the usual name\n": {Dir: dir},
+		"error fifo.yaml: cannot be read: it is not a regular file\n": {
+			File: filepath.Join(dir, "fifo.yaml"),
+		},
+		"error missing.yaml: there is no such file; exthost runs without any; exthost.yaml is the usual name\n": {
+			File: filepath.Join(dir, "missing.yaml"),
+		},
+		"error config.ini: a configuration file ends in .yaml, .yml or .toml\n": {
+			File: filepath.Join(dir, "config.ini"),
+		},
+		"error x/exthost.yaml: cannot be read: it is not a regular file\n": {
+			Dir: filepath.Join(dir, "x"),
+		},
+		"error exthost.yaml: there is no such file; exthost runs without any; exthost.yaml is the usual name\n": {
+			Dir: dir,
+		},
 	}
 	for want, o := range tests {
 		base := alone(t.TempDir())

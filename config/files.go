@@ -48,7 +48,8 @@ func (l *loader) directory(dir string) *strict.Node {
 		return nil
 	case len(single) == 1:
 		for _, file := range split {
-			l.report.Warn(strict.Pos{File: file}, "move it there, or split all of it", "not read because %s exists", single[0])
+			l.report.Warn(strict.Pos{File: file}, "move it there, or split all of it", "not read because %s exists",
+				single[0])
 		}
 		split = single
 	}
@@ -115,7 +116,8 @@ func (l *loader) file(name string) *strict.Node {
 	l.sums[name] = hex.EncodeToString(sum[:])
 	root := parse(name, data, l.report)
 	if root != nil && root.Kind != strict.Map && root.Kind != strict.Null {
-		l.report.Add(root.Pos, "such as: extensions: {search_paths: [./extensions]}", "want a map of sections, not %s", root.Kind)
+		l.report.Add(root.Pos, "such as: extensions: {search_paths: [./extensions]}", "want a map of sections, not %s",
+			root.Kind)
 		return nil
 	}
 	return root
@@ -132,7 +134,8 @@ func (l *loader) note(file string) {
 func parse(name string, data []byte, r *strict.Report) *strict.Node {
 	src := strict.NewSource(name, data)
 	if size := len(src.Text); size > edit.MaxBytes {
-		r.Add(strict.Pos{File: name}, "", "%d bytes are more than a configuration file may have (%d)", size, edit.MaxBytes)
+		r.Add(strict.Pos{File: name}, "", "%d bytes are more than a configuration file may have (%d)", size,
+			edit.MaxBytes)
 		return nil
 	}
 	if at := src.Invalid(); at >= 0 {

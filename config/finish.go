@@ -101,14 +101,16 @@ func (f *finisher) finishPolicies() {
 			f.failIn(path, manifest.Problem(p))
 		}
 		if s.Kind == governance.KindInterceptor && !f.cfg.Experimental.Interceptors && !s.Disabled {
-			f.fail(path+".kind", "state experimental: {interceptors: true}", "kind interceptor is experimental and not switched on")
+			f.fail(path+".kind", "state experimental: {interceptors: true}",
+				"kind interceptor is experimental and not switched on")
 		}
 		if s.Kind == governance.KindBuiltin && len(problems) == 0 {
 			f.finishBuiltin(path, s)
 		}
 		if first, ok := names[s.Name]; ok && s.Name != "" {
 			pos, _ := f.decoder.Positions.At(first + ".name")
-			f.fail(path+".name", "policies are never replaced: choose another name", "policy %q is already defined at %s", s.Name, pos)
+			f.fail(path+".name", "policies are never replaced: choose another name",
+				"policy %q is already defined at %s", s.Name, pos)
 		}
 		names[s.Name] = path
 		if len(s.Cmd) > 0 {
@@ -142,9 +144,12 @@ func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 		}
 		f.fail(at, "", "%s", p.Message)
 	}
-	if len(problems) == 0 && !s.Disabled && builtin.Shares(*s) && !f.cfg.Cluster.Joins() { // which exthost serve --cluster may do yet
+	// which exthost serve --cluster may do yet
+	if len(problems) == 0 && !s.Disabled && builtin.Shares(*s) && !f.cfg.Cluster.Joins() {
 		pos, _ := f.decoder.Positions.At(path + ".config.scope")
-		f.report.Warn(pos, "exthost serve --cluster FILE joins one, exthost cluster init makes one; or state scope: node", "%s.config.scope: cluster counts for all nodes of a cluster, and no host starts that is in none: cluster.join and cluster.urls are not stated", path)
+		f.report.Warn(pos, "exthost serve --cluster FILE joins one, exthost cluster init makes one; or state scope: "+
+			"node", "%s.config.scope: cluster counts for all nodes of a cluster, and no host starts that is in none: "+
+			"cluster.join and cluster.urls are not stated", path)
 	}
 }
 
@@ -182,7 +187,8 @@ func (f *finisher) finishHook(path string, h *manifest.HookSpec) {
 // finishSecrets fills in where secrets are kept. userDir is that of the user's configuration.
 func (f *finisher) finishSecrets(userDir string) {
 	s, path := &f.cfg.Secrets, "secrets"
-	f.only(path, "provider age and file", map[string]bool{"path": s.Path != "" && s.Provider != SecretsAge && s.Provider != SecretsFile})
+	f.only(path, "provider age and file",
+		map[string]bool{"path": s.Path != "" && s.Provider != SecretsAge && s.Provider != SecretsFile})
 	f.only(path, "provider age", map[string]bool{"identity": s.Identity != "" && s.Provider != SecretsAge})
 	f.only(path, "provider command", map[string]bool{"command": s.Command != nil && s.Provider != SecretsCommand})
 	switch {
@@ -211,7 +217,8 @@ func noteSecrets(l *loader) {
 	for _, id := range slices.Sorted(maps.Keys(c.Extensions.Entries)) {
 		for _, text := range c.Extensions.Entries[id].FileEnv {
 			names, _ := secrets.Names(text) // the extension's start reports what is wrong
-			found = append(found, references.Found{Key: strict.Join("extensions.entries", id) + ".env_file", Names: names})
+			found = append(found,
+				references.Found{Key: strict.Join("extensions.entries", id) + ".env_file", Names: names})
 		}
 	}
 	for _, f := range found {

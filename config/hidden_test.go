@@ -10,7 +10,12 @@ import (
 
 // The value of a variable that looks like a secret is shown nowhere, wherever a file puts it.
 func TestExpandedSecretsAreHidden(t *testing.T) {
-	environ := []string{"MY_SECRET=plain \"word\" 77", "DSN=db://u:canary77@h/x", "LISTEN_HOST=localhost", "PIN_TOKEN=77"}
+	environ := []string{
+		"MY_SECRET=plain \"word\" 77",
+		"DSN=db://u:canary77@h/x",
+		"LISTEN_HOST=localhost",
+		"PIN_TOKEN=77",
+	}
 	load := func(text string) (*config.Config, *config.Origins, string) {
 		o := alone(write(t, map[string]string{"exthost.yaml": text}))
 		o.Environ = environ
@@ -34,7 +39,13 @@ server: {listen: "${LISTEN_HOST}:0"}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"city":"${MY_SECRET}"`, `"--x=${MY_SECRET}"`, `"serve","${MY_SECRET}"`, `"localhost:0"`, `"pin":"77"`} {
+	for _, want := range []string{
+		`"city":"${MY_SECRET}"`,
+		`"--x=${MY_SECRET}"`,
+		`"serve","${MY_SECRET}"`,
+		`"localhost:0"`,
+		`"pin":"77"`,
+	} {
 		if !strings.Contains(string(tree), want) {
 			t.Errorf("%s is not shown: %s", want, tree)
 		}

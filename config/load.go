@@ -118,7 +118,14 @@ func newLoader(o LoadOptions) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(), asked: map[string]string{}, sums: map[string]string{}}
+	l := &loader{
+		options: o,
+		environ: map[string]string{},
+		report:  &strict.Report{Code: string(protocol.ConfigInvalid)},
+		cfg:     Default(),
+		asked:   map[string]string{},
+		sums:    map[string]string{},
+	}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.environ[name] = value

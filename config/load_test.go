@@ -37,7 +37,13 @@ func write(t *testing.T, files map[string]string) string {
 
 // alone looks at nothing but dir.
 func alone(dir string, environ ...string) config.LoadOptions {
-	return config.LoadOptions{Dir: dir, Environ: slices.Concat([]string{}, environ), UserDir: "none", SystemDir: "none", CheckCEL: celpolicy.Check}
+	return config.LoadOptions{
+		Dir:       dir,
+		Environ:   slices.Concat([]string{}, environ),
+		UserDir:   "none",
+		SystemDir: "none",
+		CheckCEL:  celpolicy.Check,
+	}
 }
 
 func mustLoad(t *testing.T, o config.LoadOptions) (*config.Config, *config.Origins) {
@@ -66,7 +72,8 @@ func TestLoadWithoutFiles(t *testing.T) {
 	cfg, origins := mustLoad(t, alone(dir))
 	want := config.Default()
 	want.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
-	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"), cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
+	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+		cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
 		t.Error(diff)
 	}
 	for _, s := range cfg.Settings(origins) {
@@ -101,12 +108,14 @@ func TestLoadExample(t *testing.T) {
 		t.Error(diff)
 	}
 	nested["a"] = nested["a"].([]any)[:3]
-	if diff := cmp.Diff(fromYAML, fromTOML, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"), cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
+	if diff := cmp.Diff(fromYAML, fromTOML, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+		cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
 		t.Errorf("YAML and TOML differ (-yaml +toml):\n%s", diff)
 	}
 
 	cfg := fromYAML
-	if diff := cmp.Diff([]string{in("extensions"), "/home/someone/exthost/extensions", "/opt/extensions"}, cfg.Extensions.SearchPaths); diff != "" {
+	if diff := cmp.Diff([]string{in("extensions"), "/home/someone/exthost/extensions", "/opt/extensions"},
+		cfg.Extensions.SearchPaths); diff != "" {
 		t.Error(diff)
 	}
 	if got := cfg.Extensions.Entries["weather"].Env["WEATHER_REGION"]; got != "eu" {
@@ -114,30 +123,47 @@ func TestLoadExample(t *testing.T) {
 	}
 	plugins := []governance.Spec{{
 		Name: "log", Category: governance.Observability, Kind: governance.KindGRPC, Mode: governance.ModeEnforce,
-		Flows: []governance.Flow{governance.Request, governance.Response}, Match: governance.Match{Tools: []string{"ext_weather_*"}, Direction: []string{"to_extension"}},
+		Flows:   []governance.Flow{governance.Request, governance.Response},
+		Match:   governance.Match{Tools: []string{"ext_weather_*"}, Direction: []string{"to_extension"}},
 		Timeout: 500 * time.Millisecond, HandshakeTimeout: 30 * time.Second,
-		Cmd: []string{in("policies/log"), "--verbose"}, Cwd: dir, CommitHash: "abc123", Config: map[string]any{"sampleRate": 0.5},
+		Cmd: []string{in("policies/log"), "--verbose"}, Cwd: dir, CommitHash: "abc123",
+		Config: map[string]any{"sampleRate": 0.5},
 	}, {
-		Name: "redact", Category: governance.Content, Kind: governance.KindMCP, Required: true, Mode: governance.ModeEnforce, Priority: 10,
+		Name: "redact", Category: governance.Content, Kind: governance.KindMCP, Required: true,
+		Mode: governance.ModeEnforce, Priority: 10,
 		Timeout: 3 * time.Second, HandshakeTimeout: 30 * time.Second,
-		MCP: &governance.MCP{Proto: governance.ProtoStdio, Script: in("policies/redact.py"), Cwd: in("policies"), Env: map[string]string{"MODE": "strict"}},
+		MCP: &governance.MCP{
+			Proto:  governance.ProtoStdio,
+			Script: in("policies/redact.py"),
+			Cwd:    in("policies"),
+			Env:    map[string]string{"MODE": "strict"},
+		},
 	}}
 	if diff := cmp.Diff(plugins, cfg.Plugins); diff != "" {
 		t.Error(diff)
 	}
 	hook := cfg.Hooks[0]
-	if want := (manifest.Command{in("hooks/check"), "${CLAUDE_PROJECT_DIR}", "--strict"}); !slices.Equal(hook.Command, want) || hook.Event != "before_tool_call" {
+	if want := (manifest.Command{in("hooks/check"), "${CLAUDE_PROJECT_DIR}", "--strict"}); !slices.Equal(hook.Command,
+		want) || hook.Event != "before_tool_call" {
 		t.Errorf("hook = %+v", hook)
 	}
 	destinations := config.Destinations{
-		"files": {Type: "stdio", Command: manifest.Command{"npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/data set"},
-			Cwd: dir, Instances: manifest.InstancesPerSession, Port: 7811, StartTimeout: config.DefaultStartTimeout},
-		"remote": {Type: "sse", URL: "https://example.com/sse", Headers: map[string]string{"Authorization": "Bearer s3cret"}, StartTimeout: config.DefaultStartTimeout},
+		"files": {Type: "stdio",
+			Command: manifest.Command{"npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/data set"},
+			Cwd:     dir, Instances: manifest.InstancesPerSession, Port: 7811,
+			StartTimeout: config.DefaultStartTimeout},
+		"remote": {
+			Type:         "sse",
+			URL:          "https://example.com/sse",
+			Headers:      map[string]string{"Authorization": "Bearer s3cret"},
+			StartTimeout: config.DefaultStartTimeout,
+		},
 	}
 	if diff := cmp.Diff(destinations, cfg.Destinations); diff != "" {
 		t.Error(diff)
 	}
-	if cfg.Server.TLS.Cert != in("tls/cert.pem") || cfg.Server.MaxBody != 4<<20 || cfg.Audit.Path != in("audit/log.jsonl") {
+	if cfg.Server.TLS.Cert != in("tls/cert.pem") || cfg.Server.MaxBody != 4<<20 ||
+		cfg.Audit.Path != in("audit/log.jsonl") {
 		t.Errorf("server = %+v, audit = %+v", cfg.Server, cfg.Audit)
 	}
 }
@@ -158,7 +184,8 @@ func TestPrecedence(t *testing.T) {
 		{"warn", filepath.Join(user, "exthost.toml") + ":2", func(o *config.LoadOptions) { o.UserDir = user }},
 		{"info", filepath.Join(project, "config", "log.yaml") + ":1", func(o *config.LoadOptions) { o.Dir = project }},
 		{"debug", other + ":1", func(o *config.LoadOptions) { o.File = other }},
-		{"trace", "env EXTHOST_LOG_LEVEL", func(o *config.LoadOptions) { o.Environ = []string{"EXTHOST_LOG_LEVEL=trace"} }},
+		{"trace", "env EXTHOST_LOG_LEVEL",
+			func(o *config.LoadOptions) { o.Environ = []string{"EXTHOST_LOG_LEVEL=trace"} }},
 		{"error", "flag --log-level", func(o *config.LoadOptions) {
 			o.Flags = []config.Flag{{Name: "--log-level", Key: "log.level", Values: []string{"error"}}}
 		}},
@@ -173,10 +200,12 @@ func TestPrecedence(t *testing.T) {
 			}
 			cfg, origins := mustLoad(t, o)
 			if want := levels[top]; cfg.Log.Level != want.value || origins.Of("log.level") != want.origin {
-				t.Errorf("levels %d to %d: %s from %s, want %s from %s", only, top, cfg.Log.Level, origins.Of("log.level"), want.value, want.origin)
+				t.Errorf("levels %d to %d: %s from %s, want %s from %s", only, top, cfg.Log.Level,
+					origins.Of("log.level"), want.value, want.origin)
 			}
 			if keep := map[bool]int{true: 1, false: 5}[only == 0]; cfg.Audit.Keep != keep {
-				t.Errorf("levels %d to %d: audit.keep is %d, want %d: what only the weakest states holds", only, top, cfg.Audit.Keep, keep)
+				t.Errorf("levels %d to %d: audit.keep is %d, want %d: what only the weakest states holds", only, top,
+					cfg.Audit.Keep, keep)
 			}
 		}
 	}
@@ -186,7 +215,8 @@ func TestPrecedence(t *testing.T) {
 // system's and the user's files stay, and stay as they are.
 func TestPoliciesAreKept(t *testing.T) {
 	file := func(name string) string {
-		return "plugins:\n  - {name: " + name + ", category: audit, cmd: [x]}\nhooks:\n  - {event: session_start, command: /bin/" + name + "}\n"
+		return "plugins:\n  - {name: " + name +
+			", category: audit, cmd: [x]}\nhooks:\n  - {event: session_start, command: /bin/" + name + "}\n"
 	}
 	o := alone(write(t, map[string]string{"exthost.yaml": file("project"), "other.yaml": file("other")}))
 	o.SystemDir = write(t, map[string]string{"exthost.yaml": file("system")})
@@ -212,15 +242,19 @@ func TestPoliciesAreKept(t *testing.T) {
 	if got, want := names(o), "system user"; got != want {
 		t.Errorf("policies are %q, want %q", got, want)
 	}
-	o.Dir = write(t, map[string]string{"exthost.yaml": "plugins:\n  - {name: system, category: audit, disabled: true}\n"})
-	if cfg, _, diags := config.Load(o); cfg != nil || !strings.Contains(text(diags, ""), "policies are never replaced") {
+	o.Dir = write(t, map[string]string{
+		"exthost.yaml": "plugins:\n  - {name: system, category: audit, disabled: true}\n",
+	})
+	if cfg, _, diags := config.Load(o); cfg != nil ||
+		!strings.Contains(text(diags, ""), "policies are never replaced") {
 		t.Errorf("a project replaced a policy of the system:\n%s", text(diags, ""))
 	}
 }
 
 func TestVariablesAndFlags(t *testing.T) {
 	dir := t.TempDir()
-	o := alone(dir, "EXTHOST_EXTENSIONS_SEARCH_PATHS=a"+string(os.PathListSeparator)+"b", "EXTHOST_EXTENSIONS_DISABLED=x, y",
+	o := alone(dir, "EXTHOST_EXTENSIONS_SEARCH_PATHS=a"+string(os.PathListSeparator)+"b",
+		"EXTHOST_EXTENSIONS_DISABLED=x, y",
 		"EXTHOST_SERVER_METRICS=false", "EXTHOST_SERVER_MAX_BODY=1MiB", "EXTHOST_EXTENSIONS_WATCH_DEBOUNCE_MS=20",
 		"EXTHOST_EXTENSIONS_DEFAULTS_CALL_TIMEOUT=7s", "EXTHOST_EXTENSIONS_DEFAULTS_MAX_QUEUE=3", "EXTHOST_LOG_FILE=",
 		"EXTHOST_SERVER_LISTENS=:1", "EXTHOST_STATE_DIR=/x", "EXTHOST_SERVER_AUTH_TOKEN=${not a variable}")
@@ -228,7 +262,8 @@ func TestVariablesAndFlags(t *testing.T) {
 	if cfg == nil {
 		t.Fatal(text(diags, ""))
 	}
-	if got, want := text(diags, ""), "warn env EXTHOST_SERVER_LISTENS: sets nothing; did you mean \"EXTHOST_SERVER_LISTEN\"?\n"; got != want {
+	if got, want := text(diags,
+		""), "warn env EXTHOST_SERVER_LISTENS: sets nothing; did you mean \"EXTHOST_SERVER_LISTEN\"?\n"; got != want {
 		t.Errorf("diagnostics:\n%swant:\n%s", got, want)
 	}
 	want := config.Default()
@@ -238,7 +273,8 @@ func TestVariablesAndFlags(t *testing.T) {
 	want.Extensions.Watch.Debounce = manifest.Duration(20 * time.Millisecond)
 	call, queue := manifest.Duration(7*time.Second), 3
 	want.Extensions.Defaults.CallTimeout, want.Extensions.Defaults.MaxQueue = &call, &queue
-	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"), cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
+	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+		cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
 		t.Error(diff)
 	}
 	o.Flags = []config.Flag{{Name: "--extensions", Key: "extensions.search_paths", Values: []string{"one,two"}}}
@@ -275,7 +311,11 @@ destinations:
 	second := manifest.Duration(time.Second)
 	entries := map[string]config.Entry{
 		"a": {Hooks: config.HooksNone, Runtime: manifest.Runtime{CallTimeout: &second},
-			Config: map[string]any{"one": int64(1), "two": int64(2), "deep": map[string]any{"x": int64(1), "y": int64(2)}}},
+			Config: map[string]any{
+				"one":  int64(1),
+				"two":  int64(2),
+				"deep": map[string]any{"x": int64(1), "y": int64(2)},
+			}},
 		"b": {Hooks: config.HooksOwn},
 	}
 	if diff := cmp.Diff(entries, cfg.Extensions.Entries); diff != "" {
@@ -287,7 +327,10 @@ destinations:
 	if diff := cmp.Diff(map[string]string{"ONE": "1", "TWO": "2"}, cfg.Destinations["d"].Env); diff != "" {
 		t.Error(diff)
 	}
-	for key, file := range map[string]string{"extensions.entries.a.config.deep.x": o.UserDir, "extensions.entries.a.config.deep.y": o.Dir} {
+	for key, file := range map[string]string{
+		"extensions.entries.a.config.deep.x": o.UserDir,
+		"extensions.entries.a.config.deep.y": o.Dir,
+	} {
 		if got := origins.Of(key); !strings.HasPrefix(got, file) {
 			t.Errorf("%s is from %s, want %s", key, got, file)
 		}
@@ -301,11 +344,22 @@ func TestConfigKnowsItsFiles(t *testing.T) {
 	if err := os.WriteFile("more.yaml", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, diags := config.Load(config.LoadOptions{File: "more.yaml", Environ: []string{}, UserDir: dir + "/user", SystemDir: "none"})
+	cfg, _, diags := config.Load(config.LoadOptions{
+		File:      "more.yaml",
+		Environ:   []string{},
+		UserDir:   dir + "/user",
+		SystemDir: "none",
+	})
 	if cfg == nil {
 		t.Fatal(diags)
 	}
-	for _, name := range []string{"more.yaml", "exthost.yaml", "exthost.toml", "config/plugins.yml", "user/exthost.yaml"} {
+	for _, name := range []string{
+		"more.yaml",
+		"exthost.yaml",
+		"exthost.toml",
+		"config/plugins.yml",
+		"user/exthost.yaml",
+	} {
 		if !slices.Contains(cfg.Files, filepath.Join(dir, name)) {
 			t.Errorf("%s is not among %q", name, cfg.Files)
 		}

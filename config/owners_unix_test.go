@@ -13,10 +13,19 @@ import (
 
 // TestFilesThatOthersMayChange loads files that everybody may write.
 func TestFilesThatOthersMayChange(t *testing.T) {
-	dir := write(t, map[string]string{"project/exthost.yaml": "log: {level: debug}", "user/exthost.yaml": "{}", "chosen.yaml": "log: {level: warn}"})
+	dir := write(t, map[string]string{
+		"project/exthost.yaml": "log: {level: debug}",
+		"user/exthost.yaml":    "{}",
+		"chosen.yaml":          "log: {level: warn}",
+	})
 	project, user := filepath.Join(dir, "project"), filepath.Join(dir, "user")
 	load := func(environ ...string) (*config.Config, string) {
-		cfg, _, diags := config.Load(config.LoadOptions{Dir: project, UserDir: user, SystemDir: "none", Environ: environ})
+		cfg, _, diags := config.Load(config.LoadOptions{
+			Dir:       project,
+			UserDir:   user,
+			SystemDir: "none",
+			Environ:   environ,
+		})
 		return cfg, text(diags, dir)
 	}
 	chmod := func(path string, mode os.FileMode) {
@@ -32,11 +41,15 @@ func TestFilesThatOthersMayChange(t *testing.T) {
 		}
 	}
 	chmod("project/exthost.yaml", 0o666)
-	if cfg, diags := load(); cfg != nil || !strings.Contains(diags, "error project/exthost.yaml: not used: everybody may write this file of ") ||
+	if cfg, diags := load(); cfg != nil ||
+		!strings.Contains(diags, "error project/exthost.yaml: not used: everybody may write this file of ") ||
 		!strings.Contains(diags, "chmod o-w project/exthost.yaml") {
 		t.Errorf("a file of everybody: %s", diags)
 	}
-	for name, environ := range map[string]string{"a safe directory": "EXTHOST_EXTENSIONS_SAFE_DIRECTORIES=/none:" + project, "all are safe": "EXTHOST_EXTENSIONS_SAFE_DIRECTORIES=/"} {
+	for name, environ := range map[string]string{
+		"a safe directory": "EXTHOST_EXTENSIONS_SAFE_DIRECTORIES=/none:" + project,
+		"all are safe":     "EXTHOST_EXTENSIONS_SAFE_DIRECTORIES=/",
+	} {
 		if cfg, diags := load(environ); cfg == nil || cfg.Log.Level != "debug" {
 			t.Errorf("%s: %s", name, diags)
 		}
@@ -54,14 +67,20 @@ func TestFilesThatOthersMayChange(t *testing.T) {
 		t.Errorf("a project says that its own file counts: %s", diags)
 	}
 	chmod("project/exthost.yaml", 0o644)
-	if cfg, diags := load(); cfg == nil || len(cfg.Extensions.SafeDirectories) > 0 || !strings.Contains(diags, "project/exthost.yaml:1:") || !strings.Contains(diags, "a project's file cannot say whose files count") {
+	if cfg, diags := load(); cfg == nil || len(cfg.Extensions.SafeDirectories) > 0 ||
+		!strings.Contains(diags, "project/exthost.yaml:1:") ||
+		!strings.Contains(diags, "a project's file cannot say whose files count") {
 		t.Errorf("a project's safe directories: %s", diags)
 	}
-	for _, content := range []string{"hooks: [{event: before_tool_call, command: ['./hook']}]", "plugins: [{name: x, kind: native, category: audit, cmd: [node, hook]}]"} {
+	for _, content := range []string{
+		"hooks: [{event: before_tool_call, command: ['./hook']}]",
+		"plugins: [{name: x, kind: native, category: audit, cmd: [node, hook]}]",
+	} {
 		state("project/exthost.yaml", content)
 		state("project/hook", "")
 		chmod("project/hook", 0o777)
-		if cfg, diags := load(); cfg != nil || !strings.Contains(diags, "its command does not run: everybody may write project/hook") {
+		if cfg, diags := load(); cfg != nil ||
+			!strings.Contains(diags, "its command does not run: everybody may write project/hook") {
 			t.Errorf("%s: %s", content, diags)
 		}
 		chmod("project/hook", 0o755)
@@ -72,16 +91,24 @@ func TestFilesThatOthersMayChange(t *testing.T) {
 	state("project/exthost.yaml", "extensions: {entries: {notes: {env_file: vars}}}")
 	state("project/vars", "NODE_OPTIONS=--require=evil")
 	chmod("project/vars", 0o666)
-	if cfg, diags := load(); cfg == nil || len(cfg.Extensions.Entries["notes"].FileEnv) > 0 || len(cfg.Extensions.Problems("notes")) != 1 {
+	if cfg, diags := load(); cfg == nil || len(cfg.Extensions.Entries["notes"].FileEnv) > 0 ||
+		len(cfg.Extensions.Problems("notes")) != 1 {
 		t.Errorf("variables of everybody: %s", diags)
 	}
 	chmod("user", 0o777)
-	if cfg, diags := load(); cfg != nil || !strings.Contains(diags, "error user/exthost.yaml: not used: everybody may write the directory user") {
+	if cfg, diags := load(); cfg != nil ||
+		!strings.Contains(diags, "error user/exthost.yaml: not used: everybody may write the directory user") {
 		t.Errorf("a directory of everybody: %s", diags)
 	}
 	chmod("user", 0o755)
 	chmod("chosen.yaml", 0o662)
-	if cfg, _, diags := config.Load(config.LoadOptions{File: filepath.Join(dir, "chosen.yaml"), Dir: project, UserDir: "none", SystemDir: "none", Environ: []string{}}); cfg != nil {
+	if cfg, _, diags := config.Load(config.LoadOptions{
+		File:      filepath.Join(dir, "chosen.yaml"),
+		Dir:       project,
+		UserDir:   "none",
+		SystemDir: "none",
+		Environ:   []string{},
+	}); cfg != nil {
 		t.Errorf("a chosen file: %s", text(diags, dir))
 	}
 }

@@ -62,8 +62,8 @@ func compact(value any) string {
 // maxCompared bounds the lines that [DiffRules] compares with each other.
 const maxCompared = 1000
 
-// DiffRules returns how the lines of [Config.Rules] differ: "- " and a line that only before has, "+ " and one that only
-// after has. A line at another place is both.
+// DiffRules returns how the lines of [Config.Rules] differ: "- " and a line that only before has, "+ " and one that
+// only after has. A line at another place is both.
 func DiffRules(before, after []string) (diff []string) {
 	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
 		before, after = before[1:], after[1:]

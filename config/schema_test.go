@@ -82,14 +82,26 @@ func generate(t *testing.T) []byte {
 	t.Helper()
 	t.Chdir("..") // comments are found by import path below the module's root
 	r := &jsonschema.Reflector{RequiredFromJSONSchemaTags: true, Mapper: mapType}
-	for _, dir := range []string{"config", "governance", "internal/recording/faults", "internal/listing/toollist", "internal/listing/toolset", "manifest"} {
+	for _, dir := range []string{
+		"config",
+		"governance",
+		"internal/recording/faults",
+		"internal/listing/toollist",
+		"internal/listing/toolset",
+		"manifest",
+	} {
 		if err := r.AddGoComments("github.com/exthost/exthost", dir); err != nil {
 			t.Fatal(err)
 		}
 	}
 	maps.DeleteFunc(r.CommentMap, func(key, _ string) bool {
-		return strings.Contains(key, "/internal/") && !strings.Contains(key, "/internal/listing/toolset.") && !strings.Contains(key, "/internal/recording/faults.") && !strings.Contains(key, "/internal/listing/toollist.")
+		return strings.Contains(key, "/internal/") && !strings.Contains(key, "/internal/listing/toolset.") &&
+			!strings.Contains(key, "/internal/recording/faults.") &&
+			!strings.Contains(key, "/internal/listing/toollist.")
 	})
+	for name, comment := range r.CommentMap {
+		r.CommentMap[name] = strings.ReplaceAll(comment, "\n", " ")
+	}
 	s := r.Reflect(&config.Config{})
 	s.ID, s.Title = "", "exthost configuration"
 	for name, def := range s.Definitions {
@@ -112,13 +124,24 @@ func mapType(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[manifest.Duration]():
 		return text(`^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|\$\{`)
 	case reflect.TypeFor[manifest.Size]():
-		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{text(`^[0-9]+ ?([kKmMgG]([iI]?[bB])?|[bB])?$|\$\{`), whole}}
+		return &jsonschema.Schema{
+			OneOf: []*jsonschema.Schema{text(`^[0-9]+ ?([kKmMgG]([iI]?[bB])?|[bB])?$|\$\{`), whole},
+		}
 	case reflect.TypeFor[otel.Ratio]():
-		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number", Minimum: "0", Maximum: "1"}}}
+		return &jsonschema.Schema{
+			OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number", Minimum: "0", Maximum: "1"}},
+		}
 	case reflect.TypeFor[manifest.Instances]():
-		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Enum: []any{"shared", "per_session"}}, {Type: "integer", Minimum: "1", Maximum: "1024"}}}
+		return &jsonschema.Schema{
+			OneOf: []*jsonschema.Schema{
+				{Enum: []any{"shared", "per_session"}},
+				{Type: "integer", Minimum: "1", Maximum: "1024"},
+			},
+		}
 	case reflect.TypeFor[manifest.Command]():
-		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}}}}
+		return &jsonschema.Schema{
+			OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}}},
+		}
 	}
 	if e, ok := reflect.Zero(t).Interface().(interface{ Values() []string }); ok && t.Kind() == reflect.String {
 		s := &jsonschema.Schema{Type: "string"}
@@ -147,7 +170,8 @@ func aliases(def *jsonschema.Schema, camel bool) {
 			value.Type, value.Pattern, value.Minimum = "integer", "", "0"
 			def.Properties.Set(base, &jsonschema.Schema{Type: "string", Description: value.Description})
 		case value.Type == "string" && strings.HasPrefix(value.Pattern, "^([0-9.]+"):
-			def.Properties.Set(key+"_ms", &jsonschema.Schema{Type: "integer", Minimum: "0", Description: value.Description})
+			def.Properties.Set(key+"_ms",
+				&jsonschema.Schema{Type: "integer", Minimum: "0", Description: value.Description})
 		}
 		if c := camelCase(key); camel && c != key {
 			def.Properties.Set(c, value)

@@ -13,7 +13,13 @@ import (
 
 // Files with secrets that others may read: the host's token is refused, others are warned of.
 func TestFilesThatOthersMayRead(t *testing.T) {
-	dir := write(t, map[string]string{"token": "x", "vars": "A=1", "private.env": "B=2", "host.key": "k", "host.pem": "c"})
+	dir := write(t, map[string]string{
+		"token":       "x",
+		"vars":        "A=1",
+		"private.env": "B=2",
+		"host.key":    "k",
+		"host.pem":    "c",
+	})
 	load := func(content string) (*config.Config, string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), []byte(content), 0o600); err != nil {
@@ -28,7 +34,8 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 	}{
 		{"token", "server: {auth: {token_file: token}}", "server.auth.token_file", true},
 		{"vars", "extensions: {entries: {hub: {env_file: vars}}}", "extensions.entries.hub.env_file", false},
-		{"private.env", "destinations: {d: {type: stdio, command: [cat], secrets_file: private.env}}", "destinations.d.secrets_file", false},
+		{"private.env", "destinations: {d: {type: stdio, command: [cat], secrets_file: private.env}}",
+			"destinations.d.secrets_file", false},
 		{"host.key", "server: {tls: {cert: host.pem, key: host.key}}", "server.tls.key", false},
 	} {
 		if err := os.Chmod(filepath.Join(dir, tt.file), 0o600); err != nil {
@@ -41,7 +48,8 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg, said := load(tt.text)
-		if (cfg == nil) != tt.refused || !strings.Contains(said, tt.key+": "+tt.file) || !strings.Contains(said, "everybody may read this file") || !strings.Contains(said, "chmod 600 "+tt.file) {
+		if (cfg == nil) != tt.refused || !strings.Contains(said, tt.key+": "+tt.file) ||
+			!strings.Contains(said, "everybody may read this file") || !strings.Contains(said, "chmod 600 "+tt.file) {
 			t.Errorf("%s, mode 644: %s", tt.file, said)
 		}
 		safe := alone(dir)
@@ -55,11 +63,12 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 // A token without TLS is a warning where other machines connect.
 func TestTokenWithoutTLS(t *testing.T) {
 	for content, warned := range map[string]bool{
-		"server: {listen: '0.0.0.0:7800', auth: {token_env: T}}":                                            true,
-		"server: {listen: ':7800', auth: {token_env: T}}":                                                   true,
-		"server: {listen: '127.0.0.1:7800', auth: {token_env: T}}":                                          false,
-		"server: {listen: 'localhost:7800', auth: {token_env: T}}":                                          false,
-		"server: {listen: '0.0.0.0:7800'}":                                                                  false, // which serve refuses
+		"server: {listen: '0.0.0.0:7800', auth: {token_env: T}}":   true,
+		"server: {listen: ':7800', auth: {token_env: T}}":          true,
+		"server: {listen: '127.0.0.1:7800', auth: {token_env: T}}": false,
+		"server: {listen: 'localhost:7800', auth: {token_env: T}}": false,
+		// which serve refuses
+		"server: {listen: '0.0.0.0:7800'}": false,
 		"server: {listen: '0.0.0.0:7800', tls: {cert: host.pem, key: host.key}, auth: {token_env: T}}":      false,
 		"server: {listen: '0.0.0.0:7800', auth: {oauth: {issuer: https://i.e, resource: https://h.e/mcp}}}": true,
 	} {

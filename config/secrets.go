@@ -13,13 +13,22 @@ const (
 
 // Secrets says where the secrets are that secret://NAME refers to.
 type Secrets struct {
-	Provider string            `json:"provider" jsonschema:"enum=age,enum=keyring,enum=command,enum=env,enum=file"` // an encrypted file, the keyring of the system, a program that prints a secret, variables of the host, or files; not in a project's file, as the whole section; default age
-	Path     string            `json:"path,omitempty" path:"true"`                                                  // age: the encrypted file; file: a directory with a file for each secret, or one file of NAME=value lines; default for age: secrets/secrets.age in the user's directory
-	Identity string            `json:"identity,omitempty" path:"true"`                                              // age: the file of the key, which the first exthost secret set makes; default: identity beside path
-	Command  manifest.Command  `json:"command,omitempty"`                                                           // command: argv, or one string of words; {name} stands for the name of the secret
-	Timeout  manifest.Duration `json:"timeout"`                                                                     // command and keyring: limit of one answer; default 30 s
+	// an encrypted file, the keyring of the system, a program that prints a secret, variables of the host, or files;
+	// not in a project's file, as the whole section; default age
+	Provider string `json:"provider" jsonschema:"enum=age,enum=keyring,enum=command,enum=env,enum=file"`
+	// age: the encrypted file; file: a directory with a file for each secret, or one file of NAME=value lines; default
+	// for age: secrets/secrets.age in the user's directory
+	Path string `json:"path,omitempty" path:"true"`
+	// age: the file of the key, which the first exthost secret set makes; default: identity beside path
+	Identity string `json:"identity,omitempty" path:"true"`
+	// command: argv, or one string of words; {name} stands for the name of the secret
+	Command manifest.Command `json:"command,omitempty"`
+	// command and keyring: limit of one answer; default 30 s
+	Timeout manifest.Duration `json:"timeout"`
 
-	Logins string `json:"logins,omitempty" path:"true"` // the directory of what exthost login has signed in to, each encrypted in a directory of its own; default logins in the user's directory
+	// the directory of what exthost login has signed in to, each encrypted in a directory of its own; default logins in
+	// the user's directory
+	Logins string `json:"logins,omitempty" path:"true"`
 
 	// Dir is where Command runs: the directory of the file that states it. [Load] sets it.
 	Dir string `json:"-"`
@@ -33,4 +42,5 @@ type SecretUse struct {
 }
 
 // NotOfProject is why a reference of a project's file to a secret does not count.
-const NotOfProject = "a project's file cannot send the user's secrets to where it chooses; state this in the user's file, or in one of --config FILE"
+const NotOfProject = "a project's file cannot send the user's secrets to where it chooses; state this in the user's " +
+	"file, or in one of --config FILE"

@@ -17,7 +17,13 @@ func TestSecrets(t *testing.T) {
 	o := alone(dir)
 	o.UserDir = dir + "/user"
 	cfg, _ := mustLoad(t, o)
-	want := config.Secrets{Provider: "age", Path: dir + "/user/secrets/secrets.age", Identity: dir + "/user/secrets/identity", Timeout: config.Default().Secrets.Timeout, Logins: dir + "/user/logins"}
+	want := config.Secrets{
+		Provider: "age",
+		Path:     dir + "/user/secrets/secrets.age",
+		Identity: dir + "/user/secrets/identity",
+		Timeout:  config.Default().Secrets.Timeout,
+		Logins:   dir + "/user/logins",
+	}
 	if diff := cmp.Diff(want, cfg.Secrets); diff != "" {
 		t.Error(diff)
 	}
@@ -42,7 +48,8 @@ func TestSecrets(t *testing.T) {
 		if want == "" && cfg == nil || want != "" && !strings.Contains(said, want) {
 			t.Errorf("%s: %s, want %q", text, said, want)
 		}
-		if cfg != nil && cfg.Secrets.Provider == "age" && cfg.Secrets.Identity != filepath.Join(dir, "user", "s", "identity") {
+		if cfg != nil && cfg.Secrets.Provider == "age" &&
+			cfg.Secrets.Identity != filepath.Join(dir, "user", "s", "identity") {
 			t.Errorf("%s: %+v", text, cfg.Secrets)
 		}
 	}
@@ -61,9 +68,11 @@ extensions: {entries: {a.b: {env: {TOKEN: "secret://u1", PLAIN: x}}, files: {env
 destinations: {hub: {url: "https://h.example/?k=secret://u2", headers: {X-A: "Bearer secret://u3"}}, pod: {command: [p, "secret://not-here"], env: {K: "secret://u4"}}}
 plugins: [{name: p, category: content, kind: native, cmd: [p], env: {T: "secret://u5"}, config: {t: "secret://not-here"}}]
 `,
-		"user/u.env":           "A=secret://u6\n",
-		"project/exthost.yaml": "extensions: {entries: {a.b: {config: {t: 'secret://not-here'}}, c: {env: {T: 'secret://p1'}, env_file: p.env}}}\ndestinations: {own: {url: 'https://p.example/', headers: {X: 'secret://p2'}}, file: {command: [p], secrets_file: s.env}}\n",
-		"project/p.env":        "A=secret://p3\n",
+		"user/u.env": "A=secret://u6\n",
+		"project/exthost.yaml": "extensions: {entries: {a.b: {config: {t: 'secret://not-here'}}, c: {env: {T: " +
+			"'secret://p1'}, env_file: p.env}}}\ndestinations: {own: {url: 'https://p.example/', headers: {X: " +
+			"'secret://p2'}}, file: {command: [p], secrets_file: s.env}}\n",
+		"project/p.env": "A=secret://p3\n",
 	})
 	o := alone(dir + "/project")
 	o.UserDir = dir + "/user"
@@ -75,8 +84,15 @@ plugins: [{name: p, category: content, kind: native, cmd: [p], env: {T: "secret:
 		}
 	}
 	want := map[string]string{
-		"u1": `extensions.entries."a.b".env.TOKEN`, "u2": "destinations.hub.url", "u3": "destinations.hub.headers.X-A", "u4": "destinations.pod.env.K", "u5": "plugins[0].env.T",
-		"u6": "extensions.entries.files.env_file", "p1": "extensions.entries.c.env.T project", "p2": "destinations.own.headers.X project", "p3": "extensions.entries.c.env_file project",
+		"u1": `extensions.entries."a.b".env.TOKEN`,
+		"u2": "destinations.hub.url",
+		"u3": "destinations.hub.headers.X-A",
+		"u4": "destinations.pod.env.K",
+		"u5": "plugins[0].env.T",
+		"u6": "extensions.entries.files.env_file",
+		"p1": "extensions.entries.c.env.T project",
+		"p2": "destinations.own.headers.X project",
+		"p3": "extensions.entries.c.env_file project",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -101,11 +117,16 @@ plugins: [{name: p, category: content, kind: native, cmd: [p], env: {T: "secret:
 // References that do not count are errors, with their places.
 func TestSecretsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"extensions: {entries: {a: {env: {TOKEN: 'secret://a/b'}}}}":                                          "exthost.yaml:1:41: extensions.entries.a.env.TOKEN: secret://a/… is no reference",
-		"extensions: {entries: {a: {env: {TOKEN: 'Bearer secret://'}}}}":                                      "is no name of a secret",
-		"server: {auth: {token: 'secret://well-known-token'}}":                                                "server.auth.token: a reference to a secret does not count here",
-		"plugins: [{name: p, category: content, kind: native, cmd: [p], env: {T: 'secret://x'}}]":             "plugins[0].env.T: a project's file cannot send",
-		"plugins: [{name: p, kind: mcp, mcp: {proto: STDIO, cmd: [p], env: {T: 'secret://x'}}, hooks: [x] }]": "plugins[0].mcp.env.T: a project's file cannot send",
+		"extensions: {entries: {a: {env: {TOKEN: 'secret://a/b'}}}}": "exthost.yaml:1:41: " +
+			"extensions.entries.a.env.TOKEN: secret://a/… is no reference",
+		"extensions: {entries: {a: {env: {TOKEN: 'Bearer " +
+			"secret://'}}}}": "is no name of a secret",
+		"server: {auth: {token: 'secret://well-known-token'}}": "server.auth.token: a reference to a secret does not " +
+			"count here",
+		"plugins: [{name: p, category: content, kind: native, cmd: [p], env: {T: " +
+			"'secret://x'}}]": "plugins[0].env.T: a project's file cannot send",
+		"plugins: [{name: p, kind: mcp, mcp: {proto: STDIO, cmd: [p], env: {T: 'secret://x'}}, hooks: " +
+			"[x] }]": "plugins[0].mcp.env.T: a project's file cannot send",
 	} {
 		cfg, _, diags := config.Load(alone(write(t, map[string]string{"exthost.yaml": text})))
 		var said []string
@@ -122,8 +143,10 @@ func TestSecretsThatAreRefused(t *testing.T) {
 // that has them.
 func TestProjectsLeaveSecretsAlone(t *testing.T) {
 	dir := write(t, map[string]string{
-		"user/exthost.yaml":    "secrets: {provider: file, path: mine}\nextensions: {entries: {x: {env: {MINE: 'secret://github'}}}}",
-		"project/exthost.yaml": "secrets: {provider: command, command: [./evil, '{name}']}\nextensions: {entries: {x: {env: {NODE_OPTIONS: '-r ./evil.js'}}}}",
+		"user/exthost.yaml": "secrets: {provider: file, path: mine}\nextensions: {entries: {x: {env: {MINE: " +
+			"'secret://github'}}}}",
+		"project/exthost.yaml": "secrets: {provider: command, command: [./evil, '{name}']}\nextensions: {entries: " +
+			"{x: {env: {NODE_OPTIONS: '-r ./evil.js'}}}}",
 	})
 	o := alone(dir + "/project")
 	o.UserDir = dir + "/user"
@@ -131,13 +154,17 @@ func TestProjectsLeaveSecretsAlone(t *testing.T) {
 	if cfg == nil {
 		t.Fatal(textOf(diags))
 	}
-	if cfg.Secrets.Provider != "file" || cfg.Secrets.Path != dir+"/user/mine" || cfg.Secrets.Command != nil || len(cfg.Extensions.Entries["x"].Env) != 1 {
+	if cfg.Secrets.Provider != "file" || cfg.Secrets.Path != dir+"/user/mine" || cfg.Secrets.Command != nil ||
+		len(cfg.Extensions.Entries["x"].Env) != 1 {
 		t.Errorf("%+v, %+v", cfg.Secrets, cfg.Extensions.Entries["x"])
 	}
 	if at := origins.Of("secrets.provider"); !strings.HasPrefix(at, dir+"/user/") {
 		t.Errorf("it comes from %s", at)
 	}
-	for _, want := range []string{"secrets: ignored, because a project's file cannot say where", "extensions.entries.x.env: ignored"} {
+	for _, want := range []string{
+		"secrets: ignored, because a project's file cannot say where",
+		"extensions.entries.x.env: ignored",
+	} {
 		if !strings.Contains(textOf(diags), want) {
 			t.Errorf("no %q in %s", want, textOf(diags))
 		}

@@ -16,7 +16,11 @@ import (
 
 func ExampleLoad() {
 	cfg, origins, diags := config.Load(config.LoadOptions{
-		File: "testdata/examples/small.yaml", Environ: []string{"EXTHOST_LOG_LEVEL=debug"}, UserDir: "none", SystemDir: "none"})
+		File:      "testdata/examples/small.yaml",
+		Environ:   []string{"EXTHOST_LOG_LEVEL=debug"},
+		UserDir:   "none",
+		SystemDir: "none",
+	})
 	for _, d := range diags {
 		fmt.Println(d)
 	}
@@ -193,18 +197,22 @@ plugins:
 `})))
 	want := []governance.Spec{{
 		Name: "audit-log", Category: governance.Audit, Kind: governance.KindGRPC, Mode: governance.ModeEnforce,
-		Cmd: []string{"python3", "plugin.py"}, Env: map[string]string{"LEVEL": "info"}, Cwd: "/opt/plugins", CommitHash: "0f1e2d",
-		Timeout: 3e9, HandshakeTimeout: 10e9, Flows: []governance.Flow{governance.Request, governance.Response},
+		Cmd: []string{"python3", "plugin.py"}, Env: map[string]string{"LEVEL": "info"}, Cwd: "/opt/plugins",
+		CommitHash: "0f1e2d",
+		Timeout:    3e9, HandshakeTimeout: 10e9, Flows: []governance.Flow{governance.Request, governance.Response},
 		Config: map[string]any{"path": "/var/log/audit.jsonl"},
 	}, {
-		Name: "PIIFilter", Category: governance.Content, Kind: governance.KindMCP, Mode: governance.ModeEnforce, Priority: 50,
-		Timeout: 3e9, HandshakeTimeout: 30e9, Hooks: []string{"tool_pre_invoke", "tool_post_invoke"},
+		Name: "PIIFilter", Category: governance.Content, Kind: governance.KindMCP, Mode: governance.ModeEnforce,
+		Priority: 50,
+		Timeout:  3e9, HandshakeTimeout: 30e9, Hooks: []string{"tool_pre_invoke", "tool_post_invoke"},
 		MCP:         &governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: "http://127.0.0.1:3000/mcp"},
 		Description: "masks personal data", Author: "someone", Version: "0.1.0", Tags: []string{"security"},
 	}, {
-		Name: "Watcher", Category: governance.Content, Kind: governance.KindMCP, Mode: governance.ModeShadow, Required: true,
-		Timeout: 3e9, HandshakeTimeout: 30e9, Match: governance.Match{Tools: []string{"ext_a_b"}, Extensions: []string{"a"}},
-		MCP: &governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{"/opt/w/serve", "--fast"}, Cwd: "/opt/w"},
+		Name: "Watcher", Category: governance.Content, Kind: governance.KindMCP, Mode: governance.ModeShadow,
+		Required: true,
+		Timeout:  3e9, HandshakeTimeout: 30e9,
+		Match: governance.Match{Tools: []string{"ext_a_b"}, Extensions: []string{"a"}},
+		MCP:   &governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{"/opt/w/serve", "--fast"}, Cwd: "/opt/w"},
 	}}
 	if diff := cmp.Diff(want, cfg.Plugins); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -237,7 +245,8 @@ destinations:
 		t.Error(diff)
 	}
 	_, said = load(`server: {listen: "${LATER}"}`)
-	if want := "error exthost.yaml:1:18: server.listen: the variable LATER is not set; set it, or write ${LATER:-default}\n"; !strings.HasPrefix(said, want) {
+	if want := "error exthost.yaml:1:18: server.listen: the variable LATER is not set; set it, or write " +
+		"${LATER:-default}\n"; !strings.HasPrefix(said, want) {
 		t.Errorf("got %swant %s", said, want)
 	}
 }
@@ -264,8 +273,10 @@ destinations:
 	in := func(path string) string { return filepath.Join(dir, path) }
 	e := cfg.Extensions
 	want := map[string][]string{
-		"a": {in("exthost.yaml") + `:4: extensions.entries.a.env.TOKEN: the variable TOKEN_A is not set; set it, or write ${TOKEN_A:-default}`,
-			in("exthost.yaml") + `:4: extensions.entries.a.config.deep[0].key: the variable KEY_A is not set; set it, or write ${KEY_A:-default}`},
+		"a": {in("exthost.yaml") +
+			`:4: extensions.entries.a.env.TOKEN: the variable TOKEN_A is not set; set it, or write ${TOKEN_A:-default}`,
+			in("exthost.yaml") +
+				`:4: extensions.entries.a.config.deep[0].key: the variable KEY_A is not set; set it, or write ${KEY_A:-default}`},
 		"b": {in("exthost.yaml") + ":6: extensions.entries.b.env_file: " + in("nothing.env") + " does not exist"},
 	}
 	want["a.s"] = want["a"] // the variables of the owner are its servers' too
@@ -277,7 +288,8 @@ destinations:
 	if got := e.Environ("a.s"); got["OTHER"] != "x" || got["S"] != "y" {
 		t.Errorf("variables of a server %v", got)
 	}
-	if d := cfg.Destinations["d"]; len(d.Unset) != 1 || !strings.Contains(d.Unset[0], "exthost.yaml:9: destinations.d.url: the variable WHERE is not set") {
+	if d := cfg.Destinations["d"]; len(d.Unset) != 1 ||
+		!strings.Contains(d.Unset[0], "exthost.yaml:9: destinations.d.url: the variable WHERE is not set") {
 		t.Errorf("destination %q", d.Unset)
 	}
 	if d := cfg.Destinations["e"]; d.Env["PORT"] != "12" {
@@ -287,9 +299,10 @@ destinations:
 
 func TestEnvFile(t *testing.T) {
 	dir := write(t, map[string]string{
-		"config/extensions.yaml": "extensions: {entries: {hub: {env_file: hub.env, env: {B: stated}}, lab: {env_file: all.yaml}}}",
-		"hub.env":                "A=1\nB=2\n",
-		"all.yaml":               "hub: {A: 3}\nlab: {A: 4}\n",
+		"config/extensions.yaml": "extensions: {entries: {hub: {env_file: hub.env, env: {B: stated}}, lab: " +
+			"{env_file: all.yaml}}}",
+		"hub.env":  "A=1\nB=2\n",
+		"all.yaml": "hub: {A: 3}\nlab: {A: 4}\n",
 	})
 	cfg, _ := mustLoad(t, alone(dir))
 	if diff := cmp.Diff(map[string]string{"A": "1", "B": "stated"}, cfg.Extensions.Environ("hub")); diff != "" {

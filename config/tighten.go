@@ -57,23 +57,48 @@ type guardedEntry struct {
 func (l *loader) guard() *guard {
 	c := l.cfg
 	g := &guard{
-		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode, trust: c.Extensions.Trust, minAge: c.Extensions.MinReleaseAge,
-		isolate: c.Extensions.Defaults.Isolate, sandbox: c.Extensions.Sandbox.Default, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
-		destinations: maps.Clone(c.Destinations), server: c.Server, toolsets: toolset.Clone(c.Toolsets), audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, inject: slices.Clone(c.Inject), cluster: c.Cluster, otel: c.OTel, positions: maps.Clone(l.decoder.Positions),
+		allowlist:    slices.Clone(c.Extensions.Allowlist),
+		pass:         slices.Clone(c.Extensions.Env.Pass),
+		mode:         c.Extensions.Env.Mode,
+		trust:        c.Extensions.Trust,
+		minAge:       c.Extensions.MinReleaseAge,
+		isolate:      c.Extensions.Defaults.Isolate,
+		sandbox:      c.Extensions.Sandbox.Default,
+		entries:      make(map[string]guardedEntry),
+		headers:      slices.Clone(c.Governance.Headers),
+		destinations: maps.Clone(c.Destinations),
+		server:       c.Server,
+		toolsets:     toolset.Clone(c.Toolsets),
+		audit:        c.Audit,
+		secrets:      c.Secrets,
+		safe:         c.Extensions.SafeDirectories,
+		inject:       slices.Clone(c.Inject),
+		cluster:      c.Cluster,
+		otel:         c.OTel,
+		positions:    maps.Clone(l.decoder.Positions),
 	}
 	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
 		*list = slices.Clone(*list)
 	}
 	g.server.Clients, g.otel.Headers = maps.Clone(c.Server.Clients), maps.Clone(c.OTel.Headers)
 	for id, e := range c.Extensions.Entries {
-		was := guardedEntry{deny: slices.Clone(e.EnvDeny), env: maps.Clone(e.Env), config: maps.Clone(e.Config), envFile: e.EnvFile, pass: slices.Clone(e.EnvPass), isolate: e.Runtime.Isolate, sandbox: e.Sandbox}
+		was := guardedEntry{
+			deny:    slices.Clone(e.EnvDeny),
+			env:     maps.Clone(e.Env),
+			config:  maps.Clone(e.Config),
+			envFile: e.EnvFile,
+			pass:    slices.Clone(e.EnvPass),
+			isolate: e.Runtime.Isolate,
+			sandbox: e.Sandbox,
+		}
 		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
 			was.hooks = e.Hooks
 		}
 		g.entries[id] = was
 	}
 	for name, d := range g.destinations {
-		d.Headers, d.Env, d.EnvFromHeaders, d.Command = maps.Clone(d.Headers), maps.Clone(d.Env), maps.Clone(d.EnvFromHeaders), slices.Clone(d.Command)
+		d.Headers, d.Env, d.EnvFromHeaders, d.Command = maps.Clone(d.Headers), maps.Clone(d.Env),
+			maps.Clone(d.EnvFromHeaders), slices.Clone(d.Command)
 		g.destinations[name] = d
 	}
 	return g
@@ -82,7 +107,9 @@ func (l *loader) guard() *guard {
 // keep undoes what the directory's files have loosened, with a warning for each key.
 func (l *loader) keep(g *guard) {
 	x := &l.cfg.Extensions
-	g.keepValue(l, "extensions.allowlist", len(g.allowlist) == 0 || len(x.Allowlist) > 0 && within(x.Allowlist, g.allowlist), func() { x.Allowlist = g.allowlist })
+	g.keepValue(l, "extensions.allowlist",
+		len(g.allowlist) == 0 || len(x.Allowlist) > 0 && within(x.Allowlist, g.allowlist),
+		func() { x.Allowlist = g.allowlist })
 	if !within(x.SafeDirectories, g.safe) {
 		x.SafeDirectories = g.safe
 		l.ignored(g, "extensions.safe_directories", inUsersFile, "say whose files count")
@@ -109,11 +136,14 @@ func (l *loader) keep(g *guard) {
 	}
 	if l.decoder.Positions["extensions.trust"] != g.positions["extensions.trust"] {
 		x.Trust = g.trust
-		l.ignored(g, "extensions.trust", "state it in the user's file, with --trust or in EXTHOST_TRUST", "say whether it is trusted")
+		l.ignored(g, "extensions.trust", "state it in the user's file, with --trust or in EXTHOST_TRUST",
+			"say whether it is trusted")
 	}
 	g.keepValue(l, "extensions.min_release_age", x.MinReleaseAge >= g.minAge, func() { x.MinReleaseAge = g.minAge })
-	g.keepValue(l, "extensions.defaults.isolate", g.isolate != manifest.IsolatePID || x.Defaults.Isolate == g.isolate, func() { x.Defaults.Isolate = g.isolate })
-	g.keepValue(l, "extensions.sandbox.default", g.sandbox != sandbox.Strict || x.Sandbox.Default == g.sandbox, func() { x.Sandbox.Default = g.sandbox })
+	g.keepValue(l, "extensions.defaults.isolate", g.isolate != manifest.IsolatePID || x.Defaults.Isolate == g.isolate,
+		func() { x.Defaults.Isolate = g.isolate })
+	g.keepValue(l, "extensions.sandbox.default", g.sandbox != sandbox.Strict || x.Sandbox.Default == g.sandbox,
+		func() { x.Sandbox.Default = g.sandbox })
 	for _, id := range slices.Sorted(maps.Keys(x.Entries)) {
 		l.keepEntry(g, id)
 	}
@@ -128,12 +158,14 @@ func (l *loader) keep(g *guard) {
 		l.keepUnprivileged(g, strict.Join("destinations", name), &d.NewPrivileges)
 		l.cfg.Destinations[name] = d
 	}
-	g.keepValue(l, "governance.headers", within(g.headers, l.cfg.Governance.Headers), func() { l.cfg.Governance.Headers = g.headers })
+	g.keepValue(l, "governance.headers", within(g.headers, l.cfg.Governance.Headers),
+		func() { l.cfg.Governance.Headers = g.headers })
 	g.keepServer(l)
 	for _, key := range toolset.Keep(l.cfg.Toolsets, g.toolsets, g.server.toolsets()) {
 		l.ignored(g, key, "choose another name, or "+inUsersFile, "say what the user's clients see")
 	}
-	g.keepValue(l, "server.toolset", g.server.Toolset == "" || l.cfg.Server.Toolset == g.server.Toolset, func() { l.cfg.Server.Toolset = g.server.Toolset })
+	g.keepValue(l, "server.toolset", g.server.Toolset == "" || l.cfg.Server.Toolset == g.server.Toolset,
+		func() { l.cfg.Server.Toolset = g.server.Toolset })
 	g.keepValue(l, "audit", g.audit.Path == "" || l.cfg.Audit == g.audit, func() { l.cfg.Audit = g.audit })
 }
 
@@ -148,10 +180,16 @@ func (g *guard) keepServer(l *loader) {
 		s.Clients = g.server.Clients
 		l.ignored(g, "server.clients", inUsersFile, "say who the host's clients are")
 	}
-	g.keepValue(l, "server.auth", !g.server.Auth.Stated() && len(g.server.Clients) == 0 || reflect.DeepEqual(s.Auth, g.server.Auth), func() { s.Auth = g.server.Auth })
+	g.keepValue(l, "server.auth",
+		!g.server.Auth.Stated() && len(g.server.Clients) == 0 || reflect.DeepEqual(s.Auth, g.server.Auth),
+		func() { s.Auth = g.server.Auth })
 	g.keepValue(l, "server.tls", g.server.TLS.Cert == "" || s.TLS == g.server.TLS, func() { s.TLS = g.server.TLS })
-	g.keepValue(l, "server.allowed_origins", len(g.server.AllowedOrigins) == 0 || within(s.AllowedOrigins, g.server.AllowedOrigins), func() { s.AllowedOrigins = g.server.AllowedOrigins })
-	g.keepValue(l, "server.allowed_hosts", len(g.server.AllowedHosts) == 0 || within(s.AllowedHosts, g.server.AllowedHosts), func() { s.AllowedHosts = g.server.AllowedHosts })
+	g.keepValue(l, "server.allowed_origins",
+		len(g.server.AllowedOrigins) == 0 || within(s.AllowedOrigins, g.server.AllowedOrigins),
+		func() { s.AllowedOrigins = g.server.AllowedOrigins })
+	g.keepValue(l, "server.allowed_hosts",
+		len(g.server.AllowedHosts) == 0 || within(s.AllowedHosts, g.server.AllowedHosts),
+		func() { s.AllowedHosts = g.server.AllowedHosts })
 }
 
 func (l *loader) keepEntry(g *guard, id string) {
@@ -167,15 +205,21 @@ func (l *loader) keepEntry(g *guard, id string) {
 		g.keepValue(l, path+".env_file", e.EnvFile == was.envFile, func() { e.EnvFile = was.envFile })
 		g.keepValue(l, path+".env_pass", within(e.EnvPass, was.pass), func() { e.EnvPass = was.pass })
 	}
-	if want := cmp.Or(was.isolate, g.isolate); want == manifest.IsolatePID && e.Runtime.Isolate == manifest.IsolateNone {
+	if want := cmp.Or(was.isolate, g.isolate); want == manifest.IsolatePID &&
+		e.Runtime.Isolate == manifest.IsolateNone {
 		e.Runtime.Isolate = was.isolate
 		l.kept(g, path+".runtime.isolate")
 	}
-	if sees := []string{HooksNone, HooksOwn, HooksAll}; was.hooks != "" && slices.Index(sees, e.Hooks) > slices.Index(sees, was.hooks) {
+	if sees := []string{
+		HooksNone,
+		HooksOwn,
+		HooksAll,
+	}; was.hooks != "" && slices.Index(sees, e.Hooks) > slices.Index(sees, was.hooks) {
 		e.Hooks = was.hooks
 		l.kept(g, path+".hooks")
 	}
-	if !reflect.DeepEqual(e.Sandbox, was.sandbox) && !(e.Sandbox.Word() == sandbox.Strict && (was.sandbox.IsZero() || was.sandbox.Word() != "")) {
+	if !reflect.DeepEqual(e.Sandbox, was.sandbox) &&
+		!(e.Sandbox.Word() == sandbox.Strict && (was.sandbox.IsZero() || was.sandbox.Word() != "")) {
 		e.Sandbox = was.sandbox // what else a project's file states may be more than the manifest asks for
 		l.ignored(g, path+".sandbox", inUsersFile, "state anything but strict, and that only in place of off")
 	}
@@ -205,7 +249,8 @@ func (l *loader) keepUnprivileged(g *guard, path string, privileged *bool) {
 	if now[key] != g.positions[key] {
 		pos = now[key]
 	}
-	l.report.Warn(pos, "state both in the user's file, or in one of --config FILE", "%s: ignored, because a project's file can neither set it nor state anything else of %s", key, path)
+	l.report.Warn(pos, "state both in the user's file, or in one of --config FILE",
+		"%s: ignored, because a project's file can neither set it nor state anything else of %s", key, path)
 	l.restore(g, key)
 }
 
@@ -232,7 +277,8 @@ func (l *loader) ignored(g *guard, path, next, that string) {
 func (l *loader) kept(g *guard, path string) {
 	pos, _ := l.decoder.Positions.At(path)
 	by, _ := g.positions.At(path)
-	l.report.Warn(pos, "a project's file can only tighten it; change it there, or with --config FILE", "%s: ignored, because it loosens what %s states", path, by)
+	l.report.Warn(pos, "a project's file can only tighten it; change it there, or with --config FILE",
+		"%s: ignored, because it loosens what %s states", path, by)
 	l.restore(g, path)
 }
 
@@ -272,6 +318,7 @@ func (a *Auth) Stated() bool {
 // sameServer reports whether d and other are one server, which may get the headers of both. A
 // program with other variables is another one: NODE_OPTIONS and the like have it load code.
 func (d Destination) sameServer(other Destination) bool {
-	return d.Type == other.Type && d.URL == other.URL && slices.Equal(d.Command, other.Command) && d.Cwd == other.Cwd && d.SecretsFile == other.SecretsFile &&
+	return d.Type == other.Type && d.URL == other.URL && slices.Equal(d.Command, other.Command) && d.Cwd == other.Cwd &&
+		d.SecretsFile == other.SecretsFile &&
 		maps.Equal(d.Env, other.Env) && maps.Equal(d.EnvFromHeaders, other.EnvFromHeaders)
 }

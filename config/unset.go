@@ -20,11 +20,13 @@ type unset struct {
 }
 
 func (u unset) String() string {
-	return fmt.Sprintf("%s: %s: the variable %s is not set; set it, or write ${%s:-default}", u.pos, u.path, u.name, u.name)
+	return fmt.Sprintf("%s: %s: the variable %s is not set; set it, or write ${%s:-default}", u.pos, u.path, u.name,
+		u.name)
 }
 
 // lateKeys are the values that only one extension or one destination needs.
-var lateKeys = regexp.MustCompile(`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
+var lateKeys = regexp.MustCompile(
+	`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
 
 // late reports whether an unset variable concerns only what path describes, and notes it
 // then. All other values are the host's own or decide about calls, so that the

@@ -24,23 +24,26 @@ import (
 
 // The codes of this package's diagnostics. Others come from package manifest.
 const (
-	CodePathMissing    = "search_path_missing"    // Warn: the search path does not exist
-	CodePathUnusable   = "search_path_unusable"   // Warn: the search path is not a directory
-	CodeUnreadable     = "directory_unreadable"   // Warn: a directory that cannot be searched
-	CodeDepth          = "max_depth_reached"      // Info: directories below max_depth
-	CodeNotDescended   = "below_manifest_skipped" // Info: directories of extensions are not searched for others
-	CodeLinkSkipped    = "link_not_followed"      // Warn: an extension behind a link, while links are not followed
-	CodeLinkEscapes    = "link_escapes"           // Error: a link that leaves its search path
-	CodeLinkBroken     = "link_broken"            // Info: the target of a link does not exist
-	CodeLinkLoop       = "link_loop"              // Info: a link to a directory that contains it
-	CodeSameDirectory  = "same_directory"         // Info: a directory that was reached twice
-	CodeNested         = "nested_extension"       // Info, Warn when the other's manifest cannot be used: an extension inside another's directory
-	CodeDuplicateID    = "duplicate_id"           // Warn: an extension with the id of one in an earlier search path; Error: with that of another in the same
-	CodeDisabled       = "disabled"               // Info: disabled by the operator
-	CodeNotAllowlisted = "not_allowlisted"        // Info: not in the operator's allowlist
-	CodeUnknownID      = "unknown_id"             // Warn: an id in a list that no extension has
-	CodeOwner          = "owner_refused"          // Error: a manifest, or a directory on its path, that others may change
-	CodeRequirement    = "requirement_missing"    // Warn: see [Gate]
+	CodePathMissing   = "search_path_missing"    // Warn: the search path does not exist
+	CodePathUnusable  = "search_path_unusable"   // Warn: the search path is not a directory
+	CodeUnreadable    = "directory_unreadable"   // Warn: a directory that cannot be searched
+	CodeDepth         = "max_depth_reached"      // Info: directories below max_depth
+	CodeNotDescended  = "below_manifest_skipped" // Info: directories of extensions are not searched for others
+	CodeLinkSkipped   = "link_not_followed"      // Warn: an extension behind a link, while links are not followed
+	CodeLinkEscapes   = "link_escapes"           // Error: a link that leaves its search path
+	CodeLinkBroken    = "link_broken"            // Info: the target of a link does not exist
+	CodeLinkLoop      = "link_loop"              // Info: a link to a directory that contains it
+	CodeSameDirectory = "same_directory"         // Info: a directory that was reached twice
+	// Info, Warn when the other's manifest cannot be used: an extension inside another's directory
+	CodeNested = "nested_extension"
+	// Warn: an extension with the id of one in an earlier search path; Error: with that of another in the same
+	CodeDuplicateID    = "duplicate_id"
+	CodeDisabled       = "disabled"        // Info: disabled by the operator
+	CodeNotAllowlisted = "not_allowlisted" // Info: not in the operator's allowlist
+	CodeUnknownID      = "unknown_id"      // Warn: an id in a list that no extension has
+	// Error: a manifest, or a directory on its path, that others may change
+	CodeOwner       = "owner_refused"
+	CodeRequirement = "requirement_missing" // Warn: see [Gate]
 )
 
 // Options configures [Discover].
@@ -161,7 +164,12 @@ type root struct {
 func openRoot(path string) (root, *protocol.Diagnostic) {
 	r := root{path: filepath.Clean(path)}
 	warn := func(code, format string, args ...any) (root, *protocol.Diagnostic) {
-		return r, &protocol.Diagnostic{Level: protocol.LevelWarn, Code: code, Path: r.path, Message: fmt.Sprintf(format, args...)}
+		return r, &protocol.Diagnostic{
+			Level:   protocol.LevelWarn,
+			Code:    code,
+			Path:    r.path,
+			Message: fmt.Sprintf(format, args...),
+		}
 	}
 	info, err := os.Stat(r.path)
 	switch {

@@ -18,7 +18,8 @@ import (
 
 // text returns a valid manifest.
 func text(id string) string {
-	return "[plugin]\nid = \"" + id + "\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./x\"\n"
+	return "[plugin]\nid = \"" + id +
+		"\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./x\"\n"
 }
 
 const broken = "[plugin]\nid = 1\nnope = true\n"
@@ -111,12 +112,15 @@ func TestDiscover(t *testing.T) {
 	r := discover(t, Options{SearchPaths: []string{"./ext", "more/"}})
 	expect(t, r,
 		[]string{"alpha ext/alpha/plugin.toml", "at-four ext/a/b/c/plugin.toml",
-			"not-ignored ext/node_modules_not/x/plugin.toml", "zulu ext/zulu/plugin.toml", "early more/early/plugin.toml"},
+			"not-ignored ext/node_modules_not/x/plugin.toml", "zulu ext/zulu/plugin.toml",
+			"early more/early/plugin.toml"},
 		[]string{"info max_depth_reached ext/a/b/d/e", "error manifest_invalid ext/broken/plugin.toml",
-			"error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml",
+			"error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml",
+			"error manifest_invalid ext/broken/plugin.toml",
 			"warn nested_extension ext/broken/inner/plugin.toml"})
 	wd, _ := os.Getwd()
-	if c := r.Candidates[0]; c.Dir != filepath.Join(wd, "ext", "alpha") || c.RootIndex != 0 || r.Candidates[4].RootIndex != 1 {
+	if c := r.Candidates[0]; c.Dir != filepath.Join(wd, "ext", "alpha") || c.RootIndex != 0 ||
+		r.Candidates[4].RootIndex != 1 {
 		t.Errorf("candidate %+v", c)
 	}
 	if s := r.Stats; s.Manifests != 7 || s.Ignored != 2 || s.TooDeep != 1 {
@@ -137,8 +141,13 @@ func TestOptionsReplaceDefaults(t *testing.T) {
 }
 
 func TestASearchPathMayBeAnExtension(t *testing.T) {
-	tree(t, map[string]string{"node_modules/plugin.toml": text("own"), "node_modules/x/plugin.toml": text("inner"), "dot/.x/plugin.toml": text("dotted")})
-	expect(t, discover(t, Options{SearchPaths: []string{"node_modules"}}), []string{"own node_modules/plugin.toml"}, nil)
+	tree(t, map[string]string{
+		"node_modules/plugin.toml":   text("own"),
+		"node_modules/x/plugin.toml": text("inner"),
+		"dot/.x/plugin.toml":         text("dotted"),
+	})
+	expect(t, discover(t, Options{SearchPaths: []string{"node_modules"}}), []string{"own node_modules/plugin.toml"},
+		nil)
 	t.Chdir("dot")
 	r := discover(t, Options{SearchPaths: []string{"."}})
 	expect(t, r, []string{"dotted .x/plugin.toml"}, nil)
@@ -159,7 +168,11 @@ func TestD1SearchPathsThatCannotBeUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Chmod("ext/shut", 0o755) })
-	want := []string{"warn search_path_missing missing", "warn search_path_unusable file", "warn directory_unreadable ext/shut"}
+	want := []string{
+		"warn search_path_missing missing",
+		"warn search_path_unusable file",
+		"warn directory_unreadable ext/shut",
+	}
 	wantIDs := []string{"a ext/a/plugin.toml"}
 	if os.Geteuid() == 0 { // root can read all directories
 		want, wantIDs = want[:2], append(wantIDs, "b ext/shut/b/plugin.toml")
@@ -194,9 +207,10 @@ func TestD2T15Links(t *testing.T) {
 	t.Run("followed", func(t *testing.T) {
 		tree(t, files)
 		links(t)
-		expect(t, discover(t, Options{FollowLinks: true}), []string{"kept ext/kept/plugin.toml", "real ext/dir/same/plugin.toml"}, []string{
-			"error link_escapes ext/dir/evil", "info link_broken ext/dir/gone", "info link_loop ext/dir/up",
-			"error link_escapes ext/leaves/plugin.toml", "info same_directory ext/real/plugin.toml"})
+		expect(t, discover(t, Options{FollowLinks: true}),
+			[]string{"kept ext/kept/plugin.toml", "real ext/dir/same/plugin.toml"}, []string{
+				"error link_escapes ext/dir/evil", "info link_broken ext/dir/gone", "info link_loop ext/dir/up",
+				"error link_escapes ext/leaves/plugin.toml", "info same_directory ext/real/plugin.toml"})
 	})
 	t.Run("crossed", func(t *testing.T) {
 		tree(t, map[string]string{"ext/a/x/note": "", "ext/b/plugin.toml": broken})
@@ -208,7 +222,10 @@ func TestD2T15Links(t *testing.T) {
 		}
 	})
 	t.Run("sidecar leaves", func(t *testing.T) {
-		tree(t, map[string]string{"ext/a/plugin.toml": text("a"), "secret.json": `{"servers": {"s": {"command": "x"}}}`})
+		tree(t, map[string]string{
+			"ext/a/plugin.toml": text("a"),
+			"secret.json":       `{"servers": {"s": {"command": "x"}}}`,
+		})
 		link(t, "../../secret.json", "ext/a/.mcp.json")
 		expect(t, discover(t, Options{FollowLinks: true}), []string{"a ext/a/plugin.toml"},
 			[]string{"error link_escapes ext/a/.mcp.json", "error not_regular ext/a/.mcp.json"})
@@ -230,18 +247,25 @@ func TestD4Duplicates(t *testing.T) {
 	})
 	r := discover(t, Options{SearchPaths: []string{"one", "two"}})
 	expect(t, r, []string{"same one/z/plugin.toml", "other two/d/plugin.toml"},
-		[]string{"warn duplicate_id two/a/plugin.toml", "error duplicate_id two/b/plugin.toml", "error duplicate_id two/c/plugin.toml"})
-	if d := r.Diagnostics[len(r.Diagnostics)-3]; !strings.Contains(d.Message, filepath.Join("one", "z", "plugin.toml")) {
+		[]string{
+			"warn duplicate_id two/a/plugin.toml",
+			"error duplicate_id two/b/plugin.toml",
+			"error duplicate_id two/c/plugin.toml",
+		})
+	if d := r.Diagnostics[len(r.Diagnostics)-3]; !strings.Contains(d.Message,
+		filepath.Join("one", "z", "plugin.toml")) {
 		t.Errorf("%v does not name the one that is kept", d)
 	}
-	if d := r.Diagnostics[len(r.Diagnostics)-1]; !strings.Contains(d.Message, filepath.Join("two", "b")) || !strings.Contains(d.Hint, filepath.Join("two", "c")+", two]") {
+	if d := r.Diagnostics[len(r.Diagnostics)-1]; !strings.Contains(d.Message, filepath.Join("two", "b")) ||
+		!strings.Contains(d.Hint, filepath.Join("two", "c")+", two]") {
 		t.Errorf("%v does not name the other, or how to choose", d)
 	}
 	if len(r.Conflicting) != 2 || r.Conflicting[0].Path != filepath.Join("two", "b", "plugin.toml") {
 		t.Errorf("conflicting: %v", r.Conflicting)
 	}
 	chosen := discover(t, Options{SearchPaths: []string{filepath.Join("two", "c"), "two"}})
-	if diff := cmp.Diff([]string{"twin two/c/plugin.toml", "other two/d/plugin.toml", "same two/a/plugin.toml"}, ids(chosen)); diff != "" {
+	if diff := cmp.Diff([]string{"twin two/c/plugin.toml", "other two/d/plugin.toml", "same two/a/plugin.toml"},
+		ids(chosen)); diff != "" {
 		t.Errorf("the chosen one (-want +got):\n%s", diff)
 	}
 	if r := discover(t, Options{SearchPaths: []string{"two"}, Disabled: []string{"twin"}}); len(r.Conflicting) > 0 {
@@ -257,7 +281,10 @@ func TestD4NestedAcrossSearchPaths(t *testing.T) {
 	})
 	r := discover(t, Options{SearchPaths: []string{"ext/outer/deep", "ext", "ext/outer-not"}})
 	expect(t, r, []string{"outer ext/outer/plugin.toml", "sibling ext/outer-not/plugin.toml"},
-		[]string{"info same_directory ext/outer-not/plugin.toml", "info nested_extension ext/outer/deep/inner/plugin.toml"})
+		[]string{
+			"info same_directory ext/outer-not/plugin.toml",
+			"info nested_extension ext/outer/deep/inner/plugin.toml",
+		})
 }
 
 func TestDisabledAndAllowlist(t *testing.T) {
@@ -269,9 +296,19 @@ func TestDisabledAndAllowlist(t *testing.T) {
 	})
 	expect(t, discover(t, Options{Disabled: []string{"a", "ghost"}}),
 		[]string{"b ext/b/plugin.toml", "c ext/c/plugin.toml"},
-		[]string{"info nested_extension ext/a/inner/plugin.toml", "info disabled ext/a/plugin.toml", "warn unknown_id "})
-	expect(t, discover(t, Options{Disabled: []string{"a"}, Allowlist: []string{"a", "b", "ghost"}}), []string{"b ext/b/plugin.toml"},
-		[]string{"info nested_extension ext/a/inner/plugin.toml", "info disabled ext/a/plugin.toml", "info not_allowlisted ext/c/plugin.toml", "warn unknown_id "})
+		[]string{
+			"info nested_extension ext/a/inner/plugin.toml",
+			"info disabled ext/a/plugin.toml",
+			"warn unknown_id ",
+		})
+	expect(t, discover(t, Options{Disabled: []string{"a"}, Allowlist: []string{"a", "b", "ghost"}}),
+		[]string{"b ext/b/plugin.toml"},
+		[]string{
+			"info nested_extension ext/a/inner/plugin.toml",
+			"info disabled ext/a/plugin.toml",
+			"info not_allowlisted ext/c/plugin.toml",
+			"warn unknown_id ",
+		})
 }
 
 // Settings of an extension that is not here may be meant for another directory; a name that
@@ -339,9 +376,15 @@ func TestServers(t *testing.T) {
 	})
 	notes := []string{"info sidecar_note ext/bundle/.mcp.json", "info sidecar_note ext/bundle/.mcp.json"}
 	r := discover(t, Options{})
-	expect(t, r, []string{"a ext/a/plugin.toml", "a.s ext/a/plugin.toml", "bundle.my_files ext/bundle/plugin.toml", "bundle.web ext/bundle/plugin.toml"}, notes)
+	expect(t, r, []string{
+		"a ext/a/plugin.toml",
+		"a.s ext/a/plugin.toml",
+		"bundle.my_files ext/bundle/plugin.toml",
+		"bundle.web ext/bundle/plugin.toml",
+	}, notes)
 	c := r.Candidates[2]
-	if m := c.Manifest; c.Owner != "bundle" || m.Transport.Command != "npx" || m.Transport.Protocol != manifest.ProtocolMCP ||
+	if m := c.Manifest; c.Owner != "bundle" || m.Transport.Command != "npx" ||
+		m.Transport.Protocol != manifest.ProtocolMCP ||
 		m.Plugin.Version != "2.0.0" || !slices.Equal(m.Requires.Env, []string{"KEY"}) {
 		t.Errorf("got %+v of %q", m, c.Owner)
 	}

@@ -60,8 +60,14 @@ type gate struct {
 
 // missing reports an unmet requirement. name is its key in the hints of the manifest.
 func (g *gate) missing(name, format string, args ...any) {
-	g.diags = append(g.diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeRequirement, Extension: g.c.ID, Path: g.c.Path,
-		Message: fmt.Sprintf(format, args...), Hint: g.c.Manifest.Requires.Hint[name]})
+	g.diags = append(g.diags, protocol.Diagnostic{
+		Level:     protocol.LevelWarn,
+		Code:      CodeRequirement,
+		Extension: g.c.ID,
+		Path:      g.c.Path,
+		Message:   fmt.Sprintf(format, args...),
+		Hint:      g.c.Manifest.Requires.Hint[name],
+	})
 }
 
 // variable reports a variable that lacks a value. A running host does not see what another
@@ -69,7 +75,9 @@ func (g *gate) missing(name, format string, args ...any) {
 func (g *gate) variable(name, lack string) {
 	g.missing(name, "the variable %s %s", name, lack)
 	d := &g.diags[len(g.diags)-1]
-	d.Hint = strings.TrimPrefix(d.Hint+"; ", "; ") + fmt.Sprintf("set it in extensions.entries.%s.env or its env_file, then exthost reload; or in the environment of exthost serve, and start that again", g.c.ID)
+	d.Hint = strings.TrimPrefix(d.Hint+"; ",
+		"; ") + fmt.Sprintf("set it in extensions.entries.%s.env or its env_file, then exthost reload; or in the "+
+		"environment of exthost serve, and start that again", g.c.ID)
 }
 
 func (g *gate) platform(what, here string, wanted []string) {

@@ -112,8 +112,10 @@ func BenchmarkDiscoverMany(b *testing.B) {
 		dir := b.TempDir()
 		for i := range n {
 			id := fmt.Sprintf("x%04d", i)
-			text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"t\"]\n[transport]\ncommand = \"sh\"\n", id)
-			if err := errors.Join(os.Mkdir(filepath.Join(dir, id), 0o700), os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(text), 0o600)); err != nil {
+			text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n[capabilities]\ntools = "+
+				"[\"t\"]\n[transport]\ncommand = \"sh\"\n", id)
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, id), 0o700),
+				os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(text), 0o600)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -15,7 +15,8 @@ import (
 func (w *walk) follow(path string) bool {
 	if !w.o.FollowLinks {
 		if _, err := os.Stat(filepath.Join(path, manifest.FileName)); err == nil {
-			w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path, "there is an extension behind this link, and links are not followed")
+			w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path,
+				"there is an extension behind this link, and links are not followed")
 		}
 		return false
 	}
@@ -51,7 +52,8 @@ func (w *walk) inside(path string) bool {
 		w.diagnose(protocol.LevelWarn, CodeUnreadable, path, "the link cannot be followed: %v", withoutPath(err))
 		return false
 	case !within(w.root.real, target):
-		w.diagnose(protocol.LevelError, CodeLinkEscapes, path, "the link leaves the search path: it leads to %s", target)
+		w.diagnose(protocol.LevelError, CodeLinkEscapes, path, "the link leaves the search path: it leads to %s",
+			target)
 		return false
 	}
 	return true

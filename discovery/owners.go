@@ -26,7 +26,13 @@ func (w *walk) refuse(path string, info fs.FileInfo) *protocol.Diagnostic {
 	if refused == nil {
 		return nil
 	}
-	return &protocol.Diagnostic{Level: protocol.LevelError, Code: CodeOwner, Path: path, Message: "not used: " + refused.Message, Hint: refused.Hint}
+	return &protocol.Diagnostic{
+		Level:   protocol.LevelError,
+		Code:    CodeOwner,
+		Path:    path,
+		Message: "not used: " + refused.Message,
+		Hint:    refused.Hint,
+	}
 }
 
 func (w *walk) changeable(dir string) *ownership.Refused {

@@ -10,20 +10,35 @@ import (
 
 // TestManifestsThatOthersMayChange opens manifests, their folders and the folders above to everybody.
 func TestManifestsThatOthersMayChange(t *testing.T) {
-	tree(t, map[string]string{"ext/good/plugin.toml": text("good"), "ext/file/plugin.toml": text("file"), "ext/dir/plugin.toml": text("dir"),
-		"ext/team/one/plugin.toml": text("one"), "ext/team/two/plugin.toml": text("two"), "ext/sidecar/plugin.toml": text("sidecar"), "ext/sidecar/.mcp.json": `{}`,
-		"ext/dir/below/plugin.toml": text("below")})
-	for path, mode := range map[string]os.FileMode{"ext/file/plugin.toml": 0o666, "ext/dir": 0o777, "ext/team": 0o777, "ext/sidecar/.mcp.json": 0o602} {
+	tree(t, map[string]string{
+		"ext/good/plugin.toml":      text("good"),
+		"ext/file/plugin.toml":      text("file"),
+		"ext/dir/plugin.toml":       text("dir"),
+		"ext/team/one/plugin.toml":  text("one"),
+		"ext/team/two/plugin.toml":  text("two"),
+		"ext/sidecar/plugin.toml":   text("sidecar"),
+		"ext/sidecar/.mcp.json":     `{}`,
+		"ext/dir/below/plugin.toml": text("below"),
+	})
+	for path, mode := range map[string]os.FileMode{
+		"ext/file/plugin.toml":  0o666,
+		"ext/dir":               0o777,
+		"ext/team":              0o777,
+		"ext/sidecar/.mcp.json": 0o602,
+	} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r := discover(t, Options{})
 	expect(t, r, []string{"good ext/good/plugin.toml", "sidecar ext/sidecar/plugin.toml"}, []string{
-		"error owner_refused ext/dir/below/plugin.toml", "error owner_refused ext/dir/plugin.toml", "error owner_refused ext/file/plugin.toml", "error owner_refused ext/sidecar/.mcp.json",
+		"error owner_refused ext/dir/below/plugin.toml", "error owner_refused ext/dir/plugin.toml",
+		"error owner_refused ext/file/plugin.toml", "error owner_refused ext/sidecar/.mcp.json",
 		"error owner_refused ext/team/one/plugin.toml", "error owner_refused ext/team/two/plugin.toml"})
 	for _, d := range r.Diagnostics {
-		if d.Path == "ext/team/one/plugin.toml" && (!strings.Contains(d.Message, "everybody may write the directory") || !strings.Contains(d.Hint, "chmod o-w ")) {
+		if d.Path == "ext/team/one/plugin.toml" &&
+			(!strings.Contains(d.Message, "everybody may write the directory") ||
+				!strings.Contains(d.Hint, "chmod o-w ")) {
 			t.Errorf("%s", d)
 		}
 	}

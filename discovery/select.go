@@ -49,8 +49,13 @@ func (s *selection) run() {
 }
 
 func (s *selection) diagnose(level protocol.Level, code, id, path, format string, args ...any) {
-	s.result.Diagnostics = append(s.result.Diagnostics, protocol.Diagnostic{Level: level, Code: code, Extension: id, Path: path,
-		Message: fmt.Sprintf(format, args...)})
+	s.result.Diagnostics = append(s.result.Diagnostics, protocol.Diagnostic{
+		Level:     level,
+		Code:      code,
+		Extension: id,
+		Path:      path,
+		Message:   fmt.Sprintf(format, args...),
+	})
 }
 
 // dropIf drops every manifest for which drop returns true. drop adds the diagnostic.
@@ -74,7 +79,8 @@ func (s *selection) dropNested() {
 	s.dropIf(func(f found) bool {
 		first, again := owner[f.real]
 		if again = again && first.Manifest != nil; again {
-			s.diagnose(protocol.LevelInfo, CodeSameDirectory, f.ID, f.Path, "this is the same directory as that of %s", first.Path)
+			s.diagnose(protocol.LevelInfo, CodeSameDirectory, f.ID, f.Path, "this is the same directory as that of %s",
+				first.Path)
 		} else {
 			owner[f.real] = f
 		}
@@ -97,11 +103,14 @@ func (s *selection) dropNested() {
 func (s *selection) nested(f, outer found) {
 	switch {
 	case outer.Manifest == nil:
-		s.diagnose(protocol.LevelWarn, CodeNested, f.ID, f.Path, "%s does not run: it is inside the directory of %s, which cannot be used", f.ID, outer.Path)
+		s.diagnose(protocol.LevelWarn, CodeNested, f.ID, f.Path,
+			"%s does not run: it is inside the directory of %s, which cannot be used", f.ID, outer.Path)
 	case slices.Contains(s.o.Disabled, outer.ID):
-		s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path, "%s does not run: it is inside the directory of %s (%s), which is disabled", f.ID, outer.ID, outer.Path)
+		s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path,
+			"%s does not run: it is inside the directory of %s (%s), which is disabled", f.ID, outer.ID, outer.Path)
 	default:
-		s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path, "%s is inside the directory of %s (%s) and belongs to it", f.ID, outer.ID, outer.Path)
+		s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path,
+			"%s is inside the directory of %s (%s) and belongs to it", f.ID, outer.ID, outer.Path)
 	}
 }
 
@@ -119,7 +128,8 @@ func (s *selection) dropDuplicates() {
 		of := first[f.ID]
 		switch {
 		case f.RootIndex != of[0].RootIndex:
-			s.diagnose(protocol.LevelWarn, CodeDuplicateID, f.ID, f.Path, "%s is the id of %s already, which comes first and is kept", f.ID, of[0].Path)
+			s.diagnose(protocol.LevelWarn, CodeDuplicateID, f.ID, f.Path,
+				"%s is the id of %s already, which comes first and is kept", f.ID, of[0].Path)
 			return true
 		case len(of) == 1 || slices.Contains(s.o.Disabled, f.ID):
 			return false
@@ -138,8 +148,11 @@ func (s *selection) conflict(f found, all []found) {
 		}
 	}
 	dir := filepath.Dir(f.Path)
-	s.diagnose(protocol.LevelError, CodeDuplicateID, f.ID, f.Path, "%s is also the id in %s; none of them runs", f.ID, strings.Join(others, ", "))
-	s.result.Diagnostics[len(s.result.Diagnostics)-1].Hint = fmt.Sprintf("give one another id, remove it, or choose: extensions.search_paths: [%s, %s]", dir, s.o.SearchPaths[f.RootIndex])
+	s.diagnose(protocol.LevelError, CodeDuplicateID, f.ID, f.Path, "%s is also the id in %s; none of them runs", f.ID,
+		strings.Join(others, ", "))
+	s.result.Diagnostics[len(s.result.Diagnostics)-
+		1].Hint = fmt.Sprintf("give one another id, remove it, or choose: extensions.search_paths: [%s, %s]", dir,
+		s.o.SearchPaths[f.RootIndex])
 	s.result.Conflicting = append(s.result.Conflicting, f.Candidate)
 }
 
@@ -175,7 +188,12 @@ func serverCandidate(owner Candidate, name string) Candidate {
 	c.ID = manifest.ServerID(owner.ID, name)
 	c.Owner, c.OwnedBy = owner.ID, m
 	c.Manifest = &manifest.Manifest{
-		Plugin:    manifest.Plugin{ID: c.ID, Version: m.Plugin.Version, Name: name, MinAgentVersion: m.Plugin.MinAgentVersion},
+		Plugin: manifest.Plugin{
+			ID:              c.ID,
+			Version:         m.Plugin.Version,
+			Name:            name,
+			MinAgentVersion: m.Plugin.MinAgentVersion,
+		},
 		Transport: m.MCPServers[name].Transport(),
 		Requires:  m.Requires,
 		Context:   manifest.Context{Passthrough: m.Context.Passthrough || m.MCPServers[name].ContextPassthrough},
@@ -198,7 +216,8 @@ func (s *selection) reportUnknown(list string, ids []string, mistyped bool) {
 		if mistyped && near == "" {
 			continue
 		}
-		s.diagnose(protocol.LevelWarn, CodeUnknownID, id, "", "%s names %q, and no extension found has that id", list, id)
+		s.diagnose(protocol.LevelWarn, CodeUnknownID, id, "", "%s names %q, and no extension found has that id", list,
+			id)
 		if near != "" {
 			s.result.Diagnostics[len(s.result.Diagnostics)-1].Hint = fmt.Sprintf("did you mean %q?", near)
 		}

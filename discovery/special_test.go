@@ -28,7 +28,8 @@ func TestD3FIFOBlocksNothing(t *testing.T) {
 		t.Skip(err)
 	}
 	defer l.Close()
-	expect(t, discover(t, Options{}), []string{"good ext/good/plugin.toml", "sidecar ext/sidecar/plugin.toml"}, []string{
-		"error not_regular ext/dir/plugin.toml", "error not_regular ext/fifo/plugin.toml",
-		"error not_regular ext/sidecar/.mcp.json", "error not_regular ext/socket/plugin.toml"})
+	expect(t, discover(t, Options{}), []string{"good ext/good/plugin.toml", "sidecar ext/sidecar/plugin.toml"},
+		[]string{
+			"error not_regular ext/dir/plugin.toml", "error not_regular ext/fifo/plugin.toml",
+			"error not_regular ext/sidecar/.mcp.json", "error not_regular ext/socket/plugin.toml"})
 }

@@ -60,11 +60,13 @@ func (w *walk) run() error {
 // report adds the results of the walk to r, in a fixed order.
 func (w *walk) report(r *Result) {
 	if w.stats.TooDeep > 0 {
-		w.diagnose(protocol.LevelInfo, CodeDepth, w.firstTooDeep, "max_depth is %d: %d directories below it were not searched, this one among them",
+		w.diagnose(protocol.LevelInfo, CodeDepth, w.firstTooDeep,
+			"max_depth is %d: %d directories below it were not searched, this one among them",
 			w.o.MaxDepth, w.stats.TooDeep)
 	}
 	if n := len(w.found); n > 0 {
-		w.diagnose(protocol.LevelInfo, CodeNotDescended, w.root.path, "directories of valid extensions (%d) are not searched for more", n)
+		w.diagnose(protocol.LevelInfo, CodeNotDescended, w.root.path,
+			"directories of valid extensions (%d) are not searched for more", n)
 	}
 	slices.SortFunc(w.diags, func(a, b protocol.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
@@ -175,7 +177,8 @@ func (w *walk) directory(dir string) (descend bool) {
 	follow := w.o.FollowLinks && w.inside(path) && w.inside(filepath.Join(dir, manifest.SidecarName))
 	switch {
 	case isLink && !w.o.FollowLinks:
-		w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path, "the manifest is a symbolic link, and links are not followed")
+		w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path,
+			"the manifest is a symbolic link, and links are not followed")
 		w.keep(f, nil)
 		return true
 	case isLink && !follow: // inside has added the diagnostic

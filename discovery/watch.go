@@ -18,9 +18,10 @@ import (
 
 // Places are the directories and files that a [Watcher] watches.
 type Places struct {
-	Dirs   []string               // absolute; subdirectories are not included
-	Ignore []string               // base names of new directories to ignore
-	Wants  func(path string) bool // reports whether a change of this file counts; must be quick, and runs on another goroutine
+	Dirs   []string // absolute; subdirectories are not included
+	Ignore []string // base names of new directories to ignore
+	// reports whether a change of this file counts; must be quick, and runs on another goroutine
+	Wants func(path string) bool
 }
 
 // Watcher signals that something may have changed on disk. It does not report the change:
@@ -53,7 +54,12 @@ const pollInterval = 2 * time.Second
 
 // NewWatcher returns a Watcher without Places. It must be closed.
 func NewWatcher() *Watcher {
-	w := &Watcher{changed: make(chan struct{}, 1), interval: pollInterval, stop: make(chan struct{}), add: (*fsnotify.Watcher).Add}
+	w := &Watcher{
+		changed:  make(chan struct{}, 1),
+		interval: pollInterval,
+		stop:     make(chan struct{}),
+		add:      (*fsnotify.Watcher).Add,
+	}
 	w.view.Store(new(view))
 	return w
 }
@@ -102,7 +108,8 @@ func (w *Watcher) Watch(p Places) (polls error) {
 // isLimit reports whether err means that the system has no more watches. Other errors, such
 // as that of a removed directory, concern one directory only.
 func isLimit(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) ||
+		errors.Is(err, syscall.ENOMEM)
 }
 
 // poll starts polling because of err; mu is held.

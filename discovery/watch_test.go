@@ -35,7 +35,11 @@ func put(t *testing.T, path, text string) {
 }
 
 func below(dir string, names ...string) Places {
-	p := Places{Dirs: []string{dir}, Ignore: []string{"node_modules"}, Wants: func(path string) bool { return filepath.Base(path) == "wanted" }}
+	p := Places{
+		Dirs:   []string{dir},
+		Ignore: []string{"node_modules"},
+		Wants:  func(path string) bool { return filepath.Base(path) == "wanted" },
+	}
 	for _, name := range names {
 		p.Dirs = append(p.Dirs, filepath.Join(dir, name))
 	}
@@ -150,10 +154,19 @@ func TestWatcherPolls(t *testing.T) {
 // Result.Dirs are the directories in which a change may change the result.
 func TestDirs(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"a/plugin.toml", "b/c/plugin.toml", "b/c/lib/x", "node_modules/x/plugin.toml", "1/2/3/4/5/x"} {
-		put(t, filepath.Join(dir, name), "[plugin]\nid = \"x\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"x\"\n")
+	for _, name := range []string{
+		"a/plugin.toml",
+		"b/c/plugin.toml",
+		"b/c/lib/x",
+		"node_modules/x/plugin.toml",
+		"1/2/3/4/5/x",
+	} {
+		put(t, filepath.Join(dir, name),
+			"[plugin]\nid = \"x\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = "+
+				"\"x\"\n")
 	}
-	r, err := Discover(t.Context(), Options{SearchPaths: []string{dir, filepath.Join(dir, "not", "there")}, MaxDepth: 4})
+	r, err := Discover(t.Context(),
+		Options{SearchPaths: []string{dir, filepath.Join(dir, "not", "there")}, MaxDepth: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,17 @@ import (
 
 // builtinCategories are where the examples of the built-in policies belong.
 var builtinCategories = map[string]string{
-	"access": "authorization", "approval": "authorization", "budget": "rate_limiting", "cel": "authorization", "hidden_text": "content", "loop": "rate_limiting",
-	"pin": "authorization", "rate_limit": "rate_limiting", "redact": "content", "schema": "validation", "size_cap": "content",
+	"access":      "authorization",
+	"approval":    "authorization",
+	"budget":      "rate_limiting",
+	"cel":         "authorization",
+	"hidden_text": "content",
+	"loop":        "rate_limiting",
+	"pin":         "authorization",
+	"rate_limit":  "rate_limiting",
+	"redact":      "content",
+	"schema":      "validation",
+	"size_cap":    "content",
 }
 
 // builtinReference is a section for each built-in policy, of what the code says of
@@ -33,7 +42,8 @@ func builtinReference(t testing.TB) string {
 	for _, name := range builtin.Names() {
 		c, ok := configs[name]
 		if !ok {
-			t.Errorf("neither governance/builtin nor celpolicy has a type with a comment that begins \"is the config of the built-in policy %s, which\"", name)
+			t.Errorf("neither governance/builtin nor celpolicy has a type with a comment that begins \"is the config "+
+				"of the built-in policy %s, which\"", name)
 			continue
 		}
 		for _, key := range c.keys {
@@ -41,7 +51,8 @@ func builtinReference(t testing.TB) string {
 				t.Errorf("the example of %s does not name %s", name, key)
 			}
 		}
-		fmt.Fprintf(&b, "### %s\n\n%s\n\n```yaml\nplugins:\n  - name: %s\n    category: %s\n    builtin: %s\n    config:\n%s```\n\n%s\n\n",
+		fmt.Fprintf(&b, "### %s\n\n%s\n\n```yaml\nplugins:\n  - name: %s\n    category: %s\n    builtin: %s\n    "+
+			"config:\n%s```\n\n%s\n\n",
 			name, c.sentence, name, builtinCategories[name], name, c.example, c.rest)
 	}
 	return b.String()
@@ -53,7 +64,8 @@ type builtinConfig struct {
 	keys                    []string
 }
 
-var configComment = regexp.MustCompile(`(?s)^\w+ is the config of the built-in policy (\w+), which (.*?):\n\n(\t.*?)\n\n([^\t].*)$`)
+var configComment = regexp.MustCompile(
+	`(?s)^\w+ is the config of the built-in policy (\w+), which (.*?):\n\n(\t.*?)\n\n([^\t].*)$`)
 
 // builtinConfigs reads all of them.
 func builtinConfigs(t testing.TB) map[string]builtinConfig {
@@ -101,7 +113,8 @@ func jsonKeys(f *ast.File) (keys []string) {
 			if field.Tag == nil {
 				continue
 			}
-			if key := reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json"); key != "found" { // a result of redact
+			// a result of redact
+			if key := reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json"); key != "found" {
 				keys = append(keys, key)
 			}
 		}

@@ -115,7 +115,8 @@ func (r *reference) plain(comment string) string {
 	if goDoc.MatchString(comment) {
 		r.Errorf("this speaks to readers of the code: %s", comment)
 	}
-	return goName.ReplaceAllStringFunc(comment, func(name string) string { return snake(strings.TrimPrefix(name, "Spec.")) })
+	return goName.ReplaceAllStringFunc(comment,
+		func(name string) string { return snake(strings.TrimPrefix(name, "Spec.")) })
 }
 
 var (
@@ -125,11 +126,12 @@ var (
 
 // unsaid are the meanings of keys without a comment.
 var unsaid = map[string]string{
-	"tools[].title":               "for people",
-	"tools[].description":         "for the model: what it does and when to use it",
-	"extensions.watch.enabled":    "whether the host watches for changes",
-	"extensions.watch.mode":       "log: report changes; reload: apply them",
-	"extensions.env.mode":         "filter: the host's variables without secret-like ones; allowlist: a short list of harmless ones",
+	"tools[].title":            "for people",
+	"tools[].description":      "for the model: what it does and when to use it",
+	"extensions.watch.enabled": "whether the host watches for changes",
+	"extensions.watch.mode":    "log: report changes; reload: apply them",
+	"extensions.env.mode": "filter: the host's variables without secret-like ones; allowlist: a short list " +
+		"of harmless ones",
 	"extensions.entries.ID.hooks": "which calls its hooks see: all, those of its own tools, none",
 	"destinations.NAME.type":      "how the host reaches the server",
 	"hooks[].timeout":             "how long it may take",

@@ -52,14 +52,16 @@ func (r *runner) listTools(s clientServer) int {
 	switch {
 	case s.Command == "exthost":
 		cmd := r.command(program(r), s.Args...)
-		cmd.Env = append(slices.Clone(cmd.Env), "EXTHOST_SERVER_IDLE_EXIT=1ms") // its host in the background ends with the client
+		// its host in the background ends with the client
+		cmd.Env = append(slices.Clone(cmd.Env), "EXTHOST_SERVER_IDLE_EXIT=1ms")
 		transport = &mcp.CommandTransport{Command: cmd}
 	case s.Type == "sse":
 		transport = &mcp.SSEClientTransport{Endpoint: s.URL}
 	case s.URL != "":
 		transport = &mcp.StreamableClientTransport{Endpoint: s.URL}
 	}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "docs", Version: "1"}, nil).Connect(r.Context(), transport, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "docs", Version: "1"}, nil).Connect(r.Context(), transport,
+		nil)
 	if err != nil {
 		r.fail("%v", err)
 	}

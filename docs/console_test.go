@@ -25,7 +25,8 @@ var goRun = regexp.MustCompile(`go run \./(cmd|examples)/`)
 
 // skipped are the warnings about bundled extensions whose program this machine lacks. The pages show a machine that
 // has all.
-var skipped = regexp.MustCompile(`(?m)^warn: \S+: skipped, the program (python3|node|uptime) is not on PATH, or not executable\n`)
+var skipped = regexp.MustCompile(
+	`(?m)^warn: \S+: skipped, the program (python3|node|uptime) is not on PATH, or not executable\n`)
 
 // console runs commands and compares what they print, stdout and stderr together.
 func (r *runner) console(text string) {
@@ -76,7 +77,8 @@ func (r *runner) usual(out string) string {
 }
 
 func serves(command string) bool {
-	return strings.Contains(command, "exthost serve") && !strings.Contains(command, "--stdio") && !strings.Contains(command, ";")
+	return strings.Contains(command, "exthost serve") && !strings.Contains(command, "--stdio") &&
+		!strings.Contains(command, ";")
 }
 
 // server is the exthost serve of a page, which runs to the page's end.

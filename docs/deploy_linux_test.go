@@ -120,10 +120,17 @@ func TestDeployFiles(t *testing.T) {
 	var parsed [2]any
 	for i, text := range texts {
 		file := filepath.Join(t.TempDir(), "exthost.yaml")
-		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), yaml.Unmarshal([]byte(text), &parsed[i])); err != nil {
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600),
+			yaml.Unmarshal([]byte(text), &parsed[i])); err != nil {
 			t.Fatal(err)
 		}
-		_, _, diags := config.Load(config.LoadOptions{Dir: t.TempDir(), File: file, Environ: []string{}, UserDir: "none", SystemDir: "none"})
+		_, _, diags := config.Load(config.LoadOptions{
+			Dir:       t.TempDir(),
+			File:      file,
+			Environ:   []string{},
+			UserDir:   "none",
+			SystemDir: "none",
+		})
 		for _, d := range diags {
 			if !strings.Contains(d.Message, "without TLS") { // a proxy or the mesh has it
 				t.Error(d)
@@ -146,7 +153,8 @@ func TestDeployFiles(t *testing.T) {
 		spec := &r.Spec.Template.Spec
 		for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 			commands = append(commands, strings.Join(c.Command, " "))
-			if e := c.SecurityContext.Escalates; e == nil || *e || !slices.Contains(c.SecurityContext.Capabilities.Drop, "ALL") {
+			if e := c.SecurityContext.Escalates; e == nil || *e ||
+				!slices.Contains(c.SecurityContext.Capabilities.Drop, "ALL") {
 				t.Errorf("%s has privileges", name)
 			}
 		}
@@ -154,14 +162,16 @@ func TestDeployFiles(t *testing.T) {
 			continue
 		}
 		c := r.container(t)
-		if grace := time.Duration(spec.Grace-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second; grace <= hostEnds || !spec.SecurityContext.RunAsNonRoot || c.LivenessProbe == nil {
+		if grace := time.Duration(spec.Grace-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second; grace <= hostEnds ||
+			!spec.SecurityContext.RunAsNonRoot || c.LivenessProbe == nil {
 			t.Errorf("%s: %v to end, or root, or no probe", name, grace)
 		}
 	}
 	if a := k8s["Service exthost"].Spec.SessionAffinity; a != "" {
 		t.Errorf("sessions stick: %s", a)
 	}
-	commands = append(commands, deployed(t, "compose.yaml"), deployed(t, "kubernetes.yaml"), deployed(t, "exthost.service"), deployed(t, "exthost.service.d/node.conf"), deployed(t, "Dockerfile"))
+	commands = append(commands, deployed(t, "compose.yaml"), deployed(t, "kubernetes.yaml"),
+		deployed(t, "exthost.service"), deployed(t, "exthost.service.d/node.conf"), deployed(t, "Dockerfile"))
 	seen := map[string]bool{}
 	for _, line := range strings.Split(strings.Join(commands, "\n"), "\n") {
 		_, args, ok := strings.Cut(line, "exthost ")
@@ -175,7 +185,8 @@ func TestDeployFiles(t *testing.T) {
 			continue
 		}
 		seen[args] = true
-		if out, err := exec.Command(program(t), append(strings.Fields(args), "--help")...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(program(t), append(strings.Fields(args), "--help")...).CombinedOutput(); err !=
+			nil {
 			t.Errorf("exthost %s: %v\n%s", args, err, out)
 		}
 	}
@@ -190,7 +201,8 @@ func TestDeployUnit(t *testing.T) {
 		t.Skip("NOT TESTED: examples/deploy/exthost.service: systemd-analyze is missing")
 	}
 	file := filepath.Join(t.TempDir(), "exthost.service")
-	text := strings.NewReplacer("/usr/local/bin/exthost", program(t), "User=exthost", "User=root").Replace(deployed(t, "exthost.service"))
+	text := strings.NewReplacer("/usr/local/bin/exthost", program(t), "User=exthost", "User=root").Replace(deployed(t,
+		"exthost.service"))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -233,24 +245,31 @@ func TestDeployRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.CopyFS(filepath.Join(dir, "extensions", "notes"), os.DirFS(filepath.Join(root, "extensions", "notes"))); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "extensions", "notes"),
+		os.DirFS(filepath.Join(root, "extensions", "notes"))); err != nil {
 		t.Fatal(err)
 	}
 	exthost, as := program(t), (*syscall.SysProcAttr)(nil)
 	if os.Geteuid() == 0 { // then as the pods' user, on directories as volumes with an fsGroup have them
-		as, exthost = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: podUser, Gid: podUser}}, filepath.Join(dir, "exthost")
+		as, exthost = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: podUser, Gid: podUser},
+		}, filepath.Join(dir, "exthost")
 		binary, err := os.ReadFile(program(t))
-		if err := errors.Join(err, os.WriteFile(exthost, binary, 0o755), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(filepath.Join(dir, "extensions"), 0o755)); err != nil {
+		if err := errors.Join(err, os.WriteFile(exthost, binary, 0o755), os.Chmod(filepath.Dir(dir), 0o755),
+			os.Chmod(filepath.Join(dir, "extensions"), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range []string{"state", "secrets", "run", "node"} {
-			if err := errors.Join(os.Chown(filepath.Join(dir, d), 0, podUser), os.Chmod(filepath.Join(dir, d), os.ModeSetgid|0o775)); err != nil {
+			if err := errors.Join(os.Chown(filepath.Join(dir, d), 0, podUser),
+				os.Chmod(filepath.Join(dir, d), os.ModeSetgid|0o775)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	here := strings.NewReplacer("mkdir -p /run/exthost", "mkdir -p "+dir+"/run/exthost", "/state", dir+"/state", "/secrets", dir+"/secrets", "/run/", dir+"/run/", "/extensions", dir+"/extensions", "/etc/exthost", dir,
-		"tls://exthost-hub:7822", "tls://127.0.0.1:"+ports[0], "0.0.0.0:7822", "127.0.0.1:"+ports[0], "0.0.0.0:7800", "0.0.0.0:"+ports[1], "127.0.0.1:7800", "127.0.0.1:"+ports[1])
+	here := strings.NewReplacer("mkdir -p /run/exthost", "mkdir -p "+dir+"/run/exthost", "/state", dir+"/state",
+		"/secrets", dir+"/secrets", "/run/", dir+"/run/", "/extensions", dir+"/extensions", "/etc/exthost", dir,
+		"tls://exthost-hub:7822", "tls://127.0.0.1:"+ports[0], "0.0.0.0:7822", "127.0.0.1:"+ports[0], "0.0.0.0:7800",
+		"0.0.0.0:"+ports[1], "127.0.0.1:7800", "127.0.0.1:"+ports[1])
 	run := func(in string, argv []string) *exec.Cmd {
 		var words []string
 		for _, word := range argv {
@@ -261,7 +280,12 @@ func TestDeployRuns(t *testing.T) {
 		}
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 		cmd.Dir, cmd.SysProcAttr = filepath.Join(dir, in), as
-		cmd.Env = []string{"HOME=" + dir, "XDG_STATE_HOME=" + cmd.Dir, "HOSTNAME=exthost-0", "PATH=" + filepath.Dir(exthost) + ":" + os.Getenv("PATH")}
+		cmd.Env = []string{
+			"HOME=" + dir,
+			"XDG_STATE_HOME=" + cmd.Dir,
+			"HOSTNAME=exthost-0",
+			"PATH=" + filepath.Dir(exthost) + ":" + os.Getenv("PATH"),
+		}
 		if in == "state" {
 			cmd.Env = append(cmd.Env, "EXTHOST_SERVER_LISTEN=127.0.0.1:0") // whose port the nodes here have too
 		}
@@ -306,7 +330,9 @@ func TestDeployRuns(t *testing.T) {
 	start("state", hub.container(t).Command)
 	creds := output(run("state", strings.Fields("exthost cluster invite exthost-0 --config /state/hub/hub.yaml")))
 	config := k8s["ConfigMap exthost"].Data["exthost.yaml"]
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "secrets", "exthost-0.creds"), creds, 0o440), os.WriteFile(filepath.Join(dir, "secrets", "token"), []byte(strings.Repeat("token", 6)), 0o440), // of their group, by setgid
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "secrets", "exthost-0.creds"), creds, 0o440),
+		// of their group, by setgid
+		os.WriteFile(filepath.Join(dir, "secrets", "token"), []byte(strings.Repeat("token", 6)), 0o440),
 
 		os.WriteFile(filepath.Join(dir, "exthost.yaml"), []byte(here.Replace(config)), 0o644)); err != nil {
 		t.Fatal(err)
@@ -332,9 +358,12 @@ func TestDeployRuns(t *testing.T) {
 	}
 	resp.Body.Close()
 	status := output(run("node", []string{"exthost", "cluster", "nodes"}))
-	for ; !bytes.Contains(status, []byte("hub")); status = output(run("node", []string{"exthost", "cluster", "nodes"})) {
+	for ; !bytes.Contains(status,
+		[]byte("hub")); status = output(run("node", []string{"exthost", "cluster", "nodes"})) {
 	}
-	if tools := output(run("node", []string{"exthost", "tools", "list", "--config", "/etc/exthost/exthost.yaml"})); !bytes.Contains(tools, []byte("ext_notes_search")) {
+	if tools := output(run("node",
+		[]string{"exthost", "tools", "list", "--config", "/etc/exthost/exthost.yaml"})); !bytes.Contains(tools,
+		[]byte("ext_notes_search")) {
 		t.Errorf("the extensions do not run: %s", tools)
 	}
 	end()

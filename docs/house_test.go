@@ -107,7 +107,8 @@ func TestEveryThreatHasItsTest(t *testing.T) {
 	}
 	for _, name := range names {
 		test, script, _ := strings.Cut(name, "/")
-		if _, err := os.Stat(filepath.Join(root, "cmd/exthost/testdata", script+".txtar")); !known[test] || script != "" && err != nil {
+		if _, err := os.Stat(filepath.Join(root, "cmd/exthost/testdata", script+".txtar")); !known[test] ||
+			script != "" && err != nil {
 			t.Errorf("docs/security.md names %s, and there is no such test", name)
 		}
 	}

@@ -80,7 +80,10 @@ func newRunner(t *testing.T) *runner {
 		t.Fatal(err)
 	}
 	r.checkout = checkout
-	for target, link := range map[string]string{checkout: filepath.Join(dir, "exthost"), filepath.Join(checkout, "examples"): filepath.Join(r.dir, "examples")} {
+	for target, link := range map[string]string{
+		checkout:                            filepath.Join(dir, "exthost"),
+		filepath.Join(checkout, "examples"): filepath.Join(r.dir, "examples"),
+	} {
 		if err := os.Symlink(target, link); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +190,14 @@ func (r *runner) config(name, text string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		r.fail("%v", err)
 	}
-	_, _, diags := config.Load(config.LoadOptions{Dir: r.TempDir(), File: file, Environ: []string{}, UserDir: "none", SystemDir: "none", CheckCEL: celpolicy.Check})
+	_, _, diags := config.Load(config.LoadOptions{
+		Dir:       r.TempDir(),
+		File:      file,
+		Environ:   []string{},
+		UserDir:   "none",
+		SystemDir: "none",
+		CheckCEL:  celpolicy.Check,
+	})
 	r.clean(diags)
 }
 

@@ -159,7 +159,8 @@ func (r *reference) children(path string, s *jsonschema.Schema) {
 			if where := r.elsewhere[r.refName(p.Value)]; where != "" {
 				description += "; each has [these keys](" + where + ")"
 			}
-			r.wait = append(r.wait, table{key, &jsonschema.Schema{Description: description, Properties: jsonschema.NewProperties()}})
+			r.wait = append(r.wait,
+				table{key, &jsonschema.Schema{Description: description, Properties: jsonschema.NewProperties()}})
 		default:
 			r.row(key, p.Key, p.Value, slices.Contains(s.Required, p.Key))
 		}

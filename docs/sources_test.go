@@ -37,7 +37,7 @@ func constants(t testing.TB, path string) (list []constant) {
 			return true
 		}
 		if lit, ok := v.Values[0].(*ast.BasicLit); ok {
-			list = append(list, constant{v.Names[0].Name, strings.Trim(lit.Value, `"`), comment(v.Comment)})
+			list = append(list, constant{v.Names[0].Name, strings.Trim(lit.Value, `"`), cmp.Or(comment(v.Comment), comment(v.Doc))})
 		}
 		return true
 	})
@@ -91,7 +91,8 @@ func runtimeFields(t testing.TB) map[string][2]string {
 		}
 	}
 	add("runtime.", reflect.TypeFor[manifest.Runtime](), reflect.ValueOf(o), fieldComments(t, file, "Options"))
-	add("runtime.restart.", reflect.TypeFor[manifest.Restart](), reflect.ValueOf(o.Restart), fieldComments(t, file, "RestartOptions"))
+	add("runtime.restart.", reflect.TypeFor[manifest.Restart](), reflect.ValueOf(o.Restart),
+		fieldComments(t, file, "RestartOptions"))
 	for f, comment := range fieldComments(t, file, "Limits") {
 		fields["runtime.limits."+snake(f)] = [2]string{"no limit", comment}
 	}
@@ -155,7 +156,8 @@ func exitCodes(t testing.TB) string {
 	b.WriteString("| code | when |\n|---|---|\n")
 	for _, c := range constants(t, "internal/cli/console/exit.go") {
 		if name, ok := strings.CutPrefix(c.name, "Exit"); ok {
-			fmt.Fprintf(&b, "| %s | %s |\n", c.value, cell(cmp.Or(c.comment, strings.ReplaceAll(snake(name), "_", " "))))
+			fmt.Fprintf(&b, "| %s | %s |\n", c.value,
+				cell(cmp.Or(c.comment, strings.ReplaceAll(snake(name), "_", " "))))
 		}
 	}
 	return b.String()

@@ -37,8 +37,10 @@ func TestHooksCannotSmuggle(t *testing.T) {
 	var p *governance.Pipeline
 	audited := &outcomes{}
 	traces := governance.NewTraces(1)
-	p = newPipeline(t, governance.Options{Traces: traces}, member("authz", governance.Authorization, forbids(governance.Request)),
-		member("after", governance.Authorization, forbids(governance.Response)), member("audit", governance.Audit, audited))
+	p = newPipeline(t, governance.Options{Traces: traces},
+		member("authz", governance.Authorization, forbids(governance.Request)),
+		member("after", governance.Authorization, forbids(governance.Response)),
+		member("audit", governance.Audit, audited))
 
 	ran := false
 	err := p.Govern(t.Context(), toolCall(), func(ctx context.Context, x *governance.Exchange) error {
@@ -53,7 +55,8 @@ func TestHooksCannotSmuggle(t *testing.T) {
 		t.Errorf("ran %t, %+v", ran, r)
 	}
 	trace := traces.Latest(1)[0]
-	if last := trace.Steps[len(trace.Steps)-2]; !last.Again || last.Outcome != governance.Rejected || last.Policy != "authz" {
+	if last := trace.Steps[len(trace.Steps)-2]; !last.Again || last.Outcome != governance.Rejected ||
+		last.Policy != "authz" {
 		t.Errorf("trace: %+v", trace.Steps)
 	}
 
@@ -75,12 +78,17 @@ func TestHooksCannotSmuggle(t *testing.T) {
 // content policies passed it; not one that is denied.
 func TestAuditSeesWhatIsSent(t *testing.T) {
 	var seen []string
-	audit := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	audit := policyFunc(func(_ context.Context, flow governance.Flow,
+		x *governance.Exchange) (governance.Decision, error) {
 		seen = append(seen, string(flow)+" "+string(x.Request))
 		return governance.Decision{}, nil
 	})
-	p := newPipeline(t, governance.Options{}, member("authz", governance.Authorization, forbids(governance.Request)), member("audit", governance.Audit, audit))
-	for _, changed := range []string{`{"name":"work","arguments":{"by":"a hook"}}`, `{"name":"work","arguments":{"evil":true}}`} {
+	p := newPipeline(t, governance.Options{}, member("authz", governance.Authorization, forbids(governance.Request)),
+		member("audit", governance.Audit, audit))
+	for _, changed := range []string{
+		`{"name":"work","arguments":{"by":"a hook"}}`,
+		`{"name":"work","arguments":{"evil":true}}`,
+	} {
 		seen = nil
 		x := toolCall()
 		came := string(x.Request)
@@ -111,13 +119,15 @@ func TestAnswersOfPoliciesAreGuarded(t *testing.T) {
 	evil := json.RawMessage(`{"name":"work","arguments":{"evil":true}}`)
 	answers := in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)})
 	changes := in(governance.Response, governance.Decision{Action: governance.Modify, JSON: evil})
-	p := newPipeline(t, governance.Options{}, member("answers", governance.Content, answers), member("changes", governance.Content, changes),
+	p := newPipeline(t, governance.Options{}, member("answers", governance.Content, answers),
+		member("changes", governance.Content, changes),
 		member("guard", governance.Authorization, forbids(governance.Response)))
 	if r := refusalOf(t, p.Govern(t.Context(), toolCall(), answer(`{}`, nil))); r.Policy != "guard" || r.Executed {
 		t.Errorf("%+v", r)
 	}
 
-	answersEvil := policyFunc(func(ctx context.Context, f governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	answersEvil := policyFunc(func(ctx context.Context, f governance.Flow,
+		x *governance.Exchange) (governance.Decision, error) {
 		if string(x.Request) != string(evil) {
 			return governance.Decision{}, nil
 		}
@@ -157,7 +167,14 @@ func TestAgainAsksThoseWhoGuard(t *testing.T) {
 	if err := p.Again(t.Context(), governance.Response, x); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"request authorization", "request validation", "request content", "response authorization", "response validation", "response content"}
+	want := []string{
+		"request authorization",
+		"request validation",
+		"request content",
+		"response authorization",
+		"response validation",
+		"response content",
+	}
 	if diff := cmp.Diff(want, s.steps); diff != "" {
 		t.Error(diff)
 	}
@@ -170,14 +187,18 @@ func TestStagesSeeWhatPassed(t *testing.T) {
 	stages := 0
 	count := func(context.Context, *governance.Exchange) error { stages++; return nil }
 	p := newPipeline(t, governance.Options{}, member("p", governance.Authorization, always(governance.Decision{})))
-	if err := p.Govern(t.Context(), toolCall(), fails, count); protocol.KindOf(err) != protocol.ChildExited || stages != 1 {
+	if err := p.Govern(t.Context(), toolCall(), fails, count); protocol.KindOf(err) != protocol.ChildExited ||
+		stages != 1 {
 		t.Errorf("%v, %d stages", err, stages)
 	}
-	denies := newPipeline(t, governance.Options{}, member("p", governance.Authorization, in(governance.Response, governance.Decision{Action: governance.Deny})))
-	if err := denies.Govern(t.Context(), toolCall(), answer(`{}`, nil), count); protocol.KindOf(err) != protocol.Rejected || stages != 1 {
+	denies := newPipeline(t, governance.Options{},
+		member("p", governance.Authorization, in(governance.Response, governance.Decision{Action: governance.Deny})))
+	if err := denies.Govern(t.Context(), toolCall(), answer(`{}`, nil),
+		count); protocol.KindOf(err) != protocol.Rejected || stages != 1 {
 		t.Errorf("%v, %d stages", err, stages)
 	}
-	if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil), fails, count); protocol.KindOf(err) != protocol.ChildExited || stages != 1 {
+	if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil), fails,
+		count); protocol.KindOf(err) != protocol.ChildExited || stages != 1 {
 		t.Errorf("%v, %d stages", err, stages)
 	}
 }
@@ -187,12 +208,14 @@ func TestStagesSeeWhatPassed(t *testing.T) {
 func TestAsksComeLast(t *testing.T) {
 	changed := json.RawMessage(`{"name":"work","arguments":{"masked":true}}`)
 	asked := []string{}
-	approver := approverFunc(func(_ context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
+	approver := approverFunc(func(_ context.Context, x *governance.Exchange,
+		q governance.ApprovalRequest) (bool, string, error) {
 		asked = append(asked, q.Policy+" "+string(x.Request))
 		return true, "ada", nil
 	})
 	ask := member("ask", governance.Authorization, in(governance.Request, governance.Decision{Action: governance.Ask}))
-	mask := member("mask", governance.Content, in(governance.Request, governance.Decision{Action: governance.Modify, JSON: changed}))
+	mask := member("mask", governance.Content,
+		in(governance.Request, governance.Decision{Action: governance.Modify, JSON: changed}))
 	traces := governance.NewTraces(1)
 	p := newPipeline(t, governance.Options{Approver: approver, Traces: traces}, ask, mask)
 	x := toolCall()
@@ -203,23 +226,27 @@ func TestAsksComeLast(t *testing.T) {
 		t.Error(diff)
 	}
 	asked = nil
-	p = newPipeline(t, governance.Options{Approver: approver, Traces: traces}, ask, mask, member("no", governance.Validation, forbidMasked))
+	p = newPipeline(t, governance.Options{Approver: approver, Traces: traces}, ask, mask,
+		member("no", governance.Validation, forbidMasked))
 	if r := refusalOf(t, p.Govern(t.Context(), toolCall(), answer(`{}`, nil))); r.Policy != "no" || len(asked) > 0 {
 		t.Errorf("%+v, asked %q", r, asked)
 	}
 	if steps := traces.Latest(1)[0].Steps; steps[len(steps)-1].Policy != "ask" || !steps[len(steps)-1].Ignored {
 		t.Errorf("the approval request that was dropped: %+v", steps)
 	}
-	answers := member("answers", governance.Content, in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}))
+	answers := member("answers", governance.Content,
+		in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}))
 	asked, x = nil, toolCall()
 	p = newPipeline(t, governance.Options{Approver: approver}, ask, answers)
-	if err := p.Govern(t.Context(), x, answer(`{}`, nil)); err != nil || len(asked) != 1 || x.Verdict.Action != governance.Respond {
+	if err := p.Govern(t.Context(), x, answer(`{}`, nil)); err != nil || len(asked) != 1 ||
+		x.Verdict.Action != governance.Respond {
 		t.Errorf("%v, asked %q, %+v", err, asked, x.Verdict)
 	}
 }
 
 // forbidMasked denies what a content policy has changed.
-var forbidMasked = policyFunc(func(_ context.Context, f governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+var forbidMasked = policyFunc(func(_ context.Context, f governance.Flow,
+	x *governance.Exchange) (governance.Decision, error) {
 	if f == governance.Request && strings.Contains(string(x.Request), "masked") {
 		return governance.Decision{Action: governance.Deny}, nil
 	}

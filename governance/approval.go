@@ -63,7 +63,8 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 	waiting, cancel := context.WithTimeout(ctx, d.Expiry)
 	defer cancel()
 	defer context.AfterFunc(r.p.running, cancel)()
-	approved, by, err := r.p.askApprover(waiting, r.x, ApprovalRequest{m.spec.Name, s.Flow, d.Code, d.Reason, d.Data, d.Expiry})
+	approved, by, err := r.p.askApprover(waiting, r.x,
+		ApprovalRequest{m.spec.Name, s.Flow, d.Code, d.Reason, d.Data, d.Expiry})
 	s.By = by
 	switch {
 	case approved && err == nil:
@@ -75,15 +76,19 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 	case ctx.Err() != nil:
 		s.Reason = ctx.Err().Error()
 		r.recordStep(m, s)
-		return protocol.Errorf(protocol.KindOf(ctx.Err()), "the caller gave up before the approval request of policy %s was answered: %w", m.spec.Name, ctx.Err())
+		return protocol.Errorf(protocol.KindOf(ctx.Err()),
+			"the caller gave up before the approval request of policy %s was answered: %w", m.spec.Name, ctx.Err())
 	case err == nil:
 		d.Code, d.Reason = CodeApprovalDenied, denialReason("it was not approved", by, d.Reason)
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
-		d.Code, d.Reason = CodeApprovalExpired, denialReason(fmt.Sprintf("nobody approved it within %s", d.Expiry), "", d.Reason)
+		d.Code, d.Reason = CodeApprovalExpired, denialReason(fmt.Sprintf("nobody approved it within %s", d.Expiry), "",
+			d.Reason)
 	case waiting.Err() != nil:
-		d.Code, d.Reason = CodeApprovalUnavailable, denialReason("the policies were stopped before it was approved", "", d.Reason)
+		d.Code, d.Reason = CodeApprovalUnavailable, denialReason("the policies were stopped before it was approved", "",
+			d.Reason)
 	default:
-		d.Code, d.Reason = CodeApprovalUnavailable, denialReason(fmt.Sprintf("it needs an approval, and %v", err), "", d.Reason)
+		d.Code, d.Reason = CodeApprovalUnavailable, denialReason(fmt.Sprintf("it needs an approval, and %v", err), "",
+			d.Reason)
 	}
 	return r.deny(m, s, d)
 }
@@ -99,7 +104,8 @@ func denialReason(what, by, reason string) string {
 }
 
 // askApprover calls the approver and turns a panic into an error.
-func (p *Pipeline) askApprover(ctx context.Context, x *Exchange, q ApprovalRequest) (approved bool, by string, err error) {
+func (p *Pipeline) askApprover(ctx context.Context, x *Exchange, q ApprovalRequest,
+) (approved bool, by string, err error) {
 	if p.o.Approver == nil {
 		return false, "", errors.New("there is nobody to ask")
 	}

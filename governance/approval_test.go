@@ -15,7 +15,8 @@ import (
 // approverFunc is an approver made of one function.
 type approverFunc func(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error)
 
-func (f approverFunc) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
+func (f approverFunc) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest,
+) (bool, string, error) {
 	return f(ctx, x, q)
 }
 
@@ -47,14 +48,19 @@ func TestApprovalRequests(t *testing.T) {
 		text     string
 	}{
 		{"yes", ask, after(59*time.Minute, true), 59 * time.Minute, approved, ""},
-		{"no", ask, after(59*time.Minute, false), 59 * time.Minute, denied(governance.CodeApprovalDenied, "grace"), "policy money: it costs 5 €; it was not approved by grace"},
-		{"too late", ask, after(61*time.Minute, true), time.Hour, denied(governance.CodeApprovalExpired, ""), "policy money: it costs 5 €; nobody approved it within 1h0m0s"},
-		{"the default expiry", short, after(6*time.Minute, true), 5 * time.Minute, denied(governance.CodeApprovalExpired, ""), "within 5m0s"},
+		{"no", ask, after(59*time.Minute, false), 59 * time.Minute, denied(governance.CodeApprovalDenied, "grace"),
+			"policy money: it costs 5 €; it was not approved by grace"},
+		{"too late", ask, after(61*time.Minute, true), time.Hour, denied(governance.CodeApprovalExpired, ""),
+			"policy money: it costs 5 €; nobody approved it within 1h0m0s"},
+		{"the default expiry", short, after(6*time.Minute, true), 5 * time.Minute,
+			denied(governance.CodeApprovalExpired, ""), "within 5m0s"},
 		{"nobody", ask, nil, 0, denied(governance.CodeApprovalUnavailable, ""), "there is nobody to ask"},
-		{"no answer", ask, approverFunc(func(context.Context, *governance.Exchange, governance.ApprovalRequest) (bool, string, error) {
+		{"no answer", ask, approverFunc(func(context.Context, *governance.Exchange,
+			governance.ApprovalRequest) (bool, string, error) {
 			return true, "grace", errors.New("the queue is full")
 		}), 0, denied(governance.CodeApprovalUnavailable, "grace"), "the queue is full"},
-		{"panic", ask, approverFunc(func(context.Context, *governance.Exchange, governance.ApprovalRequest) (bool, string, error) {
+		{"panic", ask, approverFunc(func(context.Context, *governance.Exchange,
+			governance.ApprovalRequest) (bool, string, error) {
 			panic("oh")
 		}),
 			0, denied(governance.CodeApprovalUnavailable, ""), "panicked: oh"},
@@ -64,13 +70,15 @@ func TestApprovalRequests(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := member("money", governance.Authorization, in(governance.Request, tt.d))
 				m.Spec.Required = false // a denial counts even so
-				p := newPipeline(t, governance.Options{Approver: tt.approver, ChainTimeout: time.Second}, m, member("next", governance.Validation, always(governance.Decision{})))
+				p := newPipeline(t, governance.Options{Approver: tt.approver, ChainTimeout: time.Second}, m,
+					member("next", governance.Validation, always(governance.Decision{})))
 				x, began := toolCall(), time.Now()
 				err := p.Govern(t.Context(), x, answer(`{}`, nil))
 				if took := time.Since(began); x.Verdict != tt.want || took != tt.took {
 					t.Errorf("%+v after %s, want %+v after %s", x.Verdict, took, tt.want, tt.took)
 				}
-				if yes := tt.want.Action == governance.Ask; (err == nil) != yes || !yes && (!strings.Contains(err.Error(), tt.text) || protocol.KindOf(err) != protocol.Rejected) {
+				if yes := tt.want.Action == governance.Ask; (err == nil) != yes ||
+					!yes && (!strings.Contains(err.Error(), tt.text) || protocol.KindOf(err) != protocol.Rejected) {
 					t.Errorf("err = %v", err)
 				}
 			})
@@ -81,15 +89,18 @@ func TestApprovalRequests(t *testing.T) {
 func TestApprovalRequestSaysWhatItIsAbout(t *testing.T) {
 	var got governance.ApprovalRequest
 	var tool string
-	o := governance.Options{Approver: approverFunc(func(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
+	o := governance.Options{Approver: approverFunc(func(ctx context.Context, x *governance.Exchange,
+		q governance.ApprovalRequest) (bool, string, error) {
 		got, tool = q, x.Tool
 		return true, "", nil
 	})}
-	p := newPipeline(t, o, member("p", governance.Content, in(governance.Response, governance.Decision{Action: governance.Ask, Reason: "sure?"})))
+	p := newPipeline(t, o, member("p", governance.Content,
+		in(governance.Response, governance.Decision{Action: governance.Ask, Reason: "sure?"})))
 	if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if got.Policy != "p" || got.Flow != governance.Response || got.Reason != "sure?" || got.Expiry != governance.DefaultExpiry || tool != "ext_x_work" {
+	if got.Policy != "p" || got.Flow != governance.Response || got.Reason != "sure?" ||
+		got.Expiry != governance.DefaultExpiry || tool != "ext_x_work" {
 		t.Errorf("%+v about %s", got, tool)
 	}
 }
@@ -101,7 +112,8 @@ func TestApprovalRequestsEnd(t *testing.T) {
 		end  func(p *governance.Pipeline, cancel context.CancelFunc)
 		kind protocol.Kind
 	}{
-		{"the caller gives up", func(_ *governance.Pipeline, cancel context.CancelFunc) { cancel() }, protocol.Canceled},
+		{"the caller gives up", func(_ *governance.Pipeline, cancel context.CancelFunc) { cancel() },
+			protocol.Canceled},
 		{"the pipeline closes", func(p *governance.Pipeline, _ context.CancelFunc) {
 			ended, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -114,12 +126,14 @@ func TestApprovalRequestsEnd(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			asked := make(chan struct{})
-			o := governance.Options{Approver: approverFunc(func(ctx context.Context, _ *governance.Exchange, _ governance.ApprovalRequest) (bool, string, error) {
+			o := governance.Options{Approver: approverFunc(func(ctx context.Context, _ *governance.Exchange,
+				_ governance.ApprovalRequest) (bool, string, error) {
 				close(asked)
 				<-ctx.Done()
 				return false, "", ctx.Err()
 			})}
-			p := newPipeline(t, o, member("p", governance.Authorization, always(governance.Decision{Action: governance.Ask})))
+			p := newPipeline(t, o,
+				member("p", governance.Authorization, always(governance.Decision{Action: governance.Ask})))
 			ended := make(chan error)
 			go func() { ended <- p.Govern(ctx, toolCall(), answer(`{}`, nil)) }()
 			<-asked

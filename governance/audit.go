@@ -72,7 +72,8 @@ func (r *exchangeRun) auditCopy(ctx context.Context) *Exchange {
 }
 
 // previewContent returns the request as m changes it. ok is false when m does not allow it.
-func (r *exchangeRun) previewContent(ctx context.Context, m *member, remaining *time.Duration) (request json.RawMessage, ok bool) {
+func (r *exchangeRun) previewContent(ctx context.Context, m *member, remaining *time.Duration,
+) (request json.RawMessage, ok bool) {
 	e := m.evaluate(ctx, Request, r.x, *remaining)
 	*remaining -= e.took
 	err := e.err

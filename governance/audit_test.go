@@ -16,7 +16,8 @@ import (
 // outcomes records the outcome of each exchange.
 type outcomes struct{ seen []string }
 
-func (o *outcomes) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (o *outcomes) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	if flow == governance.Response {
 		o.seen = append(o.seen, outcomeOf(x))
 	}
@@ -47,10 +48,15 @@ func TestAuditClosesEveryExchange(t *testing.T) {
 		{"denied request", in(governance.Request, deny), t.Context(), answer(`{}`, nil), "rejected p no"},
 		{"denied response", in(governance.Response, deny), t.Context(), answer(`{}`, nil), "rejected p no"},
 		{"no decision", failing, t.Context(), answer(`{}`, nil), "governance_unavailable p governance_unavailable"},
-		{"answered", in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}), t.Context(), answer(`{}`, nil), "passed respond"},
-		{"failed", always(governance.Decision{}), t.Context(), func(context.Context, *governance.Exchange) error { return errors.New("oh") }, "extension_error"},
-		{"given up", always(governance.Decision{}), ended, func(ctx context.Context, _ *governance.Exchange) error { return ctx.Err() }, "canceled"},
-		{"panic", always(governance.Decision{}), t.Context(), func(context.Context, *governance.Exchange) error { panic("oh") }, "extension_error"},
+		{"answered", in(governance.Request,
+			governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}), t.Context(),
+			answer(`{}`, nil), "passed respond"},
+		{"failed", always(governance.Decision{}), t.Context(),
+			func(context.Context, *governance.Exchange) error { return errors.New("oh") }, "extension_error"},
+		{"given up", always(governance.Decision{}), ended,
+			func(ctx context.Context, _ *governance.Exchange) error { return ctx.Err() }, "canceled"},
+		{"panic", always(governance.Decision{}), t.Context(),
+			func(context.Context, *governance.Exchange) error { panic("oh") }, "extension_error"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,7 +98,8 @@ func TestG5AuditHasTheLastWord(t *testing.T) {
 		}), "governance_unavailable a governance_unavailable"},
 	} {
 		other := &outcomes{}
-		p := newPipeline(t, governance.Options{}, member("a", governance.Audit, tt.policy), member("b", governance.Audit, other))
+		p := newPipeline(t, governance.Options{}, member("a", governance.Audit, tt.policy),
+			member("b", governance.Audit, other))
 		x := toolCall()
 		err := p.Govern(t.Context(), x, answer(`{"secret":1}`, nil))
 		if r := refusalOf(t, err); !r.Executed || x.Response != nil {
@@ -102,7 +109,8 @@ func TestG5AuditHasTheLastWord(t *testing.T) {
 			t.Error(diff)
 		}
 		// An exchange that has failed keeps its error.
-		err = p.Govern(t.Context(), toolCall(), func(context.Context, *governance.Exchange) error { return &protocol.Error{Kind: protocol.CallTimeout} })
+		err = p.Govern(t.Context(), toolCall(),
+			func(context.Context, *governance.Exchange) error { return &protocol.Error{Kind: protocol.CallTimeout} })
 		if protocol.KindOf(err) != protocol.CallTimeout {
 			t.Errorf("err = %v", err)
 		}
@@ -117,7 +125,8 @@ func TestAuditIsToldOnceOfARequest(t *testing.T) {
 		want   []string
 	}{
 		{"passes", always(governance.Decision{}), []string{"request a", "request b", "response b"}},
-		{"denied before audit", in(governance.Request, governance.Decision{Action: governance.Deny}), []string{"request a", "response b"}},
+		{"denied before audit", in(governance.Request, governance.Decision{Action: governance.Deny}),
+			[]string{"request a", "response b"}},
 	} {
 		var s seen
 		a, b := member("a", governance.Audit, s.policy("a")), member("b", governance.Audit, s.policy("b"))
@@ -142,17 +151,22 @@ func TestAuditIsToldOnceOfARequest(t *testing.T) {
 // TestAuditSeesWhatContentMadeOfIt also covers requests that were denied before content
 // policies ran.
 func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
-	mask := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	mask := policyFunc(func(_ context.Context, flow governance.Flow,
+		x *governance.Exchange) (governance.Decision, error) {
 		payload := string(x.Request)
 		if flow == governance.Response {
 			payload = string(x.Response)
 		}
-		return governance.Decision{Action: governance.Modify, JSON: json.RawMessage(strings.ReplaceAll(payload, `1`, `"masked"`))}, nil
+		return governance.Decision{
+			Action: governance.Modify,
+			JSON:   json.RawMessage(strings.ReplaceAll(payload, `1`, `"masked"`)),
+		}, nil
 	})
 	denies := func(c governance.Category) governance.Member {
 		return member("denies", c, in(governance.Request, governance.Decision{Action: governance.Deny}))
 	}
-	answers := member("a", governance.Content, in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}))
+	answers := member("a", governance.Content,
+		in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}))
 	optional := member("m", governance.Content, failing)
 	optional.Spec.Required = false
 	masked := `{"name":"work","arguments":{"a":"masked"}}`
@@ -162,19 +176,27 @@ func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
 		want    string
 	}{
 		{"passed", []governance.Member{member("m", governance.Content, mask)}, masked},
-		{"denied before", []governance.Member{denies(governance.Authorization), member("m", governance.Content, mask)}, masked},
+		{"denied before", []governance.Member{denies(governance.Authorization), member("m", governance.Content, mask)},
+			masked},
 		{"answered before", []governance.Member{answers, member("m", governance.Content, mask)}, masked},
-		{"denied before, else answered", []governance.Member{denies(governance.Authorization), answers, member("m", governance.Content, mask)}, masked},
+		{"denied before, else answered",
+			[]governance.Member{denies(governance.Authorization), answers, member("m", governance.Content, mask)},
+			masked},
 		{"denied after", []governance.Member{denies(governance.Content), member("a", governance.Content, mask)}, ""},
 		{"denied by what should mask it", []governance.Member{denies(governance.Content)}, ""},
-		{"masking fails", []governance.Member{denies(governance.Authorization), member("m", governance.Content, failing)}, ""},
-		{"optional masking fails", []governance.Member{denies(governance.Authorization), optional}, `{"name":"work","arguments":{"a":1}}`},
+		{"masking fails", []governance.Member{
+			denies(governance.Authorization),
+			member("m", governance.Content, failing),
+		}, ""},
+		{"optional masking fails", []governance.Member{denies(governance.Authorization), optional},
+			`{"name":"work","arguments":{"a":1}}`},
 		{"nobody masks", []governance.Member{denies(governance.Authorization)}, `{"name":"work","arguments":{"a":1}}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var recorded string
-			record := policyFunc(func(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+			record := policyFunc(func(_ context.Context, _ governance.Flow,
+				x *governance.Exchange) (governance.Decision, error) {
 				recorded = string(x.Request)
 				if strings.Contains(string(x.Response), "1") {
 					t.Errorf("audit saw the response %s", x.Response)
@@ -195,15 +217,18 @@ func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
 // TestG6AWithheldResultLeaksNowhere checks that audit does not see the result either.
 func TestG6AWithheldResultLeaksNowhere(t *testing.T) {
 	var saw []string
-	record := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	record := policyFunc(func(_ context.Context, flow governance.Flow,
+		x *governance.Exchange) (governance.Decision, error) {
 		saw = append(saw, string(x.Response))
 		return governance.Decision{}, nil
 	})
-	p := newPipeline(t, governance.Options{}, member("no", governance.Validation, in(governance.Response, governance.Decision{Action: governance.Deny})),
+	p := newPipeline(t, governance.Options{},
+		member("no", governance.Validation, in(governance.Response, governance.Decision{Action: governance.Deny})),
 		member("audit", governance.Audit, record))
 	x := toolCall()
 	err := p.Govern(t.Context(), x, answer(`{"secret":1}`, nil))
-	if r := refusalOf(t, err); !r.Executed || strings.Contains(err.Error(), "secret") || strings.Join(saw, "")+string(x.Response) != "" {
+	if r := refusalOf(t, err); !r.Executed || strings.Contains(err.Error(), "secret") ||
+		strings.Join(saw, "")+string(x.Response) != "" {
 		t.Errorf("%+v, audit saw %q, the caller has %s", r, saw, x.Response)
 	}
 }

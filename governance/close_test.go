@@ -55,12 +55,14 @@ func TestG7AnExchangeSeesOnePipeline(t *testing.T) {
 	type stamp struct{}
 	var current atomic.Pointer[governance.Pipeline]
 	build := func(number int) *governance.Pipeline {
-		note := policyFunc(func(ctx context.Context, _ governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+		note := policyFunc(func(ctx context.Context, _ governance.Flow,
+			_ *governance.Exchange) (governance.Decision, error) {
 			seen := ctx.Value(stamp{}).(*[]int)
 			*seen = append(*seen, number)
 			return governance.Decision{}, nil
 		})
-		return governance.NewPipeline(governance.Options{}, member("a", governance.Validation, note), member("b", governance.Content, note))
+		return governance.NewPipeline(governance.Options{}, member("a", governance.Validation, note),
+			member("b", governance.Content, note))
 	}
 	current.Store(build(0))
 	swapped := make(chan struct{})
@@ -89,7 +91,8 @@ func TestG7AnExchangeSeesOnePipeline(t *testing.T) {
 			}
 		})
 	}
-	for n := 1; !t.Failed() && (n <= 1000 || passed.Load() < 1000); n++ { // the scheduler decides how often each side runs
+	// the scheduler decides how often each side runs
+	for n := 1; !t.Failed() && (n <= 1000 || passed.Load() < 1000); n++ {
 		if err := current.Swap(build(n)).Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -13,8 +13,11 @@ import (
 // and enforced.
 func TestStatedDecisions(t *testing.T) {
 	for name, d := range map[string]governance.Decision{
-		"deny":              {Action: governance.Deny, Code: "c", Reason: "r"},
-		"modify":            {Action: governance.Modify, JSON: json.RawMessage(`{"name":"t","arguments":{"changed":1}}`)},
+		"deny": {Action: governance.Deny, Code: "c", Reason: "r"},
+		"modify": {
+			Action: governance.Modify,
+			JSON:   json.RawMessage(`{"name":"t","arguments":{"changed":1}}`),
+		},
 		"modify to a list":  {Action: governance.Modify, JSON: json.RawMessage(`[]`)},
 		"respond":           {Action: governance.Respond, JSON: json.RawMessage(`{"content":[]}`)},
 		"ask":               {Action: governance.Ask},
@@ -22,7 +25,8 @@ func TestStatedDecisions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.Shadow = true
-			policy := policyFunc(func(_ context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+			policy := policyFunc(func(_ context.Context, flow governance.Flow,
+				_ *governance.Exchange) (governance.Decision, error) {
 				if flow == governance.Response {
 					return governance.Decision{}, nil
 				}
@@ -33,10 +37,11 @@ func TestStatedDecisions(t *testing.T) {
 			m := member("p", governance.Content, policy)
 			x, sent := toolCall(), ""
 			before := string(x.Request)
-			if err := newPipeline(t, governance.Options{Traces: traces, Observe: observe}, m).Govern(t.Context(), x, func(_ context.Context, x *governance.Exchange) error {
-				sent = string(x.Request)
-				return answer(`{}`, nil)(t.Context(), x)
-			}); err != nil || sent != before {
+			if err := newPipeline(t, governance.Options{Traces: traces, Observe: observe}, m).Govern(t.Context(), x,
+				func(_ context.Context, x *governance.Exchange) error {
+					sent = string(x.Request)
+					return answer(`{}`, nil)(t.Context(), x)
+				}); err != nil || sent != before {
 				t.Errorf("sent %s, %v", sent, err)
 			}
 			if s := traces.Latest(1)[0].Steps[0]; s.Ignored != (s.Outcome == governance.Continue) || !shadowed {

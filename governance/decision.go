@@ -59,8 +59,17 @@ func (p *panicked) Error() string { return fmt.Sprintf("it panicked: %v", p.valu
 
 // apply carries out the decision of m and returns the error that ends the exchange, if any.
 func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluation) error {
-	s := Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Again: e.again, Stated: e.Shadow, Outcome: Continue, Latency: protocol.Duration(e.took)}
-	shadowed := m.shadowed || e.Shadow || m.spec.Category == Audit && r.x.Failure != nil // a failed exchange cannot be denied again
+	s := Step{
+		Policy:   m.spec.Name,
+		Category: m.spec.Category,
+		Flow:     flow,
+		Again:    e.again,
+		Stated:   e.Shadow,
+		Outcome:  Continue,
+		Latency:  protocol.Duration(e.took),
+	}
+	// a failed exchange cannot be denied again
+	shadowed := m.shadowed || e.Shadow || m.spec.Category == Audit && r.x.Failure != nil
 	err := e.err
 	if err == nil {
 		err = m.decided(r.checkAction(flow, m, &e.Decision, &s))
@@ -86,7 +95,8 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 		return nil
 	case Modify:
 		*r.x.payload(flow) = e.JSON
-		r.changed = r.changed || flow == Request || m.spec.Builtin == "" // built-in policies mask and shorten results, and add nothing
+		// built-in policies mask and shorten results, and add nothing
+		r.changed = r.changed || flow == Request || m.spec.Builtin == ""
 	case Respond:
 		r.x.Response, r.x.Verdict = e.JSON, Verdict{Action: Respond, Policy: m.spec.Name, Code: e.Code}
 	}
@@ -122,7 +132,8 @@ func (r *exchangeRun) checkAction(flow Flow, m *member, d *Decision, s *Step) er
 		}
 		if category != Content {
 			s.Ignored = true
-			m.warn(r.p.o.Log, "a policy changes what passes, which only category content may: its change is dropped", "category", category)
+			m.warn(r.p.o.Log, "a policy changes what passes, which only category content may: its change is dropped",
+				"category", category)
 			return nil
 		}
 	case Respond:
@@ -145,7 +156,8 @@ func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err e
 	if ctx.Err() != nil {
 		s.Reason = ctx.Err().Error()
 		r.recordStep(m, s)
-		return protocol.Errorf(protocol.KindOf(ctx.Err()), "the caller gave up while policy %s decided: %w", m.spec.Name, ctx.Err())
+		return protocol.Errorf(protocol.KindOf(ctx.Err()), "the caller gave up while policy %s decided: %w",
+			m.spec.Name, ctx.Err())
 	}
 	s.Outcome, s.Reason = PluginError, err.Error()
 	r.recordStep(m, s)
@@ -186,7 +198,14 @@ func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by strin
 		d.Data = nil
 	}
 	e.Extension, e.Tool, e.RetryAfter = x.Extension, x.Tool, d.RetryAfter
-	e.Data, _ = json.Marshal(Refusal{Code: d.Code, Policy: m.spec.Name, DecisionID: x.ID, RetryAfter: protocol.Duration(d.RetryAfter), Executed: executed, Data: d.Data}) // these types always encode
+	e.Data, _ = json.Marshal(Refusal{
+		Code:       d.Code,
+		Policy:     m.spec.Name,
+		DecisionID: x.ID,
+		RetryAfter: protocol.Duration(d.RetryAfter),
+		Executed:   executed,
+		Data:       d.Data,
+	}) // these types always encode
 	x.Verdict = Verdict{Action: Deny, Policy: m.spec.Name, Code: d.Code, By: by}
 	return e
 }
@@ -207,7 +226,15 @@ func (r *exchangeRun) recordStep(m *member, s Step) {
 	if r.p.o.Observe == nil || r.dryRun {
 		return
 	}
-	o := Observation{Policy: s.Policy, Category: s.Category, Flow: s.Flow, Outcome: s.Outcome, Shadow: m.spec.Mode == ModeShadow || s.Stated, Action: s.Action, Latency: time.Duration(s.Latency)}
+	o := Observation{
+		Policy:   s.Policy,
+		Category: s.Category,
+		Flow:     s.Flow,
+		Outcome:  s.Outcome,
+		Shadow:   m.spec.Mode == ModeShadow || s.Stated,
+		Action:   s.Action,
+		Latency:  time.Duration(s.Latency),
+	}
 	if s.Action == Deny || s.Outcome == Rejected {
 		o.Code = BoundedCode(s.Code)
 	}

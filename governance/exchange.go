@@ -24,21 +24,24 @@ const (
 type Exchange struct {
 	ID        string // of the decision; "" in a pipeline without policies
 	Method    string
-	Caller    string          // as the server authenticated it, never from arguments; "" when anonymous
-	Session   string          // "" for stateless callers
-	Instance  string          // tells stateless callers of one name apart; "" where nothing is known of them
-	Node      string          // the node of the cluster whose caller it is; "" for a caller of this host
-	Origin    string          // the id of that node's decision about the same call, as it says; "" for none
-	Extension string          // that the request goes to or comes from; "" for a method of the host
-	Tool      string          // the registered name; for a task's methods, the tool whose call created the task; else ""
-	ToChild   bool            // false: the extension sends to its caller
-	Notify    bool            // a notification, which has no response flow
-	Request   json.RawMessage // the params as they will be sent
-	Response  json.RawMessage // the result; nil before there is one. While policies decide about a Failure that may quote the extension: its {code, message, data}
-	Failure   *protocol.Error // the denial or error that ended the exchange; nil otherwise
-	Verdict   Verdict         // the decision that ended the exchange, for audit
-	Began     time.Time       // when the pipeline took it; zero in a pipeline without policies
-	Replayed  bool            // sent a second time because the child had died
+	Caller    string // as the server authenticated it, never from arguments; "" when anonymous
+	Session   string // "" for stateless callers
+	Instance  string // tells stateless callers of one name apart; "" where nothing is known of them
+	Node      string // the node of the cluster whose caller it is; "" for a caller of this host
+	Origin    string // the id of that node's decision about the same call, as it says; "" for none
+	Extension string // that the request goes to or comes from; "" for a method of the host
+	// the registered name; for a task's methods, the tool whose call created the task; else ""
+	Tool    string
+	ToChild bool            // false: the extension sends to its caller
+	Notify  bool            // a notification, which has no response flow
+	Request json.RawMessage // the params as they will be sent
+	// the result; nil before there is one. While policies decide about a Failure that may quote the extension: its
+	// {code, message, data}
+	Response json.RawMessage
+	Failure  *protocol.Error // the denial or error that ended the exchange; nil otherwise
+	Verdict  Verdict         // the decision that ended the exchange, for audit
+	Began    time.Time       // when the pipeline took it; zero in a pipeline without policies
+	Replayed bool            // sent a second time because the child had died
 }
 
 // ReturnsTool reports whether the response is a tool's result: that of tools/call, or of
@@ -70,11 +73,12 @@ type Action string
 
 // The actions.
 const (
-	Allow   Action = ""        // continue unchanged
-	Deny    Action = "deny"    // end the exchange with an error of kind rejected
-	Modify  Action = "modify"  // continue with Decision.JSON; category content only
-	Respond Action = "respond" // answer with Decision.JSON instead of the extension; request flow, category content or kind builtin only
-	Ask     Action = "ask"     // wait for a person's approval
+	Allow  Action = ""       // continue unchanged
+	Deny   Action = "deny"   // end the exchange with an error of kind rejected
+	Modify Action = "modify" // continue with Decision.JSON; category content only
+	// answer with Decision.JSON instead of the extension; request flow, category content or kind builtin only
+	Respond Action = "respond"
+	Ask     Action = "ask" // wait for a person's approval
 )
 
 // Decision is a policy's answer. The zero value allows the exchange.

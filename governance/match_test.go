@@ -11,7 +11,13 @@ import (
 )
 
 func TestMatch(t *testing.T) {
-	x := governance.Exchange{Method: "tools/call", Caller: "team/ada", Extension: "x", Tool: "ext_x_work", ToChild: true}
+	x := governance.Exchange{
+		Method:    "tools/call",
+		Caller:    "team/ada",
+		Extension: "x",
+		Tool:      "ext_x_work",
+		ToChild:   true,
+	}
 	up := governance.Exchange{Method: "sampling/createMessage", Caller: "team/ada", Extension: "x"}
 	of := func(node string) governance.Exchange { y := x; y.Node = node; return y }
 	tests := []struct {
@@ -47,7 +53,8 @@ func TestMatch(t *testing.T) {
 				m := member("p", c, always(governance.Decision{Action: governance.Deny}))
 				m.Spec.Match = tt.match
 				p, x := newPipeline(t, governance.Options{}, m), tt.x
-				if err := p.Govern(t.Context(), &x, answer(`{}`, nil)); (protocol.KindOf(err) == protocol.Rejected) != tt.want {
+				if err := p.Govern(t.Context(), &x,
+					answer(`{}`, nil)); (protocol.KindOf(err) == protocol.Rejected) != tt.want {
 					t.Errorf("%s: %v", c, err)
 				}
 			}
@@ -86,7 +93,8 @@ func TestVisible(t *testing.T) {
 		want                    bool
 	}{
 		{"ada", "x", "ext_x_work", true}, {"ada", "x", "ext_x_secret", false}, {"ada", "x", "ext_x_shadow", true},
-		{"ada", "x", "ext_x_off", true}, {"ada", "x", "ext_x_of_y", true}, {"ada", "y", "ext_y_of_y", false}, {"mallory", "x", "ext_x_work", false},
+		{"ada", "x", "ext_x_off", true}, {"ada", "x", "ext_x_of_y", true}, {"ada", "y", "ext_y_of_y", false},
+		{"mallory", "x", "ext_x_work", false},
 	} {
 		if got := p.Visible(tt.caller, tt.extension, tt.tool); got != tt.want {
 			t.Errorf("%s sees %s: %t", tt.caller, tt.tool, got)
@@ -95,7 +103,10 @@ func TestVisible(t *testing.T) {
 }
 
 func TestPipelinesOfBrokenMembers(t *testing.T) {
-	for _, m := range []governance.Member{{Spec: governance.Spec{Name: "a"}, Policy: always(governance.Decision{})}, member("a", governance.Audit, nil)} {
+	for _, m := range []governance.Member{
+		{Spec: governance.Spec{Name: "a"}, Policy: always(governance.Decision{})},
+		member("a", governance.Audit, nil),
+	} {
 		func() {
 			defer func() {
 				if v, _ := recover().(string); !strings.Contains(v, `policy "a" needs`) {
@@ -112,9 +123,12 @@ func TestGlobs(t *testing.T) {
 		glob, name string
 		want       bool
 	}{
-		{"*", "", true}, {"*", "a/b/c", true}, {"a*c", "a/b/c", true}, {"a*c", "a/b/cd", false}, {"**a", "ba", true}, {"", "", true}, {"a", "", false},
-		{"?", "ä", true}, {"?", "ab", false}, {"[a-cä]x", "äx", true}, {"[^a]x", "ax", false}, {"[^a]x", "bx", true}, {`[\]]`, "]", true},
-		{`\*`, "*", true}, {`\*`, "a", false}, {"*a*b*c", "xxaxxbxxc", true}, {"*a*b*c", "xxaxxbxx", false}, {"a*", "A", false}, {"[", "[", false},
+		{"*", "", true}, {"*", "a/b/c", true}, {"a*c", "a/b/c", true}, {"a*c", "a/b/cd", false}, {"**a", "ba", true},
+		{"", "", true}, {"a", "", false},
+		{"?", "ä", true}, {"?", "ab", false}, {"[a-cä]x", "äx", true}, {"[^a]x", "ax", false}, {"[^a]x", "bx", true},
+		{`[\]]`, "]", true},
+		{`\*`, "*", true}, {`\*`, "a", false}, {"*a*b*c", "xxaxxbxxc", true}, {"*a*b*c", "xxaxxbxx", false},
+		{"a*", "A", false}, {"[", "[", false},
 		{"ext_*_?", "ext_x_yz_z", true}, {strings.Repeat("*a", 50), strings.Repeat("a", 5000) + "b", false},
 	}
 	for _, tt := range tests {

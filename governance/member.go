@@ -22,17 +22,22 @@ type member struct {
 
 func newMember(m Member) *member {
 	if !slices.Contains(Category("").Values(), string(m.Spec.Category)) || m.Policy == nil {
-		panic(fmt.Sprintf("governance: policy %q needs a category, one of %s, and a Policy", m.Spec.Name, strings.Join(Category("").Values(), ", ")))
+		panic(fmt.Sprintf("governance: policy %q needs a category, one of %s, and a Policy", m.Spec.Name,
+			strings.Join(Category("").Values(), ", ")))
 	}
-	return &member{spec: m.Spec, policy: m.Policy,
-		shadowed: m.Spec.Mode == ModeShadow || m.Spec.Category == Observability && !m.Spec.Required}
+	return &member{
+		spec:     m.Spec,
+		policy:   m.Policy,
+		shadowed: m.Spec.Mode == ModeShadow || m.Spec.Category == Observability && !m.Spec.Required,
+	}
 }
 
 // Order compares the places of two policies in a pipeline: by category, layer, priority and
 // name.
 func (s *Spec) Order(other *Spec) int {
 	categories := Category("").Values()
-	return cmp.Or(cmp.Compare(slices.Index(categories, string(s.Category)), slices.Index(categories, string(other.Category))),
+	return cmp.Or(cmp.Compare(slices.Index(categories, string(s.Category)),
+		slices.Index(categories, string(other.Category))),
 		cmp.Compare(s.Layer, other.Layer), cmp.Compare(s.Priority, other.Priority), strings.Compare(s.Name, other.Name))
 }
 

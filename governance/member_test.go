@@ -25,7 +25,11 @@ func TestMembersKeepTheirState(t *testing.T) {
 		return &counter{built: built}, nil
 	}
 	spec := func(change func(*governance.Spec)) governance.Spec {
-		s := governance.Spec{Name: "a", Category: governance.RateLimiting, Config: map[string]any{"limits": []any{1, "2"}}}
+		s := governance.Spec{
+			Name:     "a",
+			Category: governance.RateLimiting,
+			Config:   map[string]any{"limits": []any{1, "2"}},
+		}
 		change(&s)
 		return s
 	}
@@ -58,7 +62,8 @@ func TestMembersKeepTheirState(t *testing.T) {
 	}
 	now, err := governance.Members([]governance.Spec{spec(func(s *governance.Spec) { s.Disabled = true }),
 		{Name: "x", Builtin: "no such"}, {Name: "y", Builtin: "no such"}, {Name: "z"}}, before, build)
-	if len(now) != 1 || err == nil || !strings.Contains(err.Error(), "policy x: there") || !strings.Contains(err.Error(), "policy y: there") {
+	if len(now) != 1 || err == nil || !strings.Contains(err.Error(), "policy x: there") ||
+		!strings.Contains(err.Error(), "policy y: there") {
 		t.Errorf("%d members, %v", len(now), err)
 	}
 }

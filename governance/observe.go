@@ -19,7 +19,13 @@ func (r *exchangeRun) detach(flow Flow, m *member) {
 	})
 	if !ok {
 		r.p.under.Leave()
-		r.recordStep(m, Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Outcome: Dropped, Reason: "it has too much to do"})
+		r.recordStep(m, Step{
+			Policy:   m.spec.Name,
+			Category: m.spec.Category,
+			Flow:     flow,
+			Outcome:  Dropped,
+			Reason:   "it has too much to do",
+		})
 	}
 }
 

@@ -84,8 +84,10 @@ type errorBody struct {
 }
 
 // quoting are the kinds of errors whose message or data may quote an extension.
-var quoting = []protocol.Kind{protocol.ExtensionError, protocol.InvalidJSON, protocol.InvalidResponse, protocol.ProtocolVersion,
-	protocol.HandshakeInvalid, protocol.HandshakeTimeout, protocol.SpawnFailed, protocol.ChildExited, protocol.NotReady, protocol.Failed}
+var quoting = []protocol.Kind{protocol.ExtensionError, protocol.InvalidJSON, protocol.InvalidResponse,
+	protocol.ProtocolVersion,
+	protocol.HandshakeInvalid, protocol.HandshakeTimeout, protocol.SpawnFailed, protocol.ChildExited, protocol.NotReady,
+	protocol.Failed}
 
 // decideFailure asks the policies of the response flow about an error, whose JSON is the
 // response meanwhile: all of them about an error that the extension returned, and content

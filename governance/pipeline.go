@@ -161,9 +161,9 @@ func ungoverned(ctx context.Context, x *Exchange, send Stage, after []Stage) err
 }
 
 // Again asks authorization, validation and content policies about a change that a hook made
-// to x, and shows audit policies the request that is sent then. The stages of Govern call it with their own context after they have changed x, and
-// return its error unchanged. When a policy answers the changed request itself, x.Verdict says
-// so, and x.Response replaces what the extension would answer.
+// to x, and shows audit policies the request that is sent then. The stages of Govern call it with their own context
+// after they have changed x, and return its error unchanged. When a policy answers the changed request itself,
+// x.Verdict says so, and x.Response replaces what the extension would answer.
 func (p *Pipeline) Again(ctx context.Context, flow Flow, x *Exchange) error {
 	if len(p.members) == 0 {
 		return nil

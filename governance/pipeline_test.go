@@ -18,7 +18,8 @@ import (
 // policyFunc is a policy made of one function.
 type policyFunc func(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error)
 
-func (f policyFunc) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (f policyFunc) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	return f(ctx, flow, x)
 }
 
@@ -62,8 +63,15 @@ func newPipeline(t testing.TB, o governance.Options, members ...governance.Membe
 }
 
 func toolCall() *governance.Exchange {
-	return &governance.Exchange{Method: protocol.MethodToolsCall, Caller: "ada", Session: "s", Extension: "x", Tool: "ext_x_work", ToChild: true,
-		Request: json.RawMessage(`{"name":"work","arguments":{"a":1}}`)}
+	return &governance.Exchange{
+		Method:    protocol.MethodToolsCall,
+		Caller:    "ada",
+		Session:   "s",
+		Extension: "x",
+		Tool:      "ext_x_work",
+		ToChild:   true,
+		Request:   json.RawMessage(`{"name":"work","arguments":{"a":1}}`),
+	}
 }
 
 // answer returns a send that stores the request in got and responds.
@@ -97,7 +105,8 @@ type seen struct {
 }
 
 func (s *seen) policy(name string) governance.Policy {
-	return policyFunc(func(_ context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+	return policyFunc(func(_ context.Context, flow governance.Flow,
+		_ *governance.Exchange) (governance.Decision, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.steps = append(s.steps, string(flow)+" "+name)
@@ -113,7 +122,8 @@ func TestOrder(t *testing.T) {
 		m.Spec.Priority = priority
 		members = append(members, m)
 	}
-	for _, c := range []governance.Category{governance.Audit, governance.Content, governance.Validation, governance.RateLimiting,
+	for _, c := range []governance.Category{governance.Audit, governance.Content, governance.Validation,
+		governance.RateLimiting,
 		governance.Authorization, governance.Authentication, governance.Observability} {
 		add(string(c), c, 0)
 	}
@@ -128,7 +138,8 @@ func TestOrder(t *testing.T) {
 	if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil), after); err != nil {
 		t.Fatal(err)
 	}
-	order := []string{"observability", "authentication", "authorization", "rate_limiting", "first", "a", "b", "validation", "z", "content"}
+	order := []string{"observability", "authentication", "authorization", "rate_limiting", "first", "a", "b",
+		"validation", "z", "content"}
 	var want []string
 	for _, name := range append(order, "audit") {
 		want = append(want, "request "+name)
@@ -154,7 +165,13 @@ func TestOrderOfLayers(t *testing.T) {
 	for name, place := range map[string]struct {
 		layer    governance.Layer
 		priority int
-	}{"a program": {governance.LayerProgram, -9}, "a system": {governance.LayerSystem, -5}, "a user": {governance.LayerUser, 0}, "project": {governance.LayerProject, 2000}, "project, first": {governance.LayerProject, 0}} {
+	}{
+		"a program":      {governance.LayerProgram, -9},
+		"a system":       {governance.LayerSystem, -5},
+		"a user":         {governance.LayerUser, 0},
+		"project":        {governance.LayerProject, 2000},
+		"project, first": {governance.LayerProject, 0},
+	} {
 		m := member(name, governance.Content, s.policy(name))
 		m.Spec.Layer, m.Spec.Priority = place.layer, place.priority
 		members = append(members, m)
@@ -162,12 +179,21 @@ func TestOrderOfLayers(t *testing.T) {
 	stated := member("project, stated", governance.Content, placed{s.policy("project, stated")})
 	stated.Spec.Priority = 1
 	members = append(members, member("a size cap", governance.Content, placed{s.policy("a size cap")}), stated)
-	if err := newPipeline(t, governance.Options{}, members...).Govern(t.Context(), toolCall(), answer(`{}`, nil)); err != nil {
+	if err := newPipeline(t, governance.Options{}, members...).Govern(t.Context(), toolCall(),
+		answer(`{}`, nil)); err != nil {
 		t.Fatal(err)
 	}
 	var want []string
 	for _, flow := range []string{"request ", "response "} {
-		for _, name := range []string{"project, first", "project, stated", "project", "a user", "a system", "a program", "a size cap"} {
+		for _, name := range []string{
+			"project, first",
+			"project, stated",
+			"project",
+			"a user",
+			"a system",
+			"a program",
+			"a size cap",
+		} {
 			want = append(want, flow+name)
 		}
 	}
@@ -200,7 +226,8 @@ func TestEmptyPipelinePassesFailuresOn(t *testing.T) {
 	}
 	var failed string
 	x := toolCall()
-	err := p.Govern(t.Context(), x, send, func(_ context.Context, x *governance.Exchange) error { failed = x.Failure.Message; return nil })
+	err := p.Govern(t.Context(), x, send,
+		func(_ context.Context, x *governance.Exchange) error { failed = x.Failure.Message; return nil })
 	if !errors.Is(err, cause) || failed != "no disk" {
 		t.Errorf("err = %v; the next stage saw %q", err, failed)
 	}
@@ -236,7 +263,12 @@ func TestG5OnlyContentChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := append(next.seen, sent, string(x.Response))
-	want := []string{`{"name":"work","arguments":{"masked":1.00}}`, `{"masked":2e1}`, `{"name":"work","arguments":{"masked":1.00}}`, `{"masked":2e1}`}
+	want := []string{
+		`{"name":"work","arguments":{"masked":1.00}}`,
+		`{"masked":2e1}`,
+		`{"name":"work","arguments":{"masked":1.00}}`,
+		`{"masked":2e1}`,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -248,7 +280,8 @@ func TestG5OnlyContentChanges(t *testing.T) {
 // payloads records the payload of each flow.
 type payloads struct{ seen []string }
 
-func (p *payloads) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *payloads) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	if flow == governance.Request {
 		p.seen = append(p.seen, string(x.Request))
 	} else {
@@ -275,10 +308,12 @@ func TestG4WhatContentMayNotReturn(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPipeline(t, governance.Options{MaxJSON: 200},
-				member("c", governance.Content, always(governance.Decision{Action: governance.Modify, JSON: json.RawMessage(tt.json)})))
+				member("c", governance.Content,
+					always(governance.Decision{Action: governance.Modify, JSON: json.RawMessage(tt.json)})))
 			sent := "nothing"
 			err := p.Govern(t.Context(), toolCall(), answer(`{}`, &sent))
-			if protocol.KindOf(err) != protocol.GovernanceUnavailable || !strings.Contains(err.Error(), tt.want) || sent != "nothing" {
+			if protocol.KindOf(err) != protocol.GovernanceUnavailable || !strings.Contains(err.Error(), tt.want) ||
+				sent != "nothing" {
 				t.Errorf("err = %v; %s was sent", err, sent)
 			}
 		})
@@ -293,15 +328,22 @@ func TestDecisionsThatAreNotThePolicysToMake(t *testing.T) {
 		d    governance.Policy
 		want string
 	}{
-		{"an external policy answers", governance.Spec{Category: governance.Validation, Kind: governance.KindGRPC}, always(respond), "it answers itself"},
-		{"an observer answers", governance.Spec{Category: governance.Observability}, always(respond), "it answers itself"},
-		{"an answer after the answer", governance.Spec{Category: governance.Content}, in(governance.Response, respond), "what has been answered"},
-		{"an observer asks", governance.Spec{Category: governance.Observability}, always(governance.Decision{Action: governance.Ask}), "it asks for an approval"},
-		{"audit asks", governance.Spec{Category: governance.Audit}, always(governance.Decision{Action: governance.Ask}), "it asks for an approval"},
-		{"a new word", governance.Spec{Category: governance.Audit}, always(governance.Decision{Action: "perhaps"}), `"perhaps" is none of`},
-		{"a panic", governance.Spec{Category: governance.Validation}, policyFunc(func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
-			panic("oh")
-		}), "it panicked: oh"},
+		{"an external policy answers", governance.Spec{Category: governance.Validation, Kind: governance.KindGRPC},
+			always(respond), "it answers itself"},
+		{"an observer answers", governance.Spec{Category: governance.Observability}, always(respond),
+			"it answers itself"},
+		{"an answer after the answer", governance.Spec{Category: governance.Content}, in(governance.Response, respond),
+			"what has been answered"},
+		{"an observer asks", governance.Spec{Category: governance.Observability},
+			always(governance.Decision{Action: governance.Ask}), "it asks for an approval"},
+		{"audit asks", governance.Spec{Category: governance.Audit}, always(governance.Decision{Action: governance.Ask}),
+			"it asks for an approval"},
+		{"a new word", governance.Spec{Category: governance.Audit}, always(governance.Decision{Action: "perhaps"}),
+			`"perhaps" is none of`},
+		{"a panic", governance.Spec{Category: governance.Validation},
+			policyFunc(func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
+				panic("oh")
+			}), "it panicked: oh"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -316,7 +358,13 @@ func TestDecisionsThatAreNotThePolicysToMake(t *testing.T) {
 }
 
 func TestRefusalSaysEverything(t *testing.T) {
-	d := governance.Decision{Action: governance.Deny, Code: "quota", Reason: "come back later", RetryAfter: 1500 * time.Millisecond, Data: json.RawMessage(`{"left":0}`)}
+	d := governance.Decision{
+		Action:     governance.Deny,
+		Code:       "quota",
+		Reason:     "come back later",
+		RetryAfter: 1500 * time.Millisecond,
+		Data:       json.RawMessage(`{"left":0}`),
+	}
 	x := toolCall()
 	p := newPipeline(t, governance.Options{}, member("quota", governance.RateLimiting, always(d)))
 	err := p.Govern(t.Context(), x, answer(`{}`, nil))
@@ -325,15 +373,18 @@ func TestRefusalSaysEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"code":"quota","policy":"quota","decision_id":"` + x.ID + `","retry_after_ms":1500,"data":{"left":0}}`
-	if string(e.Data) != want || e.RetryAfter != d.RetryAfter || e.Error() != "ext_x_work: policy quota: come back later (rejected)" {
+	if string(e.Data) != want || e.RetryAfter != d.RetryAfter ||
+		e.Error() != "ext_x_work: policy quota: come back later (rejected)" {
 		t.Errorf("%v, again after %s, data %s\nwant %s", e, e.RetryAfter, e.Data, want)
 	}
 	for _, tt := range []struct {
 		category governance.Category
 		code     string
-	}{{governance.Authentication, "unauthenticated"}, {governance.Authorization, "unauthorized"}, {governance.RateLimiting, "rate_limited"},
+	}{{governance.Authentication, "unauthenticated"}, {governance.Authorization, "unauthorized"},
+		{governance.RateLimiting, "rate_limited"},
 		{governance.Validation, "invalid_request"}, {governance.Content, "rejected"}} {
-		p := newPipeline(t, governance.Options{}, member("p", tt.category, always(governance.Decision{Action: governance.Deny, Data: json.RawMessage(`{`)})))
+		p := newPipeline(t, governance.Options{},
+			member("p", tt.category, always(governance.Decision{Action: governance.Deny, Data: json.RawMessage(`{`)})))
 		if r := refusalOf(t, p.Govern(t.Context(), toolCall(), answer(`{}`, nil))); r.Code != tt.code || r.Data != nil {
 			t.Errorf("%s: %+v", tt.category, r)
 		}
@@ -343,14 +394,21 @@ func TestRefusalSaysEverything(t *testing.T) {
 func TestRespondAnswersWithoutTheExtension(t *testing.T) {
 	var s seen
 	p := newPipeline(t, governance.Options{},
-		member("cache", governance.Content, in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{"cached":true}`), Code: "hit"})),
+		member("cache", governance.Content,
+			in(governance.Request,
+				governance.Decision{
+					Action: governance.Respond,
+					JSON:   json.RawMessage(`{"cached":true}`),
+					Code:   "hit",
+				})),
 		member("later", governance.Content, s.policy("later")))
 	x := toolCall()
 	sent := "nothing"
 	if err := p.Govern(t.Context(), x, answer(`{}`, &sent)); err != nil {
 		t.Fatal(err)
 	}
-	if sent != "nothing" || string(x.Response) != `{"cached":true}` || x.Verdict != (governance.Verdict{Action: governance.Respond, Policy: "cache", Code: "hit"}) {
+	if sent != "nothing" || string(x.Response) != `{"cached":true}` ||
+		x.Verdict != (governance.Verdict{Action: governance.Respond, Policy: "cache", Code: "hit"}) {
 		t.Errorf("%s was sent; the answer is %s, %+v", sent, x.Response, x.Verdict)
 	}
 	if diff := cmp.Diff([]string{"response later"}, s.steps); diff != "" {
@@ -360,7 +418,8 @@ func TestRespondAnswersWithoutTheExtension(t *testing.T) {
 
 func TestNotificationsHaveARequestFlowOnly(t *testing.T) {
 	var s seen
-	p := newPipeline(t, governance.Options{}, member("v", governance.Validation, s.policy("v")), member("a", governance.Audit, s.policy("a")))
+	p := newPipeline(t, governance.Options{}, member("v", governance.Validation, s.policy("v")),
+		member("a", governance.Audit, s.policy("a")))
 	x := &governance.Exchange{Method: "notifications/progress", Notify: true}
 	after := func(context.Context, *governance.Exchange) error { s.steps = append(s.steps, "after"); return nil }
 	send := func(context.Context, *governance.Exchange) error { s.steps = append(s.steps, "sent"); return nil }
@@ -375,7 +434,8 @@ func TestNotificationsHaveARequestFlowOnly(t *testing.T) {
 // TestFailuresPassTheResponseFlow has every policy decide about the errors of extensions, and
 // content policies about errors of the host that may quote an extension.
 func TestFailuresPassTheResponseFlow(t *testing.T) {
-	mask := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	mask := policyFunc(func(_ context.Context, flow governance.Flow,
+		x *governance.Exchange) (governance.Decision, error) {
 		if flow == governance.Request {
 			return governance.Decision{}, nil
 		}
@@ -386,16 +446,25 @@ func TestFailuresPassTheResponseFlow(t *testing.T) {
 	watch := &payloads{}
 	p := newPipeline(t, governance.Options{}, member("mask", governance.Content, mask),
 		member("authz", governance.Authorization, s.policy("authz")), member("watch", governance.Audit, watch))
-	own := &protocol.Error{Kind: protocol.ExtensionError, Message: "bad key AKIA", Code: 7, Data: json.RawMessage(`{"key":"AKIA","n":1.0}`)}
+	own := &protocol.Error{
+		Kind:    protocol.ExtensionError,
+		Message: "bad key AKIA",
+		Code:    7,
+		Data:    json.RawMessage(`{"key":"AKIA","n":1.0}`),
+	}
 	for _, tt := range []struct {
 		in   *protocol.Error
 		want protocol.WireError
 	}{
 		{own, protocol.WireError{Code: 7, Message: "bad key ****", Data: json.RawMessage(`{"key":"****","n":1.0}`)}},
-		{&protocol.Error{Kind: protocol.ExtensionError, Message: "fine"}, protocol.WireError{Code: -32603, Message: "fine"}},
-		{&protocol.Error{Kind: protocol.HandshakeInvalid, Message: "it said AKIA"}, (&protocol.Error{Kind: protocol.HandshakeInvalid, Message: "it said ****"}).Wire()},
-		{&protocol.Error{Kind: protocol.ChildExited, Message: "it said AKIA", Outcome: "unknown"}, (&protocol.Error{Kind: protocol.ChildExited, Message: "it said ****", Outcome: "unknown"}).Wire()},
-		{&protocol.Error{Kind: protocol.CallTimeout, Message: "slow AKIA"}, (&protocol.Error{Kind: protocol.CallTimeout, Message: "slow AKIA"}).Wire()},
+		{&protocol.Error{Kind: protocol.ExtensionError, Message: "fine"},
+			protocol.WireError{Code: -32603, Message: "fine"}},
+		{&protocol.Error{Kind: protocol.HandshakeInvalid, Message: "it said AKIA"},
+			(&protocol.Error{Kind: protocol.HandshakeInvalid, Message: "it said ****"}).Wire()},
+		{&protocol.Error{Kind: protocol.ChildExited, Message: "it said AKIA", Outcome: "unknown"},
+			(&protocol.Error{Kind: protocol.ChildExited, Message: "it said ****", Outcome: "unknown"}).Wire()},
+		{&protocol.Error{Kind: protocol.CallTimeout, Message: "slow AKIA"},
+			(&protocol.Error{Kind: protocol.CallTimeout, Message: "slow AKIA"}).Wire()},
 	} {
 		x := toolCall()
 		err := p.Govern(t.Context(), x, func(context.Context, *governance.Exchange) error { return tt.in })
@@ -410,15 +479,28 @@ func TestFailuresPassTheResponseFlow(t *testing.T) {
 	if own.Message != "bad key AKIA" {
 		t.Error("the error of other calls that failed with this one was changed")
 	}
-	if diff := cmp.Diff([]string{"request authz", "response authz", "response authz", "request authz", "response authz", "request authz", "request authz", "request authz"}, s.steps); diff != "" {
+	if diff := cmp.Diff([]string{
+		"request authz",
+		"response authz",
+		"response authz",
+		"request authz",
+		"response authz",
+		"request authz",
+		"request authz",
+		"request authz",
+	}, s.steps); diff != "" {
 		t.Error(diff)
 	}
-	refuse := newPipeline(t, governance.Options{}, member("no", governance.Content, in(governance.Response, governance.Decision{Action: governance.Deny})))
+	refuse := newPipeline(t, governance.Options{},
+		member("no", governance.Content, in(governance.Response, governance.Decision{Action: governance.Deny})))
 	err := refuse.Govern(t.Context(), toolCall(), func(context.Context, *governance.Exchange) error { return own })
 	if r := refusalOf(t, err); !r.Executed || protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("%v, %+v", err, r)
 	}
-	broken := newPipeline(t, governance.Options{}, member("no", governance.Content, in(governance.Response, governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"content":[]}`)})))
+	broken := newPipeline(t, governance.Options{},
+		member("no", governance.Content,
+			in(governance.Response,
+				governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"content":[]}`)})))
 	err = broken.Govern(t.Context(), toolCall(), func(context.Context, *governance.Exchange) error { return own })
 	if protocol.KindOf(err) != protocol.GovernanceUnavailable {
 		t.Errorf("an error that is none: %v", err)

@@ -101,7 +101,8 @@ func (r *exchangeRun) tellAudits(ctx context.Context, remaining *time.Duration, 
 // and validation decide about the changed one, so that no content policy undoes what they
 // decided. People are asked last: about what will be sent, and never about an exchange that
 // a policy denies.
-func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool) error {
+func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool,
+) error {
 	r.changed, r.asks = false, nil
 	defer r.dropAsks()
 	if flow == Request && len(members) > 0 {
@@ -126,12 +127,14 @@ func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, r
 }
 
 func guarding(members []*member, categories ...Category) []*member {
-	return slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return !slices.Contains(categories, m.spec.Category) })
+	return slices.DeleteFunc(slices.Clone(members),
+		func(m *member) bool { return !slices.Contains(categories, m.spec.Category) })
 }
 
 // each asks members in order until one denies or responds. It returns those behind one that
 // responds.
-func (r *exchangeRun) each(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool) ([]*member, error) {
+func (r *exchangeRun) each(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool,
+) ([]*member, error) {
 	for i, m := range members {
 		if !m.spec.Match.matches(r.x) {
 			continue
@@ -163,7 +166,8 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 		r.sent, r.unseen = false, r.p.flows[Request].deciding
 	}
 	remaining := r.p.o.ChainTimeout
-	if err := r.round(ctx, flow, guarding(r.p.flows[flow].deciding, Authorization, Validation, Content), &remaining, true); err != nil {
+	if err := r.round(ctx, flow, guarding(r.p.flows[flow].deciding, Authorization, Validation, Content), &remaining,
+		true); err != nil {
 		return err
 	}
 	if flow == Request && r.auditsTold > 0 && r.x.Verdict.Action != Respond { // they know it as it was

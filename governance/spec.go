@@ -77,7 +77,14 @@ const (
 
 // Values returns the values allowed in files.
 func (Kind) Values() []string {
-	return []string{string(KindBuiltin), string(KindGRPC), string(KindMCP), string(KindNative), string(KindInterceptor), string(kindExternal)}
+	return []string{
+		string(KindBuiltin),
+		string(KindGRPC),
+		string(KindMCP),
+		string(KindNative),
+		string(KindInterceptor),
+		string(kindExternal),
+	}
 }
 
 // Defaults of the fields of Spec that are 0.
@@ -93,40 +100,56 @@ const (
 // The last block holds fields of other systems' plugin files. Normalize translates those
 // that have an equivalent above.
 type Spec struct {
-	Name     string   `json:"name" jsonschema:"required"`         // unique among all policies
-	Category Category `json:"category,omitempty"`                 // place in the pipeline; default for kinds mcp and interceptor: content
-	Kind     Kind     `json:"kind,omitempty"`                     // how the policy runs; external means mcp; default: mcp with an mcp block, grpc with cmd, else builtin
-	Builtin  string   `json:"builtin,omitempty"`                  // kind builtin: the name of the built-in policy
-	Required bool     `json:"required" jsonschema:"default=true"` // the call fails when the policy cannot decide
-	Disabled bool     `json:"disabled,omitempty"`                 // the policy is neither in the pipeline nor started
-	Mode     Mode     `json:"mode,omitempty"`                     // enforce (default) or shadow
-	Flows    []Flow   `json:"flows,omitempty"`                    // empty: both
-	Match    Match    `json:"match,omitzero"`                     // the exchanges that the policy decides about; empty: all
-	Priority int      `json:"priority,omitempty"`                 // within the category and the layer: lower runs first, then by name; default 0
-	Layer    Layer    `json:"-"`                                  // who states the policy; default LayerProject
-	Within   string   `json:"-"`                                  // the directory that the files which the policy writes must be in; "": any
+	Name string `json:"name" jsonschema:"required"` // unique among all policies
+	// place in the pipeline; default for kinds mcp and interceptor: content
+	Category Category `json:"category,omitempty"`
+	// how the policy runs; external means mcp; default: mcp with an mcp block, grpc with cmd, else builtin
+	Kind     Kind   `json:"kind,omitempty"`
+	Builtin  string `json:"builtin,omitempty"`                  // kind builtin: the name of the built-in policy
+	Required bool   `json:"required" jsonschema:"default=true"` // the call fails when the policy cannot decide
+	Disabled bool   `json:"disabled,omitempty"`                 // the policy is neither in the pipeline nor started
+	Mode     Mode   `json:"mode,omitempty"`                     // enforce (default) or shadow
+	Flows    []Flow `json:"flows,omitempty"`                    // empty: both
+	// the exchanges that the policy decides about; empty: all
+	Match Match `json:"match,omitzero"`
+	// within the category and the layer: lower runs first, then by name; default 0
+	Priority int   `json:"priority,omitempty"`
+	Layer    Layer `json:"-"` // who states the policy; default LayerProject
+	// the directory that the files which the policy writes must be in; "": any
+	Within string `json:"-"`
 
-	Timeout          time.Duration `json:"timeout_ms,omitempty" jsonschema:"type=integer"`           // for one decision, in milliseconds; 0 is 3000
-	HandshakeTimeout time.Duration `json:"handshake_timeout_ms,omitempty" jsonschema:"type=integer"` // from start to ready, in milliseconds; 0 is 30000
+	// for one decision, in milliseconds; 0 is 3000
+	Timeout time.Duration `json:"timeout_ms,omitempty" jsonschema:"type=integer"`
+	// from start to ready, in milliseconds; 0 is 30000
+	HandshakeTimeout time.Duration `json:"handshake_timeout_ms,omitempty" jsonschema:"type=integer"`
 
-	Cmd        []string          `json:"cmd,omitempty"`             // argv of kinds grpc and native; a path with a slash resolves against cwd
-	Env        map[string]string `json:"env,omitempty"`             // added to the filtered environment
-	Cwd        string            `json:"cwd,omitempty" path:"true"` // working directory of cmd; default: the directory of the configuration file
-	CommitHash string            `json:"commit_hash,omitempty"`     // kind grpc: the hash that the policy must report; "" accepts any
-	Config     map[string]any    `json:"config,omitempty"`          // passed to the policy; kind interceptor: by the name of the interceptor that gets it
-	MCP        *MCP              `json:"mcp,omitempty"`             // kinds mcp and interceptor: where its server is
+	// argv of kinds grpc and native; a path with a slash resolves against cwd
+	Cmd []string          `json:"cmd,omitempty"`
+	Env map[string]string `json:"env,omitempty"` // added to the filtered environment
+	// working directory of cmd; default: the directory of the configuration file
+	Cwd string `json:"cwd,omitempty" path:"true"`
+	// kind grpc: the hash that the policy must report; "" accepts any
+	CommitHash string `json:"commit_hash,omitempty"`
+	// passed to the policy; kind interceptor: by the name of the interceptor that gets it
+	Config map[string]any `json:"config,omitempty"`
+	MCP    *MCP           `json:"mcp,omitempty"` // kinds mcp and interceptor: where its server is
 
-	Interceptors []string `json:"interceptors,omitempty"` // kind interceptor: those to invoke, by name; empty: all that the server lists
-	Envelope     bool     `json:"envelope,omitempty"`     // kind interceptor: it gets requests as {method, params}; default: their params alone
+	// kind interceptor: those to invoke, by name; empty: all that the server lists
+	Interceptors []string `json:"interceptors,omitempty"`
+	// kind interceptor: it gets requests as {method, params}; default: their params alone
+	Envelope bool `json:"envelope,omitempty"`
 
-	Description string      `json:"description,omitempty"`                                              // informational
-	Author      string      `json:"author,omitempty"`                                                   // informational
-	Namespace   string      `json:"namespace,omitempty"`                                                // informational
-	Version     string      `json:"version,omitempty"`                                                  // informational
-	Tags        []string    `json:"tags,omitempty"`                                                     // informational
-	Hooks       []string    `json:"hooks,omitempty"`                                                    // kind mcp: the hooks to invoke; empty: those that the server lists
-	OnError     string      `json:"on_error,omitempty" jsonschema:"enum=fail,enum=ignore,enum=disable"` // ignore and disable mean required: false
-	Conditions  []Condition `json:"conditions,omitempty"`                                               // alternatives; one with tools or server_ids only becomes match
+	Description string   `json:"description,omitempty"` // informational
+	Author      string   `json:"author,omitempty"`      // informational
+	Namespace   string   `json:"namespace,omitempty"`   // informational
+	Version     string   `json:"version,omitempty"`     // informational
+	Tags        []string `json:"tags,omitempty"`        // informational
+	// kind mcp: the hooks to invoke; empty: those that the server lists
+	Hooks []string `json:"hooks,omitempty"`
+	// ignore and disable mean required: false
+	OnError string `json:"on_error,omitempty" jsonschema:"enum=fail,enum=ignore,enum=disable"`
+	// alternatives; one with tools or server_ids only becomes match
+	Conditions []Condition `json:"conditions,omitempty"`
 }
 
 // Match selects exchanges. Each list holds globs, one of which must match; an empty list
@@ -136,8 +159,9 @@ type Match struct {
 	Extensions []string `json:"extensions,omitempty"` // ids
 	Methods    []string `json:"methods,omitempty"`    // MCP method names
 	Callers    []string `json:"callers,omitempty"`    // authenticated callers
-	Nodes      []string `json:"nodes,omitempty"`      // nodes of the cluster whose callers they are: "." is this host, "?*" every other
-	Direction  []string `json:"direction,omitempty"`  // to_extension, to_caller
+	// nodes of the cluster whose callers they are: "." is this host, "?*" every other
+	Nodes     []string `json:"nodes,omitempty"`
+	Direction []string `json:"direction,omitempty"` // to_extension, to_caller
 }
 
 // Condition is one alternative of Spec.Conditions. Fields without an equivalent in Match
@@ -162,12 +186,18 @@ const (
 
 // MCP is the server of a policy of kind mcp or interceptor.
 type MCP struct {
-	Proto  string            `json:"proto" jsonschema:"required,enum=STDIO,enum=STREAMABLEHTTP,enum=SSE"` // the transport
-	URL    string            `json:"url,omitempty"`                                                       // STREAMABLEHTTP and SSE only
-	Cmd    []string          `json:"cmd,omitempty"`                                                       // STDIO only: argv; a path with a slash resolves against cwd
-	Script string            `json:"script,omitempty"`                                                    // STDIO only: a file whose suffix selects the interpreter
-	Env    map[string]string `json:"env,omitempty"`                                                       // STDIO only: added to the filtered environment
-	Cwd    string            `json:"cwd,omitempty" path:"true"`                                           // STDIO only; default: the directory of the configuration file
+	// the transport
+	Proto string `json:"proto" jsonschema:"required,enum=STDIO,enum=STREAMABLEHTTP,enum=SSE"`
+	// STREAMABLEHTTP and SSE only
+	URL string `json:"url,omitempty"`
+	// STDIO only: argv; a path with a slash resolves against cwd
+	Cmd []string `json:"cmd,omitempty"`
+	// STDIO only: a file whose suffix selects the interpreter
+	Script string `json:"script,omitempty"`
+	// STDIO only: added to the filtered environment
+	Env map[string]string `json:"env,omitempty"`
+	// STDIO only; default: the directory of the configuration file
+	Cwd string `json:"cwd,omitempty" path:"true"`
 }
 
 // SetDefaults sets s to the defaults of an entry.

@@ -26,11 +26,27 @@ func slow(d time.Duration) policyFunc {
 
 func TestTimeouts(t *testing.T) {
 	named := func(n int, c governance.Category, d, timeout time.Duration, required bool) governance.Member {
-		return governance.Member{Spec: governance.Spec{Name: fmt.Sprint("p", n), Category: c, Timeout: timeout, Required: required, Flows: []governance.Flow{governance.Request}}, Policy: slow(d)}
+		return governance.Member{
+			Spec: governance.Spec{
+				Name:     fmt.Sprint("p", n),
+				Category: c,
+				Timeout:  timeout,
+				Required: required,
+				Flows:    []governance.Flow{governance.Request},
+			},
+			Policy: slow(d),
+		}
 	}
 	const s = time.Second
-	changing := governance.Member{Spec: governance.Spec{Name: "changing", Category: governance.Content, Flows: []governance.Flow{governance.Request}},
-		Policy: always(governance.Decision{Action: governance.Modify, JSON: []byte(`{"name":"work","arguments":{"a":2}}`)})}
+	changing := governance.Member{Spec: governance.Spec{
+		Name:     "changing",
+		Category: governance.Content,
+		Flows:    []governance.Flow{governance.Request},
+	},
+		Policy: always(governance.Decision{
+			Action: governance.Modify,
+			JSON:   []byte(`{"name":"work","arguments":{"a":2}}`),
+		})}
 	tests := []struct {
 		name    string
 		o       governance.Options
@@ -38,16 +54,40 @@ func TestTimeouts(t *testing.T) {
 		took    time.Duration
 		blames  string // the policy that the error names, "" when the exchange succeeds
 	}{
-		{"in time", governance.Options{}, []governance.Member{named(1, governance.Validation, 2*s, 0, true)}, 2 * s, ""},
-		{"the default is 3 s", governance.Options{}, []governance.Member{named(1, governance.Validation, 4*s, 0, true)}, 3 * s, "p1"},
-		{"its own", governance.Options{}, []governance.Member{named(1, governance.Validation, 4*s, 5*s, true)}, 4 * s, ""},
+		{"in time", governance.Options{}, []governance.Member{named(1, governance.Validation, 2*s, 0, true)}, 2 * s,
+			""},
+		{"the default is 3 s", governance.Options{}, []governance.Member{named(1, governance.Validation, 4*s, 0, true)},
+			3 * s, "p1"},
+		{"its own", governance.Options{}, []governance.Member{named(1, governance.Validation, 4*s, 5*s, true)}, 4 * s,
+			""},
 		{"optional", governance.Options{}, []governance.Member{named(1, governance.Validation, 4*s, s, false)}, s, ""},
-		{"the chain's default is 10 s", governance.Options{}, []governance.Member{named(1, governance.Validation, 8*s, 9*s, true), named(2, governance.Validation, 3*s, 9*s, true)}, 10 * s, "p2"},
-		{"the chain's own", governance.Options{ChainTimeout: 2 * s}, []governance.Member{named(1, governance.Validation, 3*s, 0, false), named(2, governance.Validation, 0, 0, true)}, 2 * s, "p2"},
-		{"what content policies change has a chain of its own", governance.Options{ChainTimeout: 3 * s}, []governance.Member{named(1, governance.Validation, 2*s, 0, true), changing}, 4 * s, ""},
-		{"observers at once", governance.Options{}, []governance.Member{named(1, governance.Observability, 2*s, 0, true), named(2, governance.Observability, 2*s, 0, true)}, 2 * s, ""},
-		{"observers use up the chain", governance.Options{ChainTimeout: s}, []governance.Member{named(1, governance.Observability, s, 0, true), named(2, governance.Validation, 0, 0, true)}, s, "p2"},
-		{"the first observer that fails", governance.Options{}, []governance.Member{named(1, governance.Observability, 5*s, s, true), named(2, governance.Observability, 2*s, 0, true)}, 2 * s, "p1"},
+		{"the chain's default is 10 s", governance.Options{},
+			[]governance.Member{
+				named(1, governance.Validation, 8*s, 9*s, true),
+				named(2, governance.Validation, 3*s, 9*s, true),
+			}, 10 * s, "p2"},
+		{"the chain's own", governance.Options{ChainTimeout: 2 * s},
+			[]governance.Member{
+				named(1, governance.Validation, 3*s, 0, false),
+				named(2, governance.Validation, 0, 0, true),
+			}, 2 * s, "p2"},
+		{"what content policies change has a chain of its own", governance.Options{ChainTimeout: 3 * s},
+			[]governance.Member{named(1, governance.Validation, 2*s, 0, true), changing}, 4 * s, ""},
+		{"observers at once", governance.Options{},
+			[]governance.Member{
+				named(1, governance.Observability, 2*s, 0, true),
+				named(2, governance.Observability, 2*s, 0, true),
+			}, 2 * s, ""},
+		{"observers use up the chain", governance.Options{ChainTimeout: s},
+			[]governance.Member{
+				named(1, governance.Observability, s, 0, true),
+				named(2, governance.Validation, 0, 0, true),
+			}, s, "p2"},
+		{"the first observer that fails", governance.Options{},
+			[]governance.Member{
+				named(1, governance.Observability, 5*s, s, true),
+				named(2, governance.Observability, 2*s, 0, true),
+			}, 2 * s, "p1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,7 +102,8 @@ func TestTimeouts(t *testing.T) {
 				case tt.blames == "" && err != nil:
 					t.Error(err)
 				case tt.blames != "":
-					if r := refusalOf(t, err); r.Policy != tt.blames || protocol.KindOf(err) != protocol.GovernanceUnavailable {
+					if r := refusalOf(t, err); r.Policy != tt.blames ||
+						protocol.KindOf(err) != protocol.GovernanceUnavailable {
 						t.Errorf("err = %v, %+v", err, r)
 					}
 				}
@@ -96,16 +137,25 @@ func TestG3ObserversDelayNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var dropped, failed atomic.Int32
 			traces := governance.NewTraces(0)
-			o := governance.Options{Traces: traces, Observe: func(o governance.Observation) {
-				switch o.Outcome {
-				case governance.Dropped:
-					dropped.Add(1)
-				case governance.PluginError:
-					failed.Add(1)
-				}
-			}}
-			spec := governance.Spec{Name: "watch", Category: governance.Observability, Mode: mode, Required: mode == governance.ModeShadow,
-				Timeout: 10 * time.Second, Flows: []governance.Flow{governance.Request}}
+			o := governance.Options{
+				Traces: traces,
+				Observe: func(o governance.Observation) {
+					switch o.Outcome {
+					case governance.Dropped:
+						dropped.Add(1)
+					case governance.PluginError:
+						failed.Add(1)
+					}
+				},
+			}
+			spec := governance.Spec{
+				Name:     "watch",
+				Category: governance.Observability,
+				Mode:     mode,
+				Required: mode == governance.ModeShadow,
+				Timeout:  10 * time.Second,
+				Flows:    []governance.Flow{governance.Request},
+			}
 			p := governance.NewPipeline(o, governance.Member{Spec: spec, Policy: slow(time.Minute)})
 			began := time.Now()
 			x := toolCall()
@@ -130,7 +180,8 @@ func TestG3ObserversDelayNothing(t *testing.T) {
 			if n := failed.Load(); n != 260 {
 				t.Errorf("%d timed out", n)
 			}
-			if oldest := traces.Latest(300)[299]; len(oldest.Steps) != 1 || oldest.Steps[0].Outcome != governance.PluginError {
+			if oldest := traces.Latest(300)[299]; len(oldest.Steps) != 1 ||
+				oldest.Steps[0].Outcome != governance.PluginError {
 				t.Errorf("a trace that was completed later: %+v", oldest)
 			}
 		})

@@ -24,18 +24,19 @@ const (
 
 // Step is one policy's decision about one flow of an exchange.
 type Step struct {
-	Policy   string            `json:"policy"`
-	Category Category          `json:"category"`
-	Flow     Flow              `json:"flow"`
-	Again    bool              `json:"again,omitempty"` // about a change by a hook or a content policy
-	Outcome  Outcome           `json:"outcome"`
-	Action   Action            `json:"action,omitempty"`  // the policy's decision
-	Ignored  bool              `json:"ignored,omitempty"` // the decision had no effect: shadow mode, or not allowed in the category
-	Stated   bool              `json:"-"`                 // the policy only stated it: [Decision.Shadow]
-	Code     string            `json:"code,omitempty"`
-	Reason   string            `json:"reason,omitempty"` // at most 512 bytes
-	By       string            `json:"by,omitempty"`     // the person who answered an approval request
-	Latency  protocol.Duration `json:"latency_ms"`       // without waiting for a person
+	Policy   string   `json:"policy"`
+	Category Category `json:"category"`
+	Flow     Flow     `json:"flow"`
+	Again    bool     `json:"again,omitempty"` // about a change by a hook or a content policy
+	Outcome  Outcome  `json:"outcome"`
+	Action   Action   `json:"action,omitempty"` // the policy's decision
+	// the decision had no effect: shadow mode, or not allowed in the category
+	Ignored bool              `json:"ignored,omitempty"`
+	Stated  bool              `json:"-"` // the policy only stated it: [Decision.Shadow]
+	Code    string            `json:"code,omitempty"`
+	Reason  string            `json:"reason,omitempty"` // at most 512 bytes
+	By      string            `json:"by,omitempty"`     // the person who answered an approval request
+	Latency protocol.Duration `json:"latency_ms"`       // without waiting for a person
 }
 
 // Trace explains the outcome of one exchange. It holds no payload.
@@ -78,8 +79,20 @@ type record struct {
 }
 
 func newRecord(x *Exchange, now time.Time, steps int) *record {
-	return &record{trace: Trace{ID: x.ID, Time: now, Method: x.Method, Caller: x.Caller, Session: x.Session, Node: x.Node, Origin: prefix(x.Origin, maxCode),
-		Extension: x.Extension, Tool: x.Tool, Direction: x.Direction(), Notify: x.Notify, Steps: make([]Step, 0, steps)}}
+	return &record{trace: Trace{
+		ID:        x.ID,
+		Time:      now,
+		Method:    x.Method,
+		Caller:    x.Caller,
+		Session:   x.Session,
+		Node:      x.Node,
+		Origin:    prefix(x.Origin, maxCode),
+		Extension: x.Extension,
+		Tool:      x.Tool,
+		Direction: x.Direction(),
+		Notify:    x.Notify,
+		Steps:     make([]Step, 0, steps),
+	}}
 }
 
 const (

@@ -16,33 +16,100 @@ import (
 func TestTraceExplains(t *testing.T) {
 	var observed []governance.Observation
 	traces := governance.NewTraces(2)
-	shadow := member("shadow", governance.Authorization, in(governance.Request, governance.Decision{Action: governance.Deny, Code: strings.Repeat("ö", 200), Reason: strings.Repeat("ä", 400)}))
+	shadow := member("shadow", governance.Authorization,
+		in(governance.Request, governance.Decision{
+			Action: governance.Deny,
+			Code:   strings.Repeat("ö", 200),
+			Reason: strings.Repeat("ä", 400),
+		}))
 	shadow.Spec.Mode = governance.ModeShadow
-	mask := member("mask", governance.Content, in(governance.Request, governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"name":"work"}`)}))
+	mask := member("mask", governance.Content,
+		in(governance.Request, governance.Decision{
+			Action: governance.Modify,
+			JSON:   json.RawMessage(`{"name":"work"}`),
+		}))
 	mask.Spec.Flows = []governance.Flow{governance.Request}
-	p := newPipeline(t, governance.Options{Traces: traces, Observe: func(o governance.Observation) { observed = append(observed, o) }},
-		shadow, mask, member("last", governance.Content, in(governance.Response, governance.Decision{Action: governance.Deny, Reason: "no"})))
+	p := newPipeline(t, governance.Options{
+		Traces:  traces,
+		Observe: func(o governance.Observation) { observed = append(observed, o) },
+	},
+		shadow, mask, member("last", governance.Content,
+			in(governance.Response, governance.Decision{Action: governance.Deny, Reason: "no"})))
 	x := toolCall()
 	_ = p.Govern(t.Context(), x, answer(`{}`, nil))
 	got, ok := traces.Get(x.ID)
-	want := governance.Trace{ID: x.ID, Method: "tools/call", Caller: "ada", Session: "s", Extension: "x", Tool: "ext_x_work", Direction: "to_extension", Sent: true,
-		Verdict: governance.Verdict{Action: governance.Deny, Policy: "last", Code: "rejected"}, Failure: "rejected",
+	want := governance.Trace{
+		ID:        x.ID,
+		Method:    "tools/call",
+		Caller:    "ada",
+		Session:   "s",
+		Extension: "x",
+		Tool:      "ext_x_work",
+		Direction: "to_extension",
+		Sent:      true,
+		Verdict:   governance.Verdict{Action: governance.Deny, Policy: "last", Code: "rejected"},
+		Failure:   "rejected",
 		Steps: []governance.Step{
-			{Policy: "shadow", Category: "authorization", Flow: "request", Outcome: "continue", Action: "deny", Ignored: true, Code: strings.Repeat("ö", 128), Reason: strings.Repeat("ä", 256)},
+			{
+				Policy:   "shadow",
+				Category: "authorization",
+				Flow:     "request",
+				Outcome:  "continue",
+				Action:   "deny",
+				Ignored:  true,
+				Code:     strings.Repeat("ö", 128),
+				Reason:   strings.Repeat("ä", 256),
+			},
 			{Policy: "last", Category: "content", Flow: "request", Outcome: "continue"},
 			{Policy: "mask", Category: "content", Flow: "request", Outcome: "continue", Action: "modify"},
-			{Policy: "shadow", Category: "authorization", Flow: "request", Again: true, Outcome: "continue", Action: "deny", Ignored: true, Code: strings.Repeat("ö", 128), Reason: strings.Repeat("ä", 256)},
+			{
+				Policy:   "shadow",
+				Category: "authorization",
+				Flow:     "request",
+				Again:    true,
+				Outcome:  "continue",
+				Action:   "deny",
+				Ignored:  true,
+				Code:     strings.Repeat("ö", 128),
+				Reason:   strings.Repeat("ä", 256),
+			},
 			{Policy: "shadow", Category: "authorization", Flow: "response", Outcome: "continue"},
-			{Policy: "last", Category: "content", Flow: "response", Outcome: "rejected", Action: "deny", Code: "rejected", Reason: "no"},
-		}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(governance.Trace{}, "Time", "Took"), cmpopts.IgnoreFields(governance.Step{}, "Latency")); diff != "" || !ok {
+			{
+				Policy:   "last",
+				Category: "content",
+				Flow:     "response",
+				Outcome:  "rejected",
+				Action:   "deny",
+				Code:     "rejected",
+				Reason:   "no",
+			},
+		},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(governance.Trace{}, "Time", "Took"),
+		cmpopts.IgnoreFields(governance.Step{}, "Latency")); diff != "" || !ok {
 		t.Error(diff)
 	}
 	wantObserved := []governance.Observation{
-		{Policy: "shadow", Category: "authorization", Flow: "request", Outcome: "continue", Code: "other", Shadow: true, Action: "deny"},
+		{
+			Policy:   "shadow",
+			Category: "authorization",
+			Flow:     "request",
+			Outcome:  "continue",
+			Code:     "other",
+			Shadow:   true,
+			Action:   "deny",
+		},
 		{Policy: "last", Category: "content", Flow: "request", Outcome: "continue"},
 		{Policy: "mask", Category: "content", Flow: "request", Outcome: "continue", Action: "modify"},
-		{Policy: "shadow", Category: "authorization", Flow: "request", Outcome: "continue", Code: "other", Shadow: true, Action: "deny"},
+		{
+			Policy:   "shadow",
+			Category: "authorization",
+			Flow:     "request",
+			Outcome:  "continue",
+			Code:     "other",
+			Shadow:   true,
+			Action:   "deny",
+		},
 		{Policy: "shadow", Category: "authorization", Flow: "response", Outcome: "continue", Shadow: true},
 		{Policy: "last", Category: "content", Flow: "response", Outcome: "rejected", Code: "rejected", Action: "deny"},
 	}
@@ -56,7 +123,8 @@ func TestTracesKeepTheLatest(t *testing.T) {
 	if len(traces.Latest(5)) != 0 {
 		t.Error("there are traces of nothing")
 	}
-	p := newPipeline(t, governance.Options{Traces: traces}, member("p", governance.Validation, always(governance.Decision{})))
+	p := newPipeline(t, governance.Options{Traces: traces},
+		member("p", governance.Validation, always(governance.Decision{})))
 	var ids []string
 	for range 5 {
 		x := toolCall()
@@ -110,7 +178,13 @@ func TestIDs(t *testing.T) {
 }
 
 func TestBoundedCode(t *testing.T) {
-	for code, want := range map[string]string{"": "", "rate_limited": "rate_limited", "unauthorized": "unauthorized", "approval_denied": "approval_denied", "user 17": "other"} {
+	for code, want := range map[string]string{
+		"":                "",
+		"rate_limited":    "rate_limited",
+		"unauthorized":    "unauthorized",
+		"approval_denied": "approval_denied",
+		"user 17":         "other",
+	} {
 		if got := governance.BoundedCode(code); got != want {
 			t.Errorf("%q is counted as %q", code, got)
 		}
@@ -125,17 +199,21 @@ func TestDryRun(t *testing.T) {
 	watch := member("watch", governance.Observability, s.policy("watch"))
 	watch.Spec.Required = false
 	o := governance.Options{Traces: traces, Observe: func(governance.Observation) { t.Error("a dry run is counted") }}
-	p := newPipeline(t, o, watch, member("ask", governance.Authorization, always(governance.Decision{Action: governance.Ask, Reason: "sure?"})),
+	p := newPipeline(t, o, watch,
+		member("ask", governance.Authorization, always(governance.Decision{Action: governance.Ask, Reason: "sure?"})),
 		member("next", governance.Validation, s.policy("next")), member("audit", governance.Audit, s.policy("audit")))
 	trace, err := p.Test(t.Context(), toolCall())
-	if err != nil || trace.Sent || len(trace.Steps) != 3 || trace.Steps[2].Action != governance.Ask || !trace.Steps[2].Ignored {
+	if err != nil || trace.Sent || len(trace.Steps) != 3 || trace.Steps[2].Action != governance.Ask ||
+		!trace.Steps[2].Ignored {
 		t.Errorf("%v, %+v", err, trace)
 	}
 	if diff := cmp.Diff([]string{"request watch", "request next"}, s.steps); diff != "" || len(traces.Latest(1)) != 0 {
 		t.Error(diff)
 	}
-	denies := newPipeline(t, governance.Options{}, member("no", governance.Validation, always(governance.Decision{Action: governance.Deny})))
-	if trace, err := denies.Test(t.Context(), toolCall()); protocol.KindOf(err) != protocol.Rejected || trace.Failure != "rejected" || trace.Verdict.Policy != "no" {
+	denies := newPipeline(t, governance.Options{},
+		member("no", governance.Validation, always(governance.Decision{Action: governance.Deny})))
+	if trace, err := denies.Test(t.Context(), toolCall()); protocol.KindOf(err) != protocol.Rejected ||
+		trace.Failure != "rejected" || trace.Verdict.Policy != "no" {
 		t.Errorf("%v, %+v", err, trace)
 	}
 }

@@ -49,7 +49,8 @@ func (s *Spec) Validate() []Problem {
 	p.env("env", s.Env)
 	if len(s.Conditions) > 0 {
 		p.add("conditions", "state match, or one policy for each alternative",
-			"only tools and server_ids of a single condition can be expressed, and not beside match.tools or match.extensions")
+			"only tools and server_ids of a single condition can be expressed, and not beside match.tools or "+
+				"match.extensions")
 	}
 	return p
 }
@@ -63,20 +64,23 @@ func (s *Spec) validateKind(p *problems) {
 		p.only(map[string]bool{"hooks": s.Hooks != nil}, "for kind mcp only", "")
 	}
 	if s.Kind != KindInterceptor {
-		p.only(map[string]bool{"interceptors": s.Interceptors != nil, "envelope": s.Envelope}, "for kind interceptor only", "")
+		p.only(map[string]bool{"interceptors": s.Interceptors != nil, "envelope": s.Envelope},
+			"for kind interceptor only", "")
 	}
 	if s.Kind != KindMCP && s.Kind != KindInterceptor {
 		p.only(map[string]bool{"mcp": s.MCP != nil}, "for kinds mcp and interceptor only", "")
 	}
 	switch s.Kind {
 	case KindBuiltin:
-		p.only(process, "for policies with a process, not for kind builtin", "leave it out, or state kind: grpc or native")
+		p.only(process, "for policies with a process, not for kind builtin",
+			"leave it out, or state kind: grpc or native")
 	case KindGRPC, KindNative:
 		p.command("cmd", s.Cmd)
 	case KindMCP, KindInterceptor:
 		p.only(process, "stated inside mcp for kind "+string(s.Kind), "move it there")
 		if s.Config != nil && s.Kind == KindMCP {
-			p.add("config", "configure the plugin where its server runs", "a policy of kind mcp is configured by its own server")
+			p.add("config", "configure the plugin where its server runs",
+				"a policy of kind mcp is configured by its own server")
 		}
 		if s.MCP == nil {
 			p.add("", "", "a policy of kind %s needs an mcp block", s.Kind)
@@ -96,7 +100,12 @@ func (m *MCP) validate(p *problems) {
 		p.only(map[string]bool{"mcp.url": m.URL != ""}, "for STREAMABLEHTTP and SSE only", "")
 		m.validateStdio(p)
 	case ProtoStreamableHTTP, ProtoSSE:
-		p.only(map[string]bool{"mcp.cmd": m.Cmd != nil, "mcp.script": m.Script != "", "mcp.env": m.Env != nil, "mcp.cwd": m.Cwd != ""},
+		p.only(map[string]bool{
+			"mcp.cmd":    m.Cmd != nil,
+			"mcp.script": m.Script != "",
+			"mcp.env":    m.Env != nil,
+			"mcp.cwd":    m.Cwd != "",
+		},
 			"for STDIO only", "")
 		if problem := badURL(m.URL); problem != "" {
 			p.add("mcp.url", "", "%s", problem)
@@ -161,12 +170,21 @@ func (m Match) validate(p *problems) {
 	lists := []struct {
 		field string
 		globs []string
-	}{{"tools", m.Tools}, {"extensions", m.Extensions}, {"methods", m.Methods}, {"callers", m.Callers}, {"nodes", m.Nodes}, {"direction", m.Direction}}
+	}{
+		{"tools", m.Tools},
+		{"extensions", m.Extensions},
+		{"methods", m.Methods},
+		{"callers", m.Callers},
+		{"nodes", m.Nodes},
+		{"direction", m.Direction},
+	}
 	for _, list := range lists {
 		for _, pattern := range list.globs {
 			if glob.Check(pattern) != nil {
-				p.add("match."+list.field, "* is any text, ? any character, [a-z] one of them", "%q is not a glob", pattern)
-			} else if list.field == "direction" && !slices.ContainsFunc(directions, func(d string) bool { return glob.Match(pattern, d) }) {
+				p.add("match."+list.field, "* is any text, ? any character, [a-z] one of them", "%q is not a glob",
+					pattern)
+			} else if list.field == "direction" &&
+				!slices.ContainsFunc(directions, func(d string) bool { return glob.Match(pattern, d) }) {
 				p.add("match.direction", "to_extension or to_caller", "%q matches no direction", pattern)
 			}
 		}

@@ -38,8 +38,13 @@ func (p Point) CommandName() string {
 func input(e *Event, cwd string) json.RawMessage {
 	base := json.RawMessage("{}")
 	m := map[string]json.RawMessage{
-		"session_id": rawjson.Quote(e.Session), "transcript_path": rawjson.Quote(""), "cwd": rawjson.Quote(cwd), "permission_mode": rawjson.Quote("default"),
-		"hook_event_name": rawjson.Quote(e.Point.CommandName()), "extension_id": rawjson.Quote(e.Extension), "caller": rawjson.Quote(e.Caller),
+		"session_id":      rawjson.Quote(e.Session),
+		"transcript_path": rawjson.Quote(""),
+		"cwd":             rawjson.Quote(cwd),
+		"permission_mode": rawjson.Quote("default"),
+		"hook_event_name": rawjson.Quote(e.Point.CommandName()),
+		"extension_id":    rawjson.Quote(e.Extension),
+		"caller":          rawjson.Quote(e.Caller),
 	}
 	switch e.Point {
 	case BeforeToolCall, AfterToolCall, ToolCallFailed:
@@ -66,5 +71,6 @@ func failure(err *protocol.Error) (message, kind, interrupt json.RawMessage) {
 	if err == nil {
 		return rawjson.Quote(""), rawjson.Quote(""), json.RawMessage("false")
 	}
-	return rawjson.Quote(err.Message), rawjson.Quote(string(err.Kind)), strconv.AppendBool(nil, err.Kind == protocol.Canceled)
+	return rawjson.Quote(err.Message), rawjson.Quote(string(err.Kind)), strconv.AppendBool(nil,
+		err.Kind == protocol.Canceled)
 }

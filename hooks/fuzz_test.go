@@ -8,10 +8,12 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-var replies = []string{``, `null`, `{}`, `{"abort":true,"reason":"x"}`, `{"decision":"deny"}`, `{"decision":"none","override":{"a":null}}`,
+var replies = []string{``, `null`, `{}`, `{"abort":true,"reason":"x"}`, `{"decision":"deny"}`,
+	`{"decision":"none","override":{"a":null}}`,
 	`{"override":null,"context":"c"}`, `{"decision":"block","reason":"r"}`, `{"continue":false,"stopReason":"s"}`,
 	`{"hookSpecificOutput":{"permissionDecision":"ask","updatedInput":{"b":2},"updatedToolOutput":"t","additionalContext":"c"}}`,
-	`[1]`, `"x"`, `{"override":[1]}`, `{"override":{"a":1},"override":{"b":2}}`, "noise\n{\"decision\":\"approve\"}", `{"a":`}
+	`[1]`, `"x"`, `{"override":[1]}`, `{"override":{"a":1},"override":{"b":2}}`, "noise\n{\"decision\":\"approve\"}",
+	`{"a":`}
 
 // FuzzDecodeReply checks for panics, and that the payload stays one JSON object.
 func FuzzDecodeReply(f *testing.F) {

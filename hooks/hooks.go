@@ -31,12 +31,13 @@ const (
 	AfterMessage       Point = "after_message"        // the loop's turn has ended; a denial asks it to continue
 	BeforeModelRequest Point = "before_model_request" // gate: the request to the model
 	AfterModelResponse Point = "after_model_response" // the model's answer
-	ToolsSelect        Point = "tools_select"         // gate: the tools offered to the model; handlers can only remove some
-	BeforeToolCall     Point = "before_tool_call"     // gate: a tool's arguments
-	AfterToolCall      Point = "after_tool_call"      // a tool's result
-	ToolCallFailed     Point = "tool_call_failed"     // the error of a tool call
-	ExtensionLoad      Point = "extension_load"       // gate: an extension is about to start; not sent to extensions
-	ExtensionState     Point = "extension_state"      // an extension changed its state
+	// gate: the tools offered to the model; handlers can only remove some
+	ToolsSelect    Point = "tools_select"
+	BeforeToolCall Point = "before_tool_call" // gate: a tool's arguments
+	AfterToolCall  Point = "after_tool_call"  // a tool's result
+	ToolCallFailed Point = "tool_call_failed" // the error of a tool call
+	ExtensionLoad  Point = "extension_load"   // gate: an extension is about to start; not sent to extensions
+	ExtensionState Point = "extension_state"  // an extension changed its state
 )
 
 var points = []Point{SessionStart, SessionEnd, BeforeMessage, AfterMessage, BeforeModelRequest, AfterModelResponse,
@@ -58,14 +59,16 @@ func (p Point) deniable() bool { return p.Gate() || p == AfterToolCall }
 // Event is the input of handlers.
 type Event struct {
 	Point     Point
-	Session   string          // "" outside sessions
-	Caller    string          // authenticated; "" when anonymous
-	Node      string          // the node of the cluster whose caller it is; "" for a caller of this host
-	Extension string          // the tool's extension, or the one the event is about
-	Tool      string          // the registered name; only at the points of tools
-	OwnName   string          // the extension's own name of the tool
-	Call      string          // an id common to all events of one tool call
-	Payload   json.RawMessage // the part that handlers may change: the arguments, then the result of a call, else an object that depends on the point
+	Session   string // "" outside sessions
+	Caller    string // authenticated; "" when anonymous
+	Node      string // the node of the cluster whose caller it is; "" for a caller of this host
+	Extension string // the tool's extension, or the one the event is about
+	Tool      string // the registered name; only at the points of tools
+	OwnName   string // the extension's own name of the tool
+	Call      string // an id common to all events of one tool call
+	// the part that handlers may change: the arguments, then the result of a call, else an object that depends on the
+	// point
+	Payload   json.RawMessage
 	Arguments json.RawMessage // after_tool_call and tool_call_failed: the arguments of the call
 	Error     *protocol.Error // tool_call_failed only
 	Took      time.Duration   // duration of the call; after_tool_call only

@@ -54,7 +54,8 @@ func readResult(exit process.Exit, stdout []byte, stderr []string) (*commandResu
 		err = json.Unmarshal(value, &c.out)
 	}
 	if err == nil {
-		c.base, err = DecodeReply(rawjson.Edit(value, map[string]json.RawMessage{"decision": nil})) // its decisions have other words
+		// its decisions have other words
+		c.base, err = DecodeReply(rawjson.Edit(value, map[string]json.RawMessage{"decision": nil}))
 	}
 	if err != nil && exit.Code == 2 {
 		c.out, c.base = output{}, nil

@@ -17,7 +17,8 @@ import (
 
 // RunnerOptions configure a [Runner]. The zero value is usable.
 type RunnerOptions struct {
-	MaxProcesses int                  // bound of simultaneous processes; further commands wait within their timeout; default 16
+	// bound of simultaneous processes; further commands wait within their timeout; default 16
+	MaxProcesses int
 	Containment  *process.Containment // contains the descendants of commands; nil contains their process groups only
 	Logger       *slog.Logger         // receives stderr and messages of commands; default: discarded
 	Redact       func(string) string  // masks secrets in texts of commands; default: none
@@ -74,10 +75,11 @@ func (r *Runner) acquire(ctx context.Context) (end func(), err error) {
 // object on stdin and answers with its exit code and stdout, like the commands of Claude
 // Code's hooks; see [Runner.Handler].
 type Command struct {
-	Handler          // all fields but Run; Name defaults to the point
-	Argv    []string // the program, relative to Dir when it contains a slash, else found on the PATH of Env, and its arguments
-	Dir     string   // the working directory, absolute
-	Env     []string // the complete environment; EXTHOST_EVENT, EXTHOST_SESSION_ID and EXTHOST_TOOL are added
+	Handler // all fields but Run; Name defaults to the point
+	// the program, relative to Dir when it contains a slash, else found on the PATH of Env, and its arguments
+	Argv []string
+	Dir  string   // the working directory, absolute
+	Env  []string // the complete environment; EXTHOST_EVENT, EXTHOST_SESSION_ID and EXTHOST_TOOL are added
 
 	Sandbox *sandbox.Policy // confines its processes; nil confines nothing
 
@@ -200,7 +202,12 @@ func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error)
 		}
 	}
 	proc, err := process.Start(ctx, process.Spec{
-		Path: c.argv[0], Args: c.argv[1:], Dir: c.dir, Containment: c.runner.o.Containment, Sandbox: c.sandbox, Env: env,
+		Path:        c.argv[0],
+		Args:        c.argv[1:],
+		Dir:         c.dir,
+		Containment: c.runner.o.Containment,
+		Sandbox:     c.sandbox,
+		Env:         env,
 		StderrLine: func(l process.Line) {
 			c.log.Debug(l.Text, "event", string(e.Point))
 		},

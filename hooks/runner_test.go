@@ -38,10 +38,16 @@ func newScripts(t *testing.T) *scripts {
 	processtest.Leaks(t)
 	containment := process.Contain("")
 	log := new(bytes.Buffer)
-	s := &scripts{t: t, dir: t.TempDir(), log: log, runner: NewRunner(RunnerOptions{
-		Containment: containment, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Redact: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") },
-	})}
+	s := &scripts{
+		t:   t,
+		dir: t.TempDir(),
+		log: log,
+		runner: NewRunner(RunnerOptions{
+			Containment: containment,
+			Logger:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			Redact:      func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") },
+		}),
+	}
 	t.Cleanup(containment.Close)
 	t.Cleanup(s.runner.Close)
 	return s
@@ -59,7 +65,12 @@ func (s *scripts) add(name, text string, mode os.FileMode) string {
 // sh returns the handler of a shell script.
 func (s *scripts) sh(p Point, script string, more ...func(*Command)) Handler {
 	s.t.Helper()
-	c := Command{Handler: Handler{Name: "hook", Point: p}, Argv: []string{"sh", "-c", script}, Dir: s.dir, Env: []string{"PATH=" + os.Getenv("PATH"), "A=1", "A=2"}}
+	c := Command{
+		Handler: Handler{Name: "hook", Point: p},
+		Argv:    []string{"sh", "-c", script},
+		Dir:     s.dir,
+		Env:     []string{"PATH=" + os.Getenv("PATH"), "A=1", "A=2"},
+	}
 	for _, f := range more {
 		f(&c)
 	}
@@ -72,14 +83,25 @@ func (s *scripts) sh(p Point, script string, more ...func(*Command)) Handler {
 
 func (s *scripts) run(p Point, script string, more ...func(*Command)) (Outcome, error) {
 	s.t.Helper()
-	payload := map[Point]string{BeforeToolCall: `{"command":"rm -rf /","n":12345678901234567890}`, AfterToolCall: `{"content":[{"type":"text","text":"done"}]}`}[p]
+	payload := map[Point]string{
+		BeforeToolCall: `{"command":"rm -rf /","n":12345678901234567890}`,
+		AfterToolCall:  `{"content":[{"type":"text","text":"done"}]}`,
+	}[p]
 	if payload == "" {
 		payload = `{"prompt":"hi"}`
 	}
 	return NewSet(Options{}, s.sh(p, script, more...)).Run(s.t.Context(), &Event{
-		Point: p, Session: "s1", Caller: "ada", Extension: "shell", Tool: "ext_shell_run", OwnName: "run", Call: "call_1",
-		Payload: json.RawMessage(payload), Arguments: json.RawMessage(`{"command":"ls"}`), Took: 1500 * time.Millisecond,
-		Error: protocol.Errorf(protocol.CallTimeout, "too slow"),
+		Point:     p,
+		Session:   "s1",
+		Caller:    "ada",
+		Extension: "shell",
+		Tool:      "ext_shell_run",
+		OwnName:   "run",
+		Call:      "call_1",
+		Payload:   json.RawMessage(payload),
+		Arguments: json.RawMessage(`{"command":"ls"}`),
+		Took:      1500 * time.Millisecond,
+		Error:     protocol.Errorf(protocol.CallTimeout, "too slow"),
 	})
 }
 
@@ -102,40 +124,68 @@ func TestClaudeContract(t *testing.T) {
 		{"text is context", SessionStart, `echo today is Monday`, None, false, "", "", "today is Monday"},
 		{"exit 2", BeforeToolCall, `echo no deletions >&2; exit 2`, Deny, true, "no deletions", "", ""},
 		{"exit 2 without a word", BeforeToolCall, `exit 2`, Deny, true, "exit status 2", "", ""},
-		{"exit 2 beats allow", BeforeToolCall, `echo '{"hookSpecificOutput":{"permissionDecision":"allow"}}'; echo no >&2; exit 2`, Deny, true, "no", "", ""},
-		{"exit 2 with a reason in JSON", BeforeToolCall, `echo '{"reason":"policy 7"}'; echo no >&2; exit 2`, Deny, true, "policy 7", "", ""},
-		{"exit 2 with broken JSON", BeforeToolCall, `echo '{"decision":'; echo no >&2; exit 2`, Deny, true, "no", "", ""},
+		{"exit 2 beats allow", BeforeToolCall,
+			`echo '{"hookSpecificOutput":{"permissionDecision":"allow"}}'; echo no >&2; exit 2`, Deny, true, "no", "",
+			""},
+		{"exit 2 with a reason in JSON", BeforeToolCall, `echo '{"reason":"policy 7"}'; echo no >&2; exit 2`, Deny,
+			true, "policy 7", "", ""},
+		{"exit 2 with broken JSON", BeforeToolCall, `echo '{"decision":'; echo no >&2; exit 2`, Deny, true, "no", "",
+			""},
 		{"exit 2 of a prompt", BeforeMessage, `echo no secrets >&2; exit 2`, Deny, true, "no secrets", "", ""},
-		{"exit 2 after a tool", AfterToolCall, `echo the file does not compile >&2; exit 2`, None, false, "", "", "the file does not compile"},
+		{"exit 2 after a tool", AfterToolCall, `echo the file does not compile >&2; exit 2`, None, false, "", "",
+			"the file does not compile"},
 		{"exit 2 after a failure", ToolCallFailed, `echo try again >&2; exit 2`, None, false, "", "", "try again"},
 		{"exit 2 at the end of a turn", AfterMessage, `echo tests fail >&2; exit 2`, Deny, false, "tests fail", "", ""},
 		{"exit 2 that means nothing", SessionEnd, `echo no >&2; exit 2`, None, false, "", "", ""},
-		{"deny", BeforeToolCall, `echo '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"never"}}'`, Deny, true, "never", "", ""},
-		{"ask, and nobody is there", BeforeToolCall, `echo '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"sure?"}}'`, Ask, true, "sure?", "", ""},
-		{"defer", BeforeToolCall, `echo '{"hookSpecificOutput":{"permissionDecision":"defer"}}'`, Ask, true, "", "", ""},
-		{"allow", BeforeToolCall, `echo '{"hookSpecificOutput":{"permissionDecision":"allow","permissionDecisionReason":"fine"},"suppressOutput":true}'`, Allow, false, "fine", "", ""},
+		{"deny", BeforeToolCall,
+			`echo '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"never"}}'`, Deny, true, "never", "", ""},
+		{"ask, and nobody is there", BeforeToolCall,
+			`echo '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"sure?"}}'`, Ask, true,
+			"sure?", "", ""},
+		{"defer", BeforeToolCall, `echo '{"hookSpecificOutput":{"permissionDecision":"defer"}}'`, Ask, true, "", "",
+			""},
+		{"allow", BeforeToolCall,
+			`echo '{"hookSpecificOutput":{"permissionDecision":"allow","permissionDecisionReason":"fine"},"suppressOutput":true}'`, Allow, false, "fine", "", ""},
 		{"old words", BeforeToolCall, `echo '{"decision":"approve","reason":"ok"}'`, Allow, false, "ok", "", ""},
 		{"old words", BeforeToolCall, `echo '{"decision":"block","reason":"old"}'`, Deny, true, "old", "", ""},
-		{"new words win", BeforeToolCall, `echo '{"decision":"approve","hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"new"}}'`, Deny, true, "new", "", ""},
-		{"updatedInput is all of it", BeforeToolCall, `echo '{"hookSpecificOutput":{"permissionDecision":"allow","updatedInput":{"command":"ls","keep":null}}}'`, Allow, false, "", `{"command":"ls","keep":null}`, ""},
-		{"override is a part of it", BeforeToolCall, `echo '{"override":{"command":null}}'`, None, false, "", `{"n":12345678901234567890}`, ""},
-		{"additionalContext", BeforeToolCall, `echo '{"hookSpecificOutput":{"additionalContext":"on a shared machine"}}'`, None, false, "", "", "on a shared machine"},
-		{"feedback", AfterToolCall, `echo '{"decision":"block","reason":"lint fails","hookSpecificOutput":{"additionalContext":"line 3"}}'`, None, false, "", "", "lint fails\nline 3"},
-		{"a text for a result", AfterToolCall, `echo '{"hookSpecificOutput":{"updatedToolOutput":"redacted"}}'`, None, false, "", `{"content":[{"type":"text","text":"redacted"}]}`, ""},
-		{"a result for a result", AfterToolCall, `echo '{"hookSpecificOutput":{"updatedMCPToolOutput":{"content":[],"isError":true}}}'`, None, false, "", `{"content":[],"isError":true}`, ""},
-		{"an object for a result", AfterToolCall, `echo '{"hookSpecificOutput":{"updatedToolOutput":{"a":1}}}'`, None, false, "", `{"content":[{"type":"text","text":"{\"a\":1}"}],"structuredContent":{"a":1}}`, ""},
-		{"continue false", BeforeToolCall, `echo '{"continue":false,"stopReason":"build broken"}'`, Deny, true, "build broken", "", ""},
-		{"continue false after a tool", AfterToolCall, `echo '{"continue":false,"stopReason":"build broken"}'`, None, false, "build broken", "", ""},
+		{"new words win", BeforeToolCall,
+			`echo '{"decision":"approve","hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"new"}}'`, Deny, true, "new", "", ""},
+		{"updatedInput is all of it", BeforeToolCall,
+			`echo '{"hookSpecificOutput":{"permissionDecision":"allow","updatedInput":{"command":"ls","keep":null}}}'`,
+			Allow, false, "", `{"command":"ls","keep":null}`, ""},
+		{"override is a part of it", BeforeToolCall, `echo '{"override":{"command":null}}'`, None, false, "",
+			`{"n":12345678901234567890}`, ""},
+		{"additionalContext", BeforeToolCall,
+			`echo '{"hookSpecificOutput":{"additionalContext":"on a shared machine"}}'`, None, false, "", "",
+			"on a shared machine"},
+		{"feedback", AfterToolCall,
+			`echo '{"decision":"block","reason":"lint fails","hookSpecificOutput":{"additionalContext":"line 3"}}'`,
+			None, false, "", "", "lint fails\nline 3"},
+		{"a text for a result", AfterToolCall, `echo '{"hookSpecificOutput":{"updatedToolOutput":"redacted"}}'`, None,
+			false, "", `{"content":[{"type":"text","text":"redacted"}]}`, ""},
+		{"a result for a result", AfterToolCall,
+			`echo '{"hookSpecificOutput":{"updatedMCPToolOutput":{"content":[],"isError":true}}}'`, None, false, "",
+			`{"content":[],"isError":true}`, ""},
+		{"an object for a result", AfterToolCall, `echo '{"hookSpecificOutput":{"updatedToolOutput":{"a":1}}}'`, None,
+			false, "", `{"content":[{"type":"text","text":"{\"a\":1}"}],"structuredContent":{"a":1}}`, ""},
+		{"continue false", BeforeToolCall, `echo '{"continue":false,"stopReason":"build broken"}'`, Deny, true,
+			"build broken", "", ""},
+		{"continue false after a tool", AfterToolCall, `echo '{"continue":false,"stopReason":"build broken"}'`, None,
+			false, "build broken", "", ""},
 		{"continue true", BeforeToolCall, `echo '{"continue":true,"systemMessage":"hello"}'`, None, false, "", "", ""},
 		{"go on", AfterMessage, `echo '{"decision":"block","reason":"tests fail"}'`, Deny, false, "tests fail", "", ""},
-		{"JSON behind noise", BeforeToolCall, `echo 'Welcome to your shell!'; echo '{"decision":"block","reason":"late"}'`, Deny, true, "late", "", ""},
-		{"a denial with another exit code", BeforeToolCall, `echo '{"decision":"block","reason":"and a crash"}'; exit 1`, Deny, true, "and a crash", "", ""},
+		{"JSON behind noise", BeforeToolCall,
+			`echo 'Welcome to your shell!'; echo '{"decision":"block","reason":"late"}'`, Deny, true, "late", "", ""},
+		{"a denial with another exit code", BeforeToolCall,
+			`echo '{"decision":"block","reason":"and a crash"}'; exit 1`, Deny, true, "and a crash", "", ""},
 		{"held back", AfterToolCall, `echo '{"decision":"deny","reason":"secret"}'`, Deny, true, "secret", "", ""},
-		{"secrets in reasons", BeforeToolCall, `echo password is hunter2 >&2; exit 2`, Deny, true, "password is ***", "", ""},
+		{"secrets in reasons", BeforeToolCall, `echo password is hunter2 >&2; exit 2`, Deny, true, "password is ***",
+			"", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, err := s.run(tt.point, tt.script)
-			if out.Decision != tt.want || (err != nil) != tt.denied || out.Reason != tt.reason || strings.Join(out.Context, "|") != tt.context {
+			if out.Decision != tt.want || (err != nil) != tt.denied || out.Reason != tt.reason ||
+				strings.Join(out.Context, "|") != tt.context {
 				t.Errorf("%+v, %v", out, err)
 			}
 			if out.Steps[0].Err != nil {
@@ -227,7 +277,8 @@ func TestStrangeCommands(t *testing.T) {
 	}{
 		{"invalid UTF-8 on stderr", `printf 'no \377\376 here\n' >&2; exit 2`, `no \xff\xfe here`},
 		{"escape sequences on stderr", `printf '\033[31mred\n' >&2; exit 2`, `\x1b[31mred`},
-		{"a flood on stderr", `yes too much | head -n 1000000 >&2; exit 2`, strings.Repeat("too much\n", 19) + "too much"},
+		{"a flood on stderr", `yes too much | head -n 1000000 >&2; exit 2`,
+			strings.Repeat("too much\n", 19) + "too much"},
 		{"a grandchild that holds the pipe", `sleep 600 & echo no >&2; exit 2`, "no"},
 		{"a grandchild in a session of its own", `setsid sleep 600 & echo no >&2; exit 2`, "no"},
 		{"closes everything", `exec >&-; echo no >&2; exec <&-; exit 2`, "no"},
@@ -253,7 +304,8 @@ func mustQuote(s string) string {
 func TestLargePayload(t *testing.T) {
 	s := newScripts(t)
 	e := Event{Point: BeforeToolCall, Payload: json.RawMessage(`{"text":"` + strings.Repeat("x", 3<<20) + `"}`)}
-	out, err := NewSet(Options{}, s.sh(BeforeToolCall, `n=$(wc -c); echo "{\"override\":{\"text\":$n}}"`)).Run(t.Context(), &e)
+	out, err := NewSet(Options{},
+		s.sh(BeforeToolCall, `n=$(wc -c); echo "{\"override\":{\"text\":$n}}"`)).Run(t.Context(), &e)
 	if err != nil || string(out.Payload) != fmt.Sprintf(`{"text":%d}`, len(input(&e, s.dir))) {
 		t.Errorf("%.100s, %v", out.Payload, err)
 	}
@@ -299,12 +351,20 @@ func TestMissingCommands(t *testing.T) {
 			t.Logf("NOT TESTED: %q needs bash, which is missing", tt.argv)
 			continue
 		}
-		_, err := s.runner.Handler(Command{Handler: Handler{Point: BeforeToolCall}, Argv: tt.argv, Dir: s.dir, Env: []string{"PATH=" + os.Getenv("PATH"), "HERE=" + s.dir}})
+		_, err := s.runner.Handler(Command{
+			Handler: Handler{Point: BeforeToolCall},
+			Argv:    tt.argv,
+			Dir:     s.dir,
+			Env:     []string{"PATH=" + os.Getenv("PATH"), "HERE=" + s.dir},
+		})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: %v, want %q", tt.argv, err, tt.want)
 		}
 	}
-	if _, err := s.runner.Handler(Command{Handler: Handler{Point: BeforeToolCall, Matcher: "("}, Argv: []string{good}}); err == nil {
+	if _, err := s.runner.Handler(Command{
+		Handler: Handler{Point: BeforeToolCall, Matcher: "("},
+		Argv:    []string{good},
+	}); err == nil {
 		t.Error("a bad matcher is accepted")
 	}
 	if _, err := s.runner.Handler(Command{Handler: Handler{Point: "PreToolUse"}, Argv: []string{good}}); err == nil {
@@ -318,8 +378,16 @@ func TestCommandsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	r := NewRunner(RunnerOptions{MaxProcesses: 2})
 	t.Cleanup(r.Close)
-	h, err := r.Handler(Command{Handler: Handler{Point: BeforeToolCall}, Argv: []string{"sh", "-c", `echo . >> started; mkdir a 2>/dev/null || mkdir b 2>/dev/null || exit 3; sleep 0.05; rmdir b 2>/dev/null || rmdir a; exit 0`},
-		Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	h, err := r.Handler(Command{
+		Handler: Handler{Point: BeforeToolCall},
+		Argv: []string{
+			"sh",
+			"-c",
+			`echo . >> started; mkdir a 2>/dev/null || mkdir b 2>/dev/null || exit 3; sleep 0.05; rmdir b 2>/dev/null || rmdir a; exit 0`,
+		},
+		Dir: dir,
+		Env: []string{"PATH=" + os.Getenv("PATH")},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +415,12 @@ func TestCloseEndsCommands(t *testing.T) {
 	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
 		t.Skip(err)
 	}
-	h, err := r.Handler(Command{Handler: Handler{Point: BeforeToolCall}, Argv: []string{"sh", "-c", "trap '' TERM; echo x > ready; sleep 600"}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	h, err := r.Handler(Command{
+		Handler: Handler{Point: BeforeToolCall},
+		Argv:    []string{"sh", "-c", "trap '' TERM; echo x > ready; sleep 600"},
+		Dir:     dir,
+		Env:     []string{"PATH=" + os.Getenv("PATH")},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +452,8 @@ func TestCallerLeavesCommand(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _, _ = os.ReadFile(fifo); cancel() }()
-	_, err := NewSet(Options{}, s.sh(BeforeToolCall, `trap '' TERM; echo x > ready; sleep 600`)).Run(ctx, &Event{Point: BeforeToolCall})
+	_, err := NewSet(Options{}, s.sh(BeforeToolCall, `trap '' TERM; echo x > ready; sleep 600`)).Run(ctx,
+		&Event{Point: BeforeToolCall})
 	if protocol.KindOf(err) != protocol.Canceled {
 		t.Errorf("%v", err)
 	}
@@ -410,7 +484,8 @@ func TestRefusedAfterTheRun(t *testing.T) {
 	permit := func(context.Context) (func() error, error) { return func() error { return swapped }, nil }
 	const allow = `{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow", "updatedInput": {"command": "evil"}}}`
 	outcome, err := s.run(BeforeToolCall, "echo '"+allow+"'", func(c *Command) { c.Permit = permit })
-	if err == nil || strings.Contains(string(outcome.Payload), "evil") || !strings.Contains(err.Error(), "check.sh was replaced") {
+	if err == nil || strings.Contains(string(outcome.Payload), "evil") ||
+		!strings.Contains(err.Error(), "check.sh was replaced") {
 		t.Errorf("%+v, %v", outcome, err)
 	}
 }

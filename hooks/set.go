@@ -162,7 +162,13 @@ func (o *Outcome) step(ctx context.Context, h *entry, e Event) (more bool) {
 	if err == nil {
 		err = o.apply(e.Point, reply)
 	}
-	o.Steps = append(o.Steps, Step{Handler: h.Name, Extension: h.Extension, Reply: reply, Err: err, Took: time.Since(began)})
+	o.Steps = append(o.Steps, Step{
+		Handler:   h.Name,
+		Extension: h.Extension,
+		Reply:     reply,
+		Err:       err,
+		Took:      time.Since(began),
+	})
 	switch {
 	case err != nil && h.OnError == DenyOnError:
 		o.decide(h, Deny, fmt.Sprintf("it failed: %v", err))

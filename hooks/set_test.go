@@ -68,7 +68,8 @@ func TestDecisionAlgebra(t *testing.T) {
 	all := []Decision{None, Allow, Ask, Deny}
 	for i, first := range all {
 		for j, second := range all {
-			s := NewSet(Options{}, says("1", AfterMessage, &Reply{Decision: first, Reason: "r1"}, nil), says("2", AfterMessage, &Reply{Decision: second, Reason: "r2"}, nil))
+			s := NewSet(Options{}, says("1", AfterMessage, &Reply{Decision: first, Reason: "r1"}, nil),
+				says("2", AfterMessage, &Reply{Decision: second, Reason: "r2"}, nil))
 			out, err := s.Run(t.Context(), &Event{Point: AfterMessage})
 			want := all[max(i, j)]
 			by, reason := "1", "r1"
@@ -91,7 +92,8 @@ func TestDecisionAlgebra(t *testing.T) {
 // The effect of each decision at each point: an error, or an outcome only.
 func TestWhoCanDeny(t *testing.T) {
 	for _, p := range Points() {
-		gate := slices.Contains([]Point{BeforeMessage, BeforeModelRequest, BeforeToolCall, ToolsSelect, ExtensionLoad}, p)
+		gate := slices.Contains([]Point{BeforeMessage, BeforeModelRequest, BeforeToolCall, ToolsSelect, ExtensionLoad},
+			p)
 		if p.Gate() != gate {
 			t.Errorf("%s: a gate: %t", p, p.Gate())
 		}
@@ -108,13 +110,16 @@ func TestWhoCanDeny(t *testing.T) {
 			s := NewSet(Options{}, says("h", p, &tt.reply, nil), says("later", p, nil, nil))
 			out, err := s.Run(t.Context(), &Event{Point: p, Extension: "x", Tool: "ext_x_t"})
 			e, _ := errors.AsType[*protocol.Error](err)
-			if (e != nil) != tt.denied || e != nil && (e.Kind != protocol.Rejected || e.Tool != "ext_x_t" || !strings.HasPrefix(e.Message, "hook h: ") || !strings.HasSuffix(e.Message, "no")) {
+			if (e != nil) != tt.denied ||
+				e != nil && (e.Kind != protocol.Rejected || e.Tool != "ext_x_t" ||
+					!strings.HasPrefix(e.Message, "hook h: ") || !strings.HasSuffix(e.Message, "no")) {
 				t.Errorf("%s %+v: %v", p, tt.reply, err)
 			}
 			if e != nil && strings.Contains(string(e.Data), `"executed":true`) != (p == AfterToolCall) {
 				t.Errorf("%s: data %s", p, e.Data)
 			}
-			if ended := tt.reply.Abort || tt.reply.Decision == Deny; ended == (len(out.Steps) == 2) || out.Aborted != tt.reply.Abort {
+			if ended := tt.reply.Abort || tt.reply.Decision == Deny; ended == (len(out.Steps) == 2) ||
+				out.Aborted != tt.reply.Abort {
 				t.Errorf("%s %+v: %d handlers ran, aborted %t", p, tt.reply, len(out.Steps), out.Aborted)
 			}
 		}
@@ -140,10 +145,12 @@ func TestOnError(t *testing.T) {
 				for _, onError := range []OnError{ByPoint, AllowOnError, DenyOnError} {
 					var seen []Step
 					o := Options{Observe: func(_ *Event, s Step) { seen = append(seen, s) }}
-					s := NewSet(o, Handler{Name: "h", Point: p, Extension: extension, OnError: onError, Run: run}, says("later", p, nil, nil))
+					s := NewSet(o, Handler{Name: "h", Point: p, Extension: extension, OnError: onError, Run: run},
+						says("later", p, nil, nil))
 					out, err := s.Run(t.Context(), &Event{Point: p, Payload: json.RawMessage(`{}`)})
 					denies := onError == DenyOnError || onError == ByPoint && extension == "" && p.Gate()
-					if (out.Decision == Deny) != denies || (err != nil) != (denies && p.deniable()) || (len(out.Steps) == 1) != denies {
+					if (out.Decision == Deny) != denies || (err != nil) != (denies && p.deniable()) ||
+						(len(out.Steps) == 1) != denies {
 						t.Errorf("%s at %s by %q, on_error %q: %+v, %v", how, p, extension, onError, out, err)
 					}
 					if len(seen) == 0 || seen[0].Err == nil || string(out.Payload) != `{}` {
@@ -166,26 +173,40 @@ func TestOverride(t *testing.T) {
 		{"nothing", []Reply{{}}, payload, true},
 		{"no member", []Reply{{Override: json.RawMessage(` { } `)}}, payload, true},
 		{"the same", []Reply{{Override: json.RawMessage(`{"n":12345678901234567890}`)}}, "", true},
-		{"one member", []Reply{{Override: json.RawMessage(`{"s":"x"}`)}}, `{"n":12345678901234567890,"s":"x","o":{"a":1,"b":2},"z":1.0e+2}`, false},
-		{"shallow", []Reply{{Override: json.RawMessage(`{"o":{"a":3}}`)}}, `{"n":12345678901234567890,"s":"\u00fc","o":{"a":3},"z":1.0e+2}`, false},
-		{"null deletes", []Reply{{Override: json.RawMessage(`{"s":null,"o":null,"gone":null}`)}}, `{"n":12345678901234567890,"z":1.0e+2}`, false},
-		{"new member", []Reply{{Override: json.RawMessage(`{"new":98765432109876543210}`)}}, `{"n":12345678901234567890,"s":"\u00fc","o":{"a":1,"b":2},"z":1.0e+2,"new":98765432109876543210}`, false},
-		{"two handlers", []Reply{{Override: json.RawMessage(`{"s":"1","o":null}`)}, {Override: json.RawMessage(`{"s":"2"}`)}}, `{"n":12345678901234567890,"s":"2","z":1.0e+2}`, false},
+		{"one member", []Reply{{Override: json.RawMessage(`{"s":"x"}`)}},
+			`{"n":12345678901234567890,"s":"x","o":{"a":1,"b":2},"z":1.0e+2}`, false},
+		{"shallow", []Reply{{Override: json.RawMessage(`{"o":{"a":3}}`)}},
+			`{"n":12345678901234567890,"s":"\u00fc","o":{"a":3},"z":1.0e+2}`, false},
+		{"null deletes", []Reply{{Override: json.RawMessage(`{"s":null,"o":null,"gone":null}`)}},
+			`{"n":12345678901234567890,"z":1.0e+2}`, false},
+		{"new member", []Reply{{Override: json.RawMessage(`{"new":98765432109876543210}`)}},
+			`{"n":12345678901234567890,"s":"\u00fc","o":{"a":1,"b":2},"z":1.0e+2,"new":98765432109876543210}`, false},
+		{"two handlers", []Reply{
+			{Override: json.RawMessage(`{"s":"1","o":null}`)},
+			{Override: json.RawMessage(`{"s":"2"}`)},
+		}, `{"n":12345678901234567890,"s":"2","z":1.0e+2}`, false},
 		{"replace", []Reply{{Replace: json.RawMessage(`{"x":null}`)}}, `{"x":null}`, false},
-		{"replace, then override", []Reply{{Replace: json.RawMessage(`{"x":1,"y":2}`), Override: json.RawMessage(`{"x":null}`)}}, `{"y":2}`, false},
+		{"replace, then override",
+			[]Reply{{Replace: json.RawMessage(`{"x":1,"y":2}`), Override: json.RawMessage(`{"x":null}`)}}, `{"y":2}`,
+			false},
 		{"and back", []Reply{{Replace: json.RawMessage(`{}`)}, {Replace: json.RawMessage(payload)}}, payload, true},
 	} {
 		var handlers []Handler
 		var saw []string
 		for i, r := range tt.replies {
-			handlers = append(handlers, Handler{Name: fmt.Sprint(i), Point: BeforeToolCall, Run: func(_ context.Context, e *Event) (*Reply, error) {
-				saw = append(saw, string(e.Payload))
-				return &r, nil
-			}})
+			handlers = append(handlers, Handler{
+				Name:  fmt.Sprint(i),
+				Point: BeforeToolCall,
+				Run: func(_ context.Context, e *Event) (*Reply, error) {
+					saw = append(saw, string(e.Payload))
+					return &r, nil
+				},
+			})
 		}
 		original := json.RawMessage(payload)
 		out, err := NewSet(Options{}, handlers...).Run(t.Context(), &Event{Point: BeforeToolCall, Payload: original})
-		if err != nil || tt.want != "" && string(out.Payload) != tt.want || tt.name != "the same" && out.Changed == tt.unchanged {
+		if err != nil || tt.want != "" && string(out.Payload) != tt.want ||
+			tt.name != "the same" && out.Changed == tt.unchanged {
 			t.Errorf("%s: %s, changed %t, %v\nwant %s", tt.name, out.Payload, out.Changed, err, tt.want)
 		}
 		if string(original) != payload || saw[0] != payload || len(saw) > 1 && saw[1] == payload {
@@ -211,12 +232,17 @@ func TestWhoIsTold(t *testing.T) {
 		event   Event
 		want    bool
 	}{
-		{Handler{Matcher: "mcp__notes__.*"}, Event{Point: BeforeToolCall, Extension: "notes", Tool: "ext_notes_add", OwnName: "add"}, true},
-		{Handler{Matcher: "mcp__convert__run"}, Event{Point: BeforeToolCall, Extension: "units.convert", Tool: "ext_units_convert_run", OwnName: "run"}, true},
-		{Handler{Matcher: "ext_notes_add"}, Event{Point: AfterToolCall, Extension: "notes", Tool: "ext_notes_del", OwnName: "del"}, false},
+		{Handler{Matcher: "mcp__notes__.*"},
+			Event{Point: BeforeToolCall, Extension: "notes", Tool: "ext_notes_add", OwnName: "add"}, true},
+		{Handler{Matcher: "mcp__convert__run"},
+			Event{Point: BeforeToolCall, Extension: "units.convert", Tool: "ext_units_convert_run", OwnName: "run"},
+			true},
+		{Handler{Matcher: "ext_notes_add"},
+			Event{Point: AfterToolCall, Extension: "notes", Tool: "ext_notes_del", OwnName: "del"}, false},
 		{Handler{Matcher: "weather"}, Event{Point: ExtensionState, Extension: "weather"}, true},
 		{Handler{Matcher: "weather"}, Event{Point: ExtensionLoad, Extension: "notes"}, false},
-		{Handler{Matcher: "resume|clear"}, Event{Point: SessionStart, Payload: json.RawMessage(`{"source":"startup"}`)}, false},
+		{Handler{Matcher: "resume|clear"}, Event{Point: SessionStart, Payload: json.RawMessage(`{"source":"startup"}`)},
+			false},
 		{Handler{Matcher: "logout"}, Event{Point: SessionEnd, Payload: json.RawMessage(`{"reason":"logout"}`)}, true},
 		{Handler{Matcher: "Bash"}, Event{Point: BeforeMessage}, true}, // the point has no names to match
 		{Handler{Extension: "a", Own: true}, Event{Point: BeforeToolCall, Extension: "a"}, true},
@@ -260,9 +286,13 @@ func TestAsk(t *testing.T) {
 		asked    []string
 		want     string // part of the error
 	}{
-		{"yes", &person{}, []Handler{ask, change}, []string{`sure? {"a":2}`}, ""}, // the request shows the changed payload
-		{"no", &person{said: errors.New("ana said no")}, []Handler{ask}, []string{`sure? {"a":1}`}, "not approved: ana said no"},
-		{"denied anyway", &person{}, []Handler{ask, says("3", BeforeToolCall, &Reply{Decision: Deny, Reason: "never"}, nil)}, nil, "hook 3: never"},
+		// the request shows the changed payload
+		{"yes", &person{}, []Handler{ask, change}, []string{`sure? {"a":2}`}, ""},
+		{"no", &person{said: errors.New("ana said no")}, []Handler{ask}, []string{`sure? {"a":1}`},
+			"not approved: ana said no"},
+		{"denied anyway", &person{},
+			[]Handler{ask, says("3", BeforeToolCall, &Reply{Decision: Deny, Reason: "never"}, nil)}, nil,
+			"hook 3: never"},
 		{"nobody to ask", nil, []Handler{ask}, nil, "nobody to ask: sure?"},
 	} {
 		var o Options
@@ -307,11 +337,15 @@ func TestTimeout(t *testing.T) {
 // A canceled caller is not a failure of the handler, and gets the error of its own context.
 func TestCallerGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := NewSet(Options{}, Handler{Name: "h", Point: BeforeToolCall, Run: func(ctx context.Context, _ *Event) (*Reply, error) {
-		cancel()
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}, says("later", BeforeToolCall, &Reply{Decision: Deny}, nil))
+	s := NewSet(Options{}, Handler{
+		Name:  "h",
+		Point: BeforeToolCall,
+		Run: func(ctx context.Context, _ *Event) (*Reply, error) {
+			cancel()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}, says("later", BeforeToolCall, &Reply{Decision: Deny}, nil))
 	out, err := s.Run(ctx, &Event{Point: BeforeToolCall})
 	if protocol.KindOf(err) != protocol.Canceled || len(out.Steps) != 0 {
 		t.Errorf("%+v, %v", out, err)
@@ -319,7 +353,8 @@ func TestCallerGivesUp(t *testing.T) {
 }
 
 func TestContextsAreCollected(t *testing.T) {
-	s := NewSet(Options{}, says("1", SessionStart, &Reply{Context: "a"}, nil), says("2", SessionStart, nil, nil), says("3", SessionStart, &Reply{Context: "b"}, nil))
+	s := NewSet(Options{}, says("1", SessionStart, &Reply{Context: "a"}, nil), says("2", SessionStart, nil, nil),
+		says("3", SessionStart, &Reply{Context: "b"}, nil))
 	out, err := s.Run(t.Context(), &Event{Point: SessionStart})
 	if diff := cmp.Diff([]string{"a", "b"}, out.Context); diff != "" || err != nil {
 		t.Error(diff, err)

@@ -64,7 +64,8 @@ func shellLine(argv []string) string {
 
 // script matches a simple path at the start of a shell line, such as
 // "$CLAUDE_PROJECT_DIR"/hooks/check.sh.
-var script = regexp.MustCompile(`^\s*("?)(\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?)?("?)(/[A-Za-z0-9_./-]+|\./[A-Za-z0-9_./-]+)("?)(?:\s|$)`)
+var script = regexp.MustCompile(
+	`^\s*("?)(\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?)?("?)(/[A-Za-z0-9_./-]+|\./[A-Za-z0-9_./-]+)("?)(?:\s|$)`)
 
 // scriptOf returns the file that a shell would run first for line, "" when it is not
 // obvious. Checking it early matters because a shell reports a missing file only when the

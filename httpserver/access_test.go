@@ -19,8 +19,15 @@ import (
 
 // forge makes a token like the issuer's, with another algorithm and signature.
 func (i *issuer) forge(alg string, sign func(signed []byte) []byte) http.Header {
-	claims, _ := json.Marshal(map[string]any{"iss": i.url, "sub": "ada", "aud": resource, "scope": "tools", "exp": time.Now().Add(time.Minute).Unix()})
-	signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"`+alg+`","kid":"k"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
+	claims, _ := json.Marshal(map[string]any{
+		"iss":   i.url,
+		"sub":   "ada",
+		"aud":   resource,
+		"scope": "tools",
+		"exp":   time.Now().Add(time.Minute).Unix(),
+	})
+	signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"`+alg+`","kid":"k"}`)) + "." +
+		base64.RawURLEncoding.EncodeToString(claims)
 	return authorization("Bearer " + signed + "." + base64.RawURLEncoding.EncodeToString(sign([]byte(signed))))
 }
 
@@ -29,20 +36,21 @@ func credentials(i *issuer) map[string]http.Header {
 	public := i.key.Public().(ed25519.PublicKey)
 	stranger := newStranger()
 	return map[string]http.Header{
-		"nothing":           nil,
-		"a wrong token":     authorization("Bearer wrong"),
-		"another scheme":    authorization("Basic clients"),
-		"two tokens":        {"Authorization": {"Bearer wrong", "Bearer operators-own"}},
-		"clients":           authorization("Bearer clients"),
-		"operator":          authorization("Bearer operators-own"),
-		"access":            i.header("ada", resource, "tools", time.Minute),
-		"no scope":          i.header("ada", resource, "other", time.Minute),
-		"expired":           i.header("ada", resource, "tools", -time.Hour),
-		"another audience":  i.header("ada", "https://other.example", "tools", time.Minute),
-		"named operator":    i.header("operator", resource, "tools", time.Minute),
-		"alg none":          i.forge("none", func([]byte) []byte { return nil }),
-		"signed by nobody":  i.forge("EdDSA", func([]byte) []byte { return nil }),
-		"HMAC of the key":   i.forge("HS256", func(b []byte) []byte { h := hmac.New(sha256.New, public); h.Write(b); return h.Sum(nil) }),
+		"nothing":          nil,
+		"a wrong token":    authorization("Bearer wrong"),
+		"another scheme":   authorization("Basic clients"),
+		"two tokens":       {"Authorization": {"Bearer wrong", "Bearer operators-own"}},
+		"clients":          authorization("Bearer clients"),
+		"operator":         authorization("Bearer operators-own"),
+		"access":           i.header("ada", resource, "tools", time.Minute),
+		"no scope":         i.header("ada", resource, "other", time.Minute),
+		"expired":          i.header("ada", resource, "tools", -time.Hour),
+		"another audience": i.header("ada", "https://other.example", "tools", time.Minute),
+		"named operator":   i.header("operator", resource, "tools", time.Minute),
+		"alg none":         i.forge("none", func([]byte) []byte { return nil }),
+		"signed by nobody": i.forge("EdDSA", func([]byte) []byte { return nil }),
+		"HMAC of the key": i.forge("HS256",
+			func(b []byte) []byte { h := hmac.New(sha256.New, public); h.Write(b); return h.Sum(nil) }),
 		"signed by another": i.forge("EdDSA", func(b []byte) []byte { return ed25519.Sign(stranger, b) }),
 	}
 }
@@ -72,12 +80,13 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 		wrap    func(net.Listener) net.Listener
 		enter   map[string]bool
 	}{
-		"loopback":                      {Options{}, nil, everybody},
-		"loopback with a token":         {Options{Token: "clients"}, nil, set("clients", "operator")},
-		"loopback with OAuth":           {Options{OAuth: oauth}, nil, set("operator", "access")},
-		"abroad with a token":           {Options{Token: "clients"}, far, set("clients", "operator")},
-		"abroad with OAuth":             {Options{OAuth: oauth}, far, set("operator", "access")},
-		"abroad with a token and OAuth": {Options{Token: "clients", OAuth: oauth}, far, set("clients", "operator", "access")},
+		"loopback":              {Options{}, nil, everybody},
+		"loopback with a token": {Options{Token: "clients"}, nil, set("clients", "operator")},
+		"loopback with OAuth":   {Options{OAuth: oauth}, nil, set("operator", "access")},
+		"abroad with a token":   {Options{Token: "clients"}, far, set("clients", "operator")},
+		"abroad with OAuth":     {Options{OAuth: oauth}, far, set("operator", "access")},
+		"abroad with a token and OAuth": {Options{Token: "clients", OAuth: oauth}, far,
+			set("clients", "operator", "access")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFake()
@@ -95,18 +104,24 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 					methods []string
 					enter   bool
 				}{
-					{[]string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mcp", "/d/sse", "/d/message?sessionId=x", "/readyz", "/metrics", "/", "/nothing/here", "/x/mcp"},
+					{[]string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mcp", "/d/sse",
+						"/d/message?sessionId=x", "/readyz", "/metrics", "/", "/nothing/here", "/x/mcp"},
 						methods, tt.enter[credential]},
-					{[]string{"/api/v1/status", "/api/v1/reload", "/api/v1/tools/x/call", "/api/v1/none", "/api/v1/"}, methods, credential == "operator"},
+					{[]string{"/api/v1/status", "/api/v1/reload", "/api/v1/tools/x/call", "/api/v1/none", "/api/v1/"},
+						methods, credential == "operator"},
 					{[]string{"/healthz"}, methods, credential == "nothing" || tt.enter[credential]},
-					{[]string{"/ui/", "/ui/app.js"}, []string{http.MethodGet}, credential == "nothing" || tt.enter[credential]},
-					{[]string{resourcemeta.Path, resourcemeta.Path + "/mcp"}, methods, o.OAuth != nil && credential == "nothing" || tt.enter[credential]},
+					{[]string{"/ui/", "/ui/app.js"}, []string{http.MethodGet},
+						credential == "nothing" || tt.enter[credential]},
+					{[]string{resourcemeta.Path, resourcemeta.Path + "/mcp"}, methods,
+						o.OAuth != nil && credential == "nothing" || tt.enter[credential]},
 				} {
 					for _, route := range a.routes {
 						for _, method := range a.methods {
 							r := send(t, method, addr+route, header, initialize)
 							r.Body.Close()
-							if entered := r.StatusCode != http.StatusUnauthorized && r.StatusCode != http.StatusForbidden; entered != a.enter || !entered && r.StatusCode != refusal && r.StatusCode != http.StatusUnauthorized {
+							if entered := r.StatusCode != http.StatusUnauthorized &&
+								r.StatusCode != http.StatusForbidden; entered != a.enter ||
+								!entered && r.StatusCode != refusal && r.StatusCode != http.StatusUnauthorized {
 								t.Errorf("%s %s with %s: %s", method, route, credential, r.Status)
 							}
 							if r.StatusCode == http.StatusUnauthorized && r.Header.Get("WWW-Authenticate") == "" {
@@ -129,7 +144,8 @@ func TestF2WhoMayReachADestinationsPort(t *testing.T) {
 	}{
 		"no token": {Options{}, slices.Collect(maps.Keys(credentials(i)))},
 		"a token":  {Options{Token: "clients"}, []string{"operator", "clients"}},
-		"OAuth":    {Options{OAuth: &OAuth{Resource: resource, Issuer: i.url, Scopes: []string{"tools"}}}, []string{"operator", "access"}},
+		"OAuth": {Options{OAuth: &OAuth{Resource: resource, Issuer: i.url, Scopes: []string{"tools"}}},
+			[]string{"operator", "access"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := tt.options
@@ -142,12 +158,22 @@ func TestF2WhoMayReachADestinationsPort(t *testing.T) {
 				for _, name := range tt.enter {
 					want = want || name == credential
 				}
-				for _, route := range []string{"/mcp", "/message", "/", "/d/mcp", "/api/v1/status", "/ui/", "/metrics", "/healthz"} {
+				for _, route := range []string{
+					"/mcp",
+					"/message",
+					"/",
+					"/d/mcp",
+					"/api/v1/status",
+					"/ui/",
+					"/metrics",
+					"/healthz",
+				} {
 					if route == "/healthz" && credential == "nothing" {
 						continue // needs no token
 					}
 					r := send(t, http.MethodDelete, at+route, header, "")
-					if entered := r.StatusCode != http.StatusUnauthorized && r.StatusCode != http.StatusForbidden; entered != want {
+					if entered := r.StatusCode != http.StatusUnauthorized &&
+						r.StatusCode != http.StatusForbidden; entered != want {
 						t.Errorf("%s with %s: %s", route, credential, r.Status)
 					}
 				}

@@ -50,22 +50,27 @@ func TestAdminAPI(t *testing.T) {
 	s, _ := adminServer(t)
 	var text string
 	const sent = `{"n":12345678901234567890,"x":"<&>"}`
-	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_say/call", sent, &text); code != http.StatusOK || !strings.Contains(text, `12345678901234567890`) {
+	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_say/call", sent, &text); code != http.StatusOK ||
+		!strings.Contains(text, `12345678901234567890`) {
 		t.Errorf("call: %d %s", code, text)
 	}
 	var status status.Status
-	if code := askAdmin(t, s, "GET", "/api/v1/status", "", &status); code != http.StatusOK || status.Host.PID != os.Getpid() || status.Extensions[0].Calls != 1 {
+	if code := askAdmin(t, s, "GET", "/api/v1/status", "", &status); code != http.StatusOK ||
+		status.Host.PID != os.Getpid() || status.Extensions[0].Calls != 1 {
 		t.Errorf("status: %d %+v", code, status)
 	}
 	var list struct{ Tools []Tool }
-	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=kit", "", &list); code != http.StatusOK || len(list.Tools) != 5 || list.Tools[4].Name != "ext_kit_say" {
+	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=kit", "", &list); code != http.StatusOK ||
+		len(list.Tools) != 5 || list.Tools[4].Name != "ext_kit_say" {
 		t.Errorf("tools: %d %+v", code, list)
 	}
-	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=other", "", &list); code != http.StatusOK || len(list.Tools) != 0 {
+	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=other", "", &list); code != http.StatusOK ||
+		len(list.Tools) != 0 {
 		t.Errorf("tools of nobody: %d %+v", code, list)
 	}
 	var tool Tool
-	if code := askAdmin(t, s, "GET", "/api/v1/tools/ext_kit_say", "", &tool); code != http.StatusOK || !strings.Contains(string(tool.Descriptor), `"inputSchema"`) {
+	if code := askAdmin(t, s, "GET", "/api/v1/tools/ext_kit_say", "", &tool); code != http.StatusOK ||
+		!strings.Contains(string(tool.Descriptor), `"inputSchema"`) {
 		t.Errorf("tool: %d %+v", code, tool)
 	}
 	if code := askAdmin(t, s, "POST", "/api/v1/extensions/kit/restart", "", &text); code != http.StatusNoContent {
@@ -129,7 +134,8 @@ func TestAdminFaults(t *testing.T) {
 			continue
 		}
 		var e *protocol.Error
-		if !errors.As(failed.Error.Err(), &e) || e.Tool != "ext_kit_die" || e.Outcome != "unknown" || e.Evidence.Signal != "SIGKILL" ||
+		if !errors.As(failed.Error.Err(), &e) || e.Tool != "ext_kit_die" || e.Outcome != "unknown" ||
+			e.Evidence.Signal != "SIGKILL" ||
 			!cmp.Equal(e.Evidence.Stderr, []string{"last words"}) {
 			t.Errorf("the evidence of %v: %+v", e, e.Evidence)
 		}
@@ -191,11 +197,19 @@ func TestAdminLogs(t *testing.T) {
 	}
 	for range 3 { // each line arrives while the stream is open
 		call()
-		if r, ok := follower.next(t); !ok || r.Message != "careful" || r.Extension != "kit" || r.Level != slog.LevelWarn {
+		if r, ok := follower.next(t); !ok || r.Message != "careful" || r.Extension != "kit" ||
+			r.Level != slog.LevelWarn {
 			t.Fatalf("%+v, %v", r, ok)
 		}
 	}
-	for query, want := range map[string]int{"": 3, "?last=2": 2, "?last=0": 0, "?level=error": 0, "?level=trace&extension=kit": 3, "?extension=other": 0} {
+	for query, want := range map[string]int{
+		"":                           3,
+		"?last=2":                    2,
+		"?last=0":                    0,
+		"?level=error":               0,
+		"?level=trace&extension=kit": 3,
+		"?extension=other":           0,
+	} {
 		got := 0
 		kept, body := openLogs(t, s, ctx, query)
 		for r, ok := kept.next(t); ok; r, ok = kept.next(t) {
@@ -231,7 +245,8 @@ func TestAdminLogsEndWithTheHost(t *testing.T) {
 		t.Errorf("%v; the last record is %+v", ctx.Err(), last)
 	}
 	var failed struct{ Error *Fault }
-	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_say/call", "{}", &failed); code != http.StatusServiceUnavailable || failed.Error.Kind != protocol.ShuttingDown {
+	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_say/call", "{}",
+		&failed); code != http.StatusServiceUnavailable || failed.Error.Kind != protocol.ShuttingDown {
 		t.Errorf("a call after that: %d %+v", code, failed.Error)
 	}
 }

@@ -47,12 +47,16 @@ func streamEvents(h *exthost.Host, r *http.Request) (sources []streams.Source, e
 	}
 	changed := make(chan struct{}, 1)
 	if kinds[kindLog] {
-		sources = append(sources, func(ctx context.Context, send func(streams.Message) bool) { sendLogs(ctx, h, filter, send) })
+		sources = append(sources,
+			func(ctx context.Context, send func(streams.Message) bool) { sendLogs(ctx, h, filter, send) })
 	}
 	if kinds[kindStatus] {
-		sources = append(sources, func(ctx context.Context, send func(streams.Message) bool) { sendStatus(ctx, h, changed, send) })
+		sources = append(sources,
+			func(ctx context.Context, send func(streams.Message) bool) { sendStatus(ctx, h, changed, send) })
 	}
-	return append(sources, func(ctx context.Context, send func(streams.Message) bool) { sendEvents(ctx, h, kinds, changed, send) }), nil
+	return append(sources, func(ctx context.Context, send func(streams.Message) bool) {
+		sendEvents(ctx, h, kinds, changed, send)
+	}), nil
 }
 
 // parseKinds parses a list with commas; "" is all kinds.
@@ -65,7 +69,8 @@ func parseKinds(list string) (map[string]bool, error) {
 	kinds := make(map[string]bool)
 	for _, kind := range wanted {
 		if !slices.Contains(known, kind) {
-			return nil, protocol.Errorf(protocol.InvalidArguments, "there is no kind of event %q; the kinds are %s", kind, strings.Join(known, ", "))
+			return nil, protocol.Errorf(protocol.InvalidArguments, "there is no kind of event %q; the kinds are %s",
+				kind, strings.Join(known, ", "))
 		}
 		kinds[kind] = true
 	}
@@ -74,7 +79,8 @@ func parseKinds(list string) (map[string]bool, error) {
 
 // sendEvents sends the host's events of these kinds until the host is closed. It
 // signals on changed after events that may change the status, and closes it at the end.
-func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, changed chan<- struct{}, send func(streams.Message) bool) {
+func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, changed chan<- struct{},
+	send func(streams.Message) bool) {
 	defer close(changed)
 	listen := []status.EventKind{status.EventState, status.EventBreaker, status.EventTools, status.EventReload}
 	for _, kind := range []status.EventKind{status.EventCall, status.EventApprovals} {
@@ -131,7 +137,9 @@ var logQuery = []parameter{
 
 func streamLogs(h *exthost.Host, r *http.Request) ([]streams.Source, error) {
 	filter, err := logFilter(r)
-	return []streams.Source{func(ctx context.Context, send func(streams.Message) bool) { sendLogs(ctx, h, filter, send) }}, err
+	return []streams.Source{
+		func(ctx context.Context, send func(streams.Message) bool) { sendLogs(ctx, h, filter, send) },
+	}, err
 }
 
 func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send func(streams.Message) bool) {
@@ -148,7 +156,8 @@ func logFilter(r *http.Request) (f exthost.LogFilter, err error) {
 	if level := r.FormValue("level"); level == "trace" {
 		f.Level = slog.LevelDebug - 4
 	} else if level != "" && f.Level.UnmarshalText([]byte(level)) != nil {
-		return f, protocol.Errorf(protocol.InvalidArguments, "level is trace, debug, info, warn or error, not %q", level)
+		return f, protocol.Errorf(protocol.InvalidArguments, "level is trace, debug, info, warn or error, not %q",
+			level)
 	}
 	if f.Last, err = number(r, "last", 0); err != nil {
 		return f, err

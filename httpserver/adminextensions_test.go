@@ -83,7 +83,8 @@ func TestEnableAndDisable(t *testing.T) {
 func TestEnableIsRefused(t *testing.T) {
 	s, _ := adminServer(t)
 	var f failure
-	if code := askAdmin(t, s, "POST", apiRoot+"/extensions/kit/disable", "", &f); code != http.StatusConflict || !strings.Contains(f.Error.Message, "extensions.disabled") {
+	if code := askAdmin(t, s, "POST", apiRoot+"/extensions/kit/disable", "", &f); code != http.StatusConflict ||
+		!strings.Contains(f.Error.Message, "extensions.disabled") {
 		t.Errorf("%d %+v", code, f)
 	}
 	cfg := config.Default()
@@ -92,7 +93,8 @@ func TestEnableIsRefused(t *testing.T) {
 	rulings(&o, cfg)
 	allowing := httptest.NewServer(Admin(openKitWith(t, cfg, o)))
 	defer allowing.Close()
-	if code := askAdmin(t, allowing, "POST", apiRoot+"/extensions/kit/enable", "", &f); code != http.StatusForbidden || !strings.Contains(f.Error.Message, "allowlist") {
+	if code := askAdmin(t, allowing, "POST", apiRoot+"/extensions/kit/enable", "", &f); code != http.StatusForbidden ||
+		!strings.Contains(f.Error.Message, "allowlist") {
 		t.Errorf("%d %+v", code, f)
 	}
 }

@@ -22,19 +22,23 @@ var pastOperations = []operation{
 		answer: callList{},
 		handle: getCalls,
 	},
-	{method: "GET", path: "/calls/{id}", summary: "One of these calls, with the beginning of its params and result, secrets masked",
-		answer: status.PastCall{}, handle: getCall},
-	{method: "GET", path: "/history", summary: "How many calls ended in each step of the last hour, and how long they took",
-		query:  []parameter{{"extension", "only calls of this extension or destination, of the last six hours"}},
-		answer: status.History{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
+	{method: "GET", path: "/calls/{id}",
+		summary: "One of these calls, with the beginning of its params and result, secrets masked",
+		answer:  status.PastCall{}, handle: getCall},
+	{method: "GET", path: "/history",
+		summary: "How many calls ended in each step of the last hour, and how long they took",
+		query:   []parameter{{"extension", "only calls of this extension or destination, of the last six hours"}},
+		answer:  status.History{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return h.Admin().Past().History(r.FormValue("extension")), nil
 		}},
-	{method: "GET", path: "/audit", summary: "The latest records of the audit log, oldest first; none without an audit log",
+	{method: "GET", path: "/audit",
+		summary: "The latest records of the audit log, oldest first; none without an audit log",
 		query: []parameter{{"last", "how many; default 100"}, {"denied", "true: only what was denied"},
 			{"tool", "a glob of registered names"}, {"caller", "a glob"}, {"extension", "a glob"}},
 		answer: auditList{}, handle: getAudit},
 	{method: "GET", path: "/config", summary: "The configuration in force, secrets masked",
-		answer: map[string]any{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Config(), nil }},
+		answer: map[string]any{},
+		handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Config(), nil }},
 }
 
 // The answers of the operations that list.
@@ -60,7 +64,8 @@ func getCalls(h *exthost.Host, r *http.Request) (any, error) {
 func getCall(h *exthost.Host, r *http.Request) (any, error) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return nil, protocol.Errorf(protocol.InvalidArguments, "the id of a call is a number, not %q", r.PathValue("id"))
+		return nil, protocol.Errorf(protocol.InvalidArguments, "the id of a call is a number, not %q",
+			r.PathValue("id"))
 	}
 	return h.Admin().Past().Call(id)
 }
@@ -74,7 +79,12 @@ func getAudit(h *exthost.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := audit.Query{Last: min(max(last, 1), maxRecords), Tool: r.FormValue("tool"), Caller: r.FormValue("caller"), Extension: r.FormValue("extension")}
+	q := audit.Query{
+		Last:      min(max(last, 1), maxRecords),
+		Tool:      r.FormValue("tool"),
+		Caller:    r.FormValue("caller"),
+		Extension: r.FormValue("extension"),
+	}
 	if q.Denied, err = boolean(r, "denied"); err != nil {
 		return nil, err
 	}
@@ -88,7 +98,8 @@ func getAudit(h *exthost.Host, r *http.Request) (any, error) {
 	}
 	for record, err := range audit.Read(r.Context(), log.Path, q) {
 		if err != nil {
-			return nil, protocol.Errorf(protocol.ConfigInvalid, "the audit log cannot be read: %w; exthost audit verify says where it is broken", err)
+			return nil, protocol.Errorf(protocol.ConfigInvalid,
+				"the audit log cannot be read: %w; exthost audit verify says where it is broken", err)
 		}
 		list.Records = append(list.Records, record)
 	}

@@ -28,12 +28,19 @@ func TestPastAPI(t *testing.T) {
 		t.Errorf("%d calls", len(list.Calls))
 	}
 	var call status.PastCall
-	if code := askAdmin(t, s, "GET", "/api/v1/calls/1", "", &call); code != http.StatusOK || !strings.Contains(call.Request.Text, `"n": 1`) ||
-		strings.Contains(call.Request.Text+call.Response.Text, secret) || !strings.Contains(call.Response.Text, "content") {
+	if code := askAdmin(t, s, "GET", "/api/v1/calls/1", "", &call); code != http.StatusOK ||
+		!strings.Contains(call.Request.Text, `"n": 1`) ||
+		strings.Contains(call.Request.Text+call.Response.Text, secret) ||
+		!strings.Contains(call.Response.Text, "content") {
 		t.Errorf("call: %d %+v %+v", code, call.Request, call.Response)
 	}
-	for path, want := range map[string]int{"/calls/9": http.StatusNotFound, "/calls/x": http.StatusBadRequest, "/calls?last=x": http.StatusBadRequest,
-		"/audit?tool=[": http.StatusBadRequest, "/audit?denied=perhaps": http.StatusBadRequest} {
+	for path, want := range map[string]int{
+		"/calls/9":              http.StatusNotFound,
+		"/calls/x":              http.StatusBadRequest,
+		"/calls?last=x":         http.StatusBadRequest,
+		"/audit?tool=[":         http.StatusBadRequest,
+		"/audit?denied=perhaps": http.StatusBadRequest,
+	} {
 		if code := askAdmin(t, s, "GET", "/api/v1"+path, "", nil); code != want {
 			t.Errorf("%s: %d", path, code)
 		}
@@ -48,7 +55,8 @@ func TestPastAPI(t *testing.T) {
 		t.Errorf("history: %+v", history)
 	}
 	var tool Tool
-	if askAdmin(t, s, "GET", "/api/v1/tools/ext_kit_say", "", &tool); tool.Use == nil || tool.Use.Calls != 1 || tool.Use.Latency == nil {
+	if askAdmin(t, s, "GET", "/api/v1/tools/ext_kit_say", "", &tool); tool.Use == nil || tool.Use.Calls != 1 ||
+		tool.Use.Latency == nil {
 		t.Errorf("tool: %+v", tool.Use)
 	}
 	var log struct{ Records []audit.Record }
@@ -66,14 +74,16 @@ func TestPastAPI(t *testing.T) {
 func TestOperatorCallsAsOperator(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
-	r := send(t, "POST", "http://"+addr+"/api/v1/tools/ext_kit_say/call", http.Header{"Authorization": {"Bearer operators-own"}}, `{"n":1}`)
+	r := send(t, "POST", "http://"+addr+"/api/v1/tools/ext_kit_say/call",
+		http.Header{"Authorization": {"Bearer operators-own"}}, `{"n":1}`)
 	if r.StatusCode != http.StatusOK {
 		t.Fatal(r.Status)
 	}
 	if c := h.Admin().Past().Calls(1)[0]; c.Caller != clienttoken.Operator {
 		t.Errorf("%+v", c)
 	}
-	if r := send(t, "POST", "http://"+addr+"/api/v1/tools/ext_kit_say/call", http.Header{}, `{}`); r.StatusCode != http.StatusUnauthorized {
+	if r := send(t, "POST", "http://"+addr+"/api/v1/tools/ext_kit_say/call", http.Header{},
+		`{}`); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without the token: %s", r.Status)
 	}
 	if _, err := h.Admin().Past().Call(2); protocol.KindOf(err) != protocol.ToolNotFound {

@@ -23,25 +23,36 @@ var policyOperations = []operation{
 		query:  []parameter{{"last", "how many; default 100"}},
 		answer: decisionList{}, handle: getDecisions},
 	{method: "GET", path: "/decisions/{id}", summary: "One decision",
-		answer: exthost.Trace{}, handle: func(h *exthost.Host, r *http.Request) (any, error) { return h.Admin().Trace(r.PathValue("id")) }},
-	{method: "GET", path: "/approvals", summary: "The calls that wait for a person's approval, at this host and at other nodes of its cluster, oldest first",
+		answer: exthost.Trace{},
+		handle: func(h *exthost.Host, r *http.Request) (any, error) { return h.Admin().Trace(r.PathValue("id")) }},
+	{method: "GET", path: "/approvals",
+		summary: "The calls that wait for a person's approval, at this host and at other nodes of its cluster, " +
+			"oldest first",
 		answer: exthost.Approvals{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return exthost.NodesOf(h).Approvals(r.Context()), nil
 		}},
-	{method: "POST", path: "/approvals/{id}/approve", summary: "Approve the call, once; NODE/ID is one that waits at another node",
-		handle: onOne((*exthost.Nodes).Approve)},
+	{method: "POST", path: "/approvals/{id}/approve",
+		summary: "Approve the call, once; NODE/ID is one that waits at another node",
+		handle:  onOne((*exthost.Nodes).Approve)},
 	{method: "POST", path: "/approvals/{id}/deny", summary: "Deny the call; the body may be empty",
 		body: Denial{}, handle: deny},
-	{method: "GET", path: "/audit/{id}", summary: "What the audit logs of this host and of the other nodes have of a call, by the id of a decision about it",
+	{method: "GET", path: "/audit/{id}",
+		summary: "What the audit logs of this host and of the other nodes have of a call, by the id of a decision " +
+			"about it",
 		answer: exthost.CallRecords{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return exthost.NodesOf(h).Audit(r.Context(), r.PathValue("id"))
 		}},
 	{method: "GET", path: "/pins", summary: "What policies have pinned, and what waits to be accepted",
-		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return pinList{orEmpty(h.Admin().Pins())}, nil }},
-	{method: "POST", path: "/pins/{extension}/approve", summary: "Accept what an extension says of itself: it ends the warning that tools changed, and pins what is held back, as far as it still is what was shown",
+		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
+			return pinList{orEmpty(h.Admin().Pins())}, nil
+		}},
+	{method: "POST", path: "/pins/{extension}/approve",
+		summary: "Accept what an extension says of itself: it ends the warning that tools changed, and pins what is " +
+			"held back, as far as it still is what was shown",
 		body: Acceptance{}, handle: approvePin},
-	{method: "POST", path: "/pins/{extension}/{label}/approve", summary: "Accept one tool, or another item by its label, as far as it still is what was shown",
-		body: Acceptance{}, handle: approvePin},
+	{method: "POST", path: "/pins/{extension}/{label}/approve",
+		summary: "Accept one tool, or another item by its label, as far as it still is what was shown",
+		body:    Acceptance{}, handle: approvePin},
 }
 
 // The answers of the operations that list.
@@ -94,10 +105,11 @@ type TestCall struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"` // of the tool; default {}
 	Method    string          `json:"method,omitempty"`    // instead of a tool
 	Params    json.RawMessage `json:"params,omitempty"`    // of the method
-	Extension string          `json:"extension,omitempty"` // whose own names tool and method are; "" for registered names
-	Caller    string          `json:"caller,omitempty"`
-	Session   string          `json:"session,omitempty"`
-	Node      string          `json:"node,omitempty"` // of the cluster, as if the call came from there
+	// whose own names tool and method are; "" for registered names
+	Extension string `json:"extension,omitempty"`
+	Caller    string `json:"caller,omitempty"`
+	Session   string `json:"session,omitempty"`
+	Node      string `json:"node,omitempty"` // of the cluster, as if the call came from there
 }
 
 // ReadTestCall parses and checks a TestCall. The error is of kind invalid_arguments.
@@ -105,7 +117,8 @@ func ReadTestCall(data []byte) (c TestCall, err error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
-		return c, protocol.Errorf(protocol.InvalidArguments, `a call such as {"tool": "ext_notes_add", "arguments": {}, "caller": "ada"} is needed: %w`, err)
+		return c, protocol.Errorf(protocol.InvalidArguments,
+			`a call such as {"tool": "ext_notes_add", "arguments": {}, "caller": "ada"} is needed: %w`, err)
 	}
 	switch {
 	case c.Tool == "" && c.Method == "":
@@ -123,10 +136,16 @@ func ReadTestCall(data []byte) (c TestCall, err error) {
 
 // Call returns the call for a host.
 func (c TestCall) Call() *protocol.Call {
-	call := &protocol.Call{Session: &protocol.Session{ID: c.Session, Caller: c.Caller, Node: c.Node}, Extension: c.Extension, Method: c.Method, Params: c.Params}
+	call := &protocol.Call{
+		Session:   &protocol.Session{ID: c.Session, Caller: c.Caller, Node: c.Node},
+		Extension: c.Extension,
+		Method:    c.Method,
+		Params:    c.Params,
+	}
 	if c.Tool != "" {
 		call.Method = protocol.MethodToolsCall
-		call.Params, _ = json.Marshal(protocol.ToolsCallParams{Name: c.Tool, Arguments: c.Arguments}) // both are valid JSON
+		// both are valid JSON
+		call.Params, _ = json.Marshal(protocol.ToolsCallParams{Name: c.Tool, Arguments: c.Arguments})
 	}
 	return call
 }
@@ -174,7 +193,8 @@ func getDecisions(h *exthost.Host, r *http.Request) (any, error) {
 
 func deny(h *exthost.Host, r *http.Request) (any, error) {
 	var body Denial
-	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 64<<10)).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 64<<10)).Decode(&body); err != nil &&
+		!errors.Is(err, io.EOF) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the reason cannot be read: %w", err)
 	}
 	return nil, exthost.NodesOf(h).Deny(r.Context(), r.PathValue("id"), operator(r), body.Reason)
@@ -187,5 +207,9 @@ func approvePin(h *exthost.Host, r *http.Request) (any, error) {
 	if err := dec.Decode(&body); err != nil && !errors.Is(err, io.EOF) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the digests cannot be read: %w", err)
 	}
-	return nil, h.Admin().AcceptTools(exthost.Selection{Extension: r.PathValue("extension"), Label: r.PathValue("label"), Digests: body.Digests}, operator(r))
+	return nil, h.Admin().AcceptTools(exthost.Selection{
+		Extension: r.PathValue("extension"),
+		Label:     r.PathValue("label"),
+		Digests:   body.Digests,
+	}, operator(r))
 }

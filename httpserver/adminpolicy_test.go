@@ -47,7 +47,8 @@ plugins:
 	if cfg == nil {
 		t.Fatal(diags)
 	}
-	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	h, err := exthost.Open(t.Context(), cfg,
+		exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,20 +71,29 @@ func TestPolicyAPI(t *testing.T) {
 		Policies []status.Policy
 		Audit    *status.Audit
 	}
-	if code := askAdmin(t, s, "GET", "/api/v1/policies", "", &list); code != http.StatusOK || len(list.Policies) != 4 || list.Audit == nil {
+	if code := askAdmin(t, s, "GET", "/api/v1/policies", "", &list); code != http.StatusOK || len(list.Policies) != 4 ||
+		list.Audit == nil {
 		t.Errorf("policies: %d %+v", code, list)
 	}
 	var tested TestResult
-	if code := askAdmin(t, s, "POST", "/api/v1/policies/test", `{"tool":"ext_kit_rm","caller":"bob"}`, &tested); code != http.StatusOK ||
+	if code := askAdmin(t, s, "POST", "/api/v1/policies/test", `{"tool":"ext_kit_rm","caller":"bob"}`,
+		&tested); code != http.StatusOK ||
 		tested.Trace.Caller != "bob" || tested.Error == nil || tested.Error.Kind != protocol.Rejected {
 		t.Errorf("test: %d %+v", code, tested)
 	}
-	for _, call := range []string{`{}`, `[]`, `{"tool":"ext_kit_rm","method":"x"}`, `{"tool":"t","colour":1}`, `{"method":"x","arguments":{}}`} {
+	for _, call := range []string{
+		`{}`,
+		`[]`,
+		`{"tool":"ext_kit_rm","method":"x"}`,
+		`{"tool":"t","colour":1}`,
+		`{"method":"x","arguments":{}}`,
+	} {
 		if code := askAdmin(t, s, "POST", "/api/v1/policies/test", call, nil); code != http.StatusBadRequest {
 			t.Errorf("test %s: %d", call, code)
 		}
 	}
-	if code := askAdmin(t, s, "POST", "/api/v1/policies/test", `{"tool":"ext_kit_none"}`, nil); code != http.StatusNotFound {
+	if code := askAdmin(t, s, "POST", "/api/v1/policies/test", `{"tool":"ext_kit_none"}`,
+		nil); code != http.StatusNotFound {
 		t.Errorf("test of no tool: %d", code)
 	}
 
@@ -92,24 +102,34 @@ func TestPolicyAPI(t *testing.T) {
 		t.Errorf("a denied call: %d", code)
 	}
 	var decisions struct{ Decisions []exthost.Trace }
-	if code := askAdmin(t, s, "GET", "/api/v1/decisions?last=1", "", &decisions); code != http.StatusOK || len(decisions.Decisions) != 1 || decisions.Decisions[0].Verdict.Policy != "rm" {
+	if code := askAdmin(t, s, "GET", "/api/v1/decisions?last=1", "", &decisions); code != http.StatusOK ||
+		len(decisions.Decisions) != 1 || decisions.Decisions[0].Verdict.Policy != "rm" {
 		t.Errorf("decisions: %d %+v", code, decisions)
 	}
 	var one exthost.Trace
-	if code := askAdmin(t, s, "GET", "/api/v1/decisions/"+decisions.Decisions[0].ID, "", &one); code != http.StatusOK || cmp.Diff(decisions.Decisions[0], one) != "" {
+	if code := askAdmin(t, s, "GET", "/api/v1/decisions/"+decisions.Decisions[0].ID, "", &one); code != http.StatusOK ||
+		cmp.Diff(decisions.Decisions[0], one) != "" {
 		t.Errorf("decision: %d %+v", code, one)
 	}
-	for path, want := range map[string]int{"/api/v1/decisions/none": http.StatusNotFound, "/api/v1/decisions?last=x": http.StatusBadRequest} {
+	for path, want := range map[string]int{
+		"/api/v1/decisions/none":   http.StatusNotFound,
+		"/api/v1/decisions?last=x": http.StatusBadRequest,
+	} {
 		if code := askAdmin(t, s, "GET", path, "", nil); code != want {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
 	var pins struct{ Pins []status.Pin }
-	if code := askAdmin(t, s, "GET", "/api/v1/pins", "", &pins); code != http.StatusOK || len(pins.Pins) != 3 || pins.Pins[0].Held {
+	if code := askAdmin(t, s, "GET", "/api/v1/pins", "", &pins); code != http.StatusOK || len(pins.Pins) != 3 ||
+		pins.Pins[0].Held {
 		t.Errorf("pins: %d %+v", code, pins)
 	}
 	for _, path := range []string{"kit", "kit/say", "none", "kit/none"} {
-		for body, want := range map[string]int{"": http.StatusNotFound, `{"digests": ["x"]}`: http.StatusNotFound, `{"digest": ["x"]}`: http.StatusBadRequest} {
+		for body, want := range map[string]int{
+			"":                   http.StatusNotFound,
+			`{"digests": ["x"]}`: http.StatusNotFound,
+			`{"digest": ["x"]}`:  http.StatusBadRequest,
+		} {
 			if code := askAdmin(t, s, "POST", "/api/v1/pins/"+path+"/approve", body, nil); code != want {
 				t.Errorf("nothing to approve of %s by %q: %d", path, body, code)
 			}
@@ -130,14 +150,16 @@ func TestApprovalAPI(t *testing.T) {
 		}()
 		eventually(t, func() bool { return len(h.Admin().ApprovalRequests()) > 0 })
 		var list struct{ Approvals []exthost.ApprovalRequest }
-		if code := askAdmin(t, s, "GET", "/api/v1/approvals", "", &list); code != http.StatusOK || len(list.Approvals) != 1 || list.Approvals[0].Tool != "ext_kit_ask" {
+		if code := askAdmin(t, s, "GET", "/api/v1/approvals", "", &list); code != http.StatusOK ||
+			len(list.Approvals) != 1 || list.Approvals[0].Tool != "ext_kit_ask" {
 			t.Fatalf("approvals: %d %+v", code, list)
 		}
 		path := "/api/v1/approvals/" + list.Approvals[0].ID + "/" + answer
 		if code := askAdmin(t, s, "POST", path, `{"reason":"no"}`, nil); code != http.StatusNoContent {
 			t.Errorf("%s: %d", answer, code)
 		}
-		if err := get(t, called, "the call"); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := get(t, called, "the call"); want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", answer, err)
 		}
 		if code := askAdmin(t, s, "POST", path, "", nil); code != http.StatusNotFound {

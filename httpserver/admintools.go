@@ -24,10 +24,13 @@ var extensionOperations = []operation{
 		}},
 	{method: "GET", path: "/extensions/{id}", summary: "One extension",
 		answer: status.Extension{}, handle: getExtension},
-	{method: "POST", path: "/extensions/{id}/restart", summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes once calls can run again",
+	{method: "POST", path: "/extensions/{id}/restart",
+		summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes " +
+			"once calls can run again",
 		handle: onOne((*exthost.Nodes).Restart)},
-	{method: "POST", path: "/extensions/{id}/disable", summary: "Stop an extension until it is enabled; calls in flight may finish first",
-		handle: onOne((*exthost.Nodes).Disable)},
+	{method: "POST", path: "/extensions/{id}/disable",
+		summary: "Stop an extension until it is enabled; calls in flight may finish first",
+		handle:  onOne((*exthost.Nodes).Disable)},
 	{method: "POST", path: "/extensions/{id}/enable", summary: "Run a disabled extension again",
 		handle: onOne((*exthost.Nodes).Enable)},
 }
@@ -57,28 +60,38 @@ var toolOperations = []operation{
 		query:  []parameter{{"extension", "only tools of this extension"}, callerParameter, toolsetParameter},
 		answer: ToolList{}, handle: getTools},
 	{method: "GET", path: "/tools/export", summary: "The definitions of tools in the format of a model vendor",
-		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}, {"defer", "true: mark tools, but favourites, as loaded on demand; anthropic and openai alone"}, callerParameter, toolsetParameter},
+		query: []parameter{
+			{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"},
+			{"extension", "only tools of this extension"},
+			{"defer", "true: mark tools, but favourites, as loaded on demand; anthropic and openai alone"},
+			callerParameter,
+			toolsetParameter,
+		},
 		answer: Export{}, handle: exportTools},
 	{method: "GET", path: "/tools/find", summary: "The tools that match the words of a user",
 		query:  []parameter{{"query", "words, such as close an issue on github"}, callerParameter, toolsetParameter},
 		answer: FoundTools{}, handle: findTools},
 	{method: "GET", path: "/tools/{name}", summary: "One tool, with its descriptor",
 		answer: Tool{}, handle: getTool},
-	{method: "POST", path: "/tools/{name}/call", summary: "Call a tool; the answer is MCP's CallToolResult as the tool returned it",
-		query: []parameter{{"node", "the node of the cluster that is to take the call; default any that has the tool"}},
-		body:  map[string]any{}, answer: json.RawMessage{}, handle: callTool},
+	{method: "POST", path: "/tools/{name}/call",
+		summary: "Call a tool; the answer is MCP's CallToolResult as the tool returned it",
+		query: []parameter{
+			{"node", "the node of the cluster that is to take the call; default any that has the tool"},
+		},
+		body: map[string]any{}, answer: json.RawMessage{}, handle: callTool},
 }
 
 // Tool describes a tool of the catalog to the operator.
 type Tool struct {
-	Name        string          `json:"name"`
-	Extension   string          `json:"extension"` // "" for a tool of the host
-	Tool        string          `json:"tool"`      // its name in the extension
-	Description string          `json:"description"`
-	Nodes       []string        `json:"nodes,omitempty"`      // of the cluster, that have it, this one first; none outside of a cluster
-	Tokens      int             `json:"tokens"`               // its approximate size in a model's context
-	Use         *status.ToolUse `json:"use,omitempty"`        // nil before the first call
-	Descriptor  json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; of /tools/{name} alone
+	Name        string `json:"name"`
+	Extension   string `json:"extension"` // "" for a tool of the host
+	Tool        string `json:"tool"`      // its name in the extension
+	Description string `json:"description"`
+	// of the cluster, that have it, this one first; none outside of a cluster
+	Nodes      []string        `json:"nodes,omitempty"`
+	Tokens     int             `json:"tokens"`               // its approximate size in a model's context
+	Use        *status.ToolUse `json:"use,omitempty"`        // nil before the first call
+	Descriptor json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; of /tools/{name} alone
 }
 
 // ToolOf returns the Tool of an entry, without its descriptor.
@@ -87,7 +100,10 @@ func ToolOf(e *tools.Entry) Tool {
 }
 
 // callerParameter selects the tools that a caller is offered.
-var callerParameter = parameter{"caller", "only tools that policies show to this caller, empty for an anonymous one; absent: all tools"}
+var callerParameter = parameter{
+	"caller",
+	"only tools that policies show to this caller, empty for an anonymous one; absent: all tools",
+}
 
 // toolsetParameter selects the tools of a toolset.
 var toolsetParameter = parameter{"toolset", "only tools of this toolset, under its names; absent: all tools"}
@@ -102,9 +118,10 @@ type ToolList struct {
 // Export holds the definitions of tools for a model vendor.
 type Export struct {
 	Format      tools.Format     `json:"format"`
-	Definitions json.RawMessage  `json:"definitions"`      // in the vendor's format
-	Omitted     []tools.Omission `json:"omitted"`          // tools that the format cannot express
-	Hidden      []string         `json:"hidden,omitempty"` // names of the tools that policies hide from the caller asked for
+	Definitions json.RawMessage  `json:"definitions"` // in the vendor's format
+	Omitted     []tools.Omission `json:"omitted"`     // tools that the format cannot express
+	// names of the tools that policies hide from the caller asked for
+	Hidden []string `json:"hidden,omitempty"`
 }
 
 // FoundTools is the answer of /tools/find.
@@ -126,9 +143,19 @@ type FoundTool struct {
 
 // NewFoundTools returns what a search has found.
 func NewFoundTools(found exthost.Found) FoundTools {
-	list := FoundTools{Best: []FoundTool{}, More: []FoundTool{}, Left: make(map[string]int), Extensions: found.Extensions}
+	list := FoundTools{
+		Best:       []FoundTool{},
+		More:       []FoundTool{},
+		Left:       make(map[string]int),
+		Extensions: found.Extensions,
+	}
 	tool := func(e *tools.Entry) FoundTool {
-		return FoundTool{Name: e.Name, Extension: e.Extension, Arguments: toolindex.Arguments(e), Summary: toolindex.Summary(e)}
+		return FoundTool{
+			Name:      e.Name,
+			Extension: e.Extension,
+			Arguments: toolindex.Arguments(e),
+			Summary:   toolindex.Summary(e),
+		}
 	}
 	for _, e := range found.Best {
 		list.Best = append(list.Best, tool(e))
@@ -203,7 +230,8 @@ func NewToolList(selected []*tools.Entry, hidden []string) ToolList {
 func exportTools(h *exthost.Host, r *http.Request) (any, error) {
 	format := cmp.Or(tools.Format(r.FormValue("format")), tools.MCP)
 	if !slices.Contains(tools.Formats(), format) {
-		return nil, protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format, tools.Formats())
+		return nil, protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format,
+			tools.Formats())
 	}
 	selected, hidden, err := entries(h, r)
 	if err != nil {
@@ -217,7 +245,8 @@ func exportTools(h *exthost.Host, r *http.Request) (any, error) {
 }
 
 // NewExport exports tools, with deferred as [tools.ExportDeferred] does with the favourites of h.
-func NewExport(h *exthost.Host, f tools.Format, selected []*tools.Entry, hidden []string, deferred bool) (out Export, err error) {
+func NewExport(h *exthost.Host, f tools.Format, selected []*tools.Entry, hidden []string, deferred bool,
+) (out Export, err error) {
 	out = Export{Format: f, Hidden: hidden}
 	if deferred {
 		out.Definitions, out.Omitted, err = tools.ExportDeferred(f, selected, exthost.ToolsetsOf(h).IsFavourite)
@@ -244,7 +273,8 @@ func getTool(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
 	}
 	t := ToolOf(e)
-	t.Descriptor, t.Use, t.Nodes = e.Descriptor, h.Admin().Past().Use(e.Extension, e.Name), exthost.NodesOf(h).Having()(e)
+	t.Descriptor, t.Use, t.Nodes = e.Descriptor, h.Admin().Past().Use(e.Extension,
+		e.Name), exthost.NodesOf(h).Having()(e)
 	return t, nil
 }
 
@@ -257,7 +287,8 @@ func callTool(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, err
 	}
 	name, _ := json.Marshal(r.PathValue("name")) // a string always encodes
-	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), []byte(cmp.Or(string(arguments), "{}")), []byte(`}`))
+	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), []byte(cmp.Or(string(arguments), "{}")),
+		[]byte(`}`))
 	call := protocol.Call{Method: protocol.MethodToolsCall, Params: params, Node: r.URL.Query().Get("node")}
 	if caller := mcpserver.CallerOf(r.Context()); caller != "" {
 		call.Session = &protocol.Session{Caller: caller}

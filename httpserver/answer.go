@@ -42,8 +42,17 @@ func (f *Fault) Err() error {
 	if f.Kind == "" {
 		return errors.New(f.Message)
 	}
-	return &protocol.Error{Kind: f.Kind, Message: f.Message, Extension: f.Extension, Tool: f.Tool, Code: f.Code, Data: f.Data,
-		Outcome: f.Outcome, RetryAfter: time.Duration(f.RetryAfter), Evidence: f.Evidence}
+	return &protocol.Error{
+		Kind:       f.Kind,
+		Message:    f.Message,
+		Extension:  f.Extension,
+		Tool:       f.Tool,
+		Code:       f.Code,
+		Data:       f.Data,
+		Outcome:    f.Outcome,
+		RetryAfter: time.Duration(f.RetryAfter),
+		Evidence:   f.Evidence,
+	}
 }
 
 // failure is the answer of an operation that failed.
@@ -54,7 +63,8 @@ type failure struct {
 // FaultOf returns err as a Fault.
 func FaultOf(err error) Fault {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
-		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, protocol.Duration(e.RetryAfter), e.Evidence}
+		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, protocol.Duration(e.RetryAfter),
+			e.Evidence}
 	}
 	return Fault{Kind: protocol.KindOf(err), Message: err.Error()}
 }
@@ -78,7 +88,8 @@ func faultStatus(kind protocol.Kind) int {
 		return http.StatusForbidden
 	case protocol.RequirementMissing, protocol.ConfigInvalid:
 		return http.StatusConflict
-	case protocol.NotReady, protocol.BreakerOpen, protocol.Overloaded, protocol.Failed, protocol.ShuttingDown, protocol.GovernanceUnavailable:
+	case protocol.NotReady, protocol.BreakerOpen, protocol.Overloaded, protocol.Failed, protocol.ShuttingDown,
+		protocol.GovernanceUnavailable:
 		return http.StatusServiceUnavailable
 	case protocol.CallTimeout, protocol.HandshakeTimeout:
 		return http.StatusGatewayTimeout

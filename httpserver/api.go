@@ -26,8 +26,9 @@ type operation struct {
 	answer       any            // a value of the answer's type; nil: 204 without content
 	events       map[string]any // of a stream: a value of each event's data type, by the event's name
 	handle       handler
-	stream       func(h *exthost.Host, r *http.Request) ([]streams.Source, error)    // in place of handle
-	write        func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error // in place of handle: writes JSON lines
+	stream       func(h *exthost.Host, r *http.Request) ([]streams.Source, error) // in place of handle
+	// in place of handle: writes JSON lines
+	write func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error
 }
 
 // handler returns the answer of an operation, nil for 204 without content.

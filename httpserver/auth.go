@@ -66,11 +66,22 @@ type doorman struct {
 
 func (s *Server) newDoorman(next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: bearertoken.SumOf(o.Token), own: bearertoken.SumOf(o.OperatorToken), named: o.Clients, pages: o.Admin != nil, anyone: o.AnyLocalUser, log: o.Logger,
-		admits: s.conns.Admit, refuse: s.refuseToken, next: next}
+	d := &doorman{
+		token:  bearertoken.SumOf(o.Token),
+		own:    bearertoken.SumOf(o.OperatorToken),
+		named:  o.Clients,
+		pages:  o.Admin != nil,
+		anyone: o.AnyLocalUser,
+		log:    o.Logger,
+		admits: s.conns.Admit,
+		refuse: s.refuseToken,
+		next:   next,
+	}
 	if o.OAuth != nil {
 		d.oauth = auth.RequireBearerToken(s.verify, &auth.RequireBearerTokenOptions{
-			ResourceMetadataURL: resourcemeta.MetadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
+			ResourceMetadataURL: resourcemeta.MetadataURL(o.OAuth.Resource),
+			Scopes:              o.OAuth.Scopes,
+			ClockSkew:           accesstoken.Skew,
 		})(http.HandlerFunc(d.admitSubject))
 	}
 	return d
@@ -154,8 +165,10 @@ func (d *doorman) turnAway(w http.ResponseWriter, why error) {
 	if d.turned.IsNew(why.Error()) {
 		d.log.Warn("a process of this machine was kept from the server, which has no token", "why", why)
 	}
-	http.Error(w, fmt.Sprintf("without a token this server answers the processes of its own user (uid %d) and of root alone, and this process is not known as one: %v.\n"+
-		"To let others in, set server.auth.token_file or server.auth.token_env for the server and send Authorization: Bearer …; or set server.auth.loopback to any.", os.Geteuid(), why), http.StatusForbidden)
+	http.Error(w, fmt.Sprintf("without a token this server answers the processes of its own user (uid %d) and of "+
+		"root alone, and this process is not known as one: %v.\n"+
+		"To let others in, set server.auth.token_file or server.auth.token_env for the server and send "+
+		"Authorization: Bearer …; or set server.auth.loopback to any.", os.Geteuid(), why), http.StatusForbidden)
 }
 
 func unauthorized(w http.ResponseWriter, text string) {
@@ -168,7 +181,8 @@ func unauthorized(w http.ResponseWriter, text string) {
 func operatorOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, is := r.Context().Value(operatorKey{}).(string); !is {
-			unauthorized(w, "the operator's token is required, which exthost serve makes when it starts: Authorization: Bearer …")
+			unauthorized(w, "the operator's token is required, which exthost serve makes when it starts: "+
+				"Authorization: Bearer …")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -202,7 +216,8 @@ func (d *doorman) admitSubject(w http.ResponseWriter, r *http.Request) {
 	} else if until, ok := d.named.Subject(name); ok {
 		d.admit(w, r, name, until)
 	} else {
-		unauthorized(w, "the subject of the access token has the name of a client, which has a token of its own: use that, or give the client another name")
+		unauthorized(w, "the subject of the access token has the name of a client, which has a token of its own: use "+
+			"that, or give the client another name")
 	}
 }
 
@@ -210,7 +225,9 @@ func (d *doorman) admitSubject(w http.ResponseWriter, r *http.Request) {
 // nothing; the dashboard's static pages; the metadata that says where to get a token.
 func (d *doorman) isOpen(r *http.Request) bool {
 	path := r.URL.Path
-	return path == "/healthz" || d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) || d.oauth != nil && resourcemeta.Covers(path)
+	return path == "/healthz" ||
+		d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) ||
+		d.oauth != nil && resourcemeta.Covers(path)
 }
 
 // verify verifies an access token. The reason of a refusal is logged and counted, not answered.
@@ -237,5 +254,10 @@ func (s *Server) newTokens() *accesstoken.Verifier {
 	if o == nil {
 		return nil
 	}
-	return &accesstoken.Verifier{Issuer: o.Issuer, Audience: cmp.Or(o.Audience, o.Resource), KeysURL: o.KeysURL, Client: o.Client}
+	return &accesstoken.Verifier{
+		Issuer:   o.Issuer,
+		Audience: cmp.Or(o.Audience, o.Resource),
+		KeysURL:  o.KeysURL,
+		Client:   o.Client,
+	}
 }

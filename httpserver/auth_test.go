@@ -70,9 +70,17 @@ func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // header returns an Authorization header with an access token.
 func (i *issuer) header(subject, audience, scope string, expires time.Duration) http.Header {
-	claims, _ := json.Marshal(map[string]any{"iss": i.url, "sub": subject, "aud": audience, "scope": scope, "exp": time.Now().Add(expires).Unix()})
-	signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"k"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
-	return authorization("Bearer " + signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(i.key, []byte(signed))))
+	claims, _ := json.Marshal(map[string]any{
+		"iss":   i.url,
+		"sub":   subject,
+		"aud":   audience,
+		"scope": scope,
+		"exp":   time.Now().Add(expires).Unix(),
+	})
+	signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"k"}`)) + "." +
+		base64.RawURLEncoding.EncodeToString(claims)
+	return authorization("Bearer " + signed + "." +
+		base64.RawURLEncoding.EncodeToString(ed25519.Sign(i.key, []byte(signed))))
 }
 
 const resource = "https://host.example/mcp"
@@ -80,7 +88,11 @@ const resource = "https://host.example/mcp"
 func TestOAuth(t *testing.T) {
 	i := newIssuer(t)
 	b := newFake()
-	addr := serve(t, Options{Backend: b, Token: "static", OAuth: &OAuth{Resource: resource, Issuer: i.url, Scopes: []string{"tools"}}},
+	addr := serve(t, Options{
+		Backend: b,
+		Token:   "static",
+		OAuth:   &OAuth{Resource: resource, Issuer: i.url, Scopes: []string{"tools"}},
+	},
 		func(l net.Listener) net.Listener { return abroad{l} })
 	url := "http://" + addr + "/mcp"
 
@@ -96,7 +108,8 @@ func TestOAuth(t *testing.T) {
 			Servers  []string `json:"authorization_servers"`
 			Scopes   []string `json:"scopes_supported"`
 		}
-		if err := json.NewDecoder(r.Body).Decode(&m); err != nil || m.Resource != resource || len(m.Servers) != 1 || m.Servers[0] != i.url || len(m.Scopes) != 1 {
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil || m.Resource != resource || len(m.Servers) != 1 ||
+			m.Servers[0] != i.url || len(m.Scopes) != 1 {
 			t.Errorf("%s: %s %+v %v", path, r.Status, m, err)
 		}
 	}
@@ -114,7 +127,8 @@ func TestOAuth(t *testing.T) {
 		"half of that":      {authorization("Bearer stat"), 401},
 		"in the URL":        {nil, 401},
 	} {
-		r := send(t, http.MethodPost, url+"?access_token="+strings.TrimPrefix(tt.header.Get("Authorization"), "Bearer "), tt.header, initialize)
+		r := send(t, http.MethodPost,
+			url+"?access_token="+strings.TrimPrefix(tt.header.Get("Authorization"), "Bearer "), tt.header, initialize)
 		if r.StatusCode != tt.status {
 			body, _ := io.ReadAll(r.Body)
 			t.Errorf("%s: %s %s", name, r.Status, body)
@@ -131,7 +145,10 @@ func TestOAuth(t *testing.T) {
 	if caller := get(t, b.callers, "the call"); caller != "ada" {
 		t.Errorf("caller %q", caller)
 	}
-	for name, h := range map[string]http.Header{"another subject": i.header("bob", resource, "tools", time.Minute), "the static token": authorization("Bearer static")} {
+	for name, h := range map[string]http.Header{
+		"another subject":  i.header("bob", resource, "tools", time.Minute),
+		"the static token": authorization("Bearer static"),
+	} {
 		h.Set("Mcp-Session-Id", ada.Get("Mcp-Session-Id"))
 		if r := send(t, http.MethodPost, url, h, list); r.StatusCode != http.StatusNotFound {
 			t.Errorf("her session, shown by %s: %s", name, r.Status)
@@ -141,9 +158,13 @@ func TestOAuth(t *testing.T) {
 
 func TestOAuthIssuerIsAway(t *testing.T) {
 	i := newIssuer(t)
-	addr := serve(t, Options{Backend: newFake(), OAuth: &OAuth{Resource: resource, Issuer: i.url, KeysURL: "http://127.0.0.1:1/keys"}}, nil)
+	addr := serve(t, Options{
+		Backend: newFake(),
+		OAuth:   &OAuth{Resource: resource, Issuer: i.url, KeysURL: "http://127.0.0.1:1/keys"},
+	}, nil)
 	r := send(t, http.MethodPost, "http://"+addr+"/mcp", i.header("ada", resource, "", time.Minute), initialize)
-	if body, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusInternalServerError || strings.Contains(string(body), "127.0.0.1:1") {
+	if body, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusInternalServerError ||
+		strings.Contains(string(body), "127.0.0.1:1") {
 		t.Errorf("%s %s", r.Status, body)
 	}
 }
@@ -153,7 +174,11 @@ func TestOAuthIssuerIsAway(t *testing.T) {
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	var log bytes.Buffer
 	i := newIssuer(t)
-	s := New(Options{Backend: &fake{}, Logger: slog.New(slog.NewTextHandler(&log, nil)), OAuth: &OAuth{Resource: resource, Issuer: i.url, KeysURL: "http://127.0.0.1:1/keys"}})
+	s := New(Options{
+		Backend: &fake{},
+		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+		OAuth:   &OAuth{Resource: resource, Issuer: i.url, KeysURL: "http://127.0.0.1:1/keys"},
+	})
 	token := strings.TrimPrefix(i.header("ada", resource, "", time.Hour).Get("Authorization"), "Bearer ")
 	d := s.newDoorman(nil)
 	for n := range 1000 {
@@ -177,7 +202,8 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 }
 
 func TestF1T12ForeignRequestsReachNoDestination(t *testing.T) {
-	_, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio}}, Options{OperatorToken: "own", AllowedOrigins: []string{"https://app.example"}})
+	_, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio}},
+		Options{OperatorToken: "own", AllowedOrigins: []string{"https://app.example"}})
 	var at string
 	eventually(t, func() bool { at = h.Status().Destinations[0].Listens; return at != "" })
 	for _, fields := range foreign {
@@ -214,7 +240,8 @@ func TestF3ManyUnfinishedBodies(t *testing.T) {
 		}
 		defer c.Close()
 		go func() {
-			head := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size+1)
+			head := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
+				"application/json\r\nContent-Length: %d\r\n\r\n", size+1)
 			_, _ = io.WriteString(c, head+strings.Repeat(" ", size))
 			line := make([]byte, len("HTTP/1.1 503"))
 			if _, err := io.ReadFull(c, line); err == nil {

@@ -52,8 +52,12 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 // A destination has its own serverInfo in legacy and modern protocol versions, and so has the host.
 func TestBridgeNamesTheServerBehindIt(t *testing.T) {
 	addr, _ := bridged(t, stdioPeer, Options{})
-	for path, want := range map[string]string{"/d/mcp": `{"name":"peer","version":"1"}`, "/mcp": `{"name":"exthost","version":"0.0.0"}`,
-		"/d/mcp/": `{"name":"peer","version":"1"}`, "/mcp/": `{"name":"exthost","version":"0.0.0"}`} {
+	for path, want := range map[string]string{
+		"/d/mcp":  `{"name":"peer","version":"1"}`,
+		"/mcp":    `{"name":"exthost","version":"0.0.0"}`,
+		"/d/mcp/": `{"name":"peer","version":"1"}`,
+		"/mcp/":   `{"name":"exthost","version":"0.0.0"}`,
+	} {
 		for _, body := range []string{initialize, discover} {
 			h := http.Header{}
 			if body == discover {
@@ -110,13 +114,15 @@ func TestBridgeKilledChild(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after %d kills: %s", nth, answer)
 		}
-		eventually(t, func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == 0 }) // the previous call ends
+		// the previous call ends
+		eventually(t, func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == 0 })
 		answered, hangs := make(chan string, 1), filepath.Join(t.TempDir(), "hangs")
 		go func() {
 			_, answer := s.call("hang", fmt.Sprintf(`{"text":%q}`, hangs))
 			answered <- answer
 		}()
-		eventually(t, func() bool { _, err := os.Stat(hangs); return err == nil }) // one that was not sent would be made by the next child
+		// one that was not sent would be made by the next child
+		eventually(t, func() bool { _, err := os.Stat(hangs); return err == nil })
 		child, err := os.FindProcess(pid)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +133,8 @@ func TestBridgeKilledChild(t *testing.T) {
 		}
 		answer = get(t, answered, "the error")
 		took := time.Since(killed)
-		if !strings.Contains(answer, `"kind":"child_exited"`) || !strings.Contains(answer, `"signal":"SIGKILL"`) || !strings.Contains(answer, `"outcome":"unknown"`) {
+		if !strings.Contains(answer, `"kind":"child_exited"`) || !strings.Contains(answer, `"signal":"SIGKILL"`) ||
+			!strings.Contains(answer, `"outcome":"unknown"`) {
 			t.Fatalf("kill %d: %s", nth, answer)
 		}
 		return took
@@ -152,7 +159,8 @@ func TestBridgeRefusesWhatKeepsFailing(t *testing.T) {
 	}
 	r, answer := s.call("say", `{"text":"x"}`)
 	after, _ := strconv.Atoi(r.Header.Get("Retry-After"))
-	if r.StatusCode != http.StatusServiceUnavailable || after < 1 || after > 30 || !strings.Contains(answer, `"exit_code":3`) || !json.Valid([]byte(answer)) {
+	if r.StatusCode != http.StatusServiceUnavailable || after < 1 || after > 30 ||
+		!strings.Contains(answer, `"exit_code":3`) || !json.Valid([]byte(answer)) {
 		t.Errorf("after three failures: %s, Retry-After %d, %s", r.Status, after, answer)
 	}
 	if r, answer := other.call("say", `{"text":"x"}`); r.StatusCode != http.StatusOK {
@@ -167,13 +175,16 @@ func TestBridgeRefusesWhatKeepsFailing(t *testing.T) {
 }
 
 func TestBridgeCannotRun(t *testing.T) {
-	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Command: []string{"no-such-program"}}}, Options{})
+	addr, _ := bridged(t, config.Destinations{
+		"d": {Type: config.DestinationStdio, Command: []string{"no-such-program"}},
+	}, Options{})
 	for _, r := range []*http.Response{
 		send(t, http.MethodPost, "http://"+addr+"/d/mcp", nil, initialize),
 		send(t, http.MethodGet, "http://"+addr+"/d/sse", nil, ""),
 	} {
 		body, _ := io.ReadAll(r.Body)
-		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "30" || !strings.Contains(string(body), "no-such-program") {
+		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "30" ||
+			!strings.Contains(string(body), "no-such-program") {
 			t.Errorf("%s %s %s", r.Status, r.Header, body)
 		}
 	}
@@ -195,7 +206,9 @@ func (elsewhere) Forward(_ context.Context, w http.ResponseWriter, home string, 
 
 // A session of a destination at another server is served, whatever becomes of the destination here.
 func TestBridgeCannotRunHere(t *testing.T) {
-	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Command: []string{"no-such-program"}}},
+	addr, _ := bridged(t, config.Destinations{
+		"d": {Type: config.DestinationStdio, Command: []string{"no-such-program"}},
+	},
 		Options{MCP: mcpserver.Options{Elsewhere: elsewhere{}}})
 	there := http.Header{"Mcp-Session-Id": {"x.there"}}
 	for id, r := range map[string]*http.Response{
@@ -207,7 +220,8 @@ func TestBridgeCannotRunHere(t *testing.T) {
 			t.Errorf("%s: %s %s", id, r.Status, body)
 		}
 	}
-	if r := send(t, http.MethodPost, "http://"+addr+"/d/mcp", http.Header{"Mcp-Session-Id": {"x.here"}}, listTools); r.StatusCode != http.StatusServiceUnavailable {
+	if r := send(t, http.MethodPost, "http://"+addr+"/d/mcp", http.Header{"Mcp-Session-Id": {"x.here"}},
+		listTools); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a session here: %s", r.Status)
 	}
 }
@@ -221,7 +235,10 @@ func TestBridgePorts(t *testing.T) {
 	}
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	_, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Port: port}, "e": {Type: config.DestinationStdio}},
+	_, h := bridged(t, config.Destinations{
+		"d": {Type: config.DestinationStdio, Port: port},
+		"e": {Type: config.DestinationStdio},
+	},
 		Options{OperatorToken: "made-at-start", Token: "made-at-start"})
 	listens := map[string]string{}
 	eventually(t, func() bool {
@@ -232,18 +249,25 @@ func TestBridgePorts(t *testing.T) {
 		}
 		return len(listens) == 2
 	})
-	if at := listens["d"]; at == fmt.Sprintf("http://127.0.0.1:%d", port) || !strings.HasPrefix(at, "http://127.0.0.1:") {
+	if at := listens["d"]; at == fmt.Sprintf("http://127.0.0.1:%d", port) ||
+		!strings.HasPrefix(at, "http://127.0.0.1:") {
 		t.Errorf("d listens at %s, and %d is taken", at, port)
 	}
-	for _, h := range []http.Header{nil, {"Authorization": {"Bearer made-at-star"}}, {"Authorization": {"made-at-start"}}} {
+	for _, h := range []http.Header{
+		nil,
+		{"Authorization": {"Bearer made-at-star"}},
+		{"Authorization": {"made-at-start"}},
+	} {
 		for _, path := range []string{"/mcp", "/sse", "/message", "/", "/d/mcp"} {
-			if r := send(t, http.MethodPost, listens["d"]+path, h, initialize); r.StatusCode != http.StatusUnauthorized {
+			if r := send(t, http.MethodPost, listens["d"]+path, h,
+				initialize); r.StatusCode != http.StatusUnauthorized {
 				t.Errorf("POST %s with %v: %s", path, h, r.Status)
 			}
 		}
 	}
 	token := http.Header{"Authorization": {"Bearer made-at-start"}}
-	if r, answer := openSession(t, listens["d"]+"/mcp", token).call("say", `{"text":"x"}`); r.StatusCode != http.StatusOK || text(t, answer) != "x" {
+	if r, answer := openSession(t, listens["d"]+"/mcp", token).call("say",
+		`{"text":"x"}`); r.StatusCode != http.StatusOK || text(t, answer) != "x" {
 		t.Errorf("on its own port: %s %s", r.Status, answer)
 	}
 	s := openStream(t, listens["e"], token)
@@ -258,7 +282,9 @@ func TestBridgePorts(t *testing.T) {
 // T18: credentials for this host stay here. Headers that the operator selects go to the
 // client's own child only.
 func TestBridgeHeaders(t *testing.T) {
-	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}}}, Options{Token: "gateway"})
+	addr, _ := bridged(t, config.Destinations{
+		"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}},
+	}, Options{Token: "gateway"})
 	header := func(key string) http.Header {
 		return http.Header{"Authorization": {"Bearer gateway"}, "Cookie": {"c=cookie"}, "X-Api-Key": {key}}
 	}
@@ -276,9 +302,10 @@ func TestBridgeHeaders(t *testing.T) {
 func upstream(t *testing.T) (url string, seen func() []http.Header) {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "upstream", Version: "1"}, nil)
-	s.AddTool(&mcp.Tool{Name: "say", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "from upstream"}}}, nil
-	})
+	s.AddTool(&mcp.Tool{Name: "say", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "from upstream"}}}, nil
+		})
 	var mu sync.Mutex
 	var headers []http.Header
 	note := func(h http.Handler) http.Handler {
@@ -307,8 +334,16 @@ func upstream(t *testing.T) (url string, seen func() []http.Header) {
 func TestBridgeRemote(t *testing.T) {
 	url, seen := upstream(t)
 	addr, _ := bridged(t, config.Destinations{
-		"events": {Type: config.DestinationSSE, URL: url + "/events", Headers: map[string]string{"X-Of": "the operator"}},
-		"stream": {Type: config.DestinationHTTP, URL: url + "/stream", Headers: map[string]string{"X-Of": "the operator"}},
+		"events": {
+			Type:    config.DestinationSSE,
+			URL:     url + "/events",
+			Headers: map[string]string{"X-Of": "the operator"},
+		},
+		"stream": {
+			Type:    config.DestinationHTTP,
+			URL:     url + "/stream",
+			Headers: map[string]string{"X-Of": "the operator"},
+		},
 	}, Options{Token: "gateway"})
 	shown := http.Header{"Authorization": {"Bearer gateway"}, "Cookie": {"c=cookie"}}
 	for _, name := range []string{"events", "stream"} {
@@ -329,7 +364,10 @@ func TestBridgeRemote(t *testing.T) {
 
 // F4: a session is valid for its destination and the caller that opened it only.
 func TestF4SessionsOfOthers(t *testing.T) {
-	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio}, "e": {Type: config.DestinationStdio}}, Options{})
+	addr, _ := bridged(t, config.Destinations{
+		"d": {Type: config.DestinationStdio},
+		"e": {Type: config.DestinationStdio},
+	}, Options{})
 	d := openSession(t, "http://"+addr+"/d/mcp", nil)
 	for _, path := range []string{"/e/mcp", "/mcp"} {
 		d.url = "http://" + addr + path
@@ -342,7 +380,8 @@ func TestF4SessionsOfOthers(t *testing.T) {
 		t.Errorf("the id %s is too short to be unguessable", id)
 	}
 	s.post = strings.Replace(s.post, "/d/", "/e/", 1)
-	if r := send(t, http.MethodPost, s.post, nil, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); r.StatusCode != http.StatusNotFound {
+	if r := send(t, http.MethodPost, s.post, nil,
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`); r.StatusCode != http.StatusNotFound {
 		t.Errorf("a message by way of another destination: %s", r.Status)
 	}
 }

@@ -53,7 +53,8 @@ func openBrowser(t *testing.T) *browser {
 	}
 	reads, to := pipe(t)
 	from, writes := pipe(t)
-	cmd := exec.Command(program, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+	cmd := exec.Command(program, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
+		"--disable-dev-shm-usage",
 		"--no-first-run", "--hide-scrollbars", "--user-data-dir="+t.TempDir(), "about:blank")
 	cmd.ExtraFiles = []*os.File{reads, writes} // file descriptors 3 and 4
 	if err := cmd.Start(); err != nil {
@@ -154,7 +155,8 @@ func (b *browser) hear(event string, params json.RawMessage) {
 		Entry struct{ Level, Text, URL string }
 	}
 	_ = json.Unmarshal(params, &p) // other events are ignored
-	if event == "Runtime.exceptionThrown" || event == "Runtime.consoleAPICalled" && p.Type == "error" || event == "Log.entryAdded" && p.Entry.Level == "error" {
+	if event == "Runtime.exceptionThrown" || event == "Runtime.consoleAPICalled" && p.Type == "error" ||
+		event == "Log.entryAdded" && p.Entry.Level == "error" {
 		b.said = append(b.said, string(params))
 	}
 }
@@ -168,8 +170,10 @@ func (b *browser) open(url string) {
 // look sets the size of the page and its colour scheme.
 func (b *browser) look(width, height int, scheme string) {
 	b.t.Helper()
-	b.do("Emulation.setDeviceMetricsOverride", object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	b.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.do("Emulation.setDeviceMetricsOverride",
+		object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}},
+		nil)
 }
 
 // eval returns the value of an expression in the page, as JSON. If another page is loaded
@@ -206,7 +210,8 @@ func (b *browser) await(condition string) {
 	})`, patience.Milliseconds(), condition)
 	if b.eval(script) != "true" {
 		b.shoot("failed")
-		b.t.Fatalf("waited in vain for %s; the page says %.2000q, and shows:\n%.3000s", condition, b.said, b.eval("document.body.innerText"))
+		b.t.Fatalf("waited in vain for %s; the page says %.2000q, and shows:\n%.3000s", condition, b.said,
+			b.eval("document.body.innerText"))
 	}
 }
 

@@ -33,7 +33,11 @@ type known struct {
 func newKnown(t *testing.T, names ...string) *known {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	k := &known{clients.New(ctx, nil, func() {}, slog.New(slog.DiscardHandler)), map[string]string{}, map[string]config.Client{}}
+	k := &known{
+		clients.New(ctx, nil, func() {}, slog.New(slog.DiscardHandler)),
+		map[string]string{},
+		map[string]config.Client{},
+	}
 	for _, name := range names {
 		k.give(name)
 	}
@@ -94,19 +98,31 @@ func TestClientIsTheCaller(t *testing.T) {
 	// A request without a token is refused, also on loopback; so are odd ones.
 	reached := b.reached.Load()
 	for name, h := range map[string]http.Header{
-		"none": nil, "empty": authorization(""), "no token": authorization("Bearer "), "half": authorization("Bearer " + k.tokens["ada"][:20]),
-		"another": authorization("Bearer " + clienttoken.New()), "the hash": authorization("Bearer " + k.stated["ada"].TokenHash),
-		"the name": authorization("Bearer ada"), "no scheme": authorization(k.tokens["ada"]), "Basic": authorization("Basic " + k.tokens["ada"]),
-		"two": authorization("Bearer " + k.tokens["ada"] + ", Bearer " + k.tokens["bob"]), "a list": {"Authorization": {"Bearer x", "Bearer " + k.tokens["ada"]}}, "the first of a list": {"Authorization": {"Bearer " + k.tokens["ada"], "Bearer x"}},
-		"twice": {"Authorization": {"Bearer " + k.tokens["ada"], "Bearer " + k.tokens["ada"]}},
-		"long":  authorization("Bearer " + strings.Repeat("x", 32<<10)), "more": authorization("Bearer " + k.tokens["ada"] + "x"), "the prefix": authorization("Bearer exthost_"),
+		"none":                nil,
+		"empty":               authorization(""),
+		"no token":            authorization("Bearer "),
+		"half":                authorization("Bearer " + k.tokens["ada"][:20]),
+		"another":             authorization("Bearer " + clienttoken.New()),
+		"the hash":            authorization("Bearer " + k.stated["ada"].TokenHash),
+		"the name":            authorization("Bearer ada"),
+		"no scheme":           authorization(k.tokens["ada"]),
+		"Basic":               authorization("Basic " + k.tokens["ada"]),
+		"two":                 authorization("Bearer " + k.tokens["ada"] + ", Bearer " + k.tokens["bob"]),
+		"a list":              {"Authorization": {"Bearer x", "Bearer " + k.tokens["ada"]}},
+		"the first of a list": {"Authorization": {"Bearer " + k.tokens["ada"], "Bearer x"}},
+		"twice":               {"Authorization": {"Bearer " + k.tokens["ada"], "Bearer " + k.tokens["ada"]}},
+		"long":                authorization("Bearer " + strings.Repeat("x", 32<<10)),
+		"more":                authorization("Bearer " + k.tokens["ada"] + "x"),
+		"the prefix":          authorization("Bearer exthost_"),
 	} {
-		if r := send(t, http.MethodPost, url, h, initialize); r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" {
+		if r := send(t, http.MethodPost, url, h, initialize); r.StatusCode != http.StatusUnauthorized ||
+			r.Header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%s: %s", name, r.Status)
 		}
 	}
 	for range 3000 {
-		if r := send(t, http.MethodPost, url, authorization("Bearer "+clienttoken.New()), initialize); r.StatusCode != http.StatusUnauthorized {
+		if r := send(t, http.MethodPost, url, authorization("Bearer "+clienttoken.New()),
+			initialize); r.StatusCode != http.StatusUnauthorized {
 			t.Fatalf("a token of nobody: %s", r.Status)
 		}
 	}
@@ -131,7 +147,8 @@ func TestClientIsRemoved(t *testing.T) {
 			old := k.header("ada")
 			session := func(h http.Header) http.Header {
 				h = h.Clone()
-				h.Set("Mcp-Session-Id", send(t, http.MethodPost, host+"/mcp", h, initialize).Header.Get("Mcp-Session-Id"))
+				h.Set("Mcp-Session-Id",
+					send(t, http.MethodPost, host+"/mcp", h, initialize).Header.Get("Mcp-Session-Id"))
 				return h
 			}
 			hers, his := session(old), session(k.header("bob"))
@@ -150,7 +167,11 @@ func TestClientIsRemoved(t *testing.T) {
 				get(t, c, what+" to end")
 			}
 			get(t, call, "the call to end")
-			for what, h := range map[string]http.Header{"her session": hers, "her token": old, "her token, modern": modern(old, "tools/list")} {
+			for what, h := range map[string]http.Header{
+				"her session":       hers,
+				"her token":         old,
+				"her token, modern": modern(old, "tools/list"),
+			} {
 				if r := send(t, http.MethodPost, host+"/mcp", h, listTools); r.StatusCode != http.StatusUnauthorized {
 					t.Errorf("%s: %s", what, r.Status)
 				}
@@ -221,12 +242,21 @@ func TestClientKeepsItsOldToken(t *testing.T) {
 	ended := stream(t, http.MethodGet, url, h, "")
 	fresh := clienttoken.New()
 	rotated := func(until time.Time) {
-		k.stated["ada"] = config.Client{TokenHash: clienttoken.Hash(fresh), OldTokenHash: was, OldUntil: until.UTC().Format(time.RFC3339)}
+		k.stated["ada"] = config.Client{
+			TokenHash:    clienttoken.Hash(fresh),
+			OldTokenHash: was,
+			OldUntil:     until.UTC().Format(time.RFC3339),
+		}
 		k.Set(k.stated)
 	}
 	rotated(time.Now().Add(time.Hour))
-	for what, h := range map[string]http.Header{"old": old, "old, in its session": h, "new": authorization("Bearer " + fresh)} {
-		if r := send(t, http.MethodPost, url, h, initialize); r.StatusCode != http.StatusOK && r.StatusCode != http.StatusBadRequest {
+	for what, h := range map[string]http.Header{
+		"old":                 old,
+		"old, in its session": h,
+		"new":                 authorization("Bearer " + fresh),
+	} {
+		if r := send(t, http.MethodPost, url, h, initialize); r.StatusCode != http.StatusOK &&
+			r.StatusCode != http.StatusBadRequest {
 			body, _ := io.ReadAll(r.Body)
 			t.Errorf("%s: %s %s", what, r.Status, body)
 		}
@@ -253,7 +283,8 @@ func TestClientFirstAndLast(t *testing.T) {
 	url := "http://" + serve(t, Options{Backend: b, Clients: k}, nil) + "/mcp"
 	h := http.Header{"Mcp-Session-Id": {send(t, http.MethodPost, url, nil, initialize).Header.Get("Mcp-Session-Id")}}
 	ended := stream(t, http.MethodGet, url, h, "")
-	if r := send(t, http.MethodPost, url, authorization("Bearer "+clienttoken.New()), initialize); r.StatusCode != http.StatusUnauthorized {
+	if r := send(t, http.MethodPost, url, authorization("Bearer "+clienttoken.New()),
+		initialize); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the token of a client that is gone, where none is needed: %s", r.Status)
 	}
 	k.give("ada")
@@ -271,7 +302,8 @@ func TestClientFirstAndLast(t *testing.T) {
 // TestClientAbroad serves other machines with the tokens of clients alone.
 func TestClientAbroad(t *testing.T) {
 	k := newKnown(t, "ada")
-	url := "http://" + serve(t, Options{Backend: newFake(), Clients: k}, func(l net.Listener) net.Listener { return abroad{l} }) + "/mcp"
+	url := "http://" + serve(t, Options{Backend: newFake(), Clients: k},
+		func(l net.Listener) net.Listener { return abroad{l} }) + "/mcp"
 	for name, want := range map[string]int{"ada": http.StatusOK, "bob": http.StatusUnauthorized} {
 		if r := send(t, http.MethodPost, url, k.header(name), initialize); r.StatusCode != want {
 			t.Errorf("%s: %s", name, r.Status)
@@ -286,11 +318,13 @@ func TestClientAbroad(t *testing.T) {
 // TestClientNameIsNoSubject refuses an access token whose subject is the name of a client.
 func TestClientNameIsNoSubject(t *testing.T) {
 	i, k := newIssuer(t), newKnown(t, "ada")
-	url := "http://" + serve(t, Options{Backend: newFake(), Clients: k, OAuth: &OAuth{Resource: resource, Issuer: i.url}}, nil) + "/mcp"
+	url := "http://" + serve(t,
+		Options{Backend: newFake(), Clients: k, OAuth: &OAuth{Resource: resource, Issuer: i.url}}, nil) + "/mcp"
 	want := map[string]int{"ada": http.StatusUnauthorized, "bob": http.StatusOK}
 	for range 2 {
 		for subject, status := range want {
-			if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Minute), initialize); r.StatusCode != status {
+			if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Minute),
+				initialize); r.StatusCode != status {
 				t.Errorf("the subject %s: %s", subject, r.Status)
 			}
 		}
@@ -345,12 +379,20 @@ func TestClientTakesASubjectsName(t *testing.T) {
 // TestSubjectIsNoOtherCaller refuses subjects that the host uses as names of its own callers.
 func TestSubjectIsNoOtherCaller(t *testing.T) {
 	i := newIssuer(t)
-	url := "http://" + serve(t, Options{Backend: newFake(), OAuth: &OAuth{Resource: resource, Issuer: i.url}}, nil) + "/mcp"
+	url := "http://" + serve(t, Options{Backend: newFake(), OAuth: &OAuth{Resource: resource, Issuer: i.url}},
+		nil) + "/mcp"
 	for subject, status := range map[string]int{
-		"": http.StatusUnauthorized, "token": http.StatusUnauthorized, "operator": http.StatusUnauthorized, "stdio:17-abcdefgh": http.StatusUnauthorized, "stdio:": http.StatusUnauthorized,
-		"stdio": http.StatusOK, "client:ada": http.StatusOK, "token ": http.StatusOK,
+		"":                  http.StatusUnauthorized,
+		"token":             http.StatusUnauthorized,
+		"operator":          http.StatusUnauthorized,
+		"stdio:17-abcdefgh": http.StatusUnauthorized,
+		"stdio:":            http.StatusUnauthorized,
+		"stdio":             http.StatusOK,
+		"client:ada":        http.StatusOK,
+		"token ":            http.StatusOK,
 	} {
-		if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Minute), initialize); r.StatusCode != status {
+		if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Minute),
+			initialize); r.StatusCode != status {
 			t.Errorf("the subject %q: %s", subject, r.Status)
 		}
 	}
@@ -389,7 +431,8 @@ func (l leaving) Toolset(name string) string {
 func TestClientThatLeavesSeesNothing(t *testing.T) {
 	b, k := newFake(), newKnown(t, "ada")
 	url := "http://" + serve(t, Options{Backend: b, Clients: leaving{k}}, nil) + "/mcp"
-	if r := send(t, http.MethodPost, url, modern(k.header("ada"), "tools/list"), modernList); r.StatusCode != http.StatusUnauthorized || b.reached.Load() != 0 {
+	if r := send(t, http.MethodPost, url, modern(k.header("ada"), "tools/list"),
+		modernList); r.StatusCode != http.StatusUnauthorized || b.reached.Load() != 0 {
 		t.Errorf("it is answered %s, and %d requests were let in", r.Status, b.reached.Load())
 	}
 }

@@ -144,7 +144,8 @@ func TestStreamsEndWithTheirAccessToken(t *testing.T) {
 		token := i.header("ada", resource, "", lasts)
 		session := func() (http.Header, *protocol.Session) {
 			h := token.Clone()
-			h.Set("Mcp-Session-Id", web.send(t, http.MethodPost, "http://home/mcp", h, initialize).Header.Get("Mcp-Session-Id"))
+			h.Set("Mcp-Session-Id",
+				web.send(t, http.MethodPost, "http://home/mcp", h, initialize).Header.Get("Mcp-Session-Id"))
 			web.send(t, http.MethodPost, "http://home/mcp", h, listTools)
 			return h, <-backend.sessions
 		}
@@ -154,7 +155,8 @@ func TestStreamsEndWithTheirAccessToken(t *testing.T) {
 			"GET /mcp":           web.open(t, http.MethodGet, "http://home/mcp", here, ""),
 			"GET /mcp elsewhere": web.open(t, http.MethodGet, "http://door/mcp", there, ""),
 			"GET /sse":           web.open(t, http.MethodGet, "http://home/sse", token, ""),
-			"a subscription":     web.open(t, http.MethodPost, "http://home/mcp", modern(token, "subscriptions/listen"), listen),
+			"a subscription": web.open(t, http.MethodPost, "http://home/mcp", modern(token, "subscriptions/listen"),
+				listen),
 		}
 		calls := map[string]<-chan string{
 			"a call":           web.open(t, http.MethodPost, "http://home/mcp", here, hangCall),

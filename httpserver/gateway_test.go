@@ -38,7 +38,11 @@ import (
 // echoNative is an extension that returns its arguments.
 func echoNative(string) {
 	x := sdk.New("1")
-	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns its arguments.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+	sdk.AddTool(x, sdk.Tool{
+		Name:        "echo",
+		Description: "Returns its arguments.",
+		InputSchema: json.RawMessage(`{"type":"object"}`),
+	},
 		func(_ context.Context, in json.RawMessage) (protocol.ToolResult, error) {
 			return protocol.ToolResult(`{"content":[{"type":"text","text":` + strconv.Quote(string(in)) + `}]}`), nil
 		})
@@ -48,9 +52,10 @@ func echoNative(string) {
 // officialEcho is the same with the official SDK.
 func officialEcho() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)
-	s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
-	})
+	s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
+		})
 	return s
 }
 
@@ -67,7 +72,8 @@ func serveOfficial(kind string) {
 	}
 	s := officialEcho()
 	fmt.Println(l.Addr())
-	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: kind == "stateless"}))
+	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: kind == "stateless"}))
 }
 
 // serveGateway serves a host with one extension, which runs the given verb and speaks the
@@ -80,8 +86,10 @@ func serveGateway(child string) {
 	}
 	defer os.RemoveAll(dir)
 	exe, _ := os.Executable()
-	manifest := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"echo\"]\n[transport]\ncommand = %q\nenv = { %s = %q }\nprotocol = %q\n",
-		exe, processtest.ScriptVar, child, map[string]string{"echo": "native"}[child]+map[string]string{"echo-official": "mcp"}[child])
+	manifest := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = "+
+		"[\"echo\"]\n[transport]\ncommand = %q\nenv = { %s = %q }\nprotocol = %q\n",
+		exe, processtest.ScriptVar, child,
+		map[string]string{"echo": "native"}[child]+map[string]string{"echo-official": "mcp"}[child])
 	if version != "" {
 		manifest += fmt.Sprintf("mcp_version = %q\n", version)
 	}
@@ -147,7 +155,8 @@ func serveBare(string) {
 
 // serveFixed answers each request with the same result: what net/http takes of a call.
 func serveFixed(string) {
-	result := []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 100) + `"}]}}`)
+	result := []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x",
+		100) + `"}]}}`)
 	answer(func([]byte) []byte { return result })
 }
 
@@ -284,7 +293,8 @@ func (r *running) descriptors(tb testing.TB) int {
 // TestStormSessions keeps many sessions open: no call fails, memory does not grow, and
 // nothing is left behind.
 func TestStormSessions(t *testing.T) {
-	sessions, lasts, settles := stormtest.Sized(50, 1000), stormtest.Sized(2*time.Second, 2*time.Minute), stormtest.Sized(time.Second, 20*time.Second)
+	sessions, lasts, settles := stormtest.Sized(50, 1000), stormtest.Sized(2*time.Second,
+		2*time.Minute), stormtest.Sized(time.Second, 20*time.Second)
 	gateway := run(t, "gateway echo")
 	before := gateway.descriptors(t)
 	callers := make([]*dialled, sessions)
@@ -329,7 +339,8 @@ func TestStormSessions(t *testing.T) {
 		return gateway.keeps(t)
 	})
 	wg.Wait()
-	t.Logf("%d sessions, %d calls, %d failed, %+.2f MiB/min, %d KiB, %.0f MiB kept", sessions, calls.Load(), failed.Load(), slope, gateway.anonymous(t), gateway.keeps(t))
+	t.Logf("%d sessions, %d calls, %d failed, %+.2f MiB/min, %d KiB, %.0f MiB kept", sessions, calls.Load(),
+		failed.Load(), slope, gateway.anonymous(t), gateway.keeps(t))
 	for _, c := range callers {
 		c.conn.Close()
 	}
@@ -357,7 +368,8 @@ func growth(ctx context.Context, settles time.Duration, keeps func() float64) fl
 			if half == 0 {
 				return 0
 			}
-			return (slices.Min(samples[half:]) - slices.Min(samples[:half])) / (time.Since(began) - settles).Minutes() * 2
+			return (slices.Min(samples[half:]) - slices.Min(samples[:half])) / (time.Since(began) - settles).Minutes() *
+				2
 		case now := <-tick.C:
 			if now.Sub(began) >= settles {
 				samples = append(samples, keeps())

@@ -50,7 +50,8 @@ func dialCaller(addr, path, tool string) (*dialled, error) {
 	if _, err := c.exchange(post(path, session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
 		return nil, err
 	}
-	c.request = post(path, session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`",`+benchArguments+`}}`)
+	c.request = post(path, session,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`",`+benchArguments+`}}`)
 	return c, nil
 }
 
@@ -78,7 +79,8 @@ func dialRaw(addr string) (*dialled, error) {
 }
 
 func post(path, headers, body string) []byte {
-	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s", path, headers, len(body), body)
+	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: "+
+		"application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s", path, headers, len(body), body)
 }
 
 func (c *dialled) exchange(request []byte) (http.Header, error) {
@@ -116,12 +118,20 @@ type connected struct {
 
 func connectOfficial(addr, path, tool string) (*connected, error) {
 	transport := new(http.Transport)
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "official", Version: "1"}, nil).Connect(context.Background(),
-		&mcp.StreamableClientTransport{Endpoint: "http://" + addr + path, HTTPClient: &http.Client{Transport: transport}}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "official", Version: "1"},
+		nil).Connect(context.Background(),
+		&mcp.StreamableClientTransport{
+			Endpoint:   "http://" + addr + path,
+			HTTPClient: &http.Client{Transport: transport},
+		}, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &connected{session, transport, mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(strings.TrimPrefix(benchArguments, `"arguments":`))}}, nil
+	return &connected{
+		session,
+		transport,
+		mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(strings.TrimPrefix(benchArguments, `"arguments":`))},
+	}, nil
 }
 
 func (c *connected) call() error {
@@ -138,7 +148,8 @@ func (c *connected) close() {
 }
 
 // way is one of the servers to compare, with one client for each of n callers.
-func way[C benchClient](tb testing.TB, name string, n int, connect func(addr, path, tool string) (C, error), addr, path, tool string) benchtest.Way {
+func way[C benchClient](tb testing.TB, name string, n int, connect func(addr, path, tool string) (C, error),
+	addr, path, tool string) benchtest.Way {
 	tb.Helper()
 	free := make(chan C, n)
 	for range n {
@@ -149,11 +160,14 @@ func way[C benchClient](tb testing.TB, name string, n int, connect func(addr, pa
 		tb.Cleanup(c.close)
 		free <- c
 	}
-	return benchtest.Way{Name: name, Call: func() error {
-		c := <-free
-		defer func() { free <- c }()
-		return c.call()
-	}}
+	return benchtest.Way{
+		Name: name,
+		Call: func() error {
+			c := <-free
+			defer func() { free <- c }()
+			return c.call()
+		},
+	}
 }
 
 // gatewayLoads are the numbers of sessions of the comparisons, each with one caller.
@@ -235,8 +249,20 @@ func runTBXark(tb testing.TB) (addr string) {
 	l.Close()
 	exe, _ := os.Executable()
 	config, _ := json.Marshal(map[string]any{
-		"mcpProxy":   map[string]any{"baseURL": "http://" + addr, "addr": addr, "name": "proxy", "version": "1", "type": "streamable-http"},
-		"mcpServers": map[string]any{"x": map[string]any{"command": exe, "args": []string{}, "env": map[string]string{processtest.ScriptVar: "echo-official"}}},
+		"mcpProxy": map[string]any{
+			"baseURL": "http://" + addr,
+			"addr":    addr,
+			"name":    "proxy",
+			"version": "1",
+			"type":    "streamable-http",
+		},
+		"mcpServers": map[string]any{
+			"x": map[string]any{
+				"command": exe,
+				"args":    []string{},
+				"env":     map[string]string{processtest.ScriptVar: "echo-official"},
+			},
+		},
 	})
 	file := filepath.Join(tb.TempDir(), "config.json")
 	if err := os.WriteFile(file, config, 0o600); err != nil {

@@ -23,7 +23,11 @@ type guard struct {
 // newGuard returns the guard of a listener. exposed means that other machines can connect.
 func (s *Server) newGuard(listen string, exposed bool, next http.Handler) (*guard, error) {
 	o := &s.options
-	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins, cross: http.NewCrossOriginProtection()}
+	g := &guard{
+		hosts:   map[string]bool{"localhost": true},
+		origins: o.AllowedOrigins,
+		cross:   http.NewCrossOriginProtection(),
+	}
 	for _, host := range append(slices.Clone(o.AllowedHosts), listen) {
 		if name := hostName(host); name != "" && !isUnspecified(name) {
 			g.hosts[name] = true

@@ -23,8 +23,10 @@ import (
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`
 
 // routes are all routes, and a path without one.
-var routes = []string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mcp", "/d/sse", "/d/message", "/d/message?sessionId=x",
-	"/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/tools/x/call", "/ui/", resourcemeta.Path, resourcemeta.Path + "/mcp", "/", "/nothing/here"}
+var routes = []string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mcp", "/d/sse", "/d/message",
+	"/d/message?sessionId=x",
+	"/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/tools/x/call", "/ui/", resourcemeta.Path,
+	resourcemeta.Path + "/mcp", "/", "/nothing/here"}
 
 // one reports whether id is the extension of some of the routes.
 func one(id string) bool { return id == "d" }
@@ -62,8 +64,15 @@ func noMetrics(http.ResponseWriter, *http.Request) {}
 
 func TestF1T12ForeignRequestsReachNoRoute(t *testing.T) {
 	b := newFake()
-	addr := serve(t, Options{Backend: b, Listen: "0.0.0.0:7800", Metrics: http.HandlerFunc(noMetrics), AllowedHosts: []string{"box.lan"}, Serves: one,
-		OAuth: &OAuth{Resource: "https://box.lan/mcp", Issuer: "https://auth.example"}, AllowedOrigins: []string{"https://app.example"}}, nil)
+	addr := serve(t, Options{
+		Backend:        b,
+		Listen:         "0.0.0.0:7800",
+		Metrics:        http.HandlerFunc(noMetrics),
+		AllowedHosts:   []string{"box.lan"},
+		Serves:         one,
+		OAuth:          &OAuth{Resource: "https://box.lan/mcp", Issuer: "https://auth.example"},
+		AllowedOrigins: []string{"https://app.example"},
+	}, nil)
 	for _, h := range foreign {
 		for _, route := range routes {
 			for _, method := range methods {
@@ -81,8 +90,12 @@ func TestF1T12ForeignRequestsReachNoRoute(t *testing.T) {
 }
 
 func TestF1OwnRequestsPass(t *testing.T) {
-	addr := serve(t, Options{Backend: newFake(), Listen: "me.example:7800", AllowedHosts: []string{"Box.LAN", "proxy.example:443"},
-		AllowedOrigins: []string{"https://app.example"}}, nil)
+	addr := serve(t, Options{
+		Backend:        newFake(),
+		Listen:         "me.example:7800",
+		AllowedHosts:   []string{"Box.LAN", "proxy.example:443"},
+		AllowedOrigins: []string{"https://app.example"},
+	}, nil)
 	for _, h := range []http.Header{
 		{},
 		{"Host": {"localhost"}},
@@ -132,7 +145,11 @@ func TestF1RawRequests(t *testing.T) {
 func TestAllowedOriginMayReadTheAnswer(t *testing.T) {
 	addr := serve(t, Options{Backend: newFake(), Token: "secret", AllowedOrigins: []string{"https://app.example"}},
 		func(l net.Listener) net.Listener { return abroad{l} })
-	h := http.Header{"Origin": {"https://app.example"}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization,mcp-session-id"}}
+	h := http.Header{
+		"Origin":                         {"https://app.example"},
+		"Access-Control-Request-Method":  {"POST"},
+		"Access-Control-Request-Headers": {"authorization,mcp-session-id"},
+	}
 	r := send(t, http.MethodOptions, "http://"+addr+"/mcp", h, "")
 	if r.StatusCode != http.StatusNoContent || r.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
 		r.Header.Get("Access-Control-Allow-Headers") != "authorization,mcp-session-id" {
@@ -140,12 +157,14 @@ func TestAllowedOriginMayReadTheAnswer(t *testing.T) {
 	}
 	h = http.Header{"Origin": {"https://app.example"}, "Authorization": {"Bearer secret"}}
 	r = send(t, http.MethodPost, "http://"+addr+"/mcp", h, initialize)
-	if r.StatusCode != http.StatusOK || r.Header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id, WWW-Authenticate" {
+	if r.StatusCode != http.StatusOK ||
+		r.Header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id, WWW-Authenticate" {
 		t.Errorf("initialize: %s %v", r.Status, r.Header)
 	}
 	delete(h, "Authorization")
 	r = send(t, http.MethodPost, "http://"+addr+"/mcp", h, initialize)
-	if r.StatusCode != http.StatusUnauthorized || !strings.Contains(r.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
+	if r.StatusCode != http.StatusUnauthorized ||
+		!strings.Contains(r.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
 		t.Errorf("initialize without the token: %s %v", r.Status, r.Header)
 	}
 }
@@ -154,11 +173,17 @@ func TestF2Token(t *testing.T) {
 	const token = "correct-horse-battery"
 	var log bytes.Buffer
 	b := newFake()
-	o := Options{Backend: b, Token: token, Serves: one, Metrics: http.HandlerFunc(noMetrics),
-		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	o := Options{
+		Backend: b,
+		Token:   token,
+		Serves:  one,
+		Metrics: http.HandlerFunc(noMetrics),
+		Logger:  slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
 	t.Run("off loopback", func(t *testing.T) {
 		addr := serve(t, o, func(l net.Listener) net.Listener { return abroad{l} })
-		for _, shown := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Bearer correct-horse", "Bearer " + token + "x", "Bearer x" + token,
+		for _, shown := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Bearer correct-horse",
+			"Bearer " + token + "x", "Bearer x" + token,
 			"Basic " + token, token, "bearer\t" + token, "Bearer " + strings.ToUpper(token)} {
 			for _, route := range routes {
 				if route == "/healthz" && shown == "" {
@@ -177,7 +202,8 @@ func TestF2Token(t *testing.T) {
 			}
 		}
 		for _, shown := range []string{"Bearer " + token, "bearer " + token, "BEARER  " + token} {
-			if r := send(t, http.MethodGet, "http://"+addr+"/healthz", authorization(shown), ""); r.StatusCode != http.StatusOK {
+			if r := send(t, http.MethodGet, "http://"+addr+"/healthz", authorization(shown),
+				""); r.StatusCode != http.StatusOK {
 				t.Errorf("with %q: %s", shown, r.Status)
 			}
 		}

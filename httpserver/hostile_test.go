@@ -45,11 +45,12 @@ func TestF3SmuggledRequests(t *testing.T) {
 	const inner = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	head := "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	for name, raw := range map[string]string{
-		"two lengths":             head + "Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}" + inner,
-		"length and chunks":       head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
-		"chunks, misspelt":        head + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + inner,
-		"chunks twice":            head + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n" + inner,
-		"chunks, then identity":   head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + inner,
+		"two lengths":       head + "Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}" + inner,
+		"length and chunks": head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
+		"chunks, misspelt":  head + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + inner,
+		"chunks twice":      head + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n" + inner,
+		"chunks, then identity": head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" +
+			inner,
 		"a space before a colon":  head + "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" + inner,
 		"a folded header":         head + "X: a\r\n Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n{}",
 		"a negative length":       head + "Content-Length: -1\r\n\r\n{}",
@@ -73,7 +74,8 @@ func TestF3SmuggledRequests(t *testing.T) {
 		}
 	}
 	// On a persistent connection, an unread body does not count as a request.
-	refused := "POST /nothing/here HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + fmt.Sprint(len(inner)) + "\r\n\r\n" + inner
+	refused := "POST /nothing/here HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + fmt.Sprint(len(inner)) +
+		"\r\n\r\n" + inner
 	if statuses, _ := exchange(t, addr, refused); len(statuses) != 1 || statuses[0] != http.StatusNotFound {
 		t.Errorf("the body of a refused request: %v", statuses)
 	}
@@ -91,14 +93,16 @@ func TestF3HostileBodies(t *testing.T) {
 	session := send(t, http.MethodPost, addr+"/mcp", nil, initialize).Header.Get("Mcp-Session-Id")
 	reached := b.reached.Load()
 	deep := func(n int) string {
-		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}`
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":` + strings.Repeat("[",
+			n) + strings.Repeat("]", n) + `}}`
 	}
 	for name, body := range map[string]string{
-		"nothing":            "",
-		"a batch":            `[{"jsonrpc":"2.0","id":1,"method":"tools/list"},{"jsonrpc":"2.0","id":2,"method":"tools/list"}]`,
-		"an empty batch":     `[]`,
-		"two messages":       `{"jsonrpc":"2.0","id":1,"method":"tools/list"}{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
-		"two lines":          `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
+		"nothing":        "",
+		"a batch":        `[{"jsonrpc":"2.0","id":1,"method":"tools/list"},{"jsonrpc":"2.0","id":2,"method":"tools/list"}]`,
+		"an empty batch": `[]`,
+		"two messages":   `{"jsonrpc":"2.0","id":1,"method":"tools/list"}{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
+		"two lines": `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n" +
+			`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`,
 		"two methods":        `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call"}`,
 		"two ids":            `{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/list"}`,
 		"two params":         `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"},"params":{"name":"b"}}`,
@@ -135,8 +139,18 @@ func TestF3HostileBodies(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp", "text/json", "application/json, text/plain", "application/json;charset=utf-7;a=("} {
-		r := send(t, http.MethodPost, addr+"/mcp", http.Header{"Content-Type": {kind}, "Mcp-Session-Id": {session}}, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	for _, kind := range []string{
+		"",
+		"text/plain",
+		"application/x-www-form-urlencoded",
+		"multipart/form-data; boundary=x",
+		"application/jsonp",
+		"text/json",
+		"application/json, text/plain",
+		"application/json;charset=utf-7;a=(",
+	} {
+		r := send(t, http.MethodPost, addr+"/mcp", http.Header{"Content-Type": {kind}, "Mcp-Session-Id": {session}},
+			`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		if r.StatusCode != http.StatusUnsupportedMediaType && r.StatusCode != http.StatusBadRequest {
 			t.Errorf("Content-Type %q: %s", kind, r.Status)
 		}
@@ -149,15 +163,28 @@ func TestF3HostileBodies(t *testing.T) {
 // T12: no spelling of a path reaches more than its plain form.
 func TestT12PathTricks(t *testing.T) {
 	b := newFake()
-	addr := serve(t, Options{Backend: b, Token: "clients", OperatorToken: "own", Serves: one, Metrics: http.HandlerFunc(noMetrics),
-		Admin: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the operator's") })}, nil)
+	addr := serve(t, Options{
+		Backend:       b,
+		Token:         "clients",
+		OperatorToken: "own",
+		Serves:        one,
+		Metrics:       http.HandlerFunc(noMetrics),
+		Admin: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "the operator's")
+		}),
+	}, nil)
 	for _, path := range []string{
-		"//api/v1/status", "/./api/v1/status", "/ui/../api/v1/status", "/ui/..%2fapi/v1/status", "/ui/%2e%2e/api/v1/status", "/ui/%2e%2e%2fapi/v1/status", "/ui\\..\\api/v1/status",
-		"/ui/..;/api/v1/status", "/healthz/../api/v1/status", "/healthz%2f..%2fapi/v1/status", "/healthz%00/api/v1/status", "/API/v1/status", "/api%2fv1/status", "/api/v1/status%20", "/api/v1/status/",
-		"/ui//../mcp", "/ui/../mcp", "/ui/%2e%2e/mcp", "/mcp/", "//mcp", "/d//mcp", "/d/mcp/", "/d/./mcp", "/%64/mcp", "/ui/../d/mcp", "/healthz/../metrics", "*", "/ui?/../api/v1/status", "http://localhost/api/v1/status",
+		"//api/v1/status", "/./api/v1/status", "/ui/../api/v1/status", "/ui/..%2fapi/v1/status",
+		"/ui/%2e%2e/api/v1/status", "/ui/%2e%2e%2fapi/v1/status", "/ui\\..\\api/v1/status",
+		"/ui/..;/api/v1/status", "/healthz/../api/v1/status", "/healthz%2f..%2fapi/v1/status",
+		"/healthz%00/api/v1/status", "/API/v1/status", "/api%2fv1/status", "/api/v1/status%20", "/api/v1/status/",
+		"/ui//../mcp", "/ui/../mcp", "/ui/%2e%2e/mcp", "/mcp/", "//mcp", "/d//mcp", "/d/mcp/", "/d/./mcp", "/%64/mcp",
+		"/ui/../d/mcp", "/healthz/../metrics", "*", "/ui?/../api/v1/status", "http://localhost/api/v1/status",
 	} {
 		for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS", "CONNECT", "PUT", "TRACE", "BREW"} {
-			raw := method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + fmt.Sprint(len(initialize)) + "\r\n\r\n" + initialize
+			raw := method + " " + path +
+				" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+				fmt.Sprint(len(initialize)) + "\r\n\r\n" + initialize
 			statuses, body := exchange(t, addr, raw)
 			if len(statuses) != 1 || strings.Contains(body, "the operator's") || strings.Contains(body, "serverInfo") {
 				t.Errorf("%s %s: %v %.100s", method, path, statuses, body)
@@ -187,13 +214,15 @@ func TestF4ResumingWithOthersEvents(t *testing.T) {
 		{"Mcp-Session-Id": {theirs + ", " + mine}},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
-			if r := send(t, method, addr+"/mcp", h, ""); r.StatusCode != http.StatusNotFound && r.StatusCode != http.StatusBadRequest {
+			if r := send(t, method, addr+"/mcp", h, ""); r.StatusCode != http.StatusNotFound &&
+				r.StatusCode != http.StatusBadRequest {
 				t.Errorf("%s %v: %s", method, h, r.Status)
 			}
 		}
 	}
 	for _, id := range []string{mine, theirs} { // both still work
-		if r := send(t, http.MethodPost, addr+"/mcp", http.Header{"Mcp-Session-Id": {id}}, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); r.StatusCode != http.StatusOK {
+		if r := send(t, http.MethodPost, addr+"/mcp", http.Header{"Mcp-Session-Id": {id}},
+			`{"jsonrpc":"2.0","id":1,"method":"ping"}`); r.StatusCode != http.StatusOK {
 			t.Errorf("ping: %s", r.Status)
 		}
 	}
@@ -202,9 +231,12 @@ func TestF4ResumingWithOthersEvents(t *testing.T) {
 // T18: headers set the variables that the operator chose and no others. Invalid values are
 // refused before a process starts.
 func TestT18HostileHeaderValues(t *testing.T) {
-	addr, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}}}, Options{})
+	addr, h := bridged(t, config.Destinations{
+		"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}},
+	}, Options{})
 	for _, value := range []string{"a\r\nX-Evil: 1", "a\nLD_PRELOAD=/tmp/x.so", "a\x00LD_PRELOAD=/tmp/x.so", "\x7f"} {
-		raw := "POST /d/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Api-Key: " + value + "\r\nContent-Length: " + fmt.Sprint(len(initialize)) + "\r\n\r\n" + initialize
+		raw := "POST /d/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Api-Key: " + value +
+			"\r\nContent-Length: " + fmt.Sprint(len(initialize)) + "\r\n\r\n" + initialize
 		statuses, body := exchange(t, addr, raw)
 		if strings.Contains(value, "\r\n") { // two headers; the second sets no variable
 			continue
@@ -213,7 +245,13 @@ func TestT18HostileHeaderValues(t *testing.T) {
 			t.Errorf("%q: %v %s", value, statuses, body)
 		}
 	}
-	for name, want := range map[string]string{"Path": "", "Ld_preload": "", "Ld-Preload": "", "Api_key": "", "Exthost_state_dir": ""} {
+	for name, want := range map[string]string{
+		"Path":              "",
+		"Ld_preload":        "",
+		"Ld-Preload":        "",
+		"Api_key":           "",
+		"Exthost_state_dir": "",
+	} {
 		s := openSession(t, "http://"+addr+"/d/mcp", http.Header{name: {"/tmp/evil"}})
 		_, answer := s.call("environ", `{"text":"`+strings.ToUpper(name)+`"}`)
 		if got := text(t, answer); got == "/tmp/evil" {

@@ -50,7 +50,8 @@ func openKit(t *testing.T, o exthost.Options) *exthost.Host {
 func openKitWith(t *testing.T, cfg *config.Config, o exthost.Options) *exthost.Host {
 	t.Helper()
 	dir := t.TempDir()
-	lost := "[plugin]\nid = \"lost\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./lost\"\n[requires]\nbins = [\"no-such-program\"]\n"
+	lost := "[plugin]\nid = \"lost\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = " +
+		"\"./lost\"\n[requires]\nbins = [\"no-such-program\"]\n"
 	writeManifest(t, dir, "kit", kit)
 	writeManifest(t, dir, "lost", lost)
 	cfg.Extensions.SearchPaths = []string{dir}

@@ -25,7 +25,8 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.options.Listen)
 	if err != nil {
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "cannot listen: %w; choose another address with listen", err)
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "cannot listen: %w; choose another address with listen",
+			err)
 	}
 	return l, nil
 }
@@ -37,10 +38,12 @@ func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return s.conns.Context(caller.With(ctx, c), c) },
-		ConnState:         s.conns.State,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          log.New(s.newErrorLog(), "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return s.conns.Context(caller.With(ctx, c), c)
+		},
+		ConnState:   s.conns.State,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    log.New(s.newErrorLog(), "", 0),
 	}
 }
 

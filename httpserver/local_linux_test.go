@@ -70,7 +70,8 @@ func hostVerb(string) {
 
 // firstLine runs a child as the host does, until it has said a line.
 func firstLine(c *process.Containment, exe, script string) string {
-	p, err := process.Start(context.Background(), process.Spec{Path: exe, Env: append(processtest.Env(script), "PATH="+os.Getenv("PATH")), Containment: c})
+	p, err := process.Start(context.Background(),
+		process.Spec{Path: exe, Env: append(processtest.Env(script), "PATH="+os.Getenv("PATH")), Containment: c})
 	if err != nil {
 		return err.Error()
 	}
@@ -103,7 +104,8 @@ func getVerb(args string) {
 // escapeVerb has a process make a request that has left its session, its parents and its
 // environment, and whose descriptors cannot be seen.
 func escapeVerb(args string) {
-	cmd := exec.Command("/bin/sh", "-c", "exec 3>&1; (EXTHOST_TEST_SCRIPT='orphan "+args+"' setsid "+os.Args[0]+" >&3 &)")
+	cmd := exec.Command("/bin/sh", "-c",
+		"exec 3>&1; (EXTHOST_TEST_SCRIPT='orphan "+args+"' setsid "+os.Args[0]+" >&3 &)")
 	cmd.Env, cmd.Stdout = []string{"PATH=" + os.Getenv("PATH")}, os.Stdout
 	if err := cmd.Run(); err != nil {
 		fmt.Println(err)
@@ -134,10 +136,12 @@ func parkVerb(args string) {
 	events, epollErr := unix.EpollCreate1(0)
 	err := errors.Join(pairErr, epollErr)
 	if err == nil { // it goes on watching
-		err = errors.Join(unix.EpollCtl(events, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}), unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(fd), nil, 0), unix.Close(fd))
+		err = errors.Join(unix.EpollCtl(events, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}),
+			unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(fd), nil, 0), unix.Close(fd))
 	}
 	for err == nil {
-		if _, err = unix.EpollWait(events, make([]unix.EpollEvent, 1), int(patience.Milliseconds())); !errors.Is(err, unix.EINTR) {
+		if _, err = unix.EpollWait(events, make([]unix.EpollEvent, 1), int(patience.Milliseconds())); !errors.Is(err,
+			unix.EINTR) {
 			break
 		}
 		err = nil
@@ -164,7 +168,9 @@ func sendRaw(args string) int {
 		err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
 	}
 	if err == nil {
-		_, err = unix.Write(fd, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", words[2], words[0], words[1]))
+		_, err = unix.Write(fd,
+			fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", words[2], words[0],
+				words[1]))
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -198,7 +204,9 @@ func others(t *testing.T) (root, first, second processtest.User) {
 		t.Skip("only root can be other users")
 	}
 	exe := processtest.CopySelf(t)
-	return processtest.User{Exe: exe}, processtest.User{Exe: exe, ID: nobody}, processtest.User{Exe: exe, ID: nobodyElse}
+	return processtest.User{
+		Exe: exe,
+	}, processtest.User{Exe: exe, ID: nobody}, processtest.User{Exe: exe, ID: nobodyElse}
 }
 
 // hostOf starts hostVerb. tell runs a script in a child of it.
@@ -221,7 +229,8 @@ func TestOtherUsersNeedAToken(t *testing.T) {
 		}
 	}
 	got := stranger.Says(t, "get "+addr+" -"+paths)
-	if codes, body, _ := strings.Cut(got, " without"); codes != "200 403 403 403 403 403" || !strings.Contains(body, "server.auth.token_file") {
+	if codes, body, _ := strings.Cut(got, " without"); codes != "200 403 403 403 403 403" ||
+		!strings.Contains(body, "server.auth.token_file") {
 		t.Errorf("another user: %s", got)
 	}
 	if got := stranger.Says(t, "get "+addr+" "+operatorsIs+" /metrics"); !strings.HasPrefix(got, "200") {
@@ -267,7 +276,11 @@ func TestClosedConnectionsAreNobodys(t *testing.T) {
 	release := make(chan struct{})
 	reached := make(chan struct{}, 1)
 	ready := func() error { reached <- struct{}{}; return nil }
-	addr := serve(t, Options{Backend: &fake{}, Ready: ready, Logger: slog.New(slog.NewTextHandler(lineWriter(logged), nil))},
+	addr := serve(t, Options{
+		Backend: &fake{},
+		Ready:   ready,
+		Logger:  slog.New(slog.NewTextHandler(lineWriter(logged), nil)),
+	},
 		func(l net.Listener) net.Listener { return &heldListener{l, release} })
 	if got := user.Says(t, "fling "+addr); got != "" {
 		t.Fatal(got)

@@ -52,10 +52,13 @@ func crowded(tb testing.TB, n int) *exthost.Host {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	writeManifest(tb, dir, "x", fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"echo\"]\n[transport]\ncommand = %q\nenv = { %s = \"echo\" }\n", exe, processtest.ScriptVar))
+	writeManifest(tb, dir, "x",
+		fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = "+
+			"[\"echo\"]\n[transport]\ncommand = %q\nenv = { %s = \"echo\" }\n", exe, processtest.ScriptVar))
 	for i := 0; i*toolsEach < n; i++ {
 		id := fmt.Sprintf("many%03d", i)
-		text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\ncommand = \"true\"\n", id)
+		text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\ncommand = "+
+			"\"true\"\n", id)
 		for j := range min(n-i*toolsEach, toolsEach) {
 			text += fmt.Sprintf(manifestOfMany, j, j)
 		}
@@ -94,7 +97,8 @@ func dialLister(tb testing.TB, addr string, modern bool) *lister {
 	}
 	header, err := l.post(initialize)
 	if err == nil {
-		l.header, l.meta = "Mcp-Session-Id: "+header.Get("Mcp-Session-Id")+"\r\nMcp-Protocol-Version: 2025-11-25\r\n", `"_meta":{}`
+		l.header, l.meta = "Mcp-Session-Id: "+header.Get("Mcp-Session-Id")+
+			"\r\nMcp-Protocol-Version: 2025-11-25\r\n", `"_meta":{}`
 		_, err = l.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	}
 	if err != nil {
@@ -105,7 +109,9 @@ func dialLister(tb testing.TB, addr string, modern bool) *lister {
 
 // post exchanges a body for the one of the answer.
 func (l *lister) post(body string) (http.Header, error) {
-	if _, err := fmt.Fprintf(l.conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s",
+	if _, err := fmt.Fprintf(l.conn,
+		"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, "+
+			"text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s",
 		l.header, len(body), body); err != nil {
 		return nil, err
 	}
@@ -197,19 +203,30 @@ func BenchmarkManyTools(b *testing.B) {
 	ways := []struct {
 		name string
 		page func(cursor string) ([]byte, string, error)
-	}{{"library", inLibrary(h)}, {"bytes", dialLister(b, bytes, false).page}, {"legacy", dialLister(b, addr, false).page}, {"modern", dialLister(b, addr, true).page}}
-	for _, l := range []benchtest.Load{{Name: "all-pages", Callers: 1, Calls: 20}, {Name: "first-page", Callers: 1, Calls: 200}} {
+	}{
+		{"library", inLibrary(h)},
+		{"bytes", dialLister(b, bytes, false).page},
+		{"legacy", dialLister(b, addr, false).page},
+		{"modern", dialLister(b, addr, true).page},
+	}
+	for _, l := range []benchtest.Load{
+		{Name: "all-pages", Callers: 1, Calls: 20},
+		{Name: "first-page", Callers: 1, Calls: 200},
+	} {
 		b.Run(l.Name, func(b *testing.B) {
 			var compared []benchtest.Way
 			for _, w := range ways {
-				compared = append(compared, benchtest.Way{Name: w.name, Call: func() error {
-					if l.Name == "first-page" {
-						_, _, err := w.page("")
+				compared = append(compared, benchtest.Way{
+					Name: w.name,
+					Call: func() error {
+						if l.Name == "first-page" {
+							_, _, err := w.page("")
+							return err
+						}
+						_, _, err := pages(w.page)
 						return err
-					}
-					_, _, err := pages(w.page)
-					return err
-				}})
+					},
+				})
 			}
 			l.Compare(b, compared...)
 			n, size, err := pages(ways[0].page)
@@ -226,10 +243,13 @@ func BenchmarkManyTools(b *testing.B) {
 func BenchmarkCallBesideManyTools(b *testing.B) {
 	call := func(name string, h *exthost.Host) benchtest.Way {
 		arguments := json.RawMessage(`{"text":"` + strings.Repeat("x", 100) + `"}`)
-		return benchtest.Way{Name: name, Call: func() error {
-			_, err := h.Call(b.Context(), "ext_x_echo", arguments)
-			return err
-		}}
+		return benchtest.Way{
+			Name: name,
+			Call: func() error {
+				_, err := h.Call(b.Context(), "ext_x_echo", arguments)
+				return err
+			},
+		}
 	}
 	benchtest.Sequential.Compare(b, call("few", crowded(b, 10)), call("many", crowded(b, 10_000)))
 }

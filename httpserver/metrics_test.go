@@ -50,10 +50,27 @@ func (w weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exch
 func TestMetrics(t *testing.T) {
 	h := openKit(t, exthost.Options{
 		Policies: []governance.Member{
-			{Spec: governance.Spec{Name: "weekday", Category: governance.Authorization, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_fail")},
-			{Spec: governance.Spec{Name: "trial", Category: governance.Validation, Mode: governance.ModeShadow}, Policy: weekday("_die")},
+			{
+				Spec: governance.Spec{
+					Name:     "weekday",
+					Category: governance.Authorization,
+					Required: true,
+					Flows:    []governance.Flow{governance.Request},
+				},
+				Policy: weekday("_fail"),
+			},
+			{
+				Spec:   governance.Spec{Name: "trial", Category: governance.Validation, Mode: governance.ModeShadow},
+				Policy: weekday("_die"),
+			},
 		},
-		Hooks: []hooks.Handler{{Name: "watch", Point: hooks.AfterToolCall, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { return nil, nil }}},
+		Hooks: []hooks.Handler{
+			{
+				Name:  "watch",
+				Point: hooks.AfterToolCall,
+				Run:   func(context.Context, *hooks.Event) (*hooks.Reply, error) { return nil, nil },
+			},
+		},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -53,7 +53,8 @@ type object = map[string]any
 // status that describes one thing is the status of it.
 func schemaName(t reflect.Type) string {
 	switch t {
-	case reflect.TypeFor[status.Extension](), reflect.TypeFor[status.Instance](), reflect.TypeFor[status.Policy](), reflect.TypeFor[status.Audit](),
+	case reflect.TypeFor[status.Extension](), reflect.TypeFor[status.Instance](), reflect.TypeFor[status.Policy](),
+		reflect.TypeFor[status.Audit](),
 		reflect.TypeFor[status.Destination](), reflect.TypeFor[status.Host](), reflect.TypeFor[status.Watch]():
 		return t.Name() + "Status"
 	case reflect.TypeFor[audit.Record](), reflect.TypeFor[audit.Payload]():
@@ -68,11 +69,18 @@ func schemaName(t reflect.Type) string {
 func generateOpenAPI(t *testing.T) []byte {
 	t.Helper()
 	t.Chdir("..") // the generator finds comments by import path below the module's root
-	g := generator{&jsonschema.Reflector{Mapper: mapType, Namer: schemaName, AllowAdditionalProperties: true}, make(object)}
-	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/observe/journal", "governance/audit"} {
+	g := generator{
+		&jsonschema.Reflector{Mapper: mapType, Namer: schemaName, AllowAdditionalProperties: true},
+		make(object),
+	}
+	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest",
+		"tools", "internal/observe/journal", "governance/audit"} {
 		if err := g.AddGoComments("github.com/exthost/exthost", dir); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for name, comment := range g.CommentMap {
+		g.CommentMap[name] = strings.ReplaceAll(comment, "\n", " ")
 	}
 	t.Chdir("httpserver")
 	paths := make(map[string]object)
@@ -85,10 +93,18 @@ func generateOpenAPI(t *testing.T) []byte {
 	}
 	doc := object{
 		"openapi": "3.1.1",
-		"info":    object{"title": "exthost", "version": "1", "description": "The operator's API of a running host. Durations are in milliseconds with a fraction, unknown members may come."},
+		"info": object{
+			"title":   "exthost",
+			"version": "1",
+			"description": "The operator's API of a running host. Durations are in milliseconds with a fraction, " +
+				"unknown members may come.",
+		},
 		"servers": []object{{"url": "/"}}, "paths": paths, "security": []object{{"token": []string{}}},
-		"components": object{"schemas": g.schemas, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
-			"description": "made when exthost serve starts; on the unix socket none is needed"}}},
+		"components": object{
+			"schemas": g.schemas,
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
+				"description": "made when exthost serve starts; on the unix socket none is needed"}},
+		},
 	}
 	out, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
@@ -107,10 +123,12 @@ var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 func (g *generator) operation(o *operation) object {
 	params := []object{}
 	for _, m := range pathParameter.FindAllStringSubmatch(o.path, -1) {
-		params = append(params, object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+		params = append(params,
+			object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}})
 	}
 	for _, p := range o.query {
-		params = append(params, object{"name": p.name, "in": "query", "description": p.summary, "schema": object{"type": "string"}})
+		params = append(params,
+			object{"name": p.name, "in": "query", "description": p.summary, "schema": object{"type": "string"}})
 	}
 	ok := object{"description": "done"}
 	status := "204"
@@ -122,15 +140,36 @@ func (g *generator) operation(o *operation) object {
 		for name, data := range o.events {
 			events[name] = g.schema(data)
 		}
-		status, ok["content"] = "200", object{"text/event-stream": object{"schema": object{"type": "string", "description": "server-sent events; x-events has the schema of the data of each"}, "x-events": events}}
+		status, ok["content"] = "200", object{
+			"text/event-stream": object{
+				"schema": object{
+					"type":        "string",
+					"description": "server-sent events; x-events has the schema of the data of each",
+				},
+				"x-events": events,
+			},
+		}
 	}
 	if o.write != nil {
-		status, ok["content"] = "200", object{"application/x-ndjson": object{"schema": object{"type": "string", "description": "JSON lines"}}}
+		status, ok["content"] = "200", object{
+			"application/x-ndjson": object{"schema": object{"type": "string", "description": "JSON lines"}},
+		}
 	}
-	failed := object{"description": "what went wrong", "content": object{"application/json": object{"schema": g.schema(failure{})}}}
-	op := object{"operationId": operationID(o), "summary": o.summary, "parameters": params, "responses": object{status: ok, "default": failed}}
+	failed := object{
+		"description": "what went wrong",
+		"content":     object{"application/json": object{"schema": g.schema(failure{})}},
+	}
+	op := object{
+		"operationId": operationID(o),
+		"summary":     o.summary,
+		"parameters":  params,
+		"responses":   object{status: ok, "default": failed},
+	}
 	if o.body != nil {
-		op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": g.schema(o.body)}}}
+		op["requestBody"] = object{
+			"required": true,
+			"content":  object{"application/json": object{"schema": g.schema(o.body)}},
+		}
 	}
 	return op
 }
@@ -255,7 +294,9 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 	}
 	for path, methods := range c.paths {
 		for method := range methods {
-			r, _ := http.NewRequest(strings.ToUpper(method), s.URL+strings.NewReplacer("{id}", "kit", "{name}", "ext_kit_say", "{extension}", "kit", "{tool}", "say").Replace(path), nil)
+			r, _ := http.NewRequest(strings.ToUpper(method),
+				s.URL+strings.NewReplacer("{id}", "kit", "{name}", "ext_kit_say", "{extension}", "kit", "{tool}",
+					"say").Replace(path), nil)
 			_, pattern := mux.Handler(r)
 			if want := strings.ToUpper(method) + " " + path; pattern != want {
 				t.Errorf("%s is documented, and served by %q", want, pattern)
@@ -272,7 +313,10 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 
 // TestAnswersAreAsDocumented validates an answer of each operation, and a failure.
 func TestAnswersAreAsDocumented(t *testing.T) {
-	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
+	asks := governance.Member{
+		Spec:   governance.Spec{Name: "asks", Category: governance.Authorization, Required: true},
+		Policy: asking{},
+	}
 	o := exthost.Options{Policies: []governance.Member{asks}}
 	cfg := config.Default()
 	rulings(&o, cfg)
@@ -281,10 +325,16 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	defer s.Close()
 	c := readContract(t, openAPI)
 	ids := map[string]func() string{
-		"/approvals/{id}/approve": func() string { return approvalRequest(t, h) }, "/approvals/{id}/deny": func() string { return approvalRequest(t, h) },
-		"/calls/{id}": func() string { return fmt.Sprint(h.Admin().Past().Calls(1)[0].ID) }, "/decisions/{id}": func() string { return h.Admin().Traces(1)[0].ID },
+		"/approvals/{id}/approve": func() string { return approvalRequest(t, h) },
+		"/approvals/{id}/deny":    func() string { return approvalRequest(t, h) },
+		"/calls/{id}":             func() string { return fmt.Sprint(h.Admin().Past().Calls(1)[0].ID) },
+		"/decisions/{id}":         func() string { return h.Admin().Traces(1)[0].ID },
 	}
-	bodies := map[string]string{"/tools/{name}/call": `{"n":1}`, "/policies/test": `{"tool":"ext_kit_say"}`, "/approvals/{id}/deny": `{"reason":"no"}`}
+	bodies := map[string]string{
+		"/tools/{name}/call":   `{"n":1}`,
+		"/policies/test":       `{"tool":"ext_kit_say"}`,
+		"/approvals/{id}/deny": `{"reason":"no"}`,
+	}
 	var answer string
 	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", &answer) // produces evidence
 	c.check(t, "a failure", []string{"components", "schemas", "failure"}, []byte(answer))
@@ -297,13 +347,24 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			id = ids[o.path]()
 		}
 		path, what := apiRoot+o.path, o.method+" "+o.path
-		asked := strings.NewReplacer("{id}", id, "{name}", "ext_kit_say", "{extension}", "kit", "{tool}", "say").Replace(path)
+		asked := strings.NewReplacer("{id}", id, "{name}", "ext_kit_say", "{extension}", "kit", "{tool}",
+			"say").Replace(path)
 		code := askAdmin(t, s, o.method, asked, bodies[o.path], &answer)
 		switch {
 		case o.answer == nil && code == http.StatusNoContent:
 		case o.answer != nil && code == http.StatusOK:
-			c.check(t, what, []string{"paths", path, strings.ToLower(o.method), "responses", "200", "content", "application/json", "schema"}, []byte(answer))
-		case (strings.HasPrefix(o.path, "/pins/") || o.path == "/record/stop") && code == http.StatusNotFound: // there are none
+			c.check(t, what, []string{
+				"paths",
+				path,
+				strings.ToLower(o.method),
+				"responses",
+				"200",
+				"content",
+				"application/json",
+				"schema",
+			}, []byte(answer))
+		// there are none
+		case (strings.HasPrefix(o.path, "/pins/") || o.path == "/record/stop") && code == http.StatusNotFound:
 			c.check(t, what, []string{"components", "schemas", "failure"}, []byte(answer))
 		default:
 			t.Errorf("%s: %d %s", what, code, answer)
@@ -341,7 +402,10 @@ func approvalRequest(t *testing.T, h *exthost.Host) string {
 
 // TestEventsAreAsDocumented validates an event of each kind.
 func TestEventsAreAsDocumented(t *testing.T) {
-	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
+	asks := governance.Member{
+		Spec:   governance.Spec{Name: "asks", Category: governance.Authorization, Required: true},
+		Policy: asking{},
+	}
 	s, h := serveAdmin(t, exthost.Options{Policies: []governance.Member{asks}})
 	c := readContract(t, openAPI)
 	next := openEvents(t, s, "")
@@ -351,7 +415,8 @@ func TestEventsAreAsDocumented(t *testing.T) {
 		for {
 			got, data := next()
 			seen[got]++
-			c.check(t, got, []string{"paths", "/api/v1/events", "get", "responses", "200", "content", "text/event-stream", "x-events", got}, []byte(data))
+			c.check(t, got, []string{"paths", "/api/v1/events", "get", "responses", "200", "content",
+				"text/event-stream", "x-events", got}, []byte(data))
 			if got == kind {
 				return data
 			}
@@ -430,7 +495,8 @@ func TestEventsAreChosen(t *testing.T) {
 	}
 	for _, query := range []string{"?kinds=calls", "?kinds=call,,", "?level=loud"} {
 		var failed struct{ Error *Fault }
-		if code := askAdmin(t, s, "GET", "/api/v1/events"+query, "", &failed); code != http.StatusBadRequest || failed.Error.Kind != protocol.InvalidArguments {
+		if code := askAdmin(t, s, "GET", "/api/v1/events"+query, "", &failed); code != http.StatusBadRequest ||
+			failed.Error.Kind != protocol.InvalidArguments {
 			t.Errorf("%s: %d %+v", query, code, failed.Error)
 		}
 	}

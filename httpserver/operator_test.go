@@ -39,7 +39,16 @@ func TestT12TheAPIIsTheOperators(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"//api/v1/status", "/x/../api/v1/status", "/api/v1//status", "/%61pi/v1/status", "/ui/../api/v1/status", "/ui/%2e%2e/api/v1/status", "/api", "/api/"} {
+	for _, path := range []string{
+		"//api/v1/status",
+		"/x/../api/v1/status",
+		"/api/v1//status",
+		"/%61pi/v1/status",
+		"/ui/../api/v1/status",
+		"/ui/%2e%2e/api/v1/status",
+		"/api",
+		"/api/",
+	} {
 		for _, token := range []string{"clients", ""} {
 			header := http.Header{}
 			if token != "" {
@@ -50,7 +59,14 @@ func TestT12TheAPIIsTheOperators(t *testing.T) {
 			}
 		}
 	}
-	for path, code := range map[string]int{"/api/v1/status": 200, "/ui/": 200, "/ui/app.js": 200, "/ui/none": 404, "/api/v1/none": 404, "/api/v2/status": 404} {
+	for path, code := range map[string]int{
+		"/api/v1/status": 200,
+		"/ui/":           200,
+		"/ui/app.js":     200,
+		"/ui/none":       404,
+		"/api/v1/none":   404,
+		"/api/v2/status": 404,
+	} {
 		if resp := send(t, "GET", "http://"+addr+path, own, ""); resp.StatusCode != code {
 			t.Errorf("%s: %d, want %d", path, resp.StatusCode, code)
 		}

@@ -22,7 +22,14 @@ import (
 
 // verbs are the steps of scripted children.
 var verbs = map[string]processtest.Verb{
-	"peer": servePeer, "official": serveOfficial, "gateway": serveGateway, "echo": echoNative, "echo-official": echoOfficial, "least": serveLeast, "bare": serveBare, "fixed": serveFixed,
+	"peer":          servePeer,
+	"official":      serveOfficial,
+	"gateway":       serveGateway,
+	"echo":          echoNative,
+	"echo-official": echoOfficial,
+	"least":         serveLeast,
+	"bare":          serveBare,
+	"fixed":         serveFixed,
 }
 
 // servePeer is an MCP server on stdin and stdout with four tools: say returns its text,
@@ -60,7 +67,8 @@ func servePeer(string) {
 			case "die":
 				os.Exit(3)
 			case "task": // sends a status now, and again at the next call with the same text
-				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":%q,"status":"working"}}}`+"\n", m.ID, text)
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":%q,"status":"working"}}}`+"\n", m.ID,
+					text)
 				continue
 			case "tell":
 				fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"completed"}}`+"\n", text)
@@ -136,7 +144,8 @@ func openStream(t testing.TB, base string, h http.Header) *sseStream {
 // dial opens the stream on a new connection with small buffers.
 func (s *sseStream) dial() {
 	s.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context,
+		network, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetReadBuffer(4096)
@@ -183,7 +192,8 @@ func (s *sseStream) next() string {
 func (s *sseStream) send(method, params string) int {
 	s.t.Helper()
 	s.id++
-	r := send(s.t, http.MethodPost, s.post, s.header, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, s.id, method, params))
+	r := send(s.t, http.MethodPost, s.post, s.header,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, s.id, method, params))
 	if r.StatusCode != http.StatusAccepted {
 		body, _ := io.ReadAll(r.Body)
 		s.t.Fatalf("POST %s: %s %s", s.post, r.Status, body)
@@ -242,7 +252,9 @@ func openSession(t testing.TB, url string, h http.Header) *session {
 func (s *session) call(tool, arguments string) (*http.Response, string) {
 	s.t.Helper()
 	s.id++
-	r := send(s.t, http.MethodPost, s.url, s.header, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, s.id, tool, arguments))
+	r := send(s.t, http.MethodPost, s.url, s.header,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, s.id, tool,
+			arguments))
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		s.t.Fatal(err)

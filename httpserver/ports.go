@@ -88,15 +88,17 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 	}
 	address := l.Addr().String()
 	if _, got, _ := net.SplitHostPort(address); d.Port != 0 && got != strconv.Itoa(d.Port) {
-		log.Warn("the port of the destination is taken, and the next free one is used", "port", d.Port, "listens", address)
+		log.Warn("the port of the destination is taken, and the next free one is used", "port", d.Port, "listens",
+			address)
 	}
-	guard, err := p.server.newGuard(address, false, p.server.confined(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.server.toolsets.Serves(r, d.Name) {
-			http.NotFound(w, r)
-			return
-		}
-		p.server.serveExtension(w, r, d.Name, strings.TrimPrefix(r.URL.Path, "/"))
-	})))
+	guard, err := p.server.newGuard(address, false,
+		p.server.confined(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !p.server.toolsets.Serves(r, d.Name) {
+				http.NotFound(w, r)
+				return
+			}
+			p.server.serveExtension(w, r, d.Name, strings.TrimPrefix(r.URL.Path, "/"))
+		})))
 	if err != nil { // an invalid allowed origin, which Serve has refused before
 		log.Error("no port for the destination", "error", err)
 		_ = l.Close()
@@ -107,7 +109,13 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 		scheme = "https://"
 	}
 	requests, cancel := context.WithCancel(requests)
-	open := &port{requested: d.Port, url: scheme + address, http: p.server.newHTTP(requests, guard), cancel: cancel, done: make(chan struct{})}
+	open := &port{
+		requested: d.Port,
+		url:       scheme + address,
+		http:      p.server.newHTTP(requests, guard),
+		cancel:    cancel,
+		done:      make(chan struct{}),
+	}
 	p.open[d.Name] = open
 	go func() {
 		defer close(open.done)

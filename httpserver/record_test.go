@@ -19,8 +19,15 @@ func TestRecording(t *testing.T) {
 	s := httptest.NewServer(Admin(h))
 	defer s.Close()
 	var failure string
-	for query, want := range map[string]int{"?extension=kti": 404, "?for=soon": 400, "?for=-1s": 400, "?max_bytes=x": 400, "?max_bytes=5": 400} {
-		if code := askAdmin(t, s, "GET", "/api/v1/record"+query, "", &failure); code != want || !strings.Contains(failure, "error") {
+	for query, want := range map[string]int{
+		"?extension=kti": 404,
+		"?for=soon":      400,
+		"?for=-1s":       400,
+		"?max_bytes=x":   400,
+		"?max_bytes=5":   400,
+	} {
+		if code := askAdmin(t, s, "GET", "/api/v1/record"+query, "", &failure); code != want ||
+			!strings.Contains(failure, "error") {
 			t.Errorf("%s: %d %s", query, code, failure)
 		}
 	}
@@ -29,7 +36,8 @@ func TestRecording(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_say/call", `{"n":12345678901234567890,"s":"<é>"}`, &failure); code != http.StatusOK {
+	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_say/call", `{"n":12345678901234567890,"s":"<é>"}`,
+		&failure); code != http.StatusOK {
 		t.Fatal(code, failure)
 	}
 	if code := askAdmin(t, s, "POST", "/api/v1/record/stop?id=mine", "", &failure); code != http.StatusNoContent {
@@ -53,7 +61,8 @@ func TestRecording(t *testing.T) {
 		var frame struct {
 			Params struct{ Arguments json.RawMessage }
 		}
-		if json.Unmarshal(n.Payload, &frame) == nil && string(frame.Params.Arguments) == `{"n":12345678901234567890,"s":"<é>"}` {
+		if json.Unmarshal(n.Payload, &frame) == nil &&
+			string(frame.Params.Arguments) == `{"n":12345678901234567890,"s":"<é>"}` {
 			called = true
 		}
 	}

@@ -26,7 +26,11 @@ func CheckTLS(files TLS) *protocol.Diagnostic {
 // Report says what the server has refused, and when its certificate ends, for
 // [exthost.Admin.ServedBy].
 func (s *Server) Report() status.Server {
-	return status.Server{RejectedTokens: s.badTokens.Report(), FailedHandshakes: s.handshakes.Report(), CertificateEnds: s.certificate.Ends()}
+	return status.Server{
+		RejectedTokens:   s.badTokens.Report(),
+		FailedHandshakes: s.handshakes.Report(),
+		CertificateEnds:  s.certificate.Ends(),
+	}
 }
 
 // certificatePause is the time between two looks at the end of the certificate.

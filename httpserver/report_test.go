@@ -43,7 +43,11 @@ func TestRejectedTokens(t *testing.T) {
 	processtest.Leaks(t)
 	k := newKnown(t, "ada")
 	old := clienttoken.New()
-	k.stated["bob"] = config.Client{TokenHash: clienttoken.Hash(clienttoken.New()), OldTokenHash: clienttoken.Hash(old), OldUntil: "2020-01-01T00:00:00Z"}
+	k.stated["bob"] = config.Client{
+		TokenHash:    clienttoken.Hash(clienttoken.New()),
+		OldTokenHash: clienttoken.Hash(old),
+		OldUntil:     "2020-01-01T00:00:00Z",
+	}
 	k.Set(k.stated)
 	var log lockedBuffer
 	s := New(Options{Backend: newFake(), Clients: k, Logger: slog.New(slog.NewJSONHandler(&log, nil))})
@@ -71,11 +75,14 @@ func TestRejectedTokens(t *testing.T) {
 			told = append(told, line)
 		}
 	}
-	if len(told) != 3 || !strings.Contains(told[1], `"client":"bob"`) || !strings.Contains(told[0], `"from":"127.0.0.1"`) || strings.Contains(log.String(), "wrong\"") || strings.Contains(log.String(), old) {
+	if len(told) != 3 || !strings.Contains(told[1], `"client":"bob"`) ||
+		!strings.Contains(told[0], `"from":"127.0.0.1"`) || strings.Contains(log.String(), "wrong\"") ||
+		strings.Contains(log.String(), old) {
 		t.Errorf("the log:\n%s", strings.Join(told, "\n"))
 	}
 	diags := report.Diagnostics(time.Now())
-	if len(diags) != 1 || diags[0].Code != status.CodeTokenRejected || !strings.Contains(diags[0].Message, "5 so far") || diags[0].Level != protocol.LevelWarn {
+	if len(diags) != 1 || diags[0].Code != status.CodeTokenRejected ||
+		!strings.Contains(diags[0].Message, "5 so far") || diags[0].Level != protocol.LevelWarn {
 		t.Errorf("%+v", diags)
 	}
 	if later := report.Diagnostics(time.Now().Add(time.Hour)); len(later) > 0 {
@@ -92,7 +99,8 @@ func TestCertificateThatEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(Options{Backend: newFake(), TLS: TLS{Cert: cert, Key: key}}).Serve(t.Context(), l); protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "ended on") {
+	if err := New(Options{Backend: newFake(), TLS: TLS{Cert: cert, Key: key}}).Serve(t.Context(),
+		l); protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "ended on") {
 		t.Errorf("an ended one: %v", err)
 	}
 	if d := CheckTLS(TLS{Cert: cert, Key: key}); d == nil || d.Level != protocol.LevelError {
@@ -100,7 +108,11 @@ func TestCertificateThatEnds(t *testing.T) {
 	}
 	cert, key, pool := writeCertificate(t, 20*24*time.Hour)
 	var log lockedBuffer
-	s := New(Options{Backend: newFake(), TLS: TLS{Cert: cert, Key: key}, Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	s := New(Options{
+		Backend: newFake(),
+		TLS:     TLS{Cert: cert, Key: key},
+		Logger:  slog.New(slog.NewJSONHandler(&log, nil)),
+	})
 	addr := serveAs(t, s, nil)
 	open, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pool})
 	if err != nil {
@@ -118,7 +130,8 @@ func TestCertificateThatEnds(t *testing.T) {
 	}
 	eventually(t, func() bool { return s.Report().FailedHandshakes.Count > 0 })
 	report := s.Report()
-	if last := report.FailedHandshakes.Last; report.FailedHandshakes.Count != 1 || last.From != "127.0.0.1" || !strings.Contains(last.Reason, "certificate") {
+	if last := report.FailedHandshakes.Last; report.FailedHandshakes.Count != 1 || last.From != "127.0.0.1" ||
+		!strings.Contains(last.Reason, "certificate") {
 		t.Errorf("%+v", report.FailedHandshakes)
 	}
 	eventually(t, func() bool { return strings.Contains(log.String(), "the certificate ends on") })

@@ -125,7 +125,8 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 // values from a closed set or from the configuration; tools beyond 4096 share one.
 func Metrics(h *exthost.Host) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(metrics.Collector{Host: h}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(metrics.Collector{Host: h}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
 }
 
@@ -172,8 +173,13 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env 
 	if o := s.options.MCP.Elsewhere; o != nil && session != "" && !strings.HasSuffix(session, "."+o.Home()) {
 		return false
 	}
-	err := s.options.Bridge.Refuses(&protocol.Session{ID: mcpserver.PublicID(session), Caller: mcpserver.CallerOf(r.Context()),
-		Version: r.Header.Get(mcphttp.VersionHeader), Extension: id, Env: env})
+	err := s.options.Bridge.Refuses(&protocol.Session{
+		ID:        mcpserver.PublicID(session),
+		Caller:    mcpserver.CallerOf(r.Context()),
+		Version:   r.Header.Get(mcphttp.VersionHeader),
+		Extension: id,
+		Env:       env,
+	})
 	if err == nil {
 		return false
 	}

@@ -25,31 +25,40 @@ type TLS struct{ Cert, Key string }
 
 // Options configures a Server.
 type Options struct {
-	Backend  mcpserver.Backend // serves MCP clients; required
-	MCP      mcpserver.Options // name of the server towards MCP clients, and limits such as MaxBody
-	Serves   func(string) bool // reports whether /{id}/mcp is served for an id; nil: never
-	Toolset  string            // of clients that have none of their own, who reach no other; "": they see everything, and may choose
-	Ready    func() error      // returns why /readyz answers 503; nil is always ready
-	Bridge   Bridge            // the destinations and their ports; nil: there are none
-	Toolsets confined.Toolsets // the toolsets of the backend, such as [exthost.Toolsets]; nil: /t/{toolset}/mcp is not served
+	Backend mcpserver.Backend // serves MCP clients; required
+	MCP     mcpserver.Options // name of the server towards MCP clients, and limits such as MaxBody
+	Serves  func(string) bool // reports whether /{id}/mcp is served for an id; nil: never
+	// of clients that have none of their own, who reach no other; "": they see everything, and may choose
+	Toolset string
+	Ready   func() error // returns why /readyz answers 503; nil is always ready
+	Bridge  Bridge       // the destinations and their ports; nil: there are none
+	// the toolsets of the backend, such as [exthost.Toolsets]; nil: /t/{toolset}/mcp is not served
+	Toolsets confined.Toolsets
 
 	Metrics http.Handler // served on /metrics; nil: no such route
-	Admin   http.Handler // the operator's API, see [Admin], below /api/v1, with the dashboard on /ui; nil: no such routes
+	// the operator's API, see [Admin], below /api/v1, with the dashboard on /ui; nil: no such routes
+	Admin http.Handler
 
-	Listen         string   // host:port; default 127.0.0.1:7800
-	OperatorToken  string   // valid everywhere, and as the only one for the API; required with Admin
-	OAuth          *OAuth   // access tokens that are valid everywhere but for the API; nil takes none
-	Token          string   // the bearer token for everything but /healthz and the API; "" allows loopback only, and on Linux this user and root
-	Clients        Clients  // further tokens, of named clients; with one, Token or a client's is required; nil: there are none
+	Listen        string // host:port; default 127.0.0.1:7800
+	OperatorToken string // valid everywhere, and as the only one for the API; required with Admin
+	OAuth         *OAuth // access tokens that are valid everywhere but for the API; nil takes none
+	// the bearer token for everything but /healthz and the API; "" allows loopback only, and on Linux this user and
+	// root
+	Token string
+	// further tokens, of named clients; with one, Token or a client's is required; nil: there are none
+	Clients        Clients
 	AnyLocalUser   bool     // without Token and clients: other users of this machine are let in too; default false
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names of this server, besides localhost and the host in Listen
 	TLS            TLS      // zero serves plain HTTP
 
-	Logger          *slog.Logger  // nil logs nothing
-	MaxBodies       int64         // bytes of all request bodies together, without the first 16 KiB of each; default 8 times MCP.MaxBody
-	MaxConns        int           // concurrent connections, beyond which idle ones are closed for new ones; default 4096
-	MaxStrangers    int           // of these, from one address without an authenticated request; default an eighth of MaxConns
+	Logger *slog.Logger // nil logs nothing
+	// bytes of all request bodies together, without the first 16 KiB of each; default 8 times MCP.MaxBody
+	MaxBodies int64
+	// concurrent connections, beyond which idle ones are closed for new ones; default 4096
+	MaxConns int
+	// of these, from one address without an authenticated request; default an eighth of MaxConns
+	MaxStrangers    int
 	ShutdownTimeout time.Duration // for requests to finish when Serve is to end; default 5 s
 }
 
@@ -100,11 +109,18 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}
 	s.certificate.Cert, s.certificate.Key = o.TLS.Cert, o.TLS.Key
-	s.badTokens, s.handshakes = refusals.New("a token was rejected", o.Logger), refusals.New("a TLS handshake failed", o.Logger)
+	s.badTokens, s.handshakes = refusals.New("a token was rejected", o.Logger), refusals.New("a TLS handshake failed",
+		o.Logger)
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.conns = conns.New(conns.Bounds{Max: o.MaxConns, Strangers: o.MaxStrangers, StrangerIdle: strangerIdle, Full: func() {
-		o.Logger.Warn("the bound of connections is reached, and idle ones are closed for new ones", "connections", o.MaxConns)
-	}})
+	s.conns = conns.New(conns.Bounds{
+		Max:          o.MaxConns,
+		Strangers:    o.MaxStrangers,
+		StrangerIdle: strangerIdle,
+		Full: func() {
+			o.Logger.Warn("the bound of connections is reached, and idle ones are closed for new ones", "connections",
+				o.MaxConns)
+		},
+	})
 	s.tokens, s.keysLog = s.newTokens(), rate.NewLimiter(rate.Every(time.Minute), 1)
 	s.toolsets = confined.Rule{Default: o.Toolset, All: o.Toolsets}
 	s.ports = &ports{server: s, open: make(map[string]*port)}

@@ -38,13 +38,15 @@ func TestHealthAndReadiness(t *testing.T) {
 		{"/healthz", nil, 200, `{"status":"ok"}`},
 		{"/readyz", nil, 200, `{"status":"ready"}`},
 		{"/readyz", errNotReady, 503, `{"status":"not ready","kind":"not_ready"}`},
-		{"/readyz", protocol.Errorf(protocol.ShuttingDown, "bye"), 503, `{"status":"not ready","kind":"shutting_down"}`},
+		{"/readyz", protocol.Errorf(protocol.ShuttingDown, "bye"), 503,
+			`{"status":"not ready","kind":"shutting_down"}`},
 		{"/metrics", nil, 404, ``},
 	} {
 		ready <- test.err
 		r := send(t, http.MethodGet, "http://"+addr+test.path, nil, "")
 		body, _ := io.ReadAll(r.Body)
-		if r.StatusCode != test.status || !strings.Contains(string(body), test.want) || strings.Contains(string(body), "weather") {
+		if r.StatusCode != test.status || !strings.Contains(string(body), test.want) ||
+			strings.Contains(string(body), "weather") {
 			t.Errorf("%s: %s %s", test.path, r.Status, body)
 		}
 		select {
@@ -68,7 +70,8 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestClientsOffLoopback(t *testing.T) {
-	addr := serve(t, Options{Backend: newFake(), Token: "secret"}, func(l net.Listener) net.Listener { return abroad{l} })
+	addr := serve(t, Options{Backend: newFake(), Token: "secret"},
+		func(l net.Listener) net.Listener { return abroad{l} })
 	h := &http.Client{Transport: withToken{client.Transport}}
 	for name, transport := range map[string]mcp.Transport{
 		"2025-11-25": &mcp.StreamableClientTransport{Endpoint: "http://" + addr + "/mcp", HTTPClient: h},
@@ -106,7 +109,9 @@ func TestShutdown(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- New(o).Serve(ctx, l) }()
-		h := http.Header{"Mcp-Session-Id": {send(t, http.MethodPost, url, nil, initialize).Header.Get("Mcp-Session-Id")}}
+		h := http.Header{
+			"Mcp-Session-Id": {send(t, http.MethodPost, url, nil, initialize).Header.Get("Mcp-Session-Id")},
+		}
 		stream := send(t, http.MethodGet, url, h, "")
 		answer := b.hang(t, url, h)
 		cancel()
@@ -185,7 +190,8 @@ func TestShutdownEndsTheOperatorsStreams(t *testing.T) {
 	ended := make(chan error, 1)
 	o := Options{Backend: h, Admin: Admin(h), OperatorToken: "o", ShutdownTimeout: 10 * patience}
 	go func() { ended <- New(o).Serve(ctx, l) }()
-	stream := send(t, http.MethodGet, "http://"+l.Addr().String()+apiRoot+"/events", http.Header{"Authorization": {"Bearer o"}}, "")
+	stream := send(t, http.MethodGet, "http://"+l.Addr().String()+apiRoot+"/events",
+		http.Header{"Authorization": {"Bearer o"}}, "")
 	cancel()
 	if _, err := io.ReadAll(stream.Body); err != nil {
 		t.Errorf("the stream ended with %v", err)
@@ -234,14 +240,21 @@ func TestF3SlowClients(t *testing.T) {
 		want   string // the status line; "" if the connection is closed without one
 	}{
 		"header": {"GET /healthz HTTP/1.1\r\nHost: loc", 11 * time.Second, ""},
-		"body": {"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{",
+		"body": {"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+			"1000000\r\n\r\n{",
 			61 * time.Second, "HTTP/1.1 408 Request Timeout"},
-		"body that nobody reads": {"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n", 61 * time.Second, "HTTP/1.1 404 Not Found"},
-		"body of a refused":      {"POST /mcp HTTP/1.1\r\nHost: evil.com\r\nContent-Length: 10\r\n\r\n{", 61 * time.Second, "HTTP/1.1 403 Forbidden"},
-		"chunks of a refused":    {"POST /mcp HTTP/1.1\r\nHost: evil.com\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 61 * time.Second, "HTTP/1.1 403 Forbidden"},
-		"stranger":               {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 11 * time.Second, "HTTP/1.1 200 OK"},
-		"body of a stream":       {"GET /sse HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{", 61 * time.Second, ""},
-		"idle":                   {"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", 3 * time.Minute, "HTTP/1.1 200 OK"},
+		"body that nobody reads": {"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+			61 * time.Second, "HTTP/1.1 404 Not Found"},
+		"body of a refused": {"POST /mcp HTTP/1.1\r\nHost: evil.com\r\nContent-Length: 10\r\n\r\n{",
+			61 * time.Second, "HTTP/1.1 403 Forbidden"},
+		"chunks of a refused": {"POST /mcp HTTP/1.1\r\nHost: evil.com\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n1\r\n{\r\n", 61 * time.Second, "HTTP/1.1 403 Forbidden"},
+		"stranger": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 11 * time.Second,
+			"HTTP/1.1 200 OK"},
+		"body of a stream": {"GET /sse HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{",
+			61 * time.Second, ""},
+		"idle": {"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", 3 * time.Minute,
+			"HTTP/1.1 200 OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -292,7 +305,11 @@ func writeCertificate(t *testing.T, lasts ...time.Duration) (certFile, keyFile s
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(append(lasts, 90*24*time.Hour)[0]), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotAfter:     time.Now().Add(append(lasts, 90*24*time.Hour)[0]),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)

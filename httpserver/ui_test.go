@@ -38,19 +38,32 @@ func fleet(t *testing.T) string {
 	}
 	write("kit", kit)
 	head := "[plugin]\nid = %q\nversion = \"1.4.2\"\ndescription = %q\n"
-	write("evil", fmt.Sprintf(head, "evil", hostile)+"[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"say\"\ndescription = \"\"\"<b>bold</b> "+hostile+"\"\"\"\ncommand = [\"sh\", \"-c\", \"printf '%s\\\\n' '<img src=x onerror=window.hit=3> \u202etxt' >&2; echo '<i>x</i>'\"]\n")
-	write("pdf", fmt.Sprintf(head, "pdf", "Reads PDF files.")+"[capabilities]\ntools = [\"text\"]\n[transport]\ncommand = \"./pdf\"\n[requires]\nbins = [\"pdftotext-of-tomorrow\"]\nhint = { pdftotext-of-tomorrow = \"apt install poppler-utils\" }\n")
-	write("github", fmt.Sprintf(head, "github", "Issues and pull requests.")+"[capabilities]\ntools = [\"pr\"]\n[transport]\ncmd = [\"sh\", \"-c\", \"echo 'panic: nil map in handler' >&2; echo 'goroutine 1 [running]:' >&2; exit 137\"]\n")
+	write("evil", fmt.Sprintf(head, "evil",
+		hostile)+"[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"say\"\ndescription = "+
+		"\"\"\"<b>bold</b> "+hostile+
+		"\"\"\"\ncommand = [\"sh\", \"-c\", \"printf '%s\\\\n' '<img src=x onerror=window.hit=3> \u202etxt' >&2; "+
+		"echo '<i>x</i>'\"]\n")
+	write("pdf", fmt.Sprintf(head, "pdf",
+		"Reads PDF files.")+"[capabilities]\ntools = [\"text\"]\n[transport]\ncommand = \"./pdf\"\n[requires]\nbins "+
+		"= [\"pdftotext-of-tomorrow\"]\nhint = { pdftotext-of-tomorrow = \"apt install poppler-utils\" }\n")
+	write("github", fmt.Sprintf(head, "github",
+		"Issues and pull requests.")+
+		"[capabilities]\ntools = [\"pr\"]\n[transport]\ncmd = [\"sh\", \"-c\", \"echo 'panic: nil map in handler' "+
+		">&2; echo 'goroutine 1 [running]:' >&2; exit 137\"]\n")
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	write("flaky", fmt.Sprintf(head, "flaky", "Falls over now and then.")+fmt.Sprintf("[transport]\ncommand = %q\nenv = { %s = \"peer\" }\nprotocol = \"mcp\"\n", exe, processtest.ScriptVar))
+	write("flaky", fmt.Sprintf(head, "flaky",
+		"Falls over now and then.")+
+		fmt.Sprintf("[transport]\ncommand = %q\nenv = { %s = \"peer\" }\nprotocol = \"mcp\"\n", exe,
+			processtest.ScriptVar))
 	for i := range 20 {
 		id := fmt.Sprintf("%s%02d", []string{"weather", "notes", "search", "mail"}[i%4], i)
 		m := fmt.Sprintf(head, id, "Does what its name says.") + "[transport]\nkind = \"exec\"\ncommand = \"true\"\n"
 		for j := range 50 {
-			m += fmt.Sprintf("[[tools]]\nname = \"tool_%02d\"\ndescription = \"Returns item %d of what %s knows, with its source and the time at which it was last seen.\"\ncommand = [\"cat\"]\n", j, j, id)
+			m += fmt.Sprintf("[[tools]]\nname = \"tool_%02d\"\ndescription = \"Returns item %d of what %s knows, "+
+				"with its source and the time at which it was last seen.\"\ncommand = [\"cat\"]\n", j, j, id)
 		}
 		write(id, m)
 	}
@@ -67,11 +80,26 @@ func (aside) EndSession(*protocol.Session)           {}
 func (aside) Waiting(int)                            {}
 func (aside) Close(context.Context) error            { return nil }
 func (aside) Status() *status.Cluster {
-	return &status.Cluster{Name: "main", Node: "web", Server: "tls://hub.example:7822", TLS: true, RTT: 400 * time.Microsecond, Nodes: []status.Node{
-		{Name: "gpu1", State: status.NodeReady, Since: time.Now(), Version: "0.2.0", RTT: 620 * time.Microsecond, Tools: 3, Out: 1904, In: 31, Failed: 2,
-			Shares: []status.Shared{{Extension: "search", As: "replicas"}, {Extension: "notes", As: "mine"}}},
-		{Name: "laptop", State: status.NodeAway, Since: time.Now().Add(-12 * time.Second), Version: "0.1.0", Note: hostile, Shares: []status.Shared{}},
-	}}
+	return &status.Cluster{
+		Name:   "main",
+		Node:   "web",
+		Server: "tls://hub.example:7822",
+		TLS:    true,
+		RTT:    400 * time.Microsecond,
+		Nodes: []status.Node{
+			{Name: "gpu1", State: status.NodeReady, Since: time.Now(), Version: "0.2.0", RTT: 620 * time.Microsecond,
+				Tools: 3, Out: 1904, In: 31, Failed: 2,
+				Shares: []status.Shared{{Extension: "search", As: "replicas"}, {Extension: "notes", As: "mine"}}},
+			{
+				Name:    "laptop",
+				State:   status.NodeAway,
+				Since:   time.Now().Add(-12 * time.Second),
+				Version: "0.1.0",
+				Note:    hostile,
+				Shares:  []status.Shared{},
+			},
+		},
+	}
 }
 
 // serveFleet serves the dashboard of a fleet and returns its URL and the host.
@@ -81,9 +109,27 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 	cfg.Extensions.SearchPaths = []string{fleet(t)}
 	cfg.Toolsets = map[string]config.Toolset{"talk": {Include: []string{"ext_kit_*"}, Exclude: []string{"*_fail"}}}
 	members := []governance.Member{
-		{Spec: governance.Spec{Name: "asks before failing", Category: governance.Authorization, Required: true}, Policy: asking{}},
-		{Spec: governance.Spec{Name: "no_dying", Category: governance.Content, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_die")},
-		{Spec: governance.Spec{Name: "quiet hours", Category: governance.RateLimiting, Mode: governance.ModeShadow}, Policy: weekday("_say")},
+		{
+			Spec:   governance.Spec{Name: "asks before failing", Category: governance.Authorization, Required: true},
+			Policy: asking{},
+		},
+		{
+			Spec: governance.Spec{
+				Name:     "no_dying",
+				Category: governance.Content,
+				Required: true,
+				Flows:    []governance.Flow{governance.Request},
+			},
+			Policy: weekday("_die"),
+		},
+		{
+			Spec: governance.Spec{
+				Name:     "quiet hours",
+				Category: governance.RateLimiting,
+				Mode:     governance.ModeShadow,
+			},
+			Policy: weekday("_say"),
+		},
 	}
 	o := exthost.Options{Policies: members, Cluster: aside{}}
 	rulings(&o, cfg)
@@ -99,7 +145,8 @@ func TestDashboard(t *testing.T) {
 	b.look(1440, 900, "light")
 	b.open(url + "#token=operators-own")
 	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelectorAll(".trouble").length >= 2`)
-	if got := b.eval(`location.hash + sessionStorage.getItem("exthost-token")`); strings.Contains(got, "#token") || !strings.Contains(got, "operators-own") {
+	if got := b.eval(`location.hash + sessionStorage.getItem("exthost-token")`); strings.Contains(got, "#token") ||
+		!strings.Contains(got, "operators-own") {
 		t.Errorf("the token is not put away: %s", got)
 	}
 	call := func(tools ...string) {
@@ -148,8 +195,10 @@ func TestDashboard(t *testing.T) {
 			return 0;
 		})`)
 		b.await(`document.querySelector(".tile .line").getAttribute("d").split("L").length > 100 && document.querySelector(".chart .bars").getAttribute("d").split("M").length > 30 && [...document.querySelectorAll(".chart .line")].every((n) => n.getAttribute("d").split("L").length > 20)`)
-		for _, tile := range []string{"In flight", "Memory"} { // the curve leads to what is now, although the latest minute has no sample
-			if got := b.eval(`[...document.querySelectorAll(".tile")].find((n) => n.innerText.includes("` + tile + `")).querySelector(".line").getAttribute("d").split("M").at(-1).split("L").length`); got < "3" {
+		// the curve leads to what is now, although the latest minute has no sample
+		for _, tile := range []string{"In flight", "Memory"} {
+			if got := b.eval(`[...document.querySelectorAll(".tile")].find((n) => n.innerText.includes("` + tile +
+				`")).querySelector(".line").getAttribute("d").split("M").at(-1).split("L").length`); got < "3" {
 				t.Errorf("%s: what is now stands apart from the curve", tile)
 			}
 		}
@@ -178,7 +227,8 @@ func TestDashboard(t *testing.T) {
 		b.await(`document.querySelector(".details").hidden`)
 		b.eval(`location.hash = "#/extensions/search02"`)
 		button := func(label string) string {
-			return `[...document.querySelectorAll(".details .actions button")].find((n) => n.textContent === "` + label + `")`
+			return `[...document.querySelectorAll(".details .actions button")].find((n) => n.textContent === "` +
+				label + `")`
 		}
 		b.await(button("Disable"))
 		b.eval(button("Disable") + `.click()`)
@@ -211,7 +261,8 @@ func TestDashboard(t *testing.T) {
 		b.eval(`location.hash = "#/tools/ext_kit_say"`)
 		call := `document.querySelector(".details .actions button")`
 		b.await(call + ` && document.querySelector(".details textarea")`)
-		b.eval(`document.querySelector(".details textarea").value = '{"n": 12345678901234567890}', ` + call + `.click()`)
+		b.eval(`document.querySelector(".details textarea").value = '{"n": 12345678901234567890}', ` + call +
+			`.click()`)
 		b.await(call + `.textContent === "Really call it?"`)
 		b.eval(call + `.click()`)
 		b.await(`document.querySelector(".details pre[aria-label=Answer]").textContent.includes("12345678901234567890")`)
@@ -258,7 +309,8 @@ func TestDashboard(t *testing.T) {
 			return b.eval(`document.querySelectorAll(".wire li").length > 0`) == "true"
 		})
 		b.eval(`document.querySelector(".wire summary").click()`)
-		b.await(`[...document.querySelectorAll(".wire pre")].some((n) => n.textContent.length > 0)`) // further frames may be above it by now
+		// further frames may be above it by now
+		b.await(`[...document.querySelectorAll(".wire pre")].some((n) => n.textContent.length > 0)`)
 		b.shoot("wire-light")
 		b.phone("dark", "wire-phone-dark")
 	})
@@ -267,7 +319,8 @@ func TestDashboard(t *testing.T) {
 		b.look(1280, 900, "light")
 		b.eval(`location.hash = "#/recordings"`)
 		press := func(label string) {
-			b.eval(`[...document.querySelectorAll(".calls-view button")].find((n) => n.textContent === "` + label + `" && !n.disabled).click()`)
+			b.eval(`[...document.querySelectorAll(".calls-view button")].find((n) => n.textContent === "` + label +
+				`" && !n.disabled).click()`)
 		}
 		press("Record")
 		b.await(`document.querySelector(".bar .total").textContent.startsWith("recording, ")`)
@@ -286,7 +339,8 @@ func TestDashboard(t *testing.T) {
 		press("Next")
 		b.await(`location.hash !== ` + at + ` && !document.querySelector(".calls-view .details").hidden`)
 		open := func(text string) {
-			b.eval(`(() => { const files = new DataTransfer(); files.items.add(new File([` + text + `], "c.jsonl")); const input = document.querySelector("input[type=file]"); input.files = files.files; input.dispatchEvent(new Event("change")); return 0; })()`)
+			b.eval(`(() => { const files = new DataTransfer(); files.items.add(new File([` + text +
+				`], "c.jsonl")); const input = document.querySelector("input[type=file]"); input.files = files.files; input.dispatchEvent(new Event("change")); return 0; })()`)
 		}
 		open(`'{"cassette":1,"host":"x","begun":"2026-01-01T00:00:00Z"}\n{"at":1,"run":1,"start":{"extension":"<img src=x onerror=window.hit=9>"}}\n{"at":2,"run":1,"sent":{"id":1,"method":"a/b"}}\n{"at":9002,"run":1,"of":"x,\\"y","received":{"id":1,"result":{"n":12345678901234567890}}}\n'`)
 		b.await(`document.querySelectorAll(".steps tbody tr").length === 3 && document.querySelector(".steps tbody").innerText.includes("result of a/b") && document.querySelector(".steps tbody").innerText.includes("<img")`)
@@ -351,7 +405,14 @@ func TestDashboard(t *testing.T) {
 		b.t = t
 		attached, end := context.WithCancel(t.Context())
 		defer end()
-		if err := h.Attach(attached, &protocol.Session{ID: "s1", Caller: "ada", Toolset: "talk", Version: "2025-11-25", ClientInfo: json.RawMessage(`{"name":"<b>agent</b>","version":"2"}`)}); err != nil {
+		if err := h.Attach(attached,
+			&protocol.Session{
+				ID:         "s1",
+				Caller:     "ada",
+				Toolset:    "talk",
+				Version:    "2025-11-25",
+				ClientInfo: json.RawMessage(`{"name":"<b>agent</b>","version":"2"}`),
+			}); err != nil {
 			t.Fatal(err)
 		}
 		b.eval(`location.hash = "#/host"`)
@@ -380,7 +441,8 @@ func TestDashboard(t *testing.T) {
 	})
 	t.Run("every view", func(t *testing.T) {
 		b.t = t
-		for _, view := range []string{"overview", "extensions/github", "tools/ext_kit_say", "calls/1", "wire", "recordings", "logs", "governance", "approvals", "host"} {
+		for _, view := range []string{"overview", "extensions/github", "tools/ext_kit_say", "calls/1", "wire",
+			"recordings", "logs", "governance", "approvals", "host"} {
 			b.eval(`location.hash = "#/` + view + `"`)
 			b.await(`document.querySelector("h1").textContent.toLowerCase() === "` + strings.Split(view, "/")[0] + `"`)
 			if view == "calls/1" {
@@ -395,7 +457,8 @@ func TestDashboard(t *testing.T) {
 	if got := b.eval(`String(window.hit)`); got != `"undefined"` {
 		t.Errorf("a text of an extension has run: %s", got)
 	}
-	if got := b.eval(`document.querySelectorAll("img:not([src='icon.svg']), main script, main b b").length`); got != "0" {
+	if got := b.eval(`document.querySelectorAll("img:not([src='icon.svg']), main script, main b b").length`); got !=
+		"0" {
 		t.Errorf("a text of an extension became %s elements", got)
 	}
 	if len(b.said) > 0 {
@@ -437,7 +500,8 @@ func TestDashboardOfAnEmptyHost(t *testing.T) {
 	b.open("http://" + addr + "/ui/#token=operators-own")
 	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelector(".overview").innerText.includes("exthost init NAME")`)
 	if got := b.eval(`[...document.querySelectorAll(".chart, .tile .line[d^=M]")].filter((n) => n.getClientRects().length).length`); got > "2" {
-		t.Errorf("%s charts and curves of a host without extensions, want at most those of what is in flight and of memory", got)
+		t.Errorf("%s charts and curves of a host without extensions, want at most those of what is in flight and of "+
+			"memory", got)
 	}
 	b.shoot("empty-overview")
 	for _, view := range []string{"extensions", "tools", "calls", "wire", "logs", "governance", "approvals", "host"} {
@@ -454,7 +518,8 @@ func TestDashboardOfAnEmptyHost(t *testing.T) {
 // fail one after another are a problem; a past fault can be dismissed.
 func TestDashboardOfFaults(t *testing.T) {
 	dir := t.TempDir()
-	const works = "[plugin]\nid = \"works\"\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\ncommand = \"false\"\n[[tools]]\nname = \"fail\"\ndescription = \"Fails.\"\ncommand = [\"false\"]\n"
+	const works = "[plugin]\nid = \"works\"\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\ncommand = " +
+		"\"false\"\n[[tools]]\nname = \"fail\"\ndescription = \"Fails.\"\ncommand = [\"false\"]\n"
 	writeManifest(t, dir, "works", works)
 	writeManifest(t, dir, "never", "[plugin]\nid = \"never\"\nversoin = \"1.0.0\"\n[transport]\ncomand = \"sh\"\n")
 	cfg := config.Default()
@@ -483,7 +548,8 @@ func TestDashboardOfFaults(t *testing.T) {
 	b.await(row("manifest invalid", "never", "plugin.toml:3:1", "plugin.toml:5:1", "did you mean") + `.length === 1`)
 	b.await(row("manifest invalid", "works", "versoin", "The build before it runs.") + `.length === 1`)
 	b.await(row("manifest invalid") + `.length === 2`)
-	b.await(row("calls fail", "ext_works_fail: exit status 1", "3 calls in a row", "exthost logs works") + `.length === 1`)
+	b.await(row("calls fail", "ext_works_fail: exit status 1", "3 calls in a row",
+		"exthost logs works") + `.length === 1`)
 	b.shoot("faults")
 	b.eval(row("calls fail") + `[0].querySelector("button").focus()`)
 	b.press("Enter", "\r")
@@ -507,7 +573,8 @@ func TestDashboardOfAnAuditLogThatCannotBeWritten(t *testing.T) {
 	if err := os.Symlink("/dev/full", cfg.Audit.Path); err != nil {
 		t.Fatal(err)
 	}
-	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	h, err := exthost.Open(t.Context(), cfg,
+		exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -624,7 +691,8 @@ func TestDashboardAsksForTheNewToken(t *testing.T) {
 	b.shoot("asks-for-token")
 	b.phone("dark", "asks-for-token-phone-dark")
 	enter := func(token string) {
-		b.eval(`document.querySelector("dialog.ask input").value = "` + token + `", document.querySelector("dialog.ask button").click()`)
+		b.eval(`document.querySelector("dialog.ask input").value = "` + token +
+			`", document.querySelector("dialog.ask button").click()`)
 	}
 	enter("wrong")
 	b.await(`document.querySelector("dialog.ask[open] input").value === ""`)

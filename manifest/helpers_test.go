@@ -101,14 +101,19 @@ var validManifests = map[string]string{
 	"full":    full,
 	"a byte order mark and CRLF": "[plugin]\r\nid = \"weather\"\r\nversion = \"1.0.0\"\r\n" +
 		"[capabilities]\r\nhooks = [\"SessionStart\"]\r\n[transport]\r\nscript = \"main.py\"\r\n",
-	"cmd":       "plugin = { id = \"a\", version = \"1.0.0\" }\ncapabilities.tools = [\"x\"]\ntransport.cmd = [\"./a\", \"-v\"]\n",
-	"mcp child": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\ntype = \"stdio\"\ncommand = \"npx\"\nprotocol = \"mcp\"\nmcp_version = \"2025-11-25\"\n",
-	"http":      "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nurl = \"https://example.com/mcp\"\n",
-	"sse":       "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nkind = \"sse\"\nurl = \"http://[::1]:8080/sse\"\n",
-	"lite": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nscript = \"lib/echo.py\"\nargs = [\"-q\"]\nprotocol = \"lite\"\n" +
+	"cmd": "plugin = { id = \"a\", version = \"1.0.0\" }\ncapabilities.tools = [\"x\"]\ntransport.cmd = " +
+		"[\"./a\", \"-v\"]\n",
+	"mcp child": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\ntype = \"stdio\"\ncommand = " +
+		"\"npx\"\nprotocol = \"mcp\"\nmcp_version = \"2025-11-25\"\n",
+	"http": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nurl = \"https://example.com/mcp\"\n",
+	"sse": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nkind = \"sse\"\nurl = " +
+		"\"http://[::1]:8080/sse\"\n",
+	"lite": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nscript = \"lib/echo.py\"\nargs = " +
+		"[\"-q\"]\nprotocol = \"lite\"\n" +
 		"[[tools]]\nname = \"echo\"\nmethod = \"do_echo\"\ninput_schema = { type = \"object\" }\n",
 	"exec": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\n" +
-		"[[tools]]\nname = \"convert\"\ncommand = [\"./convert\", \"{path}\"]\n[[tools]]\nname = \"show\"\ncommand = \"cat -- {path}\"\n",
+		"[[tools]]\nname = \"convert\"\ncommand = [\"./convert\", \"{path}\"]\n[[tools]]\nname = \"show\"\ncommand = " +
+		"\"cat -- {path}\"\n",
 	"servers only": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[mcp_servers.x]\ncommand = \"x\"\n",
 }
 

@@ -17,38 +17,48 @@ const FileName = "plugin.toml"
 // that [Parse] fills in Transport.Kind, Transport.Protocol and
 // Transport.MCPVersion and writes hook events in snake_case.
 type Manifest struct {
-	Plugin       Plugin            `toml:"plugin" json:"plugin"`
-	Capabilities *Capabilities     `toml:"capabilities" json:"capabilities,omitempty"` // absent: whatever the handshake offers; native needs it
-	Transport    Transport         `toml:"transport" json:"transport,omitzero"`        // absent: only the MCP servers run
-	Requires     Requires          `toml:"requires" json:"requires,omitzero"`
-	Context      Context           `toml:"context" json:"context,omitzero"`
-	Runtime      Runtime           `toml:"runtime" json:"runtime,omitzero"`
-	Sandbox      *sandbox.Table    `toml:"sandbox" json:"sandbox,omitempty"`             // absent: the extension is not confined, unless the operator says so
-	Config       map[string]any    `toml:"config" json:"config,omitempty"`               // handed to a native extension
-	ConfigSchema map[string]any    `toml:"config_schema" json:"config_schema,omitempty"` // JSON Schema of config; absent: anything goes
-	Tools        []ToolSpec        `toml:"tools" json:"tools,omitempty"`                 // exec and lite only
-	Hooks        []HookSpec        `toml:"hooks" json:"hooks,omitempty"`
-	MCPServers   map[string]Server `toml:"mcp_servers" json:"mcp_servers,omitempty"` // by name; each runs as an extension {id}.{name}
-	Dev          Dev               `toml:"dev" json:"dev,omitzero"`
+	Plugin Plugin `toml:"plugin" json:"plugin"`
+	// absent: whatever the handshake offers; native needs it
+	Capabilities *Capabilities `toml:"capabilities" json:"capabilities,omitempty"`
+	// absent: only the MCP servers run
+	Transport Transport `toml:"transport" json:"transport,omitzero"`
+	Requires  Requires  `toml:"requires" json:"requires,omitzero"`
+	Context   Context   `toml:"context" json:"context,omitzero"`
+	Runtime   Runtime   `toml:"runtime" json:"runtime,omitzero"`
+	// absent: the extension is not confined, unless the operator says so
+	Sandbox *sandbox.Table `toml:"sandbox" json:"sandbox,omitempty"`
+	Config  map[string]any `toml:"config" json:"config,omitempty"` // handed to a native extension
+	// JSON Schema of config; absent: anything goes
+	ConfigSchema map[string]any `toml:"config_schema" json:"config_schema,omitempty"`
+	Tools        []ToolSpec     `toml:"tools" json:"tools,omitempty"` // exec and lite only
+	Hooks        []HookSpec     `toml:"hooks" json:"hooks,omitempty"`
+	// by name; each runs as an extension {id}.{name}
+	MCPServers map[string]Server `toml:"mcp_servers" json:"mcp_servers,omitempty"`
+	Dev        Dev               `toml:"dev" json:"dev,omitzero"`
 
-	OutboundBindings map[string]any `toml:"outbound_bindings" json:"outbound_bindings,omitempty"` // accepted, not supported
+	// accepted, not supported
+	OutboundBindings map[string]any `toml:"outbound_bindings" json:"outbound_bindings,omitempty"`
 	Meta             Meta           `toml:"meta" json:"meta,omitzero"`
 }
 
 // Plugin says who the extension is.
 type Plugin struct {
-	ID              string `toml:"id" json:"id"`                                         // a-z first, then a-z, 0-9, _ and -; at most 64; not a reserved one
-	Version         string `toml:"version" json:"version"`                               // strict semver, no leading v
-	Name            string `toml:"name" json:"name,omitempty"`                           // for people; "" shows the id
-	Description     string `toml:"description" json:"description,omitempty"`             // at most 512 characters
-	MinAgentVersion string `toml:"min_agent_version" json:"min_agent_version,omitempty"` // strict semver; "" is any host
-	Priority        int    `toml:"priority" json:"priority,omitempty"`                   // of its hooks: lower runs first, default 0
+	// a-z first, then a-z, 0-9, _ and -; at most 64; not a reserved one
+	ID          string `toml:"id" json:"id"`
+	Version     string `toml:"version" json:"version"`                   // strict semver, no leading v
+	Name        string `toml:"name" json:"name,omitempty"`               // for people; "" shows the id
+	Description string `toml:"description" json:"description,omitempty"` // at most 512 characters
+	// strict semver; "" is any host
+	MinAgentVersion string `toml:"min_agent_version" json:"min_agent_version,omitempty"`
+	// of its hooks: lower runs first, default 0
+	Priority int `toml:"priority" json:"priority,omitempty"`
 }
 
 // Capabilities are the names that the extension may offer, for the operator to review.
 // An absent list (nil) is not the same as an empty one.
 type Capabilities struct {
-	Tools     []string `toml:"tools" json:"tools,omitempty"`         // names of its tools: others are not served; without the list all are
+	// names of its tools: others are not served; without the list all are
+	Tools     []string `toml:"tools" json:"tools,omitempty"`
 	Hooks     []string `toml:"hooks" json:"hooks,omitempty"`         // the hook points it answers
 	Channels  []string `toml:"channels" json:"channels,omitempty"`   // accepted, not supported
 	Providers []string `toml:"providers" json:"providers,omitempty"` // accepted, not supported
@@ -76,28 +86,48 @@ const (
 // Transport says how the host reaches the extension. Exactly one of Command,
 // Cmd and Script starts a process; URL reaches a server that already runs.
 type Transport struct {
-	Kind       string            `toml:"kind" alias:"type" json:"kind,omitempty"`  // default stdio, with a url http; `type` is accepted too
-	Command    string            `toml:"command" json:"command,omitempty"`         // with a slash: relative to the extension's directory; bare: on PATH; "exthost": this executable
-	Args       []string          `toml:"args" json:"args,omitempty"`               // beside command or script
-	Cmd        []string          `toml:"cmd" json:"cmd,omitempty"`                 // the whole command line, in words
-	Script     string            `toml:"script" json:"script,omitempty"`           // run by the interpreter of its suffix
-	Env        map[string]string `toml:"env" json:"env,omitempty"`                 // added to the child's environment
-	Cwd        string            `toml:"cwd" json:"cwd,omitempty"`                 // default: the extension's directory
-	URL        string            `toml:"url" json:"url,omitempty"`                 // http, sse and nats only; of nats nats://host:port or tls://host:port, default the NATS servers that cluster.urls of the host states
-	Headers    map[string]string `toml:"headers" json:"headers,omitempty"`         // http and sse only
-	TokenEnv   string            `toml:"token_env" json:"token_env,omitempty"`     // http, sse and nats only: the variable that holds the bearer token, or for nats what NATS servers take: the text of a file of credentials, the seed of an NKey, or a token; also named in requires.env
-	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http, sse and nats only: the file that holds it, below the extension's directory, its owner's alone, read anew for each request, with nats for each connection
-	OAuth      *oauth.Settings   `toml:"oauth" json:"oauth,omitempty"`             // http and sse only: the client as which a user signs in; default: what the server's authorization server offers
-	Protocol   string            `toml:"protocol" json:"protocol,omitempty"`       // default native for stdio, mcp with a url; exec has none
-	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
+	// default stdio, with a url http; `type` is accepted too
+	Kind string `toml:"kind" alias:"type" json:"kind,omitempty"`
+	// with a slash: relative to the extension's directory; bare: on PATH; "exthost": this executable
+	Command string   `toml:"command" json:"command,omitempty"`
+	Args    []string `toml:"args" json:"args,omitempty"` // beside command or script
+	Cmd     []string `toml:"cmd" json:"cmd,omitempty"`   // the whole command line, in words
+	// run by the interpreter of its suffix
+	Script string            `toml:"script" json:"script,omitempty"`
+	Env    map[string]string `toml:"env" json:"env,omitempty"` // added to the child's environment
+	Cwd    string            `toml:"cwd" json:"cwd,omitempty"` // default: the extension's directory
+	// http, sse and nats only; of nats nats://host:port or tls://host:port, default the NATS servers that cluster.urls
+	// of the host states
+	URL     string            `toml:"url" json:"url,omitempty"`
+	Headers map[string]string `toml:"headers" json:"headers,omitempty"` // http and sse only
+	// http, sse and nats only: the variable that holds the bearer token, or for nats what NATS servers take: the text
+	// of a file of credentials, the seed of an NKey, or a token; also named in requires.env
+	TokenEnv string `toml:"token_env" json:"token_env,omitempty"`
+	// http, sse and nats only: the file that holds it, below the extension's directory, its owner's alone, read anew
+	// for each request, with nats for each connection
+	TokenFile string `toml:"token_file" json:"token_file,omitempty"`
+	// http and sse only: the client as which a user signs in; default: what the server's authorization server offers
+	OAuth *oauth.Settings `toml:"oauth" json:"oauth,omitempty"`
+	// default native for stdio, mcp with a url; exec has none
+	Protocol string `toml:"protocol" json:"protocol,omitempty"`
+	// auto (default), 2025-11-25 or 2026-07-28; mcp only
+	MCPVersion string `toml:"mcp_version" json:"mcp_version,omitempty"`
 
-	SubjectPrefix string `toml:"subject_prefix" json:"subject_prefix,omitempty"` // nats only: the service takes requests at PREFIX.ID.rpc, ID being that of the extension; default ext
-	Framing       string `toml:"framing" json:"framing,omitempty"`               // nats only: line (default): a message is one JSON-RPC line; nexo: the line is the payload of a JSON object, as nexo's broker sends it
+	// nats only: the service takes requests at PREFIX.ID.rpc, ID being that of the extension; default ext
+	SubjectPrefix string `toml:"subject_prefix" json:"subject_prefix,omitempty"`
+	// nats only: line (default): a message is one JSON-RPC line; nexo: the line is the payload of a JSON object, as
+	// nexo's broker sends it
+	Framing string `toml:"framing" json:"framing,omitempty"`
 
-	File      string `toml:"file" json:"file,omitempty"`           // replay only: the cassette that exthost record wrote, relative to the extension's directory
-	Extension string `toml:"extension" json:"extension,omitempty"` // replay only: the id that was recorded; default: the only one in the cassette
-	Match     string `toml:"match" json:"match,omitempty"`         // replay only: strict (default): a call that was not recorded is an error; nearest: it gets the answer to the most similar one
-	Latency   string `toml:"latency" json:"latency,omitempty"`     // replay only: "0" (default): answers come at once; real: they take as long as they did
+	// replay only: the cassette that exthost record wrote, relative to the extension's directory
+	File string `toml:"file" json:"file,omitempty"`
+	// replay only: the id that was recorded; default: the only one in the cassette
+	Extension string `toml:"extension" json:"extension,omitempty"`
+	// replay only: strict (default): a call that was not recorded is an error; nearest: it gets the answer to the most
+	// similar one
+	Match string `toml:"match" json:"match,omitempty"`
+	// replay only: "0" (default): answers come at once; real: they take as long as they did
+	Latency string `toml:"latency" json:"latency,omitempty"`
 }
 
 // The values of Transport.Match and Latency.
@@ -146,8 +176,9 @@ func (t Transport) CommandLine() []string {
 
 // Requires names what must be there for the extension to run.
 type Requires struct {
-	Bins []string          `toml:"bins" json:"bins,omitempty"` // executables on PATH
-	Env  []string          `toml:"env" json:"env,omitempty"`   // variables, set and not empty; a secret-like one is passed on only if it is named here
+	Bins []string `toml:"bins" json:"bins,omitempty"` // executables on PATH
+	// variables, set and not empty; a secret-like one is passed on only if it is named here
+	Env  []string          `toml:"env" json:"env,omitempty"`
 	OS   []string          `toml:"os" json:"os,omitempty"`     // any of these GOOS values; empty: all
 	Arch []string          `toml:"arch" json:"arch,omitempty"` // any of these GOARCH values; empty: all
 	Hint map[string]string `toml:"hint" json:"hint,omitempty"` // by the name of the missing requirement: how to get it
@@ -165,45 +196,66 @@ type ToolSpec struct {
 	Description string         `toml:"description" json:"description,omitempty"`
 	InputSchema map[string]any `toml:"input_schema" json:"input_schema,omitempty"` // JSON Schema; absent: any object
 	Annotations map[string]any `toml:"annotations" json:"annotations,omitempty"`   // MCP's tool annotations
-	Command     Command        `toml:"command" json:"command,omitempty"`           // exec: this tool's command line instead of the transport's
-	Method      string         `toml:"method" json:"method,omitempty"`             // lite: what to call; default the name
+	// exec: this tool's command line instead of the transport's
+	Command Command `toml:"command" json:"command,omitempty"`
+	// lite: what to call; default the name
+	Method string `toml:"method" json:"method,omitempty"`
 }
 
 // HookSpec is one exec hook, of an extension or of the operator.
 type HookSpec struct {
-	Name     string    `toml:"name" json:"name,omitempty"`         // for logs; "" shows the command
-	Event    string    `toml:"event" json:"event"`                 // a hook point; PascalCase and Claude Code's names are accepted
-	Matcher  string    `toml:"matcher" json:"matcher,omitempty"`   // of tools: names, a pattern or a regular expression; "" or "*" is all
-	Command  Command   `toml:"command" json:"command"`             // no shell runs it; a slash resolves against the file that states it
-	Timeout  *Duration `toml:"timeout" json:"timeout,omitempty"`   // default 15 s
-	OnError  string    `toml:"on_error" json:"on_error,omitempty"` // the decision when the hook fails: allow or deny; default deny at gates, allow for an extension's own
-	Priority int       `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
+	Name string `toml:"name" json:"name,omitempty"` // for logs; "" shows the command
+	// a hook point; PascalCase and Claude Code's names are accepted
+	Event string `toml:"event" json:"event"`
+	// of tools: names, a pattern or a regular expression; "" or "*" is all
+	Matcher string `toml:"matcher" json:"matcher,omitempty"`
+	// no shell runs it; a slash resolves against the file that states it
+	Command Command   `toml:"command" json:"command"`
+	Timeout *Duration `toml:"timeout" json:"timeout,omitempty"` // default 15 s
+	// the decision when the hook fails: allow or deny; default deny at gates, allow for an extension's own
+	OnError  string `toml:"on_error" json:"on_error,omitempty"`
+	Priority int    `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
 }
 
 // Server is one MCP server beside or inside a manifest.
 type Server struct {
-	Type    string            `toml:"type" alias:"transport" json:"type,omitempty"` // stdio, http or sse; default by what else is stated; `transport` is accepted too
-	Command string            `toml:"command" json:"command,omitempty"`             // of stdio: a program, as in [transport]
-	Args    []string          `toml:"args" json:"args,omitempty"`                   // its arguments
-	Env     map[string]string `toml:"env" json:"env,omitempty"`                     // added to its filtered environment
-	Cwd     string            `toml:"cwd" json:"cwd,omitempty"`                     // where it runs
-	URL     string            `toml:"url" json:"url,omitempty"`                     // of http and sse
-	Headers map[string]string `toml:"headers" json:"headers,omitempty"`             // sent with every request
+	// stdio, http or sse; default by what else is stated; `transport` is accepted too
+	Type string `toml:"type" alias:"transport" json:"type,omitempty"`
+	// of stdio: a program, as in [transport]
+	Command string            `toml:"command" json:"command,omitempty"`
+	Args    []string          `toml:"args" json:"args,omitempty"`       // its arguments
+	Env     map[string]string `toml:"env" json:"env,omitempty"`         // added to its filtered environment
+	Cwd     string            `toml:"cwd" json:"cwd,omitempty"`         // where it runs
+	URL     string            `toml:"url" json:"url,omitempty"`         // of http and sse
+	Headers map[string]string `toml:"headers" json:"headers,omitempty"` // sent with every request
 
-	ContextPassthrough bool   `toml:"context_passthrough" json:"context_passthrough,omitempty"` // as [context] passthrough, for this server
-	LogLevel           string `toml:"log_level" json:"log_level,omitempty"`                     // accepted, not supported
+	// as [context] passthrough, for this server
+	ContextPassthrough bool `toml:"context_passthrough" json:"context_passthrough,omitempty"`
+	// accepted, not supported
+	LogLevel string `toml:"log_level" json:"log_level,omitempty"`
 }
 
 // Transport returns the transport that runs the server.
 func (s Server) Transport() Transport {
-	return Transport{Kind: s.Type, Command: s.Command, Args: s.Args, Env: s.Env, Cwd: s.Cwd,
-		URL: s.URL, Headers: s.Headers, Protocol: ProtocolMCP, MCPVersion: MCPVersionAuto}
+	return Transport{
+		Kind:       s.Type,
+		Command:    s.Command,
+		Args:       s.Args,
+		Env:        s.Env,
+		Cwd:        s.Cwd,
+		URL:        s.URL,
+		Headers:    s.Headers,
+		Protocol:   ProtocolMCP,
+		MCPVersion: MCPVersionAuto,
+	}
 }
 
 // Dev is for working on the extension.
 type Dev struct {
-	Watch []string `toml:"watch" json:"watch,omitempty"` // globs, relative to the extension's directory; a change restarts it
-	Build []string `toml:"build" json:"build,omitempty"` // command line in words, run by exthost dev in the extension's directory after a change and before the restart
+	// globs, relative to the extension's directory; a change restarts it
+	Watch []string `toml:"watch" json:"watch,omitempty"`
+	// command line in words, run by exthost dev in the extension's directory after a change and before the restart
+	Build []string `toml:"build" json:"build,omitempty"`
 }
 
 // Meta is for catalogues.

@@ -54,9 +54,13 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 		return nil, r.Diagnostics
 	}
 	m := &Manifest{}
-	d := strict.Decoder{Report: r, Exact: true, Unknown: func(f strict.Field, known []string, message string) {
-		r.Add(f.Pos, suggest(f.Key, known, len(r.Diagnostics)), "%s", message)
-	}}
+	d := strict.Decoder{
+		Report: r,
+		Exact:  true,
+		Unknown: func(f strict.Field, known []string, message string) {
+			r.Add(f.Pos, suggest(f.Key, known, len(r.Diagnostics)), "%s", message)
+		},
+	}
 	d.Decode("", root, m)
 	for i, found := range r.Diagnostics {
 		if found.Message == "transport.command: want a string, got an array" {
@@ -85,9 +89,11 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 }
 
 // read returns the tree of a file, nil after reporting why there is none.
-func read(path string, data []byte, r *strict.Report, parse func(*strict.Source, strict.Rules) (*strict.Node, *strict.Refusal)) *strict.Node {
+func read(path string, data []byte, r *strict.Report, parse func(*strict.Source,
+	strict.Rules) (*strict.Node, *strict.Refusal)) *strict.Node {
 	if len(data) > MaxBytes {
-		r.Diagnose(protocol.LevelError, CodeTooLarge, strict.Pos{File: path}, "", "the file has more than %d KiB", MaxBytes>>10)
+		r.Diagnose(protocol.LevelError, CodeTooLarge, strict.Pos{File: path}, "", "the file has more than %d KiB",
+			MaxBytes>>10)
 		return nil
 	}
 	src := strict.NewSource(path, data)
@@ -198,10 +204,16 @@ func readRegular(path string, o ReadOptions) ([]byte, *protocol.Diagnostic) {
 		}
 		return data, nil
 	}
-	d := &protocol.Diagnostic{Level: protocol.LevelError, Code: CodeUnreadable, Path: path, Message: "the file cannot be read: " + err.Error()}
+	d := &protocol.Diagnostic{
+		Level:   protocol.LevelError,
+		Code:    CodeUnreadable,
+		Path:    path,
+		Message: "the file cannot be read: " + err.Error(),
+	}
 	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
 		d.Code, d.Message = CodeNotRegular, "the file is "+string(kind)
-	} else if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" { // the diagnostic has the path
+		// the diagnostic has the path
+	} else if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" {
 		d.Message = "the file cannot be opened: " + failed.Err.Error()
 	} else if ok {
 		d.Message = "the file cannot be read: " + failed.Err.Error()

@@ -24,7 +24,8 @@ func TestParseValid(t *testing.T) {
 	if diff := cmp.Diff(Command{"./guard.sh", "--strict", "two words"}, m.Hooks[0].Command); diff != "" {
 		t.Errorf("hook command (-want +got):\n%s", diff)
 	}
-	if m.Hooks[0].Event != "before_tool_call" || m.Runtime.Instances.Count() != 4 || m.Transport.Protocol != ProtocolNative {
+	if m.Hooks[0].Event != "before_tool_call" || m.Runtime.Instances.Count() != 4 ||
+		m.Transport.Protocol != ProtocolNative {
 		t.Errorf("got event %q, instances %q, protocol %q", m.Hooks[0].Event, m.Runtime.Instances, m.Transport.Protocol)
 	}
 	if s := m.MCPServers["remote"]; s.Type != KindHTTP || s.Transport().Protocol != ProtocolMCP {
@@ -137,59 +138,92 @@ func TestRules(t *testing.T) {
 		{"no capabilities", head + "[transport]\ncommand = \"x\"\n", "[capabilities] is missing"},
 		{"empty capabilities", head + "[capabilities]\ntools = []\n[transport]\ncommand = \"x\"\n", "p:4:2: "},
 		{"command and script", stdio + "script = \"x.py\"\n", "command and script exclude each other"},
-		{"another's file as a token", head + "[transport]\nkind = \"http\"\nurl = \"https://example.com\"\ntoken_file = \"../../.ssh/id_ed25519\"\n", "transport.token_file is not below the extension's directory"},
-		{"an absolute file as a token", head + "[transport]\nkind = \"http\"\nurl = \"https://example.com\"\ntoken_file = \"/etc/shadow\"\n", "transport.token_file is not below the extension's directory"},
+		{"another's file as a token",
+			head + "[transport]\nkind = \"http\"\nurl = \"https://example.com\"\ntoken_file = " +
+				"\"../../.ssh/id_ed25519\"\n", "transport.token_file is not below the extension's directory"},
+		{"an absolute file as a token",
+			head + "[transport]\nkind = \"http\"\nurl = \"https://example.com\"\ntoken_file = \"/etc/shadow\"\n",
+			"transport.token_file is not below the extension's directory"},
 		{"all three", stdio + "cmd = [\"x\"]\nscript = \"x.py\"\n", "command and cmd and script exclude each other"},
 		{"none of them", head + caps + "[transport]\nkind = \"stdio\"\n", "needs one of command, cmd and script"},
 		{"args beside cmd", head + caps + "[transport]\ncmd = [\"x\"]\nargs = [\"y\"]\n", "args has no place"},
 		{"empty cmd", head + caps + "[transport]\ncmd = []\n", "transport.cmd: it is empty"},
 		{"script elsewhere", head + caps + "[transport]\nscript = \"../x.py\"\n", "outside the extension's directory"},
-		{"kind and type", stdio + "kind = \"stdio\"\ntype = \"stdio\"\n", `"type" and "kind" mean the same in [transport]`},
-		{"nats with a wildcard", nats + "subject_prefix = \"ext.*\"\n", "transport.subject_prefix: \"ext.*\" is not words"},
+		{"kind and type", stdio + "kind = \"stdio\"\ntype = \"stdio\"\n",
+			`"type" and "kind" mean the same in [transport]`},
+		{"nats with a wildcard", nats + "subject_prefix = \"ext.*\"\n",
+			"transport.subject_prefix: \"ext.*\" is not words"},
 		{"nats with a tail", nats + "subject_prefix = \"ext.>\"\n", "is not words"},
 		{"nats with a space", nats + "subject_prefix = \"ext x\"\n", "is not words"},
 		{"nats with a line", nats + "subject_prefix = \"ext\\r\\nPUB a 0\"\n", "is not words"},
 		{"nats with an empty word", nats + "subject_prefix = \"ext..x\"\n", "is not words"},
 		{"nats of the system", nats + "subject_prefix = \"$SYS\"\n", "is not words"},
 		{"nats at an inbox", nats + "subject_prefix = \"_INBOX.x\"\n", "are for answers and for clusters"},
-		{"nats in a cluster", nats + "subject_prefix = \"exthost.1.main.to.gpu1.k3v9q0zzta\"\n", "are for answers and for clusters"},
+		{"nats in a cluster", nats + "subject_prefix = \"exthost.1.main.to.gpu1.k3v9q0zzta\"\n",
+			"are for answers and for clusters"},
 		{"nats with a long prefix", nats + "subject_prefix = \"" + strings.Repeat("x", 129) + "\"\n", "is not words"},
 		{"nats over http", nats + "url = \"https://x\"\n", "is no address of a NATS server"},
 		{"nats without a port", nats + "url = \"nats://x\"\n", "is no address of a NATS server"},
-		{"nats with a password", nats + "url = \"nats://me:secret@x:4222\"\n", "it has a user or a password: state token_env"},
+		{"nats with a password", nats + "url = \"nats://me:secret@x:4222\"\n",
+			"it has a user or a password: state token_env"},
 		{"nats with a password and no port", nats + "url = \"nats://me:secret@x\"\n", "it has a user or a password"},
-		{"nats with a password that is no url", nats + "url = \"nats://me:secret%zz@x:4222\"\n", "it has a user or a password"},
+		{"nats with a password that is no url", nats + "url = \"nats://me:secret%zz@x:4222\"\n",
+			"it has a user or a password"},
 		{"nats that starts", nats + "command = \"x\"\n", "transport.command is for kind stdio and exec only, not nats"},
-		{"nats with headers", nats + "headers = {A = \"b\"}\n", "transport.headers is for kind http and sse only, not nats"},
+		{"nats with headers", nats + "headers = {A = \"b\"}\n",
+			"transport.headers is for kind http and sse only, not nats"},
 		{"nats and MCP", nats + "protocol = \"mcp\"\n", "transport.protocol of kind nats is native"},
 		{"nats and no offer", head + "[transport]\nkind = \"nats\"\n", "capabilities"},
 		{"unknown kind", head + "[transport]\nkind = \"studio\"\n", `did you mean "stdio"?`},
 		{"http without url", head + "[transport]\nkind = \"http\"\n", "a url is needed"},
-		{"http with command", head + "[transport]\nkind = \"http\"\nurl = \"https://x\"\ncommand = \"x\"\n", "transport.command is for kind stdio and exec only, not"},
-		{"native over http", head + "[transport]\nurl = \"https://x\"\nprotocol = \"native\"\n", "transport.protocol of kind http is mcp"},
+		{"http with command", head + "[transport]\nkind = \"http\"\nurl = \"https://x\"\ncommand = \"x\"\n",
+			"transport.command is for kind stdio and exec only, not"},
+		{"native over http", head + "[transport]\nurl = \"https://x\"\nprotocol = \"native\"\n",
+			"transport.protocol of kind http is mcp"},
 		{"ftp url", head + "[transport]\nkind = \"sse\"\nurl = \"ftp://x\"\n", "not an http or https url"},
-		{"url with a password, which is not quoted", head + "[transport]\nkind = \"sse\"\nurl = \"ftp://me:p@ss@x\"\n", `"***@x" is not an http or https url`},
+		{"url with a password, which is not quoted", head + "[transport]\nkind = \"sse\"\nurl = \"ftp://me:p@ss@x\"\n",
+			`"***@x" is not an http or https url`},
 		{"url without host", head + "[transport]\nkind = \"sse\"\nurl = \"https:///x\"\n", "names no host"},
 		{"header injection", head + "[transport]\nurl = \"https://x\"\nheaders = { A = \"b\\nc\" }\n", "line break"},
 		{"mcp_version of native", stdio + "mcp_version = \"auto\"\n", "mcp_version is for protocol mcp"},
-		{"unknown mcp_version", stdio + "protocol = \"mcp\"\nmcp_version = \"2024-01-01\"\n", "transport.mcp_version is auto"},
-		{"exec with a protocol", head + "[transport]\nkind = \"exec\"\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = \"x\"\n", "transport.protocol is for kind stdio only"},
+		{"unknown mcp_version", stdio + "protocol = \"mcp\"\nmcp_version = \"2024-01-01\"\n",
+			"transport.mcp_version is auto"},
+		{"exec with a protocol",
+			head + "[transport]\nkind = \"exec\"\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = \"x\"\n",
+			"transport.protocol is for kind stdio only"},
 		{"exec without tools", head + "[transport]\nkind = \"exec\"\ncommand = \"x\"\n", "[[tools]] is missing"},
-		{"exec with half the commands", head + "[transport]\nkind = \"exec\"\n[[tools]]\nname = \"x\"\n", "needs one of command"},
+		{"exec with half the commands", head + "[transport]\nkind = \"exec\"\n[[tools]]\nname = \"x\"\n",
+			"needs one of command"},
 		{"native with tools", stdio + "[[tools]]\nname = \"x\"\n", "[[tools]] is for kind exec and protocol lite"},
-		{"lite in parallel", head + "[transport]\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = \"x\"\n[runtime]\nmax_in_flight = 2\n", "one call in flight"},
-		{"tool twice", head + "[transport]\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = \"x\"\n[[tools]]\nname = \"x\"\n", `p:10:1: the tool "x" is declared twice`},
-		{"long description", head + "description = \"" + strings.Repeat("é", 513) + "\"\n" + caps + "[transport]\ncommand = \"x\"\n", "has 513 characters"},
-		{"extension_load", stdio + "[[hooks]]\nevent = \"extension_load\"\ncommand = \"x\"\n", "decided by the operator's hooks"},
-		{"bad matcher", stdio + "[[hooks]]\nevent = \"Stop\"\ncommand = \"x\"\nmatcher = \"(\"\n", "not a regular expression"},
-		{"server without anything", stdio + "[mcp_servers.x]\n", "p:8:14: mcp_servers.x: a server needs a command or a url"},
+		{"lite in parallel", head +
+			"[transport]\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = \"x\"\n[runtime]\nmax_in_flight " +
+			"= 2\n", "one call in flight"},
+		{"tool twice", head + "[transport]\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = " +
+			"\"x\"\n[[tools]]\nname = \"x\"\n", `p:10:1: the tool "x" is declared twice`},
+		{"long description", head + "description = \"" + strings.Repeat("é",
+			513) + "\"\n" + caps + "[transport]\ncommand = \"x\"\n", "has 513 characters"},
+		{"extension_load", stdio + "[[hooks]]\nevent = \"extension_load\"\ncommand = \"x\"\n",
+			"decided by the operator's hooks"},
+		{"bad matcher", stdio + "[[hooks]]\nevent = \"Stop\"\ncommand = \"x\"\nmatcher = \"(\"\n",
+			"not a regular expression"},
+		{"server without anything", stdio + "[mcp_servers.x]\n",
+			"p:8:14: mcp_servers.x: a server needs a command or a url"},
 		{"servers alike", stdio + "[mcp_servers.x]\ncommand = \"x\"\n[mcp_servers.X]\ncommand = \"x\"\n", "named like"},
-		{"config against its schema", stdio + "[config]\na = [1, \"x\"]\n[config_schema]\nproperties.a.items.type = \"integer\"\n", "p:9:9: config.a.1: got string, want integer"},
+		{"config against its schema",
+			stdio + "[config]\na = [1, \"x\"]\n[config_schema]\nproperties.a.items.type = \"integer\"\n",
+			"p:9:9: config.a.1: got string, want integer"},
 		{"schema that is none", stdio + "[config_schema]\ntype = \"strin\"\n", "config_schema is not a JSON Schema"},
-		{"schema elsewhere", stdio + "[config_schema]\n\"$ref\" = \"https://example.com/schema.json\"\n", "nothing is fetched"},
-		{"schema in a circle", stdio + "[config_schema]\n\"$ref\" = \"#/$defs/a\"\n\"$defs\".a.items.\"$ref\" = \"#/$defs/a\"\n", "#/$defs/a refers to itself"},
-		{"schema that doubles", stdio + "[config_schema]\n\"$ref\" = \"#/$defs/d0\"\n" + doubling(20), "more than 10000 parts"},
-		{"schema times config", stdio + "[config]\nx = [" + strings.Repeat("1,", 10_000) + "]\n[config_schema]\n" + doubling(9) + "properties.x.items.\"$ref\" = \"#/$defs/d0\"\n", "too large to check"},
+		{"schema elsewhere", stdio + "[config_schema]\n\"$ref\" = \"https://example.com/schema.json\"\n",
+			"nothing is fetched"},
+		{"schema in a circle", stdio +
+			"[config_schema]\n\"$ref\" = \"#/$defs/a\"\n\"$defs\".a.items.\"$ref\" = \"#/$defs/a\"\n",
+			"#/$defs/a refers to itself"},
+		{"schema that doubles", stdio + "[config_schema]\n\"$ref\" = \"#/$defs/d0\"\n" + doubling(20),
+			"more than 10000 parts"},
+		{"schema times config",
+			stdio + "[config]\nx = [" + strings.Repeat("1,",
+				10_000) + "]\n[config_schema]\n" + doubling(9) + "properties.x.items.\"$ref\" = \"#/$defs/d0\"\n",
+			"too large to check"},
 		{"config that JSON lacks", stdio + "[config]\nx = nan\n", "config: x: JSON has no number NaN"},
 		{"bad variable", stdio + "[requires]\nenv = [\"A-B\"]\n", "not a variable's name"},
 		{"bin with a path", stdio + "[requires]\nbins = [\"/bin/sh\"]\n", "not the name of a program on PATH"},
@@ -208,7 +242,8 @@ func TestRules(t *testing.T) {
 func doubling(n int) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "\"$defs\".d%d.allOf = [{ \"$ref\" = \"#/$defs/d%d\" }, { \"$ref\" = \"#/$defs/d%d\" }]\n", i, i+1, i+1)
+		fmt.Fprintf(&b, "\"$defs\".d%d.allOf = [{ \"$ref\" = \"#/$defs/d%d\" }, { \"$ref\" = \"#/$defs/d%d\" }]\n", i,
+			i+1, i+1)
 	}
 	fmt.Fprintf(&b, "\"$defs\".d%d.type = \"integer\"\n", n)
 	return b.String()
@@ -217,7 +252,8 @@ func doubling(n int) string {
 func TestNotesThatLeaveTheManifest(t *testing.T) {
 	for _, line := range []string{`replay = "idempotent"`, `isolate = "none"`} {
 		m, diags := Parse("p", []byte(minimal+"[runtime]\n"+line+"\n"))
-		if m == nil || m.Runtime.Replay != "" || m.Runtime.Isolate != "" || len(diags) != 1 || diags[0].Code != CodeUnsupported || diags[0].Level != protocol.LevelWarn {
+		if m == nil || m.Runtime.Replay != "" || m.Runtime.Isolate != "" || len(diags) != 1 ||
+			diags[0].Code != CodeUnsupported || diags[0].Level != protocol.LevelWarn {
 			t.Errorf("an author's %s: %+v, %v", line, m, diags)
 		}
 	}
@@ -240,7 +276,8 @@ func TestM4IDs(t *testing.T) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	bad := []string{"", "../x", "Weather", "9a", "-a", "a.b", "a b", "wеather" /* Cyrillic */, "ａ", "a\n", strings.Repeat("a", 65)}
+	bad := []string{"", "../x", "Weather", "9a", "-a", "a.b", "a b", "wеather" /* Cyrillic */, "ａ", "a\n",
+		strings.Repeat("a", 65)}
 	for _, id := range append(bad, ReservedIDs()...) {
 		if ValidateID(id) == nil {
 			t.Errorf("%q is accepted", id)
@@ -255,9 +292,17 @@ func TestM6Commands(t *testing.T) {
 			t.Errorf("%q: got %q", command, got)
 		}
 	}
-	for command, ok := range map[string]bool{"${EXTHOST_PACKAGE}/bin/weather": true, "${EXTHOST_PACKAGE}/../weather": false, "${EXTHOST_PACKAGE}/": false, "${EXTHOST_PACKAGE}": false, "${EXTHOST_PACKAGE}/${X}": false,
-		"${EXTHOST_PACKAGE}//bin/sh": false, "/bin/${EXTHOST_PACKAGE}/sh": false} {
-		text := "[plugin]\nid = \"weather\"\nversion = \"0.1.0\"\n[transport]\nprotocol = \"mcp\"\ncommand = \"" + command + "\"\n"
+	for command, ok := range map[string]bool{
+		"${EXTHOST_PACKAGE}/bin/weather": true,
+		"${EXTHOST_PACKAGE}/../weather":  false,
+		"${EXTHOST_PACKAGE}/":            false,
+		"${EXTHOST_PACKAGE}":             false,
+		"${EXTHOST_PACKAGE}/${X}":        false,
+		"${EXTHOST_PACKAGE}//bin/sh":     false,
+		"/bin/${EXTHOST_PACKAGE}/sh":     false,
+	} {
+		text := "[plugin]\nid = \"weather\"\nversion = \"0.1.0\"\n[transport]\nprotocol = \"mcp\"\ncommand = \"" +
+			command + "\"\n"
 		if got := diagnose(t, text); ok != (got == "") || !ok && !strings.HasPrefix(got, "p:6:1: transport.command") {
 			t.Errorf("%q: got %q", command, got)
 		}
@@ -265,8 +310,17 @@ func TestM6Commands(t *testing.T) {
 }
 
 func TestM7Versions(t *testing.T) {
-	for version, ok := range map[string]bool{"1.2.3": true, "1.2.3-a.1+b": true, "1.2": false, "v1.2.3": false, "01.2.3": false, "1.2.3-01": false, ">=1.0.0": false} {
-		text := strings.Replace(minimal, "version = \"0.1.0\"", "version = \"0.1.0\"\nmin_agent_version = \""+version+"\"", 1)
+	for version, ok := range map[string]bool{
+		"1.2.3":       true,
+		"1.2.3-a.1+b": true,
+		"1.2":         false,
+		"v1.2.3":      false,
+		"01.2.3":      false,
+		"1.2.3-01":    false,
+		">=1.0.0":     false,
+	} {
+		text := strings.Replace(minimal, "version = \"0.1.0\"",
+			"version = \"0.1.0\"\nmin_agent_version = \""+version+"\"", 1)
 		if got := diagnose(t, text); ok != (got == "") {
 			t.Errorf("%s: got %q", version, got)
 		}
@@ -298,10 +352,12 @@ func TestM3Bombs(t *testing.T) {
 		"behind a syntax slip": "a = ! " + deep + deep,
 		"wide and deep":        lines(strings.Repeat("k.", rules.Depth-1) + "k%d = 1\n"),
 		"deep tables":          lines("[[x%d." + strings.Repeat("a.", rules.Depth-2) + "a]]\n"),
-		"long deep keys":       "[" + strings.Repeat(strings.Repeat("k", 40)+".", rules.Depth-2) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
-		"long config keys":     "[config." + strings.Repeat(strings.Repeat("k", 40)+".", 20) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
-		"many inline tables":   "x = [" + strings.Repeat("{a=1},", 10<<10) + "]\n",
-		"many unknown keys":    lines("plugins%d=1\n"),
+		"long deep keys": "[" + strings.Repeat(strings.Repeat("k", 40)+".",
+			rules.Depth-2) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
+		"long config keys": "[config." + strings.Repeat(strings.Repeat("k", 40)+".",
+			20) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
+		"many inline tables": "x = [" + strings.Repeat("{a=1},", 10<<10) + "]\n",
+		"many unknown keys":  lines("plugins%d=1\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			allocated, took := measure(func() {

@@ -75,11 +75,13 @@ func (r Runtime) Validate() []Problem {
 		p.add("max_line_bytes", "", "max_line_bytes is between 1 KiB and 1 GiB, not %d bytes", *b)
 	}
 	if d := r.StartTimeout; d != nil && *d == 0 {
-		p.add("start_timeout", "", "start_timeout is more than 0: without it an extension that hangs would never be given up")
+		p.add("start_timeout", "",
+			"start_timeout is more than 0: without it an extension that hangs would never be given up")
 	}
 	if d := r.HealthInterval; d != nil && *d != 0 && d.Std() < leastHealthInterval {
 		p.add("health_interval", "a number without a unit is milliseconds",
-			"health_interval (%v) is less than %v, and a ping that takes longer would kill the child", *d, leastHealthInterval)
+			"health_interval (%v) is less than %v, and a ping that takes longer would kill the child", *d,
+			leastHealthInterval)
 	}
 	p.atLeast("restart.max_attempts", r.Restart.MaxAttempts, -1)
 	if d := r.Restart.Window; d != nil && *d == 0 {

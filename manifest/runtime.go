@@ -12,34 +12,52 @@ import (
 // Runtime is one [runtime] table: what one file states about how an extension
 // is run. A nil or empty field is not stated; [Runtime.Resolve] has the defaults.
 type Runtime struct {
-	Activation     string    `toml:"activation" json:"activation,omitempty"`             // default eager; lazy for lite and exec
-	Instances      Instances `toml:"instances" json:"instances,omitempty"`               // shared, per_session or how many share the callers; default shared
-	MaxInstances   *int      `toml:"max_instances" json:"max_instances,omitempty"`       // of one extension; default 16
-	StartTimeout   *Duration `toml:"start_timeout" json:"start_timeout,omitempty"`       // until the handshake ends; default 10 s, 60 s for MCP servers that are processes, 120 s for npx, uvx and the like
-	CallTimeout    *Duration `toml:"call_timeout" json:"call_timeout,omitempty"`         // default 30 s; 0 is no limit
-	MaxCallTimeout *Duration `toml:"max_call_timeout" json:"max_call_timeout,omitempty"` // however much progress is reported; default 10 min
-	IdleTimeout    *Duration `toml:"idle_timeout" json:"idle_timeout,omitempty"`         // stops an idle child; default 0, never
-	ShutdownGrace  *Duration `toml:"shutdown_grace" json:"shutdown_grace,omitempty"`     // between closing stdin and SIGTERM; default 3 s
-	DrainTimeout   *Duration `toml:"drain_timeout" json:"drain_timeout,omitempty"`       // for calls in flight on reload; default 30 s, 0 is none
-	MaxInFlight    *int      `toml:"max_in_flight" json:"max_in_flight,omitempty"`       // calls on one instance; default 64, always 1 for lite
-	MaxQueue       *int      `toml:"max_queue" json:"max_queue,omitempty"`               // calls waiting for one instance; default 256
-	MaxLineBytes   *Size     `toml:"max_line_bytes" json:"max_line_bytes,omitempty"`     // default 16 MiB
-	HealthInterval *Duration `toml:"health_interval" json:"health_interval,omitempty"`   // between pings, 100 ms or more; default 0, none
-	RecycleOnHang  *bool     `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`   // ping the child after each call that times out; default false
-	Replay         string    `toml:"replay" json:"replay,omitempty"`                     // never (default) or idempotent; only the operator may state it
-	Reload         string    `toml:"reload" json:"reload,omitempty"`                     // overlap (default) or stop_first
-	Isolate        string    `toml:"isolate" json:"isolate,omitempty"`                   // none (default) or pid: a pid namespace of its own (Linux), which nothing that it starts can leave; only the operator may state none
-	Restart        Restart   `toml:"restart" json:"restart,omitzero"`
-	Limits         Limits    `toml:"limits" json:"limits,omitzero"`
+	// default eager; lazy for lite and exec
+	Activation string `toml:"activation" json:"activation,omitempty"`
+	// shared, per_session or how many share the callers; default shared
+	Instances    Instances `toml:"instances" json:"instances,omitempty"`
+	MaxInstances *int      `toml:"max_instances" json:"max_instances,omitempty"` // of one extension; default 16
+	// until the handshake ends; default 10 s, 60 s for MCP servers that are processes, 120 s for npx, uvx and the like
+	StartTimeout *Duration `toml:"start_timeout" json:"start_timeout,omitempty"`
+	CallTimeout  *Duration `toml:"call_timeout" json:"call_timeout,omitempty"` // default 30 s; 0 is no limit
+	// however much progress is reported; default 10 min
+	MaxCallTimeout *Duration `toml:"max_call_timeout" json:"max_call_timeout,omitempty"`
+	// stops an idle child; default 0, never
+	IdleTimeout *Duration `toml:"idle_timeout" json:"idle_timeout,omitempty"`
+	// between closing stdin and SIGTERM; default 3 s
+	ShutdownGrace *Duration `toml:"shutdown_grace" json:"shutdown_grace,omitempty"`
+	// for calls in flight on reload; default 30 s, 0 is none
+	DrainTimeout *Duration `toml:"drain_timeout" json:"drain_timeout,omitempty"`
+	// calls on one instance; default 64, always 1 for lite
+	MaxInFlight *int `toml:"max_in_flight" json:"max_in_flight,omitempty"`
+	// calls waiting for one instance; default 256
+	MaxQueue     *int  `toml:"max_queue" json:"max_queue,omitempty"`
+	MaxLineBytes *Size `toml:"max_line_bytes" json:"max_line_bytes,omitempty"` // default 16 MiB
+	// between pings, 100 ms or more; default 0, none
+	HealthInterval *Duration `toml:"health_interval" json:"health_interval,omitempty"`
+	// ping the child after each call that times out; default false
+	RecycleOnHang *bool `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`
+	// never (default) or idempotent; only the operator may state it
+	Replay string `toml:"replay" json:"replay,omitempty"`
+	// overlap (default) or stop_first
+	Reload string `toml:"reload" json:"reload,omitempty"`
+	// none (default) or pid: a pid namespace of its own (Linux), which nothing that it starts can leave; only the
+	// operator may state none
+	Isolate string  `toml:"isolate" json:"isolate,omitempty"`
+	Restart Restart `toml:"restart" json:"restart,omitzero"`
+	Limits  Limits  `toml:"limits" json:"limits,omitzero"`
 }
 
 // Restart is the [runtime.restart] table.
 type Restart struct {
-	MaxAttempts  *int      `toml:"max_attempts" json:"max_attempts,omitempty"`   // restarts within window; default 5, with a url -1; 0 is never, -1 unlimited
-	Window       *Duration `toml:"window" json:"window,omitempty"`               // sliding; default 5 min
-	BaseBackoff  *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`   // doubled by every attempt; default 1 s, 0 is no delay
-	MaxBackoff   *Duration `toml:"max_backoff" json:"max_backoff,omitempty"`     // default 16 s
-	HealthyAfter *Duration `toml:"healthy_after" json:"healthy_after,omitempty"` // of readiness resets the backoff; default 60 s
+	// restarts within window; default 5, with a url -1; 0 is never, -1 unlimited
+	MaxAttempts *int      `toml:"max_attempts" json:"max_attempts,omitempty"`
+	Window      *Duration `toml:"window" json:"window,omitempty"` // sliding; default 5 min
+	// doubled by every attempt; default 1 s, 0 is no delay
+	BaseBackoff *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`
+	MaxBackoff  *Duration `toml:"max_backoff" json:"max_backoff,omitempty"` // default 16 s
+	// of readiness resets the backoff; default 60 s
+	HealthyAfter *Duration `toml:"healthy_after" json:"healthy_after,omitempty"`
 }
 
 // Limits is the [runtime.limits] table. What is not stated is not limited, but for the processes of a sandbox.
@@ -83,25 +101,29 @@ const (
 
 // Options is a [runtime] table with every default filled in.
 type Options struct {
-	Activation     string         // eager; lazy for lite and exec
-	Instances      Instances      // shared: one for all; per_session: one for each session; or a number that share the callers
-	MaxInstances   int            // 16 children of one extension; further callers get overloaded
-	StartTimeout   time.Duration  // 10 s until the handshake ends; 60 s for MCP servers that are processes; 120 s for npx, uvx and the like, which download first
-	CallTimeout    time.Duration  // 30 s from the written frame; 0 is no limit
-	MaxCallTimeout time.Duration  // 10 min however much progress is reported, never below CallTimeout; 0 is no limit
-	IdleTimeout    time.Duration  // 0: a child is never stopped for idling
-	ShutdownGrace  time.Duration  // 3 s between closing stdin and SIGTERM; CallTimeout for lite
-	DrainTimeout   time.Duration  // 30 s for calls in flight on reload
-	MaxInFlight    int            // 64 calls on one instance; always 1 for lite
-	MaxQueue       int            // 256 calls waiting for one instance
-	MaxLineBytes   int            // 16 MiB
-	HealthInterval time.Duration  // 0: no pings; else 100 ms or more
-	RecycleOnHang  bool           // ping the child after each call that times out; false: after five calls in a row without an answer
-	Replay         string         // never
-	Reload         string         // overlap
-	Isolate        string         // none
-	Restart        RestartOptions // when a child dies
-	Limits         LimitOptions   // of the child's process
+	Activation string // eager; lazy for lite and exec
+	// shared: one for all; per_session: one for each session; or a number that share the callers
+	Instances    Instances
+	MaxInstances int // 16 children of one extension; further callers get overloaded
+	// 10 s until the handshake ends; 60 s for MCP servers that are processes; 120 s for npx, uvx and the like, which
+	// download first
+	StartTimeout   time.Duration
+	CallTimeout    time.Duration // 30 s from the written frame; 0 is no limit
+	MaxCallTimeout time.Duration // 10 min however much progress is reported, never below CallTimeout; 0 is no limit
+	IdleTimeout    time.Duration // 0: a child is never stopped for idling
+	ShutdownGrace  time.Duration // 3 s between closing stdin and SIGTERM; CallTimeout for lite
+	DrainTimeout   time.Duration // 30 s for calls in flight on reload
+	MaxInFlight    int           // 64 calls on one instance; always 1 for lite
+	MaxQueue       int           // 256 calls waiting for one instance
+	MaxLineBytes   int           // 16 MiB
+	HealthInterval time.Duration // 0: no pings; else 100 ms or more
+	// ping the child after each call that times out; false: after five calls in a row without an answer
+	RecycleOnHang bool
+	Replay        string         // never
+	Reload        string         // overlap
+	Isolate       string         // none
+	Restart       RestartOptions // when a child dies
+	Limits        LimitOptions   // of the child's process
 }
 
 // RestartOptions bound how often a child that dies is started again.
@@ -132,7 +154,8 @@ func (r Runtime) Resolve(t Transport) Options {
 	start := 10 * time.Second
 	if t.Downloads() {
 		start = 120 * time.Second
-	} else if t.Kind == KindStdio && t.Protocol == ProtocolMCP { // servers in Python and Node load long on a busy machine
+		// servers in Python and Node load long on a busy machine
+	} else if t.Kind == KindStdio && t.Protocol == ProtocolMCP {
 		start = 60 * time.Second
 	}
 	call := durationOr(r.CallTimeout, 30*time.Second)

@@ -18,28 +18,35 @@ func Schema() []byte { return slices.Clone(schema) }
 
 // JSONSchema is the schema of a duration.
 func (Duration) JSONSchema() *jsonschema.Schema {
-	return textOr(`a duration: "500ms", "10s", "5m", or a whole number of milliseconds`, `^\d+$|^(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+$`,
+	return textOr(`a duration: "500ms", "10s", "5m", or a whole number of milliseconds`,
+		`^\d+$|^(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+$`,
 		jsonschema.Schema{Type: "integer", Minimum: "0"})
 }
 
 // JSONSchema is the schema of a size.
 func (Size) JSONSchema() *jsonschema.Schema {
-	return textOr(`a size: "512MiB" or a whole number of bytes`, `^\d+ ?([kKmMgG]i?)?[bB]?$`, jsonschema.Schema{Type: "integer", Minimum: "0"})
+	return textOr(`a size: "512MiB" or a whole number of bytes`, `^\d+ ?([kKmMgG]i?)?[bB]?$`,
+		jsonschema.Schema{Type: "integer", Minimum: "0"})
 }
 
 // JSONSchema is the schema of a number of instances.
 func (Instances) JSONSchema() *jsonschema.Schema {
-	return textOr("how many children run", `^(shared|per_session|[1-9]\d{0,3})$`, jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "1024"})
+	return textOr("how many children run", `^(shared|per_session|[1-9]\d{0,3})$`,
+		jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "1024"})
 }
 
 // JSONSchema is the schema of a command line.
 func (Command) JSONSchema() *jsonschema.Schema {
-	return textOr("a command line: one string, or its words", "", jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
+	return textOr("a command line: one string, or its words", "",
+		jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
 }
 
 // textOr is the schema of a value that files write as text or in one other form.
 func textOr(description, pattern string, other jsonschema.Schema) *jsonschema.Schema {
-	return &jsonschema.Schema{Description: description, OneOf: []*jsonschema.Schema{{Type: "string", Pattern: pattern}, &other}}
+	return &jsonschema.Schema{
+		Description: description,
+		OneOf:       []*jsonschema.Schema{{Type: "string", Pattern: pattern}, &other},
+	}
 }
 
 // JSONSchemaExtend adds the limits of an id and a description.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/BurntSushi/toml"
@@ -22,6 +23,9 @@ func TestSchemaIsCurrent(t *testing.T) {
 	const pkg = "github.com/exthost/exthost/manifest"
 	if err := r.AddGoComments(pkg, "."); err != nil {
 		t.Fatal(err)
+	}
+	for name, comment := range r.CommentMap {
+		r.CommentMap[name] = strings.ReplaceAll(comment, "\n", " ")
 	}
 	s := r.Reflect(&Manifest{})
 	s.Title = "plugin.toml"

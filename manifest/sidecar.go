@@ -47,7 +47,8 @@ func ParseSidecar(path string, data []byte) (map[string]Server, []protocol.Diagn
 		case id == "":
 			f.Add(s.At(""), "", "%q is not a server's name: 1 to %d characters", s.Name, MaxIDLength)
 		case slices.Contains(ids, id):
-			f.Add(s.At(""), "rename one of them", "there is a server named like %q already; the first one is kept", s.Name)
+			f.Add(s.At(""), "rename one of them", "there is a server named like %q already; the first one is kept",
+				s.Name)
 		default:
 			ids = append(ids, id)
 			if !f.Decode(s) {
@@ -69,8 +70,9 @@ func checked(f mcpjson.File, found *mcpjson.Server) (s Server, ok bool) {
 	s, guess := s.Complete()
 	problems := s.Validate()
 	if found.AsksUser {
-		problems = append(problems, Problem{Message: "it asks the user for a value with ${input:…}, which only an editor can",
-			Hint: "name a variable of the environment instead: ${NAME}"})
+		problems = append(problems,
+			Problem{Message: "it asks the user for a value with ${input:…}, which only an editor can",
+				Hint: "name a variable of the environment instead: ${NAME}"})
 	}
 	for _, p := range problems {
 		f.Add(found.At(p.Field), p.Hint, "%s: %s", found.Path, p.Message)

@@ -31,7 +31,12 @@ func TestParseSidecar(t *testing.T) {
   },
 }`))
 	want := map[string]Server{
-		"Files":  {Type: "stdio", Command: "npx", Args: []string{"-y", "files", "${HOME}"}, Env: map[string]string{"A": "${B:-c}"}},
+		"Files": {
+			Type:    "stdio",
+			Command: "npx",
+			Args:    []string{"-y", "files", "${HOME}"},
+			Env:     map[string]string{"A": "${B:-c}"},
+		},
 		"web":    {Type: "http", URL: "https://example.com/mcp", Headers: map[string]string{"X-Key": "${KEY}"}},
 		"old":    {Type: "sse", URL: "https://example.com/sse"},
 		"gemini": {Type: "http", URL: "https://example.com/g"},
@@ -77,12 +82,14 @@ func TestParseSidecarAsAWhole(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			servers, diags := ParseSidecar("s", []byte(c.text))
-			if len(servers) > 0 || len(diags) != 1 || diags[0].Level != protocol.LevelError || !strings.Contains(diags[0].String(), c.want) {
+			if len(servers) > 0 || len(diags) != 1 || diags[0].Level != protocol.LevelError ||
+				!strings.Contains(diags[0].String(), c.want) {
 				t.Errorf("got %v, %v, want %q", servers, diags, c.want)
 			}
 		})
 	}
-	if servers, diags := ParseSidecar("s", []byte(`{"mcpServers": {"a": {"command": "[[[[{{{{//_/*"} /* [[[[ */ } // [[[[
+	if servers, diags := ParseSidecar("s",
+		[]byte(`{"mcpServers": {"a": {"command": "[[[[{{{{//_/*"} /* [[[[ */ } // [[[[
 }`)); len(servers) != 1 || diags != nil {
 		t.Errorf("brackets in strings and comments: %v, %v", servers, diags)
 	}
@@ -97,9 +104,13 @@ func TestParseSidecarAsClientsDo(t *testing.T) {
   "path": {"command": "/opt/my tools/server"}
 }}`))
 	want := map[string]Server{
-		"numbers": {Type: "stdio", Command: "x", Env: map[string]string{"PORT": "3000", "DEBUG": "true", "RATE": "1.50"}},
-		"line":    {Type: "stdio", Command: "python3", Args: []string{"my server.py", "--fast"}},
-		"path":    {Type: "stdio", Command: "/opt/my tools/server"},
+		"numbers": {
+			Type:    "stdio",
+			Command: "x",
+			Env:     map[string]string{"PORT": "3000", "DEBUG": "true", "RATE": "1.50"},
+		},
+		"line": {Type: "stdio", Command: "python3", Args: []string{"my server.py", "--fast"}},
+		"path": {Type: "stdio", Command: "/opt/my tools/server"},
 	}
 	if diff := cmp.Diff(want, servers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -110,7 +121,13 @@ func TestParseSidecarAsClientsDo(t *testing.T) {
 }
 
 func TestServerID(t *testing.T) {
-	for name, want := range map[string]string{"Files": "o.files", "a.b c/é": "o.a_b_c__", "x-1": "o.x-1", "": "", strings.Repeat("x", 65): ""} {
+	for name, want := range map[string]string{
+		"Files":                 "o.files",
+		"a.b c/é":               "o.a_b_c__",
+		"x-1":                   "o.x-1",
+		"":                      "",
+		strings.Repeat("x", 65): "",
+	} {
 		if got := ServerID("o", name); got != want {
 			t.Errorf("%q: got %q, want %q", name, got, want)
 		}
@@ -153,7 +170,8 @@ info p:14:2: outbound_bindings has no effect here
 	if s := m.MCPServers["calendar"]; s.Type != KindSSE || !s.ContextPassthrough {
 		t.Errorf("server %+v", s)
 	}
-	n, diags := Parse("p", []byte("[plugin]\nid = \"n\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\nkind = \"nats\"\nsubject_prefix = \"ext.n\"\n"))
+	n, diags := Parse("p", []byte("[plugin]\nid = \"n\"\nversion = \"0.1.0\"\n[capabilities]\ntools = "+
+		"[\"x\"]\n[transport]\nkind = \"nats\"\nsubject_prefix = \"ext.n\"\n"))
 	if len(diags) != 0 || n == nil || n.Transport.SubjectPrefix != "ext.n" || n.Transport.Protocol != ProtocolNative {
 		t.Errorf("nats: %v", diags)
 	}

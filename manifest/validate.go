@@ -54,7 +54,8 @@ func (v *validator) manifest() {
 	if v.stated("transport") {
 		v.transport()
 	} else if len(v.m.MCPServers) == 0 && !v.stated("mcp_servers") && !v.stated("hooks") {
-		v.Add(v.at(""), `add [transport] with a command, MCP servers or [[hooks]]`, "the manifest starts nothing: it has no [transport]")
+		v.Add(v.at(""), `add [transport] with a command, MCP servers or [[hooks]]`,
+			"the manifest starts nothing: it has no [transport]")
 	}
 	v.capabilities()
 	v.requires()
@@ -82,7 +83,8 @@ func (v *validator) plugin() {
 		v.errorf("plugin.version", "", "plugin.version: want a version such as 0.1.0, got %q", p.Version)
 	}
 	if p.MinAgentVersion != "" && !semver.MatchString(p.MinAgentVersion) {
-		v.errorf("plugin.min_agent_version", "", "plugin.min_agent_version: want one version such as 1.2.0, got %q", p.MinAgentVersion)
+		v.errorf("plugin.min_agent_version", "", "plugin.min_agent_version: want one version such as 1.2.0, got %q",
+			p.MinAgentVersion)
 	}
 	if n := utf8.RuneCountInString(p.Description); n > maxDescription {
 		v.errorf("plugin.description", "", "plugin.description has %d characters; at most %d", n, maxDescription)
@@ -95,32 +97,42 @@ func (v *validator) capabilities() {
 	c := v.m.Capabilities
 	if c == nil {
 		if v.m.Transport.Protocol == ProtocolNative && !v.stated("capabilities") {
-			v.errorf("plugin", `add [capabilities] with tools = ["…"] or hooks = ["…"]`, "a native extension says what it offers: [capabilities] is missing")
+			v.errorf("plugin", `add [capabilities] with tools = ["…"] or hooks = ["…"]`,
+				"a native extension says what it offers: [capabilities] is missing")
 		}
 		return
 	}
 	lists := []struct {
 		key   string
 		names []string
-	}{{"tools", c.Tools}, {"hooks", c.Hooks}, {"channels", c.Channels}, {"providers", c.Providers}, {"pollers", c.Pollers}}
+	}{
+		{"tools", c.Tools},
+		{"hooks", c.Hooks},
+		{"channels", c.Channels},
+		{"providers", c.Providers},
+		{"pollers", c.Pollers},
+	}
 	total := 0
 	for i, l := range lists {
 		total += len(l.names)
 		v.names("capabilities."+l.key, l.key, l.names)
 		if i >= 2 && len(l.names) > 0 {
 			v.Diagnose(protocol.LevelWarn, CodeUnsupported, v.at("capabilities."+l.key), "",
-				"capabilities.%s has no effect: this host has tools and hooks, and no %s, so %s stay unused", l.key, l.key, strings.Join(l.names, ", "))
+				"capabilities.%s has no effect: this host has tools and hooks, and no %s, so %s stay unused", l.key,
+				l.key, strings.Join(l.names, ", "))
 		}
 	}
 	for i, name := range c.Hooks {
 		if e, ok := ParseHookEvent(name); ok && e != ExtensionLoad {
 			c.Hooks[i] = string(e)
 		} else {
-			v.errorf(strict.Index("capabilities.hooks", i), strict.DidYouMean(name, eventNames()), "%q is not a hook point of extensions", name)
+			v.errorf(strict.Index("capabilities.hooks", i), strict.DidYouMean(name, eventNames()),
+				"%q is not a hook point of extensions", name)
 		}
 	}
 	if total == 0 && v.m.Transport.Protocol == ProtocolNative && !v.at("capabilities").Wrong {
-		v.errorf("capabilities", `name a tool or a hook`, "a native extension says what it offers: [capabilities] is empty")
+		v.errorf("capabilities", `name a tool or a hook`,
+			"a native extension says what it offers: [capabilities] is empty")
 	}
 }
 
@@ -168,7 +180,8 @@ func (v *validator) operatorsOwn(key string, stated *string, value string) {
 
 func (v *validator) servers() {
 	for path, pos := range v.places { // keys of other hosts
-		if path == "outbound_bindings" || strings.HasPrefix(path, "mcp_servers.") && strings.HasSuffix(path, ".log_level") {
+		if path == "outbound_bindings" ||
+			strings.HasPrefix(path, "mcp_servers.") && strings.HasSuffix(path, ".log_level") {
 			v.Diagnose(protocol.LevelInfo, CodeUnsupported, pos, "", "%s has no effect here", path)
 		}
 	}
@@ -225,7 +238,8 @@ func (v *validator) requires() {
 	r := v.m.Requires
 	for i, bin := range r.Bins {
 		if words.BadProgram(bin, false) != "" || strings.ContainsAny(bin, `/\`) {
-			v.errorf(strict.Index("requires.bins", i), "", "requires.bins: %q is not the name of a program on PATH", bin)
+			v.errorf(strict.Index("requires.bins", i), "", "requires.bins: %q is not the name of a program on PATH",
+				bin)
 		}
 	}
 	for i, name := range r.Env {
@@ -240,7 +254,8 @@ func (v *validator) requires() {
 func (v *validator) platforms(key string, names, known []string) {
 	for i, name := range names {
 		if !slices.Contains(known, name) {
-			v.errorf(strict.Index("requires."+key, i), words.Platform(name, known), "requires.%s: %q is none that is known", key, name)
+			v.errorf(strict.Index("requires."+key, i), words.Platform(name, known),
+				"requires.%s: %q is none that is known", key, name)
 		}
 	}
 }

@@ -19,7 +19,8 @@ func (v *validator) tools() {
 		v.errorf("tools", "", "[[tools]] is for kind exec and protocol lite; others offer their tools in the handshake")
 	}
 	if len(tools) == 0 && declares && !v.stated("tools") {
-		v.errorf("transport", "add [[tools]] with a name", "an extension without a handshake declares its tools: [[tools]] is missing")
+		v.errorf("transport", "add [[tools]] with a name",
+			"an extension without a handshake declares its tools: [[tools]] is missing")
 	}
 	names := make([]string, 0, len(tools))
 	for i, tool := range tools {

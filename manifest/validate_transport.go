@@ -64,7 +64,8 @@ func (v *validator) transport() {
 		v.protocol(ProtocolNative, ProtocolNative)
 	case "": // wrong, and reported by the decoder
 	default:
-		v.errorf("transport.kind", strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
+		v.errorf("transport.kind", strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds),
+			t.Kind)
 	}
 	for _, one := range p {
 		v.problem("transport", one)
@@ -86,11 +87,14 @@ func (v *validator) token() {
 	if v.stated("transport.token_env") {
 		switch {
 		case v.stated("transport.token_file"):
-			v.errorf("transport.token_file", "keep one of them", "transport.token_env and token_file exclude each other")
+			v.errorf("transport.token_file", "keep one of them",
+				"transport.token_env and token_file exclude each other")
 		case !envName.MatchString(t.TokenEnv):
-			v.errorf("transport.token_env", "state the name; the value stays in the environment", "transport.token_env is not a variable's name")
+			v.errorf("transport.token_env", "state the name; the value stays in the environment",
+				"transport.token_env is not a variable's name")
 		case !slices.Contains(v.m.Requires.Env, t.TokenEnv):
-			v.errorf("transport.token_env", fmt.Sprintf("add env = [%q] under [requires]: what is passed on is declared there", t.TokenEnv),
+			v.errorf("transport.token_env",
+				fmt.Sprintf("add env = [%q] under [requires]: what is passed on is declared there", t.TokenEnv),
 				"transport.token_env names a variable that requires.env does not")
 		}
 	}
@@ -99,12 +103,15 @@ func (v *validator) token() {
 	case t.TokenFile == "" || strings.ContainsRune(t.TokenFile, 0):
 		v.errorf("transport.token_file", "", "transport.token_file names no file")
 	case !filepath.IsLocal(t.TokenFile): // its content goes to a server that the manifest chooses
-		v.errorf("transport.token_file", "state token_env, and the file in extensions.entries."+v.m.Plugin.ID+".env_file of the host's configuration",
+		v.errorf("transport.token_file",
+			"state token_env, and the file in extensions.entries."+v.m.Plugin.ID+
+				".env_file of the host's configuration",
 			"transport.token_file is not below the extension's directory")
 	}
 	for name := range t.Headers {
 		if strings.EqualFold(name, "Authorization") && t.TokenEnv+t.TokenFile != "" {
-			v.errorf("transport.headers", "keep one of them", "the header Authorization and the token of the transport exclude each other")
+			v.errorf("transport.headers", "keep one of them",
+				"the header Authorization and the token of the transport exclude each other")
 		}
 	}
 	for _, p := range t.OAuth.Validate() {
@@ -114,7 +121,8 @@ func (v *validator) token() {
 		v.errorf("transport.oauth", "keep one of them", "transport.oauth and other credentials exclude each other")
 	}
 	if t.Kind == KindSSE && t.MCPVersion == protocol.MCP20260728 {
-		v.errorf("transport.mcp_version", "", "kind sse is older than MCP %s, which needs kind http", protocol.MCP20260728)
+		v.errorf("transport.mcp_version", "", "kind sse is older than MCP %s, which needs kind http",
+			protocol.MCP20260728)
 	}
 }
 
@@ -146,7 +154,8 @@ func (v *validator) protocol(def string, allowed ...string) {
 	}
 	t.Protocol = cmp.Or(t.Protocol, def)
 	if !slices.Contains(allowed, t.Protocol) {
-		v.errorf("transport.protocol", strict.DidYouMean(t.Protocol, allowed), "transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
+		v.errorf("transport.protocol", strict.DidYouMean(t.Protocol, allowed),
+			"transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
 		return
 	}
 	switch {
@@ -177,7 +186,8 @@ func (v *validator) launch(needed bool) {
 	t := v.m.Transport
 	switch stated := v.launchers(); {
 	case len(stated) > 1:
-		v.errorf("transport."+stated[1], "keep one of them", "transport.%s exclude each other", strings.Join(stated, " and "))
+		v.errorf("transport."+stated[1], "keep one of them", "transport.%s exclude each other",
+			strings.Join(stated, " and "))
 	case len(stated) == 0 && needed:
 		v.errorf("transport", `add command = "./program"`, "transport needs one of command, cmd and script")
 	}
@@ -186,7 +196,8 @@ func (v *validator) launch(needed bool) {
 	}
 	if v.stated("transport.cmd") {
 		if v.stated("transport.args") {
-			v.errorf("transport.args", "put the arguments into cmd", "transport.cmd is the whole command line: args has no place beside it")
+			v.errorf("transport.args", "put the arguments into cmd",
+				"transport.cmd is the whole command line: args has no place beside it")
 		}
 		v.program("cmd", slices.Concat(t.Cmd, []string{""})[0])
 	}

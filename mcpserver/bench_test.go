@@ -24,7 +24,8 @@ func (mirror) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
 	return c.Params, nil
 }
 
-const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + "0123456789012345678901234567890123456789" + `"}}}`
+const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` +
+	"0123456789012345678901234567890123456789" + `"}}}`
 
 // BenchmarkPost measures POST tools/call and a bare handler that echoes the body, in
 // turn, and reports the ratio of the medians.

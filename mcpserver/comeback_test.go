@@ -46,7 +46,8 @@ func TestClientComesBackAfterAFailedWrite(t *testing.T) {
 			}()
 			return errors.New("the last bytes were not written")
 		}
-		_, err := s.doWithInput(t.Context(), session, &jsonrpc.Message{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{}`)}, first)
+		_, err := s.doWithInput(t.Context(), session,
+			&jsonrpc.Message{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{}`)}, first)
 		if err != errAnsweredEarly {
 			t.Errorf("the request itself: %v", err)
 		}
@@ -81,7 +82,8 @@ func TestPanicEndsACallThatHasAsked(t *testing.T) {
 					t.Error("the panic is lost")
 				}
 			}()
-			_, _ = s.doWithInput(t.Context(), session, &jsonrpc.Message{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{}`)}, peer)
+			_, _ = s.doWithInput(t.Context(), session,
+				&jsonrpc.Message{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{}`)}, peer)
 		}()
 		state, _ := rawjson.Text(rawjson.Get(<-asked, "requestState"))
 		p := s.pending.Get(state)

@@ -32,8 +32,16 @@ func (e *endpoint) homeOfCall(r *http.Request, m *jsonrpc.Message) string {
 // carried returns r in the form in which it travels to another server.
 func (e *endpoint) carried(r *http.Request, endpoint string) *forward.Request {
 	by := requesterFrom(r)
-	q := &forward.Request{Extension: e.extension, Endpoint: endpoint, Method: r.Method, Query: r.URL.RawQuery, Client: r.RemoteAddr,
-		Caller: by.caller, Toolset: by.toolset, ToolMode: by.toolMode}
+	q := &forward.Request{
+		Extension: e.extension,
+		Endpoint:  endpoint,
+		Method:    r.Method,
+		Query:     r.URL.RawQuery,
+		Client:    r.RemoteAddr,
+		Caller:    by.caller,
+		Toolset:   by.toolset,
+		ToolMode:  by.toolMode,
+	}
 	q.SetHeader(r, e.headers)
 	return q
 }

@@ -52,7 +52,8 @@ func (h house) ServeForwarded(serve func(ctx context.Context, w http.ResponseWri
 	h.serves[h.home] = serve
 }
 
-func (h house) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error) {
+func (h house) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte,
+) (began bool, err error) {
 	h.mu.Lock()
 	serve := h.serves[home]
 	h.mu.Unlock()
@@ -114,7 +115,9 @@ func (h holder) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error)
 
 // A server that ends ends the streams of other servers' sessions too, and only them: a request is answered.
 func TestStreamElsewhereEnds(t *testing.T) {
-	all, asked, goOn := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, make(chan struct{}), make(chan struct{})
+	all, asked, goOn := &town{
+		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
+	}, make(chan struct{}), make(chan struct{})
 	house{all, "homeb"}.ServeForwarded(func(ctx context.Context, w http.ResponseWriter, request []byte) {
 		if bytes.Contains(request, []byte("tools/list")) {
 			close(asked)
@@ -151,10 +154,12 @@ func TestStreamElsewhereEnds(t *testing.T) {
 func TestTokenEndsAtHome(t *testing.T) {
 	until, end := context.WithCancel(t.Context())
 	all, b := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, newFake()
-	home, front := mcpserver.New(b, mcpserver.Options{Elsewhere: house{all, "homea"}}), mcpserver.New(newFake(), mcpserver.Options{Elsewhere: house{all, "homeb"}})
+	home, front := mcpserver.New(b, mcpserver.Options{Elsewhere: house{all, "homea"}}), mcpserver.New(newFake(),
+		mcpserver.Options{Elsewhere: house{all, "homeb"}})
 	t.Cleanup(home.Close)
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(begin)).WithContext(mcpserver.WithUntil(t.Context(), until))
+	r := httptest.NewRequest(http.MethodPost, "/mcp",
+		strings.NewReader(begin)).WithContext(mcpserver.WithUntil(t.Context(), until))
 	r.Header.Set("Content-Type", "application/json")
 	home.Handler("").ServeHTTP(w, r)
 	session, url := sent("Mcp-Session-Id", w.Header().Get("Mcp-Session-Id")), serveHTTP(t, front).URL+"/mcp"
@@ -172,7 +177,9 @@ func TestTokenEndsAtHome(t *testing.T) {
 
 // A task is found wherever it was begun.
 func TestTaskElsewhere(t *testing.T) {
-	all, asks := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, make([]atomic.Int64, 3)
+	all, asks := &town{
+		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
+	}, make([]atomic.Int64, 3)
 	var urls []string
 	for i, name := range []string{"a", "b", "c"} {
 		o := mcpserver.Options{Elsewhere: house{all, "home" + name}}
@@ -180,13 +187,15 @@ func TestTaskElsewhere(t *testing.T) {
 	}
 	house{all, "slow"}.ServeForwarded(func(ctx context.Context, _ http.ResponseWriter, _ []byte) { <-ctx.Done() })
 	get := func(url, task string) (int, string) {
-		return post(t, url, sent("Caller", "ann", "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", task),
+		return post(t, url, sent("Caller", "ann", "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get",
+			"Mcp-Name", task),
 			`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"`+task+`",`+metaOnly+`}}`)
 	}
 	for range 3 {
 		for _, url := range urls {
 			for _, name := range []string{"a", "b", "c"} {
-				if status, got := get(url, "task-"+name); status != 200 || !strings.Contains(got, `"taskId":"task-`+name+`"`) || !strings.Contains(got, `"by":"ann"`) {
+				if status, got := get(url, "task-"+name); status != 200 ||
+					!strings.Contains(got, `"taskId":"task-`+name+`"`) || !strings.Contains(got, `"by":"ann"`) {
 					t.Errorf("task-%s: %d %s", name, status, got)
 				}
 			}
@@ -206,7 +215,9 @@ func TestTaskElsewhere(t *testing.T) {
 	carried := all.count.Load()
 	for _, id := range []string{"task-x", strings.Repeat("x", 1<<20)} {
 		body := `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaOnly + `}}`
-		if status, got := post(t, urls[0], sent("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", "task-x"), body); id == "task-x" && !strings.Contains(got, `there is no task`) {
+		if status, got := post(t, urls[0],
+			sent("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", "task-x"),
+			body); id == "task-x" && !strings.Contains(got, `there is no task`) {
 			t.Errorf("a task that there is not: %d %s", status, got)
 		}
 	}
@@ -222,14 +233,20 @@ func TestTaskOfOneExtensionElsewhere(t *testing.T) {
 	all := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
 	var urls []string
 	for i, name := range []string{"a", "b"} {
-		s := mcpserver.New(holder{newFake(), "task-" + name, &asks[i]}, mcpserver.Options{Elsewhere: house{all, "home" + name}})
+		s := mcpserver.New(holder{newFake(), "task-" + name, &asks[i]},
+			mcpserver.Options{Elsewhere: house{all, "home" + name}})
 		server := httptest.NewServer(s.Handler("x"))
 		t.Cleanup(server.Close)
 		urls = append(urls, server.URL)
 	}
-	for task, want := range map[string]string{"task-a": `"status":"working"`, "task-b": `"status":"working"`, "task-x": "the extension says no"} {
+	for task, want := range map[string]string{
+		"task-a": `"status":"working"`,
+		"task-b": `"status":"working"`,
+		"task-x": "the extension says no",
+	} {
 		for _, url := range urls {
-			status, got := post(t, url, sent("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", task),
+			status, got := post(t, url,
+				sent("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", task),
 				`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"`+task+`",`+metaOnly+`}}`)
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: %d %s", task, status, got)
@@ -240,13 +257,18 @@ func TestTaskOfOneExtensionElsewhere(t *testing.T) {
 
 // A caller who looks for tasks without end keeps no other from it.
 func TestManyTasksElsewhere(t *testing.T) {
-	all, asks := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, make([]atomic.Int64, 2)
+	all, asks := &town{
+		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
+	}, make([]atomic.Int64, 2)
 	var urls []string
 	for i, name := range []string{"a", "b"} {
-		urls = append(urls, serveHTTP(t, mcpserver.New(holder{newFake(), "task-" + name, &asks[i]}, mcpserver.Options{Elsewhere: house{all, "home" + name}})).URL+"/mcp")
+		urls = append(urls, serveHTTP(t,
+			mcpserver.New(holder{newFake(), "task-" + name, &asks[i]},
+				mcpserver.Options{Elsewhere: house{all, "home" + name}})).URL+"/mcp")
 	}
 	get := func(caller, task string) string {
-		_, got := post(t, urls[0], sent("Caller", caller, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", task),
+		_, got := post(t, urls[0],
+			sent("Caller", caller, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", task),
 			`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"`+task+`",`+metaOnly+`}}`)
 		return got
 	}
@@ -361,14 +383,17 @@ func TestPendingCallElsewhere(t *testing.T) {
 	all, servers := inTown(t, 2, b, mcpserver.Options{})
 	here, there := servers[0].URL+"/mcp", servers[1].URL+"/mcp"
 	first := callPending(t, here, "")
-	if got := callPending(t, there, answers(first, `{"roots":[{"uri":"file:///a"}]}`)); !strings.Contains(string(got), `"uri":"file:///a"`) {
+	if got := callPending(t, there, answers(first, `{"roots":[{"uri":"file:///a"}]}`)); !strings.Contains(string(got),
+		`"uri":"file:///a"`) {
 		t.Errorf("the outcome is %s", got)
 	}
-	if got := callPending(t, there, answers(first, `{"roots":[]}`)); string(rawjson.Get(rawjson.Get(got, "data"), "kind")) != `"node_lost"` {
+	if got := callPending(t, there,
+		answers(first, `{"roots":[]}`)); string(rawjson.Get(rawjson.Get(got, "data"), "kind")) != `"node_lost"` {
 		t.Errorf("once more: %s", got)
 	}
 	lost := callPending(t, there, `"requestState":"exthost-X.homez",`)
-	if data := rawjson.Get(lost, "data"); string(rawjson.Get(data, "kind")) != `"node_lost"` || string(rawjson.Get(data, "outcome")) != `"unknown"` {
+	if data := rawjson.Get(lost, "data"); string(rawjson.Get(data, "kind")) != `"node_lost"` ||
+		string(rawjson.Get(data, "outcome")) != `"unknown"` {
 		t.Errorf("of a server that is gone: %s", lost)
 	}
 	if all.count.Load() != 2 {
@@ -384,11 +409,16 @@ func TestForwardedRequestsBeginNothing(t *testing.T) {
 	modern := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{},` + canAsk + `}}`
 	modernHeader := `"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["tools/call"],"Mcp-Name":["echo"]`
 	for what, request := range map[string]string{
-		"initialize":     `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" + begin,
-		"no session":     `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
-		"modern":         `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],` + modernHeader + `}}` + "\n" + modern,
+		"initialize": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" +
+			begin,
+		"no session": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"]}}` + "\n" +
+			`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		"modern": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],` +
+			modernHeader + `}}` + "\n" + modern,
 		"with a session": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Session-Id":["x"],` + modernHeader + `}}` + "\n" + modern,
-		"with a state":   `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],` + modernHeader + `}}` + "\n" + strings.Replace(modern, `"name"`, `"requestState":"exthost-X.homea","name"`, 1),
+		"with a state": `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],` +
+			modernHeader + `}}` + "\n" + strings.Replace(modern, `"name"`, `"requestState":"exthost-X.homea","name"`,
+			1),
 		"a stream":       `{"endpoint":"sse","method":"GET"}` + "\n",
 		"discover":       `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["server/discover"]}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + canAsk + `}}`,
 		"listen":         `{"endpoint":"mcp","method":"POST","header":{"Content-Type":["application/json"],"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["subscriptions/listen"]}}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{},` + canAsk + `}}`,
@@ -418,7 +448,8 @@ func TestStateOfAnExtensionStays(t *testing.T) {
 	}}
 	all, servers := inTown(t, 2, b, mcpserver.Options{})
 	for _, state := range []string{`"eyJh.eyJi.c2ln"`, `"x.homeb"`} {
-		if got := callPending(t, servers[0].URL+"/mcp", `"requestState":`+state+`,`); string(rawjson.Get(got, "state")) != state {
+		if got := callPending(t, servers[0].URL+"/mcp",
+			`"requestState":`+state+`,`); string(rawjson.Get(got, "state")) != state {
 			t.Errorf("%s: %s", state, got)
 		}
 	}
@@ -440,7 +471,9 @@ func TestForwardedBodiesAreBounded(t *testing.T) {
 	}
 	taken, status := 0, http.StatusAccepted
 	for ; status == http.StatusAccepted && taken < 20; taken++ {
-		status, _ = post(t, there, nil, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"hang","x":"%s"}}`, taken+9, strings.Repeat("x", limit*9/10)))
+		status, _ = post(t, there, nil,
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"hang","x":"%s"}}`, taken+9,
+				strings.Repeat("x", limit*9/10)))
 	}
 	if status != http.StatusServiceUnavailable || taken > 10 {
 		t.Errorf("%d bodies of %d bytes, the last is answered %d", taken, limit, status)
@@ -466,11 +499,13 @@ func TestForwardedResponseIsCut(t *testing.T) {
 	})
 	header := sent("Mcp-Session-Id", "x.away")
 	_, got := post(t, servers[0].URL+"/mcp", header, `{"jsonrpc":"2.0","id":7,"method":"stream"}`)
-	if !strings.Contains(got, `data: {"jsonrpc":"2.0","id":7,"error":{`) || !strings.Contains(got, `"outcome":"unknown"`) {
+	if !strings.Contains(got, `data: {"jsonrpc":"2.0","id":7,"error":{`) ||
+		!strings.Contains(got, `"outcome":"unknown"`) {
 		t.Errorf("an event stream ends with %q", got)
 	}
 	for _, what := range []string{"object", "part"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, servers[0].URL+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"`+what+`"}`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, servers[0].URL+"/mcp",
+			strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"`+what+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

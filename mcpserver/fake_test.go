@@ -29,8 +29,13 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{attached: make(chan *protocol.Session, 64), detached: make(chan string, 64), calls: make(chan *protocol.Call, 64),
-		ended: make(chan error, 64), live: make(map[*protocol.Session]context.Context)}
+	return &fake{
+		attached: make(chan *protocol.Session, 64),
+		detached: make(chan string, 64),
+		calls:    make(chan *protocol.Call, 64),
+		ended:    make(chan error, 64),
+		live:     make(map[*protocol.Session]context.Context),
+	}
 }
 
 func (f *fake) Attach(ctx context.Context, s *protocol.Session) error {
@@ -116,8 +121,12 @@ func (f *fake) tool(ctx context.Context, c *protocol.Call) (json.RawMessage, err
 	case `"bad"`:
 		return nil, protocol.Errorf(protocol.InvalidArguments, "argument city is missing")
 	case `"child"`:
-		return nil, &protocol.Error{Kind: protocol.ExtensionError, Code: -32021, Message: "needs sampling",
-			Data: json.RawMessage(`{"requiredCapabilities":{"sampling":{}}, "n":12345678901234567890}`)}
+		return nil, &protocol.Error{
+			Kind:    protocol.ExtensionError,
+			Code:    -32021,
+			Message: "needs sampling",
+			Data:    json.RawMessage(`{"requiredCapabilities":{"sampling":{}}, "n":12345678901234567890}`),
+		}
 	default:
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool %s", name)
 	}

@@ -19,7 +19,9 @@ import (
 func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	by, meta := requesterFrom(r), wire.ReadMeta(m.Params)
 	switch {
-	case by.forwarded && (m.ID == nil || !strings.HasPrefix(m.Method, protocol.TaskMethods) && !wire.MayAsk(m.Method, meta.Capabilities)): // it continues no call
+	case by.forwarded && (m.ID == nil ||
+		// it continues no call
+		!strings.HasPrefix(m.Method, protocol.TaskMethods) && !wire.MayAsk(m.Method, meta.Capabilities)):
 		forward.UnknownSession(w)
 		return
 	case m.Method == "":
@@ -35,7 +37,9 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	session.ClientInfo = meta.ClientInfo
 	if session.Instance = wire.Instance(meta.ClientInfo, r.RemoteAddr); session.Instance == "" && by.caller == "" {
 		e.nameless.Do(func() {
-			e.log.Warn("clients of MCP "+protocol.MCP20260728+" that state neither clientInfo nor a token cannot be told apart: policies with limits per session count them as one",
+			e.log.Warn("clients of MCP "+protocol.MCP20260728+
+				" that state neither clientInfo nor a token cannot be told apart: policies with limits per session "+
+				"count them as one",
 				"next", "server.auth gives callers names")
 		})
 	}
@@ -67,7 +71,8 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 
 // run answers a request, unless it is about a task that is to have begun here and has not: then it reports
 // false, and w is not written to.
-func (e *endpoint) run(w http.ResponseWriter, r *http.Request, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) bool {
+func (e *endpoint) run(w http.ResponseWriter, r *http.Request, session *protocol.Session, m *jsonrpc.Message,
+	peer *requestPeer) bool {
 	reply := mcphttp.NewReply(w, r)
 	defer reply.Close()
 	peer.write = reply.Send

@@ -33,9 +33,10 @@ func TestModernHeaders(t *testing.T) {
 		"bad base64":        {call, "Mcp-Name", "=?base64?*?=", 400, `"code":-32020`},
 		"unfinished base64": {call, "Mcp-Name", "=?base64?ZWNobw==", 400, `"code":-32020`},
 		"no meta":           {strings.Replace(call, ","+metaOnly, "", 1), "", "", 400, `"id":8,"error":{"code":-32602`},
-		"no capabilities":   {strings.Replace(call, `,"io.modelcontextprotocol/clientCapabilities":{}`, "", 1), "", "", 400, `"code":-32602`},
-		"a response":        {`{"jsonrpc":"2.0","id":8,"result":{}}`, "", "", 400, ""},
-		"a notification":    {`{"jsonrpc":"2.0","method":"notifications/x"}`, "", "", 202, ""},
+		"no capabilities": {strings.Replace(call, `,"io.modelcontextprotocol/clientCapabilities":{}`, "", 1), "", "",
+			400, `"code":-32602`},
+		"a response":     {`{"jsonrpc":"2.0","id":8,"result":{}}`, "", "", 400, ""},
+		"a notification": {`{"jsonrpc":"2.0","method":"notifications/x"}`, "", "", 202, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := mirrored(test.body)
@@ -85,9 +86,11 @@ func TestModernStatus(t *testing.T) {
 		{"tools/call", `"name":"ask"`, 200, `"code":-32601,"message":"roots/list: the client cannot be asked anything`},
 		{"subscriptions/listen", `"notifications":[]`, 400, `"code":-32602`},
 	} {
-		body := `{"jsonrpc":"2.0","id":3,"method":"` + test.method + `","params":{` + strings.TrimPrefix(test.members+","+metaOnly, ",") + `}}`
+		body := `{"jsonrpc":"2.0","id":3,"method":"` + test.method + `","params":{` +
+			strings.TrimPrefix(test.members+","+metaOnly, ",") + `}}`
 		r := do(t, http.MethodPost, url, mirrored(body), body)
-		if got := text(t, r); r.StatusCode != test.status || !strings.Contains(got, test.want) || r.Header.Get("Mcp-Session-Id") != "" {
+		if got := text(t, r); r.StatusCode != test.status || !strings.Contains(got, test.want) ||
+			r.Header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("%s {%s}: %s: %s", test.method, test.members, r.Status, got)
 		}
 	}
@@ -116,9 +119,11 @@ func TestModernCallerComesFromTheMiddleware(t *testing.T) {
 func TestModernClientsAreToldApart(t *testing.T) {
 	b := newFake()
 	var log bytes.Buffer
-	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})).URL + "/mcp"
+	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})).URL +
+		"/mcp"
 	instance := func(info string) string {
-		body := `{"jsonrpc":"2.0","id":3,"method":"x/y","params":{"_meta":{` + info + `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+		body := `{"jsonrpc":"2.0","id":3,"method":"x/y","params":{"_meta":{` + info +
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 		do(t, http.MethodPost, url, mirrored(body), body)
 		return get(t, b.calls, "the call").Session.Instance
 	}
@@ -139,10 +144,13 @@ func TestModernClientsAreToldApart(t *testing.T) {
 
 func TestModernSubscription(t *testing.T) {
 	b := newFake()
-	s := mcpserver.New(b, mcpserver.Options{Capabilities: []byte(`{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{}}`)})
+	s := mcpserver.New(b, mcpserver.Options{
+		Capabilities: []byte(`{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{}}`),
+	})
 	url := serveHTTP(t, s).URL + "/mcp"
 	listen := func(id, wanted string) <-chan string {
-		body := `{"jsonrpc":"2.0","id":` + id + `,"method":"subscriptions/listen","params":{"notifications":` + wanted + `,` + metaOnly + `}}`
+		body := `{"jsonrpc":"2.0","id":` + id + `,"method":"subscriptions/listen","params":{"notifications":` + wanted +
+			`,` + metaOnly + `}}`
 		return events(do(t, http.MethodPost, url, mirrored(body), body).Body)
 	}
 	b.eager = true // the acknowledgement must come first all the same
@@ -156,7 +164,8 @@ func TestModernSubscription(t *testing.T) {
 	get(t, none, "the acknowledgement")
 	client := get(t, b.attached, "the session").Client
 	b.announce()
-	if got := get(t, all, "the change"); !strings.Contains(got, protocol.MethodToolsListChanged) || !strings.Contains(got, `subscriptionId":7`) {
+	if got := get(t, all, "the change"); !strings.Contains(got, protocol.MethodToolsListChanged) ||
+		!strings.Contains(got, `subscriptionId":7`) {
 		t.Errorf("heard %s", got)
 	}
 	if _, err := client.Call(t.Context(), "roots/list", nil); err == nil {
@@ -164,7 +173,8 @@ func TestModernSubscription(t *testing.T) {
 	}
 	s.Close()
 	for id, heard := range map[string]<-chan string{"7": all, "8": none} {
-		want := `{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
+		want := `{"jsonrpc":"2.0","id":` + id +
+			`,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
 		if got := get(t, heard, "the end"); got != want {
 			t.Errorf("\n got %s\nwant %s", got, want)
 		}

@@ -17,9 +17,14 @@ const maxForwarded = 8
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.
 func New(b Backend, o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{backend: b, options: o, log: o.Logger, headers: append([]string{"Authorization"}, o.Headers...),
+	s := &Server{
+		backend:  b,
+		options:  o,
+		log:      o.Logger,
+		headers:  append([]string{"Authorization"}, o.Headers...),
 		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
-		pending:  table.New[*pendingRequest](o.MaxSessions)}
+		pending:  table.New[*pendingRequest](o.MaxSessions),
+	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if err := json.Unmarshal(o.Capabilities, new(wire.Changes)); err != nil {
 		panic("mcpserver: capabilities: " + err.Error())

@@ -14,11 +14,12 @@ import (
 // requestPeer is the [protocol.Peer] for a client during one of its requests. Its
 // messages precede the answer on the same stream.
 type requestPeer struct {
-	write    writer
-	early    func(result json.RawMessage) error // answers the request before its call has ended; nil if that is not possible
-	requests requestSender                      // nil if the client takes no requests
-	noLogs   bool                               // drop notifications/message
-	begun    bool                               // see protocol.Call
+	write writer
+	// answers the request before its call has ended; nil if that is not possible
+	early    func(result json.RawMessage) error
+	requests requestSender // nil if the client takes no requests
+	noLogs   bool          // drop notifications/message
+	begun    bool          // see protocol.Call
 	answered atomic.Bool
 }
 
@@ -47,7 +48,8 @@ func (p *requestPeer) Call(ctx context.Context, method string, params json.RawMe
 	case p.answered.Load():
 		return nil, errAnswered
 	case p.requests == nil:
-		return nil, protocol.Errorf(protocol.ToolNotFound, "%s: the client cannot be asked anything during this request", method)
+		return nil, protocol.Errorf(protocol.ToolNotFound,
+			"%s: the client cannot be asked anything during this request", method)
 	}
 	return p.requests.sendRequest(ctx, method, params, p.write)
 }
@@ -73,7 +75,8 @@ func (p sessionPeer) Call(ctx context.Context, method string, params json.RawMes
 }
 
 // sendRequest implements [requestSender].
-func (c *clientSession) sendRequest(ctx context.Context, method string, params json.RawMessage, write writer) (json.RawMessage, error) {
+func (c *clientSession) sendRequest(ctx context.Context, method string, params json.RawMessage, write writer,
+) (json.RawMessage, error) {
 	if info := c.info.Load(); info != nil {
 		if err := wire.CheckCapability(info.Capabilities, method, params); err != nil {
 			return nil, err

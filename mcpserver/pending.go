@@ -41,8 +41,9 @@ type pendingRequest struct {
 	cancel  context.CancelCauseFunc // ends the call
 
 	mu    sync.Mutex
-	write writer                             // reaches the client; nil between its requests
-	early func(result json.RawMessage) error // answers the client's request before the call has ended; nil between its requests
+	write writer // reaches the client; nil between its requests
+	// answers the client's request before the call has ended; nil between its requests
+	early func(result json.RawMessage) error
 	ended bool
 
 	// Of a call that has asked, or that has its own goroutine.
@@ -66,17 +67,23 @@ type inputRequest struct {
 var (
 	errNoInput        = protocol.Errorf(protocol.Canceled, "the client did not come back with an answer")
 	errTooManyPending = protocol.Errorf(protocol.Overloaded, "too many calls wait for input of their clients")
-	errPanicked       = &protocol.Error{Kind: protocol.ExtensionError, Outcome: "unknown", Message: "the call broke off inside the server; its log says where"}
-	errAnsweredEarly  = errors.New("mcpserver: the client's request was answered before its call had ended")
+	errPanicked       = &protocol.Error{
+		Kind:    protocol.ExtensionError,
+		Outcome: "unknown",
+		Message: "the call broke off inside the server; its log says where",
+	}
+	errAnsweredEarly = errors.New("mcpserver: the client's request was answered before its call had ended")
 )
 
 // doWithInput is [Server.do] for a request whose result may be input_required. A
 // request with the state of a pending call continues that call. The error is
 // errAnsweredEarly when the request needs no answer any more.
-func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
+func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer,
+) (json.RawMessage, error) {
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
 	if p := s.pending.Get(state); p != nil {
-		if p.session.Caller != session.Caller || p.session.Toolset != session.Toolset || p.session.Extension != session.Extension || p.method != m.Method {
+		if p.session.Caller != session.Caller || p.session.Toolset != session.Toolset ||
+			p.session.Extension != session.Extension || p.method != m.Method {
 			return nil, wire.InvalidParams("requestState is of another request")
 		}
 		if s.pending.Remove(state, p) { // only one request may continue the call
@@ -98,7 +105,8 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 
 // run makes the call. The error is errAnsweredEarly when other requests of the client take
 // the outcome.
-func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requestPeer) (result json.RawMessage, err error) {
+func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requestPeer,
+) (result json.RawMessage, err error) {
 	err = errPanicked // net/http goes on after a panic
 	defer func() { result, err = p.end(result, err) }()
 	result, err = p.server.do(ctx, p.session, m, peer)
@@ -204,7 +212,8 @@ func (p *pendingRequest) resume(ctx context.Context, write writer, responses jso
 }
 
 // sendRequest implements [requestSender].
-func (p *pendingRequest) sendRequest(ctx context.Context, method string, params json.RawMessage, _ writer) (json.RawMessage, error) {
+func (p *pendingRequest) sendRequest(ctx context.Context, method string, params json.RawMessage, _ writer,
+) (json.RawMessage, error) {
 	if err := wire.CheckCapability(p.session.Capabilities, method, params); err != nil {
 		return nil, err
 	}

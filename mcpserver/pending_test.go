@@ -50,14 +50,16 @@ func answers(result json.RawMessage, value string) string {
 	for key := range rawjson.Members(rawjson.Get(result, "inputRequests")) {
 		all = append(all, `"`+key+`":`+value)
 	}
-	return `"inputResponses":{` + strings.Join(all, ",") + `},"requestState":` + string(rawjson.Get(result, "requestState")) + `,`
+	return `"inputResponses":{` + strings.Join(all,
+		",") + `},"requestState":` + string(rawjson.Get(result, "requestState")) + `,`
 }
 
 func TestPendingCallAsksInRounds(t *testing.T) {
 	runs := make(chan struct{}, 4)
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		runs <- struct{}{}
-		first, err := c.Client.Call(ctx, "elicitation/create", json.RawMessage(`{"message":"n","n":12345678901234567890}`))
+		first, err := c.Client.Call(ctx, "elicitation/create",
+			json.RawMessage(`{"message":"n","n":12345678901234567890}`))
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +75,8 @@ func TestPendingCallAsksInRounds(t *testing.T) {
 	if !strings.Contains(string(one), want) || string(rawjson.Get(one, "resultType")) != `"input_required"` {
 		t.Fatalf("first round: %s", one)
 	}
-	again := callPending(t, url, `"inputResponses":{"other":{}},"requestState":`+string(rawjson.Get(one, "requestState"))+`,`)
+	again := callPending(t, url,
+		`"inputResponses":{"other":{}},"requestState":`+string(rawjson.Get(one, "requestState"))+`,`)
 	if !strings.Contains(string(again), want) {
 		t.Fatalf("without an answer: %s", again)
 	}
@@ -82,7 +85,8 @@ func TestPendingCallAsksInRounds(t *testing.T) {
 		t.Fatalf("second round: %s", two)
 	}
 	three := callPending(t, url, answers(two, `{"roots":[]}`))
-	if !strings.HasSuffix(string(three), `"content":[],"first":{"action":"accept","n":98765432109876543210},"second":{"roots":[]}}`) {
+	if !strings.HasSuffix(string(three),
+		`"content":[],"first":{"action":"accept","n":98765432109876543210},"second":{"roots":[]}}`) {
 		t.Errorf("outcome: %s", three)
 	}
 	if len(runs) != 1 {
@@ -104,7 +108,8 @@ func TestPendingCallEndsWithItsCaller(t *testing.T) {
 	}}
 	until, end := context.WithCancel(context.Background())
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + canAsk + `}}`
-	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body)).WithContext(mcpserver.WithUntil(t.Context(), until))
+	r := httptest.NewRequest(http.MethodPost, "/mcp",
+		strings.NewReader(body)).WithContext(mcpserver.WithUntil(t.Context(), until))
 	r.Header = mirrored(body)
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder() // from which nothing detaches
@@ -147,8 +152,13 @@ func TestPendingCallBelongsToItsCaller(t *testing.T) {
 func TestUndeclaredCapabilityIsNotUsed(t *testing.T) {
 	outcome := make(chan string, 1)
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
-		for _, ask := range [][2]string{{"sampling/createMessage", `{}`}, {"elicitation/create", `{"mode":"url"}`}, {"elicitation/create", `{}`}} {
-			if _, err := c.Client.Call(ctx, ask[0], json.RawMessage(ask[1])); protocol.KindOf(err) != protocol.ToolNotFound {
+		for _, ask := range [][2]string{
+			{"sampling/createMessage", `{}`},
+			{"elicitation/create", `{"mode":"url"}`},
+			{"elicitation/create", `{}`},
+		} {
+			if _, err := c.Client.Call(ctx, ask[0],
+				json.RawMessage(ask[1])); protocol.KindOf(err) != protocol.ToolNotFound {
 				outcome <- ask[0] + ask[1]
 				return nil, err
 			}
@@ -157,7 +167,8 @@ func TestUndeclaredCapabilityIsNotUsed(t *testing.T) {
 		return json.RawMessage(`{}`), nil
 	}}
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + strings.Replace(canAsk, `,"sampling":{},"elicitation":{}`, ``, 1) + `}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + strings.Replace(canAsk,
+		`,"sampling":{},"elicitation":{}`, ``, 1) + `}}`
 	do(t, http.MethodPost, url, mirrored(body), body)
 	if got := get(t, outcome, "the call"); got != "" {
 		t.Errorf("a client that can only be asked for roots was asked %s", got)
@@ -175,7 +186,8 @@ func TestPendingCallEndsWithTheServer(t *testing.T) {
 	s := mcpserver.New(b, mcpserver.Options{MaxSessions: 1})
 	url := serveHTTP(t, s).URL + "/mcp"
 	callPending(t, url, "")
-	if got := callPending(t, url, ""); !strings.Contains(string(got), "too many calls wait") || !strings.Contains(string(got), `"outcome":"unknown"`) { // the table has room for one call
+	if got := callPending(t, url, ""); !strings.Contains(string(got), "too many calls wait") ||
+		!strings.Contains(string(got), `"outcome":"unknown"`) { // the table has room for one call
 		t.Errorf("a second one: %s", got)
 	}
 	get(t, ended, "the second call's end")

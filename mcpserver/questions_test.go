@@ -30,11 +30,12 @@ func TestCallWithoutQuestionsKeepsItsConnection(t *testing.T) {
 		return json.RawMessage(`{"content":[]}`), nil
 	})
 	for i := range 4 {
-		r, _ := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-			if i > 0 && !c.Reused {
-				t.Errorf("request %d got a new connection", i)
-			}
-		}}), http.MethodPost, url, strings.NewReader(askable))
+		r, _ := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(),
+			&httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+				if i > 0 && !c.Reused {
+					t.Errorf("request %d got a new connection", i)
+				}
+			}}), http.MethodPost, url, strings.NewReader(askable))
 		r.Header = mirrored(askable)
 		r.Header.Set("Content-Type", "application/json")
 		response, err := httpClient.Do(r)
@@ -67,11 +68,13 @@ func TestFirstQuestionIsAnAnswer(t *testing.T) {
 		if !response.Close { // the client must not use the connection again
 			t.Errorf("behind %d messages, the connection stays", before)
 		}
-		if before == 0 && (response.Header.Get("Date") == "" || response.Header.Get("Content-Type") != "application/json") {
+		if before == 0 && (response.Header.Get("Date") == "" ||
+			response.Header.Get("Content-Type") != "application/json") {
 			t.Errorf("the headers of the answer: %v", response.Header)
 		}
 		asked := json.RawMessage(body[strings.Index(body, `{"jsonrpc":"2.0","id"`):])
-		if got := callPending(t, url, answers(rawjson.Get(asked, "result"), `{"roots":["r"]}`)); !strings.Contains(string(got), `"roots":["r"]`) {
+		if got := callPending(t, url,
+			answers(rawjson.Get(asked, "result"), `{"roots":["r"]}`)); !strings.Contains(string(got), `"roots":["r"]`) {
 			t.Errorf("behind %d messages, the outcome: %s", before, got)
 		}
 	}

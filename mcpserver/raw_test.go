@@ -21,7 +21,8 @@ func TestBytesSurvive(t *testing.T) {
 			listed = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + toolsList[1:]
 		}
 		for _, test := range []struct{ id, method, members, want string }{
-			{`"ü/\u00fc"`, "tools/call", `"name":"echo","arguments":` + exotic, `{` + added + `"content":[],"structuredContent":` + exotic + `}`},
+			{`"ü/\u00fc"`, "tools/call", `"name":"echo","arguments":` + exotic,
+				`{` + added + `"content":[],"structuredContent":` + exotic + `}`},
 			{`7`, "tools/list", ``, listed},
 			{`-1`, "x/custom", `"unknown":` + exotic, ""},
 		} {
@@ -82,11 +83,14 @@ func TestLogMessagesNeedALevel(t *testing.T) {
 func TestErrors(t *testing.T) {
 	eachRaw(t, mcpserver.Options{}, func(t *testing.T, _ *fake, c *rawClient) {
 		for _, test := range []struct{ method, members, want string }{
-			{"test/unknown", ``, `"error":{"code":-32601,"message":"method \"test/unknown\" is not served here (tool_not_found)","data":{"kind":"tool_not_found"}}`},
+			{"test/unknown", ``,
+				`"error":{"code":-32601,"message":"method \"test/unknown\" is not served here (tool_not_found)","data":{"kind":"tool_not_found"}}`},
 			{"test/unencodable", ``, `"error":{"code":-32603,"message":"plain failure"}`},
-			{"tools/call", `"name":"child"`, `"error":{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}, "n":12345678901234567890}}`},
+			{"tools/call", `"name":"child"`,
+				`"error":{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}, "n":12345678901234567890}}`},
 			{"tools/call", `"name":"none"`, `"code":-32601,"message":"there is no tool \"none\" (tool_not_found)"`},
-			{"tools/call", `"name":"bad"`, `"content":[{"type":"text","text":"argument city is missing"}],"isError":true,"_meta":{"exthost/error":{"kind":"invalid_arguments"}}`},
+			{"tools/call", `"name":"bad"`,
+				`"content":[{"type":"text","text":"argument city is missing"}],"isError":true,"_meta":{"exthost/error":{"kind":"invalid_arguments"}}`},
 		} {
 			c.request(`5`, test.method, test.members)
 			got := get(t, c.heard, test.method)

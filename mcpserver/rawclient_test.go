@@ -149,25 +149,29 @@ func openSession(t testing.TB, url string, h http.Header) string {
 // postingClient sends each frame as a POST and collects the answers of all.
 func postingClient(t *testing.T, url string, h http.Header, stateless bool) *rawClient {
 	heard := make(chan string, 4096)
-	return &rawClient{stateless: stateless, heard: heard, send: func(frame string) {
-		h := h.Clone()
-		if stateless {
-			mirrored := mirrored(frame)
-			maps.Copy(mirrored, h)
-			h = mirrored
-		}
-		response := do(t, http.MethodPost, url, h, frame)
-		go func() {
-			if response.Header.Get("Content-Type") == "application/json" {
-				body, _ := io.ReadAll(response.Body)
-				heard <- string(body)
-				return
+	return &rawClient{
+		stateless: stateless,
+		heard:     heard,
+		send: func(frame string) {
+			h := h.Clone()
+			if stateless {
+				mirrored := mirrored(frame)
+				maps.Copy(mirrored, h)
+				h = mirrored
 			}
-			for data := range events(response.Body) {
-				heard <- data
-			}
-		}()
-	}}
+			response := do(t, http.MethodPost, url, h, frame)
+			go func() {
+				if response.Header.Get("Content-Type") == "application/json" {
+					body, _ := io.ReadAll(response.Body)
+					heard <- string(body)
+					return
+				}
+				for data := range events(response.Body) {
+					heard <- data
+				}
+			}()
+		},
+	}
 }
 
 // mirrored returns the headers that a modern request needs.

@@ -17,7 +17,8 @@ var (
 
 // serveLegacy runs a request of a session, which is nil before initialize. Its
 // callers handle the first initialize.
-func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
+func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer,
+) (json.RawMessage, error) {
 	switch m.Method {
 	case protocol.MethodPing:
 		return emptyObject, nil
@@ -34,7 +35,8 @@ func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *
 }
 
 // serveModern runs a modern request. Its callers handle subscriptions/listen.
-func (s *Server) serveModern(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
+func (s *Server) serveModern(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer,
+) (json.RawMessage, error) {
 	if wire.Removed[m.Method] {
 		return nil, wire.MethodNotFound(m.Method)
 	}
@@ -56,8 +58,17 @@ func (s *Server) serveModern(ctx context.Context, session *protocol.Session, m *
 	return wire.Complete(m.Method, result), nil
 }
 
-func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
-	result, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: m.Method, Params: m.Params, Begun: peer.begun, Client: peer})
+func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer,
+) (json.RawMessage, error) {
+	result, err := s.backend.Do(ctx,
+		&protocol.Call{
+			Session:   session,
+			Extension: session.Extension,
+			Method:    m.Method,
+			Params:    m.Params,
+			Begun:     peer.begun,
+			Client:    peer,
+		})
 	peer.answered.Store(true)
 	if err != nil {
 		if failure := wire.ToolFailure(m.Method, err); failure != nil {
@@ -77,14 +88,22 @@ func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.M
 // insteadOf returns e in place of err, the error of a call: whether the call may have run is what err says.
 func insteadOf(err error, e *protocol.Error) error {
 	told := *e
-	if failed, ok := errors.AsType[*protocol.Error](err); !ok || failed.Outcome != "" || failed.Kind == protocol.ExtensionError {
+	if failed, ok := errors.AsType[*protocol.Error](err); !ok || failed.Outcome != "" ||
+		failed.Kind == protocol.ExtensionError {
 		told.Outcome = "unknown"
 	}
 	return &told
 }
 
 func (s *Server) notify(ctx context.Context, session *protocol.Session, m *jsonrpc.Message) {
-	_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: m.Method, Params: m.Params, Notify: true})
+	_, err := s.backend.Do(ctx,
+		&protocol.Call{
+			Session:   session,
+			Extension: session.Extension,
+			Method:    m.Method,
+			Params:    m.Params,
+			Notify:    true,
+		})
 	if err != nil {
 		s.log.Debug("a client's notification was not delivered", "method", m.Method, "error", err)
 	}

@@ -41,7 +41,8 @@ func eachFront(t *testing.T, o *mcp.ClientOptions, f func(t *testing.T, b *fake,
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, o)
-			session, err := client.Connect(ctx, front.connect(t, b, served), &mcp.ClientSessionOptions{ProtocolVersion: front.version})
+			session, err := client.Connect(ctx, front.connect(t, b, served),
+				&mcp.ClientSessionOptions{ProtocolVersion: front.version})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +108,10 @@ func asCaller(h http.Handler) http.Handler {
 var httpClient = &http.Client{Transport: &http.Transport{}}
 
 func httpTransport(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
-	return &mcp.StreamableClientTransport{Endpoint: serveHTTP(t, mcpserver.New(b, o)).URL + "/mcp", HTTPClient: httpClient}
+	return &mcp.StreamableClientTransport{
+		Endpoint:   serveHTTP(t, mcpserver.New(b, o)).URL + "/mcp",
+		HTTPClient: httpClient,
+	}
 }
 
 func sseTransport(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
@@ -124,7 +128,8 @@ func TestClientListsAndCalls(t *testing.T) {
 		if err != nil || len(list.Tools) != 3 || list.Tools[0].Name != "echo" {
 			t.Fatalf("tools/list: %+v, %v", list, err)
 		}
-		result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"word": "grüß Gott"}})
+		result, err := c.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"word": "grüß Gott"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,10 +152,12 @@ func TestClientGetsFailures(t *testing.T) {
 		if data, _ := result.Meta["exthost/error"].(map[string]any); data["kind"] != "invalid_arguments" {
 			t.Errorf("bad arguments: data %v", data)
 		}
-		if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "nothing"}); err == nil || !strings.Contains(err.Error(), "there is no tool") {
+		if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "nothing"}); err == nil ||
+			!strings.Contains(err.Error(), "there is no tool") {
 			t.Errorf("unknown tool: %v", err)
 		}
-		if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "child"}); err == nil || !strings.Contains(err.Error(), "needs sampling") {
+		if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "child"}); err == nil ||
+			!strings.Contains(err.Error(), "needs sampling") {
 			t.Errorf("the extension's own error: %v", err)
 		}
 	})
@@ -170,7 +177,8 @@ func TestClientCancels(t *testing.T) {
 		if err := get(t, failed, "CallTool"); err == nil {
 			t.Error("a cancelled call succeeded")
 		}
-		if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{}}); err != nil {
+		if _, err := c.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "echo", Arguments: map[string]any{}}); err != nil {
 			t.Errorf("the next call: %v", err)
 		}
 	})
@@ -200,7 +208,8 @@ func TestClientGetsProgressAndChanges(t *testing.T) {
 		t.Run(front.name+"/"+front.version, func(t *testing.T) {
 			b := newFake()
 			client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, o)
-			c, err := client.Connect(t.Context(), front.connect(t, b, mcpserver.Options{}), &mcp.ClientSessionOptions{ProtocolVersion: front.version})
+			c, err := client.Connect(t.Context(), front.connect(t, b, mcpserver.Options{}),
+				&mcp.ClientSessionOptions{ProtocolVersion: front.version})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -58,9 +58,10 @@ type Options struct {
 	Headers      []string     // HTTP headers that policies of category authentication get, besides Authorization
 	Logger       *slog.Logger // nil logs nothing
 
-	MaxBody      int64         // bytes in one message of a client; default 16 MiB
-	MaxInFlight  int           // concurrent requests of one session, more are answered overloaded; default 256
-	MaxSessions  int           // concurrent HTTP sessions and subscriptions, idle sessions make room, beyond that 429; default 1024
+	MaxBody     int64 // bytes in one message of a client; default 16 MiB
+	MaxInFlight int   // concurrent requests of one session, more are answered overloaded; default 256
+	// concurrent HTTP sessions and subscriptions, idle sessions make room, beyond that 429; default 1024
+	MaxSessions  int
 	SessionIdle  time.Duration // until an HTTP session without request and stream ends; default 30 min
 	DrainTimeout time.Duration // for requests to finish after the end of stdin; default 5 s
 }
@@ -206,5 +207,16 @@ func requesterFrom(r *http.Request) requester {
 }
 
 func (r requester) session(front, version, extension string, capabilities json.RawMessage) *protocol.Session {
-	return &protocol.Session{Front: front, Remote: r.remote, Since: time.Now(), Caller: r.caller, Toolset: r.toolset, ToolMode: r.toolMode, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
+	return &protocol.Session{
+		Front:        front,
+		Remote:       r.remote,
+		Since:        time.Now(),
+		Caller:       r.caller,
+		Toolset:      r.toolset,
+		ToolMode:     r.toolMode,
+		Env:          r.env,
+		Version:      version,
+		Extension:    extension,
+		Capabilities: capabilities,
+	}
 }

@@ -64,9 +64,19 @@ var (
 	errEnded     = protocol.Errorf(protocol.ShuttingDown, "the session has ended")
 )
 
-func (s *Server) newSession(ctx context.Context, id, front string, by requester, extension string, write writer) *clientSession {
-	c := &clientSession{server: s, id: id, front: front, requester: by, extension: extension, write: write,
-		onEnd: func() {}, requests: make(map[string]context.CancelCauseFunc), toClient: questions.New()}
+func (s *Server) newSession(ctx context.Context, id, front string, by requester, extension string, write writer,
+) *clientSession {
+	c := &clientSession{
+		server:    s,
+		id:        id,
+		front:     front,
+		requester: by,
+		extension: extension,
+		write:     write,
+		onEnd:     func() {},
+		requests:  make(map[string]context.CancelCauseFunc),
+		toClient:  questions.New(),
+	}
 	c.attached, c.detach = context.WithCancel(ctx)
 	return c
 }
@@ -98,7 +108,8 @@ func (c *clientSession) initialize(ctx context.Context, params json.RawMessage) 
 		return nil, wire.InvalidParams("initialize needs protocolVersion")
 	}
 	if size := len(p.Capabilities) + len(p.ClientInfo); size > maxClient {
-		return nil, wire.InvalidParams(fmt.Sprintf("capabilities and clientInfo have %d bytes, and a session keeps at most %d", size, maxClient))
+		return nil, wire.InvalidParams(
+			fmt.Sprintf("capabilities and clientInfo have %d bytes, and a session keeps at most %d", size, maxClient))
 	}
 	info := c.requester.session(c.front, wire.Negotiate(p.ProtocolVersion), c.extension, p.Capabilities)
 	info.ID, info.ClientInfo, info.Client = PublicID(c.id), p.ClientInfo, sessionPeer{c}

@@ -30,7 +30,8 @@ func TestSessionLifecycle(t *testing.T) {
 	if got := text(t, do(t, http.MethodPost, url, named, ping)); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
 		t.Errorf("ping: %s", got)
 	}
-	if r := do(t, http.MethodPost, url, named, initialize); r.StatusCode != http.StatusOK || !strings.Contains(text(t, r), "-32600") {
+	if r := do(t, http.MethodPost, url, named, initialize); r.StatusCode != http.StatusOK ||
+		!strings.Contains(text(t, r), "-32600") {
 		t.Errorf("a second initialize: %s", r.Status)
 	}
 	if r := do(t, http.MethodDelete, url, named, ""); r.StatusCode != http.StatusNoContent {
@@ -114,7 +115,8 @@ func TestF4SessionOfAnotherCaller(t *testing.T) {
 	stream := do(t, http.MethodGet, server.URL+"/sse", http.Header{"Caller": {"alice"}}, "")
 	endpoint, _ := strings.CutPrefix(get(t, events(stream.Body), "the endpoint"), "endpoint ")
 	for caller, status := range map[string]int{"mallory": 404, "": 404, "alice": 202} {
-		if r := do(t, http.MethodPost, server.URL+endpoint, http.Header{"Caller": {caller}}, ping); r.StatusCode != status {
+		if r := do(t, http.MethodPost, server.URL+endpoint, http.Header{"Caller": {caller}},
+			ping); r.StatusCode != status {
 			t.Errorf("POST to alice's stream by %q: %s", caller, r.Status)
 		}
 	}
@@ -159,7 +161,8 @@ func TestF3TooManySessions(t *testing.T) {
 	listen := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{},` + metaOnly + `}}`
 	do(t, http.MethodPost, url, mirrored(listen), listen)
 	busy := openSession(t, url, nil)
-	if r := do(t, http.MethodPost, url, http.Header{"Mcp-Session-Id": {idle}}, ping); r.StatusCode != http.StatusNotFound {
+	if r := do(t, http.MethodPost, url, http.Header{"Mcp-Session-Id": {idle}},
+		ping); r.StatusCode != http.StatusNotFound {
 		t.Errorf("the session that had to go: %s", r.Status)
 	}
 	do(t, http.MethodGet, url, http.Header{"Mcp-Session-Id": {busy}}, "") // the stream keeps the session in use
@@ -321,8 +324,10 @@ func TestSessionStream(t *testing.T) {
 	if request != `{"jsonrpc":"2.0","id":`+asked+`,"method":"roots/list"}` {
 		t.Errorf("request %s", request)
 	}
-	r := do(t, http.MethodPost, url, named, `{"jsonrpc":"2.0","id":`+asked+`,"result":{"roots":[12345678901234567890]}}`)
-	if got := get(t, answered, "the answer"); got != `{"roots":[12345678901234567890]}` || r.StatusCode != http.StatusAccepted {
+	r := do(t, http.MethodPost, url, named,
+		`{"jsonrpc":"2.0","id":`+asked+`,"result":{"roots":[12345678901234567890]}}`)
+	if got := get(t, answered, "the answer"); got != `{"roots":[12345678901234567890]}` ||
+		r.StatusCode != http.StatusAccepted {
 		t.Errorf("answer %s, %s", got, r.Status)
 	}
 
@@ -359,7 +364,9 @@ func TestLineBreaksDoNotReachTheBackend(t *testing.T) {
 	b := newFake()
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
 	h := http.Header{"Mcp-Session-Id": {openSession(t, url, nil)}}
-	do(t, http.MethodPost, url, h, "{\n \"jsonrpc\": \"2.0\",\r\n \"id\": 1, \"method\": \"x/y\", \"params\": {\n  \"n\": 12345678901234567890, \"s\": \"a\\nb\"\n }\n}\n")
+	do(t, http.MethodPost, url, h,
+		"{\n \"jsonrpc\": \"2.0\",\r\n \"id\": 1, \"method\": \"x/y\", \"params\": {\n  \"n\": 12345678901234567890, "+
+			"\"s\": \"a\\nb\"\n }\n}\n")
 	if call := get(t, b.calls, "the call"); string(call.Params) != `{"n":12345678901234567890,"s":"a\nb"}` {
 		t.Errorf("params %s", call.Params)
 	}

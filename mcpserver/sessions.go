@@ -75,7 +75,8 @@ func (s *sessions) remove(c *clientSession) {
 func (s *sessions) get(id string, by requester, extension string) *clientSession {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if c := s.byID[id]; c != nil && c.requester.caller == by.caller && c.requester.toolset == by.toolset && c.extension == extension {
+	if c := s.byID[id]; c != nil && c.requester.caller == by.caller && c.requester.toolset == by.toolset &&
+		c.extension == extension {
 		return c
 	}
 	return nil

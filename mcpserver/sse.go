@@ -36,16 +36,21 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	r = r.WithContext(ctx)
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(r.Context(), forward.ID(rand.Text(), e.options.Elsewhere), protocol.FrontSSE, requesterFrom(r), e.extension, outbox.Put)
+	c := e.newSession(r.Context(), forward.ID(rand.Text(), e.options.Elsewhere), protocol.FrontSSE, requesterFrom(r),
+		e.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
 		e.sessions.remove(c)
 	})
-	c.stream = &streamSession{clientSession: c, running: r.Context(), notify: func(m *jsonrpc.Message) {
-		if session := c.stream.initialized(); session != nil {
-			e.notify(r.Context(), session, m)
-		}
-	}}
+	c.stream = &streamSession{
+		clientSession: c,
+		running:       r.Context(),
+		notify: func(m *jsonrpc.Message) {
+			if session := c.stream.initialized(); session != nil {
+				e.notify(r.Context(), session, m)
+			}
+		},
+	}
 	e.sessions.add(c)
 	if e.closing.Err() != nil { // Close may have run before add
 		c.end(errEnded)

@@ -41,7 +41,8 @@ func TestSSEEndsWithItsStream(t *testing.T) {
 	stream := do(t, http.MethodGet, server.URL+"/sse", nil, "")
 	endpoint, _ := strings.CutPrefix(get(t, events(stream.Body), "the endpoint"), "endpoint ")
 	do(t, http.MethodPost, server.URL+endpoint, nil, initialize)
-	do(t, http.MethodPost, server.URL+endpoint, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
+	do(t, http.MethodPost, server.URL+endpoint, nil,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
 	get(t, b.calls, "the call")
 	stream.Body.Close()
 	get(t, b.ended, "the call to be cancelled")

@@ -84,7 +84,12 @@ type stdio struct {
 func (s *Server) newStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) *stdio {
 	d := &stdio{broken: make(chan error, 1), notifications: make(chan *jsonrpc.Message, maxNotifications)}
 	d.transport = ndjson.New(r, w, ndjson.Options{MaxLineBytes: int(s.options.MaxBody), Noise: d.handleInvalid})
-	d.streamSession = streamSession{clientSession: s.newSession(ctx, rand.Text(), protocol.FrontStdio, requesterOf(ctx), "", d.send), modern: true, running: ctx, notify: d.enqueue}
+	d.streamSession = streamSession{
+		clientSession: s.newSession(ctx, rand.Text(), protocol.FrontStdio, requesterOf(ctx), "", d.send),
+		modern:        true,
+		running:       ctx,
+		notify:        d.enqueue,
+	}
 	return d
 }
 

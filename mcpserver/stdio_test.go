@@ -69,7 +69,8 @@ func TestStdioDrainIsBounded(t *testing.T) {
 	s := mcpserver.New(b, mcpserver.Options{DrainTimeout: time.Millisecond})
 	ended := make(chan error, 1)
 	go func() { ended <- s.ServeStdio(context.Background(), r, w) }()
-	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang",`+metaOnly+`}}`+"\n")
+	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang",`+metaOnly+`}}`+
+		"\n")
 	get(t, b.calls, "the call")
 	in.Close()
 	if err := get(t, ended, "ServeStdio"); err != nil {
@@ -89,7 +90,8 @@ func TestStdioEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mcpserver.New(b, mcpserver.Options{}).ServeStdio(ctx, r, w) }()
-	_, _ = io.WriteString(in, initialize+"\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`+"\n")
+	_, _ = io.WriteString(in, initialize+"\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`+
+		"\n")
 	get(t, b.calls, "the call")
 	cancel()
 	if err := get(t, ended, "ServeStdio"); !errors.Is(err, context.Canceled) {
@@ -117,11 +119,16 @@ func TestStdioRefusals(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, `"id":1,"error":{"code":-32602`},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + meta("2099-01-01", capable) + `}`,
 			`"error":{"code":-32022,"message":"unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2099-01-01"}}`},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + meta("2026-07-28", "") + `}`, `"error":{"code":-32602`},
-		{`{"jsonrpc":"2.0","id":1,"method":"ping","params":` + meta("2026-07-28", capable) + `}`, `"error":{"code":-32601`},
-		{`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":` + meta("2026-07-28", capable) + `}`, `"error":{"code":-32602`},
-		{`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":` + meta("2026-07-28", capable) + `}`, `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28"`},
-		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1999-01-01"}}`, `"protocolVersion":"2025-11-25"`},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + meta("2026-07-28", "") + `}`,
+			`"error":{"code":-32602`},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping","params":` + meta("2026-07-28", capable) + `}`,
+			`"error":{"code":-32601`},
+		{`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":` + meta("2026-07-28", capable) + `}`,
+			`"error":{"code":-32602`},
+		{`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":` + meta("2026-07-28", capable) + `}`,
+			`"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28"`},
+		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1999-01-01"}}`,
+			`"protocolVersion":"2025-11-25"`},
 		{initialize, `"error":{"code":-32600,"message":"the session is already initialized"`},
 	} {
 		_, _ = io.WriteString(in, test.send+"\n")
@@ -207,7 +214,8 @@ func TestStdioSessionClient(t *testing.T) {
 	last, _ := strconv.ParseUint(id[1], 10, 64)
 	get(t, c.heard, "the request")
 	cancel()
-	if got := get(t, c.heard, "its withdrawal"); !strings.Contains(got, fmt.Sprintf(`"notifications/cancelled","params":{"requestId":%d}`, last+1)) {
+	if got := get(t, c.heard, "its withdrawal"); !strings.Contains(got,
+		fmt.Sprintf(`"notifications/cancelled","params":{"requestId":%d}`, last+1)) {
 		t.Errorf("withdrawal %s", got)
 	}
 	if got := get(t, answered, "the end of the request"); got != "context canceled" {
@@ -248,7 +256,8 @@ func TestStdioSubscription(t *testing.T) {
 		t.Error("a subscription was asked something")
 	}
 	in.Close()
-	if got := get(t, c.heard, "the end"); got != `{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete",`+id+`}}` {
+	if got := get(t, c.heard, "the end"); got !=
+		`{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete",`+id+`}}` {
 		t.Errorf("the subscription ended with %s", got)
 	}
 	if err := get(t, ended, "ServeStdio"); err != nil {

@@ -101,7 +101,8 @@ func (s *streamSession) serve(ctx context.Context, m *jsonrpc.Message) (json.Raw
 
 // listen keeps a subscription open until the client cancels it or the session or the
 // server ends.
-func (s *streamSession) listen(ctx context.Context, session *protocol.Session, m *jsonrpc.Message) (json.RawMessage, error) {
+func (s *streamSession) listen(ctx context.Context, session *protocol.Session, m *jsonrpc.Message,
+) (json.RawMessage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := s.server.subscribe(ctx, session, m, s.write); err != nil {

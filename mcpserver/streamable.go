@@ -135,7 +135,8 @@ func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc
 
 // postRequest runs a request in the goroutine of the HTTP handler.
 func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *clientSession, m *jsonrpc.Message) {
-	if until := c.requester.until; until != nil && requesterOf(r.Context()).forwarded { // no middleware here ends it with the caller's token
+	// no middleware here ends it with the caller's token
+	if until := c.requester.until; until != nil && requesterOf(r.Context()).forwarded {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(until, cancel)()
@@ -183,9 +184,11 @@ const unusedTimeout = time.Minute
 
 // openSession initializes a session, for which admit has taken a slot. ctx ends when
 // the client no longer waits.
-func (e *endpoint) openSession(ctx context.Context, by requester, params json.RawMessage) (*clientSession, json.RawMessage, error) {
+func (e *endpoint) openSession(ctx context.Context, by requester, params json.RawMessage,
+) (*clientSession, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(cmp.Or(by.until, context.Background()), forward.ID(rand.Text(), e.options.Elsewhere), protocol.FrontHTTP, by, e.extension, outbox.Offer)
+	c := e.newSession(cmp.Or(by.until, context.Background()), forward.ID(rand.Text(), e.options.Elsewhere),
+		protocol.FrontHTTP, by, e.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
@@ -247,7 +250,8 @@ func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if !e.sessions.acquire() && !(e.sessions.evict(CallerOf(r.Context())) && e.sessions.acquire()) {
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, fmt.Sprintf("all %d sessions are in use; try again later", e.options.MaxSessions), http.StatusTooManyRequests)
+		http.Error(w, fmt.Sprintf("all %d sessions are in use; try again later", e.options.MaxSessions),
+			http.StatusTooManyRequests)
 		return false
 	}
 	return true
@@ -255,7 +259,8 @@ func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) bool {
 
 // refuse answers a request that was not run.
 func refuse(w http.ResponseWriter, status int, id json.RawMessage, err error) {
-	_ = mcphttp.WriteJSON(w, status, wire.Response(id, nil, err)) // a failed write means that the client has disconnected
+	// a failed write means that the client has disconnected
+	_ = mcphttp.WriteJSON(w, status, wire.Response(id, nil, err))
 }
 
 func (e *endpoint) answer(reply *mcphttp.Reply, status int, m *jsonrpc.Message) {

@@ -34,17 +34,23 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	}
 	var offered wire.Changes
 	_ = json.Unmarshal(d.Capabilities, &offered) // a malformed capability counts as missing
-	sub := &subscription{id: m.ID, write: write, acknowledged: make(chan struct{}), filter: wire.Filter{
-		Tools:     requested.Tools && offered.Tools.ListChanged,
-		Prompts:   requested.Prompts && offered.Prompts.ListChanged,
-		Resources: requested.Resources && offered.Resources.ListChanged,
-	}}
+	sub := &subscription{
+		id:           m.ID,
+		write:        write,
+		acknowledged: make(chan struct{}),
+		filter: wire.Filter{
+			Tools:     requested.Tools && offered.Tools.ListChanged,
+			Prompts:   requested.Prompts && offered.Prompts.ListChanged,
+			Resources: requested.Resources && offered.Resources.ListChanged,
+		},
+	}
 	session.Client = sub
 	if !offered.Resources.Subscribe {
 		requested.URIs = nil
 	}
 	if len(requested.URIs) > wire.MaxResources {
-		return wire.InvalidParams(fmt.Sprintf("%s follows at most %d resources", protocol.MethodListen, wire.MaxResources))
+		return wire.InvalidParams(fmt.Sprintf("%s follows at most %d resources", protocol.MethodListen,
+			wire.MaxResources))
 	}
 	sub.filter.URIs = requested.URIs
 	if err := s.backend.Attach(ctx, session); err != nil {
@@ -54,7 +60,10 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	granted.URIs = s.subscribeResources(ctx, session, requested.URIs)
 	notifications, _ := json.Marshal(granted) // booleans and strings always encode
 	params := append(append([]byte(`{"notifications":`), notifications...), '}')
-	if err := write(ctx, &jsonrpc.Message{Method: protocol.MethodSubscriptionAcknowledged, Params: wire.OfSubscription(params, m.ID)}); err != nil {
+	if err := write(ctx, &jsonrpc.Message{
+		Method: protocol.MethodSubscriptionAcknowledged,
+		Params: wire.OfSubscription(params, m.ID),
+	}); err != nil {
 		return err
 	}
 	close(sub.acknowledged)
@@ -66,7 +75,13 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 func (s *Server) subscribeResources(ctx context.Context, session *protocol.Session, uris []string) (granted []string) {
 	for _, uri := range uris {
 		params := append(rawjson.AppendText([]byte(`{"uri":`), uri), '}')
-		_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: protocol.MethodResourcesSubscribe, Params: params})
+		_, err := s.backend.Do(ctx,
+			&protocol.Call{
+				Session:   session,
+				Extension: session.Extension,
+				Method:    protocol.MethodResourcesSubscribe,
+				Params:    params,
+			})
 		if err != nil {
 			s.log.Debug("a resource cannot be followed", "uri", uri, "error", err)
 			continue

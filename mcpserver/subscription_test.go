@@ -20,8 +20,11 @@ func (f following) Describe(_ context.Context, s *protocol.Session) (protocol.De
 	if s.Extension == "none" {
 		return protocol.Description{}, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", s.Extension)
 	}
-	return protocol.Description{Capabilities: json.RawMessage(`{"resources":{"subscribe":true}}`), Instructions: "advice for " + s.Extension,
-		ServerInfo: json.RawMessage(`{"name":"its own","version":"7","title":"with more"}`)}, nil
+	return protocol.Description{
+		Capabilities: json.RawMessage(`{"resources":{"subscribe":true}}`),
+		Instructions: "advice for " + s.Extension,
+		ServerInfo:   json.RawMessage(`{"name":"its own","version":"7","title":"with more"}`),
+	}, nil
 }
 
 func (f following) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
@@ -37,19 +40,23 @@ func TestListenFollowsResources(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
 	body := `{"jsonrpc":"2.0","id":"sub","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x://a","x://bad"]},` + metaOnly + `}}`
 	heard := events(do(t, http.MethodPost, url, mirrored(body), body).Body)
-	if c := get(t, b.calls, "the subscription"); c.Method != "resources/subscribe" || string(c.Params) != `{"uri":"x://a"}` || c.Session == nil {
+	if c := get(t, b.calls, "the subscription"); c.Method != "resources/subscribe" ||
+		string(c.Params) != `{"uri":"x://a"}` || c.Session == nil {
 		t.Errorf("%+v", c)
 	}
-	if got := get(t, heard, "the acknowledgement"); !strings.Contains(got, `"notifications":{"resourceSubscriptions":["x://a"]}`) {
+	if got := get(t, heard, "the acknowledgement"); !strings.Contains(got,
+		`"notifications":{"resourceSubscriptions":["x://a"]}`) {
 		t.Errorf("granted: %s", got)
 	}
 	client := get(t, b.attached, "the session").Client
 	for _, uri := range []string{"x://other", "x://a"} {
-		if err := client.Notify(t.Context(), "notifications/resources/updated", json.RawMessage(fmt.Sprintf(`{"uri":%q,"n":12345678901234567890}`, uri))); err != nil {
+		if err := client.Notify(t.Context(), "notifications/resources/updated",
+			json.RawMessage(fmt.Sprintf(`{"uri":%q,"n":12345678901234567890}`, uri))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := get(t, heard, "the update"); got != `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://a","n":12345678901234567890,"_meta":{"io.modelcontextprotocol/subscriptionId":"sub"}}}` {
+	if got := get(t, heard, "the update"); got !=
+		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://a","n":12345678901234567890,"_meta":{"io.modelcontextprotocol/subscriptionId":"sub"}}}` {
 		t.Errorf("heard %s", got)
 	}
 }
@@ -70,7 +77,9 @@ func TestDescriber(t *testing.T) {
 			if body == discover {
 				h = mirrored(body)
 			}
-			if got := text(t, do(t, http.MethodPost, front.URL+path, h, body)); !strings.Contains(got, want) || path == "/one" && !strings.Contains(got, `erverInfo":{"name":"its own","version":"7","title":"with more"}`) {
+			if got := text(t, do(t, http.MethodPost, front.URL+path, h, body)); !strings.Contains(got, want) ||
+				path == "/one" &&
+					!strings.Contains(got, `erverInfo":{"name":"its own","version":"7","title":"with more"}`) {
 				t.Errorf("%s: %s", path, got)
 			}
 		}

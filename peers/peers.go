@@ -56,7 +56,8 @@ type Host interface {
 	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 	// Incoming takes a request or notification of an extension at p that belongs to no call in
 	// flight. s is whom it is for, nil for everybody.
-	Incoming(ctx context.Context, p *Place, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
+	Incoming(ctx context.Context, p *Place, s *protocol.Session, method string, params json.RawMessage,
+		notify bool) (json.RawMessage, error)
 	// PlacesChanged says that Places returns others than before. It does not wait.
 	PlacesChanged()
 	// Operate carries out an operation of another node.
@@ -67,18 +68,20 @@ type Host interface {
 
 // Offer is one extension of a host as others see it.
 type Offer struct {
-	Extension       string          `json:"id"`
-	Version         string          `json:"version,omitempty"`          // of the extension; "" if unknown
-	Protocol        string          `json:"protocol"`                   // native, mcp, lite or exec
-	ProtocolVersion string          `json:"protocol_version,omitempty"` // the MCP revision spoken; "" for the others
-	State           string          `json:"state"`                      // as the status says; calls go to ready, idle and restarting ones
-	PerSession      bool            `json:"per_session,omitempty"`      // each session has a process of its own
-	Replay          string          `json:"replay,omitempty"`           // runtime.replay of the manifest
-	Capabilities    json.RawMessage `json:"capabilities,omitempty"`     // of an MCP server, raw
-	ServerInfo      json.RawMessage `json:"server_info,omitempty"`      // of an MCP server, raw
-	Instructions    string          `json:"instructions,omitempty"`     // of an MCP server
-	Pages           bool            `json:"pages,omitempty"`            // the node keeps long results, for the page tool
-	Tools           []protocol.Tool `json:"-"`                          // with their descriptors; travel by digest
+	Extension       string `json:"id"`
+	Version         string `json:"version,omitempty"`          // of the extension; "" if unknown
+	Protocol        string `json:"protocol"`                   // native, mcp, lite or exec
+	ProtocolVersion string `json:"protocol_version,omitempty"` // the MCP revision spoken; "" for the others
+	// as the status says; calls go to ready, idle and restarting ones
+	State        string          `json:"state"`
+	PerSession   bool            `json:"per_session,omitempty"`  // each session has a process of its own
+	Replay       string          `json:"replay,omitempty"`       // runtime.replay of the manifest
+	Capabilities json.RawMessage `json:"capabilities,omitempty"` // of an MCP server, raw
+	ServerInfo   json.RawMessage `json:"server_info,omitempty"`  // of an MCP server, raw
+	Instructions string          `json:"instructions,omitempty"` // of an MCP server
+	// the node keeps long results, for the page tool
+	Pages bool            `json:"pages,omitempty"`
+	Tools []protocol.Tool `json:"-"` // with their descriptors; travel by digest
 }
 
 // The values of Place.As.

@@ -39,7 +39,8 @@ type Session struct {
 	// auto, as tools.mode of the configuration says; "": as the configuration says.
 	ToolMode string
 
-	Extension    string          // the extension that the session is limited to, whose tools keep their own names; "" for all
+	// the extension that the session is limited to, whose tools keep their own names; "" for all
+	Extension    string
 	Capabilities json.RawMessage // the client's MCP capabilities, as sent
 	ClientInfo   json.RawMessage // as the client sent it; nil if it sent none
 	Client       Peer            // reaches the client outside of any request; nil if that is impossible

@@ -9,7 +9,14 @@ import (
 )
 
 func TestDuration(t *testing.T) {
-	for want, d := range map[string]time.Duration{"0": 0, "0.000001": 1, "0.123456": 123456, "1500": 1500 * time.Millisecond, "-3": -3 * time.Millisecond, "86400000": 24 * time.Hour} {
+	for want, d := range map[string]time.Duration{
+		"0":        0,
+		"0.000001": 1,
+		"0.123456": 123456,
+		"1500":     1500 * time.Millisecond,
+		"-3":       -3 * time.Millisecond,
+		"86400000": 24 * time.Hour,
+	} {
 		got, err := json.Marshal(protocol.Duration(d))
 		if err != nil || string(got) != want {
 			t.Errorf("%v: %s, %v; want %s", d, got, err, want)

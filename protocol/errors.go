@@ -17,29 +17,30 @@ type Kind string
 
 // The kinds, each with the moment it occurs.
 const (
-	InvalidJSON           Kind = "invalid_json"           // a frame or payload is not JSON
-	InvalidResponse       Kind = "invalid_response"       // a frame is JSON but not a valid answer
-	ProtocolVersion       Kind = "protocol_version"       // the two sides have no version in common
-	ToolNotFound          Kind = "tool_not_found"         // no such tool, method or extension
-	InvalidArguments      Kind = "invalid_arguments"      // arguments do not match the tool's schema
-	ManifestInvalid       Kind = "manifest_invalid"       // plugin.toml or its sidecar cannot be used
-	ConfigInvalid         Kind = "config_invalid"         // a host configuration file cannot be used
-	RequirementMissing    Kind = "requirement_missing"    // a bin, variable, os, arch or host version is missing
-	Untrusted             Kind = "untrusted"              // the operator has not approved this extension
-	DescriptorChanged     Kind = "descriptor_changed"     // a tool differs from the approved one
-	SpawnFailed           Kind = "spawn_failed"           // the process could not be started
-	HandshakeTimeout      Kind = "handshake_timeout"      // no answer to the handshake within start_timeout
-	HandshakeInvalid      Kind = "handshake_invalid"      // the answer to the handshake cannot be used
-	ChildExited           Kind = "child_exited"           // the process ended before it answered
-	LineTooLong           Kind = "line_too_long"          // a frame is longer than max_line_bytes
-	StdoutClosed          Kind = "stdout_closed"          // the process runs but closed its stdout
-	WriteStalled          Kind = "write_stalled"          // the process stopped reading its stdin
-	CallTimeout           Kind = "call_timeout"           // no answer within call_timeout
-	Canceled              Kind = "canceled"               // the caller canceled the call
-	Overloaded            Kind = "overloaded"             // max_in_flight and max_queue are full
-	BreakerOpen           Kind = "breaker_open"           // the circuit breaker refuses calls for now
-	NotReady              Kind = "not_ready"              // the extension is starting or restarting
-	Failed                Kind = "failed"                 // it did not start, or its restart budget is spent; it is tried once in a while, or an operator acts
+	InvalidJSON        Kind = "invalid_json"        // a frame or payload is not JSON
+	InvalidResponse    Kind = "invalid_response"    // a frame is JSON but not a valid answer
+	ProtocolVersion    Kind = "protocol_version"    // the two sides have no version in common
+	ToolNotFound       Kind = "tool_not_found"      // no such tool, method or extension
+	InvalidArguments   Kind = "invalid_arguments"   // arguments do not match the tool's schema
+	ManifestInvalid    Kind = "manifest_invalid"    // plugin.toml or its sidecar cannot be used
+	ConfigInvalid      Kind = "config_invalid"      // a host configuration file cannot be used
+	RequirementMissing Kind = "requirement_missing" // a bin, variable, os, arch or host version is missing
+	Untrusted          Kind = "untrusted"           // the operator has not approved this extension
+	DescriptorChanged  Kind = "descriptor_changed"  // a tool differs from the approved one
+	SpawnFailed        Kind = "spawn_failed"        // the process could not be started
+	HandshakeTimeout   Kind = "handshake_timeout"   // no answer to the handshake within start_timeout
+	HandshakeInvalid   Kind = "handshake_invalid"   // the answer to the handshake cannot be used
+	ChildExited        Kind = "child_exited"        // the process ended before it answered
+	LineTooLong        Kind = "line_too_long"       // a frame is longer than max_line_bytes
+	StdoutClosed       Kind = "stdout_closed"       // the process runs but closed its stdout
+	WriteStalled       Kind = "write_stalled"       // the process stopped reading its stdin
+	CallTimeout        Kind = "call_timeout"        // no answer within call_timeout
+	Canceled           Kind = "canceled"            // the caller canceled the call
+	Overloaded         Kind = "overloaded"          // max_in_flight and max_queue are full
+	BreakerOpen        Kind = "breaker_open"        // the circuit breaker refuses calls for now
+	NotReady           Kind = "not_ready"           // the extension is starting or restarting
+	// it did not start, or its restart budget is spent; it is tried once in a while, or an operator acts
+	Failed                Kind = "failed"
 	ShuttingDown          Kind = "shutting_down"          // the host or the extension is stopping
 	Rejected              Kind = "rejected"               // a policy or hook denied it
 	GovernanceUnavailable Kind = "governance_unavailable" // a required policy could not decide
@@ -138,7 +139,8 @@ type Evidence struct {
 }
 
 // errorWords occur in lines of stderr that name an error.
-var errorWords = []string{"error", "exception", "panic", "fatal", "fail", "cannot", "can't", "no such", "not found", "denied", "refused", "missing"}
+var errorWords = []string{"error", "exception", "panic", "fatal", "fail", "cannot", "can't", "no such", "not found",
+	"denied", "refused", "missing"}
 
 // namesError reports whether a line of stderr names an error. Indented lines of a stack
 // trace name positions.
@@ -258,8 +260,8 @@ type errorData struct {
 }
 
 // Wire returns e as a JSON-RPC error object. An ExtensionError keeps the code and data
-// of the child. One with an Outcome is no answer of the child, and has data of the host. Lines of stderr and the offending frame are left out, because they may hold
-// secrets and no policy has seen them.
+// of the child. One with an Outcome is no answer of the child, and has data of the host. Lines of stderr and the
+// offending frame are left out, because they may hold secrets and no policy has seen them.
 func (e *Error) Wire() WireError {
 	code := e.Kind.Code()
 	if e.Kind == ExtensionError {
@@ -268,8 +270,14 @@ func (e *Error) Wire() WireError {
 			return WireError{Code: code, Message: e.Message, Data: e.Data}
 		}
 	}
-	d := errorData{Kind: e.Kind, Extension: e.Extension, Tool: e.Tool, Outcome: e.Outcome,
-		RetryAfterMS: e.RetryAfter.Milliseconds(), Details: e.Data}
+	d := errorData{
+		Kind:         e.Kind,
+		Extension:    e.Extension,
+		Tool:         e.Tool,
+		Outcome:      e.Outcome,
+		RetryAfterMS: e.RetryAfter.Milliseconds(),
+		Details:      e.Data,
+	}
 	if ev := e.Evidence; ev != nil {
 		d.ExitCode, d.Signal, d.LineBytes = ev.ExitCode, ev.Signal, len(ev.Line)
 	}

@@ -38,15 +38,23 @@ func TestErrorOnTheWire(t *testing.T) {
 		want string
 	}{
 		"host": {e, `{"code":-32010,"message":"weather: the process ended: context canceled (child_exited)","data":{"kind":"child_exited","extension":"weather","outcome":"unknown","retry_after_ms":1500,"exit_code":3,"line_bytes":8}}`},
-		"child": {&Error{Kind: ExtensionError, Code: -32042, Message: "closed", Extension: "weather", Data: json.RawMessage(`{"n":12345678901234567890}`)},
+		"child": {&Error{
+			Kind:      ExtensionError,
+			Code:      -32042,
+			Message:   "closed",
+			Extension: "weather",
+			Data:      json.RawMessage(`{"n":12345678901234567890}`),
+		},
 			`{"code":-32042,"message":"closed","data":{"n":12345678901234567890}}`},
-		"bad data": {&Error{Kind: Rejected, Message: "no", Data: json.RawMessage(`{`)}, `{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}}`},
+		"bad data": {&Error{Kind: Rejected, Message: "no", Data: json.RawMessage(`{`)},
+			`{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}}`},
 	} {
 		if got, err := json.Marshal(tt.err.Wire()); err != nil || string(got) != tt.want {
 			t.Errorf("%s: %s, %v\nwant %s", name, got, err, tt.want)
 		}
 	}
-	if !errors.Is(e, context.Canceled) || !errors.Is(e, &Error{Kind: ChildExited}) || errors.Is(e, &Error{Kind: Failed}) {
+	if !errors.Is(e, context.Canceled) || !errors.Is(e, &Error{Kind: ChildExited}) ||
+		errors.Is(e, &Error{Kind: Failed}) {
 		t.Error("an error is its cause and its kind, and no other")
 	}
 }
@@ -84,12 +92,16 @@ func TestDiagnosticText(t *testing.T) {
 
 func TestComplaint(t *testing.T) {
 	for want, stderr := range map[string]string{
-		"":                                   "",
-		"ModuleNotFoundError: No module 'x'": "Traceback (most recent call last):\n  File \"c.py\", line 3\nModuleNotFoundError: No module 'x'",
-		"Error: Cannot find module 'x'":      "node:internal:1\n  throw err;\n\nError: Cannot find module 'x'\nRequire stack:\n    at error (a.js:1)\n  code: 'MODULE_NOT_FOUND'\n}\n\nNode.js v20.11.0",
-		"panic: boom":                        "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/x.go:5",
-		"error: boom":                        "error: boom\nbye",
-		"npm error 404 Not Found - GET https://registry.npmjs.org/x": "npm warn exec\nnpm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/x\nnpm error 404\nnpm error A complete log of this run can be found in: /x.log",
+		"": "",
+		"ModuleNotFoundError: No module 'x'": "Traceback (most recent call last):\n  File \"c.py\", line " +
+			"3\nModuleNotFoundError: No module 'x'",
+		"Error: Cannot find module 'x'": "node:internal:1\n  throw err;\n\nError: Cannot find module " +
+			"'x'\nRequire stack:\n    at error (a.js:1)\n  code: 'MODULE_NOT_FOUND'\n}\n\nNode.js v20.11.0",
+		"panic: boom": "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/x.go:5",
+		"error: boom": "error: boom\nbye",
+		"npm error 404 Not Found - GET https://registry.npmjs.org/x": "npm warn exec\nnpm error code E404\nnpm error " +
+			"404 Not Found - GET https://registry.npmjs.org/x\nnpm error 404\nnpm error A complete log of this run " +
+			"can be found in: /x.log",
 		"it broke":                              "it broke\nnpm notice new version\n",
 		"bye":                                   "hello\n  bye\n\n",
 		"x.sh: 3: Syntax error: \"fi\" unknown": "x.sh: 3: Syntax error: \"fi\" unknown",

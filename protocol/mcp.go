@@ -35,7 +35,8 @@ const (
 	MetaServerInfo         = MetaPrefix + "serverInfo"         // of a modern result
 	MetaSubscriptionID     = MetaPrefix + "subscriptionId"     // of the messages of a subscriptions/listen
 	MetaRelatedTask        = MetaPrefix + "related-task"       // names the task that a legacy message belongs to
-	MetaProgressToken      = "progressToken"                   // of a request that wants notifications/progress, which repeat it
+	// of a request that wants notifications/progress, which repeat it
+	MetaProgressToken = "progressToken"
 
 	// ExtensionTasks is the capability of modern tasks; legacy tasks are a
 	// capability of their own, "tasks".

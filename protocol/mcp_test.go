@@ -15,7 +15,8 @@ func TestVersions(t *testing.T) {
 		"2027-01-01":         {modern: true},
 	} {
 		if protocol.IsLegacy(version) != want.legacy || protocol.IsModern(version) != want.modern {
-			t.Errorf("%q: legacy %t, modern %t, want %+v", version, protocol.IsLegacy(version), protocol.IsModern(version), want)
+			t.Errorf("%q: legacy %t, modern %t, want %+v", version, protocol.IsLegacy(version),
+				protocol.IsModern(version), want)
 		}
 	}
 }

@@ -34,20 +34,26 @@ type InitializeResult struct {
 // DecideParams are the params of governance/decide: one flow of an exchange, for a
 // native policy to decide.
 type DecideParams struct {
-	ID        string            `json:"id,omitempty"`        // of the exchange; the same in both flows
-	Flow      string            `json:"flow"`                // request or response
-	Direction string            `json:"direction"`           // to_extension, or to_caller for requests and notifications of an extension
-	Method    string            `json:"method"`              // an MCP method name
-	Caller    string            `json:"caller,omitempty"`    // authenticated; "" when anonymous
-	Session   string            `json:"session,omitempty"`   // "" for stateless callers
-	Node      string            `json:"node,omitempty"`      // the node of the cluster whose caller it is; "" for a caller of this host
-	Extension string            `json:"extension,omitempty"` // the target; "" for a method of the host
-	Tool      string            `json:"tool,omitempty"`      // the registered name; "" outside tools/call
-	Headers   map[string]string `json:"headers,omitempty"`   // of the HTTP request, by name in lower case; for category authentication only, nil when the call did not come over HTTP
-	Request   json.RawMessage   `json:"request,omitempty"`   // the params
-	Response  json.RawMessage   `json:"response,omitempty"`  // the result; beside Error, the part of the error that may be changed
-	Error     *WireError        `json:"error,omitempty"`     // instead of a result
-	Verdict   *Verdict          `json:"verdict,omitempty"`   // the decision that ended the exchange; for category audit only
+	ID   string `json:"id,omitempty"` // of the exchange; the same in both flows
+	Flow string `json:"flow"`         // request or response
+	// to_extension, or to_caller for requests and notifications of an extension
+	Direction string `json:"direction"`
+	Method    string `json:"method"`            // an MCP method name
+	Caller    string `json:"caller,omitempty"`  // authenticated; "" when anonymous
+	Session   string `json:"session,omitempty"` // "" for stateless callers
+	// the node of the cluster whose caller it is; "" for a caller of this host
+	Node      string `json:"node,omitempty"`
+	Extension string `json:"extension,omitempty"` // the target; "" for a method of the host
+	Tool      string `json:"tool,omitempty"`      // the registered name; "" outside tools/call
+	// of the HTTP request, by name in lower case; for category authentication only, nil when the call did not come over
+	// HTTP
+	Headers map[string]string `json:"headers,omitempty"`
+	Request json.RawMessage   `json:"request,omitempty"` // the params
+	// the result; beside Error, the part of the error that may be changed
+	Response json.RawMessage `json:"response,omitempty"`
+	Error    *WireError      `json:"error,omitempty"` // instead of a result
+	// the decision that ended the exchange; for category audit only
+	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
 // Verdict is the decision that took effect.
@@ -59,11 +65,12 @@ type Verdict struct {
 
 // The values of [DecideResult].Decision.
 const (
-	DecisionAllow   = "allow"   // unchanged
-	DecisionDeny    = "deny"    // with code and reason
-	DecisionModify  = "modify"  // replaces request or response, by the flow; category content only
-	DecisionRespond = "respond" // answers with response in place of the extension, in the request flow; category content only
-	DecisionAsk     = "ask"     // wait for a person's approval
+	DecisionAllow  = "allow"  // unchanged
+	DecisionDeny   = "deny"   // with code and reason
+	DecisionModify = "modify" // replaces request or response, by the flow; category content only
+	// answers with response in place of the extension, in the request flow; category content only
+	DecisionRespond = "respond"
+	DecisionAsk     = "ask" // wait for a person's approval
 )
 
 // DecideResult is the result of governance/decide. Decision has no default: a result
@@ -74,9 +81,10 @@ type DecideResult struct {
 	Reason     string          `json:"reason,omitempty"`      // for people and models
 	Data       json.RawMessage `json:"data,omitempty"`        // details for programs
 	RetryAfter float64         `json:"retry_after,omitempty"` // seconds until a denied call may be tried again
-	Expiry     float64         `json:"expiry,omitempty"`      // seconds to wait for a person's approval; 0 is the host's default
-	Request    json.RawMessage `json:"request,omitempty"`     // replaces the params
-	Response   json.RawMessage `json:"response,omitempty"`    // replaces the result
+	// seconds to wait for a person's approval; 0 is the host's default
+	Expiry   float64         `json:"expiry,omitempty"`
+	Request  json.RawMessage `json:"request,omitempty"`  // replaces the params
+	Response json.RawMessage `json:"response,omitempty"` // replaces the result
 }
 
 // Tool is the descriptor of an extension's tool. On the wire InputSchema is

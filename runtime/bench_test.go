@@ -25,7 +25,10 @@ func BenchmarkOverhead(b *testing.B) {
 			r := start(b, s)
 			conn := r.Instance.(*StdioRuntime).child.Load().conn
 			ctx := context.Background()
-			q := &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"echo","arguments":{"text":"twelve bytes"}}`)}
+			q := &Request{
+				Method: protocol.MethodToolsCall,
+				Params: json.RawMessage(`{"name":"echo","arguments":{"text":"twelve bytes"}}`),
+			}
 			ways := []func() error{
 				func() error { _, err := conn.Call(ctx, q.Method, q.Params, nil); return err },
 				func() error { _, err := r.Call(ctx, q); return err },
@@ -42,7 +45,8 @@ func BenchmarkOverhead(b *testing.B) {
 			b.ReportMetric(float64(floor), "conn-ns")
 			b.ReportMetric(float64(call), "call-ns")
 			for i, way := range ways {
-				b.ReportMetric(testing.AllocsPerRun(200, func() { _ = way() }), []string{"conn-allocs", "call-allocs"}[i])
+				b.ReportMetric(testing.AllocsPerRun(200, func() { _ = way() }),
+					[]string{"conn-allocs", "call-allocs"}[i])
 			}
 		})
 	}

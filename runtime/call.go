@@ -31,10 +31,15 @@ func (c *child) available() *protocol.Error {
 
 // call sends r and returns the answer in the terms of MCP.
 func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protocol.Error) {
-	if d, ok := c.dialect.(*mcp); ok && d.modern && (r.Method == protocol.MethodResourcesSubscribe || r.Method == protocol.MethodResourcesUnsubscribe) {
+	if d, ok := c.dialect.(*mcp); ok && d.modern &&
+		(r.Method == protocol.MethodResourcesSubscribe || r.Method == protocol.MethodResourcesUnsubscribe) {
 		return c.subscription(ctx, d, r)
 	}
-	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout, Owner: r.Owner}
+	o := jsonrpc.CallOptions{
+		Timeout:    c.spec.Options.CallTimeout,
+		MaxTimeout: c.spec.Options.MaxCallTimeout,
+		Owner:      r.Owner,
+	}
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, noLimit)
 	if _, ok := c.dialect.(*mcp); ok && r.Method == protocol.MethodTasksResult && o.Timeout > 0 {
 		o.Timeout = o.MaxTimeout // the server answers only when the task has ended
@@ -92,7 +97,8 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		return fault
 	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // the server did not act on the request
 		return c.waitExit(ctx)
-	case errors.As(err, &invalid) && errors.As(invalid.Err, &fault): // of a transport that knows what became of the request
+	// of a transport that knows what became of the request
+	case errors.As(err, &invalid) && errors.As(invalid.Err, &fault):
 		return fault
 	case errors.As(err, &invalid):
 		kind := protocol.InvalidResponse
@@ -106,7 +112,9 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		fault = &told
 	case errors.Is(err, jsonrpc.ErrTimeout):
 		c.hangs()
-		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have been carried out",
+		fault = protocol.Errorf(protocol.CallTimeout,
+			"it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have "+
+				"been carried out",
 			c.spec.Options.CallTimeout, c.spec.Options.MaxCallTimeout)
 	case errors.Is(err, context.DeadlineExceeded):
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer before the caller's deadline: %w", err)
@@ -118,7 +126,8 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	if jsonrpc.Written(err) || errors.As(err, new(maybeExecuted)) {
 		fault.Outcome = "unknown"
 	}
-	givenUp := errors.Is(err, jsonrpc.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	givenUp := errors.Is(err, jsonrpc.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, context.Canceled)
 	if givenUp && jsonrpc.Written(err) && c.traits.cancels {
 		c.leavesUnanswered() // here, because to tell a server over HTTP of the end of a call may take long
 	}
@@ -134,7 +143,8 @@ func (c *child) waitExit(ctx context.Context) *protocol.Error {
 		return c.copyError()
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return protocol.Errorf(protocol.CallTimeout, "the caller's deadline passed while the extension ended: %w", ctx.Err())
+			return protocol.Errorf(protocol.CallTimeout, "the caller's deadline passed while the extension ended: %w",
+				ctx.Err())
 		}
 		return protocol.Errorf(protocol.Canceled, "the call was canceled while the extension ended: %w", ctx.Err())
 	}
@@ -199,7 +209,8 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 	case c.traits.mayIgnoreCanceled:
 		c.suspect(c.patience()/maxMisses, c.spec.Options.MaxInFlight)
 	default:
-		c.end(protocol.Errorf(protocol.Overloaded, "it owed %d answers that nobody waits for any more, and was replaced", c.conn.Stats().Abandoned))
+		c.end(protocol.Errorf(protocol.Overloaded,
+			"it owed %d answers that nobody waits for any more, and was replaced", c.conn.Stats().Abandoned))
 	}
 }
 

@@ -51,7 +51,8 @@ func TestProgressReachesItsCaller(t *testing.T) {
 		`say {"jsonrpc":"2.0","method":"notifications/message","params":{"_meta":{"progressToken":$TOKEN},"data":"d"}}; `+
 		`answer; echo`))
 	c := &noter{}
-	raw, err := r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(withProgress), Client: c})
+	raw, err := r.Call(context.Background(),
+		&Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(withProgress), Client: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func TestProgressReachesItsCaller(t *testing.T) {
 		t.Error(diff)
 	}
 	sent := rawjson.Get(rawjson.Get(rawjson.Get(raw, "structuredContent"), "params"), "_meta")
-	if token := rawjson.Get(sent, "progressToken"); !strings.HasPrefix(string(token), `"x`) || string(rawjson.Get(sent, "k")) != "1" {
+	if token := rawjson.Get(sent, "progressToken"); !strings.HasPrefix(string(token), `"x`) ||
+		string(rawjson.Get(sent, "k")) != "1" {
 		t.Errorf("the child was sent _meta %s, want a token of our own and the rest", sent)
 	}
 }
@@ -77,7 +79,8 @@ func TestRequestsOfTheChild(t *testing.T) {
 		`say {"jsonrpc":"2.0","method":"notifications/message","params":{"data":"d"}}; dump; echo`)
 	incoming := &noter{err: protocol.Errorf(protocol.Rejected, "no roots for you")}
 	told := make(chan struct{})
-	s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	s.Incoming = func(ctx context.Context, method string, params json.RawMessage,
+		notify bool) (json.RawMessage, error) {
 		if notify {
 			defer close(told)
 			return nil, incoming.Notify(ctx, method, params)
@@ -86,15 +89,18 @@ func TestRequestsOfTheChild(t *testing.T) {
 	}
 	r := start(t, s)
 	client := &noter{reply: json.RawMessage(`{"role":"assistant"}`)}
-	if _, err := r.Call(context.Background(), &Request{Method: "hooks/x", Params: json.RawMessage(withProgress), Client: client}); err != nil {
+	if _, err := r.Call(context.Background(),
+		&Request{Method: "hooks/x", Params: json.RawMessage(withProgress), Client: client}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, told)
 	r.stop() // after the dump
-	if diff := cmp.Diff([]string{`call sampling/createMessage {"_meta":{"progressToken":42}}`}, client.heard); diff != "" {
+	if diff := cmp.Diff([]string{`call sampling/createMessage {"_meta":{"progressToken":42}}`},
+		client.heard); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{`call roots/list {"x":1}`, `notify notifications/message {"data":"d"}`}, incoming.heard); diff != "" {
+	if diff := cmp.Diff([]string{`call roots/list {"x":1}`, `notify notifications/message {"data":"d"}`},
+		incoming.heard); diff != "" {
 		t.Error(diff)
 	}
 	want := []string{
@@ -115,8 +121,8 @@ func (broken) Call(context.Context, string, json.RawMessage) (json.RawMessage, e
 }
 func (broken) Notify(context.Context, string, json.RawMessage) error { panic("in Notify") }
 
-// TestPanicEndsOneMessageOfTheChild has the host panic at a request and a notification within a call and at both outside
-// of one. The child gets an error for each request, and its answer reaches the caller.
+// TestPanicEndsOneMessageOfTheChild has the host panic at a request and a notification within a call and at both
+// outside of one. The child gets an error for each request, and its answer reaches the caller.
 func TestPanicEndsOneMessageOfTheChild(t *testing.T) {
 	fault(t)
 	s := spec(t, `init echo; read; `+
@@ -126,14 +132,16 @@ func TestPanicEndsOneMessageOfTheChild(t *testing.T) {
 		`say {"jsonrpc":"2.0","id":2,"method":"elicitation/create","params":{"_meta":{"progressToken":$TOKEN}}}; read; `+
 		`answer {}; dump; echo`)
 	log := logTo(&s)
-	s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	s.Incoming = func(ctx context.Context, method string, params json.RawMessage,
+		notify bool) (json.RawMessage, error) {
 		if notify {
 			return nil, broken{}.Notify(ctx, method, params)
 		}
 		return broken{}.Call(ctx, method, params)
 	}
 	r := start(t, s)
-	if _, err := r.Call(context.Background(), &Request{Method: "hooks/x", Params: json.RawMessage(withProgress), Client: broken{}}); err != nil {
+	if _, err := r.Call(context.Background(),
+		&Request{Method: "hooks/x", Params: json.RawMessage(withProgress), Client: broken{}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := r.Call(context.Background(), &Request{Method: "hooks/x", Params: json.RawMessage(`{}`)}); err != nil {
@@ -187,7 +195,13 @@ func TestAnswerIsNotHeldBackByAnOpenQuestion(t *testing.T) {
 			log := logTo(&s)
 			r := start(t, s)
 			c := silent{&noter{}, make(chan string, 4)}
-			done := r.goCall(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"echo"}`), Client: c, Owner: "ada"})
+			done := r.goCall(context.Background(),
+				&Request{
+					Method: protocol.MethodToolsCall,
+					Params: json.RawMessage(`{"name":"echo"}`),
+					Client: c,
+					Owner:  "ada",
+				})
 			for _, step := range strings.Fields(tt.steps) {
 				if got := await(t, c.events); got != step {
 					t.Fatalf("the client was %s, want %s", got, step)
@@ -222,7 +236,8 @@ func TestForgedIdentity(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if text := string(params); strings.Contains(text, "root") || strings.Contains(text, "alice") != (meta != "") || !strings.Contains(text, `"k":2`) {
+				if text := string(params); strings.Contains(text, "root") ||
+					strings.Contains(text, "alice") != (meta != "") || !strings.Contains(text, `"k":2`) {
 					t.Errorf("%s, told %q: %s", name, meta, params)
 				}
 			}
@@ -245,7 +260,13 @@ func TestConfiguredRoots(t *testing.T) {
 	s.Roots, s.Capabilities = []string{"/srv/my data", "/tmp"}, json.RawMessage(`{"sampling":{}}`)
 	r := start(t, s)
 	client := &noter{}
-	if _, err := r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(withProgress), Client: client, Owner: client}); err != nil {
+	if _, err := r.Call(context.Background(),
+		&Request{
+			Method: protocol.MethodToolsCall,
+			Params: json.RawMessage(withProgress),
+			Client: client,
+			Owner:  client,
+		}); err != nil {
 		t.Fatal(err)
 	}
 	m.await("told")()
@@ -253,7 +274,8 @@ func TestConfiguredRoots(t *testing.T) {
 	if offered := string(newMCP(&s).relayed); offered != `{"sampling":{},"roots":{}}` {
 		t.Errorf("the server is told of the capabilities %s", offered)
 	}
-	wantContains(t, stderrOf(r), `{"jsonrpc":"2.0","id":7,"result":{"roots":[{"uri":"file:///srv/my%20data","name":"my data"},{"uri":"file:///tmp","name":"tmp"}]}}`)
+	wantContains(t, stderrOf(r),
+		`{"jsonrpc":"2.0","id":7,"result":{"roots":[{"uri":"file:///srv/my%20data","name":"my data"},{"uri":"file:///tmp","name":"tmp"}]}}`)
 	if len(client.heard) > 0 {
 		t.Errorf("the caller was asked: %v", client.heard)
 	}
@@ -283,7 +305,8 @@ func TestExtensionErrorKeepsCodeAndData(t *testing.T) {
 	r := start(t, spec(t, `init echo; read; say {"jsonrpc":"2.0","id":$ID,"error":{"code":-32042,"message":"m","data":{"n":12345678901234567890}}}; echo`))
 	_, err := r.callTool()
 	fault := wantKind(t, err, protocol.ExtensionError)
-	if fault.Code != -32042 || fault.Message != "m" || string(fault.Data) != `{"n":12345678901234567890}` || fault.Outcome != "" {
+	if fault.Code != -32042 || fault.Message != "m" || string(fault.Data) != `{"n":12345678901234567890}` ||
+		fault.Outcome != "" {
 		t.Errorf("error = %+v", fault)
 	}
 }
@@ -309,8 +332,10 @@ func TestOutgoingNative(t *testing.T) {
 		{``, ``, ``, `{}`},
 		{`{"name":"t","arguments":{"b":1e3}}`, ``, ``, `{"name":"t","arguments":{"b":1e3}}`},
 		{`{"name":"t"}`, `{"agent_id":"a"}`, ``, `{"name":"t","arguments":{"_meta":{"agent_id":"a"}}}`},
-		{`{"name":"t","arguments":{"_meta":"forged","x":1}}`, `{"agent_id":"a"}`, ``, `{"name":"t","arguments":{"_meta":{"agent_id":"a"},"x":1}}`},
-		{`{"_meta":{"progressToken":1,"k":2},"name":"t"}`, ``, `"x-1"`, `{"_meta":{"progressToken":"x-1","k":2},"name":"t"}`},
+		{`{"name":"t","arguments":{"_meta":"forged","x":1}}`, `{"agent_id":"a"}`, ``,
+			`{"name":"t","arguments":{"_meta":{"agent_id":"a"},"x":1}}`},
+		{`{"_meta":{"progressToken":1,"k":2},"name":"t"}`, ``, `"x-1"`,
+			`{"_meta":{"progressToken":"x-1","k":2},"name":"t"}`},
 	} {
 		_, got, err := d.outgoing(request(c.params, c.meta), raw(c.token))
 		if err != nil || string(got) != c.want {
@@ -333,7 +358,8 @@ func TestOutgoingMCP(t *testing.T) {
 		{false, ``, ``, ``, `{}`},
 		{false, `{"name":"t","_meta":{"k":1}}`, ``, ``, `{"name":"t","_meta":{"k":1}}`},
 		{false, `{"name":"t"}`, `{"agent_id":"a"}`, ``, `{"name":"t","_meta":{"agent_id":"a"}}`},
-		{false, `{"_meta":{"agent_id":"forged","progressToken":1}}`, `{"agent_id":"a"}`, `"x-1"`, `{"_meta":{"progressToken":"x-1","agent_id":"a"}}`},
+		{false, `{"_meta":{"agent_id":"forged","progressToken":1}}`, `{"agent_id":"a"}`, `"x-1"`,
+			`{"_meta":{"progressToken":"x-1","agent_id":"a"}}`},
 		{true, `{ }`, ``, ``, `{"_meta":` + envelope + ` }`},
 		{true, `{"name":"t"}`, ``, ``, `{"_meta":` + envelope + `,"name":"t"}`},
 		{true, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"x","io.modelcontextprotocol/clientCapabilities":{"a":1}}}`, ``, ``,
@@ -363,12 +389,13 @@ func raw(s string) json.RawMessage {
 
 func TestToolResult(t *testing.T) {
 	for in, want := range map[string]string{
-		`"a \"b\"\n"`:                   `{"content":[{"type":"text","text":"a \"b\"\n"}]}`,
-		`12345678901234567890`:          `{"content":[{"type":"text","text":"12345678901234567890"}]}`,
-		`null`:                          `{"content":[{"type":"text","text":"null"}]}`,
-		`[1, "x"]`:                      `{"content":[{"type":"text","text":"[1, \"x\"]"}]}`,
-		`{"a":"\\"}`:                    `{"content":[{"type":"text","text":"{\"a\":\"\\\\\"}"}],"structuredContent":{"a":"\\"}}`,
-		"{\"a\":\t1}":                   `{"content":[{"type":"text","text":"{\"a\":\t1}"}],"structuredContent":{"a":` + "\t1}}",
+		`"a \"b\"\n"`:          `{"content":[{"type":"text","text":"a \"b\"\n"}]}`,
+		`12345678901234567890`: `{"content":[{"type":"text","text":"12345678901234567890"}]}`,
+		`null`:                 `{"content":[{"type":"text","text":"null"}]}`,
+		`[1, "x"]`:             `{"content":[{"type":"text","text":"[1, \"x\"]"}]}`,
+		`{"a":"\\"}`:           `{"content":[{"type":"text","text":"{\"a\":\"\\\\\"}"}],"structuredContent":{"a":"\\"}}`,
+		"{\"a\":\t1}": `{"content":[{"type":"text","text":"{\"a\":\t1}"}],"structuredContent":{"a":` +
+			"\t1}}",
 		`{"content":"text"}`:            `{"content":[{"type":"text","text":"{\"content\":\"text\"}"}],"structuredContent":{"content":"text"}}`,
 		`{"content":[],"x":1}`:          `{"content":[],"x":1}`,
 		`{"isError":true,"content":[]}`: `{"isError":true,"content":[]}`,

@@ -22,8 +22,9 @@ import (
 // endpoint is the other end of a connection: a process, or a remote server, which ends
 // with the connection.
 type endpoint interface {
-	PID() int                                            // 0 without a process
-	Exited() <-chan struct{}                             // closed when the process has exited, before its descendants are gone
+	PID() int // 0 without a process
+	// closed when the process has exited, before its descendants are gone
+	Exited() <-chan struct{}
 	Dying() bool                                         // the process is exiting but has not exited
 	Done() <-chan struct{}                               // closed when all processes are gone
 	Stop(ctx context.Context, grace time.Duration) error // stops gracefully, then by force
@@ -68,11 +69,18 @@ type child struct {
 // newChild returns a child without a connection.
 func newChild(s *Spec, d dialect, b endpoint) *child {
 	c := &child{
-		spec: s, dialect: d, traits: d.traits(), endpoint: b, noise: &noiseFilter{log: s.Logger, limit: rate.NewLimiter(1, 10)},
-		slot: &slot{token: make(chan struct{}, 1), noiseSeen: make(chan struct{}, 1)}, startedAt: time.Now(),
-		endReason: make(chan *protocol.Error, 1), toolsChanged: make(chan struct{}, 1),
-		connDone: make(chan struct{}), done: make(chan struct{}),
-		strays: strays{limit: rate.NewLimiter(1, 10)},
+		spec:         s,
+		dialect:      d,
+		traits:       d.traits(),
+		endpoint:     b,
+		noise:        &noiseFilter{log: s.Logger, limit: rate.NewLimiter(1, 10)},
+		slot:         &slot{token: make(chan struct{}, 1), noiseSeen: make(chan struct{}, 1)},
+		startedAt:    time.Now(),
+		endReason:    make(chan *protocol.Error, 1),
+		toolsChanged: make(chan struct{}, 1),
+		connDone:     make(chan struct{}),
+		done:         make(chan struct{}),
+		strays:       strays{limit: rate.NewLimiter(1, 10)},
 	}
 	c.tokens.init()
 	c.roots = RootsResult(s.Roots)
@@ -82,7 +90,9 @@ func newChild(s *Spec, d dialect, b endpoint) *child {
 // connect sets the transport of the connection. Nothing is read before run.
 func (c *child) connect(wire jsonrpc.Transport) {
 	o := jsonrpc.Options{
-		Handle: c.handle, Notified: c.notified, Abandoned: c.abandoned,
+		Handle:    c.handle,
+		Notified:  c.notified,
+		Abandoned: c.abandoned,
 		Token: func(m *jsonrpc.Message) string {
 			if c.answersRoots(m) {
 				return ""
@@ -93,7 +103,8 @@ func (c *child) connect(wire jsonrpc.Transport) {
 		Cancels: cancels,
 		Stray:   c.stray,
 		Held:    c.spec.Held,
-		FirstID: 1, Bare: c.traits.bare,
+		FirstID: 1,
+		Bare:    c.traits.bare,
 	}
 	switch {
 	case c.traits.zeroID:
@@ -106,7 +117,11 @@ func (c *child) connect(wire jsonrpc.Transport) {
 
 // run serves the child until it ends and returns the reason, nil if ctx ended.
 func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
-	c.spec.Record.Start(cassette.Start{Transport: c.spec.Manifest.Transport.Kind, Protocol: cmp.Or(c.spec.Manifest.Transport.Protocol, manifest.ProtocolNative), PID: c.endpoint.PID()})
+	c.spec.Record.Start(cassette.Start{
+		Transport: c.spec.Manifest.Transport.Kind,
+		Protocol:  cmp.Or(c.spec.Manifest.Transport.Protocol, manifest.ProtocolNative),
+		PID:       c.endpoint.PID(),
+	})
 	c.tasks.Go(func() {
 		c.connErr = c.conn.Serve(context.WithoutCancel(ctx))
 		close(c.connDone)

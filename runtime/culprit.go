@@ -48,7 +48,8 @@ func (c *child) culprit(d *doubt) string {
 	case b.Output > 0 && c.conn.Stats().BytesIn == d.read: // else there is just more of it than the host takes at once
 		return fmt.Sprintf("%d bytes of its output wait in the pipe, which the host has not read", b.Output)
 	case waits > 0 && c.taken() <= d.taken:
-		return fmt.Sprintf("it has stopped reading its stdin, where %d bytes of requests wait, and has answered nothing for %v", waits, quiet)
+		return fmt.Sprintf("it has stopped reading its stdin, where %d bytes of requests wait, and has answered "+
+			"nothing for %v", waits, quiet)
 	case b.Unread < 0 && b.Unsent == 0:
 		return ""
 	}

@@ -70,7 +70,8 @@ func handshakeError(method string, err error) error {
 	case errors.As(err, &invalid) && errors.As(invalid.Err, new(*protocol.Error)): // of a transport that knows more
 		return protocol.Errorf(protocol.SpawnFailed, "%s", protocol.Reason(invalid.Err))
 	case errors.As(err, &refused):
-		return protocol.Errorf(protocol.HandshakeInvalid, "it refused %s: %s (%d)", method, refused.Message, refused.Code)
+		return protocol.Errorf(protocol.HandshakeInvalid, "it refused %s: %s (%d)", method, refused.Message,
+			refused.Code)
 	case errors.As(err, &invalid):
 		e := protocol.Errorf(protocol.HandshakeInvalid, "its answer to %s is not a valid response", method)
 		e.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}

@@ -110,7 +110,8 @@ func (e *ExecRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, er
 	}
 	defer e.running.Leave()
 	if e.handshake.Load() == nil {
-		return nil, withExtension(&e.spec, protocol.Errorf(protocol.NotReady, "its commands have not been looked for yet"))
+		return nil, withExtension(&e.spec,
+			protocol.Errorf(protocol.NotReady, "its commands have not been looked for yet"))
 	}
 	id := e.calls.Add(1)
 	e.inFlight.Add(1)
@@ -153,5 +154,10 @@ func (e *ExecRuntime) Handshake() *Handshake { return e.handshake.Load() }
 
 // Info implements [Instance].
 func (e *ExecRuntime) Info() Info {
-	return Info{StartedAt: e.startedAt, Protocol: manifest.KindExec, Calls: e.calls.Load(), InFlight: int(e.inFlight.Load())}
+	return Info{
+		StartedAt: e.startedAt,
+		Protocol:  manifest.KindExec,
+		Calls:     e.calls.Load(),
+		InFlight:  int(e.inFlight.Load()),
+	}
 }

@@ -65,7 +65,8 @@ func TestExecPlaceholders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"a b; $(rm) *", "x{s}", `{"x":1e3}`, "--", "-rf"}, strings.Split(got, "\n")[1:]); diff != "" {
+	if diff := cmp.Diff([]string{"a b; $(rm) *", "x{s}", `{"x":1e3}`, "--", "-rf"},
+		strings.Split(got, "\n")[1:]); diff != "" {
 		t.Error(diff)
 	}
 	for args, says := range map[string]string{
@@ -104,7 +105,8 @@ func TestExecFailure(t *testing.T) {
 		t.Errorf("error = %+v", fault)
 	}
 	_, err = start(t, execSpec(t, "kill 9")).callTool()
-	if fault := wantKind(t, err, protocol.ChildExited); fault.Evidence.Signal != "SIGKILL" || fault.Outcome != "unknown" {
+	if fault := wantKind(t, err, protocol.ChildExited); fault.Evidence.Signal != "SIGKILL" ||
+		fault.Outcome != "unknown" {
 		t.Errorf("error = %+v", fault)
 	}
 }
@@ -119,7 +121,8 @@ func TestExecLimits(t *testing.T) {
 	s = execSpec(t, "fork hang; hang")
 	s.Options.CallTimeout = 100 * time.Millisecond
 	_, err = start(t, s).callTool()
-	if fault := wantKind(t, err, protocol.CallTimeout); fault.Outcome != "unknown" || fault.Evidence.Signal != "SIGKILL" {
+	if fault := wantKind(t, err, protocol.CallTimeout); fault.Outcome != "unknown" ||
+		fault.Evidence.Signal != "SIGKILL" {
 		t.Errorf("error = %+v", fault)
 	}
 }

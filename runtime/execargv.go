@@ -61,9 +61,11 @@ func argument(args json.RawMessage, name string, options bool) (string, *protoco
 	}
 	switch {
 	case strings.ContainsRune(word, 0):
-		return "", protocol.Errorf(protocol.InvalidArguments, "argument %q holds a NUL character, which no command line can", name)
+		return "", protocol.Errorf(protocol.InvalidArguments,
+			"argument %q holds a NUL character, which no command line can", name)
 	case options && strings.HasPrefix(word, "-"):
-		return "", protocol.Errorf(protocol.InvalidArguments, `argument %q begins with "-" and would be read as an option`, name)
+		return "", protocol.Errorf(protocol.InvalidArguments,
+			`argument %q begins with "-" and would be read as an option`, name)
 	}
 	return word, nil
 }

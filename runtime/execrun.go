@@ -29,9 +29,16 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		return nil, fault
 	}
 	proc, err := process.Start(ctx, process.Spec{
-		Path: argv[0], Args: argv[1:], Dir: workDir(&e.spec), Env: given.Env,
-		Limits: limited.Limits(e.spec.Options.Limits), Containment: e.spec.Containment, Isolate: e.spec.Options.Isolate == manifest.IsolatePID,
-		NewPrivileges: e.spec.NewPrivileges, Sandbox: e.spec.Sandbox, StderrLine: func(l process.Line) { logStderr(e.spec.Logger, l) },
+		Path:          argv[0],
+		Args:          argv[1:],
+		Dir:           workDir(&e.spec),
+		Env:           given.Env,
+		Limits:        limited.Limits(e.spec.Options.Limits),
+		Containment:   e.spec.Containment,
+		Isolate:       e.spec.Options.Isolate == manifest.IsolatePID,
+		NewPrivileges: e.spec.NewPrivileges,
+		Sandbox:       e.spec.Sandbox,
+		StderrLine:    func(l process.Line) { logStderr(e.spec.Logger, l) },
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil, contextFault(ctx, "before its process was started")
@@ -58,7 +65,8 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		e.spec.Logger.Error("the answer of a command is refused", "reason", protocol.Reason(fault), "pid", proc.PID())
 	}
 	if fault == nil && !complete {
-		fault = protocol.Errorf(protocol.LineTooLong, "it wrote more than max_line_bytes (%d) to stdout and was killed", e.spec.Options.MaxLineBytes)
+		fault = protocol.Errorf(protocol.LineTooLong, "it wrote more than max_line_bytes (%d) to stdout and was killed",
+			e.spec.Options.MaxLineBytes)
 	}
 	if fault == nil && proc.Exit().Success() { // await returns nil only after the exit
 		return outputResult(data), nil
@@ -79,7 +87,8 @@ func (e *ExecRuntime) showEnd(proc *process.Process, out []byte, fault *protocol
 }
 
 // await waits for the exit of the process, and kills the process when a limit is reached.
-func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow <-chan struct{}) (fault *protocol.Error) {
+func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow <-chan struct{},
+) (fault *protocol.Error) {
 	due := time.Now().Add(e.spec.Options.CallTimeout)
 	clock, stop := timerFor(e.spec.Options.CallTimeout)
 	defer stop()
@@ -96,7 +105,8 @@ func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow
 		if _, ok := lastLook(due, proc.Done()); ok {
 			return nil
 		}
-		fault = protocol.Errorf(protocol.CallTimeout, "it did not end within call_timeout (%v) and was killed", e.spec.Options.CallTimeout)
+		fault = protocol.Errorf(protocol.CallTimeout, "it did not end within call_timeout (%v) and was killed",
+			e.spec.Options.CallTimeout)
 	case <-e.killed.Done():
 		fault = protocol.Errorf(protocol.ShuttingDown, "the host is stopping, and its process was killed")
 	}

@@ -44,7 +44,9 @@ func (c *child) stop(ctx context.Context) {
 	if c.traits.shutdown && c.handshake.Load() != nil {
 		c.strays.ending.Store(true)
 		_ = c.wire.Write(writing, jsonrpc.Message{
-			ID: []byte("0"), Method: protocol.MethodShutdown, Params: []byte(`{"reason":"the host stops the extension"}`),
+			ID:     []byte("0"),
+			Method: protocol.MethodShutdown,
+			Params: []byte(`{"reason":"the host stops the extension"}`),
 		}) // on failure, the end of stdin still stops the child
 	}
 	if err := c.endpoint.Stop(ctx, c.spec.Options.ShutdownGrace); err != nil {
@@ -123,7 +125,8 @@ func (c *child) protocolViolation() *protocol.Error {
 		return protocol.Errorf(protocol.LineTooLong,
 			"it wrote a line longer than max_line_bytes (%d) and was killed", c.spec.Options.MaxLineBytes)
 	case errors.Is(c.connErr, ndjson.ErrStalled):
-		return protocol.Errorf(protocol.WriteStalled, "it read nothing from its stdin for %v and was killed", c.spec.stallTimeout())
+		return protocol.Errorf(protocol.WriteStalled, "it read nothing from its stdin for %v and was killed",
+			c.spec.stallTimeout())
 	case errors.Is(c.connErr, ndjson.ErrNoise):
 		return c.noise.fault()
 	}
@@ -149,7 +152,8 @@ func (c *child) handshakeError(err error) *protocol.Error {
 	fault := faultOf(err, protocol.HandshakeInvalid)
 	if n := c.conn.Stats().Unknown; n > 0 && fault.Kind == protocol.HandshakeTimeout {
 		return protocol.Errorf(protocol.HandshakeInvalid,
-			"it answered %d times with an id that was never sent%s, and never to the handshake; an answer repeats the id of its request",
+			"it answered %d times with an id that was never sent%s, and never to the handshake; an answer repeats "+
+				"the id of its request",
 			n, c.strays.latest())
 	}
 	return fault
@@ -188,7 +192,8 @@ func (c *child) explainSilence(fault *protocol.Error) {
 	switch {
 	case fault.Evidence.Line != "":
 		fault.Kind = protocol.HandshakeInvalid
-		fault.Message += "; it wrote text to stdout instead: state the arguments that make it serve its protocol on stdio, and have it log to stderr"
+		fault.Message += "; it wrote text to stdout instead: state the arguments that make it serve its protocol on " +
+			"stdio, and have it log to stderr"
 	case len(fault.Evidence.Stderr) > 0:
 		fault.Message += "; its last lines on stderr may say what it waits for, such as the network or a login"
 	default:

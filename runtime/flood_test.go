@@ -17,7 +17,8 @@ import (
 func TestR9AnswerBehindALastFlood(t *testing.T) {
 	fault(t)
 	const flood = 8000 // notifications: about as many as the pipe and the reader hold
-	r := start(t, spec(t, "init echo; read; half "+strings.Repeat(`{"method":"n"}`+"\n", flood)+`; say; answer "true"; exit 3`))
+	r := start(t, spec(t, "init echo; read; half "+strings.Repeat(`{"method":"n"}`+"\n",
+		flood)+`; say; answer "true"; exit 3`))
 	raw, err := r.callTool()
 	if err != nil || !strings.Contains(string(raw), "true") {
 		t.Errorf("got %s, %v", raw, err)

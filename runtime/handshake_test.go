@@ -38,9 +38,12 @@ func TestH1SilenceIsExplained(t *testing.T) {
 		says, line string
 	}{
 		"read; hang": {protocol.HandshakeTimeout, "(8s); raise start_timeout", ""},
-		"err connecting to db.example:5432; hang":     {protocol.HandshakeTimeout, "(8s); its last lines on stderr", ""},
-		"out Usage: server --stdio | --http; hang":    {protocol.HandshakeInvalid, "it wrote text to stdout instead", "Usage: server --stdio | --http"},
-		"err starting; out listening on :8080; hang;": {protocol.HandshakeInvalid, "it wrote text to stdout instead", "listening on :8080"},
+		"err connecting to db.example:5432; hang": {protocol.HandshakeTimeout, "(8s); its last lines on stderr",
+			""},
+		"out Usage: server --stdio | --http; hang": {protocol.HandshakeInvalid, "it wrote text to stdout instead",
+			"Usage: server --stdio | --http"},
+		"err starting; out listening on :8080; hang;": {protocol.HandshakeInvalid, "it wrote text to stdout instead",
+			"listening on :8080"},
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
@@ -72,13 +75,15 @@ func TestStderrBeforeTheHandshake(t *testing.T) {
 	wantContains(t, failed, `level=WARN msg="no API key"`)
 	fine := ""
 	for range 20 { // the host may read the line only after the answer to the handshake, and it is loud then
-		if fine = logOf("err who is there?; "+handshake+"echo", patience, func(s Spec) { start(t, s).stop() }); strings.Contains(fine, "level=DEBUG") {
+		if fine = logOf("err who is there?; "+handshake+"echo", patience,
+			func(s Spec) { start(t, s).stop() }); strings.Contains(fine, "level=DEBUG") {
 			break
 		}
 	}
 	wantContains(t, fine, `level=DEBUG msg="who is there?"`)
 	waited := logOf("err loading; hang", 8*time.Second, func(s Spec) { launch(t, s).end(protocol.HandshakeTimeout) })
-	wantContains(t, waited, `level=WARN msg=loading`, `level=INFO msg="still waiting for the answer to the handshake"`, "for=80ms start_timeout=8s")
+	wantContains(t, waited, `level=WARN msg=loading`, `level=INFO msg="still waiting for the answer to the handshake"`,
+		"for=80ms start_timeout=8s")
 }
 
 // What a program prints instead of an answer says what it is.
@@ -99,7 +104,8 @@ func TestH2ExitBeforeHandshake(t *testing.T) {
 	} {
 		err := launch(t, spec(t, script)).end(protocol.ChildExited)
 		wantContains(t, err.Error(), "during the handshake", want)
-		if e := err.Evidence; e == nil || e.ExitCode == nil && e.Signal == "" || len(e.Stderr) != 1 || e.Stderr[0] != "cannot find libfoo" {
+		if e := err.Evidence; e == nil || e.ExitCode == nil && e.Signal == "" || len(e.Stderr) != 1 ||
+			e.Stderr[0] != "cannot find libfoo" {
 			t.Errorf("%s: evidence = %+v", script, e)
 		}
 	}
@@ -138,14 +144,20 @@ func TestH4BadAnswer(t *testing.T) {
 		kind protocol.Kind
 		says string
 	}{
-		"both":          {`{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":1,"message":"m"}}`, protocol.HandshakeInvalid, "not a valid response"},
-		"neither":       {`{"jsonrpc":"2.0","id":$ID}`, protocol.HandshakeInvalid, "not a valid response"},
-		"refusal":       {`{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"no licence"}}`, protocol.HandshakeInvalid, "no licence"},
-		"no object":     {`{"jsonrpc":"2.0","id":$ID,"result":"ready"}`, protocol.HandshakeInvalid, "expected shape"},
-		"tools no list": {`{"jsonrpc":"2.0","id":$ID,"result":{"tools":{}}}`, protocol.HandshakeInvalid, "expected shape"},
-		"hooks no list": {`{"jsonrpc":"2.0","id":$ID,"result":{"hooks":[1]}}`, protocol.HandshakeInvalid, "expected shape"},
-		"version":       {`{"jsonrpc":"2.0","id":$ID,"result":{"protocol_version":2,"tools":[]}}`, protocol.ProtocolVersion, "version 2"},
-		"version text":  {`{"jsonrpc":"2.0","id":$ID,"result":{"protocol_version":"two"}}`, protocol.ProtocolVersion, "whole number"},
+		"both": {`{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":1,"message":"m"}}`,
+			protocol.HandshakeInvalid, "not a valid response"},
+		"neither": {`{"jsonrpc":"2.0","id":$ID}`, protocol.HandshakeInvalid, "not a valid response"},
+		"refusal": {`{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"no licence"}}`,
+			protocol.HandshakeInvalid, "no licence"},
+		"no object": {`{"jsonrpc":"2.0","id":$ID,"result":"ready"}`, protocol.HandshakeInvalid, "expected shape"},
+		"tools no list": {`{"jsonrpc":"2.0","id":$ID,"result":{"tools":{}}}`, protocol.HandshakeInvalid,
+			"expected shape"},
+		"hooks no list": {`{"jsonrpc":"2.0","id":$ID,"result":{"hooks":[1]}}`, protocol.HandshakeInvalid,
+			"expected shape"},
+		"version": {`{"jsonrpc":"2.0","id":$ID,"result":{"protocol_version":2,"tools":[]}}`,
+			protocol.ProtocolVersion, "version 2"},
+		"version text": {`{"jsonrpc":"2.0","id":$ID,"result":{"protocol_version":"two"}}`, protocol.ProtocolVersion,
+			"whole number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := spec(t, "read; say "+c.line+"; hang")
@@ -165,7 +177,8 @@ func TestH4WrongID(t *testing.T) {
 // TestH4ZeroID answers everything with the id 0, which no request to an MCP server has.
 func TestH4ZeroID(t *testing.T) {
 	fault(t)
-	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}; hang`, protocol.MCP20251125)
+	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}; hang`,
+		protocol.MCP20251125)
 	s.Options.StartTimeout = 5 * time.Second // for all answers, on a busy machine too
 	log := logTo(&s)
 	err := launch(t, s).end(protocol.HandshakeInvalid)
@@ -178,7 +191,8 @@ func TestErrorWithoutAnID(t *testing.T) {
 	for _, id := range []string{`"id":null,`, ``} {
 		fault(t)
 		s := mcpSpec(t, `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; `+
-			`until tools/call; say {"jsonrpc":"2.0",`+id+`"error":{"code":-32603,"message":"the database is away"}}; echo`, protocol.MCP20251125)
+			`until tools/call; say {"jsonrpc":"2.0",`+id+
+			`"error":{"code":-32603,"message":"the database is away"}}; echo`, protocol.MCP20251125)
 		log := logTo(&s)
 		_, err := start(t, s).callTool()
 		if fault := wantKind(t, err, protocol.ExtensionError); fault.Code != -32603 {
@@ -234,7 +248,10 @@ func TestH6DuplicateAndUndeclaredTools(t *testing.T) {
 	fault(t)
 	s := spec(t, `init {"tools":[{"name":"echo"},{"name":"echo"},{"name":"rm"},{"name":5},{"title":"nameless"},`+
 		`"text"],"hooks":["PreToolUse","before_tool_call","spy","extension_load","session_start"]}; echo`)
-	s.Manifest.Capabilities = &manifest.Capabilities{Tools: []string{"echo", "absent"}, Hooks: []string{"before_tool_call", "missing"}}
+	s.Manifest.Capabilities = &manifest.Capabilities{
+		Tools: []string{"echo", "absent"},
+		Hooks: []string{"before_tool_call", "missing"},
+	}
 	h := start(t, s).Handshake()
 	if len(h.Tools) != 1 || h.Tools[0].Name != "echo" || len(h.Hooks) != 1 || h.Hooks[0] != "before_tool_call" {
 		t.Errorf("accepted tools %v and hooks %v", h.Tools, h.Hooks)
@@ -246,7 +263,13 @@ func TestH6DuplicateAndUndeclaredTools(t *testing.T) {
 			t.Errorf("diagnostic %+v", d)
 		}
 	}
-	want := map[string]int{"tool_invalid": 3, "tool_duplicate": 1, "hook_invalid": 2, "capability_undeclared": 2, "capability_missing": 2}
+	want := map[string]int{
+		"tool_invalid":          3,
+		"tool_duplicate":        1,
+		"hook_invalid":          2,
+		"capability_undeclared": 2,
+		"capability_missing":    2,
+	}
 	if fmt.Sprint(codes) != fmt.Sprint(want) {
 		t.Errorf("diagnostics %v, want %v", codes, want)
 	}
@@ -267,7 +290,8 @@ func TestDescriptorIsKept(t *testing.T) {
 // TestInitializeParams checks the params that a native extension gets.
 func TestInitializeParams(t *testing.T) {
 	fault(t)
-	s := spec(t, "read; sync asked; say {\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{\"server_version\":\"2.0.0\",\"tools\":[]}}; dump; echo")
+	s := spec(t, "read; sync asked; say "+
+		"{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{\"server_version\":\"2.0.0\",\"tools\":[]}}; dump; echo")
 	m := newMeeting(t)
 	s.Env = append(s.Env, m.env())
 	s.Config = json.RawMessage(`{"n":12345678901234567890}`)

@@ -163,16 +163,20 @@ func (c *child) ping(limit time.Duration, calls int) {
 			return
 		case c.conn.Stats().Signs == before:
 			if misses++; misses == 1 {
-				c.spec.Logger.Warn("extension does not answer: it missed a ping", "timeout", limit, "calls_unanswered", calls, "state", c.culprit(d))
+				c.spec.Logger.Warn("extension does not answer: it missed a ping", "timeout", limit, "calls_unanswered",
+					calls, "state", c.culprit(d))
 			}
 		case c.spec.Options.MaxCallTimeout > 0 && time.Since(d.since) >= c.spec.Options.MaxCallTimeout:
-			c.end(protocol.Errorf(protocol.CallTimeout, "it wrote messages but answered nothing for %v, not even pings, and was %s", c.spec.Options.MaxCallTimeout, c.ended()))
+			c.end(protocol.Errorf(protocol.CallTimeout,
+				"it wrote messages but answered nothing for %v, not even pings, and was %s",
+				c.spec.Options.MaxCallTimeout, c.ended()))
 			return
 		default:
 			misses = 0
 		}
 	}
-	c.end(protocol.Errorf(protocol.CallTimeout, "it missed %d pings of %v and was %s%s", maxMisses, limit, c.ended(), prefixed(": ", c.culprit(d))))
+	c.end(protocol.Errorf(protocol.CallTimeout, "it missed %d pings of %v and was %s%s", maxMisses, limit, c.ended(),
+		prefixed(": ", c.culprit(d))))
 }
 
 // recovers is called when a child that was pinged has answered.

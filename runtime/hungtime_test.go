@@ -98,7 +98,12 @@ type silentRun struct {
 }
 
 func runFake(t *testing.T, w *fakeWire, o manifest.Options, version string) *silentRun {
-	s := &Spec{ID: "x", Manifest: &manifest.Manifest{Transport: manifest.Transport{MCPVersion: version}}, Options: o, Logger: cmp.Or(w.log, discarding())}
+	s := &Spec{
+		ID:       "x",
+		Manifest: &manifest.Manifest{Transport: manifest.Transport{MCPVersion: version}},
+		Options:  o,
+		Logger:   cmp.Or(w.log, discarding()),
+	}
 	var d dialect = &native{spec: s}
 	if version != "" {
 		d = newMCP(s)
@@ -161,14 +166,15 @@ func TestHungIsReplacedInTime(t *testing.T) {
 		callTimeout time.Duration // 30 s by default
 		want        time.Duration // until the end of the run
 	}{
-		"one caller":                                  {silence, false, 1, 0, false, 0, 160 * time.Second},
-		"one caller, recycle_on_hang":                 {silence, false, 1, 0, true, 0, 40 * time.Second},
-		"16 callers":                                  {silence, false, 16, 0, false, 0, 60 * time.Second},
-		"16 callers, works on several calls":          {silence, true, 16, 0, false, 0, 40 * time.Second},
-		"callers that leave after 1 s":                {silence, false, 16, time.Second, false, 0, 31 * time.Second},
-		"callers that leave, works on several calls":  {silence, true, 16, time.Second, false, 0, 30 * time.Second},
-		"one that leaves, works on several calls":     {silence, true, 1, time.Second, false, 0, 30 * time.Second},
-		"callers that leave, call_timeout of 2 s":     {silence, true, 16, time.Second, false, 2 * time.Second, 11 * time.Second},
+		"one caller":                                 {silence, false, 1, 0, false, 0, 160 * time.Second},
+		"one caller, recycle_on_hang":                {silence, false, 1, 0, true, 0, 40 * time.Second},
+		"16 callers":                                 {silence, false, 16, 0, false, 0, 60 * time.Second},
+		"16 callers, works on several calls":         {silence, true, 16, 0, false, 0, 40 * time.Second},
+		"callers that leave after 1 s":               {silence, false, 16, time.Second, false, 0, 31 * time.Second},
+		"callers that leave, works on several calls": {silence, true, 16, time.Second, false, 0, 30 * time.Second},
+		"one that leaves, works on several calls":    {silence, true, 1, time.Second, false, 0, 30 * time.Second},
+		"callers that leave, call_timeout of 2 s": {silence, true, 16, time.Second, false, 2 * time.Second,
+			11 * time.Second},
 		"16 callers, writes notifications, no answer": {writes, false, 16, 0, false, 0, 630 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +210,8 @@ func TestHungIsReplacedInTime(t *testing.T) {
 				r.began = time.Now()
 				kinds := r.callers(c.callers, c.deadline)
 				fault := <-r.ended
-				if took := time.Since(r.began); fault.Kind != protocol.CallTimeout || took.Round(10*time.Millisecond) != c.want {
+				if took := time.Since(r.began); fault.Kind != protocol.CallTimeout ||
+					took.Round(10*time.Millisecond) != c.want {
 					t.Errorf("ended after %v with %v, want %v", took, fault, c.want)
 				}
 				for _, kind := range kinds {
@@ -229,7 +236,8 @@ func TestHungWithoutRoomForAPing(t *testing.T) {
 		r := runFake(t, w, o, "")
 		r.callers(16, 0)
 		fault := <-r.ended
-		if took := time.Since(r.began); fault.Kind != protocol.CallTimeout || took.Round(10*time.Millisecond) != time.Minute {
+		if took := time.Since(r.began); fault.Kind != protocol.CallTimeout ||
+			took.Round(10*time.Millisecond) != time.Minute {
 			t.Errorf("ended after %v with %v", took, fault)
 		}
 	})
@@ -267,8 +275,9 @@ func TestBusyIsNotReplaced(t *testing.T) {
 		version  string // of MCP; "": native
 		most     int    // max_in_flight
 	}{
-		"16 callers":                             {16, 0, "", 0},
-		"callers that leave":                     {16, time.Second, "", 0}, // a native child owes an answer to each of their calls
+		"16 callers": {16, 0, "", 0},
+		// a native child owes an answer to each of their calls
+		"callers that leave":                     {16, time.Second, "", 0},
 		"MCP, callers that leave":                {16, time.Second, protocol.MCP20251125, 64},
 		"MCP, callers that leave and fill it up": {16, time.Second, protocol.MCP20251125, 4},
 	} {
@@ -336,7 +345,8 @@ func TestHandshakeThatCannotBeWritten(t *testing.T) {
 		c.connect(brokenWire{w})
 		began := time.Now()
 		fault := c.run(t.Context(), func() { t.Error("it is ready") })
-		if fault.Kind != protocol.HandshakeInvalid || !strings.Contains(fault.Message, "no room for a header") || time.Since(began) > stopTimeout {
+		if fault.Kind != protocol.HandshakeInvalid || !strings.Contains(fault.Message, "no room for a header") ||
+			time.Since(began) > stopTimeout {
 			t.Errorf("%s: %v after %v", fault.Kind, fault, time.Since(began))
 		}
 	})

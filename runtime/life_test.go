@@ -38,7 +38,10 @@ func TestX2Farewell(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Errorf("Serve = %v after a stop", err)
 	}
-	want := []string{`{"jsonrpc":"2.0","id":0,"method":"shutdown","params":{"reason":"the host stops the extension"}}`, "bye"}
+	want := []string{
+		`{"jsonrpc":"2.0","id":0,"method":"shutdown","params":{"reason":"the host stops the extension"}}`,
+		"bye",
+	}
 	if got := r.Info().Stderr; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the child heard %q, want %q", got, want)
 	}
@@ -98,7 +101,8 @@ func TestR1KilledUnderLoad(t *testing.T) {
 	r := start(t, s)
 	var calls [4]<-chan future
 	for i := range calls {
-		calls[i] = r.goCall(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"echo"}`)})
+		calls[i] = r.goCall(context.Background(),
+			&Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"echo"}`)})
 	}
 	m.await("full")()
 	if err := syscall.Kill(r.Info().PID, syscall.SIGKILL); err != nil {

@@ -69,7 +69,8 @@ func arguments(r *Request) json.RawMessage {
 }
 
 func noMethod(speaks, method string) *protocol.Error {
-	return protocol.Errorf(protocol.ToolNotFound, "%s extensions have no method %q, only %s", speaks, method, protocol.MethodToolsCall)
+	return protocol.Errorf(protocol.ToolNotFound, "%s extensions have no method %q, only %s", speaks, method,
+		protocol.MethodToolsCall)
 }
 
 func noTool(name string) *protocol.Error {

@@ -23,7 +23,11 @@ func liteSpec(t testing.TB, script string) Spec {
 	s := spec(t, script)
 	s.Manifest.Transport.Protocol = manifest.ProtocolLite
 	s.Manifest.Tools = []manifest.ToolSpec{
-		{Name: "echo", Description: "echoes", InputSchema: map[string]any{"type": "object", "big": int64(1234567890123456789)}},
+		{
+			Name:        "echo",
+			Description: "echoes",
+			InputSchema: map[string]any{"type": "object", "big": int64(1234567890123456789)},
+		},
 		{Name: "renamed", Method: "do/it"},
 	}
 	s.Options.MaxInFlight = 1
@@ -34,16 +38,21 @@ func TestLite(t *testing.T) {
 	fault(t)
 	r := start(t, liteSpec(t, `read; say {"id":$ID,"result":"done"}; read; dump; exit 0`))
 	if h := r.Handshake(); h.Protocol != "lite" || len(h.Tools) != 2 ||
-		string(h.Tools[0].Raw) != `{"description":"echoes","inputSchema":{"big":1234567890123456789,"type":"object"},"name":"echo"}` ||
+		string(h.Tools[0].Raw) !=
+			`{"description":"echoes","inputSchema":{"big":1234567890123456789,"type":"object"},"name":"echo"}` ||
 		!strings.Contains(string(h.Tools[1].Raw), `"inputSchema":{"type":"object"}`) {
 		t.Errorf("handshake = %+v", h)
 	}
-	if got, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{"n":1e2}}`); err != nil || protocol.ToolResult(got).Text() != "done" {
+	if got, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{"n":1e2}}`); err != nil ||
+		protocol.ToolResult(got).Text() != "done" {
 		t.Errorf("got %s, %v", got, err)
 	}
 	_, err := r.callTool()
 	fault := wantKind(t, err, protocol.ChildExited)
-	want := []string{`{"id":1,"method":"echo","params":{"n":1e2}}`, `{"id":2,"method":"echo","params":{"n":12345678901234567890}}`}
+	want := []string{
+		`{"id":1,"method":"echo","params":{"n":1e2}}`,
+		`{"id":2,"method":"echo","params":{"n":12345678901234567890}}`,
+	}
 	if diff := cmp.Diff(want, fault.Evidence.Stderr); diff != "" {
 		t.Errorf("the child was sent\n%s", diff)
 	}
@@ -55,7 +64,8 @@ func TestLiteMethodsAndMeta(t *testing.T) {
 	for _, c := range []struct{ params, meta, want string }{
 		{`{"name":"echo","arguments":{"x":1}}`, ``, `{"method":"echo","params":{"x":1}}`},
 		{`{"name":"echo"}`, ``, `{"method":"echo","params":{}}`},
-		{`{"name":"renamed","arguments":null}`, `{"agent_id":"a"}`, `{"method":"do/it","params":{"_meta":{"agent_id":"a"}}}`},
+		{`{"name":"renamed","arguments":null}`, `{"agent_id":"a"}`,
+			`{"method":"do/it","params":{"_meta":{"agent_id":"a"}}}`},
 	} {
 		got, err := r.Call(context.Background(), request(c.params, c.meta))
 		if err != nil || string(protocol.ToolResult(got).Structured()) != c.want {
@@ -74,7 +84,8 @@ func TestLiteGarbageEndsTheCall(t *testing.T) {
 	r := start(t, liteSpec(t, `read; say Traceback (most recent call last); answer "late"; echo`))
 	_, err := r.callTool()
 	fault := wantKind(t, err, protocol.InvalidJSON)
-	if fault.Evidence == nil || fault.Evidence.Line != "Traceback (most recent call last)" || fault.Outcome != "unknown" {
+	if fault.Evidence == nil || fault.Evidence.Line != "Traceback (most recent call last)" ||
+		fault.Outcome != "unknown" {
 		t.Errorf("error = %+v", fault)
 	}
 	if _, err := r.callTool(); err != nil {
@@ -172,7 +183,8 @@ func TestLiteFaultyAnswers(t *testing.T) {
 	for _, c := range cases {
 		_, err := r.callTool()
 		fault := wantKind(t, err, c.kind)
-		if fault.Outcome != "unknown" || fault.Evidence == nil || fault.Evidence.Line == "" || !strings.Contains(fault.Message, c.want) {
+		if fault.Outcome != "unknown" || fault.Evidence == nil || fault.Evidence.Line == "" ||
+			!strings.Contains(fault.Message, c.want) {
 			t.Errorf("%s: %+v, evidence %+v", c.line, fault, fault.Evidence)
 		}
 	}
@@ -187,7 +199,8 @@ func TestLiteTracebackSpoilsOneCall(t *testing.T) {
 	r := start(t, liteSpec(t, `read; out Traceback; out   line 1; out KeyError; read; last "fine"; echo`))
 	_, err := r.callTool()
 	wantKind(t, err, protocol.InvalidJSON)
-	if got, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{}}`); err != nil || protocol.ToolResult(got).Text() != "fine" {
+	if got, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{}}`); err != nil ||
+		protocol.ToolResult(got).Text() != "fine" {
 		t.Errorf("the next call: %s, %v", got, err)
 	}
 }

@@ -35,7 +35,14 @@ type mcp struct {
 }
 
 func newMCP(s *Spec) *mcp {
-	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, legacyTransport: s.Manifest.Transport.Kind == manifest.KindSSE, preferOlder: s.Older, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
+	d := &mcp{
+		log:             s.Logger,
+		version:         s.Manifest.Transport.MCPVersion,
+		legacyTransport: s.Manifest.Transport.Kind == manifest.KindSSE,
+		preferOlder:     s.Older,
+		probe:           cmp.Or(s.probeTimeout, probeTimeout),
+		relayed:         orEmpty(s.Capabilities),
+	}
 	d.answersRoots = len(s.Roots) > 0
 	d.relayed = d.withRoots(d.relayed)
 	if d.client = s.ClientInfo; d.client == nil {
@@ -80,7 +87,8 @@ func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMess
 			return nil, err
 		}
 		if listed += len(raw); listed > limits.listed {
-			return nil, protocol.Errorf(protocol.HandshakeInvalid, "its tools/list has more than %d MiB", limits.listed>>20)
+			return nil, protocol.Errorf(protocol.HandshakeInvalid, "its tools/list has more than %d MiB",
+				limits.listed>>20)
 		}
 		page, ok := arrayOf[json.RawMessage](raw, "tools")
 		if !ok || !rawjson.IsObject(raw) {
@@ -98,13 +106,15 @@ func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMess
 			return tools, nil
 		}
 		if asked[cursor] {
-			d.log.Warn("the server repeats a cursor; its list of tools ends there", "cursor", cutLine([]byte(cursor)), "tools", len(tools))
+			d.log.Warn("the server repeats a cursor; its list of tools ends there", "cursor", cutLine([]byte(cursor)),
+				"tools", len(tools))
 			return tools, nil
 		}
 		asked[cursor] = true
 		params = d.params(map[string]string{"cursor": cursor})
 	}
-	return nil, protocol.Errorf(protocol.HandshakeInvalid, "its tools/list does not end: more than %d pages", limits.pages)
+	return nil, protocol.Errorf(protocol.HandshakeInvalid, "its tools/list does not end: more than %d pages",
+		limits.pages)
 }
 
 // params returns the params of a request that the host makes itself.
@@ -147,7 +157,12 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 			delete(edits, protocol.MetaClientInfo)
 		}
 	} else {
-		for _, key := range []string{protocol.MetaProtocolVersion, protocol.MetaClientInfo, protocol.MetaClientCapabilities, protocol.MetaLogLevel} {
+		for _, key := range []string{
+			protocol.MetaProtocolVersion,
+			protocol.MetaClientInfo,
+			protocol.MetaClientCapabilities,
+			protocol.MetaLogLevel,
+		} {
 			edits[key] = nil
 		}
 	}

@@ -49,7 +49,8 @@ func TestSDKServer(t *testing.T) {
 			s.Options.ShutdownGrace = 10 * patience // it must exit by itself
 			r := start(t, s)
 			h := r.Handshake()
-			if h.Protocol != "mcp" || h.ProtocolVersion != c.revision || h.Instructions != "ask kindly" || r.Info().ProtocolVersion != c.revision {
+			if h.Protocol != "mcp" || h.ProtocolVersion != c.revision || h.Instructions != "ask kindly" ||
+				r.Info().ProtocolVersion != c.revision {
 				t.Errorf("handshake = %+v, want revision %s", h, c.revision)
 			}
 			if diff := cmp.Diff([]string{"add", "echo", "fail", "progress", "sleep"}, toolNames(h)); diff != "" {
@@ -77,11 +78,15 @@ func sdkCalls(t *testing.T, r *trial) {
 	}
 
 	c := &noter{}
-	if _, err = r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Client: c,
-		Params: json.RawMessage(`{"name":"progress","arguments":{},"_meta":{"progressToken":"mine"}}`)}); err != nil {
+	if _, err = r.Call(context.Background(), &Request{
+		Method: protocol.MethodToolsCall,
+		Client: c,
+		Params: json.RawMessage(`{"name":"progress","arguments":{},"_meta":{"progressToken":"mine"}}`),
+	}); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{`notify notifications/progress {"progressToken":"mine","progress":0.5}`}, c.heard); diff != "" {
+	if diff := cmp.Diff([]string{`notify notifications/progress {"progressToken":"mine","progress":0.5}`},
+		c.heard); diff != "" {
 		t.Error(diff)
 	}
 
@@ -92,8 +97,11 @@ func sdkCalls(t *testing.T, r *trial) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	begun := make(bell, 1)
-	sleeping := r.goCall(ctx, &Request{Method: protocol.MethodToolsCall, Client: begun,
-		Params: json.RawMessage(`{"name":"sleep","arguments":{},"_meta":{"progressToken":"mine"}}`)})
+	sleeping := r.goCall(ctx, &Request{
+		Method: protocol.MethodToolsCall,
+		Client: begun,
+		Params: json.RawMessage(`{"name":"sleep","arguments":{},"_meta":{"progressToken":"mine"}}`),
+	})
 	await(t, begun) // over HTTP a cancellation could overtake the call, which would then not be canceled
 	cancel()
 	wantKind(t, await(t, sleeping).err, protocol.Canceled)
@@ -118,7 +126,8 @@ func TestProbeIsIgnored(t *testing.T) {
 		`answer {"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"n","version":"7"}}; `+
 		`until notifications/initialized; until tools/list; answer {"tools":[{"name":"t","inputSchema":{"type":"object"}}]}; echo`, manifest.MCPVersionAuto)
 	s.probeTimeout = 20 * time.Millisecond
-	if h := start(t, s).Handshake(); h.ProtocolVersion != protocol.MCP20250618 || h.ServerVersion != "7" || len(h.Tools) != 1 {
+	if h := start(t, s).Handshake(); h.ProtocolVersion != protocol.MCP20250618 || h.ServerVersion != "7" ||
+		len(h.Tools) != 1 {
 		t.Errorf("handshake = %+v", h)
 	}
 }
@@ -127,7 +136,8 @@ func TestProbeIsIgnored(t *testing.T) {
 func TestLateProbeAnswerCounts(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `read; read; say {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"gone"}}; `+
-		`answer {"supportedVersions":["2026-07-28"],"capabilities":{}}; until tools/list; answer {"tools":[]}; echo`, manifest.MCPVersionAuto)
+		`answer {"supportedVersions":["2026-07-28"],"capabilities":{}}; until tools/list; answer {"tools":[]}; echo`,
+		manifest.MCPVersionAuto)
 	s.probeTimeout = 20 * time.Millisecond
 	if h := start(t, s).Handshake(); h.ProtocolVersion != protocol.MCP20260728 {
 		t.Errorf("handshake = %+v", h)
@@ -142,14 +152,19 @@ func TestMCPHandshakeFaults(t *testing.T) {
 		kind   protocol.Kind
 		says   string
 	}{
-		"unknown revision": {`init {"protocolVersion":"1999-01-01","capabilities":{}}; hang`, protocol.ProtocolVersion, "1999-01-01"},
-		"no revision":      {`init {}; hang`, protocol.HandshakeInvalid, "expected shape"},
-		"refusal":          {`read; say {"jsonrpc":"2.0","id":$ID,"error":{"code":1,"message":"no licence"}}; hang`, protocol.HandshakeInvalid, "no licence"},
-		"tools no list":    {hello + `until tools/list; answer {"tools":1}; hang`, protocol.HandshakeInvalid, "expected shape"},
-		"tools refused":    {hello + `until tools/list; say {"jsonrpc":"2.0","id":$ID,"error":{"code":1,"message":"broken"}}; hang`, protocol.HandshakeInvalid, "broken"},
-		"endless pages":    {hello + `endless`, protocol.HandshakeInvalid, "does not end"},
-		"exit":             {`read; exit 1`, protocol.ChildExited, "exit status 1"},
-		"silence":          {`read; hang`, protocol.HandshakeTimeout, "start_timeout"},
+		"unknown revision": {`init {"protocolVersion":"1999-01-01","capabilities":{}}; hang`, protocol.ProtocolVersion,
+			"1999-01-01"},
+		"no revision": {`init {}; hang`, protocol.HandshakeInvalid, "expected shape"},
+		"refusal": {`read; say {"jsonrpc":"2.0","id":$ID,"error":{"code":1,"message":"no licence"}}; hang`,
+			protocol.HandshakeInvalid, "no licence"},
+		"tools no list": {hello + `until tools/list; answer {"tools":1}; hang`, protocol.HandshakeInvalid,
+			"expected shape"},
+		"tools refused": {hello +
+			`until tools/list; say {"jsonrpc":"2.0","id":$ID,"error":{"code":1,"message":"broken"}}; hang`,
+			protocol.HandshakeInvalid, "broken"},
+		"endless pages": {hello + `endless`, protocol.HandshakeInvalid, "does not end"},
+		"exit":          {`read; exit 1`, protocol.ChildExited, "exit status 1"},
+		"silence":       {`read; hang`, protocol.HandshakeTimeout, "start_timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mcpSpec(t, c.script, protocol.MCP20251125)
@@ -195,7 +210,8 @@ func TestCursorThatRepeats(t *testing.T) {
 func TestModernOnly(t *testing.T) {
 	fault(t)
 	launch(t, mcpSpec(t, "mcp 2025-11-25", protocol.MCP20260728)).end(protocol.HandshakeInvalid)
-	launch(t, mcpSpec(t, `init {"supportedVersions":["2031-01-01"]}; hang`, protocol.MCP20260728)).end(protocol.ProtocolVersion)
+	launch(t, mcpSpec(t, `init {"supportedVersions":["2031-01-01"]}; hang`,
+		protocol.MCP20260728)).end(protocol.ProtocolVersion)
 }
 
 func TestServerWithoutTools(t *testing.T) {

@@ -42,7 +42,11 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 // subscriptions/listen.
 func listChangesOf(capabilities json.RawMessage) map[string]any {
 	tells := make(map[string]any)
-	for capability, name := range map[string]string{"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"} {
+	for capability, name := range map[string]string{
+		"tools":     "toolsListChanged",
+		"prompts":   "promptsListChanged",
+		"resources": "resourcesListChanged",
+	} {
 		if string(rawjson.Get(rawjson.Get(capabilities, capability), "listChanged")) == "true" {
 			tells[name] = true
 		}
@@ -82,7 +86,8 @@ func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake,
 // either returns the error of a server that has refused both handshakes: that of initialize, unless
 // server/discover wants a login, without which a modern server tells nothing.
 func either(discover, initialize error) error {
-	if protocol.KindOf(discover) == protocol.RequirementMissing && protocol.KindOf(initialize) == protocol.HandshakeInvalid {
+	if protocol.KindOf(discover) == protocol.RequirementMissing &&
+		protocol.KindOf(initialize) == protocol.HandshakeInvalid {
 		return discover
 	}
 	return initialize
@@ -141,7 +146,8 @@ func (d *mcp) discover(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error)
 		return nil, notObject(protocol.MethodDiscover, raw)
 	}
 	if !slices.Contains(versions, protocol.MCP20260728) {
-		return nil, protocol.Errorf(protocol.ProtocolVersion, "it speaks MCP %v, not %s", versions, protocol.MCP20260728)
+		return nil, protocol.Errorf(protocol.ProtocolVersion, "it speaks MCP %v, not %s", versions,
+			protocol.MCP20260728)
 	}
 	h := readServer(raw, rawjson.Get(rawjson.Get(raw, "_meta"), protocol.MetaServerInfo))
 	h.ProtocolVersion = protocol.MCP20260728
@@ -165,7 +171,8 @@ func (d *mcp) initialize(ctx context.Context, c *jsonrpc.Conn) (*Handshake, erro
 	case version == "":
 		return nil, notObject(protocol.MethodInitialize, raw)
 	case !slices.Contains(legacyVersions, version):
-		return nil, protocol.Errorf(protocol.ProtocolVersion, "it wants to speak MCP %s; this host speaks %v", cutLine([]byte(version)), legacyVersions)
+		return nil, protocol.Errorf(protocol.ProtocolVersion, "it wants to speak MCP %s; this host speaks %v",
+			cutLine([]byte(version)), legacyVersions)
 	}
 	if err := c.Notify(ctx, protocol.MethodInitialized, nil); err != nil {
 		return nil, handshakeError(protocol.MethodInitialized, err)

@@ -14,7 +14,8 @@ import (
 // serveMCP runs a server of the official SDK on stdin and stdout; args is the
 // only revision it speaks, "" all.
 func serveMCP(args string) {
-	if err := newSDKServer(args).Run(context.Background(), &sdk.StdioTransport{}); err != nil && !strings.Contains(err.Error(), "EOF") {
+	if err := newSDKServer(args).Run(context.Background(), &sdk.StdioTransport{}); err != nil &&
+		!strings.Contains(err.Error(), "EOF") {
 		log.Print(err)
 	}
 }
@@ -27,9 +28,10 @@ func newSDKServer(args string) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "sdk", Version: "3.2.1"}, o)
 	schema := json.RawMessage(`{"type":"object"}`)
 	for _, name := range []string{"add", "echo", "progress", "sleep", "fail"} {
-		s.AddTool(&sdk.Tool{Name: name, InputSchema: schema}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			return sdkTool(ctx, s, name, r)
-		})
+		s.AddTool(&sdk.Tool{Name: name, InputSchema: schema},
+			func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return sdkTool(ctx, s, name, r)
+			})
 	}
 	return s
 }

@@ -70,7 +70,8 @@ func readInitialize(raw json.RawMessage) (*Handshake, offer, error) {
 func protocolVersion(raw json.RawMessage) (int, error) {
 	version := 0
 	if value := rawjson.Get(raw, "protocol_version"); value != nil && json.Unmarshal(value, &version) != nil {
-		return 0, protocol.Errorf(protocol.ProtocolVersion, "its protocol_version %s is not a whole number", cutLine(value))
+		return 0, protocol.Errorf(protocol.ProtocolVersion, "its protocol_version %s is not a whole number",
+			cutLine(value))
 	}
 	if version == 0 {
 		return protocol.Version, nil

@@ -69,10 +69,12 @@ func (n *noiseFilter) frame() {
 
 // fault is the reason to kill a child after too many lines that are not frames.
 func (n *noiseFilter) fault() *protocol.Error {
-	fault := protocol.Errorf(protocol.InvalidJSON, "it wrote more than %d lines in a row to stdout that are not frames, and was killed", maxNoise)
+	fault := protocol.Errorf(protocol.InvalidJSON,
+		"it wrote more than %d lines in a row to stdout that are not frames, and was killed", maxNoise)
 	if !n.handshakeDone.Load() {
 		fault = protocol.Errorf(protocol.HandshakeInvalid,
-			"it wrote more than %d lines to stdout that are not frames before it answered the handshake; logs belong on stderr", maxNoise)
+			"it wrote more than %d lines to stdout that are not frames before it answered the handshake; logs belong "+
+				"on stderr", maxNoise)
 	}
 	fault.Evidence = &protocol.Evidence{Line: n.last}
 	return fault

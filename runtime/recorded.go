@@ -16,8 +16,16 @@ func (c *child) observers() observers {
 
 // recorded returns h as cassettes have it.
 func (h *Handshake) recorded() *cassette.Offer {
-	o := &cassette.Offer{Protocol: h.Protocol, Version: h.ProtocolVersion, ServerVersion: h.ServerVersion, ServerInfo: h.ServerInfo,
-		Capabilities: h.Capabilities, Instructions: h.Instructions, Hooks: h.Hooks, Tools: make([]json.RawMessage, len(h.Tools))}
+	o := &cassette.Offer{
+		Protocol:      h.Protocol,
+		Version:       h.ProtocolVersion,
+		ServerVersion: h.ServerVersion,
+		ServerInfo:    h.ServerInfo,
+		Capabilities:  h.Capabilities,
+		Instructions:  h.Instructions,
+		Hooks:         h.Hooks,
+		Tools:         make([]json.RawMessage, len(h.Tools)),
+	}
 	for i, t := range h.Tools {
 		o.Tools[i] = t.Raw
 	}

@@ -61,7 +61,8 @@ func dial(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 func connect(ctx context.Context, s *Spec) (jsonrpc.Transport, error) {
 	if s.Manifest.Transport.Kind == manifest.KindNATS {
 		if s.Services == nil {
-			return nil, protocol.Errorf(protocol.ConfigInvalid, "this program connects to no services on NATS: set Services of its exthost.Options")
+			return nil, protocol.Errorf(protocol.ConfigInvalid,
+				"this program connects to no services on NATS: set Services of its exthost.Options")
 		}
 		return s.Services.Connect(ctx, s)
 	}
@@ -119,7 +120,8 @@ func (s *Spec) Token() (string, error) {
 	}
 	token, _ := process.Lookup(s.Env)(t.TokenEnv)
 	if token == "" {
-		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_env: %s is not set, or withheld from the extension: add it to requires.env", t.TokenEnv)
+		return "", protocol.Errorf(protocol.ManifestInvalid,
+			"transport.token_env: %s is not set, or withheld from the extension: add it to requires.env", t.TokenEnv)
 	}
 	return token, nil
 }
@@ -177,7 +179,8 @@ func readToken(dir, name string) (string, error) {
 }
 
 func noToken(dir, name string) error {
-	return protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s holds no token: one word of plain characters is expected", filepath.Join(dir, name))
+	return protocol.Errorf(protocol.ManifestInvalid,
+		"transport.token_file: %s holds no token: one word of plain characters is expected", filepath.Join(dir, name))
 }
 
 // readSecret reads a file below dir. A link that leaves dir is not followed: the secret goes to a
@@ -194,7 +197,8 @@ func readSecret(dir, name string) (string, error) {
 	case err != nil:
 		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > maxToken:
-		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s is no file of at most %d bytes", path, maxToken)
+		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s is no file of at most %d bytes",
+			path, maxToken)
 	}
 	text, err := root.ReadFile(name)
 	token := strings.TrimSpace(string(text))
@@ -290,7 +294,8 @@ func connectionFault(err error, ready bool) *protocol.Error {
 	switch {
 	case errors.As(err, &unreachable) && !ready:
 		kind = protocol.SpawnFailed
-	case errors.As(err, &unreachable), errors.Is(err, mcpclient.ErrSessionGone), errors.Is(err, mcpclient.ErrStreamEnded):
+	case errors.As(err, &unreachable), errors.Is(err, mcpclient.ErrSessionGone),
+		errors.Is(err, mcpclient.ErrStreamEnded):
 	default:
 		fault := remoteFault(err)
 		if fault != nil && !ready && !errors.As(err, new(*mcpclient.CredentialsError)) {

@@ -34,7 +34,13 @@ func remoteSpec(kind, url, version string) Spec {
 		Plugin:    manifest.Plugin{ID: "faulty", Version: "1.0.0"},
 		Transport: manifest.Transport{Kind: kind, URL: url, Protocol: manifest.ProtocolMCP, MCPVersion: version},
 	}
-	return Spec{ID: "faulty", Dir: os.TempDir(), Manifest: m, Options: m.Runtime.Resolve(m.Transport), HostVersion: "0.0.1"}
+	return Spec{
+		ID:          "faulty",
+		Dir:         os.TempDir(),
+		Manifest:    m,
+		Options:     m.Runtime.Resolve(m.Transport),
+		HostVersion: "0.0.1",
+	}
 }
 
 // serve runs h until the test ends and returns its URL.
@@ -58,7 +64,8 @@ func sdkHandler(t testing.TB, kind string) http.Handler {
 	case "sse":
 		return sdk.NewSSEHandler(get, nil)
 	case "stateless":
-		return sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+		return sdk.NewStreamableHTTPHandler(get,
+			&sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	case "json":
 		return sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{JSONResponse: true})
 	}
@@ -81,7 +88,8 @@ func TestRemoteSDKServer(t *testing.T) {
 			s.ToolsChanged = func() { signal(changed) }
 			r := start(t, s)
 			h := r.Handshake()
-			if h.Protocol != "mcp" || h.ProtocolVersion != c.revision || h.Instructions != "ask kindly" || r.Info().ProtocolVersion != c.revision {
+			if h.Protocol != "mcp" || h.ProtocolVersion != c.revision || h.Instructions != "ask kindly" ||
+				r.Info().ProtocolVersion != c.revision {
 				t.Errorf("handshake = %+v, want revision %s", h, c.revision)
 			}
 			if diff := cmp.Diff([]string{"add", "echo", "fail", "progress", "sleep"}, toolNames(h)); diff != "" {
@@ -136,7 +144,8 @@ func TestRemoteCredentials(t *testing.T) {
 	r.stop()
 
 	other := filepath.Join(t.TempDir(), "id_ed25519")
-	if err := errors.Join(os.WriteFile(other, []byte("key-of-the-user"), 0o600), os.Remove(file), os.Symlink(other, file)); err != nil {
+	if err := errors.Join(os.WriteFile(other, []byte("key-of-the-user"), 0o600), os.Remove(file),
+		os.Symlink(other, file)); err != nil {
 		t.Fatal(err)
 	}
 	wantContains(t, launch(t, s).end(protocol.ManifestInvalid).Error(), "token_file", "escapes")
@@ -214,26 +223,39 @@ func TestRemoteFaults(t *testing.T) {
 		outcome string
 		says    string
 	}{
-		"F5 401":                   {status(401), protocol.ExtensionError, "", "token_env"},
-		"F5 403":                   {status(403), protocol.ExtensionError, "", "forbids"},
-		"F5 429 Retry":             {status(429, "Retry-After", "7"), protocol.NotReady, "", "fewer requests"},
-		"F5 500":                   {status(500), protocol.InvalidResponse, "unknown", "failed (500"},
-		"F5 503":                   {status(503), protocol.NotReady, "unknown", "failed (503"},
-		"F5 503 Retry":             {status(503, "Retry-After", "7"), protocol.NotReady, "", "failed (503"},
-		"F6 redirect":              {status(307, "Location", "https://example.org/mcp?secret=1"), protocol.ExtensionError, "", "https://example.org/mcp, which is not followed"},
-		"F6 redirect of a method":  {status(302, "Location", "/elsewhere"), protocol.ExtensionError, "", "is not followed"},
-		"F7 html":                  {body("text/html", "<html>"), protocol.InvalidResponse, "unknown", "text/html"},
-		"F7 nothing":               {status(202), protocol.InvalidResponse, "unknown", "202"},
-		"F7 no answer":             {body("application/json", `{"jsonrpc":"2.0","id":"other","result":{}}`), protocol.InvalidResponse, "unknown", "something else"},
-		"F7 no JSON":               {body("application/json", `{"jsonrpc":`), protocol.InvalidResponse, "unknown", "something else"},
-		"F8 half an answer":        {cut("application/json", `{"jsonrpc":"2.0"`), protocol.InvalidResponse, "unknown", "broke"},
-		"F8 half an event":         {cut("text/event-stream", "event: message\ndata: {"), protocol.InvalidResponse, "unknown", "ended before"},
-		"F8 no event":              {body("text/event-stream", ": \n\n"), protocol.InvalidResponse, "unknown", "ended before"},
-		"F8 reset":                 {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, protocol.InvalidResponse, "unknown", "connection broke"},
-		"F9 giant answer":          {body("application/json", strings.Repeat("x", 1<<20)), protocol.InvalidResponse, "unknown", "too large"},
-		"F9 giant event":           {body("text/event-stream", "data: "+strings.Repeat("x", 1<<20)), protocol.InvalidResponse, "unknown", "ended before"},
-		"F9 endless fields":        {body("text/event-stream", strings.Repeat("data: xxxxxxxxxxxxxxxxxxxxxxxx\n", 1<<15)), protocol.InvalidResponse, "unknown", "ended before"},
-		"F10 hang":                 {func(_ http.ResponseWriter, r *http.Request) { read(r); <-r.Context().Done() }, protocol.CallTimeout, "unknown", "call_timeout"},
+		"F5 401":       {status(401), protocol.ExtensionError, "", "token_env"},
+		"F5 403":       {status(403), protocol.ExtensionError, "", "forbids"},
+		"F5 429 Retry": {status(429, "Retry-After", "7"), protocol.NotReady, "", "fewer requests"},
+		"F5 500":       {status(500), protocol.InvalidResponse, "unknown", "failed (500"},
+		"F5 503":       {status(503), protocol.NotReady, "unknown", "failed (503"},
+		"F5 503 Retry": {status(503, "Retry-After", "7"), protocol.NotReady, "", "failed (503"},
+		"F6 redirect": {status(307, "Location", "https://example.org/mcp?secret=1"),
+			protocol.ExtensionError, "", "https://example.org/mcp, which is not followed"},
+		"F6 redirect of a method": {status(302, "Location", "/elsewhere"), protocol.ExtensionError, "",
+			"is not followed"},
+		"F7 html":    {body("text/html", "<html>"), protocol.InvalidResponse, "unknown", "text/html"},
+		"F7 nothing": {status(202), protocol.InvalidResponse, "unknown", "202"},
+		"F7 no answer": {body("application/json", `{"jsonrpc":"2.0","id":"other","result":{}}`),
+			protocol.InvalidResponse, "unknown", "something else"},
+		"F7 no JSON": {body("application/json", `{"jsonrpc":`), protocol.InvalidResponse, "unknown",
+			"something else"},
+		"F8 half an answer": {cut("application/json", `{"jsonrpc":"2.0"`), protocol.InvalidResponse, "unknown",
+			"broke"},
+		"F8 half an event": {cut("text/event-stream", "event: message\ndata: {"), protocol.InvalidResponse,
+			"unknown", "ended before"},
+		"F8 no event": {body("text/event-stream", ": \n\n"), protocol.InvalidResponse, "unknown",
+			"ended before"},
+		"F8 reset": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			protocol.InvalidResponse, "unknown", "connection broke"},
+		"F9 giant answer": {body("application/json", strings.Repeat("x", 1<<20)), protocol.InvalidResponse,
+			"unknown", "too large"},
+		"F9 giant event": {body("text/event-stream", "data: "+strings.Repeat("x", 1<<20)),
+			protocol.InvalidResponse, "unknown", "ended before"},
+		"F9 endless fields": {body("text/event-stream",
+			strings.Repeat("data: xxxxxxxxxxxxxxxxxxxxxxxx\n", 1<<15)), protocol.InvalidResponse, "unknown",
+			"ended before"},
+		"F10 hang": {func(_ http.ResponseWriter, r *http.Request) { read(r); <-r.Context().Done() },
+			protocol.CallTimeout, "unknown", "call_timeout"},
 		"F10 slow loris":           {drip("application/json"), protocol.CallTimeout, "unknown", "call_timeout"},
 		"F10 slow loris of events": {drip("text/event-stream"), protocol.CallTimeout, "unknown", "call_timeout"},
 	} {
@@ -298,15 +320,21 @@ func TestRemoteHandshakeFaults(t *testing.T) {
 		want      protocol.Kind
 		says      string
 	}{
-		"nobody there":           {manifest.KindHTTP, nobody, protocol.SpawnFailed, "cannot be reached"},
-		"nobody there, sse":      {manifest.KindSSE, nobody, protocol.SpawnFailed, "cannot be reached"},
-		"no name":                {manifest.KindHTTP, "http://no-such-host.invalid/?key=secret", protocol.SpawnFailed, "cannot be reached"},
-		"a web page":             {manifest.KindHTTP, serve(t, page), protocol.HandshakeInvalid, "text/html"},
-		"a web page, sse":        {manifest.KindSSE, serve(t, page), protocol.HandshakeInvalid, "text/html"},
-		"nothing":                {manifest.KindHTTP, serve(t, http.NotFoundHandler()), protocol.HandshakeInvalid, "check the url"},
-		"credentials":            {manifest.KindHTTP, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) })), protocol.HandshakeInvalid, "token_env"},
-		"of the older transport": {manifest.KindHTTP, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) })), protocol.HandshakeInvalid, `kind = "sse"`},
-		"endpoint elsewhere":     {manifest.KindSSE, serve(t, elsewhere), protocol.HandshakeInvalid, "another place"},
+		"nobody there":      {manifest.KindHTTP, nobody, protocol.SpawnFailed, "cannot be reached"},
+		"nobody there, sse": {manifest.KindSSE, nobody, protocol.SpawnFailed, "cannot be reached"},
+		"no name": {manifest.KindHTTP, "http://no-such-host.invalid/?key=secret", protocol.SpawnFailed,
+			"cannot be reached"},
+		"a web page":      {manifest.KindHTTP, serve(t, page), protocol.HandshakeInvalid, "text/html"},
+		"a web page, sse": {manifest.KindSSE, serve(t, page), protocol.HandshakeInvalid, "text/html"},
+		"nothing": {manifest.KindHTTP, serve(t, http.NotFoundHandler()), protocol.HandshakeInvalid,
+			"check the url"},
+		"credentials": {manifest.KindHTTP,
+			serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) })),
+			protocol.HandshakeInvalid, "token_env"},
+		"of the older transport": {manifest.KindHTTP,
+			serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) })),
+			protocol.HandshakeInvalid, `kind = "sse"`},
+		"endpoint elsewhere": {manifest.KindSSE, serve(t, elsewhere), protocol.HandshakeInvalid, "another place"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := launch(t, remoteSpec(c.kind, c.url, manifest.MCPVersionAuto)).end(c.want)
@@ -333,7 +361,11 @@ func TestRemoteGone(t *testing.T) {
 		s.goneGrace = time.Millisecond // for the call in flight, which is never answered
 		r := start(t, s)
 		arrived := make(chan struct{})
-		hang := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read(r); close(arrived); <-r.Context().Done() })
+		hang := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			read(r)
+			close(arrived)
+			<-r.Context().Done()
+		})
 		f.fault.Store(&hang)
 		sleeping := r.goCall(context.Background(), request(`{"name":"echo","arguments":{}}`, ""))
 		await(t, arrived)
@@ -385,16 +417,25 @@ func TestRemoteSessionLost(t *testing.T) {
 		kind    protocol.Kind
 		outcome string
 	}{
-		"404":                {answers(404, text, "Session not found"), protocol.ChildExited, ""},
-		"400 of the SDK":     {answers(400, raw, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`), protocol.ChildExited, ""},
-		"400 before a start": {answers(400, raw, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":$id}`), protocol.ChildExited, ""},
-		"400 in words":       {answers(400, text, "Invalid or missing session"), protocol.ChildExited, ""},
-		"410":                {answers(410, text, "gone"), protocol.ChildExited, ""},
-		"503":                {answers(503, raw, `{"error":"unknown session"}`), protocol.NotReady, "unknown"},
-		"500":                {answers(500, text, "KeyError"), protocol.InvalidResponse, "unknown"},
-		"200 with an error":  {answers(200, raw, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":$id}`), protocol.ExtensionError, ""},
-		"200 without an id":  {answers(200, raw, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`), protocol.ExtensionError, ""},
-		"200 with an event":  {answers(200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32001,\"message\":\"Session not found\"},\"id\":$id}\n\n"), protocol.ExtensionError, ""},
+		"404": {answers(404, text, "Session not found"), protocol.ChildExited, ""},
+		"400 of the SDK": {answers(400, raw,
+			`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`), protocol.ChildExited, ""},
+		"400 before a start": {answers(400, raw,
+			`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":$id}`),
+			protocol.ChildExited, ""},
+		"400 in words": {answers(400, text, "Invalid or missing session"), protocol.ChildExited, ""},
+		"410":          {answers(410, text, "gone"), protocol.ChildExited, ""},
+		"503":          {answers(503, raw, `{"error":"unknown session"}`), protocol.NotReady, "unknown"},
+		"500":          {answers(500, text, "KeyError"), protocol.InvalidResponse, "unknown"},
+		"200 with an error": {answers(200, raw,
+			`{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":$id}`),
+			protocol.ExtensionError, ""},
+		"200 without an id": {answers(200, raw,
+			`{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`),
+			protocol.ExtensionError, ""},
+		"200 with an event": {answers(200, "text/event-stream",
+			"data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32001,\"message\":\"Session not found\"},\"id\":$id}\n\n"),
+			protocol.ExtensionError, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -461,10 +502,16 @@ func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
 		always  bool                                   // the others too, but for initialize
 		lost    bool
 	}{
-		"the session is lost":            {refuses: func(session string, _ []byte) bool { return session != "" }, lost: true},
-		"the credentials are refused":    {refuses: func(string, []byte) bool { return true }},
-		"they are refused after a start": {refuses: func(session string, _ []byte) bool { return session != "" }, always: true},
-		"the call wants more of them":    {refuses: call},
+		"the session is lost": {
+			refuses: func(session string, _ []byte) bool { return session != "" },
+			lost:    true,
+		},
+		"the credentials are refused": {refuses: func(string, []byte) bool { return true }},
+		"they are refused after a start": {
+			refuses: func(session string, _ []byte) bool { return session != "" },
+			always:  true,
+		},
+		"the call wants more of them": {refuses: call},
 	} {
 		for _, signedIn := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, signed in: %v", name, signedIn), func(t *testing.T) {
@@ -487,7 +534,8 @@ func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
 						inner.ServeHTTP(w, q)
 						return
 					}
-					if own := *session.Load(); q.Method == http.MethodPost && (id == own || id == "" || c.always) && c.refuses(id, body) {
+					if own := *session.Load(); q.Method == http.MethodPost && (id == own || id == "" || c.always) &&
+						c.refuses(id, body) {
 						w.WriteHeader(http.StatusUnauthorized)
 						return
 					}
@@ -578,17 +626,18 @@ func TestRemoteRefusedCredentialsCostNoStorm(t *testing.T) {
 			inner := sdkHandler(t, "sessions")
 			var on atomic.Bool
 			var requests atomic.Int32
-			r := start(t, remoteSpec(manifest.KindHTTP, serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				if !on.Load() {
-					inner.ServeHTTP(w, q)
-					return
-				}
-				if requests.Add(1); opens && q.Header.Get("Mcp-Session-Id") == "" {
-					inner.ServeHTTP(w, q)
-					return
-				}
-				w.WriteHeader(http.StatusUnauthorized)
-			})), manifest.MCPVersionAuto))
+			r := start(t, remoteSpec(manifest.KindHTTP,
+				serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if !on.Load() {
+						inner.ServeHTTP(w, q)
+						return
+					}
+					if requests.Add(1); opens && q.Header.Get("Mcp-Session-Id") == "" {
+						inner.ServeHTTP(w, q)
+						return
+					}
+					w.WriteHeader(http.StatusUnauthorized)
+				})), manifest.MCPVersionAuto))
 			on.Store(true)
 			for range calls {
 				_, err := r.callTool()
@@ -605,7 +654,13 @@ func TestRemoteRefusedCredentialsCostNoStorm(t *testing.T) {
 
 // A refusal that concerns one request alone leaves the session and the calls in flight as they are.
 func TestRemoteRefusalKeepsSession(t *testing.T) {
-	for _, code := range []int{http.StatusBadRequest, http.StatusConflict, http.StatusGone, http.StatusInternalServerError, http.StatusServiceUnavailable} {
+	for _, code := range []int{
+		http.StatusBadRequest,
+		http.StatusConflict,
+		http.StatusGone,
+		http.StatusInternalServerError,
+		http.StatusServiceUnavailable,
+	} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
 			processtest.Leaks(t)
 			f := &refusing{inner: sdkHandler(t, "sessions"), only: "refused-argument"}
@@ -645,7 +700,9 @@ func TestRemoteErrorWithoutAnID(t *testing.T) {
 			refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", c.media)
 				w.WriteHeader(c.code)
-				_, _ = io.WriteString(w, c.head+`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the database is away"}}`+c.tail)
+				_, _ = io.WriteString(w,
+					c.head+`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the database is away"}}`+
+						c.tail)
 			})
 			f.fault.Store(&refuse)
 			other := r.goCall(t.Context(), request(`{"name":"echo","arguments":{"a":"held-argument"}}`, ""))
@@ -678,7 +735,8 @@ func TestRemoteErrorOnTheStandaloneStream(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-arrived:
-			_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the disk is full"}}`+"\n\n")
+			_, _ = io.WriteString(w,
+				`data: {"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the disk is full"}}`+"\n\n")
 			_ = http.NewResponseController(w).Flush()
 			<-q.Context().Done()
 		case <-q.Context().Done():
@@ -745,10 +803,12 @@ func TestRemoteCallResumes(t *testing.T) {
 		polls <- last
 		w.Header().Set("Content-Type", "text/event-stream")
 		if last == "one" {
-			_, _ = w.Write([]byte("id: two\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n"))
+			_, _ = w.Write([]byte("id: two\nretry: 1\ndata: " +
+				"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n"))
 			return
 		}
-		_, _ = w.Write([]byte(`data: {"jsonrpc":"2.0","id":` + string(*id.Load()) + `,"result":{"content":[]}}` + "\n\n"))
+		_, _ = w.Write([]byte(`data: {"jsonrpc":"2.0","id":` + string(*id.Load()) + `,"result":{"content":[]}}` +
+			"\n\n"))
 	})
 	r := start(t, remoteSpec(manifest.KindHTTP, serve(t, f), protocol.MCP20251125))
 	poll := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

@@ -25,8 +25,9 @@ type Spec struct {
 	Manifest *manifest.Manifest // required; its transport is stdio, exec, http, sse, nats or replay
 	Options  manifest.Options   // the result of Manifest.Runtime.Resolve; zero durations are no limit
 
-	Config       json.RawMessage // config of a native extension; nil is {}
-	Capabilities json.RawMessage // requests that the host can relay to the client: native or MCP client capabilities; nil is {}
+	Config json.RawMessage // config of a native extension; nil is {}
+	// requests that the host can relay to the client: native or MCP client capabilities; nil is {}
+	Capabilities json.RawMessage
 	StateDir     string
 	HostVersion  string
 	Self         string               // the executable for command = "exthost"; "" searches PATH
@@ -161,8 +162,10 @@ type Request struct {
 	Method string          // an MCP method, hooks/{name} or governance/decide
 	Params json.RawMessage // of the caller, but with the extension's own tool name; nil is {}
 	Meta   json.RawMessage // members to add to the extension's _meta ([context] passthrough); nil for none
-	Owner  any             // the party that makes the call, comparable; a request of the child that names no call goes to the owner of all calls in flight; nil is no owner
-	Origin string          // the id of the decision about the call, for a node of the cluster; "" for none
+	// the party that makes the call, comparable; a request of the child that names no call goes to the owner of all
+	// calls in flight; nil is no owner
+	Owner  any
+	Origin string // the id of the decision about the call, for a node of the cluster; "" for none
 	// Capabilities are those of the caller's MCP client, for a server that learns them with
 	// each request. Those in the _meta of Params count before them. Nil: those of Spec.
 	Capabilities json.RawMessage

@@ -98,7 +98,8 @@ func reply(request json.RawMessage, result string) {
 		return
 	}
 	if result == "" {
-		result = fmt.Sprintf(`{"method":%s,"params":%s}`, rawjson.Get(request, "method"), orEmpty(rawjson.Get(request, "params")))
+		result = fmt.Sprintf(`{"method":%s,"params":%s}`, rawjson.Get(request, "method"),
+			orEmpty(rawjson.Get(request, "params")))
 	}
 	if rawjson.Get(request, "jsonrpc") == nil {
 		fmt.Printf(`{"id":%s,"result":%s}`+"\n", id, result)

@@ -37,9 +37,11 @@ func (s *slot) failCall(fault *protocol.Error) {
 
 // notAnswer is the fault of a line that is not a frame.
 func notAnswer(line []byte) *protocol.Error {
-	fault := protocol.Errorf(protocol.InvalidResponse, `it answered with JSON that is no answer; an answer is {"id", "result"} or {"id", "error"}`)
+	fault := protocol.Errorf(protocol.InvalidResponse,
+		`it answered with JSON that is no answer; an answer is {"id", "result"} or {"id", "error"}`)
 	if notJSON(rawjson.Check(line)) {
-		fault = protocol.Errorf(protocol.InvalidJSON, "it answered with a line that is not JSON; anything but answers belongs on stderr")
+		fault = protocol.Errorf(protocol.InvalidJSON,
+			"it answered with a line that is not JSON; anything but answers belongs on stderr")
 	}
 	fault.Evidence = &protocol.Evidence{Line: cutLine(line)}
 	return fault
@@ -47,7 +49,9 @@ func notAnswer(line []byte) *protocol.Error {
 
 // wrongID is the fault of an answer to a request that does not wait for one.
 func wrongID(m *jsonrpc.Message) *protocol.Error {
-	fault := protocol.Errorf(protocol.InvalidResponse, "its answer has the id %s, which is not that of the request; an answer repeats the id of its request", cutLine(m.ID))
+	fault := protocol.Errorf(protocol.InvalidResponse,
+		"its answer has the id %s, which is not that of the request; an answer repeats the id of its request",
+		cutLine(m.ID))
 	fault.Evidence = &protocol.Evidence{Line: cutLine(m.Raw)}
 	return fault
 }
@@ -109,14 +113,18 @@ func (c *child) callOne(ctx context.Context, method string, params json.RawMessa
 	case c.slot.token <- struct{}{}:
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, protocol.Errorf(protocol.CallTimeout, "it was still busy with an earlier call when the caller's deadline passed, and did not get this one: %w", ctx.Err())
+			return nil, protocol.Errorf(protocol.CallTimeout,
+				"it was still busy with an earlier call when the caller's deadline passed, and did not get this "+
+					"one: %w", ctx.Err())
 		}
 		return nil, ctx.Err()
 	case <-c.connDone:
 		return nil, jsonrpc.ErrClosed
 	case <-clock:
-		c.end(protocol.Errorf(protocol.Overloaded, "a call that timed out still held its only slot, and it was replaced"))
-		return nil, protocol.Errorf(protocol.Overloaded, "it is still busy with a call that timed out, and is being replaced")
+		c.end(protocol.Errorf(protocol.Overloaded,
+			"a call that timed out still held its only slot, and it was replaced"))
+		return nil, protocol.Errorf(protocol.Overloaded,
+			"it is still busy with a call that timed out, and is being replaced")
 	}
 	return c.callInSlot(ctx, method, params)
 }

@@ -32,7 +32,11 @@ func TestStallStorm(t *testing.T) {
 		for range 16 {
 			wg.Go(func() {
 				for left.Add(-1) >= 0 && !t.Failed() {
-					_, err := r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"echo","arguments":{}}`)})
+					_, err := r.Call(context.Background(),
+						&Request{
+							Method: protocol.MethodToolsCall,
+							Params: json.RawMessage(`{"name":"echo","arguments":{}}`),
+						})
 					if err != nil {
 						once.Do(func() { explainStall(t, r, c.culprit(c.newDoubt(1)), err) })
 					}

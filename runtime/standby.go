@@ -88,7 +88,8 @@ func (b *Standby) watch(p *idleProcess) {
 	if mine {
 		p.proc.Stdout.Close()
 		p.startLog.release(slog.LevelError)
-		b.spec.Logger.Warn("the process kept ready ended before anybody connected", "exit", p.proc.Exit().String(), "pid", p.proc.PID())
+		b.spec.Logger.Warn("the process kept ready ended before anybody connected", "exit", p.proc.Exit().String(),
+			"pid", p.proc.PID())
 	}
 }
 

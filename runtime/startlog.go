@@ -30,13 +30,15 @@ type startLog struct {
 }
 
 // installerWords begin the lines that npx, uvx and the like write before the program runs.
-var installerWords = []string{"npm", "npm:", "progress:", "packages:", "resolving", "resolved", "resolved,", "downloading", "downloaded",
+var installerWords = []string{"npm", "npm:", "progress:", "packages:", "resolving", "resolved", "resolved,",
+	"downloading", "downloaded",
 	"building", "built", "using", "preparing", "prepared", "creating", "installing"}
 
 // installing reports whether the process may still be a package runner that installs its
 // program: nothing of the program has come yet.
 func (c *child) installing() bool {
-	return c.spec.Manifest.Transport.Downloads() && c.startLog != nil && !c.startLog.spoke.Load() && !c.noise.framed.Load()
+	return c.spec.Manifest.Transport.Downloads() && c.startLog != nil && !c.startLog.spoke.Load() &&
+		!c.noise.framed.Load()
 }
 
 // maxHeld bounds the lines that are held.

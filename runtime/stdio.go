@@ -56,9 +56,16 @@ func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) 
 	}
 	p := &idleProcess{startLog: &startLog{log: s.Logger, holding: handshakeIsNoisy(s)}, taken: make(chan struct{})}
 	p.proc, err = process.Start(ctx, process.Spec{
-		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
-		Limits: limited.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
-		NewPrivileges: s.NewPrivileges, Sandbox: s.Sandbox, StderrLine: p.startLog.line,
+		Path:          argv[0],
+		Args:          argv[1:],
+		Dir:           workDir(s),
+		Env:           s.Env,
+		Limits:        limited.Limits(s.Options.Limits),
+		Containment:   s.Containment,
+		Isolate:       s.Options.Isolate == manifest.IsolatePID,
+		NewPrivileges: s.NewPrivileges,
+		Sandbox:       s.Sandbox,
+		StderrLine:    p.startLog.line,
 	})
 	if err != nil {
 		return nil, SpawnFailed(err)

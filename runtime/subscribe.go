@@ -79,8 +79,11 @@ func (c *child) subscribeResource(ctx context.Context, d *mcp, params json.RawMe
 	if !c.tasks.Go(func() {
 		defer cancel()
 		for {
-			_, err := c.conn.Call(listening, protocol.MethodListen, d.listenTo(map[string]any{"resourceSubscriptions": []string{uri}}), &jsonrpc.CallOptions{Standing: true})
-			if answer := (*jsonrpc.Error)(nil); errors.As(err, &answer) || errors.Is(err, jsonrpc.ErrClosed) || listening.Err() != nil {
+			_, err := c.conn.Call(listening, protocol.MethodListen,
+				d.listenTo(map[string]any{"resourceSubscriptions": []string{uri}}),
+				&jsonrpc.CallOptions{Standing: true})
+			if answer := (*jsonrpc.Error)(nil); errors.As(err, &answer) || errors.Is(err, jsonrpc.ErrClosed) ||
+				listening.Err() != nil {
 				refused <- err
 				return
 			}
@@ -99,7 +102,10 @@ func (c *child) subscribeResource(ctx context.Context, d *mcp, params json.RawMe
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timeout.C:
-		err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the server does not tell of changes of " + cutLine([]byte(uri))}
+		err = &jsonrpc.Error{
+			Code:    jsonrpc.CodeInvalidParams,
+			Message: "the server does not tell of changes of " + cutLine([]byte(uri)),
+		}
 	}
 	c.watches.drop(uri)
 	return nil, err

@@ -48,7 +48,8 @@ func reviewOffer(extension string, o offer, declared *manifest.Capabilities) *re
 		return r
 	}
 	if declared.Tools != nil {
-		r.tools = slices.DeleteFunc(r.tools, func(t protocol.Tool) bool { return r.undeclared("tool", declared.Tools, t.Name) })
+		r.tools = slices.DeleteFunc(r.tools,
+			func(t protocol.Tool) bool { return r.undeclared("tool", declared.Tools, t.Name) })
 		r.missing("tool", declared.Tools, names)
 	}
 	if declared.Hooks != nil {
@@ -89,10 +90,12 @@ func (r *review) readHooks(names []string) {
 		e, ok := manifest.ParseHookEvent(name)
 		switch {
 		case i >= limits.hooks:
-			r.warn("hook_invalid", "", "it offers %d hooks; those after the first %d are dropped", len(names), limits.hooks)
+			r.warn("hook_invalid", "", "it offers %d hooks; those after the first %d are dropped", len(names),
+				limits.hooks)
 			return
 		case !ok || e == manifest.ExtensionLoad:
-			r.warn("hook_invalid", "the extension's author must fix it", "hook %q is dropped: there is no such point for extensions", display.Escape(name))
+			r.warn("hook_invalid", "the extension's author must fix it",
+				"hook %q is dropped: there is no such point for extensions", display.Escape(name))
 		case !slices.Contains(r.hooks, string(e)):
 			r.hooks = append(r.hooks, string(e))
 		}
@@ -111,14 +114,20 @@ func (r *review) undeclared(what string, declared []string, name string) bool {
 func (r *review) missing(what string, declared, offered []string) {
 	for _, name := range declared {
 		if !slices.Contains(offered, name) {
-			r.warn("capability_missing", "", "the manifest declares %s %q, but the extension does not offer it", what, name)
+			r.warn("capability_missing", "", "the manifest declares %s %q, but the extension does not offer it", what,
+				name)
 		}
 	}
 }
 
 func (r *review) warn(code, hint, format string, args ...any) {
-	r.diagnostics = append(r.diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: code,
-		Extension: r.extension, Message: fmt.Sprintf(format, args...), Hint: hint})
+	r.diagnostics = append(r.diagnostics, protocol.Diagnostic{
+		Level:     protocol.LevelWarn,
+		Code:      code,
+		Extension: r.extension,
+		Message:   fmt.Sprintf(format, args...),
+		Hint:      hint,
+	})
 }
 
 // parseTool reads the name, which [capabilities] refers to. The catalog checks the rest of

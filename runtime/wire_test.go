@@ -52,7 +52,8 @@ func TestW1LineAtAndOverLimit(t *testing.T) {
 		const frame = `{"jsonrpc":"2.0","id":1,"result":""}`
 		return strings.Replace(frame, `""`, `"`+strings.Repeat("x", size-len(frame))+`"`, 1)
 	}
-	s := spec(t, "init echo; read; say "+line(limit)+"; read; say "+strings.Replace(line(limit+1), `"id":1`, `"id":2`, 1)+"; hang")
+	s := spec(t, "init echo; read; say "+line(limit)+"; read; say "+strings.Replace(line(limit+1), `"id":1`, `"id":2`,
+		1)+"; hang")
 	s.Options.MaxLineBytes = limit
 	r := start(t, s)
 	if _, err := r.callTool(); err != nil {
@@ -132,8 +133,10 @@ func TestW4LateAnswer(t *testing.T) {
 	if i := r.Info(); i.Abandoned != 0 || i.Late != 1 {
 		t.Errorf("%d abandoned, %d late, want 0 and 1", i.Abandoned, i.Late)
 	}
-	eventually(t, func() bool { return strings.Contains(stderrOf(r), "notifications/cancelled") }) // stderr has a reader of its own
-	wantContains(t, stderrOf(r), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":`, `"requestId":1}`)
+	// stderr has a reader of its own
+	eventually(t, func() bool { return strings.Contains(stderrOf(r), "notifications/cancelled") })
+	wantContains(t, stderrOf(r), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":`,
+		`"requestId":1}`)
 }
 
 func TestCallTimeout(t *testing.T) {

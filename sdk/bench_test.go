@@ -15,7 +15,10 @@ import (
 // BenchmarkLanguages compares an extension with the SDK of each language to the smallest
 // loop in that language: it reads a line, parses it, calls a function and writes the answer.
 func BenchmarkLanguages(b *testing.B) {
-	for _, lang := range []struct{ name, program, suffix string }{{"python", "python3", ".py"}, {"node", "node", ".mjs"}} {
+	for _, lang := range []struct{ name, program, suffix string }{
+		{"python", "python3", ".py"},
+		{"node", "node", ".mjs"},
+	} {
 		b.Run(lang.name, func(b *testing.B) {
 			program, err := exec.LookPath(lang.program)
 			if err != nil {
@@ -24,7 +27,8 @@ func BenchmarkLanguages(b *testing.B) {
 			for _, l := range benchtest.Loads() {
 				b.Run(l.Name, func(b *testing.B) {
 					l.Calls /= 2 // these languages are slower than what the loads are made for
-					l.Compare(b, calls(b, l, "loop", program, "testdata/loop"+lang.suffix), calls(b, l, "sdk", program, "testdata/tools"+lang.suffix))
+					l.Compare(b, calls(b, l, "loop", program, "testdata/loop"+lang.suffix),
+						calls(b, l, "sdk", program, "testdata/tools"+lang.suffix))
 				})
 			}
 		})
@@ -48,11 +52,14 @@ func calls(b *testing.B, l benchtest.Load, name string, argv ...string) benchtes
 	if l.Up != l.Down {
 		params = fmt.Appendf(nil, `{"name":"write","arguments":{"size":%d,"text":%s}}`, l.Down, benchtest.Text(l.Up))
 	}
-	return benchtest.Way{Name: name, Call: func() error {
-		r, err := conn.Call(b.Context(), "tools/call", json.RawMessage(params), nil)
-		if err == nil && len(r) < l.Down {
-			err = errors.New("an answer of the wrong size")
-		}
-		return err
-	}}
+	return benchtest.Way{
+		Name: name,
+		Call: func() error {
+			r, err := conn.Call(b.Context(), "tools/call", json.RawMessage(params), nil)
+			if err == nil && len(r) < l.Down {
+				err = errors.New("an answer of the wrong size")
+			}
+			return err
+		},
+	}
 }

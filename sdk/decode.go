@@ -27,7 +27,8 @@ func newDecoder[In any]() (d decoder[In]) {
 		if f.Anonymous {
 			return d // its fields and those of t may hide each other
 		}
-		if f.IsExported() && f.Type == reflect.TypeFor[string]() && name != "" && name != "-" && !strings.Contains(options, "string") {
+		if f.IsExported() && f.Type == reflect.TypeFor[string]() && name != "" && name != "-" &&
+			!strings.Contains(options, "string") {
 			texts[name] = i
 		}
 	}

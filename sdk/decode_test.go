@@ -20,8 +20,10 @@ func (s *shout) UnmarshalJSON([]byte) error { s.Text = "HEARD"; return nil }
 // TestDecode compares the decoder with encoding/json.
 func TestDecode(t *testing.T) {
 	for _, arguments := range []string{
-		`{}`, `{"text":"a"}`, `{"text":"a\n\u00e9\ud83d\ude00","n":1,"inner":{"text":"b"}}`, ` {"n" : 2 , "text" : "a" , "also" : "b" } `,
-		`{"text":null}`, `{"text":1}`, `{"TEXT":"folded","n":"x"}`, `{"text":"a","text":"b"}`, `{"t\u0065xt":"escaped"}`,
+		`{}`, `{"text":"a"}`, `{"text":"a\n\u00e9\ud83d\ude00","n":1,"inner":{"text":"b"}}`,
+		` {"n" : 2 , "text" : "a" , "also" : "b" } `,
+		`{"text":null}`, `{"text":1}`, `{"TEXT":"folded","n":"x"}`, `{"text":"a","text":"b"}`,
+		`{"t\u0065xt":"escaped"}`,
 		`{"quoted":"\"q\"","-":"dash","Plain":"p","plain":"q"}`, `[]`, `"text"`, `null`, `{"unknown":"u","l":["text"]}`,
 	} {
 		holds[struct {

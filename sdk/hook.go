@@ -28,9 +28,11 @@ type HookEvent struct {
 
 // HookReply is a hook's answer; nil continues.
 type HookReply struct {
-	Abort    bool            `json:"abort,omitempty"`    // later hooks do not run; at a before_ point the action does not happen either
-	Reason   string          `json:"reason,omitempty"`   // for people and models
-	Override json.RawMessage `json:"override,omitempty"` // an object merged over the arguments, the result or the params; null deletes a member
+	// later hooks do not run; at a before_ point the action does not happen either
+	Abort  bool   `json:"abort,omitempty"`
+	Reason string `json:"reason,omitempty"` // for people and models
+	// an object merged over the arguments, the result or the params; null deletes a member
+	Override json.RawMessage `json:"override,omitempty"`
 	Decision string          `json:"decision,omitempty"` // allow, deny or ask; "" decides nothing
 	Context  string          `json:"context,omitempty"`  // text for the model
 }

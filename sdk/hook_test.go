@@ -18,7 +18,10 @@ func TestHooks(t *testing.T) {
 		case "deny":
 			return &sdk.HookReply{Decision: "deny", Reason: "not on Mondays"}, nil
 		case "change":
-			return &sdk.HookReply{Override: json.RawMessage(`{"n":12345678901234567890,"x":null}`), Context: "changed"}, nil
+			return &sdk.HookReply{
+				Override: json.RawMessage(`{"n":12345678901234567890,"x":null}`),
+				Context:  "changed",
+			}, nil
 		case "fail":
 			return nil, errors.New("disk full")
 		case "panic":
@@ -41,17 +44,20 @@ func TestHooks(t *testing.T) {
 		`{"tool_name":"panic"}`:  `the hook panicked: oh`,
 		`{"tool_name":5}`:        `"code":-32602`,
 	} {
-		if answer := h.ask(`{"jsonrpc":"2.0","id":1,"method":"hooks/before_tool_call","params":` + params + `}`); !strings.Contains(answer, want) {
+		if answer := h.ask(`{"jsonrpc":"2.0","id":1,"method":"hooks/before_tool_call","params":` + params +
+			`}`); !strings.Contains(answer, want) {
 			t.Errorf("%s: %s, want %s", params, answer, want)
 		}
-		if strings.Contains(params, "other") && (string(got.Arguments) != `{"a":1.0e2}` || got.Session != "s" || got.Point != "before_tool_call") {
+		if strings.Contains(params, "other") &&
+			(string(got.Arguments) != `{"a":1.0e2}` || got.Session != "s" || got.Point != "before_tool_call") {
 			t.Errorf("the hook was told %+v", got)
 		}
 	}
 	if answer := h.ask(`{"jsonrpc":"2.0","id":2,"method":"hooks/session_start","params":{"source":"startup"}}`); !strings.Contains(answer, `{\"source\":\"startup\"}`) {
 		t.Errorf("session_start: %s", answer)
 	}
-	if answer := h.ask(`{"jsonrpc":"2.0","id":3,"method":"hooks/after_message","params":{}}`); !strings.Contains(answer, `-32601`) {
+	if answer := h.ask(`{"jsonrpc":"2.0","id":3,"method":"hooks/after_message","params":{}}`); !strings.Contains(answer,
+		`-32601`) {
 		t.Errorf("a hook that is not there: %s", answer)
 	}
 }

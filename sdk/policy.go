@@ -98,8 +98,12 @@ func (x *Extension) decide(ctx context.Context, req *jsonrpc.Message) (json.RawM
 
 func (d *Decision) encode(e *Exchange) (json.RawMessage, error) {
 	r := protocol.DecideResult{
-		Decision: d.word, Code: d.Code, Reason: d.Reason, Data: d.Data,
-		RetryAfter: d.RetryAfter.Seconds(), Expiry: d.Expiry.Seconds(),
+		Decision:   d.word,
+		Code:       d.Code,
+		Reason:     d.Reason,
+		Data:       d.Data,
+		RetryAfter: d.RetryAfter.Seconds(),
+		Expiry:     d.Expiry.Seconds(),
 	}
 	switch {
 	case d.word == "":

@@ -54,13 +54,15 @@ func TestPolicy(t *testing.T) {
 		{"request", "broken", `"message":"the decision does not encode: `},
 		{"request", "silent", `"message":"the policy returned no decision; return sdk.Allow() to let it pass"`},
 	} {
-		got := h.ask(`{"jsonrpc":"2.0","id":7,"method":"governance/decide","params":{"flow":"` + tt.flow + `","direction":"to_extension","method":"tools/call","tool":"` +
+		got := h.ask(`{"jsonrpc":"2.0","id":7,"method":"governance/decide","params":{"flow":"` + tt.flow +
+			`","direction":"to_extension","method":"tools/call","tool":"` +
 			tt.tool + `","request":{"name":"t","arguments":{"n":12345678901234567890}}}}`)
 		if !strings.Contains(got, tt.want) {
 			t.Errorf("%s, %s:\n got %s\nwant %s", tt.tool, tt.flow, got, tt.want)
 		}
 	}
-	if got := h.ask(`{"jsonrpc":"2.0","id":8,"method":"governance/decide","params":{"flow":1}}`); !strings.Contains(got, `"code":-32602`) {
+	if got := h.ask(`{"jsonrpc":"2.0","id":8,"method":"governance/decide","params":{"flow":1}}`); !strings.Contains(got,
+		`"code":-32602`) {
 		t.Errorf("params that do not fit: %s", got)
 	}
 }
@@ -104,7 +106,8 @@ func TestPolicyIsCancelled(t *testing.T) {
 
 func TestNoPolicy(t *testing.T) {
 	h := serve(t, sdk.New("1"))
-	if got := h.ask(`{"jsonrpc":"2.0","id":1,"method":"governance/decide","params":{}}`); !strings.Contains(got, `"code":-32601`) {
+	if got := h.ask(`{"jsonrpc":"2.0","id":1,"method":"governance/decide","params":{}}`); !strings.Contains(got,
+		`"code":-32601`) {
 		t.Errorf("an extension without a policy: %s", got)
 	}
 	x := sdk.New("1")

@@ -38,11 +38,13 @@ func TestSchemaOf(t *testing.T) {
 		"embedded": {schema[struct {
 			base
 			B *base `json:"b"`
-		}](), `{"properties":{"id":{"type":"string"},"b":{"properties":{"id":{"type":"string"}},` + object + `,"required":["id"]}},` + object + `,"required":["id","b"]}`},
+		}](), `{"properties":{"id":{"type":"string"},"b":{"properties":{"id":{"type":"string"}},` + object +
+			`,"required":["id"]}},` + object + `,"required":["id","b"]}`},
 		"maps": {schema[struct {
 			A map[string]int `json:"a"`
 			B map[string]any `json:"b"`
-		}](), `{"properties":{"a":{"additionalProperties":{"type":"integer"},"type":"object"},"b":{"type":"object"}},` + object + `,"required":["a","b"]}`},
+		}](), `{"properties":{"a":{"additionalProperties":{"type":"integer"},"type":"object"},"b":{"type":"object"}},` +
+			object + `,"required":["a","b"]}`},
 		"JSON, bytes and time": {schema[struct {
 			A json.RawMessage `json:"a"`
 			B any             `json:"b"`
@@ -65,7 +67,8 @@ type tree struct {
 // A struct that contains itself has no schema without references.
 func TestRecursiveInput(t *testing.T) {
 	defer func() {
-		if text := fmt.Sprint(recover()); !strings.Contains(text, "field Root.Children ") || !strings.Contains(text, "contains its own type") {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "field Root.Children ") ||
+			!strings.Contains(text, "contains its own type") {
 			t.Errorf("panicked with %s", text)
 		}
 	}()

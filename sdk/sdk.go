@@ -105,7 +105,11 @@ func (x *Extension) serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser
 	w, release := ndjson.Pollable(w)
 	defer release()
 	conn := jsonrpc.NewConn(ndjson.New(r, w, ndjson.Options{}), jsonrpc.Options{
-		Handle: x.handle, Notified: x.notified, Inline: true, MaxHandlers: 1024, Drain: drainTimeout,
+		Handle:      x.handle,
+		Notified:    x.notified,
+		Inline:      true,
+		MaxHandlers: 1024,
+		Drain:       drainTimeout,
 	})
 	x.mu.Lock()
 	x.conn = conn
@@ -144,14 +148,25 @@ func (x *Extension) initialize(ctx context.Context, params json.RawMessage) (jso
 		return nil, invalidParams("initialize: " + err.Error())
 	}
 	if p.ProtocolVersion > protocol.Version {
-		return nil, invalidParams(fmt.Sprintf("this extension speaks version %d of the protocol, the host %d", protocol.Version, p.ProtocolVersion))
+		return nil, invalidParams(fmt.Sprintf("this extension speaks version %d of the protocol, the host %d",
+			protocol.Version, p.ProtocolVersion))
 	}
 	if x.setup != nil {
-		if err := x.setup(ctx, Setup{ExtensionID: p.ExtensionID, HostVersion: p.AgentVersion, StateDir: p.StateDir, Config: p.Config}); err != nil {
+		if err := x.setup(ctx, Setup{
+			ExtensionID: p.ExtensionID,
+			HostVersion: p.AgentVersion,
+			StateDir:    p.StateDir,
+			Config:      p.Config,
+		}); err != nil {
 			return nil, err
 		}
 	}
-	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors(), Hooks: slices.Sorted(maps.Keys(x.hooks))})
+	return json.Marshal(protocol.InitializeResult{
+		ServerVersion:   x.version,
+		ProtocolVersion: protocol.Version,
+		Tools:           x.descriptors(),
+		Hooks:           slices.Sorted(maps.Keys(x.hooks)),
+	})
 }
 
 func (x *Extension) descriptors() []json.RawMessage {
@@ -205,7 +220,8 @@ func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
 
 // recovered calls a function of the author. A panic becomes an error, and its stack goes
 // to stderr.
-func recovered[In, Out any](ctx context.Context, what string, f func(context.Context, In) (Out, error), in In) (out Out, err error) {
+func recovered[In, Out any](ctx context.Context, what string, f func(context.Context, In) (Out, error), in In,
+) (out Out, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(os.Stderr, "E! panic: %v\n%s", p, debug.Stack())

@@ -97,7 +97,8 @@ func TestHandshakeOffersTheTools(t *testing.T) {
 	x := sdk.New("0.2.0")
 	var got sdk.Setup
 	x.OnSetup(func(_ context.Context, s sdk.Setup) error { got = s; return nil })
-	sdk.AddTool(x, sdk.Tool{Name: "b", Description: "Second.", ReadOnly: true}, func(context.Context, point) (point, error) { return point{}, nil })
+	sdk.AddTool(x, sdk.Tool{Name: "b", Description: "Second.", ReadOnly: true},
+		func(context.Context, point) (point, error) { return point{}, nil })
 	sdk.AddTool(x, sdk.Tool{Name: "a", Description: "First.", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, json.RawMessage) (string, error) { return "", nil })
 	h := serve(t, x)
@@ -109,7 +110,8 @@ func TestHandshakeOffersTheTools(t *testing.T) {
 	if diff := cmp.Diff(want, answer); diff != "" {
 		t.Error(diff)
 	}
-	if got.ExtensionID != "me" || got.HostVersion != "1.0.0" || got.StateDir != "/s" || string(got.Config) != `{"k":12345678901234567890}` {
+	if got.ExtensionID != "me" || got.HostVersion != "1.0.0" || got.StateDir != "/s" ||
+		string(got.Config) != `{"k":12345678901234567890}` {
 		t.Errorf("setup: %+v", got)
 	}
 }
@@ -134,7 +136,8 @@ func TestResults(t *testing.T) {
 	sdk.AddTool(x, sdk.Tool{Name: "raw"}, func(context.Context, struct{}) (protocol.ToolResult, error) {
 		return protocol.ToolResult(`{"content":[],"later":1}`), nil
 	})
-	sdk.AddTool(x, sdk.Tool{Name: "fails"}, func(context.Context, struct{}) (string, error) { return "", errors.New("it rains") })
+	sdk.AddTool(x, sdk.Tool{Name: "fails"},
+		func(context.Context, struct{}) (string, error) { return "", errors.New("it rains") })
 	sdk.AddTool(x, sdk.Tool{Name: "refuses"}, func(context.Context, struct{}) (string, error) {
 		return "", &sdk.Error{Code: -32001, Message: "no", Data: json.RawMessage(`[1]`)}
 	})
@@ -143,7 +146,8 @@ func TestResults(t *testing.T) {
 	h := serve(t, x)
 	for _, tt := range []struct{ params, want string }{
 		{`{"name":"text"}`, `"result":{"content":[{"type":"text","text":"a\nb"}]}`},
-		{`{"name":"struct","arguments":{"x":1}}`, `"result":{"content":[{"type":"text","text":"{\"x\":1}"}],"structuredContent":{"x":1}}`},
+		{`{"name":"struct","arguments":{"x":1}}`,
+			`"result":{"content":[{"type":"text","text":"{\"x\":1}"}],"structuredContent":{"x":1}}`},
 		{`{"name":"struct","arguments":{"x":"one"}}`, `"isError":true`},
 		{`{"name":"list","arguments":{}}`, `"result":{"content":[{"type":"text","text":"[1,2]"}]}`},
 		{`{"name":"raw"}`, `"result":{"content":[],"later":1}`},
@@ -154,7 +158,8 @@ func TestResults(t *testing.T) {
 		{`{"name":"missing"}`, `"code":-32602`},
 		{`{"nam":"text"}`, `"code":-32602`},
 	} {
-		if got := h.ask(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":` + tt.params + `}`); !strings.Contains(got, tt.want) {
+		if got := h.ask(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":` + tt.params +
+			`}`); !strings.Contains(got, tt.want) {
 			t.Errorf("%s\n got %s\nwant %s", tt.params, got, tt.want)
 		}
 	}
@@ -179,7 +184,8 @@ func TestConcurrencyAndCancellation(t *testing.T) {
 	h := serve(t, x)
 	h.say(`{"jsonrpc":"2.0","id":"w","method":"tools/call","params":{"name":"wait"}}`)
 	<-started
-	if got := h.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"quick"}}`); !strings.Contains(got, `"id":2`) {
+	if got := h.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"quick"}}`); !strings.Contains(got,
+		`"id":2`) {
 		t.Errorf("behind a slow tool: %s", got)
 	}
 	h.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}`)
@@ -205,7 +211,8 @@ func TestProgressAndLog(t *testing.T) {
 	if diff := cmp.Diff(want, []string{first, h.hear(), h.hear()}); diff != "" {
 		t.Error(diff)
 	}
-	if got := h.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"work"}}`); strings.Contains(got, "progress") {
+	if got := h.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"work"}}`); strings.Contains(got,
+		"progress") {
 		t.Errorf("progress that nobody asked for: %s", got)
 	}
 	h.hear()                                     // of the second call, whose log line came first
@@ -218,8 +225,12 @@ func TestMeta(t *testing.T) {
 		return string(sdk.Meta(ctx)), nil
 	})
 	h := serve(t, x)
-	for arguments, want := range map[string]string{`{"_meta":{"session_id":"s"}}`: `"text":"{\"session_id\":\"s\"}"`, `{}`: `"text":""`} {
-		if got := h.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","arguments":` + arguments + `}}`); !strings.Contains(got, want) {
+	for arguments, want := range map[string]string{
+		`{"_meta":{"session_id":"s"}}`: `"text":"{\"session_id\":\"s\"}"`,
+		`{}`:                           `"text":""`,
+	} {
+		if got := h.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","arguments":` +
+			arguments + `}}`); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", arguments, got)
 		}
 	}
@@ -245,7 +256,8 @@ func TestMisuseByTheAuthorPanics(t *testing.T) {
 			sdk.AddTool(x, sdk.Tool{Name: "a"}, func(context.Context, int) (string, error) { return "", nil })
 		},
 		"schema": func(x *sdk.Extension) {
-			sdk.AddTool(x, sdk.Tool{Name: "a", InputSchema: json.RawMessage(`{`)}, func(context.Context, struct{}) (string, error) { return "", nil })
+			sdk.AddTool(x, sdk.Tool{Name: "a", InputSchema: json.RawMessage(`{`)},
+				func(context.Context, struct{}) (string, error) { return "", nil })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +275,8 @@ func TestMisuseByTheAuthorPanics(t *testing.T) {
 func TestPrintsGoToStderr(t *testing.T) {
 	processtest.Leaks(t)
 	p := startChild(t, "chatty")
-	if got := p.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"print"}}`); !strings.Contains(got, "printed") {
+	if got := p.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"print"}}`); !strings.Contains(got,
+		"printed") {
 		t.Errorf("print: %s", got)
 	}
 	if stderr := p.end(); stderr != "this is not JSON\n" {

@@ -50,17 +50,20 @@ func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in I
 		t.OutputSchema = schemaOf[Out]()
 	}
 	arguments := newDecoder[In]()
-	x.add(t.Name, &tool{descriptor: t.descriptor(), call: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
-		in, err := arguments.decode(raw)
-		if err != nil {
-			return nil, err
-		}
-		out, err := f(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		return encode(out)
-	}})
+	x.add(t.Name, &tool{
+		descriptor: t.descriptor(),
+		call: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+			in, err := arguments.decode(raw)
+			if err != nil {
+				return nil, err
+			}
+			out, err := f(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			return encode(out)
+		},
+	})
 }
 
 func encode(out any) (json.RawMessage, error) {
@@ -108,7 +111,14 @@ func (t *Tool) descriptor() json.RawMessage {
 		InputSchema  json.RawMessage `json:"input_schema"`
 		OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 		Annotations  annotations     `json:"annotations,omitzero"`
-	}{t.Name, t.Title, t.Description, t.InputSchema, t.OutputSchema, annotations{t.ReadOnly, t.Idempotent, t.Destructive, t.OpenWorld}})
+	}{
+		t.Name,
+		t.Title,
+		t.Description,
+		t.InputSchema,
+		t.OutputSchema,
+		annotations{t.ReadOnly, t.Idempotent, t.Destructive, t.OpenWorld},
+	})
 	if err != nil {
 		panic("sdk: tool " + t.Name + ": its schema is not JSON: " + err.Error())
 	}
@@ -125,7 +135,8 @@ func schemaOf[T any]() json.RawMessage {
 		panic(fmt.Sprintf("sdk: %v is not a struct", reflect.TypeFor[T]()))
 	}
 	if field := recursiveField(reflect.TypeFor[T](), nil); field != "" {
-		panic(fmt.Sprintf("sdk: field %s of %v contains its own type, and a schema without $ref has no end; state the schema of the tool, or make the field a json.RawMessage", field, reflect.TypeFor[T]()))
+		panic(fmt.Sprintf("sdk: field %s of %v contains its own type, and a schema without $ref has no end; state "+
+			"the schema of the tool, or make the field a json.RawMessage", field, reflect.TypeFor[T]()))
 	}
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true}
 	s := r.ReflectFromType(reflect.TypeFor[T]())
@@ -150,7 +161,12 @@ func recursiveField(t reflect.Type, within []reflect.Type) string {
 			continue
 		}
 		inner := f.Type
-		for containers := []reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map}; slices.Contains(containers, inner.Kind()); {
+		for containers := []reflect.Kind{
+			reflect.Pointer,
+			reflect.Slice,
+			reflect.Array,
+			reflect.Map,
+		}; slices.Contains(containers, inner.Kind()); {
 			if inner == inner.Elem() { // type List []List
 				return f.Name
 			}

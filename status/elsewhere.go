@@ -16,7 +16,8 @@ func (x *Extension) NotHere(command string) error {
 		return nil
 	}
 	own := strings.TrimPrefix(x.ID, x.Nodes[0]+".") // as the others know one that is not a replica
-	return protocol.Errorf(protocol.InvalidArguments, "%s is at node %s and not at this host: exthost %s %s there", x.ID, strings.Join(x.Nodes, ", "), command, own)
+	return protocol.Errorf(protocol.InvalidArguments, "%s is at node %s and not at this host: exthost %s %s there",
+		x.ID, strings.Join(x.Nodes, ", "), command, own)
 }
 
 // NotHere is [Extension.NotHere] of the extension with an id.

@@ -28,9 +28,10 @@ func EventKinds() []EventKind {
 
 // Event is something that happened in a host.
 type Event struct {
-	Time      time.Time           `json:"time"`
-	Kind      EventKind           `json:"kind"`
-	Lost      int                 `json:"lost,omitempty"`      // events dropped just before this one because the listener was too slow
+	Time time.Time `json:"time"`
+	Kind EventKind `json:"kind"`
+	// events dropped just before this one because the listener was too slow
+	Lost      int                 `json:"lost,omitempty"`
 	Call      *CallEvent          `json:"call,omitempty"`      // of a call
 	State     *StateEvent         `json:"state,omitempty"`     // of a state or a breaker
 	Tools     *ToolsEvent         `json:"tools,omitempty"`     // of tools
@@ -41,25 +42,29 @@ type Event struct {
 
 // CallEvent is one exchange with an extension that has ended.
 type CallEvent struct {
-	ID        uint64            `json:"id"` // the number of the call since the host was opened
-	Extension string            `json:"extension,omitempty"`
-	Node      string            `json:"node,omitempty"` // the node of the cluster that the call went to; "" for this host
-	Tool      string            `json:"tool,omitempty"` // the registered name
-	Method    string            `json:"method"`
-	Caller    string            `json:"caller,omitempty"`
-	Session   string            `json:"session,omitempty"`
-	Client    string            `json:"client,omitempty"`   // name and version, as the client states them
-	Front     string            `json:"front,omitempty"`    // how the client is connected: http, sse or stdio; "" for calls of the program itself
-	Protocol  string            `json:"protocol,omitempty"` // the client's revision of MCP; "" for calls of the program itself
-	Outcome   Outcome           `json:"outcome"`
-	Message   string            `json:"message,omitempty"` // of the error, at most 512 bytes
-	Policy    string            `json:"policy,omitempty"`  // that rejected it
-	Code      string            `json:"code,omitempty"`    // of the rejection
-	Decision  string            `json:"decision_id,omitempty"`
-	Trace     string            `json:"trace_id,omitempty"` // from the caller's W3C trace context
-	Replayed  bool              `json:"replayed,omitempty"`
-	Took      protocol.Duration `json:"took_ms"`          // in all, policies included
-	Stages    []Stage           `json:"stages,omitempty"` // the times of its way, in order; what is in none of them, the host did itself
+	ID        uint64 `json:"id"` // the number of the call since the host was opened
+	Extension string `json:"extension,omitempty"`
+	// the node of the cluster that the call went to; "" for this host
+	Node    string `json:"node,omitempty"`
+	Tool    string `json:"tool,omitempty"` // the registered name
+	Method  string `json:"method"`
+	Caller  string `json:"caller,omitempty"`
+	Session string `json:"session,omitempty"`
+	Client  string `json:"client,omitempty"` // name and version, as the client states them
+	// how the client is connected: http, sse or stdio; "" for calls of the program itself
+	Front string `json:"front,omitempty"`
+	// the client's revision of MCP; "" for calls of the program itself
+	Protocol string            `json:"protocol,omitempty"`
+	Outcome  Outcome           `json:"outcome"`
+	Message  string            `json:"message,omitempty"` // of the error, at most 512 bytes
+	Policy   string            `json:"policy,omitempty"`  // that rejected it
+	Code     string            `json:"code,omitempty"`    // of the rejection
+	Decision string            `json:"decision_id,omitempty"`
+	Trace    string            `json:"trace_id,omitempty"` // from the caller's W3C trace context
+	Replayed bool              `json:"replayed,omitempty"`
+	Took     protocol.Duration `json:"took_ms"` // in all, policies included
+	// the times of its way, in order; what is in none of them, the host did itself
+	Stages []Stage `json:"stages,omitempty"`
 }
 
 // StateEvent is a change of one instance of an extension, or of a policy's process.
@@ -71,7 +76,8 @@ type StateEvent struct {
 	Reason    string                  `json:"reason,omitempty"`
 	Attempt   int                     `json:"attempt,omitempty"` // the number of this restart
 	Of        int                     `json:"of,omitempty"`      // restarts allowed; negative: any number
-	Due       *time.Time              `json:"due,omitempty"`     // when the next restart, or the breaker's probe, is due
+	// when the next restart, or the breaker's probe, is due
+	Due *time.Time `json:"due,omitempty"`
 }
 
 // ToolsEvent is a new catalog.

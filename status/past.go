@@ -11,13 +11,15 @@ import (
 type PastCall struct {
 	Time time.Time `json:"time"` // when it ended
 	CallEvent
-	Request  *Excerpt `json:"request,omitempty"`  // the params as policies and hooks let them pass; nil in a list
-	Response *Excerpt `json:"response,omitempty"` // the result as the caller got it; nil in a list, and of a failed call
+	Request *Excerpt `json:"request,omitempty"` // the params as policies and hooks let them pass; nil in a list
+	// the result as the caller got it; nil in a list, and of a failed call
+	Response *Excerpt `json:"response,omitempty"`
 }
 
 // Question is a request that an extension has put to the caller of a call in flight, and that has no answer yet.
 type Question struct {
-	Method    string    `json:"method"` // what the caller is asked: elicitation/create, sampling/createMessage, roots/list
+	// what the caller is asked: elicitation/create, sampling/createMessage, roots/list
+	Method    string    `json:"method"`
 	Since     time.Time `json:"since"`
 	Extension string    `json:"extension,omitempty"`
 	Tool      string    `json:"tool,omitempty"`    // its registered name; "" for another request
@@ -44,12 +46,13 @@ type History struct {
 type Point struct {
 	Time       time.Time `json:"time"` // when the step began
 	Calls      int64     `json:"calls"`
-	Denied     int64     `json:"denied"`                 // of Calls, see [Outcome.IsDenial]
-	Errors     int64     `json:"errors"`                 // of Calls: any other error, of the caller too
-	ToolErrors int64     `json:"tool_errors"`            // of Calls: the tool ran and reports a failure
-	Latency    *Latency  `json:"latency,omitempty"`      // nil when no call reached an instance
-	Memory     int64     `json:"memory_bytes,omitempty"` // of the host and its processes, asked for every 10 s, by an idle host once a minute; 0 without a sample
-	Busy       int64     `json:"in_flight,omitempty"`    // calls in flight and queued at the time of that sample
+	Denied     int64     `json:"denied"`            // of Calls, see [Outcome.IsDenial]
+	Errors     int64     `json:"errors"`            // of Calls: any other error, of the caller too
+	ToolErrors int64     `json:"tool_errors"`       // of Calls: the tool ran and reports a failure
+	Latency    *Latency  `json:"latency,omitempty"` // nil when no call reached an instance
+	// of the host and its processes, asked for every 10 s, by an idle host once a minute; 0 without a sample
+	Memory int64 `json:"memory_bytes,omitempty"`
+	Busy   int64 `json:"in_flight,omitempty"` // calls in flight and queued at the time of that sample
 }
 
 // ToolUse is how often a tool was called since the host was opened, and how long instances
@@ -65,10 +68,11 @@ type ToolUse struct {
 // Client is somebody who uses the host over MCP: a session, or a client without sessions
 // (of 2026-07-28) that made one of the latest calls.
 type Client struct {
-	Name      string     `json:"name,omitempty"`      // with its version, as the client states it
-	Caller    string     `json:"caller,omitempty"`    // as the server has authenticated it; "" when anonymous
-	Toolset   string     `json:"toolset,omitempty"`   // what its session sees; "" for everything
-	Tools     string     `json:"tools,omitempty"`     // what its session is listed: all tools, or a search in their place; "" without a session
+	Name    string `json:"name,omitempty"`    // with its version, as the client states it
+	Caller  string `json:"caller,omitempty"`  // as the server has authenticated it; "" when anonymous
+	Toolset string `json:"toolset,omitempty"` // what its session sees; "" for everything
+	// what its session is listed: all tools, or a search in their place; "" without a session
+	Tools     string     `json:"tools,omitempty"`
 	Session   string     `json:"session,omitempty"`   // "" without a session
 	Protocol  string     `json:"protocol"`            // the revision of MCP
 	Front     string     `json:"front,omitempty"`     // of a session: http, sse or stdio

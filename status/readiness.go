@@ -36,7 +36,13 @@ func (s *Status) Obstacles() (list []Obstacle) {
 	}
 	for _, id := range s.Required {
 		if !slices.ContainsFunc(s.Extensions, func(x Extension) bool { return x.ID == id }) {
-			list = append(list, Obstacle{ID: id, Blocked: true, Text: fmt.Sprintf("extension %s is required, and there is none", id), Next: "exthost list"})
+			list = append(list,
+				Obstacle{
+					ID:      id,
+					Blocked: true,
+					Text:    fmt.Sprintf("extension %s is required, and there is none", id),
+					Next:    "exthost list",
+				})
 		}
 	}
 	if s.Server != nil && s.Server.CertificateEnds != nil {

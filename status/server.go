@@ -54,8 +54,10 @@ func (s *Server) Diagnostics(now time.Time) (diags []protocol.Diagnostic) {
 		refusals         Refusals
 		code, what, hint string
 	}{
-		{s.RejectedTokens, CodeTokenRejected, "requests with a token that is wrong or has ended", "exthost logs --level warn shows from where; exthost client rotate NAME makes a new token"},
-		{s.FailedHandshakes, CodeHandshakeFailed, "TLS handshakes that failed", "exthost logs --level warn shows from where"},
+		{s.RejectedTokens, CodeTokenRejected, "requests with a token that is wrong or has ended",
+			"exthost logs --level warn shows from where; exthost client rotate NAME makes a new token"},
+		{s.FailedHandshakes, CodeHandshakeFailed, "TLS handshakes that failed",
+			"exthost logs --level warn shows from where"},
 	} {
 		last := of.refusals.Last
 		if last == nil || now.Sub(last.Time) > attention {
@@ -65,22 +67,33 @@ func (s *Server) Diagnostics(now time.Time) (diags []protocol.Diagnostic) {
 		if last.Client != "" {
 			who += ", client " + last.Client
 		}
-		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: of.code, Hint: of.hint,
-			Message: fmt.Sprintf("%s: %d so far, the last at %s from %s: %s", of.what, of.refusals.Count, last.Time.Local().Format(time.TimeOnly), who, last.Reason)})
+		diags = append(diags, protocol.Diagnostic{
+			Level: protocol.LevelWarn,
+			Code:  of.code,
+			Hint:  of.hint,
+			Message: fmt.Sprintf("%s: %d so far, the last at %s from %s: %s", of.what, of.refusals.Count,
+				last.Time.Local().Format(time.TimeOnly), who, last.Reason),
+		})
 	}
 	return diags
 }
 
 // Certificate returns an error when a server's certificate has ended, a warning when its end is near, else nil.
 func Certificate(ends, now time.Time) *protocol.Diagnostic {
-	d := &protocol.Diagnostic{Level: protocol.LevelError, Code: CodeCertificateEnded, Hint: "replace the files of server.tls, then exthost reload",
-		Message: "server.tls: the certificate ended on " + ends.Local().Format(time.DateTime) + ": clients that verify it cannot connect"}
+	d := &protocol.Diagnostic{
+		Level: protocol.LevelError,
+		Code:  CodeCertificateEnded,
+		Hint:  "replace the files of server.tls, then exthost reload",
+		Message: "server.tls: the certificate ended on " + ends.Local().Format(time.DateTime) +
+			": clients that verify it cannot connect",
+	}
 	switch left := ends.Sub(now); {
 	case left > CertificateWarning:
 		return nil
 	case left > 0:
 		d.Level, d.Code = protocol.LevelWarn, CodeCertificateEnds
-		d.Message = fmt.Sprintf("server.tls: the certificate ends on %s, in %d days", ends.Local().Format(time.DateTime), int(left.Hours()/24))
+		d.Message = fmt.Sprintf("server.tls: the certificate ends on %s, in %d days",
+			ends.Local().Format(time.DateTime), int(left.Hours()/24))
 	}
 	return d
 }

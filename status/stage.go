@@ -23,7 +23,8 @@ const (
 	StageHooksAfter                            // hooks after the call, and policies about what they changed
 )
 
-var stageWords = [...]string{"", "request_policies", "hooks_before", "sign_in", "queue", "start", "instance", "response_policies", "hooks_after"}
+var stageWords = [...]string{"", "request_policies", "hooks_before", "sign_in", "queue", "start", "instance",
+	"response_policies", "hooks_after"}
 
 // String returns the word of a stage; "" for one that this program does not know.
 func (n StageName) String() string {

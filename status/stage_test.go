@@ -8,7 +8,16 @@ import (
 // TestStageNames holds the words of stages, which the API, traces and commands show.
 func TestStageNames(t *testing.T) {
 	want := `["request_policies","hooks_before","sign_in","queue","start","instance","response_policies","hooks_after"]`
-	all := []StageName{StageRequestPolicies, StageHooksBefore, StageSignIn, StageQueue, StageStart, StageInstance, StageResponsePolicies, StageHooksAfter}
+	all := []StageName{
+		StageRequestPolicies,
+		StageHooksBefore,
+		StageSignIn,
+		StageQueue,
+		StageStart,
+		StageInstance,
+		StageResponsePolicies,
+		StageHooksAfter,
+	}
 	raw, err := json.Marshal(all)
 	if err != nil || string(raw) != want {
 		t.Errorf("%s, %v; want %s", raw, err, want)
@@ -23,10 +32,13 @@ func TestStageNames(t *testing.T) {
 		}
 	}
 	var s Stage
-	if err := json.Unmarshal([]byte(`{"name":"of_a_later_version","took_ms":3}`), &s); err != nil || s.Name != 0 || s.Name.String() != "" {
+	if err := json.Unmarshal([]byte(`{"name":"of_a_later_version","took_ms":3}`), &s); err != nil || s.Name != 0 ||
+		s.Name.String() != "" {
 		t.Errorf("%q, %v", s.Name, err)
 	}
-	c := CallEvent{Stages: []Stage{s, {Name: StageQueue, Took: 2}, {Name: StageInstance, Took: 5}, {Name: StageQueue, Took: 4}}}
+	c := CallEvent{
+		Stages: []Stage{s, {Name: StageQueue, Took: 2}, {Name: StageInstance, Took: 5}, {Name: StageQueue, Took: 4}},
+	}
 	if name, took := c.Slowest(); name != StageQueue || took != 6 {
 		t.Errorf("%s %d", name, took)
 	}

@@ -15,26 +15,33 @@ import (
 
 // Status is a snapshot of a host.
 type Status struct {
-	Host             *Host                 `json:"host,omitempty"` // nil unless the operating system was asked
-	Version          string                `json:"version"`
-	Generation       uint64                `json:"generation"`      // of the tool catalog
-	Trust            string                `json:"trust,omitempty"` // ask, lock or off: what of the working directory runs; "" in a program that chose the directory itself
-	Containment      Containment           `json:"containment"`
-	Starting         bool                  `json:"starting,omitempty"`          // what starts with the host has not all started or failed
-	Required         []string              `json:"required,omitempty"`          // ids of extensions without which the host is not ready, sorted
-	Extensions       []Extension           `json:"extensions"`                  // in discovery order, the skipped ones last
-	Policies         []Policy              `json:"policies,omitempty"`          // in the order in which they are asked
-	Audit            *Audit                `json:"audit,omitempty"`             // nil: no record is kept
-	Tracing          *Tracing              `json:"tracing,omitempty"`           // nil: no spans of calls are sent
-	Recordings       []Recording           `json:"recordings,omitempty"`        // under way, the oldest first
-	ApprovalRequests int                   `json:"approval_requests,omitempty"` // that wait for an answer
-	Questions        []Question            `json:"questions,omitempty"`         // not answered yet, oldest first; at most 256
-	Destinations     []Destination         `json:"destinations,omitempty"`      // by name
-	Cluster          *Cluster              `json:"cluster,omitempty"`           // nil: the host is in none
-	Server           *Server               `json:"server,omitempty"`            // nil: the host serves no HTTP
-	Clients          []Client              `json:"clients,omitempty"`           // the sessions, then clients without one; none unless the operating system was asked
-	NamedClients     []NamedClient         `json:"named_clients,omitempty"`     // of server.clients, by name; none unless the operating system was asked
-	Diagnostics      []protocol.Diagnostic `json:"diagnostics"`
+	Host       *Host  `json:"host,omitempty"` // nil unless the operating system was asked
+	Version    string `json:"version"`
+	Generation uint64 `json:"generation"` // of the tool catalog
+	// ask, lock or off: what of the working directory runs; "" in a program that chose the directory itself
+	Trust       string      `json:"trust,omitempty"`
+	Containment Containment `json:"containment"`
+	// what starts with the host has not all started or failed
+	Starting bool `json:"starting,omitempty"`
+	// ids of extensions without which the host is not ready, sorted
+	Required []string `json:"required,omitempty"`
+	// in discovery order, the skipped ones last
+	Extensions       []Extension `json:"extensions"`
+	Policies         []Policy    `json:"policies,omitempty"`          // in the order in which they are asked
+	Audit            *Audit      `json:"audit,omitempty"`             // nil: no record is kept
+	Tracing          *Tracing    `json:"tracing,omitempty"`           // nil: no spans of calls are sent
+	Recordings       []Recording `json:"recordings,omitempty"`        // under way, the oldest first
+	ApprovalRequests int         `json:"approval_requests,omitempty"` // that wait for an answer
+	// not answered yet, oldest first; at most 256
+	Questions    []Question    `json:"questions,omitempty"`
+	Destinations []Destination `json:"destinations,omitempty"` // by name
+	Cluster      *Cluster      `json:"cluster,omitempty"`      // nil: the host is in none
+	Server       *Server       `json:"server,omitempty"`       // nil: the host serves no HTTP
+	// the sessions, then clients without one; none unless the operating system was asked
+	Clients []Client `json:"clients,omitempty"`
+	// of server.clients, by name; none unless the operating system was asked
+	NamedClients []NamedClient         `json:"named_clients,omitempty"`
+	Diagnostics  []protocol.Diagnostic `json:"diagnostics"`
 }
 
 // Host is the host's own process.
@@ -66,8 +73,10 @@ func (c Containment) String() string {
 
 // Sandbox is how the processes of an extension are confined.
 type Sandbox struct {
-	Holds []string `json:"holds"`           // what the kernel enforces: "files", "system calls", "network", "signals", "attributes"
-	Lacks []string `json:"lacks,omitempty"` // what it does not, each with a reason after a colon; the extension starts nevertheless if BestEffort is set
+	// what the kernel enforces: "files", "system calls", "network", "signals", "attributes"
+	Holds []string `json:"holds"`
+	// what it does not, each with a reason after a colon; the extension starts nevertheless if BestEffort is set
+	Lacks []string `json:"lacks,omitempty"`
 	Read  []string `json:"read"`            // absolute paths that it reads, besides the system's programs and libraries
 	Write []string `json:"write,omitempty"` // absolute paths that it writes
 	Net   string   `json:"net"`             // none, loopback, or host:port with blanks between
@@ -92,21 +101,27 @@ func (s *Sandbox) String() string {
 
 // Extension is one extension's part of [Status].
 type Extension struct {
-	ID            string   `json:"id"`
-	Name          string   `json:"name,omitempty"`
-	Version       string   `json:"version"`
-	Description   string   `json:"description,omitempty"`
-	Path          string   `json:"path"` // of its manifest
-	Transport     string   `json:"transport"`
-	Protocol      string   `json:"protocol,omitempty"`       // with the MCP revision once known
-	State         string   `json:"state"`                    // a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
-	Reason        string   `json:"reason,omitempty"`         // for every state but ready
-	Nodes         []string `json:"nodes,omitempty"`          // other nodes of the cluster that share it, which calls may go to
-	Login         string   `json:"login,omitempty"`          // why a person has to sign in to its server, and how; "" when nobody has to
-	Restarts      int      `json:"restarts"`                 // of instances whose run ended unasked, in all builds since the host was opened
-	Activation    string   `json:"activation,omitempty"`     // eager or lazy; "" when the extension does not run
-	Containment   string   `json:"containment,omitempty"`    // what holds its processes besides [Status].Containment: "pid namespace"
-	NewPrivileges bool     `json:"new_privileges,omitempty"` // its processes may gain privileges, and keep the host's capabilities
+	ID          string `json:"id"`
+	Name        string `json:"name,omitempty"`
+	Version     string `json:"version"`
+	Description string `json:"description,omitempty"`
+	Path        string `json:"path"` // of its manifest
+	Transport   string `json:"transport"`
+	Protocol    string `json:"protocol,omitempty"` // with the MCP revision once known
+	// a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"` // for every state but ready
+	// other nodes of the cluster that share it, which calls may go to
+	Nodes []string `json:"nodes,omitempty"`
+	// why a person has to sign in to its server, and how; "" when nobody has to
+	Login string `json:"login,omitempty"`
+	// of instances whose run ended unasked, in all builds since the host was opened
+	Restarts   int    `json:"restarts"`
+	Activation string `json:"activation,omitempty"` // eager or lazy; "" when the extension does not run
+	// what holds its processes besides [Status].Containment: "pid namespace"
+	Containment string `json:"containment,omitempty"`
+	// its processes may gain privileges, and keep the host's capabilities
+	NewPrivileges bool `json:"new_privileges,omitempty"`
 
 	Sandbox *Sandbox `json:"sandbox,omitempty"` // how its processes are confined; nil: not at all
 
@@ -121,28 +136,34 @@ type Extension struct {
 
 	Config map[string]any `json:"config,omitempty"` // of the manifest that runs, without the operator's
 
-	Requests   int64    `json:"requests"`          // of callers to this extension, however they ended
-	Denied     int64    `json:"denied"`            // of Requests: a policy or a hook denied it, or no policy could decide
-	Invalid    int64    `json:"invalid_arguments"` // of Requests: the arguments do not match the tool's schema
-	ToolErrors int64    `json:"tool_errors"`       // of Requests: the tool ran and reports a failure
-	Calls      int64    `json:"calls"`             // of Requests: reached an instance; counted once, however many instances had it
-	Errors     int64    `json:"errors"`            // of Calls, those that failed for any other reason
-	Refused    int64    `json:"refused"`           // of Requests: failed, and reached no instance: not ready, overloaded, failed …
-	Latency    *Latency `json:"latency,omitempty"` // of Calls; nil before the first
+	Requests int64 `json:"requests"` // of callers to this extension, however they ended
+	// of Requests: a policy or a hook denied it, or no policy could decide
+	Denied     int64 `json:"denied"`
+	Invalid    int64 `json:"invalid_arguments"` // of Requests: the arguments do not match the tool's schema
+	ToolErrors int64 `json:"tool_errors"`       // of Requests: the tool ran and reports a failure
+	// of Requests: reached an instance; counted once, however many instances had it
+	Calls  int64 `json:"calls"`
+	Errors int64 `json:"errors"` // of Calls, those that failed for any other reason
+	// of Requests: failed, and reached no instance: not ready, overloaded, failed …
+	Refused int64    `json:"refused"`
+	Latency *Latency `json:"latency,omitempty"` // of Calls; nil before the first
 
 	FailedInRow int64    `json:"failed_in_row"`          // of Errors, those since a call was answered
 	LastFailure *Failure `json:"last_failure,omitempty"` // of a call that reached an instance
 	LastCrash   *Crash   `json:"last_crash,omitempty"`   // stays after a restart
 
-	EnvWithheld      []string   `json:"env_withheld,omitempty"`       // variables that are not passed on to the extension
-	EnvPassedSecrets []string   `json:"env_passed_secrets,omitempty"` // secret-like variables that the manifest declares and the extension gets
+	// variables that are not passed on to the extension
+	EnvWithheld []string `json:"env_withheld,omitempty"`
+	// secret-like variables that the manifest declares and the extension gets
+	EnvPassedSecrets []string   `json:"env_passed_secrets,omitempty"`
 	Instances        []Instance `json:"instances,omitempty"`
 }
 
 // The states of an extension that was found and does not run.
 const (
-	StateSkipped   = "skipped"   // a requirement is missing or cannot be used
-	StateUntrusted = "untrusted" // the user has not agreed to run it as it is, or to give it the secrets that it asks for
+	StateSkipped = "skipped" // a requirement is missing or cannot be used
+	// the user has not agreed to run it as it is, or to give it the secrets that it asks for
+	StateUntrusted = "untrusted"
 	StateDisabled  = "disabled"  // the configuration's disabled or allowlist leaves the extension out
 	StateNotReady  = "not_ready" // its files cannot be read: permissions, or the host lacks descriptors
 )
@@ -162,13 +183,15 @@ type Instance struct {
 	NextRetry *time.Time         `json:"next_retry,omitempty"`
 	Breaker   string             `json:"breaker,omitempty"`
 	NextProbe *time.Time         `json:"next_probe,omitempty"` // of an open breaker: when a call may try again
-	Doubt     string             `json:"doubt,omitempty"`      // why the host doubts that the instance still works, and pings it
-	InFlight  int                `json:"in_flight"`
-	Queued    int                `json:"queued"`
+	// why the host doubts that the instance still works, and pings it
+	Doubt    string `json:"doubt,omitempty"`
+	InFlight int    `json:"in_flight"`
+	Queued   int    `json:"queued"`
 
 	PID       int       `json:"pid,omitempty"` // 0 when no process lives
 	StartedAt time.Time `json:"started_at,omitzero"`
-	RSS       int64     `json:"rss_bytes,omitempty"` // of the process and those that it started; 0 unless the operating system was asked
+	// of the process and those that it started; 0 unless the operating system was asked
+	RSS int64 `json:"rss_bytes,omitempty"`
 }
 
 // Failure is a failed call that had reached an instance.
@@ -213,26 +236,30 @@ type Policy struct {
 	Required bool                `json:"required"`
 	Flows    []governance.Flow   `json:"flows"`
 	Priority int                 `json:"priority,omitempty"`
-	State    string              `json:"state"`             // a supervisor state; ready for a policy without a process; disabled
-	Reason   string              `json:"reason,omitempty"`  // for every state but ready
-	Calls    []PolicyCalls       `json:"calls"`             // by flow; empty before the first
-	Process  *Extension          `json:"process,omitempty"` // of kinds that have one
+	// a supervisor state; ready for a policy without a process; disabled
+	State   string        `json:"state"`
+	Reason  string        `json:"reason,omitempty"`  // for every state but ready
+	Calls   []PolicyCalls `json:"calls"`             // by flow; empty before the first
+	Process *Extension    `json:"process,omitempty"` // of kinds that have one
 
-	Diagnostics []protocol.Diagnostic `json:"diagnostics,omitempty"` // those of [Status] about this policy: patterns that match nothing
+	// those of [Status] about this policy: patterns that match nothing
+	Diagnostics []protocol.Diagnostic `json:"diagnostics,omitempty"`
 }
 
 // PolicyCalls counts a policy's decisions about one flow since the host was opened, or
 // since the policy was last new. Its keys are fit for metrics: policy names and codes
 // are few.
 type PolicyCalls struct {
-	Flow     governance.Flow  `json:"flow"`
-	Continue int64            `json:"continue"`
-	Rejected int64            `json:"rejected"`
-	Errors   int64            `json:"plugin_error"`      // the policy could not decide
-	Dropped  int64            `json:"dropped"`           // exchanges that an overloaded observer did not see
-	Shadow   int64            `json:"shadow"`            // of Continue: exchanges that the policy would reject outside shadow mode
-	Codes    map[string]int64 `json:"codes,omitempty"`   // of Rejected and Shadow, by code; see [governance.BoundedCode]
-	Latency  *Latency         `json:"latency,omitempty"` // nil before the first
+	Flow     governance.Flow `json:"flow"`
+	Continue int64           `json:"continue"`
+	Rejected int64           `json:"rejected"`
+	Errors   int64           `json:"plugin_error"` // the policy could not decide
+	Dropped  int64           `json:"dropped"`      // exchanges that an overloaded observer did not see
+	// of Continue: exchanges that the policy would reject outside shadow mode
+	Shadow int64 `json:"shadow"`
+	// of Rejected and Shadow, by code; see [governance.BoundedCode]
+	Codes   map[string]int64 `json:"codes,omitempty"`
+	Latency *Latency         `json:"latency,omitempty"` // nil before the first
 }
 
 // Audit is the state of the audit log.

@@ -132,14 +132,15 @@ func TestCallsWhileRestarting(t *testing.T) {
 
 // A waiting call is refused as soon as its instance's next start is too far off.
 func TestWaiterRefusedByBackoff(t *testing.T) {
-	inBubble(t, Options{Restart: Restart{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour}}, func(t *testing.T, w *world) {
-		w.started(1)[0].die(errCrash)
-		f := w.take()
-		c := w.acquire("")
-		c.waits(t)
-		f.die(errCrash)
-		c.refused(t, protocol.NotReady)
-	})
+	inBubble(t, Options{Restart: Restart{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour}},
+		func(t *testing.T, w *world) {
+			w.started(1)[0].die(errCrash)
+			f := w.take()
+			c := w.acquire("")
+			c.waits(t)
+			f.die(errCrash)
+			c.refused(t, protocol.NotReady)
+		})
 }
 
 func TestLazyStartsOnFirstCall(t *testing.T) {

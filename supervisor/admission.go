@@ -29,7 +29,8 @@ func (g *Group[S]) availabilityOf(sl *slot[S]) availability {
 	switch due := sl.next.Sub(g.now()); {
 	case g.coolingDown(sl):
 		return unavailable
-	case sl.state == Idle, sl.state == Restarting && (due <= 0 || due > maxRestartWait && g.o.Restart.OnCall), sl.state == Failed && !sl.failedForGood():
+	case sl.state == Idle, sl.state == Restarting && (due <= 0 || due > maxRestartWait && g.o.Restart.OnCall),
+		sl.state == Failed && !sl.failedForGood():
 		return startable
 	case sl.state == Spawning:
 		return starting
@@ -111,7 +112,8 @@ func (g *Group[S]) hasRoom() bool {
 func (g *Group[S]) refusal(sl *slot[S]) error {
 	switch {
 	case sl.state == Ready:
-		e := protocol.Errorf(protocol.BreakerOpen, "the last calls got no usable answer; the circuit breaker lets no more through for now")
+		e := protocol.Errorf(protocol.BreakerOpen,
+			"the last calls got no usable answer; the circuit breaker lets no more through for now")
 		e.RetryAfter = probeRetryAfter
 		if sl.breaker.state == BreakerOpen {
 			e.RetryAfter = sl.breaker.until.Sub(g.now())
@@ -125,11 +127,13 @@ func (g *Group[S]) refusal(sl *slot[S]) error {
 		until, cause := g.cooldown(sl)
 		wait := until.Sub(g.now())
 		if g.o.Restart.Cooldown == 0 {
-			e := protocol.Errorf(protocol.Failed, "given up, the next try is in %s; restart it to try at once: %w", wait.Round(time.Second), cause)
+			e := protocol.Errorf(protocol.Failed, "given up, the next try is in %s; restart it to try at once: %w",
+				wait.Round(time.Second), cause)
 			e.RetryAfter, e.Evidence = wait, g.evidence(sl, cause, wait)
 			return e
 		}
-		e := protocol.Errorf(protocol.NotReady, "it keeps failing, the last time: %w; the next try is in %s", cause, wait.Round(time.Second))
+		e := protocol.Errorf(protocol.NotReady, "it keeps failing, the last time: %w; the next try is in %s", cause,
+			wait.Round(time.Second))
 		e.RetryAfter, e.Evidence = wait, g.evidence(sl, cause, wait)
 		return e
 	default:

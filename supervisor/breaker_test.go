@@ -46,7 +46,12 @@ func (m *modelBreaker) report(now time.Time, round int, o outcome) {
 		m.faults = 0
 	case o == faulted:
 		if m.faults++; m.faults == 5 {
-			*m = modelBreaker{round: m.round + 1, open: true, timeout: 10 * time.Second, until: now.Add(10 * time.Second)}
+			*m = modelBreaker{
+				round:   m.round + 1,
+				open:    true,
+				timeout: 10 * time.Second,
+				until:   now.Add(10 * time.Second),
+			}
 		}
 	}
 }
@@ -92,7 +97,16 @@ func TestBreakerModel(t *testing.T) {
 					break
 				}
 				k := random.IntN(len(inFlight))
-				o := [...]outcome{succeeded, excluded, faulted, faulted, faulted, faulted, faulted, faulted}[random.IntN(8)]
+				o := [...]outcome{
+					succeeded,
+					excluded,
+					faulted,
+					faulted,
+					faulted,
+					faulted,
+					faulted,
+					faulted,
+				}[random.IntN(8)]
 				b.report(inFlight[k].ticket, o)
 				m.report(time.Now(), inFlight[k].round, o)
 				inFlight[k] = inFlight[len(inFlight)-1]

@@ -28,7 +28,8 @@ func (w *world) refusedFor(key string, want time.Duration) {
 	w.t.Helper()
 	for range 2 {
 		e := w.acquire(key).refused(w.t, protocol.NotReady)
-		if e.RetryAfter != want || time.Duration(e.Evidence.NextRetry) != want || len(e.Evidence.Stderr) != 1 || !errors.Is(e, errCrash) {
+		if e.RetryAfter != want || time.Duration(e.Evidence.NextRetry) != want || len(e.Evidence.Stderr) != 1 ||
+			!errors.Is(e, errCrash) {
 			w.t.Fatalf("%v after %s, want %s; evidence %+v", e, e.RetryAfter, want, e.Evidence)
 		}
 		err, _ := w.Refusal(w.t.Context(), key).(*protocol.Error)

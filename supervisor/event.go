@@ -22,13 +22,15 @@ type Event struct {
 	Kind  EventKind
 
 	State       State
-	Attempt     int       // Restarting, and the Spawning and Ready after it: the number of this restart
-	Again       bool      // Spawning, and the Ready after it: the instance follows one that ended unasked
-	MaxAttempts int       // Restart.MaxAttempts; negative: unlimited
-	Err         error     // Restarting and Failed: the cause
-	Asked       bool      // Restarting and Failed: Start or Restart waited for this start and returns Err
-	Next        time.Time // Restarting: when the next instance is due; Failed: when a trial may start, zero for never; Breaker open: when the probe may pass
-	Breaker     BreakerState
+	Attempt     int   // Restarting, and the Spawning and Ready after it: the number of this restart
+	Again       bool  // Spawning, and the Ready after it: the instance follows one that ended unasked
+	MaxAttempts int   // Restart.MaxAttempts; negative: unlimited
+	Err         error // Restarting and Failed: the cause
+	Asked       bool  // Restarting and Failed: Start or Restart waited for this start and returns Err
+	// Restarting: when the next instance is due; Failed: when a trial may start, zero for never; Breaker open: when the
+	// probe may pass
+	Next    time.Time
+	Breaker BreakerState
 
 	Lost int // events dropped just before this one because OnEvent lagged
 }
@@ -43,8 +45,17 @@ func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 		st.lostEvents++
 		return
 	}
-	e := Event{Time: g.now(), Group: g.o.Name, Key: sl.key, Kind: kind, State: sl.state,
-		Attempt: sl.attempt, MaxAttempts: g.o.Restart.MaxAttempts, Breaker: sl.breaker.state, Lost: st.lostEvents}
+	e := Event{
+		Time:        g.now(),
+		Group:       g.o.Name,
+		Key:         sl.key,
+		Kind:        kind,
+		State:       sl.state,
+		Attempt:     sl.attempt,
+		MaxAttempts: g.o.Restart.MaxAttempts,
+		Breaker:     sl.breaker.state,
+		Lost:        st.lostEvents,
+	}
 	switch {
 	case kind == StateChanged && (sl.state == Spawning || sl.state == Ready):
 		e.Again = sl.again

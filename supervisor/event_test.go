@@ -76,7 +76,10 @@ func TestEventsTellWhoAsked(t *testing.T) {
 				got = append(got, fmt.Sprint(e.Err, " asked ", e.Asked))
 			}
 		}
-		if want := []string{errCrash.Error() + " asked false", errApp.Error() + " asked true"}; !slices.Equal(got, want) {
+		if want := []string{
+			errCrash.Error() + " asked false",
+			errApp.Error() + " asked true",
+		}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})

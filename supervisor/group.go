@@ -25,11 +25,12 @@ type Group[S Service] struct {
 
 // groupState is the mutable state of a group. Only update changes it.
 type groupState[S Service] struct {
-	now      time.Time           // of the current update; see Group.now
-	pools    map[string]*pool[S] // by key; the one pool of a Shared or Fixed group has key ""
-	slots    []*slot[S]          // of all pools, in order of creation; includes slots of released keys until they have stopped
-	starts   policy              // of a PerKey group with a Cooldown: the failed starts of all keys
-	startErr error               // of the latest failed start
+	now   time.Time           // of the current update; see Group.now
+	pools map[string]*pool[S] // by key; the one pool of a Shared or Fixed group has key ""
+	// of all pools, in order of creation; includes slots of released keys until they have stopped
+	slots    []*slot[S]
+	starts   policy // of a PerKey group with a Cooldown: the failed starts of all keys
+	startErr error  // of the latest failed start
 	stopping bool
 	busy     int           // running goroutines of the group
 	changed  chan struct{} // closed by the next change; nil while no wait runs
@@ -125,8 +126,8 @@ func (g *Group[S]) wait(ctx context.Context, done func() bool) error {
 
 // Start starts the slots of an eager group and waits until one of them is Ready or the
 // first starts of all have failed; the error joins the errors of all. A slot whose first
-// start fails is Failed at once, or Restarting where restarts are unlimited. After the first Ready slot the others go on starting.
-// When ctx ends first, Start returns ctx.Err() and the start goes on. A start that a
+// start fails is Failed at once, or Restarting where restarts are unlimited. After the first Ready slot the others go
+// on starting. When ctx ends first, Start returns ctx.Err() and the start goes on. A start that a
 // call has begun before counts as the first. In a group that starts on demand, Start
 // does nothing.
 func (g *Group[S]) Start(ctx context.Context) error {

@@ -16,9 +16,13 @@ import (
 )
 
 var (
-	errCrash = &protocol.Error{Kind: protocol.ChildExited, Message: "exit status 1", Evidence: &protocol.Evidence{Stderr: []string{"boom"}}}
-	errHang  = &protocol.Error{Kind: protocol.CallTimeout, Message: "no answer"}
-	errApp   = &protocol.Error{Kind: protocol.ExtensionError, Message: "no such city"}
+	errCrash = &protocol.Error{
+		Kind:     protocol.ChildExited,
+		Message:  "exit status 1",
+		Evidence: &protocol.Evidence{Stderr: []string{"boom"}},
+	}
+	errHang = &protocol.Error{Kind: protocol.CallTimeout, Message: "no answer"}
+	errApp  = &protocol.Error{Kind: protocol.ExtensionError, Message: "no such city"}
 )
 
 // fake is one instance, controlled by the test.

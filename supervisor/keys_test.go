@@ -133,37 +133,38 @@ func TestIdleKeysAreDropped(t *testing.T) {
 }
 
 func TestFixedLeastLoaded(t *testing.T) {
-	inBubble(t, Options{Mode: Fixed(3), MaxInFlight: 2, MaxQueue: 1, Restart: Restart{MaxAttempts: 5}}, func(t *testing.T, w *world) {
-		all := w.started(3)
-		got := map[*fake]int{}
-		var calls []*call
-		for i := range 6 {
-			c := w.acquire("any key")
-			got[c.fake]++
-			calls = append(calls, c)
-			if i == 2 && len(got) != 3 {
-				t.Errorf("three calls on %d instances", len(got))
+	inBubble(t, Options{Mode: Fixed(3), MaxInFlight: 2, MaxQueue: 1, Restart: Restart{MaxAttempts: 5}},
+		func(t *testing.T, w *world) {
+			all := w.started(3)
+			got := map[*fake]int{}
+			var calls []*call
+			for i := range 6 {
+				c := w.acquire("any key")
+				got[c.fake]++
+				calls = append(calls, c)
+				if i == 2 && len(got) != 3 {
+					t.Errorf("three calls on %d instances", len(got))
+				}
 			}
-		}
-		for _, f := range all {
-			if got[f] != 2 {
-				t.Errorf("instance %s has %d calls", f.key, got[f])
+			for _, f := range all {
+				if got[f] != 2 {
+					t.Errorf("instance %s has %d calls", f.key, got[f])
+				}
 			}
-		}
-		queue := []*call{w.acquire(""), w.acquire(""), w.acquire("")}
-		w.acquire("").refused(t, protocol.Overloaded)
-		calls[3].release(nil) // the first free slot serves the first call in the queue
-		queue[0].got(t, calls[3].fake)
-		calls[1].release(nil)
-		queue[1].got(t, calls[1].fake)
-		queue[2].waits(t)
+			queue := []*call{w.acquire(""), w.acquire(""), w.acquire("")}
+			w.acquire("").refused(t, protocol.Overloaded)
+			calls[3].release(nil) // the first free slot serves the first call in the queue
+			queue[0].got(t, calls[3].fake)
+			calls[1].release(nil)
+			queue[1].got(t, calls[1].fake)
+			queue[2].waits(t)
 
-		// The death of one slot's instance affects its own calls only.
-		all[0].die(errCrash)
-		f := w.take()
-		f.becomeReady()
-		queue[2].got(t, f)
-	})
+			// The death of one slot's instance affects its own calls only.
+			all[0].die(errCrash)
+			f := w.take()
+			f.becomeReady()
+			queue[2].got(t, f)
+		})
 }
 
 func TestFixedWorksWithOneSlot(t *testing.T) {
@@ -209,7 +210,13 @@ func TestFixedRefusal(t *testing.T) {
 // The start of another slot does not extend the wait of calls, and its failure does not
 // end the wait.
 func TestFixedWaitsForAnySlot(t *testing.T) {
-	o := Options{Mode: Fixed(3), Lazy: true, MaxInFlight: 1, QueueTimeout: 5 * time.Second, Restart: Restart{MaxAttempts: 5}}
+	o := Options{
+		Mode:         Fixed(3),
+		Lazy:         true,
+		MaxInFlight:  1,
+		QueueTimeout: 5 * time.Second,
+		Restart:      Restart{MaxAttempts: 5},
+	}
 	inBubble(t, o, func(t *testing.T, w *world) {
 		calls := []*call{w.acquire(""), w.acquire("")}
 		failing, slow := w.take(), w.take()
@@ -273,7 +280,8 @@ func TestReleasedStartGoesOn(t *testing.T) {
 			w.Release(key)
 			synctest.Wait()
 			if !f.stopped.Load() || lingering.stopped.Load() {
-				t.Fatalf("%s: stopped %v, the start that goes on: stopped %v", key, f.stopped.Load(), lingering.stopped.Load())
+				t.Fatalf("%s: stopped %v, the start that goes on: stopped %v", key, f.stopped.Load(),
+					lingering.stopped.Load())
 			}
 		}
 		lingering.becomeReady()

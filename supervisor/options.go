@@ -98,14 +98,18 @@ type Options struct {
 // A negative MaxAttempts also holds for the first start: a slot whose first start fails is
 // [Restarting].
 type Restart struct {
-	MaxAttempts  int           // restarts within any Window; 0: never, negative: unlimited
-	Window       time.Duration // default 5 min
-	BaseBackoff  time.Duration // largest delay of the second restart, doubled for each further one; default 1 s, negative: no delays
+	MaxAttempts int           // restarts within any Window; 0: never, negative: unlimited
+	Window      time.Duration // default 5 min
+	// largest delay of the second restart, doubled for each further one; default 1 s, negative: no delays
+	BaseBackoff  time.Duration
 	MaxBackoff   time.Duration // limit of that doubling; default 16 s, negative: no delays
 	HealthyAfter time.Duration // time of being Ready that resets the delays; default 60 s, negative: any time
-	Cooldown     time.Duration // time after which a Failed slot may make one trial start: an eager slot by itself, others on the next call; default 0: Failed is final
-	Trial        time.Duration // as Cooldown, without its other effects, and not beside it; default 0: Failed is final
-	OnCall       bool          // a call starts the next instance without waiting for the backoff or the Trial; for starts that cost nothing
+	// time after which a Failed slot may make one trial start: an eager slot by itself, others on the next call;
+	// default 0: Failed is final
+	Cooldown time.Duration
+	Trial    time.Duration // as Cooldown, without its other effects, and not beside it; default 0: Failed is final
+	// a call starts the next instance without waiting for the backoff or the Trial; for starts that cost nothing
+	OnCall bool
 }
 
 // Breaker configures the circuit breaker of an instance that runs but does not answer.

@@ -28,8 +28,14 @@ type waiter[S Service] struct {
 func (g *Group[S]) newPool(key string, slotKeys ...string) *pool[S] {
 	p, now := &pool[S]{key: key}, time.Now()
 	for _, k := range slotKeys {
-		sl := &slot[S]{pool: p, key: k, state: Idle, since: now, lastUsed: now,
-			policy: policy{Restart: g.o.Restart, rand: g.o.Rand}}
+		sl := &slot[S]{
+			pool:     p,
+			key:      k,
+			state:    Idle,
+			since:    now,
+			lastUsed: now,
+			policy:   policy{Restart: g.o.Restart, rand: g.o.Rand},
+		}
 		sl.breaker = newBreaker(g.o.Name, g.o.Breaker)
 		p.slots = append(p.slots, sl)
 	}
@@ -55,7 +61,8 @@ func (g *Group[S]) poolOf(key string, kept bool) (*pool[S], error) {
 		return p, nil
 	}
 	if len(g.st.pools) >= g.o.MaxInstances && !g.evict() {
-		return nil, protocol.Errorf(protocol.Overloaded, "all %d instances are in use; raise max_instances or end a session", g.o.MaxInstances)
+		return nil, protocol.Errorf(protocol.Overloaded,
+			"all %d instances are in use; raise max_instances or end a session", g.o.MaxInstances)
 	}
 	p := g.newPool(key, key)
 	p.slots[0].kept = kept
@@ -69,7 +76,8 @@ func (g *Group[S]) evict() bool {
 	var victim *slot[S]
 	for _, sl := range g.st.slots {
 		p := sl.pool
-		if p.released || len(p.queue) > 0 || sl.state == Spawning || sl.inst != nil && (sl.inst.inFlight > 0 || sl.kept) {
+		if p.released || len(p.queue) > 0 || sl.state == Spawning ||
+			sl.inst != nil && (sl.inst.inFlight > 0 || sl.kept) {
 			continue
 		}
 		if victim == nil || sl.inst == nil && victim.inst != nil ||

@@ -9,10 +9,11 @@ import (
 // pass the time, and the jitter comes from a seeded source.
 type policy struct {
 	Restart
-	rand          *rand.Rand
-	recent        []time.Time // failures within the window that were granted a restart, oldest first; nil when unlimited
-	restartsInRow int         // restarts since the slot was last healthy
-	until         time.Time   // end of the Cooldown or time of the Trial; zero unless the budget is spent
+	rand *rand.Rand
+	// failures within the window that were granted a restart, oldest first; nil when unlimited
+	recent        []time.Time
+	restartsInRow int       // restarts since the slot was last healthy
+	until         time.Time // end of the Cooldown or time of the Trial; zero unless the budget is spent
 }
 
 // failed counts a failure at now, after the time healthy in state Ready (0: never

@@ -235,7 +235,10 @@ func TestAccountingSurvivesDeath(t *testing.T) {
 // Instances that the host itself ended are replaced at once, without limit.
 func TestReplacedInstancesCostNothing(t *testing.T) {
 	errReplaced := errors.New("given up by the host")
-	inBubble(t, Options{Restart: Restart{MaxAttempts: 2}, Replaced: func(err error) bool { return errors.Is(err, errReplaced) }},
+	inBubble(t, Options{
+		Restart:  Restart{MaxAttempts: 2},
+		Replaced: func(err error) bool { return errors.Is(err, errReplaced) },
+	},
 		func(t *testing.T, w *world) {
 			f := w.started(1)[0]
 			for range 10 {

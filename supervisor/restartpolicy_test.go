@@ -19,7 +19,13 @@ func newPolicy(o Restart, seed uint64) *policy {
 var storm = stormtest.Sized(20_000, 1_000_000)
 
 func TestPolicyBackoff(t *testing.T) {
-	p := newPolicy(Restart{MaxAttempts: -1, Window: time.Minute, BaseBackoff: time.Second, MaxBackoff: 16 * time.Second, HealthyAfter: time.Minute}, 1)
+	p := newPolicy(Restart{
+		MaxAttempts:  -1,
+		Window:       time.Minute,
+		BaseBackoff:  time.Second,
+		MaxBackoff:   16 * time.Second,
+		HealthyAfter: time.Minute,
+	}, 1)
 	bounds := []time.Duration{0, 1, 2, 4, 8, 16, 16, 16}
 	largest := make([]time.Duration, len(bounds))
 	for range 2000 {
@@ -51,7 +57,8 @@ func TestPolicyBudget(t *testing.T) {
 	}{
 		{"never", 0, []time.Duration{0}, []bool{false}},
 		{"one", 1, []time.Duration{0, 299 * time.Second}, []bool{true, false}},
-		{"the window slides", 2, []time.Duration{0, 200 * time.Second, 300 * time.Second, 499 * time.Second, 600 * time.Second},
+		{"the window slides", 2,
+			[]time.Duration{0, 200 * time.Second, 300 * time.Second, 499 * time.Second, 600 * time.Second},
 			[]bool{true, true, true, false, true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,7 +121,13 @@ func TestPolicyWithoutDelays(t *testing.T) {
 // TestPolicyModel compares the policy with a model that keeps the whole history
 // and draws the same jitter.
 func TestPolicyModel(t *testing.T) {
-	o := Restart{MaxAttempts: 4, Window: time.Minute, BaseBackoff: time.Second, MaxBackoff: 7 * time.Second, HealthyAfter: 20 * time.Second}
+	o := Restart{
+		MaxAttempts:  4,
+		Window:       time.Minute,
+		BaseBackoff:  time.Second,
+		MaxBackoff:   7 * time.Second,
+		HealthyAfter: 20 * time.Second,
+	}
 	p, random, jitter := newPolicy(o, 7), rand.New(rand.NewPCG(1, 1)), rand.New(rand.NewPCG(7, 0))
 	var granted []time.Duration
 	var now time.Duration

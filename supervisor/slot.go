@@ -18,16 +18,20 @@ type slot[S Service] struct {
 	lastUsed time.Time // the latest release of a call, or when the instance became Ready
 	kept     bool      // Options.Keep of the key
 
-	policy     policy
-	breaker    *breaker  // of the current instance, or of the next one
-	attempt    int       // number of the latest restart within the budget; 0: none
-	restarts   int       // instances that followed one that ended unasked, in all
-	again      bool      // the current instance is one of them
-	next       time.Time // Restarting: when the next instance is due; Draining: when the drain ends; Failed: when a trial may start, zero for never
-	err        error     // of the latest failure
-	startErr   error     // of the latest start that failed; nil since an instance was Ready, or Start or Restart asked for one
-	asked      bool      // Start or Restart waits for this instance, and a failed start is final unless restarts are unlimited
-	afterDrain State     // Draining: the next state, Idle, Spawning or Shutdown
+	policy   policy
+	breaker  *breaker // of the current instance, or of the next one
+	attempt  int      // number of the latest restart within the budget; 0: none
+	restarts int      // instances that followed one that ended unasked, in all
+	again    bool     // the current instance is one of them
+	// Restarting: when the next instance is due; Draining: when the drain ends; Failed: when a trial may start, zero
+	// for never
+	next time.Time
+	err  error // of the latest failure
+	// of the latest start that failed; nil since an instance was Ready, or Start or Restart asked for one
+	startErr error
+	// Start or Restart waits for this instance, and a failed start is final unless restarts are unlimited
+	asked      bool
+	afterDrain State // Draining: the next state, Idle, Spawning or Shutdown
 
 	timer    *time.Timer
 	timerSeq int // number of the timer, by which a late callback is recognized
@@ -101,7 +105,8 @@ func (g *Group[S]) onTimer(sl *slot[S]) {
 
 // spawn starts an instance in a slot that has none. With asked, Start or Restart waits for it.
 func (g *Group[S]) spawn(sl *slot[S], asked bool) {
-	if sl.again = sl.attempt > 0 || sl.state == Restarting; sl.again { // an attempt costs nothing where the host has replaced the instance
+	// an attempt costs nothing where the host has replaced the instance
+	if sl.again = sl.attempt > 0 || sl.state == Restarting; sl.again {
 		sl.restarts++
 	}
 	if !g.st.starts.until.IsZero() { // this start is the trial; the next one may follow after another Cooldown
@@ -213,7 +218,8 @@ func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
 	case started || sl.pool.has(Ready, Spawning):
 	case g.o.onDemand(): // calls that waited for this instance get the error of its start
 		g.refuse(sl.pool, err)
-	case g.o.Restart.OnCall && sl.next.Sub(g.now()) > maxRestartWait: // else they would start the next instance at once, without end
+	// else they would start the next instance at once, without end
+	case g.o.Restart.OnCall && sl.next.Sub(g.now()) > maxRestartWait:
 		g.refuse(sl.pool, g.refusal(sl))
 	}
 }

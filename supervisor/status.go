@@ -33,8 +33,16 @@ func (g *Group[S]) Status() []SlotStatus {
 }
 
 func (sl *slot[S]) status() SlotStatus {
-	s := SlotStatus{Key: sl.key, State: sl.state, Since: sl.since, Attempt: sl.attempt,
-		MaxAttempts: sl.policy.MaxAttempts, Restarts: sl.restarts, Err: sl.err, Breaker: sl.breaker.state}
+	s := SlotStatus{
+		Key:         sl.key,
+		State:       sl.state,
+		Since:       sl.since,
+		Attempt:     sl.attempt,
+		MaxAttempts: sl.policy.MaxAttempts,
+		Restarts:    sl.restarts,
+		Err:         sl.err,
+		Breaker:     sl.breaker.state,
+	}
 	if sl.state == Restarting || sl.state == Failed {
 		s.Next = sl.next
 	}

@@ -38,9 +38,13 @@ func TestR1Storm(t *testing.T) {
 	const maxInFlight = 3
 	for _, mode := range []Mode{Shared, PerKey, Fixed(3)} {
 		g := NewGroup(func(string) (*mortal, error) { return &mortal{deadly: make(chan struct{})}, nil }, Options{
-			Mode: mode, MaxInstances: 3, MaxInFlight: maxInFlight, MaxQueue: 4, DrainTimeout: time.Second,
-			Ended:   func(err error) bool { return errors.Is(err, errCrash) },
-			Restart: Restart{MaxAttempts: -1, BaseBackoff: time.Microsecond, MaxBackoff: time.Microsecond},
+			Mode:         mode,
+			MaxInstances: 3,
+			MaxInFlight:  maxInFlight,
+			MaxQueue:     4,
+			DrainTimeout: time.Second,
+			Ended:        func(err error) bool { return errors.Is(err, errCrash) },
+			Restart:      Restart{MaxAttempts: -1, BaseBackoff: time.Microsecond, MaxBackoff: time.Microsecond},
 		})
 		if err := g.Start(t.Context()); err != nil {
 			t.Fatal(err)

@@ -110,59 +110,61 @@ func TestUnlimitedRestartsOfAFirstStart(t *testing.T) {
 // A call does not wait for the backoff. It gets the error of the start that it has caused, and
 // causes no other.
 func TestOnCall(t *testing.T) {
-	inBubble(t, Options{Restart: Restart{MaxAttempts: -1, OnCall: true, BaseBackoff: time.Hour, MaxBackoff: time.Hour}}, func(t *testing.T, w *world) {
-		w.started(1)[0].die(errCrash)
-		w.take().die(errCrash) // at once
-		for range 3 {
-			w.wantState(Restarting)
-			if due := time.Until(w.Status()[0].Next); due < time.Minute {
-				t.Fatalf("the next start is due in %v", due)
-			}
-			c, beside := w.acquire(""), w.acquire("")
-			w.take().die(errCrash)
-			for _, c := range []*call{c, beside} {
-				if e := c.refused(t, protocol.NotReady); e.RetryAfter < time.Minute || !errors.Is(e, errCrash) {
-					t.Errorf("%v after %v", e, e.RetryAfter)
+	inBubble(t, Options{Restart: Restart{MaxAttempts: -1, OnCall: true, BaseBackoff: time.Hour, MaxBackoff: time.Hour}},
+		func(t *testing.T, w *world) {
+			w.started(1)[0].die(errCrash)
+			w.take().die(errCrash) // at once
+			for range 3 {
+				w.wantState(Restarting)
+				if due := time.Until(w.Status()[0].Next); due < time.Minute {
+					t.Fatalf("the next start is due in %v", due)
 				}
+				c, beside := w.acquire(""), w.acquire("")
+				w.take().die(errCrash)
+				for _, c := range []*call{c, beside} {
+					if e := c.refused(t, protocol.NotReady); e.RetryAfter < time.Minute || !errors.Is(e, errCrash) {
+						t.Errorf("%v after %v", e, e.RetryAfter)
+					}
+				}
+				w.noneBorn()
 			}
-			w.noneBorn()
-		}
-		c := w.acquire("")
-		f := w.take()
-		f.becomeReady()
-		c.got(t, f)
-		c.release(nil)
-	})
+			c := w.acquire("")
+			f := w.take()
+			f.becomeReady()
+			c.got(t, f)
+			c.release(nil)
+		})
 }
 
 // What somebody has to mend is tried slowly, and at once by a call.
 func TestBlocked(t *testing.T) {
 	errLogin := &protocol.Error{Kind: protocol.RequirementMissing, Message: "needs login"}
 	blocked := func(err error) bool { return errors.Is(err, errLogin) }
-	inBubble(t, Options{Blocked: blocked, Restart: Restart{MaxAttempts: -1, OnCall: true, Trial: trial}}, func(t *testing.T, w *world) {
-		f := w.started(1)[0]
-		f.die(errCrash)
-		w.take().die(errLogin)
-		for range 3 {
-			w.wantState(Failed)
-			c := w.acquire("")
+	inBubble(t, Options{Blocked: blocked, Restart: Restart{MaxAttempts: -1, OnCall: true, Trial: trial}},
+		func(t *testing.T, w *world) {
+			f := w.started(1)[0]
+			f.die(errCrash)
 			w.take().die(errLogin)
-			if e := c.refused(t, protocol.Failed); e.RetryAfter != trial || !errors.Is(e, errLogin) {
-				t.Errorf("%v after %v", e, e.RetryAfter)
+			for range 3 {
+				w.wantState(Failed)
+				c := w.acquire("")
+				w.take().die(errLogin)
+				if e := c.refused(t, protocol.Failed); e.RetryAfter != trial || !errors.Is(e, errLogin) {
+					t.Errorf("%v after %v", e, e.RetryAfter)
+				}
+				time.Sleep(trial - 1)
+				w.noneBorn()
+				time.Sleep(time.Nanosecond)
+				w.take().die(errLogin)
 			}
-			time.Sleep(trial - 1)
-			w.noneBorn()
-			time.Sleep(time.Nanosecond)
-			w.take().die(errLogin)
-		}
-		c := w.acquire("")
-		f = w.take()
-		f.becomeReady()
-		c.got(t, f)
-		c.release(nil)
-		f.die(errCrash)
-		w.wantState(Restarting) // the attempts are unlimited again
-	})
+			c := w.acquire("")
+			f = w.take()
+			f.becomeReady()
+			c.got(t, f)
+			c.release(nil)
+			f.die(errCrash)
+			w.wantState(Restarting) // the attempts are unlimited again
+		})
 }
 
 // Keep is code of the user of a group, which may ask the group.

@@ -140,7 +140,15 @@ func (n *webNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, err
 			s.ID = peers.GuestID(n.name, "run", c.Place.Extension, c.Session.ID)
 		}
 	}
-	return h.Do(ctx, &protocol.Call{Session: s, Extension: c.Place.Extension, Method: c.Method, Params: c.Params, Notify: c.Notify, Client: c.Client, Origin: c.Origin})
+	return h.Do(ctx, &protocol.Call{
+		Session:   s,
+		Extension: c.Place.Extension,
+		Method:    c.Method,
+		Params:    c.Params,
+		Notify:    c.Notify,
+		Client:    c.Client,
+		Origin:    c.Origin,
+	})
 }
 
 func (n *webNode) EndSession(*protocol.Session) {}
@@ -222,29 +230,37 @@ func awaitTool(t *testing.T, h *exthost.Host, name string, listed bool) {
 func TestExtensionOfAnotherNode(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
-	gpu := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Cluster: w.node("gpu1", peers.AsMine)})
+	gpu := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+		Cluster: w.node("gpu1", peers.AsMine),
+	})
 	front := hosttest.NewFolder(t).Open(exthost.Options{Cluster: w.node("web", peers.AsMine)})
 	awaitTool(t, front, "ext_gpu1_x_greet", true)
 	result, err := front.Call(hosttest.Deadline(t), "ext_gpu1_x_greet", map[string]any{"name": "Ada"})
 	if err != nil || result.Text() != "Hello, Ada!" {
 		t.Fatalf("%s, %v", result, err)
 	}
-	if _, err := front.Call(hosttest.Deadline(t), "ext_gpu1_x_greet", map[string]any{"name": 1}); protocol.KindOf(err) != protocol.InvalidArguments {
+	if _, err := front.Call(hosttest.Deadline(t), "ext_gpu1_x_greet",
+		map[string]any{"name": 1}); protocol.KindOf(err) != protocol.InvalidArguments {
 		t.Errorf("arguments that do not fit: %v", err)
 	}
 	client := hosttest.NewRecorder()
-	if _, err := front.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Client: client,
-		Params: json.RawMessage(`{"name":"ext_gpu1_x_work","arguments":{},"_meta":{"progressToken":7}}`)}); err != nil {
+	if _, err := front.Do(hosttest.Deadline(t), &protocol.Call{
+		Method: protocol.MethodToolsCall,
+		Client: client,
+		Params: json.RawMessage(`{"name":"ext_gpu1_x_work","arguments":{},"_meta":{"progressToken":7}}`),
+	}); err != nil {
 		t.Error(err)
 	}
 	if heard := client.Told(); len(heard) != 4 || !strings.Contains(heard[0], `"progressToken":7`) {
 		t.Errorf("the caller was told %q", heard)
 	}
-	if x := hosttest.StatusOf(t, front, "gpu1.x"); x.State != "ready" || !slices.Equal(x.Nodes, []string{"gpu1"}) || x.Calls != 2 {
+	if x := hosttest.StatusOf(t, front, "gpu1.x"); x.State != "ready" || !slices.Equal(x.Nodes, []string{"gpu1"}) ||
+		x.Calls != 2 {
 		t.Errorf("%+v", x)
 	}
 	_, err = front.Call(hosttest.Deadline(t), "ext_gpu1_x_die", nil)
-	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited || e.Extension != "gpu1.x" {
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited ||
+		e.Extension != "gpu1.x" {
 		t.Errorf("a process that died there: %#v", err)
 	}
 	if err := gpu.Close(); err != nil {
@@ -288,8 +304,11 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("a denial is the answer: %v", err)
 	}
 
-	own := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Cluster: w.node("own", peers.AsReplicas)})
-	hosttest.Eventually(t, "both nodes beside its own", func() bool { return len(hosttest.StatusOf(t, own, "x").Nodes) == 2 })
+	own := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+		Cluster: w.node("own", peers.AsReplicas),
+	})
+	hosttest.Eventually(t, "both nodes beside its own",
+		func() bool { return len(hosttest.StatusOf(t, own, "x").Nodes) == 2 })
 	a.set(nil)
 	b.set(nil)
 	if err := hosttest.Greet(t, own, "Ada"); err != nil {
@@ -306,7 +325,9 @@ func TestTasksStayAtTheirNodes(t *testing.T) {
 	w := newWeb()
 	a, b := w.node("a", peers.AsReplicas), w.node("b", peers.AsReplicas)
 	for _, n := range []*webNode{a, b} {
-		hosttest.NewFolder(t).Add("newer", hosttest.Plays("tasks newer", "protocol = \"mcp\"\n")).Open(exthost.Options{Cluster: n})
+		hosttest.NewFolder(t).Add("newer", hosttest.Plays("tasks newer", "protocol = \"mcp\"\n")).Open(exthost.Options{
+			Cluster: n,
+		})
 	}
 	front := hosttest.NewFolder(t).Open(exthost.Options{Cluster: w.node("front", peers.AsReplicas)})
 	awaitTool(t, front, "ext_newer_later", true)
@@ -323,7 +344,8 @@ func TestTasksStayAtTheirNodes(t *testing.T) {
 				other.set(&protocol.Error{Kind: protocol.Overloaded, Message: "full"})
 			}
 		}
-		if result, err := doAs(t, front, visit(caller), "", "tools/call", begin); err != nil || !strings.Contains(string(result), `"t1"`) {
+		if result, err := doAs(t, front, visit(caller), "", "tools/call", begin); err != nil ||
+			!strings.Contains(string(result), `"t1"`) {
 			t.Fatalf("%s, %v", result, err)
 		}
 	}
@@ -331,7 +353,8 @@ func TestTasksStayAtTheirNodes(t *testing.T) {
 		a.set(nil)
 		b.set(nil)
 		for _, extension := range []string{"", "newer"} {
-			if result, err := doAs(t, front, visit(caller), extension, "tasks/get", `{"taskId":"t1"}`); err != nil || !strings.Contains(string(result), `"t1"`) {
+			if result, err := doAs(t, front, visit(caller), extension, "tasks/get", `{"taskId":"t1"}`); err != nil ||
+				!strings.Contains(string(result), `"t1"`) {
 				t.Errorf("the task of %s at %q: %s, %v", caller, extension, result, err)
 			}
 		}

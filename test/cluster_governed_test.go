@@ -43,12 +43,22 @@ func TestOwnerGoverns(t *testing.T) {
 	cfg, logs, origins := gpu.Config(), t.TempDir(), &origins{}
 	cfg.Audit.Path = filepath.Join(logs, "gpu1")
 	cfg.Plugins = []governance.Spec{
-		{Name: "machine", Builtin: "access", Category: governance.Authorization, Required: true, Config: map[string]any{"rules": []any{
-			map[string]any{"effect": "deny", "nodes": []any{"laptop"}, "tools": []any{"ext_x_greet"}, "reason": "no laptops"}}}},
-		{Name: "strangers", Builtin: "rate_limit", Category: governance.RateLimiting, Required: true, Match: governance.Match{Nodes: []string{"?*"}, Tools: []string{"ext_x_echo"}},
+		{Name: "machine", Builtin: "access", Category: governance.Authorization, Required: true,
+			Config: map[string]any{"rules": []any{
+				map[string]any{
+					"effect": "deny",
+					"nodes":  []any{"laptop"},
+					"tools":  []any{"ext_x_greet"},
+					"reason": "no laptops",
+				}}}},
+		{Name: "strangers", Builtin: "rate_limit", Category: governance.RateLimiting, Required: true,
+			Match:  governance.Match{Nodes: []string{"?*"}, Tools: []string{"ext_x_echo"}},
 			Config: map[string]any{"limits": []any{map[string]any{"calls": 1, "window": "24h", "per": []any{"node"}}}}},
 	}
-	owner := gpu.OpenWith(cfg, exthost.Options{Cluster: w.node("gpu1", peers.AsMine), Policies: []governance.Member{member("origins", governance.Authorization, origins)}})
+	owner := gpu.OpenWith(cfg, exthost.Options{
+		Cluster:  w.node("gpu1", peers.AsMine),
+		Policies: []governance.Member{member("origins", governance.Authorization, origins)},
+	})
 	fronts := make(map[string]*exthost.Host)
 	for _, name := range []string{"web", "laptop"} {
 		f := hosttest.NewFolder(t)
@@ -58,13 +68,20 @@ func TestOwnerGoverns(t *testing.T) {
 		awaitTool(t, fronts[name], "ext_gpu1_x_greet", true)
 	}
 	call := func(h *exthost.Host, tool, arguments string) error {
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: &protocol.Session{Caller: "ada"}, Method: protocol.MethodToolsCall, Client: hosttest.NewRecorder(),
-			Params: json.RawMessage(`{"name":"` + tool + `","arguments":` + arguments + `,"_meta":{"progressToken":1}}`)})
+		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{
+			Session: &protocol.Session{Caller: "ada"},
+			Method:  protocol.MethodToolsCall,
+			Client:  hosttest.NewRecorder(),
+			Params: json.RawMessage(`{"name":"` + tool + `","arguments":` + arguments +
+				`,"_meta":{"progressToken":1}}`),
+		})
 		return err
 	}
 	for name, err := range map[string]error{
-		"here":                      errors.Join(call(owner, "ext_x_greet", `{"name":"Ada"}`), call(owner, "ext_x_echo", `{"n":1}`), call(owner, "ext_x_echo", `{"n":1}`)),
-		"web":                       errors.Join(call(fronts["web"], "ext_gpu1_x_greet", `{"name":"Ada"}`), call(fronts["web"], "ext_gpu1_x_echo", `{"n":1}`), call(fronts["web"], "ext_gpu1_x_work", `{}`)),
+		"here": errors.Join(call(owner, "ext_x_greet", `{"name":"Ada"}`),
+			call(owner, "ext_x_echo", `{"n":1}`), call(owner, "ext_x_echo", `{"n":1}`)),
+		"web": errors.Join(call(fronts["web"], "ext_gpu1_x_greet", `{"name":"Ada"}`),
+			call(fronts["web"], "ext_gpu1_x_echo", `{"n":1}`), call(fronts["web"], "ext_gpu1_x_work", `{}`)),
 		"the limit is of each node": call(fronts["laptop"], "ext_gpu1_x_echo", `{"n":1}`),
 	} {
 		if err != nil {
@@ -73,28 +90,38 @@ func TestOwnerGoverns(t *testing.T) {
 	}
 	for _, tt := range []struct{ front, tool, arguments, message, policy string }{
 		{"laptop", "ext_gpu1_x_greet", `{"name":"Ada"}`, "node gpu1: policy machine: no laptops", "machine"},
-		{"web", "ext_gpu1_x_echo", `{"n":1}`, "node gpu1: policy strangers: at most 1 call a day for each node; try again in ", "strangers"},
+		{"web", "ext_gpu1_x_echo", `{"n":1}`,
+			"node gpu1: policy strangers: at most 1 call a day for each node; try again in ", "strangers"},
 	} {
 		err := call(fronts[tt.front], tt.tool, tt.arguments)
 		e, _ := errors.AsType[*protocol.Error](err)
-		if e == nil || e.Kind != protocol.Rejected || e.Extension != "gpu1.x" || e.Tool != tt.tool || e.Outcome != "" || !strings.HasPrefix(e.Message, tt.message) {
+		if e == nil || e.Kind != protocol.Rejected || e.Extension != "gpu1.x" || e.Tool != tt.tool || e.Outcome != "" ||
+			!strings.HasPrefix(e.Message, tt.message) {
 			t.Errorf("%s: %#v", tt.front, err)
 			continue
 		}
 		var data governance.Refusal
-		if err := json.Unmarshal(e.Data, &data); err != nil || data.Node != "gpu1" || data.Policy != tt.policy || data.Executed {
+		if err := json.Unmarshal(e.Data, &data); err != nil || data.Node != "gpu1" || data.Policy != tt.policy ||
+			data.Executed {
 			t.Errorf("%s: %s, %v", tt.front, e.Data, err)
 		}
-		if trace, err := owner.Admin().Trace(data.DecisionID); err != nil || trace.Node != tt.front || trace.Caller != "ada" || trace.Origin == "" || trace.Sent {
+		if trace, err := owner.Admin().Trace(data.DecisionID); err != nil || trace.Node != tt.front ||
+			trace.Caller != "ada" || trace.Origin == "" || trace.Sent {
 			t.Errorf("%s: %+v, %v", tt.front, trace, err)
 		}
 	}
-	for _, want := range []string{"to_extension tools/call ", "to_extension tools/call web", "to_extension tools/call laptop", "to_caller notifications/progress web"} {
+	for _, want := range []string{
+		"to_extension tools/call ",
+		"to_extension tools/call web",
+		"to_extension tools/call laptop",
+		"to_caller notifications/progress web",
+	} {
 		if !slices.Contains(origins.seen, want) {
 			t.Errorf("policies of the owner did not see %q in %q", want, origins.seen)
 		}
 	}
-	for _, h := range []*exthost.Host{fronts["web"], fronts["laptop"], owner} { // their logs are written to the end then
+	// their logs are written to the end then
+	for _, h := range []*exthost.Host{fronts["web"], fronts["laptop"], owner} {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
@@ -104,7 +131,8 @@ func TestOwnerGoverns(t *testing.T) {
 		for _, r := range recordsOf(t, filepath.Join(logs, name), audit.Query{}) {
 			for _, there := range recordsOf(t, filepath.Join(logs, "gpu1"), audit.Query{ID: r.ID, Node: name}) {
 				joined++
-				if there.Outcome != r.Outcome || there.Caller != r.Caller || there.Tool != "ext"+strings.TrimPrefix(r.Tool, "ext_gpu1") {
+				if there.Outcome != r.Outcome || there.Caller != r.Caller ||
+					there.Tool != "ext"+strings.TrimPrefix(r.Tool, "ext_gpu1") {
 					t.Errorf("%s has %+v, gpu1 has %+v", name, r, there)
 				}
 			}

@@ -29,8 +29,9 @@ func askingNode(t *testing.T, w *web, operators ...string) (owner *exthost.Host,
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
 	cfg := f.Config()
 	cfg.Audit.Path = filepath.Join(t.TempDir(), "gpu1")
-	cfg.Plugins = []governance.Spec{{Name: "ask", Builtin: "approval", Category: governance.Authorization, Required: true,
-		Match: governance.Match{Tools: []string{"ext_x_echo"}}}}
+	cfg.Plugins = []governance.Spec{{Name: "ask", Builtin: "approval", Category: governance.Authorization,
+		Required: true,
+		Match:    governance.Match{Tools: []string{"ext_x_echo"}}}}
 	n := w.node("gpu1", peers.AsMine)
 	n.operators = operators
 	return f.OpenWith(cfg, exthost.Options{Cluster: n}), cfg.Audit.Path
@@ -48,8 +49,11 @@ func front(t *testing.T, w *web, name string) *exthost.Host {
 func echo(t *testing.T, h *exthost.Host, tool string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: &protocol.Session{Caller: "ada"}, Method: protocol.MethodToolsCall,
-			Params: json.RawMessage(`{"name":"` + tool + `","arguments":{"n":1}}`)})
+		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{
+			Session: &protocol.Session{Caller: "ada"},
+			Method:  protocol.MethodToolsCall,
+			Params:  json.RawMessage(`{"name":"` + tool + `","arguments":{"n":1}}`),
+		})
 		done <- err
 	}()
 	return done
@@ -86,7 +90,8 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 
 	called := echo(t, laptop, "ext_gpu1_x_echo")
 	q := awaitRequests(t, web, 1)[0]
-	if q.Desk != "gpu1" || !strings.HasPrefix(q.ID, "gpu1/") || q.DeskOnly || q.Node != "laptop" || q.Caller != "ada" || q.Arguments != `{"n":1}` {
+	if q.Desk != "gpu1" || !strings.HasPrefix(q.ID, "gpu1/") || q.DeskOnly || q.Node != "laptop" || q.Caller != "ada" ||
+		q.Arguments != `{"n":1}` {
 		t.Errorf("web sees %+v", q)
 	}
 	for seen := []approval.Request(nil); len(seen) != 1; {
@@ -103,7 +108,8 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 		t.Errorf("gpu1 sees %+v", q)
 	}
 	err := exthost.NodesOf(laptop).Approve(hosttest.Deadline(t), q.ID, "eve")
-	if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "node gpu1 takes no orders of node laptop: name it in cluster.operators there") {
+	if protocol.KindOf(err) != protocol.Rejected ||
+		!strings.Contains(err.Error(), "node gpu1 takes no orders of node laptop: name it in cluster.operators there") {
 		t.Errorf("a node that is not named answers: %v", err)
 	}
 	if err := exthost.NodesOf(web).Approve(hosttest.Deadline(t), q.ID, "bob\x1b[31m"); err != nil {
@@ -112,7 +118,9 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 	if err := <-called; err != nil {
 		t.Error(err)
 	}
-	if err := exthost.NodesOf(web).Deny(hosttest.Deadline(t), q.ID, "bob", ""); protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), `was approved already, by bob\x1b[31m at node web`) {
+	if err := exthost.NodesOf(web).Deny(hosttest.Deadline(t), q.ID, "bob",
+		""); protocol.KindOf(err) != protocol.ToolNotFound ||
+		!strings.Contains(err.Error(), `was approved already, by bob\x1b[31m at node web`) {
 		t.Errorf("a second answer: %v", err)
 	}
 	awaitRequests(t, web, 0)
@@ -122,7 +130,8 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 	if err := exthost.NodesOf(web).Deny(hosttest.Deadline(t), q.ID, "bob", "not today"); err != nil {
 		t.Error(err)
 	}
-	if err := <-called; protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "by bob at node web: not today") {
+	if err := <-called; protocol.KindOf(err) != protocol.Rejected ||
+		!strings.Contains(err.Error(), "by bob at node web: not today") {
 		t.Errorf("the caller is told %v", err)
 	}
 	if err := owner.Close(); err != nil {
@@ -134,11 +143,14 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(r.Method, "exthost/") {
-			records = append(records, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", r.Node, r.Method, r.Outcome, r.Code, r.ApprovedBy)))
+			records = append(records,
+				strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", r.Node, r.Method, r.Outcome, r.Code, r.ApprovedBy)))
 		}
 	}
-	if want := []string{"laptop exthost/approvals/approve denied not_an_operator", `web exthost/approvals/approve ok  bob\x1b[31m at node web`,
-		"web exthost/approvals/deny failed", "web exthost/approvals/deny ok  bob at node web"}; !slices.Equal(records, want) {
+	if want := []string{"laptop exthost/approvals/approve denied not_an_operator",
+		`web exthost/approvals/approve ok  bob\x1b[31m at node web`,
+		"web exthost/approvals/deny failed",
+		"web exthost/approvals/deny ok  bob at node web"}; !slices.Equal(records, want) {
 		t.Errorf("the log has %q", records)
 	}
 }
@@ -162,8 +174,10 @@ func TestTwoNodesAnswer(t *testing.T) {
 		answering.Wait()
 		err := <-called
 		switch {
-		case answers[0] == nil && err == nil && answers[1] != nil && strings.Contains(answers[1].Error(), "was approved already, by ann at node web"):
-		case answers[1] == nil && protocol.KindOf(err) == protocol.Rejected && answers[0] != nil && strings.Contains(answers[0].Error(), "was denied already, by bob at node laptop"):
+		case answers[0] == nil && err == nil && answers[1] != nil &&
+			strings.Contains(answers[1].Error(), "was approved already, by ann at node web"):
+		case answers[1] == nil && protocol.KindOf(err) == protocol.Rejected && answers[0] != nil &&
+			strings.Contains(answers[0].Error(), "was denied already, by bob at node laptop"):
 		default:
 			t.Fatalf("approve: %v, deny: %v, the call: %v", answers[0], answers[1], err)
 		}
@@ -181,7 +195,14 @@ func TestHostileOperations(t *testing.T) {
 	q := awaitRequests(t, owner, 1)[0]
 	n := w.nodes["gpu1"].host
 	operate := func(node, method, params string) error {
-		_, err := n.Operate(hosttest.Deadline(t), &peers.Operation{Node: node, Run: "run", Operator: node == "web", Method: method, Params: json.RawMessage(params)})
+		_, err := n.Operate(hosttest.Deadline(t),
+			&peers.Operation{
+				Node:     node,
+				Run:      "run",
+				Operator: node == "web",
+				Method:   method,
+				Params:   json.RawMessage(params),
+			})
 		return err
 	}
 	right := fmt.Sprintf(`{"id":%q,"hash":%q,"by":"bob"}`, q.ID, q.Hash)
@@ -189,12 +210,15 @@ func TestHostileOperations(t *testing.T) {
 		node, method, params string
 		kind                 protocol.Kind
 	}{
-		"not named":             {"eve", "approvals/approve", right, protocol.Rejected},
-		"a forged name":         {"web ", "approvals/approve", right, protocol.Rejected},
-		"in upper case":         {"WEB", "approvals/approve", right, protocol.Rejected},
-		"another digest":        {"web", "approvals/approve", strings.Replace(right, q.Hash, strings.Repeat("0", 64), 1), protocol.DescriptorChanged},
-		"no digest":             {"web", "approvals/approve", fmt.Sprintf(`{"id":%q,"by":"bob"}`, q.ID), protocol.DescriptorChanged},
-		"another request":       {"web", "approvals/approve", `{"id":"zzzz\u001b[2J","hash":"","by":"bob"}`, protocol.ToolNotFound},
+		"not named":     {"eve", "approvals/approve", right, protocol.Rejected},
+		"a forged name": {"web ", "approvals/approve", right, protocol.Rejected},
+		"in upper case": {"WEB", "approvals/approve", right, protocol.Rejected},
+		"another digest": {"web", "approvals/approve",
+			strings.Replace(right, q.Hash, strings.Repeat("0", 64), 1), protocol.DescriptorChanged},
+		"no digest": {"web", "approvals/approve", fmt.Sprintf(`{"id":%q,"by":"bob"}`, q.ID),
+			protocol.DescriptorChanged},
+		"another request": {"web", "approvals/approve", `{"id":"zzzz\u001b[2J","hash":"","by":"bob"}`,
+			protocol.ToolNotFound},
 		"not an object":         {"web", "approvals/approve", `["x"]`, protocol.InvalidArguments},
 		"unknown":               {"web", "approvals/approve-all", `{}`, protocol.ToolNotFound},
 		"restart not named":     {"eve", "extensions/restart", `{"id":"x"}`, protocol.Rejected},
@@ -207,7 +231,12 @@ func TestHostileOperations(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := owner.Do(hosttest.Deadline(t), &protocol.Call{Extension: "exthost/node", Method: "approvals/approve", Params: json.RawMessage(right)}); protocol.KindOf(err) != protocol.ToolNotFound {
+	if _, err := owner.Do(hosttest.Deadline(t),
+		&protocol.Call{
+			Extension: "exthost/node",
+			Method:    "approvals/approve",
+			Params:    json.RawMessage(right),
+		}); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("by the way of calls: %v", err)
 	}
 	if len(awaitRequests(t, owner, 1)) != 1 {
@@ -245,7 +274,14 @@ func TestNodeThatFloodsItsRequests(t *testing.T) {
 	processtest.Leaks(t)
 	var many []approval.Request
 	for i := range 10_000 {
-		many = append(many, approval.Request{ID: fmt.Sprint("q", i), Tool: "rm\x1b[2J\u202e", Caller: strings.Repeat("a", 300+i), Node: "n\n1", Arguments: `{"x":"` + "\x07", Since: time.Unix(int64(i), 0)})
+		many = append(many, approval.Request{
+			ID:        fmt.Sprint("q", i),
+			Tool:      "rm\x1b[2J\u202e",
+			Caller:    strings.Repeat("a", 300+i),
+			Node:      "n\n1",
+			Arguments: `{"x":"` + "\x07",
+			Since:     time.Unix(int64(i), 0),
+		})
 	}
 	many[0].ID, many[1].ID = "../../x", "q\x1b"
 	text := func(v any) string {
@@ -273,7 +309,8 @@ func TestNodeThatFloodsItsRequests(t *testing.T) {
 			t.Errorf("%s: %d shown, silent %v", name, len(all.Requests), all.Silent)
 		}
 		for _, q := range all.Requests {
-			if q.Desk != "liar" || len(q.Caller) > 600 || strings.ContainsAny(q.Tool+q.Node+q.Arguments, "\x1b\n\x07\u202e") {
+			if q.Desk != "liar" || len(q.Caller) > 600 ||
+				strings.ContainsAny(q.Tool+q.Node+q.Arguments, "\x1b\n\x07\u202e") {
 				t.Fatalf("%s: %+v", name, q)
 			}
 		}
@@ -284,7 +321,10 @@ func TestNodeThatFloodsItsRequests(t *testing.T) {
 // answered, and an id that says nothing of what was shown is refused.
 func TestAnswerIsToWhatWasShown(t *testing.T) {
 	processtest.Leaks(t)
-	l := &liar{Cluster: newWeb().node("web", peers.AsMine), answer: `[{"id":"q1","tool":"read","arguments":"{}","hash":"1"}]`}
+	l := &liar{
+		Cluster: newWeb().node("web", peers.AsMine),
+		answer:  `[{"id":"q1","tool":"read","arguments":"{}","hash":"1"}]`,
+	}
 	n := exthost.NodesOf(hosttest.NewFolder(t).Open(exthost.Options{Cluster: l}))
 	shown := n.Approvals(hosttest.Deadline(t)).Requests[0].ID
 	l.answer = `[{"id":"q1","tool":"rm","arguments":"{}","hash":"1"}]`
@@ -318,27 +358,40 @@ func TestOperateExtensionOfAnotherNode(t *testing.T) {
 		kind protocol.Kind
 		text string
 	}{
-		"not named":       {exthost.NodesOf(laptop).Restart(hosttest.Deadline(t), "gpu1.x", "eve"), protocol.Rejected, "node gpu1 takes no orders of node laptop: name it in cluster.operators there, or give the command there: exthost restart x"},
-		"no such":         {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "gpu1.y", "bob"), protocol.ToolNotFound, "node gpu1: "},
-		"without a node":  {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "x", "bob"), protocol.InvalidArguments, "x is not at this node; it is at gpu1: exthost restart gpu1.x"},
-		"nowhere":         {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "z", "bob"), protocol.ToolNotFound, ""},
-		"disable":         {exthost.NodesOf(web).Disable(hosttest.Deadline(t), "gpu1.x", "bob"), protocol.ConfigInvalid, "node gpu1: the configuration of this host is not to be changed from here"},
+		"not named": {exthost.NodesOf(laptop).Restart(hosttest.Deadline(t), "gpu1.x", "eve"), protocol.Rejected,
+			"node gpu1 takes no orders of node laptop: name it in cluster.operators there, or give the command " +
+				"there: exthost restart x"},
+		"no such": {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "gpu1.y", "bob"), protocol.ToolNotFound,
+			"node gpu1: "},
+		"without a node": {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "x", "bob"), protocol.InvalidArguments,
+			"x is not at this node; it is at gpu1: exthost restart gpu1.x"},
+		"nowhere": {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "z", "bob"), protocol.ToolNotFound, ""},
+		"disable": {exthost.NodesOf(web).Disable(hosttest.Deadline(t), "gpu1.x", "bob"), protocol.ConfigInvalid,
+			"node gpu1: the configuration of this host is not to be changed from here"},
 		"by its own name": {exthost.NodesOf(owner).Restart(hosttest.Deadline(t), "gpu1.x", "bob"), "", ""},
 	} {
-		if (tt.kind == "") != (tt.err == nil) || tt.err != nil && (protocol.KindOf(tt.err) != tt.kind || !strings.Contains(tt.err.Error(), tt.text)) {
+		if (tt.kind == "") != (tt.err == nil) ||
+			tt.err != nil && (protocol.KindOf(tt.err) != tt.kind || !strings.Contains(tt.err.Error(), tt.text)) {
 			t.Errorf("%s: %v", name, tt.err)
 		}
 	}
-	if change, err := exthost.NodesOf(web).Reload(hosttest.Deadline(t), "gpu1.x", "bob"); err != nil || !change.Empty() {
+	if change, err := exthost.NodesOf(web).Reload(hosttest.Deadline(t), "gpu1.x", "bob"); err != nil ||
+		!change.Empty() {
 		t.Errorf("%+v, %v", change, err)
 	}
-	for id, kind := range map[string]protocol.Kind{"gpu1.": protocol.InvalidArguments, "gpu1.y": protocol.ToolNotFound} {
-		if change, err := exthost.NodesOf(web).Reload(hosttest.Deadline(t), id, "bob"); protocol.KindOf(err) != kind || !strings.Contains(err.Error(), "node gpu1") {
+	for id, kind := range map[string]protocol.Kind{
+		"gpu1.":  protocol.InvalidArguments,
+		"gpu1.y": protocol.ToolNotFound,
+	} {
+		if change, err := exthost.NodesOf(web).Reload(hosttest.Deadline(t), id, "bob"); protocol.KindOf(err) != kind ||
+			!strings.Contains(err.Error(), "node gpu1") {
 			t.Errorf("%s: %+v, %v", id, change, err)
 		}
 	}
 	w.nodes["gpu1"].old = true
-	if err := exthost.NodesOf(web).Restart(hosttest.Deadline(t), "gpu1.x", "bob"); protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), "not supported by node gpu1 (exthost 0.0.9)") {
+	if err := exthost.NodesOf(web).Restart(hosttest.Deadline(t), "gpu1.x",
+		"bob"); protocol.KindOf(err) != protocol.RequirementMissing ||
+		!strings.Contains(err.Error(), "not supported by node gpu1 (exthost 0.0.9)") {
 		t.Errorf("an older node: %v", err)
 	}
 	w.nodes["gpu1"].old = false
@@ -350,12 +403,17 @@ func TestCallAtNode(t *testing.T) {
 	w := newWeb()
 	hosts := make(map[string]*exthost.Host)
 	for _, name := range []string{"a", "b"} {
-		hosts[name] = hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Cluster: w.node(name, peers.AsReplicas)})
+		hosts[name] = hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+			Cluster: w.node(name, peers.AsReplicas),
+		})
 	}
-	hosttest.NewFolder(t).Add("y", hosttest.Child("sdk", "")).Open(exthost.Options{Cluster: w.node("c", peers.AsReplicas)})
+	hosttest.NewFolder(t).Add("y", hosttest.Child("sdk", "")).Open(exthost.Options{
+		Cluster: w.node("c", peers.AsReplicas),
+	})
 	web := hosttest.NewFolder(t).Open(exthost.Options{Cluster: w.node("web", peers.AsReplicas)})
 	hosttest.Eventually(t, "all nodes", func() bool {
-		return len(hosttest.StatusOf(t, hosts["a"], "x").Nodes) == 1 && slices.Contains(hosttest.Names(web), "ext_y_greet") && len(hosttest.StatusOf(t, web, "x").Nodes) == 2
+		return len(hosttest.StatusOf(t, hosts["a"], "x").Nodes) == 1 &&
+			slices.Contains(hosttest.Names(web), "ext_y_greet") && len(hosttest.StatusOf(t, web, "x").Nodes) == 2
 	})
 	having := func(h *exthost.Host, tool string) []string {
 		e, _ := h.Tools().Lookup(tool)
@@ -368,7 +426,12 @@ func TestCallAtNode(t *testing.T) {
 		t.Errorf("b: %q", got)
 	}
 	call := func(h *exthost.Host, node, tool string) (string, error) {
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Node: node, Params: json.RawMessage(`{"name":"` + tool + `","arguments":{"name":"Ada"}}`)})
+		_, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{
+				Method: protocol.MethodToolsCall,
+				Node:   node,
+				Params: json.RawMessage(`{"name":"` + tool + `","arguments":{"name":"Ada"}}`),
+			})
 		past := h.Admin().Past().Calls(1)
 		return past[0].Node, err
 	}
@@ -376,7 +439,8 @@ func TestCallAtNode(t *testing.T) {
 		from, node, at string
 		refusal        string
 	}{
-		{"web", "a", "a", ""}, {"web", "b", "b", ""}, {"web", "b", "b", ""}, {"a", "b", "b", ""}, {"a", "a", "", ""}, {"a", "", "", ""},
+		{"web", "a", "a", ""}, {"web", "b", "b", ""}, {"web", "b", "b", ""}, {"a", "b", "b", ""}, {"a", "a", "", ""},
+		{"a", "", "", ""},
 		{"web", "c", "", "node c does not have tool greet of x, as it is listed here; these do: a, b"},
 		{"a", "nobody", "", "these do: a, b"},
 	} {
@@ -385,12 +449,15 @@ func TestCallAtNode(t *testing.T) {
 			h = hosts[tt.from]
 		}
 		at, err := call(h, tt.node, "ext_x_greet")
-		if at != tt.at || (err != nil) != (tt.refusal != "") || err != nil && (protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), tt.refusal)) {
+		if at != tt.at || (err != nil) != (tt.refusal != "") ||
+			err != nil && (protocol.KindOf(err) != protocol.ToolNotFound ||
+				!strings.Contains(err.Error(), tt.refusal)) {
 			t.Errorf("from %s at %q: %q, %v", tt.from, tt.node, at, err)
 		}
 	}
 	alone := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
-	if _, err := call(alone, "a", "ext_x_greet"); protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), "this host alone has it") {
+	if _, err := call(alone, "a", "ext_x_greet"); protocol.KindOf(err) != protocol.ToolNotFound ||
+		!strings.Contains(err.Error(), "this host alone has it") {
 		t.Errorf("without a cluster: %v", err)
 	}
 }
@@ -412,8 +479,11 @@ func TestRecordsOfACall(t *testing.T) {
 	}
 	web, laptop := audited("web", "laptop"), audited("laptop")
 	for range 3 {
-		if _, err := web.Do(hosttest.Deadline(t), &protocol.Call{Session: &protocol.Session{Caller: "ada"}, Method: protocol.MethodToolsCall,
-			Params: json.RawMessage(`{"name":"ext_gpu1_x_greet","arguments":{"name":"Ada"}}`)}); err != nil {
+		if _, err := web.Do(hosttest.Deadline(t), &protocol.Call{
+			Session: &protocol.Session{Caller: "ada"},
+			Method:  protocol.MethodToolsCall,
+			Params:  json.RawMessage(`{"name":"ext_gpu1_x_greet","arguments":{"name":"Ada"}}`),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -441,7 +511,8 @@ func TestRecordsOfACall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ready := len(found.Nodes) == 2 && found.Nodes[1].Records[0].Outcome == audit.OK && found.Nodes[0].Records[0].Outcome == audit.OK
+		ready := len(found.Nodes) == 2 && found.Nodes[1].Records[0].Outcome == audit.OK &&
+			found.Nodes[0].Records[0].Outcome == audit.OK
 		if ready {
 			there = found.Nodes[1].Records[0].ID
 		}
@@ -453,9 +524,11 @@ func TestRecordsOfACall(t *testing.T) {
 		id   string
 		want string
 	}{
-		"by the front's id":  {web, id, both},
-		"by the owner's id":  {web, there, both},
-		"from a third node":  {laptop, id, "web ext_gpu1_x_greet ok from \"\";\nsilent gpu1: it shows node laptop the calls of its own callers alone; to show all, name it in cluster.operators there\n"},
+		"by the front's id": {web, id, both},
+		"by the owner's id": {web, there, both},
+		"from a third node": {laptop, id,
+			"web ext_gpu1_x_greet ok from \"\";\nsilent gpu1: it shows node laptop the calls of its own callers " +
+				"alone; to show all, name it in cluster.operators there\n"},
 		"an id that is none": {web, "../x", `"../x" is no id of a decision (invalid_arguments)`},
 		"an id of no call":   {web, "d-0000", ""},
 	} {
@@ -483,10 +556,19 @@ func TestPagesOfAnotherNode(t *testing.T) {
 	awaitTool(t, web, "ext_gpu1_x_dump", true)
 	awaitTool(t, web, "exthost_result_page", true)
 	call := func(h *exthost.Host, s *protocol.Session, tool, arguments string) (string, error) {
-		result, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"` + tool + `","arguments":` + arguments + `}`)})
+		result, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{
+				Session: s,
+				Method:  protocol.MethodToolsCall,
+				Params:  json.RawMessage(`{"name":"` + tool + `","arguments":` + arguments + `}`),
+			})
 		return protocol.ToolResult(result).Text(), err
 	}
-	for name, s := range map[string]*protocol.Session{"named": {ID: "s1", Caller: "ada"}, "anonymous": {ID: "s2"}, "not attached": {ID: "s4"}} {
+	for name, s := range map[string]*protocol.Session{
+		"named":        {ID: "s1", Caller: "ada"},
+		"anonymous":    {ID: "s2"},
+		"not attached": {ID: "s4"},
+	} {
 		if name != "not attached" {
 			if err := web.Attach(t.Context(), s); err != nil {
 				t.Fatal(err)
@@ -502,18 +584,24 @@ func TestPagesOfAnotherNode(t *testing.T) {
 		if err != nil || !strings.Contains(text, "go on with offset") && !strings.Contains(text, "this is the end") {
 			t.Errorf("%s: %.200s, %v", name, text, err)
 		}
-		for who, other := range map[string]*protocol.Session{"another caller": {ID: "s3", Caller: "eve"}, "another session": {ID: "s3"}} {
+		for who, other := range map[string]*protocol.Session{
+			"another caller":  {ID: "s3", Caller: "eve"},
+			"another session": {ID: "s3"},
+		} {
 			if name == "not attached" && other.Caller == "" {
 				continue // the owner cannot tell them apart
 			}
-			if text, err := call(web, other, "exthost_result_page", page); protocol.KindOf(err) != protocol.InvalidArguments {
+			if text, err := call(web, other, "exthost_result_page",
+				page); protocol.KindOf(err) != protocol.InvalidArguments {
 				t.Errorf("%s reads what is %s: %.100s, %v", who, name, text, err)
 			}
 		}
 		if text, err := call(owner, s, "exthost_result_page", page); protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("a caller of the owner reads what is %s: %.100s, %v", name, text, err)
 		}
-		if _, err := call(web, s, "exthost_result_page", strings.Replace(page, "gpu1/", "nowhere/", 1)); protocol.KindOf(err) != protocol.NotReady || !strings.Contains(err.Error(), "the result is kept by node nowhere") {
+		if _, err := call(web, s, "exthost_result_page",
+			strings.Replace(page, "gpu1/", "nowhere/", 1)); protocol.KindOf(err) != protocol.NotReady ||
+			!strings.Contains(err.Error(), "the result is kept by node nowhere") {
 			t.Errorf("at a node that is not there: %v", err)
 		}
 	}

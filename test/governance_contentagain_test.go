@@ -31,8 +31,10 @@ func TestContentPoliciesUndoNoDenial(t *testing.T) {
 	processtest.Leaks(t)
 	for _, flow := range []governance.Flow{governance.Request, governance.Response} {
 		t.Run(string(flow), func(t *testing.T) {
-			h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Policies: []governance.Member{
-				member("deny", governance.Authorization, notMallory), member("turn", governance.Content, turns(flow, "Ada", "mallory")),
+			h := hosttest.NewFolder(t).Add("x",
+				hosttest.Child("sdk", "")).Open(exthost.Options{Policies: []governance.Member{
+				member("deny", governance.Authorization, notMallory),
+				member("turn", governance.Content, turns(flow, "Ada", "mallory")),
 			}})
 			w := overStreamable(t, h, "/mcp", false)
 			got := w.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`)
@@ -40,10 +42,12 @@ func TestContentPoliciesUndoNoDenial(t *testing.T) {
 			if flow == governance.Response {
 				reached = 1
 			}
-			if n := hosttest.StatusOf(t, h, "x").Calls; strings.Contains(got, "Hello") || !strings.Contains(got, "no_mallory") || n != reached {
+			if n := hosttest.StatusOf(t, h, "x").Calls; strings.Contains(got, "Hello") ||
+				!strings.Contains(got, "no_mallory") || n != reached {
 				t.Errorf("%d calls reached the extension: %s", n, got)
 			}
-			if got := w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Grace"}`); !strings.Contains(got, "Hello, Grace!") {
+			if got := w.request(t, 2, "tools/call",
+				`"name":"ext_x_greet","arguments":{"name":"Grace"}`); !strings.Contains(got, "Hello, Grace!") {
 				t.Errorf("a call that nobody denies: %s", got)
 			}
 		})
@@ -59,7 +63,13 @@ func TestPeopleAreAskedLast(t *testing.T) {
 	cfg.Plugins = []governance.Spec{
 		{Name: "a-first", Category: governance.Authorization, Builtin: "approval", Required: true},
 		pinSpec(filepath.Join(dir, "exthost.lock"), governance.ModeEnforce),
-		{Name: "mask", Category: governance.Content, Builtin: "redact", Required: true, Config: map[string]any{"patterns": map[string]any{"name": "mallory"}}},
+		{
+			Name:     "mask",
+			Category: governance.Content,
+			Builtin:  "redact",
+			Required: true,
+			Config:   map[string]any{"patterns": map[string]any{"name": "mallory"}},
+		},
 	}
 	h := f.OpenWith(cfg, exthost.Options{})
 	w := overStreamable(t, h, "/mcp", false)
@@ -82,7 +92,8 @@ func TestPeopleAreAskedLast(t *testing.T) {
 	if err := h.Admin().Restart(hosttest.Deadline(t), "x"); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{}`); !strings.Contains(got, "descriptor_changed") {
+	if got := w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{}`); !strings.Contains(got,
+		"descriptor_changed") {
 		t.Errorf("a tool that is held back: %s", got)
 	}
 	if asked := h.Admin().ApprovalRequests(); len(asked) != 0 {
@@ -94,16 +105,19 @@ func TestPeopleAreAskedLast(t *testing.T) {
 // requests: not by any method, and not if the schema of the tool cannot be used.
 func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	processtest.Leaks(t)
-	allow := member("allow", governance.Authorization, decider(func(governance.Flow, *governance.Exchange) governance.Decision { return governance.Decision{} }))
+	allow := member("allow", governance.Authorization,
+		decider(func(governance.Flow, *governance.Exchange) governance.Decision { return governance.Decision{} }))
 	f := hosttest.NewFolder(t).Add("x", rich("older", ""))
-	f.Add("y", "[transport]\nkind = \"exec\"\n[[tools]]\nname = \"t\"\ncommand = [\"cat\"]\ninput_schema = {type = \"object\", properties = {a = {\"$ref\" = \"https://example.com/a\"}}}\n")
+	f.Add("y", "[transport]\nkind = \"exec\"\n[[tools]]\nname = \"t\"\ncommand = [\"cat\"]\ninput_schema = {type = "+
+		"\"object\", properties = {a = {\"$ref\" = \"https://example.com/a\"}}}\n")
 	h := f.Open(exthost.Options{Policies: []governance.Member{allow}})
 	w := overStreamable(t, h, "/mcp", false)
 	for id, tt := range []struct{ method, params, twin string }{
 		{"resources/read", `"uri":"test://secret","uri":"test://note"`, "uri"},
 		{"resources/read", `"uri":"test://note","URI":"test://secret"`, "URI"},
 		{"prompts/get", `"name":"ext_x_p","arguments":{"a":"1","\u0061":"2"}`, "a"},
-		{"completion/complete", `"ref":{"type":"ref/prompt","name":"ext_x_p","Name":"q"},"argument":{"name":"x","value":""}`, "Name"},
+		{"completion/complete",
+			`"ref":{"type":"ref/prompt","name":"ext_x_p","Name":"q"},"argument":{"name":"x","value":""}`, "Name"},
 		{"resources/subscribe", `"uri":"test://note","uri":"test://note"`, "uri"},
 		{"tools/call", `"name":"ext_y_t","arguments":{"a":1,"a":2}`, "a"},
 		{"tools/call", `"name":"ext_x_ask","arguments":{"for":"roots","For":"sampling"}`, "For"},
@@ -121,8 +135,12 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 // A denied list does not make other calls say that nothing is there.
 func TestDeniedListsAreDenials(t *testing.T) {
 	processtest.Leaks(t)
-	policy := &sentinel{deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Method == "resources/list" }}
-	h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
+	policy := &sentinel{
+		deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Method == "resources/list" },
+	}
+	h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{
+		Policies: []governance.Member{member("sentinel", governance.Authorization, policy)},
+	})
 	w := overStreamable(t, h, "/mcp", false)
 	for id := range 2 { // the second call finds that everything was just listed
 		got := w.request(t, id+1, "resources/read", `"uri":"test://note"`)
@@ -142,7 +160,9 @@ func TestForgedIdentityReachesNoPolicy(t *testing.T) {
 		}
 		return governance.Decision{}
 	})
-	h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{Policies: []governance.Member{member("p", governance.Authorization, policy)}})
+	h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{
+		Policies: []governance.Member{member("p", governance.Authorization, policy)},
+	})
 	_, c := stay(t, h, "s", protocol.MCP20251125, "x")
 	forged := `,"_meta":{"agent_id":"root","session_id":"theirs","progressToken":1}}`
 	for _, r := range []*protocol.Call{
@@ -154,7 +174,8 @@ func TestForgedIdentityReachesNoPolicy(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if all := strings.Join(seen, "\n"); len(seen) < 2 || strings.Contains(all, "root") || strings.Contains(all, "theirs") || strings.Count(all, "progressToken") != 2 {
+	if all := strings.Join(seen, "\n"); len(seen) < 2 || strings.Contains(all, "root") ||
+		strings.Contains(all, "theirs") || strings.Count(all, "progressToken") != 2 {
 		t.Errorf("seen: %s", all)
 	}
 }
@@ -164,9 +185,12 @@ func TestRefusalsHoldNoCommandLine(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
 	cfg := f.Config()
-	cfg.Hooks = []manifest.HookSpec{{Event: "PreToolUse", Matcher: "ext_x_.*", Command: []string{"sh", "-c", "echo no >&2; : swordfish; exit 2"}}}
+	cfg.Hooks = []manifest.HookSpec{
+		{Event: "PreToolUse", Matcher: "ext_x_.*", Command: []string{"sh", "-c", "echo no >&2; : swordfish; exit 2"}},
+	}
 	w := overStreamable(t, f.OpenWith(cfg, exthost.Options{}), "/mcp", false)
-	if got := w.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`); strings.Contains(got, "swordfish") || !strings.Contains(got, "hook PreToolUse[0] ext_x_.*") {
+	if got := w.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`); strings.Contains(got,
+		"swordfish") || !strings.Contains(got, "hook PreToolUse[0] ext_x_.*") {
 		t.Errorf("refused: %s", got)
 	}
 }

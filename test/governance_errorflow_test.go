@@ -34,7 +34,8 @@ func refusingExtension() *sdk.Extension {
 func errorGuard() *sdk.Extension {
 	x := sdk.New("1")
 	x.OnDecide(func(_ context.Context, e *sdk.Exchange) (sdk.Decision, error) {
-		if e.Error != nil && e.Error.Code == -32050 && strings.Contains(e.Error.Message, "mallory") && strings.Contains(string(e.Response), "mallory") {
+		if e.Error != nil && e.Error.Code == -32050 && strings.Contains(e.Error.Message, "mallory") &&
+			strings.Contains(string(e.Response), "mallory") {
 			return sdk.Deny("no_mallory", "mallory is not named"), nil
 		}
 		return sdk.Allow(), nil
@@ -46,12 +47,44 @@ func errorGuard() *sdk.Extension {
 func TestErrorsPassTheResponsePolicies(t *testing.T) {
 	processtest.Leaks(t)
 	specs := map[string]governance.Spec{
-		"cel error":  {Category: governance.Authorization, Builtin: "cel", Config: map[string]any{"when": `error != null && error.message.contains("mallory")`}},
-		"cel data":   {Category: governance.Authorization, Builtin: "cel", Config: map[string]any{"when": `flow == "response" && has(error.data.who) && error.data.who == "mallory"`}},
-		"cel result": {Category: governance.Authorization, Builtin: "cel", Config: map[string]any{"when": `result.content.exists(c, c.text.contains("mallory"))`}},
-		"schema":     {Category: governance.Validation, Builtin: "schema", Config: map[string]any{"schemas": []any{map[string]any{"error": map[string]any{"properties": map[string]any{"message": map[string]any{"not": map[string]any{"pattern": "mallory"}}}}}}}},
-		"redact":     {Category: governance.Content, Builtin: "redact", Config: map[string]any{"patterns": map[string]any{"name": "mallory"}}},
-		"native":     hosttest.GuardSpec(t, "guard", "errorguard"),
+		"cel error": {
+			Category: governance.Authorization,
+			Builtin:  "cel",
+			Config:   map[string]any{"when": `error != null && error.message.contains("mallory")`},
+		},
+		"cel data": {
+			Category: governance.Authorization,
+			Builtin:  "cel",
+			Config: map[string]any{
+				"when": `flow == "response" && has(error.data.who) && error.data.who == "mallory"`,
+			},
+		},
+		"cel result": {
+			Category: governance.Authorization,
+			Builtin:  "cel",
+			Config:   map[string]any{"when": `result.content.exists(c, c.text.contains("mallory"))`},
+		},
+		"schema": {
+			Category: governance.Validation,
+			Builtin:  "schema",
+			Config: map[string]any{
+				"schemas": []any{
+					map[string]any{
+						"error": map[string]any{
+							"properties": map[string]any{
+								"message": map[string]any{"not": map[string]any{"pattern": "mallory"}},
+							},
+						},
+					},
+				},
+			},
+		},
+		"redact": {
+			Category: governance.Content,
+			Builtin:  "redact",
+			Config:   map[string]any{"patterns": map[string]any{"name": "mallory"}},
+		},
+		"native": hosttest.GuardSpec(t, "guard", "errorguard"),
 	}
 	for name, spec := range specs {
 		t.Run(name, func(t *testing.T) {
@@ -62,12 +95,14 @@ func TestErrorsPassTheResponsePolicies(t *testing.T) {
 			h := f.OpenWith(cfg, exthost.Options{PolicyKinds: exthost.PolicyKinds{CEL: celpolicy.New}})
 			w := overStreamable(t, h, "/mcp", false)
 			call := func(id int, name string) string {
-				return w.request(t, id, "tools/call", `"name":"ext_x_refuse","arguments":{"message":"no `+name+` here","data":{"who":"`+name+`"}}`)
+				return w.request(t, id, "tools/call",
+					`"name":"ext_x_refuse","arguments":{"message":"no `+name+` here","data":{"who":"`+name+`"}}`)
 			}
 			if got := call(1, "ada"); !strings.Contains(got, "no ada here") || !strings.Contains(got, "-32050") {
 				t.Errorf("an error that the policy allows: %s", got)
 			}
-			if got := call(2, "mallory"); strings.Contains(got, "no mallory here") || strings.Contains(got, `"who"`) && name != "redact" || strings.Contains(got, "no ada here") {
+			if got := call(2, "mallory"); strings.Contains(got, "no mallory here") ||
+				strings.Contains(got, `"who"`) && name != "redact" || strings.Contains(got, "no ada here") {
 				t.Errorf("an error that the policy does not allow: %s", got)
 			}
 		})
@@ -79,15 +114,26 @@ func TestErrorsPassTheResponsePolicies(t *testing.T) {
 func TestPolicyOfResultsMeetsAnError(t *testing.T) {
 	processtest.Leaks(t)
 	for when, want := range map[string]string{
-		`result.structuredContent.amount > 1000`:                  "policy limit could not decide about the extension's error -32050, whose text is withheld: no such key: amount; test error == null first",
+		`result.structuredContent.amount > 1000`: "policy limit could not decide about the " +
+			"extension's error -32050, whose text is withheld: no such key: amount; test error == null first",
 		`error == null && result.structuredContent.amount > 1000`: "a secret",
 	} {
 		f := hosttest.NewFolder(t).Add("x", "[capabilities]\ntools = [\"refuse\"]\n"+hosttest.Plays("refusing", ""))
 		cfg := f.Config()
-		cfg.Plugins = []governance.Spec{{Name: "limit", Category: governance.Authorization, Builtin: "cel", Required: true, Config: map[string]any{"when": when}}}
+		cfg.Plugins = []governance.Spec{
+			{
+				Name:     "limit",
+				Category: governance.Authorization,
+				Builtin:  "cel",
+				Required: true,
+				Config:   map[string]any{"when": when},
+			},
+		}
 		h := f.OpenWith(cfg, exthost.Options{PolicyKinds: exthost.PolicyKinds{CEL: celpolicy.New}})
-		_, err := h.Call(hosttest.Deadline(t), "ext_x_refuse", map[string]any{"message": "a secret", "data": map[string]any{"n": 1}})
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "a secret") != (want == "a secret") {
+		_, err := h.Call(hosttest.Deadline(t), "ext_x_refuse",
+			map[string]any{"message": "a secret", "data": map[string]any{"n": 1}})
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "a secret") != (want == "a secret") {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -97,7 +143,15 @@ func TestPolicyOfResultsMeetsAnError(t *testing.T) {
 func TestSizeCapCutsErrors(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("x", "[capabilities]\ntools = [\"refuse\"]\n"+hosttest.Plays("refusing", ""))
 	cfg := f.Config()
-	cfg.Plugins = []governance.Spec{{Name: "cap", Category: governance.Content, Builtin: "size_cap", Required: true, Config: map[string]any{"max_bytes": 2048, "preview_bytes": 100}}}
+	cfg.Plugins = []governance.Spec{
+		{
+			Name:     "cap",
+			Category: governance.Content,
+			Builtin:  "size_cap",
+			Required: true,
+			Config:   map[string]any{"max_bytes": 2048, "preview_bytes": 100},
+		},
+	}
 	w := overStreamable(t, f.OpenWith(cfg, exthost.Options{}), "/mcp", false)
 	for id, arguments := range map[int]string{
 		1: `{"message":"0123456789","times":500000}`,
@@ -128,7 +182,8 @@ while read -r line; do case $line in *tools/call*) id=${line#*'"id":'}; echo '{"
 	w := overStreamable(t, h, "/mcp", false)
 	for id, tool := range []string{"ext_x_t", "ext_l_t"} {
 		got := w.request(t, id+1, "tools/call", `"name":"`+tool+`","arguments":{}`)
-		if strings.Contains(got, "mallory") || !strings.Contains(got, `"kind":"invalid_`) || !strings.Contains(got, `"line_bytes":`) {
+		if strings.Contains(got, "mallory") || !strings.Contains(got, `"kind":"invalid_`) ||
+			!strings.Contains(got, `"line_bytes":`) {
 			t.Errorf("%s: %s", tool, got)
 		}
 		_, err := h.Call(hosttest.Deadline(t), tool, nil)

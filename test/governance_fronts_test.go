@@ -37,7 +37,8 @@ type way struct {
 func (w *way) request(t *testing.T, id int, method, members string) string {
 	t.Helper()
 	if w.stateless {
-		members = strings.TrimPrefix(members+`,"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`, ",")
+		members = strings.TrimPrefix(members+
+			`,"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`, ",")
 	} else {
 		members = strings.TrimPrefix(members+`,"_meta":{"progressToken":1}`, ",")
 	}
@@ -185,7 +186,11 @@ func overSSE(t *testing.T, h *exthost.Host, path string) *way {
 	t.Cleanup(func() { response.Body.Close() })
 	go frames(response.Body, heard)
 	endpoint := <-heard
-	w := &way{one: path != "/sse", heard: heard, send: func(frame string) { post(t, url+endpoint, frame, http.Header{}, make(chan string, 10)) }}
+	w := &way{
+		one:   path != "/sse",
+		heard: heard,
+		send:  func(frame string) { post(t, url+endpoint, frame, http.Header{}, make(chan string, 10)) },
+	}
 	return w.handshake(t)
 }
 
@@ -198,20 +203,29 @@ func (reachable) Call(context.Context, string, json.RawMessage) (json.RawMessage
 
 func inGo(h *exthost.Host) *way {
 	heard := make(chan string, 10)
-	s := &protocol.Session{ID: "go", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{"elicitation":{}}`), Client: reachable{hosttest.NewRecorder()}}
-	return &way{heard: heard, send: func(frame string) {
-		var m struct {
-			ID     int
-			Method string
-			Params json.RawMessage
-		}
-		_ = json.Unmarshal([]byte(frame), &m) // is ours
-		result, err := h.Do(context.Background(), &protocol.Call{Session: s, Method: m.Method, Params: m.Params, Client: s.Client})
-		if err != nil {
-			result, _ = json.Marshal(map[string]any{"isError": true, "error": err.Error()})
-		}
-		heard <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, m.ID, result)
-	}}
+	s := &protocol.Session{
+		ID:           "go",
+		Version:      protocol.MCP20251125,
+		Capabilities: json.RawMessage(`{"elicitation":{}}`),
+		Client:       reachable{hosttest.NewRecorder()},
+	}
+	return &way{
+		heard: heard,
+		send: func(frame string) {
+			var m struct {
+				ID     int
+				Method string
+				Params json.RawMessage
+			}
+			_ = json.Unmarshal([]byte(frame), &m) // is ours
+			result, err := h.Do(context.Background(),
+				&protocol.Call{Session: s, Method: m.Method, Params: m.Params, Client: s.Client})
+			if err != nil {
+				result, _ = json.Marshal(map[string]any{"isError": true, "error": err.Error()})
+			}
+			heard <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, m.ID, result)
+		},
+	}
 }
 
 // TestEveryFrontIsGoverned talks to a host by each of its fronts. A sentinel sees
@@ -219,7 +233,8 @@ func inGo(h *exthost.Host) *way {
 // denies does not happen.
 func TestEveryFrontIsGoverned(t *testing.T) {
 	told := []string{
-		"request < notifications/progress ext_x_work", "request < notifications/progress ext_x_work", "request < notifications/progress ext_x_work",
+		"request < notifications/progress ext_x_work", "request < notifications/progress ext_x_work",
+		"request < notifications/progress ext_x_work",
 		"request < notifications/message ext_x_work",
 	}
 	for name, connect := range map[string]func(*testing.T, *exthost.Host) *way{
@@ -235,14 +250,21 @@ func TestEveryFrontIsGoverned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
-			policy := &sentinel{deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Tool == "ext_x_echo" }}
-			h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("m", hosttest.Plays("mcp", "protocol = \"mcp\"\nmcp_version = \"2025-11-25\"\n")).Open(
+			policy := &sentinel{
+				deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Tool == "ext_x_echo" },
+			}
+			h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("m",
+				hosttest.Plays("mcp", "protocol = \"mcp\"\nmcp_version = \"2025-11-25\"\n")).Open(
 				exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 			w := connect(t, h)
 			policy.mu.Lock()
 			policy.seen = nil // of the handshake
 			policy.mu.Unlock()
-			want := append(append([]string{"request > tools/list ", "response > tools/list ", "request > tools/call ext_x_work"}, told...),
+			want := append(append([]string{
+				"request > tools/list ",
+				"response > tools/list ",
+				"request > tools/call ext_x_work",
+			}, told...),
 				"response > tools/call ext_x_work", "request > tools/call ext_x_echo")
 			w.request(t, 1, "tools/list", "")
 			prefix := "ext_x_"
@@ -250,14 +272,17 @@ func TestEveryFrontIsGoverned(t *testing.T) {
 				prefix = ""
 			}
 			w.request(t, 2, "tools/call", `"name":"`+prefix+`work"`)
-			if denied := w.request(t, 3, "tools/call", `"name":"`+prefix+`echo","arguments":{}`); !strings.Contains(denied, "not today") {
+			if denied := w.request(t, 3, "tools/call",
+				`"name":"`+prefix+`echo","arguments":{}`); !strings.Contains(denied, "not today") {
 				t.Errorf("a denied call: %s", denied)
 			}
 			if !w.stateless && !w.one {
-				if asked := w.request(t, 4, "tools/call", `"name":"ext_m_ask"`); !strings.Contains(asked, "home: decline") {
+				if asked := w.request(t, 4, "tools/call", `"name":"ext_m_ask"`); !strings.Contains(asked,
+					"home: decline") {
 					t.Errorf("a call that asks: %s", asked)
 				}
-				want = append(want, "request > tools/call ext_m_ask", "request < elicitation/create ext_m_ask", "response < elicitation/create ext_m_ask", "response > tools/call ext_m_ask")
+				want = append(want, "request > tools/call ext_m_ask", "request < elicitation/create ext_m_ask",
+					"response < elicitation/create ext_m_ask", "response > tools/call ext_m_ask")
 			}
 			if n := hosttest.StatusOf(t, h, "x").Calls; n != 1 {
 				t.Errorf("%d calls reached the extension, one was let pass", n)
@@ -278,7 +303,8 @@ func TestTheAPIIsGoverned(t *testing.T) {
 		exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 	for tool, status := range map[string]int{"ext_x_greet": http.StatusOK, "ext_x_echo": http.StatusForbidden} {
 		w := httptest.NewRecorder()
-		httpserver.Admin(h).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/tools/"+tool+"/call", strings.NewReader(`{"name":"Ada"}`)))
+		httpserver.Admin(h).ServeHTTP(w,
+			httptest.NewRequest(http.MethodPost, "/api/v1/tools/"+tool+"/call", strings.NewReader(`{"name":"Ada"}`)))
 		if w.Code != status {
 			t.Errorf("%s: %d %s", tool, w.Code, w.Body)
 		}

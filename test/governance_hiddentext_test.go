@@ -32,12 +32,18 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 		if slices.Contains(hosttest.Names(h), "ext_x_greet") || !slices.Contains(hosttest.Names(h), "ext_x_part") {
 			t.Errorf("tools: %q", hosttest.Names(h))
 		}
-		if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.DescriptorChanged || !strings.Contains(err.Error(), "exthost tools accept x greet") {
+		if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet",
+			nil); protocol.KindOf(err) != protocol.DescriptorChanged ||
+			!strings.Contains(err.Error(), "exthost tools accept x greet") {
 			t.Errorf("a held tool answers: %v", err)
 		}
 	}
 	held()
-	for _, want := range []string{"hidden_text_held", "U+E0041 at /input_schema/properties/note/enum/0", "U+202E at /title"} {
+	for _, want := range []string{
+		"hidden_text_held",
+		"U+E0041 at /input_schema/properties/note/enum/0",
+		"U+202E at /title",
+	} {
 		if text := diagnosticsOf(h); !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}
@@ -46,7 +52,8 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // also for the next host
-		if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); err != nil || !slices.Contains(hosttest.Names(h), "ext_x_greet") {
+		if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); err != nil ||
+			!slices.Contains(hosttest.Names(h), "ext_x_greet") {
 			t.Errorf("accepted: %v, tools %q", err, hosttest.Names(h))
 		}
 		h.Close()
@@ -56,7 +63,8 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 	if err := h.Admin().Restart(hosttest.Deadline(t), "x"); err != nil {
 		t.Fatal(err)
 	}
-	hosttest.Eventually(t, "another text is held", func() bool { return !slices.Contains(hosttest.Names(h), "ext_x_greet") })
+	hosttest.Eventually(t, "another text is held",
+		func() bool { return !slices.Contains(hosttest.Names(h), "ext_x_greet") })
 	held()
 }
 
@@ -65,16 +73,27 @@ func TestT4HiddenTextOfADestination(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	f.Write("listing.sh", listing)
-	f.Write("tools.json", "[{\"name\":\"greet\",\"description\":\"\U000e0041\",\"inputSchema\":{\"type\":\"object\"}},{\"name\":\"part\",\"title\":\"P\u202e\",\"inputSchema\":{\"type\":\"object\"}}]")
+	f.Write("tools.json", "[{\"name\":\"greet\",\"description\":\"\U000e0041\",\"inputSchema\":{\"type\":\"object\"}},"+
+		"{\"name\":\"part\",\"title\":\"P\u202e\",\"inputSchema\":{\"type\":\"object\"}}]")
 	cfg := f.Config()
-	cfg.Destinations = config.Destinations{"d": {Type: config.DestinationStdio, Command: manifest.Command{"sh", "listing.sh"}, Cwd: f.Dir, Instances: manifest.InstancesPerSession, StartTimeout: manifest.Duration(hosttest.Patience)}}
+	cfg.Destinations = config.Destinations{
+		"d": {
+			Type:         config.DestinationStdio,
+			Command:      manifest.Command{"sh", "listing.sh"},
+			Cwd:          f.Dir,
+			Instances:    manifest.InstancesPerSession,
+			StartTimeout: manifest.Duration(hosttest.Patience),
+		},
+	}
 	h := f.OpenWith(cfg, exthost.Options{})
 	ask := func(session, method, params string) (string, error) {
 		s := &protocol.Session{ID: session, Extension: "d", Version: protocol.MCP20251125}
-		raw, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Extension: "d", Method: method, Params: json.RawMessage(params)})
+		raw, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{Session: s, Extension: "d", Method: method, Params: json.RawMessage(params)})
 		return string(raw), err
 	}
-	if list, err := ask("a", "tools/list", `{}`); err != nil || strings.Contains(list, "greet") || !strings.Contains(list, "part") {
+	if list, err := ask("a", "tools/list", `{}`); err != nil || strings.Contains(list, "greet") ||
+		!strings.Contains(list, "part") {
 		t.Errorf("listed: %s, %v", list, err)
 	}
 	if _, err := ask("b", "tools/call", `{"name":"greet"}`); protocol.KindOf(err) != protocol.DescriptorChanged {
@@ -85,13 +104,15 @@ func TestT4HiddenTextOfADestination(t *testing.T) {
 		return strings.Contains(text, "hidden_text_held") && strings.Contains(text, "U+202E at /title")
 	})
 	client := hosttest.NewRecorder()
-	if err := h.Attach(hosttest.Deadline(t), &protocol.Session{ID: "c", Extension: "d", Client: client, Version: protocol.MCP20251125}); err != nil {
+	if err := h.Attach(hosttest.Deadline(t),
+		&protocol.Session{ID: "c", Extension: "d", Client: client, Version: protocol.MCP20251125}); err != nil {
 		t.Fatal(err)
 	}
 	if err := acceptAll(h, exthost.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
-	hosttest.Eventually(t, "the client is told", func() bool { return slices.Equal(client.Told(), []string{protocol.MethodToolsListChanged + " "}) })
+	hosttest.Eventually(t, "the client is told",
+		func() bool { return slices.Equal(client.Told(), []string{protocol.MethodToolsListChanged + " "}) })
 	if _, err := ask("b", "tools/call", `{"name":"greet"}`); err != nil {
 		t.Error(err)
 	}

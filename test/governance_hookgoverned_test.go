@@ -42,7 +42,10 @@ func payloadOf(flow governance.Flow, x *governance.Exchange) json.RawMessage {
 // noSecrets masks hunter2 wherever it passes.
 var noSecrets = decider(func(flow governance.Flow, x *governance.Exchange) governance.Decision {
 	if p := payloadOf(flow, x); bytes.Contains(p, []byte("hunter2")) {
-		return governance.Decision{Action: governance.Modify, JSON: bytes.ReplaceAll(p, []byte("hunter2"), []byte("*******"))}
+		return governance.Decision{
+			Action: governance.Modify,
+			JSON:   bytes.ReplaceAll(p, []byte("hunter2"), []byte("*******")),
+		}
 	}
 	return governance.Decision{}
 })
@@ -58,7 +61,10 @@ var notMallory = decider(func(flow governance.Flow, x *governance.Exchange) gove
 // forBob answers what names bob itself.
 var forBob = decider(func(flow governance.Flow, x *governance.Exchange) governance.Decision {
 	if flow == governance.Request && bytes.Contains(x.Request, []byte("bob")) {
-		return governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{"content":[{"type":"text","text":"Bob is out."}]}`)}
+		return governance.Decision{
+			Action: governance.Respond,
+			JSON:   json.RawMessage(`{"content":[{"type":"text","text":"Bob is out."}]}`),
+		}
 	}
 	return governance.Decision{}
 })
@@ -67,14 +73,22 @@ var forBob = decider(func(flow governance.Flow, x *governance.Exchange) governan
 // like what came from outside: nothing is smuggled past the operator.
 func TestG4HooksCannotSmuggle(t *testing.T) {
 	change := func(p hooks.Point, override string) hooks.Handler {
-		return hooks.Handler{Name: "smuggler", Point: p, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
-			return &hooks.Reply{Override: json.RawMessage(override)}, nil
-		}}
+		return hooks.Handler{
+			Name:  "smuggler",
+			Point: p,
+			Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
+				return &hooks.Reply{Override: json.RawMessage(override)}, nil
+			},
+		}
 	}
 	say := func(p hooks.Point, text string) hooks.Handler {
-		return hooks.Handler{Name: "smuggler", Point: p, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
-			return &hooks.Reply{Context: text}, nil
-		}}
+		return hooks.Handler{
+			Name:  "smuggler",
+			Point: p,
+			Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
+				return &hooks.Reply{Context: text}, nil
+			},
+		}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -85,20 +99,37 @@ func TestG4HooksCannotSmuggle(t *testing.T) {
 		code    string
 		reached int64 // the child
 	}{
-		{"arguments past authorization", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"mallory"}`), "", protocol.Rejected, "no_mallory", 0},
-		{"arguments past content", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"hunter2"}`), `{"content":[{"type":"text","text":"Hello, *******!"}]}`, "", "", 1},
-		{"arguments past a policy that answers", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"bob"}`), `{"content":[{"type":"text","text":"Bob is out."}]}`, "", "", 0},
-		{"arguments past validation", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":5}`), "", protocol.InvalidArguments, "", 0},
-		{"a caller past the front", "ext_x_echo", change(hooks.BeforeToolCall, `{"_meta":{"agent_id":"root"},"a":1}`), `{"content":[],"structuredContent":{"name":"ada","a":1}}`, "", "", 1},
-		{"a result past authorization", "ext_x_greet", change(hooks.AfterToolCall, `{"content":[{"type":"text","text":"mallory"}]}`), "", protocol.Rejected, "no_mallory", 1},
-		{"a result past content", "ext_x_greet", change(hooks.AfterToolCall, `{"content":[{"type":"text","text":"hunter2"}]}`), `{"content":[{"type":"text","text":"*******"}]}`, "", "", 1},
-		{"context past content", "ext_x_greet", say(hooks.BeforeToolCall, "hunter2"), `{"content":[{"type":"text","text":"Hello, ada!"},{"type":"text","text":"*******"}]}`, "", "", 1},
-		{"context of a failure past content", "ext_x_refuse", say(hooks.ToolCallFailed, "hunter2"), "closed\n*******", protocol.ExtensionError, "", 1},
-		{"context of a failure past authorization", "ext_x_refuse", say(hooks.ToolCallFailed, "mallory"), "closed", protocol.ExtensionError, "", 1},
+		{"arguments past authorization", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"mallory"}`), "",
+			protocol.Rejected, "no_mallory", 0},
+		{"arguments past content", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"hunter2"}`),
+			`{"content":[{"type":"text","text":"Hello, *******!"}]}`, "", "", 1},
+		{"arguments past a policy that answers", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"bob"}`),
+			`{"content":[{"type":"text","text":"Bob is out."}]}`, "", "", 0},
+		{"arguments past validation", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":5}`), "",
+			protocol.InvalidArguments, "", 0},
+		{"a caller past the front", "ext_x_echo", change(hooks.BeforeToolCall, `{"_meta":{"agent_id":"root"},"a":1}`),
+			`{"content":[],"structuredContent":{"name":"ada","a":1}}`, "", "", 1},
+		{"a result past authorization", "ext_x_greet",
+			change(hooks.AfterToolCall, `{"content":[{"type":"text","text":"mallory"}]}`), "", protocol.Rejected,
+			"no_mallory", 1},
+		{"a result past content", "ext_x_greet",
+			change(hooks.AfterToolCall, `{"content":[{"type":"text","text":"hunter2"}]}`),
+			`{"content":[{"type":"text","text":"*******"}]}`, "", "", 1},
+		{"context past content", "ext_x_greet", say(hooks.BeforeToolCall, "hunter2"),
+			`{"content":[{"type":"text","text":"Hello, ada!"},{"type":"text","text":"*******"}]}`, "", "", 1},
+		{"context of a failure past content", "ext_x_refuse", say(hooks.ToolCallFailed, "hunter2"), "closed\n*******",
+			protocol.ExtensionError, "", 1},
+		{"context of a failure past authorization", "ext_x_refuse", say(hooks.ToolCallFailed, "mallory"), "closed",
+			protocol.ExtensionError, "", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Hooks: []hooks.Handler{tt.hook},
-				Policies: []governance.Member{member("mallory", governance.Authorization, notMallory), member("secrets", governance.Content, noSecrets), member("bob", governance.Content, forBob)}})
+			h := hosttest.NewFolder(t).Add("x",
+				hosttest.Child("sdk", "")).Open(exthost.Options{Hooks: []hooks.Handler{tt.hook},
+				Policies: []governance.Member{
+					member("mallory", governance.Authorization, notMallory),
+					member("secrets", governance.Content, noSecrets),
+					member("bob", governance.Content, forBob),
+				}})
 			arguments := json.RawMessage(`{"name":"ada"}`)
 			if tt.tool == "ext_x_refuse" {
 				arguments = nil
@@ -129,20 +160,28 @@ func TestG4HooksSeeWhatIsMasked(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
 	note := func(p hooks.Point) hooks.Handler {
-		return hooks.Handler{Name: "note", Point: p, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			seen = append(seen, string(e.Point)+" "+string(e.Payload)+string(e.Arguments))
-			return nil, nil
-		}}
+		return hooks.Handler{
+			Name:  "note",
+			Point: p,
+			Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = append(seen, string(e.Point)+" "+string(e.Payload)+string(e.Arguments))
+				return nil, nil
+			},
+		}
 	}
 	state := t.TempDir()
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).AddHooks("h", hooksManifest())
-	h := openWithHooks(t, f, exthost.Options{StateDir: state, Hooks: []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall)},
-		Policies: []governance.Member{member("secrets", governance.Content, noSecrets)}},
+	h := openWithHooks(t, f, exthost.Options{
+		StateDir: state,
+		Hooks:    []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall)},
+		Policies: []governance.Member{member("secrets", governance.Content, noSecrets)},
+	},
 		shell("PreToolUse", "cat >> "+f.Dir+"/seen"), shell("PostToolUse", "cat >> "+f.Dir+"/seen"))
 	// The extension makes a result that holds the secret without being told it.
-	got, err := h.Call(hosttest.Deadline(t), "ext_x_echo", json.RawMessage(`{"a":"hunter2","b":"hun","c":"\u0068unter2"}`))
+	got, err := h.Call(hosttest.Deadline(t), "ext_x_echo",
+		json.RawMessage(`{"a":"hunter2","b":"hun","c":"\u0068unter2"}`))
 	if err != nil || !strings.Contains(string(got), `"a":"*******"`) {
 		t.Fatalf("%s, %v", got, err)
 	}
@@ -155,7 +194,10 @@ func TestG4HooksSeeWhatIsMasked(t *testing.T) {
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
 	}
-	for who, heard := range map[string]string{"the extension": strings.Join(told(t, state), "\n"), "a command": hosttest.ReadFile(t, filepath.Join(f.Dir, "seen"))} {
+	for who, heard := range map[string]string{
+		"the extension": strings.Join(told(t, state), "\n"),
+		"a command":     hosttest.ReadFile(t, filepath.Join(f.Dir, "seen")),
+	} {
 		if strings.Contains(heard, "hunter2") || strings.Count(heard, `"a":"*******"`) < 2 {
 			t.Errorf("%s was told %s", who, heard)
 		}
@@ -175,13 +217,16 @@ func TestHookDenialsAreRecorded(t *testing.T) {
 	})
 	for _, p := range []hooks.Point{hooks.BeforeToolCall, hooks.AfterToolCall} {
 		h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
-			Hooks: []hooks.Handler{{Name: "guard", Point: p, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
-				return &hooks.Reply{Decision: hooks.Deny, Reason: "no"}, nil
-			}}},
+			Hooks: []hooks.Handler{{Name: "guard", Point: p,
+				Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
+					return &hooks.Reply{Decision: hooks.Deny, Reason: "no"}, nil
+				}}},
 			Policies: []governance.Member{member("audit", governance.Audit, audit)}})
 		_, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil)
 		e, ok := errors.AsType[*protocol.Error](err)
-		if !ok || e.Kind != protocol.Rejected || !strings.Contains(string(e.Data), `"policy":"hook guard","code":"rejected"`) || !strings.Contains(string(e.Data), `"decision_id":"`) {
+		if !ok || e.Kind != protocol.Rejected ||
+			!strings.Contains(string(e.Data), `"policy":"hook guard","code":"rejected"`) ||
+			!strings.Contains(string(e.Data), `"decision_id":"`) {
 			t.Errorf("%s: %v %s", p, err, e.Data)
 		}
 	}

@@ -84,7 +84,11 @@ func intercepted(t *testing.T, server governance.MCP) *exthost.Host {
 
 func TestInterceptors(t *testing.T) {
 	processtest.Leaks(t)
-	h := intercepted(t, governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{hosttest.Exe(t)}, Env: map[string]string{processtest.ScriptVar: "interceptors"}})
+	h := intercepted(t, governance.MCP{
+		Proto: governance.ProtoStdio,
+		Cmd:   []string{hosttest.Exe(t)},
+		Env:   map[string]string{processtest.ScriptVar: "interceptors"},
+	})
 	greeted := func(name, want string) {
 		t.Helper()
 		raw, err := h.Call(hosttest.Deadline(t), "ext_x_greet", map[string]any{"name": name})
@@ -94,12 +98,14 @@ func TestInterceptors(t *testing.T) {
 	}
 	greeted("Ada", "Hello, ***!")
 	err := hosttest.Greet(t, h, "no")
-	if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "policy guard: names: no is no name") {
+	if protocol.KindOf(err) != protocol.Rejected ||
+		!strings.Contains(err.Error(), "policy guard: names: no is no name") {
 		t.Errorf("denied: %v", err)
 	}
 	greeted("break", "Hello, break!")
 	greeted("odd", "Hello, odd!")
-	if s := h.Admin().Traces(1)[0].Steps[0]; !s.Ignored || s.Action != governance.Deny || s.Reason != "watch: odd is no name" {
+	if s := h.Admin().Traces(1)[0].Steps[0]; !s.Ignored || s.Action != governance.Deny ||
+		s.Reason != "watch: odd is no name" {
 		t.Errorf("what watch would do is recorded as %+v", s)
 	}
 	// Of one that dies nothing is known, and its successor goes on.
@@ -107,7 +113,8 @@ func TestInterceptors(t *testing.T) {
 		t.Errorf("asked of one that dies: %v", err)
 	}
 	greeted("Ada", "Hello, ***!")
-	if p := h.Status().Policies; len(p) != 1 || p[0].State != "ready" || p[0].Kind != governance.KindInterceptor || p[0].Category != governance.Content || p[0].Process.Restarts != 1 {
+	if p := h.Status().Policies; len(p) != 1 || p[0].State != "ready" || p[0].Kind != governance.KindInterceptor ||
+		p[0].Category != governance.Content || p[0].Process.Restarts != 1 {
 		t.Errorf("status: %+v", p)
 	}
 	greeted("change", "Hello, change!")
@@ -120,7 +127,11 @@ func TestInterceptors(t *testing.T) {
 // An interceptor in mode audit that always hangs delays no call for long and ends none, nor its server.
 func TestInterceptorThatHangs(t *testing.T) {
 	processtest.Leaks(t)
-	h := intercepted(t, governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{hosttest.Exe(t)}, Env: map[string]string{processtest.ScriptVar: "interceptors"}})
+	h := intercepted(t, governance.MCP{
+		Proto: governance.ProtoStdio,
+		Cmd:   []string{hosttest.Exe(t)},
+		Env:   map[string]string{processtest.ScriptVar: "interceptors"},
+	})
 	var all sync.WaitGroup
 	for range 64 { // as many as one process may have in flight
 		all.Go(func() {
@@ -207,16 +218,29 @@ func interceptorsOverHTTP() http.Handler {
 // A server that is none, and one that is not switched on, let nothing pass.
 func TestInterceptorsThatCannotBeUsed(t *testing.T) {
 	processtest.Leaks(t)
-	h := intercepted(t, governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{hosttest.Exe(t)}, Env: map[string]string{processtest.ScriptVar: "mcp"}})
+	h := intercepted(t, governance.MCP{
+		Proto: governance.ProtoStdio,
+		Cmd:   []string{hosttest.Exe(t)},
+		Env:   map[string]string{processtest.ScriptVar: "mcp"},
+	})
 	if err := hosttest.Greet(t, h, "Ada"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
 		t.Errorf("a call: %v", err)
 	}
-	if p := h.Status().Policies[0]; p.State != "failed" || !strings.Contains(p.Reason, "does not know interceptors/list") {
+	if p := h.Status().Policies[0]; p.State != "failed" ||
+		!strings.Contains(p.Reason, "does not know interceptors/list") {
 		t.Errorf("status: %+v", p)
 	}
 	cfg := config.Default()
-	cfg.Plugins = []governance.Spec{{Name: "p", Kind: governance.KindInterceptor, MCP: &governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{"x"}}}}
-	if _, err := exthost.Open(hosttest.Deadline(t), cfg, exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "policy p: kind: interceptor is experimental and not switched on") {
+	cfg.Plugins = []governance.Spec{
+		{
+			Name: "p",
+			Kind: governance.KindInterceptor,
+			MCP:  &governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{"x"}},
+		},
+	}
+	if _, err := exthost.Open(hosttest.Deadline(t), cfg,
+		exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid ||
+		!strings.Contains(err.Error(), "policy p: kind: interceptor is experimental and not switched on") {
 		t.Errorf("Open: %v", err)
 	}
 }

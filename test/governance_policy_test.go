@@ -50,7 +50,8 @@ func TestPolicyInAProcess(t *testing.T) {
 		t.Errorf("after its restart: %v", err)
 	}
 	p := h.Status().Policies
-	if len(p) != 1 || p[0].State != "ready" || p[0].Process == nil || p[0].Process.Restarts != 1 || p[0].Process.LastCrash == nil {
+	if len(p) != 1 || p[0].State != "ready" || p[0].Process == nil || p[0].Process.Restarts != 1 ||
+		p[0].Process.LastCrash == nil {
 		t.Errorf("status: %+v", p)
 	}
 	if err := h.Admin().Restart(hosttest.Deadline(t), "policy:guard"); err != nil {
@@ -72,8 +73,13 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 
 // A list shows a caller nothing that it may not call.
 func TestPolicyHidesTools(t *testing.T) {
-	access := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
-		Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_x_die"}}}}}
+	access := governance.Spec{
+		Name:     "access",
+		Builtin:  "access",
+		Category: governance.Authorization,
+		Required: true,
+		Config:   map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_x_die"}}}},
+	}
 	h, _ := governed(t, exthost.Options{}, access)
 	raw, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsList})
 	if err != nil || strings.Contains(string(raw), "ext_x_die") || !strings.Contains(string(raw), "ext_x_greet") {
@@ -88,8 +94,13 @@ func TestPolicyHidesTools(t *testing.T) {
 func TestReloadOfWhatPoliciesHide(t *testing.T) {
 	processtest.Leaks(t)
 	access := func(tool string) governance.Spec {
-		return governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
-			Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{tool}}}}}
+		return governance.Spec{
+			Name:     "access",
+			Builtin:  "access",
+			Category: governance.Authorization,
+			Required: true,
+			Config:   map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{tool}}}},
+		}
 	}
 	var next atomic.Pointer[config.Config]
 	h, cfg := governed(t, exthost.Options{Reread: func() (*config.Config, error) { return next.Load(), nil }})
@@ -112,7 +123,8 @@ func TestUnknownBuiltinIsAConfigError(t *testing.T) {
 	f := hosttest.NewFolder(t)
 	cfg := f.Config()
 	cfg.Plugins = []governance.Spec{{Name: "p", Builtin: "acess", Category: governance.Authorization}}
-	if _, err := exthost.Open(hosttest.Deadline(t), cfg, exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid {
+	if _, err := exthost.Open(hosttest.Deadline(t), cfg,
+		exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid {
 		t.Errorf("Open: %v", err)
 	}
 }
@@ -142,7 +154,8 @@ func TestReloadPolicies(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", json.RawMessage(`{"name":"Ada"}`)); err != nil {
+				if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet",
+					json.RawMessage(`{"name":"Ada"}`)); err != nil {
 					t.Errorf("during a reload: %v", err)
 					return
 				}
@@ -184,7 +197,10 @@ func TestReloadPolicies(t *testing.T) {
 // to be down is not asked.
 func TestG2OptionalPolicyIsDown(t *testing.T) {
 	processtest.Leaks(t)
-	for what, tt := range map[string]struct{ script, known string }{"does not start": {"exit 3", "(failed)"}, "hangs": {"mute", "(breaker_open)"}} {
+	for what, tt := range map[string]struct{ script, known string }{
+		"does not start": {"exit 3", "(failed)"},
+		"hangs":          {"mute", "(breaker_open)"},
+	} {
 		t.Run(what, func(t *testing.T) {
 			s := hosttest.GuardSpec(t, "guard", tt.script)
 			s.Required, s.Timeout = false, 20*time.Millisecond
@@ -246,8 +262,13 @@ func TestOptionalPolicyThatHasDecided(t *testing.T) {
 		`{"decision":"ask","expiry":"soon"}`:                        protocol.GovernanceUnavailable,
 		`{"verdict":"deny"}`:                                        "",
 	} {
-		s := governance.Spec{Name: "guard", Category: governance.Authorization, Kind: governance.KindNative, Cmd: []string{"sh", "-c",
-			`read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{}}'; while read -r line; do id=${line#*'"id":'}; echo '{"jsonrpc":"2.0","id":'${id%%,*}',"result":` + answer + `}'; done`}}
+		s := governance.Spec{
+			Name:     "guard",
+			Category: governance.Authorization,
+			Kind:     governance.KindNative,
+			Cmd: []string{"sh", "-c",
+				`read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{}}'; while read -r line; do id=${line#*'"id":'}; echo '{"jsonrpc":"2.0","id":'${id%%,*}',"result":` + answer + `}'; done`},
+		}
 		s.Normalize()
 		h, _ := governed(t, exthost.Options{}, s)
 		if err := hosttest.Greet(t, h, "Ada"); protocol.KindOf(err) != kind {
@@ -260,14 +281,30 @@ func TestOptionalPolicyThatHasDecided(t *testing.T) {
 func TestPatternsThatSelectNothing(t *testing.T) {
 	processtest.Leaks(t)
 	rule := func(key string, globs ...any) map[string]any { return map[string]any{"effect": "deny", key: globs} }
-	access := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true, Config: map[string]any{"rules": []any{
-		rule("tools", "ext_x_dye", "ext_x_die", "ext_x_*", "ext_off_*", "ext_my_server_delete", "ext_my.server_delete"), rule("extensions", "xx", "x", "off"), rule("callers", "tokens", "token"),
-	}}}
-	ask := governance.Spec{Name: "ask", Builtin: "approval", Category: governance.Authorization, Required: true, Match: governance.Match{Tools: []string{"ext_y_*"}}}
-	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("off", hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\n"))
+	access := governance.Spec{
+		Name:     "access",
+		Builtin:  "access",
+		Category: governance.Authorization,
+		Required: true,
+		Config: map[string]any{"rules": []any{
+			rule("tools", "ext_x_dye", "ext_x_die", "ext_x_*", "ext_off_*", "ext_my_server_delete",
+				"ext_my.server_delete"), rule("extensions", "xx", "x", "off"), rule("callers", "tokens", "token"),
+		}},
+	}
+	ask := governance.Spec{
+		Name:     "ask",
+		Builtin:  "approval",
+		Category: governance.Authorization,
+		Required: true,
+		Match:    governance.Match{Tools: []string{"ext_y_*"}},
+	}
+	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("off",
+		hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\n"))
 	cfg := f.Config()
 	cfg.Plugins = []governance.Spec{access, ask}
-	cfg.Destinations = config.Destinations{"my.server": {Type: config.DestinationStdio, Command: manifest.Command{"no-such-program"}}}
+	cfg.Destinations = config.Destinations{
+		"my.server": {Type: config.DestinationStdio, Command: manifest.Command{"no-such-program"}},
+	}
 	h := f.OpenWith(cfg, exthost.Options{})
 	var got []string
 	for _, d := range h.Status().Diagnostics {
@@ -296,9 +333,20 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 func TestPatternsOfCallers(t *testing.T) {
 	processtest.Leaks(t)
 	spec := governance.Spec{
-		Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
-		Match:  governance.Match{Callers: []string{"bo?", "ghost"}},
-		Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "callers": []any{"bot", "b*", "team-*", "token", "oper*", "operator", "stdio:*", "stdio:17-abc", "std*", "*", "stdio"}}}},
+		Name:     "access",
+		Builtin:  "access",
+		Category: governance.Authorization,
+		Required: true,
+		Match:    governance.Match{Callers: []string{"bo?", "ghost"}},
+		Config: map[string]any{
+			"rules": []any{
+				map[string]any{
+					"effect": "deny",
+					"callers": []any{"bot", "b*", "team-*", "token", "oper*", "operator", "stdio:*", "stdio:17-abc",
+						"std*", "*", "stdio"},
+				},
+			},
+		},
 	}
 	unmatched := func(h *exthost.Host) (globs []string) {
 		for _, d := range h.Status().Diagnostics {
@@ -315,8 +363,9 @@ func TestPatternsOfCallers(t *testing.T) {
 		change func(*config.Config)
 		want   []string
 	}{
-		"no clients":           {func(*config.Config) {}, without},
-		"a named client":       {func(c *config.Config) { c.Server.Clients = bot }, []string{"ghost", "team-*", "stdio"}},
+		"no clients": {func(*config.Config) {}, without},
+		"a named client": {func(c *config.Config) { c.Server.Clients = bot },
+			[]string{"ghost", "team-*", "stdio"}},
 		"subjects of tokens":   {func(c *config.Config) { c.Server.Auth.OAuth.Issuer = "https://issuer.example" }, nil},
 		"callers of a cluster": {func(c *config.Config) { c.Cluster.URLs = []string{"nats://nats.example"} }, nil},
 	} {
@@ -334,7 +383,8 @@ func TestPatternsOfCallers(t *testing.T) {
 				want    int
 			}{{bot, 3}, {nil, len(without)}} {
 				h.Clients().Set(change.clients)
-				hosttest.Eventually(t, "the clients in force are known", func() bool { return len(unmatched(h)) == change.want })
+				hosttest.Eventually(t, "the clients in force are known",
+					func() bool { return len(unmatched(h)) == change.want })
 			}
 		}
 	}
@@ -347,9 +397,29 @@ func TestLimitsTellStatelessClientsApart(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
 	cfg := f.Config()
 	cfg.Plugins = []governance.Spec{
-		{Name: "budget", Builtin: "budget", Category: governance.RateLimiting, Required: true, Config: map[string]any{"calls": 1}},
-		{Name: "rates", Builtin: "rate_limit", Category: governance.RateLimiting, Required: true, Config: map[string]any{"limits": []any{map[string]any{"calls": 1, "window": "1h", "per": []any{"session"}}}}},
-		{Name: "loop", Builtin: "loop", Category: governance.RateLimiting, Required: true, Config: map[string]any{"calls": 1}},
+		{
+			Name:     "budget",
+			Builtin:  "budget",
+			Category: governance.RateLimiting,
+			Required: true,
+			Config:   map[string]any{"calls": 1},
+		},
+		{
+			Name:     "rates",
+			Builtin:  "rate_limit",
+			Category: governance.RateLimiting,
+			Required: true,
+			Config: map[string]any{
+				"limits": []any{map[string]any{"calls": 1, "window": "1h", "per": []any{"session"}}},
+			},
+		},
+		{
+			Name:     "loop",
+			Builtin:  "loop",
+			Category: governance.RateLimiting,
+			Required: true,
+			Config:   map[string]any{"calls": 1},
+		},
 	}
 	h := f.OpenWith(cfg, exthost.Options{})
 	a, b := overStdio(t, h, true), overStdio(t, h, true)
@@ -363,7 +433,9 @@ func TestLimitsTellStatelessClientsApart(t *testing.T) {
 			t.Errorf("call %d: %s", n, got)
 		}
 	}
-	if d := overStreamable(t, h, "/mcp", true); strings.Contains(d.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`), "Hello") {
+	if d := overStreamable(t, h, "/mcp",
+		true); strings.Contains(d.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`),
+		"Hello") {
 		t.Error("a second nameless client has a budget of its own")
 	}
 }

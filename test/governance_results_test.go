@@ -21,7 +21,8 @@ import (
 
 // capped is a host over the leaky extension, whose policies are those that the
 // returned function has been given last.
-func capped(t *testing.T, state string, plugins ...governance.Spec) (*exthost.Host, func(...governance.Spec) *status.Change) {
+func capped(t *testing.T, state string, plugins ...governance.Spec,
+) (*exthost.Host, func(...governance.Spec) *status.Change) {
 	t.Helper()
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", leakyCapabilities+hosttest.Plays("leaky", ""))
@@ -63,7 +64,8 @@ func readOn(t *testing.T, h *exthost.Host, shown string) (rest string) {
 		t.Fatalf("no handle in …%s", shown[max(0, len(shown)-300):])
 	}
 	for offset := at[2]; offset != ""; {
-		page, err := h.Call(hosttest.Deadline(t), "exthost_result_page", json.RawMessage(fmt.Sprintf(`{"handle":%q,"offset":%s,"limit":65536}`, at[1], offset)))
+		page, err := h.Call(hosttest.Deadline(t), "exthost_result_page",
+			json.RawMessage(fmt.Sprintf(`{"handle":%q,"offset":%s,"limit":65536}`, at[1], offset)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,9 +150,11 @@ func TestReloadBringsTheFirstCap(t *testing.T) {
 	shadow.Mode = governance.ModeShadow
 	configure(masks, shadow)
 	if text := dump(t, h); has() || len(text) < 1e6 || len(spilled(t, state)) != kept {
-		t.Errorf("in shadow mode: %d bytes, the tool is listed: %t, %d files, before %d", len(text), has(), len(spilled(t, state)), kept)
+		t.Errorf("in shadow mode: %d bytes, the tool is listed: %t, %d files, before %d", len(text), has(),
+			len(spilled(t, state)), kept)
 	}
-	if _, err := h.Call(hosttest.Deadline(t), "exthost_result_page", json.RawMessage(`{"handle":"x"}`)); protocol.KindOf(err) != protocol.ToolNotFound {
+	if _, err := h.Call(hosttest.Deadline(t), "exthost_result_page",
+		json.RawMessage(`{"handle":"x"}`)); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("a page: %v", err)
 	}
 	configure(masks, cuts)
@@ -171,7 +175,8 @@ func TestNoPlaceForResults(t *testing.T) {
 	}
 	cfg := config.Default()
 	cfg.Extensions.Enabled, cfg.Plugins = false, []governance.Spec{cuts}
-	if other, err := exthost.Open(hosttest.Deadline(t), cfg, exthost.Options{StateDir: state}); protocol.KindOf(err) != protocol.ConfigInvalid {
+	if other, err := exthost.Open(hosttest.Deadline(t), cfg,
+		exthost.Options{StateDir: state}); protocol.KindOf(err) != protocol.ConfigInvalid {
 		t.Errorf("%v", err)
 		_ = other.Close()
 	}

@@ -28,7 +28,8 @@ type sentinel struct {
 	err  error
 }
 
-func (s *sentinel) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (s *sentinel) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	arrow := " > "
@@ -44,9 +45,14 @@ func (s *sentinel) Decide(_ context.Context, flow governance.Flow, x *governance
 
 func TestEveryExchangePassesGovernance(t *testing.T) {
 	policy := &sentinel{}
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+		Policies: []governance.Member{member("sentinel", governance.Authorization, policy)},
+	})
 	for _, c := range []*protocol.Call{
-		{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":1}}`)},
+		{
+			Method: protocol.MethodToolsCall,
+			Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":1}}`),
+		},
 		{Method: protocol.MethodToolsCall, Extension: "x", Params: json.RawMessage(`{"name":"echo"}`)},
 		{Method: protocol.MethodToolsList},
 		{Method: "no/such", Extension: "x"},
@@ -80,11 +86,14 @@ func TestEveryExchangePassesGovernance(t *testing.T) {
 // legacy and modern clients.
 func TestEveryMethodPassesGovernance(t *testing.T) {
 	for _, tt := range []struct{ version, extension string }{
-		{protocol.MCP20251125, "x"}, {protocol.MCP20251125, ""}, {protocol.MCP20260728, "x"}, {protocol.MCP20260728, ""},
+		{protocol.MCP20251125, "x"}, {protocol.MCP20251125, ""}, {protocol.MCP20260728, "x"},
+		{protocol.MCP20260728, ""},
 	} {
 		t.Run(tt.version+" "+tt.extension, func(t *testing.T) {
 			policy := &sentinel{}
-			h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
+			h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{
+				Policies: []governance.Member{member("sentinel", governance.Authorization, policy)},
+			})
 			s, c := stay(t, h, "s", tt.version, tt.extension)
 			prefix := "ext_x_"
 			if tt.extension != "" {
@@ -100,12 +109,20 @@ func TestEveryMethodPassesGovernance(t *testing.T) {
 				{"tools/call", `{"name":"` + prefix + `touch","arguments":{}}`},
 				{"resources/unsubscribe", `{"uri":"test://note"}`},
 				{"prompts/get", `{"name":"` + prefix + `p"}`},
-				{"completion/complete", `{"ref":{"type":"ref/prompt","name":"` + prefix + `p"},"argument":{"name":"x","value":""}}`},
+				{"completion/complete",
+					`{"ref":{"type":"ref/prompt","name":"` + prefix + `p"},"argument":{"name":"x","value":""}}`},
 				{"logging/setLevel", `{"level":"error"}`},
 				{"tools/call", `{"name":"` + prefix + `log","arguments":{}}`},
 				{"tools/call", `{"name":"` + prefix + `grow","arguments":{}}`},
 			} {
-				if _, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Extension: tt.extension, Client: c, Method: e.method, Params: json.RawMessage(e.params)}); err != nil {
+				if _, err := h.Do(hosttest.Deadline(t),
+					&protocol.Call{
+						Session:   s,
+						Extension: tt.extension,
+						Client:    c,
+						Method:    e.method,
+						Params:    json.RawMessage(e.params),
+					}); err != nil {
 					t.Errorf("%s: %v", e.method, err)
 				}
 				switch {
@@ -116,16 +133,25 @@ func TestEveryMethodPassesGovernance(t *testing.T) {
 				}
 			}
 			for _, want := range []string{
-				"tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read", "resources/subscribe",
+				"tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read",
+				"resources/subscribe",
 				"resources/unsubscribe", "prompts/get", "completion/complete", "logging/setLevel",
 				"tools/call ext_x_ask", "tools/call ext_x_touch", "tools/call ext_x_log", "tools/call ext_x_grow",
 			} {
 				policy.wantBoth(t, " > ", want)
 			}
-			for _, want := range []string{"roots/list ext_x_ask", "sampling/createMessage ext_x_ask", "elicitation/create ext_x_ask"} {
+			for _, want := range []string{
+				"roots/list ext_x_ask",
+				"sampling/createMessage ext_x_ask",
+				"elicitation/create ext_x_ask",
+			} {
 				policy.wantBoth(t, " < ", want)
 			}
-			for _, want := range []string{"notifications/resources/updated", "notifications/message ext_x_log", "notifications/prompts/list_changed"} {
+			for _, want := range []string{
+				"notifications/resources/updated",
+				"notifications/message ext_x_log",
+				"notifications/prompts/list_changed",
+			} {
 				policy.wantSeen(t, "request < "+want)
 			}
 		})
@@ -149,13 +175,26 @@ func (s *sentinel) wantSeen(t *testing.T, exchange string) {
 
 // What a policy denies does not reach the client that an extension asks, or tells.
 func TestDenialsKeepRequestsFromClients(t *testing.T) {
-	for _, denied := range []string{"sampling/createMessage", "notifications/resources/updated", "notifications/message"} {
+	for _, denied := range []string{
+		"sampling/createMessage",
+		"notifications/resources/updated",
+		"notifications/message",
+	} {
 		t.Run(denied, func(t *testing.T) {
-			policy := &sentinel{deny: func(f governance.Flow, x *governance.Exchange) bool { return x.Method == denied }}
-			h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
+			policy := &sentinel{
+				deny: func(f governance.Flow, x *governance.Exchange) bool { return x.Method == denied },
+			}
+			h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{
+				Policies: []governance.Member{member("sentinel", governance.Authorization, policy)},
+			})
 			s, c := stay(t, h, "s", protocol.MCP20251125, "x")
-			for method, params := range map[string]string{"resources/subscribe": `{"uri":"test://note"}`, "logging/setLevel": `{"level":"debug"}`} {
-				if _, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Extension: "x", Method: method, Params: json.RawMessage(params)}); err != nil {
+			for method, params := range map[string]string{
+				"resources/subscribe": `{"uri":"test://note"}`,
+				"logging/setLevel":    `{"level":"debug"}`,
+			} {
+				if _, err := h.Do(hosttest.Deadline(t),
+					&protocol.Call{Session: s, Extension: "x", Method: method, Params: json.RawMessage(params)}); err !=
+					nil {
 					t.Fatal(err)
 				}
 			}
@@ -182,12 +221,18 @@ func TestDenialsDoNotExecute(t *testing.T) {
 		calls    int64
 		executed bool
 	}{
-		{"request", &sentinel{deny: func(f governance.Flow, _ *governance.Exchange) bool { return f == governance.Request }}, protocol.Rejected, 0, false},
-		{"response", &sentinel{deny: func(f governance.Flow, _ *governance.Exchange) bool { return f == governance.Response }}, protocol.Rejected, 1, true},
+		{"request", &sentinel{
+			deny: func(f governance.Flow, _ *governance.Exchange) bool { return f == governance.Request },
+		}, protocol.Rejected, 0, false},
+		{"response", &sentinel{
+			deny: func(f governance.Flow, _ *governance.Exchange) bool { return f == governance.Response },
+		}, protocol.Rejected, 1, true},
 		{"unavailable", &sentinel{err: errors.New("its database is down")}, protocol.GovernanceUnavailable, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, tt.policy)}})
+			h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+				Policies: []governance.Member{member("sentinel", governance.Authorization, tt.policy)},
+			})
 			result, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil)
 			var e *protocol.Error
 			if !errors.As(err, &e) || e.Kind != tt.kind || len(result) > 0 {
@@ -210,14 +255,19 @@ func TestDenialsDoNotExecute(t *testing.T) {
 type rewriter []string
 
 func (r rewriter) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	return governance.Decision{Action: governance.Modify, JSON: json.RawMessage(strings.NewReplacer(r...).Replace(string(payloadOf(flow, x))))}, nil
+	return governance.Decision{
+		Action: governance.Modify,
+		JSON:   json.RawMessage(strings.NewReplacer(r...).Replace(string(payloadOf(flow, x)))),
+	}, nil
 }
 
 // TestChangesReachTheExtensionAndTheCaller holds what a policy makes of arguments
 // against the tool's schema as well.
 func TestChangesReachTheExtensionAndTheCaller(t *testing.T) {
 	mask := rewriter{"AKIA1", "masked", "Hello", "Bye", `"Ada"`, "1815", "closed", "no entry"}
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Policies: []governance.Member{member("mask", governance.Content, mask)}})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+		Policies: []governance.Member{member("mask", governance.Content, mask)},
+	})
 	for _, tt := range []struct{ tool, arguments, want string }{
 		{"ext_x_echo", `{"key":"AKIA1","n":1.0}`, `masked`},
 		{"ext_x_greet", `{"name":"Grace"}`, `Bye, Grace!`},
@@ -234,13 +284,17 @@ func TestChangesReachTheExtensionAndTheCaller(t *testing.T) {
 func TestHooksRunAroundToolCalls(t *testing.T) {
 	var seen []string
 	note := func(p hooks.Point) hooks.Handler {
-		return hooks.Handler{Name: "note", Point: p, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
-			seen = append(seen, string(e.Point)+" "+e.Tool+" "+string(e.Payload))
-			if string(e.Payload) == `{"stop":true}` {
-				return &hooks.Reply{Abort: true, Reason: "stopped"}, nil
-			}
-			return nil, nil
-		}}
+		return hooks.Handler{
+			Name:  "note",
+			Point: p,
+			Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+				seen = append(seen, string(e.Point)+" "+e.Tool+" "+string(e.Payload))
+				if string(e.Payload) == `{"stop":true}` {
+					return &hooks.Reply{Abort: true, Reason: "stopped"}, nil
+				}
+				return nil, nil
+			},
+		}
 	}
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
 		Hooks: []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall), note(hooks.ToolCallFailed)}})
@@ -248,7 +302,8 @@ func TestHooksRunAroundToolCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Call(hosttest.Deadline(t), "ext_x_echo", json.RawMessage(`{"stop":true}`)); protocol.KindOf(err) != protocol.Rejected {
+	if _, err := h.Call(hosttest.Deadline(t), "ext_x_echo",
+		json.RawMessage(`{"stop":true}`)); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("an aborted call: %v", err)
 	}
 	if _, err := h.Call(hosttest.Deadline(t), "ext_x_refuse", nil); protocol.KindOf(err) != protocol.ExtensionError {
@@ -285,10 +340,19 @@ func TestListsAreOneRequest(t *testing.T) {
 // and with arguments that the schema refuses.
 func TestWhatBecameOfRequestsIsCounted(t *testing.T) {
 	policy := &sentinel{deny: func(flow governance.Flow, x *governance.Exchange) bool {
-		return x.Tool == "ext_x_echo" && flow == governance.Request || x.Tool == "ext_x_work" && flow == governance.Response
+		return x.Tool == "ext_x_echo" && flow == governance.Request ||
+			x.Tool == "ext_x_work" && flow == governance.Response
 	}}
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
-	for tool, arguments := range map[string][]string{"echo": {`{}`, `{}`, `{}`}, "work": {`{}`}, "fail": {`{}`, `{}`}, "greet": {`{"name":1}`, `{"name":"Ada"}`}, "refuse": {`{}`}} {
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+		Policies: []governance.Member{member("sentinel", governance.Authorization, policy)},
+	})
+	for tool, arguments := range map[string][]string{
+		"echo":   {`{}`, `{}`, `{}`},
+		"work":   {`{}`},
+		"fail":   {`{}`, `{}`},
+		"greet":  {`{"name":1}`, `{"name":"Ada"}`},
+		"refuse": {`{}`},
+	} {
 		for _, a := range arguments {
 			_, _ = h.Call(hosttest.Deadline(t), "ext_x_"+tool, json.RawMessage(a))
 		}

@@ -34,9 +34,18 @@ func hookExtension() *sdk.Extension {
 	x := sdk.New("1")
 	sdk.AddTool(x, sdk.Tool{Name: "own", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil })
-	for _, point := range []string{"PreToolUse", "after_tool_call", "tool_call_failed", "session_start", "session_end", "extension_state", "before_message"} {
+	for _, point := range []string{
+		"PreToolUse",
+		"after_tool_call",
+		"tool_call_failed",
+		"session_start",
+		"session_end",
+		"extension_state",
+		"before_message",
+	} {
 		x.OnHook(pointOf(point), func(_ context.Context, e sdk.HookEvent) (*sdk.HookReply, error) {
-			f, err := os.OpenFile(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "told"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			f, err := os.OpenFile(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "told"),
+				os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 			if err != nil {
 				return nil, err
 			}
@@ -103,14 +112,19 @@ func TestPointsAreThoseOfManifests(t *testing.T) {
 func TestExtensionsHooksDecideAboutOthersCalls(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).AddHooks("h", hooksManifest()).Open(exthost.Options{StateDir: state})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).AddHooks("h", hooksManifest()).Open(exthost.Options{
+		StateDir: state,
+	})
 	if got := hosttest.StatusOf(t, h, "h").Hooks; len(got) != 6 || slices.Contains(got, "before_message") {
 		t.Errorf("hooks %v", got) // before_message is not declared
 	}
 	session := &protocol.Session{ID: "s1", Caller: "ada"}
 	call := func(tool, args string) (protocol.ToolResult, error) {
-		result, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: session, Method: protocol.MethodToolsCall,
-			Params: json.RawMessage(`{"name":"` + tool + `","arguments":` + args + `}`)})
+		result, err := h.Do(hosttest.Deadline(t), &protocol.Call{
+			Session: session,
+			Method:  protocol.MethodToolsCall,
+			Params:  json.RawMessage(`{"name":"` + tool + `","arguments":` + args + `}`),
+		})
 		return protocol.ToolResult(result), err
 	}
 	for _, tt := range []struct {
@@ -119,28 +133,37 @@ func TestExtensionsHooksDecideAboutOthersCalls(t *testing.T) {
 		kind       protocol.Kind
 		said       string // in the error
 	}{
-		{"ext_x_echo", `{"n":12345678901234567890}`, `{"content":[],"structuredContent":{"n":12345678901234567890}}`, "", ""},
+		{"ext_x_echo", `{"n":12345678901234567890}`, `{"content":[],"structuredContent":{"n":12345678901234567890}}`,
+			"", ""},
 		{"ext_x_echo", `{"hook":"deny"}`, "", protocol.Rejected, "hook h: not on Mondays"},
-		{"ext_x_greet", `{"hook":"change","name":"Ada"}`, "", protocol.InvalidArguments, "hook"}, // greet takes no member hook
-		{"ext_x_echo", `{"hook":"change","name":"Ada"}`, `{"content":[],"structuredContent":{"hook":"change","name":"changed"}}`, "", ""},
-		{"ext_x_echo", `{"hook":"fail"}`, `{"content":[],"structuredContent":{"hook":"fail"}}`, "", ""}, // an extension's failure allows
-		{"ext_x_echo", `{"hook":"result"}`, `{"content":[{"type":"text","text":"replaced"}],"structuredContent":{"hook":"result"}}`, "", ""},
+		// greet takes no member hook
+		{"ext_x_greet", `{"hook":"change","name":"Ada"}`, "", protocol.InvalidArguments, "hook"},
+		{"ext_x_echo", `{"hook":"change","name":"Ada"}`,
+			`{"content":[],"structuredContent":{"hook":"change","name":"changed"}}`, "", ""},
+		// an extension's failure allows
+		{"ext_x_echo", `{"hook":"fail"}`, `{"content":[],"structuredContent":{"hook":"fail"}}`, "", ""},
+		{"ext_x_echo", `{"hook":"result"}`,
+			`{"content":[{"type":"text","text":"replaced"}],"structuredContent":{"hook":"result"}}`, "", ""},
 		{"ext_x_echo", `{"hook":"hold"}`, "", protocol.Rejected, "hook h: too much"},
-		{"ext_x_echo", `{"hook":"context"}`, `{"content":[{"type":"text","text":"from before_tool_call"},{"type":"text","text":"from after_tool_call"}],"structuredContent":{"hook":"context"}}`, "", ""},
+		{"ext_x_echo", `{"hook":"context"}`,
+			`{"content":[{"type":"text","text":"from before_tool_call"},{"type":"text","text":"from after_tool_call"}],"structuredContent":{"hook":"context"}}`, "", ""},
 		{"ext_h_own", `{"hook":"deny"}`, "", protocol.Rejected, "not on Mondays"}, // its own tools too
 		{"ext_x_refuse", `{}`, "", protocol.ExtensionError, "closed"},
 	} {
 		got, err := call(tt.tool, tt.args)
-		if string(got) != tt.want || protocol.KindOf(err) != tt.kind || err != nil && !strings.Contains(err.Error(), tt.said) {
+		if string(got) != tt.want || protocol.KindOf(err) != tt.kind ||
+			err != nil && !strings.Contains(err.Error(), tt.said) {
 			t.Errorf("%s %s = %s, %v\nwant %s %s", tt.tool, tt.args, got, err, tt.want, tt.said)
 		}
-		if e, ok := errors.AsType[*protocol.Error](err); ok && strings.Contains(string(e.Data), `"executed":true`) != strings.Contains(tt.args, "hold") {
+		if e, ok := errors.AsType[*protocol.Error](err); ok &&
+			strings.Contains(string(e.Data), `"executed":true`) != strings.Contains(tt.args, "hold") {
 			t.Errorf("%s: data %s", tt.args, e.Data)
 		}
 	}
 	lines := told(t, state)
 	first := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "before_tool_call") })
-	if first < 0 || !like(lines[first], `before_tool_call {"agent_id":"ada","arguments":{"n":12345678901234567890},"call_id":"call_…","extension_id":"x","session_id":"s1","tool_name":"ext_x_echo"}`) {
+	if first < 0 || !like(lines[first],
+		`before_tool_call {"agent_id":"ada","arguments":{"n":12345678901234567890},"call_id":"call_…","extension_id":"x","session_id":"s1","tool_name":"ext_x_echo"}`) {
 		t.Errorf("told %q", lines)
 	}
 	if !slices.ContainsFunc(lines, func(l string) bool {
@@ -165,7 +188,12 @@ func like(got, want string) bool {
 // entries.ID.hooks: all events, those about its own tools, none. Without an entry, an extension
 // does not see what others are asked.
 func TestOperatorSaysWhatHooksSee(t *testing.T) {
-	for see, want := range map[string][2]bool{config.HooksAll: {true, true}, config.HooksOwn: {false, true}, config.HooksNone: {false, false}, "": {false, true}} {
+	for see, want := range map[string][2]bool{
+		config.HooksAll:  {true, true},
+		config.HooksOwn:  {false, true},
+		config.HooksNone: {false, false},
+		"":               {false, true},
+	} {
 		f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("h", hooksManifest())
 		cfg := f.Config()
 		if see != "" {
@@ -183,8 +211,14 @@ func TestOperatorSaysWhatHooksSee(t *testing.T) {
 
 // A hook call passes governance and fires no hooks; a denied one is a failed one.
 func TestHookCallsAreGoverned(t *testing.T) {
-	policy := &sentinel{deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Method == "hooks/after_tool_call" }}
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).AddHooks("h", hooksManifest()).Open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization}, Policy: policy}}})
+	policy := &sentinel{
+		deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Method == "hooks/after_tool_call" },
+	}
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).AddHooks("h", hooksManifest()).Open(exthost.Options{
+		Policies: []governance.Member{
+			{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization}, Policy: policy},
+		},
+	})
 	if _, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -221,12 +255,15 @@ func TestOperatorsExecHooks(t *testing.T) {
 	guard.Matcher = "mcp__x__.*"
 	context := shell("PostToolUse", `echo '{"hookSpecificOutput":{"additionalContext":"it was '$EXTHOST_TOOL'"}}'`)
 	environ := shell("before_tool_call", `echo "$MY_TOKEN $CLAUDE_PROJECT_DIR $MARK" > `+filepath.Join(f.Dir, "env"))
-	h := openWithHooks(t, f, exthost.Options{Environ: append(os.Environ(), "MY_TOKEN=secret", "MARK=here")}, guard, context, environ)
+	h := openWithHooks(t, f, exthost.Options{Environ: append(os.Environ(), "MY_TOKEN=secret", "MARK=here")}, guard,
+		context, environ)
 	result, err := h.Call(hosttest.Deadline(t), "ext_x_greet", map[string]any{"name": "Ada"})
-	if want := `{"content":[{"type":"text","text":"Hello, Ada!"},{"type":"text","text":"it was ext_x_greet"}]}`; err != nil || string(result) != want {
+	if want := `{"content":[{"type":"text","text":"Hello, Ada!"},{"type":"text","text":"it was ext_x_greet"}]}`; err !=
+		nil || string(result) != want {
 		t.Errorf("greet = %s, %v", result, err)
 	}
-	if err := hosttest.Greet(t, h, "deny"); protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "no denial") {
+	if err := hosttest.Greet(t, h, "deny"); protocol.KindOf(err) != protocol.Rejected ||
+		!strings.Contains(err.Error(), "no denial") {
 		t.Errorf("a denied call: %v", err)
 	}
 	wd, _ := os.Getwd()
@@ -235,9 +272,15 @@ func TestOperatorsExecHooks(t *testing.T) {
 	}
 	var listed []string
 	for _, hook := range h.Admin().Hooks() {
-		listed = append(listed, fmt.Sprintf("%s %s %q %d %s", hook.Event, hook.Source, hook.Matcher, time.Duration(hook.Timeout).Milliseconds(), hook.OnError))
+		listed = append(listed,
+			fmt.Sprintf("%s %s %q %d %s", hook.Event, hook.Source, hook.Matcher,
+				time.Duration(hook.Timeout).Milliseconds(), hook.OnError))
 	}
-	want := []string{`before_tool_call config "mcp__x__.*" 15000 deny`, `before_tool_call config "" 15000 deny`, `after_tool_call config "" 15000 allow`}
+	want := []string{
+		`before_tool_call config "mcp__x__.*" 15000 deny`,
+		`before_tool_call config "" 15000 deny`,
+		`after_tool_call config "" 15000 allow`,
+	}
 	if diff := cmp.Diff(want, listed); diff != "" {
 		t.Error(diff)
 	}
@@ -249,17 +292,23 @@ func TestMissingHookIsALoadError(t *testing.T) {
 	cfg := f.Config()
 	cfg.Hooks = []manifest.HookSpec{{Event: "PreToolUse", Command: manifest.Command{"/opt/no/guard"}}}
 	_, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir()})
-	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "hooks[0]") || !strings.Contains(err.Error(), "/opt/no/guard: not found") {
+	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "hooks[0]") ||
+		!strings.Contains(err.Error(), "/opt/no/guard: not found") {
 		t.Errorf("Open: %v", err)
 	}
 	cfg.Hooks = nil
-	_, err = exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir(), Hooks: []hooks.Handler{{Name: "mine", Point: hooks.BeforeToolCall, Matcher: "("}}})
+	_, err = exthost.Open(context.Background(), cfg,
+		exthost.Options{
+			StateDir: t.TempDir(),
+			Hooks:    []hooks.Handler{{Name: "mine", Point: hooks.BeforeToolCall, Matcher: "("}},
+		})
 	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "mine") {
 		t.Errorf("Open: %v", err)
 	}
 	f.Add("guarded", hosttest.Child("sdk", "[[hooks]]\nevent = \"PreToolUse\"\ncommand = \"./gone.sh\"\n"))
 	h := f.Open(exthost.Options{})
-	if s := hosttest.StatusOf(t, h, "guarded"); s.State != status.StateSkipped || !strings.Contains(s.Reason, "gone.sh: not found") {
+	if s := hosttest.StatusOf(t, h, "guarded"); s.State != status.StateSkipped ||
+		!strings.Contains(s.Reason, "gone.sh: not found") {
 		t.Errorf("guarded: %+v", s)
 	}
 }
@@ -299,7 +348,8 @@ command = ["sh", "-c", "exit 2"]
 		{"ext_x_fail", `{}`, "exit status 1: " + filepath.Join(f.Dir, "guards")},
 	} {
 		result, err := h.Call(hosttest.Deadline(t), tt.tool, json.RawMessage(tt.args))
-		if (err == nil) != (tt.said == "") || err != nil && (protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), tt.said)) {
+		if (err == nil) != (tt.said == "") ||
+			err != nil && (protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), tt.said)) {
 			t.Errorf("%s %s = %s, %v, want %q", tt.tool, tt.args, result, err, tt.said)
 		}
 	}
@@ -308,7 +358,8 @@ command = ["sh", "-c", "exit 2"]
 		t.Errorf("%s %+v", diff, s)
 	}
 	if !slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool {
-		return d.Extension == "guards" && d.Code == "capability_undeclared" && strings.Contains(d.Message, "after_tool_call")
+		return d.Extension == "guards" && d.Code == "capability_undeclared" &&
+			strings.Contains(d.Message, "after_tool_call")
 	}) {
 		t.Errorf("the undeclared hook is not told: %v", h.Status().Diagnostics)
 	}
@@ -337,11 +388,15 @@ func TestHooksHearOfExtensions(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
 	events := make(chan string, 100)
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).AddHooks("h", hooksManifest()).Open(exthost.Options{StateDir: state, Hooks: []hooks.Handler{{
-		Name: "note", Point: hooks.ExtensionState, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
-			events <- string(e.Payload)
-			return nil, nil
-		}}}})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).AddHooks("h", hooksManifest()).Open(exthost.Options{
+		StateDir: state,
+		Hooks: []hooks.Handler{{
+			Name: "note", Point: hooks.ExtensionState,
+			Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+				events <- string(e.Payload)
+				return nil, nil
+			}}},
+	})
 	if _, err := h.Call(hosttest.Deadline(t), "ext_x_die", nil); err == nil {
 		t.Fatal("it lives")
 	}
@@ -357,7 +412,8 @@ func TestHooksHearOfExtensions(t *testing.T) {
 		}
 	}
 	hosttest.Eventually(t, "the extension is told", func() bool {
-		return slices.ContainsFunc(told(t, state), func(l string) bool { return strings.Contains(l, `"extension":"x"`) })
+		return slices.ContainsFunc(told(t, state),
+			func(l string) bool { return strings.Contains(l, `"extension":"x"`) })
 	})
 	for _, line := range told(t, state) {
 		if strings.HasPrefix(line, "extension_state") && strings.Contains(line, `"extension":"h"`) {
@@ -371,12 +427,18 @@ func TestHooksHearOfSessions(t *testing.T) {
 	processtest.Leaks(t)
 	events := make(chan string, 10)
 	note := func(p hooks.Point) hooks.Handler {
-		return hooks.Handler{Name: "note", Point: p, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
-			events <- string(e.Point) + " " + e.Session + " " + e.Caller
-			return nil, nil
-		}}
+		return hooks.Handler{
+			Name:  "note",
+			Point: p,
+			Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+				events <- string(e.Point) + " " + e.Session + " " + e.Caller
+				return nil, nil
+			},
+		}
 	}
-	h := hosttest.NewFolder(t).Open(exthost.Options{Hooks: []hooks.Handler{note(hooks.SessionStart), note(hooks.SessionEnd)}})
+	h := hosttest.NewFolder(t).Open(exthost.Options{
+		Hooks: []hooks.Handler{note(hooks.SessionStart), note(hooks.SessionEnd)},
+	})
 	ctx, leave := context.WithCancel(context.Background())
 	for _, s := range []*protocol.Session{{ID: "s1", Caller: "ada"}, {Caller: "stateless"}} {
 		if err := h.Attach(ctx, s); err != nil {
@@ -401,21 +463,32 @@ func TestLoopsFireTheirOwnPoints(t *testing.T) {
 	h := openWithHooks(t, hosttest.NewFolder(t), exthost.Options{},
 		shell("UserPromptSubmit", `grep -q password && { echo no secrets >&2; exit 2; }; echo it is Monday`),
 		shell("ToolsSelect", `echo '{"override":{"tools":["a","evil"]}}'`))
-	out, err := h.RunHooks(hosttest.Deadline(t), hooks.Event{Point: hooks.BeforeMessage, Payload: json.RawMessage(`{"prompt":"hello"}`)})
+	out, err := h.RunHooks(hosttest.Deadline(t),
+		hooks.Event{Point: hooks.BeforeMessage, Payload: json.RawMessage(`{"prompt":"hello"}`)})
 	if err != nil || len(out.Context) != 1 || out.Context[0] != "it is Monday" {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if _, err := h.RunHooks(hosttest.Deadline(t), hooks.Event{Point: hooks.BeforeMessage, Payload: json.RawMessage(`{"prompt":"my password"}`)}); protocol.KindOf(err) != protocol.Rejected {
+	if _, err := h.RunHooks(hosttest.Deadline(t),
+		hooks.Event{
+			Point:   hooks.BeforeMessage,
+			Payload: json.RawMessage(`{"prompt":"my password"}`),
+		}); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("%v", err)
 	}
-	out, err = h.RunHooks(hosttest.Deadline(t), hooks.Event{Point: hooks.ToolsSelect, Payload: json.RawMessage(`{"tools":["a","b"]}`)})
+	out, err = h.RunHooks(hosttest.Deadline(t),
+		hooks.Event{Point: hooks.ToolsSelect, Payload: json.RawMessage(`{"tools":["a","b"]}`)})
 	if err != nil || string(out.Payload) != `{"tools":["a"]}` {
 		t.Errorf("%s, %v", out.Payload, err)
 	}
-	if out, err := h.RunHooks(hosttest.Deadline(t), hooks.Event{Point: hooks.SessionStart}); err != nil || string(out.Payload) != `{}` {
+	if out, err := h.RunHooks(hosttest.Deadline(t), hooks.Event{Point: hooks.SessionStart}); err != nil ||
+		string(out.Payload) != `{}` {
 		t.Errorf("%s, %v", out.Payload, err)
 	}
-	for _, e := range []hooks.Event{{Point: "PreToolUse"}, {Point: hooks.SessionEnd, Payload: json.RawMessage(`[]`)}, {Point: hooks.SessionEnd, Payload: json.RawMessage(` `)}} {
+	for _, e := range []hooks.Event{
+		{Point: "PreToolUse"},
+		{Point: hooks.SessionEnd, Payload: json.RawMessage(`[]`)},
+		{Point: hooks.SessionEnd, Payload: json.RawMessage(` `)},
+	} {
 		if _, err := h.RunHooks(hosttest.Deadline(t), e); protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("%+v: %v", e, err)
 		}
@@ -440,9 +513,13 @@ command = "sh"
 args = ["-c", 'read -r line < "$2"; `+tt.open+`', "`+processtest.ScriptVar+`", "%EXE%", "`+gate+`"]
 `)
 			asked := make(chan struct{})
-			h := f.Open(exthost.Options{Hooks: []hooks.Handler{{Name: "first", Point: hooks.BeforeToolCall, Priority: -1,
-				Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { close(asked); return nil, nil }}}, Mode: exthost.Mode{Background: true}})
-			hosttest.Eventually(t, "x is ready", func() bool { return slices.Contains(hosttest.Names(h), "ext_x_echo") })
+			h := f.Open(exthost.Options{
+				Hooks: []hooks.Handler{{Name: "first", Point: hooks.BeforeToolCall, Priority: -1,
+					Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { close(asked); return nil, nil }}},
+				Mode: exthost.Mode{Background: true},
+			})
+			hosttest.Eventually(t, "x is ready",
+				func() bool { return slices.Contains(hosttest.Names(h), "ext_x_echo") })
 			ended := make(chan error, 1)
 			go func() {
 				_, err := h.Call(hosttest.Deadline(t), "ext_x_echo", json.RawMessage(`{"hook":"deny"}`))

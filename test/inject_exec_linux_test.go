@@ -20,7 +20,9 @@ func TestInjectedCrashOfExec(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := hosttest.NewFolder(t).Add("x", "[transport]\nkind = \"exec\"\ncommand = \"cat\"\n[[tools]]\nname = \"read\"\ncommand = [\"cat\", \""+fifo+"\"]\n[[tools]]\nname = \"crash\"\n")
+	cfg := hosttest.NewFolder(t).Add("x",
+		"[transport]\nkind = \"exec\"\ncommand = \"cat\"\n[[tools]]\nname = \"read\"\ncommand = [\"cat\", \""+fifo+
+			"\"]\n[[tools]]\nname = \"crash\"\n")
 	c := cfg.Config()
 	c.Inject = []faults.Rule{{Tool: "*_crash", Crash: 1}}
 	h := cfg.OpenWith(c, exthost.Options{})

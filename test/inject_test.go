@@ -21,7 +21,8 @@ import (
 // injected opens a host whose calls fail as rules state. An extension that was killed is there again
 // at once, as often as that happens.
 func injected(t *testing.T, runtime string, rules ...faults.Rule) *exthost.Host {
-	cfg := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[runtime]\n"+runtime+"[runtime.restart]\nmax_attempts = -1\nbase_backoff = 0\n"))
+	cfg := hosttest.NewFolder(t).Add("x",
+		hosttest.Child("sdk", "[runtime]\n"+runtime+"[runtime.restart]\nmax_attempts = -1\nbase_backoff = 0\n"))
 	c := cfg.Config()
 	c.Inject = rules
 	return cfg.OpenWith(c, exthost.Options{})
@@ -32,7 +33,13 @@ func TestInjectedFaults(t *testing.T) {
 	processtest.Leaks(t)
 	call := func(h *exthost.Host, ctx context.Context) (*hosttest.Recorder, string, error) {
 		client := hosttest.NewRecorder()
-		result, err := h.Do(ctx, &protocol.Call{Session: &protocol.Session{ID: "a", Version: protocol.MCP20251125}, Method: protocol.MethodToolsCall, Params: []byte(`{"name":"ext_x_greet","arguments":{"name":"Ada"}}`), Client: client})
+		result, err := h.Do(ctx,
+			&protocol.Call{
+				Session: &protocol.Session{ID: "a", Version: protocol.MCP20251125},
+				Method:  protocol.MethodToolsCall,
+				Params:  []byte(`{"name":"ext_x_greet","arguments":{"name":"Ada"}}`),
+				Client:  client,
+			})
 		return client, string(result), err
 	}
 	for _, tt := range []struct {
@@ -40,29 +47,35 @@ func TestInjectedFaults(t *testing.T) {
 		want protocol.Kind
 	}{
 		{faults.Rule{Crash: 1}, protocol.ChildExited}, {faults.Rule{Hang: 1}, protocol.CallTimeout},
-		{faults.Rule{Garbage: 1}, protocol.InvalidResponse}, {faults.Rule{Slow: manifest.Duration(1 << 40)}, protocol.CallTimeout},
+		{faults.Rule{Garbage: 1}, protocol.InvalidResponse},
+		{faults.Rule{Slow: manifest.Duration(1 << 40)}, protocol.CallTimeout},
 	} {
 		tt.rule.Tool = "ext_x_*"
 		_, _, err := call(injected(t, "call_timeout = 1000\n", tt.rule), hosttest.Deadline(t))
 		e, _ := err.(*protocol.Error)
-		if e == nil || e.Kind != tt.want || e.Outcome != "unknown" || !strings.Contains(e.Error(), "injected by inject[0] of the configuration") {
+		if e == nil || e.Kind != tt.want || e.Outcome != "unknown" ||
+			!strings.Contains(e.Error(), "injected by inject[0] of the configuration") {
 			t.Errorf("%s: %v", &tt.rule, err)
 		}
 	}
 	h := injected(t, "", faults.Rule{Tool: "*_greet", Huge: 1})
-	if _, result, err := call(h, hosttest.Deadline(t)); err != nil || len(result) < 4<<20 || !strings.Contains(result, "Hello, Ada") {
+	if _, result, err := call(h, hosttest.Deadline(t)); err != nil || len(result) < 4<<20 ||
+		!strings.Contains(result, "Hello, Ada") {
 		t.Errorf("huge: %d bytes, %v", len(result), err)
 	}
 	client, result, err := call(injected(t, "", faults.Rule{Tool: "*_greet", Noise: 1}), hosttest.Deadline(t))
-	if told := client.Told(); err != nil || len(told) != 20 || !strings.HasPrefix(told[0], protocol.MethodMessage) || !strings.Contains(result, "Hello, Ada") {
+	if told := client.Told(); err != nil || len(told) != 20 || !strings.HasPrefix(told[0], protocol.MethodMessage) ||
+		!strings.Contains(result, "Hello, Ada") {
 		t.Errorf("noise: %q, %v", told, err)
 	}
 	ctx, cancel := context.WithCancel(hosttest.Deadline(t))
 	cancel()
-	if _, _, err := call(injected(t, "", faults.Rule{Tool: "*", Hang: 1}), ctx); protocol.KindOf(err) != protocol.Canceled {
+	if _, _, err := call(injected(t, "", faults.Rule{Tool: "*", Hang: 1}),
+		ctx); protocol.KindOf(err) != protocol.Canceled {
 		t.Errorf("a call that nobody waits for: %v", err)
 	}
-	if got := warnings(h, "faults_injected"); len(got) != 1 || !strings.Contains(got[0], "calls of *_greet fail on purpose: huge 1") {
+	if got := warnings(h, "faults_injected"); len(got) != 1 ||
+		!strings.Contains(got[0], "calls of *_greet fail on purpose: huge 1") {
 		t.Errorf("the status says %q", got)
 	}
 }
@@ -107,7 +120,8 @@ func TestInjectedHangEnds(t *testing.T) {
 		protocol.ShuttingDown: func(h *exthost.Host) { _ = h.Close() },
 		protocol.ChildExited:  func(h *exthost.Host) { _, _ = h.Call(hosttest.Deadline(t), "ext_x_echo", nil) },
 	} {
-		h := injected(t, "call_timeout = 0\n", faults.Rule{Tool: "*_greet", Hang: 1}, faults.Rule{Tool: "*_echo", Crash: 1})
+		h := injected(t, "call_timeout = 0\n", faults.Rule{Tool: "*_greet", Hang: 1},
+			faults.Rule{Tool: "*_echo", Crash: 1})
 		ended := make(chan error, 1)
 		go func() { ended <- hosttest.Greet(t, h, "Ada") }()
 		hosttest.Eventually(t, "the call hangs", func() bool {

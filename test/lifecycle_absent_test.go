@@ -11,7 +11,8 @@ import (
 
 // A call of a tool whose extension was found and cannot run says why, as the program does.
 func TestCallOfAbsentExtensionSaysWhy(t *testing.T) {
-	f := hosttest.NewFolder(t).Add("a", lite).Add("a_gated", "[requires]\nbins = [\"no-such-program\"]\n"+lite).Add("off", lite)
+	f := hosttest.NewFolder(t).Add("a", lite).Add("a_gated",
+		"[requires]\nbins = [\"no-such-program\"]\n"+lite).Add("off", lite)
 	f.Write("broken/plugin.toml", "[plugin]\nid = \"broken\"\nversion = \"0.1.0\"\n[transport]\ncomand = \"x\"\n")
 	cfg := f.Config()
 	cfg.Extensions.Disabled = []string{"off"}
@@ -26,7 +27,8 @@ func TestCallOfAbsentExtensionSaysWhy(t *testing.T) {
 		"ext_a_sai":       {protocol.ToolNotFound, `did you mean "ext_a_say"?`},
 		"ext_none_say":    {protocol.ToolNotFound, `there is no tool "ext_none_say"`},
 	} {
-		if _, err := h.Call(hosttest.Deadline(t), tool, nil); protocol.KindOf(err) != want.kind || !strings.Contains(err.Error(), want.text) {
+		if _, err := h.Call(hosttest.Deadline(t), tool, nil); protocol.KindOf(err) != want.kind ||
+			!strings.Contains(err.Error(), want.text) {
 			t.Errorf("%s: %v, want %s with %q", tool, err, want.kind, want.text)
 		}
 	}

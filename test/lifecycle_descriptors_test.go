@@ -72,7 +72,8 @@ func TestLazyStartsWithTheFirstCall(t *testing.T) {
 			if s := hosttest.StatusOf(t, h, "x"); s.State != "idle" || s.Protocol != "native" || begun(t, state) != 1 {
 				t.Errorf("with the second host: %+v", s)
 			}
-			if !slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool { return d.Code == "capability_missing" }) {
+			if !slices.ContainsFunc(h.Status().Diagnostics,
+				func(d protocol.Diagnostic) bool { return d.Code == "capability_missing" }) {
 				t.Error("what was wrong with its handshake is forgotten")
 			}
 			if diff := cmp.Diff(first, descriptorsOf(h)); diff != "" {
@@ -84,7 +85,8 @@ func TestLazyStartsWithTheFirstCall(t *testing.T) {
 				}
 				hosttest.Eventually(t, "it is idle again", func() bool {
 					s := hosttest.StatusOf(t, h, "x")
-					return s.State == "idle" && !slices.ContainsFunc(s.Instances, func(i status.Instance) bool { return i.PID != 0 })
+					return s.State == "idle" &&
+						!slices.ContainsFunc(s.Instances, func(i status.Instance) bool { return i.PID != 0 })
 				})
 			}
 			if got := h.Tools().Generation(); descriptorsOf(h) == nil || got == 0 {
@@ -100,14 +102,16 @@ func TestRememberedToolsOfAnotherProgram(t *testing.T) {
 	lazy := "activation = \"lazy\"\n"
 	for name, change := range map[string]func(f *hosttest.Folder, o *exthost.Options, cfg *config.Config){
 		"nothing": nil,
-		"another tools.json": func(f *hosttest.Folder, _ *exthost.Options, _ *config.Config) { // which the program reads by itself
+		// which the program reads by itself
+		"another tools.json": func(f *hosttest.Folder, _ *exthost.Options, _ *config.Config) {
 			f.Write("x/tools.json", `[]`)
 		},
 		"program": func(f *hosttest.Folder, _ *exthost.Options, _ *config.Config) {
 			f.Write("x/x.sh", hosttest.Scripted+"# mended\n")
 		},
 		"manifest": func(f *hosttest.Folder, _ *exthost.Options, _ *config.Config) {
-			f.Add("x", "[capabilities]\nhooks = [\"before_message\"]\n[transport]\nscript = \"x.sh\"\nargs = [\"-v\"]\n[runtime]\n"+lazy)
+			f.Add("x", "[capabilities]\nhooks = [\"before_message\"]\n[transport]\nscript = \"x.sh\"\nargs = "+
+				"[\"-v\"]\n[runtime]\n"+lazy)
 		},
 		"operator's config": func(_ *hosttest.Folder, _ *exthost.Options, cfg *config.Config) {
 			cfg.Extensions.Entries = map[string]config.Entry{"x": {Config: map[string]any{"units": "metric"}}}
@@ -116,13 +120,16 @@ func TestRememberedToolsOfAnotherProgram(t *testing.T) {
 			cfg.Extensions.Entries = map[string]config.Entry{"x": {Env: map[string]string{"UNITS": "metric"}}}
 		},
 		"host's version": func(_ *hosttest.Folder, o *exthost.Options, _ *config.Config) { o.Version = "9.9.9" },
-		"an argument":    func(f *hosttest.Folder, _ *exthost.Options, _ *config.Config) { f.Write("x/settings", "other") },
+		"an argument": func(f *hosttest.Folder, _ *exthost.Options, _ *config.Config) {
+			f.Write("x/settings", "other")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, o := lazyFolder(t, lazy), exthost.Options{StateDir: t.TempDir()}
 			if name == "an argument" {
 				f.Write("x/settings", "some")
-				f.Add("x", "[capabilities]\nhooks = [\"before_message\"]\n[transport]\ncmd = [\"sh\", \"x.sh\", \"settings\"]\n[runtime]\n"+lazy)
+				f.Add("x", "[capabilities]\nhooks = [\"before_message\"]\n[transport]\ncmd = [\"sh\", \"x.sh\", "+
+					"\"settings\"]\n[runtime]\n"+lazy)
 			}
 			f.Open(o).Close()
 			cfg, want := f.Config(), 1
@@ -157,16 +164,23 @@ func TestC2RememberedToolsAreDamaged(t *testing.T) {
 		}
 	}
 	for name, bad := range map[string][]byte{
-		"torn": good[:len(good)/2], "empty": {}, "zeroes": make([]byte, len(good)), "no JSON in it": bytes.Replace(good, []byte(`{\"name`), []byte(`{name`), 1),
-		"no name": bytes.Replace(good, []byte(`\"name\"`), []byte(`\"nome\"`), 1), "another format": bytes.Replace(good, []byte(`"format":2`), []byte(`"format":1`), 1),
-		"too large": append(bytes.Clone(good), bytes.Repeat([]byte(" "), 8<<20)...),
+		"torn":           good[:len(good)/2],
+		"empty":          {},
+		"zeroes":         make([]byte, len(good)),
+		"no JSON in it":  bytes.Replace(good, []byte(`{\"name`), []byte(`{name`), 1),
+		"no name":        bytes.Replace(good, []byte(`\"name\"`), []byte(`\"nome\"`), 1),
+		"another format": bytes.Replace(good, []byte(`"format":2`), []byte(`"format":1`), 1),
+		"too large":      append(bytes.Clone(good), bytes.Repeat([]byte(" "), 8<<20)...),
 	} {
 		if err := os.WriteFile(file, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		before := begun(t, state)
 		var log bytes.Buffer
-		h := f.Open(exthost.Options{StateDir: state, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		h := f.Open(exthost.Options{
+			StateDir: state,
+			Logger:   slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
 		if got := begun(t, state); got != before+1 || len(descriptorsOf(h)) != 2 {
 			t.Errorf("%s: begun %d times, tools %q", name, got-before, descriptorsOf(h))
 		}
@@ -197,7 +211,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	f.Open(exthost.Options{StateDir: state})
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1+512 || !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "x.json" }) {
+	if err != nil || len(entries) != 1+512 ||
+		!slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "x.json" }) {
 		t.Errorf("%d files, %v", len(entries), err)
 	}
 }
@@ -238,7 +253,8 @@ func TestH7ChangedDescriptors(t *testing.T) {
 	if d.Message != want || d.Level != protocol.LevelWarn || d.Extension != "x" || d.Hint == "" {
 		t.Errorf("%+v\nwant %s", d, want)
 	}
-	hosttest.Eventually(t, "the catalog has the new tools", func() bool { return slices.Contains(hosttest.Names(h), "ext_x_steal") })
+	hosttest.Eventually(t, "the catalog has the new tools",
+		func() bool { return slices.Contains(hosttest.Names(h), "ext_x_steal") })
 	select {
 	case <-client.On:
 	case <-hosttest.Deadline(t).Done():
@@ -282,7 +298,8 @@ func TestRememberedToolsAreHeldBack(t *testing.T) {
 	}
 	before := begun(t, state)
 	h := f.OpenWith(cfg, exthost.Options{StateDir: state})
-	if got := hosttest.Names(h); begun(t, state) != before || slices.Contains(got, "ext_x_greet") || !slices.Contains(got, "ext_x_part") {
+	if got := hosttest.Names(h); begun(t, state) != before || slices.Contains(got, "ext_x_greet") ||
+		!slices.Contains(got, "ext_x_part") {
 		t.Errorf("begun %d times, tools %v", begun(t, state)-before, got)
 	}
 	if d := changeOf(h); d == nil || !strings.HasSuffix(d.Message, "held back: greet") {
@@ -296,11 +313,13 @@ func TestH7AnnouncedAndManyChanges(t *testing.T) {
 	processtest.Leaks(t)
 	f := lazyFolder(t, "")
 	h := f.Open(exthost.Options{})
-	f.Write("x/tools.json", strings.Replace(hosttest.TwoTools, "[", `[{"name":"announce","input_schema":{"type":"object"}}, `, 1))
+	f.Write("x/tools.json", strings.Replace(hosttest.TwoTools, "[",
+		`[{"name":"announce","input_schema":{"type":"object"}}, `, 1))
 	if _, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: "announce", Extension: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	hosttest.Eventually(t, "the new tool is there", func() bool { return slices.Contains(hosttest.Names(h), "ext_x_announce") })
+	hosttest.Eventually(t, "the new tool is there",
+		func() bool { return slices.Contains(hosttest.Names(h), "ext_x_announce") })
 	if d := changeOf(h); d != nil {
 		t.Errorf("%+v", d)
 	}
@@ -308,7 +327,8 @@ func TestH7AnnouncedAndManyChanges(t *testing.T) {
 		_ = acceptAll(h, exthost.Selection{Extension: "x"}, "ada") // before the first round there is nothing
 		var tools []string
 		for i := range 100 {
-			tools = append(tools, fmt.Sprintf(`{"name":"t%d","description":"%d%s"}`, i, round, strings.Repeat("x", 500)))
+			tools = append(tools,
+				fmt.Sprintf(`{"name":"t%d","description":"%d%s"}`, i, round, strings.Repeat("x", 500)))
 		}
 		f.Write("x/tools.json", "["+strings.Join(tools, ",")+"]")
 		if err := h.Admin().Restart(hosttest.Deadline(t), "x"); err != nil {
@@ -316,7 +336,8 @@ func TestH7AnnouncedAndManyChanges(t *testing.T) {
 		}
 		hosttest.Eventually(t, "the change is told", func() bool {
 			d := changeOf(h)
-			return d != nil && d.Level == protocol.LevelWarn && (round == 0 || strings.Contains(d.Message, fmt.Sprintf(`"%dxx`, round)))
+			return d != nil && d.Level == protocol.LevelWarn &&
+				(round == 0 || strings.Contains(d.Message, fmt.Sprintf(`"%dxx`, round)))
 		})
 	}
 	count := 0
@@ -345,7 +366,8 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
-	fmt.Fprintf(in, "%s\n%s\n%s\n", initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`)
+	fmt.Fprintf(in, "%s\n%s\n%s\n", initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`)
 	var own []json.RawMessage
 	for lines := bufio.NewScanner(out); own == nil && lines.Scan(); {
 		if line := lines.Bytes(); string(rawjson.Get(line, "id")) == "2" {
@@ -359,7 +381,11 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := hosttest.NewFolder(t).Add("srv", hosttest.Plays("mcp", "protocol = \"mcp\"\n")).Open(exthost.Options{})
-	list, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: &protocol.Session{ID: "1", Version: protocol.MCP20251125}, Method: protocol.MethodToolsList})
+	list, err := h.Do(hosttest.Deadline(t),
+		&protocol.Call{
+			Session: &protocol.Session{ID: "1", Version: protocol.MCP20251125},
+			Method:  protocol.MethodToolsList,
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,8 @@ name = "run"
 `)
 	bin := filepath.Join(f.Dir, "bin")
 	h := f.Open(exthost.Options{Environ: []string{"PATH=" + bin + ":" + os.Getenv("PATH")}})
-	if result, err := h.Call(hosttest.Deadline(t), "ext_x_run", nil); err != nil || !strings.Contains(result.Text(), "ran") {
+	if result, err := h.Call(hosttest.Deadline(t), "ext_x_run", nil); err != nil ||
+		!strings.Contains(result.Text(), "ran") {
 		t.Fatalf("run = %s, %v", result, err)
 	}
 	if err := os.Remove(filepath.Join(bin, "tool")); err != nil {
@@ -92,7 +93,8 @@ func TestC2StateDirectoryUnusable(t *testing.T) {
 	}
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{StateDir: file})
 	s := hosttest.StatusOf(t, h, "x")
-	if s.State != status.StateSkipped || !strings.Contains(s.Reason, "state directory") || !strings.Contains(s.Reason, file) {
+	if s.State != status.StateSkipped || !strings.Contains(s.Reason, "state directory") ||
+		!strings.Contains(s.Reason, file) {
 		t.Errorf("x: %+v", s)
 	}
 }
@@ -119,7 +121,8 @@ command = ["echo", "fine"]
 		if _, err := h.Call(hosttest.Deadline(t), "ext_x_"+tool, nil); protocol.KindOf(err) != kind {
 			t.Errorf("%s: %v, want %s", tool, err, kind)
 		}
-		if got, err := h.Call(hosttest.Deadline(t), "ext_x_fine", nil); err != nil || strings.TrimSpace(got.Text()) != "fine" {
+		if got, err := h.Call(hosttest.Deadline(t), "ext_x_fine", nil); err != nil ||
+			strings.TrimSpace(got.Text()) != "fine" {
 			t.Errorf("after %s: %s, %v", tool, got, err)
 		}
 	}
@@ -143,13 +146,15 @@ func TestTimeoutsAreSaid(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f := hosttest.StatusOf(t, h, "x").LastFailure; f == nil || f.Kind != protocol.CallTimeout || f.Tool != "ext_x_wait" || !strings.Contains(f.Reason, "50ms") {
+	if f := hosttest.StatusOf(t, h, "x").LastFailure; f == nil || f.Kind != protocol.CallTimeout ||
+		f.Tool != "ext_x_wait" || !strings.Contains(f.Reason, "50ms") {
 		t.Errorf("the last failure: %+v", f)
 	}
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(log.String(), "a call timed out"); n != 3 || !strings.Contains(log.String(), "exthost restart x if it hangs") {
+	if n := strings.Count(log.String(), "a call timed out"); n != 3 ||
+		!strings.Contains(log.String(), "exthost restart x if it hangs") {
 		t.Errorf("%d of 5 timeouts are in the log:\n%s", n, &log)
 	}
 }
@@ -192,7 +197,8 @@ command = ["sh", "-c", "echo dying with $MY_TOKEN >&2; exit 3"]
 			t.Fatalf("%s: %+v, want evidence", tool, err)
 		}
 		wire, _ := json.Marshal(e.Wire())
-		if all := fmt.Sprintf("%v %+v %s", err, e.Evidence, wire); strings.Contains(all, canary) || !strings.Contains(all, "***") {
+		if all := fmt.Sprintf("%v %+v %s", err, e.Evidence, wire); strings.Contains(all, canary) ||
+			!strings.Contains(all, "***") {
 			t.Errorf("%s: %s", tool, all)
 		}
 	}
@@ -215,7 +221,8 @@ func TestN2ReloadWithOneBadManifest(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("bad", hosttest.Child("sdk", "")).Add("good", hosttest.Child("sdk", ""))
 	h := f.Open(exthost.Options{})
 	f.Write("bad/plugin.toml", "[plugin\n")
-	if done := reload(t, h); len(done.Kept) != 1 || done.Kept[0].ID != "bad" || !strings.Contains(done.Kept[0].Reason, "plugin.toml:2") {
+	if done := reload(t, h); len(done.Kept) != 1 || done.Kept[0].ID != "bad" ||
+		!strings.Contains(done.Kept[0].Reason, "plugin.toml:2") {
 		t.Errorf("kept: %+v", done.Kept)
 	}
 	for _, id := range []string{"bad", "good"} {
@@ -229,7 +236,8 @@ func TestN2ReloadWithOneBadManifest(t *testing.T) {
 // with it, and say that they may have run. Nothing of it is left.
 func TestN3RemovedDuringACall(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[runtime]\ndrain_timeout = \"50ms\"\nshutdown_grace = \"50ms\"\n"))
+	f := hosttest.NewFolder(t).Add("x",
+		hosttest.Child("sdk", "[runtime]\ndrain_timeout = \"50ms\"\nshutdown_grace = \"50ms\"\n"))
 	h := f.Open(exthost.Options{})
 	process, err := os.FindProcess(hosttest.PidOf(t, h, "x"))
 	if err != nil {
@@ -241,7 +249,8 @@ func TestN3RemovedDuringACall(t *testing.T) {
 		_, err := h.Call(context.Background(), "ext_x_wait", nil)
 		failed <- err
 	}()
-	hosttest.Eventually(t, "the call is under way", func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight > 0 })
+	hosttest.Eventually(t, "the call is under way",
+		func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight > 0 })
 	if err := os.RemoveAll(filepath.Join(f.Dir, "x")); err != nil {
 		t.Fatal(err)
 	}

@@ -49,28 +49,33 @@ func TestHungExtensionIsReplaced(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			_, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil)
-			if kind := protocol.KindOf(err); kind != protocol.CallTimeout && kind != protocol.BreakerOpen { // for a caller that is late
+			// for a caller that is late
+			if kind := protocol.KindOf(err); kind != protocol.CallTimeout && kind != protocol.BreakerOpen {
 				t.Errorf("a caller got %v", err)
 			}
 		})
 	}
 	wg.Wait()
 	hosttest.Eventually(t, "the status says that it does not answer", func() bool {
-		return strings.Contains(hosttest.StatusOf(t, h, "x").Instances[0].Doubt, "calls in a row had no answer, being pinged for ")
+		return strings.Contains(hosttest.StatusOf(t, h, "x").Instances[0].Doubt,
+			"calls in a row had no answer, being pinged for ")
 	})
 	var reason string
-	for state := supervisor.State(""); state != supervisor.Ready || reason == ""; { // the first start may still be reported
+	// the first start may still be reported
+	for state := supervisor.State(""); state != supervisor.Ready || reason == ""; {
 		e := next()
 		if state = e.State.State; state == supervisor.Restarting {
 			reason = e.State.Reason
 		}
 	}
-	stormtest.Claim(t, "from the calls to the next process that is ready", 13*time.Second, func() (time.Duration, string) { return time.Since(began), "" })
+	stormtest.Claim(t, "from the calls to the next process that is ready", 13*time.Second,
+		func() (time.Duration, string) { return time.Since(began), "" })
 	if _, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil); err != nil {
 		t.Errorf("the next process: %v", err)
 	}
 	x := hosttest.StatusOf(t, h, "x")
-	if x.Instances[0].PID == first || x.Instances[0].Doubt != "" || x.LastCrash == nil || x.LastCrash.Reason != reason || x.LastCrash.Kind != protocol.CallTimeout {
+	if x.Instances[0].PID == first || x.Instances[0].Doubt != "" || x.LastCrash == nil ||
+		x.LastCrash.Reason != reason || x.LastCrash.Kind != protocol.CallTimeout {
 		t.Errorf("status: %+v, %+v", x.Instances[0], x.LastCrash)
 	}
 	for _, words := range []string{"missed 2 pings of 5s and was killed", stopped} {
@@ -78,7 +83,11 @@ func TestHungExtensionIsReplaced(t *testing.T) {
 			t.Errorf("the event says %q, not %q", reason, words)
 		}
 	}
-	for _, words := range []string{"extension does not answer: it missed a ping", "died, and will be restarted", stopped} {
+	for _, words := range []string{
+		"extension does not answer: it missed a ping",
+		"died, and will be restarted",
+		stopped,
+	} {
 		if !strings.Contains(log.String(), words) {
 			t.Errorf("the log does not say %q:\n%s", words, log.String())
 		}

@@ -23,7 +23,8 @@ done
 `
 
 func pidFolder(t *testing.T, runtime string) *hosttest.Folder {
-	f := hosttest.NewFolder(t).Add("x", "[capabilities]\ntools = [\"pid\"]\n[transport]\nscript = \"x.sh\"\n[runtime]\n"+runtime)
+	f := hosttest.NewFolder(t).Add("x",
+		"[capabilities]\ntools = [\"pid\"]\n[transport]\nscript = \"x.sh\"\n[runtime]\n"+runtime)
 	f.Write("x/x.sh", answersPID)
 	return f
 }
@@ -31,7 +32,8 @@ func pidFolder(t *testing.T, runtime string) *hosttest.Folder {
 // pidFor is the process that answers a session's call.
 func pidFor(t *testing.T, h *exthost.Host, s *protocol.Session) string {
 	t.Helper()
-	result, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_pid"}`)})
+	result, err := h.Do(hosttest.Deadline(t),
+		&protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_pid"}`)})
 	if err != nil {
 		t.Fatalf("%+v: %v", s, err)
 	}
@@ -98,10 +100,14 @@ func TestInstancesSharedAndCounted(t *testing.T) {
 // are busy, and has the place of one that is not.
 func TestMaxInstancesBoundsWhatSessionsStart(t *testing.T) {
 	processtest.Leaks(t)
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[runtime]\ninstances = \"per_session\"\nmax_instances = 2\n")).Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x",
+		hosttest.Child("sdk", "[runtime]\ninstances = \"per_session\"\nmax_instances = 2\n")).Open(exthost.Options{})
 	call := func(ctx context.Context, session, tool string) error {
-		_, err := h.Do(ctx, &protocol.Call{Session: &protocol.Session{ID: session}, Method: protocol.MethodToolsCall,
-			Params: json.RawMessage(`{"name":"ext_x_` + tool + `","arguments":{}}`)})
+		_, err := h.Do(ctx, &protocol.Call{
+			Session: &protocol.Session{ID: session},
+			Method:  protocol.MethodToolsCall,
+			Params:  json.RawMessage(`{"name":"ext_x_` + tool + `","arguments":{}}`),
+		})
 		return err
 	}
 	ended := make(chan error, 2)
@@ -118,7 +124,8 @@ func TestMaxInstancesBoundsWhatSessionsStart(t *testing.T) {
 		}
 		return busy == 2
 	})
-	if err := call(hosttest.Deadline(t), "c", "echo"); protocol.KindOf(err) != protocol.Overloaded || !strings.Contains(err.Error(), "max_instances") {
+	if err := call(hosttest.Deadline(t), "c", "echo"); protocol.KindOf(err) != protocol.Overloaded ||
+		!strings.Contains(err.Error(), "max_instances") {
 		t.Errorf("a third session: %v", err)
 	}
 	if err := call(hosttest.Deadline(t), "a", "echo"); err != nil {
@@ -140,7 +147,8 @@ func TestEagerIdlesToo(t *testing.T) {
 	processtest.Leaks(t)
 	h := pidFolder(t, "idle_timeout = \"50ms\"\n").Open(exthost.Options{})
 	first := pidFor(t, h, nil)
-	hosttest.Eventually(t, "it is stopped", func() bool { x := hosttest.StatusOf(t, h, "x"); return x.State == "idle" && x.Instances[0].PID == 0 })
+	hosttest.Eventually(t, "it is stopped",
+		func() bool { x := hosttest.StatusOf(t, h, "x"); return x.State == "idle" && x.Instances[0].PID == 0 })
 	if second := pidFor(t, h, nil); second == first {
 		t.Error("it was not stopped")
 	}

@@ -46,7 +46,8 @@ func journalHost(t *testing.T, o exthost.Options) (h *exthost.Host, ran func() i
 // responding is a policy of the response flow.
 type responding func(ctx context.Context) (governance.Decision, error)
 
-func (r responding) Decide(ctx context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+func (r responding) Decide(ctx context.Context, flow governance.Flow, _ *governance.Exchange,
+) (governance.Decision, error) {
 	if flow == governance.Request {
 		return governance.Decision{}, nil
 	}
@@ -95,17 +96,27 @@ func TestErrorAfterToolHasRunHasOutcome(t *testing.T) {
 		{"a policy makes the result too long", policy(func(context.Context) (governance.Decision, error) {
 			return governance.Decision{Action: governance.Modify, JSON: long}, nil
 		}), protocol.GovernanceUnavailable},
-		{"the caller gives up while a hook runs", hook(hooks.Handler{Run: func(ctx context.Context, _ *hooks.Event) (*hooks.Reply, error) {
-			return nil, waits(ctx)
-		}}), protocol.CallTimeout},
-		{"a hook withholds the result", hook(hooks.Handler{Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
-			return &hooks.Reply{Decision: hooks.Deny, Reason: "no"}, nil
-		}}), protocol.Rejected},
-		{"a hook panics", hook(hooks.Handler{OnError: hooks.DenyOnError, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
-			panic("a mistake")
-		}}), protocol.Rejected},
+		{"the caller gives up while a hook runs",
+			hook(hooks.Handler{Run: func(ctx context.Context, _ *hooks.Event) (*hooks.Reply, error) {
+				return nil, waits(ctx)
+			}}), protocol.CallTimeout},
+		{"a hook withholds the result",
+			hook(hooks.Handler{Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
+				return &hooks.Reply{Decision: hooks.Deny, Reason: "no"}, nil
+			}}), protocol.Rejected},
+		{"a hook panics", hook(hooks.Handler{
+			OnError: hooks.DenyOnError,
+			Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
+				panic("a mistake")
+			},
+		}), protocol.Rejected},
 		{"the host panics", exthost.Options{
-			Policies: []governance.Member{member("p", governance.Content, decider(func(governance.Flow, *governance.Exchange) governance.Decision { return governance.Decision{} }))},
+			Policies: []governance.Member{
+				member("p", governance.Content,
+					decider(func(governance.Flow, *governance.Exchange) governance.Decision {
+						return governance.Decision{}
+					})),
+			},
 			Observe: func(o governance.Observation) {
 				if o.Flow == governance.Response {
 					panic("a mistake")
@@ -119,7 +130,8 @@ func TestErrorAfterToolHasRunHasOutcome(t *testing.T) {
 				t.Helper()
 				end = cancel
 				_, err := h.Call(ctx, "ext_x_acts", journaled{Nonce: "n"})
-				if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != kind || e.Outcome != "unknown" || e.Tool != "ext_x_acts" {
+				if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != kind || e.Outcome != "unknown" ||
+					e.Tool != "ext_x_acts" {
 					t.Errorf("%#v, want %s with an unknown outcome", err, kind)
 				}
 			}
@@ -159,13 +171,19 @@ func TestErrorBeforeToolRunsHasNoOutcome(t *testing.T) {
 			<-ctx.Done()
 			return governance.Decision{}, ctx.Err()
 		}), `{"nonce":"n","die":0}`, protocol.CallTimeout},
-		{"a hook denies it", exthost.Options{Hooks: []hooks.Handler{{Name: "h", Point: hooks.BeforeToolCall, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
-			return &hooks.Reply{Decision: hooks.Deny, Reason: "no"}, nil
-		}}}}, `{"nonce":"n","die":0}`, protocol.Rejected},
+		{"a hook denies it", exthost.Options{Hooks: []hooks.Handler{{Name: "h", Point: hooks.BeforeToolCall,
+			Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
+				return &hooks.Reply{Decision: hooks.Deny, Reason: "no"}, nil
+			}}}}, `{"nonce":"n","die":0}`, protocol.Rejected},
 		{"the arguments do not fit", exthost.Options{}, `{"nonce":1,"die":0}`, protocol.InvalidArguments},
 		{"the host panics", exthost.Options{
-			Policies: []governance.Member{member("p", governance.Content, decider(func(governance.Flow, *governance.Exchange) governance.Decision { return governance.Decision{} }))},
-			Observe:  func(governance.Observation) { panic("a mistake") },
+			Policies: []governance.Member{
+				member("p", governance.Content,
+					decider(func(governance.Flow, *governance.Exchange) governance.Decision {
+						return governance.Decision{}
+					})),
+			},
+			Observe: func(governance.Observation) { panic("a mistake") },
 		}, `{"nonce":"n","die":0}`, protocol.ExtensionError},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +191,8 @@ func TestErrorBeforeToolRunsHasNoOutcome(t *testing.T) {
 			late := expiring{t.Context(), make(chan struct{})}
 			end = func() { close(late.done) }
 			_, err := h.Call(late, "ext_x_acts", json.RawMessage(tt.args))
-			if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != tt.kind || e.Outcome != "" || ran() != 0 {
+			if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != tt.kind || e.Outcome != "" ||
+				ran() != 0 {
 				t.Errorf("%#v, want %s without an outcome; carried out %d times", err, tt.kind, ran())
 			}
 		})
@@ -183,7 +202,8 @@ func TestErrorBeforeToolRunsHasNoOutcome(t *testing.T) {
 // requesting is a policy of the request flow.
 type requesting func(ctx context.Context) (governance.Decision, error)
 
-func (r requesting) Decide(ctx context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+func (r requesting) Decide(ctx context.Context, flow governance.Flow, _ *governance.Exchange,
+) (governance.Decision, error) {
 	if flow == governance.Response {
 		return governance.Decision{}, nil
 	}
@@ -202,7 +222,13 @@ func TestErrorOfInputRoundHasOutcome(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("newer", rich("newer", "")).Open(exthost.Options{})
 	s, _ := stay(t, h, "s", protocol.MCP20251125, "")
-	_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Client: unhelpful{hosttest.NewRecorder()}, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_newer_input","arguments":{}}`)})
+	_, err := h.Do(hosttest.Deadline(t),
+		&protocol.Call{
+			Session: s,
+			Client:  unhelpful{hosttest.NewRecorder()},
+			Method:  protocol.MethodToolsCall,
+			Params:  json.RawMessage(`{"name":"ext_newer_input","arguments":{}}`),
+		})
 	e, _ := errors.AsType[*protocol.Error](err)
 	if e == nil || e.Outcome != "unknown" {
 		t.Fatalf("%#v", err)
@@ -217,9 +243,10 @@ func TestErrorOfInputRoundHasOutcome(t *testing.T) {
 func TestFrontsCarryOutcome(t *testing.T) {
 	processtest.Leaks(t)
 	decision, failure := governance.Decision{}, errors.New("its database is down")
-	h, _ := journalHost(t, exthost.Options{Policies: []governance.Member{member("p", governance.Content, responding(func(context.Context) (governance.Decision, error) {
-		return decision, failure
-	}))}})
+	h, _ := journalHost(t, exthost.Options{Policies: []governance.Member{member("p", governance.Content,
+		responding(func(context.Context) (governance.Decision, error) {
+			return decision, failure
+		}))}})
 	for name, w := range map[string]*way{
 		"stdio":      overStdio(t, h, false),
 		"stdio 2026": overStdio(t, h, true),
@@ -228,12 +255,19 @@ func TestFrontsCarryOutcome(t *testing.T) {
 		"sse":        overSSE(t, h, "/sse"),
 	} {
 		decision, failure = governance.Decision{}, errors.New("its database is down")
-		if got := w.request(t, 1, "tools/call", `"name":"ext_x_acts","arguments":{"nonce":"n","die":0}`); !strings.Contains(got, `"error":{"code":-32032`) || !strings.Contains(got, `"outcome":"unknown"`) {
+		if got := w.request(t, 1, "tools/call",
+			`"name":"ext_x_acts","arguments":{"nonce":"n","die":0}`); !strings.Contains(got,
+			`"error":{"code":-32032`) || !strings.Contains(got, `"outcome":"unknown"`) {
 			t.Errorf("%s: a policy that failed: %s", name, got)
 		}
 		decision, failure = governance.Decision{Action: governance.Deny, Reason: "not for you"}, nil
 		got := w.request(t, 2, "tools/call", `"name":"ext_x_acts","arguments":{"nonce":"n","die":0}`)
-		for _, want := range []string{`"isError":true`, "not for you; it may have been carried out nevertheless", `"outcome":"unknown"`, `"executed":true`} {
+		for _, want := range []string{
+			`"isError":true`,
+			"not for you; it may have been carried out nevertheless",
+			`"outcome":"unknown"`,
+			`"executed":true`,
+		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: a denial without %s: %s", name, want, got)
 			}
@@ -271,7 +305,8 @@ func TestReplayIsOfTheNodeWithTheProcess(t *testing.T) {
 	front := hosttest.NewFolder(t).Open(exthost.Options{Cluster: w.node("front", peers.AsReplicas)})
 	awaitTool(t, front, "ext_x_reads", true)
 	_, err := front.Call(hosttest.Deadline(t), "ext_x_reads", journaled{"n", 9})
-	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited || e.Outcome != "unknown" {
+	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.ChildExited ||
+		e.Outcome != "unknown" {
 		t.Errorf("%v", err)
 	}
 	if n := len(hosttest.LinesOf(t, state, "x", "journal")); n != 2 {
@@ -315,7 +350,8 @@ func TestReplayAfterRefusal(t *testing.T) {
 		}
 	}
 	full.set(nil)
-	if got, err := front.Call(hosttest.Deadline(t), "ext_x_reads", map[string]any{"nonce": "n", "die": 0}); err != nil || got.Text() != "done n" {
+	if got, err := front.Call(hosttest.Deadline(t), "ext_x_reads",
+		map[string]any{"nonce": "n", "die": 0}); err != nil || got.Text() != "done n" {
 		t.Errorf("a node that is back: %s, %v", got, err)
 	}
 }
@@ -326,7 +362,8 @@ func TestReplayAfterRefusalOverStdio(t *testing.T) {
 	front, _, _ := replicasThatFail(t)
 	w := overStdio(t, front, false)
 	for n := range 4 {
-		if got := w.request(t, n+1, "tools/call", `"name":"ext_x_reads","arguments":{"nonce":"n","die":0}`); !strings.Contains(got, `"error"`) {
+		if got := w.request(t, n+1, "tools/call",
+			`"name":"ext_x_reads","arguments":{"nonce":"n","die":0}`); !strings.Contains(got, `"error"`) {
 			t.Errorf("call %d: %s", n+1, got)
 		}
 	}

@@ -104,7 +104,8 @@ func plansOf(seed uint64) (list []*callPlan) {
 	}
 	nodes := make(map[string][]deed)
 	for _, node := range stormNodes {
-		nodes[node] = slices.Repeat([]deed{{what: []string{"overloaded", "busy", "away", "lost", "lost"}[r.IntN(5)]}}, 9)
+		nodes[node] = slices.Repeat([]deed{{what: []string{"overloaded", "busy", "away", "lost", "lost"}[r.IntN(5)]}},
+			9)
 	}
 	for range 6 {
 		p := planOf(r)
@@ -117,7 +118,15 @@ func plansOf(seed uint64) (list []*callPlan) {
 // planOf makes one plan. Most of what may go wrong goes right, so that calls come far.
 func planOf(r *rand.Rand) *callPlan {
 	wait := func() time.Duration {
-		return []time.Duration{0, 0, 0, time.Millisecond, 300 * time.Millisecond, time.Second, 4 * time.Second}[r.IntN(7)]
+		return []time.Duration{
+			0,
+			0,
+			0,
+			time.Millisecond,
+			300 * time.Millisecond,
+			time.Second,
+			4 * time.Second,
+		}[r.IntN(7)]
 	}
 	one := func(odds int, deeds ...string) deed {
 		if r.IntN(odds) != 0 {
@@ -125,8 +134,13 @@ func planOf(r *rand.Rand) *callPlan {
 		}
 		return deed{deeds[r.IntN(len(deeds))], wait()}
 	}
-	p := &callPlan{cancel: r.IntN(2) == 0, reads: r.IntN(2) == 0,
-		policies: make(map[string]deed), nodes: make(map[string][]deed), services: make(map[string][]deed)}
+	p := &callPlan{
+		cancel:   r.IntN(2) == 0,
+		reads:    r.IntN(2) == 0,
+		policies: make(map[string]deed),
+		nodes:    make(map[string][]deed),
+		services: make(map[string][]deed),
+	}
 	if r.IntN(3) != 0 {
 		p.ends = []time.Duration{time.Millisecond, 200 * time.Millisecond, time.Second, 2 * time.Second}[r.IntN(4)]
 	}
@@ -134,7 +148,9 @@ func planOf(r *rand.Rand) *callPlan {
 		p.policies[host+" request"] = one(8, "wait", "deny", "fail", "panic", "change", "respond")
 		p.policies[host+" response"] = one(3, "wait", "deny", "fail", "panic", "change", "enlarge", "ask")
 		for range r.IntN(4) {
-			p.services[host] = append(p.services[host], one(2, "answer", "refuse", "fail", "garble", "overflow", "die", "die unread", "die executed", "hang", "cut", "cut executed"))
+			p.services[host] = append(p.services[host],
+				one(2, "answer", "refuse", "fail", "garble", "overflow", "die", "die unread", "die executed", "hang",
+					"cut", "cut executed"))
 		}
 	}
 	p.host = []string{"front", "desk"}[r.IntN(2)]
@@ -188,7 +204,8 @@ type planned struct {
 }
 
 // Decide implements [governance.Policy].
-func (o planned) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (o planned) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	p := o.plans.of(x.Request)
 	if p == nil {
 		return governance.Decision{}, nil
@@ -212,10 +229,16 @@ func (o planned) Decide(ctx context.Context, flow governance.Flow, x *governance
 		panic("it is broken")
 	case "change":
 		if x.Failure == nil {
-			return governance.Decision{Action: governance.Modify, JSON: rawjson.Set(payload, "changed", json.RawMessage("true"))}, nil
+			return governance.Decision{
+				Action: governance.Modify,
+				JSON:   rawjson.Set(payload, "changed", json.RawMessage("true")),
+			}, nil
 		}
 	case "enlarge":
-		return governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"content":[],"x":"` + strings.Repeat("x", governance.DefaultMaxJSON) + `"}`)}, nil
+		return governance.Decision{
+			Action: governance.Modify,
+			JSON:   json.RawMessage(`{"content":[],"x":"` + strings.Repeat("x", governance.DefaultMaxJSON) + `"}`),
+		}, nil
 	case "respond":
 		return governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{"content":[]}`)}, nil
 	}
@@ -225,8 +248,12 @@ func (o planned) Decide(ctx context.Context, flow governance.Flow, x *governance
 // handlers are the hooks of a host.
 func (s *plans) handlers(host string) (list []hooks.Handler) {
 	for _, point := range []hooks.Point{hooks.BeforeToolCall, hooks.AfterToolCall, hooks.ToolCallFailed} {
-		list = append(list, hooks.Handler{Name: "planned", Point: point, OnError: hooks.DenyOnError,
-			Run: func(ctx context.Context, e *hooks.Event) (*hooks.Reply, error) { return s.hook(ctx, host, e) }})
+		list = append(list, hooks.Handler{
+			Name:    "planned",
+			Point:   point,
+			OnError: hooks.DenyOnError,
+			Run:     func(ctx context.Context, e *hooks.Event) (*hooks.Reply, error) { return s.hook(ctx, host, e) },
+		})
 	}
 	return list
 }
@@ -285,7 +312,12 @@ type stormServices struct {
 
 // Connect implements [runtime.Services].
 func (s stormServices) Connect(context.Context, *runtime.Spec) (jsonrpc.Transport, error) {
-	c := &stormService{stormServices: s, answers: make(chan jsonrpc.Message, 64), requests: make(chan jsonrpc.Message, 64), dead: make(chan struct{})}
+	c := &stormService{
+		stormServices: s,
+		answers:       make(chan jsonrpc.Message, 64),
+		requests:      make(chan jsonrpc.Message, 64),
+		dead:          make(chan struct{}),
+	}
 	go c.serve()
 	return c, nil
 }
@@ -413,7 +445,10 @@ func (c *stormService) call(m jsonrpc.Message) {
 	p.note("%s: EXECUTED", c.host)
 	switch d.what {
 	case "fail":
-		c.answer(jsonrpc.Message{ID: m.ID, Error: json.RawMessage(fmt.Sprintf(`{"code":%d,"message":"it is Monday"}`, ownCode))})
+		c.answer(jsonrpc.Message{
+			ID:    m.ID,
+			Error: json.RawMessage(fmt.Sprintf(`{"code":%d,"message":"it is Monday"}`, ownCode)),
+		})
 	case "garble":
 		c.answer(jsonrpc.Message{ID: m.ID, Invalid: errors.New("both a result and an error")})
 	case "overflow":
@@ -514,8 +549,13 @@ func openStorm(t *testing.T, s *plans) map[string]*exthost.Host {
 		}
 		cfg := f.Config()
 		cfg.Extensions.Defaults.Replay = manifest.ReplayIdempotent
-		hosts[name] = f.OpenWith(cfg, exthost.Options{Cluster: stormNode{w.node(name, peers.AsReplicas), s, new(atomic.Value)}, Services: stormServices{s, name},
-			Policies: []governance.Member{member("planned", governance.Content, planned{s, name})}, Observe: s.observe(name), Hooks: s.handlers(name)})
+		hosts[name] = f.OpenWith(cfg, exthost.Options{
+			Cluster:  stormNode{w.node(name, peers.AsReplicas), s, new(atomic.Value)},
+			Services: stormServices{s, name},
+			Policies: []governance.Member{member("planned", governance.Content, planned{s, name})},
+			Observe:  s.observe(name),
+			Hooks:    s.handlers(name),
+		})
 	}
 	for _, name := range []string{"front", "desk"} {
 		awaitTool(t, hosts[name], "ext_x_acts", true)
@@ -587,7 +627,8 @@ func TestOutcomeStorm(t *testing.T) {
 				s.latest.Store(p)
 				ended[n] = stormCall(t, hosts[p.host], p, strconv.Itoa(n))
 			}
-			time.Sleep(settling) // of the bubble: whatever was to happen to the calls has happened, and what died is there again
+			// of the bubble: whatever was to happen to the calls has happened, and what died is there again
+			time.Sleep(settling)
 			synctest.Wait()
 			for n, p := range list {
 				e, what := ended[n], "a result"
@@ -597,7 +638,8 @@ func TestOutcomeStorm(t *testing.T) {
 				seen[what]++
 				wrong := p.wrong(e)
 				if wrong != "" || one != "" {
-					t.Logf("call %d, %s: %v; executed %d times; %s\n\t%s", n+1, what, e, p.executed.Load(), p.deadline(), strings.Join(p.log, "\n\t"))
+					t.Logf("call %d, %s: %v; executed %d times; %s\n\t%s", n+1, what, e, p.executed.Load(),
+						p.deadline(), strings.Join(p.log, "\n\t"))
 				}
 				if wrong != "" {
 					t.Errorf("seed %d: %s; EXTHOST_STORM_SEED=%d repeats it", seed, wrong, seed)

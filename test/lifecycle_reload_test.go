@@ -65,7 +65,9 @@ func reload(t *testing.T, h *exthost.Host) *status.Change {
 // sameChange compares ids alone.
 func sameChange(t *testing.T, got *status.Change, want status.Change) {
 	t.Helper()
-	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(status.KeptBuild{}, "Reason", "Evidence"), cmpopts.IgnoreFields(status.Change{}, "Failed", "Files")); diff != "" {
+	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(status.KeptBuild{}, "Reason", "Evidence"),
+		cmpopts.IgnoreFields(status.Change{}, "Failed", "Files")); diff != "" {
 		t.Errorf("change (-want +got):\n%s", diff)
 	}
 }
@@ -98,8 +100,12 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := reload(t, h)
-	sameChange(t, done, status.Change{Added: []string{"added"}, Changed: []string{"changed", "script"}, Removed: []string{"gone"},
-		Kept: []status.KeptBuild{{ID: "broken"}, {ID: "gated"}, {ID: "unstartable"}}})
+	sameChange(t, done, status.Change{
+		Added:   []string{"added"},
+		Changed: []string{"changed", "script"},
+		Removed: []string{"gone"},
+		Kept:    []status.KeptBuild{{ID: "broken"}, {ID: "gated"}, {ID: "unstartable"}},
+	})
 	for i, want := range []string{"plugin.toml:5:1", "no-such-program", "exit status 3"} {
 		if i < len(done.Kept) && !strings.Contains(done.Kept[i].Reason, want) {
 			t.Errorf("%s is kept because %q, which lacks %q", done.Kept[i].ID, done.Kept[i].Reason, want)
@@ -109,7 +115,8 @@ func TestReload(t *testing.T) {
 		if got := hosttest.PidOf(t, h, id); (got == pid) == (id == "changed") {
 			t.Errorf("%s had pid %d and has %d", id, pid, got)
 		}
-		if got, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_greet", map[string]any{"name": "Ada"}); err != nil || got.Text() != "Hello, Ada!" {
+		if got, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_greet", map[string]any{"name": "Ada"}); err != nil ||
+			got.Text() != "Hello, Ada!" {
 			t.Errorf("%s after the reload: %s, %v", id, got, err)
 		}
 	}
@@ -158,9 +165,11 @@ func TestReloadHidden(t *testing.T) {
 		reason string
 	}{
 		{"x/plugin.toml", link, []status.KeptBuild{{ID: "x"}}, "a symbolic link"},
-		{"x/plugin.toml", func(at string) error { return os.Mkdir(at, 0o700) }, []status.KeptBuild{{ID: "x"}}, "a directory"},
+		{"x/plugin.toml", func(at string) error { return os.Mkdir(at, 0o700) }, []status.KeptBuild{{ID: "x"}},
+			"a directory"},
 		{"pack/deep", link, []status.KeptBuild{{ID: "deep"}}, "links are not followed"},
-		{".", func(at string) error { return os.WriteFile(at, nil, 0o600) }, []status.KeptBuild{{ID: "deep"}, {ID: "x"}}, "not a directory"},
+		{".", func(at string) error { return os.WriteFile(at, nil, 0o600) },
+			[]status.KeptBuild{{ID: "deep"}, {ID: "x"}}, "not a directory"},
 	} {
 		at := filepath.Join(f.Dir, tt.hidden)
 		if err := errors.Join(os.Rename(at, moved), tt.hide(at)); err != nil {
@@ -191,7 +200,8 @@ func TestReloadBrokenSidecar(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := hosttest.NewFolder(t).Add("x", manifest)
 			f.Write("x/main.sh", says("fine"))
-			sidecar := fmt.Sprintf(`{"mcpServers": {"s": {"command": %q, "env": {%q: "mcp"}}}}`, hosttest.Exe(t), processtest.ScriptVar)
+			sidecar := fmt.Sprintf(`{"mcpServers": {"s": {"command": %q, "env": {%q: "mcp"}}}}`, hosttest.Exe(t),
+				processtest.ScriptVar)
 			f.Write("x/.mcp.json", sidecar)
 			h := f.Open(exthost.Options{})
 			before := hosttest.PidOf(t, h, "x.s")
@@ -253,7 +263,8 @@ func TestReloadConfiguration(t *testing.T) {
 	again.Extensions.Entries = map[string]config.Entry{"a": {Env: map[string]string{"NEW": "1"}}}
 	next = &again
 	sameChange(t, reload(t, h), status.Change{Added: []string{"b"}, Changed: []string{"a"}})
-	if got, err := h.Call(hosttest.Deadline(t), "ext_a_environ", nil); err != nil || !strings.Contains(got.Text(), "NEW=1") {
+	if got, err := h.Call(hosttest.Deadline(t), "ext_a_environ", nil); err != nil ||
+		!strings.Contains(got.Text(), "NEW=1") {
 		t.Errorf("a has not got its new variable: %v", err)
 	}
 }
@@ -305,9 +316,11 @@ func TestReloadListChangedOnce(t *testing.T) {
 	}
 	const reloads = 5
 	for i := range reloads {
-		f.Write("lite/plugin.toml", fmt.Sprintf("[plugin]\nid = \"lite\"\nversion = \"0.1.0\"\n"+lite+"[[tools]]\nname = \"t%d\"\n", i))
+		f.Write("lite/plugin.toml",
+			fmt.Sprintf("[plugin]\nid = \"lite\"\nversion = \"0.1.0\"\n"+lite+"[[tools]]\nname = \"t%d\"\n", i))
 		f.Write("lite/main.sh", says("x"))
-		f.Add("native", fmt.Sprintf("[capabilities]\ntools = [%q]\n", []string{"greet", "echo"}[i%2])+strings.TrimPrefix(hosttest.Child("sdk", ""), hosttest.ToolsOfChild))
+		f.Add("native", fmt.Sprintf("[capabilities]\ntools = [%q]\n",
+			[]string{"greet", "echo"}[i%2])+strings.TrimPrefix(hosttest.Child("sdk", ""), hosttest.ToolsOfChild))
 		f.Add(fmt.Sprint("new", i), hosttest.Child("sdk", ""))
 		if err := os.RemoveAll(filepath.Join(f.Dir, fmt.Sprint("new", i-1))); err != nil {
 			t.Fatal(err)
@@ -339,7 +352,8 @@ func TestReloadDrains(t *testing.T) {
 		_, err := h.Call(ctx, "ext_x_wait", nil)
 		done <- err
 	}()
-	hosttest.Eventually(t, "the call is under way", func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight > 0 })
+	hosttest.Eventually(t, "the call is under way",
+		func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight > 0 })
 	f.Add("x", hosttest.Child("sdk", `args = ["2"]`))
 	reload(t, h)
 	if got, err := h.Call(hosttest.Deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
@@ -364,7 +378,8 @@ func TestReloadDrains(t *testing.T) {
 func TestReloadStopFirst(t *testing.T) {
 	processtest.Leaks(t)
 	manifest := func(build string) string {
-		return hosttest.Child("locked", fmt.Sprintf("args = [%q]\n[runtime]\nreload = \"stop_first\"\nshutdown_grace = \"200ms\"\n", build))
+		return hosttest.Child("locked",
+			fmt.Sprintf("args = [%q]\n[runtime]\nreload = \"stop_first\"\nshutdown_grace = \"200ms\"\n", build))
 	}
 	f := hosttest.NewFolder(t).Add("x", manifest("1"))
 	h := f.Open(exthost.Options{})
@@ -375,7 +390,8 @@ func TestReloadStopFirst(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				for {
-					if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", json.RawMessage(`{"name":"Ada"}`)); err != nil {
+					if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet",
+						json.RawMessage(`{"name":"Ada"}`)); err != nil {
 						t.Errorf("during the reload: %v", err)
 						return
 					}
@@ -436,7 +452,8 @@ func TestReloadGivenUp(t *testing.T) {
 // and not applied stays so until somebody reloads.
 func TestEnableChangesNoOther(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("x", lite).Add("failed", hosttest.Child("exit 3", "")).Add("y", lite).Add("gone", lite)
+	f := hosttest.NewFolder(t).Add("x", lite).Add("failed", hosttest.Child("exit 3", "")).Add("y", lite).Add("gone",
+		lite)
 	f.Write("y/main.sh", says("one"))
 	cfg := f.Config()
 	cfg.Extensions.Disabled = []string{"x"}
@@ -474,5 +491,10 @@ func TestEnableChangesNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameChange(t, change, status.Change{Added: []string{"added"}, Changed: []string{"y"}, Removed: []string{"gone"}, Retried: []string{"failed"}})
+	sameChange(t, change, status.Change{
+		Added:   []string{"added"},
+		Changed: []string{"y"},
+		Removed: []string{"gone"},
+		Retried: []string{"failed"},
+	})
 }

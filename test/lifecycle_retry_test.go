@@ -29,7 +29,8 @@ import (
 
 // appendState adds a line to a file in the extension's state directory, in one write.
 func appendState(name, line string) {
-	f, err := os.OpenFile(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), name), os.O_APPEND|os.O_CREATE|os.O_WRONLY,
+		0o600)
 	if err == nil {
 		_, err = f.WriteString(line + "\n")
 		f.Close()
@@ -101,26 +102,39 @@ func TestR1ReplayOfIdempotentCalls(t *testing.T) {
 			state, policy := t.TempDir(), &sentinel{}
 			var hooked []string
 			note := func(p hooks.Point) hooks.Handler {
-				return hooks.Handler{Name: "note", Point: p, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
-					hooked = append(hooked, string(e.Point))
-					return nil, nil
-				}}
+				return hooks.Handler{
+					Name:  "note",
+					Point: p,
+					Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+						hooked = append(hooked, string(e.Point))
+						return nil, nil
+					},
+				}
 			}
 			h := openJournal(t, tt.replay, tt.more, exthost.Options{StateDir: state,
 				Policies: []governance.Member{member("sentinel", governance.Authorization, policy)},
-				Hooks:    []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall), note(hooks.ToolCallFailed)}})
+				Hooks: []hooks.Handler{
+					note(hooks.BeforeToolCall),
+					note(hooks.AfterToolCall),
+					note(hooks.ToolCallFailed),
+				}})
 			got, err := h.Call(hosttest.Deadline(t), "ext_x_"+tt.tool, journaled{"n", tt.die})
 			e, _ := errors.AsType[*protocol.Error](err)
 			switch {
 			case tt.kind == "" && (err != nil || got.Text() != "done n"):
 				t.Errorf("%s, %v", got, err)
-			case tt.kind != "" && (e == nil || e.Kind != tt.kind || e.Outcome != tt.outcome || e.Evidence == nil || *e.Evidence.ExitCode != 3):
+			case tt.kind != "" &&
+				(e == nil || e.Kind != tt.kind || e.Outcome != tt.outcome || e.Evidence == nil ||
+					*e.Evidence.ExitCode != 3):
 				t.Errorf("%+v", err)
 			}
 			if n := len(hosttest.LinesOf(t, state, "x", "journal")); n != tt.journal {
 				t.Errorf("carried out %d times, want %d", n, tt.journal)
 			}
-			flows, points := []string{"request > tools/call ext_x_" + tt.tool, "response > tools/call ext_x_" + tt.tool}, []string{"before_tool_call", "after_tool_call"}
+			flows, points := []string{
+				"request > tools/call ext_x_" + tt.tool,
+				"response > tools/call ext_x_" + tt.tool,
+			}, []string{"before_tool_call", "after_tool_call"}
 			if tt.kind != "" {
 				flows, points = flows[:1], []string{"before_tool_call", "tool_call_failed"}
 			}
@@ -138,8 +152,10 @@ func TestR1ReplayOfIdempotentCalls(t *testing.T) {
 func TestReplayDoesNotWaitForLong(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
-	h := openJournal(t, "idempotent", "[runtime.restart]\nbase_backoff = \"1h\"\nmax_backoff = \"1h\"\n", exthost.Options{StateDir: state})
-	if _, err := h.Call(hosttest.Deadline(t), "ext_x_acts", journaled{"first", 1}); protocol.KindOf(err) != protocol.ChildExited {
+	h := openJournal(t, "idempotent", "[runtime.restart]\nbase_backoff = \"1h\"\nmax_backoff = \"1h\"\n",
+		exthost.Options{StateDir: state})
+	if _, err := h.Call(hosttest.Deadline(t), "ext_x_acts",
+		journaled{"first", 1}); protocol.KindOf(err) != protocol.ChildExited {
 		t.Fatal(err)
 	}
 	// The next restart is not due for long: the call ends with what happened to it.
@@ -157,7 +173,9 @@ func TestReplayDoesNotWaitForLong(t *testing.T) {
 func TestR1ReplayStorm(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
-	h := openJournal(t, "idempotent", "[runtime.restart]\nmax_attempts = -1\nbase_backoff = \"1ms\"\nmax_backoff = \"1ms\"\n", exthost.Options{StateDir: state})
+	h := openJournal(t, "idempotent",
+		"[runtime.restart]\nmax_attempts = -1\nbase_backoff = \"1ms\"\nmax_backoff = \"1ms\"\n",
+		exthost.Options{StateDir: state})
 	const callers, each = 8, 10
 	outcomes := make(map[string]error)
 	var replayed atomic.Bool // a call that died has succeeded; until then the storm goes on
@@ -213,7 +231,8 @@ func TestReplayIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := hosttest.StatusOf(t, h, "x")
-	if s.Requests != 1 || s.Calls != 1 || s.Errors != 0 || s.Restarts != 1 || s.LastCrash == nil || s.LastCrash.Time.Before(began) {
+	if s.Requests != 1 || s.Calls != 1 || s.Errors != 0 || s.Restarts != 1 || s.LastCrash == nil ||
+		s.LastCrash.Time.Before(began) {
 		t.Errorf("%+v", s)
 	}
 }

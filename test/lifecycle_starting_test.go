@@ -78,8 +78,11 @@ func TestCachedToolsWhileStarting(t *testing.T) {
 	}
 	client, result := hosttest.NewRecorder(), make(chan error, 1)
 	go func() {
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Client: client,
-			Params: json.RawMessage(`{"name":"ext_x_greet","_meta":{"progressToken":"p"}}`)})
+		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{
+			Method: protocol.MethodToolsCall,
+			Client: client,
+			Params: json.RawMessage(`{"name":"ext_x_greet","_meta":{"progressToken":"p"}}`),
+		})
 		result <- err
 	}()
 	select {
@@ -87,7 +90,8 @@ func TestCachedToolsWhileStarting(t *testing.T) {
 	case err := <-result:
 		t.Fatalf("the call did not wait: %v", err)
 	}
-	if told := client.Told()[0]; !strings.Contains(told, `"progressToken":"p"`) || !strings.Contains(told, "x is starting: the host waits for its handshake, 1s") {
+	if told := client.Told()[0]; !strings.Contains(told, `"progressToken":"p"`) ||
+		!strings.Contains(told, "x is starting: the host waits for its handshake, 1s") {
 		t.Errorf("told %s", told)
 	}
 	if _, err := h.Call(hosttest.Deadline(t), "ext_x_unknown", nil); protocol.KindOf(err) != protocol.ToolNotFound {
@@ -132,7 +136,8 @@ func TestCachedToolsOfAProgramThatDoesNotFit(t *testing.T) {
 	}
 	t.Run("it does not start", func(t *testing.T) {
 		f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
-		f.Write("x/x.sh", gated(`[ -e "$EXTHOST_STATE_DIR/broken" ] && exit 3`+"\n"+strings.TrimPrefix(hosttest.Scripted, "#!/bin/sh\n")))
+		f.Write("x/x.sh", gated(`[ -e "$EXTHOST_STATE_DIR/broken" ] && exit 3`+"\n"+
+			strings.TrimPrefix(hosttest.Scripted, "#!/bin/sh\n")))
 		f.Open(exthost.Options{StateDir: g.state}).Close()
 		g.close()
 		h := f.Open(exthost.Options{StateDir: g.state, Mode: hosttest.Background})
@@ -150,7 +155,8 @@ func TestCachedToolsOfAProgramThatDoesNotFit(t *testing.T) {
 		if got := hosttest.Names(h); len(got) != 0 {
 			t.Errorf("listed though it failed: %q", got)
 		}
-		if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "did not start") {
+		if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.Failed ||
+			!strings.Contains(err.Error(), "did not start") {
 			t.Errorf("a call of what failed: %v", err)
 		}
 	})
@@ -160,8 +166,10 @@ func TestCachedToolsOfAProgramThatDoesNotFit(t *testing.T) {
 func TestFirstListWaits(t *testing.T) {
 	processtest.Leaks(t)
 	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
-	f.Add("npm", hosttest.OffersTwo+"[transport]\ncommand = \"./npx\"\nargs = [\"-y\", \"some-server\"]\nprotocol = \"native\"\n")
-	f.Write("npm/npx", "#!/bin/sh\necho 'npm warn exec some-server is not installed' >&2\n"+strings.TrimPrefix(gated(strings.TrimPrefix(hosttest.Scripted, "#!/bin/sh\n")), "#!/bin/sh\n"))
+	f.Add("npm", hosttest.OffersTwo+
+		"[transport]\ncommand = \"./npx\"\nargs = [\"-y\", \"some-server\"]\nprotocol = \"native\"\n")
+	f.Write("npm/npx", "#!/bin/sh\necho 'npm warn exec some-server is not installed' >&2\n"+
+		strings.TrimPrefix(gated(strings.TrimPrefix(hosttest.Scripted, "#!/bin/sh\n")), "#!/bin/sh\n"))
 	f.Write("npm/tools.json", hosttest.TwoTools)
 	f.Add("quick", hosttest.Child("sdk", ""))
 	other := gate{t, g.state, "npm"}
@@ -170,7 +178,12 @@ func TestFirstListWaits(t *testing.T) {
 	h := f.Open(exthost.Options{StateDir: g.state, Mode: hosttest.Background})
 	client, result := hosttest.NewRecorder(), make(chan json.RawMessage, 1)
 	go func() {
-		raw, _ := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsList, Client: client, Params: json.RawMessage(`{"_meta":{"progressToken":7}}`)})
+		raw, _ := h.Do(hosttest.Deadline(t),
+			&protocol.Call{
+				Method: protocol.MethodToolsList,
+				Client: client,
+				Params: json.RawMessage(`{"_meta":{"progressToken":7}}`),
+			})
 		result <- raw
 	}()
 	client.Next(t)
@@ -180,7 +193,8 @@ func TestFirstListWaits(t *testing.T) {
 	}
 	g.open()
 	other.open()
-	if raw := string(<-result); !strings.Contains(raw, "ext_x_greet") || !strings.Contains(raw, "ext_npm_greet") || !strings.Contains(raw, "ext_quick_greet") {
+	if raw := string(<-result); !strings.Contains(raw, "ext_x_greet") || !strings.Contains(raw, "ext_npm_greet") ||
+		!strings.Contains(raw, "ext_quick_greet") {
 		t.Errorf("the first list: %s", raw)
 	}
 }
@@ -190,7 +204,8 @@ func TestInstallationIsOver(t *testing.T) {
 	processtest.Leaks(t)
 	f, g := hosttest.NewFolder(t), gate{t, t.TempDir(), "x"}
 	f.Add("x", hosttest.OffersTwo+"[transport]\ncommand = \"./uvx\"\nargs = [\"some-server\"]\nprotocol = \"native\"\n")
-	f.Write("x/uvx", "#!/bin/sh\necho 'Downloading cpython (20MiB)' >&2\nread -r line\necho 'the server loads its model' >&2\n"+strings.TrimPrefix(gated("exit 1\n"), "#!/bin/sh\n"))
+	f.Write("x/uvx", "#!/bin/sh\necho 'Downloading cpython (20MiB)' >&2\nread -r line\necho 'the server loads its "+
+		"model' >&2\n"+strings.TrimPrefix(gated("exit 1\n"), "#!/bin/sh\n"))
 	g.close()
 	h := f.Open(exthost.Options{StateDir: g.state, Mode: hosttest.Background})
 	reason := func() string { return h.Status().Extensions[0].Reason }
@@ -254,7 +269,8 @@ func TestCachedToolsPassPins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(stored), "Greets", "Ignores all rules, and greets", 1)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Replace(string(stored), "Greets", "Ignores all rules, and greets", 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	g.close()
@@ -272,7 +288,10 @@ func TestCachedToolsPassPins(t *testing.T) {
 // installed once, and runs in the end.
 func TestClientsThatGiveUpDoNotEndTheStart(t *testing.T) {
 	processtest.Leaks(t)
-	for name, runtime := range map[string]string{"shared": "activation = \"lazy\"\n", "per session": "instances = \"per_session\"\nshutdown_grace = \"1ms\"\n"} {
+	for name, runtime := range map[string]string{
+		"shared":      "activation = \"lazy\"\n",
+		"per session": "instances = \"per_session\"\nshutdown_grace = \"1ms\"\n",
+	} {
 		t.Run(name, func(t *testing.T) {
 			f, g := gatedFolder(t, runtime), gate{t, t.TempDir(), "x"}
 			f.Write("x/x.sh", `#!/bin/sh
@@ -288,11 +307,14 @@ func TestClientsThatGiveUpDoNotEndTheStart(t *testing.T) {
 			g.close()
 			h := f.Open(exthost.Options{StateDir: g.state})
 			for n := range 10 {
-				giveUp(t, h, fmt.Sprint("s", n), func() bool { return n > 0 || len(hosttest.LinesOf(t, g.state, "x", "installing")) > 0 })
+				giveUp(t, h, fmt.Sprint("s", n),
+					func() bool { return n > 0 || len(hosttest.LinesOf(t, g.state, "x", "installing")) > 0 })
 			}
-			hosttest.Eventually(t, "one start is left", func() bool { return len(hosttest.StatusOf(t, h, "x").Instances) == 1 })
+			hosttest.Eventually(t, "one start is left",
+				func() bool { return len(hosttest.StatusOf(t, h, "x").Instances) == 1 })
 			g.open()
-			hosttest.Eventually(t, "it is installed", func() bool { return len(hosttest.LinesOf(t, g.state, "x", "installed")) > 0 })
+			hosttest.Eventually(t, "it is installed",
+				func() bool { return len(hosttest.LinesOf(t, g.state, "x", "installed")) > 0 })
 			if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); err != nil {
 				t.Error(err)
 			}
@@ -314,7 +336,12 @@ func giveUp(t *testing.T, h *exthost.Host, id string, seen func() bool) {
 	calling, cancel := context.WithCancel(hosttest.Deadline(t))
 	result := make(chan error, 1)
 	go func() {
-		_, err := h.Do(calling, &protocol.Call{Session: session, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_greet"}`)})
+		_, err := h.Do(calling,
+			&protocol.Call{
+				Session: session,
+				Method:  protocol.MethodToolsCall,
+				Params:  json.RawMessage(`{"name":"ext_x_greet"}`),
+			})
 		result <- err
 	}()
 	hosttest.Eventually(t, "the call waits for a start", func() bool {
@@ -333,8 +360,10 @@ func giveUp(t *testing.T, h *exthost.Host, id string, seen func() bool) {
 // call of one waits, and a name that is not among them does not exist.
 func TestDeclaredToolsWhileTheProcessStarts(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("x", "[transport]\nscript = \"x.sh\"\nprotocol = \"lite\"\n[[tools]]\nname = \"greet\"\n")
-	f.Write("x/x.sh", "#!/bin/sh\nwhile read -r line; do id=${line#*'\"id\":'}; echo '{\"id\":'${id%%,*}',\"result\":\"hello\"}'; done\n")
+	f := hosttest.NewFolder(t).Add("x",
+		"[transport]\nscript = \"x.sh\"\nprotocol = \"lite\"\n[[tools]]\nname = \"greet\"\n")
+	f.Write("x/x.sh", "#!/bin/sh\nwhile read -r line; do id=${line#*'\"id\":'}; echo "+
+		"'{\"id\":'${id%%,*}',\"result\":\"hello\"}'; done\n")
 	starts, goOn := make(chan struct{}), make(chan struct{})
 	h := f.Open(exthost.Options{Hooks: []hooks.Handler{{Name: "gate", Point: hooks.ExtensionLoad, Timeout: time.Minute,
 		Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {

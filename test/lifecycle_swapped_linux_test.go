@@ -35,7 +35,12 @@ type swapping struct {
 func newSwapping(t *testing.T, transport, answers string) *swapping {
 	t.Helper()
 	beside := t.TempDir()
-	s := &swapping{Folder: hosttest.NewFolder(t), gate: beside + "/gate", loaded: beside + "/loaded", spare: beside + "/part.sh"}
+	s := &swapping{
+		Folder: hosttest.NewFolder(t),
+		gate:   beside + "/gate",
+		loaded: beside + "/loaded",
+		spare:  beside + "/part.sh",
+	}
 	for _, fifo := range []string{s.gate, s.loaded} {
 		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 			t.Fatal(err)
@@ -46,7 +51,8 @@ func newSwapping(t *testing.T, transport, answers string) *swapping {
 	}
 	s.Add("x", transport)
 	s.Write("x/part.sh", "export WORD=agreed\n")
-	s.Write("x/run.sh", strings.NewReplacer("GATE", s.gate, "LOADED", s.loaded, "EXE", hosttest.Exe(t)).Replace(answers))
+	s.Write("x/run.sh", strings.NewReplacer("GATE", s.gate, "LOADED", s.loaded, "EXE",
+		hosttest.Exe(t)).Replace(answers))
 	cfg := s.Config()
 	cfg.Project.SearchPaths = true // found in a directory that the user has to trust
 	k := &consent.Consent{Store: consent.NewStore(filepath.Join(beside, "trust"))}
@@ -136,7 +142,8 @@ func TestSwappedWhileItStarts(t *testing.T) {
 	for name, tt := range map[string]struct{ transport, answers string }{
 		"exec":  {execsScript, loadsPart + "echo $WORD\n"},
 		"fails": {execsScript, loadsPart + "echo $WORD >&2; test $WORD = agreed\n"},
-		"lite":  {declaresEnviron + "[transport]\nprotocol = \"lite\"\n" + runsScript + "[runtime]\nactivation = \"lazy\"\n", loadsPart + answer},
+		"lite": {declaresEnviron + "[transport]\nprotocol = \"lite\"\n" + runsScript +
+			"[runtime]\nactivation = \"lazy\"\n", loadsPart + answer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -144,10 +151,14 @@ func TestSwappedWhileItStarts(t *testing.T) {
 			s.open()
 			text, err := s.call(s.swap, protocol.Untrusted, protocol.ExtensionError)
 			e, _ := errors.AsType[*protocol.Error](err)
-			if e == nil || e.Kind != protocol.Untrusted || e.Outcome != "unknown" || !strings.Contains(e.Error(), "part.sh") || !strings.Contains(e.Error(), "exthost restart x (untrusted)") || strings.Count(e.Error(), "(untrusted)") != 1 {
+			if e == nil || e.Kind != protocol.Untrusted || e.Outcome != "unknown" ||
+				!strings.Contains(e.Error(), "part.sh") ||
+				!strings.Contains(e.Error(), "exthost restart x (untrusted)") ||
+				strings.Count(e.Error(), "(untrusted)") != 1 {
 				t.Fatalf("the swapped script says %q, %+v", text, err)
 			}
-			if text, err := s.call(func() {}, protocol.ExtensionError); name != "fails" && (err != nil || !strings.Contains(text, "agreed")) {
+			if text, err := s.call(func() {}, protocol.ExtensionError); name != "fails" &&
+				(err != nil || !strings.Contains(text, "agreed")) {
 				t.Errorf("what is agreed to says %q, %v", text, err)
 			}
 			if err := s.h.Close(); err != nil {
@@ -164,7 +175,8 @@ func TestSwappedWhileItStarts(t *testing.T) {
 // anybody calls it.
 func TestSwappedBeforeTheHandshake(t *testing.T) {
 	processtest.Leaks(t)
-	s := newSwapping(t, offersEnviron+fmt.Sprintf("[transport]\nenv = { %s = \"sdk\" }\n", processtest.ScriptVar)+runsScript, loadsPart+"exec EXE\n")
+	s := newSwapping(t, offersEnviron+fmt.Sprintf("[transport]\nenv = { %s = \"sdk\" }\n",
+		processtest.ScriptVar)+runsScript, loadsPart+"exec EXE\n")
 	started := make(chan struct{})
 	go func() {
 		defer close(started)
@@ -195,7 +207,8 @@ func TestSwappedInALoop(t *testing.T) {
 	s := newSwapping(t, execsScript,
 		"cd \"$(dirname \"$0\")\"; . ./part.sh; echo $WORD\n")
 	s.open()
-	if result, err := s.h.Call(hosttest.Deadline(t), "ext_x_environ", nil); err != nil || strings.TrimSpace(result.Text()) != "agreed" {
+	if result, err := s.h.Call(hosttest.Deadline(t), "ext_x_environ", nil); err != nil ||
+		strings.TrimSpace(result.Text()) != "agreed" {
 		t.Fatal(result.Text(), err)
 	}
 	stop, renamed := make(chan struct{}), make(chan struct{})
@@ -216,7 +229,8 @@ func TestSwappedInALoop(t *testing.T) {
 		calls.Go(func() {
 			for range 25 {
 				result, err := s.h.Call(hosttest.Deadline(t), "ext_x_environ", nil)
-				if text := result.Text(); err == nil && strings.TrimSpace(text) != "agreed" || err != nil && protocol.KindOf(err) != protocol.Untrusted {
+				if text := result.Text(); err == nil && strings.TrimSpace(text) != "agreed" ||
+					err != nil && protocol.KindOf(err) != protocol.Untrusted {
 					t.Errorf("a call says %q, %v", text, err)
 				}
 			}
@@ -231,11 +245,13 @@ func TestSwappedInALoop(t *testing.T) {
 func TestDataBesideCode(t *testing.T) {
 	processtest.Leaks(t)
 	s := newSwapping(t, execsScript,
-		"cd \"$(dirname \"$0\")\"; . ./part.sh; mkdir -p data/new; echo 1 > data/notes.json~; mv data/notes.json~ data/notes.json; echo 1 > x.db-journal; rm x.db-journal; "+
+		"cd \"$(dirname \"$0\")\"; . ./part.sh; mkdir -p data/new; echo 1 > data/notes.json~; mv data/notes.json~ "+
+			"data/notes.json; echo 1 > x.db-journal; rm x.db-journal; "+
 			"chmod 600 data/notes.json; chmod 700 data; rm -rf data/new; ln -sf notes.json data/latest; echo $WORD\n")
 	s.open()
 	for range 20 {
-		if result, err := s.h.Call(hosttest.Deadline(t), "ext_x_environ", nil); err != nil || strings.TrimSpace(result.Text()) != "agreed" {
+		if result, err := s.h.Call(hosttest.Deadline(t), "ext_x_environ", nil); err != nil ||
+			strings.TrimSpace(result.Text()) != "agreed" {
 			t.Fatalf("a call says %q, %v", result.Text(), err)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	cfg := hosttest.NewFolder(t).Config()
 	cfg.Plugins = []governance.Spec{{Name: "p"}}
-	if h, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir()}); h != nil || protocol.KindOf(err) != protocol.ConfigInvalid || !strings.HasPrefix(err.Error(), "plugins:") {
+	if h, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir()}); h != nil ||
+		protocol.KindOf(err) != protocol.ConfigInvalid || !strings.HasPrefix(err.Error(), "plugins:") {
 		t.Errorf("Open = %v, %v", h, err)
 	}
 	cfg.Plugins[0].Disabled = true
@@ -34,8 +35,16 @@ func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 func TestPolicyThatIsNotLinkedIsRefused(t *testing.T) {
 	cfg := hosttest.NewFolder(t).Config()
 	for want, s := range map[string]governance.Spec{
-		"policy p: builtin: this program does not link cel: set PolicyKinds.CEL of its exthost.Options to celpolicy.New":         {Builtin: "cel", Config: map[string]any{"when": "true"}},
-		"policy p: kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options to grpcpolicy.NewInstance": {Kind: governance.KindGRPC, Cmd: []string{"no-such-program"}},
+		"policy p: builtin: this program does not link cel: set PolicyKinds.CEL of its exthost.Options to " +
+			"celpolicy.New": {
+			Builtin: "cel",
+			Config:  map[string]any{"when": "true"},
+		},
+		"policy p: kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options to " +
+			"grpcpolicy.NewInstance": {
+			Kind: governance.KindGRPC,
+			Cmd:  []string{"no-such-program"},
+		},
 	} {
 		s.Name, s.Category = "p", governance.Authorization
 		cfg.Plugins = []governance.Spec{s}
@@ -51,9 +60,12 @@ func TestReloadOfPolicyThatIsNotLinkedIsRefused(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	next := f.Config()
-	next.Plugins = []governance.Spec{{Name: "p", Builtin: "cel", Category: governance.Authorization, Config: map[string]any{"when": "true"}}}
+	next.Plugins = []governance.Spec{
+		{Name: "p", Builtin: "cel", Category: governance.Authorization, Config: map[string]any{"when": "true"}},
+	}
 	h := f.OpenWith(f.Config(), exthost.Options{Reread: func() (*config.Config, error) { return next, nil }})
-	if _, err := h.Admin().Reload(hosttest.Deadline(t)); protocol.KindOf(err) != protocol.ConfigInvalid || len(h.Status().Policies) != 0 {
+	if _, err := h.Admin().Reload(hosttest.Deadline(t)); protocol.KindOf(err) != protocol.ConfigInvalid ||
+		len(h.Status().Policies) != 0 {
 		t.Errorf("Reload: %v, with policies %+v", err, h.Status().Policies)
 	}
 }

@@ -95,7 +95,8 @@ func TestWatchBrokenSaves(t *testing.T) {
 		{"x/plugin.toml", strings.Replace(string(manifest), "protocol", "protocoll", 1), "plugin.toml:6:1"},
 		{"x/plugin.toml", "[plugin\n", "plugin.toml:2:1"},
 		{"x/main.sh", "#!/bin/sh\nwhile read -r line; do\n\tfi\ndone\n", "3: "},
-		{"native/plugin.toml", "[plugin]\nid = \"native\"\nversion = \"0.1.0\"\n" + hosttest.Child("err app.py, line 7: no such thing; exit 1", ""), "app.py, line 7"},
+		{"native/plugin.toml", "[plugin]\nid = \"native\"\nversion = \"0.1.0\"\n" +
+			hosttest.Child("err app.py, line 7: no such thing; exit 1", ""), "app.py, line 7"},
 	} {
 		if broken.file == "x/main.sh" && !stormtest.Full {
 			continue // a script without a handshake that is slow to break on a busy machine is taken for a good one
@@ -237,11 +238,17 @@ func TestWatchConfiguration(t *testing.T) {
 		f.Add("extensions/"+id, "[plugin]\nid = \""+id+"\"\nversion = \"0.1.0\"\n"+hosttest.Child("sdk", ""))
 	}
 	file := func(more string) string {
-		return fmt.Sprintf("extensions:\n  search_paths: [%q]\n  watch: {enabled: true, mode: reload, debounce_ms: 10}\n%s", f.Dir+"/extensions", more)
+		return fmt.Sprintf("extensions:\n  search_paths: [%q]\n  watch: {enabled: true, mode: reload, debounce_ms: "+
+			"10}\n%s", f.Dir+"/extensions", more)
 	}
 	f.Write("exthost.yaml", file(""))
 	load := func() (*config.Config, error) {
-		cfg, _, diags := config.Load(config.LoadOptions{Dir: f.Dir, Environ: []string{}, UserDir: "none", SystemDir: "none"})
+		cfg, _, diags := config.Load(config.LoadOptions{
+			Dir:       f.Dir,
+			Environ:   []string{},
+			UserDir:   "none",
+			SystemDir: "none",
+		})
 		if cfg == nil {
 			return nil, config.Refused(diags)
 		}
@@ -262,12 +269,14 @@ func TestWatchConfiguration(t *testing.T) {
 	if got, err := h.Call(hosttest.Deadline(t), "ext_b_greet", map[string]any{"name": "Ada"}); err != nil {
 		t.Errorf("with a broken configuration: %s, %v", got, err)
 	}
-	if d := h.Status().Diagnostics; len(d) == 0 || d[0].Level != protocol.LevelError || d[0].Code != "config_invalid" || d[0].Line != 4 || filepath.Base(d[0].Path) != "exthost.yaml" {
+	if d := h.Status().Diagnostics; len(d) == 0 || d[0].Level != protocol.LevelError || d[0].Code != "config_invalid" ||
+		d[0].Line != 4 || filepath.Base(d[0].Path) != "exthost.yaml" {
 		t.Errorf("the status of a host with a broken configuration on disk: %+v", d)
 	}
 	f.Write("exthost.yaml", file("  disabled: [b]\n"))
 	sameChange(t, new(await(t, reloads)), status.Change{Removed: []string{"b"}})
-	if d := h.Status().Diagnostics; slices.ContainsFunc(d, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
+	if d := h.Status().Diagnostics; slices.ContainsFunc(d,
+		func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
 		t.Errorf("the configuration was corrected: %+v", d)
 	}
 	f.Write("config/extensions.yaml", "extensions: {disabled: [a]}") // not read beside exthost.yaml
@@ -278,7 +287,8 @@ func TestWatchConfiguration(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if s := h.Admin().WatchStatus(); s.Mode != status.WatchOff {
-		hosttest.Eventually(t, "the new configuration does not watch", func() bool { return h.Admin().WatchStatus().Mode == status.WatchOff })
+		hosttest.Eventually(t, "the new configuration does not watch",
+			func() bool { return h.Admin().WatchStatus().Mode == status.WatchOff })
 	}
 }
 
@@ -305,7 +315,8 @@ func TestWatchModes(t *testing.T) {
 	if got := say(t, h, "x"); got != "one" {
 		t.Errorf("it was applied: %q", got)
 	}
-	if _, err := h.Admin().Watch(hosttest.Deadline(t), "relaod"); protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), `"reload"`) {
+	if _, err := h.Admin().Watch(hosttest.Deadline(t), "relaod"); protocol.KindOf(err) != protocol.InvalidArguments ||
+		!strings.Contains(err.Error(), `"reload"`) {
 		t.Errorf("a mode that there is not: %v", err)
 	}
 	if s, err := h.Admin().Watch(hosttest.Deadline(t), config.WatchReload); err != nil || s.Mode != config.WatchReload {
@@ -317,7 +328,8 @@ func TestWatchModes(t *testing.T) {
 	if got := say(t, h, "x"); got != "three" {
 		t.Errorf("not applied: %q", got)
 	}
-	if s, err := h.Admin().Watch(hosttest.Deadline(t), status.WatchOff); err != nil || s.Mode != status.WatchOff || s.Directories != 0 {
+	if s, err := h.Admin().Watch(hosttest.Deadline(t), status.WatchOff); err != nil || s.Mode != status.WatchOff ||
+		s.Directories != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	f.Write("x/main.sh", says("four"))
@@ -419,7 +431,10 @@ func TestWatchClose(t *testing.T) {
 // once the host applies changes again.
 func TestWatchModeAppliesWhatIsPending(t *testing.T) {
 	processtest.Leaks(t)
-	for name, before := range map[string]string{"found in mode log": config.WatchLog, "not found before off": status.WatchOff} {
+	for name, before := range map[string]string{
+		"found in mode log":    config.WatchLog,
+		"not found before off": status.WatchOff,
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := hosttest.NewFolder(t).Add("x", lite).Add("gone", lite)
 			h, reloads := f.Watched(config.WatchReload, quick, exthost.Options{})
@@ -432,11 +447,13 @@ func TestWatchModeAppliesWhatIsPending(t *testing.T) {
 				set(before)
 			}
 			away := filepath.Join(t.TempDir(), "gone")
-			if err := os.Rename(filepath.Join(f.Dir, "gone"), away); err != nil { // in one step: the host may look at any time
+			// in one step: the host may look at any time
+			if err := os.Rename(filepath.Join(f.Dir, "gone"), away); err != nil {
 				t.Fatal(err)
 			}
 			if before == config.WatchLog {
-				hosttest.Eventually(t, "the change is found", func() bool { return h.Admin().WatchStatus().Changes == 1 })
+				hosttest.Eventually(t, "the change is found",
+					func() bool { return h.Admin().WatchStatus().Changes == 1 })
 			}
 			set(before)
 			set(config.WatchReload)

@@ -73,7 +73,8 @@ func TestAdminStatusCounts(t *testing.T) {
 // A restart replaces the process, whatever its state, and the past is not forgotten.
 func TestAdminRestart(t *testing.T) {
 	processtest.Leaks(t)
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[runtime.restart]\nmax_attempts = 0\n")).Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x",
+		hosttest.Child("sdk", "[runtime.restart]\nmax_attempts = 0\n")).Open(exthost.Options{})
 	before := adminStatus(t, h, "x").Instances[0].PID
 	if err := h.Admin().Restart(hosttest.Deadline(t), "x"); err != nil {
 		t.Fatal(err)
@@ -132,7 +133,8 @@ instances = `+instances+"\n")
 				}
 				return list
 			}
-			if s := hosttest.StatusOf(t, h, "x"); s.State == "ready" || s.LastCrash == nil || !slices.Contains(s.LastCrash.Evidence.Stderr, "first fault") {
+			if s := hosttest.StatusOf(t, h, "x"); s.State == "ready" || s.LastCrash == nil ||
+				!slices.Contains(s.LastCrash.Evidence.Stderr, "first fault") {
 				t.Fatalf("%+v", s)
 			}
 			f.Write("x/main.sh", "#!/bin/sh\nexit 4\n")
@@ -151,12 +153,14 @@ done
 			if err := h.Admin().Restart(hosttest.Deadline(t), "x"); err != nil {
 				t.Fatal(err)
 			}
-			hosttest.Eventually(t, "its tool is there", func() bool { return slices.Contains(hosttest.Names(h), "ext_x_t") })
+			hosttest.Eventually(t, "its tool is there",
+				func() bool { return slices.Contains(hosttest.Names(h), "ext_x_t") })
 			if got := faults(); len(got) > 0 {
 				t.Errorf("diagnostics of what is mended: %q", got)
 			}
 			if instances == `"per_session"` {
-				hosttest.Eventually(t, "nobody's instance is gone", func() bool { return len(hosttest.StatusOf(t, h, "x").Instances) == 0 })
+				hosttest.Eventually(t, "nobody's instance is gone",
+					func() bool { return len(hosttest.StatusOf(t, h, "x").Instances) == 0 })
 			}
 		})
 	}
@@ -165,7 +169,8 @@ done
 // A call in flight ends as if there were no restart.
 func TestAdminRestartDrains(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("x", "[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"cat\", \"fifo\"]\n")
+	f := hosttest.NewFolder(t).Add("x",
+		"[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"cat\", \"fifo\"]\n")
 	fifo := filepath.Join(f.Dir, "x", "fifo")
 	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
 		t.Skip("mkfifo is missing")
@@ -174,7 +179,8 @@ func TestAdminRestartDrains(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		if got, err := h.Call(hosttest.Deadline(t), "ext_x_t", nil); err != nil || !strings.Contains(got.Text(), "the end") {
+		if got, err := h.Call(hosttest.Deadline(t), "ext_x_t", nil); err != nil ||
+			!strings.Contains(got.Text(), "the end") {
 			t.Errorf("the call: %s, %v", got, err)
 		}
 	})
@@ -194,8 +200,10 @@ func TestAdminRestartDrains(t *testing.T) {
 }
 
 func TestAdminRestartOfWhatDoesNotRun(t *testing.T) {
-	f := hosttest.NewFolder(t).Add("lazy", "[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"t\"\n").
-		Add("gated", hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\n")).Add("asleep", hosttest.Child("sdk", ""))
+	f := hosttest.NewFolder(t).Add("lazy",
+		"[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"t\"\n").
+		Add("gated", hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\n")).Add("asleep",
+		hosttest.Child("sdk", ""))
 	cfg := f.Config()
 	cfg.Extensions.Disabled = []string{"asleep"}
 	h := f.OpenWith(cfg, exthost.Options{})
@@ -220,7 +228,8 @@ func TestAdminRestartOfWhatDoesNotRun(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Admin().Restart(hosttest.Deadline(t), "lazy"); err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
+	if err := h.Admin().Restart(hosttest.Deadline(t), "lazy"); err != nil &&
+		protocol.KindOf(err) != protocol.ShuttingDown {
 		t.Errorf("on a closed host: %v", err)
 	}
 }
@@ -229,7 +238,9 @@ func TestAdminRestartOfWhatDoesNotRun(t *testing.T) {
 // whatever the logger of the program shows, and follows what comes.
 func TestAdminLogs(t *testing.T) {
 	processtest.Leaks(t)
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("err W! careful; serve", "")).Add("y", "[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"sh\", \"-c\", \"echo 'E! bad' >&2; echo 'D! detail' >&2\"]\n").
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("err W! careful; serve", "")).Add("y",
+		"[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"sh\", \"-c\", \"echo "+
+			"'E! bad' >&2; echo 'D! detail' >&2\"]\n").
 		Open(exthost.Options{Logger: slog.New(slog.DiscardHandler)})
 	found := func(f exthost.LogFilter, want string) bool {
 		for r := range h.Admin().Logs(hosttest.Deadline(t), f) {
@@ -239,7 +250,8 @@ func TestAdminLogs(t *testing.T) {
 		}
 		return false
 	}
-	hosttest.Eventually(t, "the stderr of x is kept", func() bool { return found(exthost.LogFilter{}, "WARN x: careful") })
+	hosttest.Eventually(t, "the stderr of x is kept",
+		func() bool { return found(exthost.LogFilter{}, "WARN x: careful") })
 	if found(exthost.LogFilter{Extension: "y"}, "WARN x: careful") {
 		t.Error("the filter lets another extension through")
 	}
@@ -278,7 +290,8 @@ func TestAdminLogs(t *testing.T) {
 
 // The texts of a failure name the next command.
 func TestFailureNamesTheCommand(t *testing.T) {
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[runtime.restart]\nmax_attempts = 0\n")).Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x",
+		hosttest.Child("sdk", "[runtime.restart]\nmax_attempts = 0\n")).Open(exthost.Options{})
 	_, _ = h.Call(hosttest.Deadline(t), "ext_x_die", nil)
 	hosttest.Eventually(t, "the log says what to do", func() bool {
 		for r := range h.Admin().Logs(hosttest.Deadline(t), exthost.LogFilter{Extension: "x", Level: slog.LevelError}) {

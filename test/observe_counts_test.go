@@ -21,21 +21,32 @@ import (
 // learns of that wait.
 func TestCountsAgree(t *testing.T) {
 	processtest.Leaks(t)
-	h := hosttest.NewFolder(t).Add("stuck", "[[tools]]\nname = \"never\"\n"+hosttest.Plays("read; hang", "protocol = \"lite\"\n[runtime]\ncall_timeout = \"500ms\"\n")).Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("stuck",
+		"[[tools]]\nname = \"never\"\n"+hosttest.Plays("read; hang",
+			"protocol = \"lite\"\n[runtime]\ncall_timeout = \"500ms\"\n")).Open(exthost.Options{})
 	var err error
 	for range 3 {
 		if _, err = h.Call(hosttest.Deadline(t), "ext_stuck_never", nil); protocol.KindOf(err) != protocol.CallTimeout {
 			t.Fatal(err)
 		}
 	}
-	if text := err.Error(); !strings.Contains(text, "before that, the call waited") || !strings.Contains(text, "still busy with a call that timed out") {
+	if text := err.Error(); !strings.Contains(text, "before that, the call waited") ||
+		!strings.Contains(text, "still busy with a call that timed out") {
 		t.Errorf("the wait is not named: %s", text)
 	}
-	hosttest.Eventually(t, "both replacements are counted", func() bool { return hosttest.StatusOf(t, h, "stuck").Restarts == 2 })
+	hosttest.Eventually(t, "both replacements are counted",
+		func() bool { return hosttest.StatusOf(t, h, "stuck").Restarts == 2 })
 	x, m := hosttest.StatusOf(t, h, "stuck"), h.Admin().Measures()
 	got := map[string]int64{
-		"requests": x.Requests, "calls": x.Calls, "errors": x.Errors, "refused": x.Refused, "restarts of the instance": int64(x.Instances[0].Restarts),
-		"durations": int64(m.Extensions[0].Calls.Count), "restarts in metrics": m.Extensions[0].Restarts, "timeouts of the tool": m.Calls[0].Count, "outcomes": int64(len(m.Calls)),
+		"requests":                 x.Requests,
+		"calls":                    x.Calls,
+		"errors":                   x.Errors,
+		"refused":                  x.Refused,
+		"restarts of the instance": int64(x.Instances[0].Restarts),
+		"durations":                int64(m.Extensions[0].Calls.Count),
+		"restarts in metrics":      m.Extensions[0].Restarts,
+		"timeouts of the tool":     m.Calls[0].Count,
+		"outcomes":                 int64(len(m.Calls)),
 	}
 	for _, p := range h.Admin().Past().History("").Points {
 		got["calls of the hour"] += p.Calls
@@ -43,7 +54,8 @@ func TestCountsAgree(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int64{
 		"requests": 3, "calls": 3, "errors": 3, "refused": 0, "restarts of the instance": 2,
-		"durations": 3, "restarts in metrics": 2, "timeouts of the tool": 3, "outcomes": 1, "calls of the hour": 3, "errors of the hour": 3,
+		"durations": 3, "restarts in metrics": 2, "timeouts of the tool": 3, "outcomes": 1, "calls of the hour": 3,
+		"errors of the hour": 3,
 	}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -69,7 +81,8 @@ func TestAuditThatCannotBeWritten(t *testing.T) {
 	_ = hosttest.Greet(t, h, "Ada") // the first record is on its way to the disk when the call passes
 	hosttest.Eventually(t, "the fault is in the status", func() bool { return h.Status().Audit.Reason != "" })
 	s := h.Status()
-	if p := s.Policies[0]; p.State == "ready" || !strings.Contains(p.Reason, "audit.jsonl.1") || !strings.Contains(p.Reason, "make room") || len(s.Obstacles()) == 0 {
+	if p := s.Policies[0]; p.State == "ready" || !strings.Contains(p.Reason, "audit.jsonl.1") ||
+		!strings.Contains(p.Reason, "make room") || len(s.Obstacles()) == 0 {
 		t.Errorf("%+v, obstacles %+v", p, s.Obstacles())
 	}
 	if err := h.Close(); err == nil {

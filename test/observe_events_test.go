@@ -45,24 +45,46 @@ func eavesdrop(t *testing.T, h *exthost.Host, kinds ...status.EventKind) func() 
 
 func TestCallEvents(t *testing.T) {
 	processtest.Leaks(t)
-	refuse := governance.Member{Spec: governance.Spec{Name: "mondays", Category: governance.Authorization, Required: true, Match: governance.Match{Tools: []string{"*greet"}}},
+	refuse := governance.Member{Spec: governance.Spec{
+		Name:     "mondays",
+		Category: governance.Authorization,
+		Required: true,
+		Match:    governance.Match{Tools: []string{"*greet"}},
+	},
 		Policy: policyFunc(func() governance.Decision {
 			return governance.Decision{Action: governance.Deny, Code: "user 17", Reason: "not on Mondays"}
 		})}
-	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Policies: []governance.Member{refuse}})
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+		Policies: []governance.Member{refuse},
+	})
 	next := eavesdrop(t, h, status.EventCall)
 	trace := `"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`
-	session := &protocol.Session{ID: "s1", Caller: "ada", Version: protocol.MCP20260728, ClientInfo: json.RawMessage(`{"name":"agent","version":"2"}`)}
+	session := &protocol.Session{
+		ID:         "s1",
+		Caller:     "ada",
+		Version:    protocol.MCP20260728,
+		ClientInfo: json.RawMessage(`{"name":"agent","version":"2"}`),
+	}
 	for n, tt := range []struct {
 		params string
 		want   status.CallEvent
 	}{
-		{`{"name":"ext_x_echo","arguments":{},` + trace + `}`, status.CallEvent{Tool: "ext_x_echo", Outcome: status.OutcomeOK, Trace: "0af7651916cd43dd8448eb211c80319c"}},
+		{`{"name":"ext_x_echo","arguments":{},` + trace + `}`,
+			status.CallEvent{Tool: "ext_x_echo", Outcome: status.OutcomeOK, Trace: "0af7651916cd43dd8448eb211c80319c"}},
 		{`{"name":"ext_x_fail"}`, status.CallEvent{Tool: "ext_x_fail", Outcome: status.OutcomeToolError}},
-		{`{"name":"ext_x_refuse"}`, status.CallEvent{Tool: "ext_x_refuse", Outcome: "extension_error", Message: "closed"}},
-		{`{"name":"ext_x_greet","arguments":{"name":1}}`, status.CallEvent{Tool: "ext_x_greet", Outcome: "rejected", Message: "policy mondays: not on Mondays", Policy: "mondays", Code: "user 17"}},
+		{`{"name":"ext_x_refuse"}`,
+			status.CallEvent{Tool: "ext_x_refuse", Outcome: "extension_error", Message: "closed"}},
+		{`{"name":"ext_x_greet","arguments":{"name":1}}`,
+			status.CallEvent{
+				Tool:    "ext_x_greet",
+				Outcome: "rejected",
+				Message: "policy mondays: not on Mondays",
+				Policy:  "mondays",
+				Code:    "user 17",
+			}},
 	} {
-		_, _ = h.Do(t.Context(), &protocol.Call{Session: session, Method: protocol.MethodToolsCall, Params: json.RawMessage(tt.params)})
+		_, _ = h.Do(t.Context(),
+			&protocol.Call{Session: session, Method: protocol.MethodToolsCall, Params: json.RawMessage(tt.params)})
 		e := next()
 		if e.Kind != status.EventCall || e.Call.Took <= 0 || e.Call.Decision == "" || time.Since(e.Time) > time.Hour {
 			t.Errorf("%+v %+v", e, e.Call)
@@ -104,7 +126,8 @@ func TestCallEventsAreMasked(t *testing.T) {
 // policyFunc decides the same about each request.
 type policyFunc func() governance.Decision
 
-func (f policyFunc) Decide(_ context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+func (f policyFunc) Decide(_ context.Context, flow governance.Flow, _ *governance.Exchange,
+) (governance.Decision, error) {
 	if flow == governance.Response {
 		return governance.Decision{}, nil
 	}
@@ -126,11 +149,14 @@ func TestStateEvents(t *testing.T) {
 			continue // the latter of the first start, told while we began to listen
 		}
 		states = append(states, e.State.State)
-		if e.State.Extension != "x" || e.State.State == supervisor.Restarting && (e.State.Reason == "" || e.State.Attempt != 1 || e.State.Due == nil) {
+		if e.State.Extension != "x" ||
+			e.State.State == supervisor.Restarting &&
+				(e.State.Reason == "" || e.State.Attempt != 1 || e.State.Due == nil) {
 			t.Errorf("%+v", e.State)
 		}
 	}
-	if diff := cmp.Diff([]supervisor.State{supervisor.Restarting, supervisor.Spawning, supervisor.Ready}, states); diff != "" {
+	if diff := cmp.Diff([]supervisor.State{supervisor.Restarting, supervisor.Spawning, supervisor.Ready},
+		states); diff != "" {
 		t.Error(diff)
 	}
 	f.Add("y", hosttest.Child("sdk", ""))

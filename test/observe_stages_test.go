@@ -40,8 +40,10 @@ func stageNames(t *testing.T, h *exthost.Host) (names []status.StageName) {
 // A call that has ended says how long it was where.
 func TestStagesOfCalls(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("x", "[transport]\nscript = \"x.sh\"\nprotocol = \"lite\"\n[[tools]]\nname = \"echo\"\n")
-	f.Write("x/x.sh", "#!/bin/sh\nwhile read -r line; do\n\tid=${line##*\\\"id\\\":}\n\techo \"{\\\"id\\\":${id%%[!0-9]*},\\\"result\\\":\\\"hello\\\"}\"\ndone\n")
+	f := hosttest.NewFolder(t).Add("x",
+		"[transport]\nscript = \"x.sh\"\nprotocol = \"lite\"\n[[tools]]\nname = \"echo\"\n")
+	f.Write("x/x.sh", "#!/bin/sh\nwhile read -r line; do\n\tid=${line##*\\\"id\\\":}\n\techo "+
+		"\"{\\\"id\\\":${id%%[!0-9]*},\\\"result\\\":\\\"hello\\\"}\"\ndone\n")
 	h := f.Open(exthost.Options{})
 	call := func(h *exthost.Host, want ...status.StageName) {
 		t.Helper()
@@ -54,12 +56,23 @@ func TestStagesOfCalls(t *testing.T) {
 	call(h, status.StageQueue, status.StageInstance)
 
 	decision := governance.Decision{}
-	allow := governance.Member{Spec: governance.Spec{Name: "all", Category: governance.Authorization, Required: true}, Policy: policyFunc(func() governance.Decision { return decision })}
-	note := func(p hooks.Point) hooks.Handler {
-		return hooks.Handler{Name: "note", Point: p, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { return nil, nil }}
+	allow := governance.Member{
+		Spec:   governance.Spec{Name: "all", Category: governance.Authorization, Required: true},
+		Policy: policyFunc(func() governance.Decision { return decision }),
 	}
-	h = hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Policies: []governance.Member{allow}, Hooks: []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall)}})
-	call(h, status.StageRequestPolicies, status.StageHooksBefore, status.StageQueue, status.StageInstance, status.StageResponsePolicies, status.StageHooksAfter, status.StageResponsePolicies)
+	note := func(p hooks.Point) hooks.Handler {
+		return hooks.Handler{
+			Name:  "note",
+			Point: p,
+			Run:   func(context.Context, *hooks.Event) (*hooks.Reply, error) { return nil, nil },
+		}
+	}
+	h = hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
+		Policies: []governance.Member{allow},
+		Hooks:    []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall)},
+	})
+	call(h, status.StageRequestPolicies, status.StageHooksBefore, status.StageQueue, status.StageInstance,
+		status.StageResponsePolicies, status.StageHooksAfter, status.StageResponsePolicies)
 	decision.Action = governance.Deny
 	call(h, status.StageRequestPolicies)
 }

@@ -15,7 +15,8 @@ import (
 func TestTap(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[requires]\nenv = [\"X_TOKEN\"]\n")).
-		Add("y", "[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"echo\", \"hello\"]\n").
+		Add("y", "[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"echo\", "+
+			"\"hello\"]\n").
 		Add("noisy", hosttest.Child("out some noise; sdk", ""))
 	h := f.Open(exthost.Options{Environ: []string{"X_TOKEN=canary-value", "PATH=/usr/bin:/bin"}})
 	frames := make(chan exthost.Frame, 1000)

@@ -69,7 +69,9 @@ func (s *noted) End(_ time.Time, e *status.CallEvent) {
 func TestTracer(t *testing.T) {
 	processtest.Leaks(t)
 	tracer := &noter{}
-	h := hosttest.NewFolder(t).Add("a", rich("older", "")).Add("b", rich("older", "")).Open(exthost.Options{Tracer: tracer})
+	h := hosttest.NewFolder(t).Add("a", rich("older", "")).Add("b", rich("older", "")).Open(exthost.Options{
+		Tracer: tracer,
+	})
 	s, c := stay(t, h, "s", protocol.MCP20251125, "")
 	take := func() []string {
 		tracer.mu.Lock()
@@ -87,9 +89,14 @@ func TestTracer(t *testing.T) {
 		{"tools/call", `{"name":"ext_a_ask","arguments":{"for":"sampling"},"_meta":{"traceparent":"caller's","tracestate":" state"}}`,
 			[]string{"1: tools/call aext_a_ask below caller's state", "sampling/createMessage ok below call 1"}},
 		{"prompts/list", `{"_meta":{"traceparent":"caller's"}}`,
-			[]string{"1: prompts/list  below caller's", "2: prompts/list a below call 1", "3: prompts/list b below call 1"}},
+			[]string{
+				"1: prompts/list  below caller's",
+				"2: prompts/list a below call 1",
+				"3: prompts/list b below call 1",
+			}},
 	} {
-		if _, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Client: c, Method: tt.method, Params: json.RawMessage(tt.params)}); err != nil {
+		if _, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{Session: s, Client: c, Method: tt.method, Params: json.RawMessage(tt.params)}); err != nil {
 			t.Fatal(err)
 		}
 		got := take()
@@ -100,7 +107,8 @@ func TestTracer(t *testing.T) {
 			t.Errorf("%s: %s", tt.method, diff)
 		}
 	}
-	if call := h.Admin().Past().Calls(1)[0]; call.Trace != fmt.Sprintf("%032x", 7) || h.Status().Tracing.Endpoint != "here" {
+	if call := h.Admin().Past().Calls(1)[0]; call.Trace != fmt.Sprintf("%032x", 7) ||
+		h.Status().Tracing.Endpoint != "here" {
 		t.Errorf("%+v", call)
 	}
 }

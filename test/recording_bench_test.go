@@ -15,7 +15,8 @@ import (
 // BenchmarkRecordedCall compares calls of an extension that is recorded with those of one that is
 // not. Both take turns. It reports both medians, their difference and their ratio; the bar is 5 µs.
 func BenchmarkRecordedCall(b *testing.B) {
-	h := hosttest.NewFolder(b).Add("on", hosttest.BenchManifest).Add("off", hosttest.BenchManifest).Open(exthost.Options{})
+	h := hosttest.NewFolder(b).Add("on", hosttest.BenchManifest).Add("off",
+		hosttest.BenchManifest).Open(exthost.Options{})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -26,7 +27,10 @@ func BenchmarkRecordedCall(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		name := names[i%2]
 		began := time.Now()
-		if _, err := h.Do(ctx, &protocol.Call{Method: protocol.MethodToolsCall, Params: []byte(`{"name":"ext_` + name + `_echo","arguments":{"text":"twelve bytes"}}`)}); err != nil {
+		if _, err := h.Do(ctx, &protocol.Call{
+			Method: protocol.MethodToolsCall,
+			Params: []byte(`{"name":"ext_` + name + `_echo","arguments":{"text":"twelve bytes"}}`),
+		}); err != nil {
 			b.Fatal(err)
 		}
 		took[name] = append(took[name], time.Since(began))

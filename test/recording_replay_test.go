@@ -110,7 +110,8 @@ func clientOf(t *testing.T, h *exthost.Host, modern bool) *way {
 		return w
 	}
 	w.stateless = false
-	w.hears(t, 0, "initialize", `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":{"name":"raw","version":"1"}}`)
+	w.hears(t, 0, "initialize",
+		`{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":{"name":"raw","version":"1"}}`)
 	w.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return w
 }
@@ -151,8 +152,11 @@ func answersTo(frame string) (members string, needed bool) {
 }
 
 // answers are what the clients answer when they are asked.
-var answers = map[string]string{"elicitation/create": `{"action":"decline"}`, "roots/list": `{"roots":[{"uri":"file:///here"}]}`,
-	"sampling/createMessage": `{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`}
+var answers = map[string]string{
+	"elicitation/create":     `{"action":"decline"}`,
+	"roots/list":             `{"roots":[{"uri":"file:///here"}]}`,
+	"sampling/createMessage": `{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`,
+}
 
 // script is what clients do in the recording and in the replay.
 func script(t *testing.T, h *exthost.Host) map[string][]string {
@@ -171,8 +175,11 @@ func script(t *testing.T, h *exthost.Host) map[string][]string {
 					frames = append(frames, w.hears(t, id, method, w.params(100+id, members+again))...)
 				}
 			}
-			frames = slices.DeleteFunc(frames, func(f string) bool { // what the host sends by itself, when it has looked or waits
-				return strings.Contains(f, `"method":"notifications/tools/list_changed"`) || strings.Contains(f, "is starting: the host waits") || strings.Contains(f, "is busy with other calls")
+			// what the host sends by itself, when it has looked or waits
+			frames = slices.DeleteFunc(frames, func(f string) bool {
+				return strings.Contains(f, `"method":"notifications/tools/list_changed"`) ||
+					strings.Contains(f, "is starting: the host waits") ||
+					strings.Contains(f, "is busy with other calls")
 			})
 			for i := range frames {
 				frames[i] = hostsOwn.ReplaceAllString(frames[i], "…")
@@ -189,10 +196,16 @@ func script(t *testing.T, h *exthost.Host) map[string][]string {
 			does("logging/setLevel", `"level":"debug"`)
 		}
 		does("tools/list", `"x":1`)
-		for _, arguments := range []string{`{}`, `{"n":12345678901234567890,"s":"<é>\u0061"}`, `{}`, `{"token":"` + strings.Repeat("y", 1000) + `"}`} {
+		for _, arguments := range []string{
+			`{}`,
+			`{"n":12345678901234567890,"s":"<é>\u0061"}`,
+			`{}`,
+			`{"token":"` + strings.Repeat("y", 1000) + `"}`,
+		} {
 			does("tools/call", `"name":"ext_n_echo","arguments":`+arguments)
 		}
-		for _, tool := range []string{"ext_n_work", "ext_n_fail", "ext_n_refuse", "ext_n_greet", "ext_m_log", "ext_m_touch", "ext_m_both", "ext_m_input", "ext_n_die", "ext_n_work"} {
+		for _, tool := range []string{"ext_n_work", "ext_n_fail", "ext_n_refuse", "ext_n_greet", "ext_m_log",
+			"ext_m_touch", "ext_m_both", "ext_m_input", "ext_n_die", "ext_n_work"} {
 			does("tools/call", `"name":"`+tool+`","arguments":{}`)
 		}
 		for _, about := range []string{"roots", "sampling", "elicitation"} {
@@ -213,7 +226,8 @@ func TestAReplayIsWhatTheClientSaw(t *testing.T) {
 	for _, speaks := range []string{"older", "newer", ""} {
 		t.Run("speaks "+speaks, func(t *testing.T) {
 			processtest.Leaks(t)
-			h := hosttest.NewFolder(t).Add("n", hosttest.Child("sdk", "")).Add("m", rich(speaks, "")).Open(exthost.Options{})
+			h := hosttest.NewFolder(t).Add("n", hosttest.Child("sdk", "")).Add("m",
+				rich(speaks, "")).Open(exthost.Options{})
 			file, stop := record(t, h)
 			want := script(t, h)
 			stop()
@@ -253,7 +267,8 @@ func TestTenThousandCallsAreReplayed(t *testing.T) {
 		}
 		return all
 	}
-	h := hosttest.NewFolder(t).Add("n", hosttest.Child("sdk", "")).Add("m", hosttest.Plays("mcp", "protocol = \"mcp\"\n")).Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("n", hosttest.Child("sdk", "")).Add("m",
+		hosttest.Plays("mcp", "protocol = \"mcp\"\n")).Open(exthost.Options{})
 	file, stop := record(t, h)
 	want := calls(h)
 	stop()
@@ -295,7 +310,9 @@ func conformance(t *testing.T, h *exthost.Host, version string) map[string]strin
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, o)
 	client.AddRoots(&mcp.Root{URI: "file:///here", Name: "here"})
-	s, err := client.Connect(hosttest.Deadline(t), &mcp.StreamableClientTransport{Endpoint: hosttest.OverHTTP(t, h) + "/mcp"}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	s, err := client.Connect(hosttest.Deadline(t),
+		&mcp.StreamableClientTransport{Endpoint: hosttest.OverHTTP(t, h) + "/mcp"},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,9 +339,14 @@ func conformance(t *testing.T, h *exthost.Host, version string) map[string]strin
 	check("read", func(ctx context.Context) (any, error) {
 		return s.ReadResource(ctx, &mcp.ReadResourceParams{URI: "test://note"})
 	})
-	check("prompt", func(ctx context.Context) (any, error) { return s.GetPrompt(ctx, &mcp.GetPromptParams{Name: "ext_m_p"}) })
+	check("prompt", func(ctx context.Context) (any, error) {
+		return s.GetPrompt(ctx, &mcp.GetPromptParams{Name: "ext_m_p"})
+	})
 	check("completion", func(ctx context.Context) (any, error) {
-		return s.Complete(ctx, &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "ext_m_p"}, Argument: mcp.CompleteParamsArgument{Name: "a", Value: "b"}})
+		return s.Complete(ctx, &mcp.CompleteParams{
+			Ref:      &mcp.CompleteReference{Type: "ref/prompt", Name: "ext_m_p"},
+			Argument: mcp.CompleteParamsArgument{Name: "a", Value: "b"},
+		})
 	})
 	for name, p := range map[string]*mcp.CallToolParams{
 		"structured":     {Name: "ext_n_echo", Arguments: map[string]any{"a": []any{1, "b", nil}}},
@@ -348,7 +370,8 @@ func conformance(t *testing.T, h *exthost.Host, version string) map[string]strin
 func TestARecordedConformanceRunReplays(t *testing.T) {
 	for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
 		t.Run(version, func(t *testing.T) {
-			h := hosttest.NewFolder(t).Add("n", hosttest.Child("sdk", "")).Add("m", rich("older", "")).Open(exthost.Options{})
+			h := hosttest.NewFolder(t).Add("n", hosttest.Child("sdk", "")).Add("m",
+				rich("older", "")).Open(exthost.Options{})
 			file, stop := record(t, h)
 			want := conformance(t, h, version)
 			stop()
@@ -359,7 +382,8 @@ func TestARecordedConformanceRunReplays(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-recorded +replayed):\n%s", diff)
 			}
-			if len(want) < 17 || !strings.Contains(want["structured"], `{"a":[1,"b",null]}`) || !strings.Contains(want["elicitation"], "accept") {
+			if len(want) < 17 || !strings.Contains(want["structured"], `{"a":[1,"b",null]}`) ||
+				!strings.Contains(want["elicitation"], "accept") {
 				t.Errorf("%d checks: %s; %s", len(want), want["structured"], want["elicitation"])
 			}
 		})
@@ -371,9 +395,13 @@ func TestARecordedConformanceRunReplays(t *testing.T) {
 func TestNoSecretOfAHostIsRecorded(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "h3ader-canary")
-	v := &vault{values: map[string]string{"stored": "st0red/canary+\"1\"", "part": "p4rt-canary", "remote": "h3ader-canary"}}
-	f := hosttest.NewFolder(t).Add("given", hosttest.Child("sdk", "")).Add("manifest", asking("DSN", "postgres://app:secret://part@host/app")).
-		Add("header", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://remote\" }\n", server.URL))
+	v := &vault{
+		values: map[string]string{"stored": "st0red/canary+\"1\"", "part": "p4rt-canary", "remote": "h3ader-canary"},
+	}
+	f := hosttest.NewFolder(t).Add("given", hosttest.Child("sdk", "")).Add("manifest",
+		asking("DSN", "postgres://app:secret://part@host/app")).
+		Add("header", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://remote\" }\n",
+			server.URL))
 	f.Entries["given"] = config.Entry{Env: map[string]string{"TOKEN": "secret://stored", "API_KEY": "env-c4nary-value"}}
 	h := f.Open(v.options())
 	file, stop := record(t, h)
@@ -396,7 +424,14 @@ func TestNoSecretOfAHostIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{"st0red/canary", `st0red\/canary`, "p4rt-canary", "h3ader-canary", "env-c4nary-value", token} {
+	for _, secret := range []string{
+		"st0red/canary",
+		`st0red\/canary`,
+		"p4rt-canary",
+		"h3ader-canary",
+		"env-c4nary-value",
+		token,
+	} {
 		if bytes.Contains(text, []byte(secret)) {
 			t.Errorf("%s is in the cassette", secret)
 		}
@@ -431,15 +466,18 @@ func follow(t *testing.T, h *exthost.Host) {
 		first, second := clientOf(t, h, modern), clientOf(t, h, modern)
 		for _, w := range []*way{first, second} {
 			if !modern {
-				if answer := last(w.hears(t, 1, "resources/subscribe", w.params(1, `"uri":"test://note"`))); !strings.Contains(answer, `"result"`) {
+				if answer := last(w.hears(t, 1, "resources/subscribe",
+					w.params(1, `"uri":"test://note"`))); !strings.Contains(answer, `"result"`) {
 					t.Errorf("modern %t: %s", modern, answer)
 				}
 				continue
 			}
-			w.send(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":` + w.params(1, `"notifications":{"resourceSubscriptions":["test://note"]}`) + `}`)
+			w.send(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":` + w.params(1,
+				`"notifications":{"resourceSubscriptions":["test://note"]}`) + `}`)
 			w.until(t, "notifications/subscriptions/acknowledged")
 		}
-		heard := strings.Join(first.hears(t, 2, "tools/call", first.params(2, `"name":"ext_m_touch","arguments":{}`)), "\n")
+		heard := strings.Join(first.hears(t, 2, "tools/call", first.params(2, `"name":"ext_m_touch","arguments":{}`)),
+			"\n")
 		if !strings.Contains(heard, "notifications/resources/updated") {
 			first.until(t, "notifications/resources/updated")
 		}

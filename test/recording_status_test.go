@@ -62,8 +62,10 @@ func TestStatusSaysWhatSessionsAreListed(t *testing.T) {
 	}
 	want := map[string]string{"auto": "search", "defers": "all", "all": "all", "one": "all", "search": "search"}
 	for _, s := range []*protocol.Session{
-		{ID: "auto"}, {ID: "defers", ClientInfo: json.RawMessage(`{"name":"claude-code"}`)}, {ID: "all", ToolMode: toollist.All},
-		{ID: "one", Extension: "x"}, {ID: "search", ToolMode: toollist.Search, ClientInfo: json.RawMessage(`{"name":"claude-code"}`)},
+		{ID: "auto"}, {ID: "defers", ClientInfo: json.RawMessage(`{"name":"claude-code"}`)},
+		{ID: "all", ToolMode: toollist.All},
+		{ID: "one", Extension: "x"},
+		{ID: "search", ToolMode: toollist.Search, ClientInfo: json.RawMessage(`{"name":"claude-code"}`)},
 	} {
 		s.Client = hosttest.NewRecorder()
 		if err := h.Attach(hosttest.Deadline(t), s); err != nil {

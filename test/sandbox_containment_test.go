@@ -20,7 +20,8 @@ func TestContainmentOfAnEmbeddingProgram(t *testing.T) {
 	for _, self := range []string{"", "/bin/true"} {
 		h := f.Open(exthost.Options{Self: self})
 		c := h.Status().Containment
-		if c.String() != "process group + cookie sweep" || len(c.Lacks) != 1 || !strings.HasPrefix(c.Lacks[0], "guardian: ") {
+		if c.String() != "process group + cookie sweep" || len(c.Lacks) != 1 ||
+			!strings.HasPrefix(c.Lacks[0], "guardian: ") {
 			t.Errorf("Self %q: %+v", self, c)
 		}
 	}
@@ -36,7 +37,8 @@ open_files = 64
 name = "show"
 command = ["sh", "-c", "ulimit -n"]
 `)
-	f.Add("kit", hosttest.Child("sdk", "[runtime.limits]\nopen_files = 64\nmemory = \"8GiB\"\ncpu_time = \"1h\"\nfile_size = \"1MiB\"\n"))
+	f.Add("kit", hosttest.Child("sdk",
+		"[runtime.limits]\nopen_files = 64\nmemory = \"8GiB\"\ncpu_time = \"1h\"\nfile_size = \"1MiB\"\n"))
 	h := f.Open(exthost.Options{})
 	result, err := h.Call(t.Context(), "ext_limits_show", nil)
 	if err != nil || !strings.Contains(string(result), "64") {
@@ -45,7 +47,8 @@ command = ["sh", "-c", "ulimit -n"]
 	if s := hosttest.StatusOf(t, h, "kit"); s.State != "ready" {
 		t.Errorf("kit: %+v", s)
 	}
-	if slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool { return strings.Contains(d.Message, "[runtime.limits]") }) {
+	if slices.ContainsFunc(h.Status().Diagnostics,
+		func(d protocol.Diagnostic) bool { return strings.Contains(d.Message, "[runtime.limits]") }) {
 		t.Errorf("limits are said to be without effect: %v", h.Status().Diagnostics)
 	}
 }

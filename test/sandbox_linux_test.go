@@ -49,21 +49,34 @@ event = "PreToolUse"
 command = ["sh", "-c", "cat %s > $EXTHOST_STATE_DIR/hook"]
 `, secret, secret)
 	boxed := run + "[sandbox]\nwrite = [\"{state}\"]\n"
-	f := hosttest.NewFolder(t).Add("free", run).Add("boxed", boxed).Add("off", boxed).Add("strict", run).Add("limited", boxed+"[runtime.limits]\nopen_files = 100\n").
-		Add("asks", run+fmt.Sprintf("[sandbox]\nread = [%q]\nwrite = [\"{state}\"]\n", secret)).Add("denied", run+fmt.Sprintf("[sandbox]\nread = [%q]\n", secret)).
-		Add("server", hosttest.Child("intrude "+filepath.Join(filepath.Dir(secret), "left")+"; sdk", "[sandbox]\nprofile = \"go\"\n"))
+	f := hosttest.NewFolder(t).Add("free", run).Add("boxed", boxed).Add("off", boxed).Add("strict", run).Add("limited",
+		boxed+"[runtime.limits]\nopen_files = 100\n").
+		Add("asks", run+fmt.Sprintf("[sandbox]\nread = [%q]\nwrite = [\"{state}\"]\n", secret)).Add("denied",
+		run+fmt.Sprintf("[sandbox]\nread = [%q]\n", secret)).
+		Add("server", hosttest.Child("intrude "+filepath.Join(filepath.Dir(secret), "left")+"; sdk",
+			"[sandbox]\nprofile = \"go\"\n"))
 	cfg := f.Config()
-	cfg.Extensions.Entries = map[string]config.Entry{"off": {Hooks: config.HooksOwn, Sandbox: asked.Override{Mode: asked.Off}}, "strict": {Hooks: config.HooksOwn, Sandbox: asked.Override{Mode: asked.Strict}},
-		"denied": {Hooks: config.HooksOwn, Sandbox: asked.Override{Read: []string{}}}}
+	cfg.Extensions.Entries = map[string]config.Entry{
+		"off":    {Hooks: config.HooksOwn, Sandbox: asked.Override{Mode: asked.Off}},
+		"strict": {Hooks: config.HooksOwn, Sandbox: asked.Override{Mode: asked.Strict}},
+		"denied": {Hooks: config.HooksOwn, Sandbox: asked.Override{Read: []string{}}},
+	}
 	h := f.OpenWith(cfg, exthost.Options{Mode: exthost.Mode{StartLazy: true}})
 	for id, want := range map[string]struct{ read, write bool }{
-		"free": {true, true}, "off": {true, true}, "boxed": {false, true}, "strict": {false, true}, "limited": {false, true}, "asks": {true, true}, "denied": {false, false},
+		"free":    {true, true},
+		"off":     {true, true},
+		"boxed":   {false, true},
+		"strict":  {false, true},
+		"limited": {false, true},
+		"asks":    {true, true},
+		"denied":  {false, false},
 	} {
 		for tool, may := range map[string]bool{"read": want.read, "write": want.write} {
 			result, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_"+tool, nil)
 			if (err == nil) != may {
 				t.Errorf("%s %s: %v", id, tool, err)
-			} else if may && tool == "write" && want.read == false && strings.TrimSpace(result.Text()) != filepath.Join(hosttest.StatusOf(t, h, id).StateDir, "tmp") {
+			} else if may && tool == "write" && want.read == false &&
+				strings.TrimSpace(result.Text()) != filepath.Join(hosttest.StatusOf(t, h, id).StateDir, "tmp") {
 				t.Errorf("%s: TMPDIR %q", id, result.Text())
 			}
 		}
@@ -78,7 +91,8 @@ command = ["sh", "-c", "cat %s > $EXTHOST_STATE_DIR/hook"]
 			t.Errorf("status of %s: %+v", id, s)
 		}
 	}
-	hosttest.Eventually(t, "the server has started", func() bool { return hosttest.StatusOf(t, h, "server").State == "ready" })
+	hosttest.Eventually(t, "the server has started",
+		func() bool { return hosttest.StatusOf(t, h, "server").State == "ready" })
 	if left, err := os.ReadFile(filepath.Join(filepath.Dir(secret), "left")); err == nil {
 		t.Errorf("the server wrote %q", left)
 	}

@@ -45,14 +45,17 @@ command = "sed"
 name = "run"
 command = ["sed", "-n", "s/^NoNewPrivs:.//p", "/proc/self/status"]
 `
-	f := hosttest.NewFolder(t).Add("x", hosttest.Child(say("extension", "sdk"), "")).Add("lax", hosttest.Child(say("lax", "sdk"), "")).
+	f := hosttest.NewFolder(t).Add("x", hosttest.Child(say("extension", "sdk"), "")).Add("lax",
+		hosttest.Child(say("lax", "sdk"), "")).
 		Add("isolated", hosttest.Child(say("isolated", "sdk"), "[runtime]\nisolate = \"pid\"\n")).
 		Add("limited", hosttest.Child(say("limited", "sdk"), "[runtime.limits]\nopen_files = 100\n")).
 		Add("run", run).Add("laxrun", run)
 	cfg := f.Config()
 	cfg.Extensions.Entries = map[string]config.Entry{"lax": {NewPrivileges: true}, "laxrun": {NewPrivileges: true}}
 	cfg.Plugins = []governance.Spec{hosttest.GuardSpec(t, "guard", say("policy", "guard"))}
-	cfg.Hooks = []manifest.HookSpec{shell("PreToolUse", "sed -n 's/^NoNewPrivs:.//p' /proc/self/status > "+filepath.Join(dir, "hook"))}
+	cfg.Hooks = []manifest.HookSpec{
+		shell("PreToolUse", "sed -n 's/^NoNewPrivs:.//p' /proc/self/status > "+filepath.Join(dir, "hook")),
+	}
 	cfg.Destinations = make(config.Destinations)
 	for name, lax := range map[string]bool{"destination": false, "laxdestination": true} {
 		d := destinations(t, say(name, "mcp"), nil).Destinations["d"]
@@ -68,9 +71,19 @@ command = ["sed", "-n", "s/^NoNewPrivs:.//p", "/proc/self/status"]
 		}
 		got[id] = strings.TrimSpace(result.Text())
 	}
-	want := map[string]string{"run": "1", "extension": "1", "limited": "1", "policy": "1", "hook": "1", "destination": "1",
-		"laxrun": "0", "lax": "0", "laxdestination": "0"}
-	hosttest.Eventually(t, "the isolated extension has started, or cannot", func() bool { return hosttest.StatusOf(t, h, "isolated").State != "spawning" })
+	want := map[string]string{
+		"run":            "1",
+		"extension":      "1",
+		"limited":        "1",
+		"policy":         "1",
+		"hook":           "1",
+		"destination":    "1",
+		"laxrun":         "0",
+		"lax":            "0",
+		"laxdestination": "0",
+	}
+	hosttest.Eventually(t, "the isolated extension has started, or cannot",
+		func() bool { return hosttest.StatusOf(t, h, "isolated").State != "spawning" })
 	if hosttest.StatusOf(t, h, "isolated").State == "ready" { // some systems give no pid namespace
 		want["isolated"] = "1"
 	}

@@ -65,7 +65,8 @@ func remoteLogins(t testing.TB, s *oauthtest.Servers) (*exthost.Host, *logins.St
 }
 
 // remoteLoginsIn is remoteLogins with the directory of the logins, and returns the folder.
-func remoteLoginsIn(t testing.TB, s *oauthtest.Servers, dir string) (*exthost.Host, *logins.Store, logins.Place, *hosttest.Folder) {
+func remoteLoginsIn(t testing.TB, s *oauthtest.Servers, dir string,
+) (*exthost.Host, *logins.Store, logins.Place, *hosttest.Folder) {
 	t.Helper()
 	store := logins.Open(dir, signin.Client)
 	t.Cleanup(store.Close)
@@ -81,14 +82,16 @@ func TestLogin(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
 	h, store, p := remoteLogins(t, s)
-	if x := hosttest.StatusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost login gh" || x.Login != x.Reason || x.LastCrash != nil {
+	if x := hosttest.StatusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost login gh" ||
+		x.Login != x.Reason || x.LastCrash != nil {
 		t.Errorf("%s: %s", x.State, x.Reason)
 	}
 	logIn(t, store, p)
 	if err := h.Admin().Restart(hosttest.Deadline(t), "gh"); err != nil {
 		t.Fatal(err)
 	}
-	hosttest.Eventually(t, "its tools are listed", func() bool { _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); return err == nil })
+	hosttest.Eventually(t, "its tools are listed",
+		func() bool { _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); return err == nil })
 	for range 3 {
 		if r, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); err != nil || r.Text() != "hello" {
 			t.Fatal(r, err)
@@ -116,9 +119,15 @@ func TestLogin(t *testing.T) {
 }
 
 // remoteDestination opens a host with the destination d, which is a server that wants logins.
-func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l exthost.Logins, policies ...governance.Member) *exthost.Host {
+func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l exthost.Logins,
+	policies ...governance.Member) *exthost.Host {
 	return openDestination(t, "", func(d *config.Destination) {
-		*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, Credentials: credentials}
+		*d = config.Destination{
+			Type:         config.DestinationHTTP,
+			URL:          s.URL,
+			StartTimeout: d.StartTimeout,
+			Credentials:  credentials,
+		}
 	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return l }, Policies: policies})
 }
 
@@ -131,7 +140,8 @@ func TestLoginOfADestination(t *testing.T) {
 	h := remoteDestination(t, s, "", signedIn{store})
 	client := &protocol.Session{ID: "one", Version: protocol.MCP20251125, Extension: "d"}
 	call := func() error { _, err := ask(t, h, client, "hello", "{}"); return err }
-	if err := call(); protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), "needs login: exthost login d") {
+	if err := call(); protocol.KindOf(err) != protocol.RequirementMissing ||
+		!strings.Contains(err.Error(), "needs login: exthost login d") {
 		t.Error(err)
 	}
 	if d := destinationStatus(t, h); d.Login != "needs login: exthost login d" {
@@ -163,14 +173,17 @@ func TestLoginOfEachCaller(t *testing.T) {
 	}
 	logIn(t, store, logins.Place{ID: "d", URL: s.URL}) // which is nobody's
 	for range 5 {
-		if err := call("b", "bob", protocol.MCP20251125); protocol.KindOf(err) != protocol.RequirementMissing && protocol.KindOf(err) != protocol.NotReady {
+		if err := call("b", "bob", protocol.MCP20251125); protocol.KindOf(err) != protocol.RequirementMissing &&
+			protocol.KindOf(err) != protocol.NotReady {
 			t.Error(err)
 		}
 	}
-	if err := call("b2", "bob smith", protocol.MCP20251125); err == nil || !strings.Contains(err.Error(), "needs login: exthost login d --caller 'bob smith'") {
+	if err := call("b2", "bob smith", protocol.MCP20251125); err == nil ||
+		!strings.Contains(err.Error(), "needs login: exthost login d --caller 'bob smith'") {
 		t.Error(err)
 	}
-	if err := call("x", "", protocol.MCP20251125); protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), "exthost client add") {
+	if err := call("x", "", protocol.MCP20251125); protocol.KindOf(err) != protocol.RequirementMissing ||
+		!strings.Contains(err.Error(), "exthost client add") {
 		t.Error(err)
 	}
 	logIn(t, store, logins.Place{ID: "d", URL: s.URL, Caller: "alice"})
@@ -198,7 +211,8 @@ type opener struct {
 
 func (o opener) Call(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	var p struct{ Mode, URL, Message, ElicitationID string }
-	if err := json.Unmarshal(params, &p); err != nil || method != protocol.MethodElicit || p.Mode != "url" || p.ElicitationID == "" {
+	if err := json.Unmarshal(params, &p); err != nil || method != protocol.MethodElicit || p.Mode != "url" ||
+		p.ElicitationID == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%s %s", method, params)
 	}
 	o.opened <- p.Message
@@ -260,21 +274,39 @@ func TestLoginIsAskedFor(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	store := logins.Open(t.TempDir(), signin.Client)
 	t.Cleanup(store.Close)
-	h := remoteDestination(t, s, config.CredentialsPerCaller, askingLogins{store}, governance.Member{Spec: governance.Spec{Name: "p", Category: governance.Content}, Policy: unasked("gus")})
+	h := remoteDestination(t, s, config.CredentialsPerCaller, askingLogins{store},
+		governance.Member{Spec: governance.Spec{Name: "p", Category: governance.Content}, Policy: unasked("gus")})
 	call := func(caller, version, capabilities, action string) (opener, error) {
 		o := opener{hosttest.NewRecorder(), action, make(chan string, 10)}
-		session := &protocol.Session{ID: caller, Caller: caller, Version: version, Extension: "d", Capabilities: json.RawMessage(capabilities)}
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: session, Extension: "d", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"hello","arguments":{}}`), Client: o})
+		session := &protocol.Session{
+			ID:           caller,
+			Caller:       caller,
+			Version:      version,
+			Extension:    "d",
+			Capabilities: json.RawMessage(capabilities),
+		}
+		_, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{
+				Session:   session,
+				Extension: "d",
+				Method:    protocol.MethodToolsCall,
+				Params:    json.RawMessage(`{"name":"hello","arguments":{}}`),
+				Client:    o,
+			})
 		return o, err
 	}
 	const able = `{"elicitation":{"form":{},"url":{}}}`
-	if o, err := call("ada", protocol.MCP20251125, `{"elicitation":{"form":{}}}`, "accept"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
+	if o, err := call("ada", protocol.MCP20251125, `{"elicitation":{"form":{}}}`,
+		"accept"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
 		t.Errorf("unable: %v, asked %d times", err, len(o.opened))
 	}
-	if o, err := call("bob", protocol.MCP20251125, able, "decline"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 1 || !strings.Contains(err.Error(), "exthost login d --caller bob") {
+	if o, err := call("bob", protocol.MCP20251125, able,
+		"decline"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 1 ||
+		!strings.Contains(err.Error(), "exthost login d --caller bob") {
 		t.Errorf("declined: %v, asked %d times", err, len(o.opened))
 	}
-	if o, err := call("gus", protocol.MCP20251125, able, "accept"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
+	if o, err := call("gus", protocol.MCP20251125, able,
+		"accept"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
 		t.Errorf("denied: %v, asked %d times", err, len(o.opened))
 	}
 	for caller, version := range map[string]string{"eve": protocol.MCP20251125, "fay": protocol.MCP20260728} {
@@ -322,7 +354,8 @@ func (l neededLogin) SignIn(context.Context, func(context.Context, string) error
 }
 
 // Nobody is asked to sign in where a call fails for another reason: a destination that is refused a
-// secret would sign in with that, and somebody on this machine for a caller of another one. The login has the client that the destination states.
+// secret would sign in with that, and somebody on this machine for a caller of another one. The login has the client
+// that the destination states.
 func TestLoginIsNotAskedFor(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -337,10 +370,28 @@ func TestLoginIsNotAskedFor(t *testing.T) {
 			}
 		}}
 		h := openDestination(t, "", func(d *config.Destination) {
-			*d = config.Destination{Type: config.DestinationHTTP, URL: s.URL, StartTimeout: d.StartTimeout, OAuth: &oauth.Settings{ClientID: "mine", ClientSecret: tt.secret}}
+			*d = config.Destination{
+				Type:         config.DestinationHTTP,
+				URL:          s.URL,
+				StartTimeout: d.StartTimeout,
+				OAuth:        &oauth.Settings{ClientID: "mine", ClientSecret: tt.secret},
+			}
 		}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return n }})
-		session := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Remote: tt.remote, Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`)}
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: session, Extension: "d", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"hello","arguments":{}}`), Client: hosttest.NewRecorder()})
+		session := &protocol.Session{
+			ID:           "a",
+			Version:      protocol.MCP20251125,
+			Extension:    "d",
+			Remote:       tt.remote,
+			Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`),
+		}
+		_, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{
+				Session:   session,
+				Extension: "d",
+				Method:    protocol.MethodToolsCall,
+				Params:    json.RawMessage(`{"name":"hello","arguments":{}}`),
+				Client:    hosttest.NewRecorder(),
+			})
 		if got := n.asked.Load(); err == nil || got != tt.want {
 			t.Errorf("%+v: %v, asked %d times", tt, err, got)
 		}
@@ -366,11 +417,23 @@ func TestLoginIsAskedForUntilTheEnd(t *testing.T) {
 	store := logins.Open(t.TempDir(), signin.Client)
 	t.Cleanup(store.Close)
 	h := remoteDestination(t, s, "", askingLogins{store})
-	session := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`)}
+	session := &protocol.Session{
+		ID:           "a",
+		Version:      protocol.MCP20251125,
+		Extension:    "d",
+		Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`),
+	}
 	client := silent{hosttest.NewRecorder(), make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := h.Do(context.Background(), &protocol.Call{Session: session, Extension: "d", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"hello","arguments":{}}`), Client: client})
+		_, err := h.Do(context.Background(),
+			&protocol.Call{
+				Session:   session,
+				Extension: "d",
+				Method:    protocol.MethodToolsCall,
+				Params:    json.RawMessage(`{"name":"hello","arguments":{}}`),
+				Client:    client,
+			})
 		ended <- err
 	}()
 	<-client.asked

@@ -34,7 +34,8 @@ type remoteFault struct {
 }
 
 // refuses refuses every request that has a token.
-func refuses(status int, challenge ...string) func(*oauthtest.Servers, string, http.ResponseWriter, *http.Request) bool {
+func refuses(status int, challenge ...string,
+) func(*oauthtest.Servers, string, http.ResponseWriter, *http.Request) bool {
 	return func(_ *oauthtest.Servers, _ string, w http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("Authorization") == "" {
 			return false
@@ -53,16 +54,55 @@ func leads(status int) func(*oauthtest.Servers, string, http.ResponseWriter, *ht
 }
 
 var remoteFaults = map[string]remoteFault{
-	"nothing":                           {answers: func(*oauthtest.Servers, string, http.ResponseWriter, *http.Request) bool { return false }, sent: 3},
-	"401 for every token":               {answers: refuses(401, `Bearer error="invalid_token"`), want: "refuses the token", again: "exthost login gh", renewed: 1, sent: 4},
-	"401 for every token, no words":     {answers: refuses(401), want: "refuses the token", again: "exthost login gh", renewed: 1, sent: 4},
-	"401 for every token, but Basic":    {answers: refuses(401, `Basic realm="x"`), want: "refuses the token", again: "exthost login gh", renewed: 1, sent: 4},
-	"403 for want of scopes":            {answers: refuses(403, `Basic, Bearer error="insufficient_scope", scope="repo read:org $(id) a;b"`), want: "wants more than the last one allows (repo, read:org)", again: "exthost login gh --scope repo,read:org", sent: 3},
-	"403 for want of scopes, not which": {answers: refuses(403, `Bearer error="insufficient_scope"`), want: "wants more than the last one allows", again: "exthost login gh", sent: 3},
-	"403 of another kind":               {answers: refuses(403, `Bearer realm="x"`), want: "the server forbids it (403 Forbidden)", sent: 3},
-	"403 without words":                 {answers: refuses(403), want: "the server forbids it (403 Forbidden)", sent: 3},
-	"a redirect to another origin":      {answers: leads(307), want: "which is not followed", sent: 3},
-	"a redirect to a page elsewhere":    {answers: leads(302), want: "which is not followed", sent: 3},
+	"nothing": {
+		answers: func(*oauthtest.Servers, string, http.ResponseWriter, *http.Request) bool { return false },
+		sent:    3,
+	},
+	"401 for every token": {
+		answers: refuses(401, `Bearer error="invalid_token"`),
+		want:    "refuses the token",
+		again:   "exthost login gh",
+		renewed: 1,
+		sent:    4,
+	},
+	"401 for every token, no words": {
+		answers: refuses(401),
+		want:    "refuses the token",
+		again:   "exthost login gh",
+		renewed: 1,
+		sent:    4,
+	},
+	"401 for every token, but Basic": {
+		answers: refuses(401, `Basic realm="x"`),
+		want:    "refuses the token",
+		again:   "exthost login gh",
+		renewed: 1,
+		sent:    4,
+	},
+	"403 for want of scopes": {
+		answers: refuses(403, `Basic, Bearer error="insufficient_scope", scope="repo read:org $(id) a;b"`),
+		want:    "wants more than the last one allows (repo, read:org)",
+		again:   "exthost login gh --scope repo,read:org",
+		sent:    3,
+	},
+	"403 for want of scopes, not which": {
+		answers: refuses(403, `Bearer error="insufficient_scope"`),
+		want:    "wants more than the last one allows",
+		again:   "exthost login gh",
+		sent:    3,
+	},
+	"403 of another kind": {
+		answers: refuses(403, `Bearer realm="x"`),
+		want:    "the server forbids it (403 Forbidden)",
+		sent:    3,
+	},
+	"403 without words": {
+		answers: refuses(403),
+		want:    "the server forbids it (403 Forbidden)",
+		sent:    3,
+	},
+	"a redirect to another origin":   {answers: leads(307), want: "which is not followed", sent: 3},
+	"a redirect to a page elsewhere": {answers: leads(302), want: "which is not followed", sent: 3},
 }
 
 // A server that misbehaves after the login harms only its own calls. Each ends at once with an error
@@ -81,7 +121,8 @@ func TestMisbehavioursOfServer(t *testing.T) {
 					return false
 				}
 				body, _ := io.ReadAll(r.Body)
-				if r.Body = io.NopCloser(bytes.NewReader(body)); bytes.Contains(body, []byte(protocol.MethodToolsCall)) {
+				if r.Body = io.NopCloser(bytes.NewReader(body)); bytes.Contains(body,
+					[]byte(protocol.MethodToolsCall)) {
 					sent.Add(1) // others tell a lost session from a token that is refused
 				}
 				return tt.answers(s, other.URL, w, r)
@@ -91,7 +132,10 @@ func TestMisbehavioursOfServer(t *testing.T) {
 			on.Store(true)
 			for range 3 {
 				_, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil)
-				if text := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(text, tt.want) || tt.again != "" && (protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(text, ": "+tt.again+" (")) || strings.ContainsAny(text, "$\x1b") {
+				if text := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(text, tt.want) ||
+					tt.again != "" &&
+						(protocol.KindOf(err) != protocol.RequirementMissing ||
+							!strings.Contains(text, ": "+tt.again+" (")) || strings.ContainsAny(text, "$\x1b") {
 					t.Errorf("%q, want %q", text, tt.want)
 				}
 				if _, err := h.Call(hosttest.Deadline(t), "ext_kid_greet", map[string]any{"name": "Ada"}); err != nil {
@@ -102,7 +146,8 @@ func TestMisbehavioursOfServer(t *testing.T) {
 				t.Errorf("%d requests for tokens, %d of calls, %d astray", got, sent.Load(), astray.Load())
 			}
 			on.Store(false)
-			hosttest.Eventually(t, "the server works again", func() bool { _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); return err == nil })
+			hosttest.Eventually(t, "the server works again",
+				func() bool { _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); return err == nil })
 		})
 	}
 }
@@ -115,8 +160,10 @@ func signedInHost(t testing.TB, s *oauthtest.Servers) *exthost.Host {
 	if err := h.Admin().Restart(hosttest.Deadline(t), "gh"); err != nil {
 		t.Fatal(err)
 	}
-	hosttest.Eventually(t, "its tools are listed", func() bool { return slices.Contains(hosttest.Names(h), "ext_gh_hello") })
-	hosttest.Eventually(t, "its tools can be called", func() bool { _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); return err == nil })
+	hosttest.Eventually(t, "its tools are listed",
+		func() bool { return slices.Contains(hosttest.Names(h), "ext_gh_hello") })
+	hosttest.Eventually(t, "its tools can be called",
+		func() bool { _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); return err == nil })
 	return h
 }
 
@@ -138,7 +185,9 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		t.Error(err)
 	}
 	s.Revoke()
-	if _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), ": exthost login gh") {
+	if _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello",
+		nil); protocol.KindOf(err) != protocol.RequirementMissing ||
+		!strings.Contains(err.Error(), ": exthost login gh") {
 		t.Error(err)
 	}
 	if thief.Asked("/token") > 0 {
@@ -214,9 +263,13 @@ func TestExpiryInTwoHosts(t *testing.T) {
 	}
 	other := logins.Open(dir, signin.Client)
 	t.Cleanup(other.Close)
-	hosts := []*exthost.Host{first, f.Open(exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{other} }})}
+	hosts := []*exthost.Host{
+		first,
+		f.Open(exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{other} }}),
+	}
 	for _, h := range hosts {
-		hosttest.Eventually(t, "its tools can be called", func() bool { _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); return err == nil })
+		hosttest.Eventually(t, "its tools can be called",
+			func() bool { _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil); return err == nil })
 	}
 	for range 3 {
 		before, _ := s.Refreshes()

@@ -28,16 +28,26 @@ import (
 var planted = map[string]string{
 	"aws":    "AKIA" + "Z7QK3MPLW2RT5XVB",
 	"github": "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a",
-	"key":    "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA7bq6wXo3kQ\n" + strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n", 40) + "-----END RSA PRIVATE KEY-----",
-	"email":  "jane.doe+test" + "@example.co.uk",
-	"card":   "4111 1111" + " 1111 1111",
+	"key": "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA7bq6wXo3kQ\n" +
+		strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n", 40) + "-----END RSA PRIVATE KEY-----",
+	"email": "jane.doe+test" + "@example.co.uk",
+	"card":  "4111 1111" + " 1111 1111",
 }
 
 // plantedTraces are what would be left of them somewhere.
-var plantedTraces = []string{"Z7QK3MPLW2RT5XVB", "16C7e42F292c6912", "MIIEpAIBAAKCAQEA7bq6wXo3kQ", "Zm9vYmFyYmF6cXV4", "jane.doe+test", "4111 1111", "1111 1111"}
+var plantedTraces = []string{
+	"Z7QK3MPLW2RT5XVB",
+	"16C7e42F292c6912",
+	"MIIEpAIBAAKCAQEA7bq6wXo3kQ",
+	"Zm9vYmFyYmF6cXV4",
+	"jane.doe+test",
+	"4111 1111",
+	"1111 1111",
+}
 
 func plantedText() string {
-	return fmt.Sprintf("key %s token %s mail %s card %s\n%s\n", planted["aws"], planted["github"], planted["email"], planted["card"], planted["key"])
+	return fmt.Sprintf("key %s token %s mail %s card %s\n%s\n", planted["aws"], planted["github"], planted["email"],
+		planted["card"], planted["key"])
 }
 
 // leakyExtension writes down what it is told and gives away what it knows.
@@ -45,29 +55,40 @@ func leakyExtension() *sdk.Extension {
 	x := sdk.New("1.0.0")
 	note := func(in json.RawMessage) { appendState("journal", string(in)) }
 	anything := json.RawMessage(`{"type":"object"}`)
-	sdk.AddTool(x, sdk.Tool{Name: "store", InputSchema: anything}, func(_ context.Context, in json.RawMessage) (string, error) {
-		note(in)
-		return "stored " + string(in), nil
-	})
-	sdk.AddTool(x, sdk.Tool{Name: "dump", InputSchema: anything}, func(context.Context, json.RawMessage) (protocol.ToolResult, error) {
-		filler := strings.Repeat("nothing to see here, move along \n", 6300) // a fifth of a MiB
-		text := plantedText()
-		for range 5 {
-			text += filler + plantedText()
-		}
-		return protocol.ToolResult(fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"structuredContent":{"rows":[%s]}}`, asJSON(text), asJSON(plantedText()))), nil
-	})
-	sdk.AddTool(x, sdk.Tool{Name: "fail", InputSchema: anything}, func(context.Context, json.RawMessage) (string, error) {
-		return "", errors.New(plantedText())
-	})
-	sdk.AddTool(x, sdk.Tool{Name: "refuse", InputSchema: anything}, func(context.Context, json.RawMessage) (string, error) {
-		return "", &sdk.Error{Code: -32050, Message: plantedText(), Data: json.RawMessage(`{"why":` + asJSON(plantedText()) + `}`)}
-	})
-	sdk.AddTool(x, sdk.Tool{Name: "chat", InputSchema: anything}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		sdk.Progress(ctx, 1, 2, plantedText())
-		sdk.Log(ctx, slog.LevelInfo, plantedText())
-		return "done", nil
-	})
+	sdk.AddTool(x, sdk.Tool{Name: "store", InputSchema: anything},
+		func(_ context.Context, in json.RawMessage) (string, error) {
+			note(in)
+			return "stored " + string(in), nil
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "dump", InputSchema: anything},
+		func(context.Context, json.RawMessage) (protocol.ToolResult, error) {
+			filler := strings.Repeat("nothing to see here, move along \n", 6300) // a fifth of a MiB
+			text := plantedText()
+			for range 5 {
+				text += filler + plantedText()
+			}
+			return protocol.ToolResult(
+				fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"structuredContent":{"rows":[%s]}}`, asJSON(text),
+					asJSON(plantedText()))), nil
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "fail", InputSchema: anything},
+		func(context.Context, json.RawMessage) (string, error) {
+			return "", errors.New(plantedText())
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "refuse", InputSchema: anything},
+		func(context.Context, json.RawMessage) (string, error) {
+			return "", &sdk.Error{
+				Code:    -32050,
+				Message: plantedText(),
+				Data:    json.RawMessage(`{"why":` + asJSON(plantedText()) + `}`),
+			}
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "chat", InputSchema: anything},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			sdk.Progress(ctx, 1, 2, plantedText())
+			sdk.Log(ctx, slog.LevelInfo, plantedText())
+			return "done", nil
+		})
 	return x
 }
 
@@ -139,10 +160,14 @@ func TestSecretsReachNobody(t *testing.T) {
 	w, state, f := &witness{seen: make(map[string]*bytes.Buffer)}, t.TempDir(), hosttest.NewFolder(t)
 	f.Add("x", leakyCapabilities+hosttest.Plays("leaky", "")).AddHooks("h", hooksManifest())
 	goHook := func(p hooks.Point) hooks.Handler {
-		return hooks.Handler{Name: "go", Point: p, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
-			w.saw("a hook in Go", e.Point, string(e.Payload), string(e.Arguments))
-			return nil, nil
-		}}
+		return hooks.Handler{
+			Name:  "go",
+			Point: p,
+			Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+				w.saw("a hook in Go", e.Point, string(e.Payload), string(e.Arguments))
+				return nil, nil
+			},
+		}
 	}
 	cfg := f.Config()
 	cfg.Audit.Path = filepath.Join(state, "audit", "audit.jsonl")
@@ -154,18 +179,35 @@ func TestSecretsReachNobody(t *testing.T) {
 		{Name: "talks", Category: governance.Authorization, Builtin: "cel", Required: true,
 			Config: map[string]any{"when": "has(arguments.say)", "message": "arguments.say"}},
 		{Name: "asks", Category: governance.Authorization, Builtin: "cel", Required: true,
-			Config: map[string]any{"when": "has(arguments.may)", "action": "ask", "message": "arguments.may", "expiry": "1ms"}},
+			Config: map[string]any{
+				"when":    "has(arguments.may)",
+				"action":  "ask",
+				"message": "arguments.may",
+				"expiry":  "1ms",
+			}},
 		{Name: "redact", Category: governance.Content, Builtin: "redact", Required: true},
 	}
-	h := f.OpenWith(cfg, exthost.Options{StateDir: state, PolicyKinds: exthost.PolicyKinds{CEL: celpolicy.New}, Logger: slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Hooks: []hooks.Handler{goHook(hooks.BeforeToolCall), goHook(hooks.AfterToolCall), goHook(hooks.ToolCallFailed)}})
+	h := f.OpenWith(cfg, exthost.Options{
+		StateDir:    state,
+		PolicyKinds: exthost.PolicyKinds{CEL: celpolicy.New},
+		Logger:      slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Hooks: []hooks.Handler{
+			goHook(hooks.BeforeToolCall),
+			goHook(hooks.AfterToolCall),
+			goHook(hooks.ToolCallFailed),
+		},
+	})
 	client := hosttest.NewRecorder()
 	arguments := asJSON(plantedText())
 	escaped := strings.ReplaceAll(arguments, "AKIA", `\u0041KIA`)
 	for _, tool := range []string{"store", "dump", "fail", "refuse", "chat"} {
 		for _, args := range []string{`{"text":` + arguments + `}`, `{"deep":[{"text":` + escaped + `}]}`} {
-			raw, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Client: client,
-				Params: json.RawMessage(`{"name":"ext_x_` + tool + `","arguments":` + args + `,"_meta":{"progressToken":7}}`)})
+			raw, err := h.Do(hosttest.Deadline(t), &protocol.Call{
+				Method: protocol.MethodToolsCall,
+				Client: client,
+				Params: json.RawMessage(`{"name":"ext_x_` + tool + `","arguments":` + args +
+					`,"_meta":{"progressToken":7}}`),
+			})
 			if failed := err != nil; failed != (tool == "refuse") {
 				t.Errorf("%s: %v", tool, err)
 			}
@@ -175,11 +217,13 @@ func TestSecretsReachNobody(t *testing.T) {
 				w.saw("the caller", string(e.Data))
 			}
 			if tool == "dump" && (len(raw) < 1<<20 || strings.Count(string(raw), "[redacted:private-key]") != 7) {
-				t.Errorf("a result of %d bytes with %d masks", len(raw), strings.Count(string(raw), "[redacted:private-key]"))
+				t.Errorf("a result of %d bytes with %d masks", len(raw),
+					strings.Count(string(raw), "[redacted:private-key]"))
 			}
 		}
 	}
-	if _, err := h.Call(hosttest.Deadline(t), "ext_h_own", json.RawMessage(`{"text":`+arguments+`}`)); protocol.KindOf(err) != protocol.Rejected {
+	if _, err := h.Call(hosttest.Deadline(t), "ext_h_own",
+		json.RawMessage(`{"text":`+arguments+`}`)); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("the denied call: %v", err)
 	}
 	// A policy repeats what it was told to the caller as well; people are asked last, about what is masked.
@@ -200,7 +244,16 @@ func TestSecretsReachNobody(t *testing.T) {
 	for who := range w.seen {
 		w.clean(t, who)
 	}
-	for _, who := range []string{"the caller", "a hook in Go", "the operator", "file exec-hook", "file x/journal", "file h/told", "file audit/audit.jsonl", "the log"} {
+	for _, who := range []string{
+		"the caller",
+		"a hook in Go",
+		"the operator",
+		"file exec-hook",
+		"file x/journal",
+		"file h/told",
+		"file audit/audit.jsonl",
+		"the log",
+	} {
 		w.mu.Lock()
 		if w.seen[who] == nil {
 			t.Errorf("%s is not put to the test", who)

@@ -68,7 +68,8 @@ func (v *vault) options() exthost.Options {
 
 // asking is the manifest of a child with a variable.
 func asking(name, value string) string {
-	return hosttest.ToolsOfChild + fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = \"sdk\", %s = %q }\n", processtest.ScriptVar, name, value)
+	return hosttest.ToolsOfChild + fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = \"sdk\", %s = %q }\n",
+		processtest.ScriptVar, name, value)
 }
 
 // A child gets the value of a secret at each start, the next one at the next start, and only what
@@ -76,8 +77,12 @@ func asking(name, value string) string {
 func TestStoredSecretsReachTheChild(t *testing.T) {
 	processtest.Leaks(t)
 	v := &vault{values: map[string]string{"github": "f1rst-canary", "db": "p4ss-canary"}}
-	f := hosttest.NewFolder(t).Add("given", hosttest.Child("sdk", "")).Add("manifest", asking("DSN", "postgres://app:secret://db@host/app")).Add("bare", hosttest.Child("sdk", ""))
-	f.Entries["given"] = config.Entry{Env: map[string]string{"TOKEN": "secret://github"}, FileEnv: map[string]string{"FILED": "Bearer secret://github"}}
+	f := hosttest.NewFolder(t).Add("given", hosttest.Child("sdk", "")).Add("manifest",
+		asking("DSN", "postgres://app:secret://db@host/app")).Add("bare", hosttest.Child("sdk", ""))
+	f.Entries["given"] = config.Entry{
+		Env:     map[string]string{"TOKEN": "secret://github"},
+		FileEnv: map[string]string{"FILED": "Bearer secret://github"},
+	}
 	o := v.options()
 	o.Environ = []string{"HOSTS=secret://github"} // of the host, which refers to nothing
 	h := f.Open(o)
@@ -120,17 +125,22 @@ func TestStoredSecretsReachTheServer(t *testing.T) {
 	server := remoteServer(t, "s3cr3t-canary")
 	v := &vault{values: map[string]string{"remote": "s3cr3t-canary", "lines": "a\nb"}}
 	f := hosttest.NewFolder(t)
-	f.Add("header", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://remote\" }\n", server.URL))
-	f.Add("variable", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer ${TOKEN}\" }\n", server.URL))
-	f.Add("lines", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://lines\" }\n", server.URL))
+	f.Add("header", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://remote\" }\n",
+		server.URL))
+	f.Add("variable", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer ${TOKEN}\" }\n",
+		server.URL))
+	f.Add("lines", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://lines\" }\n",
+		server.URL))
 	f.Entries["variable"] = config.Entry{Env: map[string]string{"TOKEN": "secret://remote"}}
 	h := f.Open(v.options())
 	for _, id := range []string{"header", "variable"} {
-		if got, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_upper", map[string]any{"text": "über"}); err != nil || got.Text() != "ÜBER" {
+		if got, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_upper", map[string]any{"text": "über"}); err != nil ||
+			got.Text() != "ÜBER" {
 			t.Errorf("%s: %s, %v; %+v", id, got, err, hosttest.StatusOf(t, h, id).Reason)
 		}
 	}
-	if s := hosttest.StatusOf(t, h, "lines"); !strings.Contains(s.Reason, "transport.headers.Authorization: the secret lines has several lines") {
+	if s := hosttest.StatusOf(t, h, "lines"); !strings.Contains(s.Reason,
+		"transport.headers.Authorization: the secret lines has several lines") {
 		t.Errorf("%s: %s", s.State, s.Reason)
 	}
 }
@@ -150,9 +160,12 @@ func TestStoredSecretsOfHeadersAreMasked(t *testing.T) {
 			}))
 			t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 			v := &vault{values: map[string]string{"key": key}}
-			h := hosttest.NewFolder(t).Add("remote", fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n", server.URL+"/mcp?key=secret://key")).Open(v.options())
+			h := hosttest.NewFolder(t).Add("remote",
+				fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n",
+					server.URL+"/mcp?key=secret://key")).Open(v.options())
 			s := hosttest.StatusOf(t, h, "remote")
-			if !strings.Contains(s.Reason, "401") || !strings.Contains(s.Reason, "who are you with") || strings.Contains(s.Reason, "canary") {
+			if !strings.Contains(s.Reason, "401") || !strings.Contains(s.Reason, "who are you with") ||
+				strings.Contains(s.Reason, "canary") {
 				t.Errorf("%s: %s", s.State, s.Reason)
 			}
 			if got := wrong.Load(); got != nil {
@@ -169,15 +182,18 @@ func TestStoredSecretsThatAreMissing(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("given", hosttest.Child("sdk", "")).Add("bare", hosttest.Child("sdk", ""))
 	f.Entries["given"] = config.Entry{Env: map[string]string{"TOKEN": "secret://github"}}
 	cfg := f.Config()
-	cfg.Destinations = destinations(t, "mcp", func(d *config.Destination) { d.Env["KEY"] = "secret://key" }).Destinations
+	cfg.Destinations = destinations(t, "mcp",
+		func(d *config.Destination) { d.Env["KEY"] = "secret://key" }).Destinations
 	h := f.OpenWith(cfg, v.options())
-	if s := hosttest.StatusOf(t, h, "given"); s.State != "skipped" || !strings.Contains(s.Reason, "extensions.entries.given.env.TOKEN: the secret github is not stored; set it") {
+	if s := hosttest.StatusOf(t, h, "given"); s.State != "skipped" ||
+		!strings.Contains(s.Reason, "extensions.entries.given.env.TOKEN: the secret github is not stored; set it") {
 		t.Errorf("%s: %s", s.State, s.Reason)
 	}
 	if s := hosttest.StatusOf(t, h, "bare"); s.State != "ready" {
 		t.Errorf("the other one is %s: %s", s.State, s.Reason)
 	}
-	if s := destinationStatus(t, h); s.State != "failed" || !strings.Contains(s.Reason, "destinations.d.env.KEY: the secret key is not stored; set it") {
+	if s := destinationStatus(t, h); s.State != "failed" ||
+		!strings.Contains(s.Reason, "destinations.d.env.KEY: the secret key is not stored; set it") {
 		t.Errorf("%s: %s", s.State, s.Reason)
 	}
 	v.set("github", "f1rst-canary")
@@ -202,7 +218,8 @@ func TestStoredSecretsAreNotForClients(t *testing.T) {
 		d.Env["KEY"], d.EnvFromHeaders = "secret://key", map[string]string{"X-Name": "NAME"}
 	}, v.options())
 	s, _ := connect(t, h, "a", map[string]string{"NAME": "secret://key"})
-	if got := environOf(t, h, s); !slices.Contains(got, "KEY=k3y-canary") || !slices.Contains(got, "NAME=secret://key") {
+	if got := environOf(t, h, s); !slices.Contains(got, "KEY=k3y-canary") ||
+		!slices.Contains(got, "NAME=secret://key") {
 		t.Errorf("%q", got)
 	}
 }
@@ -215,7 +232,8 @@ func TestStoredSecretsReachHooksAndPolicies(t *testing.T) {
 	processtest.Leaks(t)
 	v := &vault{values: map[string]string{"github": "f1rst-canary"}}
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
-	f.AddHooks("guards", "[[hooks]]\nevent = \"PreToolUse\"\ncommand = [\"sh\", \"-c\", \"printf %s \\\"$TOKEN\\\" > hooked\"]\n")
+	f.AddHooks("guards", "[[hooks]]\nevent = \"PreToolUse\"\ncommand = [\"sh\", \"-c\", \"printf %s \\\"$TOKEN\\\" > "+
+		"hooked\"]\n")
 	f.Entries["guards"] = config.Entry{Hooks: config.HooksAll, Env: map[string]string{"TOKEN": "secret://github"}}
 	guard := hosttest.GuardSpec(t, "guard", "guard")
 	guard.Cwd, guard.Env["TOKEN"] = f.Dir, "secret://github"
@@ -248,13 +266,17 @@ func TestStoredSecretsThatAreRefused(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("shown", server).Add("broken", asking("TOKEN", "secret://a/b"))
 	f.Entries["shown"] = config.Entry{Env: map[string]string{"TOKEN": "secret://github"}}
 	h := f.Open((&vault{values: map[string]string{"github": "canary"}}).options())
-	for id, want := range map[string]string{"shown": "others on this machine could read", "broken": "transport.env.TOKEN: secret://a/… is no reference"} {
+	for id, want := range map[string]string{
+		"shown":  "others on this machine could read",
+		"broken": "transport.env.TOKEN: secret://a/… is no reference",
+	} {
 		if s := hosttest.StatusOf(t, h, id); s.State != "skipped" || !strings.Contains(s.Reason, want) {
 			t.Errorf("%s is %s: %s", id, s.State, s.Reason)
 		}
 	}
 	f = hosttest.NewFolder(t).Add("given", asking("TOKEN", "secret://github"))
-	if s := hosttest.StatusOf(t, f.Open(exthost.Options{}), "given"); s.State != "skipped" || !strings.Contains(s.Reason, "set Secrets of its exthost.Options") {
+	if s := hosttest.StatusOf(t, f.Open(exthost.Options{}), "given"); s.State != "skipped" ||
+		!strings.Contains(s.Reason, "set Secrets of its exthost.Options") {
 		t.Errorf("without a store it is %s: %s", s.State, s.Reason)
 	}
 }
@@ -273,12 +295,14 @@ done`
 	f := hosttest.NewFolder(t)
 	for id, more := range map[string]string{"texts": ``, "numbers": `, \"pin\": 123456789`} {
 		f.Write(id+"/main.sh", script)
-		f.Add(id, "[[tools]]\nname = \"f\"\n[transport]\nscript = \"main.sh\"\nprotocol = \"lite\"\nenv = { TOKEN = \"secret://github\", PIN = \"secret://pin\", MORE = \""+more+"\" }\n")
+		f.Add(id, "[[tools]]\nname = \"f\"\n[transport]\nscript = \"main.sh\"\nprotocol = \"lite\"\nenv = { TOKEN = "+
+			"\"secret://github\", PIN = \"secret://pin\", MORE = \""+more+"\" }\n")
 	}
 	h := f.Open(v.options())
 	for id, want := range map[string]string{"texts": `{"token":"***"}`, "numbers": `"***"`} {
 		_, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_f", map[string]any{})
-		if e, ok := errors.AsType[*protocol.Error](err); !ok || !strings.Contains(e.Message, "no ***") || string(e.Data) != want {
+		if e, ok := errors.AsType[*protocol.Error](err); !ok || !strings.Contains(e.Message, "no ***") ||
+			string(e.Data) != want {
 			t.Errorf("%s: %v, %s", id, err, e.Data)
 		}
 	}
@@ -295,7 +319,8 @@ func TestStoredSecretsAreInNoSandbox(t *testing.T) {
 	cfg.Secrets.Path, cfg.Secrets.Identity = filepath.Join(kept, "secrets.age"), identity
 	h := f.OpenWith(cfg, exthost.Options{})
 	for id, file := range map[string]string{"reader": "secrets.age)", "writer": "identity)"} {
-		if s := hosttest.StatusOf(t, h, id); !strings.Contains(s.Reason, "holds files of the host (") || !strings.Contains(s.Reason, file) {
+		if s := hosttest.StatusOf(t, h, id); !strings.Contains(s.Reason, "holds files of the host (") ||
+			!strings.Contains(s.Reason, file) {
 			t.Errorf("%s is %s: %s", id, s.State, s.Reason)
 		}
 	}
@@ -338,7 +363,9 @@ func TestStoredSecretsNeedAGrant(t *testing.T) {
 	for _, ofDirectory := range []bool{false, true} {
 		cfg := f.Config()
 		cfg.Project.SearchPaths = ofDirectory
-		cfg.SecretUses = []config.SecretUse{{Key: "extensions.entries.projects.env.TOKEN", Name: "github", Project: true}}
+		cfg.SecretUses = []config.SecretUse{
+			{Key: "extensions.entries.projects.env.TOKEN", Name: "github", Project: true},
+		}
 		h := f.OpenWith(cfg, o)
 		for id, want := range map[string]bool{"asks": false, "granted": true, "mine": !ofDirectory, "projects": false} {
 			s := hosttest.StatusOf(t, h, id)
@@ -361,13 +388,22 @@ func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 	for n := range 300 {
 		fmt.Fprintf(&lines, "MIIcanary+line/%d==\n", n)
 	}
-	v := &vault{values: map[string]string{"github": "hunter2-canary-value", "key": "-----BEGIN X-----\n" + lines.String(), "spaced": " b1nary\x1b\xff-canary "}}
+	v := &vault{
+		values: map[string]string{
+			"github": "hunter2-canary-value",
+			"key":    "-----BEGIN X-----\n" + lines.String(),
+			"spaced": " b1nary\x1b\xff-canary ",
+		},
+	}
 	w := &witness{seen: make(map[string]*bytes.Buffer)}
 	f := hosttest.NewFolder(t)
 	f.Write("long", strings.Repeat("x", 2033)+" ")
 	f.Write("longer", strings.Repeat("x", 8177)+" ")
-	f.Write("early/run.sh", "echo $(cat ../longer) $TOKEN >&2\necho trouble with \"$TOKEN\" >&2\necho \"$SPACED\" >&2\necho \"$KEY\" | head -n 4 >&2\necho no frame $TOKEN $SPACED\necho $(cat ../long) $TOKEN\nexit 3\n")
-	f.Add("early", hosttest.ToolsOfChild+"[transport]\ncommand = \"sh\"\nargs = [\"./run.sh\"]\nenv = { TOKEN = \"secret://github\", KEY = \"secret://key\", SPACED = \"secret://spaced\" }\n")
+	f.Write("early/run.sh", "echo $(cat ../longer) $TOKEN >&2\necho trouble with \"$TOKEN\" >&2\necho \"$SPACED\" "+
+		">&2\necho \"$KEY\" | head -n 4 >&2\necho no frame $TOKEN $SPACED\necho $(cat ../long) $TOKEN\nexit 3\n")
+	f.Add("early", hosttest.ToolsOfChild+
+		"[transport]\ncommand = \"sh\"\nargs = [\"./run.sh\"]\nenv = { TOKEN = \"secret://github\", KEY = "+
+		"\"secret://key\", SPACED = \"secret://spaced\" }\n")
 	o := v.options()
 	o.Logger = slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h := f.Open(o)
@@ -408,9 +444,9 @@ func pastCalls(t *testing.T, h *exthost.Host) (list []status.PastCall) {
 	return list
 }
 
-// Results, arguments and errors hold a secret that the host knows, as it is, with JSON's escapes, and on the edge of what
-// is kept. What the host keeps or shows of the calls has none: audit log, approval requests, decisions, log, latest calls,
-// recording, tap, status.
+// Results, arguments and errors hold a secret that the host knows, as it is, with JSON's escapes, and on the edge of
+// what is kept. What the host keeps or shows of the calls has none: audit log, approval requests, decisions, log,
+// latest calls, recording, tap, status.
 func TestStoredSecretsInCallsReachNoSink(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sh is needed")
@@ -432,7 +468,8 @@ func TestStoredSecretsInCallsReachNoSink(t *testing.T) {
 	esac
 done`)
 	v := &vault{values: map[string]string{"token": secret, "escaped": `hunter2\/c\u0061nary-value`}}
-	f.Add("x", "[[tools]]\nname = \"f\"\n[transport]\nscript = \"main.sh\"\nprotocol = \"lite\"\nenv = { TOKEN = \"secret://token\", ESCAPED = \"secret://escaped\" }\n")
+	f.Add("x", "[[tools]]\nname = \"f\"\n[transport]\nscript = \"main.sh\"\nprotocol = \"lite\"\nenv = { TOKEN = "+
+		"\"secret://token\", ESCAPED = \"secret://escaped\" }\n")
 	cfg, state := f.Config(), t.TempDir()
 	cfg.Audit.Path = filepath.Join(state, "audit.jsonl")
 	cfg.Record = recording.Cassette{File: filepath.Join(state, "traffic.cassette")}
@@ -483,7 +520,8 @@ done`)
 	asked := make(chan error)
 	go func() { asked <- call(asking, `{"may":"`+secret+`"}`) }()
 	var requests []exthost.ApprovalRequest
-	hosttest.Eventually(t, "it is asked for", func() bool { requests = h.Admin().ApprovalRequests(); return len(requests) == 1 })
+	hosttest.Eventually(t, "it is asked for",
+		func() bool { requests = h.Admin().ApprovalRequests(); return len(requests) == 1 })
 	giveUp()
 	<-asked
 	for who, what := range map[string]any{
@@ -504,7 +542,15 @@ done`)
 		t.Error(err)
 	}
 	w.files(t, state)
-	for _, who := range []string{"the log", "an approver", "the decisions", "the status", "the past calls", "file audit.jsonl", "file traffic.cassette"} {
+	for _, who := range []string{
+		"the log",
+		"an approver",
+		"the decisions",
+		"the status",
+		"the past calls",
+		"file audit.jsonl",
+		"file traffic.cassette",
+	} {
 		if w.seen[who] == nil {
 			t.Errorf("%s is not put to the test", who)
 		} else if who != "the status" && who != "the log" && !strings.Contains(w.seen[who].String(), "***") {

@@ -30,8 +30,13 @@ import (
 // scripted child, and nothing else.
 func destinations(t testing.TB, script string, change func(*config.Destination)) *config.Config {
 	t.Helper()
-	d := config.Destination{Type: config.DestinationStdio, Command: manifest.Command{hosttest.Exe(t)}, Env: map[string]string{processtest.ScriptVar: script},
-		Cwd: t.TempDir(), StartTimeout: manifest.Duration(hosttest.Patience)}
+	d := config.Destination{
+		Type:         config.DestinationStdio,
+		Command:      manifest.Command{hosttest.Exe(t)},
+		Env:          map[string]string{processtest.ScriptVar: script},
+		Cwd:          t.TempDir(),
+		StartTimeout: manifest.Duration(hosttest.Patience),
+	}
 	if change != nil {
 		change(&d)
 	}
@@ -48,7 +53,14 @@ func openDestination(t testing.TB, script string, change func(*config.Destinatio
 // connect opens a session with the destination d, which starts its instance.
 func connect(t testing.TB, h *exthost.Host, id string, env map[string]string) (s *protocol.Session, leave func()) {
 	t.Helper()
-	s = &protocol.Session{ID: id, Version: protocol.MCP20251125, Extension: "d", Env: env, Client: hosttest.NewRecorder(), ClientInfo: json.RawMessage(`{"name":"test","version":"1"}`)}
+	s = &protocol.Session{
+		ID:         id,
+		Version:    protocol.MCP20251125,
+		Extension:  "d",
+		Env:        env,
+		Client:     hosttest.NewRecorder(),
+		ClientInfo: json.RawMessage(`{"name":"test","version":"1"}`),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	if err := h.Attach(ctx, s); err != nil {
@@ -63,8 +75,12 @@ func connect(t testing.TB, h *exthost.Host, id string, env map[string]string) (s
 // ask calls a tool of the destination and returns its text, or the error.
 func ask(t testing.TB, h *exthost.Host, s *protocol.Session, tool, arguments string) (string, error) {
 	t.Helper()
-	result, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Extension: "d", Method: protocol.MethodToolsCall,
-		Params: json.RawMessage(fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments))})
+	result, err := h.Do(hosttest.Deadline(t), &protocol.Call{
+		Session:   s,
+		Extension: "d",
+		Method:    protocol.MethodToolsCall,
+		Params:    json.RawMessage(fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments)),
+	})
 	return protocol.ToolResult(result).Text(), err
 }
 
@@ -112,11 +128,13 @@ func TestDestinationEachSessionHasItsOwnChild(t *testing.T) {
 		t.Errorf("%d tools of the destination are listed for all", n)
 	}
 	leaveA()
-	hosttest.Eventually(t, "the child of the session that has left ends", func() bool { return len(destinationStatus(t, h).Instances) == 1 })
+	hosttest.Eventually(t, "the child of the session that has left ends",
+		func() bool { return len(destinationStatus(t, h).Instances) == 1 })
 	if _, err := ask(t, h, b, "upper", `{"text":"b"}`); err != nil {
 		t.Errorf("the other session: %v", err)
 	}
-	hosttest.Eventually(t, "another process waits", func() bool { pid := destinationStatus(t, h).StandbyPID; return pid != 0 && pid != standby })
+	hosttest.Eventually(t, "another process waits",
+		func() bool { pid := destinationStatus(t, h).StandbyPID; return pid != 0 && pid != standby })
 }
 
 // Policies know the tools of a destination by their registered names; clients by
@@ -124,16 +142,24 @@ func TestDestinationEachSessionHasItsOwnChild(t *testing.T) {
 func TestDestinationsPassGovernance(t *testing.T) {
 	processtest.Leaks(t)
 	policy := &sentinel{}
-	h := openDestination(t, "mcp", nil, exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
+	h := openDestination(t, "mcp", nil,
+		exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 	s, _ := connect(t, h, "a", nil)
 	if _, err := ask(t, h, s, "upper", `{"text":"x"}`); err != nil {
 		t.Fatal(err)
 	}
-	list, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Extension: "d", Method: protocol.MethodToolsList})
+	list, err := h.Do(hosttest.Deadline(t),
+		&protocol.Call{Session: s, Extension: "d", Method: protocol.MethodToolsList})
 	if err != nil || !strings.Contains(string(list), `"name":"upper"`) {
 		t.Errorf("tools/list: %s, %v", list, err)
 	}
-	want := []string{"response > initialize ", "request > tools/call ext_d_upper", "response > tools/call ext_d_upper", "request > tools/list ", "response > tools/list "}
+	want := []string{
+		"response > initialize ",
+		"request > tools/call ext_d_upper",
+		"response > tools/call ext_d_upper",
+		"request > tools/list ",
+		"response > tools/list ",
+	}
 	if diff := cmp.Diff(want, policy.seen); diff != "" {
 		t.Error(diff)
 	}
@@ -145,10 +171,16 @@ func TestRuleOfDestinationWithDottedName(t *testing.T) {
 	processtest.Leaks(t)
 	cfg := destinations(t, "mcp", nil)
 	cfg.Destinations = config.Destinations{"my.server": cfg.Destinations["d"]}
-	cfg.Plugins = []governance.Spec{{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true, Config: map[string]any{
-		"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_my_server_upper"}}}}}}
+	cfg.Plugins = []governance.Spec{{Name: "access", Builtin: "access", Category: governance.Authorization,
+		Required: true, Config: map[string]any{
+			"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_my_server_upper"}}}}}}
 	h := hosttest.NewFolder(t).OpenWith(cfg, exthost.Options{})
-	_, err := h.Admin().TestCall(hosttest.Deadline(t), &protocol.Call{Extension: "my.server", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"upper"}`)})
+	_, err := h.Admin().TestCall(hosttest.Deadline(t),
+		&protocol.Call{
+			Extension: "my.server",
+			Method:    protocol.MethodToolsCall,
+			Params:    json.RawMessage(`{"name":"upper"}`),
+		})
 	if protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("%v, want a denial", err)
 	}
@@ -157,14 +189,17 @@ func TestRuleOfDestinationWithDottedName(t *testing.T) {
 func TestT16DestinationEnvironment(t *testing.T) {
 	processtest.Leaks(t)
 	secrets := filepath.Join(t.TempDir(), "secrets")
-	if err := os.WriteFile(secrets, []byte("# of the tracker\nexport TRACKER_TOKEN=\"s3cret-of-file\"\n\nPLAIN=a=b\n"), 0o600); err != nil {
+	if err := os.WriteFile(secrets, []byte("# of the tracker\nexport TRACKER_TOKEN=\"s3cret-of-file\"\n\nPLAIN=a=b\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	h := openDestination(t, "mcp", func(d *config.Destination) {
 		d.SecretsFile = secrets
 		d.Env["URL"] = "https://${PLAIN}/?token=${TRACKER_TOKEN}"
 		d.EnvFromHeaders = map[string]string{"X-Api-Key": "API_KEY"}
-	}, exthost.Options{Environ: append(os.Environ(), "GITHUB_TOKEN=of-the-host", "NODE_OPTIONS=--require=evil", "PYTHONSTARTUP=evil")})
+	}, exthost.Options{
+		Environ: append(os.Environ(), "GITHUB_TOKEN=of-the-host", "NODE_OPTIONS=--require=evil", "PYTHONSTARTUP=evil"),
+	})
 	if pid := destinationStatus(t, h).StandbyPID; pid != 0 {
 		t.Errorf("process %d waits, for nobody knows whom", pid)
 	}
@@ -172,13 +207,19 @@ func TestT16DestinationEnvironment(t *testing.T) {
 	b, _ := connect(t, h, "b", map[string]string{"API_KEY": "key-of-b-2"})
 	for s, key := range map[*protocol.Session]string{a: "key-of-a-1", b: "key-of-b-2"} {
 		env := environOf(t, h, s)
-		for _, want := range []string{"API_KEY=" + key, "TRACKER_TOKEN=s3cret-of-file", "PLAIN=a=b", "URL=https://a=b/?token=s3cret-of-file"} {
+		for _, want := range []string{
+			"API_KEY=" + key,
+			"TRACKER_TOKEN=s3cret-of-file",
+			"PLAIN=a=b",
+			"URL=https://a=b/?token=s3cret-of-file",
+		} {
 			if !slices.Contains(env, want) {
 				t.Errorf("%s: no %s", s.ID, want)
 			}
 		}
 		for _, kv := range env { // E1
-			if name, _, _ := strings.Cut(kv, "="); name == "GITHUB_TOKEN" || name == "NODE_OPTIONS" || name == "PYTHONSTARTUP" {
+			if name, _, _ := strings.Cut(kv, "="); name == "GITHUB_TOKEN" || name == "NODE_OPTIONS" ||
+				name == "PYTHONSTARTUP" {
 				t.Errorf("%s is given %s", s.ID, name)
 			}
 		}
@@ -206,7 +247,12 @@ func TestT17SecretsOfDestinations(t *testing.T) {
 	h := openDestination(t, "env; fork env; exit 4", func(d *config.Destination) {
 		d.SecretsFile, d.EnvFromHeaders = secrets, map[string]string{"X-Key": "ALSO_PLAIN"}
 	}, exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	s := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Env: map[string]string{"ALSO_PLAIN": "canary-of-header"}}
+	s := &protocol.Session{
+		ID:        "a",
+		Version:   protocol.MCP20251125,
+		Extension: "d",
+		Env:       map[string]string{"ALSO_PLAIN": "canary-of-header"},
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if err := h.Attach(ctx, s); err != nil {
@@ -248,13 +294,16 @@ func TestDestinationThatCannotRun(t *testing.T) {
 		}
 		err := h.Bridge().Refuses(&protocol.Session{ID: "a", Extension: "d", Version: protocol.MCP20251125})
 		e, ok := err.(*protocol.Error)
-		if !ok || e.Kind != protocol.Failed || e.RetryAfter == 0 || !strings.Contains(e.Message, name) || e.Extension != "d" {
+		if !ok || e.Kind != protocol.Failed || e.RetryAfter == 0 || !strings.Contains(e.Message, name) ||
+			e.Extension != "d" {
 			t.Errorf("%s: refused with %v", name, err)
 		}
-		if _, err := ask(t, h, &protocol.Session{ID: "a", Extension: "d"}, "upper", `{}`); protocol.KindOf(err) != protocol.Failed {
+		if _, err := ask(t, h, &protocol.Session{ID: "a", Extension: "d"}, "upper",
+			`{}`); protocol.KindOf(err) != protocol.Failed {
 			t.Errorf("%s: a call: %v", name, err)
 		}
-		if !slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError && d.Extension == "d" }) {
+		if !slices.ContainsFunc(h.Status().Diagnostics,
+			func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError && d.Extension == "d" }) {
 			t.Errorf("%s: no diagnostic of it in %v", name, h.Status().Diagnostics)
 		}
 	}
@@ -289,7 +338,8 @@ func TestDestinationThatKeepsDying(t *testing.T) {
 	}
 	_, err := ask(t, h, s, "log", `{}`)
 	e, ok := err.(*protocol.Error)
-	if !ok || e.Kind != protocol.NotReady || e.RetryAfter <= 0 || e.RetryAfter > 30*time.Second || e.Evidence == nil || e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
+	if !ok || e.Kind != protocol.NotReady || e.RetryAfter <= 0 || e.RetryAfter > 30*time.Second || e.Evidence == nil ||
+		e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
 		t.Fatalf("the fourth: %v, %+v", err, e)
 	}
 	if err := h.Bridge().Refuses(s); protocol.KindOf(err) != protocol.NotReady {
@@ -310,11 +360,15 @@ func TestDestinationThatKeepsDying(t *testing.T) {
 func TestDestinationThatNeverStarts(t *testing.T) {
 	processtest.Leaks(t)
 	var log bytes.Buffer
-	h := openDestination(t, "err no API key; exit 4", nil, exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h := openDestination(t, "err no API key; exit 4", nil,
+		exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for i := range 4 {
 		s := &protocol.Session{ID: fmt.Sprint(i), Version: protocol.MCP20251125, Extension: "d"}
 		_, err := ask(t, h, s, "any", `{}`)
-		if want := map[bool]protocol.Kind{true: protocol.ChildExited, false: protocol.NotReady}[i < 3]; protocol.KindOf(err) != want {
+		if want := map[bool]protocol.Kind{
+			true:  protocol.ChildExited,
+			false: protocol.NotReady,
+		}[i < 3]; protocol.KindOf(err) != want {
 			t.Errorf("connection %d: %v", i, err)
 		}
 	}
@@ -324,7 +378,11 @@ func TestDestinationThatNeverStarts(t *testing.T) {
 	if err := h.Close(); err != nil { // after which nobody writes to the log
 		t.Fatal(err)
 	}
-	for _, want := range []string{`level=WARN msg="no API key"`, `level=ERROR msg="unavailable: `, `last_words="no API key"`} {
+	for _, want := range []string{
+		`level=WARN msg="no API key"`,
+		`level=ERROR msg="unavailable: `,
+		`last_words="no API key"`,
+	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, log.String())
 		}
@@ -355,7 +413,8 @@ func TestReloadOfDestinations(t *testing.T) {
 	processtest.Leaks(t)
 	cfg := destinations(t, "mcp", nil)
 	next := cfg
-	h := hosttest.NewFolder(t).OpenWith(cfg, exthost.Options{Reread: func() (*config.Config, error) { return next, nil }})
+	h := hosttest.NewFolder(t).OpenWith(cfg,
+		exthost.Options{Reread: func() (*config.Config, error) { return next, nil }})
 	s, _ := connect(t, h, "a", nil)
 	if c, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil || !c.Empty() {
 		t.Fatalf("nothing has changed: %+v, %v", c, err)
@@ -386,15 +445,20 @@ func TestReloadOfDestinations(t *testing.T) {
 func TestHooksSeeTheCallsOfDestinations(t *testing.T) {
 	var seen []string
 	note := func(point hooks.Point) hooks.Handler {
-		return hooks.Handler{Name: string(point), Point: point, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
-			seen = append(seen, fmt.Sprint(e.Point, " ", e.Extension, " ", e.Tool, " ", e.OwnName))
-			if strings.Contains(string(e.Payload), "forbidden") {
-				return &hooks.Reply{Decision: hooks.Deny, Reason: "not that"}, nil
-			}
-			return nil, nil
-		}}
+		return hooks.Handler{
+			Name:  string(point),
+			Point: point,
+			Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+				seen = append(seen, fmt.Sprint(e.Point, " ", e.Extension, " ", e.Tool, " ", e.OwnName))
+				if strings.Contains(string(e.Payload), "forbidden") {
+					return &hooks.Reply{Decision: hooks.Deny, Reason: "not that"}, nil
+				}
+				return nil, nil
+			},
+		}
 	}
-	h := openDestination(t, "mcp", nil, exthost.Options{Hooks: []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall)}})
+	h := openDestination(t, "mcp", nil,
+		exthost.Options{Hooks: []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall)}})
 	s, _ := connect(t, h, "1", nil)
 	if got, err := ask(t, h, s, "upper", `{"text":"hello"}`); err != nil || got != "HELLO" {
 		t.Errorf("%q, %v", got, err)
@@ -402,7 +466,11 @@ func TestHooksSeeTheCallsOfDestinations(t *testing.T) {
 	if _, err := ask(t, h, s, "upper", `{"text":"forbidden"}`); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("a call that a hook refuses: %v", err)
 	}
-	want := []string{"before_tool_call d ext_d_upper upper", "after_tool_call d ext_d_upper upper", "before_tool_call d ext_d_upper upper"}
+	want := []string{
+		"before_tool_call d ext_d_upper upper",
+		"after_tool_call d ext_d_upper upper",
+		"before_tool_call d ext_d_upper upper",
+	}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
 	}
@@ -411,7 +479,8 @@ func TestHooksSeeTheCallsOfDestinations(t *testing.T) {
 // A destination whose clients are all of legacy versions lists its tools in the status.
 func TestToolsOfASharedDestinationWithLegacyClients(t *testing.T) {
 	processtest.Leaks(t)
-	h := openDestination(t, "mcp", func(d *config.Destination) { d.Instances = manifest.InstancesShared }, exthost.Options{})
+	h := openDestination(t, "mcp", func(d *config.Destination) { d.Instances = manifest.InstancesShared },
+		exthost.Options{})
 	connect(t, h, "1", nil)
 	if s := destinationStatus(t, h); !slices.Contains(s.Tools, "ext_d_upper") {
 		t.Errorf("tools in the status: %q", s.Tools)

@@ -29,7 +29,8 @@ import (
 // askedServers serves a host with servers that ask their clients, and one that reports progress, in mode
 // search over HTTP, and returns the URL.
 func askedServers(t *testing.T) (*exthost.Host, string) {
-	f := hosttest.NewFolder(t).Add("both", rich("", "")).Add("older", rich("older", "")).Add("newer", rich("newer", "")).Add("x", hosttest.Child("sdk", ""))
+	f := hosttest.NewFolder(t).Add("both", rich("", "")).Add("older", rich("older", "")).Add("newer",
+		rich("newer", "")).Add("x", hosttest.Child("sdk", ""))
 	cfg := f.Config()
 	cfg.Tools.Mode = toollist.Search
 	h := f.OpenWith(cfg, exthost.Options{})
@@ -60,7 +61,11 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 			},
 			CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 				hear("sampling")
-				return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "x"}}, nil
+				return &mcp.CreateMessageResult{
+					Model:   "m",
+					Role:    "assistant",
+					Content: &mcp.TextContent{Text: "x"},
+				}, nil
 			},
 			ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 				hear(fmt.Sprint("progress ", r.Params.ProgressToken, r.Params.Progress, r.Params.Total))
@@ -68,7 +73,8 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 			},
 		})
 		c.AddRoots(&mcp.Root{URI: "file:///here"})
-		s, err := c.Connect(hosttest.Deadline(t), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		s, err := c.Connect(hosttest.Deadline(t), &mcp.StreamableClientTransport{Endpoint: url},
+			&mcp.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,13 +103,16 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 			tool, arguments, want string
 			steps                 int
 		}{
-			{"ext_older_ask", `{"for":"roots"}`, "file:///here", 0}, {"ext_older_ask", `{"for":"sampling"}`, `"m"`, 0}, {"ext_older_ask", `{}`, "accept", 0},
-			{"ext_older_input", `{}`, "file:///here", 0}, {"ext_newer_input", `{}`, "file:///here", 0}, {"ext_both_input", `{}`, "file:///here", 0},
+			{"ext_older_ask", `{"for":"roots"}`, "file:///here", 0}, {"ext_older_ask", `{"for":"sampling"}`, `"m"`, 0},
+			{"ext_older_ask", `{}`, "accept", 0},
+			{"ext_older_input", `{}`, "file:///here", 0}, {"ext_newer_input", `{}`, "file:///here", 0},
+			{"ext_both_input", `{}`, "file:///here", 0},
 			{"ext_newer_both", `{}`, "file:///here accept", 0}, {"ext_both_both", `{}`, "file:///here accept", 0},
 			{"ext_x_work", `{}`, "", 3}, {"ext_x_refuse", `{}`, "", 0}, {"ext_x_fail", `{}`, "", 0},
 		} {
 			direct := call(tt.tool, json.RawMessage(tt.arguments), tt.steps)
-			wrapped := call("ext_call", map[string]any{"tool": tt.tool, "arguments": json.RawMessage(tt.arguments)}, tt.steps)
+			wrapped := call("ext_call", map[string]any{"tool": tt.tool, "arguments": json.RawMessage(tt.arguments)},
+				tt.steps)
 			for i := range direct { // the SDK names the tool that it has called
 				direct[i] = strings.ReplaceAll(direct[i], tt.tool, "ext_call")
 			}
@@ -114,15 +123,18 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 		ctx, cancel := context.WithCancel(hosttest.Deadline(t))
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "ext_call", Arguments: map[string]any{"tool": "ext_x_wait"}})
+			_, err := s.CallTool(ctx,
+				&mcp.CallToolParams{Name: "ext_call", Arguments: map[string]any{"tool": "ext_x_wait"}})
 			waiting <- err
 		}()
-		hosttest.Eventually(t, "the call is under way", func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight == 1 })
+		hosttest.Eventually(t, "the call is under way",
+			func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight == 1 })
 		cancel()
 		if err := <-waiting; err == nil {
 			t.Error("a call that was canceled has a result")
 		}
-		hosttest.Eventually(t, "the tool hears that the call was canceled", func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight == 0 })
+		hosttest.Eventually(t, "the tool hears that the call was canceled",
+			func() bool { return hosttest.StatusOf(t, h, "x").Instances[0].InFlight == 0 })
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -134,13 +146,21 @@ func rawRequest(t *testing.T, url, method, params string) string {
 	t.Helper()
 	var named struct{ Name, TaskID string }
 	_ = json.Unmarshal([]byte(params), &named) // is ours
-	params = strings.Replace(params, "{", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},`+
-		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"elicitation":{},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}},`, 1)
-	r, err := http.NewRequestWithContext(hosttest.Deadline(t), http.MethodPost, url, bytes.NewBufferString(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)))
+	params = strings.Replace(params, "{",
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},`+
+			`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"elicitation":{},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}},`, 1)
+	r, err := http.NewRequestWithContext(hosttest.Deadline(t), http.MethodPost, url,
+		bytes.NewBufferString(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": named.Name + named.TaskID} {
+	for key, value := range map[string]string{
+		"Content-Type":         "application/json",
+		"Accept":               "application/json, text/event-stream",
+		"MCP-Protocol-Version": "2026-07-28",
+		"Mcp-Method":           method,
+		"Mcp-Name":             named.Name + named.TaskID,
+	} {
 		if value != "" {
 			r.Header.Set(key, value)
 		}
@@ -169,7 +189,9 @@ func rawRequest(t *testing.T, url, method, params string) string {
 // ext_call, and run a tool as a task.
 func TestExtCallGoesOnWithInput(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("newer", rich("newer", "")).Add("older", rich("older", "")).Add("tasks", hosttest.Plays("tasks newer", "protocol = \"mcp\"\n")).Add("early", hosttest.Plays("tasks older", "protocol = \"mcp\"\n"))
+	f := hosttest.NewFolder(t).Add("newer", rich("newer", "")).Add("older", rich("older", "")).Add("tasks",
+		hosttest.Plays("tasks newer", "protocol = \"mcp\"\n")).Add("early",
+		hosttest.Plays("tasks older", "protocol = \"mcp\"\n"))
 	cfg := f.Config()
 	cfg.Tools.Mode = toollist.Search
 	h := f.OpenWith(cfg, exthost.Options{})
@@ -177,7 +199,11 @@ func TestExtCallGoesOnWithInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := hosttest.ServeOptions(t, httpserver.Options{Backend: h, Serves: h.Serves}) + "/mcp"
-	for tool, want := range map[string]string{"ext_newer_input": "file:///raw", "ext_newer_both": "file:///raw accept", "ext_older_ask": "accept"} {
+	for tool, want := range map[string]string{
+		"ext_newer_input": "file:///raw",
+		"ext_newer_both":  "file:///raw accept",
+		"ext_older_ask":   "accept",
+	} {
 		call := fmt.Sprintf(`"name":"ext_call","arguments":{"tool":%q,"arguments":{}}`, tool)
 		first := rawRequest(t, url, "tools/call", "{"+call+"}")
 		if got, _ := rawjson.Text(rawjson.Get(json.RawMessage(first), "resultType")); got != "input_required" {
@@ -193,7 +219,8 @@ func TestExtCallGoesOnWithInput(t *testing.T) {
 			responses = append(responses, fmt.Sprintf("%q:%s", key, response))
 		}
 		state := rawjson.Get(json.RawMessage(first), "requestState")
-		second := rawRequest(t, url, "tools/call", fmt.Sprintf(`{%s,"requestState":%s,"inputResponses":{%s}}`, call, state, strings.Join(responses, ",")))
+		second := rawRequest(t, url, "tools/call",
+			fmt.Sprintf(`{%s,"requestState":%s,"inputResponses":{%s}}`, call, state, strings.Join(responses, ",")))
 		if got := protocol.ToolResult(second).Text(); got != want {
 			t.Errorf("%s goes on with %s: %s", tool, state, second)
 		}
@@ -210,17 +237,24 @@ func TestExtCallGoesOnWithInput(t *testing.T) {
 	}
 	// A legacy client states the task beside the name.
 	s := &protocol.Session{ID: "s", Caller: "ada", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{}`)}
-	raw, err := doAs(t, h, s, "", "tools/call", `{"name":"ext_call","arguments":{"tool":"ext_early_later"},"task":{"ttl":60000}}`)
+	raw, err := doAs(t, h, s, "", "tools/call",
+		`{"name":"ext_call","arguments":{"tool":"ext_early_later"},"task":{"ttl":60000}}`)
 	id, _ := rawjson.Text(rawjson.Get(rawjson.Get(raw, "task"), "taskId"))
 	if err != nil || id == "" {
 		t.Fatalf("%s, %v", raw, err)
 	}
 	for method, want := range map[string]string{"tasks/get": "working", "tasks/result": "done"} {
-		if raw, err := doAs(t, h, s, "", method, fmt.Sprintf(`{"taskId":%q}`, id)); err != nil || !strings.Contains(string(raw), want) {
+		if raw, err := doAs(t, h, s, "", method, fmt.Sprintf(`{"taskId":%q}`, id)); err != nil ||
+			!strings.Contains(string(raw), want) {
 			t.Errorf("%s: %s, %v", method, raw, err)
 		}
 	}
-	stranger := &protocol.Session{ID: "e", Caller: "eve", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{}`)}
+	stranger := &protocol.Session{
+		ID:           "e",
+		Caller:       "eve",
+		Version:      protocol.MCP20251125,
+		Capabilities: json.RawMessage(`{}`),
+	}
 	if raw, err := doAs(t, h, stranger, "", "tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); err == nil {
 		t.Errorf("a stranger gets %s", raw)
 	}

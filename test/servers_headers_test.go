@@ -44,7 +44,8 @@ type headersPolicy struct {
 	name string
 }
 
-func (p headersPolicy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p headersPolicy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	p.note(ctx, p.name+" "+string(flow)+" "+x.Method+" "+x.Extension)
 	return governance.Decision{}, nil
 }
@@ -56,7 +57,11 @@ func TestHeadersAreForAuthenticationAlone(t *testing.T) {
 	s := &headersSeen{seen: make(map[string]map[string]string)}
 	var members []governance.Member
 	for _, c := range governance.Category("").Values() {
-		members = append(members, governance.Member{Spec: governance.Spec{Name: c, Category: governance.Category(c), Required: true}, Policy: headersPolicy{s, c}})
+		members = append(members,
+			governance.Member{
+				Spec:   governance.Spec{Name: c, Category: governance.Category(c), Required: true},
+				Policy: headersPolicy{s, c},
+			})
 	}
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{Policies: members})
 	server := httptest.NewServer(mcpserver.New(h, mcpserver.Options{Headers: []string{"X-Tenant"}}).Handler(""))
@@ -69,8 +74,15 @@ func TestHeadersAreForAuthenticationAlone(t *testing.T) {
 			Params struct{ Name string }
 		}
 		_ = json.Unmarshal([]byte(body), &m) // is ours
-		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": protocol.MCP20260728,
-			"Mcp-Method": m.Method, "Mcp-Name": m.Params.Name, "Authorization": authorization, "Cookie": "c=1"} {
+		for name, value := range map[string]string{
+			"Content-Type":         "application/json",
+			"Accept":               "application/json, text/event-stream",
+			"Mcp-Protocol-Version": protocol.MCP20260728,
+			"Mcp-Method":           m.Method,
+			"Mcp-Name":             m.Params.Name,
+			"Authorization":        authorization,
+			"Cookie":               "c=1",
+		} {
 			if value != "" {
 				r.Header.Set(name, value)
 			}
@@ -84,7 +96,10 @@ func TestHeadersAreForAuthenticationAlone(t *testing.T) {
 		return response.StatusCode
 	}
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
-	for method, params := range map[string]string{"tools/call": `"name":"ext_x_echo","arguments":{},`, "resources/list": ""} {
+	for method, params := range map[string]string{
+		"tools/call":     `"name":"ext_x_echo","arguments":{},`,
+		"resources/list": "",
+	} {
 		post("Bearer secret-of-ada", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+meta+`}}`)
 		seen, asked := s.take(), 0
 		for who, headers := range seen {
@@ -105,7 +120,9 @@ func TestHeadersAreForAuthenticationAlone(t *testing.T) {
 	if got := s.take()["authentication request tools/list "]; !cmp.Equal(got, map[string]string{"x-tenant": "a, b"}) {
 		t.Errorf("without Authorization: %v", got)
 	}
-	if code := post("Bearer "+strings.Repeat("x", 17<<10), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+meta+`}}`); code != http.StatusRequestHeaderFieldsTooLarge {
+	if code := post("Bearer "+strings.Repeat("x", 17<<10),
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+meta+`}}`); code !=
+		http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("17 KiB of headers: %d", code)
 	}
 	s.take()

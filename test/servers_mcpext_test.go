@@ -41,18 +41,22 @@ func serveDeclaring(versions string) {
 		var result string
 		switch {
 		case method == "server/discover" && versions == "newer":
-			result = `{` + cached + `"supportedVersions":["2026-07-28"],"capabilities":` + capabilities + `,` + introduction + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + serverInfo + `}}`
+			result = `{` + cached + `"supportedVersions":["2026-07-28"],"capabilities":` + capabilities + `,` +
+				introduction + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + serverInfo + `}}`
 		case method == "initialize" && versions == "older":
 			told = string(rawjson.Get(params, "capabilities"))
-			result = `{"protocolVersion":"2025-11-25","capabilities":` + capabilities + `,` + introduction + `,"serverInfo":` + serverInfo + `}`
+			result = `{"protocolVersion":"2025-11-25","capabilities":` + capabilities + `,` + introduction +
+				`,"serverInfo":` + serverInfo + `}`
 		case method == "tools/list":
-			result = `{` + cached + `"tools":[{"name":"told","inputSchema":{"type":"object"}},{"name":"page","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://x","visibility":["app"]}}}]}`
+			result = `{` + cached +
+				`"tools":[{"name":"told","inputSchema":{"type":"object"}},{"name":"page","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://x","visibility":["app"]}}}]}`
 		case method == "tools/call":
 			result = `{"resultType":"complete","content":[{"type":"text","text":` + string(rawjson.Quote(told)) + `}]}`
 		case method == "resources/list":
 			result = `{` + cached + `"resources":[{"uri":"file:///` + id + `","name":"x"}]}`
 		case method == "skills/list":
-			result = `{` + cached + `"skills":[{"uri":"` + uri + `","frontmatter":{"name":"` + id + `"},"resources":"dynamic"},{"uri":"skill://shared/SKILL.md","from":"` + id + `"}]}`
+			result = `{` + cached + `"skills":[{"uri":"` + uri + `","frontmatter":{"name":"` + id +
+				`"},"resources":"dynamic"},{"uri":"skill://shared/SKILL.md","from":"` + id + `"}]}`
 		case method == "skills/get" && strings.HasPrefix(asked, "skill://"):
 			result = `{` + cached + `"skill":{"uri":"` + asked + `","from":"` + id + `"}}`
 		case method == "resources/read", method == "resources/directory/read":
@@ -78,7 +82,8 @@ const (
 
 // declaring is the manifest of a server that declares extensions of MCP.
 func declaring(versions, extensions string, ttl int, more string) string {
-	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, DECLARES = %q, TTL = \"%d\" }\n%s",
+	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, DECLARES = %q, TTL "+
+		"= \"%d\" }\n%s",
 		processtest.ScriptVar, "declaring "+versions, extensions, ttl, more)
 }
 
@@ -89,14 +94,20 @@ const skills = `"io.modelcontextprotocol/skills":{}`
 func TestDeclaredExtensionsOfMCP(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).
-		Add("a", declaring("older", `{"io.modelcontextprotocol/ui":{"mimeTypes":["a"]},"com.acme/x":{"same":{"n":1.0},"a":true,"deep":{"a":1}}}`, 0, "")).
+		Add("a", declaring("older",
+			`{"io.modelcontextprotocol/ui":{"mimeTypes":["a"]},"com.acme/x":{"same":{"n":1.0},"a":true,"deep":{"a":1}}}`, 0, "")).
 		Add("b", declaring("newer", `{"com.acme/x":{"b":1,"same":{"n":1.0},"deep":{"b":2}},`+skills+`}`, 0, "")).
 		Add("c", declaring("newer", `{"com.acme/x":{"a":false,"deep":7}}`, 0, "")).
 		Open(exthost.Options{})
 	want := map[string]any{
 		"io.modelcontextprotocol/ui":     map[string]any{"mimeTypes": []any{"a"}},
 		"io.modelcontextprotocol/skills": map[string]any{},
-		"com.acme/x":                     map[string]any{"same": map[string]any{"n": 1.0}, "a": true, "b": 1.0, "deep": map[string]any{"a": 1.0, "b": 2.0}},
+		"com.acme/x": map[string]any{
+			"same": map[string]any{"n": 1.0},
+			"a":    true,
+			"b":    1.0,
+			"deep": map[string]any{"a": 1.0, "b": 2.0},
+		},
 	}
 	url := hosttest.OverHTTP(t, h)
 	for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
@@ -112,7 +123,10 @@ func TestDeclaredExtensionsOfMCP(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := warnings(h, "mcp_extension"); !slices.Equal(got, []string{`c: the MCP extension "com.acme/x" has other settings in an earlier extension, and clients are offered those: a, deep`}) {
+	if got := warnings(h, "mcp_extension"); !slices.Equal(got,
+		[]string{
+			`c: the MCP extension "com.acme/x" has other settings in an earlier extension, and clients are offered those: a, deep`,
+		}) {
 		t.Errorf("diagnostics %q", got)
 	}
 }
@@ -135,7 +149,10 @@ func TestHostileDeclarations(t *testing.T) {
 		many = append(many, fmt.Sprintf(`"com.many/x%d":{}`, n))
 	}
 	h := hosttest.NewFolder(t).
-		Add("a", declaring("older", `{"tools":{},"com.acme/tools":{"k":1},"no.object/x":[1],"huge.one/x":{"t":"`+strings.Repeat("x", 9000)+`"},"bad\u001b[2J/x":{},"hidden.text/x":{"t":"\u202e"},"`+strings.Repeat("l", 200)+`/x":{}}`, 0, "")).
+		Add("a", declaring("older",
+			`{"tools":{},"com.acme/tools":{"k":1},"no.object/x":[1],"huge.one/x":{"t":"`+strings.Repeat("x",
+				9000)+`"},"bad\u001b[2J/x":{},"hidden.text/x":{"t":"\u202e"},"`+strings.Repeat("l", 200)+`/x":{}}`, 0,
+			"")).
 		Add("b", declaring("older", `{`+strings.Join(many, ",")+`}`, 0, "")).
 		Add("c", declaring("older", `7`, 0, "")).
 		Open(exthost.Options{})
@@ -147,21 +164,27 @@ func TestHostileDeclarations(t *testing.T) {
 	if err := json.Unmarshal(d.Capabilities, &offered); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(offered.Extensions); n != 65 || offered.Extensions["com.acme/good"] == nil || string(offered.Extensions["com.acme/tools"]) != `{"k":1}` {
+	if n := len(offered.Extensions); n != 65 || offered.Extensions["com.acme/good"] == nil ||
+		string(offered.Extensions["com.acme/tools"]) != `{"k":1}` {
 		t.Errorf("%d are offered: %s", n, d.Capabilities)
 	}
 	got := strings.Join(warnings(h, "mcp_extension"), "\n")
 	for _, want := range []string{
-		`a: the MCP extension "tools" is ignored: an identifier is`, `a: the MCP extension "bad[2J/x" is ignored`, `a: the MCP extension "no.object/x" is ignored: its settings are no object`,
-		`a: the MCP extension "huge.one/x" is ignored: its settings have 9008 bytes`, `a: the MCP extension "hidden.text/x" is ignored: its settings hold`,
-		`lll…" is ignored: its identifier has 202 bytes`, `a: the methods tools/… are not those of the MCP extension "com.acme/tools"`,
-		`b: the MCP extension "com.many/x63" is ignored: at most 64`, `b: 929 more MCP extensions are ignored`, `c: capabilities.extensions is ignored: it is no object`,
+		`a: the MCP extension "tools" is ignored: an identifier is`, `a: the MCP extension "bad[2J/x" is ignored`,
+		`a: the MCP extension "no.object/x" is ignored: its settings are no object`,
+		`a: the MCP extension "huge.one/x" is ignored: its settings have 9008 bytes`,
+		`a: the MCP extension "hidden.text/x" is ignored: its settings hold`,
+		`lll…" is ignored: its identifier has 202 bytes`,
+		`a: the methods tools/… are not those of the MCP extension "com.acme/tools"`,
+		`b: the MCP extension "com.many/x63" is ignored: at most 64`, `b: 929 more MCP extensions are ignored`,
+		`c: capabilities.extensions is ignored: it is no object`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no diagnostic %q in\n%s", want, got)
 		}
 	}
-	if listed, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: "tools/list"}); err != nil || strings.Count(string(listed), `"name"`) != 6 {
+	if listed, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: "tools/list"}); err != nil ||
+		strings.Count(string(listed), `"name"`) != 6 {
 		t.Errorf("tools/list: %s, %v", listed, err)
 	}
 }
@@ -174,14 +197,25 @@ func TestMethodsOfDeclaredExtensions(t *testing.T) {
 		Add("a", declaring("older", `{`+skills+`,"com.acme/acme":{}}`, 0, "")).
 		Add("b", declaring("newer", `{"io.modelcontextprotocol/skills":{"directoryRead":true}}`, 5000, "")).
 		Add("evil", declaring("newer", `{"com.evil/skills":{}}`, 5000, "")).
-		Open(exthost.Options{Policies: []governance.Member{member("names", governance.Authorization, denying{"skills/get", "skill://a/denied"})}})
-	for _, w := range []*way{overStreamable(t, h, "/mcp", false), overStreamable(t, h, "/mcp", true), overStdio(t, h, false), overStdio(t, h, true)} {
+		Open(exthost.Options{
+			Policies: []governance.Member{
+				member("names", governance.Authorization, denying{"skills/get", "skill://a/denied"}),
+			},
+		})
+	for _, w := range []*way{
+		overStreamable(t, h, "/mcp", false),
+		overStreamable(t, h, "/mcp", true),
+		overStdio(t, h, false),
+		overStdio(t, h, true),
+	} {
 		for n, c := range []struct{ method, members, want string }{
-			{"skills/list", ``, `"skills":[{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a"},"resources":"dynamic"},{"uri":"skill://shared/SKILL.md","from":"a"},{"uri":"skill://b/SKILL.md","frontmatter":{"name":"b"},"resources":"dynamic"}]`},
+			{"skills/list", ``,
+				`"skills":[{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a"},"resources":"dynamic"},{"uri":"skill://shared/SKILL.md","from":"a"},{"uri":"skill://b/SKILL.md","frontmatter":{"name":"b"},"resources":"dynamic"}]`},
 			{"skills/get", `"uri":"skill://b/SKILL.md"`, `"from":"b"`},
 			{"skills/get", `"uri":"skill://shared/SKILL.md"`, `"from":"a"`},
 			{"skills/get", `"uri":"skill://a/denied/SKILL.md"`, `-32031`},
-			{"skills/get", `"uri":"skill://nobody/SKILL.md"`, `none of a, b lists \"skill://nobody/SKILL.md\"; an item that is not listed is reached at /{id}/mcp`},
+			{"skills/get", `"uri":"skill://nobody/SKILL.md"`,
+				`none of a, b lists \"skill://nobody/SKILL.md\"; an item that is not listed is reached at /{id}/mcp`},
 			{"skills/get", ``, `the params name no item`},
 			{"resources/read", `"uri":"skill://b/deep/file.md"`, `"text":"b"`},
 			{"resources/directory/read", `"uri":"skill://b/deep"`, `"text":"b"`},
@@ -199,7 +233,10 @@ func TestMethodsOfDeclaredExtensions(t *testing.T) {
 			}
 		}
 	}
-	if got := warnings(h, "mcp_extension"); !slices.Equal(got, []string{`evil: the methods skills/… are those of "io.modelcontextprotocol/skills", and not of "com.evil/skills"`}) {
+	if got := warnings(h, "mcp_extension"); !slices.Equal(got,
+		[]string{
+			`evil: the methods skills/… are those of "io.modelcontextprotocol/skills", and not of "com.evil/skills"`,
+		}) {
 		t.Errorf("diagnostics %q", got)
 	}
 }
@@ -208,7 +245,8 @@ func TestMethodsOfDeclaredExtensions(t *testing.T) {
 type denying struct{ method, prefix string }
 
 func (p denying) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if uri, _ := rawjson.Text(rawjson.Get(x.Request, "uri")); flow == governance.Request && x.Method == p.method && strings.HasPrefix(uri, p.prefix) && x.Extension == "a" {
+	if uri, _ := rawjson.Text(rawjson.Get(x.Request, "uri")); flow == governance.Request && x.Method == p.method &&
+		strings.HasPrefix(uri, p.prefix) && x.Extension == "a" {
 		return governance.Decision{Action: governance.Deny, Code: "no"}, nil
 	}
 	return governance.Decision{}, nil
@@ -217,7 +255,8 @@ func (p denying) Decide(_ context.Context, flow governance.Flow, x *governance.E
 // TestOneOwnerOfAList passes its answer on with its pages, and finds what no list has.
 func TestOneOwnerOfAList(t *testing.T) {
 	processtest.Leaks(t)
-	h := hosttest.NewFolder(t).Add("a", declaring("newer", `{`+skills+`}`, 700, "")).Add("b", declaring("newer", `{}`, 300, "")).Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("a", declaring("newer", `{`+skills+`}`, 700, "")).Add("b",
+		declaring("newer", `{}`, 300, "")).Open(exthost.Options{})
 	w := overStdio(t, h, true)
 	for n, c := range []struct{ method, members, want string }{
 		{"skills/list", ``, `"ttlMs":700,"cacheScope":"public"`},
@@ -243,11 +282,19 @@ func TestClientsDeclareExtensions(t *testing.T) {
 	ask := func(s *protocol.Session, tool string) string { return callTool(t, h, s, nil, tool, "{}") }
 	old, _ := stay(t, h, "old", protocol.MCP20251125, "")
 	mine := `{"extensions":{"com.acme/x":{"v":1}}}`
-	s := &protocol.Session{ID: "mine", Version: protocol.MCP20251125, Client: newClient("mine"), Capabilities: json.RawMessage(mine)}
+	s := &protocol.Session{
+		ID:           "mine",
+		Version:      protocol.MCP20251125,
+		Client:       newClient("mine"),
+		Capabilities: json.RawMessage(mine),
+	}
 	if err := h.Attach(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	modern := &protocol.Session{Version: protocol.MCP20260728, Capabilities: json.RawMessage(`{"extensions":{"com.new/y":{}}}`)}
+	modern := &protocol.Session{
+		Version:      protocol.MCP20260728,
+		Capabilities: json.RawMessage(`{"extensions":{"com.new/y":{}}}`),
+	}
 	const relays = `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`
 	for _, c := range []struct {
 		s          *protocol.Session
@@ -269,12 +316,16 @@ func TestClientsDeclareExtensions(t *testing.T) {
 	if got, want := ask(s, "ext_a_told"), relays+`,"com.acme/x":{"v":1}}}`; got != want {
 		t.Errorf("after its restart it was told %s, want %s", got, want)
 	}
-	pages := &protocol.Session{Version: protocol.MCP20260728, Capabilities: json.RawMessage(`{"extensions":{"io.modelcontextprotocol/ui":{}}}`)}
+	pages := &protocol.Session{
+		Version:      protocol.MCP20260728,
+		Capabilities: json.RawMessage(`{"extensions":{"io.modelcontextprotocol/ui":{}}}`),
+	}
 	for _, c := range []struct {
 		s    *protocol.Session
 		want bool
 	}{{s, false}, {modern, false}, {pages, true}, {nil, true}} {
-		if list, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: c.s, Method: "tools/list"}); err != nil || strings.Contains(string(list), "ext_a_page") != c.want {
+		if list, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: c.s, Method: "tools/list"}); err != nil ||
+			strings.Contains(string(list), "ext_a_page") != c.want {
 			t.Errorf("tools for pages are listed: %v, %v", !c.want, err)
 		}
 	}
@@ -298,16 +349,21 @@ func TestIntroductionsAreGoverned(t *testing.T) {
 			if x.Caller == "stranger" {
 				return governance.Decision{Action: governance.Deny, Code: "no"}
 			}
-			return governance.Decision{Action: governance.Modify, JSON: rawjson.Set(x.Response, "instructions", json.RawMessage(`"masked"`))}
+			return governance.Decision{
+				Action: governance.Modify,
+				JSON:   rawjson.Set(x.Response, "instructions", json.RawMessage(`"masked"`)),
+			}
 		})
 		folder := hosttest.NewFolder(t).Add("x", declaring(c.server, `{}`, 0, ""))
 		s := &protocol.Session{Version: c.version, Extension: "x"}
 		plain, err := folder.Open(exthost.Options{}).Describe(hosttest.Deadline(t), s)
-		if err != nil || plain.Instructions != "use [2Jthe key ghp_0123456789abcdefghijABCDEFGHIJ012345" || string(plain.ServerInfo) != `{"name":"s","version":"1","x_n":12345678901234567890}` {
+		if err != nil || plain.Instructions != "use [2Jthe key ghp_0123456789abcdefghijABCDEFGHIJ012345" ||
+			string(plain.ServerInfo) != `{"name":"s","version":"1","x_n":12345678901234567890}` {
 			t.Errorf("%s: %q, %s, %v", c.method, plain.Instructions, plain.ServerInfo, err)
 		}
 		h := folder.Open(exthost.Options{Policies: []governance.Member{member("p", governance.Content, policy)}})
-		if d, err := h.Describe(hosttest.Deadline(t), s); err != nil || d.Instructions != "masked" || !strings.Contains(string(d.Capabilities), "resources") {
+		if d, err := h.Describe(hosttest.Deadline(t), s); err != nil || d.Instructions != "masked" ||
+			!strings.Contains(string(d.Capabilities), "resources") {
 			t.Errorf("%s: %+v, %v", c.method, d, err)
 		}
 		s.Caller = "stranger"
@@ -335,11 +391,13 @@ func TestMergedDeclarationsAreGoverned(t *testing.T) {
 		Open(exthost.Options{Policies: []governance.Member{member("p", governance.Content, policy)}})
 	for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
 		d, err := h.Describe(hosttest.Deadline(t), &protocol.Session{Version: version})
-		if got := rawjson.Get(d.Capabilities, "extensions"); err != nil || string(got) != `{"com.acme/x":{"key":"***"}}` {
+		if got := rawjson.Get(d.Capabilities, "extensions"); err != nil ||
+			string(got) != `{"com.acme/x":{"key":"***"}}` {
 			t.Errorf("%s: %s, %v", version, got, err)
 		}
 		d, err = h.Describe(hosttest.Deadline(t), &protocol.Session{Version: version, Caller: "stranger"})
-		if err != nil || rawjson.Get(d.Capabilities, "extensions") != nil || rawjson.Get(d.Capabilities, "tools") == nil {
+		if err != nil || rawjson.Get(d.Capabilities, "extensions") != nil ||
+			rawjson.Get(d.Capabilities, "tools") == nil {
 			t.Errorf("%s: a denial leaves %s, %v", version, d.Capabilities, err)
 		}
 	}

@@ -52,22 +52,30 @@ func TestServersAskTheirCallers(t *testing.T) {
 		}
 	}
 	newer, c := stay(t, h, "n", protocol.MCP20260728, "")
-	if got := callTool(t, h, newer, c, "ext_both_input", `{}`); !strings.Contains(got, `"input_required"`) || !strings.Contains(got, `"kept"`) {
+	if got := callTool(t, h, newer, c, "ext_both_input", `{}`); !strings.Contains(got, `"input_required"`) ||
+		!strings.Contains(got, `"kept"`) {
 		t.Errorf("a modern client asks itself; it got %s", got)
 	}
 	if got := callTool(t, h, newer, c, "ext_older_ask", `{"for":"sampling"}`); got != "n" {
 		t.Errorf("an older server's request: %s", got)
 	}
-	_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: newer, Method: protocol.MethodToolsCall, Client: c,
-		Params: json.RawMessage(`{"name":"ext_older_ask","arguments":{},"requestState":"exthost-X","inputResponses":{}}`)})
+	_, err := h.Do(hosttest.Deadline(t), &protocol.Call{
+		Session: newer,
+		Method:  protocol.MethodToolsCall,
+		Client:  c,
+		Params: json.RawMessage(
+			`{"name":"ext_older_ask","arguments":{},"requestState":"exthost-X","inputResponses":{}}`),
+	})
 	if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Wire().Code != -32602 {
 		t.Errorf("answers that nobody waits for: %v", err)
 	}
 	if s := hosttest.StatusOf(t, h, "both"); len(s.Instances) != 2 {
-		t.Errorf("an extension that speaks both runs %d instances for clients of both: %+v", len(s.Instances), s.Instances)
+		t.Errorf("an extension that speaks both runs %d instances for clients of both: %+v", len(s.Instances),
+			s.Instances)
 	}
 	for _, id := range []string{"older", "newer"} {
-		hosttest.Eventually(t, id+", which speaks older or newer versions alone, runs once", func() bool { return len(hosttest.StatusOf(t, h, id).Instances) == 1 })
+		hosttest.Eventually(t, id+", which speaks older or newer versions alone, runs once",
+			func() bool { return len(hosttest.StatusOf(t, h, id).Instances) == 1 })
 	}
 }
 
@@ -153,7 +161,8 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 			waiting <- callTool(t, h, eve, eves, "ext_"+extension+"_ask", `{"for":"sampling","wait":"`+held+`"}`)
 		}()
 		goOn := await()
-		if got := callTool(t, h, ada, adas, "ext_"+extension+"_ask", `{"for":"sampling"}`); !strings.HasPrefix(got, want) || strings.Contains(got, "per_session") != (extension == "shared") {
+		if got := callTool(t, h, ada, adas, "ext_"+extension+"_ask", `{"for":"sampling"}`); !strings.HasPrefix(got,
+			want) || strings.Contains(got, "per_session") != (extension == "shared") {
 			t.Errorf("%s, with two calls in flight: %s", extension, got)
 		}
 		goOn()
@@ -197,7 +206,13 @@ func TestFollowersHearOfTheirResources(t *testing.T) {
 			_, bobs := stay(t, h, "bob", protocol.MCP20251125, "x")
 			subscribe := func(s *protocol.Session, method string) {
 				t.Helper()
-				if _, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Extension: s.Extension, Method: method, Params: json.RawMessage(`{"uri":"test://note"}`)}); err != nil {
+				if _, err := h.Do(hosttest.Deadline(t),
+					&protocol.Call{
+						Session:   s,
+						Extension: s.Extension,
+						Method:    method,
+						Params:    json.RawMessage(`{"uri":"test://note"}`),
+					}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -288,14 +303,25 @@ func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
 			want := map[string][]string{"debug": {"debug", "error"}, "error": {"error"}}
 			for _, extension := range []string{"", "x"} {
 				s, _ := stay(t, h, "odd"+extension, protocol.MCP20251125, extension)
-				_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Extension: extension, Method: "logging/setLevel", Params: json.RawMessage(`{"level":"loud"}`)})
+				_, err := h.Do(hosttest.Deadline(t),
+					&protocol.Call{
+						Session:   s,
+						Extension: extension,
+						Method:    "logging/setLevel",
+						Params:    json.RawMessage(`{"level":"loud"}`),
+					})
 				if protocol.KindOf(err) != protocol.InvalidArguments {
 					t.Errorf("an unknown level at %q: %v", extension, err)
 				}
 			}
 			for _, level := range []string{"error", "debug", "error"} {
 				s, c := stay(t, h, level, protocol.MCP20251125, "")
-				if _, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: "logging/setLevel", Params: json.RawMessage(`{"level":"` + level + `"}`)}); err != nil {
+				if _, err := h.Do(hosttest.Deadline(t),
+					&protocol.Call{
+						Session: s,
+						Method:  "logging/setLevel",
+						Params:  json.RawMessage(`{"level":"` + level + `"}`),
+					}); err != nil {
 					t.Fatal(err)
 				}
 				callTool(t, h, s, c, "ext_x_log", `{}`)
@@ -331,7 +357,12 @@ func TestLogLevelRisesAgain(t *testing.T) {
 	}
 	asks := func(s *protocol.Session, level string) {
 		t.Helper()
-		if _, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: "logging/setLevel", Params: json.RawMessage(`{"level":"` + level + `"}`)}); err != nil {
+		if _, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{
+				Session: s,
+				Method:  "logging/setLevel",
+				Params:  json.RawMessage(`{"level":"` + level + `"}`),
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -362,14 +393,16 @@ func TestLogLevelRisesAgain(t *testing.T) {
 // tools are, and everything finds its owner.
 func TestExtensionsTogether(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("a", rich("", "")).Add("b", rich("older", "")).Add("plain", hosttest.Child("sdk", ""))
+	f := hosttest.NewFolder(t).Add("a", rich("", "")).Add("b", rich("older", "")).Add("plain",
+		hosttest.Child("sdk", ""))
 	f.Add("sick", rich("", "[runtime]\ncall_timeout = \"100ms\"\n"))
 	h := f.Open(exthost.Options{})
 	for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
 		s, _ := stay(t, h, version, version, "")
 		do := func(method, params string) string {
 			t.Helper()
-			result, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: method, Params: json.RawMessage(params)})
+			result, err := h.Do(hosttest.Deadline(t),
+				&protocol.Call{Session: s, Method: method, Params: json.RawMessage(params)})
 			if err != nil {
 				return err.Error()
 			}
@@ -386,8 +419,11 @@ func TestExtensionsTogether(t *testing.T) {
 			{"resources/read", `{"uri":"no://such"}`, "no extension lists"},
 			{"prompts/get", `{"name":"ext_b_p"}`, "p of b"},
 			{"prompts/get", `{"name":"p"}`, "no extension lists"},
-			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"ext_b_p"},"argument":{"name":"x","value":""}}`, `["p"]`},
-			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b://{id}/data"},"argument":{"name":"id","value":""}}`, `["b://{id}/data"]`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"ext_b_p"},"argument":{"name":"x","value":""}}`,
+				`["p"]`},
+			{"completion/complete",
+				`{"ref":{"type":"ref/resource","uri":"b://{id}/data"},"argument":{"name":"id","value":""}}`,
+				`["b://{id}/data"]`},
 			{"logging/setLevel", `{"level":"error"}`, `{}`},
 			{"no/such", `{}`, "not served"},
 		} {
@@ -405,12 +441,14 @@ func TestExtensionsTogether(t *testing.T) {
 		t.Errorf("together they offer %s, %v", d.Capabilities, err)
 	}
 	for extension, want := range map[string]string{"plain": `{"tools":{"listChanged":true}}`, "b": `"prompts"`} {
-		d, err := h.Describe(hosttest.Deadline(t), &protocol.Session{Version: protocol.MCP20251125, Extension: extension})
+		d, err := h.Describe(hosttest.Deadline(t),
+			&protocol.Session{Version: protocol.MCP20251125, Extension: extension})
 		if !strings.Contains(string(d.Capabilities), want) || err != nil {
 			t.Errorf("%s offers %s, %v", extension, d.Capabilities, err)
 		}
 	}
-	if _, err := h.Describe(hosttest.Deadline(t), &protocol.Session{Extension: "none"}); protocol.KindOf(err) != protocol.ToolNotFound {
+	if _, err := h.Describe(hosttest.Deadline(t),
+		&protocol.Session{Extension: "none"}); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("an extension that is not there: %v", err)
 	}
 }

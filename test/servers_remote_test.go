@@ -54,12 +54,18 @@ func TestServerElsewhereIsAnExtension(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "s3cr3t-token")
 	f := hosttest.NewFolder(t)
-	f.Add("remote", "[transport]\nkind = \"http\"\nurl = \"${BASE}/mcp\"\ntoken_env = \"REMOTE_TOKEN\"\n[requires]\nenv = [\"REMOTE_TOKEN\"]\n")
-	f.Add("header", "[transport]\nkind = \"http\"\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer ${REMOTE_TOKEN}\" }\n[requires]\nenv = [\"REMOTE_TOKEN\"]\n")
-	f.Add("undeclared", "[transport]\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer ${REMOTE_TOKEN}\", X-Other = \"${NO_SUCH}\" }\n")
-	f.Add("wrong", "[transport]\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer ${OTHER_TOKEN}\" }\n[requires]\nenv = [\"OTHER_TOKEN\"]\n")
+	f.Add("remote", "[transport]\nkind = \"http\"\nurl = \"${BASE}/mcp\"\ntoken_env = "+
+		"\"REMOTE_TOKEN\"\n[requires]\nenv = [\"REMOTE_TOKEN\"]\n")
+	f.Add("header", "[transport]\nkind = \"http\"\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer "+
+		"${REMOTE_TOKEN}\" }\n[requires]\nenv = [\"REMOTE_TOKEN\"]\n")
+	f.Add("undeclared", "[transport]\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer ${REMOTE_TOKEN}\", "+
+		"X-Other = \"${NO_SUCH}\" }\n")
+	f.Add("wrong", "[transport]\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer ${OTHER_TOKEN}\" "+
+		"}\n[requires]\nenv = [\"OTHER_TOKEN\"]\n")
 	f.Add("missing", "[transport]\nurl = \"${BASE}\"\ntoken_env = \"NO_TOKEN\"\n[requires]\nenv = [\"NO_TOKEN\"]\n")
-	h := f.Open(exthost.Options{Environ: []string{"BASE=" + server.URL, "REMOTE_TOKEN=s3cr3t-token", "OTHER_TOKEN=0ther-s3cr3t"}})
+	h := f.Open(exthost.Options{
+		Environ: []string{"BASE=" + server.URL, "REMOTE_TOKEN=s3cr3t-token", "OTHER_TOKEN=0ther-s3cr3t"},
+	})
 	for _, id := range []string{"remote", "header"} {
 		got, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_upper", map[string]any{"text": "über"})
 		if err != nil || got.Text() != "ÜBER" {
@@ -98,13 +104,15 @@ func TestTokenFileIsASecret(t *testing.T) {
 	h := f.Open(exthost.Options{})
 	shown := func(secret string) {
 		t.Helper()
-		if s := hosttest.StatusOf(t, h, "remote"); !strings.Contains(s.Reason, "401") || strings.Contains(s.Reason, secret) {
+		if s := hosttest.StatusOf(t, h, "remote"); !strings.Contains(s.Reason, "401") ||
+			strings.Contains(s.Reason, secret) {
 			t.Errorf("it is %s: %s", s.State, s.Reason)
 		}
 	}
 	shown("f1rst-s3cr3t")
 	write("s3c0nd-s3cr3t")
-	if err := h.Admin().Restart(hosttest.Deadline(t), "remote"); err == nil || strings.Contains(err.Error(), "s3c0nd-s3cr3t") {
+	if err := h.Admin().Restart(hosttest.Deadline(t), "remote"); err == nil ||
+		strings.Contains(err.Error(), "s3c0nd-s3cr3t") {
 		t.Errorf("the restart: %v", err)
 	}
 	shown("s3c0nd-s3cr3t")
@@ -128,13 +136,15 @@ func TestTokenFileThatOthersMayRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := f.Open(exthost.Options{})
-	if s := hosttest.StatusOf(t, h, "remote"); s.State == "ready" || !strings.Contains(s.Reason, "everybody may read this file") || !strings.Contains(s.Reason, "chmod 600 "+file) {
+	if s := hosttest.StatusOf(t, h, "remote"); s.State == "ready" ||
+		!strings.Contains(s.Reason, "everybody may read this file") || !strings.Contains(s.Reason, "chmod 600 "+file) {
 		t.Errorf("it is %s: %s", s.State, s.Reason)
 	}
 	if err := os.Chmod(file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil || hosttest.StatusOf(t, h, "remote").State != "ready" {
+	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil ||
+		hosttest.StatusOf(t, h, "remote").State != "ready" {
 		t.Errorf("its owner's alone: %v, %+v", err, hosttest.StatusOf(t, h, "remote"))
 	}
 }
@@ -143,7 +153,10 @@ func TestTokenFileThatOthersMayRead(t *testing.T) {
 func TestServerElsewhereIsFoundAgain(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "x")
-	f := hosttest.NewFolder(t).Add("remote", "[transport]\nkind = \"http\"\nurl = \""+server.URL+"\"\nheaders = { Authorization = \"Bearer x\" }\n[runtime.restart]\nbase_backoff = \"5ms\"\nmax_backoff = \"20ms\"\n")
+	f := hosttest.NewFolder(t).Add("remote",
+		"[transport]\nkind = \"http\"\nurl = \""+server.URL+
+			"\"\nheaders = { Authorization = \"Bearer x\" }\n[runtime.restart]\nbase_backoff = \"5ms\"\nmax_backoff "+
+			"= \"20ms\"\n")
 	h := f.Open(exthost.Options{})
 	call := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), hosttest.Patience/50) // a call waits for a restart that is due
@@ -157,7 +170,8 @@ func TestServerElsewhereIsFoundAgain(t *testing.T) {
 	address := server.Listener.Addr().String()
 	server.Listener.Close()
 	server.CloseClientConnections()
-	hosttest.Eventually(t, "it is missed", func() bool { _ = call(); return hosttest.StatusOf(t, h, "remote").State == "restarting" })
+	hosttest.Eventually(t, "it is missed",
+		func() bool { _ = call(); return hosttest.StatusOf(t, h, "remote").State == "restarting" })
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)

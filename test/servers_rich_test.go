@@ -25,7 +25,9 @@ import (
 func richServer(versions string) *mcp.Server {
 	o := &mcp.ServerOptions{
 		CompletionHandler: func(_ context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
-			return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{r.Params.Ref.Name + r.Params.Ref.URI}}}, nil
+			return &mcp.CompleteResult{
+				Completion: mcp.CompletionResultDetails{Values: []string{r.Params.Ref.Name + r.Params.Ref.URI}},
+			}, nil
 		},
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
@@ -39,32 +41,41 @@ func richServer(versions string) *mcp.Server {
 	s.AddTool(&mcp.Tool{Name: "ask", InputSchema: schema}, askClient)
 	s.AddTool(&mcp.Tool{Name: "input", InputSchema: schema}, returnInputRequests)
 	s.AddTool(&mcp.Tool{Name: "both", InputSchema: schema}, returnTwoQuestions)
-	s.AddTool(&mcp.Tool{Name: "log", InputSchema: schema}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		for _, level := range []mcp.LoggingLevel{"debug", "error"} {
-			if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: level, Data: "said"}); err != nil {
-				return nil, err
+	s.AddTool(&mcp.Tool{Name: "log", InputSchema: schema},
+		func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for _, level := range []mcp.LoggingLevel{"debug", "error"} {
+				if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: level, Data: "said"}); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return textOf("logged"), nil
-	})
-	s.AddTool(&mcp.Tool{Name: "touch", InputSchema: schema}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		err := s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: "test://note"})
-		return textOf("touched"), err
-	})
-	s.AddTool(&mcp.Tool{Name: "grow", InputSchema: schema}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		s.AddPrompt(&mcp.Prompt{Name: "grown"}, getPrompt)
-		return textOf("grown"), nil
-	})
-	s.AddTool(&mcp.Tool{Name: "die", InputSchema: schema}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		os.Exit(3)
-		return nil, nil
-	})
+			return textOf("logged"), nil
+		})
+	s.AddTool(&mcp.Tool{Name: "touch", InputSchema: schema},
+		func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			err := s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: "test://note"})
+			return textOf("touched"), err
+		})
+	s.AddTool(&mcp.Tool{Name: "grow", InputSchema: schema},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			s.AddPrompt(&mcp.Prompt{Name: "grown"}, getPrompt)
+			return textOf("grown"), nil
+		})
+	s.AddTool(&mcp.Tool{Name: "die", InputSchema: schema},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			os.Exit(3)
+			return nil, nil
+		})
 	read := func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: os.Getenv("EXTHOST_EXTENSION_ID")}}}, nil
+		return &mcp.ReadResourceResult{
+			Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: os.Getenv("EXTHOST_EXTENSION_ID")}},
+		}, nil
 	}
 	s.AddResource(&mcp.Resource{Name: "note", URI: "test://note"}, read)
 	s.AddResource(&mcp.Resource{Name: "own", URI: "own://" + os.Getenv("EXTHOST_EXTENSION_ID")}, read)
-	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "t", URITemplate: os.Getenv("EXTHOST_EXTENSION_ID") + "://{id}/data"}, read)
+	s.AddResourceTemplate(&mcp.ResourceTemplate{
+		Name:        "t",
+		URITemplate: os.Getenv("EXTHOST_EXTENSION_ID") + "://{id}/data",
+	}, read)
 	s.AddPrompt(&mcp.Prompt{Name: "p"}, getPrompt)
 	return s
 }
@@ -131,7 +142,10 @@ func returnInputRequests(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	if roots, ok := r.Params.InputResponses["r"].(*mcp.ListRootsResult); ok && r.Params.RequestState == "kept" {
 		return textOf(roots.Roots[0].URI), nil
 	}
-	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"r": &mcp.ListRootsParams{}}, RequestState: "kept"}, nil
+	return &mcp.CallToolResult{
+		InputRequests: mcp.InputRequestMap{"r": &mcp.ListRootsParams{}},
+		RequestState:  "kept",
+	}, nil
 }
 
 // returnTwoQuestions asks for roots and for the user's word in one answer.
@@ -140,12 +154,18 @@ func returnTwoQuestions(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToo
 	if word, also := r.Params.InputResponses["e"].(*mcp.ElicitResult); ok && also && r.Params.RequestState == "kept" {
 		return textOf(roots.Roots[0].URI + " " + word.Action), nil
 	}
-	return &mcp.CallToolResult{RequestState: "kept", InputRequests: mcp.InputRequestMap{"r": &mcp.ListRootsParams{}, "e": &mcp.ElicitParams{
-		Message: "who?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)}}}, nil
+	return &mcp.CallToolResult{
+		RequestState: "kept",
+		InputRequests: mcp.InputRequestMap{"r": &mcp.ListRootsParams{}, "e": &mcp.ElicitParams{
+			Message:         "who?",
+			RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`),
+		}},
+	}, nil
 }
 
 func serveRich(versions string) {
-	if err := richServer(versions).Run(context.Background(), &mcp.StdioTransport{}); err != nil && !strings.Contains(err.Error(), "EOF") {
+	if err := richServer(versions).Run(context.Background(), &mcp.StdioTransport{}); err != nil &&
+		!strings.Contains(err.Error(), "EOF") {
 		log.Print(err)
 	}
 }
@@ -171,7 +191,8 @@ func (c *client) Call(_ context.Context, method string, params json.RawMessage) 
 	case "roots/list":
 		return json.RawMessage(`{"roots":[{"uri":"file:///` + c.name + `"}]}`), nil
 	case "sampling/createMessage":
-		return json.RawMessage(`{"role":"assistant","content":{"type":"text","text":"x"},"model":"` + c.name + `"}`), nil
+		return json.RawMessage(`{"role":"assistant","content":{"type":"text","text":"x"},"model":"` + c.name +
+			`"}`), nil
 	case "elicitation/create":
 		return json.RawMessage(`{"action":"accept","content":{}}`), nil
 	}
@@ -182,8 +203,13 @@ func (c *client) Call(_ context.Context, method string, params json.RawMessage) 
 func stay(t *testing.T, h *exthost.Host, id, version, extension string) (*protocol.Session, *client) {
 	t.Helper()
 	c := newClient(id)
-	s := &protocol.Session{ID: id, Version: version, Extension: extension, Client: c,
-		Capabilities: json.RawMessage(`{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}`)}
+	s := &protocol.Session{
+		ID:           id,
+		Version:      version,
+		Extension:    extension,
+		Client:       c,
+		Capabilities: json.RawMessage(`{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}`),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	if err := h.Attach(ctx, s); err != nil {
@@ -199,7 +225,12 @@ func callTool(t *testing.T, h *exthost.Host, s *protocol.Session, client protoco
 	if s != nil && s.Version >= protocol.MCP20260728 {
 		meta = fmt.Sprintf(`,"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":%s}`, s.Version, s.Capabilities)
 	}
-	c := &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Client: client, Params: json.RawMessage(fmt.Sprintf(`{"name":%q,"arguments":%s%s}`, tool, arguments, meta))}
+	c := &protocol.Call{
+		Session: s,
+		Method:  protocol.MethodToolsCall,
+		Client:  client,
+		Params:  json.RawMessage(fmt.Sprintf(`{"name":%q,"arguments":%s%s}`, tool, arguments, meta)),
+	}
 	if s != nil {
 		c.Extension = s.Extension
 	}

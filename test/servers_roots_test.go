@@ -48,7 +48,8 @@ func TestRefusedRootsAreOneLine(t *testing.T) {
 			said = append(said, fmt.Sprint(r.Level, " ", r.Message, string(r.Attrs)))
 		}
 	}
-	if len(said) != 1 || !strings.HasPrefix(said[0], "INFO answered roots/list with an error") || !strings.Contains(said[0], "roots of x, in extensions.entries or destinations") {
+	if len(said) != 1 || !strings.HasPrefix(said[0], "INFO answered roots/list with an error") ||
+		!strings.Contains(said[0], "roots of x, in extensions.entries or destinations") {
 		t.Errorf("want one line: %q", said)
 	}
 }
@@ -63,8 +64,16 @@ func TestConfiguredRootsAnswerInputRequests(t *testing.T) {
 	h := f.OpenWith(cfg, exthost.Options{})
 
 	asker := newClient("asker")
-	legacy := &protocol.Session{ID: "l", Version: protocol.MCP20251125, Client: asker, Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`)}
-	modern := &protocol.Session{Version: protocol.MCP20260728, Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`)}
+	legacy := &protocol.Session{
+		ID:           "l",
+		Version:      protocol.MCP20251125,
+		Client:       asker,
+		Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`),
+	}
+	modern := &protocol.Session{
+		Version:      protocol.MCP20260728,
+		Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`),
+	}
 	for name, s := range map[string]*protocol.Session{"legacy": legacy, "modern": modern, "Go": nil} {
 		var client protocol.Peer
 		if s == legacy {
@@ -74,7 +83,8 @@ func TestConfiguredRootsAnswerInputRequests(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if got := callTool(t, h, legacy, asker, "ext_x_both", "{}"); got != "file:///srv/data accept" || strings.Contains(fmt.Sprint(asker.Told()), "roots") {
+	if got := callTool(t, h, legacy, asker, "ext_x_both", "{}"); got != "file:///srv/data accept" ||
+		strings.Contains(fmt.Sprint(asker.Told()), "roots") {
 		t.Errorf("legacy: %s, asked %q", got, asker.Told())
 	}
 
@@ -85,10 +95,12 @@ func TestConfiguredRootsAnswerInputRequests(t *testing.T) {
 	}
 	again := func(state json.RawMessage) string {
 		params := fmt.Sprintf(`{"name":"ext_x_both","arguments":{},"requestState":%s,"inputResponses":{"e":{"action":"decline"}},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}`, state)
-		result, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: modern, Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
+		result, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{Session: modern, Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
 		return fmt.Sprint(string(result), err)
 	}
-	if got := again(rawjson.Get(json.RawMessage(asked), "requestState")); !strings.Contains(got, "file:///srv/data decline") {
+	if got := again(rawjson.Get(json.RawMessage(asked), "requestState")); !strings.Contains(got,
+		"file:///srv/data decline") {
 		t.Errorf("modern, with its answer: %s", got)
 	}
 	for _, forged := range []string{`"exthost-roots."`, `"exthost-roots.!!"`, `"exthost-roots.e30"`} {

@@ -102,8 +102,16 @@ func serveTasks(versions string) {
 }
 
 // doAs makes a request of a session, whose client, if it has one, is asked meanwhile.
-func doAs(t *testing.T, h *exthost.Host, s *protocol.Session, extension, method, params string) (json.RawMessage, error) {
-	return h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Client: s.Client, Extension: extension, Method: method, Params: json.RawMessage(params)})
+func doAs(t *testing.T, h *exthost.Host, s *protocol.Session, extension, method, params string,
+) (json.RawMessage, error) {
+	return h.Do(hosttest.Deadline(t),
+		&protocol.Call{
+			Session:   s,
+			Client:    s.Client,
+			Extension: extension,
+			Method:    method,
+			Params:    json.RawMessage(params),
+		})
 }
 
 // A task is found by its id at the front of all extensions, and is there for its
@@ -130,7 +138,8 @@ func TestTasksAreTheirCallers(t *testing.T) {
 		methods                   []string
 	}{
 		{"older", protocol.MCP20251125, `,"task":{"ttl":60000}`, []string{"tasks/get", "tasks/result", "tasks/cancel"}},
-		{"newer", protocol.MCP20260728, `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`,
+		{"newer", protocol.MCP20260728,
+			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`,
 			[]string{"tasks/get", "tasks/update", "tasks/cancel"}},
 	} {
 		begin := fmt.Sprintf(`{"name":"ext_%s_later","arguments":{}%s}`, server.extension, server.begin)
@@ -148,29 +157,44 @@ func TestTasksAreTheirCallers(t *testing.T) {
 					{"bob", "t1", `there is no task "t1"`},
 					{"", "t1", `there is no task "t1"`},
 				} {
-					if got := do(visit(tt.caller, server.version), extension, method, `{"taskId":"`+tt.id+`"}`); !strings.Contains(got, tt.want) || strings.Contains(got, "error") != strings.Contains(tt.want, "no task") {
+					if got := do(visit(tt.caller, server.version), extension, method,
+						`{"taskId":"`+tt.id+`"}`); !strings.Contains(got, tt.want) ||
+						strings.Contains(got, "error") != strings.Contains(tt.want, "no task") {
 						t.Errorf("%s at %q of %s by %q: %s", method, extension, tt.id, tt.caller, got)
 					}
 				}
 			}
-			if got := do(visit("alice", server.version), "", method, `{"taskId":"t9"}`); !strings.HasPrefix(got, `error: there is no task "t9"`) {
+			if got := do(visit("alice", server.version), "", method, `{"taskId":"t9"}`); !strings.HasPrefix(got,
+				`error: there is no task "t9"`) {
 				t.Errorf("%s of a task that nobody began: %s", method, got)
 			}
 			for _, caller := range []string{"alice", "bob"} { // and who asks first does not make it his
-				if got := do(visit(caller, server.version), server.extension, method, `{"taskId":"t9"}`); !strings.Contains(got, `"t9"`) || strings.Contains(got, "error") {
+				if got := do(visit(caller, server.version), server.extension, method,
+					`{"taskId":"t9"}`); !strings.Contains(got, `"t9"`) || strings.Contains(got, "error") {
 					t.Errorf("%s by %s of a task that the extension alone knows: %s", method, caller, got)
 				}
 			}
 		}
 	}
-	for _, params := range []string{`{"taskId":"t2","taskId":"t1"}`, `{"taskId":"t2","TASKID":"t1"}`, `{"taskid":"t1"}`, `{"taskId":1}`, `{"\u0074askId":"t2","taskId":"t1"}`, `{"taskId":""}`, `["t1"]`, `{}`} {
+	for _, params := range []string{
+		`{"taskId":"t2","taskId":"t1"}`,
+		`{"taskId":"t2","TASKID":"t1"}`,
+		`{"taskid":"t1"}`,
+		`{"taskId":1}`,
+		`{"\u0074askId":"t2","taskId":"t1"}`,
+		`{"taskId":""}`,
+		`["t1"]`,
+		`{}`,
+	} {
 		for _, extension := range []string{"", "older"} {
-			if got := do(visit("bob", protocol.MCP20251125), extension, "tasks/get", params); !strings.Contains(got, `needs one "taskId", a string`) {
+			if got := do(visit("bob", protocol.MCP20251125), extension, "tasks/get", params); !strings.Contains(got,
+				`needs one "taskId", a string`) {
 				t.Errorf("%s at %q: %s", params, extension, got)
 			}
 		}
 	}
-	if got := do(visit("alice", protocol.MCP20251125), "", "tools/call", `{"name":"ext_older_later","arguments":{}}`); !strings.Contains(got, `"t3"`) {
+	if got := do(visit("alice", protocol.MCP20251125), "", "tools/call",
+		`{"name":"ext_older_later","arguments":{}}`); !strings.Contains(got, `"t3"`) {
 		t.Error(got) // nobody's: it is said to be none, and of nobody's the ids are given to nobody
 	}
 	for caller, want := range map[string]string{
@@ -183,7 +207,8 @@ func TestTasksAreTheirCallers(t *testing.T) {
 		}
 	}
 	d, err := h.Describe(hosttest.Deadline(t), visit("alice", protocol.MCP20251125))
-	if err != nil || !strings.Contains(string(d.Capabilities), `"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}`) ||
+	if err != nil || !strings.Contains(string(d.Capabilities),
+		`"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}`) ||
 		!strings.Contains(string(d.Capabilities), `"extensions":{"io.modelcontextprotocol/tasks":{}}`) {
 		t.Errorf("all together offer %s, %v", d.Capabilities, err)
 	}
@@ -201,7 +226,13 @@ func TestTasksAskTheirCallers(t *testing.T) {
 	alice, bob := newClient("alice"), newClient("bob")
 	sessions := make(map[*client]*protocol.Session)
 	for _, c := range []*client{alice, bob} {
-		s := &protocol.Session{ID: "of " + c.name, Caller: c.name, Version: protocol.MCP20251125, Client: c, Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`)}
+		s := &protocol.Session{
+			ID:           "of " + c.name,
+			Caller:       c.name,
+			Version:      protocol.MCP20251125,
+			Client:       c,
+			Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`),
+		}
 		if err := h.Attach(ctx, s); err != nil {
 			t.Fatal(err)
 		}
@@ -235,13 +266,16 @@ func TestTasksAskTheirCallers(t *testing.T) {
 		if got := poke(tt.by, tt.task); !strings.Contains(got, "accept") {
 			t.Errorf("the request about %s of %s is answered with %s", tt.task, tt.by.name, got)
 		}
-		asked := slices.DeleteFunc(slices.Clone(tt.asked.Told()[before:]), func(m string) bool { return strings.HasPrefix(m, protocol.MethodToolsListChanged) }) // may come at any time
+		asked := slices.DeleteFunc(slices.Clone(tt.asked.Told()[before:]),
+			// may come at any time
+			func(m string) bool { return strings.HasPrefix(m, protocol.MethodToolsListChanged) })
 		if !slices.Equal(asked, []string{"elicitation/create?"}) {
 			t.Errorf("%s hears %s of %s", tt.asked.name, asked, tt.task)
 		}
 	}
 	leave()
-	hosttest.Eventually(t, "alice has left", func() bool { return strings.Contains(poke(bob, "t1"), "nobody can be asked") })
+	hosttest.Eventually(t, "alice has left",
+		func() bool { return strings.Contains(poke(bob, "t1"), "nobody can be asked") })
 }
 
 // A task is its caller's at every instance of the extension, which may share what they
@@ -272,7 +306,8 @@ func TestTasksAreTheirCallersEverywhere(t *testing.T) {
 			for _, extension := range []string{"", tt.extension} {
 				result, err := doAs(t, h, s, extension, "tasks/get", `{"taskId":"t1"}`)
 				if (err == nil) != want {
-					t.Errorf("%s is told of alice's task at %q of %s: %s, %v", caller, extension, tt.extension, result, err)
+					t.Errorf("%s is told of alice's task at %q of %s: %s, %v", caller, extension, tt.extension, result,
+						err)
 				}
 			}
 		}
@@ -288,7 +323,8 @@ func TestTasksOfBothVersionsAreOffered(t *testing.T) {
 	s, c := stay(t, h, "a", protocol.MCP20251125, "")
 	_ = callTool(t, h, s, c, "ext_both_later", `{}`)
 	d, err := h.Describe(hosttest.Deadline(t), s)
-	if err != nil || !strings.Contains(string(d.Capabilities), `"tasks":{`) || !strings.Contains(string(d.Capabilities), `"extensions":{`) {
+	if err != nil || !strings.Contains(string(d.Capabilities), `"tasks":{`) ||
+		!strings.Contains(string(d.Capabilities), `"extensions":{`) {
 		t.Errorf("all together offer %s, %v", d.Capabilities, err)
 	}
 }
@@ -327,7 +363,12 @@ func TestTasksAskTheirSessions(t *testing.T) {
 	h := f.Open(exthost.Options{})
 	one, first := stay(t, h, "one", protocol.MCP20251125, "")
 	two, second := stay(t, h, "two", protocol.MCP20251125, "")
-	stray := &protocol.Session{ID: "stray", Version: protocol.MCP20251125, Client: newClient("stray"), Capabilities: json.RawMessage(`{}`)}
+	stray := &protocol.Session{
+		ID:           "stray",
+		Version:      protocol.MCP20251125,
+		Client:       newClient("stray"),
+		Capabilities: json.RawMessage(`{}`),
+	}
 	do := func(s *protocol.Session, method, params string) string {
 		t.Helper()
 		result, err := doAs(t, h, s, "x", method, params)
@@ -337,7 +378,8 @@ func TestTasksAskTheirSessions(t *testing.T) {
 		return string(result)
 	}
 	for n, s := range []*protocol.Session{one, stray} {
-		if got := do(s, "tools/call", `{"name":"later","arguments":{},"task":{}}`); !strings.Contains(got, fmt.Sprintf(`"t%d"`, n+1)) {
+		if got := do(s, "tools/call", `{"name":"later","arguments":{},"task":{}}`); !strings.Contains(got,
+			fmt.Sprintf(`"t%d"`, n+1)) {
 			t.Fatal(got)
 		}
 	}
@@ -346,7 +388,8 @@ func TestTasksAskTheirSessions(t *testing.T) {
 		asked          *client
 	}{
 		{"tools/call", `{"name":"poke","arguments":{"task":"t1"}}`, first},
-		{"tools/call", `{"name":"poke","arguments":{"task":"t1","mark":"io.modelcontextprotocol\\/related-task"}}`, first},
+		{"tools/call", `{"name":"poke","arguments":{"task":"t1","mark":"io.modelcontextprotocol\\/related-task"}}`,
+			first},
 		{"tasks/result", `{"taskId":"t1","arguments":{"task":"t1"}}`, second},
 		{"tools/call", `{"name":"poke","arguments":{"task":"t2"}}`, second},
 	} {
@@ -354,7 +397,9 @@ func TestTasksAskTheirSessions(t *testing.T) {
 		if got := do(two, tt.method, tt.params); !strings.Contains(got, "accept") {
 			t.Errorf("%s %s: %s", tt.method, tt.params, got)
 		}
-		asked := slices.DeleteFunc(slices.Clone(tt.asked.Told()[before:]), func(m string) bool { return strings.HasPrefix(m, protocol.MethodToolsListChanged) }) // may come at any time
+		asked := slices.DeleteFunc(slices.Clone(tt.asked.Told()[before:]),
+			// may come at any time
+			func(m string) bool { return strings.HasPrefix(m, protocol.MethodToolsListChanged) })
 		if !slices.Equal(asked, []string{"elicitation/create?"}) {
 			t.Errorf("%s %s: %s hears %s", tt.method, tt.params, tt.asked.name, asked)
 		}
@@ -371,9 +416,21 @@ func TestTasksAreGovernedAsTheirTools(t *testing.T) {
 	later := []any{"ext_x_later"}
 	cfg.Plugins = []governance.Spec{
 		{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
-			Config: map[string]any{"default": "deny", "rules": []any{map[string]any{"effect": "allow", "tools": later}}}},
+			Config: map[string]any{
+				"default": "deny",
+				"rules":   []any{map[string]any{"effect": "allow", "tools": later}},
+			}},
 		{Name: "silent", Builtin: "schema", Category: governance.Validation, Required: true,
-			Config: map[string]any{"schemas": []any{map[string]any{"tools": later, "result": map[string]any{"properties": map[string]any{"content": map[string]any{"maxItems": 0}}}}}}},
+			Config: map[string]any{
+				"schemas": []any{
+					map[string]any{
+						"tools": later,
+						"result": map[string]any{
+							"properties": map[string]any{"content": map[string]any{"maxItems": 0}},
+						},
+					},
+				},
+			}},
 	}
 	h := f.OpenWith(cfg, exthost.Options{})
 	alice := &protocol.Session{Caller: "alice", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{}`)}

@@ -29,8 +29,9 @@ type upstream struct {
 	served   chan error
 	away     http.HandlerFunc // answers every request; nil: it is there
 	sessions map[string]bool
-	entered  chan struct{}  // gets a token for each call; calls then wait for the end of their request; nil: calls return
-	ran      map[string]int // calls that were carried out, by their argument
+	// gets a token for each call; calls then wait for the end of their request; nil: calls return
+	entered chan struct{}
+	ran     map[string]int // calls that were carried out, by their argument
 }
 
 func newUpstream(t *testing.T, unknown http.HandlerFunc) *upstream {
@@ -112,7 +113,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	case m.Method == protocol.MethodInitialize:
 		w.Header().Set("Mcp-Session-Id", session)
-		answer(`{"protocolVersion":"` + m.Params.ProtocolVersion + `","capabilities":{"tools":{}},"serverInfo":{"name":"upstream","version":"1"}}`)
+		answer(`{"protocolVersion":"` + m.Params.ProtocolVersion +
+			`","capabilities":{"tools":{}},"serverInfo":{"name":"upstream","version":"1"}}`)
 	case !known:
 		u.unknown(w, r)
 	case m.ID == nil:
@@ -155,15 +157,37 @@ var ways = map[string]struct {
 	hangs   bool             // that answers nothing
 	unsure  bool             // it does not say that it has not carried out what it refuses
 }{
-	"404":              {unknown: answersWith(404, "text/plain", "Session not found"), away: answersWith(404, "text/plain", "no backend")},
-	"400":              {unknown: answersWith(400, "application/json", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`), away: answersWith(400, "text/html", "<h1>Bad Request</h1>")},
-	"400 text":         {unknown: answersWith(400, "text/plain", "Invalid or missing session ID"), away: answersWith(400, "text/plain", "starting")},
-	"410":              {unknown: answersWith(410, "text/plain", "gone"), away: answersWith(410, "text/plain", "gone")},
-	"503":              {unknown: answersWith(404, "text/plain", "Session not found"), away: answersWith(503, "text/plain", "no healthy upstream")},
-	"503 of a session": {unknown: answersWith(503, "application/json", `{"error":"unknown session"}`), away: answersWith(503, "text/plain", "starting"), unsure: true},
-	"200 of a session": {unknown: answersWith(200, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`), away: answersWith(502, "text/html", "<h1>Bad Gateway</h1>"), unsure: true},
-	"refused":          {unknown: answersWith(404, "text/plain", "Session not found")},
-	"hanging":          {unknown: answersWith(400, "text/plain", "no session"), away: hangs, hangs: true},
+	"404": {
+		unknown: answersWith(404, "text/plain", "Session not found"),
+		away:    answersWith(404, "text/plain", "no backend"),
+	},
+	"400": {
+		unknown: answersWith(400, "application/json",
+			`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`),
+		away: answersWith(400, "text/html", "<h1>Bad Request</h1>"),
+	},
+	"400 text": {
+		unknown: answersWith(400, "text/plain", "Invalid or missing session ID"),
+		away:    answersWith(400, "text/plain", "starting"),
+	},
+	"410": {unknown: answersWith(410, "text/plain", "gone"), away: answersWith(410, "text/plain", "gone")},
+	"503": {
+		unknown: answersWith(404, "text/plain", "Session not found"),
+		away:    answersWith(503, "text/plain", "no healthy upstream"),
+	},
+	"503 of a session": {
+		unknown: answersWith(503, "application/json", `{"error":"unknown session"}`),
+		away:    answersWith(503, "text/plain", "starting"),
+		unsure:  true,
+	},
+	"200 of a session": {
+		unknown: answersWith(200, "application/json",
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`),
+		away:   answersWith(502, "text/html", "<h1>Bad Gateway</h1>"),
+		unsure: true,
+	},
+	"refused": {unknown: answersWith(404, "text/plain", "Session not found")},
+	"hanging": {unknown: answersWith(400, "text/plain", "no session"), away: hangs, hangs: true},
 }
 
 // However a server is away, and whether it goes before the host starts, between two calls or during
@@ -216,8 +240,10 @@ func TestRestartedUpstreams(t *testing.T) {
 			works := func(when string) {
 				t.Helper()
 				err := call()
-				if err != nil && way.unsure && when != "before the host" { // the caller decides whether to send it again
-					if e, _ := errors.AsType[*protocol.Error](err); e.Outcome != "unknown" && e.Kind != protocol.ExtensionError {
+				// the caller decides whether to send it again
+				if err != nil && way.unsure && when != "before the host" {
+					if e, _ := errors.AsType[*protocol.Error](err); e.Outcome != "unknown" &&
+						e.Kind != protocol.ExtensionError {
 						t.Errorf("%s: %v with outcome %q", when, err, e.Outcome)
 					}
 					hosttest.Eventually(t, "another call works", func() bool { return call() == nil })
@@ -242,7 +268,8 @@ func TestRestartedUpstreams(t *testing.T) {
 			fails()
 			returns()
 			works("before the host")
-			hosttest.Eventually(t, "the diagnostic of the start goes", func() bool { return len(startDiagnostics(h, "up")) == 0 })
+			hosttest.Eventually(t, "the diagnostic of the start goes",
+				func() bool { return len(startDiagnostics(h, "up")) == 0 })
 			returns()
 			works("between two calls")
 			leaves()

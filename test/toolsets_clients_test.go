@@ -39,25 +39,42 @@ func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestToolsetHidesFromClients(t *testing.T) {
 	processtest.Leaks(t)
 	none := ""
-	toolsets := map[string]config.Toolset{"alpha": {Include: []string{"ext_alpha_*"}, Prefix: &none}, "beta": {Include: []string{"ext_beta_*"}}}
-	f := hosttest.NewFolder(t).Add("alpha", hosttest.Plays("shown older", "protocol = \"mcp\"\n")).Add("beta", hosttest.Plays("shown newer", "protocol = \"mcp\"\n"))
+	toolsets := map[string]config.Toolset{
+		"alpha": {Include: []string{"ext_alpha_*"}, Prefix: &none},
+		"beta":  {Include: []string{"ext_beta_*"}},
+	}
+	f := hosttest.NewFolder(t).Add("alpha", hosttest.Plays("shown older", "protocol = \"mcp\"\n")).Add("beta",
+		hosttest.Plays("shown newer", "protocol = \"mcp\"\n"))
 	cfg := f.Config()
 	ada := clienttoken.New()
 	hash := clienttoken.Hash(ada)
 	cfg.Toolsets, cfg.Server.Clients = toolsets, map[string]config.Client{"ada": {TokenHash: hash, Toolset: "alpha"}}
 	h := f.OpenWith(cfg, exthost.Options{})
-	options := httpserver.Options{Backend: h, Serves: h.Serves, Toolsets: exthost.ToolsetsOf(h), Clients: h.Clients(), Token: "a-token-of-twenty-letters", OperatorToken: "the-operators-own-token", Metrics: httpserver.Metrics(h)}
+	options := httpserver.Options{
+		Backend:       h,
+		Serves:        h.Serves,
+		Toolsets:      exthost.ToolsetsOf(h),
+		Clients:       h.Clients(),
+		Token:         "a-token-of-twenty-letters",
+		OperatorToken: "the-operators-own-token",
+		Metrics:       httpserver.Metrics(h),
+	}
 	free := hosttest.ServeOptions(t, options)
 	options.Toolset = "beta"
 	confined := hosttest.ServeOptions(t, options)
 	for _, c := range []struct {
 		token, url, first, refused string // first: of the tools that are listed
 	}{
-		{ada, free + "/mcp", "alpha_later", ""}, {ada, free + "/t/alpha/mcp", "alpha_later", ""}, {ada, free + "/alpha/mcp", "later", ""}, {ada, confined + "/mcp", "alpha_later", ""},
-		{ada, free + "/t/beta/mcp", "", "403"}, {ada, free + "/t/none/mcp", "", "403"}, {ada, free + "/beta/mcp", "", "404"}, {ada, free + "/none/mcp", "", "404"},
-		{"a-token-of-twenty-letters", free + "/mcp", "ext_alpha_later", ""}, {"a-token-of-twenty-letters", free + "/t/beta/mcp", "ext_beta_later", ""},
-		{"a-token-of-twenty-letters", free + "/t/betta/mcp", "", "404"}, {"a-token-of-twenty-letters", confined + "/mcp", "ext_beta_later", ""},
-		{"a-token-of-twenty-letters", confined + "/t/alpha/mcp", "", "403"}, {"a-token-of-twenty-letters", confined + "/alpha/mcp", "", "404"},
+		{ada, free + "/mcp", "alpha_later", ""}, {ada, free + "/t/alpha/mcp", "alpha_later", ""},
+		{ada, free + "/alpha/mcp", "later", ""}, {ada, confined + "/mcp", "alpha_later", ""},
+		{ada, free + "/t/beta/mcp", "", "403"}, {ada, free + "/t/none/mcp", "", "403"},
+		{ada, free + "/beta/mcp", "", "404"}, {ada, free + "/none/mcp", "", "404"},
+		{"a-token-of-twenty-letters", free + "/mcp", "ext_alpha_later", ""},
+		{"a-token-of-twenty-letters", free + "/t/beta/mcp", "ext_beta_later", ""},
+		{"a-token-of-twenty-letters", free + "/t/betta/mcp", "", "404"},
+		{"a-token-of-twenty-letters", confined + "/mcp", "ext_beta_later", ""},
+		{"a-token-of-twenty-letters", confined + "/t/alpha/mcp", "", "403"},
+		{"a-token-of-twenty-letters", confined + "/alpha/mcp", "", "404"},
 	} {
 		for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
 			client := &http.Client{Transport: bearing(c.token)}
@@ -68,7 +85,8 @@ func TestToolsetHidesFromClients(t *testing.T) {
 				continue
 			}
 			s, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(hosttest.Deadline(t),
-				&mcp.StreamableClientTransport{Endpoint: c.url, HTTPClient: client}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				&mcp.StreamableClientTransport{Endpoint: c.url, HTTPClient: client},
+				&mcp.ClientSessionOptions{ProtocolVersion: version})
 			if err != nil {
 				t.Errorf("%s %s: %v", c.url, version, err)
 				continue
@@ -81,7 +99,8 @@ func TestToolsetHidesFromClients(t *testing.T) {
 				if s.InitializeResult().Capabilities.Prompts == nil {
 					t.Error("no prompts are offered")
 				}
-				if got, err := s.ReadResource(hosttest.Deadline(t), &mcp.ReadResourceParams{URI: "note://beta/a"}); err == nil {
+				if got, err := s.ReadResource(hosttest.Deadline(t),
+					&mcp.ReadResourceParams{URI: "note://beta/a"}); err == nil {
 					t.Errorf("a resource of beta: %+v", got)
 				}
 			}
@@ -94,7 +113,13 @@ func TestToolsetHidesFromClients(t *testing.T) {
 	for _, c := range []struct {
 		token, url string
 		want       int
-	}{{ada, free, 403}, {ada, confined, 403}, {"a-token-of-twenty-letters", free, 200}, {"a-token-of-twenty-letters", confined, 403}, {"the-operators-own-token", confined, 200}} {
+	}{
+		{ada, free, 403},
+		{ada, confined, 403},
+		{"a-token-of-twenty-letters", free, 200},
+		{"a-token-of-twenty-letters", confined, 403},
+		{"the-operators-own-token", confined, 200},
+	} {
 		r, err := (&http.Client{Transport: bearing(c.token)}).Get(c.url + "/metrics")
 		if err != nil {
 			t.Fatal(err)
@@ -105,10 +130,13 @@ func TestToolsetHidesFromClients(t *testing.T) {
 		}
 	}
 	// A session of one toolset is none of another.
-	r := post(t, free+"/t/alpha/mcp", initializeFrame, http.Header{"Authorization": {"Bearer a-token-of-twenty-letters"}}, make(chan string, 10))
+	r := post(t, free+"/t/alpha/mcp", initializeFrame,
+		http.Header{"Authorization": {"Bearer a-token-of-twenty-letters"}}, make(chan string, 10))
 	id := r.Header.Get("Mcp-Session-Id")
 	for path, want := range map[string]int{"/t/alpha/mcp": 200, "/t/beta/mcp": 404, "/mcp": 404} {
-		r := post(t, free+path, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.Header{"Authorization": {"Bearer a-token-of-twenty-letters"}, "Mcp-Session-Id": {id}}, make(chan string, 10))
+		r := post(t, free+path, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+			http.Header{"Authorization": {"Bearer a-token-of-twenty-letters"}, "Mcp-Session-Id": {id}},
+			make(chan string, 10))
 		if r.StatusCode != want {
 			t.Errorf("%s with a session of alpha: %s", path, r.Status)
 		}
@@ -143,7 +171,8 @@ func answeredWith(t *testing.T, c *http.Client, url string) string {
 // and see what it shows now; those of other toolsets hear nothing. One that is gone shows nothing.
 func TestToolsetHidesAfterAReload(t *testing.T) {
 	processtest.Leaks(t)
-	f := hosttest.NewFolder(t).Add("alpha", hosttest.Plays("shown older", "protocol = \"mcp\"\n")).Add("beta", hosttest.Plays("shown newer", "protocol = \"mcp\"\n"))
+	f := hosttest.NewFolder(t).Add("alpha", hosttest.Plays("shown older", "protocol = \"mcp\"\n")).Add("beta",
+		hosttest.Plays("shown newer", "protocol = \"mcp\"\n"))
 	with := func(pattern string) *config.Config {
 		cfg := f.Config()
 		cfg.Toolsets = map[string]config.Toolset{"all": {}}
@@ -154,10 +183,17 @@ func TestToolsetHidesAfterAReload(t *testing.T) {
 	}
 	var next atomic.Pointer[config.Config]
 	next.Store(with("ext_beta_*"))
-	h := f.OpenWith(with("ext_alpha_*"), exthost.Options{Reread: func() (*config.Config, error) { return next.Load(), nil }})
+	h := f.OpenWith(with("ext_alpha_*"),
+		exthost.Options{Reread: func() (*config.Config, error) { return next.Load(), nil }})
 	visit := func(toolset string) (*protocol.Session, *hosttest.Recorder) {
 		client := hosttest.NewRecorder()
-		s := &protocol.Session{ID: toolset, Version: protocol.MCP20251125, Toolset: toolset, Client: client, Capabilities: json.RawMessage(`{}`)}
+		s := &protocol.Session{
+			ID:           toolset,
+			Version:      protocol.MCP20251125,
+			Toolset:      toolset,
+			Client:       client,
+			Capabilities: json.RawMessage(`{}`),
+		}
 		if err := h.Attach(hosttest.Deadline(t), s); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +229,8 @@ func TestToolsetHidesAfterAReload(t *testing.T) {
 		t.Errorf("the task of a hidden tool: %v", err)
 	}
 	heard := map[string]bool{}
-	for !heard["notifications/tools/list_changed"] || !heard["notifications/prompts/list_changed"] || !heard["notifications/resources/list_changed"] {
+	for !heard["notifications/tools/list_changed"] || !heard["notifications/prompts/list_changed"] ||
+		!heard["notifications/resources/list_changed"] {
 		select {
 		case method := <-told.On:
 			heard[method] = true
@@ -211,7 +248,8 @@ func TestToolsetHidesAfterAReload(t *testing.T) {
 	if _, err := doAs(t, h, one, "", "tools/list", `{}`); err == nil {
 		t.Error("a toolset that is gone lists tools")
 	}
-	if err := h.Attach(hosttest.Deadline(t), &protocol.Session{ID: "late", Toolset: "al"}); err == nil || !strings.Contains(err.Error(), `did you mean "all"`) {
+	if err := h.Attach(hosttest.Deadline(t), &protocol.Session{ID: "late", Toolset: "al"}); err == nil ||
+		!strings.Contains(err.Error(), `did you mean "all"`) {
 		t.Errorf("a misspelled toolset: %v", err)
 	}
 	if now := others.Told(); len(now) > 0 {
@@ -228,23 +266,32 @@ func BenchmarkToolset(b *testing.B) {
 	for i := range 100 {
 		text := "[transport]\nkind = \"exec\"\ncommand = \"true\"\n"
 		for j := range 100 {
-			text += fmt.Sprintf("[[tools]]\nname = \"query_%d\"\ndescription = \"Finds records.\"\ncommand = [\"true\"]\n", j)
+			text += fmt.Sprintf("[[tools]]\nname = \"query_%d\"\ndescription = \"Finds records.\"\ncommand = "+
+				"[\"true\"]\n", j)
 		}
 		cfg.Add(fmt.Sprintf("many%02d", i), text)
 	}
 	c := cfg.Config()
-	c.Toolsets = map[string]config.Toolset{"one": {Include: []string{"ext_x_*", "ext_many*"}, Exclude: []string{"*_wait", "ext_many?[0-4]_*"}, Prefix: &none}}
+	c.Toolsets = map[string]config.Toolset{
+		"one": {
+			Include: []string{"ext_x_*", "ext_many*"},
+			Exclude: []string{"*_wait", "ext_many?[0-4]_*"},
+			Prefix:  &none,
+		},
+	}
 	h := cfg.OpenWith(c, exthost.Options{})
 	request := func(s *protocol.Session, method, params string) func() {
 		return func() {
-			if _, err := h.Do(context.Background(), &protocol.Call{Session: s, Method: method, Params: json.RawMessage(params)}); err != nil {
+			if _, err := h.Do(context.Background(),
+				&protocol.Call{Session: s, Method: method, Params: json.RawMessage(params)}); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
 	with, without := &protocol.Session{Toolset: "one"}, &protocol.Session{}
 	pairs := [][2]func(){
-		{request(with, protocol.MethodToolsCall, `{"name":"x_greet","arguments":{"name":"Ada"}}`), request(without, protocol.MethodToolsCall, `{"name":"ext_x_greet","arguments":{"name":"Ada"}}`)},
+		{request(with, protocol.MethodToolsCall, `{"name":"x_greet","arguments":{"name":"Ada"}}`),
+			request(without, protocol.MethodToolsCall, `{"name":"ext_x_greet","arguments":{"name":"Ada"}}`)},
 		{request(with, protocol.MethodToolsList, ""), request(without, protocol.MethodToolsList, "")},
 	}
 	var took [2][2]stormtest.Durations

@@ -73,7 +73,8 @@ func serveShown(versions string) {
 				result = `{"resultType":"complete","supportedVersions":["2026-07-28"],` + capabilities + `}`
 			}
 		case "tools/list":
-			result = list("tools", shownTools, `{"name":"%","description":"tool % of `+id+`.","inputSchema":{"type":"object"}}`)
+			result = list("tools", shownTools,
+				`{"name":"%","description":"tool % of `+id+`.","inputSchema":{"type":"object"}}`)
 		case "prompts/list":
 			result = list("prompts", shownPrompts, `{"name":"%","description":"prompt % of `+id+`."}`)
 		case "resources/list":
@@ -81,7 +82,8 @@ func serveShown(versions string) {
 		case "resources/templates/list":
 			result = list("resourceTemplates", []string{"note://" + id + "/t/{x}"}, `{"uriTemplate":"%","name":"x"}`)
 		case "tools/call":
-			fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q}}`+"\n", urisOf(id)[2])
+			fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q}}`+"\n",
+				urisOf(id)[2])
 			result = `{"resultType":"complete","content":[{"type":"text","text":` + said("called "+name) + `}]}`
 			if name == "later" {
 				begun++
@@ -91,7 +93,8 @@ func serveShown(versions string) {
 				}
 			}
 		case "prompts/get":
-			result = `{"resultType":"complete","messages":[{"role":"user","content":{"type":"text","text":` + said("prompts "+name) + `}}]}`
+			result = `{"resultType":"complete","messages":[{"role":"user","content":{"type":"text","text":` +
+				said("prompts "+name) + `}}]}`
 		case "resources/read":
 			result = `{"resultType":"complete","contents":[{"uri":"` + uri + `","text":` + said("reads "+uri) + `}]}`
 		case "resources/subscribe", "resources/unsubscribe":
@@ -129,7 +132,11 @@ func openShown(t testing.TB, toolsets map[string]config.Toolset, o exthost.Optio
 	}
 	cfg := f.Config()
 	cfg.Toolsets = toolsets
-	d := config.Destination{Type: config.DestinationStdio, Command: []string{hosttest.Exe(t)}, Env: map[string]string{processtest.ScriptVar: "shown older", "SHOWN_ID": "dest"}}
+	d := config.Destination{
+		Type:    config.DestinationStdio,
+		Command: []string{hosttest.Exe(t)},
+		Env:     map[string]string{processtest.ScriptVar: "shown older", "SHOWN_ID": "dest"},
+	}
 	d.StartTimeout, d.Instances = config.DefaultStartTimeout, "1"
 	cfg.Destinations = config.Destinations{"dest": d}
 	return f.OpenWith(cfg, o)
@@ -183,7 +190,9 @@ func randomToolset(r *rand.Rand) (d config.Toolset) {
 	things := allThings()
 	pattern := func() string {
 		x := things[r.IntN(len(things))]
-		return []string{"ext_" + x.id + "_*", x.native(), "*_" + x.own, "ext_" + x.id + "_?????", "*" + x.own[len(x.own)/2:], "ext_*", "ext_[ab]*_*://*", "ext_" + x.id + "*", "ext_" + x.id + "_note:*"}[r.IntN(9)]
+		return []string{"ext_" + x.id + "_*", x.native(), "*_" + x.own, "ext_" + x.id + "_?????",
+			"*" + x.own[len(x.own)/2:], "ext_*", "ext_[ab]*_*://*", "ext_" + x.id + "*",
+			"ext_" + x.id + "_note:*"}[r.IntN(9)]
 	}
 	for range r.IntN(4) {
 		d.Include = append(d.Include, pattern())
@@ -223,22 +232,46 @@ type shownFront struct {
 // frontsTo are the fronts at which clients of a toolset reach a host: one server for all fronts
 // over HTTP.
 func frontsTo(t *testing.T, h *exthost.Host, toolset string) (list []shownFront) {
-	all := map[string]*way{"stdio": overStdioWith(t, h, toolset, false), "stdio stateless": overStdioWith(t, h, toolset, true),
-		"mcp": overStreamable(t, h, "/t/"+toolset+"/mcp", false), "mcp stateless": overStreamable(t, h, "/t/"+toolset+"/mcp", true), "sse": overSSE(t, h, "/t/"+toolset+"/sse")}
+	all := map[string]*way{
+		"stdio":           overStdioWith(t, h, toolset, false),
+		"stdio stateless": overStdioWith(t, h, toolset, true),
+		"mcp":             overStreamable(t, h, "/t/"+toolset+"/mcp", false),
+		"mcp stateless":   overStreamable(t, h, "/t/"+toolset+"/mcp", true),
+		"sse":             overSSE(t, h, "/t/"+toolset+"/sse"),
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		list = append(list, shownFront{name: name, modern: all[name].stateless, ask: all[name].reaches(t)})
 	}
 	for _, id := range append([]string{""}, slices.Sorted(maps.Keys(shownIDs))...) {
 		for _, version := range []string{"", protocol.MCP20251125, protocol.MCP20260728} {
 			heard := hosttest.NewRecorder()
-			s := &protocol.Session{ID: toolset + id + version, Version: version, Toolset: toolset, Extension: id, Client: heard, Capabilities: json.RawMessage(`{}`)}
-			list = append(list, shownFront{name: "Go " + id + version, extension: id, modern: protocol.IsModern(version), ask: func(method, params string) (json.RawMessage, string) {
-				result, err := h.Do(context.Background(), &protocol.Call{Session: s, Extension: id, Method: method, Params: json.RawMessage(params), Client: s.Client})
-				if err != nil {
-					return rawjson.Set(json.RawMessage(`{}`), "error", rawjson.Quote(err.Error())), ""
-				}
-				return rawjson.Set(json.RawMessage(`{}`), "result", result), strings.Join(heard.Told(), "\n")
-			}})
+			s := &protocol.Session{
+				ID:           toolset + id + version,
+				Version:      version,
+				Toolset:      toolset,
+				Extension:    id,
+				Client:       heard,
+				Capabilities: json.RawMessage(`{}`),
+			}
+			list = append(list, shownFront{
+				name:      "Go " + id + version,
+				extension: id,
+				modern:    protocol.IsModern(version),
+				ask: func(method, params string) (json.RawMessage, string) {
+					result, err := h.Do(context.Background(),
+						&protocol.Call{
+							Session:   s,
+							Extension: id,
+							Method:    method,
+							Params:    json.RawMessage(params),
+							Client:    s.Client,
+						})
+					if err != nil {
+						return rawjson.Set(json.RawMessage(`{}`), "error", rawjson.Quote(err.Error())), ""
+					}
+					return rawjson.Set(json.RawMessage(`{}`), "result", result), strings.Join(heard.Told(), "\n")
+				},
+			})
 		}
 	}
 	return list
@@ -257,8 +290,8 @@ func (w *way) reaches(t *testing.T) reaches {
 
 // TestToolsetHides has clients of random toolsets reach for everything, at every front and in
 // the older and newer versions of MCP. What a toolset hides is never listed, called, read,
-// followed, completed, found by its task or a search, called by ext_call or suggested, and the answer is that for what there
-// is not. What it shows works, and policies see it by its registered name.
+// followed, completed, found by its task or a search, called by ext_call or suggested, and the answer is that for what
+// there is not. What it shows works, and policies see it by its registered name.
 func TestToolsetHides(t *testing.T) {
 	processtest.Leaks(t)
 	r, toolsets := rand.New(rand.NewPCG(2, 26)), make(map[string]config.Toolset)
@@ -267,9 +300,14 @@ func TestToolsetHides(t *testing.T) {
 	}
 	none := ""
 	toolsets["nothing"] = config.Toolset{Exclude: []string{"*"}}
-	toolsets["short"] = config.Toolset{Include: []string{"ext_alpha_*"}, Exclude: []string{"*write", "*secret:*"}, Prefix: &none}
+	toolsets["short"] = config.Toolset{
+		Include: []string{"ext_alpha_*"},
+		Exclude: []string{"*write", "*secret:*"},
+		Prefix:  &none,
+	}
 	seen := new(seenNames)
-	h := openShown(t, toolsets, exthost.Options{Policies: []governance.Member{member("seen", governance.Authorization, seen)}})
+	h := openShown(t, toolsets,
+		exthost.Options{Policies: []governance.Member{member("seen", governance.Authorization, seen)}})
 	for name, d := range toolsets {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range frontsTo(t, h, name) {
@@ -288,7 +326,8 @@ func (s *seenNames) take() string {
 	return name
 }
 
-func (s *seenNames) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (s *seenNames) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	if flow == governance.Request && x.Method == protocol.MethodToolsCall {
 		s.name.Store(x.Tool)
 	}
@@ -341,7 +380,8 @@ func (c *reaching) name(x thing) string {
 func (c *reaching) lists(shown []thing) {
 	for _, l := range []struct{ method, member, key, kind string }{
 		{"tools/list", "tools", "name", "tool"}, {"prompts/list", "prompts", "name", "prompt"},
-		{"resources/list", "resources", "uri", "resource"}, {"resources/templates/list", "resourceTemplates", "uriTemplate", "template"},
+		{"resources/list", "resources", "uri", "resource"},
+		{"resources/templates/list", "resourceTemplates", "uriTemplate", "template"},
 	} {
 		var want, got []string
 		for _, x := range shown {
@@ -363,7 +403,8 @@ func (c *reaching) lists(shown []thing) {
 		}
 		for _, item := range list {
 			got = append(got, item[l.key].(string))
-			if text := c.d.Describe["ext_"+c.nativeOf(item[l.key].(string))]; text != "" && l.kind == "tool" && item["description"] != text {
+			if text := c.d.Describe["ext_"+c.nativeOf(item[l.key].(string))]; text != "" && l.kind == "tool" &&
+				item["description"] != text {
 				c.t.Errorf("%s is described %v", item[l.key], item["description"])
 			}
 		}
@@ -386,7 +427,8 @@ func (c *reaching) finds(shown, hidden []thing) {
 		if x.kind != "tool" || c.f.extension == "dest" { // which has tools of its own
 			continue
 		}
-		answer, _ := c.f.ask("tools/call", fmt.Sprintf(`{"name":"ext_find","arguments":{"query":"tool %s of %s"}}`, x.own, x.id))
+		answer, _ := c.f.ask("tools/call",
+			fmt.Sprintf(`{"name":"ext_find","arguments":{"query":"tool %s of %s"}}`, x.own, x.id))
 		if failed := rawjson.Get(answer, "error") != nil; failed != (c.f.extension != "" || c.excludes("ext_find")) {
 			c.t.Errorf("%+v: ext_find: %s", c.d, answer)
 		} else if failed {
@@ -397,7 +439,8 @@ func (c *reaching) finds(shown, hidden []thing) {
 			c.t.Errorf("%+v: %s is shown, and not found: %s", c.d, x.native(), text)
 		}
 		for _, y := range hidden {
-			if y.kind == "tool" && (strings.Contains(text, "tool "+y.own+" of "+y.id+".") || strings.Contains(text, y.native())) {
+			if y.kind == "tool" &&
+				(strings.Contains(text, "tool "+y.own+" of "+y.id+".") || strings.Contains(text, y.native())) {
 				c.t.Errorf("%+v: %s is hidden, and found: %s", c.d, y.native(), text)
 			}
 		}
@@ -427,18 +470,26 @@ func (c *reaching) reach(x thing, shown bool) {
 			requests[0][1] = `{"name":` + q(name) + `,"arguments":{},"task":{}}`
 		}
 		if c.f.extension == "" && !c.excludes("ext_call") {
-			wrapped := strings.Replace(requests[0][1], `"name":`+q(name)+`,"arguments":{}`, `"name":"ext_call","arguments":{"tool":`+q(name)+`,"arguments":{}}`, 1)
+			wrapped := strings.Replace(requests[0][1], `"name":`+q(name)+`,"arguments":{}`,
+				`"name":"ext_call","arguments":{"tool":`+q(name)+`,"arguments":{}}`, 1)
 			requests = append(requests, [2]string{"tools/call", wrapped})
 		}
 	case "prompt":
-		requests = [][2]string{{"prompts/get", `{"name":` + q(name) + `}`}, {"completion/complete", `{"ref":{"type":"ref/prompt","name":` + q(name) + `},"argument":{"name":"a","value":""}}`}}
+		requests = [][2]string{
+			{"prompts/get", `{"name":` + q(name) + `}`},
+			{"completion/complete",
+				`{"ref":{"type":"ref/prompt","name":` + q(name) + `},"argument":{"name":"a","value":""}}`},
+		}
 	case "resource":
 		requests = [][2]string{{"resources/read", `{"uri":` + q(x.own) + `}`}}
 		if !c.f.modern {
 			requests = append(requests, [2]string{"resources/subscribe", `{"uri":` + q(x.own) + `}`})
 		}
 	case "template":
-		requests = [][2]string{{"completion/complete", `{"ref":{"type":"ref/resource","uri":` + q(x.own) + `},"argument":{"name":"x","value":""}}`}}
+		requests = [][2]string{
+			{"completion/complete",
+				`{"ref":{"type":"ref/resource","uri":` + q(x.own) + `},"argument":{"name":"x","value":""}}`},
+		}
 	}
 	for _, r := range requests {
 		c.seen.take()
@@ -456,7 +507,8 @@ func (c *reaching) reach(x thing, shown bool) {
 				c.t.Errorf("%+v: %s %s is shown, and fails: %s", c.d, r[0], r[1], answer)
 			} else if x.kind == "tool" && seen != x.native() {
 				c.t.Errorf("policies see %s as %q", x.native(), seen)
-			} else if own := x.id + " "; r[0] != "resources/subscribe" && x.own != "later" && !bytes.Contains(answer, []byte(own)) {
+			} else if own := x.id + " "; r[0] != "resources/subscribe" && x.own != "later" &&
+				!bytes.Contains(answer, []byte(own)) {
 				c.t.Errorf("%s %s was answered by another: %s", r[0], r[1], answer)
 			}
 			if x.own == "later" && !failed {
@@ -491,7 +543,8 @@ func (c *reaching) sameAsNothing(r [2]string, x thing, answer json.RawMessage) {
 		c.t.Errorf("%+v: what is hidden and what there is not differ:\n%s\n%s", c.d, answer, nothing)
 	}
 	for _, y := range allThings() {
-		if y != x && y.id != "dest" && !model(c.d, y) && y.kind != "template" && strings.Contains(string(answer), y.native()) {
+		if y != x && y.id != "dest" && !model(c.d, y) && y.kind != "template" &&
+			strings.Contains(string(answer), y.native()) {
 			c.t.Errorf("%s %s names %s, which is hidden: %s", r[0], r[1], y.native(), answer)
 		}
 	}

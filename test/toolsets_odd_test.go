@@ -31,7 +31,8 @@ import (
 // "before tools/call x" precede it, and "after tools/call x" follows.
 func answering(versions string, answers map[string]string) string {
 	table, _ := json.Marshal(answers) // strings always encode
-	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, ANSWERS = %q }\n", processtest.ScriptVar, "answering "+versions, table)
+	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, ANSWERS = %q }\n",
+		processtest.ScriptVar, "answering "+versions, table)
 }
 
 // serveAnswers is the server of [answering].
@@ -105,7 +106,14 @@ func openPart(t testing.TB, state, alpha string, part config.Toolset) *exthost.H
 
 // partSession is a session of the toolset "part" at an extension, "" for all. It is not attached.
 func partSession(extension, version string) *protocol.Session {
-	return &protocol.Session{ID: extension + version, Version: version, Toolset: "part", Extension: extension, Client: hosttest.NewRecorder(), Capabilities: json.RawMessage(`{}`)}
+	return &protocol.Session{
+		ID:           extension + version,
+		Version:      version,
+		Toolset:      "part",
+		Extension:    extension,
+		Client:       hosttest.NewRecorder(),
+		Capabilities: json.RawMessage(`{}`),
+	}
 }
 
 // TestToolsetHidesFromNotifications has a client notify an extension of which it sees a part: what
@@ -113,18 +121,22 @@ func partSession(extension, version string) *protocol.Session {
 func TestToolsetHidesFromNotifications(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
-	h := openPart(t, state, answering("older", map[string]string{"tools/call": `{"content":[]}`}), config.Toolset{Include: []string{"ext_alpha_read", "ext_alpha_note:*"}})
+	h := openPart(t, state, answering("older", map[string]string{"tools/call": `{"content":[]}`}),
+		config.Toolset{Include: []string{"ext_alpha_read", "ext_alpha_note:*"}})
 	s := partSession("alpha", protocol.MCP20251125)
 	for _, n := range [][2]string{
-		{"notifications/acme/opened", `{"uri":"note://x"}`}, {"notifications/acme/opened", `{"uri":"secret://x"}`}, {"notifications/acme/ran", `{"tool":"secret"}`}, {"notifications/roots/list_changed", `{}`},
+		{"notifications/acme/opened", `{"uri":"note://x"}`}, {"notifications/acme/opened", `{"uri":"secret://x"}`},
+		{"notifications/acme/ran", `{"tool":"secret"}`}, {"notifications/roots/list_changed", `{}`},
 	} {
-		_, _ = h.Do(context.Background(), &protocol.Call{Session: s, Extension: "alpha", Method: n[0], Params: json.RawMessage(n[1]), Notify: true})
+		_, _ = h.Do(context.Background(),
+			&protocol.Call{Session: s, Extension: "alpha", Method: n[0], Params: json.RawMessage(n[1]), Notify: true})
 	}
 	if _, err := doAs(t, h, s, "alpha", "tools/call", `{"name":"read"}`); err != nil {
 		t.Fatal(err)
 	}
 	heard := heardBy(t, state, "alpha")
-	if strings.Contains(heard, "secret") || !strings.Contains(heard, "note://x") || !strings.Contains(heard, "roots/list_changed") {
+	if strings.Contains(heard, "secret") || !strings.Contains(heard, "note://x") ||
+		!strings.Contains(heard, "roots/list_changed") {
 		t.Errorf("the extension hears\n%s", heard)
 	}
 }
@@ -134,8 +146,13 @@ func TestToolsetHidesFromNotifications(t *testing.T) {
 func TestClientsCancelNoCallsOfOthers(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
-	h := hosttest.NewFolder(t).Add("alpha", answering("older", map[string]string{"tools/call": `{"content":[]}`})).Open(exthost.Options{StateDir: state})
-	r := post(t, hosttest.OverHTTP(t, h)+"/alpha/mcp", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, http.Header{"Mcp-Protocol-Version": {"2026-07-28"}}, make(chan string, 10))
+	h := hosttest.NewFolder(t).Add("alpha",
+		answering("older", map[string]string{"tools/call": `{"content":[]}`})).Open(exthost.Options{
+		StateDir: state,
+	})
+	r := post(t, hosttest.OverHTTP(t, h)+"/alpha/mcp",
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`,
+		http.Header{"Mcp-Protocol-Version": {"2026-07-28"}}, make(chan string, 10))
 	if r.StatusCode != http.StatusAccepted {
 		t.Errorf("it is answered %s", r.Status)
 	}
@@ -152,14 +169,30 @@ func TestClientsCancelNoCallsOfOthers(t *testing.T) {
 func TestToolsetHidesStoredResults(t *testing.T) {
 	processtest.Leaks(t)
 	long, _ := json.Marshal(strings.Repeat("line\n", 1000))
-	f := hosttest.NewFolder(t).Add("alpha", answering("older", map[string]string{"tools/call": `{"content":[{"type":"text","text":` + string(long) + `}]}`}))
+	f := hosttest.NewFolder(t).Add("alpha",
+		answering("older", map[string]string{
+			"tools/call": `{"content":[{"type":"text","text":` + string(long) + `}]}`,
+		}))
 	with := func(part config.Toolset) *config.Config {
 		cfg := f.Config()
-		cfg.Plugins = []governance.Spec{{Name: "cap", Category: governance.Content, Builtin: "size_cap", Required: true, Config: map[string]any{"max_bytes": 2048, "preview_bytes": 100}}}
+		cfg.Plugins = []governance.Spec{
+			{
+				Name:     "cap",
+				Category: governance.Content,
+				Builtin:  "size_cap",
+				Required: true,
+				Config:   map[string]any{"max_bytes": 2048, "preview_bytes": 100},
+			},
+		}
 		cfg.Toolsets = map[string]config.Toolset{"part": part, "none": {Include: []string{"ext_alpha_note:*"}}}
 		return cfg
 	}
-	h := f.OpenWith(with(config.Toolset{Include: []string{"ext_alpha_read"}}), exthost.Options{Reread: func() (*config.Config, error) { return with(config.Toolset{Exclude: []string{"ext_alpha_read"}}), nil }})
+	h := f.OpenWith(with(config.Toolset{Include: []string{"ext_alpha_read"}}),
+		exthost.Options{
+			Reread: func() (*config.Config, error) {
+				return with(config.Toolset{Exclude: []string{"ext_alpha_read"}}), nil
+			},
+		})
 	s := partSession("", protocol.MCP20251125)
 	s.Caller = "ann"
 	other := *s
@@ -171,7 +204,8 @@ func TestToolsetHidesStoredResults(t *testing.T) {
 		t.Fatalf("%s, %v", result, err)
 	}
 	page := func(s *protocol.Session, handle string) string {
-		result, err := doAs(t, h, s, "", "tools/call", `{"name":"exthost_result_page","arguments":{"handle":"`+handle+`"}}`)
+		result, err := doAs(t, h, s, "", "tools/call",
+			`{"name":"exthost_result_page","arguments":{"handle":"`+handle+`"}}`)
 		if err != nil {
 			return err.Error()
 		}
@@ -199,7 +233,8 @@ func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 	asks := func(id string) string {
 		about := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}` + "\n"
 		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"secret",` + about +
-			`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create","params":{"message":"secret?","requestedSchema":{"type":"object","properties":{}},` + about
+			`{"jsonrpc":"2.0","id":"` + id +
+			`","method":"elicitation/create","params":{"message":"secret?","requestedSchema":{"type":"object","properties":{}},` + about
 	}
 	for id, instances := range map[string]string{"shared": "1", "own": "per_session"} {
 		t.Run(id, func(t *testing.T) {
@@ -215,7 +250,13 @@ func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 				cfg.Toolsets = map[string]config.Toolset{"part": part, "reads": {Include: []string{"*_read"}}}
 				return cfg
 			}
-			h := f.OpenWith(with(config.Toolset{}), exthost.Options{StateDir: state, Reread: func() (*config.Config, error) { return with(config.Toolset{Include: []string{"*_read"}}), nil }})
+			h := f.OpenWith(with(config.Toolset{}),
+				exthost.Options{
+					StateDir: state,
+					Reread: func() (*config.Config, error) {
+						return with(config.Toolset{Include: []string{"*_read"}}), nil
+					},
+				})
 			answers := 0
 			// reads calls the tool that asks, and returns what the session is asked and told of.
 			reads := func(s *protocol.Session) (asked, told int) {
@@ -227,12 +268,15 @@ func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 					t.Fatal(err)
 				}
 				answers++
-				hosttest.Eventually(t, "the server has its answers", func() bool { return strings.Count(heardBy(t, state, "alpha"), `"id":"after"`) == answers })
+				hosttest.Eventually(t, "the server has its answers",
+					func() bool { return strings.Count(heardBy(t, state, "alpha"), `"id":"after"`) == answers })
 				return int(client.n.Load()), secrets() - before
 			}
 			visit := func(toolset string) *protocol.Session {
 				s := partSession("", protocol.MCP20251125)
-				s.ID, s.Caller, s.Toolset, s.Client, s.Capabilities = toolset, "ann", toolset, &questioned{Recorder: hosttest.NewRecorder()}, json.RawMessage(`{"elicitation":{}}`)
+				s.ID, s.Caller, s.Toolset, s.Client, s.Capabilities = toolset, "ann", toolset, &questioned{
+					Recorder: hosttest.NewRecorder(),
+				}, json.RawMessage(`{"elicitation":{}}`)
 				return s
 			}
 			s, other := visit("part"), visit("reads")
@@ -261,7 +305,8 @@ func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 			hosttest.Eventually(t, "the session ends", func() bool { return len(h.Admin().Status().Clients) == 0 })
 			if id == "shared" {
 				if asked, told := reads(other); asked+told != 0 {
-					t.Errorf("another toolset is asked %d times and told %d times once the session has ended", asked, told)
+					t.Errorf("another toolset is asked %d times and told %d times once the session has ended", asked,
+						told)
 				}
 			}
 		})
@@ -286,11 +331,15 @@ func TestToolsetHidesItemsOfFamilies(t *testing.T) {
 	declares := `"capabilities":{"tools":{},"resources":{},"extensions":{"com.acme/notes":{}}},"serverInfo":{"name":"x","version":"1"}`
 	serves := func(id string) string {
 		return answering("newer", map[string]string{"capabilities": declares, "notes/get": `{"got":"%NAME%"}`,
-			"notes/list": `{"notes":[{"uri":"note://` + id + `"},{"uri":"vault://` + id + `"},{"name":"secret ` + id + `"}],"all":["vault secret"]}`})
+			"notes/list": `{"notes":[{"uri":"note://` + id + `"},{"uri":"vault://` + id + `"},{"name":"secret ` + id +
+				`"}],"all":["vault secret"]}`})
 	}
 	f := hosttest.NewFolder(t).Add("alpha", serves("alpha")).Add("beta", serves("beta"))
 	cfg := f.Config()
-	cfg.Toolsets = map[string]config.Toolset{"part": {Include: []string{"*_note:*", "*_read"}}, "one": {Include: []string{"ext_alpha_note:*"}}}
+	cfg.Toolsets = map[string]config.Toolset{
+		"part": {Include: []string{"*_note:*", "*_read"}},
+		"one":  {Include: []string{"ext_alpha_note:*"}},
+	}
 	h := f.OpenWith(cfg, exthost.Options{})
 	for _, toolset := range []string{"part", "one"} {
 		for _, extension := range []string{"", "alpha"} {
@@ -303,16 +352,27 @@ func TestToolsetHidesItemsOfFamilies(t *testing.T) {
 				}
 				return string(result)
 			}
-			if got := ask("notes/list", `{}`); !strings.Contains(got, "note://alpha") || strings.Contains(got, "vault") || strings.Contains(got, "secret") || strings.Contains(got, "beta") != (toolset == "part" && extension == "") {
+			if got := ask("notes/list", `{}`); !strings.Contains(got, "note://alpha") ||
+				strings.Contains(got, "vault") || strings.Contains(got, "secret") ||
+				strings.Contains(got, "beta") != (toolset == "part" && extension == "") {
 				t.Errorf("%s at %q lists %s", toolset, extension, got)
 			}
 			if got := ask("notes/get", `{"uri":"note://alpha"}`); !strings.Contains(got, `"got"`) {
 				t.Errorf("%s at %q gets %s", toolset, extension, got)
 			}
-			for _, params := range []string{`{"uri":"vault://alpha"}`, `{"name":"secret alpha"}`, `{"name":"secret beta"}`, `{"uri":"vault://beta"}`, `{"id":"note://alpha","uri":"vault://alpha"}`} {
-				hidden, nothing := ask("notes/get", params), ask("notes/get", strings.ReplaceAll(strings.ReplaceAll(params, "alpha", "gamma"), "beta", "gamma"))
-				if got := strings.NewReplacer("alpha", "gamma", "beta", "gamma").Replace(hidden); got != strings.NewReplacer("alpha", "gamma", "beta", "gamma").Replace(nothing) {
-					t.Errorf("%s at %q: what is hidden and what there is not differ:\n%s\n%s", toolset, extension, hidden, nothing)
+			for _, params := range []string{
+				`{"uri":"vault://alpha"}`,
+				`{"name":"secret alpha"}`,
+				`{"name":"secret beta"}`,
+				`{"uri":"vault://beta"}`,
+				`{"id":"note://alpha","uri":"vault://alpha"}`,
+			} {
+				hidden, nothing := ask("notes/get", params), ask("notes/get",
+					strings.ReplaceAll(strings.ReplaceAll(params, "alpha", "gamma"), "beta", "gamma"))
+				if got := strings.NewReplacer("alpha", "gamma", "beta", "gamma").Replace(hidden); got !=
+					strings.NewReplacer("alpha", "gamma", "beta", "gamma").Replace(nothing) {
+					t.Errorf("%s at %q: what is hidden and what there is not differ:\n%s\n%s", toolset, extension,
+						hidden, nothing)
 				}
 			}
 		}
@@ -324,7 +384,11 @@ func TestToolsetHidesItemsOfFamilies(t *testing.T) {
 func TestToolsetChangesNoNamesOfPrompts(t *testing.T) {
 	processtest.Leaks(t)
 	serves := func(id, prompt string) string {
-		return answering("older", map[string]string{"prompts/list": `{"prompts":[{"name":"` + prompt + `"}]}`, "prompts/get": `{"messages":[],"by":"` + id + `"}`})
+		return answering("older",
+			map[string]string{
+				"prompts/list": `{"prompts":[{"name":"` + prompt + `"}]}`,
+				"prompts/get":  `{"messages":[],"by":"` + id + `"}`,
+			})
 	}
 	f := hosttest.NewFolder(t).Add("a", serves("a", "b_c")).Add("a_b", serves("a_b", "c"))
 	cfg := f.Config()
@@ -341,7 +405,8 @@ func TestToolsetChangesNoNamesOfPrompts(t *testing.T) {
 	}
 	all := ask(free, "prompts/list", `{}`)
 	own := ask(part, "prompts/list", `{}`)
-	name, _ := rawjson.Text(rawjson.Get(json.RawMessage(strings.TrimSuffix(strings.TrimPrefix(own, `{"prompts":[`), `]}`)), "name"))
+	name, _ := rawjson.Text(rawjson.Get(json.RawMessage(strings.TrimSuffix(strings.TrimPrefix(own, `{"prompts":[`),
+		`]}`)), "name"))
 	if !strings.Contains(all, `"`+name+`"`) || name == "ext_a_b_c" || name == "" {
 		t.Errorf("the toolset lists %s, all are %s", own, all)
 	}
@@ -368,7 +433,8 @@ func TestToolsetHidesWhoIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ext_a_b_read", "ext_a_c_read"} {
-		if _, err := doAs(t, h, partSession("", protocol.MCP20251125), "", "tools/call", `{"name":"`+name+`"}`); protocol.KindOf(err) != protocol.RequirementMissing {
+		if _, err := doAs(t, h, partSession("", protocol.MCP20251125), "", "tools/call",
+			`{"name":"`+name+`"}`); protocol.KindOf(err) != protocol.RequirementMissing {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -388,7 +454,8 @@ func TestToolsetHidesWhatStarts(t *testing.T) {
 		waits := name == "ext_slow_read"
 		s := partSession("", protocol.MCP20251125)
 		_, err := doAs(t, h, s, "", "tools/call", `{"name":"`+name+`","_meta":{"progressToken":1}}`)
-		if told := s.Client.(*hosttest.Recorder).Told(); (protocol.KindOf(err) == protocol.NotReady) != waits || (len(told) > 0) != waits {
+		if told := s.Client.(*hosttest.Recorder).Told(); (protocol.KindOf(err) == protocol.NotReady) != waits ||
+			(len(told) > 0) != waits {
 			t.Errorf("%s: %v, after %q", name, err, told)
 		}
 	}
@@ -400,28 +467,40 @@ func TestToolsetHidesCursors(t *testing.T) {
 	processtest.Leaks(t)
 	declares := `"capabilities":{"tools":{},"resources":{},"prompts":{},"extensions":{"com.acme/notes":{}}},"serverInfo":{"name":"x","version":"1"}`
 	pages := func(member, key string) string {
-		return `{"resultType":"complete","ttlMs":7,"` + member + `":[{"` + key + `":"note://a"},{"` + key + `":"vault://b"}],"nextCursor":"vault://b"}`
+		return `{"resultType":"complete","ttlMs":7,"` + member + `":[{"` + key + `":"note://a"},{"` + key +
+			`":"vault://b"}],"nextCursor":"vault://b"}`
 	}
 	last := func(member, key string) string {
 		return `{"resultType":"complete","` + member + `":[{"` + key + `":"vault://c"},{"` + key + `":"note://d"}]}`
 	}
-	f := hosttest.NewFolder(t).Add("alpha", answering("newer", map[string]string{"capabilities": declares,
-		"resources/list": pages("resources", "uri"), "resources/list vault://b": last("resources", "uri"), "notes/list": pages("notes", "uri"), "notes/list vault://b": last("notes", "uri"),
-		"prompts/list": pages("prompts", "name"), "prompts/list vault://b": last("prompts", "name"),
+	f := hosttest.NewFolder(t).Add("alpha", answering("newer", map[string]string{
+		"capabilities":             declares,
+		"resources/list":           pages("resources", "uri"),
+		"resources/list vault://b": last("resources", "uri"),
+		"notes/list":               pages("notes", "uri"),
+		"notes/list vault://b":     last("notes", "uri"),
+		"prompts/list":             pages("prompts", "name"),
+		"prompts/list vault://b":   last("prompts", "name"),
 	}))
 	cfg := f.Config()
 	cfg.Toolsets = map[string]config.Toolset{"part": {Include: []string{"ext_alpha_note*"}}, "all": {}}
 	h := f.OpenWith(cfg, exthost.Options{})
 	for _, extension := range []string{"", "alpha"} {
-		for method, member := range map[string]string{"resources/list": "resources", "prompts/list": "prompts", "notes/list": "notes"} {
+		for method, member := range map[string]string{
+			"resources/list": "resources",
+			"prompts/list":   "prompts",
+			"notes/list":     "notes",
+		} {
 			s := partSession(extension, protocol.MCP20260728)
 			result, err := doAs(t, h, s, extension, method, `{}`)
 			var list []json.RawMessage
-			if _ = json.Unmarshal(rawjson.Get(result, member), &list); err != nil || len(list) != 2 || strings.Contains(string(result), "vault") || rawjson.Get(result, "nextCursor") != nil {
+			if _ = json.Unmarshal(rawjson.Get(result, member), &list); err != nil || len(list) != 2 ||
+				strings.Contains(string(result), "vault") || rawjson.Get(result, "nextCursor") != nil {
 				t.Errorf("%s at %q: %s, %v", method, extension, result, err)
 			}
 			s.Toolset = "all"
-			if result, err = doAs(t, h, s, "alpha", method, `{}`); err != nil || rawjson.Get(result, "nextCursor") == nil {
+			if result, err = doAs(t, h, s, "alpha", method, `{}`); err != nil ||
+				rawjson.Get(result, "nextCursor") == nil {
 				t.Errorf("%s of a toolset of everything: %s, %v", method, result, err)
 			}
 		}
@@ -433,14 +512,22 @@ func TestToolsetHidesCursors(t *testing.T) {
 func TestToolsetHidesFromListeners(t *testing.T) {
 	processtest.Leaks(t)
 	var says strings.Builder
-	for _, n := range []string{`resources/list_changed","params":{}`, `resources/updated","params":{"uri":"vault://x"}`, `acme/ran","params":{"tool":"vault"}`, `acme/ran","params":{"uri":"vault://x"}`,
-		`acme/ran","params":{"uri":"note://x"}`, `message","params":{"level":"error","data":"hello"}`, `elicitation/complete","params":{"elicitationId":"x"}`, `prompts/list_changed","params":{"last":true}`} {
+	for _, n := range []string{`resources/list_changed","params":{}`, `resources/updated","params":{"uri":"vault://x"}`,
+		`acme/ran","params":{"tool":"vault"}`, `acme/ran","params":{"uri":"vault://x"}`,
+		`acme/ran","params":{"uri":"note://x"}`, `message","params":{"level":"error","data":"hello"}`,
+		`elicitation/complete","params":{"elicitationId":"x"}`, `prompts/list_changed","params":{"last":true}`} {
 		says.WriteString(`{"jsonrpc":"2.0","method":"notifications/` + n + "}\n")
 	}
-	alpha := answering("older", map[string]string{"tools/call": `{"content":[]}`, "resources/list": `{"resources":[]}`, "after tools/call read": says.String()}) + "[runtime]\ninstances = \"per_session\"\n"
+	alpha := answering("older",
+		map[string]string{
+			"tools/call":            `{"content":[]}`,
+			"resources/list":        `{"resources":[]}`,
+			"after tools/call read": says.String(),
+		}) + "[runtime]\ninstances = \"per_session\"\n"
 	for want, include := range map[string][]string{
-		"message elicitation/complete prompts/list_changed":                                 {"ext_alpha_read"},
-		"resources/list_changed acme/ran message elicitation/complete prompts/list_changed": {"ext_alpha_read", "ext_alpha_note:*"},
+		"message elicitation/complete prompts/list_changed": {"ext_alpha_read"},
+		"resources/list_changed acme/ran message elicitation/complete prompts/list_changed": {"ext_alpha_read",
+			"ext_alpha_note:*"},
 	} {
 		h := openPart(t, t.TempDir(), alpha, config.Toolset{Include: include})
 		s := partSession("", protocol.MCP20251125)
@@ -451,7 +538,8 @@ func TestToolsetHidesFromListeners(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := s.Client.(*hosttest.Recorder)
-		hosttest.Eventually(t, "the last one is heard", func() bool { return strings.Contains(strings.Join(client.Told(), " "), `"last"`) })
+		hosttest.Eventually(t, "the last one is heard",
+			func() bool { return strings.Contains(strings.Join(client.Told(), " "), `"last"`) })
 		var got []string
 		for _, line := range client.Told() {
 			if method, params, _ := strings.Cut(strings.TrimPrefix(line, "notifications/"), " "); params != "" {

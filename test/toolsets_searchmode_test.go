@@ -26,10 +26,13 @@ import (
 // manyTools is the manifest of an extension with n tools that run a command.
 func manyTools(id string, n int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[plugin]\nid = %q\nversion = \"0.1.0\"\ndescription = \"Keeps records of kind %[1]s.\"\n[transport]\nkind = \"exec\"\ncommand = \"cat\"\n", id)
+	fmt.Fprintf(&b, "[plugin]\nid = %q\nversion = \"0.1.0\"\ndescription = \"Keeps records of kind "+
+		"%[1]s.\"\n[transport]\nkind = \"exec\"\ncommand = \"cat\"\n", id)
 	for i := range n {
-		fmt.Fprintf(&b, "[[tools]]\nname = \"entry_%d\"\ndescription = \"Returns record number %d of %s, with all its fields, as they were when they were last stored.\"\n", i, i, id)
-		b.WriteString("[tools.input_schema]\ntype = \"object\"\nproperties.since = { type = \"string\", description = \"only what is newer than this date\" }\n")
+		fmt.Fprintf(&b, "[[tools]]\nname = \"entry_%d\"\ndescription = \"Returns record number %d of %s, with all "+
+			"its fields, as they were when they were last stored.\"\n", i, i, id)
+		b.WriteString("[tools.input_schema]\ntype = \"object\"\nproperties.since = { type = \"string\", description " +
+			"= \"only what is newer than this date\" }\n")
 	}
 	return b.String()
 }
@@ -61,7 +64,8 @@ func listedTo(t *testing.T, h *exthost.Host, s *protocol.Session) (names []strin
 func callAs(t *testing.T, h *exthost.Host, s *protocol.Session, tool, arguments string) (text string, err error) {
 	t.Helper()
 	params := fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments)
-	raw, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
+	raw, err := h.Do(hosttest.Deadline(t),
+		&protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
 	return protocol.ToolResult(raw).Text(), err
 }
 
@@ -70,10 +74,17 @@ func TestSearchMode(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("store", manyTools("store", 30))
 	cfg := f.Config()
-	cfg.Tools.Mode, cfg.Tools.Favourites, cfg.Tools.SearchAbove = toollist.Auto, []string{"ext_x_gr*", "ext_none_*"}, 500
+	cfg.Tools.Mode, cfg.Tools.Favourites, cfg.Tools.SearchAbove = toollist.Auto, []string{
+		"ext_x_gr*",
+		"ext_none_*",
+	}, 500
 	cfg.Server.Clients = map[string]config.Client{"ada": {Mode: toollist.All}}
 	none := ""
-	cfg.Toolsets = map[string]config.Toolset{"bare": {Prefix: &none}, "shut": {Exclude: []string{"ext_find"}}, "few": {Include: []string{"ext_x_*"}}}
+	cfg.Toolsets = map[string]config.Toolset{
+		"bare": {Prefix: &none},
+		"shut": {Exclude: []string{"ext_find"}},
+		"few":  {Include: []string{"ext_x_*"}},
+	}
 	h := f.OpenWith(cfg, exthost.Options{})
 	short := []string{"ext_call", "ext_find", "ext_x_greet"}
 	for _, test := range []struct {
@@ -83,9 +94,13 @@ func TestSearchMode(t *testing.T) {
 	}{
 		{"a client", &protocol.Session{}, short},
 		{"that searches", searching(protocol.Session{}), short},
-		{"that says what it is", &protocol.Session{Version: protocol.MCP20251125, ClientInfo: json.RawMessage(`{"name":"some-client"}`)}, short},
-		{"that loads tools on demand", &protocol.Session{ClientInfo: json.RawMessage(`{"name":"claude-code","version":"2"}`)}, nil},
-		{"that does and searches", searching(protocol.Session{ClientInfo: json.RawMessage(`{"name":"claude-code"}`)}), short},
+		{"that says what it is",
+			&protocol.Session{Version: protocol.MCP20251125, ClientInfo: json.RawMessage(`{"name":"some-client"}`)},
+			short},
+		{"that loads tools on demand",
+			&protocol.Session{ClientInfo: json.RawMessage(`{"name":"claude-code","version":"2"}`)}, nil},
+		{"that does and searches", searching(protocol.Session{ClientInfo: json.RawMessage(`{"name":"claude-code"}`)}),
+			short},
 		{"ada", &protocol.Session{Caller: "ada"}, nil},
 		{"ada who searches", searching(protocol.Session{Caller: "ada"}), short},
 		{"with a toolset", &protocol.Session{Toolset: "bare"}, []string{"ext_call", "ext_find", "x_greet"}},
@@ -101,14 +116,16 @@ func TestSearchMode(t *testing.T) {
 		if !slices.Equal(got, entries) || err != nil {
 			t.Errorf("%s is listed %q, and in Go %q, %v", test.name, got, entries, err)
 		}
-		if test.want == nil && len(got) < 5 || slices.Contains(got, "ext_find") != (test.want != nil) || test.want != nil && !slices.Equal(got, test.want) {
+		if test.want == nil && len(got) < 5 || slices.Contains(got, "ext_find") != (test.want != nil) ||
+			test.want != nil && !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
 	if names, _ := listedTo(t, h, nil); len(names) != 38 {
 		t.Errorf("a Go program gets %q", names)
 	}
-	if _, err := exthost.ToolsetsOf(h).Listed(&protocol.Session{Toolset: "none"}); protocol.KindOf(err) != protocol.ToolNotFound {
+	if _, err := exthost.ToolsetsOf(h).Listed(&protocol.Session{Toolset: "none"}); protocol.KindOf(err) !=
+		protocol.ToolNotFound {
 		t.Errorf("the list of a toolset that there is not: %v", err)
 	}
 	for _, s := range []*protocol.Session{nil, {}, {Toolset: "bare"}, {Caller: "ada"}} {
@@ -134,17 +151,25 @@ func TestSearchMode(t *testing.T) {
 		t.Errorf("the status says %q", got)
 	}
 	one := searching(protocol.Session{Extension: "store"})
-	raw, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: one, Extension: "store", Method: protocol.MethodToolsList})
+	raw, err := h.Do(hosttest.Deadline(t),
+		&protocol.Call{Session: one, Extension: "store", Method: protocol.MethodToolsList})
 	if err != nil || !strings.Contains(string(raw), `"name":"entry_29"`) {
 		t.Errorf("the client of one extension is listed %s, %v", raw, err)
 	}
 	for _, tool := range []string{"ext_find", "ext_call"} {
-		_, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: one, Extension: "store", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"` + tool + `","arguments":{"query":"x","tool":"entry_1"}}`)})
+		_, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{
+				Session:   one,
+				Extension: "store",
+				Method:    protocol.MethodToolsCall,
+				Params:    json.RawMessage(`{"name":"` + tool + `","arguments":{"query":"x","tool":"entry_1"}}`),
+			})
 		if protocol.KindOf(err) != protocol.ToolNotFound {
 			t.Errorf("the client of one extension calls %s: %v", tool, err)
 		}
 	}
-	if _, err := h.Call(hosttest.Deadline(t), "ext_call", map[string]any{"tool": "ext_x_greet", "arguments": map[string]any{"name": "Ada"}}); err != nil {
+	if _, err := h.Call(hosttest.Deadline(t), "ext_call",
+		map[string]any{"tool": "ext_x_greet", "arguments": map[string]any{"name": "Ada"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -168,15 +193,18 @@ func TestExtCallIsTheCall(t *testing.T) {
 	note := func(e *hooks.Event) { hooked <- string(e.Point) + " " + e.Tool + " " + string(e.Payload) }
 	h := f.OpenWith(cfg, exthost.Options{
 		Policies: []governance.Member{member("sentinel", governance.Authorization, policy)},
-		Hooks: []hooks.Handler{{Name: "notes", Point: hooks.BeforeToolCall, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
-			note(e)
-			return nil, nil
-		}}},
+		Hooks: []hooks.Handler{{Name: "notes", Point: hooks.BeforeToolCall,
+			Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+				note(e)
+				return nil, nil
+			}}},
 	})
 	s := searching(protocol.Session{ID: "s", Version: protocol.MCP20251125, Caller: "ada"})
 	for _, call := range [][2]string{
-		{"ext_x_greet", `{"name":"Ada"}`}, {"ext_x_greet", `{"nam":"Ada"}`}, {"ext_x_greet", `{}`}, {"ext_x_fail", `{}`}, {"ext_x_refuse", `{}`},
-		{"ext_x_die", `{}`}, {"ext_x_dei", `{}`}, {"ext_none_at_all", `{}`}, {"ext_x_echo", `{"n":12345678901234567890,"u":{"_meta":1}}`}, {"ext_x_echo", `{"_meta":{"a":1}}`},
+		{"ext_x_greet", `{"name":"Ada"}`}, {"ext_x_greet", `{"nam":"Ada"}`}, {"ext_x_greet", `{}`},
+		{"ext_x_fail", `{}`}, {"ext_x_refuse", `{}`},
+		{"ext_x_die", `{}`}, {"ext_x_dei", `{}`}, {"ext_none_at_all", `{}`},
+		{"ext_x_echo", `{"n":12345678901234567890,"u":{"_meta":1}}`}, {"ext_x_echo", `{"_meta":{"a":1}}`},
 		{strings.Repeat("n", 5000), `{}`},
 	} {
 		ask := func(tool, arguments string) (seen []string) {
@@ -197,13 +225,17 @@ func TestExtCallIsTheCall(t *testing.T) {
 	}
 	for arguments, want := range map[string]string{
 		`{}`: "tool", `{"tool":5}`: "tool", `{"tool":""}`: "tool", `{"tool":"ext_x_greet","arguments":[]}`: "arguments",
-		`{"tool":"ext_x_greet","arguments":{"name":"Ada"},"more":1}`: "more", `{"tool":"ext_call","arguments":{"tool":"ext_x_greet"}}`: "calls no ext_call",
+		`{"tool":"ext_x_greet","arguments":{"name":"Ada"},"more":1}`: "more",
+		`{"tool":"ext_call","arguments":{"tool":"ext_x_greet"}}`:     "calls no ext_call",
 	} {
-		if text, err := callAs(t, h, s, "ext_call", arguments); protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), want) {
+		if text, err := callAs(t, h, s, "ext_call", arguments); protocol.KindOf(err) != protocol.InvalidArguments ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("ext_call %s: %s, %v", arguments, text, err)
 		}
 	}
-	if text, err := callAs(t, h, s, "ext_call", `{"tool":"ext_find","arguments":{"query":"let it die, and greet"}}`); err != nil || !strings.Contains(text, "ext_x_greet") || strings.Contains(text, "ext_x_die") {
+	if text, err := callAs(t, h, s, "ext_call",
+		`{"tool":"ext_find","arguments":{"query":"let it die, and greet"}}`); err != nil ||
+		!strings.Contains(text, "ext_x_greet") || strings.Contains(text, "ext_x_die") {
 		t.Errorf("ext_find by ext_call: %s, %v", text, err)
 	}
 }
@@ -212,14 +244,16 @@ func TestExtCallIsTheCall(t *testing.T) {
 // models search for, and answer them.
 func TestSearchKeepsItsNames(t *testing.T) {
 	processtest.Leaks(t)
-	exec := "[transport]\nkind = \"exec\"\ncommand = \"cat\"\n[[tools]]\nname = \"find\"\n[[tools]]\nname = \"call\"\n[[tools]]\nname = \"other\"\n"
+	exec := "[transport]\nkind = \"exec\"\ncommand = \"cat\"\n[[tools]]\nname = \"find\"\n[[tools]]\nname = " +
+		"\"call\"\n[[tools]]\nname = \"other\"\n"
 	f := hosttest.NewFolder(t).Add("ext", exec)
 	cfg := f.Config()
 	none := ""
 	cfg.Toolsets = map[string]config.Toolset{"bare": {Prefix: &none}}
 	h := f.OpenWith(cfg, exthost.Options{})
 	for _, s := range []*protocol.Session{{Toolset: "bare"}, searching(protocol.Session{Toolset: "bare"})} {
-		if text, err := callAs(t, h, s, "ext_find", `{"query":"other"}`); err != nil || !strings.HasPrefix(text, "The tools that match best:\n{\"name\":\"ext_other\"") {
+		if text, err := callAs(t, h, s, "ext_find", `{"query":"other"}`); err != nil ||
+			!strings.HasPrefix(text, "The tools that match best:\n{\"name\":\"ext_other\"") {
 			t.Errorf("ext_find: %s, %v", text, err)
 		}
 		if names, _ := listedTo(t, h, s); s.ToolMode == "" && !slices.Equal(names, []string{"ext_other"}) {
@@ -267,7 +301,9 @@ func TestSearchListStays(t *testing.T) {
 		if _, now := listedTo(t, h, s); now != first {
 			t.Fatalf("after %d reloads the list is\n%s\nand was\n%s", n+1, now, first)
 		}
-		if text, err := callAs(t, h, s, "ext_find", fmt.Sprintf(`{"query":"entry number %d of store0"}`, n)); err != nil || !strings.Contains(text, fmt.Sprintf(`"ext_store0_entry_%d"`, n)) {
+		if text, err := callAs(t, h, s, "ext_find",
+			fmt.Sprintf(`{"query":"entry number %d of store0"}`, n)); err != nil ||
+			!strings.Contains(text, fmt.Sprintf(`"ext_store0_entry_%d"`, n)) {
 			t.Fatalf("the new tool is not found: %s, %v", text, err)
 		}
 	}
@@ -288,8 +324,19 @@ func TestPoliciesHideFromSearch(t *testing.T) {
 	rule := func(effect, caller string, patterns ...any) map[string]any {
 		return map[string]any{"effect": effect, "callers": []any{caller}, "tools": patterns}
 	}
-	spec := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
-		Config: map[string]any{"rules": []any{rule("deny", "ada", "ext_store_*"), rule("deny", "bob", "ext_*_entry_?"), rule("deny", "eve", "ext_*")}}}
+	spec := governance.Spec{
+		Name:     "access",
+		Builtin:  "access",
+		Category: governance.Authorization,
+		Required: true,
+		Config: map[string]any{
+			"rules": []any{
+				rule("deny", "ada", "ext_store_*"),
+				rule("deny", "bob", "ext_*_entry_?"),
+				rule("deny", "eve", "ext_*"),
+			},
+		},
+	}
 	spec.Normalize()
 	cfg.Plugins = []governance.Spec{spec}
 	h := f.OpenWith(cfg, exthost.Options{})
@@ -301,23 +348,30 @@ func TestPoliciesHideFromSearch(t *testing.T) {
 	} {
 		s := &protocol.Session{Caller: caller}
 		names, _ := listedTo(t, h, s)
-		if search := []string{"ext_call", "ext_find"}; caller != "eve" && !slices.Equal(names, search) || caller == "eve" && len(names) != 0 {
+		if search := []string{
+			"ext_call",
+			"ext_find",
+		}; caller != "eve" && !slices.Equal(names, search) || caller == "eve" && len(names) != 0 {
 			t.Errorf("%s is listed %q", caller, names)
 		}
 		for _, e := range h.Tools().Entries() {
-			text, err := callAs(t, h, s, "ext_find", fmt.Sprintf(`{"query":"%s record of %s"}`, strings.ReplaceAll(e.Tool, "_", " "), e.Extension))
+			text, err := callAs(t, h, s, "ext_find",
+				fmt.Sprintf(`{"query":"%s record of %s"}`, strings.ReplaceAll(e.Tool, "_", " "), e.Extension))
 			if (err != nil) != (caller == "eve") {
 				t.Fatalf("%s: %v", caller, err)
 			}
 			for _, other := range h.Tools().Entries() {
-				if hides(other) && strings.Contains(text, other.Name+`"`) || hides(other) && strings.Contains(text, other.Name+"(") {
+				if hides(other) && strings.Contains(text, other.Name+`"`) ||
+					hides(other) && strings.Contains(text, other.Name+"(") {
 					t.Errorf("%s finds %s, which is hidden", caller, other.Name)
 				}
 			}
 			if !hides(e) && !strings.Contains(text, e.Name) {
 				t.Errorf("%s does not find %s: %s", caller, e.Name, text)
 			}
-			if _, err := callAs(t, h, s, "ext_call", fmt.Sprintf(`{"tool":"%sx"}`, e.Name)); protocol.KindOf(err) != protocol.ToolNotFound || hides(e) && strings.Contains(err.Error(), fmt.Sprintf("mean %q", e.Name)) {
+			if _, err := callAs(t, h, s, "ext_call",
+				fmt.Sprintf(`{"tool":"%sx"}`, e.Name)); protocol.KindOf(err) != protocol.ToolNotFound ||
+				hides(e) && strings.Contains(err.Error(), fmt.Sprintf("mean %q", e.Name)) {
 				t.Errorf("%s calls what is nearly %s: %v", caller, e.Name, err)
 			}
 			_, err = callAs(t, h, s, "ext_call", fmt.Sprintf(`{"tool":%q}`, e.Name))

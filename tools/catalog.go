@@ -142,19 +142,22 @@ func read(s Source, prev *Catalog) offer {
 			o.faults = append(o.faults, diagnostic("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
 			continue
 		}
-		o.candidates = append(o.candidates, candidate{Tool: parsed, plain: plainName(s.Extension, parsed.Name), members: ms})
+		o.candidates = append(o.candidates,
+			candidate{Tool: parsed, plain: plainName(s.Extension, parsed.Name), members: ms})
 	}
 	slices.SortStableFunc(o.candidates, func(a, b candidate) int {
 		if a.plain != b.plain {
 			return cmp.Compare(a.plain, b.plain)
 		}
-		return cmp.Or(cmp.Compare(prev.precedence(s.Extension, a), prev.precedence(s.Extension, b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(prev.precedence(s.Extension, a), prev.precedence(s.Extension, b)),
+			cmp.Compare(a.Name, b.Name))
 	})
 	o.candidates = slices.CompactFunc(o.candidates, func(first, next candidate) bool {
 		if first.Name != next.Name {
 			return false
 		}
-		o.faults = append(o.faults, diagnostic("tool_duplicate", "tool %q is offered twice; the first one is used", next.Name))
+		o.faults = append(o.faults,
+			diagnostic("tool_duplicate", "tool %q is offered twice; the first one is used", next.Name))
 		return true
 	})
 	return o
@@ -179,7 +182,8 @@ func (c *Catalog) add(s offer, prev *Catalog) []protocol.Diagnostic {
 	var entries []*Entry
 	for i, o := range s.candidates {
 		if len(entries) == MaxTools {
-			ds = append(ds, diagnostic("tool_limit", "tool %q and the %d after it are dropped: an extension has at most %d tools",
+			ds = append(ds, diagnostic("tool_limit",
+				"tool %q and the %d after it are dropped: an extension has at most %d tools",
 				o.Name, len(s.candidates)-i-1, MaxTools))
 			break
 		}
@@ -206,7 +210,8 @@ func (c *Catalog) entriesByRaw(extension string) map[string]*Entry {
 }
 
 // register chooses the name of one tool and adds it. It returns the entry if it is listed.
-func (c *Catalog) register(extension string, o candidate, withheld bool, prev *Catalog) (listed *Entry, ds []protocol.Diagnostic) {
+func (c *Catalog) register(extension string, o candidate, withheld bool, prev *Catalog,
+) (listed *Entry, ds []protocol.Diagnostic) {
 	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.registered(n) != nil })
 	for _, n := range []string{o.plain, name} {
 		if d := c.contested(extension, o.Name, n); d != nil {
@@ -261,7 +266,8 @@ func (c *Catalog) build(name, extension string, o candidate, prev *Catalog) (*En
 	}
 	e := newEntry(name, extension, o)
 	if err := c.compile(e, doc, prev); err != nil {
-		d := diagnostic("tool_schema_unchecked", "tool %q: its arguments are not checked: %s", o.Name, display.Cut(err.Error(), 300))
+		d := diagnostic("tool_schema_unchecked", "tool %q: its arguments are not checked: %s", o.Name,
+			display.Cut(err.Error(), 300))
 		d.Level, d.Hint = protocol.LevelWarn, "correct the input schema"
 		ds = append(ds, d)
 	}
@@ -272,12 +278,18 @@ func (c *Catalog) build(name, extension string, o candidate, prev *Catalog) (*En
 func newEntry(name, extension string, o candidate) *Entry {
 	plain := display.Visible(o.Description)
 	e := &Entry{
-		Name: name, Extension: extension, Tool: o.Name,
-		Title: display.Visible(o.Title), Description: labelled(extension, plain),
-		InputSchema: o.InputSchema, Annotations: o.Annotations, Raw: o.Raw,
+		Name:        name,
+		Extension:   extension,
+		Tool:        o.Name,
+		Title:       display.Visible(o.Title),
+		Description: labelled(extension, plain),
+		InputSchema: o.InputSchema,
+		Annotations: o.Annotations,
+		Raw:         o.Raw,
 	}
 	input := member{"inputSchema", o.InputSchema}
-	e.Descriptor = object(set(o.members, member{"name", rawjson.Quote(name)}, member{"description", rawjson.Quote(e.Description)}, input))
+	e.Descriptor = object(set(o.members, member{"name", rawjson.Quote(name)},
+		member{"description", rawjson.Quote(e.Description)}, input))
 	own := []member{input}
 	if plain != o.Description {
 		own = append(own, member{"description", rawjson.Quote(plain)})

@@ -38,7 +38,12 @@ func TestCatalog(t *testing.T) {
 	sources := []Source{
 		{Extension: "b_a", Tools: []protocol.Tool{raw(`{"name":"c"}`)}},
 		{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"z"}`), raw(`{"name":"a_c"}`)}},
-		{Extension: "owner.server", Tools: []protocol.Tool{{Name: "declared", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}},
+		{
+			Extension: "owner.server",
+			Tools: []protocol.Tool{
+				{Name: "declared", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			},
+		},
 	}
 	before, _ := NewCatalog(6, sources[:1], nil) // b_a had the name that both want
 	c, ds := NewCatalog(7, sources, before)
@@ -100,10 +105,18 @@ func TestNamesStayWithinAnExtension(t *testing.T) {
 		want  string // the tool that has the plain name in the end
 	}{
 		{"the exact name first", []Source{{Tools: []protocol.Tool{dot, underscore}}}, "a_b"},
-		{"a newcomer that sorts first", []Source{{Tools: []protocol.Tool{underscore}}, {Tools: []protocol.Tool{dot, underscore}}}, "a_b"},
-		{"an exact newcomer", []Source{{Tools: []protocol.Tool{dot}}, {Tools: []protocol.Tool{dot, underscore}}}, "a.b"},
-		{"a withheld tool", []Source{{Tools: []protocol.Tool{dot}}, {Tools: []protocol.Tool{dot, underscore}, Withheld: []string{"a.b"}}}, "a.b"},
-		{"withheld before", []Source{{Tools: []protocol.Tool{dot}, Withheld: []string{"a.b"}}, {Tools: []protocol.Tool{dot, underscore}}}, "a.b"},
+		{"a newcomer that sorts first",
+			[]Source{{Tools: []protocol.Tool{underscore}}, {Tools: []protocol.Tool{dot, underscore}}}, "a_b"},
+		{"an exact newcomer", []Source{{Tools: []protocol.Tool{dot}}, {Tools: []protocol.Tool{dot, underscore}}},
+			"a.b"},
+		{"a withheld tool", []Source{
+			{Tools: []protocol.Tool{dot}},
+			{Tools: []protocol.Tool{dot, underscore}, Withheld: []string{"a.b"}},
+		}, "a.b"},
+		{"withheld before", []Source{
+			{Tools: []protocol.Tool{dot}, Withheld: []string{"a.b"}},
+			{Tools: []protocol.Tool{dot, underscore}},
+		}, "a.b"},
 		{"the tool is gone", []Source{{Tools: []protocol.Tool{underscore}}, {Tools: []protocol.Tool{dot}}}, "a.b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,20 +144,23 @@ func TestH6Duplicate(t *testing.T) {
 func TestBadDescriptorCostsOneTool(t *testing.T) {
 	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{
 		raw(`{"name":"good"}`), raw(`{`), raw(`{"name":3}`), raw(`{"name":"type","inputSchema":{"type":"string"}}`),
-		raw(`{"name":"a\u202eb"}`), raw(`{"name":"hides","title":"x\u202e"}`), raw(`{"name":"remote","inputSchema":{"$ref":"http://192.0.2.1/s.json"}}`),
+		raw(`{"name":"a\u202eb"}`), raw(`{"name":"hides","title":"x\u202e"}`),
+		raw(`{"name":"remote","inputSchema":{"$ref":"http://192.0.2.1/s.json"}}`),
 	}}}, nil)
 	if got := names(c.Entries()); !slices.Equal(got, []string{"ext_x_good", "ext_x_hides", "ext_x_remote"}) {
 		t.Errorf("left: %v", got)
 	}
-	want := "tool_descriptor_invalid tool_descriptor_invalid tool_descriptor_invalid tool_name_invalid hidden_text tool_schema_unchecked"
+	want := "tool_descriptor_invalid tool_descriptor_invalid tool_descriptor_invalid tool_name_invalid hidden_text " +
+		"tool_schema_unchecked"
 	if codes(ds) != want {
 		t.Errorf("diagnostics %v", ds)
 	}
 }
 
 func TestCompiledSchemasAreReused(t *testing.T) {
-	sources := []Source{{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"a","inputSchema":{"type":"object","required":["q"]}}`),
-		raw(`{"name":"bad","inputSchema":{"type":"object","properties":{"p":{"pattern":"(?=a)"}}}}`)}}}
+	sources := []Source{{Extension: "x",
+		Tools: []protocol.Tool{raw(`{"name":"a","inputSchema":{"type":"object","required":["q"]}}`),
+			raw(`{"name":"bad","inputSchema":{"type":"object","properties":{"p":{"pattern":"(?=a)"}}}}`)}}}
 	first, ds1 := NewCatalog(1, sources, nil)
 	second, ds2 := NewCatalog(2, sources, first)
 	for i := range first.Entries() {
@@ -160,10 +176,23 @@ func TestCompiledSchemasAreReused(t *testing.T) {
 // TestEarlierCatalogChangesNothing checks that reused entries are equal to new ones, even
 // when names are freed or taken.
 func TestEarlierCatalogChangesNothing(t *testing.T) {
-	x := Source{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"ok"}`), raw(`{"name":"odd name","description":"d"}`), raw(`{`), raw(`{"name":"ok","title":"again"}`),
-		raw(`{"name":"bad","inputSchema":{"properties":{"p":{"pattern":"(?=a)"}}}}`), raw(`{"name":"a\u202eb"}`)}}
-	a, b := Source{Extension: "a", Tools: []protocol.Tool{raw(`{"name":"c.d"}`)}}, Source{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"c.d","inputSchema":{"required":["q"]}}`), raw(`{"name":"c_d"}`)}}
-	changed := Source{Extension: "x", Tools: slices.Concat([]protocol.Tool{raw(`{"name":"ok","title":"first now"}`)}, x.Tools)}
+	x := Source{
+		Extension: "x",
+		Tools: []protocol.Tool{raw(`{"name":"ok"}`), raw(`{"name":"odd name","description":"d"}`), raw(`{`),
+			raw(`{"name":"ok","title":"again"}`),
+			raw(`{"name":"bad","inputSchema":{"properties":{"p":{"pattern":"(?=a)"}}}}`), raw(`{"name":"a\u202eb"}`)},
+	}
+	a, b := Source{
+		Extension: "a",
+		Tools:     []protocol.Tool{raw(`{"name":"c.d"}`)},
+	}, Source{
+		Extension: "b",
+		Tools:     []protocol.Tool{raw(`{"name":"c.d","inputSchema":{"required":["q"]}}`), raw(`{"name":"c_d"}`)},
+	}
+	changed := Source{
+		Extension: "x",
+		Tools:     slices.Concat([]protocol.Tool{raw(`{"name":"ok","title":"first now"}`)}, x.Tools),
+	}
 	var prev *Catalog
 	for i, sources := range [][]Source{{x, a, b}, {x, b}, {b, a, changed}, {x, a, b}, {x, a, b}} {
 		want, wantDiags := NewCatalog(1, sources, nil)
@@ -192,7 +221,14 @@ func TestPage(t *testing.T) {
 		extension    string
 		limit, total int
 		first        string
-	}{{"", 10, 26, "ext_x_t00"}, {"x", 10, 25, "t00"}, {"", 0, 26, "ext_x_t00"}, {"y", 1, 1, "t00"}, {"x", 5, 25, "t00"}, {"none", 5, 0, ""}} {
+	}{
+		{"", 10, 26, "ext_x_t00"},
+		{"x", 10, 25, "t00"},
+		{"", 0, 26, "ext_x_t00"},
+		{"y", 1, 1, "t00"},
+		{"x", 5, 25, "t00"},
+		{"none", 5, 0, ""},
+	} {
 		var got []json.RawMessage
 		for cursor := ""; ; {
 			page, next, err := c.Page(test.extension, cursor, test.limit, nil)
@@ -246,7 +282,8 @@ func TestPageRefusesForeignCursor(t *testing.T) {
 		{"out of range", c, "", c.all.cursor(2)},
 		{"negative", c, "", c.all.cursor(-1)},
 	} {
-		if _, _, err := test.catalog.Page(test.extension, test.cursor, 1, nil); protocol.KindOf(err) != protocol.InvalidArguments {
+		if _, _, err := test.catalog.Page(test.extension, test.cursor, 1,
+			nil); protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("%s: %v, want invalid_arguments", test.name, err)
 		}
 	}
@@ -266,7 +303,8 @@ func TestTokens(t *testing.T) {
 func BenchmarkNewCatalog(b *testing.B) {
 	var tools []protocol.Tool
 	for i := range 1000 {
-		tools = append(tools, raw(fmt.Sprintf(`{"name":"tool_%d","description":"Does thing %[1]d.","inputSchema":{"type":"object",
+		tools = append(tools, raw(
+			fmt.Sprintf(`{"name":"tool_%d","description":"Does thing %[1]d.","inputSchema":{"type":"object",
 			"properties":{"city":{"type":"string","description":"City %[1]d"},"days":{"type":"integer","minimum":1},
 			"units":{"enum":["metric","imperial"]}},"required":["city"],"additionalProperties":false}}`, i)))
 	}

@@ -35,7 +35,11 @@ func parse(raw json.RawMessage) (protocol.Tool, []member, error) {
 	}
 	t := protocol.Tool{Raw: raw}
 	texts := map[string]*string{"name": &t.Name, "title": &t.Title, "description": &t.Description}
-	raws := map[string]*json.RawMessage{"inputSchema": &t.InputSchema, "outputSchema": &t.OutputSchema, "annotations": &t.Annotations}
+	raws := map[string]*json.RawMessage{
+		"inputSchema":  &t.InputSchema,
+		"outputSchema": &t.OutputSchema,
+		"annotations":  &t.Annotations,
+	}
 	ms := sent[:0]
 	for _, m := range sent {
 		m.key = canonicalKey(m.key)

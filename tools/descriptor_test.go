@@ -64,7 +64,14 @@ func TestDescriptorIsByteExact(t *testing.T) {
 }
 
 func TestDeclaredToolNeedsNoRaw(t *testing.T) {
-	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object","required":["q"]}`)}}}}, nil)
+	c, ds := NewCatalog(1, []Source{
+		{
+			Extension: "x",
+			Tools: []protocol.Tool{
+				{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object","required":["q"]}`)},
+			},
+		},
+	}, nil)
 	want := `{"name":"ext_x_t","description":"[ext:x] d","inputSchema":{"type":"object","required":["q"]}}`
 	if len(ds) != 0 || string(c.Entries()[0].Descriptor) != want {
 		t.Errorf("Descriptor = %s, diagnostics %v", c.Entries()[0].Descriptor, ds)
@@ -110,7 +117,8 @@ func TestH5Limits(t *testing.T) {
 		at, above protocol.Tool
 		code      string
 	}{
-		{"name", protocol.Tool{Name: strings.Repeat("n", MaxToolName)}, protocol.Tool{Name: strings.Repeat("n", MaxToolName+1)}, "tool_name_invalid"},
+		{"name", protocol.Tool{Name: strings.Repeat("n", MaxToolName)},
+			protocol.Tool{Name: strings.Repeat("n", MaxToolName+1)}, "tool_name_invalid"},
 		{"no name", protocol.Tool{Name: "n"}, protocol.Tool{}, "tool_name_invalid"},
 		{"name characters", protocol.Tool{Name: "a.b-C_9"}, protocol.Tool{Name: "a b"}, "tool_name_charset"},
 		{"invisible name", protocol.Tool{Name: "a"}, protocol.Tool{Name: "a\u200b"}, "tool_name_invalid"},
@@ -123,7 +131,8 @@ func TestH5Limits(t *testing.T) {
 		{"duplicate key", object(`{"a":1,"A":1}`), object(`{"a":1,"\u0061":1}`), "tool_schema_invalid"},
 		{"number", object(`{"maximum":1e1000}`), object(`{"maximum":1e1001}`), "tool_schema_invalid"},
 		{"output schema", protocol.Tool{Name: "t", OutputSchema: json.RawMessage(nested(schema.MaxDepth))},
-			protocol.Tool{Name: "t", OutputSchema: json.RawMessage(nested(schema.MaxDepth + 1))}, "tool_schema_invalid"},
+			protocol.Tool{Name: "t", OutputSchema: json.RawMessage(nested(schema.MaxDepth + 1))},
+			"tool_schema_invalid"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if ds := Check(test.at); len(ds) != 0 {
@@ -139,8 +148,10 @@ func TestH5Limits(t *testing.T) {
 func FuzzParseDescriptor(f *testing.F) {
 	for _, s := range []string{
 		`{"name":"a","description":"b","input_schema":{"type":"object","properties":{"q":{"type":["string","null"]}}},"x":1e400}`,
-		`{"name":"\ud800","inputSchema":{"$ref":"#/a"}}`, "{\"name\":\"a\",\n\"inputSchema\":{\"a\":\n1}}", `{"name":"a","inputSchema":true}`,
-		`{"inputSchema":{"type":["object"]},"name":"a"}`, `{"name":"a","a\\":"\"","b":[{"]":"}"}]}`, `null`, `{"name":"x","title":null}`,
+		`{"name":"\ud800","inputSchema":{"$ref":"#/a"}}`, "{\"name\":\"a\",\n\"inputSchema\":{\"a\":\n1}}",
+		`{"name":"a","inputSchema":true}`,
+		`{"inputSchema":{"type":["object"]},"name":"a"}`, `{"name":"a","a\\":"\"","b":[{"]":"}"}]}`, `null`,
+		`{"name":"x","title":null}`,
 	} {
 		f.Add([]byte(s))
 	}

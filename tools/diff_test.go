@@ -33,17 +33,26 @@ func TestDiff(t *testing.T) {
 			[]string{`{"name":"b"}`, `{ "inputSchema": {"required":["x"], "type":"object"}, "name":"a" }`}, nil},
 		"came and went": {[]string{`{"name":"a"}`, `{"name":"b"}`}, []string{`{"name":"c"}`, `{"name":"b"}`},
 			[]string{`tool "c" is new`, `tool "a" is gone`}},
-		"description": {[]string{`{"name":"a","description":"Greets."}`}, []string{`{"name":"a","description":"Greets, and reads ~/.ssh first."}`},
+		"description": {[]string{`{"name":"a","description":"Greets."}`},
+			[]string{`{"name":"a","description":"Greets, and reads ~/.ssh first."}`},
 			[]string{`tool "a", description: "Greets." -> "Greets, and reads ~/.ssh first."`}},
-		"schema": {[]string{`{"name":"a","inputSchema":{"type":"object"}}`}, []string{`{"name":"a","inputSchema":{"type":"object","properties":{"n":{}}}}`},
+		"schema": {[]string{`{"name":"a","inputSchema":{"type":"object"}}`},
+			[]string{`{"name":"a","inputSchema":{"type":"object","properties":{"n":{}}}}`},
 			[]string{`tool "a", inputSchema: {"type":"object"} -> {"type":"object","properties":{"n":{}}}`}},
-		"annotations": {[]string{`{"name":"a","annotations":{"readOnlyHint":true}}`, `{"name":"b"}`}, []string{`{"name":"a"}`, `{"name":"b","annotations":{"readOnlyHint":true}}`},
-			[]string{`tool "a" has no annotations any more, which was {"readOnlyHint":true}`, `tool "b" has a new annotations: {"readOnlyHint":true}`}},
-		"numbers as they are": {[]string{`{"name":"a","x":12345678901234567890}`}, []string{`{"name":"a","x":12345678901234567891}`},
+		"annotations": {[]string{`{"name":"a","annotations":{"readOnlyHint":true}}`, `{"name":"b"}`},
+			[]string{`{"name":"a"}`, `{"name":"b","annotations":{"readOnlyHint":true}}`},
+			[]string{
+				`tool "a" has no annotations any more, which was {"readOnlyHint":true}`,
+				`tool "b" has a new annotations: {"readOnlyHint":true}`,
+			}},
+		"numbers as they are": {[]string{`{"name":"a","x":12345678901234567890}`},
+			[]string{`{"name":"a","x":12345678901234567891}`},
 			[]string{`tool "a", x: 12345678901234567890 -> 12345678901234567891`}},
-		"late in a long text": {[]string{`{"name":"a","description":"` + long + `end"}`}, []string{`{"name":"a","description":"` + long + `fin"}`},
+		"late in a long text": {[]string{`{"name":"a","description":"` + long + `end"}`},
+			[]string{`{"name":"a","description":"` + long + `fin"}`},
 			[]string{`tool "a", description: …em ipsum lorem ipsum end" -> …em ipsum lorem ipsum fin"`}},
-		"what cannot be seen": {[]string{`{"name":"a","description":"x"}`}, []string{`{"name":"a","description":"x\u001b[31m` + "\u202e\u200b\U000e0041" + `"}`},
+		"what cannot be seen": {[]string{`{"name":"a","description":"x"}`},
+			[]string{`{"name":"a","description":"x\u001b[31m` + "\u202e\u200b\U000e0041" + `"}`},
 			[]string{`tool "a", description: "x" -> "x\u001b[31m\u202e\u200b\U000e0041"`}},
 		"no object": {[]string{`{"name":"a"}`}, nil, []string{`tool "a" is gone`}},
 	} {
@@ -53,7 +62,8 @@ func TestDiff(t *testing.T) {
 		}
 		want := tt.want
 		if name == "late in a long text" { // the excerpt ends with the difference
-			if len(got) != 1 || !strings.Contains(got[0], `end" -> …`) || !strings.HasSuffix(got[0], `fin"`) || len(got[0]) > 150 {
+			if len(got) != 1 || !strings.Contains(got[0], `end" -> …`) || !strings.HasSuffix(got[0], `fin"`) ||
+				len(got[0]) > 150 {
 				t.Errorf("%s: %q", name, got)
 			}
 			continue

@@ -17,7 +17,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	catalog, diagnostics := tools.NewCatalog(1, []tools.Source{{Extension: "weather", Tools: []protocol.Tool{tool}}}, nil)
+	catalog, diagnostics := tools.NewCatalog(1, []tools.Source{{Extension: "weather", Tools: []protocol.Tool{tool}}},
+		nil)
 	fmt.Println(len(diagnostics), "diagnostics")
 
 	entry, _ := catalog.Lookup("ext_weather_forecast")
@@ -27,5 +28,6 @@ func Example() {
 	// 0 diagnostics
 	// [ext:weather] Weather of the next days.
 	// ext_weather_forecast: the arguments do not match the tool's input schema
-	// - /unit: expected no such property, got string "metric"; did you mean units?; allowed: "city", "units" (invalid_arguments)
+	// - /unit: expected no such property, got string "metric"; did you mean units?; allowed: "city", "units"
+	// (invalid_arguments)
 }

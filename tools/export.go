@@ -42,7 +42,8 @@ type vendor struct {
 }
 
 var vendors = map[Format]vendor{
-	Anthropic:  {adaptAnthropic, anthropicTool, "[", "]", `{"type":"tool_search_tool_bm25_20251119","name":"tool_search_tool_bm25"}`},
+	Anthropic: {adaptAnthropic, anthropicTool, "[", "]",
+		`{"type":"tool_search_tool_bm25_20251119","name":"tool_search_tool_bm25"}`},
 	OpenAI:     {adaptOpenAI, openAITool, "[", "]", `{"type":"tool_search"}`},
 	OpenAIChat: {adaptOpenAI, openAIChatTool, "[", "]", ""},
 	Gemini:     {inline, geminiTool, `{"functionDeclarations":[`, "]}", ""},
@@ -78,9 +79,11 @@ func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
 func ExportDeferred(f Format, entries []*Entry, keep func(*Entry) bool) (json.RawMessage, []Omission, error) {
 	search := vendors[f].search
 	if search == "" {
-		return nil, nil, protocol.Errorf(protocol.InvalidArguments, "the format %q has no mark for tools that are loaded on demand; %s and %s have", f, Anthropic, OpenAI)
+		return nil, nil, protocol.Errorf(protocol.InvalidArguments,
+			"the format %q has no mark for tools that are loaded on demand; %s and %s have", f, Anthropic, OpenAI)
 	}
-	out, omitted := export(f, entries, search, func(e *Entry) bool { return e.Extension != "" && (keep == nil || !keep(e)) })
+	out, omitted := export(f, entries, search,
+		func(e *Entry) bool { return e.Extension != "" && (keep == nil || !keep(e)) })
 	return out, omitted, nil
 }
 
@@ -88,9 +91,13 @@ func ExportDeferred(f Format, entries []*Entry, keep func(*Entry) bool) (json.Ra
 func export(f Format, entries []*Entry, search string, deferred func(*Entry) bool) (json.RawMessage, []Omission) {
 	v, known := vendors[f]
 	if !known {
-		v = vendor{adapt: func(string, json.RawMessage) (string, json.RawMessage, error) {
-			return "", nil, fmt.Errorf("there is no format %q; the formats are %v", f, Formats())
-		}, open: "[", close: "]"}
+		v = vendor{
+			adapt: func(string, json.RawMessage) (string, json.RawMessage, error) {
+				return "", nil, fmt.Errorf("there is no format %q; the formats are %v", f, Formats())
+			},
+			open:  "[",
+			close: "]",
+		}
 	}
 	var b bytes.Buffer
 	var omitted []Omission
@@ -116,7 +123,11 @@ func export(f Format, entries []*Entry, search string, deferred func(*Entry) boo
 }
 
 func anthropicTool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
-	return object([]member{{"name", rawjson.Quote(e.Name)}, {"description", rawjson.Quote(description)}, {"input_schema", schema}})
+	return object([]member{
+		{"name", rawjson.Quote(e.Name)},
+		{"description", rawjson.Quote(description)},
+		{"input_schema", schema},
+	})
 }
 
 // openAITool states strict, whose default in the Responses API makes every optional
@@ -127,12 +138,20 @@ func openAITool(e *Entry, description string, schema json.RawMessage) json.RawMe
 }
 
 func openAIChatTool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
-	function := object([]member{{"name", rawjson.Quote(e.Name)}, {"description", rawjson.Quote(description)}, {"parameters", schema}})
+	function := object([]member{
+		{"name", rawjson.Quote(e.Name)},
+		{"description", rawjson.Quote(description)},
+		{"parameters", schema},
+	})
 	return object([]member{{"type", json.RawMessage(`"function"`)}, {"function", function}})
 }
 
 func geminiTool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
-	return object([]member{{"name", rawjson.Quote(e.Name)}, {"description", rawjson.Quote(description)}, {"parametersJsonSchema", schema}})
+	return object([]member{
+		{"name", rawjson.Quote(e.Name)},
+		{"description", rawjson.Quote(description)},
+		{"parametersJsonSchema", schema},
+	})
 }
 
 func adaptAnthropic(description string, schema json.RawMessage) (string, json.RawMessage, error) {
@@ -150,7 +169,8 @@ func adaptAnthropic(description string, schema json.RawMessage) (string, json.Ra
 		}
 		for _, p := range properties {
 			if !validPropertyKey(p.key) {
-				return "", nil, fmt.Errorf("property %q: the vendor takes 1 to 64 characters of A-Z a-z 0-9 _ . -", display.Cut(p.key, 80))
+				return "", nil, fmt.Errorf("property %q: the vendor takes 1 to 64 characters of A-Z a-z 0-9 _ . -",
+					display.Cut(p.key, 80))
 			}
 		}
 	}

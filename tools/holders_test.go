@@ -24,9 +24,11 @@ func TestT5NamesStayWithWhoHadThem(t *testing.T) {
 		want  []string // extension/tool in the end
 		codes string
 	}{
-		{"the newcomer sorts first", [][]Source{{owner}, {newcomer, owner}}, []string{"a/d", "a_b/c"}, "tool_name_taken"},
+		{"the newcomer sorts first", [][]Source{{owner}, {newcomer, owner}}, []string{"a/d", "a_b/c"},
+			"tool_name_taken"},
 		{"the owner is down meanwhile", [][]Source{{owner}, {newcomer, down}}, []string{"a/d"}, "tool_name_taken"},
-		{"the owner is back", [][]Source{{owner}, {newcomer, down}, {newcomer, owner}}, []string{"a/d", "a_b/c"}, "tool_name_taken"},
+		{"the owner is back", [][]Source{{owner}, {newcomer, down}, {newcomer, owner}}, []string{"a/d", "a_b/c"},
+			"tool_name_taken"},
 		{"the owner's tool is withheld", [][]Source{{owner}, {newcomer, withheld}}, []string{"a/d"}, "tool_name_taken"},
 		{"the owner is disabled", [][]Source{{owner}, {newcomer}}, []string{"a/b_c", "a/d"}, ""},
 		{"the owner gave the tool up", [][]Source{{owner}, {newcomer, other}}, []string{"a/b_c", "a/d", "a_b/e"}, ""},
@@ -55,7 +57,10 @@ func TestT5NamesStayWithWhoHadThem(t *testing.T) {
 // plain name is too long or that of another tool.
 func TestNamesWithAHash(t *testing.T) {
 	long := strings.Repeat("l", MaxName)
-	owner := Source{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"x.y"}`), raw(`{"name":"x_y"}`), raw(`{"name":"` + long + `"}`)}}
+	owner := Source{
+		Extension: "b",
+		Tools:     []protocol.Tool{raw(`{"name":"x.y"}`), raw(`{"name":"x_y"}`), raw(`{"name":"` + long + `"}`)},
+	}
 	newcomer := Source{Extension: "a"} // which registers first, and may make any name that has its own prefix
 	for _, own := range []string{"x.y", long} {
 		name := hashedName("b", own)

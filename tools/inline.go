@@ -19,8 +19,9 @@ const (
 )
 
 var (
-	errRecursive = errors.New("the vendor takes no references, and this schema refers to itself or to what is not in it")
-	errInlined   = errors.New("the vendor takes no references, and this schema is too large without them")
+	errRecursive = errors.New("the vendor takes no references, and this schema refers to itself or to what is not " +
+		"in it")
+	errInlined = errors.New("the vendor takes no references, and this schema is too large without them")
 )
 
 // removedKeys are the members that have no meaning without references.

@@ -33,14 +33,16 @@ func inspect(t protocol.Tool) (schema.Document, []protocol.Diagnostic) {
 	ds := checkName(t.Name)
 	if n := len(t.Description); n > MaxDescription {
 		ds = append(ds, diagnostic("tool_description_too_long",
-			"tool %q: its description has %d bytes, at most %d are allowed", display.Cut(t.Name, MaxToolName), n, MaxDescription))
+			"tool %q: its description has %d bytes, at most %d are allowed", display.Cut(t.Name, MaxToolName), n,
+			MaxDescription))
 	}
 	if found := display.FindHidden(t.Raw); len(found) > 0 && !slices.ContainsFunc(ds, fails) {
 		texts := make([]string, len(found))
 		for i, h := range found {
 			texts[i] = h.String()
 		}
-		d := diagnostic("hidden_text", "tool %q: its descriptor has characters that a reader does not see: %s", display.Cut(t.Name, MaxToolName), strings.Join(texts, ", "))
+		d := diagnostic("hidden_text", "tool %q: its descriptor has characters that a reader does not see: %s",
+			display.Cut(t.Name, MaxToolName), strings.Join(texts, ", "))
 		d.Level, d.Hint = protocol.LevelWarn, "a model reads them; ask the author why they are there"
 		ds = append(ds, d)
 	}
@@ -54,7 +56,8 @@ func inspect(t protocol.Tool) (schema.Document, []protocol.Diagnostic) {
 		}
 		d, err := readSchema(s.raw)
 		if err != nil {
-			ds = append(ds, diagnostic("tool_schema_invalid", "tool %q: %s schema: %v", display.Cut(t.Name, MaxToolName), s.what, err))
+			ds = append(ds, diagnostic("tool_schema_invalid", "tool %q: %s schema: %v",
+				display.Cut(t.Name, MaxToolName), s.what, err))
 		}
 		if s.what == "input" {
 			doc = d
@@ -80,7 +83,9 @@ func checkName(name string) []protocol.Diagnostic {
 		return []protocol.Diagnostic{diagnostic("tool_name_invalid",
 			"tool %q: a name has at most %d characters of valid UTF-8", display.Cut(name, 64), MaxToolName)}
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) || display.Invisible(r) }):
-		return []protocol.Diagnostic{diagnostic("tool_name_invalid", "tool %q: a name holds no control or invisible characters", name)}
+		return []protocol.Diagnostic{
+			diagnostic("tool_name_invalid", "tool %q: a name holds no control or invisible characters", name),
+		}
 	case strings.ContainsFunc(name, func(r rune) bool { return r != '.' && !nameRune(r) }):
 		d := diagnostic("tool_name_charset", "tool %q: characters outside A-Z a-z 0-9 _ - . are registered as _", name)
 		d.Level, d.Hint = protocol.LevelWarn, "rename the tool"

@@ -11,7 +11,8 @@ import (
 )
 
 // listing lists every page and returns the names on them, and how many pages there are.
-func listing(t *testing.T, c *Catalog, extension string, v View, visible func(*Entry) bool) (names []string, pages int) {
+func listing(t *testing.T, c *Catalog, extension string, v View, visible func(*Entry) bool,
+) (names []string, pages int) {
 	t.Helper()
 	for cursor := ""; ; {
 		result, err := c.List(extension, cursor, v, visible)
@@ -26,7 +27,8 @@ func listing(t *testing.T, c *Catalog, extension string, v View, visible func(*E
 		if err := json.Unmarshal(result, &page); err != nil {
 			t.Fatalf("%v: %.200s", err, result)
 		}
-		if modern := page.ResultType == "complete" && page.CacheScope == "private" && rawjson.Get(result, "ttlMs") != nil; modern != v.Modern {
+		if modern := page.ResultType == "complete" && page.CacheScope == "private" &&
+			rawjson.Get(result, "ttlMs") != nil; modern != v.Modern {
 			t.Errorf("%+v: %.200s", v, result)
 		}
 		for _, tool := range page.Tools {
@@ -76,7 +78,8 @@ func TestList(t *testing.T) {
 		} {
 			names, pages := listing(t, c, tt.extension, tt.view, tt.visible)
 			if len(names) != tt.tools || pages != tt.pages || tt.first != "" && names[0] != tt.first {
-				t.Errorf("%q, %+v: %d tools on %d pages, first %q; want %d, %d, %q", tt.extension, tt.view, len(names), pages, names[:min(1, len(names))], tt.tools, tt.pages, tt.first)
+				t.Errorf("%q, %+v: %d tools on %d pages, first %q; want %d, %d, %q", tt.extension, tt.view, len(names),
+					pages, names[:min(1, len(names))], tt.tools, tt.pages, tt.first)
 			}
 		}
 	}
@@ -101,7 +104,8 @@ func TestListIsKept(t *testing.T) {
 	if !c.SameList(same) || c.SameList(later) {
 		t.Error("which lists are the same")
 	}
-	if page(c, "", "") != page(same, "", "") || page(c, "", "") == page(later, "", "") || page(c, "x", "") != page(later, "x", "") {
+	if page(c, "", "") != page(same, "", "") || page(c, "", "") == page(later, "", "") ||
+		page(c, "x", "") != page(later, "x", "") {
 		t.Error("which pages are kept")
 	}
 	between := page(c, "", c.all.cursor(7))

@@ -70,7 +70,8 @@ const (
 //
 // A cursor is opaque and valid for one extension, until its list changes. The error for another
 // one is of kind invalid_arguments; the client then starts with cursor "".
-func (c *Catalog) Page(extension, cursor string, limit int, visible func(*Entry) bool) (tools []json.RawMessage, next string, err error) {
+func (c *Catalog) Page(extension, cursor string, limit int, visible func(*Entry) bool,
+) (tools []json.RawMessage, next string, err error) {
 	l := c.listOf(extension)
 	if l == nil {
 		l = c.newList(extension, nil, nil)

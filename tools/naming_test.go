@@ -97,7 +97,9 @@ func TestM5HashCollision(t *testing.T) {
 		}
 		seen[name] = tool
 	}
-	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{{Name: first}, {Name: second}, {Name: "other"}}}}, nil)
+	c, ds := NewCatalog(1, []Source{
+		{Extension: "x", Tools: []protocol.Tool{{Name: first}, {Name: second}, {Name: "other"}}},
+	}, nil)
 	if len(c.Entries()) != 2 || codes(ds) != "tool_name_taken" {
 		t.Fatalf("%d tools, diagnostics %v; want 2 and one tool_name_taken", len(c.Entries()), ds)
 	}

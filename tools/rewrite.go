@@ -158,7 +158,8 @@ func requiredChoice(branches json.RawMessage, key string) (string, bool) {
 	for _, branch := range items(branches) {
 		ms, err := members(branch)
 		var names []string
-		if err != nil || len(ms) != 1 || ms[0].key != "required" || json.Unmarshal(ms[0].value, &names) != nil || len(names) == 0 {
+		if err != nil || len(ms) != 1 || ms[0].key != "required" || json.Unmarshal(ms[0].value, &names) != nil ||
+			len(names) == 0 {
 			return "", false
 		}
 		choices = append(choices, strings.Join(names, " and "))

@@ -31,7 +31,13 @@ func (e *Entry) Registered() string {
 // selection before, nil for the first, whose entries and lists are reused if they have not
 // changed.
 func (c *Catalog) Select(choose func(*Entry) (Shown, bool), prev *Catalog) (selection *Catalog, refused []*Entry) {
-	s := &Catalog{generation: c.generation, byName: make(map[string]*Entry), lists: make(map[string]*list), withheld: make(map[string]*Entry), withheldOf: make(map[string][]string)}
+	s := &Catalog{
+		generation: c.generation,
+		byName:     make(map[string]*Entry),
+		lists:      make(map[string]*list),
+		withheld:   make(map[string]*Entry),
+		withheldOf: make(map[string][]string),
+	}
 	claims := make(map[string][]claim)
 	for to, from := range map[*map[string]*Entry]map[string]*Entry{&s.byName: c.byName, &s.withheld: c.withheld} {
 		for _, e := range from {
@@ -42,7 +48,8 @@ func (c *Catalog) Select(choose func(*Entry) (Shown, bool), prev *Catalog) (sele
 	}
 	for name, all := range claims {
 		for _, one := range all {
-			if len(name) <= MaxName && (len(all) == 1 && name != FindName && name != CallName || one.entry.Extension == "") {
+			if len(name) <= MaxName &&
+				(len(all) == 1 && name != FindName && name != CallName || one.entry.Extension == "") {
 				one.to[name] = prev.shown(one.entry, one.as)
 			} else {
 				refused = append(refused, one.entry)
@@ -91,7 +98,8 @@ func (c *Catalog) shown(e *Entry, as Shown) *Entry {
 	}
 	n := *e
 	n.selected, n.Name, n.Description, n.Own = e, as.Name, description, own
-	n.Descriptor = rawjson.Edit(e.Descriptor, map[string]json.RawMessage{"name": rawjson.Quote(n.Name), "description": rawjson.Quote(description)})
+	n.Descriptor = rawjson.Edit(e.Descriptor,
+		map[string]json.RawMessage{"name": rawjson.Quote(n.Name), "description": rawjson.Quote(description)})
 	n.tokens = (len(anthropicTool(&n, description, n.InputSchema)) + 3) / 4
 	return &n
 }

@@ -12,7 +12,11 @@ import (
 
 func described(names ...string) (list []protocol.Tool) {
 	for _, name := range names {
-		list = append(list, protocol.Tool{Name: name, Raw: json.RawMessage(`{"name":"` + name + `","description":"Does.","x":12345678901234567890,"inputSchema":{"type":"object"}}`)})
+		list = append(list, protocol.Tool{
+			Name: name,
+			Raw: json.RawMessage(`{"name":"` + name +
+				`","description":"Does.","x":12345678901234567890,"inputSchema":{"type":"object"}}`),
+		})
 	}
 	return list
 }
@@ -38,7 +42,8 @@ func TestSelect(t *testing.T) {
 	for _, e := range s.Entries() {
 		names = append(names, e.Name+"="+e.Registered())
 	}
-	if got, want := strings.Join(names, " "), "exthost_result_page=exthost_result_page git_log=ext_git_log git_status=ext_git_status"; got != want {
+	if got, want := strings.Join(names,
+		" "), "exthost_result_page=exthost_result_page git_log=ext_git_log git_status=ext_git_status"; got != want {
 		t.Errorf("it has %s", got)
 	}
 	if len(refused) != 1 || refused[0].Extension != "exthost" {
@@ -73,7 +78,9 @@ func TestSelect(t *testing.T) {
 	if next, _ := other.Select(short, s); next.SameList(s) || next.Entries()[0] != e {
 		t.Error("what has not changed is made anew, or a change is not noticed")
 	}
-	if _, refused := all.Select(func(e *tools.Entry) (tools.Shown, bool) { return tools.Shown{Name: "same"}, e.Extension == "git" }, nil); len(refused) != 3 {
+	if _, refused := all.Select(func(e *tools.Entry) (tools.Shown, bool) {
+		return tools.Shown{Name: "same"}, e.Extension == "git"
+	}, nil); len(refused) != 3 {
 		t.Errorf("%d tools of one name are refused", len(refused))
 	}
 	if _, refused := all.Select(func(e *tools.Entry) (tools.Shown, bool) {

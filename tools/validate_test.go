@@ -28,7 +28,8 @@ func problemsOf(t testing.TB, e *Entry, args string) []Problem {
 		return nil
 	}
 	var pe *protocol.Error
-	if !errors.As(err, &pe) || pe.Kind != protocol.InvalidArguments || pe.Tool != e.Name || pe.Extension != e.Extension {
+	if !errors.As(err, &pe) || pe.Kind != protocol.InvalidArguments || pe.Tool != e.Name ||
+		pe.Extension != e.Extension {
 		t.Fatalf("error %#v", err)
 	}
 	var ps []Problem
@@ -59,10 +60,15 @@ func TestValidate(t *testing.T) {
 		{`{"city":"Oslo","days":3,"units":"metric","where":{"lat":1,"lon":2.5},"tags":["a","b"]}`, nil},
 		{`{"city":"Oslo","exact":12345678901234567890}`, nil},
 		{`{"city":"Oslo","days":null,"where":"here"}`, nil},
-		{`{"city":"Oslo","exact":12345678901234567891}`, []Problem{{Path: "/exact", Expected: "one of the allowed values",
-			Got: "number 12345678901234567891", Allowed: []any{json.Number("12345678901234567890")}}}},
-		{``, []Problem{{Path: "/city", Expected: "a value, it is required: string (City name, as written there)", Got: "nothing"}}},
-		{` null `, []Problem{{Path: "/city", Expected: "a value, it is required: string (City name, as written there)", Got: "nothing"}}},
+		{`{"city":"Oslo","exact":12345678901234567891}`,
+			[]Problem{{Path: "/exact", Expected: "one of the allowed values",
+				Got: "number 12345678901234567891", Allowed: []any{json.Number("12345678901234567890")}}}},
+		{``, []Problem{
+			{Path: "/city", Expected: "a value, it is required: string (City name, as written there)", Got: "nothing"},
+		}},
+		{` null `, []Problem{
+			{Path: "/city", Expected: "a value, it is required: string (City name, as written there)", Got: "nothing"},
+		}},
 		{`[1]`, []Problem{{Expected: "an object", Got: "an array"}}},
 		{`{"city":"","days":0}`, []Problem{
 			{Path: "/city", Expected: "at least 1 characters (there are 0)", Got: `string ""`},
@@ -72,14 +78,21 @@ func TestValidate(t *testing.T) {
 		{`{"ctiy":"Oslo"}`, []Problem{
 			{Path: "/city", Expected: "a value, it is required: string (City name, as written there)", Got: "nothing"},
 			{Path: "/ctiy", Expected: "no such property", Got: `string "Oslo"`, Allowed: known, Nearest: "city"}}},
-		{`{"city":"Oslo","units":"Metrc"}`, []Problem{{Path: "/units", Expected: "one of the allowed values", Got: `string "Metrc"`,
-			Allowed: []any{"metric", "imperial"}, Nearest: "metric"}}},
-		{`{"city":"Oslo","where":{"lat":1}}`, []Problem{{Path: "/where/lon", Expected: "a value, it is required: number", Got: "nothing"}}},
+		{`{"city":"Oslo","units":"Metrc"}`,
+			[]Problem{{Path: "/units", Expected: "one of the allowed values", Got: `string "Metrc"`,
+				Allowed: []any{"metric", "imperial"}, Nearest: "metric"}}},
+		{`{"city":"Oslo","where":{"lat":1}}`,
+			[]Problem{{Path: "/where/lon", Expected: "a value, it is required: number", Got: "nothing"}}},
 		{`{"city":"Oslo","where":7}`, []Problem{{Path: "/where", Expected: "string, or object", Got: "number 7"}}},
-		{`{"city":"Oslo","tags":["a","B"]}`, []Problem{{Path: "/tags/1", Expected: "a string that matches the pattern ^[a-z]+$", Got: `string "B"`}}},
-		{`{"city":"Oslo","tags":["a","a"]}`, []Problem{{Path: "/tags", Expected: "no two equal items (0 and 1 are)", Got: "an array of 2"}}},
-		{`{"city":"Oslo","city":"Rome"}`, []Problem{{Expected: "arguments that can be checked", Got: `duplicate key "city"`}}},
-		{`{"city":`, []Problem{{Expected: "arguments that can be checked", Got: "not valid JSON: unexpected end of JSON"}}},
+		{`{"city":"Oslo","tags":["a","B"]}`,
+			[]Problem{{Path: "/tags/1", Expected: "a string that matches the pattern ^[a-z]+$", Got: `string "B"`}}},
+		{`{"city":"Oslo","tags":["a","a"]}`,
+			[]Problem{{Path: "/tags", Expected: "no two equal items (0 and 1 are)", Got: "an array of 2"}}},
+		{`{"city":"Oslo","city":"Rome"}`,
+			[]Problem{{Expected: "arguments that can be checked", Got: `duplicate key "city"`}}},
+		{`{"city":`, []Problem{
+			{Expected: "arguments that can be checked", Got: "not valid JSON: unexpected end of JSON"},
+		}},
 	} {
 		if diff := cmp.Diff(test.want, problemsOf(t, e, test.args)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.args, diff)
@@ -99,19 +112,29 @@ func TestValidateKeywords(t *testing.T) {
 		{`"minItems":2`, `[]`, "/v: expected at least 2 items, got an array of 0"},
 		{`"maxItems":0`, `[1]`, "/v: expected at most 0 items, got an array of 1"},
 		{`"contains":{"const":1}`, `[2]`, "/v: expected an item that matches the schema's contains, got an array of 1"},
-		{`"contains":{"const":1},"minContains":2`, `[1]`, "/v: expected at least 2 items that match the schema's contains, got an array of 1"},
-		{`"contains":{"const":1},"maxContains":1`, `[1,1]`, "/v: expected at most 1 items that match the schema's contains, got an array of 2"},
+		{`"contains":{"const":1},"minContains":2`, `[1]`,
+			"/v: expected at least 2 items that match the schema's contains, got an array of 1"},
+		{`"contains":{"const":1},"maxContains":1`, `[1,1]`,
+			"/v: expected at most 1 items that match the schema's contains, got an array of 2"},
 		{`"minProperties":1`, `{}`, "/v: expected at least 1 properties, got an object with no properties"},
 		{`"maxProperties":0`, `{"a":1}`, "/v: expected at most 0 properties, got an object with a"},
-		{`"not":{"type":"string"}`, `"a"`, `/v: expected something that the schema's not does not match, got string "a"`},
-		{`"propertyNames":{"maxLength":1}`, `{"ab":1}`, `/v: expected property names that match the schema's propertyNames, got "ab"`},
-		{`"dependentRequired":{"a":["b"]}`, `{"a":1}`, `/v/b: expected a value, it is required beside "a", got nothing`},
-		{`"oneOf":[{"minimum":1},{"minimum":2}]`, `3`, "/v: expected a match of exactly one alternative, not of 1 and 2, got number 3"},
-		{`"anyOf":[{"const":"on"},{"const":"off"}]`, `"oof"`, `/v: expected one of the allowed values, got string "oof"; did you mean off?; allowed: "on", "off"`},
-		{`"anyOf":[{"const":"auto"},{"type":"integer"}]`, `true`, `/v: expected integer, or one of the allowed values, got boolean true; allowed: "auto"`},
+		{`"not":{"type":"string"}`, `"a"`,
+			`/v: expected something that the schema's not does not match, got string "a"`},
+		{`"propertyNames":{"maxLength":1}`, `{"ab":1}`,
+			`/v: expected property names that match the schema's propertyNames, got "ab"`},
+		{`"dependentRequired":{"a":["b"]}`, `{"a":1}`,
+			`/v/b: expected a value, it is required beside "a", got nothing`},
+		{`"oneOf":[{"minimum":1},{"minimum":2}]`, `3`,
+			"/v: expected a match of exactly one alternative, not of 1 and 2, got number 3"},
+		{`"anyOf":[{"const":"on"},{"const":"off"}]`, `"oof"`,
+			`/v: expected one of the allowed values, got string "oof"; did you mean off?; allowed: "on", "off"`},
+		{`"anyOf":[{"const":"auto"},{"type":"integer"}]`, `true`,
+			`/v: expected integer, or one of the allowed values, got boolean true; allowed: "auto"`},
 		{`"allOf":[{"type":"string"},{"type":"number"}]`, `null`, "/v: expected number, got null"},
-		{`"if":{"type":"string"},"then":{"minLength":2}`, `"a"`, `/v: expected at least 2 characters (there are 1), got string "a"`},
-		{`"properties":{"a":{}},"unevaluatedProperties":false`, `{"aa":1}`, `/v/aa: expected no such property, got number 1; did you mean a?; allowed: "a"`},
+		{`"if":{"type":"string"},"then":{"minLength":2}`, `"a"`,
+			`/v: expected at least 2 characters (there are 1), got string "a"`},
+		{`"properties":{"a":{}},"unevaluatedProperties":false`, `{"aa":1}`,
+			`/v/aa: expected no such property, got number 1; did you mean a?; allowed: "a"`},
 		{`"properties":{"a":false}`, `{"a":1}`, "/v/a: expected nothing here, got number 1"},
 		{`"prefixItems":[{}],"items":false`, `[1,2]`, "/v/1: expected nothing here, got number 2"},
 		{`"$ref":"#/$defs/s"`, `1`, "/v: expected string, got number 1"},
@@ -132,14 +155,24 @@ func TestValidateDialects(t *testing.T) {
 		t.Errorf("draft-07: %v", got)
 	}
 	// Without $schema the draft is 2020-12, where that tuple is invalid.
-	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":{` + tuple + `}`)}}}, nil)
+	c, ds := NewCatalog(1, []Source{
+		{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":{` + tuple + `}`)}},
+	}, nil)
 	if codes(ds) != "tool_schema_unchecked" || c.Entries()[0].Validate(json.RawMessage(`{"v":[1]}`)) != nil {
 		t.Errorf("2020-12: %v", ds)
 	}
 }
 
 func TestArguments(t *testing.T) {
-	for in, want := range map[string]string{"": "{}", " ": "{}", "null": "{}", " null\n": "{}", "{}": "{}", `{"a":null}`: `{"a":null}`, "[]": "[]"} {
+	for in, want := range map[string]string{
+		"":           "{}",
+		" ":          "{}",
+		"null":       "{}",
+		" null\n":    "{}",
+		"{}":         "{}",
+		`{"a":null}`: `{"a":null}`,
+		"[]":         "[]",
+	} {
 		if got := string(Arguments(json.RawMessage(in))); got != want {
 			t.Errorf("Arguments(%q) = %s, want %s", in, got, want)
 		}
@@ -175,8 +208,11 @@ func TestT6HostileArguments(t *testing.T) {
 		}
 	}
 	for name, v := range map[string]string{
-		"exponent": "1e999999999", "negative exponent": "1e-1001", "digits": strings.Repeat("9", schema.MaxNumberBytes+1),
-		"depth": strings.Repeat("[", schema.MaxArgumentDepth+1) + strings.Repeat("]", schema.MaxArgumentDepth+1),
+		"exponent":          "1e999999999",
+		"negative exponent": "1e-1001",
+		"digits":            strings.Repeat("9", schema.MaxNumberBytes+1),
+		"depth": strings.Repeat("[", schema.MaxArgumentDepth+1) + strings.Repeat("]",
+			schema.MaxArgumentDepth+1),
 		"nodes": "[" + strings.Repeat("0,", schema.MaxArgumentNodes) + "0]",
 	} {
 		got := problemsOf(t, e, `{"v":`+v+`}`)
@@ -218,11 +254,14 @@ func TestT7SchemaBombs(t *testing.T) {
 		{"remote", `{"$ref":"http://192.0.2.1/schema.json"}`, `{}`, unchecked},
 		{"file", `{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`, `{}`, unchecked},
 		{"remote dialect", `{"$schema":"http://192.0.2.1/schema.json"}`, `{}`, unchecked},
-		{"many references", `{"properties":{` + repeat(schema.MaxRefs+1, `"p%d":{"$ref":"#/$defs/a"}`) + `},"$defs":{"a":{}}}`, `{}`, unchecked},
+		{"many references", `{"properties":{` + repeat(schema.MaxRefs+1,
+			`"p%d":{"$ref":"#/$defs/a"}`) + `},"$defs":{"a":{}}}`, `{}`, unchecked},
 		{"large repeat", `{"properties":{"v":{"pattern":"(a{30}){30}a{500}"},"w":{"pattern":"a{999}b{999}[cd]{999}(xyzxyzxyz){900}"}}}`, `{}`, unchecked},
-		{"backtracking", `{"properties":{"v":{"pattern":"^(a+)+$"}}}`, `{"v":"` + strings.Repeat("a", 50_000) + `!"}`, refused},
+		{"backtracking", `{"properties":{"v":{"pattern":"^(a+)+$"}}}`, `{"v":"` + strings.Repeat("a", 50_000) + `!"}`,
+			refused},
 		{"lookahead", `{"properties":{"v":{"pattern":"(?=a)"}}}`, `{"v":"b"}`, unchecked},
-		{"costly match", `{"properties":{"v":{"pattern":"(a|b){1,900}$"}}}`, `{"v":"` + strings.Repeat("a", 100_000) + `"}`, refused},
+		{"costly match", `{"properties":{"v":{"pattern":"(a|b){1,900}$"}}}`,
+			`{"v":"` + strings.Repeat("a", 100_000) + `"}`, refused},
 		{"doubling", doubling(30), `{}`, refused},
 		{"doubling a little", doubling(8), `{}`, accepted},
 		{"recursive doubling", `{"$ref":"#/$defs/n","$defs":{"n":{"allOf":[{"properties":{"x":{"$ref":"#/$defs/n"}}},{"properties":{"x":{"$ref":"#/$defs/n"}}}]}}}`,
@@ -237,10 +276,15 @@ func TestT7SchemaBombs(t *testing.T) {
 		{"large but plain", `{"properties":{"v":{"items":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string","maxLength":9}}}}}}`,
 			`{"v":[` + repeat(50_000, `{"id":%[1]d,"name":"n%[1]d"}`) + `]}`, accepted},
 		{"huge minimum", `{"properties":{"v":{"minimum":1e999999}}}`, `{}`, dropped},
-		{"unresolvable targets", `{"x":` + nested(60) + `,"properties":{` + repeat(60, `"p%[1]d":{"$ref":"#/x`+strings.Repeat("/not", 3)+`"}`) + `}}`, `{}`, accepted},
+		{"unresolvable targets",
+			`{"x":` + nested(60) + `,"properties":{` + repeat(60,
+				`"p%[1]d":{"$ref":"#/x`+strings.Repeat("/not", 3)+`"}`) + `}}`, `{}`, accepted},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":` + test.schema + `}`)}}}, nil)
+			c, ds := NewCatalog(1,
+				[]Source{
+					{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":` + test.schema + `}`)}},
+				}, nil)
 			got := dropped
 			if len(c.Entries()) == 1 {
 				got = accepted

@@ -53,7 +53,8 @@ func keepCounters(o *server.Options, dir string) error {
 		return err
 	}
 	o.ServerName = name // by which the others know it again
-	o.JetStream, o.StoreDir, o.JetStreamMaxMemory, o.JetStreamMaxStore, o.SyncInterval = true, dir, maxMemory, maxStore, syncEach
+	o.JetStream, o.StoreDir, o.JetStreamMaxMemory, o.JetStreamMaxStore, o.SyncInterval = true, dir, maxMemory, maxStore,
+		syncEach
 	return nil
 }
 
@@ -74,7 +75,12 @@ func nameIn(dir string) (string, error) {
 
 // grantCounters lets the account of the nodes keep the counters.
 func grantCounters(a *jwt.AccountClaims) {
-	a.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: accountStore, Streams: 1, Consumer: 1, MaxBytesRequired: true}
+	a.Limits.JetStreamLimits = jwt.JetStreamLimits{
+		DiskStorage:      accountStore,
+		Streams:          1,
+		Consumer:         1,
+		MaxBytesRequired: true,
+	}
 }
 
 // maintain makes the bucket of the counters, and has it on as many hubs as there are, until ctx ends.
@@ -188,7 +194,8 @@ func (h *Hub) user(publish, subscribe []string, more ...nats.Option) (*nats.Conn
 	if err != nil {
 		return nil, err
 	}
-	return nats.Connect("", append(more, nats.InProcessServer(h.server), nats.CustomInboxPrefix(inbox), nats.NoReconnect(), nats.Timeout(countersWait),
+	return nats.Connect("", append(more, nats.InProcessServer(h.server), nats.CustomInboxPrefix(inbox),
+		nats.NoReconnect(), nats.Timeout(countersWait),
 		nats.UserJWT(func() (string, error) { return user, nil }, k.Sign))...)
 }
 

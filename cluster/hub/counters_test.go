@@ -38,7 +38,17 @@ func (a asker) Ask(ctx context.Context, subject string, header map[string]string
 func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quota {
 	t.Helper()
 	self := wire.Address{Node: c.Node, Run: wire.NewRun()}
-	l, err := link.Connect(t.Context(), link.Options{URLs: urls, TLS: c.TLS, JWT: c.JWT, Sign: c.Sign, Subjects: subjects, Self: self, Received: func(link.Message) {}, NotTaken: func(string) {}})
+	l, err := link.Connect(t.Context(),
+		link.Options{
+			URLs:     urls,
+			TLS:      c.TLS,
+			JWT:      c.JWT,
+			Sign:     c.Sign,
+			Subjects: subjects,
+			Self:     self,
+			Received: func(link.Message) {},
+			NotTaken: func(string) {},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +57,13 @@ func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quo
 			t.Error(err)
 		}
 	})
-	return quota.New(quota.Options{Cluster: "main", Node: c.Node, Run: self.Run, Asker: asker{l, c.Node}, Nodes: func() int { return 3 }})
+	return quota.New(quota.Options{
+		Cluster: "main",
+		Node:    c.Node,
+		Run:     self.Run,
+		Asker:   asker{l, c.Node},
+		Nodes:   func() int { return 3 },
+	})
 }
 
 // window is one that does not end during a test.
@@ -81,9 +97,13 @@ func TestCounters(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	n := connect(t, c, h.URL(), nats.CustomInboxPrefix("exthost.1.main.to.n1.asked"))
-	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.KV_other", "$JS.API.STREAM.UPDATE.KV_exthost_main_quota", "$JS.API.STREAM.DELETE.KV_exthost_main_quota",
-		"$JS.API.STREAM.PURGE.KV_exthost_main_quota", "$JS.API.STREAM.MSG.DELETE.KV_exthost_main_quota", "$JS.API.STREAM.INFO.KV_other", "$JS.API.CONSUMER.CREATE.KV_exthost_main_quota",
-		"$JS.API.DIRECT.GET.KV_exthost_main_quota", "$JS.API.STREAM.INFO.KV_exthost_main_quota", "$JS.API.STREAM.MSG.GET.KV_exthost_main_quota", "$KV.exthost_main_quota.x", "$KV.other.x", "$KV.exthost_main_quota.x.y", "$SYS.REQ.SERVER.PING"} {
+	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.KV_other",
+		"$JS.API.STREAM.UPDATE.KV_exthost_main_quota", "$JS.API.STREAM.DELETE.KV_exthost_main_quota",
+		"$JS.API.STREAM.PURGE.KV_exthost_main_quota", "$JS.API.STREAM.MSG.DELETE.KV_exthost_main_quota",
+		"$JS.API.STREAM.INFO.KV_other", "$JS.API.CONSUMER.CREATE.KV_exthost_main_quota",
+		"$JS.API.DIRECT.GET.KV_exthost_main_quota", "$JS.API.STREAM.INFO.KV_exthost_main_quota",
+		"$JS.API.STREAM.MSG.GET.KV_exthost_main_quota", "$KV.exthost_main_quota.x", "$KV.other.x",
+		"$KV.exthost_main_quota.x.y", "$SYS.REQ.SERVER.PING"} {
 		if err := n.Publish(subject, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +120,8 @@ func TestCounters(t *testing.T) {
 		}
 	}
 	key := strings.Repeat("k", 24)
-	if m, err := n.Request(subjects.ToHub(key, "n1"), make([]byte, 65<<10), deadline); err != nil || !strings.Contains(string(m.Data), "exceeds") {
+	if m, err := n.Request(subjects.ToHub(key, "n1"), make([]byte, 65<<10), deadline); err != nil ||
+		!strings.Contains(string(m.Data), "exceeds") {
 		t.Fatalf("%v: %.200s", err, m.Data)
 	}
 	end(t, h)
@@ -121,7 +142,8 @@ func TestAnswersReachWhoAsked(t *testing.T) {
 	h := open(t, hub.Options{Dir: dir, Listen: "127.0.0.1:0", Store: filepath.Join(t.TempDir(), "store")})
 	c := invite(t, f, "n1")
 	leased(t, leaser(t, c, h.URL()))
-	n1, n2 := connect(t, c, h.URL(), nats.CustomInboxPrefix(subjects.Inbox("n1"))), connect(t, invite(t, f, "n2"), h.URL())
+	n1, n2 := connect(t, c, h.URL(), nats.CustomInboxPrefix(subjects.Inbox("n1"))), connect(t, invite(t, f, "n2"),
+		h.URL())
 	self := wire.Address{Node: "n2", Run: "aaaaaaaaaa"}
 	got := make(chan *nats.Msg, 4096)
 	if _, err := n2.ChanSubscribe("exthost.1.main.to.n2.>", got); err != nil {
@@ -131,7 +153,13 @@ func TestAnswersReachWhoAsked(t *testing.T) {
 	key := strings.Repeat("k", 24)
 	for range 100 {
 		for _, what := range []string{"info", "get", key, "no key", "*"} {
-			for _, reply := range []string{subjects.To(self, "n3"), subjects.To(self, "n1"), subjects.Nobody(self, "call7"), subjects.Inbox("n2") + ".x", subjects.Inbox("n1") + "x.y"} {
+			for _, reply := range []string{
+				subjects.To(self, "n3"),
+				subjects.To(self, "n1"),
+				subjects.Nobody(self, "call7"),
+				subjects.Inbox("n2") + ".x",
+				subjects.Inbox("n1") + "x.y",
+			} {
 				m := nats.NewMsg(strings.Replace(subjects.ToHub(what, "n1"), " ", ".", 1))
 				m.Reply = reply
 				m.Data = []byte(`{"last_by_subj":"$KV.exthost_main_quota.*"}`)
@@ -141,7 +169,8 @@ func TestAnswersReachWhoAsked(t *testing.T) {
 			}
 		}
 	}
-	if m, err := n1.Request(subjects.ToHub("info", "n1"), nil, deadline); err != nil || !strings.Contains(string(m.Data), "KV_exthost_main_quota") {
+	if m, err := n1.Request(subjects.ToHub("info", "n1"), nil, deadline); err != nil ||
+		!strings.Contains(string(m.Data), "KV_exthost_main_quota") {
 		t.Errorf("its own request: %v", err)
 	}
 	if err := n1.Publish(subjects.To(self, "n1"), []byte("last")); err != nil {
@@ -194,7 +223,13 @@ func TestCountersOfThree(t *testing.T) {
 		if err := closed(of); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, hub.Options{Dir: of, Listen: listen[i], Routes: routes[i], Peers: routes, Store: filepath.Join(of, "store")})
+		all = append(all, hub.Options{
+			Dir:    of,
+			Listen: listen[i],
+			Routes: routes[i],
+			Peers:  routes,
+			Store:  filepath.Join(of, "store"),
+		})
 		hubs = append(hubs, open(t, all[i]))
 		urls = append(urls, hubs[i].URL())
 	}
@@ -236,7 +271,8 @@ func TestManyCountersAtOnce(t *testing.T) {
 	}
 }
 
-// A node gets its leases while other nodes are revoked: the server takes JetStream from the nodes' account for a moment.
+// A node gets its leases while other nodes are revoked: the server takes JetStream from the nodes' account for a
+// moment.
 func TestCountersWhileNodesAreRevoked(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")

@@ -89,7 +89,8 @@ func Init(dir, cluster string, urls []string) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(create(filepath.Join(dir, caFile), cert), create(filepath.Join(dir, caKeyFile), key)); err != nil {
+	if err := errors.Join(create(filepath.Join(dir, caFile), cert),
+		create(filepath.Join(dir, caKeyFile), key)); err != nil {
 		return nil, err
 	}
 	if f.ca, err = readAuthority(cert, key); err != nil {
@@ -243,7 +244,8 @@ func (f *Files) Invite(node string) (file string, err error) {
 			return false, fmt.Errorf("%s %w", node, ErrInvited)
 		}
 		if len(r.Nodes) >= maxNodes {
-			return false, fmt.Errorf("there are %d invitations already, those that were revoked included, and there can be no more: begin a new cluster", maxNodes)
+			return false, fmt.Errorf("there are %d invitations already, those that were revoked included, and there "+
+				"can be no more: begin a new cluster", maxNodes)
 		}
 		i, key, err := f.invitation(r, node)
 		if err != nil {
@@ -283,7 +285,14 @@ func (f *Files) invitation(r *record, node string) (i *credentials.Invitation, k
 		return nil, "", err
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.ca.cert.Raw})
-	return &credentials.Invitation{Cluster: r.Name, Node: node, URLs: r.URLs, CA: string(ca), JWT: text, Seed: string(seed)}, key, nil
+	return &credentials.Invitation{
+		Cluster: r.Name,
+		Node:    node,
+		URLs:    r.URLs,
+		CA:      string(ca),
+		JWT:     text,
+		Seed:    string(seed),
+	}, key, nil
 }
 
 // Revoke ends all invitations of a node. Hubs that run close its connections within a second. The

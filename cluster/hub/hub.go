@@ -25,8 +25,9 @@ const (
 	maxConnections = 10_000
 	maxUserSubs    = 64 // of one node
 
-	startTimeout     = 30 * time.Second // until the server takes connections: on a busy machine it loads its counters for long
-	handshakeTimeout = 5 * time.Second  // of a connection
+	// until the server takes connections: on a busy machine it loads its counters for long
+	startTimeout     = 30 * time.Second
+	handshakeTimeout = 5 * time.Second // of a connection
 	readyStep        = 20 * time.Millisecond
 	followEach       = 250 * time.Millisecond // how often the files are looked at
 	tellEach         = 2 * time.Second        // how often hubs compare who their nodes are

@@ -84,7 +84,8 @@ type client struct {
 
 func dial(c *credentials.Credentials, url string, more ...nats.Option) (*client, error) {
 	n := &client{refused: make(chan error, 16), closed: make(chan struct{})}
-	o := append([]nats.Option{nats.UserJWT(func() (string, error) { return c.JWT, nil }, c.Sign), nats.Secure(c.TLS), nats.NoReconnect(), nats.Timeout(deadline),
+	o := append([]nats.Option{nats.UserJWT(func() (string, error) { return c.JWT, nil }, c.Sign), nats.Secure(c.TLS),
+		nats.NoReconnect(), nats.Timeout(deadline),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			select {
 			case n.refused <- err:
@@ -175,7 +176,8 @@ func TestC18Identity(t *testing.T) {
 	if len(n1.refused) > 0 {
 		t.Fatal(<-n1.refused)
 	}
-	for _, forged := range []string{subjects.To(self, "n3"), subjects.To(self, "n1"), subjects.Nobody(self, "call7"), subjects.All("n1"), subjects.Any("n1"),
+	for _, forged := range []string{subjects.To(self, "n3"), subjects.To(self, "n1"), subjects.Nobody(self, "call7"),
+		subjects.All("n1"), subjects.Any("n1"),
 		"exthost.1.other.all.n2", "_INBOX.x", "$SYS.REQ.SERVER.PING", "$JS.API.INFO", "exthost.hub.record"} {
 		if err := n2.Publish(forged, []byte("forged")); err != nil {
 			t.Fatal(err)
@@ -185,7 +187,16 @@ func TestC18Identity(t *testing.T) {
 			t.Errorf("%s: %v", forged, err)
 		}
 	}
-	for _, foreign := range []string{subjects.ToRun(self), ">", "exthost.>", "exthost.1.main.to.*.*.*", "_INBOX.>", "$SYS.>", "exthost.hub.record", "exthost.1.other.all.*"} {
+	for _, foreign := range []string{
+		subjects.ToRun(self),
+		">",
+		"exthost.>",
+		"exthost.1.main.to.*.*.*",
+		"_INBOX.>",
+		"$SYS.>",
+		"exthost.hub.record",
+		"exthost.1.other.all.*",
+	} {
 		if _, err := n2.SubscribeSync(foreign); err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +234,8 @@ func TestStrangers(t *testing.T) {
 	if _, err := nats.Connect(plain, nats.Timeout(deadline)); err == nil {
 		t.Error("a client without TLS is let in")
 	}
-	if _, err := nats.Connect(h.URL(), nats.Secure(own.TLS), nats.Timeout(deadline)); !errors.Is(err, nats.ErrAuthorization) {
+	if _, err := nats.Connect(h.URL(), nats.Secure(own.TLS), nats.Timeout(deadline)); !errors.Is(err,
+		nats.ErrAuthorization) {
 		t.Errorf("without a user: %v", err)
 	}
 	if _, err := dial(foreign, h.URL()); err == nil || !strings.Contains(err.Error(), "certificate") {
@@ -307,7 +319,8 @@ func TestThree(t *testing.T) {
 	}
 	c1, c2 := invite(t, files[0], "n1"), invite(t, files[2], "n2")
 	all := strings.Join(c1.URLs, ",")
-	n1, n2 := connect(t, c1, hubs[0].URL()), connect(t, c2, all, nats.DontRandomize(), reconnecting, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	n1, n2 := connect(t, c1, hubs[0].URL()), connect(t, c2, all, nats.DontRandomize(), reconnecting,
+		nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 	for i, known := range files {
 		until(t, "all hubs know both", func() bool {
 			nodes, err := known.Nodes()

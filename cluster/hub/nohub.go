@@ -12,7 +12,8 @@ type Hub struct{}
 
 // Open refuses: the program is built without servers.
 func Open(context.Context, Options) (*Hub, error) {
-	return nil, errors.New("this exthost was built without hubs (the build tag nohub): run the hub with another, or remove cluster.hub")
+	return nil, errors.New("this exthost was built without hubs (the build tag nohub): run the hub with another, or " +
+		"remove cluster.hub")
 }
 
 // URL is "".

@@ -53,7 +53,8 @@ func (r *record) merge(other *record) (changed bool, err error) {
 		i, known := at[n.Key]
 		switch {
 		case !known && len(r.Nodes) >= 2*maxNodes:
-			err = fmt.Errorf("there are more than %d invitations, and that of node %s is left out: begin a new cluster", 2*maxNodes, n.Node)
+			err = fmt.Errorf("there are more than %d invitations, and that of node %s is left out: begin a new cluster",
+				2*maxNodes, n.Node)
 		case !known:
 			r.Nodes, changed = append(r.Nodes, n), true
 		case r.Nodes[i].Revoked.IsZero() && !n.Revoked.IsZero():

@@ -11,7 +11,11 @@ import (
 func TestMerge(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := func(nodes ...Node) *record { return &record{Name: "main", Nodes: nodes} }
-	n1, n2, again := Node{Node: "n1", Key: "U1", Invited: at}, Node{Node: "n2", Key: "U2", Invited: at}, Node{Node: "n2", Key: "U3", Invited: at.Add(time.Hour)}
+	n1, n2, again := Node{
+		Node:    "n1",
+		Key:     "U1",
+		Invited: at,
+	}, Node{Node: "n2", Key: "U2", Invited: at}, Node{Node: "n2", Key: "U3", Invited: at.Add(time.Hour)}
 	out := n2
 	out.Revoked = at.Add(time.Minute)
 	records := []*record{of(n1, n2), of(out), of(again, n1)}

@@ -39,7 +39,8 @@ func (h *Hub) relay(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := h.relayOn(ctx)
 		if ctx.Err() == nil {
-			h.log.Warn("the hub does not answer nodes about the counters of limits of scope cluster; it tries again", "error", err)
+			h.log.Warn("the hub does not answer nodes about the counters of limits of scope cluster; it tries again",
+				"error", err)
 		}
 		select {
 		case <-ctx.Done():

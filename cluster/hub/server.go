@@ -100,12 +100,14 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 // start waits until the server takes connections.
 func (h *Hub) start(ctx context.Context, fatal <-chan string) error {
 	h.server.Start()
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("it does not take connections within %v", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
+		fmt.Errorf("it does not take connections within %v", startTimeout))
 	defer cancel()
 	for !h.server.ReadyForConnections(readyStep) {
 		select {
 		case text := <-fatal:
-			return fmt.Errorf("the hub does not start: %s; state another address as cluster.hub.listen, if this one is taken", text)
+			return fmt.Errorf("the hub does not start: %s; state another address as cluster.hub.listen, if this one "+
+				"is taken", text)
 		case <-ctx.Done():
 			return fmt.Errorf("the hub does not start: %w", context.Cause(ctx))
 		default:
@@ -128,10 +130,20 @@ func (h *Hub) options(o Options) (*server.Options, error) {
 		return nil, err
 	}
 	so := &server.Options{
-		ServerName: serverName(), Host: host, Port: port, NoSigs: true, NoLog: true,
-		MaxPayload: maxPayload, MaxConn: maxConnections,
-		TLS: true, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: handshakeTimeout.Seconds(), AuthTimeout: handshakeTimeout.Seconds(),
-		TrustedOperators: []*jwt.OperatorClaims{operator}, AccountResolver: h.resolver, SystemAccount: system,
+		ServerName:       serverName(),
+		Host:             host,
+		Port:             port,
+		NoSigs:           true,
+		NoLog:            true,
+		MaxPayload:       maxPayload,
+		MaxConn:          maxConnections,
+		TLS:              true,
+		TLSConfig:        &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}},
+		TLSTimeout:       handshakeTimeout.Seconds(),
+		AuthTimeout:      handshakeTimeout.Seconds(),
+		TrustedOperators: []*jwt.OperatorClaims{operator},
+		AccountResolver:  h.resolver,
+		SystemAccount:    system,
 	}
 	if o.Store != "" {
 		if err := keepCounters(so, o.Store); err != nil {
@@ -144,10 +156,21 @@ func (h *Hub) options(o Options) (*server.Options, error) {
 	if host, port, err = hostPort(o.Routes); err != nil {
 		return nil, err
 	}
-	so.Cluster = server.ClusterOpts{Name: h.name, Host: host, Port: port, NoAdvertise: true, TLSTimeout: handshakeTimeout.Seconds(), TLSConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ServerName: credentials.ServerName(h.name),
-		RootCAs: h.files.pool(), ClientCAs: h.files.pool(), ClientAuth: tls.RequireAndVerifyClientCert, // nodes have no certificate, so none of them is a server
-	}}
+	so.Cluster = server.ClusterOpts{
+		Name:        h.name,
+		Host:        host,
+		Port:        port,
+		NoAdvertise: true,
+		TLSTimeout:  handshakeTimeout.Seconds(),
+		TLSConfig: &tls.Config{
+			MinVersion:   tls.VersionTLS13,
+			Certificates: []tls.Certificate{cert},
+			ServerName:   credentials.ServerName(h.name),
+			RootCAs:      h.files.pool(),
+			ClientCAs:    h.files.pool(),
+			ClientAuth:   tls.RequireAndVerifyClientCert, // nodes have no certificate, so none of them is a server
+		},
+	}
 	for _, peer := range o.Peers {
 		so.Routes = append(so.Routes, &url.URL{Scheme: "nats-route", Host: peer})
 	}
@@ -236,7 +259,8 @@ func (h *Hub) follow(ctx context.Context) {
 	var seen regular.Version // which some file systems do not tell from others
 	var admitted []byte
 	for {
-		if info, err := os.Stat(filepath.Join(h.files.dir, recordFile)); err != nil || !seen.Is(regular.VersionOf(info)) {
+		if info, err := os.Stat(filepath.Join(h.files.dir, recordFile)); err != nil ||
+			!seen.Is(regular.VersionOf(info)) {
 			r, wrong := h.files.record()
 			if wrong == nil && !bytes.Equal(r.bytes(), admitted) {
 				if wrong = h.admit(r); wrong == nil {
@@ -249,7 +273,8 @@ func (h *Hub) follow(ctx context.Context) {
 				seen = regular.VersionOf(info)
 			case wrong == nil: // replaced in between
 			default:
-				h.log.Error("the hub does not follow its files: who was invited stays, and who was revoked since can still connect", "error", wrong)
+				h.log.Error("the hub does not follow its files: who was invited stays, and who was revoked since can "+
+					"still connect", "error", wrong)
 			}
 		}
 		select {

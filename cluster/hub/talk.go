@@ -37,7 +37,8 @@ const (
 func (h *Hub) tell(r *record) {
 	data, err := json.Marshal(r)
 	if err != nil || len(data) > maxPayload {
-		h.log.Error("the other hubs are not told who is invited and who is revoked: the record is too large", "bytes", len(data))
+		h.log.Error("the other hubs are not told who is invited and who is revoked: the record is too large", "bytes",
+			len(data))
 		return
 	}
 	select {
@@ -52,7 +53,8 @@ func (h *Hub) talk(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := h.converse(ctx)
 		if ctx.Err() == nil {
-			h.log.Warn("the hub does not hear from others who is invited and who is revoked; it tries again", "error", err)
+			h.log.Warn("the hub does not hear from others who is invited and who is revoked; it tries again", "error",
+				err)
 		}
 		select {
 		case <-ctx.Done():
@@ -155,8 +157,16 @@ func (h *Hub) introduce(conn net.Conn, in *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	connect, err := json.Marshal(map[string]any{"verbose": false, "pedantic": false, "echo": false, "lang": "go", "version": "1", "protocol": 1,
-		"jwt": user, "sig": base64.RawURLEncoding.EncodeToString(sig)})
+	connect, err := json.Marshal(map[string]any{
+		"verbose":  false,
+		"pedantic": false,
+		"echo":     false,
+		"lang":     "go",
+		"version":  "1",
+		"protocol": 1,
+		"jwt":      user,
+		"sig":      base64.RawURLEncoding.EncodeToString(sig),
+	})
 	if err != nil {
 		return err
 	}

@@ -30,9 +30,12 @@ import (
 // connect connects to the service far-1 at a server, which may have 96 calls in flight.
 func connect(t *testing.T, url string, files cluster.Certificates) (jsonrpc.Transport, error) {
 	t.Helper()
-	return services.New(cluster.Membership{URLs: []string{url}, TLS: files}).Connect(t.Context(), &runtime.Spec{ID: "far-1", Logger: slog.New(slog.DiscardHandler),
+	return services.New(cluster.Membership{URLs: []string{url}, TLS: files}).Connect(t.Context(), &runtime.Spec{
+		ID:       "far-1",
+		Logger:   slog.New(slog.DiscardHandler),
 		Options:  manifest.Options{MaxLineBytes: 1 << 20, MaxInFlight: 96},
-		Manifest: &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindNATS, SubjectPrefix: "ext"}}})
+		Manifest: &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindNATS, SubjectPrefix: "ext"}},
+	})
 }
 
 // dialogue is a transport to a service that a test plays.
@@ -161,7 +164,9 @@ func TestClosedAtOnce(t *testing.T) {
 		}()
 		select {
 		case err := <-over:
-			if fault, ok := errors.AsType[*protocol.Error](err); !ok || !strings.Contains(fault.Message, "nats: go away") || strings.Contains(fault.Message, "no NATS server answers") {
+			if fault, ok := errors.AsType[*protocol.Error](err); !ok ||
+				!strings.Contains(fault.Message, "nats: go away") ||
+				strings.Contains(fault.Message, "no NATS server answers") {
 				t.Fatalf("%T: %v", err, err)
 			}
 		case <-time.After(patience):
@@ -205,7 +210,8 @@ func TestEventsOfTheDead(t *testing.T) {
 			case <-over:
 				return
 			case <-each.C:
-				_ = d.service.Publish("ext.far-1.event", []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
+				_ = d.service.Publish("ext.far-1.event",
+					[]byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
 			}
 		}
 	})
@@ -230,14 +236,18 @@ func TestCertificate(t *testing.T) {
 	known := httptest.NewTLSServer(nil) // whose certificate is of 127.0.0.1
 	defer known.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	address := func(o server.Options) string {
 		o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 		return natstest.Run(t, &o).Addr().(*net.TCPAddr).String()
 	}
-	secure, plain := address(server.Options{TLSConfig: known.TLS, TLSTimeout: patience.Seconds()}), address(server.Options{})
+	secure, plain := address(server.Options{
+		TLSConfig:  known.TLS,
+		TLSTimeout: patience.Seconds(),
+	}), address(server.Options{})
 	_, port, _ := net.SplitHostPort(secure)
 	stated := cluster.Certificates{CA: ca}
 	if c, err := connect(t, "nats://"+secure, stated); err != nil {
@@ -259,7 +269,9 @@ func TestCertificate(t *testing.T) {
 		if err == nil {
 			c.Close()
 		}
-		if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "no secure connection to NATS at "+url) || !strings.Contains(err.Error(), tt.want) {
+		if protocol.KindOf(err) != protocol.ConfigInvalid ||
+			!strings.Contains(err.Error(), "no secure connection to NATS at "+url) ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

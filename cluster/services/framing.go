@@ -21,7 +21,9 @@ func (f framing) wrap(subject string, line []byte) []byte {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-	b := fmt.Appendf(make([]byte, 0, len(line)+len(line)/8+160), `{"id":"%x-%x-%x-%x-%x","topic":"%s","reply_to":null,"payload":`, id[:4], id[4:6], id[6:8], id[8:10], id[10:], subject)
+	b := fmt.Appendf(make([]byte, 0, len(line)+len(line)/8+160),
+		`{"id":"%x-%x-%x-%x-%x","topic":"%s","reply_to":null,"payload":`, id[:4], id[4:6], id[6:8], id[8:10], id[10:],
+		subject)
 	return append(rawjson.AppendText(b, string(line)), '}')
 }
 

@@ -61,7 +61,8 @@ func (v *service) disconnected(err error) {
 	defer v.mu.Unlock()
 	if v.lost == nil && v.ctx.Err() == nil {
 		v.lost = time.AfterFunc(silence, func() {
-			v.fail(protocol.Errorf(protocol.ChildExited, "the connection to NATS at %s is lost: %w", strings.Join(v.access.URLs, ", "), cmp.Or(err, nats.ErrDisconnected)))
+			v.fail(protocol.Errorf(protocol.ChildExited, "the connection to NATS at %s is lost: %w",
+				strings.Join(v.access.URLs, ", "), cmp.Or(err, nats.ErrDisconnected)))
 		})
 	}
 }

@@ -64,8 +64,17 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &service{log: s.Logger, access: a, requests: requests, events: events, inbox: nats.NewInbox() + ".",
-		maxLine: s.Options.MaxLineBytes, framing: framing(s.Manifest.Transport.Framing), messages: make(chan jsonrpc.Message), closed: make(chan struct{})}
+	v := &service{
+		log:      s.Logger,
+		access:   a,
+		requests: requests,
+		events:   events,
+		inbox:    nats.NewInbox() + ".",
+		maxLine:  s.Options.MaxLineBytes,
+		framing:  framing(s.Manifest.Transport.Framing),
+		messages: make(chan jsonrpc.Message),
+		closed:   make(chan struct{}),
+	}
 	v.ctx, v.fail = context.WithCancelCause(context.Background())
 	v.once = sync.OnceFunc(v.shut)
 	defer context.AfterFunc(ctx, func() { v.fail(ctx.Err()) })() // which ends the dialing
@@ -73,7 +82,8 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 	v.conn, err = o.Connect()
 	switch {
 	case err == nil:
-		answers := min(int64(s.Options.MaxInFlight), maxPending) * min(v.conn.MaxPayload(), maxAnswers) // which may come all at once
+		// which may come all at once
+		answers := min(int64(s.Options.MaxInFlight), maxPending) * min(v.conn.MaxPayload(), maxAnswers)
 		if err = v.subscribe(v.inbox+"*", int(min(answers, maxAnswers))+maxToldBytes, v.answered); err == nil {
 			err = v.subscribe(v.events, maxToldBytes, v.notified)
 		}
@@ -153,9 +163,12 @@ func (v *service) publish(reply string, line []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, nats.ErrMaxPayload):
-		return protocol.Errorf(protocol.LineTooLong, "a message of %d bytes was not sent: the NATS server takes %d; raise its max_payload", len(line), v.conn.MaxPayload())
+		return protocol.Errorf(protocol.LineTooLong,
+			"a message of %d bytes was not sent: the NATS server takes %d; raise its max_payload", len(line),
+			v.conn.MaxPayload())
 	case natsclient.IsUnsent(err):
-		fault := protocol.Errorf(protocol.NotReady, "there is no connection to NATS at %s, so the request was not sent", strings.Join(v.access.URLs, ", "))
+		fault := protocol.Errorf(protocol.NotReady, "there is no connection to NATS at %s, so the request was not sent",
+			strings.Join(v.access.URLs, ", "))
 		if last := v.conn.LastError(); last != nil {
 			fault.Message += ": " + last.Error()
 		}
@@ -221,7 +234,8 @@ func (v *service) answered(m *nats.Msg) {
 	}
 	line, err := v.framing.unwrap(m.Data)
 	if len(line) > v.maxLine {
-		fault := protocol.Errorf(protocol.LineTooLong, "its answer of %d bytes is longer than max_line_bytes (%d)", len(line), v.maxLine)
+		fault := protocol.Errorf(protocol.LineTooLong, "its answer of %d bytes is longer than max_line_bytes (%d)",
+			len(line), v.maxLine)
 		fault.Outcome = "unknown"
 		v.deliver(jsonrpc.Message{ID: []byte(id), Raw: line[:v.maxLine], Invalid: fault})
 		return
@@ -265,7 +279,8 @@ func (v *service) fault(err error) {
 	case errors.Is(err, nats.ErrSlowConsumer):
 		v.log.Warn("messages of the service come faster than they are handled; some are lost")
 	case errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(v.events)):
-		v.log.Warn("notifications of the service do not come: the NATS server does not permit this host to subscribe to them", "subject", v.events)
+		v.log.Warn("notifications of the service do not come: the NATS server does not permit this host to subscribe "+
+			"to them", "subject", v.events)
 	case errors.Is(err, nats.ErrPermissionViolation):
 		v.fail(notPermitted(v.requests, err))
 	default:

@@ -52,7 +52,8 @@ func (v *Services) access(s *runtime.Spec) (*access, error) {
 	}
 	own, token, err := credentials.OfText(secret)
 	if err != nil {
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "the credentials that transport.token_env or token_file states: %w", err)
+		return nil, protocol.Errorf(protocol.ConfigInvalid,
+			"the credentials that transport.token_env or token_file states: %w", err)
 	}
 	a := &access{own, token}
 	if url := s.Manifest.Transport.URL; url != "" {
@@ -76,9 +77,11 @@ func (v *Services) access(s *runtime.Spec) (*access, error) {
 		}
 		a.Credentials = servers
 	case v.host.Join != "":
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "the hub of the cluster carries no messages of services: state transport.url, a NATS server of your own")
+		return nil, protocol.Errorf(protocol.ConfigInvalid,
+			"the hub of the cluster carries no messages of services: state transport.url, a NATS server of your own")
 	default:
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "no NATS server is known: state transport.url, or cluster.urls in the configuration of the host")
+		return nil, protocol.Errorf(protocol.ConfigInvalid,
+			"no NATS server is known: state transport.url, or cluster.urls in the configuration of the host")
 	}
 	return a, nil
 }
@@ -88,7 +91,8 @@ func (v *Services) access(s *runtime.Spec) (*access, error) {
 func subjectOf(s *runtime.Spec) (requests, events string, err error) {
 	base := s.Manifest.Transport.SubjectPrefix + "." + s.ID
 	if strings.ContainsAny(base, "*> \t\r\n") || strings.HasPrefix(base, "$") || strings.Contains("."+base+".", "..") {
-		return "", "", protocol.Errorf(protocol.ManifestInvalid, "transport.subject_prefix and the id make no subject of NATS: %.100q", base)
+		return "", "", protocol.Errorf(protocol.ManifestInvalid,
+			"transport.subject_prefix and the id make no subject of NATS: %.100q", base)
 	}
 	return base + ".rpc", base + ".event", nil
 }
@@ -100,9 +104,13 @@ func failed(a *access, err error) *protocol.Error {
 	case natsclient.IsRefusal(err):
 		return refused(a, err)
 	case errors.Is(err, nats.ErrTLS), errors.Is(err, nats.ErrSecureConnWanted):
-		return protocol.Errorf(protocol.ConfigInvalid, "there is no secure connection to NATS at %s: %w; the certificate of transport.url is checked with those of the system, the ones of cluster.urls with cluster.tls of the host", where, err)
+		return protocol.Errorf(protocol.ConfigInvalid,
+			"there is no secure connection to NATS at %s: %w; the certificate of transport.url is checked with those "+
+				"of the system, the ones of cluster.urls with cluster.tls of the host", where, err)
 	}
-	return protocol.Errorf(protocol.SpawnFailed, "no NATS server answers at %s: %w; check transport.url, or cluster.urls of the host, and that the server runs", where, err)
+	return protocol.Errorf(protocol.SpawnFailed,
+		"no NATS server answers at %s: %w; check transport.url, or cluster.urls of the host, and that the server runs",
+		where, err)
 }
 
 // ended is the error of a connection that the server has closed for good.
@@ -110,22 +118,29 @@ func ended(a *access, err error) *protocol.Error {
 	if natsclient.IsRefusal(err) {
 		return refused(a, err)
 	}
-	return protocol.Errorf(protocol.ChildExited, "the NATS server at %s has closed the connection: %w", strings.Join(a.URLs, ", "), err)
+	return protocol.Errorf(protocol.ChildExited, "the NATS server at %s has closed the connection: %w",
+		strings.Join(a.URLs, ", "), err)
 }
 
 // refused is the error of servers that do not take the credentials.
 func refused(a *access, err error) *protocol.Error {
-	return protocol.Errorf(protocol.ConfigInvalid, "%s does not take the credentials of this host: %w; state transport.token_env or token_file, or cluster.creds or cluster.nkey of the host", strings.Join(a.URLs, ", "), err)
+	return protocol.Errorf(protocol.ConfigInvalid,
+		"%s does not take the credentials of this host: %w; state transport.token_env or token_file, or "+
+			"cluster.creds or cluster.nkey of the host", strings.Join(a.URLs, ", "), err)
 }
 
 // notPermitted is the error of servers that do not permit what a service needs.
 func notPermitted(subject string, err error) *protocol.Error {
-	return protocol.Errorf(protocol.ConfigInvalid, "the NATS server does not permit it: %w; its user needs to publish to %s and to subscribe to _INBOX.>", err, subject)
+	return protocol.Errorf(protocol.ConfigInvalid,
+		"the NATS server does not permit it: %w; its user needs to publish to %s and to subscribe to _INBOX.>", err,
+		subject)
 }
 
 // absent is the error of a request that nobody takes.
 func absent(subject string) *protocol.Error {
-	return protocol.Errorf(protocol.NotReady, "no service takes requests at %s, so this one was not sent; start the service, or correct transport.subject_prefix", subject)
+	return protocol.Errorf(protocol.NotReady,
+		"no service takes requests at %s, so this one was not sent; start the service, or correct "+
+			"transport.subject_prefix", subject)
 }
 
 // foreign is the error of an answer with the id of another request.

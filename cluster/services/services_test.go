@@ -29,7 +29,8 @@ import (
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
-	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{natstest.Name: natstest.Verb, "service": serve})
+	processtest.Main(processtest.Sharded(m),
+		map[string]processtest.Verb{natstest.Name: natstest.Verb, "service": serve})
 }
 
 // toolNames are the tools of the service.
@@ -51,7 +52,8 @@ func serve(words string) {
 		public, _ := pair.PublicKey()
 		auth = append(auth, nats.Nkey(public, pair.Sign))
 	}
-	conn, err := nats.Connect(fields[0], append(auth, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
+	conn, err := nats.Connect(fields[0],
+		append(auth, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
 	processtest.Check(err)
 	note := func(text string) {
 		f, err := os.OpenFile(fields[2], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -77,7 +79,8 @@ func serve(words string) {
 		data := m.Data
 		if nexo {
 			var envelope struct{ ID, Topic, Payload string }
-			if err := json.Unmarshal(data, &envelope); err != nil || len(envelope.ID) != 36 || envelope.Topic != m.Subject {
+			if err := json.Unmarshal(data, &envelope); err != nil || len(envelope.ID) != 36 ||
+				envelope.Topic != m.Subject {
 				panic(fmt.Sprintf("%v: %s", err, data))
 			}
 			data = []byte(envelope.Payload)
@@ -90,7 +93,8 @@ func serve(words string) {
 			line := `{"jsonrpc":"2.0","id":` + id + `,"result":` + text + `}`
 			if nexo {
 				payload, _ := json.Marshal(line)
-				line = `{"id":"5e9c8d8a-9d5c-4d7e-8a6b-000000000000","topic":"` + m.Reply + `","reply_to":null,"payload":` + string(payload) + `}`
+				line = `{"id":"5e9c8d8a-9d5c-4d7e-8a6b-000000000000","topic":"` + m.Reply +
+					`","reply_to":null,"payload":` + string(payload) + `}`
 			}
 			_ = m.Respond([]byte(line))
 		}
@@ -130,12 +134,16 @@ func serve(words string) {
 					Token json.RawMessage `json:"progressToken"`
 				}
 				_ = json.Unmarshal(r.Params.Meta, &meta)
-				_ = m.Respond([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(meta.Token) + `,"progress":1}}`))
-				_ = conn.Publish(fields[1]+".event", []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(meta.Token)+`,"progress":2}}`))
+				_ = m.Respond([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` +
+					string(meta.Token) + `,"progress":1}}`))
+				_ = conn.Publish(fields[1]+".event",
+					[]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+
+						string(meta.Token)+`,"progress":2}}`))
 				_ = conn.Flush()
 				say(id, `"done"`)
 			case "announce":
-				_ = conn.Publish("registry.announce", []byte(`{"schema_version":1,"id":"evil","version":"1.0.0","subject_prefix":"ext","capabilities":{"tools":["steal"]}}`))
+				_ = conn.Publish("registry.announce",
+					[]byte(`{"schema_version":1,"id":"evil","version":"1.0.0","subject_prefix":"ext","capabilities":{"tools":["steal"]}}`))
 				_ = conn.Publish("ext.registry.announce", []byte(`{"schema_version":1,"id":"evil","version":"1.0.0"}`))
 				_ = conn.Publish(fields[1]+".event", []byte{0, 1, 2})
 				say(id, `"announced"`)
@@ -199,7 +207,8 @@ func (p *place) url() string { return p.spec.URL() }
 
 func (p *place) service(seed ...string) *processtest.Process {
 	p.t.Helper()
-	return processtest.Spawn(p.t, "service "+p.url()+" ext.far-1 "+filepath.Join(p.dir, "notes")+" "+strings.Join(seed, " "))
+	return processtest.Spawn(p.t,
+		"service "+p.url()+" ext.far-1 "+filepath.Join(p.dir, "notes")+" "+strings.Join(seed, " "))
 }
 
 // open opens a host of the extension far-1.
@@ -207,7 +216,9 @@ func (p *place) open(own cluster.Membership, transport string, o exthost.Options
 	p.t.Helper()
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{filepath.Join(p.dir, "extensions")}
-	p.write("extensions/far-1/plugin.toml", "[plugin]\nid = \"far-1\"\nversion = \"1.0.0\"\n[capabilities]\ntools = ["+quoted(toolNames)+"]\n[transport]\nkind = \"nats\"\n"+transport)
+	p.write("extensions/far-1/plugin.toml",
+		"[plugin]\nid = \"far-1\"\nversion = \"1.0.0\"\n[capabilities]\ntools = ["+quoted(toolNames)+
+			"]\n[transport]\nkind = \"nats\"\n"+transport)
 	o.StateDir, o.Logger = filepath.Join(p.dir, "state"), slog.New(slog.DiscardHandler)
 	if os.Getenv("SERVICES_LOG") != "" {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -244,9 +255,14 @@ func call(t *testing.T, h *exthost.Host, tool, arguments string) (string, *proto
 	return callWith(ctx, h, tool, arguments, nil)
 }
 
-func callWith(ctx context.Context, h *exthost.Host, tool, arguments string, client protocol.Peer) (string, *protocol.Error) {
+func callWith(ctx context.Context, h *exthost.Host, tool, arguments string, client protocol.Peer,
+) (string, *protocol.Error) {
 	params := `{"name":"ext_far-1_` + tool + `","arguments":` + arguments + `,"_meta":{"progressToken":"mine"}}`
-	result, err := h.Do(ctx, &protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(params), Client: client})
+	result, err := h.Do(ctx, &protocol.Call{
+		Method: protocol.MethodToolsCall,
+		Params: json.RawMessage(params),
+		Client: client,
+	})
 	fault, _ := errors.AsType[*protocol.Error](err)
 	if err != nil && fault == nil {
 		fault = protocol.Errorf("no *protocol.Error", "%w", err)
@@ -277,7 +293,8 @@ func TestService(t *testing.T) {
 	if got := len(h.Status().Extensions[0].Tools); got != 12 {
 		t.Errorf("%d tools are listed", got)
 	}
-	if got, err := call(t, h, "echo", `{"n":12345678901234567890}`); err != nil || !strings.Contains(got, `"structuredContent":{"n":12345678901234567890}`) {
+	if got, err := call(t, h, "echo", `{"n":12345678901234567890}`); err != nil ||
+		!strings.Contains(got, `"structuredContent":{"n":12345678901234567890}`) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if got, err := call(t, h, "twice", `{}`); err != nil || !strings.Contains(got, "first") {
@@ -303,10 +320,12 @@ func TestNexo(t *testing.T) {
 	p.service("nexo")
 	h := p.open(urls(p), "framing = \"nexo\"\n", exthost.Options{})
 	until(t, h, "ready")
-	if got, err := call(t, h, "echo", `{"n":"é\n\"12345678901234567890"}`); err != nil || !strings.Contains(got, `"structuredContent":{"n":"é\n\"12345678901234567890"}`) {
+	if got, err := call(t, h, "echo", `{"n":"é\n\"12345678901234567890"}`); err != nil ||
+		!strings.Contains(got, `"structuredContent":{"n":"é\n\"12345678901234567890"}`) {
 		t.Errorf("%s, %v", got, err)
 	}
-	if _, err := call(t, h, "binary", `{}`); err == nil || err.Kind != protocol.InvalidResponse || !strings.Contains(err.Message, "framing = nexo") {
+	if _, err := call(t, h, "binary", `{}`); err == nil || err.Kind != protocol.InvalidResponse ||
+		!strings.Contains(err.Message, "framing = nexo") {
 		t.Errorf("%+v", err)
 	}
 }
@@ -354,7 +373,8 @@ func TestHostileAnswers(t *testing.T) {
 		"huge":        {protocol.LineTooLong, "max_line_bytes (1048576)"},
 	} {
 		_, err := call(t, h, tool, `{}`)
-		if err == nil || err.Kind != want.kind || !strings.Contains(err.Message, want.text) || err.Outcome != "unknown" {
+		if err == nil || err.Kind != want.kind || !strings.Contains(err.Message, want.text) ||
+			err.Outcome != "unknown" {
 			t.Errorf("%s: %+v", tool, err)
 		}
 	}
@@ -373,7 +393,8 @@ func TestMaxPayload(t *testing.T) {
 	h := p.open(urls(p), "", exthost.Options{})
 	until(t, h, "ready")
 	_, err := call(t, h, "echo", `{"x":"`+strings.Repeat("x", 1<<16)+`"}`)
-	if err == nil || err.Kind != protocol.LineTooLong || err.Outcome != "" || !strings.Contains(err.Message, "max_payload") {
+	if err == nil || err.Kind != protocol.LineTooLong || err.Outcome != "" ||
+		!strings.Contains(err.Message, "max_payload") {
 		t.Errorf("%+v", err)
 	}
 	if got, err := call(t, h, "noted", `{}`); err != nil || strings.Contains(got, "echo") {
@@ -391,8 +412,10 @@ func TestLostAnswer(t *testing.T) {
 	if err == nil || err.Kind != protocol.CallTimeout || err.Outcome != "unknown" {
 		t.Errorf("%+v", err)
 	}
-	for deadline, got := time.Now().Add(patience), ""; !strings.Contains(got, "notifications/cancelled"); { // which is told on its own
-		if got, err = call(t, h, "noted", `{}`); err != nil || strings.Contains(got, "late") || time.Now().After(deadline) {
+	// which is told on its own
+	for deadline, got := time.Now().Add(patience), ""; !strings.Contains(got, "notifications/cancelled"); {
+		if got, err = call(t, h, "noted", `{}`); err != nil || strings.Contains(got, "late") ||
+			time.Now().After(deadline) {
 			t.Fatalf("%s, %v", got, err)
 		}
 	}
@@ -450,25 +473,31 @@ func TestOwesAnswers(t *testing.T) {
 // A service that is not there gets no calls, and gets them once it is.
 func TestAbsent(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
-	h := p.open(urls(p), "[runtime]\ncall_timeout = \"5s\"\n[runtime.restart]\nbase_backoff = \"50ms\"\nmax_backoff = \"100ms\"\n", exthost.Options{})
-	if s := h.Status().Extensions[0]; !strings.Contains(s.Reason, "no service takes requests at ext.far-1.rpc") || !strings.Contains(s.Reason, "start the service") {
+	h := p.open(urls(p), "[runtime]\ncall_timeout = \"5s\"\n[runtime.restart]\nbase_backoff = \"50ms\"\nmax_backoff "+
+		"= \"100ms\"\n", exthost.Options{})
+	if s := h.Status().Extensions[0]; !strings.Contains(s.Reason, "no service takes requests at ext.far-1.rpc") ||
+		!strings.Contains(s.Reason, "start the service") {
 		t.Errorf("it is %s: %s", s.State, s.Reason)
 	}
 	first := p.service()
-	if err := h.Admin().Restart(t.Context(), "far-1"); err != nil { // as for any extension that has failed when the host started
+	// as for any extension that has failed when the host started
+	if err := h.Admin().Restart(t.Context(), "far-1"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := call(t, h, "echo", `{}`)
-	for deadline := time.Now().Add(patience); err != nil && err.Kind == protocol.ToolNotFound && time.Now().Before(deadline); _, err = call(t, h, "echo", `{}`) { // until it is listed
+	for deadline := time.Now().Add(patience); err != nil && err.Kind == protocol.ToolNotFound &&
+		time.Now().Before(deadline); _, err = call(t, h, "echo", `{}`) { // until it is listed
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.Kill()
 	_, err = call(t, h, "echo", `{}`)
-	for deadline := time.Now().Add(patience); (err == nil || err.Kind == protocol.CallTimeout) && time.Now().Before(deadline); _, err = call(t, h, "echo", `{}`) { // until the server has noticed it
+	for deadline := time.Now().Add(patience); (err == nil || err.Kind == protocol.CallTimeout) &&
+		time.Now().Before(deadline); _, err = call(t, h, "echo", `{}`) { // until the server has noticed it
 	}
-	if err == nil || err.Kind != protocol.NotReady || err.Outcome != "" || !strings.Contains(err.Message, "was not sent") {
+	if err == nil || err.Kind != protocol.NotReady || err.Outcome != "" ||
+		!strings.Contains(err.Message, "was not sent") {
 		t.Errorf("%+v", err)
 	}
 	until(t, h, "restarting")
@@ -524,7 +553,8 @@ func TestServerRestarts(t *testing.T) {
 	}
 	p.server.Kill()
 	short := func() *protocol.Error {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // one that was written to the dead server has no answer
+		// one that was written to the dead server has no answer
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, err := callWith(ctx, h, "echo", `{}`, nil)
 		return err
@@ -540,7 +570,8 @@ func TestServerRestarts(t *testing.T) {
 	}
 	p.serve()
 	got, err := call(t, h, "noted", `{}`) // answers the first call
-	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); got, err = call(t, h, "noted", `{}`) {
+	for deadline := time.Now().Add(patience); err != nil &&
+		time.Now().Before(deadline); got, err = call(t, h, "noted", `{}`) {
 	}
 	if err != nil || strings.Count(got, "initialize") != 1 {
 		t.Errorf("%s, %v", got, err)
@@ -556,11 +587,14 @@ func TestAccess(t *testing.T) {
 		transport string
 		want      string
 	}{
-		"no server":   {cluster.Membership{}, "", "state transport.url, or cluster.urls"},
-		"a hub":       {cluster.Membership{Join: "n1.creds"}, "", "the hub of the cluster carries no messages of services"},
-		"refused":     {urls(p), "", "does not take the credentials"},
-		"unreachable": {cluster.Membership{}, "url = \"nats://127.0.0.1:1\"\n", "no NATS server answers at nats://127.0.0.1:1"},
-		"no token":    {cluster.Membership{}, "url = \"" + p.url() + "\"\ntoken_env = \"FAR\"\n[requires]\nenv = [\"FAR\"]\n", "FAR"},
+		"no server": {cluster.Membership{}, "", "state transport.url, or cluster.urls"},
+		"a hub": {cluster.Membership{Join: "n1.creds"}, "",
+			"the hub of the cluster carries no messages of services"},
+		"refused": {urls(p), "", "does not take the credentials"},
+		"unreachable": {cluster.Membership{}, "url = \"nats://127.0.0.1:1\"\n",
+			"no NATS server answers at nats://127.0.0.1:1"},
+		"no token": {cluster.Membership{},
+			"url = \"" + p.url() + "\"\ntoken_env = \"FAR\"\n[requires]\nenv = [\"FAR\"]\n", "FAR"},
 	} {
 		h := p.open(tt.own, tt.transport, exthost.Options{})
 		s := h.Status()
@@ -585,7 +619,8 @@ func TestCredentials(t *testing.T) {
 	p.write("extensions/far-1/far.seed", host.seed+"\n")
 	h := p.open(cluster.Membership{}, "url = \""+p.url()+"\"\ntoken_file = \"far.seed\"\n", exthost.Options{})
 	until(t, h, "ready")
-	if got, err := call(t, h, "echo", `{"n":1}`); err != nil || !strings.Contains(got, `"n":1`) { // the events are not permitted, and not needed
+	// the events are not permitted, and not needed
+	if got, err := call(t, h, "echo", `{"n":1}`); err != nil || !strings.Contains(got, `"n":1`) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if status := fmt.Sprintf("%+v", h.Status()); strings.Contains(status, host.seed) {
@@ -597,8 +632,11 @@ func TestNotPermitted(t *testing.T) {
 	host, service := pair(t), pair(t)
 	p := newPlace(t, natstest.Server{Nkeys: users(host.public, service.public, "ext.another.rpc")})
 	p.service(service.seed)
-	h := p.open(cluster.Membership{}, "url = \""+p.url()+"\"\ntoken_env = \"FAR_TOKEN\"\n[requires]\nenv = [\"FAR_TOKEN\"]\n", exthost.Options{Environ: []string{"FAR_TOKEN=" + host.seed}})
-	if s := h.Status().Extensions[0]; !strings.Contains(s.Reason, "needs to publish to ext.far-1.rpc") || strings.Contains(fmt.Sprintf("%+v", h.Status()), host.seed) {
+	h := p.open(cluster.Membership{},
+		"url = \""+p.url()+"\"\ntoken_env = \"FAR_TOKEN\"\n[requires]\nenv = [\"FAR_TOKEN\"]\n",
+		exthost.Options{Environ: []string{"FAR_TOKEN=" + host.seed}})
+	if s := h.Status().Extensions[0]; !strings.Contains(s.Reason, "needs to publish to ext.far-1.rpc") ||
+		strings.Contains(fmt.Sprintf("%+v", h.Status()), host.seed) {
 		t.Errorf("it is %s: %s", s.State, s.Reason)
 	}
 }

@@ -21,12 +21,16 @@ func TestClientIsAskedToSignIn(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			defer http.DefaultClient.CloseIdleConnections()
 			up := oauthtest.New(t)
-			dir := project(t, map[string]string{"exthost.yaml": "destinations:\n  hub: {type: http, url: " + up.URL + "}\n"})
+			dir := project(t, map[string]string{
+				"exthost.yaml": "destinations:\n  hub: {type: http, url: " + up.URL + "}\n",
+			})
 			s := startServe(t, dir)
 			defer s.end(t, os.Interrupt)
 			asked := 0
 			c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
-				Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{URL: &mcp.URLElicitationCapabilities{}}},
+				Capabilities: &mcp.ClientCapabilities{
+					Elicitation: &mcp.ElicitationCapabilities{URL: &mcp.URLElicitationCapabilities{}},
+				},
 				ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					asked++
 					resp, err := http.Get(r.Params.URL)
@@ -35,7 +39,9 @@ func TestClientIsAskedToSignIn(t *testing.T) {
 					}
 					return &mcp.ElicitResult{Action: "accept"}, err
 				}})
-			session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: strings.TrimSuffix(s.url, "/mcp") + "/hub/mcp"}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			session, err := c.Connect(t.Context(),
+				&mcp.StreamableClientTransport{Endpoint: strings.TrimSuffix(s.url, "/mcp") + "/hub/mcp"},
+				&mcp.ClientSessionOptions{ProtocolVersion: version})
 			if err != nil {
 				t.Fatal("connect: ", err)
 			}

@@ -79,7 +79,8 @@ func connectAs(t *testing.T, url, token string) map[string]*mcp.ClientSession {
 		"2026-07-28": &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: h},
 		"2024-11-05": &mcp.SSEClientTransport{Endpoint: strings.TrimSuffix(url, "/mcp") + "/sse", HTTPClient: h},
 	} {
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), transport,
+			&mcp.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
 			t.Fatalf("%s: %v", version, err)
 		}
@@ -98,7 +99,10 @@ func say(t *testing.T, s *mcp.ClientSession) error {
 // The tokens appear nowhere but on stdout.
 func TestClientOverHTTP(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "exthost.yaml": "audit: {path: audit.jsonl}\nlog: {file: host.log, level: trace}\n"})
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml": kitManifest,
+		"exthost.yaml":               "audit: {path: audit.jsonl}\nlog: {file: host.log, level: trace}\n",
+	})
 	s := startServe(t, dir)
 	tokens := []string{giveClient(t, dir, "add", "ada"), giveClient(t, dir, "add", "bob")}
 	ada, bob := connectAs(t, s.url, tokens[0]), connectAs(t, s.url, tokens[1])
@@ -111,7 +115,8 @@ func TestClientOverHTTP(t *testing.T) {
 	}
 	all := callersOf(t, dir)
 	for _, name := range []string{"ada", "bob"} {
-		if got := strings.Join(all[name], ", "); !strings.Contains(got, "http 2025-11-25") || !strings.Contains(got, "sse 2024-11-05") || !strings.Contains(got, "2026-07-28") {
+		if got := strings.Join(all[name], ", "); !strings.Contains(got, "http 2025-11-25") ||
+			!strings.Contains(got, "sse 2024-11-05") || !strings.Contains(got, "2026-07-28") {
 			t.Errorf("%s is connected as %s", name, got)
 		}
 	}
@@ -128,7 +133,8 @@ func TestClientOverHTTP(t *testing.T) {
 			t.Errorf("%s: a client with an old token that holds: %v", version, err)
 		}
 	}
-	if _, left := callersOf(t, dir)["ada"]; left && !strings.HasPrefix(strings.Join(callersOf(t, dir)["ada"], ""), "2026") {
+	if _, left := callersOf(t, dir)["ada"]; left &&
+		!strings.HasPrefix(strings.Join(callersOf(t, dir)["ada"], ""), "2026") {
 		t.Errorf("the client that was removed is connected: %v", callersOf(t, dir))
 	}
 	tokens = append(tokens, giveClient(t, dir, "rotate", "bob"))
@@ -144,11 +150,18 @@ func TestClientOverHTTP(t *testing.T) {
 		_ = session.Close()
 	}
 	audit, err := os.ReadFile(filepath.Join(dir, "audit.jsonl"))
-	if err != nil || !bytes.Contains(audit, []byte(`"caller":"ada"`)) || !bytes.Contains(audit, []byte(`"caller":"bob"`)) {
+	if err != nil || !bytes.Contains(audit, []byte(`"caller":"ada"`)) ||
+		!bytes.Contains(audit, []byte(`"caller":"bob"`)) {
 		t.Errorf("%v\n%s", err, audit)
 	}
 	var shown []byte
-	for _, args := range [][]string{{"status", "-o", "json"}, {"client", "list", "-o", "json"}, {"logs"}, {"config", "show"}, {"audit", "query"}} {
+	for _, args := range [][]string{
+		{"status", "-o", "json"},
+		{"client", "list", "-o", "json"},
+		{"logs"},
+		{"config", "show"},
+		{"audit", "query"},
+	} {
 		out, _ := program(dir, args...).CombinedOutput()
 		shown = append(shown, out...)
 	}
@@ -170,7 +183,10 @@ func TestClientOverHTTP(t *testing.T) {
 // TestClientOnStdio gives clients on stdio names, each its own, and takes one away.
 func TestClientOnStdio(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "exthost.yaml": "audit: {path: audit.jsonl}\n"})
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml": kitManifest,
+		"exthost.yaml":               "audit: {path: audit.jsonl}\n",
+	})
 	defer stopHosts(t, dir)
 	giveClient(t, dir, "add", "ada")
 	giveClient(t, dir, "add", "bob")
@@ -188,7 +204,8 @@ func TestClientOnStdio(t *testing.T) {
 	}
 	oneHost(t, dir)
 	all := callersOf(t, dir)
-	if len(all) != 3 || strings.Join(all["ada"], "") != "stdio 2025-11-25" || strings.Join(all["bob"], "") != "stdio 2025-11-25" {
+	if len(all) != 3 || strings.Join(all["ada"], "") != "stdio 2025-11-25" ||
+		strings.Join(all["bob"], "") != "stdio 2025-11-25" {
 		t.Errorf("connected: %v", all)
 	}
 	giveClient(t, dir, "rotate", "bob") // of no concern to a client that shows no token
@@ -229,11 +246,19 @@ func TestClientIsNoExtension(t *testing.T) {
 	manifest := strings.Replace(kitManifest, `command = "cat"`, `command = "true"`, 1)
 	for _, how := range []struct{ name, command string }{
 		{"plain", as}, {"own", strings.Replace(as, "--stdio", "--stdio --own", 1)},
-		{"bare", "env -i EXTHOST_TRUST=off PATH=$PATH HOME=$HOME XDG_STATE_HOME=$XDG_STATE_HOME XDG_CONFIG_HOME=$XDG_CONFIG_HOME " + as},
-		{"bareown", "env -i EXTHOST_TRUST=off PATH=$PATH HOME=$HOME XDG_STATE_HOME=$XDG_STATE_HOME XDG_CONFIG_HOME=$XDG_CONFIG_HOME setsid -w " + strings.Replace(as, "--stdio", "--stdio --own", 1)},
+		{"bare", "env -i EXTHOST_TRUST=off PATH=$PATH HOME=$HOME XDG_STATE_HOME=$XDG_STATE_HOME " +
+			"XDG_CONFIG_HOME=$XDG_CONFIG_HOME " + as},
+		{"bareown", "env -i EXTHOST_TRUST=off PATH=$PATH HOME=$HOME XDG_STATE_HOME=$XDG_STATE_HOME " +
+			"XDG_CONFIG_HOME=$XDG_CONFIG_HOME setsid -w " + strings.Replace(as, "--stdio", "--stdio --own", 1)},
 	} {
-		command, _ := json.Marshal([]string{"sh", "-c", fmt.Sprintf("cd %s; export XDG_STATE_HOME=%[1]s/state XDG_CONFIG_HOME=%[1]s/config-home HOME=%[1]s; %s", dir, how.command)})
-		manifest += fmt.Sprintf("[[tools]]\nname = %q\ndescription = \"Would be ada.\"\ncommand = %s\n", how.name, command)
+		command, _ := json.Marshal([]string{
+			"sh",
+			"-c",
+			fmt.Sprintf("cd %s; export XDG_STATE_HOME=%[1]s/state XDG_CONFIG_HOME=%[1]s/config-home HOME=%[1]s; %s",
+				dir, how.command),
+		})
+		manifest += fmt.Sprintf("[[tools]]\nname = %q\ndescription = \"Would be ada.\"\ncommand = %s\n", how.name,
+			command)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "extensions/kit"), 0o755); err != nil {
 		t.Fatal(err)
@@ -246,7 +271,8 @@ func TestClientIsNoExtension(t *testing.T) {
 	c := startClient(t, dir)
 	c.open(t)
 	for id, how := range []string{"plain", "own", "bare", "bareown"} {
-		if answer := c.say(t, call(id, "ext_kit_"+how, `{}`)); !strings.Contains(answer, "code 6") || !strings.Contains(answer, "--as is for clients") {
+		if answer := c.say(t, call(id, "ext_kit_"+how, `{}`)); !strings.Contains(answer, "code 6") ||
+			!strings.Contains(answer, "--as is for clients") {
 			t.Errorf("an extension that would be ada, %s: %s", how, answer)
 		}
 	}
@@ -260,13 +286,18 @@ func TestClientIsNoExtension(t *testing.T) {
 // TestClientsOfSeveralHosts counts the sessions of all hosts of a directory.
 func TestClientsOfSeveralHosts(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "other/kit/plugin.toml": kitManifest, "third/kit/plugin.toml": kitManifest})
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml": kitManifest,
+		"other/kit/plugin.toml":      kitManifest,
+		"third/kit/plugin.toml":      kitManifest,
+	})
 	defer stopHosts(t, dir)
 	token := giveClient(t, dir, "add", "ada")
 	giveClient(t, dir, "add", "bob")
 	s := startServe(t, dir)
 	over := connectAs(t, s.url, token)
-	ada, bob := startClient(t, dir, "--as", "ada", "--extensions", "other"), startClient(t, dir, "--as", "bob", "--extensions", "third")
+	ada, bob := startClient(t, dir, "--as", "ada", "--extensions", "other"), startClient(t, dir, "--as", "bob",
+		"--extensions", "third")
 	ada.open(t)
 	bob.open(t)
 	var list struct {
@@ -277,10 +308,13 @@ func TestClientsOfSeveralHosts(t *testing.T) {
 		}
 	}
 	out, err := program(dir, "client", "list", "-o", "json").Output()
-	if err != nil || json.Unmarshal(out, &list) != nil || len(list.Clients) != 2 || list.Clients[0].Sessions != 3 || list.Clients[1].Sessions != 1 || list.Clients[1].LastUsed == "" {
+	if err != nil || json.Unmarshal(out, &list) != nil || len(list.Clients) != 2 || list.Clients[0].Sessions != 3 ||
+		list.Clients[1].Sessions != 1 || list.Clients[1].LastUsed == "" {
 		t.Errorf("client list: %v, %s", err, out)
 	}
-	if all := callersOf(t, dir); len(all["ada"]) < 3 || !strings.Contains(strings.Join(all["ada"], ", "), "stdio 2025-11-25") || strings.Join(all["bob"], "") != "stdio 2025-11-25" {
+	if all := callersOf(t, dir); len(all["ada"]) < 3 ||
+		!strings.Contains(strings.Join(all["ada"], ", "), "stdio 2025-11-25") ||
+		strings.Join(all["bob"], "") != "stdio 2025-11-25" {
 		t.Errorf("status: %v", all)
 	}
 	if out, err := program(dir, "status").Output(); err != nil || !regexp.MustCompile(`(?m)^bob +1 +stdio`).Match(out) {
@@ -310,7 +344,8 @@ func TestClientsOfTheirOwnHosts(t *testing.T) {
 	}
 	bob := startClient(t, dir, "--own", "--as", "bob")
 	bob.open(t)
-	if out, err := program(dir, "client", "list").Output(); err != nil || !regexp.MustCompile(`(?m)^ada .* 3  +\d`).Match(out) || !regexp.MustCompile(`(?m)^bob .* 1  +\d`).Match(out) {
+	if out, err := program(dir, "client", "list").Output(); err != nil ||
+		!regexp.MustCompile(`(?m)^ada .* 3  +\d`).Match(out) || !regexp.MustCompile(`(?m)^bob .* 1  +\d`).Match(out) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	removeClient(t, dir, "ada")

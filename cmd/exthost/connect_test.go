@@ -26,7 +26,11 @@ import (
 // settingsOf returns the file that exthost connect writes for a client.
 func settingsOf(home, id string) string {
 	env := map[string]string{"XDG_CONFIG_HOME": home + "/config-home"}
-	return known.Find(id).User(known.Places{System: "linux", Home: home, Env: func(name string) string { return env[name] }})[0]
+	return known.Find(id).User(known.Places{
+		System: "linux",
+		Home:   home,
+		Env:    func(name string) string { return env[name] },
+	})[0]
 }
 
 // Each client starts what is written for it, wherever it runs and with few variables, and calls a tool
@@ -58,11 +62,13 @@ func TestConnectedClients(t *testing.T) {
 				cmd.Env = append(cmd.Env, name+"="+value)
 			}
 		}
-		session, err := mcp.NewClient(&mcp.Implementation{Name: c.ID, Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+		session, err := mcp.NewClient(&mcp.Implementation{Name: c.ID, Version: "1"}, nil).Connect(t.Context(),
+			&mcp.CommandTransport{Command: cmd}, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", c.ID, err)
 		}
-		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ext_kit_say", Arguments: map[string]any{"to": c.ID}})
+		result, err := session.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "ext_kit_say", Arguments: map[string]any{"to": c.ID}})
 		if err != nil || result.IsError || !strings.Contains(result.Content[0].(*mcp.TextContent).Text, `"`+c.ID+`"`) {
 			t.Errorf("%s: %+v, %v", c.ID, result, err)
 		}
@@ -115,12 +121,15 @@ func TestConnectHostileFiles(t *testing.T) {
 		make func(path string) error
 		want string
 	}{
-		"100 MB":        {func(path string) error { return errors.Join(write("{")(path), os.Truncate(path, 100<<20)) }, "over 16 MiB"},
-		"a directory":   {func(path string) error { return os.Mkdir(path, 0o755) }, "a directory, not a regular file"},
-		"a FIFO":        {func(path string) error { return syscall.Mkfifo(path, 0o644) }, "a FIFO, not a regular file"},
-		"a link to it":  {func(path string) error { return os.Symlink(filepath.Base(path), path) }, "too many"},
-		"a dead link":   {func(path string) error { return os.Symlink("nothing", path) }, "a link to a file that does not exist"},
-		"read-only":     {func(path string) error { return errors.Join(write("{}")(path), os.Chmod(path, 0o444)) }, "read-only"},
+		"100 MB": {func(path string) error { return errors.Join(write("{")(path), os.Truncate(path, 100<<20)) },
+			"over 16 MiB"},
+		"a directory":  {func(path string) error { return os.Mkdir(path, 0o755) }, "a directory, not a regular file"},
+		"a FIFO":       {func(path string) error { return syscall.Mkfifo(path, 0o644) }, "a FIFO, not a regular file"},
+		"a link to it": {func(path string) error { return os.Symlink(filepath.Base(path), path) }, "too many"},
+		"a dead link": {func(path string) error { return os.Symlink("nothing", path) },
+			"a link to a file that does not exist"},
+		"read-only": {func(path string) error { return errors.Join(write("{}")(path), os.Chmod(path, 0o444)) },
+			"read-only"},
 		"not UTF-8":     {write("{\"a\": \"\xff\"}"), "not UTF-8"},
 		"UTF-16":        {write("\xff\xfe{\x00}\x00"), "not UTF-8"},
 		"a key twice":   {write(`{"mcpServers": {}, "mcpServers": {}}`), "1:20: \"mcpServers\" is there a second time"},
@@ -141,7 +150,8 @@ func TestConnectHostileFiles(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 			after, err := os.Lstat(path)
-			if err != nil || after.Size() != before.Size() || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) {
+			if err != nil || after.Size() != before.Size() || after.Mode() != before.Mode() ||
+				!after.ModTime().Equal(before.ModTime()) {
 				t.Errorf("the file was %v, and is %v, %v", before, after, err)
 			}
 			if out, err := program(dir, "connect").CombinedOutput(); err != nil {
@@ -169,7 +179,8 @@ func TestConnectThroughLink(t *testing.T) {
 			t.Errorf("%v: %v, %v, %v, %v", args, info.Mode(), kind.Mode(), err, linkErr)
 		}
 		data, err := os.ReadFile(target)
-		if err != nil || !bytes.HasPrefix(data, []byte("\xef\xbb\xbf{\r\n")) || bytes.Count(data, []byte("\n")) != bytes.Count(data, []byte("\r\n")) {
+		if err != nil || !bytes.HasPrefix(data, []byte("\xef\xbb\xbf{\r\n")) ||
+			bytes.Count(data, []byte("\n")) != bytes.Count(data, []byte("\r\n")) {
 			t.Errorf("%v: %q, %v", args, data, err)
 		}
 	}
@@ -196,7 +207,8 @@ func TestConnectAtOnce(t *testing.T) {
 		NumStartups int
 		MCPServers  map[string]any `json:"mcpServers"`
 	}
-	if err := errors.Join(err, json.Unmarshal(data, &file)); err != nil || len(file.MCPServers) != 3 || file.NumStartups != 1 {
+	if err := errors.Join(err, json.Unmarshal(data, &file)); err != nil || len(file.MCPServers) != 3 ||
+		file.NumStartups != 1 {
 		t.Errorf("%v in\n%s", err, data)
 	}
 }
@@ -224,7 +236,8 @@ func TestConnectKilled(t *testing.T) {
 				running = false
 			default:
 				found, err := filepath.Glob(filepath.Join(dir, ".claude.json?*"))
-				if more, _ := filepath.Glob(filepath.Join(dir, "..claude.json-*")); err == nil && len(found)+len(more) > n%3 {
+				if more, _ := filepath.Glob(filepath.Join(dir, "..claude.json-*")); err == nil &&
+					len(found)+len(more) > n%3 {
 					_ = cmd.Process.Kill() // its lock, or the new file, is there
 				}
 			}

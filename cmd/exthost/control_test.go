@@ -52,7 +52,10 @@ func ask(t *testing.T, dir string, args ...string) (stdout string, code int) {
 // for a host, and the next one works.
 func TestF6KilledHostIsNoObstacle(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest, "extensions/shell/plugin.toml": shellManifest})
+	dir := project(t, map[string]string{
+		"extensions/talk/plugin.toml":  talkManifest,
+		"extensions/shell/plugin.toml": shellManifest,
+	})
 	s := startServe(t, dir)
 	killed := s.Process.Pid
 	if _, code := ask(t, dir, "status"); code != console.ExitOK {
@@ -75,18 +78,21 @@ func TestF6KilledHostIsNoObstacle(t *testing.T) {
 		t.Errorf("a call starts its own extension: %q, exit code %d", out, code)
 	}
 	s = startServe(t, dir)
-	if out, code := ask(t, dir, "status"); code != console.ExitOK || !strings.Contains(out, fmt.Sprintf("pid %d,", s.Process.Pid)) {
+	if out, code := ask(t, dir, "status"); code != console.ExitOK ||
+		!strings.Contains(out, fmt.Sprintf("pid %d,", s.Process.Pid)) {
 		t.Errorf("status of the next host: exit code %d, %s", code, out)
 	}
 	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
-	said := regexp.MustCompile(fmt.Sprintf(`"level":"WARN","msg":"the host before \(pid %d, started 20[^)]*\) did not end by itself(; its guardian ends its processes)?"`, killed)).FindStringSubmatch(s.stderr.String())
+	said := regexp.MustCompile(
+		fmt.Sprintf(`"level":"WARN","msg":"the host before \(pid %d, started 20[^)]*\) did not end by itself(; its guardian ends its processes)?"`, killed)).FindStringSubmatch(s.stderr.String())
 	if said == nil || strings.Contains(string(lock), `"guarded":true`) != (said[1] != "") {
 		t.Errorf("the next host does not say that the one before was killed: %s", s.stderr)
 	}
 	s = startServe(t, dir)
-	if code := s.end(t, os.Interrupt); code != console.ExitOK || strings.Contains(s.stderr.String(), "the host before") {
+	if code := s.end(t, os.Interrupt); code != console.ExitOK ||
+		strings.Contains(s.stderr.String(), "the host before") {
 		t.Errorf("after an orderly end: exit code %d, %s", code, s.stderr)
 	}
 }
@@ -170,7 +176,8 @@ func TestManyHostsOnStdio(t *testing.T) {
 		t.Errorf("status: exit code %d, %s", code, out)
 	}
 	s := startServe(t, dir)
-	if code := s.end(t, os.Interrupt); code != console.ExitOK || !strings.Contains(s.stderr.String(), "serve --stdio, pid") {
+	if code := s.end(t, os.Interrupt); code != console.ExitOK ||
+		!strings.Contains(s.stderr.String(), "serve --stdio, pid") {
 		t.Errorf("an HTTP host beside them: exit code %d, %s", code, s.stderr)
 	}
 	if err := first(); err != nil {
@@ -267,7 +274,10 @@ func TestFollowLogs(t *testing.T) {
 // it. It returns once the tool runs.
 func longCall(t *testing.T, configuration ...string) (dir string, s *served, cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
-	dir = project(t, map[string]string{"exthost.yaml": strings.Join(configuration, ""), "extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n"})
+	dir = project(t, map[string]string{
+		"exthost.yaml":               strings.Join(configuration, ""),
+		"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n",
+	})
 	fifo := filepath.Join(dir, "extensions/kit/running")
 	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
 		t.Skip("mkfifo is missing: a call that does not end is not tested")
@@ -296,7 +306,8 @@ func TestCallOfAHostThatIsKilled(t *testing.T) {
 	<-s.read
 	_ = s.Wait()
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != console.ExitFailed || !strings.Contains(stderr.String(), "may have been done\n  next: exthost status") {
+	if code := cmd.ProcessState.ExitCode(); code != console.ExitFailed ||
+		!strings.Contains(stderr.String(), "may have been done\n  next: exthost status") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

@@ -30,7 +30,12 @@ type devSession struct {
 // startDev runs exthost dev on a directory, without a terminal.
 func startDev(t *testing.T, project, dir string, args ...string) *devSession {
 	t.Helper()
-	s := &devSession{Cmd: program(project, append([]string{"dev", dir}, args...)...), t: t, dir: filepath.Join(project, dir), said: &transcript{more: make(chan struct{}, 1)}}
+	s := &devSession{
+		Cmd:  program(project, append([]string{"dev", dir}, args...)...),
+		t:    t,
+		dir:  filepath.Join(project, dir),
+		said: &transcript{more: make(chan struct{}, 1)},
+	}
 	s.Stdout, s.Stderr = s.said, s.said
 	in, err := s.StdinPipe()
 	if err != nil {
@@ -109,7 +114,8 @@ func TestDev(t *testing.T) {
 	s.say("ext_hello_hello")
 	s.said.await(t, "two  ")
 
-	s.save("plugin.toml", strings.Replace(scriptManifest, "name = { type", "greeting = { type = \"string\" }, name = { type", 1)+"[[tools]]\nname = \"bye\"\ndescription = \"Leaves.\"\n")
+	s.save("plugin.toml", strings.Replace(scriptManifest, "name = { type",
+		"greeting = { type = \"string\" }, name = { type", 1)+"[[tools]]\nname = \"bye\"\ndescription = \"Leaves.\"\n")
 	s.said.await(t, "    hello: +greeting?: string\n")
 	s.said.await(t, "    + bye()\n")
 
@@ -192,10 +198,11 @@ build = ["sh", "-c", "if grep -n oops source.txt; then exit 1; fi; cp source.txt
 	s.say("hello")
 	s.said.await(t, "one  ")
 	s.save("source.txt", scriptSaying("two"))
-	// A look that began before the save may find the saved source and the program of the last build: it swaps for these, and
-	// the next one for the new program.
+	// A look that began before the save may find the saved source and the program of the last build: it swaps for
+	// these, and the next one for the new program.
 	for n := 1; !strings.Contains(s.said.String(), "two  "); n++ {
-		s.said.until(t, fmt.Sprintf("swap %d", n), func(said string) bool { return strings.Count(said, "swapped in ") >= n })
+		s.said.until(t, fmt.Sprintf("swap %d", n),
+			func(said string) bool { return strings.Count(said, "swapped in ") >= n })
 		s.say("hello")
 		s.said.until(t, fmt.Sprintf("answer %d", n), func(said string) bool {
 			return strings.Contains(said, "two  ") || strings.Count(said, "one  ") > n
@@ -236,8 +243,10 @@ func TestDevLatency(t *testing.T) {
 		text       func(mark string, original string) string
 	}{
 		{"sh", "main.sh", "sh", 100 * time.Millisecond, func(mark, _ string) string { return scriptSaying(mark) }},
-		{"python", "main.py", "python3", 100 * time.Millisecond, func(mark, original string) string { return strings.Replace(original, "Hello, ", mark, 1) }},
-		{"node", "main.mjs", "node", 150 * time.Millisecond, func(mark, original string) string { return strings.Replace(original, "Hello, ", mark, 1) }},
+		{"python", "main.py", "python3", 100 * time.Millisecond,
+			func(mark, original string) string { return strings.Replace(original, "Hello, ", mark, 1) }},
+		{"node", "main.mjs", "node", 150 * time.Millisecond,
+			func(mark, original string) string { return strings.Replace(original, "Hello, ", mark, 1) }},
 	} {
 		t.Run(tt.lang, func(t *testing.T) {
 			if _, err := exec.LookPath(tt.program); err != nil {
@@ -283,7 +292,8 @@ func TestDevLatency(t *testing.T) {
 				took = append(took, time.Since(began))
 			}
 			p50 := took.Quantile(0.5)
-			t.Logf("%s: save to new answer: %v, of which the program's own start and end are %v; the aim is %v", tt.lang,
+			t.Logf("%s: save to new answer: %v, of which the program's own start and end are %v; the aim is %v",
+				tt.lang,
 				took, floor.Round(time.Millisecond), tt.bound)
 			if stormtest.Full && p50 > 20*tt.bound {
 				t.Errorf("p50 is %v", p50)
@@ -318,7 +328,13 @@ func TestAttachToSomethingElse(t *testing.T) {
 	}
 	defer l.Close()
 	go func() {
-		for _, said := range []string{"220 mail.example.com\n", `{"dir":"/","argv":[],"env":[]}` + "\n", "{}\n", strings.Repeat("x", 1<<16), ""} {
+		for _, said := range []string{
+			"220 mail.example.com\n",
+			`{"dir":"/","argv":[],"env":[]}` + "\n",
+			"{}\n",
+			strings.Repeat("x", 1<<16),
+			"",
+		} {
 			conn, err := l.Accept()
 			if err != nil {
 				return
@@ -329,7 +345,8 @@ func TestAttachToSomethingElse(t *testing.T) {
 	}()
 	for range 5 {
 		out, err := program(dir, "attach", socket).CombinedOutput()
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != int(console.ExitNotFound) || !strings.Contains(string(out), "next: exthost dev DIR --attach") {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != int(console.ExitNotFound) ||
+			!strings.Contains(string(out), "next: exthost dev DIR --attach") {
 			t.Errorf("%v: %s", err, out)
 		}
 	}
@@ -367,7 +384,8 @@ func TestDevAttach(t *testing.T) {
 	s.said.await(t, "● notes 0.1.0 attached")
 	s.say("add text=milk")
 	s.said.await(t, "milk")
-	if out, err := program(project, "attach", socket).CombinedOutput(); err == nil || !strings.Contains(string(out), "no host waits at") {
+	if out, err := program(project, "attach", socket).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "no host waits at") {
 		t.Errorf("a second one: %v, %s", err, out)
 	}
 	_ = first.Process.Signal(os.Interrupt)

@@ -52,14 +52,27 @@ var askHost = map[string][]string{
 }
 
 // tellHost are commands that do their work without the running host, and tell it afterwards.
-var tellHost = []string{"audit", "client add bot", "client list", "grant kit", "login kit", "logout kit", "trust --all --yes", "secret list"}
+var tellHost = []string{
+	"audit",
+	"client add bot",
+	"client list",
+	"grant kit",
+	"login kit",
+	"logout kit",
+	"trust --all --yes",
+	"secret list",
+}
 
 // askNobody are the commands that serve, or that need no answer of the running host.
 var askNobody = []string{
-	"add", "agent-setup", "attach", "audit", "audit verify", "check", "client add", "client list", "client rm", "client rotate", "cluster check",
-	"cluster init", "cluster invite", "cluster permissions", "cluster revoke", "completion bash", "completion fish", "completion powershell",
-	"completion zsh", "config show", "connect", "dev", "diff", "grant", "hooks import", "hooks test", "import", "init", "login", "logout", "man", "outdated",
-	"remove", "replay", "schema config", "schema manifest", "secret list", "secret rm", "secret set", "serve", "tools export", "tools find",
+	"add", "agent-setup", "attach", "audit", "audit verify", "check", "client add", "client list", "client rm",
+	"client rotate", "cluster check",
+	"cluster init", "cluster invite", "cluster permissions", "cluster revoke", "completion bash", "completion fish",
+	"completion powershell",
+	"completion zsh", "config show", "connect", "dev", "diff", "grant", "hooks import", "hooks test", "import", "init",
+	"login", "logout", "man", "outdated",
+	"remove", "replay", "schema config", "schema manifest", "secret list", "secret rm", "secret set", "serve",
+	"tools export", "tools find",
 	"tools schema", "trust", "upgrade", "validate", "version",
 }
 
@@ -103,7 +116,9 @@ func TestStoppedHost(t *testing.T) {
 	}
 	running.Wait()
 	_ = waiting.Wait()
-	if code := waiting.ProcessState.ExitCode(); code != console.ExitCanceled || !strings.Contains(waitingSays.String(), "is stopped") || !strings.Contains(waitingSays.String(), "may have been done") {
+	if code := waiting.ProcessState.ExitCode(); code != console.ExitCanceled ||
+		!strings.Contains(waitingSays.String(), "is stopped") ||
+		!strings.Contains(waitingSays.String(), "may have been done") {
 		t.Errorf("the command that waited: exit code %d, %s", code, waitingSays)
 	}
 	if err := s.Process.Signal(syscall.SIGCONT); err != nil {
@@ -127,7 +142,8 @@ func commandsIn(t *testing.T, pages string) (names []string) {
 			t.Fatal(err)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".1")
-		group := slices.ContainsFunc(files, func(other string) bool { return strings.HasPrefix(filepath.Base(other), name+"-") })
+		group := slices.ContainsFunc(files,
+			func(other string) bool { return strings.HasPrefix(filepath.Base(other), name+"-") })
 		if group || name == "exthost" {
 			continue
 		}
@@ -149,7 +165,8 @@ func checkStopped(t *testing.T, dir, line string) {
 	switch {
 	case !ended:
 		t.Errorf("exthost %s did not end", line)
-	case !strings.Contains(stderr, "is stopped") || !strings.Contains(stderr, "kill -CONT") || !strings.HasSuffix(stdout, "exit 8"):
+	case !strings.Contains(stderr, "is stopped") || !strings.Contains(stderr, "kill -CONT") ||
+		!strings.HasSuffix(stdout, "exit 8"):
 		t.Errorf("exthost %s:\nstdout: %s\nstderr: %s", line, stdout, stderr)
 	case line == "logs" && !strings.Contains(stdout, "serving"):
 		t.Errorf("exthost logs does not show the file:\nstdout: %s\nstderr: %s", stdout, stderr)

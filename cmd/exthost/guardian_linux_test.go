@@ -39,8 +39,10 @@ func TestK1HostKilled(t *testing.T) {
 	processtest.Needs(t, "setsid")
 	files, processes := make(map[string]string), 0
 	for id, animal := range zoo {
-		files["extensions/"+id+"/plugin.toml"] = fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"t\"]\n"+
-			"[transport]\ncommand = \"sh\"\nargs = [\"-c\", \"\"\"%s\"\"\"]\n", id, strings.ReplaceAll(animal.command, `"`, `\"`))
+		files["extensions/"+id+
+			"/plugin.toml"] = fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"t\"]\n"+
+			"[transport]\ncommand = \"sh\"\nargs = [\"-c\", \"\"\"%s\"\"\"]\n", id,
+			strings.ReplaceAll(animal.command, `"`, `\"`))
 		files["extensions/"+id+"/leaf.sh"] = leaf
 		processes += animal.processes
 	}
@@ -102,7 +104,8 @@ func TestX4SecondSignal(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
 		"extensions/deaf/leaf.sh": leaf + "touch asked\ntrap '' TERM\nwhile :; do sleep 1; done\n",
-		"extensions/deaf/plugin.toml": "[plugin]\nid = \"deaf\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"t\"]\n" +
+		"extensions/deaf/plugin.toml": "[plugin]\nid = \"deaf\"\nversion = \"0.1.0\"\n[capabilities]\ntools = " +
+			"[\"t\"]\n" +
 			"[transport]\nscript = \"leaf.sh\"\n[runtime]\nshutdown_grace = \"1h\"\n",
 	})
 	s := startServe(t, dir)
@@ -136,7 +139,8 @@ func startedBy(dir, extension string) (pids []string) {
 		environ, _ := os.ReadFile(file)
 		pid := filepath.Base(filepath.Dir(file))
 		if bytes.Contains(environ, []byte("\x00EXTHOST_STATE_DIR="+dir+"/")) &&
-			(extension == "" || bytes.Contains(environ, []byte("\x00EXTHOST_EXTENSION_ID="+extension+"\x00"))) && alive(pid) {
+			(extension == "" || bytes.Contains(environ, []byte("\x00EXTHOST_EXTENSION_ID="+extension+"\x00"))) &&
+			alive(pid) {
 			pids = append(pids, pid)
 		}
 	}

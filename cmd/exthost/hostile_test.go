@@ -89,7 +89,8 @@ func TestNothingRunsUnderAnyCommand(t *testing.T) {
 					inClone(t, base, dir, append(strings.Fields(command), args...))
 				}
 			}
-			inClone(t, base, dir, []string{"call", "ext_tool_go", "--no-project-config"}) // no command has agreed to anything
+			// no command has agreed to anything
+			inClone(t, base, dir, []string{"call", "ext_tool_go", "--no-project-config"})
 			inClone(t, base, dir, []string{"doctor", "--runtime", "--no-project-config"})
 			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 				if err == nil && d.Name() == "ran" {

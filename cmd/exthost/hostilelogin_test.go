@@ -41,7 +41,8 @@ func TestHostileLogin(t *testing.T) {
 		"in the code for another device": {func(s *oauthtest.Servers) {
 			s.Any = func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path == "/device" {
-					_, _ = w.Write([]byte(`{"device_code":"x","user_code":"A\u001b[2JB","verification_uri":"` + s.Issuer + `","expires_in":-1}`))
+					_, _ = w.Write([]byte(`{"device_code":"x","user_code":"A\u001b[2JB","verification_uri":"` +
+						s.Issuer + `","expires_in":-1}`))
 				}
 				return r.URL.Path == "/device"
 			}
@@ -54,17 +55,22 @@ func TestHostileLogin(t *testing.T) {
 			processtest.Leaks(t)
 			s := oauthtest.New(t)
 			tt.set(s)
-			dir := project(t, map[string]string{"extensions/gh/plugin.toml": "[plugin]\nid = \"gh\"\nversion = \"0.1.0\"\n[transport]\nurl = \"" + s.URL + "\"\n"})
+			dir := project(t, map[string]string{
+				"extensions/gh/plugin.toml": "[plugin]\nid = \"gh\"\nversion = \"0.1.0\"\n[transport]\nurl = \"" +
+					s.URL + "\"\n",
+			})
 			login := program(dir, append([]string{"login", "gh"}, tt.args...)...)
 			login.Env = append(login.Env, "BROWSER=approve")
 			timeout := time.AfterFunc(patience, func() { login.Process.Kill() })
 			defer timeout.Stop()
 			out, err := login.CombinedOutput()
 			text := string(out)
-			if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && console.Invisible(r) }); i >= 0 || !strings.Contains(text, tt.want) {
+			if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && console.Invisible(r) }); i >= 0 ||
+				!strings.Contains(text, tt.want) {
 				t.Errorf("%v: %q, want %q", err, text, tt.want)
 			}
-			if strings.Contains(text, "\nexthost: signed in") || (err == nil) != strings.Contains(text, "\nsigned in to gh") {
+			if strings.Contains(text, "\nexthost: signed in") ||
+				(err == nil) != strings.Contains(text, "\nsigned in to gh") {
 				t.Errorf("%v: %q", err, text)
 			}
 		})

@@ -34,7 +34,10 @@ func TestK1IsolatedExtension(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
 	plain := strings.NewReplacer(`"daemon"`, `"plain"`, `isolate = "pid"`, "", "36017", "0").Replace(isolatedManifest)
-	dir := project(t, map[string]string{"extensions/daemon/plugin.toml": isolatedManifest, "extensions/plain/plugin.toml": plain})
+	dir := project(t, map[string]string{
+		"extensions/daemon/plugin.toml": isolatedManifest,
+		"extensions/plain/plugin.toml":  plain,
+	})
 	s := startServe(t, dir)
 	if out, _ := ask(t, dir, "status", "-o", "json"); strings.Contains(out, "it cannot have a pid namespace") {
 		t.Skipf("NOT TESTED: %s: this system gives no pid namespace: %s", t.Name(), out)

@@ -61,7 +61,8 @@ func TestLoginsAppearNowhere(t *testing.T) {
 		return false
 	}
 	dir := project(t, map[string]string{
-		"extensions/gh/plugin.toml":    "[plugin]\nid = \"gh\"\nversion = \"0.1.0\"\n[transport]\nurl = \"" + remote.URL + "\"\n",
+		"extensions/gh/plugin.toml": "[plugin]\nid = \"gh\"\nversion = \"0.1.0\"\n[transport]\nurl = \"" +
+			remote.URL + "\"\n",
 		"extensions/spies/plugin.toml": spiesManifest,
 		"exthost.yaml":                 "audit: {path: audit.jsonl}\nlog: {file: host.log, level: trace}\n",
 	})
@@ -97,7 +98,8 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	said["the end"] = s.call(t, "ext_gh_hello", `{}`) // whose description quotes the refresh token
 	_, said["the metrics"] = request(t, strings.TrimSuffix(s.url, "/mcp")+"/metrics", "")
 	for _, args := range [][]string{
-		{"status", "-o", "json"}, {"info", "gh", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"}, {"audit", "-o", "json"}, {"config", "show", "-o", "json"},
+		{"status", "-o", "json"}, {"info", "gh", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"},
+		{"audit", "-o", "json"}, {"config", "show", "-o", "json"},
 		{"login", "--list", "-o", "json"}, {"login", "--list"}, {"doctor", "-o", "json"}, {"validate"},
 	} {
 		out, err := program(dir, args...).Output()
@@ -131,7 +133,11 @@ func TestLoginsAppearNowhere(t *testing.T) {
 			t.Errorf("%s is not put to the test", who)
 		}
 	}
-	for who, text := range map[string]string{"the failure": "trouble with", "the end": "[redacted] is not valid", "the spy": "looked"} {
+	for who, text := range map[string]string{
+		"the failure": "trouble with",
+		"the end":     "[redacted] is not valid",
+		"the spy":     "looked",
+	} {
 		if !strings.Contains(said[who], text) {
 			t.Errorf("%s is not put to the test: %s", who, said[who])
 		}

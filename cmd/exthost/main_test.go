@@ -73,7 +73,15 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GOFLAGS", "-ldflags=-w") // half the time to link
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "publish": publish, "serving": serving, "eventually": eventually, "freeport": freePort, "remote": remote(t)},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":      exits,
+			"harmless":   harmless,
+			"publish":    publish,
+			"serving":    serving,
+			"eventually": eventually,
+			"freeport":   freePort,
+			"remote":     remote(t),
+		},
 	})
 }
 
@@ -115,7 +123,8 @@ func serving(ts *testscript.TestScript, neg bool, args []string) {
 	for began := time.Now(); time.Since(began) < patience; <-tick.C {
 		locks, _ := filepath.Glob(filepath.Join(state, "*", ".exthost.lock"))
 		for _, lock := range locks {
-			if text, _ := os.ReadFile(lock); strings.Contains(string(text), "/mcp") && ts.Exec("exthost", "status") == nil && !strings.Contains(ts.ReadFile("stdout"), " spawning ") {
+			if text, _ := os.ReadFile(lock); strings.Contains(string(text), "/mcp") &&
+				ts.Exec("exthost", "status") == nil && !strings.Contains(ts.ReadFile("stdout"), " spawning ") {
 				return
 			}
 		}
@@ -157,8 +166,10 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 func harmless(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range args {
 		text := ts.ReadFile(name)
-		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && console.Invisible(r) }); (i >= 0) != neg {
-			ts.Fatalf("%s: first character a terminal acts on at %d of %d: %q", name, i, len(text), text[max(i-20, 0):min(max(i, 0)+20, len(text))])
+		if i := strings.IndexFunc(text,
+			func(r rune) bool { return r != '\n' && console.Invisible(r) }); (i >= 0) != neg {
+			ts.Fatalf("%s: first character a terminal acts on at %d of %d: %q", name, i, len(text),
+				text[max(i-20, 0):min(max(i, 0)+20, len(text))])
 		}
 	}
 }

@@ -18,7 +18,10 @@ import (
 // several processes map count for each.
 func BenchmarkMemory(b *testing.B) {
 	isolated := strings.Replace(notesManifest, `id = "notes"`, `id = "isolated"`, 1) + "[runtime]\nisolate = \"pid\"\n"
-	dir := project(b, map[string]string{"extensions/notes/plugin.toml": notesManifest, "extensions/isolated/plugin.toml": isolated})
+	dir := project(b, map[string]string{
+		"extensions/notes/plugin.toml":    notesManifest,
+		"extensions/isolated/plugin.toml": isolated,
+	})
 	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64
 	for b.Loop() {
 		s := startServe(b, dir)

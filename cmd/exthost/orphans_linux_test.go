@@ -111,7 +111,8 @@ func stay(dir string) {
 		outcome += verdict(false, false, err.Error())
 	} else {
 		text, _ := io.ReadAll(r.Body)
-		outcome += verdict(r.StatusCode == http.StatusOK, strings.Contains(string(text), "comes from an extension"), r.Status+string(text))
+		outcome += verdict(r.StatusCode == http.StatusOK, strings.Contains(string(text), "comes from an extension"),
+			r.Status+string(text))
 	}
 	_ = os.WriteFile(filepath.Join(dir, "outcomes", pid), []byte(outcome), 0o600)
 	time.Sleep(time.Hour)
@@ -134,7 +135,8 @@ func operator(exe, dir string, args ...string) *exec.Cmd {
 	bin := filepath.Dir(exe)
 	cmd := exec.Command(filepath.Join(bin, "exthost"), args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + dir, "XDG_STATE_HOME=" + dir + "/state", "XDG_CONFIG_HOME=" + dir + "/config-home",
+	cmd.Env = []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + dir, "XDG_STATE_HOME=" + dir + "/state",
+		"XDG_CONFIG_HOME=" + dir + "/config-home",
 		"EXTHOST_TRUST=off", "GORACE=" + quickExit}
 	return cmd
 }
@@ -165,15 +167,24 @@ func newField(t *testing.T, uid int) *field {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	f.dir = dir
 	t.Cleanup(f.end)
-	files := map[string]string{"exthost.yaml": asksForPay, "extensions/rogue/plugin.toml": fmt.Sprintf(rogue, dir), "extensions/rogue/leaf.sh": leaf,
-		"extensions/payer/plugin.toml": payer, "orphans/.keep": "", "outcomes/.keep": "", "next/.keep": ""}
+	files := map[string]string{
+		"exthost.yaml":                 asksForPay,
+		"extensions/rogue/plugin.toml": fmt.Sprintf(rogue, dir),
+		"extensions/rogue/leaf.sh":     leaf,
+		"extensions/payer/plugin.toml": payer,
+		"orphans/.keep":                "",
+		"outcomes/.keep":               "",
+		"next/.keep":                   "",
+	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error { return errors.Join(err, os.Chown(path, uid, -1)) })
+	err = filepath.WalkDir(dir,
+		func(path string, _ os.DirEntry, err error) error { return errors.Join(err, os.Chown(path, uid, -1)) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,11 @@ require('readline').createInterface({input: process.stdin}).on('line', (line) =>
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	cmd := program(dir, "call", "ext_forecast_devices")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWNET | syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
+	}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Skipf("NOT TESTED: %s: a network namespace: %v", t.Name(), err)
@@ -61,7 +64,10 @@ func TestLockedAfterTheAnswer(t *testing.T) {
 		t.Skip("NOT TESTED: node is missing")
 	}
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"weather/package.json": `{"name": "weather", "version": "1.0.0", "bin": "index.js"}`, "weather/index.js": ""})
+	dir := project(t, map[string]string{
+		"weather/package.json": `{"name": "weather", "version": "1.0.0", "bin": "index.js"}`,
+		"weather/index.js":     "",
+	})
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
 	person, tty := terminal(t)
 	cmd := program(dir, "add", "./weather")

@@ -47,7 +47,8 @@ func TestExtensionWithoutPrivileges(t *testing.T) {
 			t.Errorf("info %q:\n%s", tt.args, info)
 		}
 		doctor, _ := ask(t, dir, append([]string{"doctor"}, tt.args...)...)
-		if strings.Contains(doctor, "privileges ") != root || strings.Contains(doctor, "and all of them: curious") != (root && tt.privileges == "0\n") {
+		if strings.Contains(doctor, "privileges ") != root ||
+			strings.Contains(doctor, "and all of them: curious") != (root && tt.privileges == "0\n") {
 			t.Errorf("doctor %q:\n%s", tt.args, doctor)
 		}
 		s.end(t, syscall.SIGTERM)

@@ -153,7 +153,8 @@ func hostLogs(t testing.TB, dir string) string {
 func oneHost(t testing.TB, dir string) {
 	t.Helper()
 	log := hostLogs(t, dir)
-	for began := time.Now(); !strings.Contains(log, `"msg":"serving"`) && time.Since(began) < patience; { // a host may answer before it logs this
+	// a host may answer before it logs this
+	for began := time.Now(); !strings.Contains(log, `"msg":"serving"`) && time.Since(began) < patience; {
 		log = hostLogs(t, dir)
 	}
 	if strings.Count(log, `"msg":"serving"`) != 1 {
@@ -162,7 +163,8 @@ func oneHost(t testing.TB, dir string) {
 }
 
 func call(id int, tool, arguments string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool,
+		arguments)
 }
 
 // Fifteen clients that start at once in one directory have one host, with one process of
@@ -170,7 +172,10 @@ func call(id int, tool, arguments string) string {
 // does not reach the host. exthost stop ends it, and the next call of a client has another.
 func TestClientsShareHost(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/notes/plugin.toml": notesManifest, "exthost.yaml": "audit: {path: audit.jsonl}\n"})
+	dir := project(t, map[string]string{
+		"extensions/notes/plugin.toml": notesManifest,
+		"exthost.yaml":                 "audit: {path: audit.jsonl}\n",
+	})
 	defer stopHosts(t, dir)
 	clients := make([]*client, 15)
 	for i := range clients {
@@ -178,7 +183,8 @@ func TestClientsShareHost(t *testing.T) {
 	}
 	for i, c := range clients {
 		c.open(t)
-		if answer := c.say(t, call(1, "ext_notes_add", fmt.Sprintf(`{"text":"note %d"}`, i))); !strings.Contains(answer, fmt.Sprintf(`"id":%d,`, i+1)) {
+		if answer := c.say(t, call(1, "ext_notes_add", fmt.Sprintf(`{"text":"note %d"}`, i))); !strings.Contains(answer,
+			fmt.Sprintf(`"id":%d,`, i+1)) {
 			t.Errorf("client %d: the notes are not shared: %s", i, answer)
 		}
 	}
@@ -202,7 +208,8 @@ func TestClientsShareHost(t *testing.T) {
 	awaitEnd(t, pid)
 	for i, c := range clients {
 		if i < 3 {
-			if answer := c.say(t, call(2, "ext_notes_search", `{"query":"note"}`)); !strings.Contains(answer, `"id":2,"result"`) {
+			if answer := c.say(t, call(2, "ext_notes_search", `{"query":"note"}`)); !strings.Contains(answer,
+				`"id":2,"result"`) {
 				t.Errorf("after exthost stop: %s", answer)
 			}
 		}
@@ -215,7 +222,8 @@ func TestClientsShareHost(t *testing.T) {
 func TestKilledHostUnderCalls(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
-		"extensions/kit/plugin.toml":   kitManifest + `command = ["sh", "-c", "echo x > running; exec sleep 60"]` + "\n",
+		"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo x > running; exec sleep 60"]` +
+			"\n",
 		"extensions/notes/plugin.toml": notesManifest,
 	})
 	fifo := filepath.Join(dir, "extensions/kit/running")
@@ -231,9 +239,11 @@ func TestKilledHostUnderCalls(t *testing.T) {
 			meta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 		}
 		request := func(id, tool, arguments string) string {
-			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, tool, arguments, meta)
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`,
+				id, tool, arguments, meta)
 		}
-		if answer := c.say(t, request("0", "ext_notes_add", `{"text":"x"}`)); !strings.Contains(answer, `"id":0,"result"`) {
+		if answer := c.say(t, request("0", "ext_notes_add", `{"text":"x"}`)); !strings.Contains(answer,
+			`"id":0,"result"`) {
 			t.Fatalf("%s: %s", versions, answer)
 		}
 		flying := []string{`1`, `"two"`, `3`}
@@ -257,7 +267,8 @@ func TestKilledHostUnderCalls(t *testing.T) {
 				}
 			}
 			answer := c.hear(t)
-			if err := json.Unmarshal([]byte(answer), &m); err != nil || m.Error.Code != -32030 || m.Error.Data.Outcome != "unknown" {
+			if err := json.Unmarshal([]byte(answer), &m); err != nil || m.Error.Code != -32030 ||
+				m.Error.Data.Outcome != "unknown" {
 				t.Errorf("%s: a call in flight is answered %s", versions, answer)
 			}
 			failed[string(m.ID)]++
@@ -265,7 +276,8 @@ func TestKilledHostUnderCalls(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{`1`: 1, `"two"`: 1, `3`: 1}, failed); diff != "" {
 			t.Errorf("%s: errors (-want +got):\n%s", versions, diff)
 		}
-		if answer := c.say(t, request("4", "ext_notes_search", `{"query":"x"}`)); !strings.Contains(answer, `"id":4,"result"`) {
+		if answer := c.say(t, request("4", "ext_notes_search", `{"query":"x"}`)); !strings.Contains(answer,
+			`"id":4,"result"`) {
 			t.Errorf("%s: the next call: %s", versions, answer)
 		}
 		c.leave(t)
@@ -291,7 +303,10 @@ command = ["sh", "-c", "echo token=$SHARED_TOKEN"]
 // other variables do not matter. No value gets into a name or a log.
 func TestClientsOfOtherHosts(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/vars/plugin.toml": varManifest, "other/kit/plugin.toml": kitManifest})
+	dir := project(t, map[string]string{
+		"extensions/vars/plugin.toml": varManifest,
+		"other/kit/plugin.toml":       kitManifest,
+	})
 	defer stopHosts(t, dir)
 	t.Setenv("SHARED_TOKEN", "first-secret")
 	a := startClient(t, dir)
@@ -316,10 +331,12 @@ func TestClientsOfOtherHosts(t *testing.T) {
 			t.Errorf("want %s: %s", tt.want, answer)
 		}
 	}
-	if answer := flags.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(answer, "ext_kit_say") || strings.Contains(answer, "ext_vars_show") {
+	if answer := flags.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(answer,
+		"ext_kit_say") || strings.Contains(answer, "ext_vars_show") {
 		t.Errorf("with --extensions: %s", answer)
 	}
-	if out, err := program(dir, "status").Output(); err != nil || !regexp.MustCompile(`log in .*/\.exthost\.log\n.*beside it, .*: pid \d+, \d+\n`).Match(out) {
+	if out, err := program(dir, "status").Output(); err != nil ||
+		!regexp.MustCompile(`log in .*/\.exthost\.log\n.*beside it, .*: pid \d+, \d+\n`).Match(out) {
 		t.Errorf("status: %v, %s", err, out)
 	}
 	log := hostLogs(t, dir)
@@ -337,10 +354,12 @@ func TestClientsOfOtherHosts(t *testing.T) {
 		c.leave(t)
 	}
 	const why = "the client has other values of EXTHOST_LOG_LEVEL, SHARED_TOKEN"
-	if n := strings.Count(log, `"msg":"a client on stdio gets another host","client":"stdio:`+fmt.Sprint(b.Process.Pid)); n != 1 || !strings.Contains(log, why) {
+	if n := strings.Count(log, `"msg":"a client on stdio gets another host","client":"stdio:`+
+		fmt.Sprint(b.Process.Pid)); n != 1 || !strings.Contains(log, why) {
 		t.Errorf("the log tells %d times why another host was started:\n%s", n, log)
 	}
-	if said := regexp.MustCompile(`^warn: started another host for this client, because it cannot share what runs in this directory: pid \d+: (.*)\n$`).FindStringSubmatch(stderr.String()); said == nil || said[1] != why {
+	if said := regexp.MustCompile(
+		`^warn: started another host for this client, because it cannot share what runs in this directory: pid \d+: (.*)\n$`).FindStringSubmatch(stderr.String()); said == nil || said[1] != why {
 		t.Errorf("stderr: %q, want %q", &stderr, why)
 	}
 }
@@ -377,7 +396,10 @@ func TestVariableDeclaredLater(t *testing.T) {
 // of the directory takes the clients on stdio.
 func TestHostOfClients(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/notes/plugin.toml": notesManifest, "exthost.yaml": "server: {idle_exit: 1ms}\n"})
+	dir := project(t, map[string]string{
+		"extensions/notes/plugin.toml": notesManifest,
+		"exthost.yaml":                 "server: {idle_exit: 1ms}\n",
+	})
 	c := startClient(t, dir)
 	c.open(t)
 	pid := hostOf(t, dir)
@@ -386,7 +408,8 @@ func TestHostOfClients(t *testing.T) {
 	s := startServe(t, dir)
 	c = startClient(t, dir)
 	c.open(t)
-	if answer := c.say(t, call(1, "ext_notes_add", `{"text":"of stdio"}`)); !strings.Contains(answer, `"id":1,"result"`) {
+	if answer := c.say(t, call(1, "ext_notes_add", `{"text":"of stdio"}`)); !strings.Contains(answer,
+		`"id":1,"result"`) {
 		t.Errorf("ext_notes_add answers %s", answer)
 	}
 	if answer := s.call(t, "ext_notes_search", `{"query":"stdio"}`); !strings.Contains(answer, "of stdio") {
@@ -433,7 +456,8 @@ func TestUpgradedProgram(t *testing.T) {
 		t.Errorf("the new client: %s", answer)
 	}
 	c.leave(t)
-	if !strings.Contains(stderr.String(), "started another host for this client, because it cannot share what runs in this directory: pid ") {
+	if !strings.Contains(stderr.String(),
+		"started another host for this client, because it cannot share what runs in this directory: pid ") {
 		t.Errorf("nobody is told: %s", &stderr)
 	}
 }

@@ -22,7 +22,8 @@ func TestRelayedClientsAtFullSize(t *testing.T) {
 	processtest.Leaks(t)
 	files := map[string]string{}
 	for i := range 34 {
-		files[fmt.Sprintf("extensions/x%d/plugin.toml", i)] = strings.Replace(notesManifest, `"notes"`, fmt.Sprintf(`"x%d"`, i), 1)
+		files[fmt.Sprintf("extensions/x%d/plugin.toml", i)] = strings.Replace(notesManifest, `"notes"`,
+			fmt.Sprintf(`"x%d"`, i), 1)
 	}
 	dir := project(t, files)
 	defer stopHosts(t, dir)
@@ -32,14 +33,16 @@ func TestRelayedClientsAtFullSize(t *testing.T) {
 	}
 	for i, c := range clients {
 		c.open(t)
-		if answer := c.say(t, call(1, fmt.Sprintf("ext_x%d_search", i), `{"query":"x"}`)); !strings.Contains(answer, `"result"`) {
+		if answer := c.say(t, call(1, fmt.Sprintf("ext_x%d_search", i), `{"query":"x"}`)); !strings.Contains(answer,
+			`"result"`) {
 			t.Errorf("client %d: %s", i, answer)
 		}
 	}
 	stormtest.Claim(t, "children of 15 clients of 34 extensions", 34, func() (int, string) {
 		n, host := 0, hostOf(t, dir)
 		for _, pid := range childrenOf(t, host) {
-			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line), "extension\x00notes") {
+			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line),
+				"extension\x00notes") {
 				n++
 			}
 		}
@@ -110,7 +113,8 @@ func BenchmarkRelayedCall(b *testing.B) {
 	for i := range b.N + 100 {
 		for j, c := range clients {
 			began := time.Now()
-			if answer := c.say(b, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ext_notes_search","arguments":{"query":"milk"}}}`, i)); !strings.Contains(answer, `"result"`) {
+			if answer := c.say(b,
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ext_notes_search","arguments":{"query":"milk"}}}`, i)); !strings.Contains(answer, `"result"`) {
 				b.Fatal(answer)
 			}
 			if i >= 100 {

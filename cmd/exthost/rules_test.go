@@ -20,9 +20,11 @@ func TestChangedRules(t *testing.T) {
 	}
 	processtest.Leaks(t)
 	rules := func(effect, tool string) string {
-		return "plugins:\n- name: access\n  builtin: access\n  category: authorization\n  config: {rules: [{effect: " + effect + ", tools: [" + tool + "]}]}\n"
+		return "plugins:\n- name: access\n  builtin: access\n  category: authorization\n  config: {rules: [{effect: " +
+			effect + ", tools: [" + tool + "]}]}\n"
 	}
-	const old, typo = `- policy access: config.rules: {"effect":"deny","tools":["ext_kit_say"]}`, `+ policy access: config.rules: {"effect":"deny","tools":["ext_kit_sya"]}`
+	const old, typo = `- policy access: config.rules: {"effect":"deny","tools":["ext_kit_say"]}`,
+		`+ policy access: config.rules: {"effect":"deny","tools":["ext_kit_sya"]}`
 	const warning = `"ext_kit_sya" of config.rules[0].tools matches no tool`
 	shows := func(what, text string, wants ...string) {
 		t.Helper()
@@ -33,7 +35,10 @@ func TestChangedRules(t *testing.T) {
 			}
 		}
 	}
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "exthost.yaml": rules("deny", "ext_kit_say")})
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml": kitManifest,
+		"exthost.yaml":               rules("deny", "ext_kit_say"),
+	})
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), []byte(text), 0o600); err != nil {

@@ -38,7 +38,11 @@ func TestCheckSandbox(t *testing.T) {
 	needSandbox(t)
 	processtest.Leaks(t)
 	processtest.Needs(t, "bash")
-	files := map[string]string{"curious/plugin.toml": confinedManifest, "curious/check.json": `{"calls": [{"tool": "run"}]}`, "curious/data/x": ""}
+	files := map[string]string{
+		"curious/plugin.toml": confinedManifest,
+		"curious/check.json":  `{"calls": [{"tool": "run"}]}`,
+		"curious/data/x":      "",
+	}
 	out, _ := ask(t, project(t, files), "check", "--sandbox", "curious")
 	if strings.Contains(out, "was not watched") {
 		t.Skipf("NOT TESTED: %s: %s", t.Name(), out)
@@ -49,11 +53,14 @@ func TestCheckSandbox(t *testing.T) {
 			lines = append(lines, line)
 		}
 	}
-	if got, want := strings.Join(lines, ""), "read = [\"/etc/shells\"]\nwrite = [\"{state}\", \"./data\"]\nnet = [\"api.example.com:443\"]\n"; got != want {
+	if got, want := strings.Join(lines,
+		""), "read = [\"/etc/shells\"]\nwrite = [\"{state}\", \"./data\"]\nnet = [\"api.example.com:443\"]\n"; got !=
+		want {
 		t.Errorf("%s\n%s", got, out)
 	}
 	files["curious/plugin.toml"] += "[sandbox]\n" + strings.Join(lines, "")
-	if out, _ := ask(t, project(t, files), "check", "--sandbox", "curious"); !strings.Contains(out, "1 calls, nothing refused") {
+	if out, _ := ask(t, project(t, files), "check", "--sandbox", "curious"); !strings.Contains(out,
+		"1 calls, nothing refused") {
 		t.Errorf("%s", out)
 	}
 	if out, _ := ask(t, project(t, files), "check", "curious"); strings.Contains(out, "refused") {
@@ -69,15 +76,18 @@ func TestSandboxShown(t *testing.T) {
 		return strings.Replace(confinedManifest, `"curious"`, `"`+id+`"`, 1) + table
 	}
 	dir := project(t, map[string]string{
-		"extensions/boxed/plugin.toml": manifest("boxed", "[sandbox]\nread = [\"/srv\"]\n"), "extensions/free/plugin.toml": manifest("free", ""),
-		"extensions/far/plugin.toml": "[plugin]\nid = \"far\"\nversion = \"0.1.0\"\n[transport]\nurl = \"http://127.0.0.1:1/mcp\"\n[sandbox]\n",
+		"extensions/boxed/plugin.toml": manifest("boxed", "[sandbox]\nread = [\"/srv\"]\n"),
+		"extensions/free/plugin.toml":  manifest("free", ""),
+		"extensions/far/plugin.toml": "[plugin]\nid = \"far\"\nversion = \"0.1.0\"\n[transport]\nurl = " +
+			"\"http://127.0.0.1:1/mcp\"\n[sandbox]\n",
 	})
 	const enforced = "in a sandbox: files, signals, system calls, network"
 	s := startServe(t, dir)
 	if out, _ := ask(t, dir, "status"); strings.Count(out, enforced) != 1 {
 		t.Errorf("status:\n%s", out)
 	}
-	if out, _ := ask(t, dir, "info", "boxed"); !strings.Contains(out, "enforced: files, signals, system calls, network") || !strings.Contains(out, "/srv") {
+	if out, _ := ask(t, dir, "info", "boxed"); !strings.Contains(out,
+		"enforced: files, signals, system calls, network") || !strings.Contains(out, "/srv") {
 		t.Errorf("info:\n%s", out)
 	}
 	if out, _ := ask(t, dir, "doctor"); !strings.Contains(out, "this system enforces files, signals, system calls") {

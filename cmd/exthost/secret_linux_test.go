@@ -37,7 +37,8 @@ func TestSecretIsTypedUnseen(t *testing.T) {
 			}
 		}
 	}
-	if err := cmd.Wait(); err != nil || strings.Contains(shown, canary) || !strings.Contains(shown, "github is stored") {
+	if err := cmd.Wait(); err != nil || strings.Contains(shown, canary) ||
+		!strings.Contains(shown, "github is stored") {
 		t.Errorf("%v: %s", err, shown)
 	}
 	secrets := filepath.Join(dir, "config-home", "exthost", "secrets")

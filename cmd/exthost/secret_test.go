@@ -36,8 +36,8 @@ name = "fail"
 command = ["sh", "-c", "echo trouble with \"$TOKEN\" >&2; exit 3"]
 `
 
-// A secret reaches the child that it is for, and neither the log, the journal, the status, a tap, the metrics, the audit log,
-// an error, the configuration that is shown nor any file of the host.
+// A secret reaches the child that it is for, and neither the log, the journal, the status, a tap, the metrics, the
+// audit log, an error, the configuration that is shown nor any file of the host.
 func TestStoredSecretsAppearNowhere(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sh is needed")
@@ -70,7 +70,8 @@ func TestStoredSecretsAppearNowhere(t *testing.T) {
 	said := map[string]string{"the failure": s.call(t, "ext_given_fail", `{}`)}
 	_, said["the metrics"] = request(t, strings.TrimSuffix(s.url, "/mcp")+"/metrics", "")
 	for _, args := range [][]string{
-		{"status", "-o", "json"}, {"info", "given", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"}, {"audit", "-o", "json"}, {"config", "show", "-o", "json"},
+		{"status", "-o", "json"}, {"info", "given", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"},
+		{"audit", "-o", "json"}, {"config", "show", "-o", "json"},
 		{"secret", "list", "-o", "json"}, {"doctor", "-o", "json"}, {"validate"},
 	} {
 		out, err := program(dir, args...).Output()
@@ -95,7 +96,12 @@ func TestStoredSecretsAppearNowhere(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, who := range []string{"host.log", "audit.jsonl", "config-home/exthost/secrets/secrets.age", "config-home/exthost/secrets/identity"} {
+	for _, who := range []string{
+		"host.log",
+		"audit.jsonl",
+		"config-home/exthost/secrets/secrets.age",
+		"config-home/exthost/secrets/identity",
+	} {
 		if said[who] == "" {
 			t.Errorf("%s is not put to the test", who)
 		}

@@ -33,7 +33,8 @@ func project(t testing.TB, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,7 +149,8 @@ func startHost(t testing.TB, cmd *exec.Cmd) *served {
 func program(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("exthost", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/state", "XDG_CONFIG_HOME="+dir+"/config-home", "GORACE="+quickExit)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/state", "XDG_CONFIG_HOME="+dir+"/config-home",
+		"GORACE="+quickExit)
 	return cmd
 }
 
@@ -173,8 +175,13 @@ func (s *served) call(t testing.TB, tool, arguments string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool} {
+	for name, value := range map[string]string{
+		"Content-Type":         "application/json",
+		"Accept":               "application/json, text/event-stream",
+		"MCP-Protocol-Version": "2026-07-28",
+		"Mcp-Method":           "tools/call",
+		"Mcp-Name":             tool,
+	} {
 		req.Header.Set(name, value)
 	}
 	defer http.DefaultClient.CloseIdleConnections()
@@ -196,8 +203,13 @@ func TestServeHTTP(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			processtest.Leaks(t)
-			s := startServe(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "extensions/notes/plugin.toml": notesManifest}))
-			if answer := s.call(t, "ext_kit_say", `{"n":12345678901234567890}`); !strings.Contains(answer, `12345678901234567890`) {
+			s := startServe(t, project(t,
+				map[string]string{
+					"extensions/kit/plugin.toml":   kitManifest,
+					"extensions/notes/plugin.toml": notesManifest,
+				}))
+			if answer := s.call(t, "ext_kit_say", `{"n":12345678901234567890}`); !strings.Contains(answer,
+				`12345678901234567890`) {
 				t.Errorf("ext_kit_say answers %s", answer)
 			}
 			if answer := s.call(t, "ext_notes_add", `{"text":"a"}`); !strings.Contains(answer, `"id":1`) {
@@ -225,7 +237,8 @@ func TestServeHangup(t *testing.T) {
 	if err := os.MkdirAll(late, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(late, "plugin.toml"), []byte(strings.Replace(kitManifest, `"kit"`, `"late"`, 1)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(late, "plugin.toml"),
+		[]byte(strings.Replace(kitManifest, `"kit"`, `"late"`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	hangup := func(want string) {
@@ -236,10 +249,12 @@ func TestServeHangup(t *testing.T) {
 		s.stderr.await(t, want)
 	}
 	hangup("reloaded")
-	if answer := s.call(t, "ext_late_say", `{"n":1}`); !strings.Contains(answer, `1`) || strings.Contains(answer, "error") {
+	if answer := s.call(t, "ext_late_say", `{"n":1}`); !strings.Contains(answer, `1`) ||
+		strings.Contains(answer, "error") {
 		t.Errorf("ext_late_say answers %s", answer)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), []byte("extensions:\n  enabeld: false\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), []byte("extensions:\n  enabeld: false\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	hangup("enabeld")
@@ -280,13 +295,16 @@ func TestServeExposed(t *testing.T) {
 	processtest.Leaks(t)
 	out, err := program(project(t, nil), "serve", "--listen", "0.0.0.0:0").CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitInvalid || !strings.Contains(string(out), "no token is set") {
+	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitInvalid ||
+		!strings.Contains(string(out), "no token is set") {
 		t.Errorf("serve on 0.0.0.0 without a token: %v, %s", err, out)
 	}
-	weak := program(project(t, map[string]string{"exthost.yaml": "server: {auth: {token_env: WEAK}}"}), "serve", "--listen", "0.0.0.0:0")
+	weak := program(project(t, map[string]string{"exthost.yaml": "server: {auth: {token_env: WEAK}}"}), "serve",
+		"--listen", "0.0.0.0:0")
 	weak.Env = append(weak.Env, "WEAK="+strings.Repeat("x", 19))
 	out, err = weak.CombinedOutput()
-	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitInvalid || !strings.Contains(string(out), "its token of 19 characters can be guessed: at least 20 are needed") ||
+	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitInvalid ||
+		!strings.Contains(string(out), "its token of 19 characters can be guessed: at least 20 are needed") ||
 		!strings.Contains(string(out), "next: openssl rand -hex 32") || !strings.Contains(string(out), "without TLS") {
 		t.Errorf("serve on 0.0.0.0 with a short token: %v, %s", err, out)
 	}
@@ -347,7 +365,9 @@ func TestBrokenPipe(t *testing.T) {
 // TestInterruptedCall is code 8 and takes the extension with it.
 func TestInterruptedCall(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n"})
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n",
+	})
 	fifo := filepath.Join(dir, "extensions/kit/running")
 	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
 		t.Skip("mkfifo is missing: an interrupted call is not tested")

@@ -18,7 +18,10 @@ import (
 // the socket of the manager.
 func TestServiceManager(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo [$NOTIFY_SOCKET$WATCHDOG_USEC]"]` + "\n"})
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo [$NOTIFY_SOCKET$WATCHDOG_USEC]"]` +
+			"\n",
+	})
 	path := filepath.Join(dir, "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -100,7 +103,8 @@ func TestHostElsewhere(t *testing.T) {
 	if written, _ := filepath.Glob(filepath.Join(home, "*", "*")); len(written) > 0 {
 		t.Errorf("the files of who asked were changed: %v", written)
 	}
-	if out, code := elsewhere(other, "stop", "--host", pid); code != console.ExitOK || !strings.Contains(out, "stopped pid "+pid) {
+	if out, code := elsewhere(other, "stop", "--host", pid); code != console.ExitOK ||
+		!strings.Contains(out, "stopped pid "+pid) {
 		t.Errorf("stop: exit code %d, %s", code, out)
 	}
 	<-s.read

@@ -38,8 +38,10 @@ func TestStoppedHostReadsTheAnswerFirst(t *testing.T) {
 	}
 	for kind, transport := range map[string]string{
 		"native": "command = \"sh\"\nargs = [\"main.sh\"]\n[capabilities]\ntools = [\"say\"]\n",
-		"lite":   "protocol = \"lite\"\ncommand = \"sh\"\nargs = [\"main.sh\"]\n[[tools]]\nname = \"say\"\ndescription = \"d\"\n",
-		"exec":   "kind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"say\"\ndescription = \"d\"\ncommand = [\"sh\", \"-c\", \"echo >running; read -r r <go; echo $r; echo >answered\"]\n",
+		"lite": "protocol = \"lite\"\ncommand = \"sh\"\nargs = [\"main.sh\"]\n[[tools]]\nname = " +
+			"\"say\"\ndescription = \"d\"\n",
+		"exec": "kind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"say\"\ndescription = \"d\"\ncommand = " +
+			"[\"sh\", \"-c\", \"echo >running; read -r r <go; echo $r; echo >answered\"]\n",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -55,8 +57,11 @@ func TestStoppedHostReadsTheAnswerFirst(t *testing.T) {
 // stoppedInTime reports false if the call timed out before the host was stopped.
 func stoppedInTime(t *testing.T, transport string, timeout time.Duration) bool {
 	t.Helper()
-	dir := project(t, map[string]string{"extensions/kit/main.sh": answersLate, "extensions/kit/plugin.toml": "[plugin]\nid = \"kit\"\nversion = \"0.1.0\"\n[transport]\n" + transport +
-		fmt.Sprintf("[runtime]\ncall_timeout = %q\n", timeout)})
+	dir := project(t, map[string]string{
+		"extensions/kit/main.sh": answersLate,
+		"extensions/kit/plugin.toml": "[plugin]\nid = \"kit\"\nversion = \"0.1.0\"\n[transport]\n" + transport +
+			fmt.Sprintf("[runtime]\ncall_timeout = %q\n", timeout),
+	})
 	at := func(name string) string { return filepath.Join(dir, "extensions/kit", name) }
 	for _, name := range []string{"running", "go", "answered"} {
 		if err := syscall.Mkfifo(at(name), 0o600); err != nil {

@@ -16,7 +16,8 @@ import (
 // this user can and which is there only while the host is.
 func TestOperatorToken(t *testing.T) {
 	processtest.Leaks(t)
-	s := startServe(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "exthost.yaml": "server:\n  metrics: false\n"}))
+	s := startServe(t, project(t,
+		map[string]string{"extensions/kit/plugin.toml": kitManifest, "exthost.yaml": "server:\n  metrics: false\n"}))
 	var said struct {
 		Dashboard string
 		TokenFile string `json:"token_file"`
@@ -40,7 +41,8 @@ func TestOperatorToken(t *testing.T) {
 		path, token string
 		code        int
 	}{
-		{"/api/v1/status", "", 401}, {"/api/v1/status", "x" + string(token), 401}, {"/api/v1/status", string(token), 200},
+		{"/api/v1/status", "", 401}, {"/api/v1/status", "x" + string(token), 401},
+		{"/api/v1/status", string(token), 200},
 		{strings.TrimPrefix(said.Dashboard, base), "", 200}, {"/metrics", string(token), 404},
 	} {
 		if code, body := request(t, base+tt.path, strings.TrimSpace(tt.token)); code != tt.code {
@@ -60,7 +62,8 @@ func TestServeMetrics(t *testing.T) {
 	s := startServe(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest}))
 	s.call(t, "ext_kit_say", `{"n":1}`)
 	code, body := request(t, strings.TrimSuffix(s.url, "/mcp")+"/metrics", "")
-	if want := `exthost_calls_total{extension="kit",outcome="ok",tool="ext_kit_say"} 1`; code != 200 || !strings.Contains(body, want) {
+	if want := `exthost_calls_total{extension="kit",outcome="ok",tool="ext_kit_say"} 1`; code != 200 ||
+		!strings.Contains(body, want) {
 		t.Errorf("%d, no %s in %s", code, want, body)
 	}
 	s.end(t, os.Interrupt)

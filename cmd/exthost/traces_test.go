@@ -211,18 +211,28 @@ func TestTraces(t *testing.T) {
 	defer remote.Close()
 	dir := project(t, map[string]string{
 		"extensions/kit/plugin.toml": tracedManifest, "extensions/kit/server.sh": tracedServer,
-		"extensions/far/plugin.toml": "[plugin]\nid = \"far\"\nversion = \"0.1.0\"\n[transport]\nkind = \"http\"\nurl = \"" + remote.URL + "\"\n",
-		"collector-token/collector":  "canary-token",
-		"exthost.yaml":               "otel: {endpoint: 'http://127.0.0.1:9'}\nplugins: [{name: size, category: content, builtin: size_cap, required: true, config: {max_bytes: 1000000}}]\n",
+		"extensions/far/plugin.toml": "[plugin]\nid = \"far\"\nversion = \"0.1.0\"\n[transport]\nkind = " +
+			"\"http\"\nurl = \"" + remote.URL + "\"\n",
+		"collector-token/collector": "canary-token",
+		"exthost.yaml": "otel: {endpoint: 'http://127.0.0.1:9'}\nplugins: [{name: size, category: " +
+			"content, builtin: size_cap, required: true, config: {max_bytes: 1000000}}]\n",
 	})
-	settings := "otel: {endpoint: '" + c.URL + "', headers: {Authorization: 'Bearer secret://collector'}, service: tested}\nsecrets: {provider: file, path: '" + dir + "/collector-token'}\n"
-	if err := errors.Join(os.Chmod(dir+"/collector-token/collector", 0o600), os.MkdirAll(dir+"/config-home/exthost", 0o700),
+	settings := "otel: {endpoint: '" + c.URL +
+		"', headers: {Authorization: 'Bearer secret://collector'}, service: tested}\nsecrets: {provider: file, " +
+		"path: '" + dir + "/collector-token'}\n"
+	if err := errors.Join(os.Chmod(dir+"/collector-token/collector", 0o600),
+		os.MkdirAll(dir+"/config-home/exthost", 0o700),
 		os.WriteFile(dir+"/config-home/exthost/exthost.yaml", []byte(settings), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	s := startServe(t, dir)
-	modern := map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "ext_kit_say"}
-	opened, session := post(t, s.url, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, map[string]string{})
+	modern := map[string]string{
+		"MCP-Protocol-Version": "2026-07-28",
+		"Mcp-Method":           "tools/call",
+		"Mcp-Name":             "ext_kit_say",
+	}
+	opened, session := post(t, s.url,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, map[string]string{})
 	if session == "" {
 		t.Fatal(opened)
 	}
@@ -248,7 +258,8 @@ func TestTraces(t *testing.T) {
 			return answer
 		}},
 		{"HTTP, legacy, header", "ext_kit_say", "2025-11-25", "tcp", func(p string) string {
-			answer, _ := post(t, s.url, tracedCall(3, "ext_kit_say", "", false), with(legacy, "Traceparent", p, "Tracestate", "vendor=1"))
+			answer, _ := post(t, s.url, tracedCall(3, "ext_kit_say", "", false),
+				with(legacy, "Traceparent", p, "Tracestate", "vendor=1"))
 			return answer
 		}},
 		{"HTTP, modern, _meta", "ext_kit_say", "2026-07-28", "tcp", func(p string) string {
@@ -256,12 +267,16 @@ func TestTraces(t *testing.T) {
 			return answer
 		}},
 		{"HTTP, modern, header", "ext_kit_say", "2026-07-28", "tcp", func(p string) string {
-			answer, _ := post(t, s.url, tracedCall(5, "ext_kit_say", "", true), with(modern, "Traceparent", p, "Tracestate", "vendor=1"))
+			answer, _ := post(t, s.url, tracedCall(5, "ext_kit_say", "", true),
+				with(modern, "Traceparent", p, "Tracestate", "vendor=1"))
 			return answer
 		}},
-		{"stdio, legacy", "ext_kit_say", "2025-11-25", "pipe", func(p string) string { return stdio.say(t, tracedCall(6, "ext_kit_say", p, false)) }},
-		{"stdio, modern", "ext_kit_say", "2026-07-28", "pipe", func(p string) string { return stdioModern.say(t, tracedCall(7, "ext_kit_say", p, true)) }},
-		{"a remote server", "ext_far_say", "2025-11-25", "pipe", func(p string) string { return stdio.say(t, tracedCall(8, "ext_far_say", p, false)) }},
+		{"stdio, legacy", "ext_kit_say", "2025-11-25", "pipe",
+			func(p string) string { return stdio.say(t, tracedCall(6, "ext_kit_say", p, false)) }},
+		{"stdio, modern", "ext_kit_say", "2026-07-28", "pipe",
+			func(p string) string { return stdioModern.say(t, tracedCall(7, "ext_kit_say", p, true)) }},
+		{"a remote server", "ext_far_say", "2025-11-25", "pipe",
+			func(p string) string { return stdio.say(t, tracedCall(8, "ext_far_say", p, false)) }},
 	} {
 		parent := parentOf(n)
 		answer := tt.call(parent)
@@ -271,27 +286,39 @@ func TestTraces(t *testing.T) {
 			continue
 		}
 		call, parts := c.trace(t, parent)
-		if call.Name != "tools/call "+tt.tool || call.Kind != tracepb.Span_SPAN_KIND_SERVER || call.TraceState != "vendor=1" {
+		if call.Name != "tools/call "+tt.tool || call.Kind != tracepb.Span_SPAN_KIND_SERVER ||
+			call.TraceState != "vendor=1" {
 			t.Errorf("%s: the span of the call is %v", tt.name, call)
 		}
 		got := attributes(call)
-		want := map[string]string{"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tt.tool, "mcp.protocol.version": tt.version, "network.transport": tt.transport}
+		want := map[string]string{
+			"mcp.method.name":       "tools/call",
+			"gen_ai.operation.name": "execute_tool",
+			"gen_ai.tool.name":      tt.tool,
+			"mcp.protocol.version":  tt.version,
+			"network.transport":     tt.transport,
+		}
 		for key, value := range want {
 			if got[key] != value {
 				t.Errorf("%s: %s is %q, want %q", tt.name, key, got[key], value)
 			}
 		}
-		if (got["mcp.session.id"] == "") != (tt.version == "2026-07-28") || got["error.type"] != "" || got["exthost.decision.id"] == "" {
+		if (got["mcp.session.id"] == "") != (tt.version == "2026-07-28") || got["error.type"] != "" ||
+			got["exthost.decision.id"] == "" {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 		var names []string
-		slices.SortStableFunc(parts, func(a, b *tracepb.Span) int { return int(a.StartTimeUnixNano) - int(b.StartTimeUnixNano) })
+		slices.SortStableFunc(parts,
+			func(a, b *tracepb.Span) int { return int(a.StartTimeUnixNano) - int(b.StartTimeUnixNano) })
 		for _, p := range parts {
 			names = append(names, attributes(p)["exthost.stage"])
-			if !bytes.Equal(p.ParentSpanId, call.SpanId) || p.StartTimeUnixNano < call.StartTimeUnixNano || p.EndTimeUnixNano > call.EndTimeUnixNano {
+			if !bytes.Equal(p.ParentSpanId, call.SpanId) || p.StartTimeUnixNano < call.StartTimeUnixNano ||
+				p.EndTimeUnixNano > call.EndTimeUnixNano {
 				t.Errorf("%s: %v is not within %v", tt.name, p, call)
 			}
-			if attributes(p)["exthost.stage"] == "instance" && (told[1] != fmt.Sprintf("00-%x-%x-01", p.TraceId, p.SpanId) || p.Kind != tracepb.Span_SPAN_KIND_CLIENT) {
+			if attributes(p)["exthost.stage"] == "instance" &&
+				(told[1] != fmt.Sprintf("00-%x-%x-01", p.TraceId, p.SpanId) ||
+					p.Kind != tracepb.Span_SPAN_KIND_CLIENT) {
 				t.Errorf("%s: the server was told %s, and the span of the instance is %v", tt.name, told[1], p)
 			}
 		}
@@ -313,7 +340,8 @@ func TestTraces(t *testing.T) {
 	if !regexp.MustCompile(`traces to ` + c.URL + `/v1/traces: [1-9]\d* spans sent`).MatchString(said["status"]) {
 		t.Errorf("the status is\n%s", said["status"])
 	}
-	if !strings.Contains(said["validate"], "otel: ignored, because a project's file cannot say where traces of the user's calls are sent") {
+	if !strings.Contains(said["validate"],
+		"otel: ignored, because a project's file cannot say where traces of the user's calls are sent") {
 		t.Errorf("a project's file may choose the collector: %s", said["validate"])
 	}
 	_, metrics := request(t, strings.TrimSuffix(s.url, "/mcp")+"/metrics", "")
@@ -368,7 +396,8 @@ func TestTracesWithoutCollector(t *testing.T) {
 	c.down.Store(false)
 	s.call(t, "ext_kit_say", `{}`)
 	s.stderr.await(t, "traces are sent again")
-	if code := s.end(t, os.Interrupt); code != 0 || strings.Count(s.stderr.String(), "traces cannot be sent") != 1 || strings.Contains(s.stderr.String(), "canary") {
+	if code := s.end(t, os.Interrupt); code != 0 || strings.Count(s.stderr.String(), "traces cannot be sent") != 1 ||
+		strings.Contains(s.stderr.String(), "canary") {
 		t.Errorf("exit code %d\n%s", code, s.stderr)
 	}
 	if !strings.Contains(c.about, "by-variable") {
@@ -377,7 +406,8 @@ func TestTracesWithoutCollector(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000") // nothing is sent before the end
 	s = startServe(t, dir)
 	parent := parentOf(1)
-	post(t, s.url, tracedCall(1, "ext_kit_say", parent, true), map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "ext_kit_say"})
+	post(t, s.url, tracedCall(1, "ext_kit_say", parent, true),
+		map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "ext_kit_say"})
 	if code := s.end(t, os.Interrupt); code != 0 {
 		t.Errorf("exit code %d\n%s", code, s.stderr)
 	}
@@ -389,24 +419,43 @@ func TestTracesWithoutCollector(t *testing.T) {
 // Without a collector a trace is passed on as it came, and nothing is added to a call without one.
 func TestNoTraces(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": tracedManifest, "extensions/kit/server.sh": tracedServer})
-	for _, off := range []string{"", "OTEL_SDK_DISABLED=true", "OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"} {
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml": tracedManifest,
+		"extensions/kit/server.sh":   tracedServer,
+	})
+	for _, off := range []string{
+		"",
+		"OTEL_SDK_DISABLED=true",
+		"OTEL_TRACES_EXPORTER=none",
+		"OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+	} {
 		t.Run(off, func(t *testing.T) {
 			if name, value, ok := strings.Cut(off, "="); ok {
 				t.Setenv(name, value)
 				t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
 			}
 			s := startServe(t, dir)
-			modern := map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "ext_kit_say"}
-			for parent, want := range map[string]string{parentOf(1): "canary-result " + parentOf(1) + ".", "": "no trace"} {
-				if answer, _ := post(t, s.url, tracedCall(2, "ext_kit_say", parent, true), modern); !strings.Contains(answer, want) {
+			modern := map[string]string{
+				"MCP-Protocol-Version": "2026-07-28",
+				"Mcp-Method":           "tools/call",
+				"Mcp-Name":             "ext_kit_say",
+			}
+			for parent, want := range map[string]string{
+				parentOf(1): "canary-result " + parentOf(1) + ".",
+				"":          "no trace",
+			} {
+				if answer, _ := post(t, s.url, tracedCall(2, "ext_kit_say", parent, true),
+					modern); !strings.Contains(answer, want) {
 					t.Errorf("with %q: %s", parent, answer)
 				}
 			}
-			if out, err := program(dir, "status", "-o", "json").Output(); err != nil || strings.Contains(string(out), `"tracing"`) {
+			if out, err := program(dir, "status", "-o", "json").Output(); err != nil ||
+				strings.Contains(string(out), `"tracing"`) {
 				t.Errorf("%v: %s", err, out)
 			}
-			if code := s.end(t, os.Interrupt); code != 0 || strings.Contains(s.stderr.String(), "only http/protobuf and http/json") != strings.HasSuffix(off, "grpc") {
+			if code := s.end(t, os.Interrupt); code != 0 ||
+				strings.Contains(s.stderr.String(), "only http/protobuf and http/json") !=
+					strings.HasSuffix(off, "grpc") {
 				t.Errorf("exit code %d: %s", code, s.stderr)
 			}
 		})

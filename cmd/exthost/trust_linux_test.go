@@ -27,7 +27,8 @@ func terminal(t *testing.T) (person, program *os.File) {
 	t.Cleanup(func() { person.Close() })
 	fd := int(person.Fd())
 	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err := errors.Join(err, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0), unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100})); err != nil {
+	if err := errors.Join(err, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0),
+		unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100})); err != nil {
 		t.Fatal(err)
 	}
 	program, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
@@ -104,7 +105,11 @@ func atTerminal(t *testing.T, dir, early, keys string, args ...string) (read, st
 // TestAsksOnATerminal answers the question of a command that lacks a yes.
 func TestAsksOnATerminal(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "extensions/kit/lib.py": "1", "exthost.yaml": "hooks: []\n"})
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml": kitManifest,
+		"extensions/kit/lib.py":      "1",
+		"exthost.yaml":               "hooks: []\n",
+	})
 	call := []string{"call", "ext_kit_say", "word=hi"}
 	want := func(read string, words ...string) {
 		t.Helper()
@@ -116,7 +121,8 @@ func TestAsksOnATerminal(t *testing.T) {
 	}
 
 	read, out, code := atTerminal(t, dir, "", "n", call...)
-	want(read, "holds programs that have not run yet", "configuration: exthost.yaml", "kit: extensions/kit\n      runs cat\n", "Run this? y yes, n no, d details: no\n", "is not trusted")
+	want(read, "holds programs that have not run yet", "configuration: exthost.yaml",
+		"kit: extensions/kit\n      runs cat\n", "Run this? y yes, n no, d details: no\n", "is not trusted")
 	if code != console.ExitDenied || out != "" {
 		t.Errorf("after no: exit %d, %q", code, out)
 	}

@@ -38,7 +38,8 @@ func TestN4NoMoreWatches(t *testing.T) {
 		}
 	}()
 	said.await(t, "the system gives no more watches")
-	if out, err := program(dir, "watch", "status").Output(); err != nil || !strings.Contains(string(out), "polling every two seconds: ") {
+	if out, err := program(dir, "watch", "status").Output(); err != nil ||
+		!strings.Contains(string(out), "polling every two seconds: ") {
 		t.Errorf("%s, %v", out, err)
 	}
 	changed := strings.Replace(kitManifest, "0.1.0", "0.2.0", 1)

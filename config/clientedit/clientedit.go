@@ -85,9 +85,12 @@ func planned(o config.LoadOptions, c Edit) (file string, change edit.Table, err 
 	var next config.Client
 	switch {
 	case known && c.New != nil:
-		return "", change, protocol.Errorf(protocol.InvalidArguments, "there is a client %s already: %s", c.Name, origins.Of(key))
+		return "", change, protocol.Errorf(protocol.InvalidArguments, "there is a client %s already: %s", c.Name,
+			origins.Of(key))
 	case c.New != nil && len(cfg.Server.Clients) >= config.MaxClients:
-		return "", change, protocol.Errorf(protocol.InvalidArguments, "there are %d clients already, and there can be no more: remove one with exthost client rm", config.MaxClients)
+		return "", change, protocol.Errorf(protocol.InvalidArguments,
+			"there are %d clients already, and there can be no more: remove one with exthost client rm",
+			config.MaxClients)
 	case c.New != nil:
 		next = *c.New
 	case !known:
@@ -104,5 +107,10 @@ func planned(o config.LoadOptions, c Edit) (file string, change edit.Table, err 
 
 // settings are the keys of a client that commands write.
 func settings(c config.Client) []edit.Setting {
-	return []edit.Setting{{Key: "token_hash", Value: c.TokenHash}, {Key: "old_token_hash", Value: c.OldTokenHash}, {Key: "old_until", Value: c.OldUntil}, {Key: "since", Value: c.Since}}
+	return []edit.Setting{
+		{Key: "token_hash", Value: c.TokenHash},
+		{Key: "old_token_hash", Value: c.OldTokenHash},
+		{Key: "old_until", Value: c.OldUntil},
+		{Key: "since", Value: c.Since},
+	}
 }

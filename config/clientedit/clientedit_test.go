@@ -27,12 +27,15 @@ func TestMain(m *testing.M) {
 			name := fmt.Sprintf("busy%d", n%3)
 			_, err := clientedit.Apply(options(dir), clientedit.Edit{Name: name, New: fresh()})
 			if err == nil {
-				_, err = clientedit.Apply(options(dir), clientedit.Edit{Name: name, Replace: func(config.Client) config.Client { return *fresh() }})
+				_, err = clientedit.Apply(options(dir),
+					clientedit.Edit{Name: name, Replace: func(config.Client) config.Client { return *fresh() }})
 			}
 			if err == nil && n >= 3 {
-				_, err = clientedit.Apply(options(dir), clientedit.Edit{Name: fmt.Sprintf("busy%d", (n+1)%3), Remove: true})
+				_, err = clientedit.Apply(options(dir),
+					clientedit.Edit{Name: fmt.Sprintf("busy%d", (n+1)%3), Remove: true})
 			}
-			if kind := protocol.KindOf(err); err != nil && kind != protocol.InvalidArguments && kind != protocol.ToolNotFound {
+			if kind := protocol.KindOf(err); err != nil && kind != protocol.InvalidArguments &&
+				kind != protocol.ToolNotFound {
 				fmt.Println(err)
 				os.Exit(1)
 			}
@@ -97,7 +100,8 @@ func TestClientFileIsALink(t *testing.T) {
 	}
 	dir := t.TempDir()
 	link, target := filepath.Join(dir, "user", "exthost.yaml"), filepath.Join(dir, "real.yaml")
-	if err := errors.Join(os.Mkdir(filepath.Dir(link), 0o700), os.WriteFile(target, []byte("# mine\n"), 0o640), os.Symlink(target, link)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(link), 0o700), os.WriteFile(target, []byte("# mine\n"), 0o640),
+		os.Symlink(target, link)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := clientedit.Apply(options(dir), clientedit.Edit{Name: "ada", New: fresh()}); err != nil {
@@ -107,7 +111,8 @@ func TestClientFileIsALink(t *testing.T) {
 		t.Errorf("the link leads to %q, %v", to, err)
 	}
 	info, err := os.Stat(target)
-	if text, _ := os.ReadFile(target); err != nil || info.Mode().Perm() != 0o640 || !strings.HasPrefix(string(text), "# mine\n") || !strings.Contains(string(text), "ada:") {
+	if text, _ := os.ReadFile(target); err != nil || info.Mode().Perm() != 0o640 ||
+		!strings.HasPrefix(string(text), "# mine\n") || !strings.Contains(string(text), "ada:") {
 		t.Errorf("%v %v\n%s", info.Mode(), err, text)
 	}
 	if err := os.Remove(target); err != nil {
@@ -126,7 +131,8 @@ func TestClientFileIsALink(t *testing.T) {
 func TestClientEditIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	const mine = "# mine\nlog: {level: info} # quiet\n"
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "user"), 0o700), os.WriteFile(filepath.Join(dir, "user", "exthost.yaml"), []byte(mine), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "user"), 0o700),
+		os.WriteFile(filepath.Join(dir, "user", "exthost.yaml"), []byte(mine), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 20 {
@@ -148,7 +154,8 @@ func TestClientEditIsKilled(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		load(t, dir)
-		if text, err := os.ReadFile(filepath.Join(dir, "user", "exthost.yaml")); err != nil || !strings.HasPrefix(string(text), mine) {
+		if text, err := os.ReadFile(filepath.Join(dir, "user", "exthost.yaml")); err != nil ||
+			!strings.HasPrefix(string(text), mine) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
@@ -168,12 +175,14 @@ func TestClientEditKeepsBounds(t *testing.T) {
 	}
 	for name, tt := range map[string]struct{ text, want string }{
 		"clients": {many, "1024 clients already"},
-		"bytes":   {"log: {level: info}\n#" + strings.Repeat("x", 1<<20-30) + "\n", "more than a configuration file may have"},
+		"bytes": {"log: {level: info}\n#" + strings.Repeat("x", 1<<20-30) + "\n",
+			"more than a configuration file may have"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "user", "exthost.yaml")
-			if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(tt.text), 0o600)); err != nil {
+			if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700),
+				os.WriteFile(file, []byte(tt.text), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			load(t, dir)

@@ -21,32 +21,48 @@ import (
 // Membership joins this host to a cluster of hosts. It is not in a project's file, as the whole
 // section.
 type Membership struct {
-	Join  string       `json:"join,omitempty" path:"true"`  // the file that exthost cluster invite wrote for this node; default: none
-	URLs  []string     `json:"urls,omitempty"`              // NATS servers of one's own in place of join, such as tls://nats.example:4222
-	Creds string       `json:"creds,omitempty" path:"true"` // with urls: a file of NATS credentials
-	NKey  string       `json:"nkey,omitempty" path:"true"`  // with urls: a file with the seed of a NATS user, in place of creds
-	TLS   Certificates `json:"tls,omitzero"`                // with urls: certificates; default: as the servers ask, with those of the system
+	// the file that exthost cluster invite wrote for this node; default: none
+	Join string `json:"join,omitempty" path:"true"`
+	// NATS servers of one's own in place of join, such as tls://nats.example:4222
+	URLs  []string `json:"urls,omitempty"`
+	Creds string   `json:"creds,omitempty" path:"true"` // with urls: a file of NATS credentials
+	// with urls: a file with the seed of a NATS user, in place of creds
+	NKey string `json:"nkey,omitempty" path:"true"`
+	// with urls: certificates; default: as the servers ask, with those of the system
+	TLS Certificates `json:"tls,omitzero"`
 
 	Name string `json:"name,omitempty"` // of the cluster; default that of join, else main
-	Node string `json:"node,omitempty"` // the name of this host in the cluster, which no other node may have; default that of join, else the host name
+	// the name of this host in the cluster, which no other node may have; default that of join, else the host name
+	Node string `json:"node,omitempty"`
 
-	Share     []Sharing `json:"share"`     // what others see of this host's extensions; the first that matches counts, and without one nothing is shared; default all, as mine
-	Use       []Use     `json:"use"`       // which extensions of others are listed here; default all
-	Operators []string  `json:"operators"` // nodes whose operators may answer approvals, restart, disable, enable and reload extensions, and read the audit log here; default none
+	// what others see of this host's extensions; the first that matches counts, and without one nothing is shared;
+	// default all, as mine
+	Share []Sharing `json:"share"`
+	Use   []Use     `json:"use"` // which extensions of others are listed here; default all
+	// nodes whose operators may answer approvals, restart, disable, enable and reload extensions, and read the audit
+	// log here; default none
+	Operators []string `json:"operators"`
 
-	MaxCalls int               `json:"max_calls" jsonschema:"minimum=1,maximum=1000000"` // calls of other nodes at once; those beyond are refused as overloaded; default 1024
-	MaxTools int               `json:"max_tools" jsonschema:"minimum=0,maximum=100000"`  // tools of other nodes that are listed; default 2000
-	Pulse    manifest.Duration `json:"pulse"`                                            // how often a node says which calls are open while there are any; default 250ms
-	Grace    manifest.Duration `json:"grace"`                                            // how long a node may be nobody's before its calls are lost; default 2s
-	Silence  manifest.Duration `json:"silence"`                                          // how long a node may say nothing before its calls are lost; default 10s
-	Forget   manifest.Duration `json:"forget"`                                           // how long the tools of a node that has gone without a goodbye stay listed; default 30s
+	// calls of other nodes at once; those beyond are refused as overloaded; default 1024
+	MaxCalls int `json:"max_calls" jsonschema:"minimum=1,maximum=1000000"`
+	// tools of other nodes that are listed; default 2000
+	MaxTools int `json:"max_tools" jsonschema:"minimum=0,maximum=100000"`
+	// how often a node says which calls are open while there are any; default 250ms
+	Pulse manifest.Duration `json:"pulse"`
+	// how long a node may be nobody's before its calls are lost; default 2s
+	Grace manifest.Duration `json:"grace"`
+	// how long a node may say nothing before its calls are lost; default 10s
+	Silence manifest.Duration `json:"silence"`
+	// how long the tools of a node that has gone without a goodbye stay listed; default 30s
+	Forget manifest.Duration `json:"forget"`
 
 	Hub Hub `json:"hub,omitzero"` // a NATS server in this host; default: none
 }
 
 // Certificates are those of servers that are not a hub, all PEM files.
 type Certificates struct {
-	CA   string `json:"ca,omitempty" path:"true"`   // of who signs the servers' certificates; default those of the system
+	// of who signs the servers' certificates; default those of the system
+	CA   string `json:"ca,omitempty" path:"true"`
 	Cert string `json:"cert,omitempty" path:"true"` // that servers ask this host for, with key
 	Key  string `json:"key,omitempty" path:"true"`  // its private key
 }
@@ -60,8 +76,9 @@ const (
 
 // Sharing says how extensions appear at other nodes: the first that matches counts, and without the list all are mine.
 type Sharing struct {
-	Extensions []string `json:"extensions"`                                        // globs of ids
-	As         string   `json:"as" jsonschema:"enum=mine,enum=replicas,enum=none"` // mine: as NODE.ID, at this place alone; replicas: as ID, wherever nodes share the same; none: not
+	Extensions []string `json:"extensions"` // globs of ids
+	// mine: as NODE.ID, at this place alone; replicas: as ID, wherever nodes share the same; none: not
+	As string `json:"as" jsonschema:"enum=mine,enum=replicas,enum=none"`
 }
 
 // Use says what of other nodes is listed here: without the list, all.
@@ -73,10 +90,13 @@ type Use struct {
 // Hub is a NATS server that runs in this host, on the files of exthost cluster init. A cluster has
 // 1, 3 or 5, and not one at each node.
 type Hub struct {
-	Listen string   `json:"listen,omitempty"`          // host:port for nodes, such as 0.0.0.0:7822; default: there is no hub
-	Dir    string   `json:"dir,omitempty" path:"true"` // the directory of exthost cluster init; default ./cluster beside the file
-	Routes string   `json:"routes,omitempty"`          // host:port for the other hubs, such as 0.0.0.0:7823; default, with peers: the host of listen and its port plus 1
-	Peers  []string `json:"peers,omitempty"`           // host:port of the other hubs' routes; its own may be among them
+	// host:port for nodes, such as 0.0.0.0:7822; default: there is no hub
+	Listen string `json:"listen,omitempty"`
+	// the directory of exthost cluster init; default ./cluster beside the file
+	Dir string `json:"dir,omitempty" path:"true"`
+	// host:port for the other hubs, such as 0.0.0.0:7823; default, with peers: the host of listen and its port plus 1
+	Routes string   `json:"routes,omitempty"`
+	Peers  []string `json:"peers,omitempty"` // host:port of the other hubs' routes; its own may be among them
 }
 
 // Default is a section that joins nothing.
@@ -85,9 +105,12 @@ func Default() Membership {
 		Share:     []Sharing{{Extensions: []string{"*"}, As: ShareMine}},
 		Use:       []Use{{Nodes: []string{"*"}, Extensions: []string{"*"}}},
 		Operators: []string{},
-		MaxCalls:  1024, MaxTools: 2000,
-		Pulse: manifest.Duration(250 * time.Millisecond), Grace: manifest.Duration(2 * time.Second),
-		Silence: manifest.Duration(10 * time.Second), Forget: manifest.Duration(30 * time.Second),
+		MaxCalls:  1024,
+		MaxTools:  2000,
+		Pulse:     manifest.Duration(250 * time.Millisecond),
+		Grace:     manifest.Duration(2 * time.Second),
+		Silence:   manifest.Duration(10 * time.Second),
+		Forget:    manifest.Duration(30 * time.Second),
 	}
 }
 
@@ -121,7 +144,11 @@ func (m *Membership) Validate() (problems []Problem) {
 	if m.Join != "" && len(m.URLs) > 0 {
 		add("urls", "keep one of them", "join and urls exclude each other: join says where the servers are")
 	}
-	for _, f := range []struct{ key, value string }{{"creds", m.Creds}, {"nkey", m.NKey}, {"tls", m.TLS.CA + m.TLS.Cert + m.TLS.Key}} {
+	for _, f := range []struct{ key, value string }{
+		{"creds", m.Creds},
+		{"nkey", m.NKey},
+		{"tls", m.TLS.CA + m.TLS.Cert + m.TLS.Key},
+	} {
 		if f.value != "" && len(m.URLs) == 0 {
 			add(f.key, "", "only with urls")
 		}
@@ -160,7 +187,8 @@ func (m *Membership) checkLists(add adder) {
 		}
 	}
 	for i, u := range m.Use {
-		if len(u.Nodes) == 0 || len(u.Extensions) == 0 || slices.Contains(u.Nodes, "") || slices.Contains(u.Extensions, "") {
+		if len(u.Nodes) == 0 || len(u.Extensions) == 0 || slices.Contains(u.Nodes, "") ||
+			slices.Contains(u.Extensions, "") {
 			add(index("use", i), `such as {nodes: ["*"], extensions: ["*"]}`, "nodes and extensions need globs")
 		}
 	}

@@ -17,7 +17,14 @@ func load(t *testing.T, text string, flags ...config.Flag) (*config.Config, stri
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, diags := config.Load(config.LoadOptions{File: file, Dir: t.TempDir(), Environ: []string{}, UserDir: "none", SystemDir: "none", Flags: flags})
+	cfg, _, diags := config.Load(config.LoadOptions{
+		File:      file,
+		Dir:       t.TempDir(),
+		Environ:   []string{},
+		UserDir:   "none",
+		SystemDir: "none",
+		Flags:     flags,
+	})
 	var lines []string
 	for _, d := range diags {
 		lines = append(lines, strings.TrimPrefix(d.String(), filepath.Dir(file)+string(filepath.Separator)))
@@ -42,12 +49,15 @@ cluster:
 		t.Fatal(wrong)
 	}
 	m := cfg.Cluster
-	if !m.Joins() || !filepath.IsAbs(m.Join) || m.Node != "gpu1" || len(m.Share) != 2 || m.Share[1].As != cluster.ShareNone || m.Use[0].Nodes[0] != "n*" || m.MaxCalls != 1024 ||
+	if !m.Joins() || !filepath.IsAbs(m.Join) || m.Node != "gpu1" || len(m.Share) != 2 ||
+		m.Share[1].As != cluster.ShareNone || m.Use[0].Nodes[0] != "n*" || m.MaxCalls != 1024 ||
 		m.Hub.Dir != filepath.Join(filepath.Dir(m.Join), "cluster") || m.Hub.RoutesListen() != "0.0.0.0:7823" {
 		t.Errorf("%+v", m)
 	}
-	cfg, wrong = load(t, "{}", config.Flag{Name: "--cluster", Key: "cluster.join", Values: []string{"n9.creds"}}, config.Flag{Name: "--node", Key: "cluster.node", Values: []string{"n9"}})
-	if cfg == nil || filepath.Base(cfg.Cluster.Join) != "n9.creds" || !filepath.IsAbs(cfg.Cluster.Join) || cfg.Cluster.Node != "n9" || cfg.Cluster.Share[0].As != cluster.ShareMine {
+	cfg, wrong = load(t, "{}", config.Flag{Name: "--cluster", Key: "cluster.join", Values: []string{"n9.creds"}},
+		config.Flag{Name: "--node", Key: "cluster.node", Values: []string{"n9"}})
+	if cfg == nil || filepath.Base(cfg.Cluster.Join) != "n9.creds" || !filepath.IsAbs(cfg.Cluster.Join) ||
+		cfg.Cluster.Node != "n9" || cfg.Cluster.Share[0].As != cluster.ShareMine {
 		t.Errorf("%s: %+v", wrong, cfg)
 	}
 	if cfg, wrong = load(t, "{}"); cfg == nil || cfg.Cluster.Joins() {
@@ -83,7 +93,8 @@ func TestProblems(t *testing.T) {
 		"{hub: {listen: 'x:1', peers: [':1']}}":      "cluster.hub.peers[0]",
 		"{nodes: x}":                                 "nodes",
 	} {
-		if cfg, wrong := load(t, "cluster: "+section); cfg != nil || !strings.Contains(wrong, want) || !strings.HasPrefix(wrong, "host.yaml:1:") {
+		if cfg, wrong := load(t, "cluster: "+section); cfg != nil || !strings.Contains(wrong, want) ||
+			!strings.HasPrefix(wrong, "host.yaml:1:") {
 			t.Errorf("%s: %q, want %q", section, wrong, want)
 		} else if strings.Contains(wrong, "secret") {
 			t.Errorf("the error shows a password: %s", wrong)
@@ -93,7 +104,12 @@ func TestProblems(t *testing.T) {
 
 // What init states is read again, whatever the file had before.
 func TestState(t *testing.T) {
-	for name, before := range map[string]string{"new.yaml": "", "had.yaml": "# mine\nserver:\n  listen: 127.0.0.1:0\n", "had.toml": "[server]\nlisten = \"127.0.0.1:0\"\n", "has.yaml": "cluster:\n  node: n1\n"} {
+	for name, before := range map[string]string{
+		"new.yaml": "",
+		"had.yaml": "# mine\nserver:\n  listen: 127.0.0.1:0\n",
+		"had.toml": "[server]\nlisten = \"127.0.0.1:0\"\n",
+		"has.yaml": "cluster:\n  node: n1\n",
+	} {
 		file := filepath.Join(t.TempDir(), name)
 		if before != "" {
 			if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
@@ -104,8 +120,15 @@ func TestState(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		cfg, _, diags := config.Load(config.LoadOptions{File: file, Dir: t.TempDir(), Environ: []string{}, UserDir: "none", SystemDir: "none"})
-		if cfg == nil || cfg.Cluster.Join != "/keys/n1.creds" || cfg.Cluster.Hub.Listen != "0.0.0.0:7822" || cfg.Cluster.Hub.Dir != "/keys" {
+		cfg, _, diags := config.Load(config.LoadOptions{
+			File:      file,
+			Dir:       t.TempDir(),
+			Environ:   []string{},
+			UserDir:   "none",
+			SystemDir: "none",
+		})
+		if cfg == nil || cfg.Cluster.Join != "/keys/n1.creds" || cfg.Cluster.Hub.Listen != "0.0.0.0:7822" ||
+			cfg.Cluster.Hub.Dir != "/keys" {
 			t.Errorf("%s: %v", name, diags)
 		}
 	}

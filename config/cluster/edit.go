@@ -27,7 +27,10 @@ func State(file, join string, h Hub) error {
 	defer unlock()
 	tables := []edit.Table{
 		{Path: []string{"cluster"}, Set: []edit.Setting{{Key: "join", Value: join}}},
-		{Path: []string{"cluster", "hub"}, Set: []edit.Setting{{Key: "listen", Value: h.Listen}, {Key: "dir", Value: h.Dir}}},
+		{
+			Path: []string{"cluster", "hub"},
+			Set:  []edit.Setting{{Key: "listen", Value: h.Listen}, {Key: "dir", Value: h.Dir}},
+		},
 	}
 	var byHand *ByHand
 	_, _, err = edit.Write(file, func(data []byte) ([]byte, int, error) {

@@ -14,10 +14,17 @@ import (
 // Tracing says where the spans of calls are sent. The standard variables OTEL_* count where a key is
 // not stated, and OTEL_SDK_DISABLED=true counts before all keys.
 type Tracing struct {
-	Endpoint string            `json:"endpoint,omitempty"`              // of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318, to which /v1/traces is appended; a URL with a path is used as it is; not in a project's file, as the whole section; default OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, without which nothing is sent
-	Headers  map[string]string `json:"headers,omitempty" secret:"true"` // sent to the collector, such as Authorization: "Bearer secret://NAME"; default OTEL_EXPORTER_OTLP_HEADERS
-	Sampling Ratio             `json:"sampling,omitempty"`              // the share of traces that is sent, from 0 to 1, where the caller has not decided; default OTEL_TRACES_SAMPLER, else all
-	Service  string            `json:"service,omitempty"`               // the name of this host in the traces; default OTEL_SERVICE_NAME, else exthost
+	// of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318, to which /v1/traces is appended; a URL
+	// with a path is used as it is; not in a project's file, as the whole section; default
+	// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, without which nothing is sent
+	Endpoint string `json:"endpoint,omitempty"`
+	// sent to the collector, such as Authorization: "Bearer secret://NAME"; default OTEL_EXPORTER_OTLP_HEADERS
+	Headers map[string]string `json:"headers,omitempty" secret:"true"`
+	// the share of traces that is sent, from 0 to 1, where the caller has not decided; default OTEL_TRACES_SAMPLER,
+	// else all
+	Sampling Ratio `json:"sampling,omitempty"`
+	// the name of this host in the traces; default OTEL_SERVICE_NAME, else exthost
+	Service string `json:"service,omitempty"`
 }
 
 // Ratio is a number from 0 to 1, as it is written; "" is none.
@@ -50,7 +57,8 @@ func (s *Tracing) Validate() (problems []Problem) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		if strings.ContainsFunc(name, notToken) || name == "" {
-			problems = append(problems, Problem{"headers", fmt.Sprintf("%q is not a header's name", name), "such as Authorization"})
+			problems = append(problems,
+				Problem{"headers", fmt.Sprintf("%q is not a header's name", name), "such as Authorization"})
 		}
 	}
 	return problems

@@ -19,7 +19,10 @@ func TestURL(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, s := range map[string]Tracing{
-		"":                         {Endpoint: "http://127.0.0.1:4318", Headers: map[string]string{"X-Key": "secret://key"}},
+		"": {
+			Endpoint: "http://127.0.0.1:4318",
+			Headers:  map[string]string{"X-Key": "secret://key"},
+		},
 		"not an http":              {Endpoint: "localhost:4318"},
 		"state them in headers":    {Endpoint: "http://me:secret@collector.example"},
 		"a query":                  {Endpoint: "http://collector.example?token=secret"},
@@ -30,7 +33,8 @@ func TestValidate(t *testing.T) {
 		if want == "" && problems == nil {
 			continue
 		}
-		if want == "" || len(problems) != 1 || !strings.Contains(problems[0].Message, want) || strings.Contains(problems[0].Message, "secret") {
+		if want == "" || len(problems) != 1 || !strings.Contains(problems[0].Message, want) ||
+			strings.Contains(problems[0].Message, "secret") {
 			t.Errorf("%+v: %v, want %q", s, problems, want)
 		}
 	}

@@ -101,7 +101,8 @@ func (a *agent) call(ctx context.Context, c call) result {
 	if err != nil {
 		return result{id: c.id, text: explain(err), failed: true}
 	}
-	text := cmp.Or(answer.Text(), string(answer.Structured()), "(it answers with no text)") // APIs refuse a failure without text
+	// APIs refuse a failure without text
+	text := cmp.Or(answer.Text(), string(answer.Structured()), "(it answers with no text)")
 	return result{id: c.id, text: text, failed: answer.IsError()}
 }
 

@@ -34,7 +34,13 @@ func project(t *testing.T) (dir string) {
 	processtest.Leaks(t)
 	dir = vendortest.Project(t)
 	t.Chdir(dir)
-	for _, name := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "XDG_CONFIG_HOME"} {
+	for _, name := range []string{
+		"ANTHROPIC_API_KEY",
+		"OPENAI_API_KEY",
+		"ANTHROPIC_BASE_URL",
+		"OPENAI_BASE_URL",
+		"XDG_CONFIG_HOME",
+	} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
@@ -58,7 +64,8 @@ func TestVendors(t *testing.T) {
 				t.Setenv(vendor+"_BASE_URL", url)
 				return do(t, "do", "everything")
 			})
-			if r := v.Results(0); !strings.HasSuffix(r[6].Text, " (rejected)") || !strings.HasSuffix(r[7].Text, " (rejected)") {
+			if r := v.Results(0); !strings.HasSuffix(r[6].Text, " (rejected)") ||
+				!strings.HasSuffix(r[7].Text, " (rejected)") {
 				t.Errorf("policy and hook: %+v", r[6:])
 			}
 			if !slices.Contains(v.Offered(), "ext_kit_say") {
@@ -72,7 +79,13 @@ func TestVendors(t *testing.T) {
 func TestModelWritesNoJSON(t *testing.T) {
 	project(t)
 	v := vendortest.OpenAI(t,
-		vendortest.Turn{Calls: []vendortest.Call{{Tool: "ext_kit_say", Arguments: `{"text":`}, {Tool: "ext_kit_say", Arguments: `["x"]`}, {Tool: "ext_kit_scarce"}}},
+		vendortest.Turn{
+			Calls: []vendortest.Call{
+				{Tool: "ext_kit_say", Arguments: `{"text":`},
+				{Tool: "ext_kit_say", Arguments: `["x"]`},
+				{Tool: "ext_kit_scarce"},
+			},
+		},
 		vendortest.Turn{Text: "Sorry."})
 	t.Setenv("OPENAI_API_KEY", vendortest.Key)
 	t.Setenv("OPENAI_BASE_URL", v.URL+"/")
@@ -80,7 +93,8 @@ func TestModelWritesNoJSON(t *testing.T) {
 		t.Fatalf("%q, %v\n%s", answer, err, log)
 	}
 	r := v.Results(0)
-	if !strings.Contains(r[0].Text, "(invalid_arguments)") || !strings.Contains(r[1].Text, "(invalid_arguments)") || !strings.HasPrefix(r[2].Text, "here you are") {
+	if !strings.Contains(r[0].Text, "(invalid_arguments)") || !strings.Contains(r[1].Text, "(invalid_arguments)") ||
+		!strings.HasPrefix(r[2].Text, "here you are") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -94,13 +108,17 @@ func TestVendorErrors(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		{"key", nil, "another", nil, "401 Unauthorized: X-Api-Key is not what it should be; the key is that of ANTHROPIC_API_KEY"},
-		{"no key", nil, "", []string{"-model", "anthropic"}, "ANTHROPIC_API_KEY is not set; -model scripted needs no key"},
+		{"key", nil, "another", nil,
+			"401 Unauthorized: X-Api-Key is not what it should be; the key is that of ANTHROPIC_API_KEY"},
+		{"no key", nil, "", []string{"-model", "anthropic"},
+			"ANTHROPIC_API_KEY is not set; -model scripted needs no key"},
 		{"model", nil, "", []string{"-model", "eliza"}, `there is no model "eliza": anthropic, openai or scripted`},
 		{"refusal", []vendortest.Turn{{Stop: "refusal"}}, vendortest.Key, nil, "claude-sonnet-4-5 refuses the task"},
 		{"length", []vendortest.Turn{{Stop: "max_tokens", Calls: say}}, vendortest.Key, nil, "longer than 8192 tokens"},
-		{"much later", []vendortest.Turn{{Status: 429, RetryAfter: "3600"}}, vendortest.Key, nil, "429 Too Many Requests: as the test wants it; ask again in 3600 s"},
-		{"steps", []vendortest.Turn{{Calls: say}, {Calls: say}}, vendortest.Key, []string{"-steps", "2"}, "has asked for tools 2 times and has no answer; -steps allows more"},
+		{"much later", []vendortest.Turn{{Status: 429, RetryAfter: "3600"}}, vendortest.Key, nil,
+			"429 Too Many Requests: as the test wants it; ask again in 3600 s"},
+		{"steps", []vendortest.Turn{{Calls: say}, {Calls: say}}, vendortest.Key, []string{"-steps", "2"},
+			"has asked for tools 2 times and has no answer; -steps allows more"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			project(t)
@@ -128,7 +146,8 @@ func TestNothingThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, log, err := do(t, "say something")
-	if err != nil || !strings.Contains(log, "exthost doctor says why") || !strings.Contains(answer, `no tool that I am offered does "say something"`) {
+	if err != nil || !strings.Contains(log, "exthost doctor says why") ||
+		!strings.Contains(answer, `no tool that I am offered does "say something"`) {
 		t.Errorf("no tools: %q, %v\n%s", answer, err, log)
 	}
 	if err := os.WriteFile("exthost.yaml", []byte("plugns: []\n"), 0o600); err != nil {
@@ -169,7 +188,8 @@ func TestExtensionGoes(t *testing.T) {
 		return output{text: fmt.Sprint(len(offered), in.results)}, nil
 	})
 	answer, err := (&agent{host: host, model: m, steps: 2, log: &bytes.Buffer{}}).run(t.Context(), "task")
-	if err != nil || !strings.HasPrefix(answer, `0 [{1 there is no tool "ext_kit_add"`) || !strings.Contains(answer, "(tool_not_found)") {
+	if err != nil || !strings.HasPrefix(answer, `0 [{1 there is no tool "ext_kit_add"`) ||
+		!strings.Contains(answer, "(tool_not_found)") {
 		t.Errorf("%s, %v", answer, err)
 	}
 }
@@ -195,7 +215,8 @@ func TestCancel(t *testing.T) {
 		}
 	})
 	defer tool.Wait()
-	if _, err := (&agent{host: host, model: m, steps: 9, log: &bytes.Buffer{}}).run(ctx, "task"); !errors.Is(err, enough) {
+	if _, err := (&agent{host: host, model: m, steps: 9, log: &bytes.Buffer{}}).run(ctx, "task"); !errors.Is(err,
+		enough) {
 		t.Error(err)
 	}
 }

@@ -17,7 +17,8 @@ import (
 )
 
 // instructions are the system prompt.
-const instructions = "Use the tools that you are offered. When one fails, read why: correct the call, or do without it and say so."
+const instructions = "Use the tools that you are offered. When one fails, read why: correct the call, or do without " +
+	"it and say so."
 
 // api is the common part of the vendors' APIs.
 type api struct {

@@ -40,7 +40,8 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("agent-go", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	named := flags.String("model", "", "anthropic, openai or scripted; anthropic:NAME or openai:NAME for one of its models")
+	named := flags.String("model", "",
+		"anthropic, openai or scripted; anthropic:NAME or openai:NAME for one of its models")
 	steps := flags.Int("steps", 16, "how often the model may ask for tools")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -81,7 +82,8 @@ func open(ctx context.Context, stderr io.Writer) (*exthost.Host, error) {
 		return nil, err
 	}
 	if len(host.Tools().Entries()) == 0 {
-		fmt.Fprintf(stderr, "no tools: there is nothing that runs in %s; exthost doctor says why\n", strings.Join(cfg.Extensions.SearchPaths, ", "))
+		fmt.Fprintf(stderr, "no tools: there is nothing that runs in %s; exthost doctor says why\n",
+			strings.Join(cfg.Extensions.SearchPaths, ", "))
 	}
 	return host, nil
 }

@@ -81,11 +81,13 @@ func (m *scripted) answer(_ context.Context, in input, offered []*tools.Entry) (
 			}
 			tool := w.choose(offered)
 			if tool == nil {
-				m.report = append(m.report, fmt.Sprintf("no tool that I am offered does %q", strings.Join(w.words, " ")))
+				m.report = append(m.report,
+					fmt.Sprintf("no tool that I am offered does %q", strings.Join(w.words, " ")))
 				continue
 			}
 			m.asked = append(m.asked, tool.Name)
-			out.calls = append(out.calls, call{fmt.Sprintf("call_%d", len(m.asked)), tool.Name, w.arguments(tool.InputSchema)})
+			out.calls = append(out.calls,
+				call{fmt.Sprintf("call_%d", len(m.asked)), tool.Name, w.arguments(tool.InputSchema)})
 		}
 		m.steps = m.steps[1:]
 		if len(out.calls) > 0 {

@@ -43,11 +43,13 @@ func newLoop(t *testing.T, env ...string) *loop {
 	dir := vendortest.Project(t)
 	l := &loop{dir: dir}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "ANTHROPIC_") && !strings.HasPrefix(v, "OPENAI_") && !strings.HasPrefix(v, "EXTHOST_") {
+		if !strings.HasPrefix(v, "ANTHROPIC_") && !strings.HasPrefix(v, "OPENAI_") &&
+			!strings.HasPrefix(v, "EXTHOST_") {
 			l.env = append(l.env, v)
 		}
 	}
-	l.env = append(l.env, "XDG_CONFIG_HOME=", "EXTHOST_TRUST=off", "XDG_STATE_HOME="+filepath.Join(dir, "state"), "no_proxy=127.0.0.1", "PYTHONIOENCODING=ascii", "EXTHOST="+filepath.Join(programs, "exthost"))
+	l.env = append(l.env, "XDG_CONFIG_HOME=", "EXTHOST_TRUST=off", "XDG_STATE_HOME="+filepath.Join(dir, "state"),
+		"no_proxy=127.0.0.1", "PYTHONIOENCODING=ascii", "EXTHOST="+filepath.Join(programs, "exthost"))
 	l.env = append(l.env, env...)
 	return l
 }
@@ -76,7 +78,8 @@ func TestVendors(t *testing.T) {
 				return newLoop(t, vendor+"_API_KEY="+vendortest.Key, vendor+"_BASE_URL="+url).run(t, "do", "everything")
 			})
 			// MCP lists omit tools that a policy denies.
-			if offered := v.Offered(); !slices.Contains(offered, "ext_kit_say") || slices.Contains(offered, "ext_kit_delete") {
+			if offered := v.Offered(); !slices.Contains(offered, "ext_kit_say") ||
+				slices.Contains(offered, "ext_kit_delete") {
 				t.Errorf("offered: %q", offered)
 			}
 		})
@@ -87,14 +90,21 @@ func TestVendors(t *testing.T) {
 func TestModelWritesNoJSON(t *testing.T) {
 	t.Parallel()
 	v := vendortest.OpenAI(t,
-		vendortest.Turn{Calls: []vendortest.Call{{Tool: "ext_kit_say", Arguments: `{"text":`}, {Tool: "ext_kit_say", Arguments: `["x"]`}, {Tool: "ext_kit_scarce"}}},
+		vendortest.Turn{
+			Calls: []vendortest.Call{
+				{Tool: "ext_kit_say", Arguments: `{"text":`},
+				{Tool: "ext_kit_say", Arguments: `["x"]`},
+				{Tool: "ext_kit_scarce"},
+			},
+		},
 		vendortest.Turn{Text: "Sorry."})
 	l := newLoop(t, "OPENAI_API_KEY="+vendortest.Key, "OPENAI_BASE_URL="+v.URL+"/")
 	if answer, log, err := l.run(t, "say x"); err != nil || answer != "Sorry.\n" {
 		t.Fatalf("%q, %v\n%s", answer, err, log)
 	}
 	r := v.Results(0)
-	if !strings.Contains(r[0].Text, "the arguments are no JSON") || !strings.HasPrefix(r[1].Text, "error: ") || !strings.HasPrefix(r[2].Text, "here you are") {
+	if !strings.Contains(r[0].Text, "the arguments are no JSON") || !strings.HasPrefix(r[1].Text, "error: ") ||
+		!strings.HasPrefix(r[2].Text, "here you are") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -115,15 +125,21 @@ func TestErrors(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		{"key", nil, []string{"ANTHROPIC_API_KEY=another"}, nil, "401 Unauthorized: X-Api-Key is not what it should be; the key is that of ANTHROPIC_API_KEY"},
-		{"no key", nil, nil, []string{"--model", "anthropic"}, "ANTHROPIC_API_KEY is not set; --model scripted needs no key"},
+		{"key", nil, []string{"ANTHROPIC_API_KEY=another"}, nil,
+			"401 Unauthorized: X-Api-Key is not what it should be; the key is that of ANTHROPIC_API_KEY"},
+		{"no key", nil, nil, []string{"--model", "anthropic"},
+			"ANTHROPIC_API_KEY is not set; --model scripted needs no key"},
 		{"model", nil, nil, []string{"--model", "eliza"}, `there is no model "eliza": anthropic, openai or scripted`},
 		{"refusal", []vendortest.Turn{{Stop: "refusal"}}, []string{key}, nil, "claude-sonnet-4-5 refuses the task"},
-		{"much later", []vendortest.Turn{{Status: 429, RetryAfter: "3600"}}, []string{key}, nil, "429 Too Many Requests: as the test wants it; ask again in 3600 s"},
-		{"steps", []vendortest.Turn{{Calls: say}, {Calls: say}}, []string{key}, []string{"--steps", "2"}, "has asked for tools 2 times and has no answer; --steps allows more"},
-		{"no exthost", nil, []string{"EXTHOST=/no/such/program"}, nil, "agent.py: /no/such/program: No such file or directory"},
+		{"much later", []vendortest.Turn{{Status: 429, RetryAfter: "3600"}}, []string{key}, nil,
+			"429 Too Many Requests: as the test wants it; ask again in 3600 s"},
+		{"steps", []vendortest.Turn{{Calls: say}, {Calls: say}}, []string{key}, []string{"--steps", "2"},
+			"has asked for tools 2 times and has no answer; --steps allows more"},
+		{"no exthost", nil, []string{"EXTHOST=/no/such/program"}, nil,
+			"agent.py: /no/such/program: No such file or directory"},
 		{"another program", nil, []string{"EXTHOST=echo"}, nil, "this is not exthost: it says "},
-		{"configuration", nil, []string{"EXTHOST_LOG_LEVEL=loud"}, nil, "agent.py: exthost has ended; what it says is above"},
+		{"configuration", nil, []string{"EXTHOST_LOG_LEVEL=loud"}, nil,
+			"agent.py: exthost has ended; what it says is above"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

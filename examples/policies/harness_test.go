@@ -28,7 +28,13 @@ const patience = 60 * time.Second
 // load returns the policy of the template in dir.
 func load(t *testing.T, dir string) governance.Spec {
 	t.Helper()
-	cfg, _, diags := config.Load(config.LoadOptions{File: filepath.Join(dir, "policy.yaml"), Dir: t.TempDir(), UserDir: "none", SystemDir: "none", Environ: []string{}})
+	cfg, _, diags := config.Load(config.LoadOptions{
+		File:      filepath.Join(dir, "policy.yaml"),
+		Dir:       t.TempDir(),
+		UserDir:   "none",
+		SystemDir: "none",
+		Environ:   []string{},
+	})
 	if cfg == nil || len(cfg.Plugins) != 1 {
 		t.Fatalf("%s: %v", dir, diags)
 	}
@@ -104,13 +110,22 @@ func start(t *testing.T, s governance.Spec) governance.Policy {
 		serve(t, p.Serve)
 		return p
 	case governance.KindMCP, governance.KindInterceptor:
-		transport := manifest.Transport{Kind: manifest.KindStdio, Protocol: manifest.ProtocolMCP, Cmd: s.MCP.Cmd, Script: s.MCP.Script}
+		transport := manifest.Transport{
+			Kind:     manifest.KindStdio,
+			Protocol: manifest.ProtocolMCP,
+			Cmd:      s.MCP.Cmd,
+			Script:   s.MCP.Script,
+		}
 		for name, value := range s.MCP.Env {
 			env = append(env, name+"="+value)
 		}
 		i := instance(t, s, transport, s.MCP.Cwd, env)
 		if s.Kind == governance.KindInterceptor {
-			p := interceptorpolicy.New(s, i, interceptorpolicy.Options{Log: slog.New(slog.DiscardHandler), Version: func() string { return i.Handshake().ProtocolVersion }})
+			p := interceptorpolicy.New(s, i,
+				interceptorpolicy.Options{
+					Log:     slog.New(slog.DiscardHandler),
+					Version: func() string { return i.Handshake().ProtocolVersion },
+				})
 			t.Cleanup(p.Close)
 			if err := p.Open(t.Context()); err != nil {
 				t.Fatal(err)
@@ -143,7 +158,16 @@ func instance(t *testing.T, s governance.Spec, transport manifest.Transport, dir
 	}
 	o := m.Runtime.Resolve(transport)
 	o.StartTimeout = patience
-	i, err := runtime.New(runtime.Spec{ID: s.Name, Dir: dir, Manifest: m, Options: o, Config: settings, HostVersion: "0.0.1", Env: env, StateDir: t.TempDir()})
+	i, err := runtime.New(runtime.Spec{
+		ID:          s.Name,
+		Dir:         dir,
+		Manifest:    m,
+		Options:     o,
+		Config:      settings,
+		HostVersion: "0.0.1",
+		Env:         env,
+		StateDir:    t.TempDir(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

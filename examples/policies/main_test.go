@@ -20,7 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP, "interceptors": scriptedInterceptors})
+	processtest.Main(processtest.Sharded(m),
+		map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP, "interceptors": scriptedInterceptors})
 }
 
 // scriptedNative is a policy of kind native that behaves as its caller's name says.
@@ -51,7 +52,9 @@ func scriptedInterceptors(mode string) {
 	const hooks = `[{"events":["*"],"phase":"request"},{"events":["*"],"phase":"response"}]`
 	s := interceptortest.Server{
 		List: func() string {
-			return fmt.Sprintf(`[{"name":"v","type":"validation","hooks":%s},{"name":"m","type":"mutation","mode":%q,"hooks":%s}]`, hooks, cmp.Or(mode, "active"), hooks)
+			return fmt.Sprintf(
+				`[{"name":"v","type":"validation","hooks":%s},{"name":"m","type":"mutation","mode":%q,"hooks":%s}]`,
+				hooks, cmp.Or(mode, "active"), hooks)
 		},
 		Invoke: func(params json.RawMessage) (string, error) {
 			name, _ := rawjson.Text(rawjson.Get(params, "name"))
@@ -63,11 +66,13 @@ func scriptedInterceptors(mode string) {
 				payload = governancetest.Misshapen
 				fallthrough
 			case name == "m" && does == governancetest.Modify:
-				return fmt.Sprintf(`{"interceptor":"m","type":"mutation","phase":%q,"modified":true,"payload":%s}`, phase, payload), nil
+				return fmt.Sprintf(`{"interceptor":"m","type":"mutation","phase":%q,"modified":true,"payload":%s}`,
+					phase, payload), nil
 			case name == "m":
 				return `{"modified":false}`, nil
 			case does == governancetest.Deny:
-				return fmt.Sprintf(`{"valid":false,"severity":"error","messages":[{"message":%q,"severity":"error"}],"info":{"code":%q}}`, governancetest.DenyReason, governancetest.DenyCode), nil
+				return fmt.Sprintf(
+					`{"valid":false,"severity":"error","messages":[{"message":%q,"severity":"error"}],"info":{"code":%q}}`, governancetest.DenyReason, governancetest.DenyCode), nil
 			case does == governancetest.Fail:
 				return "", errors.New("its database is down")
 			case does == governancetest.Hang:
@@ -83,33 +88,35 @@ func scriptedInterceptors(mode string) {
 func scriptedMCP(name string) {
 	server := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
 	open := json.RawMessage(`{"type":"object"}`)
-	server.AddTool(&mcp.Tool{Name: "get_plugin_config", InputSchema: open}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return block(`{"name":%q,"hooks":["tool_pre_invoke","tool_post_invoke"]}`, name), nil
-	})
-	server.AddTool(&mcp.Tool{Name: "invoke_hook", InputSchema: open}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		args := r.Params.Arguments
-		caller, _ := rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(args, "context"), "global_context"), "user"))
-		hook, _ := rawjson.Text(rawjson.Get(args, "hook_type"))
-		member, value := "args", rawjson.Get(governancetest.Changed(governance.Request), "arguments")
-		if hook == "tool_post_invoke" {
-			member, value = "result", governancetest.Changed(governance.Response)
-		}
-		switch governancetest.Behaviour(caller) {
-		case governancetest.Allow:
-			return block(`{"result":{"continue_processing":true}}`), nil
-		case governancetest.Deny:
-			return block(`{"result":{"continue_processing":false,"violation":{"code":%q,"reason":%q,"description":""}}}`, governancetest.DenyCode, governancetest.DenyReason), nil
-		case governancetest.Malformed:
-			value = json.RawMessage(governancetest.Misshapen)
-			fallthrough
-		case governancetest.Modify:
-			return block(`{"result":{"modified_payload":{%q:%s}}}`, member, value), nil
-		case governancetest.Hang:
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		return block(`{"error":{"message":"its database is down","plugin_name":%q}}`, name), nil
-	})
+	server.AddTool(&mcp.Tool{Name: "get_plugin_config", InputSchema: open},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return block(`{"name":%q,"hooks":["tool_pre_invoke","tool_post_invoke"]}`, name), nil
+		})
+	server.AddTool(&mcp.Tool{Name: "invoke_hook", InputSchema: open},
+		func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			args := r.Params.Arguments
+			caller, _ := rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(args, "context"), "global_context"), "user"))
+			hook, _ := rawjson.Text(rawjson.Get(args, "hook_type"))
+			member, value := "args", rawjson.Get(governancetest.Changed(governance.Request), "arguments")
+			if hook == "tool_post_invoke" {
+				member, value = "result", governancetest.Changed(governance.Response)
+			}
+			switch governancetest.Behaviour(caller) {
+			case governancetest.Allow:
+				return block(`{"result":{"continue_processing":true}}`), nil
+			case governancetest.Deny:
+				return block(`{"result":{"continue_processing":false,"violation":{"code":%q,"reason":%q,"description":""}}}`, governancetest.DenyCode, governancetest.DenyReason), nil
+			case governancetest.Malformed:
+				value = json.RawMessage(governancetest.Misshapen)
+				fallthrough
+			case governancetest.Modify:
+				return block(`{"result":{"modified_payload":{%q:%s}}}`, member, value), nil
+			case governancetest.Hang:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return block(`{"error":{"message":"its database is down","plugin_name":%q}}`, name), nil
+		})
 	if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, "E!", err)
 	}

@@ -18,7 +18,11 @@ import (
 // TestMatrix tests the kinds native, mcp and interceptor against the rules of the pipeline, with real
 // processes.
 func TestMatrix(t *testing.T) {
-	for kind, script := range map[governance.Kind]string{governance.KindNative: "native", governance.KindMCP: "mcp scripted", governance.KindInterceptor: "interceptors"} {
+	for kind, script := range map[governance.Kind]string{
+		governance.KindNative:      "native",
+		governance.KindMCP:         "mcp scripted",
+		governance.KindInterceptor: "interceptors",
+	} {
 		t.Run(string(kind), func(t *testing.T) {
 			processtest.Leaks(t)
 			governancetest.Matrix(t, func(t *testing.T, s governance.Spec) governance.Policy {
@@ -45,8 +49,15 @@ func (s step) ask(t *testing.T, p governance.Policy) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	x := &governance.Exchange{ID: "d1", Method: "tools/call", Caller: s.caller, Extension: "x", Tool: s.tool, ToChild: true,
-		Request: json.RawMessage(`{"name":"t","arguments":` + s.body + `}`)}
+	x := &governance.Exchange{
+		ID:        "d1",
+		Method:    "tools/call",
+		Caller:    s.caller,
+		Extension: "x",
+		Tool:      s.tool,
+		ToChild:   true,
+		Request:   json.RawMessage(`{"name":"t","arguments":` + s.body + `}`),
+	}
 	if s.flow == governance.Response {
 		x.Request, x.Response = json.RawMessage(`{"name":"t","arguments":{}}`), json.RawMessage(s.body)
 	}
@@ -83,17 +94,24 @@ func TestGRPCGo(t *testing.T) {
 	}{
 		governance.Observability: {nil, []step{{request, "", "t", `{}`, allow}, {response, "", "t", `{}`, allow}}},
 		governance.Authentication: {map[string]any{"callers": []string{"ann"}}, []step{
-			{request, "ann", "t", `{}`, allow}, {request, "", "t", `{}`, deny("", `"" is nobody we know; ask the operator for access`)},
+			{request, "ann", "t", `{}`, allow},
+			{request, "", "t", `{}`, deny("", `"" is nobody we know; ask the operator for access`)},
 			{request, "bob", "t", `{}`, deny("", `"bob" is nobody we know; ask the operator for access`)}}},
 		governance.Authorization: {map[string]any{"deny": []string{"ext_shell_*"}}, []step{
-			{request, "", "ext_files_read", `{}`, allow}, {request, "", "ext_shell_run", `{}`, deny("", "ext_shell_run may not be called here; use another tool")}}},
+			{request, "", "ext_files_read", `{}`, allow},
+			{request, "", "ext_shell_run", `{}`, deny("", "ext_shell_run may not be called here; use another tool")}}},
 		governance.Validation: {map[string]any{"max_bytes": 10}, []step{
-			{request, "", "t", `{"a":1}`, allow}, {request, "", "t", `{"a":"1234567890"}`, deny("", "the arguments have 18 bytes and may have 10; send less")}}},
+			{request, "", "t", `{"a":1}`, allow},
+			{request, "", "t", `{"a":"1234567890"}`,
+				deny("", "the arguments have 18 bytes and may have 10; send less")}}},
 		governance.Content: {map[string]any{"redact": []string{"secret"}}, []step{
 			{request, "", "t", `{"a":"fine"}`, allow},
-			{request, "", "t", `{"a":"a secret","n":12345678901234567890}`, modify(`{"name":"t","arguments":{"a":"a ***","n":12345678901234567890}}`)},
-			{response, "", "t", `{"content":[{"type":"text","text":"secret"}]}`, modify(`{"content":[{"type":"text","text":"***"}]}`)}}},
-		governance.Audit: {map[string]any{"file": journal}, []step{{request, "ann", "t", `{}`, allow}, {response, "ann", "t", `{}`, allow}}},
+			{request, "", "t", `{"a":"a secret","n":12345678901234567890}`,
+				modify(`{"name":"t","arguments":{"a":"a ***","n":12345678901234567890}}`)},
+			{response, "", "t", `{"content":[{"type":"text","text":"secret"}]}`,
+				modify(`{"content":[{"type":"text","text":"***"}]}`)}}},
+		governance.Audit: {map[string]any{"file": journal},
+			[]step{{request, "ann", "t", `{}`, allow}, {response, "ann", "t", `{}`, allow}}},
 	} {
 		t.Run(string(category), func(t *testing.T) {
 			s := load(t, "grpc-go")
@@ -105,7 +123,8 @@ func TestGRPCGo(t *testing.T) {
 		})
 	}
 	line, err := os.ReadFile(journal)
-	if err != nil || strings.Count(string(line), "\n") != 1 || !strings.Contains(string(line), `"caller":"ann","code":"","decision":"allow","decision_id":"d1"`) {
+	if err != nil || strings.Count(string(line), "\n") != 1 ||
+		!strings.Contains(string(line), `"caller":"ann","code":"","decision":"allow","decision_id":"d1"`) {
 		t.Errorf("audit: %s, %v", line, err)
 	}
 	t.Run("rate_limiting", func(t *testing.T) {
@@ -124,7 +143,14 @@ func TestGRPCGo(t *testing.T) {
 // begins meanwhile, and checks that other calls are allowed.
 func limited(t *testing.T, p governance.Policy) {
 	t.Helper()
-	x := &governance.Exchange{ID: "d1", Method: "tools/call", Caller: "ann", Tool: "t", ToChild: true, Request: json.RawMessage(`{"name":"t","arguments":{}}`)}
+	x := &governance.Exchange{
+		ID:      "d1",
+		Method:  "tools/call",
+		Caller:  "ann",
+		Tool:    "t",
+		ToChild: true,
+		Request: json.RawMessage(`{"name":"t","arguments":{}}`),
+	}
 	for n := range 10 {
 		d, err := p.Decide(t.Context(), request, x)
 		switch {
@@ -168,7 +194,8 @@ func TestGRPCPythonHasTheContract(t *testing.T) {
 var masks = []step{
 	{request, "ann", "t", `{"a":1}`, allow},
 	{request, "ann", "t", `{"a":"hunter2"}`, deny("SECRET", "a password: take it out of the arguments")},
-	{response, "ann", "t", `{"content":[{"type":"text","text":"write to ann@example.com"}]}`, modify(`{"content":[{"type":"text","text":"write to ***@***"}]}`)},
+	{response, "ann", "t", `{"content":[{"type":"text","text":"write to ann@example.com"}]}`,
+		modify(`{"content":[{"type":"text","text":"write to ***@***"}]}`)},
 }
 
 func TestMCPGo(t *testing.T) {
@@ -200,8 +227,10 @@ func TestInterceptorPython(t *testing.T) {
 	p := start(t, load(t, "interceptor-python"))
 	for _, step := range []step{
 		{request, "ann", "t", `{"a":"żółw","n":1.50}`, allow},
-		{request, "ann", "t", `{"a":"hunter2"}`, deny("", "passwords: a password: take it out of the arguments (arguments)")},
-		{response, "ann", "t", `{"content":[{"type":"text","text":"write to ann@example.com"}]}`, modify(`{"content":[{"type":"text","text":"write to ***@***"}]}`)},
+		{request, "ann", "t", `{"a":"hunter2"}`,
+			deny("", "passwords: a password: take it out of the arguments (arguments)")},
+		{response, "ann", "t", `{"content":[{"type":"text","text":"write to ann@example.com"}]}`,
+			modify(`{"content":[{"type":"text","text":"write to ***@***"}]}`)},
 		{response, "ann", "t", `{"content":[],"n":12345678901234567890}`, allow},
 	} {
 		step.ask(t, respaced{p})
@@ -211,7 +240,8 @@ func TestInterceptorPython(t *testing.T) {
 // respaced removes the blanks that Python writes.
 type respaced struct{ governance.Policy }
 
-func (r respaced) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (r respaced) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	d, err := r.Policy.Decide(ctx, flow, x)
 	if d.JSON != nil {
 		d.JSON = json.RawMessage(strings.NewReplacer(`": `, `":`, `, "`, `,"`).Replace(string(d.JSON)))
@@ -226,10 +256,13 @@ func TestNativeGo(t *testing.T) {
 	p := start(t, s)
 	for _, step := range []step{
 		{request, "ann", "ext_files_read", `{"n":12345678901234567890}`, allow},
-		{request, "ann", "ext_shell_run", `{"cmd":"ls"}`, governance.Decision{Action: governance.Ask, Reason: `May ext_shell_run run with {"cmd":"ls"}?`}},
+		{request, "ann", "ext_shell_run", `{"cmd":"ls"}`,
+			governance.Decision{Action: governance.Ask, Reason: `May ext_shell_run run with {"cmd":"ls"}?`}},
 		{response, "ann", "ext_shell_run", `{"content":[]}`, allow},
-		{request, "ann", "t", `{"a":"secret","n":12345678901234567890}`, modify(`{"name":"t","arguments":{"a":"***","n":12345678901234567890}}`)},
-		{response, "ann", "t", `{"content":[{"type":"text","text":"secret"}]}`, modify(`{"content":[{"type":"text","text":"***"}]}`)},
+		{request, "ann", "t", `{"a":"secret","n":12345678901234567890}`,
+			modify(`{"name":"t","arguments":{"a":"***","n":12345678901234567890}}`)},
+		{response, "ann", "t", `{"content":[{"type":"text","text":"secret"}]}`,
+			modify(`{"content":[{"type":"text","text":"***"}]}`)},
 	} {
 		step.ask(t, p)
 	}
@@ -242,7 +275,8 @@ func TestNativePython(t *testing.T) {
 	p := start(t, load(t, "native-python"))
 	for _, step := range []step{
 		{request, "ann", "ext_files_read", `{"path":"żółw"}`, allow},
-		{request, "ann", "ext_shell_run", `{}`, deny("denied_tool", "ext_shell_run may not be called here; use another tool")},
+		{request, "ann", "ext_shell_run", `{}`,
+			deny("denied_tool", "ext_shell_run may not be called here; use another tool")},
 		{response, "ann", "ext_shell_run", `{}`, allow},
 	} {
 		step.ask(t, p)

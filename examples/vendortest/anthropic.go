@@ -107,7 +107,13 @@ func writeMessage(n int, t Turn) (answer, repeated any) {
 		content = append(content, map[string]any{"type": "text", "text": t.Text})
 	}
 	for i, c := range t.Calls {
-		content = append(content, map[string]any{"type": "tool_use", "id": callID(n, i), "name": c.Tool, "input": json.RawMessage(c.Arguments)})
+		content = append(content,
+			map[string]any{
+				"type":  "tool_use",
+				"id":    callID(n, i),
+				"name":  c.Tool,
+				"input": json.RawMessage(c.Arguments),
+			})
 		stop = "tool_use"
 	}
 	if t.Stop != "" {

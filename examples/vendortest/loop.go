@@ -28,7 +28,8 @@ func Project(t testing.TB) (dir string) {
 	if err := os.CopyFS(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mkfifo", filepath.Join(dir, "extensions", "kit", "rendezvous")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfifo",
+		filepath.Join(dir, "extensions", "kit", "rendezvous")).CombinedOutput(); err != nil {
 		t.Skipf("NOT TESTED: mkfifo: %v %s", err, out)
 	}
 	return dir
@@ -48,7 +49,9 @@ var failures = []struct{ tool, arguments, want string }{
 
 // Failures runs a loop through failing tools and a busy vendor, and checks the texts that
 // its model gets. do runs the loop in a [Project] with url as the vendor's base URL.
-func Failures(t *testing.T, serve func(testing.TB, ...Turn) *Vendor, do func(url string) (answer, log string, err error)) *Vendor {
+func Failures(t *testing.T, serve func(testing.TB, ...Turn) *Vendor,
+	do func(url string) (answer, log string, err error),
+) *Vendor {
 	t.Helper()
 	all := Turn{Text: "Let me see."}
 	for _, m := range failures {
@@ -69,7 +72,8 @@ func Failures(t *testing.T, serve func(testing.TB, ...Turn) *Vendor, do func(url
 	if r := v.Results(1); strings.TrimSpace(r[0].Text) != "here you are" {
 		t.Errorf("the first time: %+v", r)
 	}
-	if r := v.Results(2); !strings.Contains(r[0].Text, "policy once: ") || !strings.Contains(r[0].Text, "try again in ") {
+	if r := v.Results(2); !strings.Contains(r[0].Text, "policy once: ") ||
+		!strings.Contains(r[0].Text, "try again in ") {
 		t.Errorf("the second time: %+v", r)
 	}
 	if want := "the model's API is busy (529 "; strings.Count(log, want) != 2 {

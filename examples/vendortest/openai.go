@@ -107,7 +107,11 @@ func writeChoice(n int, t Turn) (answer, repeated any) {
 	}
 	var calls []map[string]any
 	for i, c := range t.Calls {
-		calls = append(calls, map[string]any{"id": callID(n, i), "type": "function", "function": map[string]any{"name": c.Tool, "arguments": c.Arguments}})
+		calls = append(calls, map[string]any{
+			"id":       callID(n, i),
+			"type":     "function",
+			"function": map[string]any{"name": c.Tool, "arguments": c.Arguments},
+		})
 	}
 	if calls != nil {
 		message["tool_calls"], stop = calls, "tool_calls"

@@ -159,7 +159,10 @@ func (v *Vendor) address(r *http.Request) error {
 // fault sends an error in the form that both vendors share.
 func (v *Vendor) fault(w http.ResponseWriter, status int, text string) {
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{"type": "test", "message": text}})
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"type":  "error",
+		"error": map[string]any{"type": "test", "message": text},
+	})
 }
 
 func callID(turn, call int) string { return "call_" + strconv.Itoa(turn) + "_" + strconv.Itoa(call) }
@@ -167,7 +170,8 @@ func callID(turn, call int) string { return "call_" + strconv.Itoa(turn) + "_" +
 // checkRepeated returns an error unless the loop has repeated answer n unchanged.
 func (v *Vendor) checkRepeated(n int, got json.RawMessage) error {
 	var want, have any
-	if json.Unmarshal(v.answers[n], &want) != nil || json.Unmarshal(got, &have) != nil || !reflect.DeepEqual(want, have) {
+	if json.Unmarshal(v.answers[n], &want) != nil || json.Unmarshal(got, &have) != nil ||
+		!reflect.DeepEqual(want, have) {
 		return fmt.Errorf("answer %d of the model is repeated as\n%s\nnot\n%s", n, got, v.answers[n])
 	}
 	return nil

@@ -39,7 +39,12 @@ func post(t *testing.T, v *Vendor, path, key, body string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = http.Header{"Content-Type": {"application/json"}, "X-Api-Key": {key}, "Anthropic-Version": {"2023-06-01"}, "Authorization": {"Bearer " + key}}
+	req.Header = http.Header{
+		"Content-Type":      {"application/json"},
+		"X-Api-Key":         {key},
+		"Anthropic-Version": {"2023-06-01"},
+		"Authorization":     {"Bearer " + key},
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +71,8 @@ func TestRefuses(t *testing.T) {
 		gaveO  = `{"role":"tool","tool_call_id":"call_0_0","content":"x"}`
 	)
 	messages := func(tools string, list ...string) string {
-		return `{"model":"m","max_tokens":1,"system":"s","tools":[` + tools + `],"messages":[` + strings.Join(list, ",") + `]}`
+		return `{"model":"m","max_tokens":1,"system":"s","tools":[` + tools + `],"messages":[` + strings.Join(list,
+			",") + `]}`
 	}
 	chat := func(tools string, list ...string) string {
 		return `{"model":"m","tools":[` + tools + `],"messages":[` + strings.Join(list, ",") + `]}`
@@ -78,21 +84,33 @@ func TestRefuses(t *testing.T) {
 		bodies []string // the last one is tested
 		want   string   // part of the error; "" is none
 	}{
-		{"messages", Anthropic, "/v1/messages", []string{messages(toolA, userA), messages(toolA, userA, saidA, gaveA)}, ""},
-		{"result missing", Anthropic, "/v1/messages", []string{messages(toolA, userA), messages(toolA, userA, saidA, userA)}, "the results of answer 0"},
-		{"result of another call", Anthropic, "/v1/messages", []string{messages(toolA, userA), messages(toolA, userA, saidA, strings.Replace(gaveA, "0_0", "0_1", 1))}, "not the result of call_0_0"},
-		{"thinking dropped", Anthropic, "/v1/messages", []string{messages(toolA, userA), messages(toolA, userA, strings.Replace(saidA, "c2lnbmVk", "", 1), gaveA)}, "answer 0 of the model is repeated as"},
-		{"name", Anthropic, "/v1/messages", []string{messages(strings.Replace(toolA, "ext_a_b", "ext.a.b", 1), userA)}, `tool name "ext.a.b"`},
+		{"messages", Anthropic, "/v1/messages", []string{messages(toolA, userA), messages(toolA, userA, saidA, gaveA)},
+			""},
+		{"result missing", Anthropic, "/v1/messages",
+			[]string{messages(toolA, userA), messages(toolA, userA, saidA, userA)}, "the results of answer 0"},
+		{"result of another call", Anthropic, "/v1/messages",
+			[]string{messages(toolA, userA), messages(toolA, userA, saidA, strings.Replace(gaveA, "0_0", "0_1", 1))},
+			"not the result of call_0_0"},
+		{"thinking dropped", Anthropic, "/v1/messages",
+			[]string{messages(toolA, userA), messages(toolA, userA, strings.Replace(saidA, "c2lnbmVk", "", 1), gaveA)},
+			"answer 0 of the model is repeated as"},
+		{"name", Anthropic, "/v1/messages", []string{messages(strings.Replace(toolA, "ext_a_b", "ext.a.b", 1), userA)},
+			`tool name "ext.a.b"`},
 		{"twice", Anthropic, "/v1/messages", []string{messages(toolA+","+toolA, userA)}, `tool name "ext_a_b"`},
-		{"schema", Anthropic, "/v1/messages", []string{messages(strings.Replace(toolA, "object", "string", 1), userA)}, "its schema is"},
-		{"unknown member", Anthropic, "/v1/messages", []string{strings.Replace(messages(toolA, userA), "system", "sistem", 1)}, "unknown field"},
+		{"schema", Anthropic, "/v1/messages", []string{messages(strings.Replace(toolA, "object", "string", 1), userA)},
+			"its schema is"},
+		{"unknown member", Anthropic, "/v1/messages",
+			[]string{strings.Replace(messages(toolA, userA), "system", "sistem", 1)}, "unknown field"},
 		{"path", Anthropic, "/messages", []string{messages(toolA, userA)}, "POST /messages"},
 
 		{"chat", OpenAI, "/chat/completions", []string{chat(toolO, beginO), chat(toolO, beginO, saidO, gaveO)}, ""},
-		{"no message for a call", OpenAI, "/chat/completions", []string{chat(toolO, beginO), chat(toolO, beginO, saidO)}, "there is no message by tool"},
-		{"message too many", OpenAI, "/chat/completions", []string{chat(toolO, beginO), chat(toolO, beginO, saidO, gaveO, gaveO)}, "1 messages too many"},
+		{"no message for a call", OpenAI, "/chat/completions",
+			[]string{chat(toolO, beginO), chat(toolO, beginO, saidO)}, "there is no message by tool"},
+		{"message too many", OpenAI, "/chat/completions",
+			[]string{chat(toolO, beginO), chat(toolO, beginO, saidO, gaveO, gaveO)}, "1 messages too many"},
 		{"empty tools", OpenAI, "/chat/completions", []string{chat("", beginO)}, "no empty list of tools"},
-		{"no function", OpenAI, "/chat/completions", []string{chat(strings.Replace(toolO, "function", "tool", 1), beginO)}, `a tool of type "tool"`},
+		{"no function", OpenAI, "/chat/completions",
+			[]string{chat(strings.Replace(toolO, "function", "tool", 1), beginO)}, `a tool of type "tool"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &witness{TB: t}
@@ -106,7 +124,8 @@ func TestRefuses(t *testing.T) {
 				status = post(t, v, c.path, Key, body)
 			}
 			heard := w.take()
-			if !strings.Contains(heard, c.want) || (c.want == "") != (heard == "") || (c.want == "") != (status == http.StatusOK) {
+			if !strings.Contains(heard, c.want) || (c.want == "") != (heard == "") ||
+				(c.want == "") != (status == http.StatusOK) {
 				t.Errorf("%d, %s", status, heard)
 			}
 		})

@@ -124,7 +124,8 @@ func NewStore(o Options) *Store {
 // Ask implements [governance.Approver]: it waits for Approve or Deny. An approval given
 // after an equal call was canceled is used up at once. The error is that of ctx, or says
 // that there are too many requests.
-func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (approved bool, by string, err error) {
+func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest,
+) (approved bool, by string, err error) {
 	own, err := s.newRequest(ctx, x, q, time.Now())
 	if err != nil {
 		return false, "", err
@@ -145,7 +146,8 @@ func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.Ap
 	}
 }
 
-func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest, now time.Time) (*pendingRequest, error) {
+func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest, now time.Time,
+) (*pendingRequest, error) {
 	payload := x.Request
 	if q.Flow == governance.Response {
 		payload = x.Response
@@ -173,8 +175,21 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 	}
 	return &pendingRequest{
 		Request: Request{
-			ID: strings.ToLower(rand.Text()[:8]), Caller: x.Caller, Session: x.Session, Node: x.Node, Extension: x.Extension, Tool: x.Tool, Method: x.Method, Policy: q.Policy,
-			Reason: reason, Arguments: display.Cut(string(shown), maxPreview), Hash: hash, Decision: x.ID, Since: now, Expires: now.Add(expiry), Waiting: true,
+			ID:        strings.ToLower(rand.Text()[:8]),
+			Caller:    x.Caller,
+			Session:   x.Session,
+			Node:      x.Node,
+			Extension: x.Extension,
+			Tool:      x.Tool,
+			Method:    x.Method,
+			Policy:    q.Policy,
+			Reason:    reason,
+			Arguments: display.Cut(string(shown), maxPreview),
+			Hash:      hash,
+			Decision:  x.ID,
+			Since:     now,
+			Expires:   now.Add(expiry),
+			Waiting:   true,
 		},
 		subject: subject{x.Caller, session, x.Node, x.Extension, x.Tool, x.Method, q.Policy, string(q.Flow), hash},
 		answer:  make(chan answer, 1),
@@ -198,12 +213,14 @@ func (s *Store) add(q *pendingRequest) (_ *pendingRequest, approver string, err 
 			s.changeLocked()
 			return old, "", nil
 		}
-		if old.subject.caller == q.subject.caller && old.subject.session == q.subject.session && old.subject.node == q.subject.node {
+		if old.subject.caller == q.subject.caller && old.subject.session == q.subject.session &&
+			old.subject.node == q.subject.node {
 			fromCaller++
 		}
 	}
 	if len(s.pending) >= maxPending || fromCaller >= maxPerCaller {
-		return nil, "", fmt.Errorf("%d approval requests wait for an answer already, %d of this caller: answer some of them first", len(s.pending), fromCaller)
+		return nil, "", fmt.Errorf("%d approval requests wait for an answer already, %d of this caller: answer some "+
+			"of them first", len(s.pending), fromCaller)
 	}
 	s.pending = append(s.pending, q)
 	s.changeLocked()
@@ -314,7 +331,8 @@ func (s *Store) removeLocked(i int) {
 // their caller.
 func (s *Store) expireLocked(now time.Time) {
 	before := len(s.pending)
-	s.pending = slices.DeleteFunc(s.pending, func(q *pendingRequest) bool { return !q.Waiting && !now.Before(q.Expires) })
+	s.pending = slices.DeleteFunc(s.pending,
+		func(q *pendingRequest) bool { return !q.Waiting && !now.Before(q.Expires) })
 	if len(s.pending) < before {
 		s.changeLocked()
 	}

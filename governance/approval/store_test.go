@@ -16,8 +16,17 @@ import (
 )
 
 func exchange(caller, arguments string) *governance.Exchange {
-	return &governance.Exchange{ID: "d1", Method: "tools/call", Caller: caller, Session: "s1", Extension: "files", Tool: "ext_files_delete", ToChild: true,
-		Request: []byte(`{"name":"ext_files_delete","arguments":` + arguments + `,"_meta":{"progressToken":` + fmt.Sprint(time.Now().Nanosecond()) + `}}`)}
+	return &governance.Exchange{
+		ID:        "d1",
+		Method:    "tools/call",
+		Caller:    caller,
+		Session:   "s1",
+		Extension: "files",
+		Tool:      "ext_files_delete",
+		ToChild:   true,
+		Request: []byte(`{"name":"ext_files_delete","arguments":` + arguments + `,"_meta":{"progressToken":` +
+			fmt.Sprint(time.Now().Nanosecond()) + `}}`),
+	}
 }
 
 var asked = governance.ApprovalRequest{Policy: "ask", Flow: governance.Request, Reason: "may it?", Expiry: time.Minute}
@@ -59,8 +68,10 @@ func TestApproveAndDeny(t *testing.T) {
 			t.Fatalf("%+v", list)
 		}
 		q := list[0]
-		if q.Caller != "ann" || q.Tool != "ext_files_delete" || q.Policy != "ask" || q.Reason != "may it [redacted:github-pat]?" || q.Decision != "d1" || !q.Waiting ||
-			len(q.Hash) != 64 || q.Arguments != `{"path":"/a","token":"[redacted:github-pat]"}` || q.Expires.Sub(q.Since) != time.Minute {
+		if q.Caller != "ann" || q.Tool != "ext_files_delete" || q.Policy != "ask" ||
+			q.Reason != "may it [redacted:github-pat]?" || q.Decision != "d1" || !q.Waiting ||
+			len(q.Hash) != 64 || q.Arguments != `{"path":"/a","token":"[redacted:github-pat]"}` ||
+			q.Expires.Sub(q.Since) != time.Minute {
 			t.Errorf("%+v", q)
 		}
 		if err := s.Approve(q.ID, "bob"); err != nil {
@@ -93,7 +104,8 @@ func TestApprovalWaitsForTheRetry(t *testing.T) {
 		s := NewStore(Options{})
 		ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
 		defer giveUp()
-		if r := <-ask(ctx, s, exchange("ann", `{"path":"/a"}`)); r.approved || !errors.Is(r.err, context.DeadlineExceeded) {
+		if r := <-ask(ctx, s, exchange("ann", `{"path":"/a"}`)); r.approved ||
+			!errors.Is(r.err, context.DeadlineExceeded) {
 			t.Fatalf("%+v", r)
 		}
 		list := s.List()
@@ -112,7 +124,13 @@ func TestApprovalWaitsForTheRetry(t *testing.T) {
 			"another node":    away,
 			"another caller":  exchange("eve", `{"path":"/a"}`),
 			"other arguments": exchange("ann", `{"path":"/b"}`),
-			"another tool":    {Method: "tools/call", Caller: "ann", Extension: "files", Tool: "ext_files_read", Request: []byte(`{"arguments":{"path":"/a"}}`)},
+			"another tool": {
+				Method:    "tools/call",
+				Caller:    "ann",
+				Extension: "files",
+				Tool:      "ext_files_read",
+				Request:   []byte(`{"arguments":{"path":"/a"}}`),
+			},
 		} {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := ask(ctx, s, x)
@@ -200,12 +218,16 @@ func TestPipelineAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore(Options{})
 		p := governance.NewPipeline(governance.Options{Approver: s},
-			governance.Member{Spec: governance.Spec{Name: "ask", Category: governance.Authorization, Required: true}, Policy: asks{}})
+			governance.Member{
+				Spec:   governance.Spec{Name: "ask", Category: governance.Authorization, Required: true},
+				Policy: asks{},
+			})
 		sent := 0
 		call := func() <-chan error {
 			done := make(chan error, 1)
 			go func() {
-				done <- p.Govern(t.Context(), exchange("ann", `{"n":1}`), func(context.Context, *governance.Exchange) error { sent++; return nil })
+				done <- p.Govern(t.Context(), exchange("ann", `{"n":1}`),
+					func(context.Context, *governance.Exchange) error { sent++; return nil })
 			}()
 			synctest.Wait()
 			return done
@@ -217,7 +239,8 @@ func TestPipelineAsks(t *testing.T) {
 		if err := <-first; err != nil || sent != 1 {
 			t.Errorf("approved: %v, sent %d times", err, sent)
 		}
-		if err := <-call(); protocol.KindOf(err) != protocol.Rejected || sent != 1 || !strings.Contains(err.Error(), "may it?") {
+		if err := <-call(); protocol.KindOf(err) != protocol.Rejected || sent != 1 ||
+			!strings.Contains(err.Error(), "may it?") {
 			t.Errorf("not answered: %v, sent %d times", err, sent) // after the expiry, in synctest time
 		}
 		if list := s.List(); len(list) != 0 {
@@ -257,12 +280,15 @@ func TestRequestsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting []<-chan result
 		for i := range maxPending {
-			waiting = append(waiting, ask(ctx, s, exchange(fmt.Sprint("caller", i%(maxPending/maxPerCaller)), fmt.Sprintf(`{"n":%d}`, i))))
+			waiting = append(waiting,
+				ask(ctx, s, exchange(fmt.Sprint("caller", i%(maxPending/maxPerCaller)), fmt.Sprintf(`{"n":%d}`, i))))
 		}
-		if _, _, err := s.Ask(ctx, exchange("caller0", `{}`), asked); err == nil || !strings.Contains(err.Error(), "32 of this caller") {
+		if _, _, err := s.Ask(ctx, exchange("caller0", `{}`), asked); err == nil ||
+			!strings.Contains(err.Error(), "32 of this caller") {
 			t.Error(err)
 		}
-		if _, _, err := s.Ask(ctx, exchange("somebody", `{}`), asked); err == nil || !strings.Contains(err.Error(), "256 approval requests wait") {
+		if _, _, err := s.Ask(ctx, exchange("somebody", `{}`), asked); err == nil ||
+			!strings.Contains(err.Error(), "256 approval requests wait") {
 			t.Error(err)
 		}
 		cancel()

@@ -41,7 +41,8 @@ func end(t testing.TB, l *Log) {
 func add(t testing.TB, l *Log, from, to int) {
 	t.Helper()
 	for i := from; i <= to; i++ {
-		if err := l.Append(t.Context(), Record{Method: "tools/call", Tool: fmt.Sprintf("tool_%d", i), Outcome: OK}); err != nil {
+		if err := l.Append(t.Context(),
+			Record{Method: "tools/call", Tool: fmt.Sprintf("tool_%d", i), Outcome: OK}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +137,8 @@ func TestRotationThatWasInterrupted(t *testing.T) {
 	if report, err := verify(t, path); err != nil || report.Records != 5 || len(report.Files) != 2 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if records := read(t, path, Query{Notes: true}); records[3].Kind != KindHead || records[3].After != "audit.jsonl.1" {
+	if records := read(t, path, Query{Notes: true}); records[3].Kind != KindHead ||
+		records[3].After != "audit.jsonl.1" {
 		t.Errorf("head %+v", records[3])
 	}
 }
@@ -180,7 +182,8 @@ func TestDamagedEndIsRefused(t *testing.T) {
 
 func TestSecondWriterIsRefused(t *testing.T) {
 	l, path := begin(t, Options{})
-	if _, err := Open(Options{Path: path}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("by process %d:", os.Getpid())) {
+	if _, err := Open(Options{Path: path}); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("by process %d:", os.Getpid())) {
 		t.Error(err)
 	}
 	end(t, l)
@@ -211,17 +214,19 @@ func TestVerifyFindsTampering(t *testing.T) {
 		line int
 		says string
 	}{
-		"untouched":          {whole, 0, ""},
-		"edited":             {bytes.Replace(whole, []byte("tool_4"), []byte("tool_x"), 1), 5, "not as it was written"},
-		"edited at the end":  {bytes.Replace(whole, []byte("tool_11"), []byte("tool_xx"), 1), 12, "not as it was written"},
-		"deleted":            {join(lines[:4], lines[5:]), 5, "records 5 to 5 before it are missing"},
-		"many deleted":       {join(lines[:4], lines[9:]), 5, "records 5 to 9 before it are missing"},
-		"put in twice":       {join(lines[:4], lines[3:]), 5, "record 4 stands where 5 belongs"},
-		"moved":              {join(lines[:4], lines[5:6], lines[4:5], lines[6:]), 5, "records 5 to 5"},
-		"replaced":           {join(lines[:5], [][]byte{forged}, lines[6:]), 7, "record 7 does not follow"},
-		"cut in the middle":  {join(lines[:4], [][]byte{lines[4][:20]}, lines[5:]), 5, "not as it was written"},
-		"a blank line":       {join(lines[:4], [][]byte{[]byte("\n")}, lines[4:]), 5, "not as it was written"},
-		"a beginning forged": {join([][]byte{mustSeal(1, "00")}, lines[1:]), 1, "the first record of all follows another"},
+		"untouched": {whole, 0, ""},
+		"edited":    {bytes.Replace(whole, []byte("tool_4"), []byte("tool_x"), 1), 5, "not as it was written"},
+		"edited at the end": {bytes.Replace(whole, []byte("tool_11"), []byte("tool_xx"), 1), 12,
+			"not as it was written"},
+		"deleted":           {join(lines[:4], lines[5:]), 5, "records 5 to 5 before it are missing"},
+		"many deleted":      {join(lines[:4], lines[9:]), 5, "records 5 to 9 before it are missing"},
+		"put in twice":      {join(lines[:4], lines[3:]), 5, "record 4 stands where 5 belongs"},
+		"moved":             {join(lines[:4], lines[5:6], lines[4:5], lines[6:]), 5, "records 5 to 5"},
+		"replaced":          {join(lines[:5], [][]byte{forged}, lines[6:]), 7, "record 7 does not follow"},
+		"cut in the middle": {join(lines[:4], [][]byte{lines[4][:20]}, lines[5:]), 5, "not as it was written"},
+		"a blank line":      {join(lines[:4], [][]byte{[]byte("\n")}, lines[4:]), 5, "not as it was written"},
+		"a beginning forged": {join([][]byte{mustSeal(1, "00")}, lines[1:]), 1,
+			"the first record of all follows another"},
 		"the beginning gone": {join(lines[3:]), 0, ""},
 		"the end gone":       {join(lines[:8]), 0, ""}, // only an earlier report shows this
 		"a line without end": {append(bytes.Clone(whole), bytes.Repeat([]byte("x"), maxLine+1)...), 13, "far too long"},
@@ -235,7 +240,8 @@ func TestVerifyFindsTampering(t *testing.T) {
 		switch {
 		case tt.line == 0 && err != nil, tt.line > 0 && broken == nil:
 			t.Errorf("%s: %v", name, err)
-		case broken != nil && (broken.Line != tt.line || !strings.Contains(broken.Error(), tt.says) || !strings.HasPrefix(broken.Error(), fmt.Sprintf("%s:%d: ", file, tt.line))):
+		case broken != nil && (broken.Line != tt.line || !strings.Contains(broken.Error(), tt.says) ||
+			!strings.HasPrefix(broken.Error(), fmt.Sprintf("%s:%d: ", file, tt.line))):
 			t.Errorf("%s: %v, want line %d: %s", name, err, tt.line, tt.says)
 		case name == "the end gone" && report.Last != 8:
 			t.Errorf("%s: %+v", name, report)
@@ -256,7 +262,8 @@ func TestVerifyAcrossFiles(t *testing.T) {
 	if len(files) < 3 {
 		t.Fatal(files)
 	}
-	if _, err := Verify(files[0], files[2]); err == nil || !strings.HasPrefix(err.Error(), files[2]+":1: the records ") {
+	if _, err := Verify(files[0], files[2]); err == nil ||
+		!strings.HasPrefix(err.Error(), files[2]+":1: the records ") {
 		t.Errorf("a file is missing: %v", err)
 	}
 	text, _ := os.ReadFile(files[0])
@@ -277,7 +284,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		failed := 0
 		for i := range 400 {
-			if err := l.Append(t.Context(), Record{Tool: fmt.Sprintf("tool_%d", i), Error: strings.Repeat("x", 300)}); err != nil {
+			if err := l.Append(t.Context(),
+				Record{Tool: fmt.Sprintf("tool_%d", i), Error: strings.Repeat("x", 300)}); err != nil {
 				failed++
 			}
 			synctest.Wait()
@@ -374,7 +382,8 @@ func TestWritable(t *testing.T) {
 		filepath.Join(file, "audit"):          "not a directory",
 		dir:                                   "is a directory",
 	} {
-		if err := Writable(path); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := Writable(path); want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
@@ -401,17 +410,28 @@ func TestDecideRecordsHowItEnded(t *testing.T) {
 	secret := "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	began := time.Now().Add(-time.Second)
 	call := func(x governance.Exchange) governance.Exchange {
-		x.ID, x.Method, x.Caller, x.Session, x.Extension, x.Tool, x.ToChild = "d1", "tools/call", "ann", "s1", "files", "ext_files_read", true
+		x.ID, x.Method, x.Caller, x.Session, x.Extension, x.Tool, x.ToChild = "d1", "tools/call", "ann", "s1", "files",
+			"ext_files_read", true
 		x.Request = json.RawMessage(`{"name":"ext_files_read","arguments":{"token":"` + secret + `","n":1e2}}`)
 		return x
 	}
-	long := `{"content":[{"type":"text","text":"` + strings.Repeat("a", maxCopy-40) + secret + strings.Repeat("b", 9000) + `"}]}`
+	long := `{"content":[{"type":"text","text":"` + strings.Repeat("a", maxCopy-40) + secret + strings.Repeat("b",
+		9000) + `"}]}`
 	for _, x := range []governance.Exchange{
 		call(governance.Exchange{Response: json.RawMessage(`{"content":[]}`), Began: began, Replayed: true}),
-		call(governance.Exchange{Failure: protocol.Errorf(protocol.Rejected, "no: %s", secret), Verdict: governance.Verdict{Action: governance.Deny, Policy: "p", Code: "c"}}),
+		call(governance.Exchange{
+			Failure: protocol.Errorf(protocol.Rejected, "no: %s", secret),
+			Verdict: governance.Verdict{Action: governance.Deny, Policy: "p", Code: "c"},
+		}),
 		call(governance.Exchange{Failure: protocol.Errorf(protocol.ChildExited, "gone")}),
-		call(governance.Exchange{Response: json.RawMessage(`{"content":[],"isError":true}`), Verdict: governance.Verdict{Action: governance.Ask, Policy: "q", By: "bob"}}),
-		call(governance.Exchange{Response: json.RawMessage(`{"content":[]}`), Verdict: governance.Verdict{Action: governance.Respond, Policy: "q"}}),
+		call(governance.Exchange{
+			Response: json.RawMessage(`{"content":[],"isError":true}`),
+			Verdict:  governance.Verdict{Action: governance.Ask, Policy: "q", By: "bob"},
+		}),
+		call(governance.Exchange{
+			Response: json.RawMessage(`{"content":[]}`),
+			Verdict:  governance.Verdict{Action: governance.Respond, Policy: "q"},
+		}),
 		call(governance.Exchange{Response: json.RawMessage(long)}),
 		call(governance.Exchange{Response: json.RawMessage("{\r\n \"content\": []\n}")}),
 	} {
@@ -422,7 +442,8 @@ func TestDecideRecordsHowItEnded(t *testing.T) {
 			t.Error(d, err)
 		}
 	}
-	if _, err := l.Decide(t.Context(), governance.Request, &governance.Exchange{Method: "notifications/message", Notify: true}); err != nil {
+	if _, err := l.Decide(t.Context(), governance.Request,
+		&governance.Exchange{Method: "notifications/message", Notify: true}); err != nil {
 		t.Error(err)
 	}
 	end(t, l)
@@ -439,14 +460,19 @@ func TestDecideRecordsHowItEnded(t *testing.T) {
 		t.Error(got)
 	}
 	first, denied, cut := records[0], records[1], records[5]
-	if first.ID != "d1" || first.Duration < 1000 || !first.Replayed || !first.Time.Equal(began) || first.Direction != "to_extension" || first.Response.Bytes != 14 ||
-		string(first.Request.JSON) != `{"name":"ext_files_read","arguments":{"token":"[redacted:github-pat]","n":1e2}}` || len(first.Request.SHA256) != 64 {
+	if first.ID != "d1" || first.Duration < 1000 || !first.Replayed || !first.Time.Equal(began) ||
+		first.Direction != "to_extension" || first.Response.Bytes != 14 ||
+		string(first.Request.JSON) !=
+			`{"name":"ext_files_read","arguments":{"token":"[redacted:github-pat]","n":1e2}}` ||
+		len(first.Request.SHA256) != 64 {
 		t.Errorf("%+v", first)
 	}
-	if denied.Failure != "rejected" || denied.Policy != "p" || denied.Code != "c" || denied.Error != "no: [redacted:github-pat]" {
+	if denied.Failure != "rejected" || denied.Policy != "p" || denied.Code != "c" ||
+		denied.Error != "no: [redacted:github-pat]" {
 		t.Errorf("%+v", denied)
 	}
-	if records[3].ApprovedBy != "bob" || len(cut.Response.Cut) > maxCopy || cut.Response.JSON != nil || cut.Response.Bytes != len(long) {
+	if records[3].ApprovedBy != "bob" || len(cut.Response.Cut) > maxCopy || cut.Response.JSON != nil ||
+		cut.Response.Bytes != len(long) {
 		t.Errorf("%+v", cut)
 	}
 }
@@ -456,7 +482,10 @@ func TestDecideRecordsHowItEnded(t *testing.T) {
 func TestPipelineRecords(t *testing.T) {
 	l, path := begin(t, Options{})
 	p := governance.NewPipeline(governance.Options{},
-		governance.Member{Spec: governance.Spec{Name: "gate", Category: governance.Authorization, Required: true}, Policy: gate{}},
+		governance.Member{
+			Spec:   governance.Spec{Name: "gate", Category: governance.Authorization, Required: true},
+			Policy: gate{},
+		},
 		governance.Member{Spec: governance.Spec{Name: "audit", Category: governance.Audit, Required: true}, Policy: l})
 	sent := 0
 	send := func(_ context.Context, x *governance.Exchange) error {
@@ -465,7 +494,8 @@ func TestPipelineRecords(t *testing.T) {
 		return nil
 	}
 	call := func(tool string) error {
-		return p.Govern(t.Context(), &governance.Exchange{Method: "tools/call", Tool: tool, ToChild: true, Request: json.RawMessage(`{}`)}, send)
+		return p.Govern(t.Context(),
+			&governance.Exchange{Method: "tools/call", Tool: tool, ToChild: true, Request: json.RawMessage(`{}`)}, send)
 	}
 	if err := call("good"); err != nil {
 		t.Error(err)
@@ -504,7 +534,16 @@ func TestQuery(t *testing.T) {
 	for i, r := range []Record{
 		{Tool: "tool_1", Caller: "team/ann", Extension: "a", Outcome: OK, Time: now.Add(-time.Hour)},
 		{Tool: "tool_2", Caller: "bob", Extension: "a", Outcome: Denied, Time: now},
-		{Tool: "tool_3", Caller: "bob", Node: "web", ID: "d3", Origin: "w3", Extension: "b", Outcome: Failed, Time: now},
+		{
+			Tool:      "tool_3",
+			Caller:    "bob",
+			Node:      "web",
+			ID:        "d3",
+			Origin:    "w3",
+			Extension: "b",
+			Outcome:   Failed,
+			Time:      now,
+		},
 	} {
 		if err := l.Append(t.Context(), r); err != nil {
 			t.Fatal(i, err)
@@ -514,13 +553,27 @@ func TestQuery(t *testing.T) {
 	for _, tt := range []struct {
 		q    Query
 		want string
-	}{{Query{Node: "we?"}, "3"}, {Query{Node: "?*"}, "3"}, {Query{Node: "."}, "1 2"}, {Query{Node: "*"}, "1 2 3"}, {Query{ID: "d3"}, "3"}, {Query{ID: "w3"}, "3"}, {Query{ID: "w4"}, ""}} {
+	}{
+		{Query{Node: "we?"}, "3"},
+		{Query{Node: "?*"}, "3"},
+		{Query{Node: "."}, "1 2"},
+		{Query{Node: "*"}, "1 2 3"},
+		{Query{ID: "d3"}, "3"},
+		{Query{ID: "w3"}, "3"},
+		{Query{ID: "w4"}, ""},
+	} {
 		if got := tools(read(t, path, tt.q)); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.q, got, tt.want)
 		}
 	}
 	for want, q := range map[string]Query{
-		"1 2 3": {}, "2": {Denied: true}, "2 3": {Since: now.Add(-time.Minute)}, "1 2": {Extension: "a"}, "3": {Last: 1}, "1": {Caller: "t*n"}, "": {Tool: "tool_9"},
+		"1 2 3": {},
+		"2":     {Denied: true},
+		"2 3":   {Since: now.Add(-time.Minute)},
+		"1 2":   {Extension: "a"},
+		"3":     {Last: 1},
+		"1":     {Caller: "t*n"},
+		"":      {Tool: "tool_9"},
 	} {
 		if got := tools(read(t, path, q)); got != want {
 			t.Errorf("%+v: %q, want %q", q, got, want)
@@ -589,8 +642,18 @@ func FuzzVerify(f *testing.F) {
 // each, and continuously until all is on disk.
 func BenchmarkAppend(b *testing.B) {
 	payload := json.RawMessage(`{"name":"t","arguments":{"text":"` + strings.Repeat("lorem ipsum ", 18) + `"}}`)
-	x := governance.Exchange{ID: "01h", Method: "tools/call", Caller: "ann", Session: "s", Extension: "files", Tool: "ext_files_read", ToChild: true,
-		Request: payload, Response: payload, Began: time.Now()}
+	x := governance.Exchange{
+		ID:        "01h",
+		Method:    "tools/call",
+		Caller:    "ann",
+		Session:   "s",
+		Extension: "files",
+		Tool:      "ext_files_read",
+		ToChild:   true,
+		Request:   payload,
+		Response:  payload,
+		Began:     time.Now(),
+	}
 	for name, burst := range map[string]int{"burst": 1000, "sustained": 1 << 30} {
 		b.Run(name, func(b *testing.B) {
 			l, path := begin(b, Options{Keep: 1})

@@ -98,7 +98,8 @@ func lastLine(r *os.File) (last link, end int64, torn []byte, err error) {
 	line := tail[bytes.LastIndexByte(tail[:max(0, whole-1)], '\n')+1 : max(0, whole-1)]
 	last, ok := parseLink(line)
 	if !ok {
-		return last, 0, nil, fmt.Errorf("the last line of %s is not as it was written: keep that file elsewhere and look into it, a new one will be begun", r.Name())
+		return last, 0, nil, fmt.Errorf("the last line of %s is not as it was written: keep that file elsewhere and "+
+			"look into it, a new one will be begun", r.Name())
 	}
 	return last, from + int64(whole), torn, nil
 }

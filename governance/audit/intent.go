@@ -76,7 +76,8 @@ func (u *unanswered) ended(id string) { delete(u.byID, id) }
 func (u *unanswered) lost(next time.Time) []Record {
 	words := "was in flight when the host ended, after " + u.until.UTC().Format(time.RFC3339)
 	if !next.IsZero() {
-		words = "was in flight when the host ended, between " + u.until.UTC().Format(time.RFC3339) + " and " + next.UTC().Format(time.RFC3339)
+		words = "was in flight when the host ended, between " + u.until.UTC().Format(time.RFC3339) + " and " +
+			next.UTC().Format(time.RFC3339)
 	}
 	return u.take(Lost, words)
 }

@@ -17,8 +17,15 @@ import (
 
 // exchange is a call with an id.
 func exchange(id string) *governance.Exchange {
-	return &governance.Exchange{ID: id, Method: "tools/call", Tool: "tool_" + id, Caller: "ann", ToChild: true, Began: time.Now(),
-		Request: json.RawMessage(`{"name":"x","arguments":{"to":"jane@example.com"}}`)}
+	return &governance.Exchange{
+		ID:      id,
+		Method:  "tools/call",
+		Tool:    "tool_" + id,
+		Caller:  "ann",
+		ToChild: true,
+		Began:   time.Now(),
+		Request: json.RawMessage(`{"name":"x","arguments":{"to":"jane@example.com"}}`),
+	}
 }
 
 func decide(t *testing.T, l *Log, flow governance.Flow, x *governance.Exchange) {
@@ -86,7 +93,8 @@ func TestIntents(t *testing.T) {
 	if got := outcomes(records); got != "b=ok a=lost c=lost d=ok" {
 		t.Errorf("after another host: %s", got)
 	}
-	if lost := records[1]; !strings.Contains(lost.Error, "was in flight when the host ended, between ") || !strings.Contains(string(lost.Request.JSON), "[redacted:email]") {
+	if lost := records[1]; !strings.Contains(lost.Error, "was in flight when the host ended, between ") ||
+		!strings.Contains(string(lost.Request.JSON), "[redacted:email]") {
 		t.Errorf("%+v", lost)
 	}
 	report, err := verify(t, left)

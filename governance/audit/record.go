@@ -110,10 +110,18 @@ func (l *Log) newIntent(ctx context.Context, x *governance.Exchange, now time.Ti
 // recordOf returns who asked for what in x, and when.
 func recordOf(x *governance.Exchange, now time.Time) Record {
 	r := Record{
-		Time: now.UTC(), ID: x.ID, Caller: display.Prefix(x.Caller, maxName), Session: display.Prefix(x.Session, maxName),
-		Node: x.Node, Origin: display.Prefix(x.Origin, maxName),
-		Extension: x.Extension, Tool: display.Prefix(x.Tool, maxName), Method: display.Prefix(x.Method, maxName),
-		Direction: x.Direction(), Notify: x.Notify, ApprovedBy: x.Verdict.By,
+		Time:       now.UTC(),
+		ID:         x.ID,
+		Caller:     display.Prefix(x.Caller, maxName),
+		Session:    display.Prefix(x.Session, maxName),
+		Node:       x.Node,
+		Origin:     display.Prefix(x.Origin, maxName),
+		Extension:  x.Extension,
+		Tool:       display.Prefix(x.Tool, maxName),
+		Method:     display.Prefix(x.Method, maxName),
+		Direction:  x.Direction(),
+		Notify:     x.Notify,
+		ApprovedBy: x.Verdict.By,
 	}
 	if !x.Began.IsZero() {
 		r.Time = x.Began.UTC()

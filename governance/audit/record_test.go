@@ -28,7 +28,12 @@ func TestRecordIsWrittenAsJSONWouldBe(t *testing.T) {
 				f.SetFloat(12345.678)
 			default:
 				if p, ok := f.Addr().Interface().(*Payload); ok {
-					*p = Payload{Bytes: 9, SHA256: "ab", JSON: json.RawMessage(`{"a":12345678901234567890}`), Cut: "x\"y"}
+					*p = Payload{
+						Bytes:  9,
+						SHA256: "ab",
+						JSON:   json.RawMessage(`{"a":12345678901234567890}`),
+						Cut:    "x\"y",
+					}
 				}
 			}
 		}
@@ -46,8 +51,15 @@ func FuzzRecord(f *testing.F) {
 		if math.IsNaN(ms) || math.IsInf(ms, 0) {
 			t.Skip("no duration")
 		}
-		checkLine(t, Record{Time: time.Unix(0, nanos).UTC(), Tool: tool, Error: words, Torn: words, Duration: ms, Notify: nanos > 0,
-			Request: Payload{Bytes: len(words), SHA256: "ab", Cut: words}})
+		checkLine(t, Record{
+			Time:     time.Unix(0, nanos).UTC(),
+			Tool:     tool,
+			Error:    words,
+			Torn:     words,
+			Duration: ms,
+			Notify:   nanos > 0,
+			Request:  Payload{Bytes: len(words), SHA256: "ab", Cut: words},
+		})
 	})
 }
 

@@ -15,13 +15,16 @@ import (
 
 // Report is the result of [Verify].
 type Report struct {
-	Files   []string  `json:"files"`
-	Records uint64    `json:"records"`
-	First   uint64    `json:"first"`          // the number of the first record; above 1, earlier files have been deleted
-	Last    uint64    `json:"last"`           // the number of the last record
-	Hash    string    `json:"hash"`           // of the last record, which together with Last identifies all records before it
-	Until   time.Time `json:"until"`          // the time of the last record
-	Torn    int       `json:"torn,omitempty"` // bytes after the last complete line: a line being written, or torn by a crash
+	Files   []string `json:"files"`
+	Records uint64   `json:"records"`
+	// the number of the first record; above 1, earlier files have been deleted
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"` // the number of the last record
+	// of the last record, which together with Last identifies all records before it
+	Hash  string    `json:"hash"`
+	Until time.Time `json:"until"` // the time of the last record
+	// bytes after the last complete line: a line being written, or torn by a crash
+	Torn int `json:"torn,omitempty"`
 
 	// Unfinished are the intents without an outcome, with [Lost] or [Pending] as theirs and
 	// without the copy of the request.

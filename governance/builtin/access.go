@@ -21,7 +21,7 @@ import (
 //	rules:                    # the first that matches decides
 //	- effect: allow           # allow or deny
 //	  callers: ["team/*"]     # globs; without the list, every caller
-//	  nodes: ["gpu*"]         # globs of the cluster's nodes whose callers they are; "." is this host, "?*" every other
+//	  nodes: ["gpu*"]         # globs of the nodes whose callers they are; "." is this host, "?*" every other
 //	  tools: ["ext_files_*"]  # registered names; a rule that allows means only the extension that the pattern spells
 //	  extensions: [files]     # ids
 //	  methods: ["tools/*"]    # MCP method names, in both directions
@@ -128,7 +128,13 @@ func (p *access) Decide(_ context.Context, flow governance.Flow, x *governance.E
 
 // Visible implements [governance.Visibler].
 func (p *access) Visible(caller, extension, tool string) bool {
-	effect, _ := p.effect(&governance.Exchange{Method: protocol.MethodToolsCall, Caller: caller, Extension: extension, Tool: tool, ToChild: true})
+	effect, _ := p.effect(&governance.Exchange{
+		Method:    protocol.MethodToolsCall,
+		Caller:    caller,
+		Extension: extension,
+		Tool:      tool,
+		ToChild:   true,
+	})
 	return effect == allowed
 }
 
@@ -158,5 +164,6 @@ func (p *access) meant(patterns glob.List, x *governance.Exchange) bool {
 
 func (r *accessRule) fits(x *governance.Exchange) bool {
 	fits := func(globs glob.List, name string) bool { return len(globs) == 0 || globs.Match(name) }
-	return fits(r.Callers, x.Caller) && (len(r.Nodes) == 0 || x.IsFrom(r.Nodes)) && fits(r.Tools, x.Tool) && fits(r.Extensions, x.Extension) && fits(r.Methods, x.Method)
+	return fits(r.Callers, x.Caller) && (len(r.Nodes) == 0 || x.IsFrom(r.Nodes)) && fits(r.Tools, x.Tool) &&
+		fits(r.Extensions, x.Extension) && fits(r.Methods, x.Method)
 }

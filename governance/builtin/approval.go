@@ -34,14 +34,17 @@ func newApproval(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if s.Category != governance.Authorization {
-		return nil, settings.Wrong("category", "the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
+		return nil, settings.Wrong("category",
+			"the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization,
+			s.Category)
 	}
 	d := governance.Decision{Action: governance.Ask, Reason: c.Reason, Expiry: time.Duration(c.Expiry)}
 	return &approval{d, len(s.Match.Methods) > 0}, nil
 }
 
 // Decide implements [governance.Policy].
-func (p *approval) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *approval) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	if flow != governance.Request || !p.methods && x.Method != protocol.MethodToolsCall {
 		return governance.Decision{}, nil
 	}

@@ -9,13 +9,18 @@ import (
 )
 
 func TestApprovalAsks(t *testing.T) {
-	spec := governance.Spec{Builtin: "approval", Category: governance.Authorization, Config: map[string]any{"reason": "it deletes", "expiry": "90s"}}
+	spec := governance.Spec{
+		Builtin:  "approval",
+		Category: governance.Authorization,
+		Config:   map[string]any{"reason": "it deletes", "expiry": "90s"},
+	}
 	p, err := New(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	call := &governance.Exchange{Method: "tools/call"}
-	if d := decide(t, p, governance.Request, call); d.Action != governance.Ask || d.Reason != "it deletes" || d.Expiry != 90*time.Second {
+	if d := decide(t, p, governance.Request, call); d.Action != governance.Ask || d.Reason != "it deletes" ||
+		d.Expiry != 90*time.Second {
 		t.Errorf("%+v", d)
 	}
 	if d := decide(t, p, governance.Response, call); d.Action != governance.Allow {
@@ -37,7 +42,10 @@ func TestApprovalAsks(t *testing.T) {
 func TestApprovalConfigIsRefused(t *testing.T) {
 	for want, s := range map[string]governance.Spec{
 		"so its category is authorization": {Category: governance.Content},
-		`"soon" is not a duration`:         {Category: governance.Authorization, Config: map[string]any{"expiry": "soon"}},
+		`"soon" is not a duration`: {
+			Category: governance.Authorization,
+			Config:   map[string]any{"expiry": "soon"},
+		},
 	} {
 		s.Builtin = "approval"
 		if _, err := New(s); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,7 +14,10 @@ import (
 // including the pipeline's timeout, id, trace and both flows. The first policy does
 // nothing.
 func BenchmarkDecision(b *testing.B) {
-	nothing := governance.Member{Spec: governance.Spec{Name: "nothing", Category: governance.Authorization}, Policy: nothing{}}
+	nothing := governance.Member{
+		Spec:   governance.Spec{Name: "nothing", Category: governance.Authorization},
+		Policy: nothing{},
+	}
 	b.Run("no policy", func(b *testing.B) { benchmark(b, governance.NewPipeline(governance.Options{})) })
 	b.Run("a policy that does nothing", func(b *testing.B) { benchmark(b, traced(nothing)) })
 	for _, policy := range []struct{ name, config string }{
@@ -39,7 +42,8 @@ func BenchmarkDecision(b *testing.B) {
 				b.ReportAllocs()
 				x := benchCall()
 				for b.Loop() {
-					if d, err := p.Decide(context.Background(), governance.Request, x); err != nil || d.Action != governance.Allow {
+					if d, err := p.Decide(context.Background(), governance.Request, x); err != nil ||
+						d.Action != governance.Allow {
 						b.Fatal(d, err)
 					}
 				}
@@ -79,8 +83,15 @@ func traced(m governance.Member) *governance.Pipeline {
 }
 
 func benchCall() *governance.Exchange {
-	return &governance.Exchange{Method: "tools/call", Caller: "ada", Session: "s1", Extension: "files", Tool: "ext_files_read", ToChild: true,
-		Request: json.RawMessage(`{"name":"read","arguments":{"path":"/home/ada/notes.txt","limit":1000}}`)}
+	return &governance.Exchange{
+		Method:    "tools/call",
+		Caller:    "ada",
+		Session:   "s1",
+		Extension: "files",
+		Tool:      "ext_files_read",
+		ToChild:   true,
+		Request:   json.RawMessage(`{"name":"read","arguments":{"path":"/home/ada/notes.txt","limit":1000}}`),
+	}
 }
 
 func pass(_ context.Context, x *governance.Exchange) error {

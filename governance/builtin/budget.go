@@ -25,7 +25,8 @@ import (
 // Set at least one of calls, bytes and tokens; 0 is unlimited. A request is denied once a
 // limit has been reached; the response that reaches the limit is still delivered. Requests
 // to extensions count, notifications do not. Category rate_limiting only, in both flows. With
-// scope: cluster it needs a window, which begins by the clock of the servers, see [limits of all nodes](#limits-of-all-nodes).
+// scope: cluster it needs a window, which begins by the clock of the servers, see [limits of all
+// nodes](#limits-of-all-nodes).
 type budgetConfig struct {
 	Calls  int64             `json:"calls"`
 	Bytes  int64             `json:"bytes"`
@@ -56,7 +57,11 @@ func newBudget(s governance.Spec) (governance.Policy, error) {
 	if err := settings.Decode(s.Config, &p.budgetConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{requireRateLimiting(s), settings.OneOf("per", &p.Per, "session", "caller"), settings.OneOf("scope", &p.Scope, scopeNode, scopeCluster)}
+	errs := []error{
+		requireRateLimiting(s),
+		settings.OneOf("per", &p.Per, "session", "caller"),
+		settings.OneOf("scope", &p.Scope, scopeNode, scopeCluster),
+	}
 	if p.name = s.Name; p.Scope == scopeCluster {
 		errs = append(errs, requireWindow("config.window", p.Window))
 	}
@@ -73,7 +78,8 @@ func newBudget(s governance.Spec) (governance.Policy, error) {
 }
 
 // Decide implements [governance.Policy].
-func (p *budget) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *budget) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	if !x.ToChild || x.Notify {
 		return governance.Decision{}, nil
 	}
@@ -104,7 +110,12 @@ func (p *budget) Decide(ctx context.Context, flow governance.Flow, x *governance
 
 // denial says what is used up, and when there is more; 0: never.
 func (p *budget) denial(what string, wait time.Duration) governance.Decision {
-	d := governance.Decision{Action: governance.Deny, Code: "budget_exceeded", RetryAfter: wait, Reason: fmt.Sprintf("the budget of %s for this %s is used up", what, p.Per)}
+	d := governance.Decision{
+		Action:     governance.Deny,
+		Code:       "budget_exceeded",
+		RetryAfter: wait,
+		Reason:     fmt.Sprintf("the budget of %s for this %s is used up", what, p.Per),
+	}
 	if p.Window > 0 {
 		d.Reason += fmt.Sprintf("; the next one begins in %s", wait.Round(time.Second))
 	}

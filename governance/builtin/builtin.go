@@ -18,11 +18,13 @@ const CEL = "cel"
 // key and the allowed values.
 func New(s governance.Spec) (governance.Policy, error) {
 	if s.Builtin == "" {
-		return nil, settings.Wrong("builtin", "a policy needs a builtin, a cmd or an mcp block; the built-in ones are %s", strings.Join(Names(), ", "))
+		return nil, settings.Wrong("builtin",
+			"a policy needs a builtin, a cmd or an mcp block; the built-in ones are %s", strings.Join(Names(), ", "))
 	}
 	maker, ok := makers[s.Builtin]
 	if !ok {
-		return nil, settings.Wrong("builtin", "there is no built-in policy %q; there are %s", s.Builtin, strings.Join(Names(), ", "))
+		return nil, settings.Wrong("builtin", "there is no built-in policy %q; there are %s", s.Builtin,
+			strings.Join(Names(), ", "))
 	}
 	return maker(s)
 }
@@ -46,7 +48,8 @@ var makers = map[string]func(governance.Spec) (governance.Policy, error){
 }
 
 func notLinked(s governance.Spec) (governance.Policy, error) {
-	return nil, settings.Wrong("builtin", "this program does not link %s: set PolicyKinds.CEL of its exthost.Options to celpolicy.New", s.Builtin)
+	return nil, settings.Wrong("builtin",
+		"this program does not link %s: set PolicyKinds.CEL of its exthost.Options to celpolicy.New", s.Builtin)
 }
 
 // Check returns everything wrong with what s states for the built-in policy that it
@@ -60,7 +63,9 @@ func Check(s governance.Spec) []governance.Problem {
 // an exchange may be evaluated twice, so it would count twice.
 func requireRateLimiting(s governance.Spec) error {
 	if s.Category != governance.RateLimiting {
-		return settings.Wrong("category", "%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
+		return settings.Wrong("category",
+			"%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin,
+			governance.RateLimiting)
 	}
 	return nil
 }

@@ -39,7 +39,8 @@ func newHiddenText(s governance.Spec) (governance.Policy, error) {
 }
 
 // Decide implements [governance.Policy].
-func (p *hiddenText) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *hiddenText) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	if flow != governance.Response {
 		return governance.Decision{}, nil
 	}
@@ -48,11 +49,19 @@ func (p *hiddenText) Decide(_ context.Context, flow governance.Flow, x *governan
 		if len(found) == 0 {
 			return governance.Decision{}, nil
 		}
-		return governance.Decision{Action: governance.Deny, Code: "hidden_text", Reason: fmt.Sprintf("the response holds characters that a reader does not see: %s", found[0])}, nil
+		return governance.Decision{
+			Action: governance.Deny,
+			Code:   "hidden_text",
+			Reason: fmt.Sprintf("the response holds characters that a reader does not see: %s", found[0]),
+		}, nil
 	}
 	visible := display.VisibleJSON(x.Response)
 	if bytes.Equal(visible, x.Response) {
 		return governance.Decision{}, nil
 	}
-	return governance.Decision{Action: governance.Modify, JSON: visible, Reason: "the response held characters that a reader does not see"}, nil
+	return governance.Decision{
+		Action: governance.Modify,
+		JSON:   visible,
+		Reason: "the response held characters that a reader does not see",
+	}, nil
 }

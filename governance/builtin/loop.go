@@ -79,8 +79,13 @@ func (p *loop) Decide(_ context.Context, flow governance.Flow, x *governance.Exc
 		*times = append(*times, now)
 		return governance.Decision{}, nil
 	}
-	d := governance.Decision{Action: governance.Deny, Code: "loop_detected", RetryAfter: (*times)[0].Add(window).Sub(now),
-		Reason: fmt.Sprintf("%s was called %d times with the same arguments within %s; try something else, or the same call later", x.Tool, p.Calls, window)}
+	d := governance.Decision{
+		Action:     governance.Deny,
+		Code:       "loop_detected",
+		RetryAfter: (*times)[0].Add(window).Sub(now),
+		Reason: fmt.Sprintf("%s was called %d times with the same arguments within %s; try something else, or "+
+			"the same call later", x.Tool, p.Calls, window),
+	}
 	if p.Action == asked {
 		d.Action = governance.Ask
 	}

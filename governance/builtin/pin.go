@@ -20,7 +20,7 @@ import (
 // itself when that has changed since it was first seen, or is new:
 //
 //	file: pins.lock                  # the pinned descriptors; default: pins.json in the host's state directory
-//	kinds: [tool, prompt]            # what is pinned; default: tool, introduction, prompt, resource, resource_template
+//	kinds: [tool, prompt]            # default: tool, introduction, prompt, resource, resource_template
 //
 // What is held is in no list, and calls of it are denied with descriptor_changed until an
 // operator approves the change; a held introduction is not sent. Of one kind of an extension 4,096
@@ -49,7 +49,9 @@ func newPin(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if s.Category != governance.Authorization {
-		return nil, settings.Wrong("category", "the policy pin decides what may be called, so its category is %s, not %s", governance.Authorization, s.Category)
+		return nil, settings.Wrong("category",
+			"the policy pin decides what may be called, so its category is %s, not %s", governance.Authorization,
+			s.Category)
 	}
 	m := s.Match
 	if len(m.Tools)+len(m.Methods)+len(m.Callers)+len(m.Direction) > 0 {
@@ -57,7 +59,8 @@ func newPin(s governance.Spec) (governance.Policy, error) {
 	}
 	for i, kind := range c.Kinds {
 		if !slices.Contains(pins.Kinds(), kind) {
-			return nil, settings.Wrong(fmt.Sprintf("config.kinds[%d]", i), "%q is not pinned; the kinds are %s", kind, join(pins.Kinds()))
+			return nil, settings.Wrong(fmt.Sprintf("config.kinds[%d]", i), "%q is not pinned; the kinds are %s", kind,
+				join(pins.Kinds()))
 		}
 	}
 	return &Pin{file: c.File, within: s.Within, kinds: c.Kinds, extensions: m.Extensions}, nil
@@ -85,7 +88,8 @@ func (p *Pin) Pins() *pins.Pins {
 
 // Guards reports whether what an extension has of a kind is pinned.
 func (p *Pin) Guards(extension string, kind pins.Kind) bool {
-	return extension != "" && (len(p.extensions) == 0 || p.extensions.Match(extension)) && (len(p.kinds) == 0 || slices.Contains(p.kinds, kind))
+	return extension != "" && (len(p.extensions) == 0 || p.extensions.Match(extension)) &&
+		(len(p.kinds) == 0 || slices.Contains(p.kinds, kind))
 }
 
 // Decide implements [governance.Policy].
@@ -104,7 +108,8 @@ func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 	d := governance.Decision{Action: governance.Deny, Code: string(protocol.DescriptorChanged)}
 	switch {
 	case p.pins.Held(x.Extension, kind, name):
-		d.Reason = fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with %s",
+		d.Reason = fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the "+
+			"change with exthost policy pins, and lets it pass with %s",
 			what, pins.AcceptCommand(x.Extension, kind, name))
 	case p.pins.Beyond(x.Extension, kind, name):
 		d.Reason = what + " is not pinned: " + p.NoRoom(x.Extension, kind)
@@ -116,7 +121,8 @@ func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 
 // NoRoom says why no further item of a kind is pinned, and what to do then.
 func (p *Pin) NoRoom(extension string, kind pins.Kind) string {
-	return fmt.Sprintf("of %s %d items of kind %s are pinned, and no more can be; while no host runs, remove those that are gone from the policy's file, or leave %[3]s out of its kinds",
+	return fmt.Sprintf("of %s %d items of kind %s are pinned, and no more can be; while no host runs, remove those "+
+		"that are gone from the policy's file, or leave %[3]s out of its kinds",
 		extension, pins.MaxItems, kind)
 }
 

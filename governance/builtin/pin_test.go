@@ -29,12 +29,19 @@ func TestCallsBeyondThePins(t *testing.T) {
 	}
 	p.Pins().Look(list)
 	get := func(name string) string {
-		return ask(t, p, governance.Request, governance.Exchange{Method: protocol.MethodPromptsGet, Extension: "x", ToChild: true, Request: json.RawMessage(`{"name":"` + name + `"}`)})
+		return ask(t, p, governance.Request,
+			governance.Exchange{
+				Method:    protocol.MethodPromptsGet,
+				Extension: "x",
+				ToChild:   true,
+				Request:   json.RawMessage(`{"name":"` + name + `"}`),
+			})
 	}
 	if got := get("p0"); got != "allow" {
 		t.Errorf("the first: %s", got)
 	}
-	if got := get(fmt.Sprint("p", pins.MaxItems)); !strings.Contains(got, fmt.Sprint(pins.MaxItems, " items of kind prompt")) || !strings.Contains(got, "leave prompt out") {
+	if got := get(fmt.Sprint("p", pins.MaxItems)); !strings.Contains(got,
+		fmt.Sprint(pins.MaxItems, " items of kind prompt")) || !strings.Contains(got, "leave prompt out") {
 		t.Errorf("the last: %s", got)
 	}
 }

@@ -33,7 +33,13 @@ var categories = map[string]governance.Category{
 }
 
 func spec(t testing.TB, name, text string) governance.Spec {
-	return governance.Spec{Name: name, Builtin: name, Category: categories[name], Required: true, Config: config(t, text)}
+	return governance.Spec{
+		Name:     name,
+		Builtin:  name,
+		Category: categories[name],
+		Required: true,
+		Config:   config(t, text),
+	}
 }
 
 func newPolicy(t testing.TB, name, text string) governance.Policy {
@@ -46,8 +52,15 @@ func newPolicy(t testing.TB, name, text string) governance.Policy {
 }
 
 func call(tool, arguments string) governance.Exchange {
-	return governance.Exchange{Method: protocol.MethodToolsCall, Caller: "ada", Session: "s1", Extension: "files", Tool: tool, ToChild: true,
-		Request: json.RawMessage(`{"name":"x","arguments":` + arguments + `,"_meta":{"progressToken":1}}`)}
+	return governance.Exchange{
+		Method:    protocol.MethodToolsCall,
+		Caller:    "ada",
+		Session:   "s1",
+		Extension: "files",
+		Tool:      tool,
+		ToChild:   true,
+		Request:   json.RawMessage(`{"name":"x","arguments":` + arguments + `,"_meta":{"progressToken":1}}`),
+	}
 }
 
 // ask returns the decision of p as a string.
@@ -84,16 +97,28 @@ func TestAccess(t *testing.T) {
 		want string
 	}{
 		{"by extension", read, "allow"},
-		{"the first rule decides", with(remove, func(x *governance.Exchange) { x.Caller = "team/bob" }), `deny unauthorized: caller "team/bob" may not use ext_files_delete_all`},
+		{"the first rule decides", with(remove, func(x *governance.Exchange) { x.Caller = "team/bob" }),
+			`deny unauthorized: caller "team/bob" may not use ext_files_delete_all`},
 		{"of another caller", remove, "allow"},
-		{"by default", with(read, func(x *governance.Exchange) { x.Tool, x.Extension = "ext_web_get", "web" }), `deny unauthorized: caller "ada" may not use ext_web_get`},
-		{"everything", with(read, func(x *governance.Exchange) { x.Tool, x.Extension, x.Caller = "ext_web_get", "web", "root" }), "allow"},
+		{"by default", with(read, func(x *governance.Exchange) { x.Tool, x.Extension = "ext_web_get", "web" }),
+			`deny unauthorized: caller "ada" may not use ext_web_get`},
+		{"everything", with(read,
+			func(x *governance.Exchange) { x.Tool, x.Extension, x.Caller = "ext_web_get", "web", "root" }), "allow"},
 		{"lists", governance.Exchange{Method: "tools/list", Caller: "ada", ToChild: true}, "allow"},
-		{"the host's own tool", with(read, func(x *governance.Exchange) { x.Tool, x.Extension = "exthost_result_page", "" }), "allow"},
-		{"what is called like a list", governance.Exchange{Method: "secrets/list", Caller: "ada", Extension: "web", ToChild: true}, `deny unauthorized: caller "ada" may not use secrets/list`},
-		{"another method", governance.Exchange{Method: "resources/read", Caller: "ada", Extension: "web", ToChild: true}, `deny unauthorized: caller "ada" may not use resources/read`},
+		{"the host's own tool",
+			with(read, func(x *governance.Exchange) { x.Tool, x.Extension = "exthost_result_page", "" }), "allow"},
+		{"what is called like a list",
+			governance.Exchange{Method: "secrets/list", Caller: "ada", Extension: "web", ToChild: true},
+			`deny unauthorized: caller "ada" may not use secrets/list`},
+		{"another method", governance.Exchange{
+			Method:    "resources/read",
+			Caller:    "ada",
+			Extension: "web",
+			ToChild:   true,
+		}, `deny unauthorized: caller "ada" may not use resources/read`},
 		{"upwards", governance.Exchange{Method: "elicitation/create", Extension: "web"}, "allow"},
-		{"upwards by rule", governance.Exchange{Method: "sampling/createMessage", Extension: "files"}, "deny unauthorized: no models here"},
+		{"upwards by rule", governance.Exchange{Method: "sampling/createMessage", Extension: "files"},
+			"deny unauthorized: no models here"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -104,7 +129,8 @@ func TestAccess(t *testing.T) {
 				t.Errorf("the response: %s", got)
 			}
 			if tt.x.Tool != "" {
-				if visible := p.(governance.Visibler).Visible(tt.x.Caller, tt.x.Extension, tt.x.Tool); visible != (tt.want == "allow") {
+				if visible := p.(governance.Visibler).Visible(tt.x.Caller, tt.x.Extension,
+					tt.x.Tool); visible != (tt.want == "allow") {
 					t.Errorf("visible: %t", visible)
 				}
 			}
@@ -120,8 +146,10 @@ func TestAccessByNode(t *testing.T) {
 	p := newPolicy(t, "access", `{"default": "deny", "rules": [
 		{"effect": "deny", "nodes": ["laptop"], "reason": "no laptops"}, {"effect": "allow", "nodes": ["."], "tools": ["own"]}, {"effect": "allow", "nodes": ["?*"], "tools": ["shared"]}]}`)
 	for _, tt := range []struct{ node, tool, want string }{
-		{"", "own", "allow"}, {"", "shared", `deny unauthorized: caller "ada" may not use shared`}, {"web", "shared", "allow"},
-		{"web", "own", `deny unauthorized: caller "ada" of node web may not use own`}, {"laptop", "shared", "deny unauthorized: no laptops"},
+		{"", "own", "allow"}, {"", "shared", `deny unauthorized: caller "ada" may not use shared`},
+		{"web", "shared", "allow"},
+		{"web", "own", `deny unauthorized: caller "ada" of node web may not use own`},
+		{"laptop", "shared", "deny unauthorized: no laptops"},
 	} {
 		x := call(tt.tool, `{}`)
 		x.Node = tt.node
@@ -149,7 +177,8 @@ func TestRateLimitPerNode(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPolicy(t, "rate_limit", `{"limits": [{"calls": 60, "burst": 2, "per": ["caller", "tool"]}, {"calls": 3, "window": "10s", "per": ["session", "extension"]}]}`)
+		p := newPolicy(t, "rate_limit",
+			`{"limits": [{"calls": 60, "burst": 2, "per": ["caller", "tool"]}, {"calls": 3, "window": "10s", "per": ["session", "extension"]}]}`)
 		var got []string
 		step := func(x governance.Exchange) { got = append(got, ask(t, p, governance.Request, x)) }
 		read, write := call("read", `{}`), call("write", `{}`)
@@ -170,9 +199,12 @@ func TestRateLimit(t *testing.T) {
 		step(up)
 		step(told)
 		got = append(got, ask(t, p, governance.Response, write))
-		want := []string{"allow", "allow", "deny rate_limited: at most 60 calls a minute for each caller, tool; try again in 1s (1s)",
-			"allow", "deny rate_limited: at most 3 calls in 10s for each session, extension; try again in 3.333s (3.333333333s)", "allow",
-			"allow", "allow", "deny rate_limited: at most 60 calls a minute for each caller, tool; try again in 1s (1s)", "allow", "allow", "allow"}
+		want := []string{"allow", "allow",
+			"deny rate_limited: at most 60 calls a minute for each caller, tool; try again in 1s (1s)",
+			"allow", "deny rate_limited: at most 3 calls in 10s for each session, extension; try again in 3.333s " +
+				"(3.333333333s)", "allow",
+			"allow", "allow", "deny rate_limited: at most 60 calls a minute for each caller, tool; try again in 1s " +
+				"(1s)", "allow", "allow", "allow"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -229,13 +261,16 @@ func TestLoop(t *testing.T) {
 			step(list)
 		}
 		got = append(got, ask(t, p, governance.Response, same))
-		loop := "deny loop_detected: read was called 2 times with the same arguments within 10s; try something else, or the same call later "
-		want := []string{"allow", "allow", loop + "(6s)", "allow", "allow", "allow", "allow", loop + "(4s)", "allow", "allow", "allow", "allow"}
+		loop := "deny loop_detected: read was called 2 times with the same arguments within 10s; try something else, " +
+			"or the same call later "
+		want := []string{"allow", "allow", loop + "(6s)", "allow", "allow", "allow", "allow", loop + "(4s)", "allow",
+			"allow", "allow", "allow"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
 		asks := newPolicy(t, "loop", `{"calls": 1, "action": "ask"}`)
-		if first, second := ask(t, asks, governance.Request, same), ask(t, asks, governance.Request, same); first != "allow" || !strings.HasPrefix(second, "ask loop_detected") {
+		if first, second := ask(t, asks, governance.Request, same), ask(t, asks, governance.Request,
+			same); first != "allow" || !strings.HasPrefix(second, "ask loop_detected") {
 			t.Error(first, second)
 		}
 	})
@@ -251,8 +286,11 @@ func TestBudget(t *testing.T) {
 	}{
 		{"calls", `{"calls": 3}`, 3, "deny budget_exceeded: the budget of 3 calls for this session is used up"},
 		{"bytes", `{"bytes": 200}`, 2, "deny budget_exceeded: the budget of 200 bytes for this session is used up"},
-		{"tokens", `{"tokens": 100, "bytes": 100000}`, 3, "deny budget_exceeded: the budget of 100 tokens for this session is used up"},
-		{"for a time", `{"calls": 1, "window": "1h", "per": "caller"}`, 1, "deny budget_exceeded: the budget of 1 calls for this caller is used up; the next one begins in 1h0m0s (1h0m0s)"},
+		{"tokens", `{"tokens": 100, "bytes": 100000}`, 3,
+			"deny budget_exceeded: the budget of 100 tokens for this session is used up"},
+		{"for a time", `{"calls": 1, "window": "1h", "per": "caller"}`, 1,
+			"deny budget_exceeded: the budget of 1 calls for this caller is used up; the next one begins in 1h0m0s " +
+				"(1h0m0s)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -268,7 +306,11 @@ func TestBudget(t *testing.T) {
 				if got := ask(t, p, governance.Request, x); got != tt.want {
 					t.Errorf("%s, want %s", got, tt.want)
 				}
-				for _, change := range []func(*governance.Exchange){func(x *governance.Exchange) { x.ToChild = false }, func(x *governance.Exchange) { x.Notify = true }, func(x *governance.Exchange) { x.Caller = "bob" }} {
+				for _, change := range []func(*governance.Exchange){
+					func(x *governance.Exchange) { x.ToChild = false },
+					func(x *governance.Exchange) { x.Notify = true },
+					func(x *governance.Exchange) { x.Caller = "bob" },
+				} {
 					other := x
 					change(&other)
 					if got := ask(t, p, governance.Request, other); got != "allow" {
@@ -277,7 +319,8 @@ func TestBudget(t *testing.T) {
 				}
 				other := x
 				other.Session = "s2"
-				if got := ask(t, p, governance.Request, other); (got == "allow") == strings.Contains(tt.config, "caller") {
+				if got := ask(t, p, governance.Request,
+					other); (got == "allow") == strings.Contains(tt.config, "caller") {
 					t.Errorf("another session: %s", got)
 				}
 				time.Sleep(time.Hour)
@@ -298,11 +341,14 @@ func TestSchema(t *testing.T) {
 		tool, arguments, result, want string
 	}{
 		{"files_read", `{"path":"/home/ada"}`, `{"structuredContent":{"size":3}}`, "allow"},
-		{"files_read", `{"path":"/etc","mode":"x"}`, `{}`, "deny : the arguments of files_read break the operator's schema: /mode fails enum, /path fails pattern"},
+		{"files_read", `{"path":"/etc","mode":"x"}`, `{}`,
+			"deny : the arguments of files_read break the operator's schema: /mode fails enum, /path fails pattern"},
 		{"files_read", `{}`, `{}`, "deny : the arguments of files_read break the operator's schema: / fails required"},
 		{"web_get", `{}`, `{}`, "allow"},
-		{"files_read", `{"path":"/home/ada"}`, `{"structuredContent":{"size":11}}`, "deny : the result of files_read breaks the operator's schema: /structuredContent/size fails maximum"},
-		{"web_get", `{}`, `{"secret":1}`, "deny : the result of web_get breaks the operator's schema: / is not allowed"},
+		{"files_read", `{"path":"/home/ada"}`, `{"structuredContent":{"size":11}}`,
+			"deny : the result of files_read breaks the operator's schema: /structuredContent/size fails maximum"},
+		{"web_get", `{}`, `{"secret":1}`,
+			"deny : the result of web_get breaks the operator's schema: / is not allowed"},
 	}
 	for _, tt := range tests {
 		x := call(tt.tool, tt.arguments)

@@ -15,7 +15,13 @@ func TestPatternsMeanOneExtension(t *testing.T) {
 	ids := func(ids ...string) glob.Prefixes {
 		p := make(glob.Prefixes)
 		for _, id := range ids {
-			p[id] = map[string]string{"a": "ext_a_", "a_b": "ext_a_b_", "a.b": "ext_a_b_", "notes": "ext_notes_", "notes_evil": "ext_notes_evil_"}[id]
+			p[id] = map[string]string{
+				"a":          "ext_a_",
+				"a_b":        "ext_a_b_",
+				"a.b":        "ext_a_b_",
+				"notes":      "ext_notes_",
+				"notes_evil": "ext_notes_evil_",
+			}[id]
 		}
 		return p
 	}
@@ -42,10 +48,12 @@ func TestPatternsMeanOneExtension(t *testing.T) {
 		x := governance.Exchange{Method: "tools/call", Extension: tt.extension, Tool: tt.tool, ToChild: true}
 		for effect, want := range map[string]bool{"allow": tt.allows, "deny": false} {
 			otherwise := map[string]string{"allow": "deny", "deny": "allow"}[effect]
-			p := newPolicy(t, "access", fmt.Sprintf(`{"default":%q,"rules":[{"effect":%q,"tools":[%q]}]}`, otherwise, effect, tt.pattern))
+			p := newPolicy(t, "access",
+				fmt.Sprintf(`{"default":%q,"rules":[{"effect":%q,"tools":[%q]}]}`, otherwise, effect, tt.pattern))
 			p.(builtin.Namer).Name(tt.known)
 			d, err := p.Decide(t.Context(), governance.Request, &x)
-			if got := d.Action == governance.Allow; err != nil || got != want || p.(governance.Visibler).Visible("", tt.extension, tt.tool) != want {
+			if got := d.Action == governance.Allow; err != nil || got != want ||
+				p.(governance.Visibler).Visible("", tt.extension, tt.tool) != want {
 				t.Errorf("%s %s on %s of %s: allowed %v, %v", effect, tt.pattern, tt.tool, tt.extension, got, err)
 			}
 		}

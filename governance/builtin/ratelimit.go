@@ -64,15 +64,20 @@ func newRateLimit(s governance.Spec) (governance.Policy, error) {
 	p.name = s.Name
 	errs := []error{requireRateLimiting(s), settings.OneOf("scope", &p.Scope, scopeNode, scopeCluster)}
 	if len(p.Limits) == 0 {
-		errs = append(errs, settings.Wrong("config.limits", "is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
+		errs = append(errs, settings.Wrong("config.limits",
+			"is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
 	}
 	for i := range p.Limits {
 		place := fmt.Sprintf("limits[%d]", i)
 		if p.Scope == scopeCluster {
 			if p.Limits[i].Burst != 0 {
-				errs = append(errs, settings.Wrong("config."+place+".burst", "is for scope: node; of all nodes together, a second limit with a shorter window bounds what comes at once"))
+				errs = append(errs,
+					settings.Wrong("config."+place+".burst",
+						"is for scope: node; of all nodes together, a second limit with a shorter window bounds what "+
+							"comes at once"))
 			}
-			errs = append(errs, requireWindow("config."+place+".window", cmp.Or(p.Limits[i].Window, settings.Duration(time.Minute))))
+			errs = append(errs,
+				requireWindow("config."+place+".window", cmp.Or(p.Limits[i].Window, settings.Duration(time.Minute))))
 		}
 		errs = append(errs, p.Limits[i].normalize(place))
 	}
@@ -93,7 +98,8 @@ func (l *rateLimit) normalize(place string) error {
 }
 
 // Decide implements [governance.Policy].
-func (p *rateLimiter) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *rateLimiter) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	if flow == governance.Response || !x.ToChild || x.Notify {
 		return governance.Decision{}, nil
 	}
@@ -149,8 +155,13 @@ func (l *rateLimit) denial(wait time.Duration) governance.Decision {
 	if len(l.Per) > 0 {
 		scope = " for each " + strings.Join(l.Per, ", ")
 	}
-	return governance.Decision{Action: governance.Deny, Code: "rate_limited", RetryAfter: wait,
-		Reason: fmt.Sprintf("at most %s%s; try again in %s", rateText(l.Calls, time.Duration(l.Window)), scope, wait.Round(time.Millisecond))}
+	return governance.Decision{
+		Action:     governance.Deny,
+		Code:       "rate_limited",
+		RetryAfter: wait,
+		Reason: fmt.Sprintf("at most %s%s; try again in %s", rateText(l.Calls, time.Duration(l.Window)), scope,
+			wait.Round(time.Millisecond)),
+	}
 }
 
 // rateText describes a limit: 1 call a minute, 60 calls in 1m30s.
@@ -159,7 +170,12 @@ func rateText(calls int, window time.Duration) string {
 	if calls == 1 {
 		noun = "call"
 	}
-	span := map[time.Duration]string{time.Second: "a second", time.Minute: "a minute", time.Hour: "an hour", 24 * time.Hour: "a day"}[window]
+	span := map[time.Duration]string{
+		time.Second:    "a second",
+		time.Minute:    "a minute",
+		time.Hour:      "an hour",
+		24 * time.Hour: "a day",
+	}[window]
 	if span == "" {
 		span = "in " + window.String()
 		for _, zero := range []string{"m0s", "h0m"} {

@@ -60,13 +60,15 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 // requireContent reports an error for a policy that changes payloads in another category.
 func requireContent(s governance.Spec) error {
 	if s.Category != governance.Content {
-		return settings.Wrong("category", "%s changes what passes, so its category is %s", s.Builtin, governance.Content)
+		return settings.Wrong("category", "%s changes what passes, so its category is %s", s.Builtin,
+			governance.Content)
 	}
 	return nil
 }
 
 // Decide implements [governance.Policy].
-func (p *redaction) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *redaction) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	raw, what := x.Request, "request"
 	if flow == governance.Response {
 		raw, what = x.Response, "response"
@@ -78,12 +80,24 @@ func (p *redaction) Decide(ctx context.Context, flow governance.Flow, x *governa
 	data, _ := json.Marshal(struct { // a map of numbers always encodes
 		Found redact.Findings `json:"found"`
 	}{found})
-	d := governance.Decision{Action: governance.Modify, JSON: masked, Data: data, Reason: fmt.Sprintf("the %s held %s", what, found)}
-	if p.deny {
-		d = governance.Decision{Action: governance.Deny, Code: codeSecret, Data: data, Reason: fmt.Sprintf("the %s holds %s; leave that out", what, found)}
+	d := governance.Decision{
+		Action: governance.Modify,
+		JSON:   masked,
+		Data:   data,
+		Reason: fmt.Sprintf("the %s held %s", what, found),
 	}
-	if token := rawjson.Get(rawjson.Get(raw, "_meta"), "progressToken"); token != nil && flow == governance.Request && !p.deny {
-		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), "progressToken", token)) // the caller needs its token unchanged to match progress notifications
+	if p.deny {
+		d = governance.Decision{
+			Action: governance.Deny,
+			Code:   codeSecret,
+			Data:   data,
+			Reason: fmt.Sprintf("the %s holds %s; leave that out", what, found),
+		}
+	}
+	if token := rawjson.Get(rawjson.Get(raw, "_meta"), "progressToken"); token != nil && flow == governance.Request &&
+		!p.deny {
+		// the caller needs its token unchanged to match progress notifications
+		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), "progressToken", token))
 	}
 	return d, nil
 }

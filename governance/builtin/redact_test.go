@@ -15,7 +15,8 @@ var planted = map[string]string{
 	"github-pat":       "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a",
 	"card":             "4111-1111" + "-1111-1111",
 	"email":            "jane.doe" + "@example.com",
-	"private-key":      "-----BEGIN EC PRIVATE " + "KEY-----\n" + strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n", 9) + "-----END EC PRIVATE KEY-----",
+	"private-key": "-----BEGIN EC PRIVATE " + "KEY-----\n" + strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n",
+		9) + "-----END EC PRIVATE KEY-----",
 }
 
 // policy returns a built-in policy of category content, or of the given one.
@@ -44,13 +45,22 @@ func TestRedactionSelfTest(t *testing.T) {
 	fill := strings.Repeat("nothing to see here; key: value, token, password\n", 1<<20/50)
 	for name, secret := range planted {
 		quoted := string(rawjson.AppendText(nil, secret))
-		escaped := `"\u00` + string("0123456789abcdef"[secret[0]>>4]) + string("0123456789abcdef"[secret[0]&15]) + quoted[2:]
+		escaped := `"\u00` + string("0123456789abcdef"[secret[0]>>4]) + string("0123456789abcdef"[secret[0]&15]) +
+			quoted[2:]
 		big := string(rawjson.AppendText(nil, fill+secret+fill))
 		for how, d := range map[string]governance.Decision{
-			"arguments": decide(t, p, governance.Request, &governance.Exchange{Request: []byte(`{"name":"t","arguments":{"x":[` + quoted + `]},"_meta":{"progressToken":7}}`)}),
-			"escaped":   decide(t, p, governance.Request, &governance.Exchange{Request: []byte(`{"name":"t","arguments":{"x":` + escaped + `}}`)}),
-			"result":    decide(t, p, governance.Response, &governance.Exchange{Response: []byte(`{"content":[{"type":"text","text":` + big + `}]}`)}),
-			"structure": decide(t, p, governance.Response, &governance.Exchange{Response: []byte(`{"content":[],"structuredContent":{"deep":{"er":[1,` + escaped + `]}}}`)}),
+			"arguments": decide(t, p, governance.Request,
+				&governance.Exchange{
+					Request: []byte(`{"name":"t","arguments":{"x":[` + quoted + `]},"_meta":{"progressToken":7}}`),
+				}),
+			"escaped": decide(t, p, governance.Request,
+				&governance.Exchange{Request: []byte(`{"name":"t","arguments":{"x":` + escaped + `}}`)}),
+			"result": decide(t, p, governance.Response,
+				&governance.Exchange{Response: []byte(`{"content":[{"type":"text","text":` + big + `}]}`)}),
+			"structure": decide(t, p, governance.Response,
+				&governance.Exchange{
+					Response: []byte(`{"content":[],"structuredContent":{"deep":{"er":[1,` + escaped + `]}}}`),
+				}),
 		} {
 			var all any
 			if err := json.Unmarshal(d.JSON, &all); err != nil {
@@ -80,7 +90,8 @@ func TestRedactionLeavesTheRest(t *testing.T) {
 	if want := strings.Replace(request, "a@example.com", "[redacted:email]", 1); string(d.JSON) != want {
 		t.Errorf("got  %s\nwant %s", d.JSON, want)
 	}
-	if d := decide(t, p, governance.Request, &governance.Exchange{Request: []byte(`{"a":1}`)}); d.Action != governance.Allow {
+	if d := decide(t, p, governance.Request,
+		&governance.Exchange{Request: []byte(`{"a":1}`)}); d.Action != governance.Allow {
 		t.Errorf("clean: %+v", d)
 	}
 	if d := decide(t, p, governance.Response, &governance.Exchange{}); d.Action != governance.Allow {
@@ -92,17 +103,24 @@ func TestRedactionDenies(t *testing.T) {
 	p := policy(t, "redact", map[string]any{"action": "deny"})
 	secret := planted["github-pat"]
 	d := decide(t, p, governance.Request, &governance.Exchange{Request: []byte(`{"a":"` + secret + `"}`)})
-	if d.Action != governance.Deny || d.Code != "secret_found" || d.JSON != nil || !strings.Contains(d.Reason, "github-pat") || strings.Contains(d.Reason+string(d.Data), secret) {
+	if d.Action != governance.Deny || d.Code != "secret_found" || d.JSON != nil ||
+		!strings.Contains(d.Reason, "github-pat") || strings.Contains(d.Reason+string(d.Data), secret) {
 		t.Errorf("%+v", d)
 	}
 }
 
 func TestRedactionConfigIsRefused(t *testing.T) {
 	for want, s := range map[string]governance.Spec{
-		`"mask" is none of`:                      {Category: governance.Content, Config: map[string]any{"action": "mask"}},
+		`"mask" is none of`: {
+			Category: governance.Content,
+			Config:   map[string]any{"action": "mask"},
+		},
 		`rule: unknown key, did you mean rules?`: {Category: governance.Content, Config: map[string]any{"rule": "x"}},
-		`did you mean "email"`:                   {Category: governance.Content, Config: map[string]any{"rules": map[string]any{"e-mail": true}}},
-		"so its category is content":             {Category: governance.Validation},
+		`did you mean "email"`: {
+			Category: governance.Content,
+			Config:   map[string]any{"rules": map[string]any{"e-mail": true}},
+		},
+		"so its category is content": {Category: governance.Validation},
 	} {
 		s.Builtin = "redact"
 		if _, err := New(s); err == nil || !strings.Contains(err.Error(), want) {

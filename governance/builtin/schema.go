@@ -54,7 +54,8 @@ func newSchema(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if len(c.Schemas) == 0 {
-		return nil, settings.Wrong("config.schemas", `is missing; such as [{tools: ["ext_files_*"], arguments: {required: [path]}}]`)
+		return nil, settings.Wrong("config.schemas",
+			`is missing; such as [{tools: ["ext_files_*"], arguments: {required: [path]}}]`)
 	}
 	p, errs := make(schemas, len(c.Schemas)), make([]error, 0)
 	for i, entry := range c.Schemas {
@@ -105,7 +106,8 @@ func compileSchema(text json.RawMessage) (schema *jsonschema.Schema, err error) 
 
 // Decide implements [governance.Policy].
 func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if !x.ReturnsTool() || x.Failure != nil && x.Response == nil || flow == governance.Request && x.Method != protocol.MethodToolsCall {
+	if !x.ReturnsTool() || x.Failure != nil && x.Response == nil ||
+		flow == governance.Request && x.Method != protocol.MethodToolsCall {
 		return governance.Decision{}, nil
 	}
 	var value any // decoded once, on demand

@@ -47,7 +47,8 @@ func Shares(s governance.Spec) bool {
 
 func requireWindow(key string, window settings.Duration) error {
 	if time.Duration(window) < minSharedWindow {
-		return settings.Wrong(key, "scope: cluster needs a window of at least %v, at whose end the nodes begin anew", minSharedWindow)
+		return settings.Wrong(key, "scope: cluster needs a window of at least %v, at whose end the nodes begin anew",
+			minSharedWindow)
 	}
 	return nil
 }
@@ -58,11 +59,14 @@ func (p *rateLimiter) Shares() bool { return p.Scope == scopeCluster }
 // ShareBy implements [Sharer].
 func (p *rateLimiter) ShareBy(pool *quota.Pool) {
 	pool.Watch()
-	p.shared = &quota.Counters[bucketKey]{Pool: pool, Claims: func(k bucketKey) []quota.Claim {
-		l := &p.Limits[k.limit]
-		key := fmt.Sprintf("%d %q %q %q %q %q", k.limit, k.caller, k.session, k.node, k.tool, k.extension)
-		return []quota.Claim{{Policy: p.name, Key: key, Limit: int64(l.Calls), Window: time.Duration(l.Window)}}
-	}}
+	p.shared = &quota.Counters[bucketKey]{
+		Pool: pool,
+		Claims: func(k bucketKey) []quota.Claim {
+			l := &p.Limits[k.limit]
+			key := fmt.Sprintf("%d %q %q %q %q %q", k.limit, k.caller, k.session, k.node, k.tool, k.extension)
+			return []quota.Claim{{Policy: p.name, Key: key, Limit: int64(l.Calls), Window: time.Duration(l.Window)}}
+		},
+	}
 }
 
 // Shared implements [Sharer].
@@ -94,7 +98,8 @@ func (p *rateLimiter) decideShared(ctx context.Context, x *governance.Exchange) 
 	return governance.Decision{}, nil
 }
 
-func take(ctx context.Context, of *quota.Counters[bucketKey], key bucketKey, now time.Time) (quota.Taken, time.Duration, error) {
+func take(ctx context.Context, of *quota.Counters[bucketKey], key bucketKey, now time.Time,
+) (quota.Taken, time.Duration, error) {
 	list, err := of.Of(key, now)
 	if err != nil {
 		return quota.Taken{}, 0, err
@@ -108,12 +113,21 @@ func (p *budget) Shares() bool { return p.Scope == scopeCluster }
 // ShareBy implements [Sharer].
 func (p *budget) ShareBy(pool *quota.Pool) {
 	pool.Watch()
-	p.shared = &quota.Counters[sessionKey]{Pool: pool, Claims: func(k sessionKey) (claims []quota.Claim) {
-		for _, what := range p.counted() {
-			claims = append(claims, quota.Claim{Policy: p.name, Key: fmt.Sprintf("%s %q %q", what, k.caller, k.session), Limit: p.limitOf(what), Window: time.Duration(p.Window)})
-		}
-		return claims
-	}}
+	p.shared = &quota.Counters[sessionKey]{
+		Pool: pool,
+		Claims: func(k sessionKey) (claims []quota.Claim) {
+			for _, what := range p.counted() {
+				claims = append(claims,
+					quota.Claim{
+						Policy: p.name,
+						Key:    fmt.Sprintf("%s %q %q", what, k.caller, k.session),
+						Limit:  p.limitOf(what),
+						Window: time.Duration(p.Window),
+					})
+			}
+			return claims
+		},
+	}
 }
 
 // Shared implements [Sharer].
@@ -153,7 +167,8 @@ func (p *budget) limitOf(what string) int64 {
 	return p.Bytes
 }
 
-func (p *budget) decideShared(ctx context.Context, flow governance.Flow, key sessionKey, now time.Time, x *governance.Exchange) (governance.Decision, error) {
+func (p *budget) decideShared(ctx context.Context, flow governance.Flow, key sessionKey, now time.Time,
+	x *governance.Exchange) (governance.Decision, error) {
 	list, err := p.shared.Of(key, now)
 	if flow == governance.Response {
 		if err == nil && p.limitOf(countBytes) > 0 { // err: the request has failed for the same

@@ -43,7 +43,13 @@ func (s *servers) Lease(_ context.Context, c quota.Claim) (quota.Lease, error) {
 	size, free := max(c.Limit/8, 1), c.Limit-s.taken[key]
 	units := min(max(size-held, 0), free)
 	s.taken[key] += units
-	return quota.Lease{Of: start.UnixNano(), Units: units, Size: size, Last: units == free, Ends: start.Add(c.Window)}, nil
+	return quota.Lease{
+		Of:    start.UnixNano(),
+		Units: units,
+		Size:  size,
+		Last:  units == free,
+		Ends:  start.Add(c.Window),
+	}, nil
 }
 
 // shared returns a policy that counts with the servers.
@@ -72,12 +78,23 @@ func TestScopeCluster(t *testing.T) {
 		calls                int // of bytes, the last call of each host may go beyond
 		want                 string
 	}{
-		{"rate", "rate_limit", `{"limits": [{"calls": 20, "per": ["caller"]}], "scope": "cluster"}`, 20, "deny rate_limited: at most 20 calls a minute for each caller; try again in 1m0s (1m0s)"},
-		{"two rates", "rate_limit", `{"limits": [{"calls": 20, "per": ["caller"]}, {"calls": 3, "window": "1h", "per": ["session", "tool"]}], "scope": "cluster"}`, 3, "deny rate_limited: at most 3 calls an hour for each session, tool; try again in 1h0m0s (1h0m0s)"},
-		{"calls", "budget", `{"calls": 9, "window": "24h", "scope": "cluster"}`, 9, "deny budget_exceeded: the budget of 9 calls for this session is used up; the next one begins in 24h0m0s (24h0m0s)"},
-		{"bytes", "budget", `{"bytes": 400, "calls": 1000, "window": "24h", "scope": "cluster"}`, 4, "deny budget_exceeded: the budget of 400 bytes for this session is used up; the next one begins in 24h0m0s (24h0m0s)"},
-		{"tokens without end", "budget", `{"calls": 9, "tokens": 4000000000000000000, "window": "24h", "scope": "cluster"}`, 9, "deny budget_exceeded: the budget of 9 calls for this session is used up; the next one begins in 24h0m0s (24h0m0s)"},
-		{"tokens", "budget", `{"bytes": 4000, "tokens": 100, "window": "24h", "per": "caller", "scope": "cluster"}`, 4, "deny budget_exceeded: the budget of 100 tokens for this caller is used up; the next one begins in 24h0m0s (24h0m0s)"},
+		{"rate", "rate_limit", `{"limits": [{"calls": 20, "per": ["caller"]}], "scope": "cluster"}`, 20,
+			"deny rate_limited: at most 20 calls a minute for each caller; try again in 1m0s (1m0s)"},
+		{"two rates", "rate_limit",
+			`{"limits": [{"calls": 20, "per": ["caller"]}, {"calls": 3, "window": "1h", "per": ["session", "tool"]}], "scope": "cluster"}`, 3, "deny rate_limited: at most 3 calls an hour for each session, tool; try again in 1h0m0s (1h0m0s)"},
+		{"calls", "budget", `{"calls": 9, "window": "24h", "scope": "cluster"}`, 9,
+			"deny budget_exceeded: the budget of 9 calls for this session is used up; the next one begins in 24h0m0s " +
+				"(24h0m0s)"},
+		{"bytes", "budget", `{"bytes": 400, "calls": 1000, "window": "24h", "scope": "cluster"}`, 4,
+			"deny budget_exceeded: the budget of 400 bytes for this session is used up; the next one begins in " +
+				"24h0m0s (24h0m0s)"},
+		{"tokens without end", "budget",
+			`{"calls": 9, "tokens": 4000000000000000000, "window": "24h", "scope": "cluster"}`, 9,
+			"deny budget_exceeded: the budget of 9 calls for this session is used up; the next one begins in 24h0m0s " +
+				"(24h0m0s)"},
+		{"tokens", "budget", `{"bytes": 4000, "tokens": 100, "window": "24h", "per": "caller", "scope": "cluster"}`, 4,
+			"deny budget_exceeded: the budget of 100 tokens for this caller is used up; the next one begins in " +
+				"24h0m0s (24h0m0s)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -118,8 +135,18 @@ func TestScopeCluster(t *testing.T) {
 // What one limit has let through and another denies is used by nobody.
 func TestScopeClusterGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := shared(t, new(servers), "rate_limit", `{"limits": [{"calls": 4}, {"calls": 1, "per": ["tool"]}], "scope": "cluster"}`)
-		for _, tt := range []struct{ tool, want string }{{"a", "allow"}, {"a", "deny"}, {"a", "deny"}, {"a", "deny"}, {"b", "allow"}, {"c", "allow"}, {"d", "allow"}, {"e", "deny"}} {
+		p := shared(t, new(servers), "rate_limit",
+			`{"limits": [{"calls": 4}, {"calls": 1, "per": ["tool"]}], "scope": "cluster"}`)
+		for _, tt := range []struct{ tool, want string }{
+			{"a", "allow"},
+			{"a", "deny"},
+			{"a", "deny"},
+			{"a", "deny"},
+			{"b", "allow"},
+			{"c", "allow"},
+			{"d", "allow"},
+			{"e", "deny"},
+		} {
 			if got := ask(t, p, governance.Request, call(tt.tool, `{}`)); !strings.HasPrefix(got, tt.want) {
 				t.Errorf("%s: %s", tt.tool, got)
 			}
@@ -137,7 +164,8 @@ func TestScopeClusterAway(t *testing.T) {
 			s := new(servers)
 			sp := spec(t, "rate_limit", config)
 			sp.Required = required
-			pipeline := governance.NewPipeline(governance.Options{}, governance.Member{Spec: sp, Policy: shared(t, s, "rate_limit", config)})
+			pipeline := governance.NewPipeline(governance.Options{},
+				governance.Member{Spec: sp, Policy: shared(t, s, "rate_limit", config)})
 			try := func() error {
 				err := pipeline.Govern(t.Context(), benchCall(), pass)
 				synctest.Wait()
@@ -156,7 +184,9 @@ func TestScopeClusterAway(t *testing.T) {
 			}
 			err := try()
 			e, _ := errors.AsType[*protocol.Error](err)
-			if required != (err != nil) || required && (e.Kind != protocol.GovernanceUnavailable || !strings.Contains(err.Error(), "do not answer")) {
+			if required != (err != nil) ||
+				required && (e.Kind != protocol.GovernanceUnavailable ||
+					!strings.Contains(err.Error(), "do not answer")) {
 				t.Errorf("required %t: %v", required, err)
 			}
 			if err := pipeline.Close(t.Context()); err != nil {

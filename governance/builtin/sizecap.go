@@ -57,7 +57,9 @@ func newSizeCap(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if c.MaxBytes < 1024 || c.PreviewBytes < 0 || c.PreviewBytes > c.MaxBytes/2 {
-		return nil, settings.Wrong("config", "max_bytes is %d and preview_bytes %d; the first is at least 1024, the second at most half of it", c.MaxBytes, c.PreviewBytes)
+		return nil, settings.Wrong("config",
+			"max_bytes is %d and preview_bytes %d; the first is at least 1024, the second at most half of it",
+			c.MaxBytes, c.PreviewBytes)
 	}
 	return &sizeCap{max: c.MaxBytes, preview: c.PreviewBytes}, nil
 }
@@ -108,11 +110,13 @@ func (p *sizeCap) offload(x *governance.Exchange, text []byte, shown int) (note,
 	if store == nil {
 		return note + "The rest was not kept.", ""
 	}
-	handle, err := store.Put(results.Owner{Node: x.Node, Caller: x.Caller, Session: x.Session}, results.Source{Extension: x.Extension, Tool: x.Tool}, text)
+	handle, err := store.Put(results.Owner{Node: x.Node, Caller: x.Caller, Session: x.Session},
+		results.Source{Extension: x.Extension, Tool: x.Tool}, text)
 	if err != nil {
 		return note + "The rest was not kept: " + err.Error(), ""
 	}
-	return note + fmt.Sprintf(`To read on, call %s with {"handle":%q,"offset":%d}`, results.ToolName, handle, shown), handle
+	return note + fmt.Sprintf(`To read on, call %s with {"handle":%q,"offset":%d}`, results.ToolName, handle,
+		shown), handle
 }
 
 // extracted is the content of a result.

@@ -29,7 +29,14 @@ func sized(t *testing.T, config map[string]any) (governance.Policy, *results.Sto
 }
 
 func answered(result string) *governance.Exchange {
-	return &governance.Exchange{Method: "tools/call", Caller: "ann", Session: "s", Tool: "ext_a_b", ToChild: true, Response: json.RawMessage(result)}
+	return &governance.Exchange{
+		Method:   "tools/call",
+		Caller:   "ann",
+		Session:  "s",
+		Tool:     "ext_a_b",
+		ToChild:  true,
+		Response: json.RawMessage(result),
+	}
 }
 
 func textBlock(s string) string {
@@ -41,11 +48,15 @@ var handleIn = regexp.MustCompile(`"handle":"([a-z0-9]+)","offset":(\d+)`)
 func TestSizeCapSpills(t *testing.T) {
 	p, store := sized(t, nil)
 	lines := strings.Repeat("żółw one line of many \"quoted\"\n", 9000)
-	d := decide(t, p, governance.Response, answered(`{"_meta":{"n":1e400},"content":[`+textBlock(lines)+`,{"type":"image","data":"aGk=","mimeType":"image/png"},`+textBlock("the end")+`],"isError":false}`))
-	if d.Action != governance.Modify || len(d.JSON) > 64<<10 || rawjson.Check(d.JSON) != nil || !strings.HasSuffix(string(d.Data), `"kept":true}`) {
+	d := decide(t, p, governance.Response,
+		answered(`{"_meta":{"n":1e400},"content":[`+textBlock(lines)+
+			`,{"type":"image","data":"aGk=","mimeType":"image/png"},`+textBlock("the end")+`],"isError":false}`))
+	if d.Action != governance.Modify || len(d.JSON) > 64<<10 || rawjson.Check(d.JSON) != nil ||
+		!strings.HasSuffix(string(d.Data), `"kept":true}`) {
 		t.Fatalf("%s %s", d.Action, d.Data)
 	}
-	if !strings.HasPrefix(string(d.JSON), `{"_meta":{"n":1e400},"content":[{"type":"text","text":"żółw one line`) || !strings.HasSuffix(string(d.JSON), `,{"type":"image","data":"aGk=","mimeType":"image/png"}],"isError":false}`) {
+	if !strings.HasPrefix(string(d.JSON), `{"_meta":{"n":1e400},"content":[{"type":"text","text":"żółw one line`) ||
+		!strings.HasSuffix(string(d.JSON), `,{"type":"image","data":"aGk=","mimeType":"image/png"}],"isError":false}`) {
 		t.Errorf("%s", d.JSON)
 	}
 	shown := protocol.ToolResult(d.JSON).Text()
@@ -55,7 +66,8 @@ func TestSizeCapSpills(t *testing.T) {
 	}
 	text, _, _ := strings.Cut(shown, "\n[The tool has run")
 	for offset := at[2]; offset != ""; {
-		result, err := store.Call(results.Owner{Caller: "ann"}, nil, json.RawMessage(`{"handle":"`+at[1]+`","offset":`+offset+`}`))
+		result, err := store.Call(results.Owner{Caller: "ann"}, nil,
+			json.RawMessage(`{"handle":"`+at[1]+`","offset":`+offset+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,16 +86,19 @@ func TestSizeCapCoversAllMembers(t *testing.T) {
 	p, _ := sized(t, map[string]any{"max_bytes": 4096, "preview_bytes": 100})
 	long := strings.Repeat("x", 5000)
 	for name, result := range map[string]string{
-		"_meta":          `{"content":[],"_meta":{"a":"` + long + `"},"isError":true}`,
-		"unknown":        `{"more":"` + long + `","content":[` + textBlock(long) + `]}`,
-		"a long name":    `{"content":[],"` + long + `":1}`,
-		"many":           `{"content":[]` + strings.Repeat(`,"a":1`, 2000) + `,"isError":true}`,
-		"twins":          `{"content":[` + textBlock(long) + `],"content":[` + textBlock(long) + `]}`,
-		"isError":        `{"content":[],"isError":"` + long + `"}`,
-		"with structure": `{"content":[],"structuredContent":{"a":"` + long[:2000] + `"},"_meta":{"a":"` + long[:2500] + `"}}`,
+		"_meta":       `{"content":[],"_meta":{"a":"` + long + `"},"isError":true}`,
+		"unknown":     `{"more":"` + long + `","content":[` + textBlock(long) + `]}`,
+		"a long name": `{"content":[],"` + long + `":1}`,
+		"many":        `{"content":[]` + strings.Repeat(`,"a":1`, 2000) + `,"isError":true}`,
+		"twins":       `{"content":[` + textBlock(long) + `],"content":[` + textBlock(long) + `]}`,
+		"isError":     `{"content":[],"isError":"` + long + `"}`,
+		"with structure": `{"content":[],"structuredContent":{"a":"` + long[:2000] + `"},"_meta":{"a":"` + long[:2500] +
+			`"}}`,
 	} {
 		d := decide(t, p, governance.Response, answered(result))
-		if len(d.JSON) > 4096 || rawjson.Check(d.JSON) != nil || strings.HasSuffix(result, `"isError":true}`) != protocol.ToolResult(d.JSON).IsError() && name != "with structure" {
+		if len(d.JSON) > 4096 || rawjson.Check(d.JSON) != nil ||
+			strings.HasSuffix(result, `"isError":true}`) != protocol.ToolResult(d.JSON).IsError() &&
+				name != "with structure" {
 			t.Errorf("%s: %d bytes: %.200s", name, len(d.JSON), d.JSON)
 		}
 	}
@@ -93,8 +108,15 @@ func TestSizeCapLetsPass(t *testing.T) {
 	p, _ := sized(t, map[string]any{"max_bytes": 2000, "preview_bytes": 10})
 	long := `{"content":[` + textBlock(strings.Repeat("x", 3000)) + `]}`
 	page, failed, list, asks := answered(long), answered(`{"code":1,"message":"x"}`), answered(long), answered(long)
-	page.Tool, failed.Failure, list.Method, asks.ToChild = results.ToolName, protocol.Errorf(protocol.ExtensionError, "x"), "tools/list", false
-	for name, x := range map[string]*governance.Exchange{"short": answered(`{"content":[]}`), "a page": page, "a short failure": failed, "a list": list, "to the caller": asks} {
+	page.Tool, failed.Failure, list.Method, asks.ToChild = results.ToolName, protocol.Errorf(protocol.ExtensionError,
+		"x"), "tools/list", false
+	for name, x := range map[string]*governance.Exchange{
+		"short":           answered(`{"content":[]}`),
+		"a page":          page,
+		"a short failure": failed,
+		"a list":          list,
+		"to the caller":   asks,
+	} {
 		if d := decide(t, p, governance.Response, x); d.Action != governance.Allow {
 			t.Errorf("%s: %+v", name, d)
 		}
@@ -111,12 +133,18 @@ func TestSizeCapOfOtherContent(t *testing.T) {
 		result, has string
 		isError     bool
 	}{
-		"an image":             {`{"content":[{"type":"image","data":"` + strings.Repeat("A", 5000) + `"}]}`, "[image of 5026 bytes left out]\n[The tool has run, and its result is too long. What is no text was left out.]", false},
-		"a resource":           {`{"content":[{"type":"resource","resource":{"uri":"a:b","text":"` + strings.Repeat("y", 5000) + `"}}]}`, "yyyy", false},
-		"a structure":          {`{"content":[],"structuredContent":` + structure + `}`, `{"rows":["xxx`, true},
-		"a structure and text": {`{"content":[` + textBlock(structure) + `],"structuredContent":` + structure + `}`, `{"rows":["xxx`, true},
-		"a small structure":    {`{"content":[` + textBlock(strings.Repeat("z", 5000)) + `],"structuredContent":{"a":1}}`, "zzz", false},
-		"no content":           {`{"content":7,"other":"` + strings.Repeat("x", 5000) + `"}`, "What is no text was left out", false},
+		"an image": {`{"content":[{"type":"image","data":"` + strings.Repeat("A", 5000) + `"}]}`,
+			"[image of 5026 bytes left out]\n[The tool has run, and its result is too long. What is no text was left " +
+				"out.]", false},
+		"a resource": {`{"content":[{"type":"resource","resource":{"uri":"a:b","text":"` + strings.Repeat("y",
+			5000) + `"}}]}`, "yyyy", false},
+		"a structure": {`{"content":[],"structuredContent":` + structure + `}`, `{"rows":["xxx`, true},
+		"a structure and text": {`{"content":[` + textBlock(structure) + `],"structuredContent":` + structure + `}`,
+			`{"rows":["xxx`, true},
+		"a small structure": {`{"content":[` + textBlock(strings.Repeat("z", 5000)) +
+			`],"structuredContent":{"a":1}}`, "zzz", false},
+		"no content": {`{"content":7,"other":"` + strings.Repeat("x", 5000) + `"}`,
+			"What is no text was left out", false},
 	} {
 		d := decide(t, p, governance.Response, answered(tt.result))
 		result := protocol.ToolResult(d.JSON)
@@ -132,7 +160,8 @@ func TestSizeCapOfOtherContent(t *testing.T) {
 func TestSizeCapWithoutStore(t *testing.T) {
 	p := policy(t, "size_cap", map[string]any{"max_bytes": 2000, "preview_bytes": 0})
 	d := decide(t, p, governance.Response, answered(`{"content":[`+textBlock(strings.Repeat("x", 3000))+`]}`))
-	if text := protocol.ToolResult(d.JSON).Text(); !strings.Contains(text, "These are 0 of 3000 bytes. The rest was not kept.]") || strings.Contains(text, results.ToolName) {
+	if text := protocol.ToolResult(d.JSON).Text(); !strings.Contains(text,
+		"These are 0 of 3000 bytes. The rest was not kept.]") || strings.Contains(text, results.ToolName) {
 		t.Error(text)
 	}
 }

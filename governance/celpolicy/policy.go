@@ -34,13 +34,13 @@ import (
 // {code, message, data} when the extension answered with an error; result then is
 // {content, isError, structuredContent} with that message and data. In category
 // authentication, headers is the map of the request's HTTP headers by name in lower case, or
-// null when the call did not come over HTTP. Whole numbers are int, others double. An expression that uses result or error runs in the response flow, one that
-// uses flow in both, any other in the request flow. A missing member is an error, and a
-// required policy then ends the call with governance_unavailable: test has(arguments.x), or
+// null when the call did not come over HTTP. Whole numbers are int, others double. An expression that uses result or
+// error runs in the response flow, one that uses flow in both, any other in the request flow. A missing member is an
+// error, and a required policy then ends the call with governance_unavailable: test has(arguments.x), or
 // use arguments.?x.orValue(""). An expression that reads members of result.structuredContent
 // meets errors too, whose data has others, and a required policy then withholds the text of
-// the error: begin with error == null &&, if errors may pass unseen. So is a text of more than 1 MiB for an expression that calls
-// matches.
+// the error: begin with error == null &&, if errors may pass unseen. So is a text of more than 1 MiB for an expression
+// that calls matches.
 type config struct {
 	When    string            `json:"when"`
 	Action  string            `json:"action"`
@@ -134,7 +134,8 @@ func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.
 }
 
 // Decide implements [governance.Policy].
-func (p *policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	failed := x.Failure != nil && x.Response == nil // with an error that holds no text of the extension
 	if flow == governance.Request && !p.request || flow == governance.Response && (!p.response || failed) {
 		return governance.Decision{}, nil
@@ -144,7 +145,8 @@ func (p *policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 	if err != nil && x.Failure != nil {
 		err = fmt.Errorf("%w; test error == null first, because an error has no members of a result", err)
 	}
-	if err = cmp.Or(vars.err, err); err != nil { // vars.err first: a variable that cannot be decoded may look absent to the expression
+	// vars.err first: a variable that cannot be decoded may look absent to the expression
+	if err = cmp.Or(vars.err, err); err != nil {
 		return governance.Decision{}, err
 	}
 	yes, ok := holds.Value().(bool)
@@ -154,7 +156,12 @@ func (p *policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 	if !yes {
 		return governance.Decision{}, nil
 	}
-	d := governance.Decision{Action: governance.Action(p.Action), Code: p.Code, Reason: "it is not allowed when " + p.When, Expiry: time.Duration(p.Expiry)}
+	d := governance.Decision{
+		Action: governance.Action(p.Action),
+		Code:   p.Code,
+		Reason: "it is not allowed when " + p.When,
+		Expiry: time.Duration(p.Expiry),
+	}
 	if p.message != nil { // an error in the message does not change the decision
 		if text, _, err := p.message.Eval(vars); err == nil {
 			d.Reason, _ = text.Value().(string)

@@ -33,8 +33,16 @@ func newPolicy(t testing.TB, config string) governance.Policy {
 }
 
 func call(tool, arguments string) governance.Exchange {
-	return governance.Exchange{Method: protocol.MethodToolsCall, Caller: "ada", Session: "s1", Node: "web", Extension: "files", Tool: tool, ToChild: true,
-		Request: json.RawMessage(`{"name":"x","arguments":` + arguments + `,"_meta":{"progressToken":1}}`)}
+	return governance.Exchange{
+		Method:    protocol.MethodToolsCall,
+		Caller:    "ada",
+		Session:   "s1",
+		Node:      "web",
+		Extension: "files",
+		Tool:      tool,
+		ToChild:   true,
+		Request:   json.RawMessage(`{"name":"x","arguments":` + arguments + `,"_meta":{"progressToken":1}}`),
+	}
 }
 
 // ask returns what p decides, as text.
@@ -53,14 +61,24 @@ func ask(t testing.TB, p governance.Policy, flow governance.Flow, x governance.E
 // TestConfigs names the place and what would be right.
 func TestConfigs(t *testing.T) {
 	for config, want := range map[string][]governance.Problem{
-		`{"when": "true", "expiry": "1m"}`:   nil,
-		`{}`:                                 {{Field: "config.when", Message: `is missing; such as tool == "ext_shell_run"`}},
-		`{"when": 1}`:                        {{Field: "config.when", Message: "a number where a text belongs"}},
-		`{"when": "'a'"}`:                    {{Field: "config.when", Message: "is a string, not a bool"}},
-		`{"wen": "true"}`:                    {{Field: "config.wen", Message: "unknown key, did you mean when?"}},
-		`{"when": "true", "expiry": "soon"}`: {{Field: "config.expiry", Message: `"soon" is not a duration such as "90s" or "1h"`}},
-		`{"when": "tol == 'a'", "message": "1", "action": "permit"}`: {{Field: "config.action", Message: `"permit" is none of deny, ask`},
-			{Field: "config.when", Message: "1:1: undeclared reference to 'tol' (did you mean 'tool'?)"}, {Field: "config.message", Message: "is a int, not a string"}},
+		`{"when": "true", "expiry": "1m"}`: nil,
+		`{}`: {{
+			Field:   "config.when",
+			Message: `is missing; such as tool == "ext_shell_run"`,
+		}},
+		`{"when": 1}`:     {{Field: "config.when", Message: "a number where a text belongs"}},
+		`{"when": "'a'"}`: {{Field: "config.when", Message: "is a string, not a bool"}},
+		`{"wen": "true"}`: {{Field: "config.wen", Message: "unknown key, did you mean when?"}},
+		`{"when": "true", "expiry": "soon"}`: {{
+			Field:   "config.expiry",
+			Message: `"soon" is not a duration such as "90s" or "1h"`,
+		}},
+		`{"when": "tol == 'a'", "message": "1", "action": "permit"}`: {{
+			Field:   "config.action",
+			Message: `"permit" is none of deny, ask`,
+		},
+			{Field: "config.when", Message: "1:1: undeclared reference to 'tol' (did you mean 'tool'?)"},
+			{Field: "config.message", Message: "is a int, not a string"}},
 	} {
 		if diff := cmp.Diff(want, celpolicy.Check(spec(t, config))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", config, diff)
@@ -80,18 +98,24 @@ func TestDecisions(t *testing.T) {
 		{"true", `{"when": "tool == 'ext_shell_run' && arguments.command.startsWith('rm')"}`, governance.Request,
 			"deny : it is not allowed when tool == 'ext_shell_run' && arguments.command.startsWith('rm')"},
 		{"false", `{"when": "caller != 'ada' || session != 's1' || node != 'web' || extension != 'files' || method != 'tools/call' || direction != 'to_extension'"}`, governance.Request, "allow"},
-		{"ask, with a message", `{"when": "true", "action": "ask", "code": "rm", "message": "'really ' + arguments.command + '?'"}`, governance.Request, "ask rm: really rm -rf?"},
-		{"a message that fails", `{"when": "true", "message": "arguments.nothing"}`, governance.Request, "deny : it is not allowed when true"},
+		{"ask, with a message",
+			`{"when": "true", "action": "ask", "code": "rm", "message": "'really ' + arguments.command + '?'"}`,
+			governance.Request, "ask rm: really rm -rf?"},
+		{"a message that fails", `{"when": "true", "message": "arguments.nothing"}`, governance.Request,
+			"deny : it is not allowed when true"},
 		{"numbers", `{"when": "arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big == 9007199254740993 && arguments.list.exists(i, i == 2)"}`, governance.Request,
-			"deny : it is not allowed when arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big == 9007199254740993 && arguments.list.exists(i, i == 2)"},
+			"deny : it is not allowed when arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big " +
+				"== 9007199254740993 && arguments.list.exists(i, i == 2)"},
 		{"a missing member", `{"when": "arguments.path == '/'"}`, governance.Request, "error: no such key: path"},
 		{"an optional member", `{"when": "arguments.?path.orValue('/') == '/etc'"}`, governance.Request, "allow"},
 		{"has", `{"when": "has(arguments.path)"}`, governance.Request, "allow"},
 		{"not the result", `{"when": "true"}`, governance.Response, "allow"},
-		{"the result", `{"when": "result.isError && result.content[0].text == 'oh'"}`, governance.Response, "deny : it is not allowed when result.isError && result.content[0].text == 'oh'"},
+		{"the result", `{"when": "result.isError && result.content[0].text == 'oh'"}`, governance.Response,
+			"deny : it is not allowed when result.isError && result.content[0].text == 'oh'"},
 		{"the result, before there is one", `{"when": "result.isError"}`, governance.Request, "allow"},
 		{"both flows", `{"when": "flow == 'response' && result != null"}`, governance.Request, "allow"},
-		{"both flows, later", `{"when": "flow == 'response' && result != null"}`, governance.Response, "deny : it is not allowed when flow == 'response' && result != null"},
+		{"both flows, later", `{"when": "flow == 'response' && result != null"}`, governance.Response,
+			"deny : it is not allowed when flow == 'response' && result != null"},
 		{"costly", `{"when": "[0,1,2,3,4,5,6,7,8,9].all(a, [0,1,2,3,4,5,6,7,8,9].all(b, [0,1,2,3,4,5,6,7,8,9].all(c, [0,1,2,3,4,5,6,7,8,9].all(d, [0,1,2,3,4,5,6,7,8,9].all(e, [0,1,2,3,4,5,6,7,8,9].all(f, a+b+c+d+e+f+arguments.n >= 0))))))"}`,
 			governance.Request, "error: operation cancelled: actual cost limit exceeded"},
 		{"dyn that is no bool", `{"when": "arguments.n"}`, governance.Request, "error: when is a int, not a bool"},
@@ -108,17 +132,32 @@ func TestDecisions(t *testing.T) {
 		})
 	}
 	p := newPolicy(t, `{"when": "arguments.a == 1 || arguments.uri == 'file:///'"}`)
-	for text, want := range map[string]string{`{"a":1}`: "deny", `{"a":`: "error: what it decides about is not JSON", ``: "error: no such key: "} {
-		if got := ask(t, p, governance.Request, governance.Exchange{Method: "resources/read", ToChild: true, Request: json.RawMessage(text)}); !strings.HasPrefix(got, want) {
+	for text, want := range map[string]string{
+		`{"a":1}`: "deny",
+		`{"a":`:   "error: what it decides about is not JSON",
+		``:        "error: no such key: ",
+	} {
+		if got := ask(t, p, governance.Request,
+			governance.Exchange{
+				Method:  "resources/read",
+				ToChild: true,
+				Request: json.RawMessage(text),
+			}); !strings.HasPrefix(got, want) {
 			t.Errorf("params %s: %s", text, got)
 		}
 	}
-	response.Failure, response.Response = &protocol.Error{Kind: protocol.ExtensionError}, json.RawMessage(`{"code":-7,"message":"no","data":{"n":1}}`)
+	response.Failure, response.Response = &protocol.Error{
+		Kind: protocol.ExtensionError,
+	}, json.RawMessage(`{"code":-7,"message":"no","data":{"n":1}}`)
 	for when, want := range map[string]string{
 		"result.isError && result.content[0].text == 'no' && result.structuredContent.n == 1": "deny",
-		"error != null && error.code == -7":                                                   "deny", "error == null": "allow", "flow == 'response'": "deny", "tool != ''": "allow",
+		"error != null && error.code == -7":                                                   "deny",
+		"error == null":                                                                       "allow",
+		"flow == 'response'":                                                                  "deny",
+		"tool != ''":                                                                          "allow",
 	} {
-		if got := ask(t, newPolicy(t, `{"when": "`+when+`"}`), governance.Response, response); !strings.HasPrefix(got, want) {
+		if got := ask(t, newPolicy(t, `{"when": "`+when+`"}`), governance.Response, response); !strings.HasPrefix(got,
+			want) {
 			t.Errorf("a call that failed, %s: %s", when, got)
 		}
 	}
@@ -131,7 +170,8 @@ func TestDecisions(t *testing.T) {
 // Only policies of category authentication know headers, which are null outside of HTTP.
 func TestHeaders(t *testing.T) {
 	s := spec(t, `{"when": "headers == null || headers.?authorization.orValue('') != 'Bearer x'"}`)
-	if problems := celpolicy.Check(s); len(problems) != 1 || !strings.Contains(problems[0].Message, "undeclared reference to 'headers'") {
+	if problems := celpolicy.Check(s); len(problems) != 1 ||
+		!strings.Contains(problems[0].Message, "undeclared reference to 'headers'") {
 		t.Errorf("category authorization: %v", problems)
 	}
 	s.Category = governance.Authentication
@@ -140,12 +180,17 @@ func TestHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := call("ext_a_b", "{}")
-	for want, headers := range map[governance.Action]map[string]string{governance.Allow: {"authorization": "Bearer x"}, governance.Deny: nil} {
-		if d, err := p.Decide(protocol.WithHeaders(t.Context(), headers), governance.Request, &x); err != nil || d.Action != want {
+	for want, headers := range map[governance.Action]map[string]string{
+		governance.Allow: {"authorization": "Bearer x"},
+		governance.Deny:  nil,
+	} {
+		if d, err := p.Decide(protocol.WithHeaders(t.Context(), headers), governance.Request, &x); err != nil ||
+			d.Action != want {
 			t.Errorf("%v: %+v, %v", headers, d, err)
 		}
 	}
-	if d, err := p.Decide(protocol.WithHeaders(t.Context(), map[string]string{}), governance.Request, &x); err != nil || d.Action != governance.Deny {
+	if d, err := p.Decide(protocol.WithHeaders(t.Context(), map[string]string{}), governance.Request, &x); err != nil ||
+		d.Action != governance.Deny {
 		t.Errorf("without the header: %+v, %v", d, err)
 	}
 }
@@ -168,7 +213,8 @@ func FuzzConfigs(f *testing.F) {
 		x := call("ext_a_b", arguments)
 		x.Response = x.Request
 		for _, flow := range []governance.Flow{governance.Request, governance.Response} {
-			if d, err := p.Decide(t.Context(), flow, &x); err == nil && d.Action != governance.Allow && d.Action != governance.Deny && d.Action != governance.Ask {
+			if d, err := p.Decide(t.Context(), flow, &x); err == nil && d.Action != governance.Allow &&
+				d.Action != governance.Deny && d.Action != governance.Ask {
 				t.Errorf("it decides %+v", d)
 			}
 		}
@@ -181,7 +227,8 @@ func BenchmarkDecision(b *testing.B) {
 	x := call("ext_files_read", `{"path":"/home/ada/notes.txt","limit":1000}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if d, err := p.Decide(context.Background(), governance.Request, &x); err != nil || d.Action != governance.Allow {
+		if d, err := p.Decide(context.Background(), governance.Request, &x); err != nil ||
+			d.Action != governance.Allow {
 			b.Fatal(d, err)
 		}
 	}
@@ -189,9 +236,14 @@ func BenchmarkDecision(b *testing.B) {
 
 // Regular expressions are not run on texts that would take seconds.
 func TestLongTextsAreNotMatched(t *testing.T) {
-	x := governance.Exchange{Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"a","arguments":{"text":"` + strings.Repeat("a", 15<<20) + `"}}`)}
+	x := governance.Exchange{
+		Method:  "tools/call",
+		ToChild: true,
+		Request: json.RawMessage(`{"name":"a","arguments":{"text":"` + strings.Repeat("a", 15<<20) + `"}}`),
+	}
 	for when, want := range map[string]string{
-		`arguments.text.matches('(a*)*b')`:   "error: a text of 15728640 bytes is too long for an expression with matches",
+		`arguments.text.matches('(a*)*b')`: "error: a text of 15728640 bytes is too long for an expression with " +
+			"matches",
 		`size(arguments.text) > 1000 * 1000`: "deny",
 	} {
 		if got := ask(t, newPolicy(t, `{"when": "`+when+`"}`), governance.Request, x); !strings.HasPrefix(got, want) {

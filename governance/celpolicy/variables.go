@@ -92,7 +92,10 @@ func (v *variables) errorResult() any {
 	if failure == nil {
 		return nil
 	}
-	result := map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": failure["message"]}}}
+	result := map[string]any{
+		"isError": true,
+		"content": []any{map[string]any{"type": "text", "text": failure["message"]}},
+	}
 	if data, ok := failure["data"]; ok {
 		result["structuredContent"] = data
 	}
@@ -113,7 +116,8 @@ func (v *variables) decode(text json.RawMessage, decode func(json.RawMessage) (a
 	}
 	value, err := decode(text)
 	if n := longest(value); err == nil && v.matches && n > maxMatched {
-		err = fmt.Errorf("a text of %d bytes is too long for an expression with matches, whose limit is %d", n, maxMatched)
+		err = fmt.Errorf("a text of %d bytes is too long for an expression with matches, whose limit is %d", n,
+			maxMatched)
 	}
 	if err != nil {
 		v.err = cmp.Or(v.err, err) // another variable does not make up for it

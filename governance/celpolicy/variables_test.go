@@ -23,8 +23,13 @@ func TestErrorOfOneVariable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := &governance.Exchange{Method: protocol.MethodToolsCall, ToChild: true, Tool: "t",
-				Request: json.RawMessage(`{"name":"t","arguments":` + arguments + `}`), Response: json.RawMessage(`{"content":[]}`)}
+			x := &governance.Exchange{
+				Method:   protocol.MethodToolsCall,
+				ToChild:  true,
+				Tool:     "t",
+				Request:  json.RawMessage(`{"name":"t","arguments":` + arguments + `}`),
+				Response: json.RawMessage(`{"content":[]}`),
+			}
 			if d, err := p.Decide(t.Context(), governance.Response, x); err == nil && d.Action != governance.Deny {
 				t.Errorf("%s, %s: it decided %+v", name, when, d)
 			}

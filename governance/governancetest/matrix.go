@@ -32,7 +32,8 @@ func Matrix(t *testing.T, start func(t *testing.T, s governance.Spec) governance
 						for _, does := range Behaviours {
 							s.Flows, s.Mode, s.Required = []governance.Flow{flow}, mode, required
 							c := cell{spec: s, flow: flow, does: does}
-							t.Run(fmt.Sprintf("%s/%s/required=%t/%s", flow, mode, required, does), func(t *testing.T) { c.run(t, policy) })
+							t.Run(fmt.Sprintf("%s/%s/required=%t/%s", flow, mode, required, does),
+								func(t *testing.T) { c.run(t, policy) })
 						}
 					}
 				}
@@ -119,9 +120,28 @@ func (c cell) run(t *testing.T, policy governance.Policy) {
 	traces := governance.NewTraces(1)
 	p := governance.NewPipeline(governance.Options{Traces: traces},
 		governance.Member{Spec: c.spec, Policy: policy},
-		governance.Member{Spec: governance.Spec{Name: "later", Category: governance.Content, Priority: 1, Required: true}, Policy: later},
-		governance.Member{Spec: governance.Spec{Name: "the audit", Category: governance.Audit, Priority: -1, Flows: []governance.Flow{governance.Response}, Mode: governance.ModeShadow}, Policy: audit})
-	x := &governance.Exchange{Method: protocol.MethodToolsCall, Caller: string(c.does), Extension: "x", Tool: "ext_x_work", ToChild: true, Request: json.RawMessage(request)}
+		governance.Member{
+			Spec:   governance.Spec{Name: "later", Category: governance.Content, Priority: 1, Required: true},
+			Policy: later,
+		},
+		governance.Member{
+			Spec: governance.Spec{
+				Name:     "the audit",
+				Category: governance.Audit,
+				Priority: -1,
+				Flows:    []governance.Flow{governance.Response},
+				Mode:     governance.ModeShadow,
+			},
+			Policy: audit,
+		})
+	x := &governance.Exchange{
+		Method:    protocol.MethodToolsCall,
+		Caller:    string(c.does),
+		Extension: "x",
+		Tool:      "ext_x_work",
+		ToChild:   true,
+		Request:   json.RawMessage(request),
+	}
 	var got effect
 	err := p.Govern(ctx, x, func(_ context.Context, x *governance.Exchange) error {
 		got.Sent = string(x.Request)

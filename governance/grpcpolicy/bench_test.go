@@ -25,25 +25,37 @@ func BenchmarkDecide(b *testing.B) {
 			own(b)
 			started(b, spec(b, "plugin"))
 			bare, request := bareClient(b), &pluginv1.PluginHandleRequest{
-				Flow: "request", Method: "tools/call", Caller: "ann", Server: "files", ToolName: "allow", RoutingKey: "s1",
-				RequestJson: []byte(`{"path":"/etc","n":12345678901234567890}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_extension"},
+				Flow:        "request",
+				Method:      "tools/call",
+				Caller:      "ann",
+				Server:      "files",
+				ToolName:    "allow",
+				RoutingKey:  "s1",
+				RequestJson: []byte(`{"path":"/etc","n":12345678901234567890}`),
+				Metadata:    map[string]string{"request_id": "d1", "direction": "to_extension"},
 			}
 			p, x := started(b, spec(b, "plugin")), call("allow")
 			load.Compare(b,
-				benchtest.Way{Name: "bare", Call: func() error {
-					r, err := bare.HandleRequest(context.Background(), request)
-					if err == nil && !r.Continue {
-						return errors.New("rejected")
-					}
-					return err
-				}},
-				benchtest.Way{Name: "policy", Call: func() error {
-					d, err := p.Decide(context.Background(), governance.Request, x)
-					if err == nil && d.Action != governance.Allow {
-						return errors.New("rejected")
-					}
-					return err
-				}},
+				benchtest.Way{
+					Name: "bare",
+					Call: func() error {
+						r, err := bare.HandleRequest(context.Background(), request)
+						if err == nil && !r.Continue {
+							return errors.New("rejected")
+						}
+						return err
+					},
+				},
+				benchtest.Way{
+					Name: "policy",
+					Call: func() error {
+						d, err := p.Decide(context.Background(), governance.Request, x)
+						if err == nil && d.Action != governance.Allow {
+							return errors.New("rejected")
+						}
+						return err
+					},
+				},
 			)
 		})
 	}
@@ -52,7 +64,8 @@ func BenchmarkDecide(b *testing.B) {
 // bareClient returns a client of the running plugin with gRPC's default options.
 func bareClient(b *testing.B) pluginv1.PluginServiceClient {
 	b.Helper()
-	conn, err := grpc.NewClient("unix:"+filepath.Join(sockets(b)[0], "s"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(sockets(b)[0], "s"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		b.Fatal(err)
 	}

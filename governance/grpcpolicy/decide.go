@@ -25,7 +25,8 @@ import (
 // ChildExited when the process or its connection ended, CallTimeout or Canceled as ctx
 // ended, InvalidResponse for a message that is too large, or ExtensionError for an error of
 // the plugin.
-func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	l := s.live.Load()
 	if l == nil {
 		return governance.Decision{}, protocol.Errorf(protocol.NotReady, "its process is not running")
@@ -45,11 +46,17 @@ func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governanc
 }
 
 // message encodes x as a message of the service.
-func (s *Service) message(ctx context.Context, flow governance.Flow, x *governance.Exchange) *pluginv1.PluginHandleRequest {
+func (s *Service) message(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) *pluginv1.PluginHandleRequest {
 	m := &pluginv1.PluginHandleRequest{
-		Flow: string(flow), Method: x.Method, Caller: x.Caller, Server: x.Extension,
-		ToolName: x.Tool, RoutingKey: x.Session, RequestJson: x.Request,
-		Metadata: map[string]string{"request_id": x.ID, "direction": direction(x)},
+		Flow:        string(flow),
+		Method:      x.Method,
+		Caller:      x.Caller,
+		Server:      x.Extension,
+		ToolName:    x.Tool,
+		RoutingKey:  x.Session,
+		RequestJson: x.Request,
+		Metadata:    map[string]string{"request_id": x.ID, "direction": direction(x)},
 	}
 	if x.Node != "" {
 		m.Metadata["node"] = x.Node
@@ -101,9 +108,14 @@ func direction(x *governance.Exchange) string {
 
 // decision converts the answer to m. The pipeline checks whether the policy may make the
 // change.
-func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHandleRequest, a *pluginv1.PluginHandleResponse) governance.Decision {
+func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHandleRequest,
+	a *pluginv1.PluginHandleResponse) governance.Decision {
 	if !a.GetContinue() {
-		return governance.Decision{Action: governance.Deny, Code: a.GetRejectCode(), Reason: strings.TrimSpace(a.GetRejectMessage())}
+		return governance.Decision{
+			Action: governance.Deny,
+			Code:   a.GetRejectCode(),
+			Reason: strings.TrimSpace(a.GetRejectMessage()),
+		}
 	}
 	sent, changed := m.RequestJson, a.GetRequestJson()
 	if flow == governance.Response {
@@ -127,14 +139,17 @@ func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHa
 func callError(ctx context.Context, rpc string, err error, responded bool) error {
 	state := status.Convert(err)
 	switch code := state.Code(); {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) || code == codes.DeadlineExceeded: // the plugin knows the deadline, and its clock may be ahead
+	// the plugin knows the deadline, and its clock may be ahead
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || code == codes.DeadlineExceeded:
 		return protocol.Errorf(protocol.CallTimeout, "no answer in time: %w", context.DeadlineExceeded)
 	case ctx.Err() != nil:
 		return protocol.Errorf(protocol.Canceled, "given up: %w", ctx.Err())
 	case !responded && (code == codes.Unavailable || code == codes.Canceled):
 		return protocol.Errorf(protocol.ChildExited, "its process or its connection ended: %s", state.Message())
 	case code == codes.ResourceExhausted && strings.Contains(state.Message(), "larger than max"):
-		return protocol.Errorf(protocol.InvalidResponse, "a message was too large: %s; let its server accept %d (grpc.MaxRecvMsgSize, grpc.max_receive_message_length)",
+		return protocol.Errorf(protocol.InvalidResponse,
+			"a message was too large: %s; let its server accept %d (grpc.MaxRecvMsgSize, "+
+				"grpc.max_receive_message_length)",
 			state.Message(), maxMessage)
 	default:
 		e := protocol.Errorf(protocol.ExtensionError, "%s failed: %s (%s)", rpc, state.Message(), code)

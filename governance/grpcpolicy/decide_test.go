@@ -31,18 +31,52 @@ func TestDecisions(t *testing.T) {
 	}{
 		{tool: "allow", flow: governance.Request},
 		{tool: "allow", flow: governance.Response},
-		{tool: "deny", flow: governance.Request, want: governance.Decision{Action: governance.Deny, Code: "C1", Reason: "because"}},
-		{tool: "deny", flow: governance.Response, want: governance.Decision{Action: governance.Deny, Code: "C1", Reason: "because"}},
+		{
+			tool: "deny",
+			flow: governance.Request,
+			want: governance.Decision{Action: governance.Deny, Code: "C1", Reason: "because"},
+		},
+		{
+			tool: "deny",
+			flow: governance.Response,
+			want: governance.Decision{Action: governance.Deny, Code: "C1", Reason: "because"},
+		},
 		{tool: "empty", flow: governance.Request, want: governance.Decision{Action: governance.Deny}},
 		{tool: "echo", flow: governance.Request},
 		{tool: "echo", flow: governance.Response},
-		{tool: "change", flow: governance.Request, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(changedRequest)}},
-		{tool: "change", flow: governance.Response, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"n":12345678901234567890}`)}},
-		{tool: "array", flow: governance.Request, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`[]`)}},
-		{tool: "garbage", flow: governance.Request, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"a":`)}},
+		{
+			tool: "change",
+			flow: governance.Request,
+			want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(changedRequest)},
+		},
+		{
+			tool: "change",
+			flow: governance.Response,
+			want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"n":12345678901234567890}`)},
+		},
+		{
+			tool: "array",
+			flow: governance.Request,
+			want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`[]`)},
+		},
+		{
+			tool: "garbage",
+			flow: governance.Request,
+			want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"a":`)},
+		},
 		{tool: "big", flow: governance.Request, kind: protocol.InvalidResponse, text: "a message was too large"},
-		{tool: "fail", flow: governance.Request, kind: protocol.ExtensionError, text: "HandleRequest failed: the database is away (Internal)"},
-		{tool: "unavailable", flow: governance.Response, kind: protocol.ExtensionError, text: "HandleResponse failed: come back later (Unavailable)"},
+		{
+			tool: "fail",
+			flow: governance.Request,
+			kind: protocol.ExtensionError,
+			text: "HandleRequest failed: the database is away (Internal)",
+		},
+		{
+			tool: "unavailable",
+			flow: governance.Response,
+			kind: protocol.ExtensionError,
+			text: "HandleResponse failed: come back later (Unavailable)",
+		},
 	} {
 		x := call(tt.tool)
 		if tt.flow == governance.Response {
@@ -68,7 +102,10 @@ func TestMessage(t *testing.T) {
 	own(t)
 	content, audit := spec(t, "plugin"), spec(t, "plugin")
 	audit.Category = governance.Audit
-	policies := map[governance.Category]*policy{governance.Content: started(t, content), governance.Audit: started(t, audit)}
+	policies := map[governance.Category]*policy{
+		governance.Content: started(t, content),
+		governance.Audit:   started(t, audit),
+	}
 	type message = pluginv1.PluginHandleRequest
 	request := map[string]string{"request_id": "d1", "direction": "to_extension"}
 	for name, tt := range map[string]struct {
@@ -79,39 +116,157 @@ func TestMessage(t *testing.T) {
 		headers  map[string]string
 	}{
 		"over HTTP": {governance.Content, governance.Request,
-			governance.Exchange{ID: "d1", Method: "tools/list", Node: "web", ToChild: true, Request: json.RawMessage(`{}`)},
-			&message{Flow: "request", Method: "tools/list", RequestJson: []byte(`{}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "node": "web", "header.authorization": "Bearer x"}},
+			governance.Exchange{
+				ID:      "d1",
+				Method:  "tools/list",
+				Node:    "web",
+				ToChild: true,
+				Request: json.RawMessage(`{}`),
+			},
+			&message{
+				Flow:        "request",
+				Method:      "tools/list",
+				RequestJson: []byte(`{}`),
+				Metadata: map[string]string{
+					"request_id":           "d1",
+					"direction":            "to_extension",
+					"node":                 "web",
+					"header.authorization": "Bearer x",
+				},
+			},
 			map[string]string{"authorization": "Bearer x"}},
 		"tools/call": {governance.Content, governance.Request,
-			governance.Exchange{ID: "d1", Method: "tools/call", Caller: "ann", Session: "s1", Extension: "files", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":{"n":12345678901234567890}}`)},
-			&message{Flow: "request", Method: "tools/call", Caller: "ann", Server: "files", RoutingKey: "s1", RequestJson: []byte(`{"n":12345678901234567890}`), Metadata: request}, nil},
+			governance.Exchange{
+				ID:        "d1",
+				Method:    "tools/call",
+				Caller:    "ann",
+				Session:   "s1",
+				Extension: "files",
+				ToChild:   true,
+				Request:   json.RawMessage(`{"name":"read","arguments":{"n":12345678901234567890}}`),
+			},
+			&message{
+				Flow:        "request",
+				Method:      "tools/call",
+				Caller:      "ann",
+				Server:      "files",
+				RoutingKey:  "s1",
+				RequestJson: []byte(`{"n":12345678901234567890}`),
+				Metadata:    request,
+			}, nil},
 		"its result": {governance.Content, governance.Response,
-			governance.Exchange{ID: "d1", Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"read"}`), Response: json.RawMessage(`{"content":[]}`)},
-			&message{Flow: "response", Method: "tools/call", ResponseJson: []byte(`{"content":[]}`), Metadata: request}, nil},
+			governance.Exchange{
+				ID:       "d1",
+				Method:   "tools/call",
+				ToChild:  true,
+				Request:  json.RawMessage(`{"name":"read"}`),
+				Response: json.RawMessage(`{"content":[]}`),
+			},
+			&message{Flow: "response", Method: "tools/call", ResponseJson: []byte(`{"content":[]}`), Metadata: request},
+			nil},
 		"prompts/get": {governance.Content, governance.Request,
-			governance.Exchange{ID: "d1", Method: "prompts/get", ToChild: true, Request: json.RawMessage(`{"name":"greet","arguments":{"who":"x"}}`)},
-			&message{Flow: "request", Method: "prompts/get", PromptName: "greet", RequestJson: []byte(`{"who":"x"}`), Metadata: request}, nil},
+			governance.Exchange{
+				ID:      "d1",
+				Method:  "prompts/get",
+				ToChild: true,
+				Request: json.RawMessage(`{"name":"greet","arguments":{"who":"x"}}`),
+			},
+			&message{
+				Flow:        "request",
+				Method:      "prompts/get",
+				PromptName:  "greet",
+				RequestJson: []byte(`{"who":"x"}`),
+				Metadata:    request,
+			}, nil},
 		"resources/read": {governance.Content, governance.Request,
-			governance.Exchange{ID: "d1", Method: "resources/read", ToChild: true, Request: json.RawMessage(`{"uri":"file:///a"}`)},
-			&message{Flow: "request", Method: "resources/read", ResourceUri: "file:///a", RequestJson: []byte(`{"uri":"file:///a"}`), Metadata: request}, nil},
+			governance.Exchange{
+				ID:      "d1",
+				Method:  "resources/read",
+				ToChild: true,
+				Request: json.RawMessage(`{"uri":"file:///a"}`),
+			},
+			&message{
+				Flow:        "request",
+				Method:      "resources/read",
+				ResourceUri: "file:///a",
+				RequestJson: []byte(`{"uri":"file:///a"}`),
+				Metadata:    request,
+			}, nil},
 		"any other": {governance.Content, governance.Request,
-			governance.Exchange{ID: "d1", Method: "sampling/createMessage", Request: json.RawMessage(`{"messages":[]}`)},
-			&message{Flow: "request", Method: "sampling/createMessage", RequestJson: []byte(`{"messages":[]}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_caller"}}, nil},
+			governance.Exchange{
+				ID:      "d1",
+				Method:  "sampling/createMessage",
+				Request: json.RawMessage(`{"messages":[]}`),
+			},
+			&message{
+				Flow:        "request",
+				Method:      "sampling/createMessage",
+				RequestJson: []byte(`{"messages":[]}`),
+				Metadata:    map[string]string{"request_id": "d1", "direction": "to_caller"},
+			}, nil},
 		"an extension's own error": {governance.Content, governance.Response,
-			governance.Exchange{ID: "d1", Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"read"}`),
-				Response: json.RawMessage(`{"code":-1,"message":"no such file"}`), Failure: &protocol.Error{Kind: protocol.ExtensionError, Message: "no such file"}},
-			&message{Flow: "response", Method: "tools/call", ResponseJson: []byte(`{"code":-1,"message":"no such file"}`),
-				Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "error_kind": "extension_error"}}, nil},
+			governance.Exchange{
+				ID:       "d1",
+				Method:   "tools/call",
+				ToChild:  true,
+				Request:  json.RawMessage(`{"name":"read"}`),
+				Response: json.RawMessage(`{"code":-1,"message":"no such file"}`),
+				Failure:  &protocol.Error{Kind: protocol.ExtensionError, Message: "no such file"},
+			},
+			&message{
+				Flow:         "response",
+				Method:       "tools/call",
+				ResponseJson: []byte(`{"code":-1,"message":"no such file"}`),
+				Metadata: map[string]string{
+					"request_id": "d1",
+					"direction":  "to_extension",
+					"error_kind": "extension_error",
+				},
+			}, nil},
 		"audit of a denial": {governance.Audit, governance.Response,
-			governance.Exchange{ID: "d1", Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":{}}`),
-				Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"}, Verdict: governance.Verdict{Action: governance.Deny, Policy: "gate", Code: "c"}},
-			&message{Flow: "response", Method: "tools/call", RequestJson: []byte(`{}`),
+			governance.Exchange{
+				ID:      "d1",
+				Method:  "tools/call",
+				ToChild: true,
+				Request: json.RawMessage(`{"name":"read","arguments":{}}`),
+				Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"},
+				Verdict: governance.Verdict{Action: governance.Deny, Policy: "gate", Code: "c"},
+			},
+			&message{
+				Flow:         "response",
+				Method:       "tools/call",
+				RequestJson:  []byte(`{}`),
 				ResponseJson: []byte(`{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}}`),
-				Metadata:     map[string]string{"request_id": "d1", "direction": "to_extension", "error_kind": "rejected", "decision": "deny", "code": "c", "policy": "gate", "decision_id": "d1"}}, nil},
+				Metadata: map[string]string{
+					"request_id":  "d1",
+					"direction":   "to_extension",
+					"error_kind":  "rejected",
+					"decision":    "deny",
+					"code":        "c",
+					"policy":      "gate",
+					"decision_id": "d1",
+				},
+			}, nil},
 		"audit of a success": {governance.Audit, governance.Response,
-			governance.Exchange{ID: "d1", Method: "tools/list", ToChild: true, Response: json.RawMessage(`{"tools":[]}`)},
-			&message{Flow: "response", Method: "tools/list", ResponseJson: []byte(`{"tools":[]}`),
-				Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "decision": "allow", "code": "", "policy": "", "decision_id": "d1"}}, nil},
+			governance.Exchange{
+				ID:       "d1",
+				Method:   "tools/list",
+				ToChild:  true,
+				Response: json.RawMessage(`{"tools":[]}`),
+			},
+			&message{
+				Flow:         "response",
+				Method:       "tools/list",
+				ResponseJson: []byte(`{"tools":[]}`),
+				Metadata: map[string]string{
+					"request_id":  "d1",
+					"direction":   "to_extension",
+					"decision":    "allow",
+					"code":        "",
+					"policy":      "",
+					"decision_id": "d1",
+				},
+			}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.x.Tool, tt.want.ToolName = "tell", "tell" // answers with the message it got
@@ -127,7 +282,9 @@ func TestMessage(t *testing.T) {
 			if err := protojson.Unmarshal([]byte(d.Reason), &got); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(protojson.Format(tt.want), protojson.Format(&got), cmp.Transformer("object", func(s string) (v any) { _ = json.Unmarshal([]byte(s), &v); return v })); diff != "" {
+			if diff := cmp.Diff(protojson.Format(tt.want), protojson.Format(&got),
+				cmp.Transformer("object",
+					func(s string) (v any) { _ = json.Unmarshal([]byte(s), &v); return v })); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -141,12 +298,14 @@ func TestDecideEndsWithItsContext(t *testing.T) {
 	p := started(t, spec(t, "plugin"))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if d, err := p.Decide(ctx, governance.Request, call("hang")); protocol.KindOf(err) != protocol.CallTimeout || !errors.Is(err, context.DeadlineExceeded) {
+	if d, err := p.Decide(ctx, governance.Request, call("hang")); protocol.KindOf(err) != protocol.CallTimeout ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a deadline: %+v, %v", d, err)
 	}
 	ctx, cancel = context.WithCancel(context.Background())
 	cancel()
-	if d, err := p.Decide(ctx, governance.Request, call("hang")); protocol.KindOf(err) != protocol.Canceled || !errors.Is(err, context.Canceled) {
+	if d, err := p.Decide(ctx, governance.Request, call("hang")); protocol.KindOf(err) != protocol.Canceled ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %+v, %v", d, err)
 	}
 	if _, err := p.ask(governance.Request, call("allow")); err != nil {

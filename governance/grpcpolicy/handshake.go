@@ -49,7 +49,10 @@ func (s *Service) handshake(alive context.Context, sock *socket, info Info) (*co
 		grpc.WithIdleTimeout(0),
 		grpc.WithInitialWindowSize(window),
 		grpc.WithInitialConnWindowSize(window),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: s.o.Spec.HandshakeTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.DefaultConfig,
+			MinConnectTimeout: s.o.Spec.HandshakeTimeout,
+		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 	)
 	if err != nil {
@@ -108,8 +111,10 @@ func (s *Service) awaitReady(ctx context.Context, c pluginv1.PluginServiceClient
 			case <-ctx.Done():
 			}
 		}
-		if message != "" && (errors.Is(ctx.Err(), context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded) {
-			return protocol.Errorf(protocol.HandshakeTimeout, "not ready within %s: %s", s.o.Spec.HandshakeTimeout, message)
+		if message != "" && (errors.Is(ctx.Err(), context.DeadlineExceeded) ||
+			status.Code(err) == codes.DeadlineExceeded) {
+			return protocol.Errorf(protocol.HandshakeTimeout, "not ready within %s: %s", s.o.Spec.HandshakeTimeout,
+				message)
 		}
 		return s.handshakeError(ctx, "say whether it is ready", err)
 	}
@@ -119,12 +124,14 @@ func (s *Service) awaitReady(ctx context.Context, c pluginv1.PluginServiceClient
 func (s *Service) handshakeError(ctx context.Context, what string, err error) *protocol.Error {
 	state := status.Convert(err)
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) || state.Code() == codes.DeadlineExceeded: // the plugin knows the deadline, and its clock may be ahead
+	// the plugin knows the deadline, and its clock may be ahead
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || state.Code() == codes.DeadlineExceeded:
 		return protocol.Errorf(protocol.HandshakeTimeout, "it did not %s within %s", what, s.o.Spec.HandshakeTimeout)
 	case ctx.Err() != nil: // the process has ended, or ctx of Serve has
 		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w", what, errDisconnected)
 	case state.Code() == codes.Unavailable:
-		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w: %s", what, errDisconnected, state.Message())
+		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w: %s", what, errDisconnected,
+			state.Message())
 	}
 	return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %s (%s)", what, state.Message(), state.Code())
 }
@@ -133,7 +140,8 @@ func (s *Service) handshakeError(ctx context.Context, what string, err error) *p
 // except for the commit hash.
 func checkMetadata(spec *governance.Spec, meta *pluginv1.PluginMetadata) *protocol.Error {
 	wrong := func(what, got, want, next string) *protocol.Error {
-		return protocol.Errorf(protocol.HandshakeInvalid, "it says that its %s is %q, and the configuration says %q; %s", what, got, want, next)
+		return protocol.Errorf(protocol.HandshakeInvalid,
+			"it says that its %s is %q, and the configuration says %q; %s", what, got, want, next)
 	}
 	name, category := strings.TrimSpace(meta.GetName()), strings.TrimSpace(meta.GetCategory())
 	switch {
@@ -142,13 +150,16 @@ func checkMetadata(spec *governance.Spec, meta *pluginv1.PluginMetadata) *protoc
 	case category != "" && category != string(spec.Category):
 		return wrong("category", category, string(spec.Category), "correct category, or start the right program")
 	case spec.CommitHash != "" && meta.GetCommitHash() != spec.CommitHash:
-		return wrong("commit", meta.GetCommitHash(), spec.CommitHash, "rebuild it at that commit, or correct commit_hash")
+		return wrong("commit", meta.GetCommitHash(), spec.CommitHash,
+			"rebuild it at that commit, or correct commit_hash")
 	case len(meta.GetFlows()) == 0:
 		return nil
 	}
 	for _, flow := range spec.Flows {
-		if !slices.ContainsFunc(meta.GetFlows(), func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), string(flow)) }) {
-			return wrong("flows", strings.Join(meta.GetFlows(), ", "), string(flow), "take the flow out of flows, or start a program that has it")
+		if !slices.ContainsFunc(meta.GetFlows(),
+			func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), string(flow)) }) {
+			return wrong("flows", strings.Join(meta.GetFlows(), ", "), string(flow),
+				"take the flow out of flows, or start a program that has it")
 		}
 	}
 	return nil

@@ -35,8 +35,12 @@ type policy struct {
 func spec(t testing.TB, script string) governance.Spec {
 	path, env := processtest.Script(t, script)
 	s := governance.Spec{
-		Name: "guard", Category: governance.Content, Required: true, Cmd: []string{path}, Cwd: t.TempDir(),
-		Env: map[string]string{processtest.ScriptVar: env[0][len(processtest.ScriptVar)+1:]},
+		Name:     "guard",
+		Category: governance.Content,
+		Required: true,
+		Cmd:      []string{path},
+		Cwd:      t.TempDir(),
+		Env:      map[string]string{processtest.ScriptVar: env[0][len(processtest.ScriptVar)+1:]},
 	}
 	s.Normalize()
 	s.HandshakeTimeout = patience
@@ -52,7 +56,10 @@ func start(t testing.TB, s governance.Spec) *policy {
 	log := &logged{spoke: make(chan struct{})}
 	p := &policy{
 		Service: grpcpolicy.New(grpcpolicy.Options{Spec: s, Env: env, Logger: slog.New(log)}),
-		t:       t, log: log, ready: make(chan struct{}), ended: make(chan error, 1),
+		t:       t,
+		log:     log,
+		ready:   make(chan struct{}),
+		ended:   make(chan error, 1),
 	}
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
@@ -94,8 +101,15 @@ func (p *policy) end() error {
 // call is a tools/call of tool.
 func call(tool string) *governance.Exchange {
 	return &governance.Exchange{
-		ID: "d1", Method: "tools/call", Caller: "ann", Session: "s1", Extension: "files", Tool: tool, ToChild: true,
-		Request: json.RawMessage(`{"name":"` + tool + `","arguments":{"path":"/etc","n":12345678901234567890},"later":1}`),
+		ID:        "d1",
+		Method:    "tools/call",
+		Caller:    "ann",
+		Session:   "s1",
+		Extension: "files",
+		Tool:      tool,
+		ToChild:   true,
+		Request: json.RawMessage(`{"name":"` + tool +
+			`","arguments":{"path":"/etc","n":12345678901234567890},"later":1}`),
 	}
 }
 

@@ -49,5 +49,10 @@ func (i instance) Handshake() *runtime.Handshake {
 // Info implements [runtime.Instance].
 func (i instance) Info() runtime.Info {
 	info := i.Service.Info()
-	return runtime.Info{PID: info.PID, StartedAt: info.StartedAt, Protocol: string(governance.KindGRPC), Stderr: info.Stderr}
+	return runtime.Info{
+		PID:       info.PID,
+		StartedAt: info.StartedAt,
+		Protocol:  string(governance.KindGRPC),
+		Stderr:    info.Stderr,
+	}
 }

@@ -97,7 +97,8 @@ type server struct {
 }
 
 // misbehave exits or hangs at the calls that the arguments name.
-func (s *server) misbehave(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (s *server) misbehave(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+) (any, error) {
 	rpc := info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
 	switch rpc {
 	case s.die:
@@ -113,7 +114,8 @@ func (s *server) GetMetadata(context.Context, *emptypb.Empty) (*pluginv1.PluginM
 	return &s.meta, nil
 }
 
-func (s *server) Configure(_ context.Context, r *pluginv1.PluginConfigureRequest) (*pluginv1.PluginConfigureResponse, error) {
+func (s *server) Configure(_ context.Context, r *pluginv1.PluginConfigureRequest,
+) (*pluginv1.PluginConfigureResponse, error) {
 	if s.configure != "" {
 		return nil, status.Error(codes.InvalidArgument, s.configure)
 	}
@@ -133,11 +135,13 @@ func (s *server) Shutdown(context.Context, *emptypb.Empty) (*emptypb.Empty, erro
 	return &emptypb.Empty{}, nil
 }
 
-func (s *server) HandleRequest(ctx context.Context, r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
+func (s *server) HandleRequest(ctx context.Context, r *pluginv1.PluginHandleRequest,
+) (*pluginv1.PluginHandleResponse, error) {
 	return s.handle(ctx, r)
 }
 
-func (s *server) HandleResponse(ctx context.Context, r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
+func (s *server) HandleResponse(ctx context.Context, r *pluginv1.PluginHandleRequest,
+) (*pluginv1.PluginHandleResponse, error) {
 	return s.handle(ctx, r)
 }
 

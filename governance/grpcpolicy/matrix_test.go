@@ -35,7 +35,10 @@ func scripted(ctx context.Context, r *pluginv1.PluginHandleRequest) (*pluginv1.P
 	case governancetest.Allow:
 		return yes, nil
 	case governancetest.Deny:
-		return &pluginv1.PluginHandleResponse{RejectCode: governancetest.DenyCode, RejectMessage: governancetest.DenyReason}, nil
+		return &pluginv1.PluginHandleResponse{
+			RejectCode:    governancetest.DenyCode,
+			RejectMessage: governancetest.DenyReason,
+		}, nil
 	case governancetest.Modify:
 		yes.RequestJson = rawjson.Get(governancetest.Changed(governance.Request), "arguments")
 		yes.ResponseJson = governancetest.Changed(governance.Response)

@@ -106,7 +106,8 @@ func (s *Service) Serve(ctx context.Context, ready func()) error {
 
 // run serves a started process until it ends, and returns the reason, nil when ctx has
 // ended.
-func (s *Service) run(ctx context.Context, p *process.Process, sock *socket, began time.Time, ready func()) *protocol.Error {
+func (s *Service) run(ctx context.Context, p *process.Process, sock *socket, began time.Time, ready func(),
+) *protocol.Error {
 	alive, end := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
 	tasks.Go(func() {

@@ -54,7 +54,8 @@ func TestLife(t *testing.T) {
 	if err := p.end(); err != nil {
 		t.Errorf("asked to stop, Serve returns %v", err)
 	}
-	if d, err := p.ask(governance.Request, call("allow")); protocol.KindOf(err) != protocol.NotReady || d.Action != governance.Allow {
+	if d, err := p.ask(governance.Request, call("allow")); protocol.KindOf(err) != protocol.NotReady ||
+		d.Action != governance.Allow {
 		t.Errorf("after the end: %+v, %v", d, err)
 	}
 	if got := sockets(t); len(got) > 0 {
@@ -63,7 +64,8 @@ func TestLife(t *testing.T) {
 	if said, err := os.ReadFile(filepath.Join(s.Cwd, "journal")); err != nil || string(said) != "shutdown\n" {
 		t.Errorf("journal: %q, %v", said, err)
 	}
-	if want := `INFO configured {"level":3}`; !slices.ContainsFunc(p.log.lines, func(l string) bool { return strings.HasSuffix(l, want[5:]) }) {
+	if want := `INFO configured {"level":3}`; !slices.ContainsFunc(p.log.lines,
+		func(l string) bool { return strings.HasSuffix(l, want[5:]) }) {
 		t.Errorf("what it printed is not logged: %q", p.log.lines)
 	}
 }
@@ -76,27 +78,44 @@ func TestHandshakeFails(t *testing.T) {
 		kind   protocol.Kind
 		want   string
 	}{
-		"name":      {"plugin name=other", nil, protocol.HandshakeInvalid, `its name is "other", and the configuration says "guard"`},
-		"category":  {"plugin category=audit", nil, protocol.HandshakeInvalid, `its category is "audit", and the configuration says "content"`},
-		"commit":    {"plugin commit=abd", func(s *governance.Spec) { s.CommitHash = "abc" }, protocol.HandshakeInvalid, `its commit is "abd"`},
-		"no commit": {"plugin", func(s *governance.Spec) { s.CommitHash = "abc" }, protocol.HandshakeInvalid, `its commit is ""`},
-		"flows": {"plugin flows=request", func(s *governance.Spec) { s.Flows = []governance.Flow{governance.Request, governance.Response} },
+		"name": {"plugin name=other", nil, protocol.HandshakeInvalid,
+			`its name is "other", and the configuration says "guard"`},
+		"category": {"plugin category=audit", nil, protocol.HandshakeInvalid,
+			`its category is "audit", and the configuration says "content"`},
+		"commit": {"plugin commit=abd", func(s *governance.Spec) { s.CommitHash = "abc" }, protocol.HandshakeInvalid,
+			`its commit is "abd"`},
+		"no commit": {"plugin", func(s *governance.Spec) { s.CommitHash = "abc" }, protocol.HandshakeInvalid,
+			`its commit is ""`},
+		"flows": {"plugin flows=request",
+			func(s *governance.Spec) { s.Flows = []governance.Flow{governance.Request, governance.Response} },
 			protocol.HandshakeInvalid, `its flows is "request", and the configuration says "response"`},
-		"config":              {"plugin configure=no_such_level", nil, protocol.HandshakeInvalid, "accept its config: no_such_level (InvalidArgument)"},
-		"never ready":         {"plugin ready=0", soon, protocol.HandshakeTimeout, "not ready within LIMIT: warming up"},
-		"dies at once":        {"err E! no licence; exit 4", nil, protocol.ChildExited, "ended during the handshake: exit status 4"},
-		"dies in metadata":    {"plugin die=GetMetadata", nil, protocol.ChildExited, "ended during the handshake: exit status 3"},
-		"dies in configure":   {"plugin die=Configure", nil, protocol.ChildExited, "ended during the handshake: exit status 3"},
-		"dies in readiness":   {"plugin die=CheckReady", nil, protocol.ChildExited, "ended during the handshake: exit status 3"},
-		"hangs in metadata":   {"plugin hang=GetMetadata", soon, protocol.HandshakeTimeout, "answer GetMetadata within LIMIT"},
-		"hangs in configure":  {"plugin hang=Configure", soon, protocol.HandshakeTimeout, "accept its config within LIMIT"},
-		"hangs in readiness":  {"plugin hang=CheckReady", soon, protocol.HandshakeTimeout, "say whether it is ready within LIMIT"},
+		"config": {"plugin configure=no_such_level", nil, protocol.HandshakeInvalid,
+			"accept its config: no_such_level (InvalidArgument)"},
+		"never ready": {"plugin ready=0", soon, protocol.HandshakeTimeout,
+			"not ready within LIMIT: warming up"},
+		"dies at once": {"err E! no licence; exit 4", nil, protocol.ChildExited,
+			"ended during the handshake: exit status 4"},
+		"dies in metadata": {"plugin die=GetMetadata", nil, protocol.ChildExited,
+			"ended during the handshake: exit status 3"},
+		"dies in configure": {"plugin die=Configure", nil, protocol.ChildExited,
+			"ended during the handshake: exit status 3"},
+		"dies in readiness": {"plugin die=CheckReady", nil, protocol.ChildExited,
+			"ended during the handshake: exit status 3"},
+		"hangs in metadata": {"plugin hang=GetMetadata", soon, protocol.HandshakeTimeout,
+			"answer GetMetadata within LIMIT"},
+		"hangs in configure": {"plugin hang=Configure", soon, protocol.HandshakeTimeout,
+			"accept its config within LIMIT"},
+		"hangs in readiness": {"plugin hang=CheckReady", soon, protocol.HandshakeTimeout,
+			"say whether it is ready within LIMIT"},
 		"no socket":           {"socket none", soon, protocol.HandshakeTimeout, "listen on its socket within LIMIT"},
 		"a file for a socket": {"socket file", soon, protocol.HandshakeTimeout, "listen on its socket within LIMIT"},
 		"a silent socket":     {"socket silent", soon, protocol.HandshakeTimeout, "answer GetMetadata within LIMIT"},
-		"a babbling socket":   {"socket garbage", nil, protocol.HandshakeInvalid, "answer GetMetadata: the connection broke"},
-		"no program":          {"", func(s *governance.Spec) { s.Cmd = []string{"./missing"} }, protocol.SpawnFailed, "not found"},
-		"no directory":        {"", func(s *governance.Spec) { s.Cwd += "/missing" }, protocol.SpawnFailed, "working directory"},
+		"a babbling socket": {"socket garbage", nil, protocol.HandshakeInvalid,
+			"answer GetMetadata: the connection broke"},
+		"no program": {"", func(s *governance.Spec) { s.Cmd = []string{"./missing"} }, protocol.SpawnFailed,
+			"not found"},
+		"no directory": {"", func(s *governance.Spec) { s.Cwd += "/missing" }, protocol.SpawnFailed,
+			"working directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -107,7 +126,8 @@ func TestHandshakeFails(t *testing.T) {
 			}
 			p := start(t, s)
 			e := fault(t, p.end())
-			for s.HandshakeTimeout > 0 && s.HandshakeTimeout < patience && !isFault(e, tt.kind, tt.want, &s) { // the machine is busy
+			// the machine is busy
+			for s.HandshakeTimeout > 0 && s.HandshakeTimeout < patience && !isFault(e, tt.kind, tt.want, &s) {
 				s.HandshakeTimeout *= 4
 				p = start(t, s)
 				e = fault(t, p.end())
@@ -120,7 +140,8 @@ func TestHandshakeFails(t *testing.T) {
 				t.Error("it was called ready")
 			default:
 			}
-			if e.Kind == protocol.ChildExited && (e.Evidence == nil || e.Evidence.ExitCode == nil || len(e.Evidence.Stderr) == 0) {
+			if e.Kind == protocol.ChildExited &&
+				(e.Evidence == nil || e.Evidence.ExitCode == nil || len(e.Evidence.Stderr) == 0) {
 				t.Errorf("evidence: %+v", e.Evidence)
 			}
 			if left := sockets(t); len(left) > 0 {
@@ -165,10 +186,12 @@ func TestDeathEndsCalls(t *testing.T) {
 		kind protocol.Kind
 		want string
 	}{
-		"dies":   {func(p *policy) { _, _ = p.ask(governance.Request, call("die")) }, protocol.ChildExited, "the process ended: exit status 3"},
+		"dies": {func(p *policy) { _, _ = p.ask(governance.Request, call("die")) }, protocol.ChildExited,
+			"the process ended: exit status 3"},
 		"killed": {func(p *policy) { p.Kill() }, protocol.ChildExited, "the process ended: killed by SIGKILL"},
-		"severs": {func(p *policy) { _, _ = p.ask(governance.Request, call("sever")) }, protocol.StdoutClosed, "gave up its socket"},
-		"stops":  {func(p *policy) { p.stop() }, "", ""},
+		"severs": {func(p *policy) { _, _ = p.ask(governance.Request, call("sever")) }, protocol.StdoutClosed,
+			"gave up its socket"},
+		"stops": {func(p *policy) { p.stop() }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -244,7 +267,12 @@ func TestEnvironment(t *testing.T) {
 	if len(socket) == 0 || len(socket) >= 100 || !filepath.IsAbs(socket) {
 		t.Errorf("socket: %q", socket)
 	}
-	want := map[string]string{"MCPV_PLUGIN_SOCKET": socket, "MCPD_PLUGIN_SOCKET": socket, "MCPV_PLUGIN_NAME": "guard", "MCPV_PLUGIN_CATEGORY": "content"}
+	want := map[string]string{
+		"MCPV_PLUGIN_SOCKET":   socket,
+		"MCPD_PLUGIN_SOCKET":   socket,
+		"MCPV_PLUGIN_NAME":     "guard",
+		"MCPV_PLUGIN_CATEGORY": "content",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the contract (-want +got):\n%s", diff)
 	}
@@ -270,7 +298,8 @@ func TestServeUnstarted(t *testing.T) {
 	if info := s.Info(); info.PID != 0 {
 		t.Errorf("info of nothing: %+v", info)
 	}
-	if d, err := s.Decide(context.Background(), governance.Request, call("allow")); protocol.KindOf(err) != protocol.NotReady {
+	if d, err := s.Decide(context.Background(), governance.Request,
+		call("allow")); protocol.KindOf(err) != protocol.NotReady {
 		t.Errorf("nobody decided: %+v, %v", d, err)
 	}
 }

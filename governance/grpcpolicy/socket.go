@@ -38,7 +38,8 @@ func newSocket() (*socket, error) {
 		if path := filepath.Join(dir, "s"); len(path) < maxPath {
 			return &socket{dir: dir, path: path}, nil
 		}
-		err = fmt.Errorf("the path of a socket in %s would be longer than %d bytes; set TMPDIR to a shorter one", root, maxPath)
+		err = fmt.Errorf("the path of a socket in %s would be longer than %d bytes; set TMPDIR to a shorter one", root,
+			maxPath)
 		os.Remove(dir)
 	}
 	return nil, err

@@ -36,8 +36,13 @@ func (s *Service) spawn(ctx context.Context, socket string) (*process.Process, e
 		return nil, runtime.SpawnFailed(err)
 	}
 	p, err := process.Start(ctx, process.Spec{
-		Path: program, Args: spec.Cmd[1:], Dir: dir, Env: env, Containment: s.o.Containment,
-		StdoutToStderr: true, StderrLine: s.log,
+		Path:           program,
+		Args:           spec.Cmd[1:],
+		Dir:            dir,
+		Env:            env,
+		Containment:    s.o.Containment,
+		StdoutToStderr: true,
+		StderrLine:     s.log,
 	})
 	if err != nil {
 		return nil, runtime.SpawnFailed(err)

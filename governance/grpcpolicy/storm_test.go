@@ -60,7 +60,8 @@ func (l *victim) live(s governance.Spec, life int) {
 		callers.Go(func() {
 			for n := 0; ; n++ {
 				x := call("journal")
-				x.ID = fmt.Sprintf("%d.%d.%d.%d", l.id, life, n, caller) // the policy denies every call of the second caller
+				// the policy denies every call of the second caller
+				x.ID = fmt.Sprintf("%d.%d.%d.%d", l.id, life, n, caller)
 				d, err := p.ask(governance.Request, x)
 				if l.note(x.ID, d, err); err != nil {
 					return

@@ -56,7 +56,8 @@ func (r *run) watch(i *interceptor) *asked {
 		cancel()
 		p.release(i)
 		if got.err == nil && time.Since(began) <= patience && i.audits.late.CompareAndSwap(true, false) {
-			p.o.Log.Info("an interceptor in mode audit answers in time again", "interceptor", i.name, "exchanges_not_seen", i.audits.missed.Swap(0))
+			p.o.Log.Info("an interceptor in mode audit answers in time again", "interceptor", i.name,
+				"exchanges_not_seen", i.audits.missed.Swap(0))
 		}
 		answers <- got
 		if a.over.Swap(true) {
@@ -114,7 +115,8 @@ func (r *run) taken(i *interceptor, a *asked, impatient <-chan struct{}) answer 
 		return <-a.answer
 	}
 	if r.ctx.Err() == nil && i.audits.late.CompareAndSwap(false, true) {
-		r.p.o.Log.Warn("an interceptor in mode audit does not answer in time: exchanges go on without waiting for it", "interceptor", i.name,
+		r.p.o.Log.Warn("an interceptor in mode audit does not answer in time: exchanges go on without waiting for it",
+			"interceptor", i.name,
 			"next", "have it answer sooner, or leave it out of interceptors")
 	}
 	return answer{reason: i.name + " has not answered yet"}

@@ -32,12 +32,14 @@ func behaves(_ context.Context, name, params string) (string, error) {
 		behaviour == "needs-upper" && note == strings.ToUpper(note):
 		return `{"type":"validation","valid":true}`, nil
 	case behaviour == "upper" && has:
-		changed := rawjson.Set(payload, "arguments", rawjson.Set(arguments, "note", rawjson.Quote(strings.ToUpper(note))))
+		changed := rawjson.Set(payload, "arguments",
+			rawjson.Set(arguments, "note", rawjson.Quote(strings.ToUpper(note))))
 		return `{"type":"mutation","modified":true,"payload":` + string(changed) + `}`, nil
 	case behaviour == "upper":
 		return `{"type":"mutation","modified":false,"payload":` + string(payload) + `}`, nil
 	case strings.HasPrefix(behaviour, "add-"):
-		changed := rawjson.Set(payload, "arguments", rawjson.Set(arguments, "note", rawjson.Quote(note+strings.TrimPrefix(behaviour, "add-"))))
+		changed := rawjson.Set(payload, "arguments",
+			rawjson.Set(arguments, "note", rawjson.Quote(note+strings.TrimPrefix(behaviour, "add-"))))
 		return `{"modified":true,"payload":` + string(changed) + `}`, nil
 	case behaviour == "crash":
 		return "", protocol.Errorf(protocol.ExtensionError, "it crashed")
@@ -67,33 +69,138 @@ func TestChain(t *testing.T) {
 		fails  string
 		asked  string
 	}{
-		"pass":                         {listed: []string{validator("allow", "")}, flow: request},
-		"block":                        {listed: []string{validator("deny", "")}, flow: request, want: deny("", "deny: refused")},
-		"modified":                     {listed: []string{mutator("upper", "")}, flow: request, want: modify("HI")},
-		"mutate, then validate":        {listed: []string{validator("needs-upper", ""), mutator("upper", "")}, flow: request, want: modify("HI"), asked: "upper needs-upper"},
-		"validate, then mutate":        {listed: []string{validator("needs-upper", ""), mutator("upper", "")}, flow: response, want: deny("", "needs-upper: refused"), asked: "needs-upper"},
-		"back: validate, then mutate":  {listed: []string{validator("needs-upper", ""), mutator("upper", "")}, flow: request, back: true, want: deny("", "needs-upper: refused"), asked: "needs-upper"},
-		"back: mutate, then validate":  {listed: []string{validator("needs-upper", ""), mutator("upper", "")}, flow: response, back: true, want: modify("HI"), asked: "upper needs-upper"},
-		"audit never blocks":           {listed: []string{validator("deny", audit)}, flow: request, want: shadow(deny("", ""), "deny: refused")},
-		"audit never changes":          {listed: []string{mutator("upper", audit)}, flow: request, want: shadow(modify("HI"), "upper changes it")},
-		"audit sees what is sent":      {listed: []string{validator("needs-upper", audit), mutator("upper", "")}, flow: request, want: modify("HI")},
-		"audit beside a change":        {listed: []string{validator("deny", audit), mutator("upper", "")}, flow: request, want: with(modify("HI"), "audit: deny: refused")},
-		"audit beside a denial":        {listed: []string{validator("deny 1", audit), validator("deny 2", "")}, flow: request, want: deny("", "deny 2: refused")},
-		"audit twice":                  {listed: []string{validator("deny 1", audit), mutator("upper", audit)}, flow: request, want: shadow(deny("", ""), "deny 1: refused; audit: upper changes it")},
-		"closed":                       {listed: []string{validator("crash", "")}, flow: request, fails: "interceptor crash: it crashed"},
-		"open":                         {listed: []string{validator("crash", open)}, flow: request, want: with(governance.Decision{}, "interceptor crash: it crashed (extension_error)")},
-		"closed, a mutator":            {listed: []string{mutator("crash", ""), validator("allow", "")}, flow: request, fails: "interceptor crash: it crashed", asked: "crash"},
-		"none of a pass that breaks":   {listed: []string{mutator("crash", `,"priorityHint":1`), mutator("upper", "")}, flow: request, fails: "interceptor crash: it crashed", asked: "upper crash"},
-		"open, a mutator among others": {listed: []string{mutator("add-c", `,"priorityHint":5`), mutator("crash", open), mutator("add-b", `,"priorityHint":-5`)}, flow: request, want: with(modify("hibc"), "interceptor crash: it crashed (extension_error)"), asked: "add-b crash add-c"},
-		"by priority, then by name":    {listed: []string{mutator("add-c", ""), mutator("add-d", `,"priorityHint":-1`), mutator("add-b", ""), mutator("add-a", `,"priorityHint":{"response":-9}`)}, flow: request, want: modify("hidabc"), asked: "add-d add-a add-b add-c"},
-		"by the priority of the phase": {listed: []string{mutator("add-a", `,"priorityHint":{"request":-9,"response":9}`), mutator("add-b", "")}, flow: response, want: modify("hiba"), asked: "add-b add-a"},
-		"all reasons":                  {listed: []string{validator("deny 2", ""), validator("deny 1", ""), validator("allow", "")}, flow: request, want: deny("", "deny 1: refused; deny 2: refused")},
-		"a denial beside a failure":    {listed: []string{validator("crash", ""), validator("deny", "")}, flow: request, want: deny("", "deny: refused")},
+		"pass": {listed: []string{validator("allow", "")}, flow: request},
+		"block": {
+			listed: []string{validator("deny", "")},
+			flow:   request,
+			want:   deny("", "deny: refused"),
+		},
+		"modified": {listed: []string{mutator("upper", "")}, flow: request, want: modify("HI")},
+		"mutate, then validate": {
+			listed: []string{validator("needs-upper", ""), mutator("upper", "")},
+			flow:   request,
+			want:   modify("HI"),
+			asked:  "upper needs-upper",
+		},
+		"validate, then mutate": {
+			listed: []string{validator("needs-upper", ""), mutator("upper", "")},
+			flow:   response,
+			want:   deny("", "needs-upper: refused"),
+			asked:  "needs-upper",
+		},
+		"back: validate, then mutate": {
+			listed: []string{validator("needs-upper", ""), mutator("upper", "")},
+			flow:   request,
+			back:   true,
+			want:   deny("", "needs-upper: refused"),
+			asked:  "needs-upper",
+		},
+		"back: mutate, then validate": {
+			listed: []string{validator("needs-upper", ""), mutator("upper", "")},
+			flow:   response,
+			back:   true,
+			want:   modify("HI"),
+			asked:  "upper needs-upper",
+		},
+		"audit never blocks": {
+			listed: []string{validator("deny", audit)},
+			flow:   request,
+			want:   shadow(deny("", ""), "deny: refused"),
+		},
+		"audit never changes": {
+			listed: []string{mutator("upper", audit)},
+			flow:   request,
+			want:   shadow(modify("HI"), "upper changes it"),
+		},
+		"audit sees what is sent": {
+			listed: []string{validator("needs-upper", audit), mutator("upper", "")},
+			flow:   request,
+			want:   modify("HI"),
+		},
+		"audit beside a change": {
+			listed: []string{validator("deny", audit), mutator("upper", "")},
+			flow:   request,
+			want:   with(modify("HI"), "audit: deny: refused"),
+		},
+		"audit beside a denial": {
+			listed: []string{validator("deny 1", audit), validator("deny 2", "")},
+			flow:   request,
+			want:   deny("", "deny 2: refused"),
+		},
+		"audit twice": {
+			listed: []string{validator("deny 1", audit), mutator("upper", audit)},
+			flow:   request,
+			want:   shadow(deny("", ""), "deny 1: refused; audit: upper changes it"),
+		},
+		"closed": {
+			listed: []string{validator("crash", "")},
+			flow:   request,
+			fails:  "interceptor crash: it crashed",
+		},
+		"open": {
+			listed: []string{validator("crash", open)},
+			flow:   request,
+			want:   with(governance.Decision{}, "interceptor crash: it crashed (extension_error)"),
+		},
+		"closed, a mutator": {
+			listed: []string{mutator("crash", ""), validator("allow", "")},
+			flow:   request,
+			fails:  "interceptor crash: it crashed",
+			asked:  "crash",
+		},
+		"none of a pass that breaks": {
+			listed: []string{mutator("crash", `,"priorityHint":1`), mutator("upper", "")},
+			flow:   request,
+			fails:  "interceptor crash: it crashed",
+			asked:  "upper crash",
+		},
+		"open, a mutator among others": {
+			listed: []string{
+				mutator("add-c", `,"priorityHint":5`),
+				mutator("crash", open),
+				mutator("add-b", `,"priorityHint":-5`),
+			},
+			flow:  request,
+			want:  with(modify("hibc"), "interceptor crash: it crashed (extension_error)"),
+			asked: "add-b crash add-c",
+		},
+		"by priority, then by name": {
+			listed: []string{
+				mutator("add-c", ""),
+				mutator("add-d", `,"priorityHint":-1`),
+				mutator("add-b", ""),
+				mutator("add-a", `,"priorityHint":{"response":-9}`),
+			},
+			flow:  request,
+			want:  modify("hidabc"),
+			asked: "add-d add-a add-b add-c",
+		},
+		"by the priority of the phase": {
+			listed: []string{mutator("add-a", `,"priorityHint":{"request":-9,"response":9}`), mutator("add-b", "")},
+			flow:   response,
+			want:   modify("hiba"),
+			asked:  "add-b add-a",
+		},
+		"all reasons": {
+			listed: []string{validator("deny 2", ""), validator("deny 1", ""), validator("allow", "")},
+			flow:   request,
+			want:   deny("", "deny 1: refused; deny 2: refused"),
+		},
+		"a denial beside a failure": {
+			listed: []string{validator("crash", ""), validator("deny", "")},
+			flow:   request,
+			want:   deny("", "deny: refused"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := lists(tt.listed...)
 			s.answer = behaves
-			x := governance.Exchange{Method: "tools/call", ToChild: !tt.back, Request: json.RawMessage(said("hi")), Response: json.RawMessage(said("hi"))}
+			x := governance.Exchange{
+				Method:   "tools/call",
+				ToChild:  !tt.back,
+				Request:  json.RawMessage(said("hi")),
+				Response: json.RawMessage(said("hi")),
+			}
 			d, err := opened(t, s, governance.Spec{}).Decide(t.Context(), tt.flow, &x)
 			if diff := cmp.Diff(tt.want, d); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -132,13 +239,33 @@ func TestHangs(t *testing.T) {
 		want   string
 		fails  bool
 	}{
-		"closed":              {listed: []string{validator("hang", "")}, took: 4 * time.Second, fails: true},
-		"open":                {listed: []string{validator("hang", `,"failOpen":true`)}, took: 2 * time.Second},
-		"audit":               {listed: []string{validator("hang", `,"mode":"audit"`)}, took: 100 * time.Millisecond},
-		"a mutator in audit":  {listed: []string{mutator("hang", `,"mode":"audit"`), validator("deny", "")}, took: 100 * time.Millisecond, want: "deny: refused"},
-		"an open mutator":     {listed: []string{mutator("hang", `,"failOpen":true`), validator("deny", "")}, took: 2 * time.Second, want: "deny: refused"},
-		"one after the other": {listed: []string{mutator("hang 1", `,"failOpen":true`), mutator("hang 2", `,"failOpen":true`), validator("deny", "")}, took: 3 * time.Second, want: "deny: refused"},
-		"a closed mutator":    {listed: []string{mutator("hang", ""), validator("deny", "")}, took: 4 * time.Second, fails: true},
+		"closed": {listed: []string{validator("hang", "")}, took: 4 * time.Second, fails: true},
+		"open":   {listed: []string{validator("hang", `,"failOpen":true`)}, took: 2 * time.Second},
+		"audit":  {listed: []string{validator("hang", `,"mode":"audit"`)}, took: 100 * time.Millisecond},
+		"a mutator in audit": {
+			listed: []string{mutator("hang", `,"mode":"audit"`), validator("deny", "")},
+			took:   100 * time.Millisecond,
+			want:   "deny: refused",
+		},
+		"an open mutator": {
+			listed: []string{mutator("hang", `,"failOpen":true`), validator("deny", "")},
+			took:   2 * time.Second,
+			want:   "deny: refused",
+		},
+		"one after the other": {
+			listed: []string{
+				mutator("hang 1", `,"failOpen":true`),
+				mutator("hang 2", `,"failOpen":true`),
+				validator("deny", ""),
+			},
+			took: 3 * time.Second,
+			want: "deny: refused",
+		},
+		"a closed mutator": {
+			listed: []string{mutator("hang", ""), validator("deny", "")},
+			took:   4 * time.Second,
+			fails:  true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -155,7 +282,8 @@ func TestHangs(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()
 				d, err := p.Decide(ctx, governance.Request, &toolCall)
-				if took := time.Since(began); took != tt.took || (err != nil) != tt.fails || tt.want != "" && (d.Action != governance.Deny || d.Reason != tt.want) {
+				if took := time.Since(began); took != tt.took || (err != nil) != tt.fails ||
+					tt.want != "" && (d.Action != governance.Deny || d.Reason != tt.want) {
 					t.Errorf("after %v: %+v, %v", took, d, err)
 				}
 				p.Close() // nobody is asked any more
@@ -197,7 +325,8 @@ func TestAuditNeverDelays(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 			defer cancel()
 			d, err := p.Decide(ctx, governance.Request, &toolCall)
-			if err != nil || time.Since(began) != took || d.Reason != reason || d.Action != governance.Allow && !d.Shadow {
+			if err != nil || time.Since(began) != took || d.Reason != reason ||
+				d.Action != governance.Allow && !d.Shadow {
 				t.Errorf("after %v: %+v, %v; want %q after %v", time.Since(began), d, err, reason, took)
 			}
 			synctest.Wait()
@@ -213,8 +342,9 @@ func TestAuditNeverDelays(t *testing.T) {
 			t.Errorf("asked %d times, want 16", n)
 		}
 		hangs.Store(0)
-		time.Sleep(5 * time.Second)                                                     // those under way end
-		if _, err := p.Decide(t.Context(), governance.Request, &toolCall); err != nil { // which does not wait for the first answer in time
+		time.Sleep(5 * time.Second) // those under way end
+		// which does not wait for the first answer in time
+		if _, err := p.Decide(t.Context(), governance.Request, &toolCall); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
@@ -234,7 +364,8 @@ func TestCloseEndsAudits(t *testing.T) {
 		}
 		p := opened(t, s, governance.Spec{})
 		for range 2 {
-			if d, err := p.Decide(t.Context(), governance.Request, &toolCall); err != nil || d.Action != governance.Allow {
+			if d, err := p.Decide(t.Context(), governance.Request, &toolCall); err != nil ||
+				d.Action != governance.Allow {
 				t.Errorf("%+v, %v", d, err)
 			}
 			p.Close()
@@ -342,7 +473,11 @@ func TestAMutatorLeavesNoTwoReadings(t *testing.T) {
 		}
 		return behaves(ctx, name, params)
 	}
-	x := governance.Exchange{Method: "tools/call", Request: json.RawMessage(`{}`), Response: json.RawMessage(`{"action":"decline"}`)}
+	x := governance.Exchange{
+		Method:   "tools/call",
+		Request:  json.RawMessage(`{}`),
+		Response: json.RawMessage(`{"action":"decline"}`),
+	}
 	_, err := opened(t, s, governance.Spec{}).Decide(t.Context(), governance.Response, &x)
 	if !errors.Is(err, governance.ErrDecided) || !strings.Contains(err.Error(), "stands there twice") {
 		t.Error(err)

@@ -25,8 +25,10 @@ const maxReason = 2000
 // Decide implements [governance.Policy]. Notifications and the requests that open or probe
 // a connection are no events of the proposal: they are allowed. Its errors are those of the
 // Caller, and InvalidResponse.
-func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if x.Notify || slices.Contains([]string{protocol.MethodInitialize, protocol.MethodDiscover, protocol.MethodPing}, x.Method) {
+func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
+	if x.Notify || slices.Contains([]string{protocol.MethodInitialize, protocol.MethodDiscover, protocol.MethodPing},
+		x.Method) {
 		return governance.Decision{}, nil
 	}
 	list, err := p.interceptors(ctx)
@@ -173,13 +175,22 @@ func (r *run) validate() (err error) {
 		case a.blocks:
 			r.would(governance.Decision{Action: governance.Deny, Code: a.code, Reason: a.reason, Shadow: true})
 		case a.payload != nil:
-			r.would(governance.Decision{Action: governance.Modify, Reason: i.name + " changes it", JSON: r.unwrapped(a.payload), Shadow: true})
+			r.would(governance.Decision{
+				Action: governance.Modify,
+				Reason: i.name + " changes it",
+				JSON:   r.unwrapped(a.payload),
+				Shadow: true,
+			})
 		case a.reason != "":
 			r.notes = append(r.notes, a.reason)
 		}
 	}
 	if len(reasons) > 0 {
-		r.denied, err = &governance.Decision{Action: governance.Deny, Code: code, Reason: display.CutWords(strings.Join(reasons, "; "), maxReason)}, nil
+		r.denied, err = &governance.Decision{
+			Action: governance.Deny,
+			Code:   code,
+			Reason: display.CutWords(strings.Join(reasons, "; "), maxReason),
+		}, nil
 	}
 	return err
 }
@@ -209,7 +220,8 @@ func (r *run) failed(i *interceptor, err error) error {
 // passedOver logs that an interceptor fails, once until it works again.
 func (p *Policy) passedOver(i *interceptor, err error) {
 	if i.failing.CompareAndSwap(false, true) {
-		p.o.Log.Warn("an interceptor fails, and exchanges go on without it", "interceptor", i.name, "audit", i.audit, "fail_open", i.failOpen, "error", err)
+		p.o.Log.Warn("an interceptor fails, and exchanges go on without it", "interceptor", i.name, "audit", i.audit,
+			"fail_open", i.failOpen, "error", err)
 	}
 }
 

@@ -49,7 +49,8 @@ func (p *Policy) interceptor(raw json.RawMessage, names []string) (*interceptor,
 	i.name, _ = rawjson.Text(m["name"])
 	switch {
 	case i.name == "" || len(i.name) > maxName || i.name != display.Visible(strings.TrimSpace(i.name)):
-		return nil, fmt.Errorf("an interceptor has the name %s, which is empty, too long or not visible", display.CutWords(string(m["name"]), 80))
+		return nil, fmt.Errorf("an interceptor has the name %s, which is empty, too long or not visible",
+			display.CutWords(string(m["name"]), 80))
 	case slices.Contains(names, i.name):
 		return nil, fmt.Errorf("it lists %q twice", i.name)
 	case len(p.spec.Interceptors) > 0 && !slices.Contains(p.spec.Interceptors, i.name):
@@ -68,7 +69,8 @@ func (i *interceptor) kind(m map[string]json.RawMessage) error {
 	case "mutation":
 		i.mutates = true
 	default:
-		return fmt.Errorf("its type is %s, neither validation nor mutation; to do without it, name the others in interceptors", orAbsent(m["type"]))
+		return fmt.Errorf("its type is %s, neither validation nor mutation; to do without it, name the others in "+
+			"interceptors", orAbsent(m["type"]))
 	}
 	switch mode, _ := rawjson.Text(m["mode"]); {
 	case absent(m["mode"]) || mode == "active" || mode == "enforce":
@@ -115,7 +117,8 @@ func readHook(raw json.RawMessage) (h hook, err error) {
 	if err != nil {
 		return h, fmt.Errorf("its hook: %w", err)
 	}
-	if h.phase, _ = rawjson.Text(m["phase"]); h.phase != string(governance.Request) && h.phase != string(governance.Response) && h.phase != "both" {
+	if h.phase, _ = rawjson.Text(m["phase"]); h.phase != string(governance.Request) &&
+		h.phase != string(governance.Response) && h.phase != "both" {
 		return h, fmt.Errorf("the phase of its hook is %s, none of request, response and both", orAbsent(m["phase"]))
 	}
 	if err := json.Unmarshal(m["events"], &h.events); err != nil || h.events == nil {
@@ -145,7 +148,8 @@ func (i *interceptor) order(m map[string]json.RawMessage) error {
 		}
 		n, err := strconv.ParseInt(string(value), 10, 32)
 		if err != nil {
-			return fmt.Errorf("its priorityHint is %s, not a whole number of 32 bits", display.CutWords(string(hint), 80))
+			return fmt.Errorf("its priorityHint is %s, not a whole number of 32 bits",
+				display.CutWords(string(hint), 80))
 		}
 		i.priority[flow] = int(n)
 	}
@@ -160,7 +164,8 @@ func (p *Policy) compatible(compat json.RawMessage) error {
 	}
 	low, okLow := rawjson.Text(rawjson.Get(compat, "minProtocol"))
 	high, okHigh := rawjson.Text(rawjson.Get(compat, "maxProtocol"))
-	if !okLow && !absent(rawjson.Get(compat, "minProtocol")) || !okHigh && !absent(rawjson.Get(compat, "maxProtocol")) || !rawjson.IsObject(compat) {
+	if !okLow && !absent(rawjson.Get(compat, "minProtocol")) ||
+		!okHigh && !absent(rawjson.Get(compat, "maxProtocol")) || !rawjson.IsObject(compat) {
 		return fmt.Errorf("its compat is %s, not a range of versions", display.CutWords(string(compat), 80))
 	}
 	if v := p.o.Version(); v < low || high != "" && v > high {
@@ -192,10 +197,12 @@ func (h *hook) matches(pattern, event string, flow governance.Flow) bool {
 // pass, too.
 var occurring = []string{
 	protocol.MethodToolsList, protocol.MethodToolsCall, protocol.MethodPromptsList, protocol.MethodPromptsGet,
-	protocol.MethodResourcesList, protocol.MethodResourceTemplates, protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe,
+	protocol.MethodResourcesList, protocol.MethodResourceTemplates, protocol.MethodResourcesRead,
+	protocol.MethodResourcesSubscribe,
 	protocol.MethodResourcesUnsubscribe, protocol.MethodComplete, protocol.MethodSetLevel, protocol.MethodListen,
 	protocol.MethodSkillsList, protocol.MethodSkillsGet, protocol.MethodDirectoryRead,
-	protocol.MethodTasksList, protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksUpdate, protocol.MethodTasksCancel,
+	protocol.MethodTasksList, protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksUpdate,
+	protocol.MethodTasksCancel,
 	protocol.MethodSample, protocol.MethodElicit, protocol.MethodRootsList,
 }
 

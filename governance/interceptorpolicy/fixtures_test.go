@@ -47,7 +47,8 @@ type step struct {
 func TestFixtures(t *testing.T) {
 	dir := os.Getenv(fixturesVar)
 	if dir == "" {
-		t.Skipf("%s is not set: set it to the directory conformance/fixtures of modelcontextprotocol/experimental-ext-interceptors", fixturesVar)
+		t.Skipf("%s is not set: set it to the directory conformance/fixtures of "+
+			"modelcontextprotocol/experimental-ext-interceptors", fixturesVar)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.json"))
 	if err != nil || len(files) == 0 {
@@ -75,7 +76,8 @@ func TestStateful(t *testing.T) {
 	const redactor = `{"name":"redactor","type":"mutation","behavior":"secretless-redactor","events":["tools/call"],"phases":"request"}`
 	const secret = "AKIA" + "ABCDEFGHIJKLMNOP" // one word would look like a real one
 	read := `{"op":"apply","event":"tools/call","phase":"request","payload":{"name":"read_file"},"context":{"sessionId":"a"},"expect":{"decision":"allow"}},
-		{"op":"apply","event":"tools/call","phase":"response","payload":{"content":[{"type":"text","text":"K=` + secret + `"}]},"context":{"sessionId":"a"},"expect":{"decision":"allow"}},`
+		{"op":"apply","event":"tools/call","phase":"response","payload":{"content":[{"type":"text","text":"K=` +
+		secret + `"}]},"context":{"sessionId":"a"},"expect":{"decision":"allow"}},`
 	send := func(tool, session, expect string) string {
 		return fmt.Sprintf(`{"op":"apply","event":"tools/call","phase":"request","payload":{"name":%q,"arguments":{"x":%q}},"context":{"sessionId":%q},"expect":%s}`, tool, secret, session, expect)
 	}
@@ -142,7 +144,14 @@ func (f *fixture) run(t *testing.T) {
 		x := reads[step.Context.SessionID]
 		if step.Phase == "request" {
 			tool, _ := rawjson.Text(rawjson.Get(step.Payload, "name"))
-			x = governance.Exchange{Method: step.Event, ToChild: true, Session: step.Context.SessionID, Request: step.Payload, Tool: tool, Extension: extensionOf[tool]}
+			x = governance.Exchange{
+				Method:    step.Event,
+				ToChild:   true,
+				Session:   step.Context.SessionID,
+				Request:   step.Payload,
+				Tool:      tool,
+				Extension: extensionOf[tool],
+			}
 			reads[x.Session] = x
 		} else {
 			x.Method, x.ToChild, x.Response = step.Event, true, step.Payload
@@ -193,7 +202,12 @@ var plain = map[string]string{"allow-all": "allow", "deny-all": "deny", "require
 	"require-uppercase-note": "needs-upper", "uppercase-note": "upper", "crash": "crash"}
 
 // extensionOf says which extension has a tool.
-var extensionOf = map[string]string{"read_file": "files", "write_file": "files", "write_query": "database", "echo": "echo"}
+var extensionOf = map[string]string{
+	"read_file":   "files",
+	"write_file":  "files",
+	"write_query": "database",
+	"echo":        "echo",
+}
 
 // secretForm matches what the interceptors take for a secret.
 var secretForm = regexp.MustCompile(`sk_live_\w+|ghp_\w+|AKIA\w{16}`)
@@ -210,7 +224,8 @@ func (s *secrets) answer(behavior string, params json.RawMessage) (string, error
 	payload := rawjson.Get(params, "payload")
 	if behavior == "secretless-redactor" {
 		redacted := secretForm.ReplaceAll(payload, []byte("[secret]"))
-		return fmt.Sprintf(`{"type":"mutation","modified":%t,"payload":%s}`, string(redacted) != string(payload), redacted), nil
+		return fmt.Sprintf(`{"type":"mutation","modified":%t,"payload":%s}`, string(redacted) != string(payload),
+			redacted), nil
 	}
 	session, _ := rawjson.Text(rawjson.Get(rawjson.Get(params, "context"), "sessionId"))
 	extension, _ := rawjson.Text(rawjson.Get(rawjson.Get(params, "_meta"), "exthost/extension"))
@@ -225,7 +240,8 @@ func (s *secrets) answer(behavior string, params json.RawMessage) (string, error
 			}
 			s.from[at] = extension
 		} else if from := s.from[at]; from != "" && from != extension {
-			return `{"type":"validation","valid":false,"severity":"error","messages":[{"message":"a secret of ` + from + `"}]}`, nil
+			return `{"type":"validation","valid":false,"severity":"error","messages":[{"message":"a secret of ` + from +
+				`"}]}`, nil
 		}
 	}
 	return `{"type":"validation","valid":true}`, nil

@@ -40,7 +40,8 @@ func (r *run) ask(i *interceptor) answer {
 func (p *Policy) invoke(ctx context.Context, i *interceptor, flow governance.Flow, params json.RawMessage) (a answer) {
 	raw, err := p.caller.Call(ctx, methodInvoke, params)
 	if err != nil {
-		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError && e.Code == codeInvalidParams {
+		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError &&
+			e.Code == codeInvalidParams {
 			p.changes.Add(1) // the list may have changed without a word
 		}
 		return answer{err: err}
@@ -125,7 +126,11 @@ func (i *interceptor) read(flow governance.Flow, raw json.RawMessage) answer {
 
 // meant checks that the answer is about this invocation, as far as it says.
 func (i *interceptor) meant(m map[string]json.RawMessage, kind string, flow governance.Flow) error {
-	for _, echo := range []struct{ member, want string }{{"interceptor", i.name}, {"type", kind}, {"phase", string(flow)}} {
+	for _, echo := range []struct{ member, want string }{
+		{"interceptor", i.name},
+		{"type", kind},
+		{"phase", string(flow)},
+	} {
 		if is, _ := rawjson.Text(m[echo.member]); !absent(m[echo.member]) && is != echo.want {
 			return fmt.Errorf("its %s is %s, not %s", echo.member, orAbsent(m[echo.member]), echo.want)
 		}

@@ -48,7 +48,8 @@ func (p *Policy) read(ctx context.Context) ([]*interceptor, error) {
 	if err := p.configure(chosen); err != nil {
 		return nil, err
 	}
-	return slices.SortedFunc(maps.Values(chosen), func(a, b *interceptor) int { return strings.Compare(a.name, b.name) }), nil
+	return slices.SortedFunc(maps.Values(chosen),
+		func(a, b *interceptor) int { return strings.Compare(a.name, b.name) }), nil
 }
 
 // pages returns the elements of all pages of the list.
@@ -56,30 +57,37 @@ func (p *Policy) pages(ctx context.Context) (listed []json.RawMessage, err error
 	params := json.RawMessage("{}")
 	for range maxPages {
 		raw, err := p.caller.Call(ctx, methodList, params)
-		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError && e.Code == codeUnknownMethod {
-			return nil, protocol.Errorf(protocol.HandshakeInvalid, "the server has no interceptors: it does not know %s (%w); a plugin server with invoke_hook is of kind mcp", methodList, err)
+		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError &&
+			e.Code == codeUnknownMethod {
+			return nil, protocol.Errorf(protocol.HandshakeInvalid,
+				"the server has no interceptors: it does not know %s (%w); a plugin server with invoke_hook is of "+
+					"kind mcp", methodList, err)
 		}
 		if err != nil {
 			return nil, err
 		}
 		var page []json.RawMessage
 		if m, err := members(raw); err != nil || json.Unmarshal(m["interceptors"], &page) != nil || page == nil {
-			return nil, protocol.Errorf(protocol.HandshakeInvalid, "its answer to %s has no list of interceptors: %s", methodList, display.CutWords(string(raw), 80))
+			return nil, protocol.Errorf(protocol.HandshakeInvalid, "its answer to %s has no list of interceptors: %s",
+				methodList, display.CutWords(string(raw), 80))
 		}
 		if listed = append(listed, page...); len(listed) > maxInterceptors {
-			return nil, protocol.Errorf(protocol.HandshakeInvalid, "it lists more than %d interceptors", maxInterceptors)
+			return nil, protocol.Errorf(protocol.HandshakeInvalid, "it lists more than %d interceptors",
+				maxInterceptors)
 		}
 		next := rawjson.Get(raw, "nextCursor")
 		cursor, ok := rawjson.Text(next)
 		switch {
 		case !ok && !absent(next):
-			return nil, protocol.Errorf(protocol.HandshakeInvalid, "the nextCursor of its %s is %s, not a text", methodList, orAbsent(next))
+			return nil, protocol.Errorf(protocol.HandshakeInvalid, "the nextCursor of its %s is %s, not a text",
+				methodList, orAbsent(next))
 		case cursor == "":
 			return listed, nil
 		}
 		params = rawjson.Set(json.RawMessage("{}"), "cursor", rawjson.Quote(cursor))
 	}
-	return nil, protocol.Errorf(protocol.HandshakeInvalid, "its %s does not end: more than %d pages", methodList, maxPages)
+	return nil, protocol.Errorf(protocol.HandshakeInvalid, "its %s does not end: more than %d pages", methodList,
+		maxPages)
 }
 
 // fits reports interceptors that the spec names and the server lacks, that may not do in
@@ -87,14 +95,18 @@ func (p *Policy) pages(ctx context.Context) (listed []json.RawMessage, err error
 func (p *Policy) fits(chosen map[string]*interceptor, names []string) error {
 	for _, name := range p.spec.Interceptors {
 		if chosen[name] == nil {
-			return protocol.Errorf(protocol.ConfigInvalid, "interceptors: the server has no interceptor %q%s; it has: %s", name, suggestion(name, names), strings.Join(names, ", "))
+			return protocol.Errorf(protocol.ConfigInvalid,
+				"interceptors: the server has no interceptor %q%s; it has: %s", name, suggestion(name, names),
+				strings.Join(names, ", "))
 		}
 	}
 	asked := false
 	for _, name := range slices.Sorted(maps.Keys(chosen)) {
 		i := chosen[name]
 		if i.mutates && !i.audit && p.spec.Category != governance.Content {
-			return protocol.Errorf(protocol.ConfigInvalid, "category: interceptor %s changes payloads, which only category content may; name the others in interceptors, and this one in a policy of that category", name)
+			return protocol.Errorf(protocol.ConfigInvalid,
+				"category: interceptor %s changes payloads, which only category content may; name the others in "+
+					"interceptors, and this one in a policy of that category", name)
 		}
 		foreign := i.foreign()
 		asked = asked || len(foreign) < i.events()
@@ -103,7 +115,8 @@ func (p *Policy) fits(chosen map[string]*interceptor, names []string) error {
 		}
 	}
 	if !asked {
-		return protocol.Errorf(protocol.HandshakeInvalid, "no interceptor of the server would ever be asked; it lists: %s", strings.Join(names, ", "))
+		return protocol.Errorf(protocol.HandshakeInvalid,
+			"no interceptor of the server would ever be asked; it lists: %s", strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -114,7 +127,9 @@ func (p *Policy) configure(chosen map[string]*interceptor) error {
 	for _, name := range slices.Sorted(maps.Keys(p.spec.Config)) {
 		i := chosen[name]
 		if i == nil {
-			return protocol.Errorf(protocol.ConfigInvalid, "config: %q is no interceptor of this policy%s; there are: %s", name, suggestion(name, names), strings.Join(names, ", "))
+			return protocol.Errorf(protocol.ConfigInvalid,
+				"config: %q is no interceptor of this policy%s; there are: %s", name, suggestion(name, names),
+				strings.Join(names, ", "))
 		}
 		raw, err := json.Marshal(p.spec.Config[name])
 		if err != nil || !rawjson.IsObject(raw) {

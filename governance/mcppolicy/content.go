@@ -30,7 +30,8 @@ func contentPayloads(x *governance.Exchange, body json.RawMessage) (payloads []j
 
 // mergeContent takes the text or blob of a changed content. The other members stay as the
 // extension sent them.
-func mergeContent(_ *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
+func mergeContent(_ *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage,
+) (json.RawMessage, error) {
 	content := member(changed, "content")
 	if content == nil {
 		return body, nil

@@ -19,7 +19,8 @@ import (
 
 // Decide implements [governance.Policy]. Its errors are those of the Caller, ExtensionError
 // for an error of the plugin, or InvalidResponse.
-func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	h := hooks[point{x.Method, flow}]
 	if h == nil || !p.hooks[h.name] || x.Failure != nil && x.Method != protocol.MethodToolsCall {
 		return governance.Decision{}, nil
@@ -69,7 +70,10 @@ func (p *Policy) context(flow governance.Flow, x *governance.Exchange) json.RawM
 		}
 	}
 	fresh, _ := json.Marshal(pluginContext{Global: globalContext{ // strings always encode
-		RequestID: x.ID, User: orNil(x.Caller), ServerID: orNil(x.Extension), Metadata: globalMetadata{x.Node},
+		RequestID: x.ID,
+		User:      orNil(x.Caller),
+		ServerID:  orNil(x.Extension),
+		Metadata:  globalMetadata{x.Node},
 	}})
 	return fresh
 }
@@ -154,7 +158,8 @@ func (p *Policy) invoke(ctx context.Context, h *hook, payload, state json.RawMes
 			return nil, protocol.Errorf(protocol.InvalidResponse, "its answer to %s cannot be read: %w", h.name, err)
 		}
 		if a.Error != nil && !a.stops() {
-			e := protocol.Errorf(protocol.ExtensionError, "%s failed: %s", h.name, cmp.Or(a.Error.Message, a.Error.Code, "it does not say why"))
+			e := protocol.Errorf(protocol.ExtensionError, "%s failed: %s", h.name,
+				cmp.Or(a.Error.Message, a.Error.Code, "it does not say why"))
 			e.Data = a.Error.Details
 			return nil, e
 		}
@@ -222,7 +227,8 @@ func (a *answer) denial() governance.Decision {
 			}
 		}
 	}
-	if n, err := strconv.ParseFloat(string(a.Result.RetryDelay), 64); err == nil && d.RetryAfter == 0 && n > 0 && n < math.MaxInt32 {
+	if n, err := strconv.ParseFloat(string(a.Result.RetryDelay), 64); err == nil && d.RetryAfter == 0 && n > 0 &&
+		n < math.MaxInt32 {
 		d.RetryAfter = time.Duration(n) * time.Millisecond
 	}
 	return d

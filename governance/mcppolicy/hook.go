@@ -57,7 +57,11 @@ var hooks = map[point]*hook{
 			return payloadOf("uri", rawjson.Get(body, "uri"), "metadata", json.RawMessage("{}"))
 		},
 		merge: mergeURI},
-	{protocol.MethodResourcesRead, governance.Response}: {name: "resource_post_fetch", payloads: contentPayloads, merge: mergeContent},
+	{protocol.MethodResourcesRead, governance.Response}: {
+		name:     "resource_post_fetch",
+		payloads: contentPayloads,
+		merge:    mergeContent,
+	},
 }
 
 // byName maps names to hooks.
@@ -113,7 +117,8 @@ func member(changed json.RawMessage, key string) json.RawMessage {
 
 // mergeArguments takes the changed arguments. A changed name is an error: a plugin cannot
 // route, and ignoring the change would call a tool that the plugin did not intend.
-func mergeArguments(nameKey string) func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
+func mergeArguments(nameKey string,
+) func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
 	return func(x *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
 		called := x.Tool
 		if called == "" {
@@ -135,7 +140,8 @@ func mergeArguments(nameKey string) func(x *governance.Exchange, body json.RawMe
 	}
 }
 
-func mergeResult(x *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
+func mergeResult(x *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage,
+) (json.RawMessage, error) {
 	result := member(changed, "result")
 	if result == nil {
 		return body, nil

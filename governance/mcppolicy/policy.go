@@ -55,10 +55,12 @@ func Open(ctx context.Context, s governance.Spec, c Caller) (*Policy, error) {
 	}
 	for _, name := range s.Hooks {
 		if _, known := byName[name]; !known {
-			return nil, protocol.Errorf(protocol.ConfigInvalid, "hooks: %s is never invoked; there are %s", name, strings.Join(hookNames(), ", "))
+			return nil, protocol.Errorf(protocol.ConfigInvalid, "hooks: %s is never invoked; there are %s", name,
+				strings.Join(hookNames(), ", "))
 		}
 		if !p.hooks[name] {
-			return nil, protocol.Errorf(protocol.ConfigInvalid, "hooks: the plugin does not serve %s; it serves %s", name, strings.Join(config.Hooks, ", "))
+			return nil, protocol.Errorf(protocol.ConfigInvalid, "hooks: the plugin does not serve %s; it serves %s",
+				name, strings.Join(config.Hooks, ", "))
 		}
 	}
 	if len(s.Hooks) > 0 {
@@ -67,7 +69,8 @@ func Open(ctx context.Context, s governance.Spec, c Caller) (*Policy, error) {
 		}
 	}
 	if len(p.hooks) == 0 {
-		return nil, protocol.Errorf(protocol.HandshakeInvalid, "the plugin serves none of %s, so it would never be asked; it serves: %s",
+		return nil, protocol.Errorf(protocol.HandshakeInvalid,
+			"the plugin serves none of %s, so it would never be asked; it serves: %s",
 			strings.Join(hookNames(), ", "), strings.Join(config.Hooks, ", "))
 	}
 	return p, nil
@@ -85,20 +88,23 @@ type config struct {
 
 func (p *Policy) config(ctx context.Context) (config, error) {
 	var c config
-	texts, err := p.call(ctx, "get_plugin_config", rawjson.Set(json.RawMessage("{}"), "name", rawjson.AppendText(nil, p.name)))
+	texts, err := p.call(ctx, "get_plugin_config",
+		rawjson.Set(json.RawMessage("{}"), "name", rawjson.AppendText(nil, p.name)))
 	if err != nil {
 		return c, err
 	}
 	for _, text := range texts {
 		if err := json.Unmarshal(text, &c); err != nil {
-			return c, protocol.Errorf(protocol.HandshakeInvalid, "its answer to get_plugin_config cannot be read: %w", err)
+			return c, protocol.Errorf(protocol.HandshakeInvalid, "its answer to get_plugin_config cannot be read: %w",
+				err)
 		}
 	}
 	switch {
 	case c.Name == "":
 		return c, p.notFound(ctx)
 	case c.Mode == "disabled":
-		return c, protocol.Errorf(protocol.HandshakeInvalid, "the plugin is disabled where its server runs; enable it there, or set disabled here")
+		return c, protocol.Errorf(protocol.HandshakeInvalid,
+			"the plugin is disabled where its server runs; enable it there, or set disabled here")
 	}
 	return c, nil
 }
@@ -125,7 +131,8 @@ func (p *Policy) notFound(ctx context.Context) error {
 	if near := nearest.Of(p.name, names); near != "" {
 		hint = " (" + near + "?)"
 	}
-	return protocol.Errorf(protocol.HandshakeInvalid, "the server has no plugin %q%s; it has: %s", p.name, hint, strings.Join(names, ", "))
+	return protocol.Errorf(protocol.HandshakeInvalid, "the server has no plugin %q%s; it has: %s", p.name, hint,
+		strings.Join(names, ", "))
 }
 
 // call calls a tool of the server and returns the JSON of its text blocks, or its

@@ -87,19 +87,67 @@ func TestOpen(t *testing.T) {
 		kind    protocol.Kind
 		want    string
 	}{
-		"as the server says":     {s: server{config: `{"name":"guard","hooks":["tool_pre_invoke","http_pre_request"]}`}, foreign: []string{"http_pre_request"}},
-		"as the operator says":   {s: server{config: `{"name":"guard","hooks":["tool_pre_invoke","tool_post_invoke"]}`}, hooks: []string{"tool_post_invoke"}},
-		"name in another case":   {s: server{config: `{"name":"Guard","hooks":["tool_pre_invoke"]}`}},
-		"no such plugin":         {s: server{config: `{}`, configs: `[{"name":"gard"},{"name":"other"}]`}, kind: protocol.HandshakeInvalid, want: `the server has no plugin "guard" (gard?); it has: gard, other`},
-		"no such plugin, null":   {s: server{config: `null`, configs: `{"name":"other"}`}, kind: protocol.HandshakeInvalid, want: `no plugin "guard"; it has: other`},
-		"disabled":               {s: server{config: `{"name":"guard","mode":"disabled","hooks":["tool_pre_invoke"]}`}, kind: protocol.HandshakeInvalid, want: "is disabled where its server runs"},
-		"no hook of ours":        {s: server{config: `{"name":"guard","hooks":["http_pre_request"]}`}, kind: protocol.HandshakeInvalid, want: "it would never be asked; it serves: http_pre_request"},
-		"a hook we never invoke": {s: server{config: `{"name":"guard","hooks":["tool_pre_invoke","http_pre_request"]}`}, hooks: []string{"http_pre_request"}, kind: protocol.ConfigInvalid, want: "http_pre_request is never invoked; there are prompt_post_fetch"},
-		"a hook it lacks":        {s: server{config: `{"name":"guard","hooks":["tool_pre_invoke"]}`}, hooks: []string{"tool_post_invoke"}, kind: protocol.ConfigInvalid, want: "does not serve tool_post_invoke; it serves tool_pre_invoke"},
-		"not JSON":               {s: server{config: `Plugin server not initialized`}, kind: protocol.HandshakeInvalid, want: "its answer to get_plugin_config cannot be read"},
-		"no plugin server":       {s: server{result: `{"isError":true,"content":[{"type":"text","text":"Unknown tool"}]}`}, kind: protocol.ExtensionError, want: "get_plugin_config failed: Unknown tool"},
-		"no tool result":         {s: server{result: `{"contents":1}`}, kind: protocol.InvalidResponse, want: "the result of get_plugin_config has no content"},
-		"gone":                   {s: server{err: protocol.Errorf(protocol.ChildExited, "gone")}, kind: protocol.ChildExited, want: "gone"},
+		"as the server says": {
+			s:       server{config: `{"name":"guard","hooks":["tool_pre_invoke","http_pre_request"]}`},
+			foreign: []string{"http_pre_request"},
+		},
+		"as the operator says": {
+			s:     server{config: `{"name":"guard","hooks":["tool_pre_invoke","tool_post_invoke"]}`},
+			hooks: []string{"tool_post_invoke"},
+		},
+		"name in another case": {s: server{config: `{"name":"Guard","hooks":["tool_pre_invoke"]}`}},
+		"no such plugin": {
+			s:    server{config: `{}`, configs: `[{"name":"gard"},{"name":"other"}]`},
+			kind: protocol.HandshakeInvalid,
+			want: `the server has no plugin "guard" (gard?); it has: gard, other`,
+		},
+		"no such plugin, null": {
+			s:    server{config: `null`, configs: `{"name":"other"}`},
+			kind: protocol.HandshakeInvalid,
+			want: `no plugin "guard"; it has: other`,
+		},
+		"disabled": {
+			s:    server{config: `{"name":"guard","mode":"disabled","hooks":["tool_pre_invoke"]}`},
+			kind: protocol.HandshakeInvalid,
+			want: "is disabled where its server runs",
+		},
+		"no hook of ours": {
+			s:    server{config: `{"name":"guard","hooks":["http_pre_request"]}`},
+			kind: protocol.HandshakeInvalid,
+			want: "it would never be asked; it serves: http_pre_request",
+		},
+		"a hook we never invoke": {
+			s:     server{config: `{"name":"guard","hooks":["tool_pre_invoke","http_pre_request"]}`},
+			hooks: []string{"http_pre_request"},
+			kind:  protocol.ConfigInvalid,
+			want:  "http_pre_request is never invoked; there are prompt_post_fetch",
+		},
+		"a hook it lacks": {
+			s:     server{config: `{"name":"guard","hooks":["tool_pre_invoke"]}`},
+			hooks: []string{"tool_post_invoke"},
+			kind:  protocol.ConfigInvalid,
+			want:  "does not serve tool_post_invoke; it serves tool_pre_invoke",
+		},
+		"not JSON": {
+			s:    server{config: `Plugin server not initialized`},
+			kind: protocol.HandshakeInvalid,
+			want: "its answer to get_plugin_config cannot be read",
+		},
+		"no plugin server": {
+			s:    server{result: `{"isError":true,"content":[{"type":"text","text":"Unknown tool"}]}`},
+			kind: protocol.ExtensionError,
+			want: "get_plugin_config failed: Unknown tool",
+		},
+		"no tool result": {
+			s:    server{result: `{"contents":1}`},
+			kind: protocol.InvalidResponse,
+			want: "the result of get_plugin_config has no content",
+		},
+		"gone": {
+			s:    server{err: protocol.Errorf(protocol.ChildExited, "gone")},
+			kind: protocol.ChildExited,
+			want: "gone",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := mcppolicy.Open(t.Context(), governance.Spec{Name: "guard", Hooks: tt.hooks}, &tt.s)
@@ -117,13 +165,51 @@ func TestOpen(t *testing.T) {
 
 // Exchanges, one per hook and some without a hook.
 var (
-	toolCall  = governance.Exchange{ID: "d1", Method: "tools/call", Caller: "ann", Extension: "files", Tool: "ext_files_read", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":{"n":12345678901234567890},"later":1}`), Response: json.RawMessage(`{"content":[{"type":"text","text":"secret"}]}`)}
-	bareCall  = governance.Exchange{Method: "tools/call", Tool: "t", ToChild: true, Request: json.RawMessage(`{"name":"t"}`)}
-	promptGet = governance.Exchange{ID: "d1", Method: "prompts/get", ToChild: true, Request: json.RawMessage(`{"name":"greet","arguments":{"who":"x"}}`), Response: json.RawMessage(`{"messages":[]}`)}
-	read      = governance.Exchange{ID: "d1", Method: "resources/read", ToChild: true, Request: json.RawMessage(`{"uri":"file:///a"}`), Response: json.RawMessage(`{"contents":[{"uri":"file:///a","mimeType":"text/plain","text":"one","_meta":{"n":1.50}},{"uri":"file:///b","blob":"AAAA"}],"later":1}`)}
-	list      = governance.Exchange{ID: "d1", Method: "tools/list", Response: json.RawMessage(`{"tools":[]}`)}
-	failed    = governance.Exchange{ID: "d1", Method: "tools/call", Tool: "t", Response: json.RawMessage(`{"code":-1,"message":"no /secret","data":{"path":"/secret"}}`), Failure: &protocol.Error{Kind: protocol.ExtensionError, Message: "no /secret"}}
-	refused   = governance.Exchange{ID: "d1", Method: "tools/call", Tool: "t", Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"}}
+	toolCall = governance.Exchange{
+		ID:        "d1",
+		Method:    "tools/call",
+		Caller:    "ann",
+		Extension: "files",
+		Tool:      "ext_files_read",
+		ToChild:   true,
+		Request:   json.RawMessage(`{"name":"read","arguments":{"n":12345678901234567890},"later":1}`),
+		Response:  json.RawMessage(`{"content":[{"type":"text","text":"secret"}]}`),
+	}
+	bareCall = governance.Exchange{
+		Method:  "tools/call",
+		Tool:    "t",
+		ToChild: true,
+		Request: json.RawMessage(`{"name":"t"}`),
+	}
+	promptGet = governance.Exchange{
+		ID:       "d1",
+		Method:   "prompts/get",
+		ToChild:  true,
+		Request:  json.RawMessage(`{"name":"greet","arguments":{"who":"x"}}`),
+		Response: json.RawMessage(`{"messages":[]}`),
+	}
+	read = governance.Exchange{
+		ID:      "d1",
+		Method:  "resources/read",
+		ToChild: true,
+		Request: json.RawMessage(`{"uri":"file:///a"}`),
+		Response: json.RawMessage(
+			`{"contents":[{"uri":"file:///a","mimeType":"text/plain","text":"one","_meta":{"n":1.50}},{"uri":"file:///b","blob":"AAAA"}],"later":1}`),
+	}
+	list   = governance.Exchange{ID: "d1", Method: "tools/list", Response: json.RawMessage(`{"tools":[]}`)}
+	failed = governance.Exchange{
+		ID:       "d1",
+		Method:   "tools/call",
+		Tool:     "t",
+		Response: json.RawMessage(`{"code":-1,"message":"no /secret","data":{"path":"/secret"}}`),
+		Failure:  &protocol.Error{Kind: protocol.ExtensionError, Message: "no /secret"},
+	}
+	refused = governance.Exchange{
+		ID:      "d1",
+		Method:  "tools/call",
+		Tool:    "t",
+		Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"},
+	}
 )
 
 const fresh = `,"context":{"state":{},"global_context":{"request_id":"d1","user":null,"tenant_id":null,"server_id":null,"state":{},"metadata":{}},"metadata":{}}}`
@@ -135,26 +221,54 @@ func TestPayloads(t *testing.T) {
 		x    governance.Exchange
 		want []string
 	}{
-		"tool, pre": {governance.Request, toolCall, []string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"ext_files_read","args":{"n":12345678901234567890}},` +
-			`"context":{"state":{},"global_context":{"request_id":"d1","user":"ann","tenant_id":null,"server_id":"files","state":{},"metadata":{}},"metadata":{}}}`}},
-		"of another node": {governance.Request, governance.Exchange{Method: "tools/call", Tool: "t", Node: "web", ToChild: true, Request: json.RawMessage(`{"name":"t"}`)}, []string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"t","args":{}}` +
-			strings.Replace(strings.Replace(fresh, "d1", "", 1), `"metadata":{}`, `"metadata":{"node":"web"}`, 1)}},
-		"tool, no arguments": {governance.Request, bareCall, []string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"t","args":{}}` + strings.Replace(fresh, "d1", "", 1)}},
-		"tool, post":         {governance.Response, read0(toolCall), []string{`{"hook_type":"tool_post_invoke","plugin_name":"guard","payload":{"name":"ext_files_read","result":{"content":[{"type":"text","text":"secret"}]}}` + fresh}},
-		"tool, refused": {governance.Response, refused, []string{`{"hook_type":"tool_post_invoke","plugin_name":"guard","payload":{"name":"t","result":{"content":[{"type":"text","text":"no (rejected)"}],` +
-			`"isError":true,"structuredContent":{"kind":"rejected"}}}` + fresh}},
-		"prompt, pre":   {governance.Request, promptGet, []string{`{"hook_type":"prompt_pre_fetch","plugin_name":"guard","payload":{"prompt_id":"greet","args":{"who":"x"}}` + fresh}},
-		"prompt, post":  {governance.Response, promptGet, []string{`{"hook_type":"prompt_post_fetch","plugin_name":"guard","payload":{"prompt_id":"greet","result":{"messages":[]}}` + fresh}},
-		"resource, pre": {governance.Request, read, []string{`{"hook_type":"resource_pre_fetch","plugin_name":"guard","payload":{"uri":"file:///a","metadata":{}}` + fresh}},
+		"tool, pre": {governance.Request, toolCall,
+			[]string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"ext_files_read","args":{"n":12345678901234567890}},` +
+				`"context":{"state":{},"global_context":{"request_id":"d1","user":"ann","tenant_id":null,"server_id":"files","state":{},"metadata":{}},"metadata":{}}}`}},
+		"of another node": {governance.Request,
+			governance.Exchange{
+				Method:  "tools/call",
+				Tool:    "t",
+				Node:    "web",
+				ToChild: true,
+				Request: json.RawMessage(`{"name":"t"}`),
+			}, []string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"t","args":{}}` +
+				strings.Replace(strings.Replace(fresh, "d1", "", 1), `"metadata":{}`, `"metadata":{"node":"web"}`, 1)}},
+		"tool, no arguments": {governance.Request, bareCall,
+			[]string{
+				`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"t","args":{}}` +
+					strings.Replace(fresh, "d1", "", 1),
+			}},
+		"tool, post": {governance.Response, read0(toolCall),
+			[]string{
+				`{"hook_type":"tool_post_invoke","plugin_name":"guard","payload":{"name":"ext_files_read","result":{"content":[{"type":"text","text":"secret"}]}}` + fresh,
+			}},
+		"tool, refused": {governance.Response, refused,
+			[]string{`{"hook_type":"tool_post_invoke","plugin_name":"guard","payload":{"name":"t","result":{"content":[{"type":"text","text":"no (rejected)"}],` +
+				`"isError":true,"structuredContent":{"kind":"rejected"}}}` + fresh}},
+		"prompt, pre": {governance.Request, promptGet,
+			[]string{
+				`{"hook_type":"prompt_pre_fetch","plugin_name":"guard","payload":{"prompt_id":"greet","args":{"who":"x"}}` + fresh,
+			}},
+		"prompt, post": {governance.Response, promptGet,
+			[]string{
+				`{"hook_type":"prompt_post_fetch","plugin_name":"guard","payload":{"prompt_id":"greet","result":{"messages":[]}}` + fresh,
+			}},
+		"resource, pre": {governance.Request, read,
+			[]string{
+				`{"hook_type":"resource_pre_fetch","plugin_name":"guard","payload":{"uri":"file:///a","metadata":{}}` +
+					fresh,
+			}},
 		"resource, post": {governance.Response, read, []string{
 			`{"hook_type":"resource_post_fetch","plugin_name":"guard","payload":{"uri":"file:///a","content":{"uri":"file:///a","mimeType":"text/plain","text":"one","_meta":{"n":1.50},"mime_type":"text/plain","type":"resource"}}` + fresh,
 			`{"hook_type":"resource_post_fetch","plugin_name":"guard","payload":{"uri":"file:///a","content":{"uri":"file:///b","blob":"AAAA","type":"resource"}}` + fresh}},
 		"a method without a hook": {governance.Response, list, nil},
-		"a prompt that failed":    {governance.Response, governance.Exchange{Method: "prompts/get", Failure: refused.Failure}, nil},
+		"a prompt that failed": {governance.Response,
+			governance.Exchange{Method: "prompts/get", Failure: refused.Failure}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{}
-			d, err := open(t, s, `{"plugin_name":"guard","result":{"continue_processing":true}}`).Decide(t.Context(), tt.flow, &tt.x)
+			d, err := open(t, s, `{"plugin_name":"guard","result":{"continue_processing":true}}`).Decide(t.Context(),
+				tt.flow, &tt.x)
 			if err != nil || d.Action != governance.Allow {
 				t.Errorf("decision: %+v, %v", d, err)
 			}
@@ -187,45 +301,204 @@ func TestDecisions(t *testing.T) {
 		text   string
 	}{
 		{name: "continue by default", flow: request, x: toolCall, answer: `{"result":{}}`},
-		{name: "a violation that does not stop", flow: request, x: toolCall, answer: `{"result":{"continue_processing":true,"violation":` + violation + `}}`},
-		{name: "a violation", flow: request, x: toolCall, answer: `{"result":{"continue_processing":false,"modified_payload":{"name":"x"},"violation":` + violation + `}}`,
-			want: governance.Decision{Action: governance.Deny, Code: "PII_DETECTED", Reason: "PII: an e-mail address", Data: json.RawMessage(`{"n":1.50}`), RetryAfter: 7 * time.Second}},
-		{name: "stopped without a violation", flow: response, x: toolCall, answer: `{"result":{"continue_processing":false,"violation":null,"retry_delay_ms":1500}}`,
-			want: governance.Decision{Action: governance.Deny, RetryAfter: 1500 * time.Millisecond}},
-		{name: "a violation of no known shape", flow: request, x: toolCall, answer: `{"result":{"continue_processing":false,"violation":{"code":5}}}`,
-			want: governance.Decision{Action: governance.Deny}},
-		{name: "args", flow: request, x: toolCall, answer: "{\"result\":{\"modified_payload\":{\"name\":\"ext_files_read\",\"args\":{\n  \"n\": 12345678901234567891\n},\"headers\":null}}}",
+		{
+			name:   "a violation that does not stop",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":{"continue_processing":true,"violation":` + violation + `}}`,
+		},
+		{name: "a violation", flow: request, x: toolCall,
+			answer: `{"result":{"continue_processing":false,"modified_payload":{"name":"x"},"violation":` + violation +
+				`}}`,
+			want: governance.Decision{
+				Action:     governance.Deny,
+				Code:       "PII_DETECTED",
+				Reason:     "PII: an e-mail address",
+				Data:       json.RawMessage(`{"n":1.50}`),
+				RetryAfter: 7 * time.Second,
+			}},
+		{name: "stopped without a violation", flow: response, x: toolCall,
+			answer: `{"result":{"continue_processing":false,"violation":null,"retry_delay_ms":1500}}`,
+			want:   governance.Decision{Action: governance.Deny, RetryAfter: 1500 * time.Millisecond}},
+		{name: "a violation of no known shape", flow: request, x: toolCall,
+			answer: `{"result":{"continue_processing":false,"violation":{"code":5}}}`,
+			want:   governance.Decision{Action: governance.Deny}},
+		{name: "args", flow: request, x: toolCall,
+			answer: "{\"result\":{\"modified_payload\":{\"name\":\"ext_files_read\",\"args\":{\n  \"n\": " +
+				"12345678901234567891\n},\"headers\":null}}}",
 			want: modify(`{"name":"read","arguments":{"n":12345678901234567891},"later":1}`)},
-		{name: "args that were none", flow: request, x: bareCall, answer: `{"result":{"modified_payload":{"name":"t","args":{"a":1}}}}`, want: modify(`{"name":"t","arguments":{"a":1}}`)},
-		{name: "the same args", flow: request, x: toolCall, answer: `{"result":{"modified_payload":{"name":"ext_files_read","args":{"n":12345678901234567890}}}}`},
-		{name: "no args", flow: request, x: toolCall, answer: `{"result":{"modified_payload":{"name":"ext_files_read","args":null}}}`},
-		{name: "another tool", flow: request, x: toolCall, answer: `{"result":{"modified_payload":{"name":"ext_shell_run","args":{}}}}`, kind: protocol.InvalidResponse, text: `changed the name to "ext_shell_run"`},
-		{name: "args that are a list", flow: request, x: toolCall, answer: `{"result":{"modified_payload":{"args":[1]}}}`, kind: protocol.InvalidResponse, text: "its args: not a JSON object"},
-		{name: "a result", flow: response, x: toolCall, answer: `{"result":{"modified_payload":{"name":"ext_files_read","result":{"content":[]}}}}`, want: modify(`{"content":[]}`)},
-		{name: "a result that is a text", flow: response, x: toolCall, answer: `{"result":{"modified_payload":{"result":"x"}}}`, kind: protocol.InvalidResponse, text: "its result: not a JSON object"},
-		{name: "an extension's own error", flow: response, x: failed, answer: `{"result":{"modified_payload":{"name":"t","result":{"content":[{"type":"text","text":"no ***"}],"structuredContent":{"path":"***"}}}}}`,
-			want: modify(`{"code":-1,"message":"no ***","data":{"path":"***"}}`)},
-		{name: "its data taken out", flow: response, x: failed, answer: `{"result":{"modified_payload":{"name":"t","result":{"content":[{"type":"text","text":"no ***"}]}}}}`,
-			want: modify(`{"code":-1,"message":"no ***"}`)},
-		{name: "a prompt's args", flow: request, x: promptGet, answer: `{"result":{"modified_payload":{"prompt_id":"greet","args":{"who":"y"}}}}`, want: modify(`{"name":"greet","arguments":{"who":"y"}}`)},
-		{name: "a prompt's result", flow: response, x: promptGet, answer: `{"result":{"modified_payload":{"prompt_id":"greet","result":{"messages":[1]}}}}`, want: modify(`{"messages":[1]}`)},
-		{name: "a uri", flow: request, x: read, answer: `{"result":{"modified_payload":{"uri":"file:///c","metadata":{}}}}`, want: modify(`{"uri":"file:///c"}`)},
-		{name: "a uri that is none", flow: request, x: read, answer: `{"result":{"modified_payload":{"uri":5}}}`, kind: protocol.InvalidResponse, text: "its uri is not a string"},
-		{name: "contents", flow: response, x: read, answer: `{"result":{"modified_payload":{"uri":"u","content":{"type":"resource","uri":"x","mime_type":null,"text":"***","blob":null}}}}`,
-			want: modify(`{"contents":[{"uri":"file:///a","mimeType":"text/plain","text":"***","_meta":{"n":1.50}},{"uri":"file:///b","text":"***"}],"later":1}`)},
-		{name: "content that is a text", flow: response, x: read, answer: `{"result":{"modified_payload":{"content":"***"}}}`, kind: protocol.InvalidResponse, text: "its content: not a JSON object"},
-		{name: "text that is none", flow: response, x: read, answer: `{"result":{"modified_payload":{"content":{"text":5}}}}`, kind: protocol.InvalidResponse, text: "the text of its content is not a string"},
+		{
+			name:   "args that were none",
+			flow:   request,
+			x:      bareCall,
+			answer: `{"result":{"modified_payload":{"name":"t","args":{"a":1}}}}`,
+			want:   modify(`{"name":"t","arguments":{"a":1}}`),
+		},
+		{
+			name:   "the same args",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":{"modified_payload":{"name":"ext_files_read","args":{"n":12345678901234567890}}}}`,
+		},
+		{
+			name:   "no args",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":{"modified_payload":{"name":"ext_files_read","args":null}}}`,
+		},
+		{
+			name:   "another tool",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":{"modified_payload":{"name":"ext_shell_run","args":{}}}}`,
+			kind:   protocol.InvalidResponse,
+			text:   `changed the name to "ext_shell_run"`,
+		},
+		{
+			name:   "args that are a list",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":{"modified_payload":{"args":[1]}}}`,
+			kind:   protocol.InvalidResponse,
+			text:   "its args: not a JSON object",
+		},
+		{
+			name:   "a result",
+			flow:   response,
+			x:      toolCall,
+			answer: `{"result":{"modified_payload":{"name":"ext_files_read","result":{"content":[]}}}}`,
+			want:   modify(`{"content":[]}`),
+		},
+		{
+			name:   "a result that is a text",
+			flow:   response,
+			x:      toolCall,
+			answer: `{"result":{"modified_payload":{"result":"x"}}}`,
+			kind:   protocol.InvalidResponse,
+			text:   "its result: not a JSON object",
+		},
+		{name: "an extension's own error", flow: response, x: failed,
+			answer: `{"result":{"modified_payload":{"name":"t","result":{"content":[{"type":"text","text":"no ***"}],"structuredContent":{"path":"***"}}}}}`,
+			want:   modify(`{"code":-1,"message":"no ***","data":{"path":"***"}}`)},
+		{name: "its data taken out", flow: response, x: failed,
+			answer: `{"result":{"modified_payload":{"name":"t","result":{"content":[{"type":"text","text":"no ***"}]}}}}`,
+			want:   modify(`{"code":-1,"message":"no ***"}`)},
+		{
+			name:   "a prompt's args",
+			flow:   request,
+			x:      promptGet,
+			answer: `{"result":{"modified_payload":{"prompt_id":"greet","args":{"who":"y"}}}}`,
+			want:   modify(`{"name":"greet","arguments":{"who":"y"}}`),
+		},
+		{
+			name:   "a prompt's result",
+			flow:   response,
+			x:      promptGet,
+			answer: `{"result":{"modified_payload":{"prompt_id":"greet","result":{"messages":[1]}}}}`,
+			want:   modify(`{"messages":[1]}`),
+		},
+		{
+			name:   "a uri",
+			flow:   request,
+			x:      read,
+			answer: `{"result":{"modified_payload":{"uri":"file:///c","metadata":{}}}}`,
+			want:   modify(`{"uri":"file:///c"}`),
+		},
+		{
+			name:   "a uri that is none",
+			flow:   request,
+			x:      read,
+			answer: `{"result":{"modified_payload":{"uri":5}}}`,
+			kind:   protocol.InvalidResponse,
+			text:   "its uri is not a string",
+		},
+		{name: "contents", flow: response, x: read,
+			answer: `{"result":{"modified_payload":{"uri":"u","content":{"type":"resource","uri":"x","mime_type":null,"text":"***","blob":null}}}}`,
+			want:   modify(`{"contents":[{"uri":"file:///a","mimeType":"text/plain","text":"***","_meta":{"n":1.50}},{"uri":"file:///b","text":"***"}],"later":1}`)},
+		{
+			name:   "content that is a text",
+			flow:   response,
+			x:      read,
+			answer: `{"result":{"modified_payload":{"content":"***"}}}`,
+			kind:   protocol.InvalidResponse,
+			text:   "its content: not a JSON object",
+		},
+		{
+			name:   "text that is none",
+			flow:   response,
+			x:      read,
+			answer: `{"result":{"modified_payload":{"content":{"text":5}}}}`,
+			kind:   protocol.InvalidResponse,
+			text:   "the text of its content is not a string",
+		},
 
-		{name: "an error", flow: request, x: toolCall, answer: `{"error":{"message":"no model","code":"E","plugin_name":"guard","details":{"a":1}}}`, kind: protocol.ExtensionError, text: "tool_pre_invoke failed: no model"},
-		{name: "an error beside a result", flow: request, x: toolCall, answer: `{"result":{},"error":{"message":"no model"}}`, kind: protocol.ExtensionError, text: "no model"},
-		{name: "a violation beside what cannot be read", flow: request, x: toolCall, answer: `{"result":{"continue_processing":false},"error":{"message":"m","code":5}}`,
-			want: governance.Decision{Action: governance.Deny}},
-		{name: "neither", flow: request, x: toolCall, answer: `{"plugin_name":"guard"}`, kind: protocol.InvalidResponse, text: "neither a result nor an error"},
-		{name: "null", flow: request, x: toolCall, answer: `{"result":null}`, kind: protocol.InvalidResponse, text: "neither a result nor an error"},
-		{name: "a result that is none", flow: request, x: toolCall, answer: `{"result":true}`, kind: protocol.InvalidResponse, text: "cannot be read"},
-		{name: "no yes and no no", flow: request, x: toolCall, answer: `{"result":{"continue_processing":"maybe"}}`, kind: protocol.InvalidResponse, text: "cannot be read"},
-		{name: "no JSON", flow: request, x: toolCall, answer: `all right`, kind: protocol.InvalidResponse, text: "cannot be read"},
-		{name: "nothing", flow: request, x: toolCall, answer: ``, kind: protocol.InvalidResponse, text: "neither a result nor an error"},
+		{
+			name:   "an error",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"error":{"message":"no model","code":"E","plugin_name":"guard","details":{"a":1}}}`,
+			kind:   protocol.ExtensionError,
+			text:   "tool_pre_invoke failed: no model",
+		},
+		{
+			name:   "an error beside a result",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":{},"error":{"message":"no model"}}`,
+			kind:   protocol.ExtensionError,
+			text:   "no model",
+		},
+		{name: "a violation beside what cannot be read", flow: request, x: toolCall,
+			answer: `{"result":{"continue_processing":false},"error":{"message":"m","code":5}}`,
+			want:   governance.Decision{Action: governance.Deny}},
+		{
+			name:   "neither",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"plugin_name":"guard"}`,
+			kind:   protocol.InvalidResponse,
+			text:   "neither a result nor an error",
+		},
+		{
+			name:   "null",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":null}`,
+			kind:   protocol.InvalidResponse,
+			text:   "neither a result nor an error",
+		},
+		{
+			name:   "a result that is none",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":true}`,
+			kind:   protocol.InvalidResponse,
+			text:   "cannot be read",
+		},
+		{
+			name:   "no yes and no no",
+			flow:   request,
+			x:      toolCall,
+			answer: `{"result":{"continue_processing":"maybe"}}`,
+			kind:   protocol.InvalidResponse,
+			text:   "cannot be read",
+		},
+		{
+			name:   "no JSON",
+			flow:   request,
+			x:      toolCall,
+			answer: `all right`,
+			kind:   protocol.InvalidResponse,
+			text:   "cannot be read",
+		},
+		{
+			name:   "nothing",
+			flow:   request,
+			x:      toolCall,
+			answer: ``,
+			kind:   protocol.InvalidResponse,
+			text:   "neither a result nor an error",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := tt.x
@@ -273,7 +546,8 @@ func TestContextSurvivesTheCall(t *testing.T) {
 	}{
 		{governance.Request, &toolCall, `{"state":{},`},
 		{governance.Response, &other, `{"state":{},`},
-		{governance.Response, &toolCall, `{"state":{"t0":12345678901234567890},"global_context":{"request_id":"d1","user":"ann","tenant_id":null,"server_id":"files","state":{"g":1},"metadata":{}},"metadata":{"m":1}}`},
+		{governance.Response, &toolCall,
+			`{"state":{"t0":12345678901234567890},"global_context":{"request_id":"d1","user":"ann","tenant_id":null,"server_id":"files","state":{"g":1},"metadata":{}},"metadata":{"m":1}}`},
 		{governance.Response, &toolCall, `{"state":{},`}, // the context is used once
 	} {
 		if _, err := p.Decide(t.Context(), step.flow, step.x); err != nil {
@@ -294,7 +568,8 @@ func TestResults(t *testing.T) {
 		kind   protocol.Kind
 	}{
 		{`{"content":[],"structuredContent":{"result":{"continue_processing":true}}}`, ""},
-		{`{"content":[{"type":"text","text":"{\"plugin_name\":\"guard\"}"},{"type":"text","text":"{\"result\":{}}"}]}`, ""},
+		{`{"content":[{"type":"text","text":"{\"plugin_name\":\"guard\"}"},{"type":"text","text":"{\"result\":{}}"}]}`,
+			""},
 		{`{"content":[{"type":"text","text":"{\"result\":{}}"}],"isError":true}`, protocol.ExtensionError},
 		{`{"content":[]}`, protocol.InvalidResponse},
 		{`null`, protocol.InvalidResponse},

@@ -17,13 +17,22 @@ import (
 
 // actions maps the decisions of the protocol to those of the pipeline.
 var actions = map[string]governance.Action{
-	protocol.DecisionAllow: governance.Allow, protocol.DecisionDeny: governance.Deny, protocol.DecisionModify: governance.Modify,
-	protocol.DecisionRespond: governance.Respond, protocol.DecisionAsk: governance.Ask,
+	protocol.DecisionAllow:   governance.Allow,
+	protocol.DecisionDeny:    governance.Deny,
+	protocol.DecisionModify:  governance.Modify,
+	protocol.DecisionRespond: governance.Respond,
+	protocol.DecisionAsk:     governance.Ask,
 }
 
 var (
-	decisions = []string{protocol.DecisionAllow, protocol.DecisionDeny, protocol.DecisionModify, protocol.DecisionRespond, protocol.DecisionAsk}
-	members   = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "request", "response"}
+	decisions = []string{
+		protocol.DecisionAllow,
+		protocol.DecisionDeny,
+		protocol.DecisionModify,
+		protocol.DecisionRespond,
+		protocol.DecisionAsk,
+	}
+	members = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "request", "response"}
 )
 
 // decode decodes a [protocol.DecideResult]. A denial stays one whatever stands beside it. All
@@ -90,7 +99,8 @@ func decodeStrictly(flow governance.Flow, answer json.RawMessage) (d governance.
 	}
 	action, ok := actions[r.Decision]
 	if !ok {
-		return d, fmt.Errorf("%q is no decision%s; say one of %s", r.Decision, suggest(r.Decision, decisions), strings.Join(decisions, ", "))
+		return d, fmt.Errorf("%q is no decision%s; say one of %s", r.Decision, suggest(r.Decision, decisions),
+			strings.Join(decisions, ", "))
 	}
 	d = governance.Decision{Action: action, Code: r.Code, Reason: r.Reason, Data: r.Data}
 	if d.Expiry, err = seconds("expiry", r.Expiry); err != nil {

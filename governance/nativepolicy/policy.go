@@ -31,14 +31,16 @@ func New(s governance.Spec, c Caller) *Policy { return &Policy{s.Category, c} }
 
 // Decide implements [governance.Policy]. Its errors are those of the Caller, and
 // invalid_response.
-func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	answer, err := p.caller.Call(ctx, protocol.MethodDecide, p.params(ctx, flow, x))
 	if err != nil {
 		return governance.Decision{}, err
 	}
 	d, err := decode(flow, answer)
 	if err != nil {
-		return governance.Decision{}, protocol.Errorf(protocol.InvalidResponse, "its answer to %s is no decision: %w", protocol.MethodDecide, err)
+		return governance.Decision{}, protocol.Errorf(protocol.InvalidResponse, "its answer to %s is no decision: %w",
+			protocol.MethodDecide, err)
 	}
 	return d, nil
 }
@@ -78,7 +80,9 @@ func (p *Policy) params(ctx context.Context, flow governance.Flow, x *governance
 	}
 	if p.category == governance.Audit {
 		verdict, _ := json.Marshal(protocol.Verdict{ // strings always encode
-			Decision: cmp.Or(string(x.Verdict.Action), protocol.DecisionAllow), Policy: x.Verdict.Policy, Code: x.Verdict.Code,
+			Decision: cmp.Or(string(x.Verdict.Action), protocol.DecisionAllow),
+			Policy:   x.Verdict.Policy,
+			Code:     x.Verdict.Code,
 		})
 		raw("verdict", verdict)
 	}

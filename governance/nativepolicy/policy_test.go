@@ -38,13 +38,24 @@ func TestDecisions(t *testing.T) {
 		fault  string
 	}{
 		{request, `{"decision":"allow"}`, governance.Decision{}, ""},
-		{response, `{"decision":"allow","reason":"fine","request":null,"data":null}`, governance.Decision{Reason: "fine", Data: json.RawMessage("null")}, ""},
+		{response, `{"decision":"allow","reason":"fine","request":null,"data":null}`,
+			governance.Decision{Reason: "fine", Data: json.RawMessage("null")}, ""},
 		{request, `{"decision":"deny","code":"c","reason":"r","data":{"n":12345678901234567890},"retry_after":1.5}`,
-			governance.Decision{Action: governance.Deny, Code: "c", Reason: "r", Data: json.RawMessage(`{"n":12345678901234567890}`), RetryAfter: 1500 * time.Millisecond}, ""},
-		{request, `{"decision":"modify","request":{"name":"a","n":1.50}}`, governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"name":"a","n":1.50}`)}, ""},
-		{response, `{"decision":"modify","response":{"content":[]}}`, governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"content":[]}`)}, ""},
-		{request, `{"decision":"respond","response":{"content":[]}}`, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{"content":[]}`)}, ""},
-		{request, `{"decision":"ask","reason":"sure?","expiry":60}`, governance.Decision{Action: governance.Ask, Reason: "sure?", Expiry: time.Minute}, ""},
+			governance.Decision{
+				Action:     governance.Deny,
+				Code:       "c",
+				Reason:     "r",
+				Data:       json.RawMessage(`{"n":12345678901234567890}`),
+				RetryAfter: 1500 * time.Millisecond,
+			}, ""},
+		{request, `{"decision":"modify","request":{"name":"a","n":1.50}}`,
+			governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"name":"a","n":1.50}`)}, ""},
+		{response, `{"decision":"modify","response":{"content":[]}}`,
+			governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"content":[]}`)}, ""},
+		{request, `{"decision":"respond","response":{"content":[]}}`,
+			governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{"content":[]}`)}, ""},
+		{request, `{"decision":"ask","reason":"sure?","expiry":60}`,
+			governance.Decision{Action: governance.Ask, Reason: "sure?", Expiry: time.Minute}, ""},
 
 		{request, ``, governance.Decision{}, "unexpected end of JSON"},
 		{request, `null`, governance.Decision{}, "not a JSON object"},
@@ -62,17 +73,24 @@ func TestDecisions(t *testing.T) {
 		{request, `{"decision":"deny","reson":"r","request":{},"code":7,"reason":["r"]}`, deny, ""},
 		{request, `{"decision":"ask","reson":"r"}`, governance.Decision{}, `"reson" has no meaning in it (reason?)`},
 		{request, `{"decision":"modify"}`, governance.Decision{}, "modify in the request flow needs a request"},
-		{request, `{"decision":"modify","request":null}`, governance.Decision{}, "modify in the request flow needs a request"},
-		{request, `{"decision":"modify","response":{}}`, governance.Decision{}, "modify in the request flow needs a request"},
+		{request, `{"decision":"modify","request":null}`, governance.Decision{},
+			"modify in the request flow needs a request"},
+		{request, `{"decision":"modify","response":{}}`, governance.Decision{},
+			"modify in the request flow needs a request"},
 		{request, `{"decision":"modify","request":{},"response":{}}`, governance.Decision{}, "goes without a response"},
-		{response, `{"decision":"modify","request":{}}`, governance.Decision{}, "modify in the response flow goes without a request"},
-		{request, `{"decision":"allow","request":{}}`, governance.Decision{}, "allow in the request flow goes without a request"},
+		{response, `{"decision":"modify","request":{}}`, governance.Decision{},
+			"modify in the response flow goes without a request"},
+		{request, `{"decision":"allow","request":{}}`, governance.Decision{},
+			"allow in the request flow goes without a request"},
 		{request, `{"decision":"respond"}`, governance.Decision{}, "respond in the request flow needs a response"},
 		{response, `{"decision":"respond","response":{}}`, governance.Decision{}, "respond is for the request flow"},
-		{response, `{"decision":"ask","response":{}}`, governance.Decision{}, "ask in the response flow goes without a response"},
+		{response, `{"decision":"ask","response":{}}`, governance.Decision{},
+			"ask in the response flow goes without a response"},
 		{request, `{"decision":"deny","retry_after":-1}`, deny, ""},
-		{request, `{"decision":"deny","retry_after":"1m"}`, governance.Decision{Action: governance.Deny, RetryAfter: time.Minute}, ""},
-		{request, `{"decision":"deny","retry_after":"2"}`, governance.Decision{Action: governance.Deny, RetryAfter: 2 * time.Second}, ""},
+		{request, `{"decision":"deny","retry_after":"1m"}`,
+			governance.Decision{Action: governance.Deny, RetryAfter: time.Minute}, ""},
+		{request, `{"decision":"deny","retry_after":"2"}`,
+			governance.Decision{Action: governance.Deny, RetryAfter: 2 * time.Second}, ""},
 		{request, `{"decision":"deny","retry_after":"-2h"}`, deny, ""},
 		{request, `{"decision":"ask","expiry":-1}`, governance.Decision{}, "expiry is a number of seconds"},
 	} {
@@ -81,10 +99,13 @@ func TestDecisions(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s, %s (-want +got):\n%s", tt.flow, tt.answer, diff)
 		}
-		if (err != nil) != (tt.fault != "") || err != nil && (!strings.Contains(err.Error(), tt.fault) || protocol.KindOf(err) != protocol.InvalidResponse) {
+		if (err != nil) != (tt.fault != "") ||
+			err != nil && (!strings.Contains(err.Error(), tt.fault) ||
+				protocol.KindOf(err) != protocol.InvalidResponse) {
 			t.Errorf("%s, %s: error %v, want … %s", tt.flow, tt.answer, err, tt.fault)
 		}
-		stated := strings.Contains(tt.answer, `"decision":`) && !strings.Contains(tt.answer, `"decision":null`) && !strings.HasPrefix(tt.answer, `{"decision":"allow"`)
+		stated := strings.Contains(tt.answer, `"decision":`) && !strings.Contains(tt.answer, `"decision":null`) &&
+			!strings.HasPrefix(tt.answer, `{"decision":"allow"`)
 		if err != nil && errors.Is(err, governance.ErrDecided) != stated {
 			t.Errorf("%s, %s: %v; it states a decision: %t", tt.flow, tt.answer, err, stated)
 		}
@@ -102,10 +123,23 @@ func TestProcessFails(t *testing.T) {
 
 // TestParams checks that the JSON of the exchange is copied byte for byte.
 func TestParams(t *testing.T) {
-	x := governance.Exchange{ID: "d1", Method: "tools/call", Caller: "a\"b", Session: "s", Node: "web", Extension: "files", Tool: "ext_files_read", ToChild: true,
-		Request: json.RawMessage(`{"name":"read", "arguments":{"n":12345678901234567890,"h":"<&>"}}`), Response: json.RawMessage(`{"content":[]}`)}
-	failed := governance.Exchange{Method: "sampling/createMessage", Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"},
-		Verdict: governance.Verdict{Action: governance.Deny, Policy: "gate", Code: "c"}}
+	x := governance.Exchange{
+		ID:        "d1",
+		Method:    "tools/call",
+		Caller:    "a\"b",
+		Session:   "s",
+		Node:      "web",
+		Extension: "files",
+		Tool:      "ext_files_read",
+		ToChild:   true,
+		Request:   json.RawMessage(`{"name":"read", "arguments":{"n":12345678901234567890,"h":"<&>"}}`),
+		Response:  json.RawMessage(`{"content":[]}`),
+	}
+	failed := governance.Exchange{
+		Method:  "sampling/createMessage",
+		Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"},
+		Verdict: governance.Verdict{Action: governance.Deny, Policy: "gate", Code: "c"},
+	}
 	const all = `"method":"tools/call","id":"d1","caller":"a\"b","session":"s","node":"web","extension":"files","tool":"ext_files_read","request":{"name":"read", "arguments":{"n":12345678901234567890,"h":"<&>"}}`
 	for _, tt := range []struct {
 		category governance.Category
@@ -114,13 +148,18 @@ func TestParams(t *testing.T) {
 		want     string
 	}{
 		{governance.Content, governance.Request, &x, `{"flow":"request","direction":"to_extension",` + all + `}`},
-		{governance.Content, governance.Response, &x, `{"flow":"response","direction":"to_extension",` + all + `,"response":{"content":[]}}`},
-		{governance.Audit, governance.Response, &x, `{"flow":"response","direction":"to_extension",` + all + `,"response":{"content":[]},"verdict":{"decision":"allow"}}`},
-		{governance.Audit, governance.Response, &failed, `{"flow":"response","direction":"to_caller","method":"sampling/createMessage",` +
-			`"error":{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}},"verdict":{"decision":"deny","policy":"gate","code":"c"}}`},
+		{governance.Content, governance.Response, &x,
+			`{"flow":"response","direction":"to_extension",` + all + `,"response":{"content":[]}}`},
+		{governance.Audit, governance.Response, &x,
+			`{"flow":"response","direction":"to_extension",` + all +
+				`,"response":{"content":[]},"verdict":{"decision":"allow"}}`},
+		{governance.Audit, governance.Response, &failed,
+			`{"flow":"response","direction":"to_caller","method":"sampling/createMessage",` +
+				`"error":{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}},"verdict":{"decision":"deny","policy":"gate","code":"c"}}`},
 	} {
 		s := &script{answer: `{"decision":"allow"}`}
-		if _, err := nativepolicy.New(governance.Spec{Category: tt.category}, s).Decide(t.Context(), tt.flow, tt.x); err != nil {
+		if _, err := nativepolicy.New(governance.Spec{Category: tt.category}, s).Decide(t.Context(), tt.flow,
+			tt.x); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff(tt.want, string(s.params)); diff != "" || s.method != "governance/decide" {
@@ -135,9 +174,11 @@ func TestParams(t *testing.T) {
 // The headers of an HTTP request come before the payload; none are absent, not empty.
 func TestHeaders(t *testing.T) {
 	for want, headers := range map[string]map[string]string{
-		`{"flow":"request","direction":"to_extension","method":"tools/list","request":{}}`:                                            nil,
-		`{"flow":"request","direction":"to_extension","method":"tools/list","headers":{},"request":{}}`:                               {},
-		`{"flow":"request","direction":"to_extension","method":"tools/list","headers":{"authorization":"Bearer \"x\""},"request":{}}`: {"authorization": `Bearer "x"`},
+		`{"flow":"request","direction":"to_extension","method":"tools/list","request":{}}`:              nil,
+		`{"flow":"request","direction":"to_extension","method":"tools/list","headers":{},"request":{}}`: {},
+		`{"flow":"request","direction":"to_extension","method":"tools/list","headers":{"authorization":"Bearer \"x\""},"request":{}}`: {
+			"authorization": `Bearer "x"`,
+		},
 	} {
 		s := &script{answer: `{"decision":"allow"}`}
 		x := &governance.Exchange{Method: "tools/list", ToChild: true, Request: json.RawMessage(`{}`)}
@@ -153,13 +194,20 @@ func TestHeaders(t *testing.T) {
 
 // FuzzDecide checks that only an explicit allow allows.
 func FuzzDecide(f *testing.F) {
-	for _, s := range []string{`{"decision":"allow"}`, `{"decision":"deny"}`, `{"decision":"modify","request":{}}`, `{"decision":"allow","decision":"deny"}`} {
+	for _, s := range []string{
+		`{"decision":"allow"}`,
+		`{"decision":"deny"}`,
+		`{"decision":"modify","request":{}}`,
+		`{"decision":"allow","decision":"deny"}`,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
-		d, err := nativepolicy.New(governance.Spec{}, &script{answer: answer}).Decide(t.Context(), governance.Request, &governance.Exchange{})
+		d, err := nativepolicy.New(governance.Spec{}, &script{answer: answer}).Decide(t.Context(), governance.Request,
+			&governance.Exchange{})
 		var plain struct{ Decision string }
-		if err == nil && d.Action == governance.Allow && (json.Unmarshal([]byte(answer), &plain) != nil || plain.Decision != "allow") {
+		if err == nil && d.Action == governance.Allow &&
+			(json.Unmarshal([]byte(answer), &plain) != nil || plain.Decision != "allow") {
 			t.Errorf("%q is taken for an approval", answer)
 		}
 	})

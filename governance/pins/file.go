@@ -33,7 +33,13 @@ type seenIn map[string]map[string]entry
 
 // kinds are the parts of the file.
 func (f *lockFile) kinds() map[Kind]*seenIn {
-	return map[Kind]*seenIn{Tool: &f.Tools, Introduction: &f.Introduction, Prompt: &f.Prompts, Resource: &f.Resources, Template: &f.Templates}
+	return map[Kind]*seenIn{
+		Tool:         &f.Tools,
+		Introduction: &f.Introduction,
+		Prompt:       &f.Prompts,
+		Resource:     &f.Resources,
+		Template:     &f.Templates,
+	}
 }
 
 // maxFile bounds the file, in bytes.
@@ -59,7 +65,8 @@ func load(path string) (table, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {
 		line := 1 + bytes.Count(text[:offset(err, len(text))], []byte("\n"))
-		return nil, fmt.Errorf("pins: %s:%d: %w; fix it or restore it, or move it away to pin everything again as it is then: mv %s %s.broken",
+		return nil, fmt.Errorf("pins: %s:%d: %w; fix it or restore it, or move it away to pin everything again as it "+
+			"is then: mv %s %s.broken",
 			path, line, err, path, path)
 	}
 	if f.Version != version && f.Version != 1 {

@@ -49,7 +49,13 @@ const maxNoted = 1024
 // OpenHidden reads what was accepted from the file at path. A missing one is empty. The error
 // leaves a usable Hidden, which has accepted nothing.
 func OpenHidden(path string) (*Hidden, error) {
-	h := &Hidden{path: path, accepted: make(map[string][]string), held: make(map[group]map[string]hiddenItem), beyond: make(map[group]bool), noted: make(map[subject]string)}
+	h := &Hidden{
+		path:     path,
+		accepted: make(map[string][]string),
+		held:     make(map[group]map[string]hiddenItem),
+		beyond:   make(map[group]bool),
+		noted:    make(map[subject]string),
+	}
 	text, _, err := regular.Read(path, maxFile, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
@@ -115,7 +121,8 @@ func (h *Hidden) Check(s Sent) (ok, changed bool) {
 func describe(found []display.Hidden, raw json.RawMessage, unlocked bool) string {
 	var lines []string
 	if unlocked {
-		lines = append(lines, "exthost.lock does not state this descriptor: "+display.Cut(visible(string(canonical(raw))), maxValue))
+		lines = append(lines, "exthost.lock does not state this descriptor: "+
+			display.Cut(visible(string(canonical(raw))), maxValue))
 	}
 	if len(found) == 0 {
 		return lines[0]
@@ -136,7 +143,8 @@ func describe(found []display.Hidden, raw json.RawMessage, unlocked bool) string
 func (h *Hidden) Keep(extension string, tools []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.held[group{extension, Tool}], func(name string, _ hiddenItem) bool { return !slices.Contains(tools, name) })
+	maps.DeleteFunc(h.held[group{extension, Tool}],
+		func(name string, _ hiddenItem) bool { return !slices.Contains(tools, name) })
 }
 
 // Any reports whether anything is held.
@@ -176,7 +184,18 @@ func (h *Hidden) List() (list []Pin) {
 	defer h.mu.Unlock()
 	for g, names := range h.held {
 		for name, item := range names {
-			list = append(list, Pin{Extension: g.extension, Kind: g.kind, Name: name, Label: Label(g.kind, name), Held: true, New: true, Unlocked: item.unlocked, Diff: item.shown, Digest: item.digest})
+			list = append(list,
+				Pin{
+					Extension: g.extension,
+					Kind:      g.kind,
+					Name:      name,
+					Label:     Label(g.kind, name),
+					Held:      true,
+					New:       true,
+					Unlocked:  item.unlocked,
+					Diff:      item.shown,
+					Digest:    item.digest,
+				})
 		}
 	}
 	return sorted(list)

@@ -80,7 +80,8 @@ var plainVersion = regexp.MustCompile(`^[0-9A-Za-z.+_-]{0,40}$`)
 // NewIntroduction returns the item of what a server says of itself. name tells its handshakes
 // apart, where it has several. A plain version does not count: each update has another.
 func NewIntroduction(name, instructions string, serverInfo json.RawMessage) Item {
-	if version, ok := rawjson.Text(rawjson.Get(serverInfo, "version")); ok && plainVersion.MatchString(version) && !ambiguous(serverInfo) {
+	if version, ok := rawjson.Text(rawjson.Get(serverInfo, "version")); ok && plainVersion.MatchString(version) &&
+		!ambiguous(serverInfo) {
 		serverInfo = rawjson.Delete(serverInfo, "version")
 	}
 	return Item{Introduction, name, members{"instructions": text(instructions), "server_info": serverInfo}.descriptor()}

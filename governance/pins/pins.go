@@ -71,9 +71,11 @@ type Pin struct {
 	Held       bool      `json:"held"`          // a change waits for approval
 	New        bool      `json:"new,omitempty"` // it came after the others, and was never approved
 	HeldSince  time.Time `json:"held_since,omitzero"`
-	Diff       string    `json:"diff,omitempty"`     // between the pinned and the present descriptor, one difference per line
-	Digest     string    `json:"digest,omitempty"`   // of the descriptor that waits for approval; "" when none does
-	Unlocked   string    `json:"unlocked,omitempty"` // what exthost.lock would state of a tool of which it states something else, or nothing; see [Item.Hash]
+	// between the pinned and the present descriptor, one difference per line
+	Diff   string `json:"diff,omitempty"`
+	Digest string `json:"digest,omitempty"` // of the descriptor that waits for approval; "" when none does
+	// what exthost.lock would state of a tool of which it states something else, or nothing; see [Item.Hash]
+	Unlocked string `json:"unlocked,omitempty"`
 }
 
 // Open reads the lock file at path. Save creates a missing one. The file must be in the directory
@@ -86,7 +88,13 @@ func Open(path, within string) (*Pins, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pins{path: path, within: within, seen: seen, open: make(map[group]firstList), dirty: make(map[group]dirtyPart)}, nil
+	return &Pins{
+		path:   path,
+		within: within,
+		seen:   seen,
+		open:   make(map[group]firstList),
+		dirty:  make(map[group]dirtyPart),
+	}, nil
 }
 
 // List is what an extension has of one kind, or one page of it.
@@ -268,7 +276,16 @@ func (p *Pins) HeldOf(extension string) (list []Pin) {
 }
 
 func (e *entry) pin(g group, name string) Pin {
-	pin := Pin{Extension: g.extension, Kind: g.kind, Name: name, Label: Label(g.kind, name), Since: e.Since, ApprovedBy: e.Approved, Held: e.Held != nil, HeldSince: e.HeldFrom}
+	pin := Pin{
+		Extension:  g.extension,
+		Kind:       g.kind,
+		Name:       name,
+		Label:      Label(g.kind, name),
+		Since:      e.Since,
+		ApprovedBy: e.Approved,
+		Held:       e.Held != nil,
+		HeldSince:  e.HeldFrom,
+	}
 	if pin.Held {
 		pin.New, pin.Diff, pin.Digest = e.Pinned == nil, e.Pinned.diff(e.Held), e.Held.hash()
 	}
@@ -278,7 +295,8 @@ func (e *entry) pin(g group, name string) Pin {
 func sorted(list []Pin) []Pin {
 	order := Kinds()
 	slices.SortFunc(list, func(a, b Pin) int {
-		return cmp.Or(cmp.Compare(a.Extension, b.Extension), cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Extension, b.Extension),
+			cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Name, b.Name))
 	})
 	return list
 }

@@ -35,7 +35,8 @@ func (s *Counters[K]) Of(key K, now time.Time) ([]*Counter, error) {
 	if len(s.byKey) >= MaxCounters {
 		s.sweepLocked(now)
 		if len(s.byKey) >= MaxCounters {
-			return nil, fmt.Errorf("there are %d callers, sessions or tools to count apart in this window, and no more can be", MaxCounters)
+			return nil, fmt.Errorf("there are %d callers, sessions or tools to count apart in this window, and no "+
+				"more can be", MaxCounters)
 		}
 	}
 	if s.byKey == nil {

@@ -47,7 +47,8 @@ const (
 	watchTimeout = 2 * time.Second
 )
 
-var errNoSource = errors.New("this host is not the node of its configuration, and only nodes of the cluster count: exthost serve")
+var errNoSource = errors.New("this host is not the node of its configuration, and only nodes of the cluster count: " +
+	"exthost serve")
 
 // NewPool returns a pool over source; nil is one that cannot be reached. The caller closes it.
 func NewPool(source Source) *Pool {

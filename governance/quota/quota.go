@@ -9,10 +9,11 @@ import (
 
 // Claim asks for units of one counter.
 type Claim struct {
-	Policy string        // whose counter it is
-	Key    string        // tells the counters of a policy apart
-	Limit  int64         // units that all hosts together may use in a window
-	Window time.Duration // windows follow each other, and begin at multiples of their length since 1970 by the clock of the servers
+	Policy string // whose counter it is
+	Key    string // tells the counters of a policy apart
+	Limit  int64  // units that all hosts together may use in a window
+	// windows follow each other, and begin at multiples of their length since 1970 by the clock of the servers
+	Window time.Duration
 
 	Of   int64 // the window of the lease that the host has; 0: none
 	Held int64 // what is left of that lease; negative: more was used than leased

@@ -68,7 +68,14 @@ func (s *source) Lease(ctx context.Context, c quota.Claim) (quota.Lease, error) 
 	free := c.Limit - s.taken[key]
 	units := min(max(s.size-held, 0), free)
 	s.taken[key] += units
-	return quota.Lease{Of: start.UnixNano(), Units: units, Size: s.size, Last: units == free, Ends: start.Add(c.Window), Note: s.note}, nil
+	return quota.Lease{
+		Of:    start.UnixNano(),
+		Units: units,
+		Size:  s.size,
+		Last:  units == free,
+		Ends:  start.Add(c.Window),
+		Note:  s.note,
+	}, nil
 }
 
 var errWrong = errors.New("what is there is no counter")
@@ -200,7 +207,8 @@ func TestOneCounter(t *testing.T) {
 		}
 		s.set(func() { s.wrong, s.note = "", "odd" })
 		time.Sleep(time.Second)
-		if _, wait, err := bad.Take(t.Context(), time.Now(), 1); err != nil || wait != 0 || p.Err("p") != nil || p.Note("p") != "odd" {
+		if _, wait, err := bad.Take(t.Context(), time.Now(), 1); err != nil || wait != 0 || p.Err("p") != nil ||
+			p.Note("p") != "odd" {
 			t.Errorf("%v, %v, %v, %q", wait, err, p.Err("p"), p.Note("p"))
 		}
 		synctest.Wait()
@@ -239,7 +247,8 @@ func TestCharge(t *testing.T) {
 		s := &source{size: 100}
 		c := pool(t, s).New(claim(1000))
 		c.Charge(time.Now(), 50)
-		if _, _, err := c.Take(t.Context(), time.Now(), 10); err != nil || s.taken[fmt.Sprint(time.Now().Truncate(time.Minute).UnixNano(), "p", "k")] != 150 {
+		if _, _, err := c.Take(t.Context(), time.Now(), 10); err != nil ||
+			s.taken[fmt.Sprint(time.Now().Truncate(time.Minute).UnixNano(), "p", "k")] != 150 {
 			t.Fatalf("%v: %v", err, s.taken)
 		}
 		c.Charge(time.Now(), 890)
@@ -258,9 +267,12 @@ func TestCharge(t *testing.T) {
 // The counters of a limit are bounded, and those of windows that go on are kept.
 func TestCounters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &quota.Counters[int]{Pool: pool(t, &source{size: 1}), Claims: func(k int) []quota.Claim {
-			return []quota.Claim{{Policy: "p", Key: fmt.Sprint(k), Limit: 1, Window: time.Minute}}
-		}}
+		s := &quota.Counters[int]{
+			Pool: pool(t, &source{size: 1}),
+			Claims: func(k int) []quota.Claim {
+				return []quota.Claim{{Policy: "p", Key: fmt.Sprint(k), Limit: 1, Window: time.Minute}}
+			},
+		}
 		use := func(k int) error {
 			c, err := s.Of(k, time.Now())
 			if err == nil {

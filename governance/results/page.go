@@ -23,13 +23,15 @@ const (
 // Tool returns the descriptor of the page tool.
 func Tool() protocol.Tool {
 	t := protocol.Tool{
-		Name:        ToolName,
-		Title:       "Read on in a long result",
-		Description: "Returns a part of a tool result that was too long to return at once. Use it with the handle and the offset that the shortened result states.",
-		InputSchema: fmt.Appendf(nil, `{"type":"object","properties":{"handle":{"type":"string","description":"from the shortened result"},`+
-			`"offset":{"type":"integer","minimum":0,"default":0,"description":"where to begin, in bytes"},`+
-			`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d,"description":"how much to return at most, in bytes"}},`+
-			`"required":["handle"],"additionalProperties":false}`, MaxPage, DefaultPage),
+		Name:  ToolName,
+		Title: "Read on in a long result",
+		Description: "Returns a part of a tool result that was too long to return at once. Use it with the handle " +
+			"and the offset that the shortened result states.",
+		InputSchema: fmt.Appendf(nil,
+			`{"type":"object","properties":{"handle":{"type":"string","description":"from the shortened result"},`+
+				`"offset":{"type":"integer","minimum":0,"default":0,"description":"where to begin, in bytes"},`+
+				`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d,"description":"how much to return at most, in bytes"}},`+
+				`"required":["handle"],"additionalProperties":false}`, MaxPage, DefaultPage),
 		Annotations: json.RawMessage(`{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}`),
 	}
 	t.Raw, _ = json.Marshal(struct { // strings and valid JSON always encode

@@ -69,7 +69,10 @@ func pages(t *testing.T, s *Store, handle string, limit int) (text string, n int
 func TestPagesAreTheWhole(t *testing.T) {
 	s := open(t, Options{})
 	for name, text := range map[string]string{
-		"lines": strings.Repeat("one line of many, żółw 乌龟 😀\n", 99), "one line": strings.Repeat("乌龟😀a", 300), "short": "x", "empty": "",
+		"lines":    strings.Repeat("one line of many, żółw 乌龟 😀\n", 99),
+		"one line": strings.Repeat("乌龟😀a", 300),
+		"short":    "x",
+		"empty":    "",
 	} {
 		handle := put(t, s, text)
 		for _, limit := range []int{1, 2, 3, 7, 100, 1000, MaxPage} {
@@ -114,8 +117,11 @@ func TestHandlesAreBound(t *testing.T) {
 		handle string
 		ok     bool
 	}{
-		{ann, handle, true}, {Owner{Caller: "ann", Session: "another"}, handle, true}, {Owner{Node: "web", Caller: "ann", Session: "s1"}, handle, false}, {Owner{Caller: "eve", Session: "s1"}, handle, false}, {Owner{Caller: "", Session: "s1"}, handle, false},
-		{Owner{Caller: "", Session: "s1"}, anonymous, true}, {Owner{Caller: "", Session: "s2"}, anonymous, false}, {ann, anonymous, false}, {ann, "../" + prefix + handle, false}, {ann, "", false},
+		{ann, handle, true}, {Owner{Caller: "ann", Session: "another"}, handle, true},
+		{Owner{Node: "web", Caller: "ann", Session: "s1"}, handle, false},
+		{Owner{Caller: "eve", Session: "s1"}, handle, false}, {Owner{Caller: "", Session: "s1"}, handle, false},
+		{Owner{Caller: "", Session: "s1"}, anonymous, true}, {Owner{Caller: "", Session: "s2"}, anonymous, false},
+		{ann, anonymous, false}, {ann, "../" + prefix + handle, false}, {ann, "", false},
 	} {
 		_, err := s.Page(tt.owner, tt.handle, 0, 10)
 		if ok := err == nil; ok != tt.ok || !ok && !errors.Is(err, ErrUnknown) {
@@ -209,7 +215,8 @@ func TestCall(t *testing.T) {
 		`{"hand":"x"}`:             `unknown field "hand"`,
 		``:                         "as the tool's schema says",
 	} {
-		if _, err := s.Call(ann, nil, []byte(arguments)); protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), want) {
+		if _, err := s.Call(ann, nil, []byte(arguments)); protocol.KindOf(err) != protocol.InvalidArguments ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", arguments, err)
 		}
 	}

@@ -31,7 +31,8 @@ type Options struct {
 	Dir    string        // directory of the files, which have mode 0600; created with mode 0700
 	Quota  int64         // bytes of all results; the oldest are removed. Default: DefaultQuota
 	MaxAge time.Duration // age at which a result is removed. Default: DefaultMaxAge
-	Node   string        // the name of this host in its cluster, which begins the handles of other nodes' callers; "": there is no cluster
+	// the name of this host in its cluster, which begins the handles of other nodes' callers; "": there is no cluster
+	Node string
 }
 
 // Owner identifies who may read a result. The session counts only for anonymous callers.
@@ -52,7 +53,8 @@ func (o Owner) key() Owner {
 }
 
 // ErrUnknown is returned for a handle without a result of this owner.
-var ErrUnknown = errors.New("no result is kept under this handle: it was too old, had to make room, or never was; call the tool again")
+var ErrUnknown = errors.New("no result is kept under this handle: it was too old, had to make room, or never was; " +
+	"call the tool again")
 
 // errEvicted is returned when newer results evicted one while it was being written.
 var errEvicted = errors.New("it had to make room for others at once")
@@ -135,7 +137,8 @@ func (s *Store) reserve(handle string, e entry) error {
 	if err := s.sweepLocked(e.since); err != nil {
 		return err
 	}
-	oldest := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return s.entries[a].since.Compare(s.entries[b].since) })
+	oldest := slices.SortedFunc(maps.Keys(s.entries),
+		func(a, b string) int { return s.entries[a].since.Compare(s.entries[b].since) })
 	for _, old := range oldest {
 		if s.size+e.size <= s.o.Quota {
 			break
@@ -192,7 +195,8 @@ func (s *Store) scheduleLocked() {
 	if len(s.entries) == 0 || s.closed {
 		return
 	}
-	oldest := slices.MinFunc(slices.Collect(maps.Values(s.entries)), func(a, b entry) int { return cmp.Compare(a.since.UnixNano(), b.since.UnixNano()) })
+	oldest := slices.MinFunc(slices.Collect(maps.Values(s.entries)),
+		func(a, b entry) int { return cmp.Compare(a.since.UnixNano(), b.since.UnixNano()) })
 	s.expires = time.AfterFunc(time.Until(oldest.since.Add(s.o.MaxAge)), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

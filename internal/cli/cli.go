@@ -80,13 +80,45 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Serve and call tools:", []*cobra.Command{serve.Command(c, onHangup.set), connect.Command(c), agentsetup.Command(c), inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c)}},
-		{"Add packages:", []*cobra.Command{packages.Add(c), packages.Outdated(c), packages.Upgrade(c), packages.Remove(c)}},
-		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.Ready(c), operate.UI(c), operate.Logs(c), operate.Calls(c), dev.Tap(c), record.Record(c), record.Replay(c), record.Diff(c), operate.Reload(c), operate.Restart(c), operate.Stop(c), operate.Watch(c),
-			operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Trust(c), operate.Grant(c), secret.Command(c), client.Command(c), login.Login(c), login.Logout(c), cluster.Command(c, nodes.List(c), nodes.Check(c))}},
-		{"Govern calls:", []*cobra.Command{govern.Policy(c), govern.Hooks(c), govern.Approve(c), govern.Deny(c), govern.Audit(c)}},
-		{"Write extensions:", []*cobra.Command{author.Init(c), dev.Dev(c), dev.Attach(c), author.Check(c), packages.Import(c)}},
-		{"Check and configure:", []*cobra.Command{inspect.Doctor(c), inspect.Validate(c), inspect.Config(c), inspect.Schema(c)}},
+		{"Serve and call tools:",
+			[]*cobra.Command{
+				serve.Command(c, onHangup.set),
+				connect.Command(c),
+				agentsetup.Command(c),
+				inspect.List(c),
+				inspect.Info(c),
+				inspect.Tools(c),
+				inspect.Call(c),
+			}},
+		{"Add packages:", []*cobra.Command{
+			packages.Add(c),
+			packages.Outdated(c),
+			packages.Upgrade(c),
+			packages.Remove(c),
+		}},
+		{"Operate the running host:",
+			[]*cobra.Command{operate.Status(c), operate.Ready(c), operate.UI(c), operate.Logs(c), operate.Calls(c),
+				dev.Tap(c), record.Record(c), record.Replay(c), record.Diff(c), operate.Reload(c), operate.Restart(c),
+				operate.Stop(c), operate.Watch(c),
+				operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Trust(c), operate.Grant(c),
+				secret.Command(c), client.Command(c), login.Login(c), login.Logout(c),
+				cluster.Command(c, nodes.List(c), nodes.Check(c))}},
+		{"Govern calls:", []*cobra.Command{
+			govern.Policy(c),
+			govern.Hooks(c),
+			govern.Approve(c),
+			govern.Deny(c),
+			govern.Audit(c),
+		}},
+		{"Write extensions:", []*cobra.Command{
+			author.Init(c),
+			dev.Dev(c),
+			dev.Attach(c),
+			author.Check(c),
+			packages.Import(c),
+		}},
+		{"Check and configure:",
+			[]*cobra.Command{inspect.Doctor(c), inspect.Validate(c), inspect.Config(c), inspect.Schema(c)}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, sub := range g.commands {
@@ -124,8 +156,10 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 // extension is how the program runs itself as one of its own extensions.
 func extension() *cobra.Command {
 	return &cobra.Command{
-		Use: "extension NAME", Short: "Be one of the bundled extensions, on stdin and stdout", Hidden: true,
-		Args: console.One("the name of a bundled extension"),
+		Use:    "extension NAME",
+		Short:  "Be one of the bundled extensions, on stdin and stdout",
+		Hidden: true,
+		Args:   console.One("the name of a bundled extension"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			signal.Reset() // SIGTERM has to end an extension at once
 			code, err := bundled.Run(args[0])
@@ -142,7 +176,8 @@ func extension() *cobra.Command {
 
 func help() *cobra.Command {
 	return &cobra.Command{
-		Use: "help [COMMAND]", Short: "Show what a command does",
+		Use:   "help [COMMAND]",
+		Short: "Show what a command does",
 		RunE: func(c *cobra.Command, args []string) error {
 			cmd, rest, err := c.Root().Find(args)
 			if err != nil || len(rest) > 0 {

@@ -20,7 +20,8 @@ func TestHelpFits(t *testing.T) {
 	cmd := root(c, new(hangup))
 	cmd.InitDefaultCompletionCmd()
 	for _, sub := range cmd.Commands() {
-		if sub.GroupID == "" && !sub.Hidden && sub.Name() != "help" && sub.Name() != "version" && sub.Name() != "man" && sub.Name() != "completion" {
+		if sub.GroupID == "" && !sub.Hidden && sub.Name() != "help" && sub.Name() != "version" && sub.Name() != "man" &&
+			sub.Name() != "completion" {
 			t.Errorf("%s belongs to no group", sub.Name())
 		}
 	}

@@ -12,8 +12,10 @@ import (
 // man writes the help of every command as manual pages, for those who package the program.
 func man() *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIR", Short: "Write the manual pages of all commands",
-		Long: "man writes a page for each command: exthost.1, exthost-serve.1 and so on. The folder is made if it is missing.",
+		Use:   "man DIR",
+		Short: "Write the manual pages of all commands",
+		Long: "man writes a page for each command: exthost.1, exthost-serve.1 and so on. The folder is made if it " +
+			"is missing.",
 		Example: "  exthost man ~/.local/share/man/man1\n" +
 			"  man exthost-serve",
 		Args: console.One("the folder for the pages"),

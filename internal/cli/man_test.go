@@ -21,7 +21,8 @@ func TestMan(t *testing.T) {
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	plain := strings.NewReplacer(`\fB`, "", `\fI`, "", `\fP`, "", `\fR`, "", `\&`, "", `\-`, "-", `\\`, `\`, `\(aq`, "'")
+	plain := strings.NewReplacer(`\fB`, "", `\fI`, "", `\fP`, "", `\fR`, "", `\&`, "", `\-`, "-", `\\`, `\`, `\(aq`,
+		"'")
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" { // the latter is written by cobra

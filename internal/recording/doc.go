@@ -1,2 +1,3 @@
-// Package recording has calls that do not reach an extension: cassettes, their recorder and player, and faults on purpose.
+// Package recording has calls that do not reach an extension: cassettes, their recorder and player, and faults on
+// purpose.
 package recording

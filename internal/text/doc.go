@@ -1,2 +1,3 @@
-// Package text has functions of texts: decoding files strictly, editing JSON, patterns, words, and the masking of secrets.
+// Package text has functions of texts: decoding files strictly, editing JSON, patterns, words, and the masking of
+// secrets.
 package text

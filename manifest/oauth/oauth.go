@@ -11,11 +11,16 @@ import (
 // Settings say as which client a user signs in to a remote server (exthost login), where the
 // authorization server has to know the client before.
 type Settings struct {
-	ClientID          string   `toml:"client_id" json:"client_id,omitempty"`                                              // of a client that was created at the authorization server; default: exthost registers one
-	ClientSecret      string   `toml:"client_secret" json:"client_secret,omitempty" secret:"true"`                        // of that client, if it has one: secret://NAME
-	ClientMetadataURL string   `toml:"client_metadata_url" json:"client_metadata_url,omitempty"`                          // of a client metadata document, where the authorization server takes these
-	Scopes            []string `toml:"scopes" json:"scopes,omitempty"`                                                    // that exthost asks for; default: those that the server asks for
-	CallbackPort      int      `toml:"callback_port" json:"callback_port,omitempty" jsonschema:"minimum=0,maximum=65535"` // of 127.0.0.1, where the browser is sent back to; default 0, any free one
+	// of a client that was created at the authorization server; default: exthost registers one
+	ClientID string `toml:"client_id" json:"client_id,omitempty"`
+	// of that client, if it has one: secret://NAME
+	ClientSecret string `toml:"client_secret" json:"client_secret,omitempty" secret:"true"`
+	// of a client metadata document, where the authorization server takes these
+	ClientMetadataURL string `toml:"client_metadata_url" json:"client_metadata_url,omitempty"`
+	// that exthost asks for; default: those that the server asks for
+	Scopes []string `toml:"scopes" json:"scopes,omitempty"`
+	// of 127.0.0.1, where the browser is sent back to; default 0, any free one
+	CallbackPort int `toml:"callback_port" json:"callback_port,omitempty" jsonschema:"minimum=0,maximum=65535"`
 }
 
 // Problem is one error in the table: the key, what is wrong, and what to do.
@@ -35,12 +40,15 @@ func (s *Settings) Validate() (problems []Problem) {
 	if s.ClientMetadataURL != "" {
 		// The document's address is the client's id, and has to have a path (MCP, "Client ID Metadata Documents").
 		u, err := url.Parse(s.ClientMetadataURL)
-		if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") == "" || u.User != nil || u.Fragment != "" {
-			add("client_metadata_url", "such as https://example.com/client.json", "%q is not the https address of a document", s.ClientMetadataURL)
+		if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") == "" || u.User != nil ||
+			u.Fragment != "" {
+			add("client_metadata_url", "such as https://example.com/client.json",
+				"%q is not the https address of a document", s.ClientMetadataURL)
 		}
 	}
 	for _, scope := range s.Scopes {
-		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+		if scope == "" || strings.ContainsFunc(scope,
+			func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 			add("scopes", "one scope in each text", "%q is not a scope", scope)
 		}
 	}

@@ -6,7 +6,11 @@ import "strings"
 // reads and writes, and what it reaches. A nil table asks for everything.
 func (t *Table) Asks() []string {
 	if t == nil {
-		return []string{"reads and writes all files that you may", "reaches every host", "sees the other programs that run as you"}
+		return []string{
+			"reads and writes all files that you may",
+			"reaches every host",
+			"sees the other programs that run as you",
+		}
 	}
 	var asks []string
 	for _, list := range []struct {

@@ -12,7 +12,8 @@ import (
 // Override is what the operator says in place of the author: one of the words, or the keys of a
 // table, each of which replaces that of the manifest.
 type Override struct {
-	Mode       string   `json:"-"`                     // one of the words; a later file may have stated keys after it, which then count
+	// one of the words; a later file may have stated keys after it, which then count
+	Mode       string   `json:"-"`
 	Profile    string   `json:"profile,omitempty"`     // as [sandbox] profile
 	Read       []string `json:"read,omitempty"`        // in place of [sandbox] read
 	Write      []string `json:"write,omitempty"`       // in place of [sandbox] write
@@ -22,8 +23,9 @@ type Override struct {
 
 // The words of the operator: Override.Mode, and the default for extensions without a table.
 const (
-	Strict = "strict" // what the manifest asks for; an extension that asks for nothing has its own folder and its state directory
-	Off    = "off"    // not confined
+	// what the manifest asks for; an extension that asks for nothing has its own folder and its state directory
+	Strict = "strict"
+	Off    = "off" // not confined
 )
 
 var errOverride = errors.New(`want "off", "strict" or a map with profile, read, write, net and best_effort`)
@@ -97,5 +99,8 @@ func (Override) JSONSchema() *jsonschema.Schema {
 	type table Override
 	s := r.Reflect(table{})
 	s.Version = ""
-	return &jsonschema.Schema{Description: `"off", "strict" or a map of the keys of [sandbox]`, OneOf: []*jsonschema.Schema{{Type: "string", Enum: []any{Strict, Off}}, s}}
+	return &jsonschema.Schema{
+		Description: `"off", "strict" or a map of the keys of [sandbox]`,
+		OneOf:       []*jsonschema.Schema{{Type: "string", Enum: []any{Strict, Off}}, s},
+	}
 }

@@ -20,11 +20,17 @@ import (
 // Table says what the processes of the extension may touch; the kernel enforces it. Without the
 // table they may touch all that the host's user may, unless the operator says otherwise.
 type Table struct {
-	Profile    string   `toml:"profile" json:"profile,omitempty"`         // node, python, uv, go or none: adds the reads that programs of that kind need; default: the system's programs and libraries
-	Read       []string `toml:"read" json:"read,omitempty"`               // files and folders that it reads, beyond its own folder and its state directory: "./data", "~/notes", absolute
-	Write      []string `toml:"write" json:"write,omitempty"`             // files and folders that it reads and writes; {state} is its state directory
-	Net        Net      `toml:"net" json:"net,omitempty"`                 // none (default), loopback (an interface of its own, not the host's) or a list of "host:port"
-	BestEffort bool     `toml:"best_effort" json:"best_effort,omitempty"` // start it where the system cannot enforce all of this; default false
+	// node, python, uv, go or none: adds the reads that programs of that kind need; default: the system's programs and
+	// libraries
+	Profile string `toml:"profile" json:"profile,omitempty"`
+	// files and folders that it reads, beyond its own folder and its state directory: "./data", "~/notes", absolute
+	Read []string `toml:"read" json:"read,omitempty"`
+	// files and folders that it reads and writes; {state} is its state directory
+	Write []string `toml:"write" json:"write,omitempty"`
+	// none (default), loopback (an interface of its own, not the host's) or a list of "host:port"
+	Net Net `toml:"net" json:"net,omitempty"`
+	// start it where the system cannot enforce all of this; default false
+	BestEffort bool `toml:"best_effort" json:"best_effort,omitempty"`
 }
 
 // The values of Table.Profile; "" has the system's programs and libraries alone.
@@ -110,10 +116,13 @@ func (n *Net) UnmarshalJSON(data []byte) error {
 
 // JSONSchema is the schema of net.
 func (Net) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Description: `what it may reach: "none", "loopback" or a list of "host:port"`, OneOf: []*jsonschema.Schema{
-		{Type: "string", Enum: []any{NetNone, NetLoopback}},
-		{Type: "array", Items: &jsonschema.Schema{Type: "string"}},
-	}}
+	return &jsonschema.Schema{
+		Description: `what it may reach: "none", "loopback" or a list of "host:port"`,
+		OneOf: []*jsonschema.Schema{
+			{Type: "string", Enum: []any{NetNone, NetLoopback}},
+			{Type: "array", Items: &jsonschema.Schema{Type: "string"}},
+		},
+	}
 }
 
 // JSONSchemaExtend adds the words allowed.
@@ -135,7 +144,11 @@ type Problem struct {
 // Validate returns every error in t.
 func (t *Table) Validate() (p []Problem) {
 	if t.Profile != "" && !slices.Contains(profiles, t.Profile) {
-		p = append(p, Problem{"profile", fmt.Sprintf("profile is %s, not %q", strings.Join(profiles, ", "), t.Profile), strict.DidYouMean(t.Profile, profiles)})
+		p = append(p, Problem{
+			"profile",
+			fmt.Sprintf("profile is %s, not %q", strings.Join(profiles, ", "), t.Profile),
+			strict.DidYouMean(t.Profile, profiles),
+		})
 	}
 	for _, list := range []struct {
 		key   string
@@ -143,7 +156,11 @@ func (t *Table) Validate() (p []Problem) {
 	}{{"read", t.Read}, {"write", t.Write}} {
 		for i, name := range list.paths {
 			if message, hint := badPath(name); message != "" {
-				p = append(p, Problem{strict.Index(list.key, i), fmt.Sprintf("%s: %q %s", list.key, name, message), hint})
+				p = append(p, Problem{
+					strict.Index(list.key, i),
+					fmt.Sprintf("%s: %q %s", list.key, name, message),
+					hint,
+				})
 			}
 		}
 	}
@@ -159,11 +176,14 @@ func badPath(name string) (message, hint string) {
 	case rest != name && rest != "" && rest[0] != '/':
 		return "goes on after {state} without a /", ""
 	case strings.ContainsAny(rest, "{}*?$"):
-		return "has a placeholder or a pattern that is not known", "the one placeholder is {state}, at the beginning; ask for the folder instead of a pattern"
+		return "has a placeholder or a pattern that is not known",
+			"the one placeholder is {state}, at the beginning; ask for the folder instead of a pattern"
 	case name[0] == '~' && name != "~" && !strings.HasPrefix(name, "~/"):
-		return "names the home directory of somebody else", "~ alone is the home directory of the user who runs the host"
+		return "names the home directory of somebody else",
+			"~ alone is the home directory of the user who runs the host"
 	case !path.IsAbs(name) && slices.Contains(strings.Split(name, "/"), ".."):
-		return "leaves the extension's folder by ..", "nobody who reads it can tell where that leads: state an absolute path, or one that begins with ~/"
+		return "leaves the extension's folder by ..",
+			"nobody who reads it can tell where that leads: state an absolute path, or one that begins with ~/"
 	case slices.Contains(strings.Split(name, "/"), ".."):
 		return "has a .. in it", "state where it leads"
 	}
@@ -176,11 +196,18 @@ const State = "{state}"
 func (n Net) problems() (p []Problem) {
 	hosts := n.Hosts()
 	if len(n) == 1 && !strings.Contains(n[0], ":") && hosts != nil {
-		return []Problem{{"net", fmt.Sprintf("net is none, loopback or a list of host:port, not %q", n[0]), strict.DidYouMean(n[0], []string{NetNone, NetLoopback})}}
+		return []Problem{
+			{"net", fmt.Sprintf("net is none, loopback or a list of host:port, not %q", n[0]),
+				strict.DidYouMean(n[0], []string{NetNone, NetLoopback})},
+		}
 	}
 	for i, h := range hosts {
 		if message := badHost(h); message != "" {
-			p = append(p, Problem{strict.Index("net", i), fmt.Sprintf("net: %q %s", h, message), `such as "api.example.com:443"`})
+			p = append(p, Problem{
+				strict.Index("net", i),
+				fmt.Sprintf("net: %q %s", h, message),
+				`such as "api.example.com:443"`,
+			})
 		}
 	}
 	return p
@@ -214,7 +241,8 @@ func isName(name string) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+		if label == "" || len(label) > 63 || label[0] == '-' ||
+			strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
 			return false
 		}
 	}

@@ -144,7 +144,8 @@ func (c *chaos) reloads() {
 func (c *chaos) client(n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), hosttest.Patience)
 	defer cancel()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "chaos", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: c.url + "/mcp"}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "chaos", Version: "1"}, nil).Connect(ctx,
+		&mcp.StreamableClientTransport{Endpoint: c.url + "/mcp"}, nil)
 	if err != nil {
 		c.t.Errorf("client: %v", err)
 		return
@@ -155,7 +156,11 @@ func (c *chaos) client(n int) {
 	}
 	for i := range 10 { // many of them fail, because their extensions die
 		calling, stop := context.WithTimeout(ctx, time.Duration(1+i)*50*time.Millisecond)
-		_, _ = session.CallTool(calling, &mcp.CallToolParams{Name: "ext_" + stormID((n+i)%stormExtensions) + "_echo", Arguments: map[string]any{"text": fmt.Sprint(n, i)}})
+		_, _ = session.CallTool(calling,
+			&mcp.CallToolParams{
+				Name:      "ext_" + stormID((n+i)%stormExtensions) + "_echo",
+				Arguments: map[string]any{"text": fmt.Sprint(n, i)},
+			})
 		stop()
 	}
 }

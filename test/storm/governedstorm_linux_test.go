@@ -17,8 +17,15 @@ import (
 // approverSpec is a required policy of a kind over one extension, in a process that
 // approves two calls of three.
 func approverSpec(program, extension string, kind governance.Kind) governance.Spec {
-	s := governance.Spec{Name: "over-" + extension, Kind: kind, Category: governance.Authorization, Required: true, Cmd: []string{program, "approve", string(kind)},
-		Flows: []governance.Flow{governance.Request}, Match: governance.Match{Extensions: []string{extension}}}
+	s := governance.Spec{
+		Name:     "over-" + extension,
+		Kind:     kind,
+		Category: governance.Authorization,
+		Required: true,
+		Cmd:      []string{program, "approve", string(kind)},
+		Flows:    []governance.Flow{governance.Request},
+		Match:    governance.Match{Extensions: []string{extension}},
+	}
 	s.Normalize()
 	return s
 }
@@ -37,10 +44,19 @@ func TestG1NothingRunsUnapproved(t *testing.T) {
 	cfg.Extensions.Defaults.Restart = manifest.Restart{MaxAttempts: &never, BaseBackoff: &none}
 	for i := range stormExtensions {
 		f.Add(stormID(i), runs(program))
-		cfg.Plugins = append(cfg.Plugins, approverSpec(program, stormID(i), []governance.Kind{governance.KindNative, governance.KindGRPC}[i%2]))
+		cfg.Plugins = append(cfg.Plugins,
+			approverSpec(program, stormID(i), []governance.Kind{governance.KindNative, governance.KindGRPC}[i%2]))
 	}
-	h := f.OpenWith(cfg, exthost.Options{StateDir: state, PolicyKinds: exthost.PolicyKinds{GRPC: grpcpolicy.NewInstance}})
-	s := &storm{t: t, h: h, pid: func(i int) int { return policyPID(h, i) }, ends: []protocol.Kind{protocol.GovernanceUnavailable, protocol.Rejected}}
+	h := f.OpenWith(cfg, exthost.Options{
+		StateDir:    state,
+		PolicyKinds: exthost.PolicyKinds{GRPC: grpcpolicy.NewInstance},
+	})
+	s := &storm{
+		t:    t,
+		h:    h,
+		pid:  func(i int) int { return policyPID(h, i) },
+		ends: []protocol.Kind{protocol.GovernanceUnavailable, protocol.Rejected},
+	}
 	if all := s.rage(kills, random, state); all[answered] == 0 || all[unsent] == 0 || all[uncertain] > 0 {
 		t.Error("no storm")
 	}

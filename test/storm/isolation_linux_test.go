@@ -41,7 +41,8 @@ func TestHostileNeighbour(t *testing.T) {
 			stormtest.Claim(t, "p99 of the neighbours of "+how+", of what is allowed", 1.0, func() (float64, string) {
 				idle, beside := s.besides(how)
 				allowed := max(2*idle.Quantile(0.99), 10*time.Millisecond)
-				return rounded(float64(beside.Quantile(0.99)) / float64(allowed)), fmt.Sprintf("%v; idle: %v", beside, idle)
+				return rounded(float64(beside.Quantile(0.99)) / float64(allowed)), fmt.Sprintf("%v; idle: %v", beside,
+					idle)
 			})
 		})
 	}
@@ -111,7 +112,8 @@ func callAll(t *testing.T, h *exthost.Host, d time.Duration) stormtest.Durations
 			for ; time.Now().Before(end); <-beat.C {
 				began := time.Now()
 				text := fmt.Sprint("hello ", i)
-				result, err := h.Call(hosttest.Deadline(t), fmt.Sprintf("ext_good%02d_echo", i), map[string]any{"text": text})
+				result, err := h.Call(hosttest.Deadline(t), fmt.Sprintf("ext_good%02d_echo", i),
+					map[string]any{"text": text})
 				took[i] = append(took[i], time.Since(began))
 				if err != nil || result.Text() != text {
 					t.Errorf("good%02d: %s, %v", i, result, err)
@@ -154,7 +156,8 @@ func provoke(h *exthost.Host) (stop func()) {
 func TestR7SlowToolDelaysNoOther(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
-	h := hosttest.NewFolder(t).Add("x", runs(program)+"[runtime]\nmax_in_flight = 33\nmax_queue = 8\n").Open(exthost.Options{})
+	h := hosttest.NewFolder(t).Add("x",
+		runs(program)+"[runtime]\nmax_in_flight = 33\nmax_queue = 8\n").Open(exthost.Options{})
 	echo := func() (took stormtest.Durations) {
 		for range stormtest.Sized(100, 2000) {
 			began := time.Now()
@@ -179,12 +182,14 @@ func TestR7SlowToolDelaysNoOther(t *testing.T) {
 		})
 	}
 	occupy(32, 32, 0)
-	stormtest.Claim(t, "p99 beside 32 slow calls", max(2*idle.Quantile(0.99), 10*time.Millisecond), func() (time.Duration, string) {
-		took := echo()
-		return took.Quantile(0.99), fmt.Sprintf("%v; idle: %v", took, idle)
-	})
+	stormtest.Claim(t, "p99 beside 32 slow calls", max(2*idle.Quantile(0.99), 10*time.Millisecond),
+		func() (time.Duration, string) {
+			took := echo()
+			return took.Quantile(0.99), fmt.Sprintf("%v; idle: %v", took, idle)
+		})
 	occupy(9, 33, 8)
-	if _, err := h.Call(hosttest.Deadline(t), "ext_x_echo", map[string]any{"text": "x"}); protocol.KindOf(err) != protocol.Overloaded {
+	if _, err := h.Call(hosttest.Deadline(t), "ext_x_echo",
+		map[string]any{"text": "x"}); protocol.KindOf(err) != protocol.Overloaded {
 		t.Errorf("beyond the queue: %v", err)
 	}
 }

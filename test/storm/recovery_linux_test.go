@@ -70,13 +70,15 @@ func TestManyStart(t *testing.T) {
 			hosted = append(hosted, startHosted(t, f))
 		}
 		b, h := bare.Quantile(0.5), hosted.Quantile(0.5)
-		return rounded(float64(h) / float64(b)), fmt.Sprintf("bare %v, hosted %v", b.Round(time.Millisecond), h.Round(time.Millisecond))
+		return rounded(float64(h) / float64(b)), fmt.Sprintf("bare %v, hosted %v", b.Round(time.Millisecond),
+			h.Round(time.Millisecond))
 	})
 }
 
 func startHosted(t *testing.T, f *hosttest.Folder) time.Duration {
 	began := time.Now()
-	h, err := exthost.Open(context.Background(), f.Config(), exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	h, err := exthost.Open(context.Background(), f.Config(),
+		exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,8 @@ func startBare(t *testing.T, program string) time.Duration {
 func startOne(t *testing.T, program, state string) *exec.Cmd {
 	cmd := exec.Command(program)
 	in, out := processtest.Piped(t, cmd)
-	fmt.Fprintf(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocol_version":1,"state_dir":%q}}`+"\n", state)
+	fmt.Fprintf(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocol_version":1,"state_dir":%q}}`+
+		"\n", state)
 	if _, err := out.ReadString('\n'); err != nil {
 		t.Errorf("no answer: %v", err)
 	}
@@ -131,7 +134,8 @@ func init() { verbs["host"] = serveHost }
 // serveHost is a host over dir that says when its extensions have started and what
 // the starts left over is collected, and ends with its stdin.
 func serveHost(dir string) {
-	h, err := exthost.Open(context.Background(), (&hosttest.Folder{Dir: dir}).Config(), exthost.Options{StateDir: dir + "/state", Logger: slog.New(slog.DiscardHandler)})
+	h, err := exthost.Open(context.Background(), (&hosttest.Folder{Dir: dir}).Config(),
+		exthost.Options{StateDir: dir + "/state", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		panic(err)
 	}

@@ -46,7 +46,8 @@ type visited struct {
 func visit(t *testing.T, f *hosttest.Folder, n int, state string) (v visited) {
 	t.Helper()
 	used, began := cpuTime(t), time.Now()
-	h, err := exthost.Open(context.Background(), f.Config(), exthost.Options{StateDir: state, Logger: slog.New(slog.DiscardHandler)})
+	h, err := exthost.Open(context.Background(), f.Config(),
+		exthost.Options{StateDir: state, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,17 +100,18 @@ func TestStartScales(t *testing.T) {
 	processtest.Leaks(t)
 	for _, activation := range []string{"eager", "lazy"} {
 		sizes := stormtest.Sized([]int{4, 8}, []int{100, 400})
-		stormtest.Claim(t, activation+": the time of an extension among the most to that among the fewest", 2.0, func() (float64, string) {
-			var each []time.Duration
-			for _, n := range sizes {
-				v := visit(t, crowd(t, n, activation), n, t.TempDir())
-				if v.running != n {
-					t.Errorf("%d of %d extensions run", v.running, n)
+		stormtest.Claim(t, activation+": the time of an extension among the most to that among the fewest", 2.0,
+			func() (float64, string) {
+				var each []time.Duration
+				for _, n := range sizes {
+					v := visit(t, crowd(t, n, activation), n, t.TempDir())
+					if v.running != n {
+						t.Errorf("%d of %d extensions run", v.running, n)
+					}
+					each = append(each, v.took/time.Duration(n))
 				}
-				each = append(each, v.took/time.Duration(n))
-			}
-			return ratio(each[1], each[0]), fmt.Sprintf("%v each of %v", each, sizes)
-		})
+				return ratio(each[1], each[0]), fmt.Sprintf("%v each of %v", each, sizes)
+			})
 	}
 }
 
@@ -124,21 +126,27 @@ func TestKnownStartScales(t *testing.T) {
 	f, state := known(t, few)
 	g, other := known(t, many)
 	var open stormtest.Durations
-	stormtest.Claim(t, fmt.Sprintf("the time of one of %d known extensions to that of one of %d", many, few), 1.2, func() (float64, string) {
-		var small, big, computed stormtest.Durations
-		for range stormtest.Sized(1, 5) {
-			a, b := visit(t, f, few, state), visit(t, g, many, other)
-			if a.running+b.running > 0 {
-				t.Errorf("%d and %d processes", a.running, b.running)
+	stormtest.Claim(t, fmt.Sprintf("the time of one of %d known extensions to that of one of %d", many, few), 1.2,
+		func() (float64, string) {
+			var small, big, computed stormtest.Durations
+			for range stormtest.Sized(1, 5) {
+				a, b := visit(t, f, few, state), visit(t, g, many, other)
+				if a.running+b.running > 0 {
+					t.Errorf("%d and %d processes", a.running, b.running)
+				}
+				open = append(open, a.open)
+				small, big, computed = append(small, a.took/time.Duration(few)), append(big,
+					b.took/time.Duration(many)), append(computed, b.computed/time.Duration(many))
 			}
-			open = append(open, a.open)
-			small, big, computed = append(small, a.took/time.Duration(few)), append(big, b.took/time.Duration(many)), append(computed, b.computed/time.Duration(many))
-		}
-		return ratio(big.Quantile(0.5), small.Quantile(0.5)), fmt.Sprintf("%v and %v each, of which the host computes %v", small.Quantile(0.5), big.Quantile(0.5), computed.Quantile(0.5))
-	})
-	stormtest.Claim(t, fmt.Sprintf("the start of %d known extensions", few), 2*time.Second, func() (time.Duration, string) {
-		return open.Quantile(0.5), open.String()
-	})
+			return ratio(big.Quantile(0.5),
+					small.Quantile(0.5)), fmt.Sprintf("%v and %v each, of which the host computes %v",
+					small.Quantile(0.5),
+					big.Quantile(0.5), computed.Quantile(0.5))
+		})
+	stormtest.Claim(t, fmt.Sprintf("the start of %d known extensions", few), 2*time.Second,
+		func() (time.Duration, string) {
+			return open.Quantile(0.5), open.String()
+		})
 }
 
 func ratio(a, b time.Duration) float64 { return rounded(float64(a) / float64(b)) }
@@ -153,10 +161,11 @@ func TestManySleep(t *testing.T) {
 	processtest.Leaks(t)
 	f := manySubjects(t, program)
 	window := stormtest.Sized(time.Second, time.Minute)
-	stormtest.Claim(t, fmt.Sprintf("wake-ups of a host with %d idle extensions in a second", many), 2.0, func() (float64, string) {
-		n := wakeUps(t, window, "host "+f.Dir, "out waits; eof")
-		return rounded(n[0]), fmt.Sprintf("%.2f of a program that only waits; over %v", n[1], window)
-	})
+	stormtest.Claim(t, fmt.Sprintf("wake-ups of a host with %d idle extensions in a second", many), 2.0,
+		func() (float64, string) {
+			n := wakeUps(t, window, "host "+f.Dir, "out waits; eof")
+			return rounded(n[0]), fmt.Sprintf("%.2f of a program that only waits; over %v", n[1], window)
+		})
 }
 
 // wakeUps returns how often in a second the threads of scripted programs that have nothing to do

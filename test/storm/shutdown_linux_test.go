@@ -62,12 +62,22 @@ type situation struct {
 }
 
 var situations = []situation{
-	{name: "idle", willing: true, runtime: "instances = \"per_session\"\nidle_timeout = \"1ms\"\n", bring: func(s *scene) { s.await("idle") }},
+	{
+		name:    "idle",
+		willing: true,
+		runtime: "instances = \"per_session\"\nidle_timeout = \"1ms\"\n",
+		bring:   func(s *scene) { s.await("idle") },
+	},
 	{name: "spawning", willing: true, how: "mute", bring: func(s *scene) { s.await("spawning") }},
 	{name: "spawning and deaf", script: "ignore; hang", bring: func(s *scene) { s.await("spawning") }},
 	{name: "ready", willing: true, bring: ready},
 	{name: "calls in flight", bring: func(s *scene) { s.await("ready"); s.calls(3) }},
-	{name: "failed", willing: true, runtime: "restart.max_attempts = 0\n", bring: func(s *scene) { s.kill(); s.await("failed") }},
+	{
+		name:    "failed",
+		willing: true,
+		runtime: "restart.max_attempts = 0\n",
+		bring:   func(s *scene) { s.kill(); s.await("failed") },
+	},
 	{name: "restarting", willing: true, runtime: "restart.base_backoff = \"16s\"\n", bring: func(s *scene) {
 		s.kill() // the first restart is at once, and the second after up to 16 s
 		hosttest.Eventually(s.t, "it is back", func() bool { return s.status().Restarts == 1 })
@@ -174,7 +184,8 @@ func TestX1CloseKeepsItsDeadline(t *testing.T) {
 			calls.Go(func() { _, _ = h.Call(context.Background(), fmt.Sprintf("ext_x%d_wait", i), nil) })
 		}
 		hosttest.Eventually(t, "the calls are under way", func() bool {
-			return !slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return x.Instances[0].InFlight == 0 })
+			return !slices.ContainsFunc(h.Status().Extensions,
+				func(x status.Extension) bool { return x.Instances[0].InFlight == 0 })
 		})
 		began := time.Now()
 		if err := h.Close(); err != nil {

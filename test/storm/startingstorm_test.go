@@ -20,8 +20,10 @@ import (
 // before.
 func slow(t *testing.T, takes time.Duration) *hosttest.Folder {
 	f := hosttest.NewFolder(t)
-	f.Add("x", hosttest.OffersTwo+"[transport]\nscript = \"x.sh\"\n[runtime]\nstart_timeout = \"5m\"\nmax_queue = 10000\n")
-	f.Write("x/x.sh", fmt.Sprintf("#!/bin/sh\n[ -e \"$EXTHOST_STATE_DIR/begun\" ] && sleep %g\n", takes.Seconds())+strings.TrimPrefix(hosttest.Scripted, "#!/bin/sh\n"))
+	f.Add("x", hosttest.OffersTwo+
+		"[transport]\nscript = \"x.sh\"\n[runtime]\nstart_timeout = \"5m\"\nmax_queue = 10000\n")
+	f.Write("x/x.sh", fmt.Sprintf("#!/bin/sh\n[ -e \"$EXTHOST_STATE_DIR/begun\" ] && sleep %g\n",
+		takes.Seconds())+strings.TrimPrefix(hosttest.Scripted, "#!/bin/sh\n"))
 	f.Write("x/tools.json", hosttest.TwoTools)
 	return f
 }
@@ -38,25 +40,30 @@ func TestListBeforeSlowHandshakes(t *testing.T) {
 			f, state := slow(t, takes), t.TempDir()
 			f.Open(exthost.Options{StateDir: state}).Close()
 			var h *exthost.Host
-			stormtest.Claim(t, "from the start to a complete list", 100*time.Millisecond, func() (time.Duration, string) {
-				if h != nil {
-					h.Close()
-				}
-				began := time.Now()
-				h = f.Open(exthost.Options{StateDir: state, Mode: hosttest.Background})
-				list := hosttest.Listed(t, h)
-				took := time.Since(began)
-				if !slices.Equal(list, []string{"ext_x_greet", "ext_x_part"}) {
-					t.Errorf("listed %q", list)
-				}
-				return took, fmt.Sprintf("a handshake of %v", takes)
-			})
+			stormtest.Claim(t, "from the start to a complete list", 100*time.Millisecond,
+				func() (time.Duration, string) {
+					if h != nil {
+						h.Close()
+					}
+					began := time.Now()
+					h = f.Open(exthost.Options{StateDir: state, Mode: hosttest.Background})
+					list := hosttest.Listed(t, h)
+					took := time.Since(began)
+					if !slices.Equal(list, []string{"ext_x_greet", "ext_x_part"}) {
+						t.Errorf("listed %q", list)
+					}
+					return took, fmt.Sprintf("a handshake of %v", takes)
+				})
 			t.Parallel() // all claims have been measured by now, and the handshakes are waited for together
 			errs := make([]error, 10_000)
 			var wg sync.WaitGroup
 			for n := range errs {
 				wg.Go(func() {
-					_, errs[n] = h.Do(t.Context(), &protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_greet"}`)})
+					_, errs[n] = h.Do(t.Context(),
+						&protocol.Call{
+							Method: protocol.MethodToolsCall,
+							Params: json.RawMessage(`{"name":"ext_x_greet"}`),
+						})
 				})
 			}
 			wg.Wait()
@@ -80,7 +87,8 @@ func TestFirstListHasASlowInstallation(t *testing.T) {
 	}
 	processtest.Leaks(t)
 	f, state := hosttest.NewFolder(t), t.TempDir()
-	f.Add("npm", hosttest.OffersTwo+"[transport]\ncommand = \"./npx\"\nargs = [\"-y\", \"some-server\"]\nprotocol = \"native\"\n")
+	f.Add("npm", hosttest.OffersTwo+
+		"[transport]\ncommand = \"./npx\"\nargs = [\"-y\", \"some-server\"]\nprotocol = \"native\"\n")
 	f.Write("npm/npx", "#!/bin/sh\nsleep 20\n"+strings.TrimPrefix(hosttest.Scripted, "#!/bin/sh\n"))
 	f.Write("npm/tools.json", hosttest.TwoTools)
 	h := f.Open(exthost.Options{StateDir: state, Mode: hosttest.Background})

@@ -56,7 +56,8 @@ var buildSubject = sync.OnceValues(func() (string, error) {
 
 // runs is a manifest's [transport] that runs a program, with the tools of the subject.
 func runs(program string, args ...string) string {
-	return fmt.Sprintf("[capabilities]\ntools = [\"echo\", \"wait\", \"record\"]\n[transport]\ncommand = %q\nargs = [%s]\n",
+	return fmt.Sprintf("[capabilities]\ntools = [\"echo\", \"wait\", \"record\"]\n[transport]\ncommand = %q\nargs = "+
+		"[%s]\n",
 		program, strings.Join(quoted(args), ", "))
 }
 
@@ -106,7 +107,8 @@ type ledger [stormCallers][]outcome
 // call makes a caller's next call. It may end with an answer, or with one of kinds.
 func (l *ledger) call(t *testing.T, h *exthost.Host, id string, caller int, r *rand.Rand, kinds ...protocol.Kind) {
 	nonce := fmt.Sprintf("%d.%d", caller, len(l[caller]))
-	result, err := h.Call(context.Background(), "ext_"+id+"_record", map[string]any{"nonce": nonce, "micros": r.IntN(4) * r.IntN(500)})
+	result, err := h.Call(context.Background(), "ext_"+id+"_record",
+		map[string]any{"nonce": nonce, "micros": r.IntN(4) * r.IntN(500)})
 	o := wrong
 	switch e, _ := errors.AsType[*protocol.Error](err); {
 	case err == nil && result.Text() == nonce:
@@ -125,7 +127,8 @@ func (l *ledger) call(t *testing.T, h *exthost.Host, id string, caller int, r *r
 type tally [wrong + 1]int
 
 func (c tally) String() string {
-	return fmt.Sprintf("%d calls answered, %d failed after they were sent, %d before", c[answered], c[uncertain], c[unsent])
+	return fmt.Sprintf("%d calls answered, %d failed after they were sent, %d before", c[answered], c[uncertain],
+		c[unsent])
 }
 
 // reconcile holds the ledger against the journal: one that was answered ran once,
@@ -218,7 +221,8 @@ func (s *storm) kill(i int, r *rand.Rand) {
 	for s.left.Add(-1) >= 0 {
 		for killed := false; !killed; {
 			var pid int
-			hosttest.Eventually(s.t, "there is something to kill about "+stormID(i), func() bool { pid = s.pid(i); return pid != 0 && pid != last })
+			hosttest.Eventually(s.t, "there is something to kill about "+stormID(i),
+				func() bool { pid = s.pid(i); return pid != 0 && pid != last })
 			<-time.After(time.Duration(r.Int64N(int64(moments[r.IntN(len(moments))]))))
 			killed, last = kill(pid), pid
 		}
@@ -252,7 +256,12 @@ func TestR1KillStorm(t *testing.T) {
 		f.Add(stormID(i), runs(program)+tireless)
 	}
 	h := f.Open(exthost.Options{StateDir: state})
-	s := &storm{t: t, h: h, pid: func(i int) int { return hosttest.PidOf(t, h, stormID(i)) }, ends: []protocol.Kind{protocol.ChildExited}}
+	s := &storm{
+		t:    t,
+		h:    h,
+		pid:  func(i int) int { return hosttest.PidOf(t, h, stormID(i)) },
+		ends: []protocol.Kind{protocol.ChildExited},
+	}
 	if all := s.rage(kills, random, state); all[answered] == 0 || all[uncertain] == 0 {
 		t.Error("no storm")
 	}

@@ -75,7 +75,8 @@ func Read(file string) (*Credentials, error) {
 		err = errors.New("it does not say which cluster, node, servers and CA it is for")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is not what exthost cluster invite writes: %w; let the operator of the hub invite the node again", file, err)
+		return nil, fmt.Errorf("%s is not what exthost cluster invite writes: %w; let the operator of the hub invite "+
+			"the node again", file, err)
 	}
 	return c, nil
 }
@@ -118,7 +119,8 @@ func secret(file string) (string, error) {
 	data, _, err := regular.Read(file, maxFile+1, true)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("there is no file %s: exthost cluster invite NODE > %s writes one, at the hub", file, filepath.Base(file))
+		return "", fmt.Errorf("there is no file %s: exthost cluster invite NODE > %s writes one, at the hub", file,
+			filepath.Base(file))
 	case err != nil:
 		return "", err
 	case len(data) > maxFile:
@@ -149,11 +151,13 @@ const (
 // String is the file.
 func (i *Invitation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s in the cluster %s of exthost. Who has this file is %[1]s: keep it as a password.\ncluster: %[2]s\nnode: %[1]s\n", i.Node, i.Cluster)
+	fmt.Fprintf(&b, "# %s in the cluster %s of exthost. Who has this file is %[1]s: keep it as a password.\ncluster: "+
+		"%[2]s\nnode: %[1]s\n", i.Node, i.Cluster)
 	for _, u := range i.URLs {
 		fmt.Fprintf(&b, "url: %s\n", u)
 	}
-	fmt.Fprintf(&b, "%s\n%s\n%s\n\n%s\n%s\n%s\n\n%s\n", beginJWT, i.JWT, endJWT, beginSeed, i.Seed, endSeed, strings.TrimSpace(i.CA))
+	fmt.Fprintf(&b, "%s\n%s\n%s\n\n%s\n%s\n%s\n\n%s\n", beginJWT, i.JWT, endJWT, beginSeed, i.Seed, endSeed,
+		strings.TrimSpace(i.CA))
 	return b.String()
 }
 

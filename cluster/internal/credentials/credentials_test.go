@@ -44,7 +44,8 @@ func TestInvitation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Cluster != "main" || c.Node != "n1" || strings.Join(c.URLs, " ") != "tls://h1:7822 tls://h2:7822" || c.TLS.ServerName != "main.hub.exthost" || c.TLS.RootCAs == nil {
+	if c.Cluster != "main" || c.Node != "n1" || strings.Join(c.URLs, " ") != "tls://h1:7822 tls://h2:7822" ||
+		c.TLS.ServerName != "main.hub.exthost" || c.TLS.RootCAs == nil {
 		t.Errorf("%+v", c)
 	}
 	theirs, err := jwt.ParseDecoratedJWT([]byte(text))
@@ -96,7 +97,8 @@ func TestOwnNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err = credentials.Of(&cluster.Membership{URLs: urls, Creds: write(t, string(plain), 0o600)}); err != nil || c.JWT != token || c.TLS != nil || c.URLs[0] != urls[0] {
+	if c, err = credentials.Of(&cluster.Membership{URLs: urls, Creds: write(t, string(plain), 0o600)}); err != nil ||
+		c.JWT != token || c.TLS != nil || c.URLs[0] != urls[0] {
 		t.Errorf("%v: %+v", err, c)
 	}
 	if c, err = credentials.Of(&cluster.Membership{URLs: urls}); err != nil || c.Sign != nil || c.JWT != "" {
@@ -130,10 +132,12 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: the error shows the seed", name)
 		}
 	}
-	if _, err := credentials.Read(filepath.Join(t.TempDir(), "n9.creds")); err == nil || !strings.Contains(err.Error(), "exthost cluster invite") {
+	if _, err := credentials.Read(filepath.Join(t.TempDir(), "n9.creds")); err == nil ||
+		!strings.Contains(err.Error(), "exthost cluster invite") {
 		t.Errorf("missing: %v", err)
 	}
-	if _, err := credentials.Read(write(t, text, 0o644)); runtime.GOOS != "windows" && (err == nil || !strings.Contains(err.Error(), "chmod")) {
+	if _, err := credentials.Read(write(t, text, 0o644)); runtime.GOOS != "windows" &&
+		(err == nil || !strings.Contains(err.Error(), "chmod")) {
 		t.Errorf("readable by all: %v", err)
 	}
 }

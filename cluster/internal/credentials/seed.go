@@ -24,7 +24,8 @@ type key ed25519.PrivateKey
 // parseSeed reads the seed of a user: 5 bits for a seed, 5 for a user, 32 bytes and a checksum.
 func parseSeed(text string) (key, error) {
 	raw, err := encoding.DecodeString(text)
-	if err != nil || len(raw) != 2+ed25519.SeedSize+2 || raw[0]&0xf8 != prefixSeed || raw[0]&7<<5|raw[1]&0xf8>>3 != prefixUser ||
+	if err != nil || len(raw) != 2+ed25519.SeedSize+2 || raw[0]&0xf8 != prefixSeed ||
+		raw[0]&7<<5|raw[1]&0xf8>>3 != prefixUser ||
 		binary.LittleEndian.Uint16(raw[len(raw)-2:]) != checksum(raw[:len(raw)-2]) {
 		return nil, errors.New("it has no seed of a user that can be read")
 	}

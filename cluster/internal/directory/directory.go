@@ -42,10 +42,11 @@ type Options struct {
 	Sender   Sender
 	Log      *slog.Logger // nil: none
 
-	Use     func(node, extension string) bool // whether a place is of use here; nil: each. It is called under a lock and must only compare
-	Changed func()                            // there are other places; nil is not told
-	Waiting func()                            // other approval requests wait at other nodes; nil is not told
-	Lost    func(run wire.Address)            // a run has gone, and does not answer calls any more; nil is not told
+	// whether a place is of use here; nil: each. It is called under a lock and must only compare
+	Use     func(node, extension string) bool
+	Changed func()                 // there are other places; nil is not told
+	Waiting func()                 // other approval requests wait at other nodes; nil is not told
+	Lost    func(run wire.Address) // a run has gone, and does not answer calls any more; nil is not told
 
 	Grace  time.Duration // that a run may be nobody's; 0 is 2 s
 	Silent time.Duration // that a run may not answer; 0 is 10 s
@@ -81,7 +82,8 @@ type Directory struct {
 // New returns the directory of a run that has not joined yet.
 func New(o Options) *Directory {
 	o.MaxTools = cmp.Or(o.MaxTools, 2000)
-	o.Grace, o.Silent, o.Forget = cmp.Or(o.Grace, 2*time.Second), cmp.Or(o.Silent, 10*time.Second), cmp.Or(o.Forget, 30*time.Second)
+	o.Grace, o.Silent, o.Forget = cmp.Or(o.Grace, 2*time.Second), cmp.Or(o.Silent, 10*time.Second), cmp.Or(o.Forget,
+		30*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -23,7 +23,8 @@ func TestPlaces(t *testing.T) {
 		replica := extension("web", "get")
 		replica.As = peers.AsReplicas
 		b.share(replica)
-		within(t, time.Second, "each knows the other's", func() bool { return a.has("web get")() && b.has("a.notes add")() })
+		within(t, time.Second, "each knows the other's",
+			func() bool { return a.has("web get")() && b.has("a.notes add")() })
 		before := b.Places()[0]
 
 		a.share(extension("notes", "add"), extension("secret", "see"), extension("clock", "now"))
@@ -43,7 +44,8 @@ func TestPlaces(t *testing.T) {
 		idle := extension("notes", "add", "list")
 		idle.State = "failed"
 		a.share(idle)
-		within(t, time.Second, "the state changes", func() bool { p := b.Places(); return len(p) == 1 && p[0].State == "failed" })
+		within(t, time.Second, "the state changes",
+			func() bool { p := b.Places(); return len(p) == 1 && p[0].State == "failed" })
 
 		a.SetOwn(Own{Leaving: true, Shares: []Share{idle}})
 		within(t, time.Second, "the node leaves", b.has("a.notes add list leaving"))
@@ -115,8 +117,10 @@ func TestNewRun(t *testing.T) {
 		if err := nodes[0].Join(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		within(t, time.Second, "the new run is in the place of the old one", nodes[1].has("n0.other do", "n2.notes add list"))
-		if !slices.Equal(nodes[1].told(), []wire.Address{old.self}) || nodes[1].Alive(old.self) || !nodes[1].Alive(nodes[0].self) {
+		within(t, time.Second, "the new run is in the place of the old one",
+			nodes[1].has("n0.other do", "n2.notes add list"))
+		if !slices.Equal(nodes[1].told(), []wire.Address{old.self}) || nodes[1].Alive(old.self) ||
+			!nodes[1].Alive(nodes[0].self) {
 			t.Errorf("the old run is there; lost: %v", nodes[1].told())
 		}
 		within(t, 3*time.Second, "all agree again", func() bool { return agree(nodes...) })
@@ -150,7 +154,8 @@ func TestNamesake(t *testing.T) {
 		second := n.start("n0")
 		second.share(extension("other", "do"))
 		err := second.Join(t.Context())
-		if e, ok := err.(*protocol.Error); !ok || e.Kind != protocol.ConfigInvalid || !strings.Contains(e.Message, "1.2.3") || !strings.Contains(e.Message, "2000-01-01 00:00:00") {
+		if e, ok := err.(*protocol.Error); !ok || e.Kind != protocol.ConfigInvalid ||
+			!strings.Contains(e.Message, "1.2.3") || !strings.Contains(e.Message, "2000-01-01 00:00:00") {
 			t.Fatalf("the second of a name starts: %v", err)
 		}
 		time.Sleep(20 * time.Second)
@@ -226,7 +231,11 @@ func TestAccusation(t *testing.T) {
 		nodes := several(n, "n", 10)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
 		for _, victim := range nodes[1:] {
-			raw, _ := wire.Encode(&wire.Head{Kind: wire.Lost, Run: nodes[0].self.Run, Gossip: wire.Gossip{Node: victim.self.Node, Of: victim.self.Run}}, nil)
+			raw, _ := wire.Encode(&wire.Head{
+				Kind:   wire.Lost,
+				Run:    nodes[0].self.Run,
+				Gossip: wire.Gossip{Node: victim.self.Node, Of: victim.self.Run},
+			}, nil)
 			if err := nodes[0].Broadcast(raw); err != nil {
 				t.Fatal(err)
 			}
@@ -257,7 +266,8 @@ func TestSplit(t *testing.T) {
 				n.mu.Lock()
 				n.cut = func(a, b string) bool { return a[0] != b[0] }
 				n.mu.Unlock()
-				t.Log(within(t, 20*time.Second, "each half is by itself", func() bool { return agree(left...) && agree(right...) }))
+				t.Log(within(t, 20*time.Second, "each half is by itself",
+					func() bool { return agree(left...) && agree(right...) }))
 				time.Sleep(lasts)
 				right[0].share(extension("other", "do"))
 				time.Sleep(time.Second)
@@ -266,7 +276,8 @@ func TestSplit(t *testing.T) {
 				n.mu.Unlock()
 				took := within(t, 5*time.Second, "they find each other", func() bool { return agree(all...) })
 				t.Logf("one again after %v", took)
-				within(t, time.Second, "and know the change", func() bool { return slices.Contains(left[0].placeTexts(), "r0.other do") })
+				within(t, time.Second, "and know the change",
+					func() bool { return slices.Contains(left[0].placeTexts(), "r0.other do") })
 			})
 		})
 	}

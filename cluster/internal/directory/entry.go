@@ -83,11 +83,13 @@ func (e *entry) compare(other *entry) int {
 // strange says why this version cannot speak with the node of the entry; "" if it can.
 func (e *entry) strange(features []string) string {
 	if !slices.Contains(e.Wire, wire.Major) {
-		return fmt.Sprintf("it speaks %q and this node %s: its extensions are left out; run versions of exthost that are closer", e.Wire, wire.Major)
+		return fmt.Sprintf("it speaks %q and this node %s: its extensions are left out; run versions of exthost that "+
+			"are closer", e.Wire, wire.Major)
 	}
 	for _, f := range e.Requires {
 		if !slices.Contains(features, f) {
-			return fmt.Sprintf("it requires %q, which this version does not know: its extensions are left out; update exthost here", f)
+			return fmt.Sprintf("it requires %q, which this version does not know: its extensions are left out; "+
+				"update exthost here", f)
 		}
 	}
 	return ""

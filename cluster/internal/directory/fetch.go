@@ -126,7 +126,8 @@ func (x *offers) fetchFailed(digest, problem string, now time.Time) {
 	x.running--
 	f.asking, f.got, f.problem = false, nil, problem
 	if f.tries++; f.tries >= maxTries {
-		x.all.say(slog.LevelWarn, "what a node of the cluster offers did not come", "node", f.owner.Node, "reason", problem)
+		x.all.say(slog.LevelWarn, "what a node of the cluster offers did not come", "node", f.owner.Node, "reason",
+			problem)
 		f.tries, f.next = 0, now.Add(fetchPause)
 		x.all.dirty(now) // which notes the problem
 	}

@@ -13,7 +13,11 @@ import (
 )
 
 func FuzzEntry(f *testing.F) {
-	e := newEntry(&Options{Self: wire.Address{Node: "a", Run: wire.NewRun()}, Version: "1.2.3", Features: []string{"x"}}, time.Unix(1, 0))
+	e := newEntry(&Options{
+		Self:     wire.Address{Node: "a", Run: wire.NewRun()},
+		Version:  "1.2.3",
+		Features: []string{"x"},
+	}, time.Unix(1, 0))
 	e.Shares = []shared{{ID: "notes", As: "mine", State: "ready", Digest: Digest(nil), Tools: 2}}
 	e.encode()
 	f.Add(e.raw)
@@ -72,7 +76,11 @@ func (silent) Hold() error                             { return nil }
 func FuzzReceive(f *testing.F) {
 	entry := newEntry(&Options{Self: wire.Address{Node: "b", Run: "aaaaaaaaaa"}}, time.Unix(1, 0))
 	for _, kind := range []string{wire.Here, wire.Gone, wire.Lost, wire.Probe, wire.Probed, wire.Want, wire.Have} {
-		m, err := wire.Encode(&wire.Head{Kind: kind, Run: "aaaaaaaaaa", Gossip: wire.Gossip{Seq: 1, Node: "b", Names: []string{"a"}, Hash: "00"}}, entry.raw)
+		m, err := wire.Encode(&wire.Head{
+			Kind:   kind,
+			Run:    "aaaaaaaaaa",
+			Gossip: wire.Gossip{Seq: 1, Node: "b", Names: []string{"a"}, Hash: "00"},
+		}, entry.raw)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -255,7 +263,11 @@ func BenchmarkIdle(b *testing.B) {
 				s.receive(q.to, h, nil, nil, now)
 			}
 		})
-		d.Receive(other.Node, &wire.Head{Kind: wire.Probe, Run: other.Run, Gossip: wire.Gossip{Seq: 1, Hash: d.s.hashText()}}, nil)
+		d.Receive(other.Node, &wire.Head{
+			Kind:   wire.Probe,
+			Run:    other.Run,
+			Gossip: wire.Gossip{Seq: 1, Hash: d.s.hashText()},
+		}, nil)
 	}
 	second() // takes longer, as nothing is in a cache
 	b.ReportAllocs()

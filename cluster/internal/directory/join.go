@@ -90,9 +90,11 @@ func (s *state) namesake(e *entry) {
 	switch {
 	case s.phase == asking:
 		s.phase, s.isSettled = outside, true
-		s.fault = fmt.Sprintf("another host is node %s of this cluster: exthost %s, since %s UTC; give this one another name with cluster.node or --node, or stop that one", e.Node, e.Version, since)
+		s.fault = fmt.Sprintf("another host is node %s of this cluster: exthost %s, since %s UTC; give this one "+
+			"another name with cluster.node or --node, or stop that one", e.Node, e.Version, since)
 	case s.phase == joined && e.compare(s.mine) > 0:
-		s.fault = fmt.Sprintf("another host, exthost %s, has joined the cluster as node %s at %s UTC, and calls of others go there; stop one of the two", e.Version, e.Node, since)
+		s.fault = fmt.Sprintf("another host, exthost %s, has joined the cluster as node %s at %s UTC, and calls of "+
+			"others go there; stop one of the two", e.Version, e.Node, since)
 	}
 	if !said && s.fault != "" {
 		s.say(slog.LevelError, s.fault)
@@ -113,20 +115,24 @@ func (s *state) setOwn(own Own, now time.Time) {
 	for _, x := range own.Shares {
 		o, err := encodeOffer(x.Offer, s.offered[x.Extension])
 		if err != nil {
-			s.say(slog.LevelError, "an extension is not shared with the cluster", "extension", x.Extension, "error", err)
+			s.say(slog.LevelError, "an extension is not shared with the cluster", "extension", x.Extension, "error",
+				err)
 			continue
 		}
 		offered[x.Extension] = o
-		e.Shares = append(e.Shares, shared{ID: x.Extension, As: x.As, State: x.State, Digest: o.digest, Tools: len(o.Tools)})
+		e.Shares = append(e.Shares,
+			shared{ID: x.Extension, As: x.As, State: x.State, Digest: o.digest, Tools: len(o.Tools)})
 	}
-	if s.offered = offered; reflect.DeepEqual(e.Shares, s.mine.Shares) && e.Leaving == s.mine.Leaving && e.Asked == s.mine.Asked {
+	if s.offered = offered; reflect.DeepEqual(e.Shares, s.mine.Shares) && e.Leaving == s.mine.Leaving &&
+		e.Asked == s.mine.Asked {
 		return
 	}
 	e.Seq++
 	e.encode()
 	for len(e.Shares) > 0 && (len(e.raw) > min(maxEntry, s.room) || len(e.Shares) > maxShares) {
 		last := len(e.Shares) - 1
-		s.say(slog.LevelError, "an extension is not shared with the cluster: there are too many for one message", "extension", e.Shares[last].ID)
+		s.say(slog.LevelError, "an extension is not shared with the cluster: there are too many for one message",
+			"extension", e.Shares[last].ID)
 		e.Shares = e.Shares[:last]
 		e.encode()
 	}
@@ -161,7 +167,13 @@ func (s *state) receive(from wire.Address, h *wire.Head, e *entry, body []byte, 
 	case wire.Lost:
 		s.accuse(wire.Address{Node: h.Node, Run: h.Of}, now)
 	case wire.Probe:
-		s.out = append(s.out, message{to: from, head: wire.Head{Kind: wire.Probed, Gossip: wire.Gossip{Seq: h.Seq, Hash: s.hashText(), Clock: now.UnixMilli()}}})
+		s.out = append(s.out, message{
+			to: from,
+			head: wire.Head{
+				Kind:   wire.Probed,
+				Gossip: wire.Gossip{Seq: h.Seq, Hash: s.hashText(), Clock: now.UnixMilli()},
+			},
+		})
 		if h.Hash != s.hashText() {
 			s.differ(from, now)
 		}
@@ -189,7 +201,11 @@ func (s *state) receive(from wire.Address, h *wire.Head, e *entry, body []byte, 
 func (s *state) receiveNamesake(from wire.Address, h *wire.Head, e *entry) {
 	switch {
 	case h.Kind == wire.Probe && s.phase == joined:
-		s.out = append(s.out, message{to: from, head: wire.Head{Kind: wire.Probed, Gossip: wire.Gossip{Seq: h.Seq}}, body: s.mine.raw})
+		s.out = append(s.out, message{
+			to:   from,
+			head: wire.Head{Kind: wire.Probed, Gossip: wire.Gossip{Seq: h.Seq}},
+			body: s.mine.raw,
+		})
 	case e != nil:
 		s.namesake(e)
 	}

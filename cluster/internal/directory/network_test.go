@@ -56,15 +56,27 @@ type delivery struct {
 }
 
 func newNetwork(t *testing.T) *network {
-	return &network{t: t, speed: 50 << 20, runs: make(map[wire.Address]*node), holders: make(map[string]*node), passed: make(map[string]int)}
+	return &network{
+		t:       t,
+		speed:   50 << 20,
+		runs:    make(map[wire.Address]*node),
+		holders: make(map[string]*node),
+		passed:  make(map[string]int),
+	}
 }
 
 // start starts a run, which shares nothing yet.
 func (n *network) start(name string, change ...func(*Options)) *node {
 	x := &node{self: wire.Address{Node: name, Run: wire.NewRun()}, net: n, more: make(chan struct{}, 1)}
-	o := Options{Self: x.self, Version: "1.2.3", MaxBody: 16 << 20, MaxTools: 100_000, Sender: x,
-		Changed: func() { x.mu.Lock(); x.changes++; x.mu.Unlock() },
-		Lost:    func(a wire.Address) { x.mu.Lock(); x.lost = append(x.lost, a); x.mu.Unlock() }}
+	o := Options{
+		Self:     x.self,
+		Version:  "1.2.3",
+		MaxBody:  16 << 20,
+		MaxTools: 100_000,
+		Sender:   x,
+		Changed:  func() { x.mu.Lock(); x.changes++; x.mu.Unlock() },
+		Lost:     func(a wire.Address) { x.mu.Lock(); x.lost = append(x.lost, a); x.mu.Unlock() },
+	}
 	for _, f := range change {
 		f(&o)
 	}
@@ -291,7 +303,8 @@ func agree(nodes ...*node) bool {
 func extension(id string, tools ...string) Share {
 	s := Share{As: peers.AsMine, Offer: peers.Offer{Extension: id, Protocol: "native", State: "ready"}}
 	for _, name := range tools {
-		s.Tools = append(s.Tools, protocol.Tool{Name: name, Raw: fmt.Appendf(nil, `{"name": %q,  "inputSchema": {"type":"object"}}`, name)})
+		s.Tools = append(s.Tools,
+			protocol.Tool{Name: name, Raw: fmt.Appendf(nil, `{"name": %q,  "inputSchema": {"type":"object"}}`, name)})
 	}
 	return s
 }

@@ -49,7 +49,8 @@ func encodeOffer(o peers.Offer, before *offer) (*offer, error) {
 		raw = append(append(raw, '\n'), t.Raw...)
 	}
 	if len(raw) > maxOffer {
-		return nil, fmt.Errorf("extension %s has descriptors of %d bytes, more than %d", o.Extension, len(raw), maxOffer)
+		return nil, fmt.Errorf("extension %s has descriptors of %d bytes, more than %d", o.Extension, len(raw),
+			maxOffer)
 	}
 	if before != nil && bytes.Equal(raw, before.raw) {
 		return before, nil

@@ -26,7 +26,8 @@ func (x *offers) placesOf(m *member, left int, used map[string]bool, now time.Ti
 		}
 		if e.Tools > left {
 			if m.note == "" {
-				m.note = "extension " + e.ID + " is left out: the tools of all nodes together are more than cluster.max_tools"
+				m.note = "extension " + e.ID +
+					" is left out: the tools of all nodes together are more than cluster.max_tools"
 			}
 			continue
 		}
@@ -51,7 +52,8 @@ func (x *offers) miss(m *member, e shared, now time.Time) {
 	f := x.missing[e.Digest]
 	switch {
 	case f == nil && x.bytes >= maxKept:
-		m.note = "extension " + e.ID + " is left out: the descriptors of all nodes together take too much memory; narrow cluster.use"
+		m.note = "extension " + e.ID +
+			" is left out: the descriptors of all nodes together take too much memory; narrow cluster.use"
 	case f == nil:
 		x.missing[e.Digest] = &fetch{owner: m.address(), next: now}
 	case f.problem != "":
@@ -63,7 +65,8 @@ func (x *offers) miss(m *member, e shared, now time.Time) {
 func (m *member) place(x shared, o *offer) placed {
 	leaving := m.away || m.Leaving
 	for _, old := range m.places {
-		if b := old.Place; old.offer == o && b.Run == m.Run && b.As == x.As && b.Leaving == leaving && b.State == x.State {
+		if b := old.Place; old.offer == o && b.Run == m.Run && b.As == x.As && b.Leaving == leaving &&
+			b.State == x.State {
 			return old
 		}
 	}

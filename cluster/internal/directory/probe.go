@@ -60,7 +60,8 @@ func (s *state) askPresence(to wire.Address, now time.Time) {
 			}
 		}
 	}
-	s.ask(to, wire.Head{Kind: wire.Probe, Gossip: wire.Gossip{Hash: s.hashText(), Clock: now.UnixMilli()}}, probeTimeout, nil, now)
+	s.ask(to, wire.Head{Kind: wire.Probe, Gossip: wire.Gossip{Hash: s.hashText(), Clock: now.UnixMilli()}},
+		probeTimeout, nil, now)
 }
 
 // probeOne asks one node whether it is there. In each second every node asks the one that is as

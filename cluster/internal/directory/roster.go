@@ -78,14 +78,30 @@ type logged struct {
 }
 
 func newRoster(o *Options, now time.Time) roster {
-	r := roster{o: o, mine: newEntry(o, now), members: make(map[string]*member), doubted: make(map[*member]bool), gone: make(map[wire.Address]departure), ring: []string{o.Self.Node}}
+	r := roster{
+		o:       o,
+		mine:    newEntry(o, now),
+		members: make(map[string]*member),
+		doubted: make(map[*member]bool),
+		gone:    make(map[wire.Address]departure),
+		ring:    []string{o.Self.Node},
+	}
 	r.hash = r.mine.sum
 	return r
 }
 
 // newEntry returns the entry of a run that shares nothing yet.
 func newEntry(o *Options, now time.Time) *entry {
-	e := &entry{Node: o.Self.Node, Run: o.Self.Run, Started: now.UnixMilli(), Seq: 1, Version: o.Version, Wire: []string{wire.Major}, Features: o.Features, MaxBody: o.MaxBody}
+	e := &entry{
+		Node:     o.Self.Node,
+		Run:      o.Self.Run,
+		Started:  now.UnixMilli(),
+		Seq:      1,
+		Version:  o.Version,
+		Wire:     []string{wire.Major},
+		Features: o.Features,
+		MaxBody:  o.MaxBody,
+	}
 	e.encode()
 	return e
 }
@@ -102,7 +118,8 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 	switch {
 	case m == nil:
 		if len(r.members) >= maxMembers && !(itself && r.dropUnheard(now)) {
-			r.say(slog.LevelWarn, "the cluster has more nodes than this one can know", "most", maxMembers, "left_out", e.Node)
+			r.say(slog.LevelWarn, "the cluster has more nodes than this one can know", "most", maxMembers, "left_out",
+				e.Node)
 			return
 		}
 		m = &member{name: e.Node, entry: e, hearsay: !itself, spoke: itself}
@@ -173,8 +190,8 @@ func (r *roster) leave(m *member, now time.Time) {
 	r.dirty(now)
 }
 
-// dropUnheard makes room for a node that speaks itself, in place of one that only others spoke of: any node may speak of
-// nodes that do not exist. It reports false when there is none.
+// dropUnheard makes room for a node that speaks itself, in place of one that only others spoke of: any node may speak
+// of nodes that do not exist. It reports false when there is none.
 func (r *roster) dropUnheard(now time.Time) bool {
 	for name, m := range r.members {
 		if !m.spoke {
@@ -305,8 +322,19 @@ func (r *roster) nodes() []status.Node {
 	list := make([]status.Node, 0, len(r.members))
 	for _, name := range r.names {
 		m := r.members[name]
-		n := status.Node{Name: m.name, Run: m.Run, State: status.NodeReady, Since: m.since, Version: m.Version, RTT: m.rtt, Clock: m.clock, Tools: m.tools(), Approvals: m.Waiting, Note: m.note,
-			Shares: make([]status.Shared, 0, len(m.Shares))}
+		n := status.Node{
+			Name:      m.name,
+			Run:       m.Run,
+			State:     status.NodeReady,
+			Since:     m.since,
+			Version:   m.Version,
+			RTT:       m.rtt,
+			Clock:     m.clock,
+			Tools:     m.tools(),
+			Approvals: m.Waiting,
+			Note:      m.note,
+			Shares:    make([]status.Shared, 0, len(m.Shares)),
+		}
 		switch {
 		case m.away:
 			n.State = status.NodeAway

@@ -61,7 +61,8 @@ func (x *search) differ(a wire.Address, now time.Time) {
 	if x.found.IsZero() {
 		x.found = now
 	}
-	if x.comparing || x.all.phase != joined || now.Sub(x.newest) < compareEach || now.Sub(x.all.changed) < quiet && now.Sub(x.found) < noQuiet {
+	if x.comparing || x.all.phase != joined || now.Sub(x.newest) < compareEach ||
+		now.Sub(x.all.changed) < quiet && now.Sub(x.found) < noQuiet {
 		return
 	}
 	x.compare(a, now)
@@ -69,7 +70,16 @@ func (x *search) differ(a wire.Address, now time.Time) {
 
 // compare asks a run, or any, for its list.
 func (x *search) compare(a wire.Address, now time.Time) {
-	*x = search{all: x.all, with: a, comparing: true, newest: now, need: make(map[string]sum), listed: make(map[string]bool), look: x.look, looks: x.looks}
+	*x = search{
+		all:       x.all,
+		with:      a,
+		comparing: true,
+		newest:    now,
+		need:      make(map[string]sum),
+		listed:    make(map[string]bool),
+		look:      x.look,
+		looks:     x.looks,
+	}
 	x.wantMore(&want{}, now)
 }
 
@@ -210,7 +220,8 @@ func (x *search) haveEntries(w *want, body []byte, now time.Time) {
 	for line := range bytes.Lines(body) {
 		e, err := decodeEntry(bytes.TrimSuffix(line, []byte{'\n'}))
 		if err != nil {
-			x.all.say(slog.LevelWarn, "a node of the cluster has sent what is no entry", "node", x.with.Node, "error", err)
+			x.all.say(slog.LevelWarn, "a node of the cluster has sent what is no entry", "node", x.with.Node, "error",
+				err)
 			break
 		}
 		if _, asked := x.need[e.Node]; asked {

@@ -31,14 +31,18 @@ func open(t *testing.T, url, name string) *linked {
 	s := new(sender)
 	x.Directory = New(Options{Self: self, Version: "1.2.3", Sender: s})
 	var err error
-	x.link, err = link.Connect(t.Context(), link.Options{URLs: []string{url}, Subjects: wire.Subjects{Cluster: "main"}, Self: self,
+	x.link, err = link.Connect(t.Context(), link.Options{
+		URLs:     []string{url},
+		Subjects: wire.Subjects{Cluster: "main"},
+		Self:     self,
 		Received: func(m link.Message) {
 			if h, body, err := wire.Decode(m.Data); err == nil {
 				x.Receive(m.From, h, body)
 			}
 		},
 		NotTaken: func(what string) { x.NotTaken(what) },
-		State:    func(connected bool, _ string) { s.wait(); x.Connected(connected) }})
+		State:    func(connected bool, _ string) { s.wait(); x.Connected(connected) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +104,8 @@ func TestServer(t *testing.T) {
 		}
 		return time.Since(start)
 	}
-	t.Logf("all places are known after %v", until("all places", func(x *linked) bool { return len(x.Places()) == 3 }, nodes...))
+	t.Logf("all places are known after %v",
+		until("all places", func(x *linked) bool { return len(x.Places()) == 3 }, nodes...))
 
 	second := open(t, srv.ClientURL(), "n0")
 	start := time.Now()
@@ -113,5 +118,6 @@ func TestServer(t *testing.T) {
 	took := until("it is lost", func(x *linked) bool { return !x.Alive(nodes[3].o.Self) }, nodes[:3]...)
 	t.Logf("lost after %v", took)
 	nodes[2].close(t)
-	t.Logf("the goodbye is heard after %v", until("its goodbye", func(x *linked) bool { return !x.Alive(nodes[2].o.Self) }, nodes[:2]...))
+	t.Logf("the goodbye is heard after %v",
+		until("its goodbye", func(x *linked) bool { return !x.Alive(nodes[2].o.Self) }, nodes[:2]...))
 }

@@ -24,7 +24,8 @@ func TestC21ThousandNodesJoin(t *testing.T) {
 		}
 		within(t, 50*time.Second, "all agree", func() bool { return agree(nodes...) })
 		n.mu.Lock()
-		t.Logf("all agree %v after the first began; messages: %v; at most %d bytes have waited for one node", time.Since(began), n.passed, n.most)
+		t.Logf("all agree %v after the first began; messages: %v; at most %d bytes have waited for one node",
+			time.Since(began), n.passed, n.most)
 		if n.most > 8<<20 { // servers cut off those for whom 64 MiB wait
 			t.Errorf("%d bytes have waited for one node", n.most)
 		}

@@ -55,6 +55,7 @@ func TestWaiting(t *testing.T) {
 		}
 		told.Store(0)
 		a.stop()
-		within(t, time.Second, "what waited at a node that has gone does not wait", func() bool { return told.Load() == 1 })
+		within(t, time.Second, "what waited at a node that has gone does not wait",
+			func() bool { return told.Load() == 1 })
 	})
 }

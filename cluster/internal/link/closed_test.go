@@ -60,15 +60,18 @@ func TestClosedForGood(t *testing.T) {
 		passed := a.Counts().In
 		way.refuse("Maximum Payload Violation")
 		until(t, "the reason is told", func() bool {
-			return len(a.got(&a.states, "false the connection to "+way.url+": nats: Maximum Payload Violation")) == 1+round
+			return len(a.got(&a.states, "false the connection to "+way.url+": nats: Maximum Payload Violation")) ==
+				1+round
 		})
 		until(t, "it connects", func() bool { return len(a.got(&a.states, "true")) == 2+round })
 		meet(t, a, b)
 		meet(t, b, a)
-		if err := b.Send(wire.Address{Node: "a", Run: wire.NameRun}, "", fmt.Appendf(nil, "name%d", round)); err != nil {
+		if err := b.Send(wire.Address{Node: "a", Run: wire.NameRun}, "",
+			fmt.Appendf(nil, "name%d", round)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the name is held", func() bool { return len(a.got(&a.messages, fmt.Sprintf("b %d name%d", ToName, round))) == 1 })
+		until(t, "the name is held",
+			func() bool { return len(a.got(&a.messages, fmt.Sprintf("b %d name%d", ToName, round))) == 1 })
 		if got := a.Counts().In; got <= passed {
 			t.Errorf("%d messages have come, %d before", got, passed)
 		}
@@ -169,8 +172,13 @@ func TestClosedAtOnce(t *testing.T) {
 	over := make(chan error)
 	for range 2000 { // the moment is another each time
 		go func() {
-			k, err := Connect(t.Context(), Options{URLs: []string{url}, Subjects: wire.Subjects{Cluster: "main"},
-				Self: wire.Address{Node: "a", Run: wire.NewRun()}, Received: func(Message) {}, NotTaken: func(string) {}})
+			k, err := Connect(t.Context(), Options{
+				URLs:     []string{url},
+				Subjects: wire.Subjects{Cluster: "main"},
+				Self:     wire.Address{Node: "a", Run: wire.NewRun()},
+				Received: func(Message) {},
+				NotTaken: func(string) {},
+			})
 			if err == nil {
 				err = k.Close(t.Context())
 			}

@@ -210,7 +210,16 @@ func (l *Link) again() {
 
 // options are those of a node.
 func (l *Link) options(c *connection) nats.Options {
-	a := natsclient.Access{URLs: l.o.URLs, TLS: l.o.TLS, JWT: l.o.JWT, NKey: l.o.NKey, Sign: l.o.Sign, User: l.o.User, Password: l.o.Password, Token: l.o.Token}
+	a := natsclient.Access{
+		URLs:     l.o.URLs,
+		TLS:      l.o.TLS,
+		JWT:      l.o.JWT,
+		NKey:     l.o.NKey,
+		Sign:     l.o.Sign,
+		User:     l.o.User,
+		Password: l.o.Password,
+		Token:    l.o.Token,
+	}
 	o := a.Options(l.dials, l.o.Self.Node+"."+l.o.Self.Run)
 	o.InboxPrefix = l.o.Subjects.Inbox(l.o.Self.Node)
 	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
@@ -245,7 +254,8 @@ func (l *Link) ended(c *connection) {
 	if !needed {
 		return
 	}
-	l.o.Log.Warn("the connection to the cluster is closed; making another", "server", c.ConnectedUrlRedacted(), "error", c.LastError())
+	l.o.Log.Warn("the connection to the cluster is closed; making another", "server", c.ConnectedUrlRedacted(), "error",
+		c.LastError())
 	l.state(c, false, c.LastError())
 	l.tasks.Go(l.again)
 }

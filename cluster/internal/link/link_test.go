@@ -44,11 +44,14 @@ func TestMessages(t *testing.T) {
 		t.Error("they come in another order")
 	}
 
-	if err := errors.Join(a.Broadcast([]byte("all")), a.Any([]byte("any")), a.Send(wire.Address{Node: "b", Run: wire.NameRun}, "", []byte("name"))); err != nil {
+	if err := errors.Join(a.Broadcast([]byte("all")), a.Any([]byte("any")),
+		a.Send(wire.Address{Node: "b", Run: wire.NameRun}, "", []byte("name"))); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "each way", func() bool {
-		return len(b.got(&b.messages, fmt.Sprintf("a %d all", ToAll))) == 1 && len(b.got(&b.messages, fmt.Sprintf("a %d any", ToAny))) == 1 && len(b.got(&b.messages, fmt.Sprintf("a %d name", ToName))) == 1
+		return len(b.got(&b.messages, fmt.Sprintf("a %d all", ToAll))) == 1 &&
+			len(b.got(&b.messages, fmt.Sprintf("a %d any", ToAny))) == 1 &&
+			len(b.got(&b.messages, fmt.Sprintf("a %d name", ToName))) == 1
 	})
 	if echo := a.got(&a.messages, "a "); len(echo) > 0 {
 		t.Errorf("a run hears itself: %q", echo)
@@ -94,7 +97,8 @@ func TestAway(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
 	a := connect(t, "a", nil, spec) // before there is a server
-	until(t, "the reason is told", func() bool { return len(a.got(&a.states, "false no server of the cluster answers")) > 0 })
+	until(t, "the reason is told",
+		func() bool { return len(a.got(&a.states, "false no server of the cluster answers")) > 0 })
 	if err := a.Send(wire.Address{Node: "b", Run: wire.NewRun()}, "x1", []byte("early")); !errors.Is(err, ErrUnsent) {
 		t.Errorf("before there is a server: %v", err)
 	}
@@ -107,7 +111,9 @@ func TestAway(t *testing.T) {
 	meet(t, a, b)
 	for round := range 3 {
 		s.Kill()
-		until(t, "it is away", func() bool { return len(a.got(&a.states, "false")) > 0 && !a.Connected() && !b.Connected() })
+		until(t, "it is away", func() bool {
+			return len(a.got(&a.states, "false")) > 0 && !a.Connected() && !b.Connected()
+		})
 		for range 200 {
 			if err := a.Send(b.self, "x2", []byte("away")); !errors.Is(err, ErrUnsent) {
 				t.Fatalf("without a connection: %v", err)
@@ -117,7 +123,8 @@ func TestAway(t *testing.T) {
 		until(t, "it is back", func() bool { return len(a.got(&a.states, "true")) == 2+round })
 		meet(t, a, b)
 	}
-	if late := append(b.got(&b.messages, "a 0 away"), b.got(&b.messages, "a 0 early")...); len(late) > 0 || len(a.got(&a.notTaken, "")) > 0 {
+	if late := append(b.got(&b.messages, "a 0 away"), b.got(&b.messages, "a 0 early")...); len(late) > 0 ||
+		len(a.got(&a.notTaken, "")) > 0 {
 		t.Errorf("%d messages that were not sent have come", len(late))
 	}
 }
@@ -200,7 +207,8 @@ func TestC18Refusals(t *testing.T) {
 		}
 	}
 	until(t, "the servers refuse it", func() bool { return forger.Counts().Refused >= 6 })
-	if log := forger.logged(); strings.Count(log, "Publish to") != 1 || strings.Count(log, "Subscription to") != 1 || !strings.Contains(log, "cluster permissions") {
+	if log := forger.logged(); strings.Count(log, "Publish to") != 1 || strings.Count(log, "Subscription to") != 1 ||
+		!strings.Contains(log, "cluster permissions") {
 		t.Errorf("the log: %s", log)
 	}
 	if got := a.got(&a.messages, "b "); len(got) > 0 {

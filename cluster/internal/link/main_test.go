@@ -28,7 +28,10 @@ func oneServer(t *testing.T) natstest.Server {
 func user(password string, publish, subscribe []string) []*server.User {
 	u := &server.User{Username: "node", Password: password}
 	if publish != nil {
-		u.Permissions = &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}
+		u.Permissions = &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: publish},
+			Subscribe: &server.SubjectPermission{Allow: subscribe},
+		}
 	}
 	return []*server.User{u}
 }
@@ -57,10 +60,14 @@ func connect(t *testing.T, node string, change func(*Options), servers ...natste
 
 func (e *end) connect(t *testing.T, change func(*Options), servers ...natstest.Server) error {
 	t.Helper()
-	o := Options{Subjects: wire.Subjects{Cluster: "main"}, Self: e.self, Received: e.received,
+	o := Options{
+		Subjects: wire.Subjects{Cluster: "main"},
+		Self:     e.self,
+		Received: e.received,
 		Log:      slog.New(slog.NewTextHandler(lockedWriter{e}, nil)),
 		NotTaken: func(what string) { e.note(&e.notTaken, what) },
-		State:    func(connected bool, reason string) { e.note(&e.states, fmt.Sprint(connected, " ", reason)) }}
+		State:    func(connected bool, reason string) { e.note(&e.states, fmt.Sprint(connected, " ", reason)) },
+	}
 	for _, s := range servers {
 		o.URLs = append(o.URLs, s.URL())
 	}

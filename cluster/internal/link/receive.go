@@ -32,7 +32,8 @@ func (l *Link) Hold() error {
 // hold has a connection get what the one with the name of the node gets. The caller holds l.making.
 func (l *Link) hold(c *connection) error {
 	s := l.o.Subjects
-	return errors.Join(l.listen(c, s.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName), l.listen(c, s.ToAny(), wire.AnyGroup, ToAny))
+	return errors.Join(l.listen(c, s.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName),
+		l.listen(c, s.ToAny(), wire.AnyGroup, ToAny))
 }
 
 // subscribe has a connection get what this run gets. The caller holds l.making.
@@ -100,7 +101,8 @@ func (l *Link) fault(c *connection, s *nats.Subscription, err error) {
 		}
 		l.mu.Unlock()
 		if !logged {
-			l.o.Log.Error("the server of the cluster does not permit what this node needs; exthost cluster permissions prints what it must permit", "error", err)
+			l.o.Log.Error("the server of the cluster does not permit what this node needs; exthost cluster "+
+				"permissions prints what it must permit", "error", err)
 		}
 	case natsclient.IsRefusal(err):
 		l.state(c, false, err)
@@ -120,7 +122,8 @@ func describe(urls []string, err error) error {
 	var verify *tls.CertificateVerificationError
 	switch {
 	case natsclient.IsRefusal(err):
-		return fmt.Errorf("%w: %s does not take the credentials of this node (%w); have it invited again", ErrRefused, where, err)
+		return fmt.Errorf("%w: %s does not take the credentials of this node (%w); have it invited again", ErrRefused,
+			where, err)
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &verify):
 		return fmt.Errorf("%w: the certificate of %s is not trusted: %w", ErrRefused, where, err)
 	case errors.Is(err, nats.ErrNoServers):

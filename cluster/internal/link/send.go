@@ -39,7 +39,8 @@ func (l *Link) publish(subject, reply string, message []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, nats.ErrMaxPayload):
-		return fmt.Errorf("%w: %d bytes, and the server of the cluster takes %d; raise its max_payload", ErrUnsent, len(message), l.MaxPayload())
+		return fmt.Errorf("%w: %d bytes, and the server of the cluster takes %d; raise its max_payload", ErrUnsent,
+			len(message), l.MaxPayload())
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
 		return fmt.Errorf("%w: there is no connection to the cluster", ErrUnsent)
 	case natsclient.IsUnsent(err):
@@ -91,7 +92,8 @@ func (c *connection) counts(n Counts) Counts {
 		}
 	}
 	c.dropped = max(c.dropped, lost)
-	n.In, n.Out, n.InBytes, n.OutBytes, n.Dropped = n.In+s.InMsgs, n.Out+s.OutMsgs, n.InBytes+s.InBytes, n.OutBytes+s.OutBytes, n.Dropped+c.dropped
+	n.In, n.Out, n.InBytes, n.OutBytes, n.Dropped = n.In+s.InMsgs, n.Out+s.OutMsgs, n.InBytes+s.InBytes, n.OutBytes+
+		s.OutBytes, n.Dropped+c.dropped
 	return n
 }
 
@@ -120,7 +122,8 @@ func (l *Link) Close(ctx context.Context) error {
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return fmt.Errorf("the connection to the cluster has not ended in time: a message is still handled, or the server reads nothing: %w", ctx.Err())
+			return fmt.Errorf("the connection to the cluster has not ended in time: a message is still handled, or "+
+				"the server reads nothing: %w", ctx.Err())
 		}
 	}
 	return nil

@@ -37,7 +37,8 @@ func TestServerStopped(t *testing.T) {
 	if err := stopped.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "what was stuck in the server comes late", func() bool { return len(b.got(&b.messages, "a 0 stuck")) == 1 })
+	until(t, "what was stuck in the server comes late",
+		func() bool { return len(b.got(&b.messages, "a 0 stuck")) == 1 })
 	meet(t, a, b)
 }
 

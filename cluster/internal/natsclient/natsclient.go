@@ -47,21 +47,25 @@ func (a *Access) Options(ctx context.Context, name string) nats.Options {
 	}
 	o.CustomDialer, o.SkipHostLookup = dialer{ctx}, true
 	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
-	o.FlusherTimeout = pingsMissed * pingEach // a write that waits for a server that reads nothing keeps pings and Close from their work
-	o.ReconnectBufSize = -1                   // what is sent while there is no connection must not run after the caller was told that it does not
+	// a write that waits for a server that reads nothing keeps pings and Close from their work
+	o.FlusherTimeout = pingsMissed * pingEach
+	// what is sent while there is no connection must not run after the caller was told that it does not
+	o.ReconnectBufSize = -1
 	o.MaxReconnect, o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = -1, waitBetween, jitter, jitter
 	return o
 }
 
 // IsRefusal reports whether an error says that a server does not take the credentials.
 func IsRefusal(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired)
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) ||
+		errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // IsUnsent reports whether an error of a publish says that nobody gets the message. After any other
 // error somebody may.
 func IsUnsent(err error) bool {
-	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
+	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
+		errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.Is(err, nats.ErrConnectionDraining) || errors.Is(err, nats.ErrBadSubject)
 }
 
@@ -82,7 +86,8 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	rand.Shuffle(len(addresses), func(i, k int) { addresses[i], addresses[k] = addresses[k], addresses[i] })
 	for _, a := range addresses {
 		var c net.Conn
-		if c, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, net.JoinHostPort(a, port)); err == nil {
+		if c, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network,
+			net.JoinHostPort(a, port)); err == nil {
 			return &dialed{c, context.AfterFunc(d.ctx, func() { _ = c.Close() })}, nil
 		}
 	}

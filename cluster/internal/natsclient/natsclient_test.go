@@ -18,15 +18,18 @@ func TestNameWithoutAnswer(t *testing.T) {
 	ended := make(chan error, 8)
 	before := net.DefaultResolver
 	defer func() { net.DefaultResolver = before }()
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(looking context.Context, _, _ string) (net.Conn, error) {
-		cancel()
-		<-looking.Done()
-		select {
-		case ended <- looking.Err():
-		default:
-		}
-		return nil, looking.Err()
-	}}
+	net.DefaultResolver = &net.Resolver{
+		PreferGo: true,
+		Dial: func(looking context.Context, _, _ string) (net.Conn, error) {
+			cancel()
+			<-looking.Done()
+			select {
+			case ended <- looking.Err():
+			default:
+			}
+			return nil, looking.Err()
+		},
+	}
 	access := natsclient.Access{URLs: []string{"nats://nobody.example:4222"}}
 	o := access.Options(ctx, "test")
 	if c, err := o.Connect(); err == nil {

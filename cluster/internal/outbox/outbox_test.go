@@ -50,10 +50,12 @@ func TestTogether(t *testing.T) {
 		node, kind string
 		long       int
 	}{
-		{"b", wire.Call, 1}, {"a", wire.Result, 1}, {"old", wire.Call, 1}, {"b", wire.Result, 1}, {"b", wire.Call, 1}, {"a", wire.Result, 1},
+		{"b", wire.Call, 1}, {"a", wire.Result, 1}, {"old", wire.Call, 1}, {"b", wire.Result, 1}, {"b", wire.Call, 1},
+		{"a", wire.Result, 1},
 		{"old", wire.Call, 1}, {"b", wire.Call, 940}, {"b", wire.Call, 1}, {"c", wire.Pulse, 1},
 	} {
-		one, err := Write(wire.Address{Node: l.node, Run: run}, &wire.Head{Kind: l.kind, Run: run, N: uint64(i)}, make([]byte, l.long))
+		one, err := Write(wire.Address{Node: l.node, Run: run}, &wire.Head{Kind: l.kind, Run: run, N: uint64(i)},
+			make([]byte, l.long))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,10 +65,19 @@ func TestTogether(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	o.Run(over)
-	if want := []string{"a: result1 result5", "b: call0 result3 call4 [0 4]", "b: call7 [7]", "b: call8 [8]", "c: pulse9 [9]", "old: call2 [2]", "old: call6 [6]"}; !slices.Equal(r.lines, want) {
+	if want := []string{
+		"a: result1 result5",
+		"b: call0 result3 call4 [0 4]",
+		"b: call7 [7]",
+		"b: call8 [8]",
+		"c: pulse9 [9]",
+		"old: call2 [2]",
+		"old: call6 [6]",
+	}; !slices.Equal(r.lines, want) {
 		t.Errorf("%q, want %q", r.lines, want)
 	}
-	if want := []string{"1 error 1", "5 error 1", "0 error 2", "3 error 2", "4 error 2", "7 error 3", "8 error 4", "9 error 5", "2 error 6", "6 error 7"}; !slices.Equal(told, want) {
+	if want := []string{"1 error 1", "5 error 1", "0 error 2", "3 error 2", "4 error 2", "7 error 3", "8 error 4",
+		"9 error 5", "2 error 6", "6 error 7"}; !slices.Equal(told, want) {
 		t.Errorf("%q, want %q", told, want)
 	}
 	for _, other := range []string{"", "calls", "probe_1_a_b", "calls_1_a"} {

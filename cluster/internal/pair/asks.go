@@ -131,7 +131,10 @@ func (p *Pairs) Session(of wire.Address, id, extension string) protocol.Peer {
 }
 
 func (s session) head(kind, method string) *wire.Head {
-	return &wire.Head{Kind: kind, Request: wire.Request{Method: method, Extension: s.extension, Session: &wire.Session{ID: s.id}}}
+	return &wire.Head{
+		Kind:    kind,
+		Request: wire.Request{Method: method, Extension: s.extension, Session: &wire.Session{ID: s.id}},
+	}
 }
 
 // Call implements [protocol.Peer].
@@ -196,7 +199,8 @@ func (r *asks) answered(h *wire.Head, body []byte) {
 func (r *asks) told(h *wire.Head, body []byte) {
 	if h.N != 0 {
 		if _, taken := r.front.push(h.N, event{method: h.Method, params: body}); !taken {
-			r.p.o.Log.Debug("a notification is dropped: its call is over, or its caller reads too slowly", "node", r.to.Node, "method", h.Method)
+			r.p.o.Log.Debug("a notification is dropped: its call is over, or its caller reads too slowly", "node",
+				r.to.Node, "method", h.Method)
 		}
 		return
 	}

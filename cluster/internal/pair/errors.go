@@ -31,12 +31,20 @@ func notSent(reason error) error {
 
 // nodeLost is the error of a call that the owner may have run.
 func nodeLost(reason string) error {
-	return &protocol.Error{Kind: protocol.NodeLost, Outcome: outcomeUnknown, Message: reason + "; the call may have taken effect"}
+	return &protocol.Error{
+		Kind:    protocol.NodeLost,
+		Outcome: outcomeUnknown,
+		Message: reason + "; the call may have taken effect",
+	}
 }
 
 // gaveUp is the error of a call whose caller waits no more.
 func gaveUp(ctx context.Context) error {
-	return &protocol.Error{Kind: protocol.KindOf(ctx.Err()), Outcome: outcomeUnknown, Message: "the caller waits no more; the call may have taken effect"}
+	return &protocol.Error{
+		Kind:    protocol.KindOf(ctx.Err()),
+		Outcome: outcomeUnknown,
+		Message: "the caller waits no more; the call may have taken effect",
+	}
 }
 
 // wireError is a protocol.Error between nodes. What a process wrote to stderr stays on its node.
@@ -75,8 +83,21 @@ func writeError(err error) []byte {
 func readError(body []byte) error {
 	var w wireError
 	if err := json.Unmarshal(body, &w); err != nil || !slices.Contains(protocol.Kinds(), w.Kind) {
-		return &protocol.Error{Kind: protocol.InvalidResponse, Outcome: outcomeUnknown, Message: "it answered with an error that this version does not know"}
+		return &protocol.Error{
+			Kind:    protocol.InvalidResponse,
+			Outcome: outcomeUnknown,
+			Message: "it answered with an error that this version does not know",
+		}
 	}
-	return &protocol.Error{Kind: w.Kind, Message: w.Message, Extension: w.Extension, Tool: w.Tool, Code: w.Code, Data: w.Data,
-		Outcome: w.Outcome, RetryAfter: time.Duration(w.RetryMS) * time.Millisecond, Evidence: w.Evidence}
+	return &protocol.Error{
+		Kind:       w.Kind,
+		Message:    w.Message,
+		Extension:  w.Extension,
+		Tool:       w.Tool,
+		Code:       w.Code,
+		Data:       w.Data,
+		Outcome:    w.Outcome,
+		RetryAfter: time.Duration(w.RetryMS) * time.Millisecond,
+		Evidence:   w.Evidence,
+	}
 }

@@ -66,10 +66,12 @@ const (
 // Call carries a call to a run and returns its one outcome. h has the members of a wire.Call but
 // its number. The error is a *protocol.Error. It has no outcome only if the owner never ran the
 // call and never will.
-func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
+func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []byte, client protocol.Peer,
+) ([]byte, error) {
 	h.Kind = wire.Call
 	if limit := p.limit(to, h); int64(len(body)) > limit {
-		return nil, protocol.Errorf(protocol.LineTooLong, "the call has %d bytes, and node %s takes %d", len(body), to.Node, limit)
+		return nil, protocol.Errorf(protocol.LineTooLong, "the call has %d bytes, and node %s takes %d", len(body),
+			to.Node, limit)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		h.LeftMS = max(1, time.Until(deadline).Milliseconds())

@@ -25,13 +25,19 @@ var hostile = wire.Address{Node: "hostile", Run: hostileRun}
 func alone(t *testing.T, of Node) (p *Pairs, sent func() []message, stop func()) {
 	var mu sync.Mutex
 	var list []message
-	p = New(Options{Self: wire.Address{Node: "one", Run: wire.NewRun()}, Unsent: errUnsent, Node: of, Log: slog.New(slog.DiscardHandler),
-		MaxBody: func(wire.Address) int64 { return 16 << 20 }, Batches: func(wire.Address) bool { return true },
+	p = New(Options{
+		Self:    wire.Address{Node: "one", Run: wire.NewRun()},
+		Unsent:  errUnsent,
+		Node:    of,
+		Log:     slog.New(slog.DiscardHandler),
+		MaxBody: func(wire.Address) int64 { return 16 << 20 },
+		Batches: func(wire.Address) bool { return true },
 		Sender: recorder{64 << 10, func(m message) {
 			mu.Lock()
 			defer mu.Unlock()
 			list = append(list, m)
-		}}})
+		}},
+	})
 	ctx, end := context.WithCancel(t.Context())
 	ran := make(chan struct{})
 	go func() { defer close(ran); p.Run(ctx) }()
@@ -52,7 +58,12 @@ func alone(t *testing.T, of Node) (p *Pairs, sent func() []message, stop func())
 
 // echoing is a node whose calls return their bodies.
 func echoing() *node {
-	return &node{executed: make(map[string]int), work: func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return bytes.Clone(body), nil }}
+	return &node{
+		executed: make(map[string]int),
+		work: func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) {
+			return bytes.Clone(body), nil
+		},
+	}
 }
 
 // of returns the pair with the hostile run, locked until unlock.
@@ -141,7 +152,8 @@ func TestUnconfirmedCallsAreBounded(t *testing.T) {
 		for _, m := range sent() {
 			if m.head.Kind == wire.Result && m.head.Error {
 				refused++
-				if e, _ := errors.AsType[*protocol.Error](readError(m.body)); e.Kind != protocol.Overloaded || e.Outcome != "" {
+				if e, _ := errors.AsType[*protocol.Error](readError(m.body)); e.Kind != protocol.Overloaded ||
+					e.Outcome != "" {
 					t.Fatal(e)
 				}
 			}
@@ -170,7 +182,8 @@ func TestEventsAreBounded(t *testing.T) {
 		params := make([]byte, 60<<10)
 		for n := range uint64(64) {
 			for range 500 {
-				p.Receive("hostile", &wire.Head{Kind: wire.Tell, Run: hostileRun, N: n + 1, Request: wire.Request{Method: "m"}}, params)
+				p.Receive("hostile",
+					&wire.Head{Kind: wire.Tell, Run: hostileRun, N: n + 1, Request: wire.Request{Method: "m"}}, params)
 			}
 		}
 		total := 0
@@ -203,7 +216,12 @@ func TestQuestionEndsWithItsRun(t *testing.T) {
 		p, _, stop := alone(t, asked)
 		defer stop()
 		p.peer(hostile)
-		p.Receive("hostile", &wire.Head{Kind: wire.Ask, Run: hostileRun, ID: 1, Request: wire.Request{Method: "m", Session: &wire.Session{ID: "s"}}}, nil)
+		p.Receive("hostile", &wire.Head{
+			Kind:    wire.Ask,
+			Run:     hostileRun,
+			ID:      1,
+			Request: wire.Request{Method: "m", Session: &wire.Session{ID: "s"}},
+		}, nil)
 		synctest.Wait()
 		p.Gone(hostile)
 		synctest.Wait()
@@ -255,7 +273,8 @@ func TestArrivingBodiesAreBounded(t *testing.T) {
 		for _, m := range sent() {
 			if m.head.Kind == wire.Result {
 				refused[m.head.N] = true
-				if e, _ := errors.AsType[*protocol.Error](readError(m.body)); e.Kind != protocol.Overloaded || e.Outcome != "" {
+				if e, _ := errors.AsType[*protocol.Error](readError(m.body)); e.Kind != protocol.Overloaded ||
+					e.Outcome != "" {
 					t.Error(e)
 				}
 			}
@@ -319,7 +338,13 @@ func TestKeptAnswersAreBounded(t *testing.T) {
 		defer stop()
 		p.peer(hostile)
 		ask := func(id uint64) {
-			p.Receive("hostile", &wire.Head{Kind: wire.Ask, Run: hostileRun, ID: id, Request: wire.Request{Method: "m", Session: &wire.Session{ID: "s"}}}, nil)
+			p.Receive("hostile",
+				&wire.Head{
+					Kind:    wire.Ask,
+					Run:     hostileRun,
+					ID:      id,
+					Request: wire.Request{Method: "m", Session: &wire.Session{ID: "s"}},
+				}, nil)
 			synctest.Wait()
 		}
 		for id := range uint64(100) {
@@ -398,8 +423,10 @@ func TestLongHead(t *testing.T) {
 		p, _, stop := alone(t, nil)
 		defer stop()
 		caps := json.RawMessage(fmt.Sprintf("%q", bytes.Repeat([]byte("x"), wire.MaxHead)))
-		_, err := p.Call(t.Context(), hostile, &wire.Head{Request: wire.Request{Session: &wire.Session{Caps: caps}}}, nil, nil)
-		if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.LineTooLong || e.Outcome != "" || errors.Is(err, errUnsent) {
+		_, err := p.Call(t.Context(), hostile, &wire.Head{Request: wire.Request{Session: &wire.Session{Caps: caps}}},
+			nil, nil)
+		if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.LineTooLong || e.Outcome != "" ||
+			errors.Is(err, errUnsent) {
 			t.Error(err)
 		}
 	})

@@ -35,8 +35,14 @@ type net struct {
 }
 
 func newNet(t *testing.T, seed uint64) *net {
-	return &net{t: t, rand: rand.New(rand.NewPCG(seed, 1)), max: 64 << 10,
-		runs: make(map[wire.Address]*Pairs), cut: make(map[wire.Address]bool), off: make(map[wire.Address]bool)}
+	return &net{
+		t:    t,
+		rand: rand.New(rand.NewPCG(seed, 1)),
+		max:  64 << 10,
+		runs: make(map[wire.Address]*Pairs),
+		cut:  make(map[wire.Address]bool),
+		off:  make(map[wire.Address]bool),
+	}
 }
 
 // end is one run's connection.
@@ -86,7 +92,8 @@ func (e end) Send(to wire.Address, notTaken string, m []byte) error {
 					}
 					p.Receive(e.self.Node, h, body)
 				}
-			case p == nil && notTaken != "" && back != nil && copies == 1: // a server doubles nothing that it answers for
+			// a server doubles nothing that it answers for
+			case p == nil && notTaken != "" && back != nil && copies == 1:
 				back.NotTaken(notTaken)
 			}
 		})
@@ -103,7 +110,8 @@ type node struct {
 	work     func(ctx context.Context, body []byte, client protocol.Peer) ([]byte, error)
 }
 
-func (n *node) Run(ctx context.Context, _ wire.Address, _ *wire.Head, body []byte, client protocol.Peer) ([]byte, error) {
+func (n *node) Run(ctx context.Context, _ wire.Address, _ *wire.Head, body []byte, client protocol.Peer,
+) ([]byte, error) {
 	n.mu.Lock()
 	n.executed[string(body[:min(len(body), 32)])]++
 	n.mu.Unlock()
@@ -117,11 +125,19 @@ func (n *node) Incoming(_ context.Context, _ wire.Address, h *wire.Head, body []
 func (n *node) Ended(wire.Address, string) {}
 
 // start starts a run of a node.
-func (n *net) start(name string, work func(ctx context.Context, body []byte, client protocol.Peer) ([]byte, error)) (*Pairs, *node, func()) {
+func (n *net) start(name string, work func(ctx context.Context, body []byte, client protocol.Peer) ([]byte, error),
+) (*Pairs, *node, func()) {
 	self := wire.Address{Node: name, Run: wire.NewRun()}
 	one := &node{self: self, executed: make(map[string]int), work: work}
-	p := New(Options{Self: self, Sender: end{n, self}, Unsent: errUnsent, Node: one,
-		MaxBody: func(wire.Address) int64 { return 16 << 20 }, Batches: func(wire.Address) bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	p := New(Options{
+		Self:    self,
+		Sender:  end{n, self},
+		Unsent:  errUnsent,
+		Node:    one,
+		MaxBody: func(wire.Address) int64 { return 16 << 20 },
+		Batches: func(wire.Address) bool { return true },
+		Log:     slog.New(slog.DiscardHandler),
+	})
 	n.mu.Lock()
 	n.runs[self] = p
 	n.mu.Unlock()
@@ -153,20 +169,21 @@ func TestOneOutcome(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNet(t, uint64(seed))
 			n.loss, n.double, n.late = 0.1*n.rand.Float64(), 0.1*n.rand.Float64(), 0.1*n.rand.Float64()
-			owner, there, stopOwner := n.start("owner", func(ctx context.Context, body []byte, client protocol.Peer) ([]byte, error) {
-				n.mu.Lock()
-				wait := time.Duration(n.rand.Int64N(int64(time.Second)))
-				n.mu.Unlock()
-				select {
-				case <-time.After(wait):
-				case <-ctx.Done():
-					return nil, &protocol.Error{Kind: protocol.Canceled, Outcome: "unknown", Message: "cancelled"}
-				}
-				if bytes.HasPrefix(body, []byte("ask")) {
-					return client.Call(ctx, "question", json.RawMessage(`"`+string(body)+`"`))
-				}
-				return bytes.Clone(body), nil
-			})
+			owner, there, stopOwner := n.start("owner",
+				func(ctx context.Context, body []byte, client protocol.Peer) ([]byte, error) {
+					n.mu.Lock()
+					wait := time.Duration(n.rand.Int64N(int64(time.Second)))
+					n.mu.Unlock()
+					select {
+					case <-time.After(wait):
+					case <-ctx.Done():
+						return nil, &protocol.Error{Kind: protocol.Canceled, Outcome: "unknown", Message: "cancelled"}
+					}
+					if bytes.HasPrefix(body, []byte("ask")) {
+						return client.Call(ctx, "question", json.RawMessage(`"`+string(body)+`"`))
+					}
+					return bytes.Clone(body), nil
+				})
 			front, _, stopFront := n.start("front", nil)
 			to := there.self
 			type outcome struct {
@@ -190,7 +207,8 @@ func TestOneOutcome(t *testing.T) {
 						ctx, cancel = context.WithTimeout(ctx, time.Duration(i)*20*time.Millisecond)
 						defer cancel()
 					}
-					result, err := front.Call(ctx, to, &wire.Head{Request: wire.Request{Extension: "x", Method: "tools/call"}}, []byte(body), echo{})
+					result, err := front.Call(ctx, to,
+						&wire.Head{Request: wire.Request{Extension: "x", Method: "tools/call"}}, []byte(body), echo{})
 					outcomes <- outcome{body, string(result), err}
 				})
 			}
@@ -229,7 +247,8 @@ func TestOneOutcome(t *testing.T) {
 					t.Errorf("seed %d: %v", seed, o.err)
 				case o.err != nil && e.Outcome == "" && runs != 0:
 					t.Errorf("seed %d: %.40q was said not to have run, and did: %v", seed, o.body, o.err)
-				case o.err != nil && n.loss == 0 && e.Kind != protocol.CallTimeout && seed%3 != 1 && seed%7 != 2 && n.late == 0:
+				case o.err != nil && n.loss == 0 && e.Kind != protocol.CallTimeout && seed%3 != 1 && seed%7 != 2 &&
+					n.late == 0:
 					t.Errorf("seed %d: %v", seed, o.err)
 				}
 			}

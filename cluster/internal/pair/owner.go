@@ -49,19 +49,24 @@ const (
 // called takes a call.
 func (r *owner) called(h *wire.Head, body []byte) {
 	p := r.p
-	running, most, full := &p.running, int64(p.o.MaxCalls), "the node has as many calls of others as cluster.max_calls allows"
+	running, most, full := &p.running, int64(p.o.MaxCalls),
+		"the node has as many calls of others as cluster.max_calls allows"
 	switch h.Extension {
 	case "": // a request of a client, which waits for its next event
-		running, most, full = &p.streams, maxStreams, "the node answers as many requests of other nodes' clients as it can"
-	case wire.Itself: // what calls wait for, such as an approval, finds room beside them, and beside what a third node wants
-		running, most, full = &r.operations, maxOperations, "the node carries out as many operations of one node as it may"
+		running, most, full = &p.streams, maxStreams,
+			"the node answers as many requests of other nodes' clients as it can"
+	// what calls wait for, such as an approval, finds room beside them, and beside what a third node wants
+	case wire.Itself:
+		running, most, full = &r.operations, maxOperations,
+			"the node carries out as many operations of one node as it may"
 	}
 	if running.Add(1) > most {
 		running.Add(-1)
 		r.decline(h.N, full)
 		return
 	}
-	ctx, end := context.Background(), context.CancelFunc(nil) // endAll ends it: not a child of p.ctx, which would have to know all calls
+	// endAll ends it: not a child of p.ctx, which would have to know all calls
+	ctx, end := context.Background(), context.CancelFunc(nil)
 	if h.LeftMS > 0 {
 		ctx, end = context.WithTimeout(ctx, time.Duration(h.LeftMS)*time.Millisecond)
 	} else {
@@ -114,14 +119,19 @@ func (r *owner) decline(n uint64, text string) {
 	}
 	r.mu.Unlock()
 	if fresh {
-		_ = r.send(&wire.Head{Kind: wire.Result, N: n, Error: true}, writeError(protocol.Errorf(protocol.Overloaded, "%s", text)))
+		_ = r.send(&wire.Head{Kind: wire.Result, N: n, Error: true},
+			writeError(protocol.Errorf(protocol.Overloaded, "%s", text)))
 	}
 }
 
 // ran takes the outcome of a call, sends it, and keeps it until the front has it.
 func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 	if limit := r.p.o.MaxBody(r.to); err == nil && int64(len(result)) > limit {
-		result, err = nil, &protocol.Error{Kind: protocol.LineTooLong, Outcome: outcomeUnknown, Message: "the result is longer than the caller's node takes; the tool should return less"}
+		result, err = nil, &protocol.Error{
+			Kind:    protocol.LineTooLong,
+			Outcome: outcomeUnknown,
+			Message: "the result is longer than the caller's node takes; the tool should return less",
+		}
 	}
 	if err != nil {
 		result = writeError(err)

@@ -102,7 +102,15 @@ func New(o Options) *Pairs {
 	defaultTo(&o.Pulse, 250*time.Millisecond)
 	defaultTo(&o.Grace, 2*time.Second)
 	defaultTo(&o.Silence, 10*time.Second)
-	p := &Pairs{o: o, kept: budget{limit: maxKept}, waiting: budget{limit: maxWaiting}, arriving: budget{limit: maxBytes}, departing: budget{limit: maxBytes}, runs: make(map[wire.Address]*peer), past: make(map[wire.Address]uint64)}
+	p := &Pairs{
+		o:         o,
+		kept:      budget{limit: maxKept},
+		waiting:   budget{limit: maxWaiting},
+		arriving:  budget{limit: maxBytes},
+		departing: budget{limit: maxBytes},
+		runs:      make(map[wire.Address]*peer),
+		past:      make(map[wire.Address]uint64),
+	}
 	p.workers.next, p.outbox = make(chan func()), outbox.New(o.Sender, o.Batches)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p

@@ -19,11 +19,13 @@ import (
 func TestManyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNet(t, 1)
-		owner, there, stopOwner := n.start("owner", func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return body, nil })
+		owner, there, stopOwner := n.start("owner",
+			func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return body, nil })
 		var last wire.Address
 		for range 3 * maxRuns {
 			front, of, stop := n.start("front", nil)
-			if result, err := front.Call(t.Context(), there.self, &wire.Head{}, []byte("x"), nil); err != nil || string(result) != "x" {
+			if result, err := front.Call(t.Context(), there.self, &wire.Head{}, []byte("x"), nil); err != nil ||
+				string(result) != "x" {
 				t.Fatalf("%s, %v", result, err)
 			}
 			stop()
@@ -58,17 +60,19 @@ func TestFrontComesBack(t *testing.T) {
 				}
 			}
 			owner, there, stopOwner := n.start("owner", work)
-			front, of, stopFront := n.start("front", func(ctx context.Context, _ []byte, _ protocol.Peer) ([]byte, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			})
+			front, of, stopFront := n.start("front",
+				func(ctx context.Context, _ []byte, _ protocol.Peer) ([]byte, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
 			var calls sync.WaitGroup
 			if known {
 				calls.Go(func() { _, _ = owner.Call(t.Context(), of.self, &wire.Head{}, []byte("back"), nil) })
 			}
 			outcome := func(body string) {
 				_, err := front.Call(t.Context(), there.self, &wire.Head{}, []byte(body), nil)
-				if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NodeLost || e.Outcome != "unknown" {
+				if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NodeLost ||
+					e.Outcome != "unknown" {
 					t.Errorf("%s: %v", body, err)
 				}
 			}
@@ -103,11 +107,12 @@ func TestFrontComesBack(t *testing.T) {
 func TestUnservedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNet(t, 1)
-		_, there, stopOwner := n.start("owner", func(ctx context.Context, _ []byte, client protocol.Peer) ([]byte, error) {
-			_ = client.Notify(ctx, "first", nil)
-			_, _ = client.Call(ctx, "question", nil)
-			return nil, ctx.Err()
-		})
+		_, there, stopOwner := n.start("owner",
+			func(ctx context.Context, _ []byte, client protocol.Peer) ([]byte, error) {
+				_ = client.Notify(ctx, "first", nil)
+				_, _ = client.Call(ctx, "question", nil)
+				return nil, ctx.Err()
+			})
 		front, _, stopFront := n.start("front", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		_, _ = front.Call(ctx, there.self, &wire.Head{}, nil, slow{func() {
@@ -138,12 +143,16 @@ func (s slow) Notify(context.Context, string, json.RawMessage) error {
 
 // What a peer sends is bounded, whatever it is: no call of another ends by it, and nothing panics.
 func FuzzReceive(f *testing.F) {
-	f.Add([]byte(`{"k":"call","run":"aaaaaaaaaa","n":1,"body":7,"size":9}`+"\n"), []byte(`{"k":"part","run":"aaaaaaaaaa","body":7,"at":0}`+"\n123456789"))
-	f.Add([]byte(`{"k":"pulse","run":"aaaaaaaaaa","low":18446744073709551615,"open":[0,1],"done":[1]}`+"\n"), []byte(`{"k":"result","run":"aaaaaaaaaa","n":0}`+"\n{}"))
-	f.Add([]byte(`{"k":"ask","run":"aaaaaaaaaa","id":1,"session":{"id":"s"}}`+"\n1"), []byte(`{"k":"answer","run":"aaaaaaaaaa","id":1,"error":true}`+"\nx"))
+	f.Add([]byte(`{"k":"call","run":"aaaaaaaaaa","n":1,"body":7,"size":9}`+"\n"),
+		[]byte(`{"k":"part","run":"aaaaaaaaaa","body":7,"at":0}`+"\n123456789"))
+	f.Add([]byte(`{"k":"pulse","run":"aaaaaaaaaa","low":18446744073709551615,"open":[0,1],"done":[1]}`+"\n"),
+		[]byte(`{"k":"result","run":"aaaaaaaaaa","n":0}`+"\n{}"))
+	f.Add([]byte(`{"k":"ask","run":"aaaaaaaaaa","id":1,"session":{"id":"s"}}`+"\n1"),
+		[]byte(`{"k":"answer","run":"aaaaaaaaaa","id":1,"error":true}`+"\nx"))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		n := newNet(t, 1)
-		p, _, stop := n.start("owner", func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return bytes.Clone(body), nil })
+		p, _, stop := n.start("owner",
+			func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return bytes.Clone(body), nil })
 		for _, m := range [][]byte{first, second, first} {
 			if h, body, err := wire.Decode(m); err == nil {
 				p.Receive("hostile", h, body)
@@ -161,14 +170,16 @@ func FuzzReceive(f *testing.F) {
 func TestCallOfADroppedPair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNet(t, 1)
-		_, there, stopOwner := n.start("owner", func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return body, nil })
+		_, there, stopOwner := n.start("owner",
+			func(_ context.Context, body []byte, _ protocol.Peer) ([]byte, error) { return body, nil })
 		front, _, stopFront := n.start("front", nil)
 		dropped := front.peer(there.self)
 		if !dropped.out.gone() || dropped.out.openCall(false) != nil {
 			t.Error("a pair that was dropped takes a call")
 		}
 		front.forget(dropped)
-		if result, err := front.Call(t.Context(), there.self, &wire.Head{}, []byte("x"), nil); err != nil || string(result) != "x" {
+		if result, err := front.Call(t.Context(), there.self, &wire.Head{}, []byte("x"), nil); err != nil ||
+			string(result) != "x" {
 			t.Errorf("%s, %v", result, err)
 		}
 		stopFront()
@@ -212,11 +223,27 @@ func (w *wireOf) carry(ctx context.Context) {
 func TestLongResultsOnTheirWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const long = 15 << 20
-		there := &wireOf{self: wire.Address{Node: "owner", Run: wire.NewRun()}, each: 10 * time.Millisecond, way: make(chan []byte, 1<<16)}
+		there := &wireOf{
+			self: wire.Address{Node: "owner", Run: wire.NewRun()},
+			each: 10 * time.Millisecond,
+			way:  make(chan []byte, 1<<16),
+		}
 		here := &wireOf{self: wire.Address{Node: "front", Run: wire.NewRun()}, way: make(chan []byte, 1<<16)}
 		pairs := func(w *wireOf) *Pairs {
-			return New(Options{Self: w.self, Sender: w, Unsent: errUnsent, MaxBody: func(wire.Address) int64 { return 16 << 20 }, Batches: func(wire.Address) bool { return true },
-				Node: &node{self: w.self, executed: make(map[string]int), work: func(context.Context, []byte, protocol.Peer) ([]byte, error) { return make([]byte, long), nil }}})
+			return New(Options{
+				Self:    w.self,
+				Sender:  w,
+				Unsent:  errUnsent,
+				MaxBody: func(wire.Address) int64 { return 16 << 20 },
+				Batches: func(wire.Address) bool { return true },
+				Node: &node{
+					self:     w.self,
+					executed: make(map[string]int),
+					work: func(context.Context, []byte, protocol.Peer) ([]byte, error) {
+						return make([]byte, long), nil
+					},
+				},
+			})
 		}
 		owner, front := pairs(there), pairs(here)
 		there.to, here.to = front, owner

@@ -17,11 +17,21 @@ type peer struct {
 }
 
 func newPeer(p *Pairs, to wire.Address) *peer {
-	c := &channel{p: p, to: to, used: time.Now(), sending: make(map[uint64]*sending), receiving: make(map[uint64]*receiving)}
+	c := &channel{
+		p:         p,
+		to:        to,
+		used:      time.Now(),
+		sending:   make(map[uint64]*sending),
+		receiving: make(map[uint64]*receiving),
+	}
 	a := &asks{channel: c, own: make(map[uint64]*ask), theirs: make(map[uint64]*answer)}
 	a.front = &front{channel: c, asks: a, open: make(map[uint64]*call), done: make(map[uint64]struct{})}
-	return &peer{channel: c, out: a.front, asks: a,
-		in: &owner{channel: c, asks: a, calls: make(map[uint64]*run), refused: make(map[uint64]struct{})}}
+	return &peer{
+		channel: c,
+		out:     a.front,
+		asks:    a,
+		in:      &owner{channel: c, asks: a, calls: make(map[uint64]*run), refused: make(map[uint64]struct{})},
+	}
 }
 
 // send sends a message, in parts if its body is long. A *protocol.Error says that it is never sent,
@@ -105,7 +115,8 @@ func (r *peer) tick(now time.Time, paused time.Duration) (idle bool) {
 	r.asks.tick(now)
 	r.expire(now)
 	busy := len(r.out.open) + len(r.in.calls) + len(r.receiving) // which the bounds of all pairs count
-	idle = busy == 0 && (r.out.ended || len(r.out.done)+len(r.asks.own)+len(r.asks.theirs)+len(r.sending) == 0 && now.Sub(r.used) > idlePeer)
+	idle = busy == 0 && (r.out.ended ||
+		len(r.out.done)+len(r.asks.own)+len(r.asks.theirs)+len(r.sending) == 0 && now.Sub(r.used) > idlePeer)
 	r.forgotten = idle
 	r.mu.Unlock()
 	for _, h := range pulses {

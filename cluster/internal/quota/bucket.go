@@ -93,8 +93,22 @@ type Config struct {
 
 // Stream returns the configuration of the bucket of a cluster, on so many servers.
 func Stream(cluster string, replicas int) Config {
-	return Config{Name: stream(cluster), Description: "what the nodes of the cluster have leased of their shared limits", Subjects: []string{keys(cluster) + ">"},
-		Retention: "limits", Discard: "new", Storage: "file", Replicas: replicas, History: 1, MaxBytes: MaxBytes, MaxSize: maxRecord, MaxConsumer: 1, DenyDelete: true, DenyPurge: true, TTL: true}
+	return Config{
+		Name:        stream(cluster),
+		Description: "what the nodes of the cluster have leased of their shared limits",
+		Subjects:    []string{keys(cluster) + ">"},
+		Retention:   "limits",
+		Discard:     "new",
+		Storage:     "file",
+		Replicas:    replicas,
+		History:     1,
+		MaxBytes:    MaxBytes,
+		MaxSize:     maxRecord,
+		MaxConsumer: 1,
+		DenyDelete:  true,
+		DenyPurge:   true,
+		TTL:         true,
+	}
 }
 
 // Asker asks the servers of a cluster. The error of a server that answers nobody comes at once.
@@ -157,13 +171,16 @@ func (b *bucket) look(ctx context.Context) (now time.Time, err error) {
 	}
 	if err := b.ask(ctx, infoOf(b.cluster), nil, nil, &info); err != nil {
 		if e, ok := errors.AsType[*apiError](err); ok && (e.Code == codeNoStream || e.Code == codeNoJetStream) {
-			return now, fmt.Errorf("the servers have no bucket %s: a hub makes it with its next start; for NATS servers of your own, exthost cluster permissions prints the command: %w", Bucket(b.cluster), e)
+			return now, fmt.Errorf("the servers have no bucket %s: a hub makes it with its next start; for NATS "+
+				"servers of your own, exthost cluster permissions prints the command: %w", Bucket(b.cluster), e)
 		}
 		return now, err
 	}
 	c := info.Config
 	if !c.TTL || c.History != 1 || c.Discard != "new" || c.MaxAge != 0 || c.Storage != "file" {
-		return now, fmt.Errorf("the bucket %s is not one for counters: it must keep one value of a key, at any age and in files, know a TTL of keys, and refuse what is too much; exthost cluster permissions prints the command that makes one", Bucket(b.cluster))
+		return now, fmt.Errorf("the bucket %s is not one for counters: it must keep one value of a key, at any age "+
+			"and in files, know a TTL of keys, and refuse what is too much; exthost cluster permissions prints the "+
+			"command that makes one", Bucket(b.cluster))
 	}
 	if info.Now.IsZero() {
 		return now, errors.New("the servers do not tell their time: they are older than NATS 2.11")
@@ -196,7 +213,10 @@ func (b *bucket) get(ctx context.Context, key string) (*record, uint64, error) {
 	}
 	r := new(record)
 	if err := json.Unmarshal(m.Data, r); err != nil || !r.sound() {
-		return nil, 0, &quota.CounterError{Err: fmt.Errorf("what the bucket %s has of %s is no counter; nats kv del %[1]s %[2]s removes it", Bucket(b.cluster), key)}
+		return nil, 0, &quota.CounterError{
+			Err: fmt.Errorf("what the bucket %s has of %s is no counter; nats kv del %[1]s %[2]s removes it",
+				Bucket(b.cluster), key),
+		}
 	}
 	return r, m.Revision, nil
 }

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 // callers are those of a node in the tests.
 const callers = 16
 
-// node is a node as a process, whose callers use units as fast as they can: its words are its name, the limit, a file in
-// which each unit is noted, and the servers. It ends once there are no more.
+// node is a node as a process, whose callers use units as fast as they can: its words are its name, the limit, a file
+// in which each unit is noted, and the servers. It ends once there are no more.
 func node(words string) {
 	fields := strings.Fields(words)
 	limit, _ := strconv.ParseInt(fields[1], 10, 64)
@@ -76,11 +76,26 @@ func claim(limit int64) quota.Claim {
 // open connects a node to servers.
 func open(name string, nodes int, urls ...string) (q *Quota, closed func(), err error) {
 	self := wire.Address{Node: name, Run: wire.NewRun()}
-	l, err := link.Connect(context.Background(), link.Options{URLs: urls, Subjects: wire.Subjects{Cluster: "main"}, Self: self, Received: func(link.Message) {}, NotTaken: func(string) {}})
+	l, err := link.Connect(context.Background(),
+		link.Options{
+			URLs:     urls,
+			Subjects: wire.Subjects{Cluster: "main"},
+			Self:     self,
+			Received: func(link.Message) {},
+			NotTaken: func(string) {},
+		})
 	if err != nil {
 		return nil, nil, err
 	}
-	return New(Options{Cluster: "main", Node: name, Run: self.Run, Asker: l, Nodes: func() int { return nodes }}), func() { _ = l.Close(context.Background()) }, nil
+	return New(Options{
+			Cluster: "main",
+			Node:    name,
+			Run:     self.Run,
+			Asker:   l,
+			Nodes:   func() int { return nodes },
+		}), func() {
+			_ = l.Close(context.Background())
+		}, nil
 }
 
 // opened is a node of the test's own, which is connected to servers.

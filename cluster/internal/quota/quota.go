@@ -50,10 +50,11 @@ const (
 	// requests of a node, and drop what is beyond.
 	MaxLeases = 8
 
-	askTimeout = time.Second          // of one request
-	maxTries   = 64                   // of one lease, while others change the counter
-	retryPause = 5 * time.Millisecond // doubles with each try, so that hundreds of nodes get their turn when a window begins
-	graceTTL   = 10 * time.Second     // after its window, a counter is forgotten
+	askTimeout = time.Second // of one request
+	maxTries   = 64          // of one lease, while others change the counter
+	// doubles with each try, so that hundreds of nodes get their turn when a window begins
+	retryPause = 5 * time.Millisecond
+	graceTTL   = 10 * time.Second // after its window, a counter is forgotten
 
 	maxKnown  = 100_000 // counters of one node in one window
 	sweepEach = time.Second
@@ -79,7 +80,8 @@ func (q *Quota) Reach(ctx context.Context) error {
 	defer cancel()
 	err := q.clock.set(func() (time.Time, error) { return q.bucket.look(ctx) })
 	if errors.Is(err, errSilent) { // as to who asks what it may not
-		return fmt.Errorf("%w; exthost cluster permissions %s prints what a NATS of your own must permit", err, q.o.Node)
+		return fmt.Errorf("%w; exthost cluster permissions %s prints what a NATS of your own must permit", err,
+			q.o.Node)
 	}
 	return err
 }
@@ -130,7 +132,9 @@ func (q *Quota) lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
 			return l, context.Cause(ctx)
 		}
 	}
-	return quota.Lease{}, &quota.CounterError{Err: fmt.Errorf("other nodes change the counter of policy %s all the time", c.Policy)}
+	return quota.Lease{}, &quota.CounterError{
+		Err: fmt.Errorf("other nodes change the counter of policy %s all the time", c.Policy),
+	}
 }
 
 // try leases by the record as it is now. The caller has the counter's turn.
@@ -142,7 +146,14 @@ func (q *Quota) try(ctx context.Context, key string, k *counter, c quota.Claim) 
 		return quota.Lease{}, err
 	}
 	now := q.clock.now()
-	a, err := settle(r, &want{Claim: c, node: q.o.Node, run: q.o.Node + "." + q.o.Run, nodes: q.o.Nodes(), now: now.UnixNano(), seen: k.seen})
+	a, err := settle(r, &want{
+		Claim: c,
+		node:  q.o.Node,
+		run:   q.o.Node + "." + q.o.Run,
+		nodes: q.o.Nodes(),
+		now:   now.UnixNano(),
+		seen:  k.seen,
+	})
 	if err != nil {
 		return quota.Lease{}, &quota.CounterError{Err: err}
 	}
@@ -192,7 +203,9 @@ func (q *Quota) counter(key string) (*counter, error) {
 		}
 	}
 	if len(q.known) >= maxKnown {
-		return nil, &quota.CounterError{Err: fmt.Errorf("this node uses %d counters of the cluster in this window, and no more can be", maxKnown)}
+		return nil, &quota.CounterError{
+			Err: fmt.Errorf("this node uses %d counters of the cluster in this window, and no more can be", maxKnown),
+		}
 	}
 	k = &counter{turn: make(chan struct{}, 1), users: 1}
 	q.known[key] = k

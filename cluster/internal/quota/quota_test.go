@@ -69,7 +69,8 @@ func TestKills(t *testing.T) {
 		killed++
 		begin((round + 1) % nodes)
 		more(limit / 20)
-		t.Logf("round %d: %d units are used; the leader was killed %v ago", round, used(), time.Since(began).Round(time.Millisecond))
+		t.Logf("round %d: %d units are used; the leader was killed %v ago", round, used(),
+			time.Since(began).Round(time.Millisecond))
 		s.all[leader] = s.list[leader].Spawn(t)
 	}
 	for i, p := range running {
@@ -83,7 +84,8 @@ func TestKills(t *testing.T) {
 	}
 	q := opened(t, s, "looker", 1)
 	r := taken(t, q)
-	t.Logf("%d units of %d are used after %d kills of nodes; a lease is %d; %+v", used(), limit, killed, size(int64(limit), nodes), r)
+	t.Logf("%d units of %d are used after %d kills of nodes; a lease is %d; %+v", used(), limit, killed,
+		size(int64(limit), nodes), r)
 	if n := used(); n > limit || n < limit-killed*(int(size(int64(limit), nodes))+callers) {
 		t.Errorf("%d units of %d are used", n, limit)
 	}
@@ -247,7 +249,8 @@ func TestNoBucket(t *testing.T) {
 		t.Error("there is a lease without a bucket")
 	}
 	s.api(t, "DELETE", struct{}{})
-	if _, err := q.Lease(t.Context(), claim(1)); err == nil || !strings.Contains(err.Error(), "of the bucket exthost_main_quota: ") {
+	if _, err := q.Lease(t.Context(), claim(1)); err == nil ||
+		!strings.Contains(err.Error(), "of the bucket exthost_main_quota: ") {
 		t.Errorf("a lease without a bucket: %v", err)
 	}
 	for _, change := range []func(*Config){
@@ -281,7 +284,8 @@ func TestOneCounter(t *testing.T) {
 	c.Policy, c.Limit = "q", 800
 	other := pool.New(c)
 	for range 5 {
-		if _, _, err := differs.Take(t.Context(), time.Now(), 1); err == nil || !strings.Contains(err.Error(), "at node n1") {
+		if _, _, err := differs.Take(t.Context(), time.Now(), 1); err == nil ||
+			!strings.Contains(err.Error(), "at node n1") {
 			t.Errorf("windows that differ are counted as one: %v", err)
 		}
 		if _, wait, err := other.Take(t.Context(), time.Now(), 50); err != nil || wait != 0 {
@@ -306,11 +310,13 @@ func TestNoCounter(t *testing.T) {
 		if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&c), nil, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := q.Lease(t.Context(), c); err == nil || !strings.Contains(err.Error(), "is no counter; nats kv del exthost_main_quota "+token(&c)) {
+		if l, err := q.Lease(t.Context(), c); err == nil ||
+			!strings.Contains(err.Error(), "is no counter; nats kv del exthost_main_quota "+token(&c)) {
 			t.Errorf("%s: %+v, %v", text, l, err)
 		}
 	}
-	if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&c), map[string]string{"KV-Operation": "DEL"}, nil); err != nil {
+	if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&c), map[string]string{"KV-Operation": "DEL"},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := q.Lease(t.Context(), c); err != nil || l.Units != 10 {
@@ -346,7 +352,13 @@ func TestClockSetBack(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	early := opened(t, s, "n1", 1)
-	early = New(Options{Cluster: "main", Node: "n1", Run: "r", Asker: ahead{early.o.Asker, 10_000 * time.Hour}, Nodes: early.o.Nodes})
+	early = New(Options{
+		Cluster: "main",
+		Node:    "n1",
+		Run:     "r",
+		Asker:   ahead{early.o.Asker, 10_000 * time.Hour},
+		Nodes:   early.o.Nodes,
+	})
 	q := opened(t, s, "n2", 1)
 	c := quota.Claim{Policy: "p", Key: "k", Limit: 8, Window: time.Minute}
 	for {
@@ -375,7 +387,10 @@ func (silent) Ask(ctx context.Context, subject string, _ map[string]string, _ []
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(Options{Cluster: "main", Node: "n1", Run: "r", Asker: silent{}, Nodes: func() int { return 1 }})
-		for _, err := range []error{q.Reach(t.Context()), func() error { _, err := q.Lease(t.Context(), claim(1)); return err }()} {
+		for _, err := range []error{
+			q.Reach(t.Context()),
+			func() error { _, err := q.Lease(t.Context(), claim(1)); return err }(),
+		} {
 			if err == nil || !strings.Contains(err.Error(), "exthost cluster permissions n1") {
 				t.Error(err)
 			}

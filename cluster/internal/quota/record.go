@@ -54,7 +54,9 @@ type windowsDiffer struct {
 }
 
 func (e *windowsDiffer) Error() string {
-	return fmt.Sprintf("policy %s counts in windows of %v at node %s, in this one until %s, and of %v here: state the same window at all nodes; a changed one begins after that time, or at once under another name of the policy",
+	return fmt.Sprintf("policy %s counts in windows of %v at node %s, in this one until %s, and of %v here: state "+
+		"the same window at all nodes; a changed one begins after that time, or at once under another name of the "+
+		"policy",
 		e.policy, e.theirs, e.node, time.Unix(0, e.ends).UTC().Format(time.RFC3339), e.own)
 }
 
@@ -101,7 +103,8 @@ func settle(r *record, w *want) (*answer, error) {
 		limit = min(r.Limit, limit)
 	}
 	if r.Limit != w.Limit && r.By != w.node {
-		a.lease.Note = fmt.Sprintf("node %s lets %d through in %v, and this node %d: the smaller limit holds for both", r.By, r.Limit, w.Window, w.Limit)
+		a.lease.Note = fmt.Sprintf("node %s lets %d through in %v, and this node %d: the smaller limit holds for both",
+			r.By, r.Limit, w.Window, w.Limit)
 	}
 	// What this run has taken and was not told of, as the answer was lost.
 	if w.seen.start == r.Start {

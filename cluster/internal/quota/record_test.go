@@ -58,13 +58,27 @@ func (m *model) lease(n *modelNode) {
 		return
 	}
 	read, revision := m.record, m.revision
-	if other := m.nodes[m.rand.IntN(len(m.nodes))]; !m.calm && !m.within && other != n && m.rand.IntN(4) == 0 { // it comes first
+	// it comes first
+	if other := m.nodes[m.rand.IntN(len(m.nodes))]; !m.calm && !m.within && other != n && m.rand.IntN(4) == 0 {
 		m.within = true
 		m.lease(other)
 		m.within = false
 	}
-	a, err := settle(read, &want{Claim: quota.Claim{Policy: "p", Limit: n.limit, Window: time.Duration(m.window), Of: n.of, Held: n.held, Debt: n.debt},
-		node: n.name, run: n.run, nodes: len(m.nodes), now: m.now, seen: n.seen})
+	a, err := settle(read, &want{
+		Claim: quota.Claim{
+			Policy: "p",
+			Limit:  n.limit,
+			Window: time.Duration(m.window),
+			Of:     n.of,
+			Held:   n.held,
+			Debt:   n.debt,
+		},
+		node:  n.name,
+		run:   n.run,
+		nodes: len(m.nodes),
+		now:   m.now,
+		seen:  n.seen,
+	})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -142,7 +156,8 @@ func (m *model) drain() {
 	}
 	m.check()
 	if left := least - m.granted[start]; left > m.deaths[start]*full && !m.bytes {
-		m.t.Errorf("%d of %d are not given, %d runs died, a lease is %d: %+v", left, least, m.deaths[start], full, m.record)
+		m.t.Errorf("%d of %d are not given, %d runs died, a lease is %d: %+v", left, least, m.deaths[start], full,
+			m.record)
 	}
 }
 
@@ -151,7 +166,14 @@ func (m *model) drain() {
 func TestArithmetic(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		m := &model{t: t, rand: r, window: 1000, bytes: seed%2 == 1, granted: make(map[int64]int64), deaths: make(map[int64]int64)}
+		m := &model{
+			t:       t,
+			rand:    r,
+			window:  1000,
+			bytes:   seed%2 == 1,
+			granted: make(map[int64]int64),
+			deaths:  make(map[int64]int64),
+		}
 		limit := 1 + r.Int64N(400)
 		for i := range 1 + r.IntN(5) {
 			n := &modelNode{name: fmt.Sprint("n", i), limit: limit}
@@ -203,7 +225,15 @@ func TestAll(t *testing.T) {
 		var sum, asked int64
 		var seen own
 		for {
-			a, err := settle(r, &want{Claim: quota.Claim{Limit: limit, Window: time.Minute}, node: "n", run: "n.r", nodes: 1, now: 1, seen: seen})
+			a, err := settle(r,
+				&want{
+					Claim: quota.Claim{Limit: limit, Window: time.Minute},
+					node:  "n",
+					run:   "n.r",
+					nodes: 1,
+					now:   1,
+					seen:  seen,
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,7 +261,8 @@ func TestDiffering(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	second, err := settle(first.next, &b)
-	if err != nil || second.lease.Units != 1 || second.lease.Note == "" || second.next.Limit != 16 || second.next.By != "b" {
+	if err != nil || second.lease.Units != 1 || second.lease.Note == "" || second.next.Limit != 16 ||
+		second.next.By != "b" {
 		t.Fatalf("%+v, %v", second, err)
 	}
 	a.seen = first.seen
@@ -246,7 +277,8 @@ func TestDiffering(t *testing.T) {
 	b.Window = time.Hour
 	if _, err := settle(third.next, &b); err == nil {
 		t.Fatal("a minute and an hour are counted as one")
-	} else if !strings.Contains(err.Error(), "until 1970-01-01T00:01:00Z") || !strings.Contains(err.Error(), "another name of the policy") {
+	} else if !strings.Contains(err.Error(), "until 1970-01-01T00:01:00Z") ||
+		!strings.Contains(err.Error(), "another name of the policy") {
 		t.Error(err)
 	}
 	b.now = int64(2 * time.Minute)
@@ -268,7 +300,8 @@ func TestLowered(t *testing.T) {
 		t.Fatalf("%+v, %v", second, err)
 	}
 	a.seen = first.seen
-	if third, err := settle(second.next, &a); err != nil || third.lease.Units != 0 || !third.lease.Last || !strings.Contains(third.lease.Note, "node b lets 8 through") || third.next != nil {
+	if third, err := settle(second.next, &a); err != nil || third.lease.Units != 0 || !third.lease.Last ||
+		!strings.Contains(third.lease.Note, "node b lets 8 through") || third.next != nil {
 		t.Fatalf("%+v, %v", third, err)
 	}
 	b.seen = second.seen
@@ -281,7 +314,12 @@ func TestLowered(t *testing.T) {
 func TestManyRuns(t *testing.T) {
 	var r *record
 	for i := range int64(200) {
-		a, err := settle(r, &want{Claim: quota.Claim{Limit: 1000, Window: time.Minute}, node: "n", run: fmt.Sprint("n.", i), nodes: 200})
+		a, err := settle(r, &want{
+			Claim: quota.Claim{Limit: 1000, Window: time.Minute},
+			node:  "n",
+			run:   fmt.Sprint("n.", i),
+			nodes: 200,
+		})
 		if err != nil || a.lease.Units != 1 {
 			t.Fatalf("%+v, %v", a, err)
 		}

@@ -19,7 +19,14 @@ const (
 
 // carried are the headers of a response that are passed on, besides those of MCP, which begin with
 // Mcp-. What another run says decides nothing else at this server, such as which pages may read it.
-var carried = map[string]bool{"Allow": true, "Cache-Control": true, "Content-Length": true, "Content-Type": true, "Retry-After": true, "X-Accel-Buffering": true}
+var carried = map[string]bool{
+	"Allow":             true,
+	"Cache-Control":     true,
+	"Content-Length":    true,
+	"Content-Type":      true,
+	"Retry-After":       true,
+	"X-Accel-Buffering": true,
+}
 
 // Call carries one call to the run that serves a request.
 type Call func(ctx context.Context, method string, body []byte) ([]byte, error)
@@ -29,7 +36,8 @@ type Call func(ctx context.Context, method string, body []byte) ([]byte, error)
 // the client has disconnected, which ends ctx, it is of no use.
 func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte) (began bool, err error) {
 	out := http.NewResponseController(w)
-	defer func() { _ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) }() // of what the caller and net/http write at the end
+	// of what the caller and net/http write at the end
+	defer func() { _ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) }()
 	raw, err := call(ctx, Open, request)
 	if err != nil {
 		return false, err
@@ -84,7 +92,8 @@ func mayHaveRun(err error) error {
 
 func setHeader(to, from http.Header) {
 	for name, values := range from {
-		if len(values) == 1 && (carried[name] || strings.HasPrefix(name, "Mcp-")) { // two lengths would end the response in two places
+		// two lengths would end the response in two places
+		if len(values) == 1 && (carried[name] || strings.HasPrefix(name, "Mcp-")) {
 			to[name] = values
 		}
 	}

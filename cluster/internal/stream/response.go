@@ -40,7 +40,13 @@ type response struct {
 var _ http.ResponseWriter = (*response)(nil)
 
 func newResponse(number uint64, from wire.Address) *response {
-	return &response{number: number, from: from, header: make(http.Header), ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	return &response{
+		number: number,
+		from:   from,
+		header: make(http.Header),
+		ready:  make(chan struct{}, 1),
+		room:   make(chan struct{}, 1),
+	}
 }
 
 func wake(c chan struct{}) {

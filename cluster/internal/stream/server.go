@@ -106,7 +106,8 @@ func (s *Server) handle(r *response, request []byte) {
 	whole := false
 	defer func() {
 		if p := recover(); p != nil && p != http.ErrAbortHandler {
-			s.log.Error("a request that another node carried here broke off", "node", r.from.Node, "panic", p, "stack", string(debug.Stack()))
+			s.log.Error("a request that another node carried here broke off", "node", r.from.Node, "panic", p, "stack",
+				string(debug.Stack()))
 		}
 		r.finish(whole)
 	}()

@@ -55,14 +55,26 @@ func TestResponse(t *testing.T) {
 	}{
 		"nothing":  {func(http.ResponseWriter, *http.Request) {}, 200, "", nil},
 		"a status": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204, "", nil},
-		"an error": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 404) }, 404, "no\n", http.Header{"Content-Type": {"text/plain; charset=utf-8"}}},
+		"an error": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 404) }, 404, "no\n",
+			http.Header{"Content-Type": {"text/plain; charset=utf-8"}}},
 		"headers": {func(w http.ResponseWriter, _ *http.Request) {
-			for _, name := range []string{"Mcp-Session-Id", "Set-Cookie", "Access-Control-Allow-Origin", "Retry-After"} {
+			for _, name := range []string{
+				"Mcp-Session-Id",
+				"Set-Cookie",
+				"Access-Control-Allow-Origin",
+				"Retry-After",
+			} {
 				w.Header().Set(name, "5")
 			}
 			_, _ = io.WriteString(w, "x")
 			w.Header().Set("Allow", "too late")
-		}, 200, "x", http.Header{"Mcp-Session-Id": {"5"}, "Retry-After": {"5"}, "Set-Cookie": nil, "Access-Control-Allow-Origin": nil, "Allow": nil}},
+		}, 200, "x", http.Header{
+			"Mcp-Session-Id":              {"5"},
+			"Retry-After":                 {"5"},
+			"Set-Cookie":                  nil,
+			"Access-Control-Allow-Origin": nil,
+			"Allow":                       nil,
+		}},
 		"flushes": {func(w http.ResponseWriter, _ *http.Request) {
 			for i := range 100 {
 				_, _ = fmt.Fprint(w, i, ".")
@@ -235,13 +247,15 @@ func TestHostileFront(t *testing.T) {
 		run    wire.Address
 		method string
 		body   string
-	}{{wire.Address{Node: "other", Run: "bbbbbbbbbb"}, More, "1"}, {wire.Address{Node: "front", Run: "bbbbbbbbbb"}, More, "1"}, {front, More, ""}, {front, More, "2"},
+	}{{wire.Address{Node: "other", Run: "bbbbbbbbbb"}, More, "1"},
+		{wire.Address{Node: "front", Run: "bbbbbbbbbb"}, More, "1"}, {front, More, ""}, {front, More, "2"},
 		{front, More, "-1"}, {front, More, "99999999999999999999"}, {front, "tools/call", "1"}} {
 		if raw, err := s.Run(t.Context(), tt.run, tt.method, []byte(tt.body)); err == nil {
 			t.Errorf("%s of %s %q: %q", tt.method, tt.run.Node, tt.body, raw)
 		}
 	}
-	if _, err := s.Run(t.Context(), wire.Address{Node: "other", Run: "bbbbbbbbbb"}, Close, []byte("1")); err != nil || len(s.open) != 1 {
+	if _, err := s.Run(t.Context(), wire.Address{Node: "other", Run: "bbbbbbbbbb"}, Close, []byte("1")); err != nil ||
+		len(s.open) != 1 {
 		t.Errorf("another run ends a stream: %d are left, %v", len(s.open), err)
 	}
 	raw, err := s.Run(t.Context(), front, Open, []byte("panic"))
@@ -276,7 +290,8 @@ func TestStreamsAreBounded(t *testing.T) {
 			}
 		}
 		var full *protocol.Error
-		if _, err := s.Run(t.Context(), runs[0], Open, nil); !errors.As(err, &full) || full.Kind != protocol.Overloaded || full.Outcome != "" {
+		if _, err := s.Run(t.Context(), runs[0], Open, nil); !errors.As(err, &full) ||
+			full.Kind != protocol.Overloaded || full.Outcome != "" {
 			t.Errorf("one more: %#v", err)
 		}
 	}
@@ -404,19 +419,25 @@ func TestStreamIsSilent(t *testing.T) {
 					_, _ = io.WriteString(w, " and last")
 				})
 				listener := make(pipes)
-				server := http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if _, err := Copy(r.Context(), w, from(s, front), nil); err != nil {
-						t.Error(err)
-					}
-				})}
+				server := http.Server{
+					Protocols: new(http.Protocols),
+					Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if _, err := Copy(r.Context(), w, from(s, front), nil); err != nil {
+							t.Error(err)
+						}
+					}),
+				}
 				use(server.Protocols)
 				served := make(chan error, 1)
 				go func() { served <- server.Serve(listener) }()
-				client := http.Client{Transport: &http.Transport{Protocols: server.Protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
-					here, there := net.Pipe()
-					listener <- there
-					return here, nil
-				}}}
+				client := http.Client{Transport: &http.Transport{
+					Protocols: server.Protocols,
+					DialContext: func(context.Context, string, string) (net.Conn, error) {
+						here, there := net.Pipe()
+						listener <- there
+						return here, nil
+					},
+				}}
 				r, err := client.Get("http://front/")
 				if err != nil {
 					t.Fatal(err)

@@ -16,12 +16,15 @@ const someRun = `"run":"aaaaaaaaaa"`
 // heads are such as a node of this or another version sends, and such as none does.
 func heads() []string {
 	return []string{
-		`{"k":"call",` + someRun + `,"n":41,"ext":"search","m":"tools/call","notify":true,"quiet":true,"digest":"9f3c","session":{"id":"s","caller":"alice","instance":"i","era":"2025-11-25","caps":{"sampling":{}},"client":{"name":"c","n":[1,2.5e3]}},"left_ms":29870,"trace":"00-a","origin":"d-7f21"}`,
+		`{"k":"call",` + someRun +
+			`,"n":41,"ext":"search","m":"tools/call","notify":true,"quiet":true,"digest":"9f3c","session":{"id":"s","caller":"alice","instance":"i","era":"2025-11-25","caps":{"sampling":{}},"client":{"name":"c","n":[1,2.5e3]}},"left_ms":29870,"trace":"00-a","origin":"d-7f21"}`,
 		`{"k":"pulse",` + someRun + `,"low":18446744073709551615,"open":[1,2,3],"done":[],"strange":null,"spent":[0]}`,
 		`{"k":"part",` + someRun + `,"body":7,"size":9,"at":4,"bytes":-5}`,
-		`{"k":"lost",` + someRun + `,"hash":"h","clock":-1,"seq":3,"node":"n","of":"o","names":["a","\ud800\n"],"last":true,"id":1,"error":false}`,
+		`{"k":"lost",` + someRun +
+			`,"hash":"h","clock":-1,"seq":3,"node":"n","of":"o","names":["a","\ud800\n"],"last":true,"id":1,"error":false}`,
 		` { "k" : "tell" , ` + someRun + ` , "later" : {"k":[{"n":1}]} , "n" : 1 } `,
-		`{"k":"tell",` + someRun + `,"n":1,"n":2,"session":{"id":"a","caller":"x"},"session":{"id":"b"},"open":[1,2],"open":[3]}`,
+		`{"k":"tell",` + someRun +
+			`,"n":1,"n":2,"session":{"id":"a","caller":"x"},"session":{"id":"b"},"open":[1,2],"open":[3]}`,
 		`{"K":"tell","RUN":"aaaaaaaaaa","N":3,"ſession":{"ID":"x"}}`,
 		`{"k":"tell",` + someRun + `,"n":-1}`,
 		`{"k":"tell",` + someRun + `,"n":1.0}`,
@@ -82,7 +85,8 @@ func plain(object []byte) bool {
 	}
 	known := make(map[string]bool)
 	for key, v := range rawjson.Members(object) {
-		if known[key] || strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_") != "" || string(v) == "null" || key == "session" && rawjson.IsObject(v) && !plain(v) {
+		if known[key] || strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_") != "" || string(v) == "null" ||
+			key == "session" && rawjson.IsObject(v) && !plain(v) {
 			return false
 		}
 		known[key] = true

@@ -28,7 +28,8 @@ func Rewrite(root *strict.Node, report *strict.Report) {
 		}
 	}
 	if plugins := root.At("plugins"); plugins != nil {
-		plugins.Items = slices.DeleteFunc(plugins.Items, func(plugin *strict.Node) bool { return inProcess(plugin, report) })
+		plugins.Items = slices.DeleteFunc(plugins.Items,
+			func(plugin *strict.Node) bool { return inProcess(plugin, report) })
 	}
 }
 
@@ -38,7 +39,8 @@ func removeNoEffect(n *strict.Node, report *strict.Report, path ...string) {
 		at := append(slices.Clip(path), f.Key)
 		instead, known := foreign.NoEffect(at...)
 		if known {
-			report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here", strings.Join(at, "."))
+			report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here",
+				strings.Join(at, "."))
 		} else if len(at) < foreign.Depth {
 			removeNoEffect(f.Value, report, at...)
 		}
@@ -53,8 +55,12 @@ func bareDestinations(root *strict.Node) {
 	if name != "destinations" || len(root.Fields) == 0 || root.At("destinations") != nil || root.Kind != strict.Map {
 		return
 	}
-	*root = strict.Node{Pos: root.Pos, Kind: strict.Map, Fields: []strict.Field{{Key: "destinations", Pos: root.Pos,
-		Value: &strict.Node{Pos: root.Pos, Kind: strict.Map, Fields: root.Fields}}}}
+	*root = strict.Node{
+		Pos:  root.Pos,
+		Kind: strict.Map,
+		Fields: []strict.Field{{Key: "destinations", Pos: root.Pos,
+			Value: &strict.Node{Pos: root.Pos, Kind: strict.Map, Fields: root.Fields}}},
+	}
 }
 
 // destination rewrites a URL alone, the type streamable_http and variables that are numbers.
@@ -90,9 +96,11 @@ func inProcess(plugin *strict.Node, report *strict.Report) bool {
 	if !is {
 		return false
 	}
-	off := plugin.At("mode") != nil && plugin.At("mode").Text == "disabled" || plugin.At("disabled") != nil && plugin.At("disabled").Value == true
+	off := plugin.At("mode") != nil && plugin.At("mode").Text == "disabled" ||
+		plugin.At("disabled") != nil && plugin.At("disabled").Value == true
 	if off {
-		report.Diagnose(protocol.LevelInfo, codeNote, kind.Pos, "", "plugin %s is left out: it is disabled, and %s", name, onlyInside)
+		report.Diagnose(protocol.LevelInfo, codeNote, kind.Pos, "", "plugin %s is left out: it is disabled, and %s",
+			name, onlyInside)
 		return true
 	}
 	report.Add(kind.Pos, instead+"; or disable it", "plugin %s: %s", name, onlyInside)

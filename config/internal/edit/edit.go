@@ -98,7 +98,15 @@ func notationOf(name string) notation {
 		quote = strconv.Quote
 	}
 	add := func(text, section, key, item string) (string, error) { return addYAML(text, section, key, item, quote) }
-	return notation{yaml.Unmarshal, quote, add, removeYAML, func(t *Table) string { return t.linesYAML(0, "") }, setYAML, removeTableYAML}
+	return notation{
+		yaml.Unmarshal,
+		quote,
+		add,
+		removeYAML,
+		func(t *Table) string { return t.linesYAML(0, "") },
+		setYAML,
+		removeTableYAML,
+	}
 }
 
 func (n notation) read(data []byte) (doc map[string]any, err error) {
@@ -154,7 +162,8 @@ func withLineEnds(text, original string) string {
 	for most := min(len(lines), len(before)); head < most && same(head, head); head++ {
 		lines[head] = before[head]
 	}
-	for most := min(len(lines), len(before)) - head; tail < most && same(len(lines)-1-tail, len(before)-1-tail); tail++ {
+	for most := min(len(lines), len(before)) - head; tail < most &&
+		same(len(lines)-1-tail, len(before)-1-tail); tail++ {
 		lines[len(lines)-1-tail] = before[len(before)-1-tail]
 	}
 	model := before[max(0, head-1)]

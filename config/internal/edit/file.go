@@ -28,7 +28,8 @@ func Lock(file string) (unlock func(), err error) {
 
 // Write changes a file: apply returns its new text and the line of the change. Write replaces the
 // whole file or nothing. Its errors are of kind config_invalid.
-func Write(file string, apply func(data []byte) (changed []byte, line int, err error)) (line int, created bool, err error) {
+func Write(file string, apply func(data []byte) (changed []byte, line int, err error),
+) (line int, created bool, err error) {
 	defer func() {
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
 			err = path.Err // the text has the path
@@ -46,7 +47,8 @@ func Write(file string, apply func(data []byte) (changed []byte, line int, err e
 	}
 	changed, line, err := apply(data)
 	if err == nil && len(changed) > MaxBytes {
-		err = fmt.Errorf("it would have %d bytes, more than a configuration file may have (%d); it was left as it is", len(changed), MaxBytes)
+		err = fmt.Errorf("it would have %d bytes, more than a configuration file may have (%d); it was left as it is",
+			len(changed), MaxBytes)
 	}
 	if err != nil {
 		return 0, false, err

@@ -22,43 +22,82 @@ func TestClientTable(t *testing.T) {
 		{"an empty file", "a.yaml", "", "server:\n  clients:\n" + block, set},
 		{"only comments", "a.yaml", "# mine\n", "# mine\n\nserver:\n  clients:\n" + block, set},
 		{"another section", "a.yaml", "log: {} # c", "log: {} # c\n\nserver:\n  clients:\n" + block, set},
-		{"a section", "a.yaml", "server: # here\n  listen: a:1 # c\nlog: {}\n", "server: # here\n  clients:\n" + block + "  listen: a:1 # c\nlog: {}\n", set},
-		{"a section without values", "a.yaml", "server:\nlog: {}\n", "server:\n  clients:\n" + block + "log: {}\n", set},
-		{"clients", "a.yaml", "server:\n  clients:\n    # me\n    bob: {token_hash: sha256:bb}\n", "server:\n  clients:\n" + block + "    # me\n    bob: {token_hash: sha256:bb}\n", set},
-		{"clients without values", "a.yaml", "server:\n  clients:\n  metrics: true\n", "server:\n  clients:\n" + block + "  metrics: true\n", set},
-		{"clients in flow style", "a.yaml", "server:\n  clients: {bob: {}} # c\n", "server:\n  clients: {ada: " + flow + ", bob: {}} # c\n", set},
+		{"a section", "a.yaml", "server: # here\n  listen: a:1 # c\nlog: {}\n",
+			"server: # here\n  clients:\n" + block + "  listen: a:1 # c\nlog: {}\n", set},
+		{"a section without values", "a.yaml", "server:\nlog: {}\n", "server:\n  clients:\n" + block + "log: {}\n",
+			set},
+		{"clients", "a.yaml", "server:\n  clients:\n    # me\n    bob: {token_hash: sha256:bb}\n",
+			"server:\n  clients:\n" + block + "    # me\n    bob: {token_hash: sha256:bb}\n", set},
+		{"clients without values", "a.yaml", "server:\n  clients:\n  metrics: true\n",
+			"server:\n  clients:\n" + block + "  metrics: true\n", set},
+		{"clients in flow style", "a.yaml", "server:\n  clients: {bob: {}} # c\n",
+			"server:\n  clients: {ada: " + flow + ", bob: {}} # c\n", set},
 		{"no clients in flow style", "a.yaml", "server: {}\n", "server: {clients: {ada: " + flow + "}}\n", set},
-		{"a file in flow style", "a.yaml", "{log: {level: info}}\n", "{server: {clients: {ada: " + flow + "}}, log: {level: info}}\n", set},
-		{"JSON", "a.yaml", `{"server": {"listen": "a:1"}}`, `{"server": {clients: {ada: ` + flow + `}, "listen": "a:1"}}`, set},
-		{"Windows", "a.yaml", "\xef\xbb\xbfserver:\r\n  listen: a:1\r\n", "\xef\xbb\xbfserver:\r\n" + strings.ReplaceAll("  clients:\n"+block, "\n", "\r\n") + "  listen: a:1\r\n", set},
-		{"a new token", "a.yaml", "server:\n  clients:\n    ada:\n      token_hash: sha256:00 # c\n      toolset: x\n", "server:\n  clients:\n    ada:\n      token_hash: sha256:aa # c\n      since: \"2030-01-31T12:00:00Z\"\n      toolset: x\n", set},
-		{"a new token in quotes", "a.yaml", "server:\n  clients:\n    ada: {token_hash: 'sha256:00', old_token_hash: \"sha256:01\", toolset: x} # c\n", "server:\n  clients:\n    ada: {since: \"2030-01-31T12:00:00Z\", token_hash: sha256:aa, toolset: x} # c\n", set},
-		{"no old token", "a.yaml", "server:\n  clients:\n    ada:\n      token_hash: sha256:00\n      old_token_hash: sha256:01 # old\n      since: \"1\"\n", "server:\n  clients:\n    ada:\n      token_hash: sha256:aa\n      since: \"2030-01-31T12:00:00Z\"\n", set},
-		{"no values", "a.yaml", "server:\n  clients:\n    ada: {}\n", "server:\n  clients:\n    ada: {since: \"2030-01-31T12:00:00Z\", token_hash: sha256:aa}\n", set},
-		{"of two", "a.yaml", "server:\n  clients:\n    # first\n    ada:\n      token_hash: sha256:aa # c\n    # second\n    bob: {}\n", "server:\n  clients:\n    # first\n    # second\n    bob: {}\n", nil},
-		{"the only one", "a.yaml", "server:\n  clients:\n    ada:\n      token_hash: sha256:aa\nlog: {}\n", "server:\n  clients:\nlog: {}\n", nil},
-		{"on a line", "a.yaml", "server:\n  clients:\n    ada: {token_hash: sha256:aa}\n    bob: {}", "server:\n  clients:\n    bob: {}", nil},
-		{"out of a line", "a.yaml", "server: {clients: {bob: {}, ada: {token_hash: \"sha256:aa\"}}}\n", "server: {clients: {bob: {}}}\n", nil},
-		{"the first of a line", "a.yaml", "server: {clients: {ada: {}, bob: {}}}\n", "server: {clients: {bob: {}}}\n", nil},
+		{"a file in flow style", "a.yaml", "{log: {level: info}}\n",
+			"{server: {clients: {ada: " + flow + "}}, log: {level: info}}\n", set},
+		{"JSON", "a.yaml", `{"server": {"listen": "a:1"}}`,
+			`{"server": {clients: {ada: ` + flow + `}, "listen": "a:1"}}`, set},
+		{"Windows", "a.yaml", "\xef\xbb\xbfserver:\r\n  listen: a:1\r\n",
+			"\xef\xbb\xbfserver:\r\n" + strings.ReplaceAll("  clients:\n"+block, "\n", "\r\n") + "  listen: a:1\r\n",
+			set},
+		{"a new token", "a.yaml", "server:\n  clients:\n    ada:\n      token_hash: sha256:00 # c\n      toolset: x\n",
+			"server:\n  clients:\n    ada:\n      token_hash: sha256:aa # c\n      since: \"2030-01-31T12:00:00Z\"\n " +
+				"     toolset: x\n", set},
+		{"a new token in quotes", "a.yaml",
+			"server:\n  clients:\n    ada: {token_hash: 'sha256:00', old_token_hash: \"sha256:01\", toolset: x} # c\n",
+			"server:\n  clients:\n    ada: {since: \"2030-01-31T12:00:00Z\", token_hash: sha256:aa, toolset: x} # c\n",
+			set},
+		{"no old token", "a.yaml",
+			"server:\n  clients:\n    ada:\n      token_hash: sha256:00\n      old_token_hash: sha256:01 # old\n     " +
+				" since: \"1\"\n",
+			"server:\n  clients:\n    ada:\n      token_hash: sha256:aa\n      since: \"2030-01-31T12:00:00Z\"\n", set},
+		{"no values", "a.yaml", "server:\n  clients:\n    ada: {}\n",
+			"server:\n  clients:\n    ada: {since: \"2030-01-31T12:00:00Z\", token_hash: sha256:aa}\n", set},
+		{"of two", "a.yaml", "server:\n  clients:\n    # first\n    ada:\n      token_hash: sha256:aa # c\n    # " +
+			"second\n    bob: {}\n", "server:\n  clients:\n    # first\n    # second\n    bob: {}\n", nil},
+		{"the only one", "a.yaml", "server:\n  clients:\n    ada:\n      token_hash: sha256:aa\nlog: {}\n",
+			"server:\n  clients:\nlog: {}\n", nil},
+		{"on a line", "a.yaml", "server:\n  clients:\n    ada: {token_hash: sha256:aa}\n    bob: {}",
+			"server:\n  clients:\n    bob: {}", nil},
+		{"out of a line", "a.yaml", "server: {clients: {bob: {}, ada: {token_hash: \"sha256:aa\"}}}\n",
+			"server: {clients: {bob: {}}}\n", nil},
+		{"the first of a line", "a.yaml", "server: {clients: {ada: {}, bob: {}}}\n", "server: {clients: {bob: {}}}\n",
+			nil},
 
 		{"an empty file", "a.toml", "", table, set},
-		{"a section", "a.toml", "[server] # here\nlisten = \"a:1\"\n", "[server] # here\nlisten = \"a:1\"\n\n" + table, set},
-		{"a table in a line", "a.toml", "server = { listen = \"a:1\" } # c\n", "server = { clients = { ada = " + short + " }, listen = \"a:1\" } # c\n", set},
-		{"clients in a line", "a.toml", "[server]\nclients = { bob = {} }\n", "[server]\nclients = { ada = " + short + ", bob = {} }\n", set},
-		{"no clients in a line", "a.toml", "[server]\nclients = {}\n", "[server]\nclients = { ada = " + short + " }\n", set},
+		{"a section", "a.toml", "[server] # here\nlisten = \"a:1\"\n", "[server] # here\nlisten = \"a:1\"\n\n" + table,
+			set},
+		{"a table in a line", "a.toml", "server = { listen = \"a:1\" } # c\n",
+			"server = { clients = { ada = " + short + " }, listen = \"a:1\" } # c\n", set},
+		{"clients in a line", "a.toml", "[server]\nclients = { bob = {} }\n",
+			"[server]\nclients = { ada = " + short + ", bob = {} }\n", set},
+		{"no clients in a line", "a.toml", "[server]\nclients = {}\n", "[server]\nclients = { ada = " + short + " }\n",
+			set},
 		{"dotted keys", "a.toml", "server.listen = \"a:1\"\n", "server.listen = \"a:1\"\n\n" + table, set},
-		{"a new token", "a.toml", "[server.clients.ada]\n  token_hash = 'sha256:00' # c\n  toolset = \"x\"\n[log]\n", "[server.clients.ada]\n  token_hash = \"sha256:aa\" # c\n  since = \"2030-01-31T12:00:00Z\"\n  toolset = \"x\"\n[log]\n", set},
-		{"a new token in a line", "a.toml", "[server.clients]\nada = { token_hash = \"sha256:00\", old_token_hash = \"sha256:01\" } # c\n", "[server.clients]\nada = { since = \"2030-01-31T12:00:00Z\", token_hash = \"sha256:aa\" } # c\n", set},
-		{"a new token of dotted keys", "a.toml", "[server]\nclients.ada.token_hash = \"sha256:00\"\n", "[server]\nclients.ada.token_hash = \"sha256:aa\"\nclients.ada.since = \"2030-01-31T12:00:00Z\"\n", set},
-		{"an empty one", "a.toml", "[server.clients.ada] # c\n", "[server.clients.ada] # c\ntoken_hash = \"sha256:aa\"\nsince = \"2030-01-31T12:00:00Z\"\n", set},
-		{"of two", "a.toml", "[server.clients.ada]\n# c\ntoken_hash = \"sha256:aa\"\n\n# second\n[server.clients.bob]\n", "\n# second\n[server.clients.bob]\n", nil},
+		{"a new token", "a.toml", "[server.clients.ada]\n  token_hash = 'sha256:00' # c\n  toolset = \"x\"\n[log]\n",
+			"[server.clients.ada]\n  token_hash = \"sha256:aa\" # c\n  since = \"2030-01-31T12:00:00Z\"\n  toolset = " +
+				"\"x\"\n[log]\n", set},
+		{"a new token in a line", "a.toml",
+			"[server.clients]\nada = { token_hash = \"sha256:00\", old_token_hash = \"sha256:01\" } # c\n",
+			"[server.clients]\nada = { since = \"2030-01-31T12:00:00Z\", token_hash = \"sha256:aa\" } # c\n", set},
+		{"a new token of dotted keys", "a.toml", "[server]\nclients.ada.token_hash = \"sha256:00\"\n",
+			"[server]\nclients.ada.token_hash = \"sha256:aa\"\nclients.ada.since = \"2030-01-31T12:00:00Z\"\n", set},
+		{"an empty one", "a.toml", "[server.clients.ada] # c\n",
+			"[server.clients.ada] # c\ntoken_hash = \"sha256:aa\"\nsince = \"2030-01-31T12:00:00Z\"\n", set},
+		{"of two", "a.toml", "[server.clients.ada]\n# c\ntoken_hash = \"sha256:aa\"\n\n# " +
+			"second\n[server.clients.bob]\n", "\n# second\n[server.clients.bob]\n", nil},
 		{"the last", "a.toml", "[log]\nlevel = \"info\"\n\n" + table, "[log]\nlevel = \"info\"\n", nil},
-		{"on a line", "a.toml", "[server.clients]\nada = { token_hash = \"sha256:aa\" } # c\nbob = {}\n", "[server.clients]\nbob = {}\n", nil},
-		{"out of a line", "a.toml", "server = { clients = { bob = {}, ada = { token_hash = \"}\" } } }\n", "server = { clients = { bob = {} } }\n", nil},
-		{"of dotted keys", "a.toml", "[server]\nclients.ada.token_hash = \"sha256:aa\"\nclients.ada.since = \"x\"\nlisten = \"a:1\"\n", "[server]\nlisten = \"a:1\"\n", nil},
+		{"on a line", "a.toml", "[server.clients]\nada = { token_hash = \"sha256:aa\" } # c\nbob = {}\n",
+			"[server.clients]\nbob = {}\n", nil},
+		{"out of a line", "a.toml", "server = { clients = { bob = {}, ada = { token_hash = \"}\" } } }\n",
+			"server = { clients = { bob = {} } }\n", nil},
+		{"of dotted keys", "a.toml",
+			"[server]\nclients.ada.token_hash = \"sha256:aa\"\nclients.ada.since = \"x\"\nlisten = \"a:1\"\n",
+			"[server]\nlisten = \"a:1\"\n", nil},
 	} {
 		t.Run(tt.file+"/"+tt.name, func(t *testing.T) {
-			got, line, err := ApplyTable(tt.file, []byte(tt.before), Table{Path: path, Set: tt.set, Remove: tt.set == nil})
+			got, line, err := ApplyTable(tt.file, []byte(tt.before),
+				Table{Path: path, Set: tt.set, Remove: tt.set == nil})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +126,8 @@ func TestClientTableByHand(t *testing.T) {
 		{"a folded text", "a.yaml", "server:\n  clients:\n    ada:\n      token_hash: >-\n        sha256:00\n", set},
 		{"a number", "a.toml", "[server.clients.ada]\ntoken_hash = 1\n", set},
 		{"a long text", "a.toml", "[server.clients.ada]\ntoken_hash = \"\"\"\nsha256:00\"\"\"\n", set},
-		{"a table below", "a.toml", "[server.clients.ada]\ntoken_hash = \"a\"\n[server.clients.ada.more]\nx = 1\n", nil},
+		{"a table below", "a.toml", "[server.clients.ada]\ntoken_hash = \"a\"\n[server.clients.ada.more]\nx = 1\n",
+			nil},
 		{"no such", "a.toml", "", nil},
 	} {
 		t.Run(tt.file+"/"+tt.name, func(t *testing.T) {
@@ -109,12 +149,15 @@ func TestLineBreaksOfYAML(t *testing.T) {
 			within: strings.Replace(within, `"0"`, `"1"`, 1),
 			ends:   ends + "\n  clients:\n    ada:\n      token_hash: \"1\"\n",
 		} {
-			got, _, err := ApplyTable("a.yaml", []byte(before), Table{Path: []string{"server", "clients", "ada"}, Set: set})
+			got, _, err := ApplyTable("a.yaml", []byte(before),
+				Table{Path: []string{"server", "clients", "ada"}, Set: set})
 			if err != nil || string(got) != after {
 				t.Errorf("%q became %q, %v", before, got, err)
 			}
 		}
-		if got, _, err := Apply("a.yaml", []byte(ends), List{Section: "server", Key: "x", Add: []string{"y"}}); err != nil || string(got) != ends+"\n  x: [\"y\"]\n" {
+		if got, _, err := Apply("a.yaml", []byte(ends),
+			List{Section: "server", Key: "x", Add: []string{"y"}}); err != nil ||
+			string(got) != ends+"\n  x: [\"y\"]\n" {
 			t.Errorf("%q became %q, %v", ends, got, err)
 		}
 	}
@@ -124,13 +167,32 @@ func TestLineBreaksOfYAML(t *testing.T) {
 func TestJSONStaysJSON(t *testing.T) {
 	path := []string{"server", "clients", "ada"}
 	for _, before := range []string{
-		`{}`, "{\n  \"log\": {\"level\": \"info\"}\n}\n", `{"server": {}}`, "{\n\t\"server\": {\n\t\t\"clients\": {\n\t\t\t\"bob\": {}\n\t\t}\n\t}\n}\n",
-		`{"server":{"clients":{"ada":{}}}}`, `{"server":{"clients":{"ada":{"token_hash":"0","old_token_hash":"1","old_until":"2"},"bob":{}}}}`, `{"extensions":{"disabled":["a"]}}`, `{"extensions":{}}`,
+		`{}`, "{\n  \"log\": {\"level\": \"info\"}\n}\n", `{"server": {}}`,
+		"{\n\t\"server\": {\n\t\t\"clients\": {\n\t\t\t\"bob\": {}\n\t\t}\n\t}\n}\n",
+		`{"server":{"clients":{"ada":{}}}}`,
+		`{"server":{"clients":{"ada":{"token_hash":"0","old_token_hash":"1","old_until":"2"},"bob":{}}}}`,
+		`{"extensions":{"disabled":["a"]}}`, `{"extensions":{}}`,
 	} {
 		text := []byte(before)
 		for n, table := range []Table{
-			{Path: path, Set: []Setting{{"token_hash", "sha256:aa"}, {"old_token_hash", "sha256:bb"}, {"old_until", "2030-01-31T12:00:00Z"}, {"since", "2030-01-31T12:00:00Z"}}},
-			{Path: path, Set: []Setting{{"token_hash", "sha256:cc"}, {"old_token_hash", ""}, {"old_until", ""}, {"since", "2031-01-31T12:00:00Z"}}},
+			{
+				Path: path,
+				Set: []Setting{
+					{"token_hash", "sha256:aa"},
+					{"old_token_hash", "sha256:bb"},
+					{"old_until", "2030-01-31T12:00:00Z"},
+					{"since", "2030-01-31T12:00:00Z"},
+				},
+			},
+			{
+				Path: path,
+				Set: []Setting{
+					{"token_hash", "sha256:cc"},
+					{"old_token_hash", ""},
+					{"old_until", ""},
+					{"since", "2031-01-31T12:00:00Z"},
+				},
+			},
 			{Path: path, Remove: true},
 		} {
 			changed, _, err := ApplyTable("a.json", text, table)
@@ -140,7 +202,10 @@ func TestJSONStaysJSON(t *testing.T) {
 			}
 			text = changed
 		}
-		for _, l := range []List{{Section: "extensions", Key: "disabled", Add: []string{"x"}}, {Section: "extensions", Key: "disabled", Remove: "x"}} {
+		for _, l := range []List{
+			{Section: "extensions", Key: "disabled", Add: []string{"x"}},
+			{Section: "extensions", Key: "disabled", Remove: "x"},
+		} {
 			changed, _, err := Apply("a.json", text, l)
 			if err != nil || !json.Valid(changed) {
 				t.Errorf("%q, %v: %v\n%s", before, l, err, changed)

@@ -45,7 +45,13 @@ func Files(owners ownership.Rule, files []File) (list []Problem) {
 			refused = owners.Secret(f.Path)
 		}
 		if refused != nil {
-			list = append(list, Problem{Key: f.Key, Message: fmt.Sprintf("%s: %s: %s", f.Key, refused.Path, refused.Message), Hint: refused.Hint, Refused: f.Own})
+			list = append(list,
+				Problem{
+					Key:     f.Key,
+					Message: fmt.Sprintf("%s: %s: %s", f.Key, refused.Path, refused.Message),
+					Hint:    refused.Hint,
+					Refused: f.Own,
+				})
 		}
 	}
 	return list
@@ -77,5 +83,6 @@ func Network(listen string) []Problem {
 		return nil
 	}
 	return []Problem{{Key: "server.listen", Hint: "state server.tls, or let a proxy with TLS connect to 127.0.0.1",
-		Message: fmt.Sprintf("server.listen: %s serves other machines without TLS, so who is on the way reads the tokens of its clients and their calls", listen)}}
+		Message: fmt.Sprintf("server.listen: %s serves other machines without TLS, so who is on the way reads the "+
+			"tokens of its clients and their calls", listen)}}
 }

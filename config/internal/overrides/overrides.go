@@ -28,11 +28,13 @@ func Variables(environ map[string]string, known []strict.Leaf, sections []string
 		name := "EXTHOST_" + strings.ToUpper(strings.ReplaceAll(leaf.Path, ".", "_"))
 		names[name] = true
 		if value := environ[name]; value != "" {
-			set(root, leaf.Path, &strict.Node{Pos: strict.Pos{Source: "env " + name}, Kind: strict.String, Text: value, Loose: true})
+			set(root, leaf.Path,
+				&strict.Node{Pos: strict.Pos{Source: "env " + name}, Kind: strict.String, Text: value, Loose: true})
 		}
 	}
 	if value := environ["EXTHOST_TRUST"]; value != "" {
-		set(root, "extensions.trust", &strict.Node{Pos: strict.Pos{Source: "env EXTHOST_TRUST"}, Kind: strict.String, Text: value, Loose: true})
+		set(root, "extensions.trust",
+			&strict.Node{Pos: strict.Pos{Source: "env EXTHOST_TRUST"}, Kind: strict.String, Text: value, Loose: true})
 	}
 	warnUnknown(environ, names, sections, report)
 	return root
@@ -94,7 +96,8 @@ func set(n *strict.Node, path string, value *strict.Node) {
 	i := slices.IndexFunc(n.Fields, func(f strict.Field) bool { return f.Key == key })
 	if i < 0 {
 		i = len(n.Fields)
-		n.Fields = append(n.Fields, strict.Field{Key: key, Pos: value.Pos, Value: &strict.Node{Pos: value.Pos, Kind: strict.Map}})
+		n.Fields = append(n.Fields,
+			strict.Field{Key: key, Pos: value.Pos, Value: &strict.Node{Pos: value.Pos, Kind: strict.Map}})
 	}
 	if deeper {
 		set(n.Fields[i].Value, rest, value)

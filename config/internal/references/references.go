@@ -21,7 +21,8 @@ type Found struct {
 }
 
 var (
-	counts = regexp.MustCompile(`^(extensions\.entries\.("[^"]*"|[^."]+)\.env\.|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|oauth\.client_secret$)|otel\.headers\.)`)
+	counts = regexp.MustCompile(
+		`^(extensions\.entries\.("[^"]*"|[^."]+)\.env\.|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|oauth\.client_secret$)|otel\.headers\.)`)
 	policy = regexp.MustCompile(`^plugins\[\d+\]\.(mcp\.)?env\.`)
 	// token would be one that everybody can guess.
 	token = "server.auth.token"

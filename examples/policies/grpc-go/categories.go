@@ -140,8 +140,14 @@ func audit(c config) (decideFunc, error) {
 			return allow(), nil
 		}
 		line, err := json.Marshal(map[string]string{
-			"time": time.Now().UTC().Format(time.RFC3339Nano), "method": r.Method, "tool": r.ToolName, "caller": r.Caller,
-			"decision": r.Metadata["decision"], "code": r.Metadata["code"], "policy": r.Metadata["policy"], "decision_id": r.Metadata["decision_id"],
+			"time":        time.Now().UTC().Format(time.RFC3339Nano),
+			"method":      r.Method,
+			"tool":        r.ToolName,
+			"caller":      r.Caller,
+			"decision":    r.Metadata["decision"],
+			"code":        r.Metadata["code"],
+			"policy":      r.Metadata["policy"],
+			"decision_id": r.Metadata["decision_id"],
 		})
 		if err != nil {
 			return nil, err

@@ -40,7 +40,8 @@ func (p *plugin) GetMetadata(context.Context, *emptypb.Empty) (*pluginv1.PluginM
 
 // Configure implements [pluginv1.PluginServiceServer]. The host calls it once, before any
 // decision.
-func (p *plugin) Configure(_ context.Context, r *pluginv1.PluginConfigureRequest) (*pluginv1.PluginConfigureResponse, error) {
+func (p *plugin) Configure(_ context.Context, r *pluginv1.PluginConfigureRequest,
+) (*pluginv1.PluginConfigureResponse, error) {
 	c := defaults()
 	dec := json.NewDecoder(bytes.NewReader(r.ConfigJson))
 	dec.DisallowUnknownFields()
@@ -60,12 +61,14 @@ func (p *plugin) CheckReady(context.Context, *emptypb.Empty) (*pluginv1.PluginRe
 }
 
 // HandleRequest implements [pluginv1.PluginServiceServer].
-func (p *plugin) HandleRequest(_ context.Context, r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
+func (p *plugin) HandleRequest(_ context.Context, r *pluginv1.PluginHandleRequest,
+) (*pluginv1.PluginHandleResponse, error) {
 	return p.decide(r)
 }
 
 // HandleResponse implements [pluginv1.PluginServiceServer].
-func (p *plugin) HandleResponse(_ context.Context, r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
+func (p *plugin) HandleResponse(_ context.Context, r *pluginv1.PluginHandleRequest,
+) (*pluginv1.PluginHandleResponse, error) {
 	return p.decide(r)
 }
 

@@ -18,7 +18,12 @@ import (
 const name = "masks"
 
 // plugin is the plugin's configuration for the host.
-var plugin = map[string]any{"name": name, "kind": "external", "mode": "sequential", "hooks": []string{"tool_pre_invoke", "tool_post_invoke"}}
+var plugin = map[string]any{
+	"name":  name,
+	"kind":  "external",
+	"mode":  "sequential",
+	"hooks": []string{"tool_pre_invoke", "tool_post_invoke"},
+}
 
 func main() {
 	log.SetOutput(os.Stderr) // stdout carries the protocol

@@ -47,7 +47,8 @@ func (s *Server) Answer(message json.RawMessage) string {
 	case id == nil:
 		return ""
 	case method == "initialize":
-		return result(`{"protocolVersion":%s,"capabilities":{},"serverInfo":{"name":"interceptors","version":"1"}}`, rawjson.Get(params, "protocolVersion"))
+		return result(`{"protocolVersion":%s,"capabilities":{},"serverInfo":{"name":"interceptors","version":"1"}}`,
+			rawjson.Get(params, "protocolVersion"))
 	case method == "ping":
 		return result(`{}`)
 	case method == "interceptors/list":
@@ -57,7 +58,8 @@ func (s *Server) Answer(message json.RawMessage) string {
 		if err == nil {
 			return result("%s", answer)
 		}
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":%s}}`, id, rawjson.Quote(err.Error()))
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":%s}}`, id,
+			rawjson.Quote(err.Error()))
 	}
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, id)
 }

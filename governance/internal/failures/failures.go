@@ -40,5 +40,6 @@ func Edit(failure, result json.RawMessage) json.RawMessage {
 	if string(data) == "null" {
 		data = nil
 	}
-	return rawjson.Edit(failure, map[string]json.RawMessage{"message": rawjson.Quote(protocol.ToolResult(result).Text()), "data": data})
+	return rawjson.Edit(failure,
+		map[string]json.RawMessage{"message": rawjson.Quote(protocol.ToolResult(result).Text()), "data": data})
 }

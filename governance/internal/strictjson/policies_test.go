@@ -13,8 +13,10 @@ import (
 // TestT19PoliciesRefuseWhatIsReadInTwoWays checks that policies reject arguments that a
 // tool may read differently, and results that a client may read differently.
 func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
-	when := policy(t, celpolicy.New, "cel", map[string]any{"when": `has(arguments.path) && arguments.path.startsWith("/etc")`})
-	seen := policy(t, celpolicy.New, "cel", map[string]any{"when": `has(result.path) && result.path.startsWith("/etc")`})
+	when := policy(t, celpolicy.New, "cel",
+		map[string]any{"when": `has(arguments.path) && arguments.path.startsWith("/etc")`})
+	seen := policy(t, celpolicy.New, "cel",
+		map[string]any{"when": `has(result.path) && result.path.startsWith("/etc")`})
 	schema := policy(t, builtin.New, "schema", map[string]any{"schemas": []any{map[string]any{
 		"arguments": map[string]any{"properties": map[string]any{"path": map[string]any{"pattern": "^/home"}}},
 		"result":    map[string]any{"type": "object"}}}})
@@ -29,12 +31,19 @@ func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
 		`{"path":"/home"} {"path":"/etc"}`:                       {true, true},
 		`{"camelCase":1,"snake_case":2,"Other":{"camelCase":3}}`: {false, false},
 	} {
-		x := governance.Exchange{Method: "tools/call", Extension: "files", Tool: "ext_files_read", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":` + text + `}`)}
+		x := governance.Exchange{
+			Method:    "tools/call",
+			Extension: "files",
+			Tool:      "ext_files_read",
+			ToChild:   true,
+			Request:   json.RawMessage(`{"name":"read","arguments":` + text + `}`),
+		}
 		if strings.Contains(text, "} {") {
 			x.Method, x.Tool, x.Request = "resources/read", "", json.RawMessage(text)
 		}
 		for _, p := range []governance.Policy{when, schema} {
-			if _, err := p.Decide(t.Context(), governance.Request, &x); (err != nil) != ambiguous[0] && (p == when || x.Tool != "") {
+			if _, err := p.Decide(t.Context(), governance.Request, &x); (err != nil) != ambiguous[0] &&
+				(p == when || x.Tool != "") {
 				t.Errorf("%T of arguments %s: %v", p, text, err)
 			}
 		}
@@ -48,7 +57,8 @@ func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
 }
 
 // policy is a policy of both flows as files state it.
-func policy(t *testing.T, create func(governance.Spec) (governance.Policy, error), name string, config map[string]any) governance.Policy {
+func policy(t *testing.T, create func(governance.Spec) (governance.Policy, error), name string, config map[string]any,
+) governance.Policy {
 	t.Helper()
 	p, err := create(governance.Spec{Name: name, Builtin: name, Category: governance.Content, Config: config})
 	if err != nil {

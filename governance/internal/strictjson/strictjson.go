@@ -26,7 +26,8 @@ func Result(text json.RawMessage) (any, error) {
 	return decodeJSON(text, func(map[string]any) error { return nil })
 }
 
-var errDuplicate = errors.New("a member of what it decides about stands there twice, and not everybody reads the same one")
+var errDuplicate = errors.New("a member of what it decides about stands there twice, and not everybody reads the " +
+	"same one")
 
 // decodeJSON decodes text with numbers as json.Number, and calls check for each object.
 func decodeJSON(text json.RawMessage, check func(map[string]any) error) (value any, err error) {
@@ -99,7 +100,8 @@ func rejectFolded(object map[string]any) error {
 			other, twice = low, true
 		}
 		if folded[low] = name; twice {
-			return fmt.Errorf("what it decides about has a member %q beside %q, and not everybody tells them apart", max(name, other), min(name, other))
+			return fmt.Errorf("what it decides about has a member %q beside %q, and not everybody tells them apart",
+				max(name, other), min(name, other))
 		}
 	}
 	return nil

@@ -15,7 +15,13 @@ func TestNoTwins(t *testing.T) {
 		return "{" + b.String() + last + ":1}"
 	}
 	for text, want := range map[string]string{
-		`{}`: "", `[]`: "", `{"a":1,"b":{"a":"a","c":["a","a",{"a":1},{"a":2}]}}`: "", `"a"`: "", ``: "", `{"a":"b","c":"b"}`: "", many(`"n"`): "",
+		`{}`: "",
+		`[]`: "",
+		`{"a":1,"b":{"a":"a","c":["a","a",{"a":1},{"a":2}]}}`: "",
+		`"a"`:                             "",
+		``:                                "",
+		`{"a":"b","c":"b"}`:               "",
+		many(`"n"`):                       "",
 		`{"uri":1,"uri":2}`:               `"uri" stands there twice`,
 		`{"a":[{"x":1, "b":{}, "x" :2}]}`: `"x" stands there twice`,
 		`{"uri":1,"URI":2}`:               `"URI" stands beside "uri"`,
@@ -24,7 +30,8 @@ func TestNoTwins(t *testing.T) {
 		many(`"M7"`):                      `"M7" stands beside "m7"`,
 		many(`"m99"`):                     `"m99" stands there twice`,
 	} {
-		if err := NoTwins([]byte(text)); fmt.Sprint(err) != "<nil>" && want == "" || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := NoTwins([]byte(text)); fmt.Sprint(err) != "<nil>" && want == "" ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
 		}
 	}

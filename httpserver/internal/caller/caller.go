@@ -135,11 +135,13 @@ func (c *Caller) Child(ctx context.Context) string {
 	}
 	switch c.relation(ctx) {
 	case lineage.Descendant:
-		return "the request comes from an extension, hook or policy of a host, this one or an earlier one, and a host takes no orders from those"
+		return "the request comes from an extension, hook or policy of a host, this one or an earlier one, and a " +
+			"host takes no orders from those"
 	case lineage.Unknown:
 		why := lineage.Hiding()
 		if why == "" {
-			why = "that process has no_new_privs as they have, or hides its descriptors, or has closed the connection; use exthost in a terminal, or a program without no_new_privs"
+			why = "that process has no_new_privs as they have, or hides its descriptors, or has closed the " +
+				"connection; use exthost in a terminal, or a program without no_new_privs"
 		}
 		return "the host cannot tell that the request comes from no extension, hook or policy: " + why
 	}

@@ -18,9 +18,9 @@ type Files struct {
 	now atomic.Pointer[tls.Certificate]
 }
 
-// Reload reads both files again, for later connections. A certificate that has ended is a failure. On failure the certificate before stays
-// in use, and the error is a *protocol.Error of kind config_invalid. Without files, Reload does
-// nothing.
+// Reload reads both files again, for later connections. A certificate that has ended is a failure. On failure the
+// certificate before stays in use, and the error is a *protocol.Error of kind config_invalid. Without files, Reload
+// does nothing.
 func (f *Files) Reload() error {
 	if f.Cert == "" {
 		return nil
@@ -45,7 +45,12 @@ func (f *Files) Check() (d *protocol.Diagnostic) {
 func (f *Files) read() (*tls.Certificate, *protocol.Diagnostic) {
 	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
-		return nil, &protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.ConfigInvalid), Message: "server.tls: " + err.Error(), Hint: "exthost config show --origin"}
+		return nil, &protocol.Diagnostic{
+			Level:   protocol.LevelError,
+			Code:    string(protocol.ConfigInvalid),
+			Message: "server.tls: " + err.Error(),
+			Hint:    "exthost config show --origin",
+		}
 	}
 	return &cert, status.Certificate(cert.Leaf.NotAfter, time.Now())
 }

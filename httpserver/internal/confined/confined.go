@@ -34,7 +34,8 @@ func (u *Rule) Serves(r *http.Request, id string) bool {
 func (u *Rule) Whole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if mcpserver.ToolsetOf(r.Context()) != "" {
-			http.Error(w, "this client has a toolset, and what is here names extensions and tools that it may hide: show the operator's token", http.StatusForbidden)
+			http.Error(w, "this client has a toolset, and what is here names extensions and tools that it may hide: "+
+				"show the operator's token", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -58,7 +59,8 @@ func (u *Rule) Chosen(w http.ResponseWriter, r *http.Request, name string) *http
 	case own == name:
 		return r
 	case own != "":
-		http.Error(w, fmt.Sprintf("this client has a toolset of its own, %s, and reaches no other: use /mcp, or /t/%s/mcp", own, own), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("this client has a toolset of its own, %s, and reaches no other: use /mcp, or "+
+			"/t/%s/mcp", own, own), http.StatusForbidden)
 		return nil
 	case u.All == nil:
 		http.NotFound(w, r)

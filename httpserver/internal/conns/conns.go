@@ -49,7 +49,13 @@ type entry struct {
 
 // New returns an empty table.
 func New(b Bounds) *Table {
-	return &Table{bounds: b, all: make(map[net.Conn]*entry), strangers: list.New(), known: list.New(), shares: make(map[netip.Prefix]int)}
+	return &Table{
+		bounds:    b,
+		all:       make(map[net.Conn]*entry),
+		strangers: list.New(),
+		known:     list.New(),
+		shares:    make(map[netip.Prefix]int),
+	}
 }
 
 type key struct{}

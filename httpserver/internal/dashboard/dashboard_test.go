@@ -11,7 +11,8 @@ import (
 
 // Text never becomes markup or script.
 func TestPagesAreStrict(t *testing.T) {
-	risky := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\("|DOMParser|srcdoc|javascript:| style="|<script(>| [^>]*>[^<])|\bon\w+="`)
+	risky := regexp.MustCompile(
+		`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\("|DOMParser|srcdoc|javascript:| style="|<script(>| [^>]*>[^<])|\bon\w+="`)
 	err := fs.WalkDir(pages, "ui", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -28,7 +29,8 @@ func TestPagesAreStrict(t *testing.T) {
 	for _, page := range []string{"", "app.js", "style.css", "icon.svg"} {
 		w := httptest.NewRecorder()
 		Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/ui/"+page, nil))
-		if w.Code != http.StatusOK || w.Header().Get("Content-Security-Policy") != policy || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+		if w.Code != http.StatusOK || w.Header().Get("Content-Security-Policy") != policy ||
+			w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %v", page, w.Code, w.Header())
 		}
 	}

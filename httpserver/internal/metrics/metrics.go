@@ -23,38 +23,53 @@ var (
 	descTools      = desc("tools", "Tools in the catalog", "extension")
 	descGeneration = desc("catalog_generation", "How often the catalog has changed")
 
-	descState    = desc("extension_state", "1 for the state that an extension is in, 0 for the others", "extension", "state")
+	descState = desc("extension_state", "1 for the state that an extension is in, 0 for the others", "extension",
+		"state")
 	descRestarts = desc("extension_restarts_total", "Instances that followed one that ended unasked", "extension")
-	descStarts   = desc("handshake_duration_seconds", "From the spawn of an instance until it could be called", "extension")
-	descMemory   = desc("extension_memory_bytes", "Resident memory of an extension's processes and those they started", "extension")
+	descStarts   = desc("handshake_duration_seconds", "From the spawn of an instance until it could be called",
+		"extension")
+	descMemory = desc("extension_memory_bytes", "Resident memory of an extension's processes and those they started",
+		"extension")
 	descBreakers = desc("breakers", "Instances by the state of their breaker", "extension", "state")
 
-	descCalls    = desc("calls_total", "Calls of tools by outcome: ok, tool_error, or the kind of the error", "extension", "tool", "outcome")
-	descDuration = desc("call_duration_seconds", "How long instances had the calls that reached one, the wait for an instance not included; a call counts once", "extension")
+	descCalls = desc("calls_total", "Calls of tools by outcome: ok, tool_error, or the kind of the error",
+		"extension", "tool", "outcome")
+	descDuration = desc("call_duration_seconds",
+		"How long instances had the calls that reached one, the wait for an instance not included; a call counts once",
+		"extension")
 	descInFlight = desc("calls_in_flight", "Calls that instances have", "extension")
 	descQueued   = desc("calls_queued", "Calls that wait for an instance", "extension")
-	descBytes    = desc("payload_bytes_total", "Bytes of params sent to an extension, and of results received", "extension", "direction")
-	descLate     = desc("late_replies_total", "Answers to calls that nobody waited for any more", "extension")
-	descUnknown  = desc("unknown_replies_total", "Answers to ids never sent", "extension")
-	descNoise    = desc("noise_lines_total", "Lines on stdout that were no frames", "extension")
+	descBytes    = desc("payload_bytes_total", "Bytes of params sent to an extension, and of results received",
+		"extension", "direction")
+	descLate    = desc("late_replies_total", "Answers to calls that nobody waited for any more", "extension")
+	descUnknown = desc("unknown_replies_total", "Answers to ids never sent", "extension")
+	descNoise   = desc("noise_lines_total", "Lines on stdout that were no frames", "extension")
 
-	descSpans     = desc("spans_total", "Spans of calls for a collector of traces: sent, dropped because too many waited, or failed to be sent", "outcome")
-	descDecisions = desc("policy_decisions_total", "Decisions of policies by outcome: continue, rejected, plugin_error or dropped", "policy", "category", "flow", "outcome")
-	descShadowed  = desc("policy_shadowed_total", "Decisions of policies in mode shadow that would have counted", "policy", "flow")
-	descRejected  = desc("policy_rejections_total", "What policies rejected, or would have in mode shadow", "policy", "flow", "code")
-	descDeciding  = desc("policy_duration_seconds", "How long policies took to decide", "policy", "flow")
-	descHooks     = desc("hook_runs_total", "Runs of handlers of hooks", "point", "extension", "outcome")
-	descHooking   = desc("hook_duration_seconds", "How long handlers of hooks took", "point")
+	descSpans = desc("spans_total",
+		"Spans of calls for a collector of traces: sent, dropped because too many waited, or failed to be sent",
+		"outcome")
+	descDecisions = desc("policy_decisions_total",
+		"Decisions of policies by outcome: continue, rejected, plugin_error or dropped", "policy", "category", "flow",
+		"outcome")
+	descShadowed = desc("policy_shadowed_total", "Decisions of policies in mode shadow that would have counted",
+		"policy", "flow")
+	descRejected = desc("policy_rejections_total", "What policies rejected, or would have in mode shadow", "policy",
+		"flow", "code")
+	descDeciding = desc("policy_duration_seconds", "How long policies took to decide", "policy", "flow")
+	descHooks    = desc("hook_runs_total", "Runs of handlers of hooks", "point", "extension", "outcome")
+	descHooking  = desc("hook_duration_seconds", "How long handlers of hooks took", "point")
 
 	descTokens      = desc("rejected_tokens_total", "Requests with a token that was wrong or had ended")
 	descHandshakes  = desc("tls_handshake_failures_total", "TLS handshakes of the server that failed")
-	descCertificate = desc("tls_certificate_expiry_timestamp_seconds", "When the server's certificate ends, as a Unix time")
+	descCertificate = desc("tls_certificate_expiry_timestamp_seconds",
+		"When the server's certificate ends, as a Unix time")
 
 	descNodes     = desc("cluster_nodes", "Other nodes of the cluster by state", "state")
 	descConnected = desc("cluster_connected", "1 while the host is connected to a server of its cluster")
-	descNodeCalls = desc("cluster_calls_total", "Calls to a node by outcome: answered by the extension, or failed", "node", "outcome")
-	descNodeIn    = desc("cluster_received_calls_total", "Calls from a node", "node")
-	descRTT       = desc("cluster_rtt_seconds", "To a node and back; with an empty node, to the server", "node")
+	descNodeCalls = desc("cluster_calls_total", "Calls to a node by outcome: answered by the extension, or failed",
+		"node", "outcome")
+	descNodeIn = desc("cluster_received_calls_total", "Calls from a node", "node")
+	descRTT    = desc("cluster_rtt_seconds", "To a node and back; with an empty node, to the server", "node")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -64,8 +79,10 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (c Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descSpans, descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts, descStarts, descMemory, descBreakers,
-		descCalls, descDuration, descInFlight, descQueued, descBytes, descLate, descUnknown, descNoise, descDecisions, descShadowed, descRejected, descDeciding, descHooks, descHooking,
+		descSpans, descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts,
+		descStarts, descMemory, descBreakers,
+		descCalls, descDuration, descInFlight, descQueued, descBytes, descLate, descUnknown, descNoise, descDecisions,
+		descShadowed, descRejected, descDeciding, descHooks, descHooking,
 		descTokens, descHandshakes, descCertificate, descNodes, descConnected, descNodeCalls, descNodeIn, descRTT,
 	} {
 		descs <- d
@@ -128,8 +145,10 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 }
 
 var states = []string{
-	string(supervisor.Idle), string(supervisor.Spawning), string(supervisor.Ready), string(supervisor.Restarting), string(supervisor.Draining),
-	string(supervisor.Failed), string(supervisor.Shutdown), status.StateSkipped, status.StateUntrusted, status.StateDisabled, status.StateNotReady,
+	string(supervisor.Idle), string(supervisor.Spawning), string(supervisor.Ready), string(supervisor.Restarting),
+	string(supervisor.Draining),
+	string(supervisor.Failed), string(supervisor.Shutdown), status.StateSkipped, status.StateUntrusted,
+	status.StateDisabled, status.StateNotReady,
 }
 
 type sink chan<- prometheus.Metric
@@ -213,7 +232,10 @@ func (s sink) rtt(d time.Duration, node string) {
 func (s sink) policy(p *status.Policy) {
 	for _, c := range p.Calls {
 		for outcome, n := range map[governance.Outcome]int64{
-			governance.Continue: c.Continue, governance.Rejected: c.Rejected, governance.PluginError: c.Errors, governance.Dropped: c.Dropped,
+			governance.Continue:    c.Continue,
+			governance.Rejected:    c.Rejected,
+			governance.PluginError: c.Errors,
+			governance.Dropped:     c.Dropped,
 		} {
 			s.counter(descDecisions, n, p.Name, string(p.Category), string(c.Flow), string(outcome))
 		}

@@ -18,10 +18,16 @@ func (c ofCluster) Describe(descs chan<- *prometheus.Desc)   { Collector{}.Descr
 func (c ofCluster) Collect(metrics chan<- prometheus.Metric) { sink(metrics).cluster(c.Cluster) }
 
 func TestCluster(t *testing.T) {
-	c := ofCluster{&status.Cluster{Name: "main", Node: "gpu1", Server: "tls://n1:7822", RTT: 500 * time.Microsecond, Nodes: []status.Node{
-		{Name: "laptop", State: status.NodeAway},
-		{Name: "n1", State: status.NodeReady, RTT: 250 * time.Millisecond, Out: 9, In: 4, Failed: 2},
-	}}}
+	c := ofCluster{&status.Cluster{
+		Name:   "main",
+		Node:   "gpu1",
+		Server: "tls://n1:7822",
+		RTT:    500 * time.Microsecond,
+		Nodes: []status.Node{
+			{Name: "laptop", State: status.NodeAway},
+			{Name: "n1", State: status.NodeReady, RTT: 250 * time.Millisecond, Out: 9, In: 4, Failed: 2},
+		},
+	}}
 	want := `
 # HELP exthost_cluster_calls_total Calls to a node by outcome: answered by the extension, or failed
 # TYPE exthost_cluster_calls_total counter

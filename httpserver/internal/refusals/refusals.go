@@ -35,7 +35,12 @@ type known struct {
 
 // New returns a log. what is the message of its lines.
 func New(what string, log *slog.Logger) *Log {
-	return &Log{what: what, log: log, limit: rate.NewLimiter(rate.Every(time.Second), 10), known: make(map[status.Refusal]*known)}
+	return &Log{
+		what:  what,
+		log:   log,
+		limit: rate.NewLimiter(rate.Every(time.Second), 10),
+		known: make(map[status.Refusal]*known),
+	}
 }
 
 // Add counts a refusal, and logs it unless one that is alike was logged within the last minute.

@@ -31,7 +31,10 @@ func MetadataURL(resource string) string {
 // Metadata serves the metadata of the resource at a URL, which names the authorization server.
 func Metadata(resource, issuer, name string, scopes []string) http.Handler {
 	return auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
-		Resource: resource, AuthorizationServers: []string{issuer}, ScopesSupported: scopes,
-		BearerMethodsSupported: []string{"header"}, ResourceName: name,
+		Resource:               resource,
+		AuthorizationServers:   []string{issuer},
+		ScopesSupported:        scopes,
+		BearerMethodsSupported: []string{"header"},
+		ResourceName:           name,
 	})
 }

@@ -130,7 +130,8 @@ func (l *Lines) Close() (begun bool) {
 	l.mu.Unlock()
 	if interrupts {
 		l.writing.Lock()
-		_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // for the end of an answer whose write was about to begin
+		// for the end of an answer whose write was about to begin
+		_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	}
 	defer l.writing.Unlock()
 	return l.begun

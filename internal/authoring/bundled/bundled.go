@@ -39,7 +39,8 @@ func Is(digest string) bool {
 func Run(name string) (int, error) {
 	extension, ok := extensions[name]
 	if !ok {
-		return 0, fmt.Errorf("there is no bundled extension %q, only %s", name, strings.Join(slices.Sorted(maps.Keys(extensions)), ", "))
+		return 0, fmt.Errorf("there is no bundled extension %q, only %s", name,
+			strings.Join(slices.Sorted(maps.Keys(extensions)), ", "))
 	}
 	return extension().Main(), nil
 }

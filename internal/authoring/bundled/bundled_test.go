@@ -54,7 +54,8 @@ func open(t *testing.T, state string) *exthost.Host {
 		}
 	})
 	for _, d := range h.Status().Diagnostics {
-		if d.Level == protocol.LevelError || d.Level == protocol.LevelWarn && d.Code != string(protocol.RequirementMissing) {
+		if d.Level == protocol.LevelError ||
+			d.Level == protocol.LevelWarn && d.Code != string(protocol.RequirementMissing) {
 			t.Error(d)
 		}
 	}
@@ -89,7 +90,8 @@ func TestBundledExtensions(t *testing.T) {
 		{"uptime", "ext_system_kernel", `{}`, "", false},
 		{"python3", "ext_echo_echo", `{"text":"żółw"}`, "żółw", false},
 		{"python3", "ext_echo_ping", `{}`, "pong", false},
-		{"python3", "ext_calc_calculate", `{"expression":"2**200 + 1"}`, "1606938044258990275541962092341162602522202993782792835301377", false},
+		{"python3", "ext_calc_calculate", `{"expression":"2**200 + 1"}`,
+			"1606938044258990275541962092341162602522202993782792835301377", false},
 		{"python3", "ext_calc_calculate", `{"expression":"1/3 + 0.1"}`, "13/30 = 0.433333333333333", false},
 		{"python3", "ext_calc_calculate", `{"expression":"sqrt(16/9)"}`, "4/3 = 1.33333333333333", false},
 		{"python3", "ext_calc_calculate", `{"expression":"9**9**9"}`, "too large", true},
@@ -106,7 +108,8 @@ func TestBundledExtensions(t *testing.T) {
 			}
 		}
 		got := call(t, h, tt.tool, tt.args)
-		if all := got.Text() + string(got.Structured()); !strings.Contains(all, tt.want) || got.IsError() != tt.isError {
+		if all := got.Text() + string(got.Structured()); !strings.Contains(all, tt.want) ||
+			got.IsError() != tt.isError {
 			t.Errorf("%s(%s) = %s; want %q", tt.tool, tt.args, got, tt.want)
 		}
 	}
@@ -127,7 +130,8 @@ func TestNotesSurviveAndDoNotGetLost(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
-	if got := call(t, open(t, state), "ext_notes_search", `{"limit":1}`); !strings.Contains(string(got.Structured()), `"total":50`) {
+	if got := call(t, open(t, state), "ext_notes_search", `{"limit":1}`); !strings.Contains(string(got.Structured()),
+		`"total":50`) {
 		t.Errorf("after a restart: %s", got)
 	}
 	left, err := filepath.Glob(filepath.Join(state, "notes", ".notes-*"))
@@ -152,7 +156,8 @@ func TestDamagedNotesAreNamedAndKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	if s := h.Status().Extensions; len(s) != 1 || s[0].State != "failed" || !strings.Contains(s[0].Reason, "notes.json is damaged") {
+	if s := h.Status().Extensions; len(s) != 1 || s[0].State != "failed" ||
+		!strings.Contains(s[0].Reason, "notes.json is damaged") {
 		t.Errorf("status: %+v", s)
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "{" {

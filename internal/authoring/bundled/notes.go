@@ -52,7 +52,11 @@ func notes() *sdk.Extension {
 		}) (note, error) {
 			return book.add(in.Text, in.Tags)
 		})
-	sdk.AddTool(x, sdk.Tool{Name: "search", Description: "Find remembered notes, the newest first. Without a query it lists them.", ReadOnly: true},
+	sdk.AddTool(x, sdk.Tool{
+		Name:        "search",
+		Description: "Find remembered notes, the newest first. Without a query it lists them.",
+		ReadOnly:    true,
+	},
 		func(_ context.Context, in struct {
 			Query string `json:"query,omitempty" jsonschema_description:"Words that must all occur in the text or the tags, in any case"`
 			Limit int    `json:"limit,omitempty" jsonschema:"minimum=1,maximum=200" jsonschema_description:"At most this many, default 20"`

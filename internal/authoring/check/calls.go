@@ -40,7 +40,10 @@ func probeCalls(ctx context.Context, s *subject) error {
 
 func probeUnicode(ctx context.Context, s *subject) error {
 	return s.checkEcho(ctx, "string", `"exthost check"`, "exthost check",
-		map[string]string{`"é ☃ 😀 \u202e\u001b[0m end"`: "é ☃ 😀 \u202e\u001b[0m end", `"two\nlines \\ \" / \u2028"`: "two\nlines \\ \" / \u2028"})
+		map[string]string{
+			`"é ☃ 😀 \u202e\u001b[0m end"`: "é ☃ 😀 \u202e\u001b[0m end",
+			`"two\nlines \\ \" / \u2028"`: "two\nlines \\ \" / \u2028",
+		})
 }
 
 func probeBigIntegers(ctx context.Context, s *subject) error {
@@ -189,7 +192,8 @@ func (s *subject) cancel(ctx context.Context, c *rawclient.Client, call *fixture
 		return fmt.Errorf("it was answered before it could be cancelled: %s; it should take minutes", cut(text))
 	default:
 	}
-	if err := c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"check"}}`, protocol.MethodCancelled, id)); err != nil {
+	if err := c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"check"}}`,
+		protocol.MethodCancelled, id)); err != nil {
 		return err
 	}
 	timer := time.NewTimer(cancelWait)
@@ -206,5 +210,6 @@ func (s *subject) cancel(ctx context.Context, c *rawclient.Client, call *fixture
 	if s.protocol == manifest.ProtocolMCP {
 		return responds(ctx, c)
 	}
-	return fmt.Errorf("%v after it was cancelled it is not answered: it goes on, and when max_in_flight calls do, the child is killed", cancelWait)
+	return fmt.Errorf("%v after it was cancelled it is not answered: it goes on, and when max_in_flight calls do, "+
+		"the child is killed", cancelWait)
 }

@@ -38,7 +38,12 @@ func examine(t *testing.T, manifest, fixture string, o check.Options) ([]check.R
 	}
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{dir}
-	h, err := exthost.Open(t.Context(), cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: t.TempDir(), Mode: exthost.Mode{StartLazy: true}})
+	h, err := exthost.Open(t.Context(), cfg,
+		exthost.Options{
+			Logger:   slog.New(slog.DiscardHandler),
+			StateDir: t.TempDir(),
+			Mode:     exthost.Mode{StartLazy: true},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +158,10 @@ func outcomeOf(t *testing.T, results []check.Result, probe string) check.Outcome
 
 func TestHints(t *testing.T) {
 	processtest.Leaks(t)
-	for fault, probe := range map[string]string{"takes any arguments": "invalid-arguments", "ignores SIGTERM": "sigterm"} {
+	for fault, probe := range map[string]string{
+		"takes any arguments": "invalid-arguments",
+		"ignores SIGTERM":     "sigterm",
+	} {
 		results, err := examine(t, manifestOf(t, fault), fixture, check.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -193,16 +201,21 @@ command = ["touch", %q]
 
 func TestPlaceholders(t *testing.T) {
 	processtest.Leaks(t)
-	const head = "[plugin]\nid = \"subject\"\nversion = \"0.1.0\"\n[transport]\nkind = \"exec\"\n[[tools]]\nname = \"f\"\ndescription = \"Says what it is told.\"\n"
+	const head = "[plugin]\nid = \"subject\"\nversion = \"0.1.0\"\n[transport]\nkind = \"exec\"\n[[tools]]\nname = " +
+		"\"f\"\ndescription = \"Says what it is told.\"\n"
 	for name, tt := range map[string]struct {
 		tool string
 		want check.Outcome
 	}{
-		"no property":   {`command = ["echo", "{a}"]`, check.Fail},
-		"not required":  {"command = [\"echo\", \"{a}\"]\ninput_schema = { type = \"object\", properties = { a = { type = \"string\" } } }", check.Fail},
-		"an option":     {"command = [\"echo\", \"{a}\"]\ninput_schema = { type = \"object\", required = [\"a\"], properties = { a = { type = \"string\" } } }", check.Hint},
-		"no option":     {"command = [\"echo\", \"--\", \"{a}\"]\ninput_schema = { type = \"object\", required = [\"a\"], properties = { a = { type = \"string\" } } }", check.Pass},
-		"a number":      {"command = [\"echo\", \"{a}\"]\ninput_schema = { type = \"object\", required = [\"a\"], properties = { a = { type = \"integer\" } } }", check.Pass},
+		"no property": {`command = ["echo", "{a}"]`, check.Fail},
+		"not required": {"command = [\"echo\", \"{a}\"]\ninput_schema = { type = \"object\", properties = { a = { " +
+			"type = \"string\" } } }", check.Fail},
+		"an option": {"command = [\"echo\", \"{a}\"]\ninput_schema = { type = \"object\", required = [\"a\"], " +
+			"properties = { a = { type = \"string\" } } }", check.Hint},
+		"no option": {"command = [\"echo\", \"--\", \"{a}\"]\ninput_schema = { type = \"object\", required = " +
+			"[\"a\"], properties = { a = { type = \"string\" } } }", check.Pass},
+		"a number": {"command = [\"echo\", \"{a}\"]\ninput_schema = { type = \"object\", required = [\"a\"], " +
+			"properties = { a = { type = \"integer\" } } }", check.Pass},
 		"part of it is": {`command = ["echo", "--name={a}"]`, check.Hint},
 	} {
 		results, err := examine(t, head+tt.tool+"\n", "", check.Options{})
@@ -224,7 +237,8 @@ func TestFixtures(t *testing.T) {
 		`{"calls": [{"tool": "x", "arguments": 5}]}`: "the arguments of call 1 are 5",
 		`[]`: "cannot unmarshal",
 	} {
-		if _, err := examine(t, manifestOf(t, "none"), text, check.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := examine(t, manifestOf(t, "none"), text, check.Options{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -258,7 +272,8 @@ func TestExpected(t *testing.T) {
 	if outcomeOf(t, results, "unicode") != check.Known || !slices.Equal(failed(results), []string{"calls", "ping"}) {
 		t.Error(details(results))
 	}
-	if _, err := check.ParseExpected("known", "\nunicod"); err == nil || err.Error() != `known:2: there is no probe "unicod", did you mean "unicode"?` {
+	if _, err := check.ParseExpected("known", "\nunicod"); err == nil ||
+		err.Error() != `known:2: there is no probe "unicod", did you mean "unicode"?` {
 		t.Error(err)
 	}
 }

@@ -59,7 +59,8 @@ func probeSandbox(ctx context.Context, s *subject) error {
 		return fmt.Errorf("it was refused no file that is there, and does not run: %w", ended)
 	}
 	if table := s.spec.Manifest.Sandbox; table == nil {
-		return hintf("%d calls need nothing but its own folder and state directory; its manifest may say so: [sandbox]\nwrite = [%q]", made, asked.State)
+		return hintf("%d calls need nothing but its own folder and state directory; its manifest may say so: "+
+			"[sandbox]\nwrite = [%q]", made, asked.State)
 	}
 	if proc {
 		return passf("%d calls; %s", made, ownProc)
@@ -110,7 +111,9 @@ func (s *subject) runIn(ctx context.Context, spec runtime.Spec, p sandbox.Policy
 		}
 		made++
 		// What else a call answers is for probeCalls to judge.
-		if _, e := instance.Call(ctx, &runtime.Request{Method: protocol.MethodToolsCall, Params: c.params()}); protocol.KindOf(e) == protocol.SpawnFailed {
+		if _, e := instance.Call(ctx,
+			&runtime.Request{Method: protocol.MethodToolsCall, Params: c.params()}); protocol.KindOf(e) ==
+			protocol.SpawnFailed {
 			err = e
 		}
 	}
@@ -163,7 +166,8 @@ func (s *subject) targets(ctx context.Context, spec runtime.Spec) ([]string, err
 	p.Record = func(a egress.Attempt) {
 		mu.Lock()
 		defer mu.Unlock()
-		if a.Refused != "" && a.Target != "" && !slices.Contains(p.Net, a.Target) && !slices.Contains(all, a.Target) && len(all) < 100 {
+		if a.Refused != "" && a.Target != "" && !slices.Contains(p.Net, a.Target) && !slices.Contains(all, a.Target) &&
+			len(all) < 100 {
 			all = append(all, a.Target)
 		}
 	}

@@ -38,15 +38,22 @@ func TestSandbox(t *testing.T) {
 		script, table string
 		lines         []string
 	}{
-		{"cat ~/notes ~/many/*; echo x >> ~/out; echo x > log; mkdir -p $EXTHOST_STATE_DIR/x", "[sandbox]\nread = [\"./data\"]\nwrite = [\"{state}\"]\n", []string{
-			"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:",
-			`read = ["./data", "~/many", "~/notes"]`, `write = ["{state}", "~/out"]`,
-			"refused, and cannot be asked for: DIR: the manifest is there, which says what it may touch; write to {state} or to a folder in it"}},
+		{"cat ~/notes ~/many/*; echo x >> ~/out; echo x > log; mkdir -p $EXTHOST_STATE_DIR/x",
+			"[sandbox]\nread = [\"./data\"]\nwrite = [\"{state}\"]\n", []string{
+				"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:",
+				`read = ["./data", "~/many", "~/notes"]`, `write = ["{state}", "~/out"]`,
+				"refused, and cannot be asked for: DIR: the manifest is there, which says what it may touch; " +
+					"write to " +
+					"{state} or to a folder in it"}},
 		{"echo x > $EXTHOST_STATE_DIR/x; cat $EXTHOST_STATE_DIR/x", "[sandbox]\n", []string{
-			"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:", `write = ["{state}"]`}},
-		{"cat ~/notes; echo $((1+1)) > $EXTHOST_STATE_DIR/x && cat $EXTHOST_STATE_DIR/x", "[sandbox]\nread = [\"~/notes\"]\nwrite = [\"{state}\"]\n", nil},
+			"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:",
+			`write = ["{state}"]`}},
+		{"cat ~/notes; echo $((1+1)) > $EXTHOST_STATE_DIR/x && cat $EXTHOST_STATE_DIR/x",
+			"[sandbox]\nread = [\"~/notes\"]\nwrite = [\"{state}\"]\n", nil},
 	} {
-		text := fmt.Sprintf("[plugin]\nid = \"subject\"\nversion = \"0.1.0\"\n[transport]\nkind = \"exec\"\n[[tools]]\nname = \"run\"\ndescription = \"Runs.\"\ncommand = [\"sh\", \"-c\", %q]\n%s", tt.script, tt.table)
+		text := fmt.Sprintf("[plugin]\nid = \"subject\"\nversion = \"0.1.0\"\n[transport]\nkind = "+
+			"\"exec\"\n[[tools]]\nname = \"run\"\ndescription = \"Runs.\"\ncommand = [\"sh\", \"-c\", %q]\n%s",
+			tt.script, tt.table)
 		results, err := examine(t, text, `{"calls": [{"tool": "run"}]}`, check.Options{Sandbox: true})
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +62,8 @@ func TestSandbox(t *testing.T) {
 		var lines []string
 		for _, line := range strings.Split(r.Detail, "\n") {
 			if !strings.HasPrefix(line, "which hosts") { // that takes the whole program
-				lines = append(lines, regexp.MustCompile("/[^ ]*/TestSandbox[0-9]+/[0-9]+:").ReplaceAllString(line, "DIR:"))
+				lines = append(lines,
+					regexp.MustCompile("/[^ ]*/TestSandbox[0-9]+/[0-9]+:").ReplaceAllString(line, "DIR:"))
 			}
 		}
 		if diff := cmp.Diff(tt.lines, lines); diff != "" || r.Outcome != check.Hint {

@@ -36,11 +36,17 @@ func probePlaceholders(_ context.Context, s *subject) error {
 			}
 			switch name := m[1]; {
 			case shape.Properties[name] == nil:
-				failures = append(failures, fmt.Sprintf("%s: the command line needs {%s}, which is no property of the input_schema", e.Tool, name))
+				failures = append(failures,
+					fmt.Sprintf("%s: the command line needs {%s}, which is no property of the input_schema", e.Tool,
+						name))
 			case !slices.Contains(shape.Required, name):
-				failures = append(failures, fmt.Sprintf("%s: the command line needs {%s}; list it as required in the input_schema", e.Tool, name))
+				failures = append(failures,
+					fmt.Sprintf("%s: the command line needs {%s}; list it as required in the input_schema", e.Tool,
+						name))
 			case options && e.Validate(optionLike(e.InputSchema, name)) == nil:
-				hints = append(hints, fmt.Sprintf(`%s: a %s that begins with "-" is refused; with "--" before {%s} it would be taken, if the command knows that`, e.Tool, name, name))
+				hints = append(hints,
+					fmt.Sprintf(
+						`%s: a %s that begins with "-" is refused; with "--" before {%s} it would be taken, if the command knows that`, e.Tool, name, name))
 			}
 		}
 	}

@@ -59,7 +59,8 @@ func (s *subject) checkExit(ctx context.Context, c *rawclient.Client, clean bool
 		return ctx.Err()
 	case <-timer.C:
 		s.stop(ctx, c)
-		return fmt.Errorf("it still runs %v after its stdin was closed, and gets SIGTERM from the host then: end when stdin ends", s.grace())
+		return fmt.Errorf("it still runs %v after its stdin was closed, and gets SIGTERM from the host then: end "+
+			"when stdin ends", s.grace())
 	}
 }
 

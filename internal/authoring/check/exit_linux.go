@@ -38,7 +38,11 @@ func (s *subject) orphans(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	reaped, err := process.Launch(process.Spec{Path: argv[0], NewPrivileges: s.spec.NewPrivileges, Sandbox: s.spec.Sandbox}, cmd.Start)
+	reaped, err := process.Launch(process.Spec{
+		Path:          argv[0],
+		NewPrivileges: s.spec.NewPrivileges,
+		Sandbox:       s.spec.Sandbox,
+	}, cmd.Start)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +61,13 @@ func (s *subject) oneCall() string {
 	lines := ""
 	switch s.protocol {
 	case manifest.ProtocolNative:
-		lines = c.Request("0", protocol.MethodInitialize, `{"protocol_version":1,"state_dir":`+string(rawjson.AppendText(nil, s.spec.StateDir))+`,"config":`+string(rawclient.OrEmpty(s.spec.Config))+`}`) + "\n"
+		lines = c.Request("0", protocol.MethodInitialize,
+			`{"protocol_version":1,"state_dir":`+string(rawjson.AppendText(nil, s.spec.StateDir))+`,"config":`+
+				string(rawclient.OrEmpty(s.spec.Config))+`}`) + "\n"
 	case manifest.ProtocolMCP:
-		lines = c.Request("0", protocol.MethodInitialize, `{"protocolVersion":"`+protocol.MCP20251125+`","capabilities":{},"clientInfo":{"name":"exthost","version":"0"}}`) + "\n" +
+		lines = c.Request("0", protocol.MethodInitialize,
+			`{"protocolVersion":"`+protocol.MCP20251125+
+				`","capabilities":{},"clientInfo":{"name":"exthost","version":"0"}}`) + "\n" +
 			`{"jsonrpc":"2.0","method":"` + protocol.MethodInitialized + `"}` + "\n"
 	}
 	if call, err := s.sample(); err == nil {

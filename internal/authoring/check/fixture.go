@@ -81,7 +81,8 @@ func readFixture(dir string) (f fixture, err error) {
 		var compact bytes.Buffer
 		_ = json.Compact(&compact, c.Arguments) // the decoder has validated it
 		if c.Arguments = compact.Bytes(); c.Arguments[0] != '{' {
-			return f, invalidFixture(path, fmt.Errorf("the arguments of call %d are %s, and no object", i+1, cut(compact.String())))
+			return f, invalidFixture(path,
+				fmt.Errorf("the arguments of call %d are %s, and no object", i+1, cut(compact.String())))
 		}
 	}
 	return f, nil
@@ -109,7 +110,8 @@ func (c *fixtureCall) judge(result protocol.ToolResult, err error) error {
 	case !bytes.Contains([]byte(text), []byte(c.Contains)):
 		return fmt.Errorf("%s gives %q, in which there is no %q", c, cut(text), c.Contains)
 	case c.Structured != nil && !rawjson.Equal(c.Structured, result.Structured()):
-		return fmt.Errorf("%s gives the structured content %s, not %s", c, cut(string(result.Structured())), cut(string(c.Structured)))
+		return fmt.Errorf("%s gives the structured content %s, not %s", c, cut(string(result.Structured())),
+			cut(string(c.Structured)))
 	}
 	return nil
 }

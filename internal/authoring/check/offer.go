@@ -78,7 +78,8 @@ func (s *subject) checkStart(ctx context.Context) error {
 		return err
 	}
 	if took := time.Since(began); took > maxStart && !s.spec.Manifest.Transport.Downloads() {
-		return hintf("it takes %v to be ready; what is loaded on the first call costs nobody at the start", took.Round(time.Millisecond))
+		return hintf("it takes %v to be ready; what is loaded on the first call costs nobody at the start",
+			took.Round(time.Millisecond))
 	}
 	return passf("ready after %v", time.Since(began).Round(time.Millisecond))
 }
@@ -103,7 +104,9 @@ func probeNames(_ context.Context, s *subject) error {
 	var hints []string
 	for _, e := range s.entries() {
 		if !strings.HasSuffix(e.Name, "_"+strings.ReplaceAll(e.Tool, ".", "_")) {
-			hints = append(hints, fmt.Sprintf("%s is registered as %s: a shorter name of A-Z a-z 0-9 _ - would not be changed", e.Tool, e.Name))
+			hints = append(hints,
+				fmt.Sprintf("%s is registered as %s: a shorter name of A-Z a-z 0-9 _ - would not be changed", e.Tool,
+					e.Name))
 		}
 	}
 	return issues(Hint, hints)
@@ -117,9 +120,11 @@ func probeDescriptions(_ context.Context, s *subject) error {
 		case own == "":
 			failures = append(failures, e.Tool+" has no description: a model cannot know when to call it")
 		case n > maxDescription:
-			failures = append(failures, fmt.Sprintf("that of %s has %d characters, vendors refuse more than %d", e.Tool, n, maxDescription))
+			failures = append(failures,
+				fmt.Sprintf("that of %s has %d characters, vendors refuse more than %d", e.Tool, n, maxDescription))
 		case utf8.RuneCountInString(own) < 15:
-			hints = append(hints, fmt.Sprintf("%q is little to know of %s: say what it does and when to use it", own, e.Tool))
+			hints = append(hints,
+				fmt.Sprintf("%q is little to know of %s: say what it does and when to use it", own, e.Tool))
 		}
 	}
 	return verdict(failures, hints)
@@ -144,16 +149,20 @@ func probeSchemas(_ context.Context, s *subject) error {
 		shape := shapeOf(e.InputSchema)
 		for _, name := range shape.Required {
 			if shape.Properties[name] == nil && shape.Properties != nil {
-				failures = append(failures, fmt.Sprintf("%s requires %s, which is none of its properties", e.Tool, name))
+				failures = append(failures,
+					fmt.Sprintf("%s requires %s, which is none of its properties", e.Tool, name))
 			}
 		}
 		if example, ok := exampleOf(e.InputSchema); ok {
 			if err := e.Validate(example); err != nil {
-				failures = append(failures, fmt.Sprintf("%s: the examples and defaults of its schema do not fit it: %v", e.Tool, err))
+				failures = append(failures,
+					fmt.Sprintf("%s: the examples and defaults of its schema do not fit it: %v", e.Tool, err))
 			}
 		}
-		if len(shape.Properties) == 0 && rawjson.Get(e.InputSchema, "additionalProperties") == nil && s.protocol != manifest.ProtocolMCP {
-			hints = append(hints, e.Tool+` takes anything: a schema without properties says so better with "additionalProperties": false`)
+		if len(shape.Properties) == 0 && rawjson.Get(e.InputSchema, "additionalProperties") == nil &&
+			s.protocol != manifest.ProtocolMCP {
+			hints = append(hints,
+				e.Tool+` takes anything: a schema without properties says so better with "additionalProperties": false`)
 		}
 	}
 	return verdict(failures, hints)
@@ -171,7 +180,13 @@ func probeVendors(_ context.Context, s *subject) error {
 }
 
 // annotations are the annotations of MCP; true means that the value is a boolean.
-var annotations = map[string]bool{"title": false, "readOnlyHint": true, "destructiveHint": true, "idempotentHint": true, "openWorldHint": true}
+var annotations = map[string]bool{
+	"title":           false,
+	"readOnlyHint":    true,
+	"destructiveHint": true,
+	"idempotentHint":  true,
+	"openWorldHint":   true,
+}
 
 func probeAnnotations(_ context.Context, s *subject) error {
 	var failures, hints []string
@@ -182,14 +197,16 @@ func probeAnnotations(_ context.Context, s *subject) error {
 			case !known:
 				hints = append(hints, fmt.Sprintf("%s: nobody knows the annotation %s", e.Tool, name))
 			case boolean && text != "true" && text != "false":
-				failures = append(failures, fmt.Sprintf("%s: %s is %s, and neither true nor false", e.Tool, name, cut(text)))
+				failures = append(failures,
+					fmt.Sprintf("%s: %s is %s, and neither true nor false", e.Tool, name, cut(text)))
 			}
 		}
 		if readOnly(e) && string(rawjson.Get(e.Annotations, "destructiveHint")) == "true" {
 			failures = append(failures, e.Tool+" says that it only reads and that it destroys")
 		}
 		if rawjson.Get(e.Annotations, "readOnlyHint") == nil && rawjson.Get(e.Annotations, "destructiveHint") == nil {
-			hints = append(hints, e.Tool+" does not say whether it only reads (readOnlyHint): clients ask before each call")
+			hints = append(hints,
+				e.Tool+" does not say whether it only reads (readOnlyHint): clients ask before each call")
 		}
 	}
 	return verdict(failures, hints)

@@ -27,7 +27,8 @@ const probeOfSandbox = "sandbox"
 // process last.
 var probes = []probe{
 	{"manifest", "the manifest is read without complaint", all, probeManifest},
-	{probeOfSandbox, "its sandbox has what it needs", all, probeSandbox}, // before start: one that does not start cannot be asked
+	// before start: one that does not start cannot be asked
+	{probeOfSandbox, "its sandbox has what it needs", all, probeSandbox},
 	{"start", "the host starts it", all, probeStart},
 	{"offer", "what it offers is what the manifest declares, and all of it can be used", all, probeOffer},
 	{"names", "tool names are taken as they are", all, probeNames},
@@ -36,7 +37,8 @@ var probes = []probe{
 	{"schemas", "input schemas are objects that say what is required", all, probeSchemas},
 	{"vendors", "every model vendor takes the definitions", all, probeVendors},
 	{"annotations", "annotations are known and do not contradict each other", all, probeAnnotations},
-	{"placeholders", "what a command line needs is required, and no value becomes an option", execOnly, probePlaceholders},
+	{"placeholders", "what a command line needs is required, and no value becomes an option", execOnly,
+		probePlaceholders},
 	{"calls", "the calls of check.json give what they should", all, probeCalls},
 
 	{"handshake", "the handshake is answered in time, with nothing else on stdout", rpc, shared(probeHandshake)},

@@ -97,7 +97,11 @@ func JUnit(w io.Writer, results []Result) error {
 }
 
 func (s *junitSuite) add(r Result) {
-	c := junitCase{Class: r.Extension, Name: r.Probe + ": " + r.About, Time: fmt.Sprintf("%.3f", time.Duration(r.Took).Seconds())}
+	c := junitCase{
+		Class: r.Extension,
+		Name:  r.Probe + ": " + r.About,
+		Time:  fmt.Sprintf("%.3f", time.Duration(r.Took).Seconds()),
+	}
 	first, _, _ := strings.Cut(r.Detail, "\n")
 	s.Tests++
 	switch r.Outcome {

@@ -13,7 +13,13 @@ import (
 )
 
 var sample = []check.Result{
-	{Extension: "a", Probe: "ping", About: "ping is answered", Outcome: check.Pass, Took: protocol.Duration(1500 * time.Millisecond)},
+	{
+		Extension: "a",
+		Probe:     "ping",
+		About:     "ping is answered",
+		Outcome:   check.Pass,
+		Took:      protocol.Duration(1500 * time.Millisecond),
+	},
 	{Extension: "a", Probe: "ids", About: "ids come back", Outcome: check.Fail, Detail: "no\nnever <&>"},
 	{Extension: "a", Probe: "stdout", About: "it is clean", Outcome: check.Known, Detail: "later\nnoise"},
 	{Extension: "b", Probe: "calls", About: "calls # 1", Outcome: check.Skip, Detail: "no check.json"},
@@ -76,7 +82,8 @@ func TestJUnit(t *testing.T) {
 	if err := xml.Unmarshal([]byte(b.String()), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Suites) != 2 || got.Suites[0].Tests != 3 || got.Suites[0].Failures != 1 || got.Suites[0].Skipped != 1 || got.Suites[0].Time != "1.500" || got.Suites[1].Skipped != 1 {
+	if len(got.Suites) != 2 || got.Suites[0].Tests != 3 || got.Suites[0].Failures != 1 || got.Suites[0].Skipped != 1 ||
+		got.Suites[0].Time != "1.500" || got.Suites[1].Skipped != 1 {
 		t.Errorf("%+v", got)
 	}
 	if c := got.Suites[0].Cases[1]; c.Failure == nil || *c.Failure != "no\nnever <&>" || c.Skipped != nil {

@@ -40,7 +40,8 @@ func probePing(ctx context.Context, s *subject, c *rawclient.Client) error {
 		return err
 	}
 	if e := rawclient.Error(m); e != nil {
-		return fmt.Errorf("it is refused: %s (%d); the host takes that for a child that hangs, where health_interval is set", e.Message, e.Code)
+		return fmt.Errorf("it is refused: %s (%d); the host takes that for a child that hangs, where health_interval "+
+			"is set", e.Message, e.Code)
 	}
 	return nil
 }
@@ -64,7 +65,8 @@ func probeIDs(ctx context.Context, s *subject, c *rawclient.Client) error {
 		case <-answer:
 			return nil
 		case <-time.After(lateAnswer):
-			return fmt.Errorf("the request with the id %s is not answered, and the next one is: an answer has to carry the very id of its request", id)
+			return fmt.Errorf("the request with the id %s is not answered, and the next one is: an answer has to "+
+				"carry the very id of its request", id)
 		}
 	}
 	ids := []string{"5", "9007199254740991"}
@@ -110,7 +112,8 @@ func probeUnknownMethod(ctx context.Context, s *subject, c *rawclient.Client) er
 	case e == nil:
 		return fmt.Errorf("it answers %s with the result %s", unknownMethod, cut(string(m.Result)))
 	case e.Code != jsonrpc.CodeMethodNotFound && s.protocol != manifest.ProtocolLite:
-		return fmt.Errorf("its error is %d: %s; that of an unknown method is %d", e.Code, e.Message, jsonrpc.CodeMethodNotFound)
+		return fmt.Errorf("its error is %d: %s; that of an unknown method is %d", e.Code, e.Message,
+			jsonrpc.CodeMethodNotFound)
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ func responds(ctx context.Context, c *rawclient.Client) error {
 func probeExtraMembers(ctx context.Context, s *subject, c *rawclient.Client) error {
 	id := c.NewID()
 	answer := c.Expect(id)
-	line := c.Request(id, protocol.MethodToolsList, `{"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","exthost/check":[1]}}`)
+	line := c.Request(id, protocol.MethodToolsList,
+		`{"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","exthost/check":[1]}}`)
 	if err := c.Write(strings.TrimSuffix(line, "}") + `,"exthost_check":{"later":true}}`); err != nil {
 		return err
 	}

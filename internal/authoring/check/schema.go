@@ -16,7 +16,8 @@ func readOnly(e *tools.Entry) bool {
 
 // mayCall reports whether probes may call a tool with any arguments.
 func (s *subject) mayCall(e *tools.Entry) bool {
-	return readOnly(e) || slices.ContainsFunc(s.fixture.Calls, func(c *fixtureCall) bool { return c.Tool == e.Tool && !c.Cancel })
+	return readOnly(e) || slices.ContainsFunc(s.fixture.Calls,
+		func(c *fixtureCall) bool { return c.Tool == e.Tool && !c.Cancel })
 }
 
 // shape is the part of a schema that probes use.
@@ -63,7 +64,16 @@ func freeProperty(schema json.RawMessage, typ string) (name string) {
 		if json.Unmarshal(p["type"], &t) != nil || t != typ {
 			continue
 		}
-		if !slices.ContainsFunc([]string{"enum", "const", "pattern", "format", "maxLength", "maximum", "exclusiveMaximum", "multipleOf"}, func(k string) bool { return p[k] != nil }) {
+		if !slices.ContainsFunc([]string{
+			"enum",
+			"const",
+			"pattern",
+			"format",
+			"maxLength",
+			"maximum",
+			"exclusiveMaximum",
+			"multipleOf",
+		}, func(k string) bool { return p[k] != nil }) {
 			names = append(names, name)
 		}
 	}

@@ -58,7 +58,8 @@ func newSubject(h *exthost.Host, x status.Extension) (*subject, error) {
 	s.spec.Secret = func(value string) { s.masks.learn(value) }
 	s.fixture, err = readFixture(s.spec.Dir)
 	if strings.Contains(x.ID, ".") { // an MCP server of .mcp.json, which shares check.json with others
-		s.fixture.Calls = slices.DeleteFunc(s.fixture.Calls, func(c *fixtureCall) bool { return s.entry(c.Tool) == nil })
+		s.fixture.Calls = slices.DeleteFunc(s.fixture.Calls,
+			func(c *fixtureCall) bool { return s.entry(c.Tool) == nil })
 	}
 	return s, err
 }
@@ -85,7 +86,8 @@ func (s *subject) diagnostics() (found []protocol.Diagnostic) {
 func (s *subject) call(ctx context.Context, c *fixtureCall) (protocol.ToolResult, error) {
 	e := s.entry(c.Tool)
 	if e == nil {
-		return nil, fmt.Errorf("%s calls %q, which the extension does not offer; it has %s", fixtureName, c.Tool, strings.Join(s.names(), ", "))
+		return nil, fmt.Errorf("%s calls %q, which the extension does not offer; it has %s", fixtureName, c.Tool,
+			strings.Join(s.names(), ", "))
 	}
 	return s.host.Call(ctx, e.Name, json.RawMessage(c.Arguments))
 }

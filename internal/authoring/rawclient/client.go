@@ -66,15 +66,23 @@ func (c *Client) Start(ctx context.Context) error {
 		return err
 	}
 	c.proc, err = process.Start(ctx, process.Spec{
-		Path: argv[0], Args: argv[1:], Dir: WorkDir(spec), Env: spec.Env, Limits: limited.Limits(spec.Options.Limits),
-		Containment: spec.Containment, Isolate: spec.Options.Isolate == manifest.IsolatePID, NewPrivileges: spec.NewPrivileges, Sandbox: spec.Sandbox,
-		StderrLine: c.o.Stderr,
+		Path:          argv[0],
+		Args:          argv[1:],
+		Dir:           WorkDir(spec),
+		Env:           spec.Env,
+		Limits:        limited.Limits(spec.Options.Limits),
+		Containment:   spec.Containment,
+		Isolate:       spec.Options.Isolate == manifest.IsolatePID,
+		NewPrivileges: spec.NewPrivileges,
+		Sandbox:       spec.Sandbox,
+		StderrLine:    c.o.Stderr,
 	})
 	if err != nil {
 		return err
 	}
 	c.pending, c.ended = make(map[string]chan jsonrpc.Message), make(chan struct{})
-	c.lines = ndjson.New(c.proc.Stdout, c.proc.Stdin, ndjson.Options{MaxLineBytes: spec.Options.MaxLineBytes, Noise: c.noise})
+	c.lines = ndjson.New(c.proc.Stdout, c.proc.Stdin,
+		ndjson.Options{MaxLineBytes: spec.Options.MaxLineBytes, Noise: c.noise})
 	c.reading.Go(c.read)
 	return nil
 }
@@ -89,7 +97,8 @@ func (c *Client) read() {
 		}
 		switch {
 		case m.Method != "" && m.ID != nil:
-			_ = c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)) // fails when the process has ended
+			_ = c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`,
+				m.ID)) // fails when the process has ended
 		case m.Method != "":
 			c.notify(m)
 		default:

@@ -28,8 +28,12 @@ func (c *Client) Handshake(ctx context.Context) (err error) {
 func (c *Client) initialize(ctx context.Context) error {
 	spec := c.o.Spec
 	params, err := json.Marshal(protocol.InitializeParams{
-		AgentVersion: spec.HostVersion, ExtensionID: spec.ID, ProtocolVersion: protocol.Version,
-		Capabilities: OrEmpty(spec.Capabilities), Config: OrEmpty(spec.Config), StateDir: spec.StateDir,
+		AgentVersion:    spec.HostVersion,
+		ExtensionID:     spec.ID,
+		ProtocolVersion: protocol.Version,
+		Capabilities:    OrEmpty(spec.Capabilities),
+		Config:          OrEmpty(spec.Config),
+		StateDir:        spec.StateDir,
 	})
 	if err != nil {
 		return err

@@ -22,7 +22,8 @@ func (c *Client) NewID() string {
 // Request encodes a request as a line.
 func (c *Client) Request(id, method, params string) string {
 	if c.meta != "" {
-		meta := rawjson.Edit(rawjson.Get(json.RawMessage(params), "_meta"), maps.Collect(rawjson.Members(json.RawMessage(c.meta))))
+		meta := rawjson.Edit(rawjson.Get(json.RawMessage(params), "_meta"),
+			maps.Collect(rawjson.Members(json.RawMessage(c.meta))))
 		params = string(rawjson.Set(json.RawMessage(params), "_meta", meta))
 	}
 	name := rawjson.AppendText(nil, method)
@@ -66,7 +67,8 @@ func (c *Client) Await(ctx context.Context, answer <-chan jsonrpc.Message, what 
 	return c.await(ctx, Timeout, answer, what)
 }
 
-func (c *Client) await(ctx context.Context, limit time.Duration, answer <-chan jsonrpc.Message, what string) (jsonrpc.Message, error) {
+func (c *Client) await(ctx context.Context, limit time.Duration, answer <-chan jsonrpc.Message, what string,
+) (jsonrpc.Message, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	var m jsonrpc.Message

@@ -32,9 +32,12 @@ type language struct {
 const sdkNote = "; `exthost init --update-sdk {{Dir}}` updates it after an update of exthost."
 
 var languages = []language{
-	{"python", "a Python program with the one-file SDK", "main.py", "exthost.py", " `exthost.py` is the SDK\nfor Python" + sdkNote},
-	{"node", "a Node.js program with the one-file SDK", "main.mjs", "exthost.mjs", " `exthost.mjs` is the SDK\nfor Node.js" + sdkNote},
-	{"go", "a Go program with the SDK package", "main.go", "", " After a change of\n`main.go`: `go build -o {{ID}} .`, in this directory."},
+	{"python", "a Python program with the one-file SDK", "main.py", "exthost.py",
+		" `exthost.py` is the SDK\nfor Python" + sdkNote},
+	{"node", "a Node.js program with the one-file SDK", "main.mjs", "exthost.mjs",
+		" `exthost.mjs` is the SDK\nfor Node.js" + sdkNote},
+	{"go", "a Go program with the SDK package", "main.go", "",
+		" After a change of\n`main.go`: `go build -o {{ID}} .`, in this directory."},
 	{"bash", "a shell script that answers one line with another", "main.sh", "", ""},
 	{"exec", "commands that exist already, and no program", "plugin.toml", "", ""},
 	{"mcp", "an MCP server, here in Python without dependencies", "server.py", "", ""},

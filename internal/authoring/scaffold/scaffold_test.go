@@ -52,7 +52,10 @@ func TestCreateReplacesNothing(t *testing.T) {
 	if _, err := scaffold.Create(o); err == nil {
 		t.Error("it was written below a file")
 	}
-	for _, wrong := range []scaffold.Options{{ID: "A", Dir: filepath.Join(dir, "A"), Lang: "exec"}, {ID: "a", Dir: filepath.Join(dir, "a"), Lang: "cobol"}} {
+	for _, wrong := range []scaffold.Options{
+		{ID: "A", Dir: filepath.Join(dir, "A"), Lang: "exec"},
+		{ID: "a", Dir: filepath.Join(dir, "a"), Lang: "cobol"},
+	} {
 		if _, err := scaffold.Create(wrong); err == nil {
 			t.Errorf("%+v was taken", wrong)
 		}
@@ -97,7 +100,8 @@ func TestGoInsideAModule(t *testing.T) {
 	if _, err := scaffold.Create(scaffold.Options{ID: "a", Dir: outside, Lang: "go", Version: "1.2.3"}); err != nil {
 		t.Fatal(err)
 	}
-	if mod, err := os.ReadFile(filepath.Join(outside, "go.mod")); err != nil || !strings.Contains(string(mod), "require github.com/exthost/exthost v1.2.3") {
+	if mod, err := os.ReadFile(filepath.Join(outside, "go.mod")); err != nil ||
+		!strings.Contains(string(mod), "require github.com/exthost/exthost v1.2.3") {
 		t.Errorf("%s, %v", mod, err)
 	}
 }
@@ -111,7 +115,11 @@ func TestBundledSDKs(t *testing.T) {
 	}
 	for _, file := range files {
 		name := filepath.Base(file)
-		sdk := map[string]string{"exthost.py": "../../../sdk/python", "exthost.mjs": "../../../sdk/node", "exthost.d.mts": "../../../sdk/node"}[name]
+		sdk := map[string]string{
+			"exthost.py":    "../../../sdk/python",
+			"exthost.mjs":   "../../../sdk/node",
+			"exthost.d.mts": "../../../sdk/node",
+		}[name]
 		want, err := os.ReadFile(filepath.Join(sdk, name))
 		if err != nil {
 			t.Fatal(err)
@@ -120,8 +128,10 @@ func TestBundledSDKs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if header, source, _ := bytes.Cut(have, []byte("\n")); !bytes.Equal(source, want) || !bytes.Contains(header, []byte("exthost SDK")) {
-			t.Errorf("%s is not the SDK of this tree: go run ./cmd/exthost init --update-sdk %s", file, strings.TrimPrefix(filepath.Dir(file), "../../../"))
+		if header, source, _ := bytes.Cut(have, []byte("\n")); !bytes.Equal(source, want) ||
+			!bytes.Contains(header, []byte("exthost SDK")) {
+			t.Errorf("%s is not the SDK of this tree: go run ./cmd/exthost init --update-sdk %s", file,
+				strings.TrimPrefix(filepath.Dir(file), "../../../"))
 		}
 	}
 }

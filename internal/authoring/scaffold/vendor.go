@@ -32,7 +32,8 @@ func vendored(name string, source []byte, version string) []byte {
 	if filepath.Ext(name) == ".py" {
 		comment = "#"
 	}
-	return append(fmt.Appendf(nil, "%s exthost SDK %s, sha256 %x: exthost init --update-sdk replaces it\n", comment, version, sha256.Sum256(source)), source...)
+	return append(fmt.Appendf(nil, "%s exthost SDK %s, sha256 %x: exthost init --update-sdk replaces it\n", comment,
+		version, sha256.Sum256(source)), source...)
 }
 
 // modified reports whether an SDK file was modified. Emptying the file permits its
@@ -56,13 +57,15 @@ func Update(dir, version string) (replaced []string, err error) {
 	}
 	files := sdkFiles(sdk)
 	if files == nil {
-		return nil, fmt.Errorf("%s holds neither exthost.py nor exthost.mjs, the SDKs that stand beside an extension", dir)
+		return nil, fmt.Errorf("%s holds neither exthost.py nor exthost.mjs, the SDKs that stand beside an extension",
+			dir)
 	}
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil && modified(data) {
-			return nil, fmt.Errorf("%s was changed by hand; keep the changes elsewhere, empty the file and try again", filepath.Join(dir, name))
+			return nil, fmt.Errorf("%s was changed by hand; keep the changes elsewhere, empty the file and try again",
+				filepath.Join(dir, name))
 		}
 	}
 	for _, name := range names {

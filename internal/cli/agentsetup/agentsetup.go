@@ -102,7 +102,11 @@ func existing(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &console.Error{Code: console.ExitDenied, Text: path + " is no regular file; nothing was written", Hint: "exthost agent-setup DIR, with another directory"}
+		return nil, &console.Error{
+			Code: console.ExitDenied,
+			Text: path + " is no regular file; nothing was written",
+			Hint: "exthost agent-setup DIR, with another directory",
+		}
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -117,7 +121,11 @@ func existing(path string) ([]byte, error) {
 func replaces(ctx context.Context, c *console.Console, path string) error {
 	c.Tell(console.Safe(path) + " is there with another content, which would be lost")
 	if !c.Interactive() {
-		return &console.Error{Code: console.ExitDenied, Text: "this needs an answer, and there is no terminal; nothing was written", Hint: "exthost agent-setup " + filepath.Dir(filepath.Dir(path)) + " --yes"}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: "this needs an answer, and there is no terminal; nothing was written",
+			Hint: "exthost agent-setup " + filepath.Dir(filepath.Dir(path)) + " --yes",
+		}
 	}
 	yes, err := c.Yes(ctx)
 	if err == nil && !yes {

@@ -43,7 +43,8 @@ func Check(c *console.Console) *cobra.Command {
 			"  exthost check --expected known-failures.txt\n  exthost check --sandbox extensions/weather",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return console.Usagef("exthost check DIR", "%s takes one directory, %q is too much", cmd.CommandPath(), args[1])
+				return console.Usagef("exthost check DIR", "%s takes one directory, %q is too much", cmd.CommandPath(),
+					args[1])
 			}
 			if form != "" && reportForms[form] == nil {
 				return console.Usagef("", "--format %q: there is tap and junit; -o has table, json and yaml", form)
@@ -70,13 +71,16 @@ func Check(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&form, "format", "", "print the report as `FORM`: tap or junit")
-	cmd.Flags().StringVar(&expected, "expected", "", "`FILE` with the names of probes that are known to fail, one a line, reasons behind a #")
-	cmd.Flags().BoolVar(&confined, "sandbox", false, "run it in a sandbox, also if it asks for none, and say what to add to [sandbox] (Linux)")
+	cmd.Flags().StringVar(&expected, "expected", "",
+		"`FILE` with the names of probes that are known to fail, one a line, reasons behind a #")
+	cmd.Flags().BoolVar(&confined, "sandbox", false,
+		"run it in a sandbox, also if it asks for none, and say what to add to [sandbox] (Linux)")
 	console.CompleteFlag(cmd, "format", []string{"tap", "junit"})
 	return cmd
 }
 
-func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string, confined bool) ([]check.Result, error) {
+func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string, confined bool,
+) ([]check.Result, error) {
 	o := check.Options{Sandbox: confined}
 	if expectedFile != "" {
 		text, err := console.ReadFile(expectedFile, console.MaxInput, "exthost check --help")
@@ -88,7 +92,11 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 		}
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no " + dir, Hint: "exthost init " + filepath.Base(dir) + " --lang python, which makes one"}
+		return nil, &console.Error{
+			Code: console.ExitNotFound,
+			Text: "there is no " + dir,
+			Hint: "exthost init " + filepath.Base(dir) + " --lang python, which makes one",
+		}
 	}
 	h, cleanUp, err := openFor(ctx, c, dir, confined)
 	if err != nil {
@@ -105,16 +113,24 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 		found, err := check.Run(ctx, h, x, o)
 		stop()
 		if protocol.KindOf(err) == protocol.RequirementMissing && len(s.Extensions) > 1 {
-			found, err = []check.Result{{Extension: x.ID, Probe: "start", About: "the host starts it", Outcome: check.Skip, Detail: x.Reason}}, nil
+			found, err = []check.Result{
+				{Extension: x.ID, Probe: "start", About: "the host starts it", Outcome: check.Skip, Detail: x.Reason},
+			}, nil
 		}
 		if protocol.KindOf(err) == protocol.RequirementMissing {
-			err = &console.Error{Code: console.ExitGated, Text: fmt.Sprintf("extension %s is %s: %s", x.ID, x.State, x.Reason), Hint: cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID), Cause: err}
+			err = &console.Error{
+				Code:  console.ExitGated,
+				Text:  fmt.Sprintf("extension %s is %s: %s", x.ID, x.State, x.Reason),
+				Hint:  cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID),
+				Cause: err,
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
 		results = append(results, found...)
-		if started := slices.ContainsFunc(found, func(r check.Result) bool { return r.Probe == "start" && r.Outcome == check.Pass }); started {
+		if started := slices.ContainsFunc(found,
+			func(r check.Result) bool { return r.Probe == "start" && r.Outcome == check.Pass }); started {
 			if err := hosts.TrustFolder(ctx, c, filepath.Dir(x.Path)); err != nil { // its author has run it
 				return nil, err
 			}
@@ -125,7 +141,8 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 
 // openFor opens a host for the extensions of one directory alone, with the operator's
 // configuration for them. cleanUp closes the host and removes its state directory.
-func openFor(ctx context.Context, c *console.Console, dir string, confined bool) (h *exthost.Host, cleanUp func(), err error) {
+func openFor(ctx context.Context, c *console.Console, dir string, confined bool,
+) (h *exthost.Host, cleanUp func(), err error) {
 	loaded, _, err := hosts.LoadTrusted(c)
 	if err != nil {
 		return nil, nil, err
@@ -136,7 +153,8 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool)
 	}
 	cfg, of := config.Default(), loaded.Extensions
 	cfg.Log, cfg.Extensions.SearchPaths = loaded.Log, []string{abs}
-	cfg.Extensions.IgnoreDirs, cfg.Extensions.Env, cfg.Extensions.Defaults, cfg.Extensions.Entries = of.IgnoreDirs, of.Env, of.Defaults, of.Entries
+	cfg.Extensions.IgnoreDirs, cfg.Extensions.Env, cfg.Extensions.Defaults, cfg.Extensions.Entries = of.IgnoreDirs,
+		of.Env, of.Defaults, of.Entries
 	cfg.Extensions.Sandbox, cfg.Secrets, cfg.SecretUses = of.Sandbox, loaded.Secrets, loaded.SecretUses
 	if confined {
 		cfg.Extensions.Sandbox.Default = sandbox.Strict
@@ -146,7 +164,8 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool)
 	if err != nil {
 		return nil, nil, err
 	}
-	if h, err = hosts.Open(ctx, c, cfg, exthost.Options{StateDir: state, Mode: exthost.Mode{StartLazy: true}}); err != nil {
+	if h, err = hosts.Open(ctx, c, cfg,
+		exthost.Options{StateDir: state, Mode: exthost.Mode{StartLazy: true}}); err != nil {
 		os.RemoveAll(state)
 		return nil, nil, err
 	}
@@ -164,7 +183,8 @@ const (
 func removeLeft(dir string) {
 	all, _ := os.ReadDir(dir)
 	for _, e := range all {
-		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), checkPrefix) && time.Since(info.ModTime()) > leftAfter {
+		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), checkPrefix) &&
+			time.Since(info.ModTime()) > leftAfter {
 			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // others' stay
 		}
 	}
@@ -174,15 +194,24 @@ func removeLeft(dir string) {
 func nothingToCheck(s status.Status, dir string) error {
 	var lines []string
 	for _, d := range s.Diagnostics {
-		if d.Level == protocol.LevelError && (d.Code == manifest.CodeInvalid || d.Code == manifest.CodeTooLarge || d.Code == manifest.CodeUnreadable) {
+		if d.Level == protocol.LevelError &&
+			(d.Code == manifest.CodeInvalid || d.Code == manifest.CodeTooLarge || d.Code == manifest.CodeUnreadable) {
 			lines = append(lines, "  "+console.Safe(console.Nearby(d).String()))
 		}
 	}
 	if lines != nil {
-		return &console.Error{Code: console.ExitInvalid, Text: "the manifest is invalid, nothing was started\n" + strings.Join(lines, "\n"), Hint: "exthost check, once it is fixed"}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: "the manifest is invalid, nothing was started\n" + strings.Join(lines, "\n"),
+			Hint: "exthost check, once it is fixed",
+		}
 	}
 	if len(s.Extensions) == 0 {
-		return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no %s in %s", manifest.FileName, dir), Hint: "exthost init NAME --lang python, which makes one"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: fmt.Sprintf("there is no %s in %s", manifest.FileName, dir),
+			Hint: "exthost init NAME --lang python, which makes one",
+		}
 	}
 	return nil
 }
@@ -200,7 +229,12 @@ func printResults(c *console.Console, results []check.Result, form string, took 
 		_, err := io.WriteString(c.Out, console.SafeText(b.String()))
 		return err
 	}
-	return c.Print(console.Document{Kind: "checks", Value: console.OrEmpty(results), Rows: resultRows(results, took), Wrap: true})
+	return c.Print(console.Document{
+		Kind:  "checks",
+		Value: console.OrEmpty(results),
+		Rows:  resultRows(results, took),
+		Wrap:  true,
+	})
 }
 
 // resultRows are the report for a person: a row for each probe, then a summary.
@@ -253,7 +287,8 @@ func summaryOf(results []check.Result) string {
 // sameLine is the number of results at the beginning that share one line: many probes
 // that were skipped for one reason would hide the failure behind it.
 func sameLine(results []check.Result) (n int) {
-	for n < len(results) && results[n].Outcome == check.Skip && results[n].Detail == results[0].Detail && results[n].Extension == results[0].Extension {
+	for n < len(results) && results[n].Outcome == check.Skip && results[n].Detail == results[0].Detail &&
+		results[n].Extension == results[0].Extension {
 		n++
 	}
 	if n < 4 {

@@ -31,11 +31,12 @@ func Init(c *console.Console) *cobra.Command {
 		long += fmt.Sprintf("\n  %-7s %s", name, about[name])
 	}
 	cmd := &cobra.Command{
-		Use:     "init NAME --lang LANG",
-		Short:   "Write a new extension, ready to run",
-		Long:    long,
-		Example: "  exthost init weather --lang python\n  exthost init ./tools/weather --lang go\n  exthost init --update-sdk extensions/weather",
-		Args:    console.One("the name of the extension"),
+		Use:   "init NAME --lang LANG",
+		Short: "Write a new extension, ready to run",
+		Long:  long,
+		Example: "  exthost init weather --lang python\n  exthost init ./tools/weather --lang go\n  exthost init " +
+			"--update-sdk extensions/weather",
+		Args: console.One("the name of the extension"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if update {
 				return updateSDK(c, args[0])
@@ -51,7 +52,8 @@ func Init(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&lang, "lang", "", "`LANG` of the extension: "+strings.Join(names, ", "))
-	cmd.Flags().BoolVar(&update, "update-sdk", false, "replace the SDK beside an extension by this version's; NAME is its directory")
+	cmd.Flags().BoolVar(&update, "update-sdk", false,
+		"replace the SDK beside an extension by this version's; NAME is its directory")
 	console.CompleteFlag(cmd, "lang", names)
 	return cmd
 }
@@ -86,7 +88,11 @@ func create(ctx context.Context, c *console.Console, dir, lang string) error {
 	}
 	files, err := scaffold.Create(scaffold.Options{ID: id, Dir: dir, Lang: lang, Version: exthost.Version()})
 	if errors.Is(err, scaffold.ErrExists) {
-		return &console.Error{Code: console.ExitFailed, Text: err.Error() + ", and nothing in it is replaced", Hint: "another name, or exthost check " + dir}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: err.Error() + ", and nothing in it is replaced",
+			Hint: "another name, or exthost check " + dir,
+		}
 	}
 	if err != nil {
 		return err
@@ -94,8 +100,11 @@ func create(ctx context.Context, c *console.Console, dir, lang string) error {
 	fmt.Fprintf(c.Err, "created %s: %s\n", dir, strings.Join(files, ", "))
 	if lang == "go" {
 		if err := scaffold.Build(ctx, dir, id); err != nil {
-			return &console.Error{Code: console.ExitFailed, Text: "the extension is written and not built: " + err.Error(),
-				Hint: fmt.Sprintf("with a Go toolchain, in %s: go build -mod=mod -o %s .", dir, id)}
+			return &console.Error{
+				Code: console.ExitFailed,
+				Text: "the extension is written and not built: " + err.Error(),
+				Hint: fmt.Sprintf("with a Go toolchain, in %s: go build -mod=mod -o %s .", dir, id),
+			}
 		}
 		fmt.Fprintf(c.Err, "built %s\n", filepath.Join(dir, id))
 	}
@@ -115,7 +124,8 @@ func idOf(dir string) (string, error) {
 	}
 	id := filepath.Base(abs)
 	if err := manifest.ValidateID(id); err != nil {
-		return "", console.Usagef("exthost init my-extension --lang python", "the folder's name is the extension's id, and %v", err)
+		return "", console.Usagef("exthost init my-extension --lang python",
+			"the folder's name is the extension's id, and %v", err)
 	}
 	return id, nil
 }

@@ -17,12 +17,15 @@ import (
 
 // Command is exthost client.
 func Command(c *console.Console) *cobra.Command {
-	return console.Group("client", "Name the clients of a host and give them tokens", add(c), list(c), rotate(c), remove(c))
+	return console.Group("client", "Name the clients of a host and give them tokens", add(c), list(c), rotate(c),
+		remove(c))
 }
 
 func add(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use: "add NAME", Short: "Add a client, and print its token in settings to paste", Args: console.One("the NAME of a client"),
+		Use:   "add NAME",
+		Short: "Add a client, and print its token in settings to paste",
+		Args:  console.One("the NAME of a client"),
 		Long: "Add a client to the user's configuration, or to the file of --config, and print the settings\n" +
 			"to paste into it, with its token. The token is shown this once: the file has its hash alone.\n" +
 			"Policies, budgets, the audit log and exthost status know the client by the name. Hosts that\n" +
@@ -48,7 +51,9 @@ func add(c *console.Console) *cobra.Command {
 func rotate(c *console.Console) *cobra.Command {
 	var keep time.Duration
 	cmd := &cobra.Command{
-		Use: "rotate NAME", Short: "Give a client a new token", Args: console.One("the NAME of a client"),
+		Use:   "rotate NAME",
+		Short: "Give a client a new token",
+		Args:  console.One("the NAME of a client"),
 		Long: "Replace the token of a client, and print the settings with the new one. The old token ends at\n" +
 			"once, with the sessions that it opened; with --keep it is accepted beside the new one for a\n" +
 			"time, so that the client's settings can be changed while the client works. Clients on stdio\n" +
@@ -56,7 +61,8 @@ func rotate(c *console.Console) *cobra.Command {
 		Example: "  exthost client rotate laptop\n  exthost client rotate ci --keep 1h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if keep < 0 {
-				return console.Usagef("exthost client rotate "+args[0]+" --keep 1h", "--keep is a time from now on, not %v", keep)
+				return console.Usagef("exthost client rotate "+args[0]+" --keep 1h",
+					"--keep is a time from now on, not %v", keep)
 			}
 			cfg, err := load(c)
 			if err != nil {
@@ -77,13 +83,16 @@ func rotate(c *console.Console) *cobra.Command {
 			return g.apply(cmd.Context(), c, cfg, clientedit.Edit{Name: args[0], Replace: change})
 		},
 	}
-	cmd.Flags().DurationVar(&keep, "keep", 0, "accept the old token for this `TIME` beside the new one, such as 1h (default: not at all)")
+	cmd.Flags().DurationVar(&keep, "keep", 0,
+		"accept the old token for this `TIME` beside the new one, such as 1h (default: not at all)")
 	return cmd
 }
 
 func remove(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "Remove a client", Args: console.One("the NAME of a client"),
+		Use:   "rm NAME",
+		Short: "Remove a client",
+		Args:  console.One("the NAME of a client"),
 		Long: "Remove a client from the configuration. Hosts that run refuse it at once and end its sessions\n" +
 			"and calls; other clients notice nothing.",
 		Example: "  exthost client rm laptop",
@@ -97,7 +106,8 @@ func remove(c *console.Console) *cobra.Command {
 			}
 			text := args[0] + " is removed"
 			if len(cfg.Server.Clients) == 1 && !cfg.Server.Auth.Stated() {
-				text += ". It was the last client: hosts that run still require a token; from its next start on, exthost serve " + withoutToken(cfg.Server)
+				text += ". It was the last client: hosts that run still require a token; from its next start on, " +
+					"exthost serve " + withoutToken(cfg.Server)
 			}
 			c.Tell(console.Safe(text))
 			return tell(cmd.Context(), c)
@@ -157,7 +167,11 @@ func (g *given) apply(ctx context.Context, c *console.Console, cfg *config.Confi
 	}
 	told := tell(ctx, c)
 	if err := c.Print(console.Document{Kind: "client", Value: g, Text: g.settings()}); err != nil {
-		return &console.Error{Code: console.ExitFailed, Text: "nobody has seen the token: " + err.Error(), Hint: "exthost client rotate " + g.Name + " gives it another"}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: "nobody has seen the token: " + err.Error(),
+			Hint: "exthost client rotate " + g.Name + " gives it another",
+		}
 	}
 	return told
 }

@@ -29,7 +29,9 @@ type known struct {
 
 func list(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the clients, and who of them is connected", Args: console.NoArgs,
+		Use:   "list",
+		Short: "List the clients, and who of them is connected",
+		Args:  console.NoArgs,
 		Long: "List the clients of the configuration: since when each has its token, and, if hosts run in this\n" +
 			"directory, how many sessions it has there and when it was let in last.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,10 +42,17 @@ func list(c *console.Console) *cobra.Command {
 			all := find(cmd.Context(), c, cfg, origins)
 			rows := [][]string{{"NAME", "TOKEN SINCE", "SESSIONS", "LAST USED", "STATED"}}
 			for _, k := range all {
-				rows = append(rows, []string{k.Name, k.token(), k.sessions(), k.lastUsed(), console.NearbyPath(k.Stated)})
+				rows = append(rows,
+					[]string{k.Name, k.token(), k.sessions(), k.lastUsed(), console.NearbyPath(k.Stated)})
 			}
 			rows = append(rows, []string{console.Plural(len(all), "client")})
-			return c.Print(console.Document{Kind: "clients", Value: console.OrEmpty(all), Names: console.OrEmpty(names(cfg)), Rows: rows, Drop: []string{"STATED"}})
+			return c.Print(console.Document{
+				Kind:  "clients",
+				Value: console.OrEmpty(all),
+				Names: console.OrEmpty(names(cfg)),
+				Rows:  rows,
+				Drop:  []string{"STATED"},
+			})
 		},
 	}
 }
@@ -56,7 +65,13 @@ func find(ctx context.Context, c *console.Console, cfg *config.Config, origins *
 	connected.AddAll(ctx, c, running)
 	for _, name := range names(cfg) {
 		of := cfg.Server.Clients[name]
-		k := known{Name: name, Token: of.TokenHash != "", Since: of.Since, OldUntil: of.OldUntil, Stated: origins.Of(strict.Join("server.clients", name))}
+		k := known{
+			Name:     name,
+			Token:    of.TokenHash != "",
+			Since:    of.Since,
+			OldUntil: of.OldUntil,
+			Stated:   origins.Of(strict.Join("server.clients", name)),
+		}
 		if running != nil {
 			k.join(&connected)
 		}

@@ -26,7 +26,9 @@ func (g *given) settings() string {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(map[string]map[string]server{"mcpServers": {"exthost": {"http", g.URL, map[string]string{"Authorization": "Bearer " + g.Token}}}}) // always encodes
+	_ = enc.Encode(map[string]map[string]server{
+		"mcpServers": {"exthost": {"http", g.URL, map[string]string{"Authorization": "Bearer " + g.Token}}},
+	}) // always encodes
 	return b.String()
 }
 
@@ -41,8 +43,11 @@ func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Conf
 	if err := c.Print(console.Document{Kind: "client", Value: g, Text: g.settings()}); err != nil {
 		return err
 	}
-	return &console.Error{Code: console.ExitInvalid, Hint: "exthost reload, once the file has these lines; until then the token is of no client",
-		Text: fmt.Sprintf("%v\nWrite into %s:\n\n%s", wanted, console.NearbyPath(wanted.File), wanted.Lines)}
+	return &console.Error{
+		Code: console.ExitInvalid,
+		Hint: "exthost reload, once the file has these lines; until then the token is of no client",
+		Text: fmt.Sprintf("%v\nWrite into %s:\n\n%s", wanted, console.NearbyPath(wanted.File), wanted.Lines),
+	}
 }
 
 // change changes the configuration, and words what is wrong.
@@ -52,12 +57,17 @@ func change(c *console.Console, cfg *config.Config, e clientedit.Edit) (config.E
 	switch {
 	case protocol.KindOf(err) == protocol.ToolNotFound:
 		return done, hosts.UnknownClient(e.Name, names(cfg))
-	case protocol.KindOf(err) == protocol.InvalidArguments && e.New != nil && cfg.Server.Clients[e.Name] != (config.Client{}):
+	case protocol.KindOf(err) == protocol.InvalidArguments && e.New != nil &&
+		cfg.Server.Clients[e.Name] != (config.Client{}):
 		return done, console.Usagef("exthost client rotate "+e.Name+" gives it a new token", "%s", protocol.Reason(err))
 	case protocol.KindOf(err) == protocol.InvalidArguments:
 		return done, console.Usagef("exthost client list", "%s", protocol.Reason(err))
 	case byHand && e.Remove:
-		return done, &console.Error{Code: console.ExitInvalid, Text: wanted.Error(), Hint: "remove server.clients." + e.Name + " there, then exthost reload"}
+		return done, &console.Error{
+			Code: console.ExitInvalid,
+			Text: wanted.Error(),
+			Hint: "remove server.clients." + e.Name + " there, then exthost reload",
+		}
 	}
 	return done, err
 }

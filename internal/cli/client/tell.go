@@ -34,6 +34,10 @@ func tell(ctx context.Context, c *console.Console) error {
 	if failed == nil {
 		return nil
 	}
-	return &console.Error{Code: console.ExitFailed, Hint: "exthost reload in the directory of that host, or exthost stop",
-		Text: "it is written, but not all running hosts applied it, and these go on with the clients and tokens of before:\n" + strings.Join(failed, "\n")}
+	return &console.Error{
+		Code: console.ExitFailed,
+		Hint: "exthost reload in the directory of that host, or exthost stop",
+		Text: "it is written, but not all running hosts applied it, and these go on with the clients and tokens of " +
+			"before:\n" + strings.Join(failed, "\n"),
+	}
 }

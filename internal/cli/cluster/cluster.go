@@ -25,7 +25,8 @@ import (
 
 // Command is exthost cluster, with further commands of others.
 func Command(c *console.Console, more ...*cobra.Command) *cobra.Command {
-	return console.Group("cluster", "Join hosts on many machines", append([]*cobra.Command{start(c), invite(c), revoke(c), permissions(c)}, more...)...)
+	return console.Group("cluster", "Join hosts on many machines",
+		append([]*cobra.Command{start(c), invite(c), revoke(c), permissions(c)}, more...)...)
 }
 
 // initial is what exthost cluster init makes.
@@ -43,16 +44,20 @@ type initial struct {
 func start(c *console.Console) *cobra.Command {
 	var n initial
 	cmd := &cobra.Command{
-		Use: "init", Short: "Make a cluster whose hub runs in this host", Args: console.NoArgs,
+		Use:   "init",
+		Short: "Make a cluster whose hub runs in this host",
+		Args:  console.NoArgs,
 		Long: "Make the keys of a cluster in a directory that nobody else may read, invite this host, and\n" +
 			"state both in the user's configuration, or in the file of --config. From its next start on,\n" +
 			"exthost serve runs a NATS server, the hub, that nodes connect to with TLS. Who can read the\n" +
 			"directory decides who is a node: keep it as a password, and a copy of it elsewhere.",
-		Example: "  exthost cluster init --listen 0.0.0.0:7822\n  exthost cluster init --listen 0.0.0.0:7822 --url tls://hub.example:7822",
-		RunE:    func(*cobra.Command, []string) error { return n.run(c) },
+		Example: "  exthost cluster init --listen 0.0.0.0:7822\n  exthost cluster init --listen 0.0.0.0:7822 --url " +
+			"tls://hub.example:7822",
+		RunE: func(*cobra.Command, []string) error { return n.run(c) },
 	}
 	cmd.Flags().StringVar(&n.listen, "listen", "127.0.0.1:7822", "let nodes connect to `ADDR`")
-	cmd.Flags().StringSliceVar(&n.URLs, "url", nil, "where nodes find the hub, once for each (default: the address, with the name of this machine where it is any)")
+	cmd.Flags().StringSliceVar(&n.URLs, "url", nil,
+		"where nodes find the hub, once for each (default: the address, with the name of this machine where it is any)")
 	cmd.Flags().StringVar(&n.Dir, "dir", "cluster", "the directory `DIR` of the keys")
 	cmd.Flags().StringVar(&n.Cluster, "name", "main", "the `NAME` of the cluster")
 	cmd.Flags().StringVar(&n.Node, "node", "", "the `NAME` of this host in the cluster (default: that of the machine)")
@@ -90,7 +95,11 @@ func (n *initial) run(c *console.Console) (err error) {
 	}
 	f, err := hub.Init(n.Dir, n.Cluster, n.URLs)
 	if errors.Is(err, hub.ErrExists) {
-		return &console.Error{Code: console.ExitFailed, Text: err.Error(), Hint: "exthost cluster invite NODE, or name another directory with --dir"}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: err.Error(),
+			Hint: "exthost cluster invite NODE, or name another directory with --dir",
+		}
 	}
 	if err != nil {
 		return err
@@ -117,11 +126,13 @@ func (n *initial) defaultURL() error {
 		return err
 	}
 	if port == "0" {
-		return console.Usagef("exthost cluster init --listen 0.0.0.0:7822", "--listen: nodes that are invited need to know the port")
+		return console.Usagef("exthost cluster init --listen 0.0.0.0:7822",
+			"--listen: nodes that are invited need to know the port")
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		if host, err = os.Hostname(); err != nil {
-			return console.Usagef("exthost cluster init --url tls://n1:"+port, "the name of this machine is not known: %v", err)
+			return console.Usagef("exthost cluster init --url tls://n1:"+port,
+				"the name of this machine is not known: %v", err)
 		}
 	}
 	n.URLs = []string{"tls://" + net.JoinHostPort(host, port)}
@@ -138,7 +149,11 @@ func (n *initial) file(c *console.Console) (string, error) {
 		return "", err
 	}
 	if cfg.Cluster.Joins() || cfg.Cluster.Hub.Listen != "" {
-		return "", &console.Error{Code: console.ExitFailed, Text: "this host is in a cluster already: " + origins.Of("cluster"), Hint: "exthost cluster invite NODE; or remove the section cluster: from there first"}
+		return "", &console.Error{
+			Code: console.ExitFailed,
+			Text: "this host is in a cluster already: " + origins.Of("cluster"),
+			Hint: "exthost cluster invite NODE; or remove the section cluster: from there first",
+		}
 	}
 	return config.UserFile(hosts.LoadOptions(c), "cluster")
 }
@@ -150,20 +165,27 @@ func state(file, join string, h settings.Hub) error {
 	}
 	err := settings.State(file, join, h)
 	if byHand, ok := errors.AsType[*settings.ByHand](err); ok {
-		return &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%v\nWrite into %s:\n\n%s", byHand, console.NearbyPath(file), byHand.Lines), Hint: "exthost serve, once the file has these lines"}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: fmt.Sprintf("%v\nWrite into %s:\n\n%s", byHand, console.NearbyPath(file), byHand.Lines),
+			Hint: "exthost serve, once the file has these lines",
+		}
 	}
 	return err
 }
 
 func (n *initial) text() string {
-	return fmt.Sprintf("cluster %s: its keys are in %s (CA sha256:%s)\nthis host is the node %s and runs the hub at %s from its next start on: %s\n"+
+	return fmt.Sprintf("cluster %s: its keys are in %s (CA sha256:%s)\nthis host is the node %s and runs the hub at "+
+		"%s from its next start on: %s\n"+
 		"next: exthost serve; and for each other host: exthost cluster invite NODE > NODE.creds",
-		n.Cluster, console.NearbyPath(n.Dir), n.Fingerprint[:16], n.Node, strings.Join(n.URLs, ", "), console.NearbyPath(n.File))
+		n.Cluster, console.NearbyPath(n.Dir), n.Fingerprint[:16], n.Node, strings.Join(n.URLs, ", "),
+		console.NearbyPath(n.File))
 }
 
 // dirFlag adds --dir, whose default is what the configuration says.
 func dirFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "dir", "", "the directory `DIR` of exthost cluster init (default: cluster.hub.dir, else ./cluster)")
+	cmd.Flags().StringVar(dir, "dir", "",
+		"the directory `DIR` of exthost cluster init (default: cluster.hub.dir, else ./cluster)")
 }
 
 // files opens the keys of the cluster.
@@ -177,7 +199,11 @@ func files(c *console.Console, dir string) (*hub.Files, error) {
 	}
 	f, err := hub.OpenFiles(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no cluster in " + console.NearbyPath(dir), Hint: "exthost cluster init, or --dir with the directory that it made"}
+		return nil, &console.Error{
+			Code: console.ExitNotFound,
+			Text: "there is no cluster in " + console.NearbyPath(dir),
+			Hint: "exthost cluster init, or --dir with the directory that it made",
+		}
 	}
 	return f, err
 }
@@ -185,7 +211,9 @@ func files(c *console.Console, dir string) (*hub.Files, error) {
 func invite(c *console.Console) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "invite NODE", Short: "Let a host join the cluster, and print the file that it joins with", Args: console.One("the NODE to invite"),
+		Use:   "invite NODE",
+		Short: "Let a host join the cluster, and print the file that it joins with",
+		Args:  console.One("the NODE to invite"),
 		Long: "Make a key for a node and print the file that it joins with: where the hub is, the CA of its\n" +
 			"certificates, and what the node may say. The file is that node and nothing else: keep it as a\n" +
 			"password. It is shown this once. Hubs that run let the node in at once.",
@@ -203,14 +231,22 @@ func invite(c *console.Console) *cobra.Command {
 			}
 			text, err := f.Invite(args[0])
 			if errors.Is(err, hub.ErrInvited) {
-				return &console.Error{Code: console.ExitFailed, Text: err.Error(), Hint: "exthost cluster revoke " + args[0] + " first, if its file is lost"}
+				return &console.Error{
+					Code: console.ExitFailed,
+					Text: err.Error(),
+					Hint: "exthost cluster revoke " + args[0] + " first, if its file is lost",
+				}
 			}
 			if err != nil {
 				return err
 			}
 			value := map[string]string{"node": args[0], "file": text}
 			if err := c.Print(console.Document{Kind: "invitation", Value: value, Text: text}); err != nil {
-				return &console.Error{Code: console.ExitFailed, Text: "nobody has seen the file: " + err.Error(), Hint: "exthost cluster revoke " + args[0] + ", then invite it again"}
+				return &console.Error{
+					Code: console.ExitFailed,
+					Text: "nobody has seen the file: " + err.Error(),
+					Hint: "exthost cluster revoke " + args[0] + ", then invite it again",
+				}
 			}
 			c.Tell(args[0] + " is invited: take the file there, then exthost serve --cluster FILE")
 			return nil
@@ -239,7 +275,9 @@ func keepPrivate(c *console.Console) error {
 func revoke(c *console.Console) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "revoke NODE", Short: "Put a host out of the cluster", Args: console.One("the NODE to revoke"),
+		Use:   "revoke NODE",
+		Short: "Put a host out of the cluster",
+		Args:  console.One("the NODE to revoke"),
 		Long: "Put a node out of the cluster: hubs that run close its connections within a second, and its\n" +
 			"file opens nothing any more. The name may be invited anew, with another key.",
 		Example: "  exthost cluster revoke gpu1",
@@ -295,7 +333,9 @@ type permitted struct {
 func permissions(c *console.Console) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use: "permissions NODE", Short: "Show what a node may say, for NATS servers of your own", Args: console.One("the NODE"),
+		Use:   "permissions NODE",
+		Short: "Show what a node may say, for NATS servers of your own",
+		Args:  console.One("the NODE"),
 		Long: "Show the subjects that a node needs on NATS servers of your own, in the words of nats.conf and\n" +
 			"of nsc. They are all that it needs, and they make true whom its messages are from: with wider\n" +
 			"ones, one node can speak as another. Those that begin with $ are for policies of scope cluster,\n" +
@@ -327,7 +367,10 @@ const replicas = 3
 
 func (p *permitted) text() string {
 	list := func(subjects []string) string { return `"` + strings.Join(subjects, `", "`) + `"` }
-	return fmt.Sprintf("# nats.conf: of the user of %s\npermissions {\n  publish: {allow: [%s]}\n  subscribe: {allow: [%s]}\n}\n\n# nsc\nnsc add user %[1]s --allow-pub '%[4]s' --allow-sub '%[5]s'\n\n"+
-		"# nats, as an administrator of the account: for policies of scope cluster\nnats kv add %[6]s --replicas %[7]d --history 1 --max-bucket-size %[8]d --marker-ttl 1m\n",
-		p.Node, list(p.Publish), list(p.Subscribe), strings.Join(p.Publish, ","), strings.Join(p.Subscribe, ","), p.bucket, replicas, hub.CountersSize)
+	return fmt.Sprintf("# nats.conf: of the user of %s\npermissions {\n  publish: {allow: [%s]}\n  subscribe: "+
+		"{allow: [%s]}\n}\n\n# nsc\nnsc add user %[1]s --allow-pub '%[4]s' --allow-sub '%[5]s'\n\n"+
+		"# nats, as an administrator of the account: for policies of scope cluster\nnats kv add %[6]s --replicas "+
+		"%[7]d --history 1 --max-bucket-size %[8]d --marker-ttl 1m\n",
+		p.Node, list(p.Publish), list(p.Subscribe), strings.Join(p.Publish, ","), strings.Join(p.Subscribe, ","),
+		p.bucket, replicas, hub.CountersSize)
 }

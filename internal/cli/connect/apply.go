@@ -33,7 +33,11 @@ func (r *connecting) apply(ctx context.Context, s *settings, change change, o *o
 	switch {
 	case r.yes:
 	case !c.Interactive():
-		return false, &console.Error{Code: console.ExitDenied, Text: "this needs an answer, and there is no terminal; nothing was written", Hint: r.again("--yes")}
+		return false, &console.Error{
+			Code: console.ExitDenied,
+			Text: "this needs an answer, and there is no terminal; nothing was written",
+			Hint: r.again("--yes"),
+		}
 	default:
 		yes, err := c.Yes(ctx)
 		if err != nil {
@@ -90,7 +94,11 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		return nil
 	}
 	if s.real != real || (now == nil) != (before == nil) || now != nil && !slices.Equal(now.Argv, before.Argv) {
-		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: the server %s was changed meanwhile; nothing was written", tilde(s.path), o.Name), Hint: r.again("")}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: fmt.Sprintf("%s: the server %s was changed meanwhile; nothing was written", tilde(s.path), o.Name),
+			Hint: r.again(""),
+		}
 	}
 	k, err := recall(s.key(), o.Name)
 	if err = cmp.Or(err, ctx.Err()); err != nil {
@@ -134,7 +142,12 @@ func (s *settings) store(after []byte) error {
 		write = atomicfile.WritePrivate
 	}
 	if err := write(s.real, after); err != nil {
-		return &console.Error{Code: console.ExitFailed, Text: err.Error() + "; nothing was written", Hint: "exthost connect " + s.client.ID + " --dry-run shows the change, to make where the file comes from", Cause: err}
+		return &console.Error{
+			Code:  console.ExitFailed,
+			Text:  err.Error() + "; nothing was written",
+			Hint:  "exthost connect " + s.client.ID + " --dry-run shows the change, to make where the file comes from",
+			Cause: err,
+		}
 	}
 	return nil
 }
@@ -155,9 +168,15 @@ func (r *connecting) disconnect(ctx context.Context, s *settings) error {
 			names = append(names, e.Name)
 		}
 		if names == nil {
-			return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("%s has no server of %s that exthost connect wrote; nothing was changed", tilde(s.path), tilde(r.dir)), Hint: "exthost connect --list"}
+			return &console.Error{
+				Code: console.ExitNotFound,
+				Text: fmt.Sprintf("%s has no server of %s that exthost connect wrote; nothing was changed",
+					tilde(s.path), tilde(r.dir)),
+				Hint: "exthost connect --list",
+			}
 		}
-		return console.Usagef(r.again("--name="+names[0]), "%s has several servers of %s: %s", tilde(s.path), tilde(r.dir), strings.Join(names, ", "))
+		return console.Usagef(r.again("--name="+names[0]), "%s has several servers of %s: %s", tilde(s.path),
+			tilde(r.dir), strings.Join(names, ", "))
 	}
 	name := mine[0].Name
 	k, err := recall(s.key(), name)
@@ -168,5 +187,6 @@ func (r *connecting) disconnect(ctx context.Context, s *settings) error {
 	if done, err := r.apply(ctx, s, s.removing(name, k), &o); err != nil || !done {
 		return err
 	}
-	return r.report(o, fmt.Sprintf("%s is not connected to %s any more", s.client.Title, tilde(r.dir)), fmt.Sprintf("  settings: no server %s in %s", name, tilde(s.path)))
+	return r.report(o, fmt.Sprintf("%s is not connected to %s any more", s.client.Title, tilde(r.dir)),
+		fmt.Sprintf("  settings: no server %s in %s", name, tilde(s.path)))
 }

@@ -44,18 +44,30 @@ func (r *connecting) commandLine(client *known.Client) ([]string, error) {
 	if c.NoProject {
 		argv = append(argv, "--no-project-config")
 	}
-	for _, f := range []struct{ flag, value string }{{"--trust", c.Trust}, {"--log-level", c.LogLevel}, {"--as", r.as}, {"--toolset", r.toolset}} {
+	for _, f := range []struct{ flag, value string }{
+		{"--trust", c.Trust},
+		{"--log-level", c.LogLevel},
+		{"--as", r.as},
+		{"--toolset", r.toolset},
+	} {
 		if f.value != "" {
 			argv = append(argv, f.flag, f.value)
 		}
 	}
 	for _, word := range argv {
 		if !utf8.ValidString(word) {
-			return nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%q is not UTF-8, as settings are", word), Hint: "give the directory or the program another path, such as a link"}
+			return nil, &console.Error{
+				Code: console.ExitFailed,
+				Text: fmt.Sprintf("%q is not UTF-8, as settings are", word),
+				Hint: "give the directory or the program another path, such as a link",
+			}
 		}
 		if mark := client.Expands; mark != "" && strings.Contains(word, mark) {
-			return nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s would take %q in %s for a variable", client.Title, mark, word),
-				Hint: "give the directory or the program a path without " + mark + ", such as a link"}
+			return nil, &console.Error{
+				Code: console.ExitFailed,
+				Text: fmt.Sprintf("%s would take %q in %s for a variable", client.Title, mark, word),
+				Hint: "give the directory or the program a path without " + mark + ", such as a link",
+			}
 		}
 	}
 	return argv, nil
@@ -135,11 +147,17 @@ func (r *connecting) entry(s *settings) (name string, have *entry.Server, err er
 	other := freeName(servers, r.dir)
 	hint := r.again("--name=" + other)
 	if ours && dir != "" {
-		return "", nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: server %s is connected to %s", place, name, tilde(dir)),
-			Hint: hint + " connects this directory beside it"}
+		return "", nil, &console.Error{
+			Code: console.ExitFailed,
+			Text: fmt.Sprintf("%s: server %s is connected to %s", place, name, tilde(dir)),
+			Hint: hint + " connects this directory beside it",
+		}
 	}
-	return "", nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: there is a server %s already, and exthost connect did not write it", place, name),
-		Hint: hint + ", or remove that one"}
+	return "", nil, &console.Error{
+		Code: console.ExitFailed,
+		Text: fmt.Sprintf("%s: there is a server %s already, and exthost connect did not write it", place, name),
+		Hint: hint + ", or remove that one",
+	}
 }
 
 // serves is [known.Serves], also for this program under another name.

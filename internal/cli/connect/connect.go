@@ -53,8 +53,9 @@ func Command(c *console.Console) *cobra.Command {
 			"it is, comments and order too. --undo takes the server out again. Without a CLIENT, list the\n" +
 			"clients of this machine and the directories they are connected to.\n\n" +
 			"A CLIENT is " + strings.Join(known.IDs(), ", ") + ".",
-		Example: "  exthost connect claude\n  exthost connect cursor --scope project\n  exthost connect codex --as codex --toolset review --dry-run\n  exthost connect claude --undo",
-		Args:    console.AtMostOne("the name of a client"),
+		Example: "  exthost connect claude\n  exthost connect cursor --scope project\n  exthost connect codex --as " +
+			"codex --toolset review --dry-run\n  exthost connect claude --undo",
+		Args: console.AtMostOne("the name of a client"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.run(cmd.Context(), args)
 		},
@@ -87,18 +88,28 @@ func (r *connecting) run(ctx context.Context, args []string) error {
 		err = fmt.Errorf("%s is no absolute path", home)
 	}
 	if list := r.list || len(args) == 0; err != nil && (list || r.file == "" && r.scope == ofUser) {
-		return &console.Error{Code: console.ExitFailed, Text: "there is no home directory, where the settings of the user are: " + err.Error(), Hint: "set the variable, or exthost connect CLIENT --file FILE"}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: "there is no home directory, where the settings of the user are: " + err.Error(),
+			Hint: "set the variable, or exthost connect CLIENT --file FILE",
+		}
 	}
-	places := known.Places{System: runtime.GOOS, Home: home, Env: os.Getenv, Glob: func(pattern string) []string {
-		found, _ := filepath.Glob(pattern) // the only error is a bad pattern
-		return found
-	}}
+	places := known.Places{
+		System: runtime.GOOS,
+		Home:   home,
+		Env:    os.Getenv,
+		Glob: func(pattern string) []string {
+			found, _ := filepath.Glob(pattern) // the only error is a bad pattern
+			return found
+		},
+	}
 	if r.list || len(args) == 0 {
 		return r.listing(places)
 	}
 	client := known.Find(args[0])
 	if client == nil {
-		return console.Usagef("exthost connect --list", "there is no client %q%s; there is %s", args[0], console.DidYouMean(args[0], known.IDs()), strings.Join(known.IDs(), ", "))
+		return console.Usagef("exthost connect --list", "there is no client %q%s; there is %s", args[0],
+			console.DidYouMean(args[0], known.IDs()), strings.Join(known.IDs(), ", "))
 	}
 	s, err := r.settings(client, places)
 	if err != nil {
@@ -117,7 +128,8 @@ func (r *connecting) check() (err error) {
 	}
 	for _, f := range []struct{ flag, value string }{{"--toolset", r.toolset}, {"--name", r.name}} {
 		if f.value != "" && !nameForm.MatchString(f.value) {
-			return console.Usagef("exthost connect --help", "%s %q: a name has letters, digits, - and _, and at most 64 of them", f.flag, f.value)
+			return console.Usagef("exthost connect --help",
+				"%s %q: a name has letters, digits, - and _, and at most 64 of them", f.flag, f.value)
 		}
 	}
 	if r.as != "" {
@@ -126,7 +138,8 @@ func (r *connecting) check() (err error) {
 		}
 	}
 	if r.undo && (r.as != "" || r.toolset != "") {
-		return console.Usagef("exthost connect CLIENT --undo --name NAME", "--undo needs neither --as nor --toolset: it finds the server of the directory")
+		return console.Usagef("exthost connect CLIENT --undo --name NAME",
+			"--undo needs neither --as nor --toolset: it finds the server of the directory")
 	}
 	given := r.dir
 	if r.dir, err = filepath.Abs(given); err != nil { // of "", the working directory
@@ -153,7 +166,12 @@ type outcome struct {
 
 // report prints the outcome. text is it for people.
 func (r *connecting) report(o outcome, text ...string) error {
-	return r.console.Print(console.Document{Kind: "connect", Value: o, Names: []string{o.File}, Text: console.SafeText(strings.Join(text, "\n"))})
+	return r.console.Print(console.Document{
+		Kind:  "connect",
+		Value: o,
+		Names: []string{o.File},
+		Text:  console.SafeText(strings.Join(text, "\n")),
+	})
 }
 
 // connect adds the server, or gives the one that is there another command line.
@@ -174,7 +192,8 @@ func (r *connecting) connect(ctx context.Context, s *settings) error {
 	if have != nil {
 		if o.Change = "changed"; slices.Equal(have.Argv, argv) {
 			o.Change = "none"
-			return r.report(o, fmt.Sprintf("%s is connected to %s already", s.client.Title, tilde(r.dir)), where, "  undo: "+r.again("--undo"))
+			return r.report(o, fmt.Sprintf("%s is connected to %s already", s.client.Title, tilde(r.dir)), where,
+				"  undo: "+r.again("--undo"))
 		}
 	}
 	change := s.putting(name, argv, variables())
@@ -182,7 +201,12 @@ func (r *connecting) connect(ctx context.Context, s *settings) error {
 	if done, err := r.apply(ctx, s, change, &o); err != nil || !done {
 		return err
 	}
-	text := []string{fmt.Sprintf("%s is connected to %s", s.client.Title, tilde(r.dir)), where, "  next: " + s.client.Next, "  undo: " + r.again("--undo")}
+	text := []string{
+		fmt.Sprintf("%s is connected to %s", s.client.Title, tilde(r.dir)),
+		where,
+		"  next: " + s.client.Next,
+		"  undo: " + r.again("--undo"),
+	}
 	if o.Backup != "" {
 		text = append(text, "  backup: "+tilde(o.Backup))
 	}
@@ -230,10 +254,12 @@ func withoutFlags(words []string, flags ...string) (left []string) {
 func (r *connecting) warn(ctx context.Context, s *settings, program string) {
 	c := r.console
 	if passing(program) {
-		c.Warn("%s lies in a temporary directory, and the client will not find it for long; install exthost, and connect again", console.Safe(program))
+		c.Warn("%s lies in a temporary directory, and the client will not find it for long; install exthost, and "+
+			"connect again", console.Safe(program))
 	}
 	if s.scope == ofProject && inRepository(filepath.Dir(s.path)) {
-		c.Info("%s is in a git repository, and the paths of the server are those of this machine", console.Safe(console.NearbyPath(s.path)))
+		c.Info("%s is in a git repository, and the paths of the server are those of this machine",
+			console.Safe(console.NearbyPath(s.path)))
 	}
 	if here, err := os.Getwd(); err != nil || !sameFile(here, r.dir) {
 		return

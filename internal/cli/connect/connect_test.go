@@ -24,8 +24,16 @@ import (
 func at(t *testing.T) (home func(name string) string) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, value := range map[string]string{"HOME": dir, "USERPROFILE": dir, "APPDATA": filepath.Join(dir, "appdata"), "XDG_STATE_HOME": filepath.Join(dir, "state"),
-		"XDG_CONFIG_HOME": "", "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": "", "EXTHOST_TRUST": "off"} {
+	for name, value := range map[string]string{
+		"HOME":              dir,
+		"USERPROFILE":       dir,
+		"APPDATA":           filepath.Join(dir, "appdata"),
+		"XDG_STATE_HOME":    filepath.Join(dir, "state"),
+		"XDG_CONFIG_HOME":   "",
+		"CLAUDE_CONFIG_DIR": "",
+		"CODEX_HOME":        "",
+		"EXTHOST_TRUST":     "off",
+	} {
 		t.Setenv(name, value)
 	}
 	shop := filepath.Join(dir, "shop")
@@ -81,9 +89,10 @@ func TestUndoOfAChangedFile(t *testing.T) {
 	home := at(t)
 	path := home(".claude.json")
 	for before, want := range map[string]string{
-		"{\n  \"n\": 1\n}\n":                                              "{\n  \"n\": 2\n}\n",
-		"{\n  \"n\": 1,\n  \"mcpServers\": {}\n}":                         "{\n  \"n\": 2,\n  \"mcpServers\": {}\n}",
-		"{\n  \"n\": 1,\n  \"mcpServers\": {\n    \"a\": {} // n\n  }\n}": "{\n  \"n\": 2,\n  \"mcpServers\": {\n    \"a\": {} // n\n  }\n}",
+		"{\n  \"n\": 1\n}\n":                      "{\n  \"n\": 2\n}\n",
+		"{\n  \"n\": 1,\n  \"mcpServers\": {}\n}": "{\n  \"n\": 2,\n  \"mcpServers\": {}\n}",
+		"{\n  \"n\": 1,\n  \"mcpServers\": {\n    \"a\": {} // n\n  }\n}": "{\n  \"n\": 2,\n  \"mcpServers\": {\n    " +
+			"\"a\": {} // n\n  }\n}",
 	} {
 		write(t, path, before)
 		must(t, "claude", "--yes")
@@ -100,7 +109,10 @@ func TestUndoOfAChangedFile(t *testing.T) {
 func TestUndoWithoutRecord(t *testing.T) {
 	home := at(t)
 	path := home(".codex/config.toml")
-	for _, spoil := range []func(record string) error{os.Remove, func(record string) error { return os.WriteFile(record, []byte("{"), 0o600) }} {
+	for _, spoil := range []func(record string) error{
+		os.Remove,
+		func(record string) error { return os.WriteFile(record, []byte("{"), 0o600) },
+	} {
 		write(t, path, "a = 1 # mine\n")
 		must(t, "codex", "--yes")
 		records, err := filepath.Glob(home("state/exthost/connected/*/record.json"))
@@ -142,7 +154,8 @@ func TestUndoOfAMadeFile(t *testing.T) {
 // A file below a linked directory is one file, before it exists and afterwards.
 func TestLinkedDirectory(t *testing.T) {
 	home := at(t)
-	if err := errors.Join(os.MkdirAll(home("dotfiles/cursor"), 0o755), os.Symlink(home("dotfiles/cursor"), home(".cursor"))); err != nil {
+	if err := errors.Join(os.MkdirAll(home("dotfiles/cursor"), 0o755),
+		os.Symlink(home("dotfiles/cursor"), home(".cursor"))); err != nil {
 		t.Skip(err)
 	}
 	must(t, "cursor", "--yes")
@@ -172,7 +185,8 @@ func TestChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers, err := s.servers()
-	if got := text(t, path); err != nil || !strings.Contains(got, `"n": 2`) || !strings.Contains(got, `"b": {}`) || !strings.Contains(got, "/bin/exthost") {
+	if got := text(t, path); err != nil || !strings.Contains(got, `"n": 2`) || !strings.Contains(got, `"b": {}`) ||
+		!strings.Contains(got, "/bin/exthost") {
 		t.Errorf("%+v, %v in\n%s", servers, err, got)
 	}
 
@@ -238,11 +252,16 @@ func TestDifference(t *testing.T) {
 	for name, tt := range map[string]struct{ before, after, want string }{
 		"one line":   {long + "}", long + `,"b":{}}`, "@@ line 1 @@\n+ …,\"b\":{}…\n"},
 		"a new file": {"", "a\nb\n", "@@ line 1 @@\n+ a\n+ b\n"},
-		"in between": {"1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\nx\n5\n6\n7\n8\n", "@@ line 5 @@\n  2\n  3\n  4\n+ x\n  5\n  6\n  7\n"},
-		"CRLF":       {"1\r\n2\r\n", "1\r\n", "@@ line 2 @@\n  1\n- 2\n"},
-		"a secret":   {"\"Authorization\": \"Bearer abcdefghijklmnop1234\"\n", "\"Authorization\": \"Bearer abcdefghijklmnop1234\"\nx\n", "@@ line 2 @@\n  \"Authorization\": \"Bearer [redacted:authorization-header]\"\n+ x\n"},
-		"a secret before": {"{\n\"Authorization\": \"Bearer abcdefghijklmnop1234\"\n}\n", "{\n\"Authorization\": \"Bearer abcdefghijklmnop1234\",\nx\n}\n",
-			"@@ line 2 @@\n  {\n- \"Authorization\": \"Bearer [redacted:authorization-header]\"\n+ \"Authorization\": \"Bearer [redacted:authorization-header]\",\n+ x\n  }\n"},
+		"in between": {"1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\nx\n5\n6\n7\n8\n",
+			"@@ line 5 @@\n  2\n  3\n  4\n+ x\n  5\n  6\n  7\n"},
+		"CRLF": {"1\r\n2\r\n", "1\r\n", "@@ line 2 @@\n  1\n- 2\n"},
+		"a secret": {"\"Authorization\": \"Bearer abcdefghijklmnop1234\"\n",
+			"\"Authorization\": \"Bearer abcdefghijklmnop1234\"\nx\n",
+			"@@ line 2 @@\n  \"Authorization\": \"Bearer [redacted:authorization-header]\"\n+ x\n"},
+		"a secret before": {"{\n\"Authorization\": \"Bearer abcdefghijklmnop1234\"\n}\n",
+			"{\n\"Authorization\": \"Bearer abcdefghijklmnop1234\",\nx\n}\n",
+			"@@ line 2 @@\n  {\n- \"Authorization\": \"Bearer [redacted:authorization-header]\"\n+ " +
+				"\"Authorization\": \"Bearer [redacted:authorization-header]\",\n+ x\n  }\n"},
 	} {
 		if diff := cmp.Diff(tt.want, difference([]byte(tt.before), []byte(tt.after)).text()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -251,10 +270,12 @@ func TestDifference(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	if got := withoutFlags(strings.Fields("exthost connect claude --as a --toolset=b --name c"), "--as", "--toolset"); !slices.Equal(got, strings.Fields("exthost connect claude --name c")) {
+	if got := withoutFlags(strings.Fields("exthost connect claude --as a --toolset=b --name c"), "--as",
+		"--toolset"); !slices.Equal(got, strings.Fields("exthost connect claude --name c")) {
 		t.Error(got)
 	}
-	if !passing("/tmp/go-build12/b001/exe/exthost") || !passing(filepath.Join(os.TempDir(), "x", "exthost")) || passing("/usr/local/bin/exthost") {
+	if !passing("/tmp/go-build12/b001/exe/exthost") || !passing(filepath.Join(os.TempDir(), "x", "exthost")) ||
+		passing("/usr/local/bin/exthost") {
 		t.Error("a program in a temporary directory is one that passes, and no other is")
 	}
 }
@@ -264,8 +285,10 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 	home := at(t)
 	path := home(".cursor/mcp.json")
 	for why, make := range map[string]func() error{
-		"not a directory":                    func() error { return os.WriteFile(home(".cursor"), nil, 0o600) },
-		"too many links":                     func() error { return errors.Join(os.Mkdir(home(".cursor"), 0o700), os.Symlink("mcp.json", path)) },
+		"not a directory": func() error { return os.WriteFile(home(".cursor"), nil, 0o600) },
+		"too many links": func() error {
+			return errors.Join(os.Mkdir(home(".cursor"), 0o700), os.Symlink("mcp.json", path))
+		},
 		"is a directory, not a regular file": func() error { return os.MkdirAll(path, 0o700) },
 	} {
 		if err := make(); err != nil {
@@ -274,7 +297,8 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 		for _, flag := range []string{"--yes", "--undo", "--dry-run"} {
 			_, err := run(t, "cursor", flag)
 			failed, ok := errors.AsType[*console.Error](err)
-			if !ok || failed.Code != console.ExitInvalid || !strings.HasPrefix(failed.Text, tilde(path)+": it ") || !strings.Contains(failed.Text, why) || failed.Hint == "" {
+			if !ok || failed.Code != console.ExitInvalid || !strings.HasPrefix(failed.Text, tilde(path)+": it ") ||
+				!strings.Contains(failed.Text, why) || failed.Hint == "" {
 				t.Errorf("%s, %s: %v", why, flag, err)
 			}
 		}
@@ -303,7 +327,8 @@ func TestWithoutHome(t *testing.T) {
 		}
 		for _, args := range [][]string{{"cursor", "--yes"}, {"--list"}, {"cursor", "--undo"}} {
 			_, err := run(t, args...)
-			if failed, ok := errors.AsType[*console.Error](err); !ok || !strings.Contains(failed.Text, "no home directory") || failed.Hint == "" {
+			if failed, ok := errors.AsType[*console.Error](err); !ok ||
+				!strings.Contains(failed.Text, "no home directory") || failed.Hint == "" {
 				t.Errorf("HOME=%q %v: %v", value, args, err)
 			}
 		}
@@ -335,7 +360,13 @@ func TestInterrupted(t *testing.T) {
 			if early {
 				cancel()
 			}
-			c := &console.Console{In: strings.NewReader(""), Out: io.Discard, Err: interrupting{cancel}, Color: "never", Output: "table"}
+			c := &console.Console{
+				In:     strings.NewReader(""),
+				Out:    io.Discard,
+				Err:    interrupting{cancel},
+				Color:  "never",
+				Output: "table",
+			}
 			if err := execute(ctx, c, args); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v: %v", args, err)
 			}

@@ -24,7 +24,12 @@ type diff struct {
 func difference(before, after []byte) diff {
 	old, now := lines(before), lines(after)
 	head, tail := shared(len(old), len(now), func(i, j int) bool { return old[i] == now[j] })
-	d := diff{line: head + 1, above: old[max(0, head-contextLines):head], removed: old[head : len(old)-tail], added: now[head : len(now)-tail]}
+	d := diff{
+		line:    head + 1,
+		above:   old[max(0, head-contextLines):head],
+		removed: old[head : len(old)-tail],
+		added:   now[head : len(now)-tail],
+	}
 	d.below = old[len(old)-tail:][:min(tail, contextLines)]
 	d.shorten()
 	return d
@@ -55,7 +60,8 @@ func shared(n, m int, equal func(i, j int) bool) (head, tail int) {
 
 // shorten leaves of a line of a file that is all on one line what differs.
 func (d *diff) shorten() {
-	if len(d.removed) > 1 || len(d.added) > 1 || len(strings.Join(append(d.removed[:len(d.removed):len(d.removed)], d.added...), "")) < longestLine {
+	if len(d.removed) > 1 || len(d.added) > 1 ||
+		len(strings.Join(append(d.removed[:len(d.removed):len(d.removed)], d.added...), "")) < longestLine {
 		return
 	}
 	old, now := strings.Join(d.removed, ""), strings.Join(d.added, "")

@@ -44,7 +44,11 @@ func recall(file, name string) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{File: file, Name: name, place: filepath.Join(filepath.Dir(state), "connected", hash([]byte(file + "\x00" + name))[:16])}
+	k := &kept{
+		File:  file,
+		Name:  name,
+		place: filepath.Join(filepath.Dir(state), "connected", hash([]byte(file + "\x00" + name))[:16]),
+	}
 	data, err := os.ReadFile(filepath.Join(k.place, recordName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, nil

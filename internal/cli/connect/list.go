@@ -54,8 +54,14 @@ func (r *connecting) listing(places known.Places) error {
 	if len(all) == 0 {
 		rows = nil
 	}
-	if err := r.console.Print(console.Document{Kind: "connections", Value: all, Names: console.OrEmpty(names), Rows: rows, Wrap: true,
-		Text: "no settings of a client were found"}); err != nil {
+	if err := r.console.Print(console.Document{
+		Kind:  "connections",
+		Value: all,
+		Names: console.OrEmpty(names),
+		Rows:  rows,
+		Wrap:  true,
+		Text:  "no settings of a client were found",
+	}); err != nil {
 		return err
 	}
 	if r.console.Output == "table" {
@@ -101,7 +107,15 @@ func look(client *known.Client, scope, path string) listed {
 	}
 	for _, e := range servers {
 		if dir, ours := serves(e.Argv); ours {
-			one.Connections = append(one.Connections, connection{Name: e.Name, Line: e.Line, Dir: dir, As: known.Flag(e.Argv, "--as"), Toolset: known.Flag(e.Argv, "--toolset"), Problem: problem(e.Argv[0], dir)})
+			one.Connections = append(one.Connections,
+				connection{
+					Name:    e.Name,
+					Line:    e.Line,
+					Dir:     dir,
+					As:      known.Flag(e.Argv, "--as"),
+					Toolset: known.Flag(e.Argv, "--toolset"),
+					Problem: problem(e.Argv[0], dir),
+				})
 		}
 	}
 	return one
@@ -135,7 +149,8 @@ func (l *listed) rows() (rows [][]string) {
 		if c.Dir == "" {
 			dir = "where the client runs"
 		}
-		details := slices.DeleteFunc([]string{described("as", c.As), described("toolset", c.Toolset)}, func(s string) bool { return s == "" })
+		details := slices.DeleteFunc([]string{described("as", c.As), described("toolset", c.Toolset)},
+			func(s string) bool { return s == "" })
 		if len(details) > 0 {
 			dir += fmt.Sprintf(" (%s)", strings.Join(details, ", "))
 		}

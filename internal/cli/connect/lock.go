@@ -24,7 +24,11 @@ func (s *settings) lock(ctx context.Context) (made string, unlock func(), err er
 		mode = 0o755
 	}
 	if err := os.MkdirAll(dir, mode); err != nil {
-		return "", nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the directory of the settings cannot be made: %v; nothing was written", err), Hint: "make " + tilde(dir) + ", or exthost connect " + s.client.ID + " --file FILE"}
+		return "", nil, &console.Error{
+			Code: console.ExitFailed,
+			Text: fmt.Sprintf("the directory of the settings cannot be made: %v; nothing was written", err),
+			Hint: "make " + tilde(dir) + ", or exthost connect " + s.client.ID + " --file FILE",
+		}
 	}
 	unlockDir, err := dirlock.Lock(dir)
 	if err != nil {
@@ -67,7 +71,11 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 			}
 			continue
 		case time.Since(began) > lockPatience:
-			return nil, &console.Error{Code: console.ExitFailed, Text: "the client is writing its settings: it holds " + tilde(path), Hint: "try it again"}
+			return nil, &console.Error{
+				Code: console.ExitFailed,
+				Text: "the client is writing its settings: it holds " + tilde(path),
+				Hint: "try it again",
+			}
 		}
 		select {
 		case <-ctx.Done():

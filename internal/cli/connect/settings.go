@@ -75,7 +75,8 @@ func (s *settings) read() error {
 	}
 	real, err := filepath.EvalSymlinks(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.fails("it is a link to a file that does not exist", "make the file that it leads to, or remove the link")
+		return s.fails("it is a link to a file that does not exist",
+			"make the file that it leads to, or remove the link")
 	}
 	if err != nil {
 		return s.unreadable(err)
@@ -87,7 +88,8 @@ func (s *settings) read() error {
 	case err != nil:
 		return s.unreadable(err)
 	case len(data) > maxSettings:
-		return s.fails(fmt.Sprintf("it is over %d MiB", maxSettings>>20), "make it smaller, or add the server with a command of the client")
+		return s.fails(fmt.Sprintf("it is over %d MiB", maxSettings>>20),
+			"make it smaller, or add the server with a command of the client")
 	}
 	s.real, s.data, s.exists = real, data, true
 	return nil
@@ -102,7 +104,11 @@ func (s *settings) key() string {
 }
 
 func (s *settings) fails(why, hint string) error {
-	return &console.Error{Code: console.ExitInvalid, Text: tilde(s.path) + ": " + why + "; it was left as it is", Hint: hint}
+	return &console.Error{
+		Code: console.ExitInvalid,
+		Text: tilde(s.path) + ": " + why + "; it was left as it is",
+		Hint: hint,
+	}
 }
 
 // unreadable is the error of a file that the system does not give.
@@ -110,7 +116,8 @@ func (s *settings) unreadable(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err // the text has the path
 	}
-	return s.fails("it cannot be read: "+strings.TrimPrefix(err.Error(), "EvalSymlinks: "), "exthost connect "+s.client.ID+" --file FILE")
+	return s.fails("it cannot be read: "+strings.TrimPrefix(err.Error(), "EvalSymlinks: "),
+		"exthost connect "+s.client.ID+" --file FILE")
 }
 
 // servers returns the servers in the file.
@@ -141,8 +148,12 @@ func (s *settings) explain(err error) error {
 	case err == nil:
 		return nil
 	case ok && invalid.Line > 0:
-		return &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s:%d:%d: %s; it was left as it is", tilde(s.path), invalid.Line, invalid.Column, invalid.Message),
-			Hint: "mend it there; " + s.client.Title + " reads it no better"}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: fmt.Sprintf("%s:%d:%d: %s; it was left as it is", tilde(s.path), invalid.Line, invalid.Column,
+				invalid.Message),
+			Hint: "mend it there; " + s.client.Title + " reads it no better",
+		}
 	}
 	return s.fails(err.Error(), "exthost connect "+s.client.ID+" --dry-run --file new shows the server, to add by hand")
 }

@@ -15,7 +15,10 @@ const browserPatience = 2 * time.Second
 // Browse opens a page, a file or an address, in the user's browser: the program that BROWSER names,
 // or that of the system. Other users of the machine may see the page's name.
 func Browse(ctx context.Context, page string) error {
-	opener := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[runtime.GOOS]
+	opener := map[string][]string{
+		"darwin":  {"open"},
+		"windows": {"rundll32", "url.dll,FileProtocolHandler"},
+	}[runtime.GOOS]
 	if named := os.Getenv("BROWSER"); named != "" {
 		opener = []string{named}
 	} else if opener == nil {

@@ -47,10 +47,12 @@ var (
 func (c *Console) AddFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&c.Config, "config", "", "configuration `FILE`, laid over those of this directory")
-	f.StringArrayVar(&c.Extensions, "extensions", nil, "search `DIR` for extensions instead of the configured paths (repeatable)")
+	f.StringArrayVar(&c.Extensions, "extensions", nil,
+		"search `DIR` for extensions instead of the configured paths (repeatable)")
 	f.StringVar(&c.Host, "host", "", "ask the host with this `PID` or directory, not that of this directory")
 	f.BoolVar(&c.NoProject, "no-project-config", false, "do not read the configuration of this directory")
-	f.StringVar(&c.Trust, "trust", "", "what of this directory runs: `MODE` "+strings.Join(trustModes, ", ")+" (default ask)")
+	f.StringVar(&c.Trust, "trust", "",
+		"what of this directory runs: `MODE` "+strings.Join(trustModes, ", ")+" (default ask)")
 	f.StringVar(&c.LogLevel, "log-level", "", "`LEVEL` of the log on stderr: "+strings.Join(LogLevels, ", "))
 	f.StringVar(&c.Color, "color", "auto", "colours: auto, always or never")
 	f.StringVarP(&c.Output, "output", "o", "table", "`FORM` of the data: table, json, yaml or name")
@@ -65,7 +67,12 @@ func (c *Console) CheckFlags() error {
 	for _, f := range []struct {
 		name, value string
 		allowed     []string
-	}{{"--output", c.Output, outputs}, {"--color", c.Color, colourOn}, {"--log-level", c.LogLevel, LogLevels}, {"--trust", c.Trust, trustModes}} {
+	}{
+		{"--output", c.Output, outputs},
+		{"--color", c.Color, colourOn},
+		{"--log-level", c.LogLevel, LogLevels},
+		{"--trust", c.Trust, trustModes},
+	} {
 		if f.value == "" {
 			continue
 		}
@@ -94,7 +101,11 @@ func (c *Console) Tell(lines string) { _, _ = io.WriteString(hanging{c.Err, Widt
 
 // Say prints a diagnostic on stderr.
 func (c *Console) Say(d protocol.Diagnostic) {
-	colour := map[protocol.Level]Colour{protocol.LevelInfo: Dim, protocol.LevelWarn: Yellow, protocol.LevelError: Red}[d.Level]
+	colour := map[protocol.Level]Colour{
+		protocol.LevelInfo:  Dim,
+		protocol.LevelWarn:  Yellow,
+		protocol.LevelError: Red,
+	}[d.Level]
 	c.Tell(c.Paint(colour, string(d.Level)) + ": " + Safe(Nearby(d).String()))
 }
 

@@ -13,12 +13,34 @@ import (
 // TestExitCodes freezes the code of every kind of error.
 func TestExitCodes(t *testing.T) {
 	want := map[protocol.Kind]int{
-		protocol.InvalidJSON: 7, protocol.InvalidResponse: 7, protocol.ProtocolVersion: 7, protocol.ToolNotFound: 4, protocol.InvalidArguments: 2,
-		protocol.ManifestInvalid: 3, protocol.ConfigInvalid: 3, protocol.RequirementMissing: 5, protocol.Untrusted: 6, protocol.DescriptorChanged: 6,
-		protocol.SpawnFailed: 7, protocol.HandshakeTimeout: 8, protocol.HandshakeInvalid: 7, protocol.ChildExited: 7, protocol.LineTooLong: 7,
-		protocol.StdoutClosed: 7, protocol.WriteStalled: 7, protocol.CallTimeout: 8, protocol.Canceled: 8, protocol.Overloaded: 7,
-		protocol.BreakerOpen: 7, protocol.NotReady: 7, protocol.Failed: 7, protocol.ShuttingDown: 7, protocol.Rejected: 6,
-		protocol.GovernanceUnavailable: 6, protocol.NodeLost: 7, protocol.ExtensionError: 7,
+		protocol.InvalidJSON:           7,
+		protocol.InvalidResponse:       7,
+		protocol.ProtocolVersion:       7,
+		protocol.ToolNotFound:          4,
+		protocol.InvalidArguments:      2,
+		protocol.ManifestInvalid:       3,
+		protocol.ConfigInvalid:         3,
+		protocol.RequirementMissing:    5,
+		protocol.Untrusted:             6,
+		protocol.DescriptorChanged:     6,
+		protocol.SpawnFailed:           7,
+		protocol.HandshakeTimeout:      8,
+		protocol.HandshakeInvalid:      7,
+		protocol.ChildExited:           7,
+		protocol.LineTooLong:           7,
+		protocol.StdoutClosed:          7,
+		protocol.WriteStalled:          7,
+		protocol.CallTimeout:           8,
+		protocol.Canceled:              8,
+		protocol.Overloaded:            7,
+		protocol.BreakerOpen:           7,
+		protocol.NotReady:              7,
+		protocol.Failed:                7,
+		protocol.ShuttingDown:          7,
+		protocol.Rejected:              6,
+		protocol.GovernanceUnavailable: 6,
+		protocol.NodeLost:              7,
+		protocol.ExtensionError:        7,
 	}
 	for _, kind := range protocol.Kinds() {
 		code, known := want[kind]
@@ -26,7 +48,12 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%s is %d, want %d", kind, got, code)
 		}
 	}
-	for err, code := range map[error]int{context.Canceled: 8, context.DeadlineExceeded: 8, errors.New("x"): 1, Usagef("", "x"): 2} {
+	for err, code := range map[error]int{
+		context.Canceled:         8,
+		context.DeadlineExceeded: 8,
+		errors.New("x"):          1,
+		Usagef("", "x"):          2,
+	} {
 		if got := ExitCode(err); got != code {
 			t.Errorf("%v is %d, want %d", err, got, code)
 		}

@@ -105,7 +105,8 @@ func (l Layout) lines(row []string, widths []int, titles bool) []string {
 			return l.Colour(Bold, cell)
 		}
 		word, _, _ := strings.Cut(cell, " ")
-		if colour := meanings[strings.TrimSuffix(word, ":")]; colour != "" && (word == cell || strings.HasSuffix(word, ":")) {
+		if colour := meanings[strings.TrimSuffix(word, ":")]; colour != "" &&
+			(word == cell || strings.HasSuffix(word, ":")) {
 			return l.Colour(colour, word) + strings.TrimPrefix(cell, word)
 		}
 		return cell
@@ -142,14 +143,16 @@ func (l Layout) lines(row []string, widths []int, titles bool) []string {
 
 // isTitles reports whether a row holds titles: words in capitals.
 func isTitles(row []string) bool {
-	return len(row) > 1 && !slices.ContainsFunc(row, func(cell string) bool { return strings.ContainsFunc(cell, unicode.IsLower) })
+	return len(row) > 1 && !slices.ContainsFunc(row,
+		func(cell string) bool { return strings.ContainsFunc(cell, unicode.IsLower) })
 }
 
 // meanings are the colours of words that tell a state or a result.
 var meanings = map[string]Colour{
 	"ready": Green, "ok": Green, "pass": Green, "approved": Green,
 	"failed": Red, "fail": Red, "error": Red, "denied": Red, "deny": Red, "open": Red,
-	"restarting": Yellow, "spawning": Yellow, "draining": Yellow, "skipped": Yellow, "untrusted": Yellow, "skip": Yellow, "hint": Yellow,
+	"restarting": Yellow, "spawning": Yellow, "draining": Yellow, "skipped": Yellow, "untrusted": Yellow,
+	"skip": Yellow, "hint": Yellow,
 	"warn": Yellow, "half_open": Yellow, "ask": Yellow, "known": Yellow,
 	"disabled": Dim, "info": Dim,
 }

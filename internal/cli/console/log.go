@@ -17,7 +17,13 @@ const Silent = slog.LevelError + 1
 func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, error) {
 	var handler slog.Handler
 	if cfg.Format == "text" || cfg.Format == "auto" && IsTerminal(c.Err) {
-		handler = tint.NewTextHandler(hanging{c.Err, Width}, &tint.Options{Level: shown, NoColor: !c.ColoursOn(c.Err), TimeFormat: "15:04:05.000", ReplaceAttr: safeAttr})
+		handler = tint.NewTextHandler(hanging{c.Err, Width},
+			&tint.Options{
+				Level:       shown,
+				NoColor:     !c.ColoursOn(c.Err),
+				TimeFormat:  "15:04:05.000",
+				ReplaceAttr: safeAttr,
+			})
 	} else {
 		handler = slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: shown})
 	}
@@ -33,7 +39,8 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 		return nil, &Error{Code: ExitInvalid, Text: "log.file: " + err.Error(), Hint: "exthost config show --origin"}
 	}
 	c.logFile = file
-	return slog.New(slog.NewMultiHandler(handler, slog.NewJSONHandler(file, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
+	return slog.New(slog.NewMultiHandler(handler,
+		slog.NewJSONHandler(file, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
 }
 
 // QuietLogger writes to stderr only with --log-level: the output tells the result.

@@ -18,7 +18,8 @@ func TestT14Log(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.With("who", "\x1b[1m").Warn("clear \x1b[2J \u009b31m", "line", "\u202e\x1b]0;x\x07")
-	if !strings.Contains(out.String(), `clear \u001b[2J \u009b31m`) || strings.ContainsAny(out.String(), "\x1b\u009b\u202e\x07") {
+	if !strings.Contains(out.String(), `clear \u001b[2J \u009b31m`) ||
+		strings.ContainsAny(out.String(), "\x1b\u009b\u202e\x07") {
 		t.Errorf("%q", &out)
 	}
 }

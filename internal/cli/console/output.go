@@ -60,7 +60,8 @@ func printJSON(w io.Writer, d Document) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := json.Indent(&b, fmt.Appendf(nil, `{"schema_version":%d,%q:%s}`, schemaVersion, d.Kind, value), "", "  "); err != nil {
+	if err := json.Indent(&b, fmt.Appendf(nil, `{"schema_version":%d,%q:%s}`, schemaVersion, d.Kind, value), "",
+		"  "); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(w, SafeJSON(b.Bytes()))

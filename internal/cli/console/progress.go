@@ -18,7 +18,8 @@ func (c *Console) Progress(what func() string) (stop func()) {
 	if c.LogLevel != "" || !IsTerminal(c.Err) {
 		return func() {}
 	}
-	return progress(c.Err, func() int { return Width(c.Err) }, func(text string) string { return c.Paint(Dim, text) }, what)
+	return progress(c.Err, func() int { return Width(c.Err) }, func(text string) string { return c.Paint(Dim, text) },
+		what)
 }
 
 func progress(w io.Writer, width func() int, paint func(string) string, what func() string) (stop func()) {

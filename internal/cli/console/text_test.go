@@ -32,10 +32,14 @@ func TestSafe(t *testing.T) {
 func TestLinesAreBrokenBetweenWords(t *testing.T) {
 	var out bytes.Buffer
 	terminal := hanging{&out, func(any) int { return 30 }}
-	if n, err := terminal.Write([]byte("short  line\n" + Yellow.Paint("WRN") + " the guardian ended, and another one takes its place\n  next: exthost restart a-long-extension\n")); n == 0 || err != nil {
+	if n, err := terminal.Write([]byte("short  line\n" + Yellow.Paint("WRN") +
+		" the guardian ended, and another one takes its place\n  next: exthost restart a-long-extension\n")); n == 0 ||
+		err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	want := "short  line\n" + Yellow.Paint("WRN") + " the guardian ended, and\n    another one takes its\n    place\n  next: exthost restart\n      a-long-extension\n"
+	want := "short  line\n" + Yellow.Paint("WRN") +
+		" the guardian ended, and\n    another one takes its\n    place\n  next: exthost restart\n      " +
+		"a-long-extension\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -53,7 +57,15 @@ func TestLinesAreBrokenBetweenWords(t *testing.T) {
 // TestFormsAreSafe: JSON and YAML say the same with and without what a terminal
 // acts on.
 func TestFormsAreSafe(t *testing.T) {
-	value := map[string]any{"esc\x1b": "\x1b[2J", "c1": "\u009b", "bidi": "\u202e", "tag": "\U000e0041\U0010ffff🙂", "text": "two\nlines: x", "html": "<&>", "like a number": "1"}
+	value := map[string]any{
+		"esc\x1b":       "\x1b[2J",
+		"c1":            "\u009b",
+		"bidi":          "\u202e",
+		"tag":           "\U000e0041\U0010ffff🙂",
+		"text":          "two\nlines: x",
+		"html":          "<&>",
+		"like a number": "1",
+	}
 	for _, form := range []string{"json", "yaml"} {
 		var out bytes.Buffer
 		c := &Console{Out: &out, Output: form}

@@ -15,7 +15,8 @@ import (
 // none of its commands is an error that names the nearest.
 func Group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short,
+		Use:   use,
+		Short: short,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -36,7 +37,8 @@ func UnknownCommand(parent *cobra.Command, word string) error {
 			names = append(names, c.Name())
 		}
 	}
-	return Usagef(parent.CommandPath()+" --help", "%s has no command %q%s", parent.CommandPath(), word, DidYouMean(word, names))
+	return Usagef(parent.CommandPath()+" --help", "%s has no command %q%s", parent.CommandPath(), word,
+		DidYouMean(word, names))
 }
 
 // DidYouMean names the known word that is nearest to an unknown one; "": none is near.
@@ -84,7 +86,8 @@ func One(what string) cobra.PositionalArgs {
 		case len(args) == 0:
 			return Usagef(strings.TrimSuffix(c.UseLine(), " [flags]"), "%s needs %s", c.CommandPath(), what)
 		case len(args) > 1:
-			return Usagef(strings.TrimSuffix(c.UseLine(), " [flags]"), "%s takes only %s, %q is too much", c.CommandPath(), what, args[1])
+			return Usagef(strings.TrimSuffix(c.UseLine(), " [flags]"), "%s takes only %s, %q is too much",
+				c.CommandPath(), what, args[1])
 		}
 		return nil
 	}

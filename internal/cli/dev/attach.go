@@ -34,14 +34,16 @@ func Attach(c *console.Console) *cobra.Command {
 			"listens on a port for its user. When the command ends, attach again. exthost dev prints\n" +
 			"SOCKET.",
 		Example: "  exthost attach /tmp/exthost-attach-1/weather.sock\n" +
-			"  exthost attach /tmp/exthost-attach-1/weather.sock -- \\\n    python3 -m debugpy --listen 5678 --wait-for-client main.py\n" +
+			"  exthost attach /tmp/exthost-attach-1/weather.sock -- \\\n    python3 -m debugpy --listen 5678 " +
+			"--wait-for-client main.py\n" +
 			"  exthost attach /tmp/exthost-attach-1/weather.sock -- \\\n    node --inspect-brk main.mjs",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if socket != "" {
 				return relay(cmd.Context(), c, socket, args)
 			}
 			if len(args) == 0 || len(args) > 1 && cmd.ArgsLenAtDash() != 1 {
-				return console.Usagef("exthost dev DIR --attach says which", "exthost attach needs the socket of a waiting host, then -- and a command if need be")
+				return console.Usagef("exthost dev DIR --attach says which",
+					"exthost attach needs the socket of a waiting host, then -- and a command if need be")
 			}
 			return attach(cmd.Context(), c, args[0], args[1:])
 		},
@@ -64,7 +66,11 @@ const stopTimeout = 3 * time.Second
 func attach(ctx context.Context, c *console.Console, socket string, command []string) error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
-		return &console.Error{Code: console.ExitNotFound, Text: "no host waits at " + socket + ", or it has what it waited for", Hint: "exthost dev DIR --attach"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: "no host waits at " + socket + ", or it has what it waited for",
+			Hint: "exthost dev DIR --attach",
+		}
 	}
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, maxHeader)
@@ -105,11 +111,19 @@ const maxHeader = 4 << 20
 func readAttachment(in *bufio.Reader, socket string) (*attachment, error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "the host went away", Hint: "exthost dev DIR --attach"}
+		return nil, &console.Error{
+			Code: console.ExitNotFound,
+			Text: "the host went away",
+			Hint: "exthost dev DIR --attach",
+		}
 	}
 	todo := new(attachment)
 	if err := json.Unmarshal(line, todo); err != nil || len(todo.Argv) == 0 {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: socket + " is the socket of something else", Hint: "exthost dev DIR --attach says which"}
+		return nil, &console.Error{
+			Code: console.ExitNotFound,
+			Text: socket + " is the socket of something else",
+			Hint: "exthost dev DIR --attach says which",
+		}
 	}
 	return todo, nil
 }

@@ -42,7 +42,8 @@ func (b *builder) build(ctx context.Context) error {
 		return nil
 	}
 	if text, err := b.run(ctx, m.Dev.Build); err != nil {
-		return protocol.Errorf(protocol.ConfigInvalid, "%s: %w\n%s", strings.Join(m.Dev.Build, " "), err, strings.TrimSpace(console.Cut(text, maxBuildOutput)))
+		return protocol.Errorf(protocol.ConfigInvalid, "%s: %w\n%s", strings.Join(m.Dev.Build, " "), err,
+			strings.TrimSpace(console.Cut(text, maxBuildOutput)))
 	}
 	b.built = sources
 	return nil
@@ -59,8 +60,15 @@ func (b *builder) run(ctx context.Context, argv []string) (text string, err erro
 		return "", err
 	}
 	out := new(buildOutput)
-	running, err := process.Start(ctx, process.Spec{Path: path, Args: argv[1:], Dir: b.dir, Env: process.Distinct(env),
-		StdoutToStderr: true, Stderr: process.StderrOptions{Burst: maxBuildLines}, StderrLine: out.add})
+	running, err := process.Start(ctx, process.Spec{
+		Path:           path,
+		Args:           argv[1:],
+		Dir:            b.dir,
+		Env:            process.Distinct(env),
+		StdoutToStderr: true,
+		Stderr:         process.StderrOptions{Burst: maxBuildLines},
+		StderrLine:     out.add,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -107,7 +115,8 @@ const maxBuildOutput = 8000
 // sources identifies the state of the watched files and of the manifest.
 func (b *builder) sources(m *manifest.Manifest) string {
 	var text strings.Builder
-	for _, file := range append(descriptors.DevFiles(&runtime.Spec{Dir: b.dir, Manifest: m}), filepath.Join(b.dir, manifest.FileName)) {
+	for _, file := range append(descriptors.DevFiles(&runtime.Spec{Dir: b.dir, Manifest: m}),
+		filepath.Join(b.dir, manifest.FileName)) {
 		if info, err := os.Stat(file); err == nil {
 			fmt.Fprintf(&text, "%s %d %d\n", file, info.Size(), info.ModTime().UnixNano())
 		}

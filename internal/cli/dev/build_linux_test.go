@@ -16,7 +16,9 @@ import (
 func TestBuildsBearTheMark(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
-	manifest := "[plugin]\nid = \"x\"\nversion = \"0.1.0\"\n[transport]\ncommand = \"./x\"\nprotocol = \"mcp\"\n[dev]\nbuild = [\"sh\", \"-c\", \"sed -n 's/^Max file locks *[^ ]* *//p' /proc/self/limits > limit\"]\n"
+	manifest := "[plugin]\nid = \"x\"\nversion = \"0.1.0\"\n[transport]\ncommand = \"./x\"\nprotocol = " +
+		"\"mcp\"\n[dev]\nbuild = [\"sh\", \"-c\", \"sed -n 's/^Max file locks *[^ ]* *//p' /proc/self/limits > " +
+		"limit\"]\n"
 	if err := os.WriteFile(filepath.Join(dir, "plugin.toml"), []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}

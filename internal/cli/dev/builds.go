@@ -65,14 +65,16 @@ func (b *builds) welcome(ctx context.Context, began time.Time) {
 		b.showExtension(x, "ready in "+console.Span(took))
 	}
 	for _, d := range s.Diagnostics {
-		if d.Level != protocol.LevelInfo && d.Code != string(protocol.DescriptorChanged) && !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return hosts.Said(x, d) }) {
+		if d.Level != protocol.LevelInfo && d.Code != string(protocol.DescriptorChanged) &&
+			!slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return hosts.Said(x, d) }) {
 			b.showDiagnostic(d)
 		}
 	}
 	if len(s.Extensions) == 0 && len(s.Diagnostics) == 0 {
 		b.print("there is no %s in %s; it starts when there is one", manifest.FileName, console.Safe(b.dir))
 	}
-	b.print("%s", b.paint(console.Dim, fmt.Sprintf("watching %s; help helps, ctrl-d ends", console.Safe(console.NearbyPath(b.dir)))))
+	b.print("%s", b.paint(console.Dim,
+		fmt.Sprintf("watching %s; help helps, ctrl-d ends", console.Safe(console.NearbyPath(b.dir)))))
 }
 
 // showExtension shows an extension that has started; how ends the line about it. Or it
@@ -82,7 +84,8 @@ func (b *builds) showExtension(x status.Extension, how string) {
 	switch x.State {
 	case string(supervisor.Ready), string(supervisor.Idle):
 		delete(b.broken, x.ID)
-		line := fmt.Sprintf("%s %s %s %s, %s", b.paint(console.Green, "●"), console.Safe(x.ID), console.Safe(x.Version), how, hosts.RunsAs(x))
+		line := fmt.Sprintf("%s %s %s %s, %s", b.paint(console.Green, "●"), console.Safe(x.ID), console.Safe(x.Version),
+			how, hosts.RunsAs(x))
 		if pid := hosts.PID(x); pid > 0 {
 			line += fmt.Sprintf(", pid %d", pid)
 		}
@@ -149,7 +152,8 @@ func (b *builds) showInfo() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, x := range b.host.Admin().Status().Extensions {
-		b.print("%s %s, %s, %d calls, %d failed, %d denied, state in %s", console.Safe(x.ID), x.State, hosts.RunsAs(x), x.Requests, x.Errors+x.ToolErrors, x.Denied, console.Safe(x.StateDir))
+		b.print("%s %s, %s, %d calls, %d failed, %d denied, state in %s", console.Safe(x.ID), x.State, hosts.RunsAs(x),
+			x.Requests, x.Errors+x.ToolErrors, x.Denied, console.Safe(x.StateDir))
 		if x.Reason != "" {
 			b.print("    %s", console.Safe(x.Reason))
 		}

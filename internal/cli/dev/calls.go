@@ -62,7 +62,8 @@ func (p *prompt) finish(ctx context.Context, e *tools.Entry, pairs []string) {
 	case ctx.Err() != nil:
 		p.screen.say("%s%s  canceled", p.screen.paint(console.Yellow, "○ "), took)
 	case err != nil:
-		text, _, _ := strings.Cut(strings.TrimPrefix(console.Describe(err), e.Name+": "), "\n  next: ") // the next command is no word of the prompt
+		// the next command is no word of the prompt
+		text, _, _ := strings.Cut(strings.TrimPrefix(console.Describe(err), e.Name+": "), "\n  next: ")
 		p.fail("%s  %s", took, text)
 	case result.IsError():
 		p.fail("%s  %s", took, console.SafeText(result.Text()))

@@ -37,7 +37,8 @@ func (b *builds) reloaded(r exthost.Reloaded) {
 		b.print("%s %s is gone", b.paint(console.Yellow, "○"), console.Safe(id))
 	}
 	for _, k := range c.Kept {
-		b.print("%s %s not swapped, the build before goes on%s", b.paint(console.Red, "✗"), console.Safe(k.ID), b.paint(console.Dim, filesOf(c, k.ID)))
+		b.print("%s %s not swapped, the build before goes on%s", b.paint(console.Red, "✗"), console.Safe(k.ID),
+			b.paint(console.Dim, filesOf(c, k.ID)))
 		b.showReason(k.Reason, k.Evidence)
 		b.broken[k.ID] = true
 	}
@@ -69,7 +70,8 @@ func (b *builds) showSwapped(x status.Extension, r exthost.Reloaded) bool {
 	case changed && b.broken[x.ID] && len(b.offered[x.ID].tools) == 0: // no build ran before
 		b.showExtension(x, "ready in "+console.Span(r.Took))
 	case changed:
-		b.print("%s %s swapped in %s%s", b.paint(console.Green, "↻"), console.Safe(x.ID), console.Span(r.Took), b.paint(console.Dim, filesOf(r.Change, x.ID)))
+		b.print("%s %s swapped in %s%s", b.paint(console.Green, "↻"), console.Safe(x.ID), console.Span(r.Took),
+			b.paint(console.Dim, filesOf(r.Change, x.ID)))
 		b.showChange(x.ID)
 		delete(b.broken, x.ID)
 	}

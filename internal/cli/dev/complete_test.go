@@ -31,7 +31,8 @@ func TestComplete(t *testing.T) {
 	}
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{dir}
-	h, err := exthost.Open(context.Background(), cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: t.TempDir()})
+	h, err := exthost.Open(context.Background(), cfg,
+		exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func TestComplete(t *testing.T) {
 		shown.Reset()
 		got, pos, ok := p.complete(tt.line, len(tt.line), '\t')
 		if !ok || got != tt.want || pos != len(tt.want) || shown.String() != tt.shown {
-			t.Errorf("%q: %q at %d, %v, and %q; want %q and %q", tt.line, got, pos, ok, shown.String(), tt.want, tt.shown)
+			t.Errorf("%q: %q at %d, %v, and %q; want %q and %q", tt.line, got, pos, ok, shown.String(), tt.want,
+				tt.shown)
 		}
 	}
 	if got, pos, ok := p.complete("hell name=x", 4, '\t'); !ok || got != "hello  name=x" || pos != 6 {

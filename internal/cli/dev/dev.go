@@ -43,7 +43,8 @@ func Dev(c *console.Console) *cobra.Command {
 			return s.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&s.attach, "attach", false, "do not start the extension, wait for one that is run elsewhere by exthost attach")
+	cmd.Flags().BoolVar(&s.attach, "attach", false,
+		"do not start the extension, wait for one that is run elsewhere by exthost attach")
 	return cmd
 }
 
@@ -58,7 +59,11 @@ type session struct {
 func (s *session) run(ctx context.Context) (err error) {
 	c := s.console
 	if info, err := os.Stat(s.dir); err != nil || !info.IsDir() {
-		return &console.Error{Code: console.ExitNotFound, Text: s.dir + " is not the directory of an extension", Hint: "exthost init NAME --lang LANG makes one"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: s.dir + " is not the directory of an extension",
+			Hint: "exthost init NAME --lang LANG makes one",
+		}
 	}
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -70,7 +75,12 @@ func (s *session) run(ctx context.Context) (err error) {
 	}
 	s.builder.dir = abs
 	p := newPrompt(c.In, &screen{out: c.Out, terminal: c.Out, colours: c.ColoursOn(c.Out)}, s.dir)
-	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), Reread: func() (*config.Config, error) { return s.rebuilt(ctx) }, Mode: exthost.Mode{StartLazy: true, Background: true}}
+	o := exthost.Options{
+		Logger:   slog.New(slog.DiscardHandler),
+		StateDir: filepath.Join(state, ".dev"),
+		Reread:   func() (*config.Config, error) { return s.rebuilt(ctx) },
+		Mode:     exthost.Mode{StartLazy: true, Background: true},
+	}
 	if s.attach {
 		sockets, err := os.MkdirTemp("", "exthost-attach-") // mode 0700
 		if err != nil {
@@ -94,7 +104,8 @@ func (s *session) run(ctx context.Context) (err error) {
 	if o.Consent, err = hosts.Grants(cfg); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, hosts.TrustFolder(context.WithoutCancel(ctx), c, abs)) }() // its author has run all of it
+	// its author has run all of it
+	defer func() { err = errors.Join(err, hosts.TrustFolder(context.WithoutCancel(ctx), c, abs)) }()
 	if err := s.builder.build(ctx); err != nil {
 		p.builds.print("%s%s", p.builds.paint(console.Red, "✗ "), console.SafeText(console.NearbyText(message(err))))
 	}

@@ -38,7 +38,13 @@ type prompt struct {
 }
 
 func newPrompt(in io.Reader, s *screen, dir string) *prompt {
-	b := &builds{screen: s, dir: dir, offered: map[string]offer{}, broken: map[string]bool{}, skipped: map[string]string{}}
+	b := &builds{
+		screen:  s,
+		dir:     dir,
+		offered: map[string]offer{},
+		broken:  map[string]bool{},
+		skipped: map[string]string{},
+	}
 	return &prompt{in: in, screen: s, builds: b, calls: map[context.Context]context.CancelFunc{}}
 }
 
@@ -192,7 +198,8 @@ func (p *prompt) restart(ctx context.Context) {
 			p.fail("%s", console.SafeText(console.Describe(err)))
 			continue
 		}
-		p.screen.say("%s %s restarted in %s", p.screen.paint(console.Green, "↻"), console.Safe(x.ID), console.Span(time.Since(began)))
+		p.screen.say("%s %s restarted in %s", p.screen.paint(console.Green, "↻"), console.Safe(x.ID),
+			console.Span(time.Since(began)))
 	}
 }
 

@@ -45,9 +45,10 @@ func Approve(c *console.Console) *cobra.Command {
 // Deny refuses a call that waits for an approval.
 func Deny(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:               "deny ID [REASON ...]",
-		Short:             "Refuse a call that waits for an approval",
-		Long:              "Refuse a call of the running host that waits for approval. The caller is told the reason.\nNODE/ID is a call that waits at another node of the cluster.",
+		Use:   "deny ID [REASON ...]",
+		Short: "Refuse a call that waits for an approval",
+		Long: "Refuse a call of the running host that waits for approval. The caller is told the " +
+			"reason.\nNODE/ID is a call that waits at another node of the cluster.",
 		Example:           "  exthost deny k3x9p2qa not on a Friday",
 		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of an approval request"),
 		ValidArgsFunction: completeApprovalRequest(c),
@@ -82,7 +83,12 @@ func listApprovalRequests(ctx context.Context, c *console.Console, r *hosts.Runn
 	case len(lines) == 0:
 		lines = []string{"no call waits for an approval"}
 	}
-	return c.Print(console.Document{Kind: "approvals", Value: all.Requests, Names: names, Text: strings.Join(lines, "\n")})
+	return c.Print(console.Document{
+		Kind:  "approvals",
+		Value: all.Requests,
+		Names: names,
+		Text:  strings.Join(lines, "\n"),
+	})
 }
 
 func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
@@ -94,14 +100,17 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 		state = "its caller has gone, and may come again"
 	}
 	lines := []string{
-		fmt.Sprintf("%s  %s, %s, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller, q.Node), q.Policy, q.Reason),
+		fmt.Sprintf("%s  %s, %s, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller, q.Node), q.Policy,
+			q.Reason),
 		"  " + q.Arguments,
-		fmt.Sprintf("  asked %s ago, %s to answer; %s", console.Span(now.Sub(q.Since).Truncate(time.Second)), console.Span(max(0, q.Expires.Sub(now)).Truncate(time.Second)), state),
+		fmt.Sprintf("  asked %s ago, %s to answer; %s", console.Span(now.Sub(q.Since).Truncate(time.Second)),
+			console.Span(max(0, q.Expires.Sub(now)).Truncate(time.Second)), state),
 	}
 	if q.DeskOnly {
 		_, id, _ := strings.Cut(q.ID, "/")
 		id, _, _ = strings.Cut(id, ".") // there it needs no mark of what is shown
-		lines = append(lines, fmt.Sprintf("  to be answered at node %s: exthost approve %s; or name this node in cluster.operators there", q.Desk, id))
+		lines = append(lines, fmt.Sprintf("  to be answered at node %s: exthost approve %s; or name this node in "+
+			"cluster.operators there", q.Desk, id))
 	}
 	if lines[1] == "  " { // only that node shows them
 		lines = slices.Delete(lines, 1, 2)

@@ -29,8 +29,9 @@ func Audit(c *console.Console) *cobra.Command {
 			"-f follows new records. A call that was sent and has no outcome is pending while a host\n" +
 			"writes the log, and lost when that host has ended. --call has the running host ask all nodes\n" +
 			"of its cluster for what they have of one call.",
-		Example: "  exthost audit -f --denied\n  exthost audit --call d-1f0c9a\n  exthost audit --tool 'ext_notes_*' --since 24h -o json\n  exthost audit verify",
-		Args:    console.NoArgs,
+		Example: "  exthost audit -f --denied\n  exthost audit --call d-1f0c9a\n  exthost audit --tool 'ext_notes_*' " +
+			"--since 24h -o json\n  exthost audit verify",
+		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if call != "" {
 				return auditCall(cmd, c, call)
@@ -58,9 +59,11 @@ func Audit(c *console.Console) *cobra.Command {
 	f.StringVar(&q.Caller, "caller", "", "only callers that fit `GLOB`")
 	f.StringVar(&q.Node, "node", "", "only callers of nodes of the cluster that fit `GLOB`; . is this host")
 	f.StringVar(&q.ID, "id", "", "only the call with the decision `ID`, of this host or of the node whose caller it is")
-	f.StringVar(&call, "call", "", "only the call with the decision `ID`, at all nodes of the cluster, as the running host finds it")
+	f.StringVar(&call, "call", "",
+		"only the call with the decision `ID`, at all nodes of the cluster, as the running host finds it")
 	f.StringVar(&q.Extension, "extension", "", "only extensions whose id fits `GLOB`")
-	f.StringVar(&since, "since", "", "only what began at `TIME` or later: 2006-01-02, 2006-01-02T15:04:05Z, or 90m, 24h ago")
+	f.StringVar(&since, "since", "",
+		"only what began at `TIME` or later: 2006-01-02, 2006-01-02T15:04:05Z, or 90m, 24h ago")
 	f.IntVarP(&q.Last, "last", "n", 0, "begin with the last `N` records (default: all)")
 	cmd.AddCommand(auditVerify(c))
 	return cmd
@@ -73,14 +76,22 @@ func auditPaths(c *console.Console, follow bool) ([]string, error) {
 		return nil, err
 	}
 	if path == "" {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "no audit log is kept", Hint: "write audit: {path: audit.jsonl} into exthost.yaml, then start exthost serve again"}
+		return nil, &console.Error{
+			Code: console.ExitNotFound,
+			Text: "no audit log is kept",
+			Hint: "write audit: {path: audit.jsonl} into exthost.yaml, then start exthost serve again",
+		}
 	}
 	paths := audit.Siblings(path)
 	if len(paths) == 0 && follow {
 		return []string{path}, nil
 	}
 	if len(paths) == 0 {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no audit log at " + path + " yet", Hint: "exthost serve begins it"}
+		return nil, &console.Error{
+			Code: console.ExitNotFound,
+			Text: "there is no audit log at " + path + " yet",
+			Hint: "exthost serve begins it",
+		}
 	}
 	return paths, nil
 }
@@ -115,7 +126,8 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, console.Usagef("", "--since %q is no time, such as 2006-01-02T15:04:05Z, and no duration, such as 90m", text)
+	return time.Time{}, console.Usagef("",
+		"--since %q is no time, such as 2006-01-02T15:04:05Z, and no duration, such as 90m", text)
 }
 
 func printAudit(ctx context.Context, c *console.Console, paths []string, q audit.Query) error {
@@ -208,7 +220,8 @@ func followAudits(ctx context.Context, paths []string, q audit.Query) iter.Seq2[
 func auditLine(c *console.Console, r *audit.Record) string {
 	line := cmp.Or(r.Tool, r.Method)
 	for _, part := range []struct{ name, value string }{
-		{"caller", r.Caller}, {"node", r.Node}, {"policy", r.Policy}, {"code", r.Code}, {"approved_by", r.ApprovedBy}, {"failure", r.Failure}, {"error", r.Error}, {"id", r.ID}, {"origin", r.Origin},
+		{"caller", r.Caller}, {"node", r.Node}, {"policy", r.Policy}, {"code", r.Code}, {"approved_by", r.ApprovedBy},
+		{"failure", r.Failure}, {"error", r.Error}, {"id", r.ID}, {"origin", r.Origin},
 	} {
 		if part.value == "" {
 			continue
@@ -229,5 +242,6 @@ func auditLine(c *console.Console, r *audit.Record) string {
 	case audit.ToolError, audit.Pending:
 		colour = console.Yellow
 	}
-	return c.PaintOut(console.Dim, r.Time.Local().Format("2006-01-02 15:04:05.000")) + " " + c.PaintOut(colour, outcome) + " " + console.Safe(line)
+	return c.PaintOut(console.Dim, r.Time.Local().Format("2006-01-02 15:04:05.000")) + " " + c.PaintOut(colour,
+		outcome) + " " + console.Safe(line)
 }

@@ -24,7 +24,11 @@ func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 	}
 	r, err := hosts.Find(cmd.Context())
 	if console.ExitCode(err) == console.ExitNotFound {
-		return &console.Error{Code: console.ExitNotFound, Text: "no host runs in this directory that could ask the nodes of its cluster", Hint: "exthost audit --id " + id + " reads the log of this host"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: "no host runs in this directory that could ask the nodes of its cluster",
+			Hint: "exthost audit --id " + id + " reads the log of this host",
+		}
 	}
 	if err != nil {
 		return err
@@ -42,9 +46,17 @@ func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 	}
 	switch {
 	case len(found.Nodes) == 0 && len(found.Silent) > 0:
-		return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no other node has a record of call %q", id), Hint: "exthost audit --id " + id + ", at the nodes that did not"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: fmt.Sprintf("no other node has a record of call %q", id),
+			Hint: "exthost audit --id " + id + ", at the nodes that did not",
+		}
 	case len(found.Nodes) == 0:
-		return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no node has a record of call %q", id), Hint: "exthost audit lists those of this host, with their ids"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: fmt.Sprintf("no node has a record of call %q", id),
+			Hint: "exthost audit lists those of this host, with their ids",
+		}
 	}
 	var lines, names []string
 	for _, n := range found.Nodes {

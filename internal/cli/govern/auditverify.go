@@ -33,7 +33,8 @@ func auditVerify(c *console.Console) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			expect = strings.ToLower(expect)
 			if expect != "" && !hashForm.MatchString(expect) {
-				return console.Usagef("", "--expect %q is no hash: 64 hexadecimal digits, as the host's log has them", expect)
+				return console.Usagef("", "--expect %q is no hash: 64 hexadecimal digits, as the host's log has them",
+					expect)
 			}
 			paths, err := auditPaths(c, false)
 			if err != nil {
@@ -69,9 +70,11 @@ func verifyAudit(c *console.Console, paths []string, expect string) error {
 	}
 	switch {
 	case expect == "":
-		lines = append(lines, "not known: whether records are missing at the end, or all were made anew; verify --expect HASH tells, with a hash from the host's log")
+		lines = append(lines, "not known: whether records are missing at the end, or all were made anew; verify "+
+			"--expect HASH tells, with a hash from the host's log")
 	case found != nil:
-		lines = append(lines, fmt.Sprintf("expected: record %d, %s:%d, of %s; it and the records before it are as they were when the host told its hash",
+		lines = append(lines, fmt.Sprintf("expected: record %d, %s:%d, of %s; it and the records before it are as "+
+			"they were when the host told its hash",
 			found.Number, found.File, found.Line, found.Time.Local().Format(time.RFC3339)))
 	default:
 		code = console.ExitFailed
@@ -80,12 +83,19 @@ func verifyAudit(c *console.Console, paths []string, expect string) error {
 	for i := range lines {
 		lines[i] = console.Safe(lines[i])
 	}
-	return c.Print(console.Document{Kind: "audit", Value: list, Names: paths, Text: strings.Join(lines, "\n"), Code: code})
+	return c.Print(console.Document{
+		Kind:  "audit",
+		Value: list,
+		Names: paths,
+		Text:  strings.Join(lines, "\n"),
+		Code:  code,
+	})
 }
 
 // missing words that no record has the expected hash.
 func missing(deleted bool) string {
-	words := "missing: no record has the expected hash: records were removed at the end, or made anew, or the hash is of another log"
+	words := "missing: no record has the expected hash: records were removed at the end, or made anew, or the hash " +
+		"is of another log"
 	if deleted {
 		words += ", or of a file that was deleted because of audit.keep"
 	}
@@ -101,7 +111,9 @@ func verifyLog(path, expect string) (v verification, words []string, err error) 
 	v.Report, err = audit.VerifyExpecting(expect, files...)
 	if damage, ok := errors.AsType[*audit.Broken](err); ok {
 		v.Broken = damage.Error()
-		return v, []string{fmt.Sprintf("broken: %s; %d records before it are as they were written", damage, v.Records)}, nil
+		return v, []string{
+			fmt.Sprintf("broken: %s; %d records before it are as they were written", damage, v.Records),
+		}, nil
 	}
 	if err != nil {
 		return v, nil, err
@@ -109,7 +121,8 @@ func verifyLog(path, expect string) (v verification, words []string, err error) 
 	if v.Records == 0 {
 		return v, []string{path + ": intact, no records yet"}, nil
 	}
-	words = []string{fmt.Sprintf("%s: intact, %d records in %s, up to number %d of %s, hash %s", path, v.Records, console.Plural(len(files), "file"),
+	words = []string{fmt.Sprintf("%s: intact, %d records in %s, up to number %d of %s, hash %s", path, v.Records,
+		console.Plural(len(files), "file"),
 		v.Last, v.Until.Local().Format(time.RFC3339), v.Hash)}
 	for i := range v.Unfinished {
 		words = append(words, unfinished(&v.Unfinished[i]))
@@ -119,6 +132,7 @@ func verifyLog(path, expect string) (v verification, words []string, err error) 
 
 // unfinished words a call that has no outcome.
 func unfinished(r *audit.Record) string {
-	return fmt.Sprintf("%s: %s %s, sent %s by %s, %s", r.Outcome, cmp.Or(r.Tool, r.Method), r.ID, r.Time.Local().Format(time.RFC3339),
+	return fmt.Sprintf("%s: %s %s, sent %s by %s, %s", r.Outcome, cmp.Or(r.Tool, r.Method), r.ID,
+		r.Time.Local().Format(time.RFC3339),
 		cmp.Or(r.Caller, "an anonymous caller"), cmp.Or(r.Error, "is in flight"))
 }

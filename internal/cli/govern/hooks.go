@@ -21,7 +21,8 @@ import (
 // Hooks lists, tests and imports hooks.
 func Hooks(c *console.Console) *cobra.Command {
 	list := hooksList(c)
-	cmd := console.Group("hooks", "List and try hooks, and import those of Claude Code", list, hooksTest(c), hooksImport(c))
+	cmd := console.Group("hooks", "List and try hooks, and import those of Claude Code", list, hooksTest(c),
+		hooksImport(c))
 	cmd.RunE = list.RunE // exthost hooks is exthost hooks list
 	return cmd
 }
@@ -29,7 +30,9 @@ func Hooks(c *console.Console) *cobra.Command {
 func hooksList(c *console.Console) *cobra.Command {
 	var event string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List hooks in the order in which they run, starting nothing", Args: console.NoArgs,
+		Use:   "list",
+		Short: "List hooks in the order in which they run, starting nothing",
+		Args:  console.NoArgs,
 		Long: "List the hooks of the configuration and of the extensions, by event and in the order in\n" +
 			"which they run: those of the host that runs in this directory or, without one, of the files.\n" +
 			"Hooks of an extension that has not started are listed as its manifest declares them.",
@@ -131,7 +134,11 @@ func importHooks(c *console.Console, path, file string) error {
 	}
 	r, err := hookimport.Read(data)
 	if err != nil {
-		return &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", path, err), Hint: "the file is JSON, with hooks: {EVENT: [{matcher, hooks: [...]}]}"}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: fmt.Sprintf("%s: %v", path, err),
+			Hint: "the file is JSON, with hooks: {EVENT: [{matcher, hooks: [...]}]}",
+		}
 	}
 	for _, n := range r.Notes {
 		c.Note(n.Where, n.Dropped, n.Message)
@@ -142,7 +149,8 @@ func importHooks(c *console.Console, path, file string) error {
 	if err := writeNew(file, r.YAML()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.Err, "%s written to %s\n  next: exthost hooks list\n", console.Plural(len(r.Hooks), "hook"), console.Safe(file))
+	_, err = fmt.Fprintf(c.Err, "%s written to %s\n  next: exthost hooks list\n", console.Plural(len(r.Hooks), "hook"),
+		console.Safe(file))
 	return err
 }
 
@@ -150,7 +158,11 @@ func importHooks(c *console.Console, path, file string) error {
 func writeNew(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return &console.Error{Code: console.ExitFailed, Text: path + " is there already", Hint: "print the hooks without --file, and add them to it"}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: path + " is there already",
+			Hint: "print the hooks without --file, and add them to it",
+		}
 	}
 	if err != nil {
 		return err

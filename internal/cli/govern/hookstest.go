@@ -35,7 +35,8 @@ func hooksTest(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&tool, "tool", "", "the `TOOL` that is called, by its registered name")
-	cmd.Flags().StringVarP(&data, "data", "d", "", "the arguments, the result after a call, or what else the event has, as one `JSON` object; - reads stdin")
+	cmd.Flags().StringVarP(&data, "data", "d", "",
+		"the arguments, the result after a call, or what else the event has, as one `JSON` object; - reads stdin")
 	if err := cmd.RegisterFlagCompletionFunc("tool", hosts.CompleteTool(c)); err != nil {
 		panic(err) // cmd has no such flag
 	}
@@ -108,15 +109,21 @@ func printOutcome(c *console.Console, out hooks.Outcome) error {
 	for _, text := range out.Context {
 		rows = append(rows, []string{"context: " + text})
 	}
-	return c.Print(console.Document{Kind: "outcome", Names: names, Rows: rows, Code: code, Value: struct {
-		Decision string          `json:"decision"`
-		Reason   string          `json:"reason,omitempty"`
-		By       string          `json:"by,omitempty"`
-		Changed  bool            `json:"changed"`
-		Payload  json.RawMessage `json:"payload"`
-		Context  []string        `json:"context"`
-		Hooks    []hookResult    `json:"hooks"`
-	}{decision, out.Reason, out.By, out.Changed, out.Payload, console.OrEmpty(out.Context), results}})
+	return c.Print(console.Document{
+		Kind:  "outcome",
+		Names: names,
+		Rows:  rows,
+		Code:  code,
+		Value: struct {
+			Decision string          `json:"decision"`
+			Reason   string          `json:"reason,omitempty"`
+			By       string          `json:"by,omitempty"`
+			Changed  bool            `json:"changed"`
+			Payload  json.RawMessage `json:"payload"`
+			Context  []string        `json:"context"`
+			Hooks    []hookResult    `json:"hooks"`
+		}{decision, out.Reason, out.By, out.Changed, out.Payload, console.OrEmpty(out.Context), results},
+	})
 }
 
 // resultOf is the effect of a hook in a few words.
@@ -132,7 +139,12 @@ func resultOf(s hooks.Step) string {
 	for _, effect := range []struct {
 		is   bool
 		word string
-	}{{r.Decision != hooks.None, string(r.Decision)}, {r.Abort, "abort"}, {r.Override != nil || r.Replace != nil, "change"}, {r.Context != "", "context"}} {
+	}{
+		{r.Decision != hooks.None, string(r.Decision)},
+		{r.Abort, "abort"},
+		{r.Override != nil || r.Replace != nil, "change"},
+		{r.Context != "", "context"},
+	} {
 		if effect.is {
 			did = append(did, effect.word)
 		}

@@ -72,14 +72,16 @@ func policyTest(c *console.Console) *cobra.Command {
 			"--from tries all calls of tools in a cassette, which exthost record wrote, and lists those that\n" +
 			"are decided otherwise: they reached their extensions when they were recorded. What policies in\n" +
 			"shadow mode would do is listed too, so that a rule can be rehearsed before it holds.",
-		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}}' |\n    exthost policy test -",
-		Args:    console.AtMostOne("a file with a call, or - for stdin"),
+		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}}' |\n    exthost policy " +
+			"test -",
+		Args: console.AtMostOne("a file with a call, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from != "" && len(args) == 0 {
 				return testRecorded(cmd.Context(), c, from)
 			}
 			if len(args) == 0 || from != "" {
-				return console.Usagef("exthost policy test --help", "exthost policy test needs a file with a call, - for stdin, or --from CASSETTE")
+				return console.Usagef("exthost policy test --help",
+					"exthost policy test needs a file with a call, - for stdin, or --from CASSETTE")
 			}
 			data, err := readCall(c, args[0])
 			if err != nil {
@@ -89,7 +91,11 @@ func policyTest(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.Print(console.Document{Kind: "test", Value: result, Text: traceText(result.Trace, c.Layout(true, traceDrop...))}); err != nil || result.Error == nil {
+			if err := c.Print(console.Document{
+				Kind:  "test",
+				Value: result,
+				Text:  traceText(result.Trace, c.Layout(true, traceDrop...)),
+			}); err != nil || result.Error == nil {
 				return err
 			}
 			return result.Error.Err()
@@ -126,7 +132,8 @@ func testCall(ctx context.Context, c *console.Console, data []byte) (result http
 	if broken != nil {
 		return result, broken
 	}
-	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.ForCall(call.Extension, call.Tool), Mode: exthost.Mode{Inspect: true}})
+	h, err := hosts.Open(ctx, c, cfg,
+		exthost.Options{Start: hosts.ForCall(call.Extension, call.Tool), Mode: exthost.Mode{Inspect: true}})
 	if err != nil {
 		return result, err
 	}

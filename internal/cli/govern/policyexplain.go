@@ -29,8 +29,9 @@ func policyExplain(c *console.Console) *cobra.Command {
 		Long: "Show what each policy decided about one exchange, in which order, how long each took and\n" +
 			"why. Every denial states the id. Without an id, list the latest decisions; --shadow lists\n" +
 			"those in which a policy in shadow mode would have acted.",
-		Example: "  exthost policy explain\n  exthost policy explain --shadow -n 50\n  exthost policy explain 0a1b2c3d4e5f6",
-		Args:    console.AtMostOne("the id of a decision"),
+		Example: "  exthost policy explain\n  exthost policy explain --shadow -n 50\n  exthost policy explain " +
+			"0a1b2c3d4e5f6",
+		Args: console.AtMostOne("the id of a decision"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return explain(cmd.Context(), c, args[0])
@@ -53,7 +54,12 @@ func explain(ctx context.Context, c *console.Console, id string) error {
 		return explainFromAudit(ctx, c, id, absent(err, "exthost policy explain"))
 	}
 	r.WarnBroken(c)
-	return c.Print(console.Document{Kind: "decision", Value: t, Names: []string{t.ID}, Text: traceText(t, c.Layout(true, traceDrop...))})
+	return c.Print(console.Document{
+		Kind:  "decision",
+		Value: t,
+		Names: []string{t.ID},
+		Text:  traceText(t, c.Layout(true, traceDrop...)),
+	})
 }
 
 func listDecisions(ctx context.Context, c *console.Console, last int, shadow bool) error {
@@ -67,7 +73,8 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 	}
 	r.WarnBroken(c)
 	if shadow {
-		list.Decisions = slices.DeleteFunc(list.Decisions, func(t exthost.Trace) bool { return !slices.ContainsFunc(t.Steps, ignored) })
+		list.Decisions = slices.DeleteFunc(list.Decisions,
+			func(t exthost.Trace) bool { return !slices.ContainsFunc(t.Steps, ignored) })
 	}
 	switch {
 	case len(list.Decisions) > 0:
@@ -81,18 +88,30 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 		names = append(names, t.ID)
 		result, why := verdict(t)
 		if i := slices.IndexFunc(t.Steps, ignored); i >= 0 && shadow {
-			result, why = "would be "+cmp.Or(past[t.Steps[i].Action], "let pass"), t.Steps[i].Policy+": "+t.Steps[i].Reason
+			result, why = "would be "+cmp.Or(past[t.Steps[i].Action],
+				"let pass"), t.Steps[i].Policy+": "+t.Steps[i].Reason
 		}
 		rows = append(rows, []string{t.ID, console.Stamp(t.Time), t.Caller, cmp.Or(t.Tool, t.Method), result, why})
 	}
-	return c.Print(console.Document{Kind: "decisions", Value: console.OrEmpty(list.Decisions), Names: names, Rows: rows, Drop: []string{"TIME", "CALLER"}})
+	return c.Print(console.Document{
+		Kind:  "decisions",
+		Value: console.OrEmpty(list.Decisions),
+		Names: names,
+		Rows:  rows,
+		Drop:  []string{"TIME", "CALLER"},
+	})
 }
 
 // ignored reports whether a policy would have acted, but its decision did not count.
 func ignored(s governance.Step) bool { return s.Ignored && s.Action != governance.Allow }
 
 // past is the effect of an action on a call; the others let it pass.
-var past = map[governance.Action]string{governance.Deny: "denied", governance.Modify: "changed", governance.Respond: "answered", governance.Ask: "asked about"}
+var past = map[governance.Action]string{
+	governance.Deny:    "denied",
+	governance.Modify:  "changed",
+	governance.Respond: "answered",
+	governance.Ask:     "asked about",
+}
 
 // verdict is the end of an exchange, and the reason.
 func verdict(t exthost.Trace) (result, why string) {
@@ -142,7 +161,14 @@ func traceText(t exthost.Trace, layout console.Layout) string {
 	}
 	rows := [][]string{{"FLOW", "CATEGORY", "POLICY", "DECISION", "TOOK", "WHY"}}
 	for _, s := range t.Steps {
-		rows = append(rows, []string{string(s.Flow), string(s.Category), s.Policy, decision(s), console.Span(time.Duration(s.Latency)), stepReason(s)})
+		rows = append(rows, []string{
+			string(s.Flow),
+			string(s.Category),
+			s.Policy,
+			decision(s),
+			console.Span(time.Duration(s.Latency)),
+			stepReason(s),
+		})
 	}
 	return strings.Join(append(lines, layout.Grid(rows)...), "\n")
 }
@@ -210,7 +236,12 @@ func explainFromAudit(ctx context.Context, c *console.Console, id string, notKep
 	if paths, err := auditPaths(c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
 		for r, err := range readAudits(ctx, paths, audit.Query{ID: id}) {
 			if err == nil {
-				return c.Print(console.Document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "no host remembers it; the audit log says:\n" + auditLine(c, &r)})
+				return c.Print(console.Document{
+					Kind:  "record",
+					Value: r,
+					Names: []string{r.ID},
+					Text:  "no host remembers it; the audit log says:\n" + auditLine(c, &r),
+				})
 			}
 		}
 	}

@@ -85,8 +85,10 @@ func rehearse(ctx context.Context, h *exthost.Host, id string, n *player.Call) (
 	if arguments == nil {
 		arguments = json.RawMessage("{}")
 	}
-	params := rawjson.Edit(json.RawMessage("{}"), map[string]json.RawMessage{"name": rawjson.Quote(n.Tool), "arguments": arguments})
-	trace, failed := h.Admin().TestCall(ctx, &protocol.Call{Extension: id, Method: protocol.MethodToolsCall, Params: params})
+	params := rawjson.Edit(json.RawMessage("{}"),
+		map[string]json.RawMessage{"name": rawjson.Quote(n.Tool), "arguments": arguments})
+	trace, failed := h.Admin().TestCall(ctx,
+		&protocol.Call{Extension: id, Method: protocol.MethodToolsCall, Params: params})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -103,7 +105,8 @@ func rehearse(ctx context.Context, h *exthost.Host, id string, n *player.Call) (
 		list = append(list, step)
 	}
 	if failed != nil {
-		of.Policy, of.Action, of.Reason = trace.Verdict.Policy, cmp.Or(string(trace.Verdict.Action), string(protocol.KindOf(failed))), protocol.Reason(failed)
+		of.Policy, of.Action, of.Reason = trace.Verdict.Policy, cmp.Or(string(trace.Verdict.Action),
+			string(protocol.KindOf(failed))), protocol.Reason(failed)
 		list = append(list, of)
 	}
 	return list, nil
@@ -121,7 +124,8 @@ func (r *rehearsal) document() console.Document {
 			how = "would " + n.Action + " (shadow)"
 		}
 		denied = denied || !n.Shadow && n.Action != string(governance.Modify) && n.Action != string(governance.Respond)
-		fmt.Fprintf(&b, "%s %s %s: %s by %s", console.Safe(n.Extension), console.Safe(n.Tool), console.Cut(console.Safe(string(n.Arguments)), shownArguments), how, n.Policy)
+		fmt.Fprintf(&b, "%s %s %s: %s by %s", console.Safe(n.Extension), console.Safe(n.Tool),
+			console.Cut(console.Safe(string(n.Arguments)), shownArguments), how, n.Policy)
 		if n.Reason != "" {
 			b.WriteString(": " + console.Safe(n.Reason))
 		}

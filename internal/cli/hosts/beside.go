@@ -47,7 +47,8 @@ type Connected struct {
 func (c *Connected) Add(s status.Status) {
 	c.Clients = append(c.Clients, s.Clients...)
 	for _, n := range s.NamedClients {
-		at, ok := slices.BinarySearchFunc(c.Named, n, func(a, b status.NamedClient) int { return cmp.Compare(a.Name, b.Name) })
+		at, ok := slices.BinarySearchFunc(c.Named, n,
+			func(a, b status.NamedClient) int { return cmp.Compare(a.Name, b.Name) })
 		switch {
 		case !ok:
 			c.Named = slices.Insert(c.Named, at, n)

@@ -95,7 +95,8 @@ func fileOf(scope string) (file string) {
 
 // describe says which host it is: its pid, directory and user, and what it serves.
 func describe(i daemon.Info) string {
-	return console.Safe(fmt.Sprintf("pid %d in %s, %s, %s", cmp.Or(i.Seen, i.PID), cmp.Or(i.Dir, "an unknown directory"), userName(i.UID), cmp.Or(i.Serves, "which serves nothing yet")))
+	return console.Safe(fmt.Sprintf("pid %d in %s, %s, %s", cmp.Or(i.Seen, i.PID),
+		cmp.Or(i.Dir, "an unknown directory"), userName(i.UID), cmp.Or(i.Serves, "which serves nothing yet")))
 }
 
 func userName(uid int) string {
@@ -112,6 +113,7 @@ func (r *Running) NeedsFiles() error {
 	return &console.Error{
 		Code: console.ExitFailed,
 		Text: "this needs the files of the host that runs: " + describe(r.Info),
-		Hint: fmt.Sprintf("run the command in %s as %s, with the environment of the host: sudo -u %s …", r.Info.Dir, name, name),
+		Hint: fmt.Sprintf("run the command in %s as %s, with the environment of the host: sudo -u %s …", r.Info.Dir,
+			name, name),
 	}
 }

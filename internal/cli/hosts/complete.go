@@ -105,7 +105,8 @@ func CompleteCall(c *console.Console) cobra.CompletionFunc {
 }
 
 // completeOne completes the first argument.
-func completeOne(c *console.Console, words func(ctx context.Context, k known) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
+func completeOne(c *console.Console, words func(ctx context.Context, k known) ([]string, cobra.ShellCompDirective),
+) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

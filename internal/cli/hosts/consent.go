@@ -42,12 +42,21 @@ func Consent(cfg *config.Config) (*consent.Consent, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &consent.Consent{Store: consent.NewStore(filepath.Join(filepath.Dir(state), "trust")), Bundled: bundled.Is, Package: l.Tree, Project: cfg.Project.Dir,
-		Stated: func(id string) consent.Stated { return consent.StatedBy(cfg, id) }}
+	k := &consent.Consent{
+		Store:   consent.NewStore(filepath.Join(filepath.Dir(state), "trust")),
+		Bundled: bundled.Is,
+		Package: l.Tree,
+		Project: cfg.Project.Dir,
+		Stated:  func(id string) consent.Stated { return consent.StatedBy(cfg, id) },
+	}
 	if cfg.Extensions.Trust == config.TrustLock {
 		f, err := lockfile.Read(cfg.Project.Dir)
 		if err != nil {
-			return nil, &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "mend it, or take it from the repository again"}
+			return nil, &console.Error{
+				Code: console.ExitInvalid,
+				Text: err.Error(),
+				Hint: "mend it, or take it from the repository again",
+			}
 		}
 		k.LockedConfiguration = func(files consent.Files) bool {
 			return f.Configuration == files.Digest() || f.Configuration == "" && len(files) == 0
@@ -81,7 +90,8 @@ func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) (
 		}
 		if id := cmp.Or(c.Owner, c.ID); v.Trusted() && !v.Bundled {
 			e, before := f.Extensions[id], f.Extensions[id]
-			e.Manifest, e.Files, e.Command = "sha256:"+v.Files[manifest.FileName].Sum, v.Files.Digest(), locked.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
+			e.Manifest, e.Files, e.Command = "sha256:"+
+				v.Files[manifest.FileName].Sum, v.Files.Digest(), locked.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
 			if e.Files != before.Files || e.Manifest != before.Manifest || e.Command != before.Command {
 				e.Approved, e.ApprovedBy = time.Now().UTC().Format(time.RFC3339), Operator()
 			}
@@ -98,9 +108,13 @@ func lockedSo(f *lockfile.File, c *discovery.Candidate, files consent.Files) err
 	e, ok := f.Lookup(id)
 	switch {
 	case !ok:
-		return protocol.Errorf(protocol.Untrusted, "%s does not name %s; exthost trust --lock %s writes it there, where you agree to it", lockfile.FileName, id, id)
+		return protocol.Errorf(protocol.Untrusted,
+			"%s does not name %s; exthost trust --lock %s writes it there, where you agree to it", lockfile.FileName,
+			id, id)
 	case e.Files != files.Digest():
-		return protocol.Errorf(protocol.Untrusted, "its files of code are not those of %s; exthost trust --lock %s changes that, where you agree to them", lockfile.FileName, id)
+		return protocol.Errorf(protocol.Untrusted,
+			"its files of code are not those of %s; exthost trust --lock %s changes that, where you agree to them",
+			lockfile.FileName, id)
 	}
 	return nil
 }
@@ -140,8 +154,12 @@ func Trusted(cfg *config.Config) (exthost.Consent, error) {
 	case v == nil || v.Trusted():
 		return k, nil
 	case k.Locked != nil:
-		return nil, &console.Error{Code: console.ExitDenied, Text: "the configuration of " + console.Safe(cfg.Project.Dir) + " is not what " + lockfile.FileName + " says",
-			Hint: "exthost trust . --lock, where you agree to it; or --no-project-config, which leaves it out"}
+		return nil, &console.Error{
+			Code: console.ExitDenied,
+			Text: "the configuration of " + console.Safe(cfg.Project.Dir) + " is not what " + lockfile.FileName +
+				" says",
+			Hint: "exthost trust . --lock, where you agree to it; or --no-project-config, which leaves it out",
+		}
 	}
 	why := "nobody has agreed yet to what it makes this program run"
 	if v.Record.Revoked {
@@ -149,8 +167,12 @@ func Trusted(cfg *config.Config) (exthost.Consent, error) {
 	} else if v.Record.Accepted != nil {
 		why = "it changed since it was trusted: " + consent.Some(v.Changes)
 	}
-	return nil, &console.Error{Code: console.ExitDenied, Text: "the configuration of " + console.Safe(cfg.Project.Dir) + " is not trusted: " + console.Safe(why),
-		Hint: "exthost trust, which shows what it runs; or --no-project-config, which leaves it out", Cause: NotTrusted{}}
+	return nil, &console.Error{
+		Code:  console.ExitDenied,
+		Text:  "the configuration of " + console.Safe(cfg.Project.Dir) + " is not trusted: " + console.Safe(why),
+		Hint:  "exthost trust, which shows what it runs; or --no-project-config, which leaves it out",
+		Cause: NotTrusted{},
+	}
 }
 
 // NotTrusted is the cause of an error that goes away when the user agrees to what the working
@@ -218,7 +240,8 @@ func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ..
 	if err != nil || k == nil {
 		return err
 	}
-	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{dir}, Safe: cfg.Extensions.SafeDirectories})
+	found, err := discovery.Discover(ctx,
+		discovery.Options{SearchPaths: []string{dir}, Safe: cfg.Extensions.SafeDirectories})
 	if err != nil {
 		return err
 	}
@@ -252,15 +275,20 @@ func Directory(ctx context.Context, c *console.Console, args []string) (string, 
 	if err != nil {
 		return "", err
 	}
-	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{here}, Safe: cfg.Extensions.SafeDirectories})
+	found, err := discovery.Discover(ctx,
+		discovery.Options{SearchPaths: []string{here}, Safe: cfg.Extensions.SafeDirectories})
 	if err != nil {
 		return "", err
 	}
 	for i := range found.Candidates {
 		if err := k.Allows(&found.Candidates[i]); err != nil {
 			id := console.Safe(found.Candidates[i].ID)
-			return "", &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("extension %s of this directory is not trusted: %s", id, console.Safe(protocol.Reason(err))),
-				Hint: "the same command with the directory, ., which agrees to run what it holds"}
+			return "", &console.Error{
+				Code: console.ExitDenied,
+				Text: fmt.Sprintf("extension %s of this directory is not trusted: %s", id,
+					console.Safe(protocol.Reason(err))),
+				Hint: "the same command with the directory, ., which agrees to run what it holds",
+			}
 		}
 	}
 	return ThisDirectory, nil
@@ -292,7 +320,8 @@ func Examine(ctx context.Context, c *console.Console, cfg *config.Config) (*exth
 	return look(ctx, c, cfg, triedSecrets(ctx))
 }
 
-func look(ctx context.Context, c *console.Console, cfg *config.Config, secrets func(*config.Config) exthost.Secrets) (*exthost.Host, error) {
+func look(ctx context.Context, c *console.Console, cfg *config.Config, secrets func(*config.Config) exthost.Secrets,
+) (*exthost.Host, error) {
 	var decides exthost.Consent
 	k, err := Consent(cfg)
 	if err != nil {
@@ -301,7 +330,8 @@ func look(ctx context.Context, c *console.Console, cfg *config.Config, secrets f
 	if k != nil {
 		decides = k
 	}
-	h, err := open(ctx, c, cfg, decides, exthost.Options{Secrets: secrets, Start: none, Mode: exthost.Mode{Inspect: true}})
+	h, err := open(ctx, c, cfg, decides,
+		exthost.Options{Secrets: secrets, Start: none, Mode: exthost.Mode{Inspect: true}})
 	if err == nil && ctx.Err() != nil { // a secret that could not be asked for any more looks like one that is missing
 		h.Close()
 		return nil, ctx.Err()

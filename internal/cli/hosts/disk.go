@@ -46,7 +46,8 @@ func (r *Running) broken(c *console.Console) []protocol.Diagnostic {
 }
 
 func onlyErrors(diags []protocol.Diagnostic) []protocol.Diagnostic {
-	return slices.DeleteFunc(slices.Clone(diags), func(d protocol.Diagnostic) bool { return d.Level != protocol.LevelError })
+	return slices.DeleteFunc(slices.Clone(diags),
+		func(d protocol.Diagnostic) bool { return d.Level != protocol.LevelError })
 }
 
 // sayBroken prints on stderr why the configuration on disk cannot be used, beside a host that
@@ -56,7 +57,8 @@ func sayBroken(c *console.Console, errs []protocol.Diagnostic) {
 	if more := len(errs) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more, which exthost validate shows)", more)
 	}
-	c.Warn("the configuration on disk cannot be used, and the one before it stays in force; fix it, then exthost reload: %s", console.Safe(text))
+	c.Warn("the configuration on disk cannot be used, and the one before it stays in force; fix it, then exthost "+
+		"reload: %s", console.Safe(text))
 }
 
 // OnDisk is the status of what is on the search paths, with the states of the running host;
@@ -118,8 +120,11 @@ func Overlay(disk, running status.Status) status.Status {
 			disk.Policies = append(disk.Policies, p)
 		}
 	}
-	disk.Diagnostics = slices.DeleteFunc(disk.Diagnostics, func(d protocol.Diagnostic) bool { // the host may have what this environment lacks
-		return d.Code == discovery.CodeRequirement && slices.ContainsFunc(disk.Extensions, func(x status.Extension) bool { return x.ID == d.Extension && !x.LeftOut() })
+	// the host may have what this environment lacks
+	disk.Diagnostics = slices.DeleteFunc(disk.Diagnostics, func(d protocol.Diagnostic) bool {
+		return d.Code == discovery.CodeRequirement &&
+			slices.ContainsFunc(disk.Extensions,
+				func(x status.Extension) bool { return x.ID == d.Extension && !x.LeftOut() })
 	})
 	return disk
 }
@@ -137,7 +142,8 @@ func (r *Running) Unloaded(ctx context.Context, c *console.Console, running stat
 		return nil
 	}
 	for _, x := range disk.Extensions {
-		if x.State != status.StateDisabled && !slices.ContainsFunc(running.Extensions, func(on status.Extension) bool { return on.ID == x.ID }) {
+		if x.State != status.StateDisabled &&
+			!slices.ContainsFunc(running.Extensions, func(on status.Extension) bool { return on.ID == x.ID }) {
 			names = append(names, x.ID)
 		}
 	}

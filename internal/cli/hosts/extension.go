@@ -19,7 +19,11 @@ import (
 func Extension(s status.Status, id string) (status.Extension, error) {
 	x, err := Worker(s, id)
 	if err == nil && !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == id }) {
-		err = &console.Error{Code: console.ExitNotFound, Text: id + " is no extension; the configuration states it", Hint: "exthost config show --origin says where"}
+		err = &console.Error{
+			Code: console.ExitNotFound,
+			Text: id + " is no extension; the configuration states it",
+			Hint: "exthost config show --origin says where",
+		}
 	}
 	return x, err
 }
@@ -44,7 +48,11 @@ func Worker(s status.Status, id string) (status.Extension, error) {
 	if err := BrokenManifest(s, id); err != nil {
 		return status.Extension{}, err
 	}
-	return status.Extension{}, &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no extension %q%s", id, console.DidYouMean(id, ids)), Hint: "exthost list"}
+	return status.Extension{}, &console.Error{
+		Code: console.ExitNotFound,
+		Text: fmt.Sprintf("there is no extension %q%s", id, console.DidYouMean(id, ids)),
+		Hint: "exthost list",
+	}
 }
 
 // policyAsExtension is the status of a policy's process, or little without a process.
@@ -67,7 +75,11 @@ func BrokenManifest(s status.Status, id string) error {
 	if lines == nil {
 		return nil
 	}
-	return &console.Error{Code: console.ExitInvalid, Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"), Hint: "exthost validate, once it is fixed"}
+	return &console.Error{
+		Code: console.ExitInvalid,
+		Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"),
+		Hint: "exthost validate, once it is fixed",
+	}
 }
 
 // RunsAs is the transport of an extension and, where it has one, the protocol.
@@ -132,26 +144,38 @@ func PolicyDocument(policies []status.Policy) console.Document {
 	for _, p := range policies {
 		names = append(names, p.Name)
 	}
-	return console.Document{Kind: "policies", Value: console.OrEmpty(policies), Names: names, Rows: PolicyRows(policies), Drop: policyDrop, Wrap: true}
+	return console.Document{
+		Kind:  "policies",
+		Value: console.OrEmpty(policies),
+		Names: names,
+		Rows:  PolicyRows(policies),
+		Drop:  policyDrop,
+		Wrap:  true,
+	}
 }
 
 // PolicyRows are a table with a row for each policy.
 func PolicyRows(policies []status.Policy) [][]string {
-	rows := [][]string{{"POLICY", "CATEGORY", "TYPE", "MODE", "STATE", "DECISIONS", "DENIED", "ERRORS", "P50", "P95", "NOTE"}}
+	rows := [][]string{
+		{"POLICY", "CATEGORY", "TYPE", "MODE", "STATE", "DECISIONS", "DENIED", "ERRORS", "P50", "P95", "NOTE"},
+	}
 	for _, p := range policies {
 		var asked, denied, failed, shadow int64
 		p50, p95, slowest := "-", "-", protocol.Duration(0)
 		for _, c := range p.Calls { // one call has a decision in each flow of the policy
 			asked += c.Continue + c.Rejected + c.Errors
 			denied, failed, shadow = denied+c.Rejected, failed+c.Errors, shadow+c.Shadow
-			if c.Latency != nil && c.Latency.P95 >= slowest { // as the dashboard: an audit log writes in the response flow
+			// as the dashboard: an audit log writes in the response flow
+			if c.Latency != nil && c.Latency.P95 >= slowest {
 				slowest = c.Latency.P95
 				p50, p95 = console.Span(time.Duration(c.Latency.P50)), console.Span(time.Duration(c.Latency.P95))
 			}
 		}
 		is := cmp.Or(p.Builtin, string(p.Kind))
-		rows = append(rows, []string{p.Name, string(p.Category), is, string(p.Mode), p.State, strconv.FormatInt(asked, 10),
-			strconv.FormatInt(denied, 10), strconv.FormatInt(failed, 10), p50, p95, strings.Join(policyNotes(p, shadow), "; ")})
+		rows = append(rows, []string{p.Name, string(p.Category), is, string(p.Mode), p.State,
+			strconv.FormatInt(asked, 10),
+			strconv.FormatInt(denied, 10), strconv.FormatInt(failed, 10), p50, p95,
+			strings.Join(policyNotes(p, shadow), "; ")})
 	}
 	return rows
 }

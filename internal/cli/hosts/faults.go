@@ -29,7 +29,8 @@ func Unlisted(s status.Status) []protocol.Diagnostic {
 	}
 	var out []protocol.Diagnostic
 	for _, d := range s.Diagnostics {
-		if d.Level != protocol.LevelInfo && !slices.ContainsFunc(listed, func(x status.Extension) bool { return Concerns(d, x) }) {
+		if d.Level != protocol.LevelInfo &&
+			!slices.ContainsFunc(listed, func(x status.Extension) bool { return Concerns(d, x) }) {
 			out = append(out, d)
 		}
 	}
@@ -67,7 +68,8 @@ func OfConfig(d protocol.Diagnostic) bool {
 func BrokenFiles(s status.Status) (names []string) {
 	for _, d := range Unlisted(s) {
 		name := cmp.Or(console.Nearby(d).Path, d.Extension)
-		if d.Level == protocol.LevelError && d.Code != string(protocol.ConfigInvalid) && name != "" && !slices.Contains(names, name) {
+		if d.Level == protocol.LevelError && d.Code != string(protocol.ConfigInvalid) && name != "" &&
+			!slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -94,14 +96,19 @@ func Said(x status.Extension, d protocol.Diagnostic) bool {
 // with the files of the configuration.
 func PrintDiagnostics(c *console.Console, s status.Status) {
 	config := BrokenConfig(s)
-	found := slices.DeleteFunc(Unlisted(s), func(d protocol.Diagnostic) bool { return d.Path != "" && slices.Contains(config, d) })
+	found := slices.DeleteFunc(Unlisted(s),
+		func(d protocol.Diagnostic) bool { return d.Path != "" && slices.Contains(config, d) })
 	for _, d := range found {
 		c.Say(d)
 	}
 	broken := func(d protocol.Diagnostic) bool { return d.Code != discovery.CodePathMissing }
 	if len(s.Extensions) == 0 && !slices.ContainsFunc(found, broken) {
-		c.Say(protocol.Diagnostic{Level: protocol.LevelInfo, Message: "no extension was found: one is a folder with a plugin.toml below ./extensions",
-			Hint: "exthost init NAME --lang python writes one, exthost config show says where else they are looked for"})
+		c.Say(protocol.Diagnostic{
+			Level:   protocol.LevelInfo,
+			Message: "no extension was found: one is a folder with a plugin.toml below ./extensions",
+			Hint: "exthost init NAME --lang python writes one, exthost config show says where else they are " +
+				"looked for",
+		})
 	}
 }
 
@@ -124,8 +131,12 @@ func PrintProblems(c *console.Console, s status.Status) {
 func UnknownTool(s status.Status, name string) error {
 	for _, x := range s.Extensions {
 		if slices.Contains(x.Withheld, name) {
-			return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("tool %s is held back: it does not say of itself what it said when it was pinned", name),
-				Hint: "exthost policy pins, then exthost tools accept " + x.ID}
+			return &console.Error{
+				Code: console.ExitDenied,
+				Text: fmt.Sprintf("tool %s is held back: it does not say of itself what it said when it was pinned",
+					name),
+				Hint: "exthost policy pins, then exthost tools accept " + x.ID,
+			}
 		}
 		if tools.MayOwn(x.ID, name) && x.Reason != "" {
 			return unavailable(name, x, s)
@@ -144,7 +155,11 @@ func UnknownTool(s status.Status, name string) error {
 	if id := nearestOwner(name, ids); meant == "" && id != "" {
 		meant = fmt.Sprintf(", did you mean one of extension %q?", id)
 	}
-	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no tool %q%s", name, meant), Hint: "exthost tools list"}
+	return &console.Error{
+		Code: console.ExitNotFound,
+		Text: fmt.Sprintf("there is no tool %q%s", name, meant),
+		Hint: "exthost tools list",
+	}
 }
 
 // nearestOwner is the extension whose id the beginning of a tool's name resembles.
@@ -195,7 +210,8 @@ func unavailable(name string, x status.Extension, s status.Status) error {
 			e.Hint = "exthost allow " + x.ID
 		}
 	}
-	lines := append([]string{fmt.Sprintf("no tool %q, because extension %s is %s: %s", name, x.ID, x.State, x.Reason)}, console.LastWords(Evidence(x))...)
+	lines := append([]string{fmt.Sprintf("no tool %q, because extension %s is %s: %s", name, x.ID, x.State, x.Reason)},
+		console.LastWords(Evidence(x))...)
 	e.Text = strings.Join(lines, "\n")
 	return e
 }

@@ -90,17 +90,25 @@ func (l login) SignIn(ctx context.Context, open func(ctx context.Context, addres
 }
 
 // SignInServer returns what users sign in to at a place, as t states it.
-func SignInServer(ctx context.Context, cfg *config.Config, p logins.Place, t *manifest.Transport) (*signin.Server, error) {
+func SignInServer(ctx context.Context, cfg *config.Config, p logins.Place, t *manifest.Transport,
+) (*signin.Server, error) {
 	s := &signin.Server{Place: p, SSE: t.Kind == manifest.KindSSE}
 	o := t.OAuth
 	if o == nil {
 		return s, nil
 	}
-	secret, err := secrets.Replace(o.ClientSecret, func(name string) (string, error) { return Secrets(cfg).Lookup(ctx, name) })
+	secret, err := secrets.Replace(o.ClientSecret,
+		func(name string) (string, error) { return Secrets(cfg).Lookup(ctx, name) })
 	if err != nil {
 		return nil, fmt.Errorf("oauth.client_secret: %w", err)
 	}
-	s.Settings = signin.Settings{ClientID: o.ClientID, ClientSecret: secret, MetadataURL: o.ClientMetadataURL, Scopes: o.Scopes, Port: o.CallbackPort}
+	s.Settings = signin.Settings{
+		ClientID:     o.ClientID,
+		ClientSecret: secret,
+		MetadataURL:  o.ClientMetadataURL,
+		Scopes:       o.Scopes,
+		Port:         o.CallbackPort,
+	}
 	return s, nil
 }
 

@@ -49,7 +49,8 @@ func ClientsNow(c *console.Console, flags ...config.Flag) (named map[string]conf
 }
 
 // read is Load without a word: cfg is nil when a diagnostic is an error.
-func read(c *console.Console, flags ...config.Flag) (cfg *config.Config, origins *config.Origins, diags []protocol.Diagnostic, err error) {
+func read(c *console.Console, flags ...config.Flag,
+) (cfg *config.Config, origins *config.Origins, diags []protocol.Diagnostic, err error) {
 	if len(c.Extensions) > 0 {
 		dirs := make([]string, len(c.Extensions))
 		for i, dir := range c.Extensions {
@@ -78,7 +79,12 @@ func invalid(diags []protocol.Diagnostic) error {
 	for _, d := range diags {
 		lines = append(lines, fmt.Sprintf("  %s: %s", d.Level, console.Safe(console.Nearby(d).String())))
 	}
-	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost validate, once it is fixed", Cause: config.Refused(diags)}
+	return &console.Error{
+		Code:  console.ExitInvalid,
+		Text:  strings.Join(lines, "\n"),
+		Hint:  "exthost validate, once it is fixed",
+		Cause: config.Refused(diags),
+	}
 }
 
 // Inspect opens a host for a command that changes nothing. It starts only the
@@ -101,7 +107,8 @@ func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost
 	return open(ctx, c, cfg, k, o)
 }
 
-func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost.Consent, o exthost.Options) (h *exthost.Host, err error) {
+func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost.Consent, o exthost.Options,
+) (h *exthost.Host, err error) {
 	o.Consent = k
 	unrecorded := *cfg
 	unrecorded.Record = recording.Cassette{} // the cassette is that of the host that serves
@@ -120,7 +127,8 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 	if o.Secrets == nil {
 		o.Secrets = Secrets
 	}
-	o.Logger, o.PolicyKinds, o.Mode.Background, o.Logins, o.Services = log, PolicyKinds, true, Logins(c), services.New(cfg.Cluster)
+	o.Logger, o.PolicyKinds, o.Mode.Background, o.Logins, o.Services = log, PolicyKinds, true, Logins(c),
+		services.New(cfg.Cluster)
 	if h, err = exthost.Open(ctx, cfg, o); err != nil {
 		return nil, err
 	}
@@ -142,7 +150,8 @@ func starting(s status.Status) string {
 	if ids == nil {
 		return ""
 	}
-	return fmt.Sprintf("starting %d of %s: %s", len(ids), console.Plural(len(s.Extensions), "extension"), strings.Join(ids, ", "))
+	return fmt.Sprintf("starting %d of %s: %s", len(ids), console.Plural(len(s.Extensions), "extension"),
+		strings.Join(ids, ", "))
 }
 
 // PolicyKinds are the policies that the program links beyond those of the library.

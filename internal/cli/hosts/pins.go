@@ -84,7 +84,8 @@ func (p *Pinned) accept(ctx context.Context, extension, label string, shown []st
 		digests = append(digests, pin.Digest)
 	}
 	if p.own != nil {
-		return p.own.Admin().AcceptTools(exthost.Selection{Extension: extension, Label: label, Digests: digests}, Operator())
+		return p.own.Admin().AcceptTools(exthost.Selection{Extension: extension, Label: label, Digests: digests},
+			Operator())
 	}
 	path := "/api/v1/pins/" + url.PathEscape(extension)
 	if label != "" {
@@ -136,7 +137,15 @@ func PinsText(list []status.Pin) string {
 			lines = append(lines, "  "+console.Safe(strings.TrimSuffix(diff, "\n")))
 		}
 		if p.Digest != "" {
-			next := []string{"exthost", "tools", "accept", p.Extension, p.Label, "--expect", DigestOf(waiting(list, p.Extension, p.Label))}
+			next := []string{
+				"exthost",
+				"tools",
+				"accept",
+				p.Extension,
+				p.Label,
+				"--expect",
+				DigestOf(waiting(list, p.Extension, p.Label)),
+			}
 			lines = append(lines, "  next: "+console.Safe(shellwords.Join(next)))
 		}
 	}

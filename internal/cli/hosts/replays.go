@@ -33,10 +33,19 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 	case err != nil:
 		return "", nil, err
 	case len(recorded) == 0:
-		return "", nil, &console.Error{Code: console.ExitInvalid, Text: "no extension was recorded in " + file, Hint: recordIt}
+		return "", nil, &console.Error{
+			Code: console.ExitInvalid,
+			Text: "no extension was recorded in " + file,
+			Hint: recordIt,
+		}
 	}
 	if len(recorded) > maxReplayed {
-		return "", nil, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s holds %d extensions, more than the %d that are replayed together", file, len(recorded), maxReplayed), Hint: "state some of them in manifests, with kind = \"replay\""}
+		return "", nil, &console.Error{
+			Code: console.ExitInvalid,
+			Text: fmt.Sprintf("%s holds %d extensions, more than the %d that are replayed together", file,
+				len(recorded), maxReplayed),
+			Hint: "state some of them in manifests, with kind = \"replay\"",
+		}
 	}
 	if dir, err = os.MkdirTemp("", "exthost-replay-"); err != nil {
 		return "", nil, err
@@ -48,10 +57,12 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 			id += "_"
 		}
 		ids[id] = of
-		text := fmt.Sprintf("[plugin]\nid = %s\nversion = \"0.1.0\"\n[transport]\nkind = \"replay\"\nfile = %s\nextension = %s\nmatch = %q\nlatency = %q\n",
+		text := fmt.Sprintf("[plugin]\nid = %s\nversion = \"0.1.0\"\n[transport]\nkind = \"replay\"\nfile = "+
+			"%s\nextension = %s\nmatch = %q\nlatency = %q\n",
 			literal.String(id), literal.String(file), literal.String(of), match, latency)
 		folder := filepath.Join(dir, "extensions", strconv.Itoa(n)) // an id may hold what a terminal acts on
-		if err = errors.Join(err, os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "plugin.toml"), []byte(text), 0o600)); err != nil {
+		if err = errors.Join(err, os.MkdirAll(folder, 0o700),
+			os.WriteFile(filepath.Join(folder, "plugin.toml"), []byte(text), 0o600)); err != nil {
 			break
 		}
 	}

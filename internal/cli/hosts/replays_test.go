@@ -15,7 +15,8 @@ func TestReplaysOfAnyCassette(t *testing.T) {
 	cassette := func(ids ...string) string {
 		text := `{"cassette":1,"host":"1","begun":"2026-01-02T03:04:05Z"}` + "\n"
 		for i, id := range ids {
-			text += fmt.Sprintf(`{"at":0,"run":%d,"start":{"extension":"%s","transport":"stdio","protocol":"mcp"}}`+"\n", i+1, id)
+			text += fmt.Sprintf(`{"at":0,"run":%d,"start":{"extension":"%s","transport":"stdio","protocol":"mcp"}}`+
+				"\n", i+1, id)
 		}
 		file := filepath.Join(t.TempDir(), "x.cassette")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -28,7 +29,13 @@ func TestReplaysOfAnyCassette(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if diff := cmp.Diff(map[string]string{"a_b_": "a.b", "a_b": "a_b", "x\x1b]0;y\a": "x\x1b]0;y\a", "__/__/up": "../../up", "/abs": "/abs"}, ids); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		"a_b_":        "a.b",
+		"a_b":         "a_b",
+		"x\x1b]0;y\a": "x\x1b]0;y\a",
+		"__/__/up":    "../../up",
+		"/abs":        "/abs",
+	}, ids); diff != "" {
 		t.Error(diff)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "extensions", "[0-9]", "plugin.toml"))
@@ -39,7 +46,8 @@ func TestReplaysOfAnyCassette(t *testing.T) {
 	for i := range many {
 		many[i] += fmt.Sprint(i)
 	}
-	if _, _, err := Replays(cassette(many...), "strict", "0"); err == nil || !strings.Contains(err.Error(), "more than the 1000") {
+	if _, _, err := Replays(cassette(many...), "strict", "0"); err == nil ||
+		!strings.Contains(err.Error(), "more than the 1000") {
 		t.Error(err)
 	}
 }

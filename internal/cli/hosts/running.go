@@ -32,8 +32,9 @@ import (
 
 // Running is the host that serves this directory, seen from the socket of its operator.
 type Running struct {
-	Info   daemon.Info
-	Apart  bool // it keeps its state elsewhere than a host of this user and directory would, and has other files of configuration
+	Info daemon.Info
+	// it keeps its state elsewhere than a host of this user and directory would, and has other files of configuration
+	Apart  bool
 	client *http.Client
 }
 
@@ -59,7 +60,10 @@ func Find(ctx context.Context) (*Running, error) {
 
 func running(info daemon.Info) *Running {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return info.Dial(ctx) }
-	return &Running{Info: info, client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	return &Running{
+		Info:   info,
+		client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+	}
 }
 
 // Everywhere returns the hosts of this user that run, whatever their directories.
@@ -80,7 +84,11 @@ func Everywhere(ctx context.Context) (all []*Running, err error) {
 
 // UnknownClient is the error about a name that is none of the named clients.
 func UnknownClient(name string, known []string) *console.Error {
-	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no client %.80q%s", name, console.DidYouMean(name, known)), Hint: "exthost client list; exthost client add NAME adds one"}
+	return &console.Error{
+		Code: console.ExitNotFound,
+		Text: fmt.Sprintf("there is no client %.80q%s", name, console.DidYouMean(name, known)),
+		Hint: "exthost client list; exthost client add NAME adds one",
+	}
 }
 
 // OnRunning makes the body of a command from a function of the running host.
@@ -159,7 +167,8 @@ func (r *Running) do(ctx context.Context, method, path string, body []byte, into
 		return nil
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("the running host (pid %d) answers what this one cannot read: %w; restart it if it is another version", r.Info.PID, err)
+		return fmt.Errorf("the running host (pid %d) answers what this one cannot read: %w; restart it if it is "+
+			"another version", r.Info.PID, err)
 	}
 	return nil
 }
@@ -233,7 +242,8 @@ func (r *Running) open(ctx context.Context, method, path string, body []byte) (i
 	var failed struct{ Error *httpserver.Fault }
 	data, err := io.ReadAll(resp.Body)
 	if err != nil || json.Unmarshal(data, &failed) != nil || failed.Error == nil {
-		return nil, fmt.Errorf("the running host (pid %d) answers %s to %s; restart it if it is another version", r.Info.PID, resp.Status, path)
+		return nil, fmt.Errorf("the running host (pid %d) answers %s to %s; restart it if it is another version",
+			r.Info.PID, resp.Status, path)
 	}
 	return nil, failed.Error.Err()
 }
@@ -309,14 +319,22 @@ func (r *Running) lost(ctx context.Context, method string, err error) error {
 	} else if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
-	e := &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the running host (pid %d) ended before it answered", r.Info.PID), Hint: "exthost status"}
+	e := &console.Error{
+		Code: console.ExitFailed,
+		Text: fmt.Sprintf("the running host (pid %d) ended before it answered", r.Info.PID),
+		Hint: "exthost status",
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
 	case r.Info.Stopped():
 		e = StoppedError(r.Info)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.EAGAIN):
-		e = &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("the running host (pid %d) does not answer", r.Info.PID), Hint: "exthost logs"}
+		e = &console.Error{
+			Code: console.ExitCanceled,
+			Text: fmt.Sprintf("the running host (pid %d) does not answer", r.Info.PID),
+			Hint: "exthost logs",
+		}
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); method == http.MethodPost && !(ok && dial.Op == "dial") {
 		e.Text += "; what it was asked to do may have been done"

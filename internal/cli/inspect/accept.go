@@ -33,7 +33,8 @@ func toolsAccept(c *console.Console) *cobra.Command {
 		Example: "  exthost tools accept notes\n  exthost tools accept notes --yes",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
-				return console.Usagef("exthost status", "%s needs the id of an extension, and may name one of its tools", cmd.CommandPath())
+				return console.Usagef("exthost status",
+					"%s needs the id of an extension, and may name one of its tools", cmd.CommandPath())
 			}
 			return nil
 		},
@@ -79,9 +80,17 @@ func (a *acceptance) agreed(ctx context.Context, c *console.Console, digest stri
 	case a.expect == digest, a.expect == "" && a.yes:
 		return nil
 	case a.expect != "":
-		return &console.Error{Code: console.ExitDenied, Text: "this is not what --expect states, and nothing was accepted", Hint: next}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: "this is not what --expect states, and nothing was accepted",
+			Hint: next,
+		}
 	case !c.Interactive():
-		return &console.Error{Code: console.ExitDenied, Text: "nothing was accepted: without a terminal nobody can be asked", Hint: next}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: "nothing was accepted: without a terminal nobody can be asked",
+			Hint: next,
+		}
 	}
 	if yes, err := c.Yes(ctx); err != nil || yes {
 		return err

@@ -49,14 +49,22 @@ func Call(c *console.Console) *cobra.Command {
 			}
 			err := call(ctx, c, &request{tool: args[0], pairs: args[1:], node: node}, data)
 			if timeout > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
-				err = &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("%s: no answer within %s, its start included; it may have acted", args[0], timeout), Hint: "a longer --timeout", Cause: err}
+				err = &console.Error{
+					Code: console.ExitCanceled,
+					Text: fmt.Sprintf("%s: no answer within %s, its start included; it may have acted", args[0],
+						timeout),
+					Hint:  "a longer --timeout",
+					Cause: err,
+				}
 			}
 			return printFailure(c, err)
 		},
 	}
 	cmd.Flags().StringVarP(&data, "data", "d", "", "arguments as one `JSON` object; - reads stdin")
-	cmd.Flags().StringVar(&node, "node", "", "have this `NODE` of the cluster take the call (default: any that has the tool)")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `LONG`, start included (default: the extension's own timeouts)")
+	cmd.Flags().StringVar(&node, "node", "",
+		"have this `NODE` of the cluster take the call (default: any that has the tool)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0,
+		"give up after this `LONG`, start included (default: the extension's own timeouts)")
 	return cmd
 }
 
@@ -94,7 +102,12 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 			if r != nil {
 				text = fmt.Sprintf("the host that runs here knows no tool %q of node %s", q.tool, q.node)
 			}
-			return &console.Error{Code: console.ExitNotFound, Text: text, Hint: "exthost tools list has the tools, and the nodes that have them; exthost cluster nodes has the nodes"}
+			return &console.Error{
+				Code: console.ExitNotFound,
+				Text: text,
+				Hint: "exthost tools list has the tools, and the nodes that have them; exthost cluster nodes has the " +
+					"nodes",
+			}
 		}
 		recorded = cfg.Audit.Path != ""
 		result, err = q.alone(ctx, c, cfg)
@@ -106,7 +119,12 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 		err = explained(err)
 	}
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError && e.Evidence == nil {
-		return &console.Error{Code: console.ExitExtension, Text: strings.Join(console.DescribeKind(e), "\n"), Hint: q.evidence(e.Code == protocol.InvalidArguments.Code()), Cause: e}
+		return &console.Error{
+			Code:  console.ExitExtension,
+			Text:  strings.Join(console.DescribeKind(e), "\n"),
+			Hint:  q.evidence(e.Code == protocol.InvalidArguments.Code()),
+			Cause: e,
+		}
 	}
 	return err
 }
@@ -138,7 +156,12 @@ func explained(err error) error {
 	if data.Node != "" { // which has the trace
 		hint += ", at node " + data.Node
 	}
-	return &console.Error{Code: console.ExitCode(err), Text: strings.Join(console.DescribeKind(e), "\n"), Hint: hint, Cause: e}
+	return &console.Error{
+		Code:  console.ExitCode(err),
+		Text:  strings.Join(console.DescribeKind(e), "\n"),
+		Hint:  hint,
+		Cause: e,
+	}
 }
 
 // errNotThere is the error of a call whose extension no running host has: there is no
@@ -222,7 +245,11 @@ func (q *request) printResult(c *console.Console, result protocol.ToolResult) er
 	}
 	text, others := toolcall.Content(result)
 	if result.IsError() {
-		return &console.Error{Code: console.ExitExtension, Text: q.tool + " reports an error: " + text, Hint: q.evidence(false)}
+		return &console.Error{
+			Code: console.ExitExtension,
+			Text: q.tool + " reports an error: " + text,
+			Hint: q.evidence(false),
+		}
 	}
 	for _, what := range others {
 		c.Warn("%s is not shown here, -o json has it", console.Safe(what))

@@ -54,7 +54,8 @@ func Doctor(c *console.Console) *cobra.Command {
 			}
 			rows := findingRows(findings, failed, handshake)
 			if _, err := hosts.Find(cmd.Context()); err == nil {
-				rows = append(rows, []string{"a host is running in this directory; exthost status shows its extensions"})
+				rows = append(rows,
+					[]string{"a host is running in this directory; exthost status shows its extensions"})
 			}
 			return c.Print(console.Document{Kind: "findings", Value: findings, Rows: rows, Wrap: true, Code: code})
 		},
@@ -115,7 +116,9 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 		return nil, err
 	}
 	defer h.Close()
-	findings := []finding{{Check: "config", Result: "ok", Detail: "searched " + strings.Join(cfg.Extensions.SearchPaths, ", ")}}
+	findings := []finding{
+		{Check: "config", Result: "ok", Detail: "searched " + strings.Join(cfg.Extensions.SearchPaths, ", ")},
+	}
 	s := h.Status()
 	if r != nil && !handshake {
 		running, err := r.Status(ctx)
@@ -128,7 +131,12 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	findings = append(findings, examineAll(h, s, handshake)...)
 	if handshake {
 		s = h.Status()
-		findings = append(findings, finding{Check: "start", Result: "ok", Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond))})
+		findings = append(findings,
+			finding{
+				Check:  "start",
+				Result: "ok",
+				Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond)),
+			})
 	}
 	if !failing(findings, "policy audit_log") { // which says why the running host cannot write it
 		findings = append(findings, auditLog(cfg.Audit)...)
@@ -153,7 +161,12 @@ func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refuse
 		}
 	}
 	if r == nil {
-		findings = append(findings, finding{Check: "extensions", Result: "skip", Detail: "nothing is looked for before the configuration can be used"})
+		findings = append(findings,
+			finding{
+				Check:  "extensions",
+				Result: "skip",
+				Detail: "nothing is looked for before the configuration can be used",
+			})
 	} else {
 		s, err := r.Status(ctx)
 		if err != nil {
@@ -181,10 +194,19 @@ func sandboxes(s status.Status, have sandbox.Protection) (findings []finding) {
 		if x.Sandbox == nil || len(x.Sandbox.Lacks) == 0 {
 			continue
 		}
-		f := finding{Check: "sandbox", Result: "ok", Detail: fmt.Sprintf("%s runs with less than it asks for (best_effort): %s", x.ID, strings.Join(x.Sandbox.Lacks, "; "))}
+		f := finding{
+			Check:  "sandbox",
+			Result: "ok",
+			Detail: fmt.Sprintf("%s runs with less than it asks for (best_effort): %s", x.ID,
+				strings.Join(x.Sandbox.Lacks, "; ")),
+		}
 		if !x.Sandbox.BestEffort {
-			f.fail(fmt.Sprintf("%s asks for more than this system enforces, and does not start: %s", x.ID, strings.Join(x.Sandbox.Lacks, "; ")), nil)
-			f.Hints = []string{fmt.Sprintf("best_effort = true in its [sandbox] starts it with the rest; extensions.entries.%s.sandbox: off without any", x.ID)}
+			f.fail(fmt.Sprintf("%s asks for more than this system enforces, and does not start: %s", x.ID,
+				strings.Join(x.Sandbox.Lacks, "; ")), nil)
+			f.Hints = []string{
+				fmt.Sprintf("best_effort = true in its [sandbox] starts it with the rest; "+
+					"extensions.entries.%s.sandbox: off without any", x.ID),
+			}
 		}
 		findings = append(findings, f)
 	}
@@ -207,8 +229,12 @@ func privileges(s status.Status) []finding {
 			all = append(all, d.ID)
 		}
 	}
-	f := finding{Check: "privileges", Result: "ok", Detail: "root's; processes keep a part of the capabilities",
-		Hints: []string{"a process of root can change every file of root: run the host as an ordinary user"}}
+	f := finding{
+		Check:  "privileges",
+		Result: "ok",
+		Detail: "root's; processes keep a part of the capabilities",
+		Hints:  []string{"a process of root can change every file of root: run the host as an ordinary user"},
+	}
 	if len(all) > 0 {
 		f.Detail += ", and all of them: " + strings.Join(all, ", ")
 	}
@@ -296,7 +322,8 @@ func openFiles(limit uint64) []finding {
 
 func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []finding) {
 	if odd := hosts.Warnings(s); odd != nil {
-		findings = append(findings, finding{Check: "config", Result: "ok", Detail: console.Plural(len(odd), "warning"), Hints: odd})
+		findings = append(findings,
+			finding{Check: "config", Result: "ok", Detail: console.Plural(len(odd), "warning"), Hints: odd})
 	}
 	for _, d := range hosts.Unlisted(s) {
 		if strings.HasPrefix(d.Extension, status.PolicyPrefix) || hosts.OfConfig(d) {
@@ -355,7 +382,8 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 		if what == "destination" {
 			remedy = "write " + strings.TrimSuffix(run.Unpinned, "@latest") + "@VERSION"
 		}
-		f.Hints = append(f.Hints, fmt.Sprintf("%s has no version, so each start may run another one; %s", run.Unpinned, remedy))
+		f.Hints = append(f.Hints,
+			fmt.Sprintf("%s has no version, so each start may run another one; %s", run.Unpinned, remedy))
 	}
 	switch {
 	case wrong != "" && !handshake:
@@ -380,7 +408,11 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 }
 
 func examinePolicy(p status.Policy, handshake bool) finding {
-	f := finding{Check: "policy " + p.Name, Result: "ok", Detail: strings.Join([]string{string(p.Category), cmp.Or(p.Builtin, string(p.Kind)), string(p.Mode)}, ", ")}
+	f := finding{
+		Check:  "policy " + p.Name,
+		Result: "ok",
+		Detail: strings.Join([]string{string(p.Category), cmp.Or(p.Builtin, string(p.Kind)), string(p.Mode)}, ", "),
+	}
 	if !p.Required {
 		f.Detail += ", optional"
 	}
@@ -390,7 +422,8 @@ func examinePolicy(p status.Policy, handshake bool) finding {
 	switch {
 	case p.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", "disabled"
-	case p.State == string(supervisor.Failed) || p.State == string(supervisor.Restarting): // with no handshake, in the running host
+	// with no handshake, in the running host
+	case p.State == string(supervisor.Failed) || p.State == string(supervisor.Restarting):
 		var last *protocol.Evidence
 		if p.Process != nil {
 			last = hosts.Evidence(*p.Process)

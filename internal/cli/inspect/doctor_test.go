@@ -21,14 +21,21 @@ func TestExaminationIsLinear(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			manifest := fmt.Sprintf("[plugin]\nid = \"x%d\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"t\"]\n[requires]\nbins = [\"no-such-program\"]\n[transport]\ncommand = \"sh\"\n", i)
+			manifest := fmt.Sprintf("[plugin]\nid = \"x%d\"\nversion = \"1.0.0\"\n[capabilities]\ntools = "+
+				"[\"t\"]\n[requires]\nbins = [\"no-such-program\"]\n[transport]\ncommand = \"sh\"\n", i)
 			if err := os.WriteFile(path, []byte(manifest), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 		cfg := config.Default()
 		cfg.Extensions.SearchPaths = []string{dir}
-		h, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Start: func(string) bool { return false }, Mode: exthost.Mode{Inspect: true}})
+		h, err := exthost.Open(context.Background(), cfg,
+			exthost.Options{
+				StateDir: t.TempDir(),
+				Logger:   slog.New(slog.DiscardHandler),
+				Start:    func(string) bool { return false },
+				Mode:     exthost.Mode{Inspect: true},
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

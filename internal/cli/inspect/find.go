@@ -16,8 +16,10 @@ import (
 func toolsFind(c *console.Console) *cobra.Command {
 	var o offered
 	cmd := &cobra.Command{
-		Use: "find QUERY…", Short: "Find tools by the words of a task",
-		Long: fmt.Sprintf("Find the tools that a client is offered whose names, descriptions and arguments have the words\n"+
+		Use:   "find QUERY…",
+		Short: "Find tools by the words of a task",
+		Long: fmt.Sprintf("Find the tools that a client is offered whose names, descriptions and arguments have the "+
+			"words\n"+
 			"of QUERY: the best %d, and up to %d others of the best extensions. The arguments are listed as\n"+
 			"(argument: type, optional?: type).\n", toolindex.MaxBest, toolindex.MaxMore) + askedHost,
 		Args: console.AtLeastOne("exthost tools find close an issue", "exthost tools find needs the words of a task"),

@@ -43,12 +43,20 @@ func List(c *console.Console) *cobra.Command {
 				if x.HooksSee == config.HooksAll {
 					about = "its hooks see all calls; " + about
 				}
-				rows = append(rows, []string{x.ID, cmp.Or(x.Version, "-"), cmp.Or(hosts.RunsAs(x), "-"), x.State, about})
+				rows = append(rows,
+					[]string{x.ID, cmp.Or(x.Version, "-"), cmp.Or(hosts.RunsAs(x), "-"), x.State, about})
 			}
 			if len(names) == 0 {
 				rows = [][]string{}
 			}
-			return c.Print(console.Document{Kind: "extensions", Value: console.OrEmpty(s.Extensions), Names: names, Rows: rows, Drop: []string{"VERSION", "RUNS AS"}, Wrap: true})
+			return c.Print(console.Document{
+				Kind:  "extensions",
+				Value: console.OrEmpty(s.Extensions),
+				Names: names,
+				Rows:  rows,
+				Drop:  []string{"VERSION", "RUNS AS"},
+				Wrap:  true,
+			})
 		},
 	}
 }
@@ -56,7 +64,8 @@ func List(c *console.Console) *cobra.Command {
 // extensionInfo is everything that is known about one extension.
 type extensionInfo struct {
 	status.Extension
-	OperatorConfig any                   `json:"operator_config,omitempty"` // the host's configuration over it, secrets masked
+	// the host's configuration over it, secrets masked
+	OperatorConfig any                   `json:"operator_config,omitempty"`
 	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
 
 	running bool   // the status is that of the host that serves this directory
@@ -83,20 +92,34 @@ func Info(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info := extensionInfo{Extension: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil, held: heldBy(s.Containment, x)}
+			info := extensionInfo{
+				Extension:      x,
+				Diagnostics:    []protocol.Diagnostic{},
+				OperatorConfig: operatorConfig(cfg, x.ID),
+				running:        s.Host != nil,
+				held:           heldBy(s.Containment, x),
+			}
 			for _, d := range s.Diagnostics {
 				if hosts.Concerns(d, x) {
 					info.Diagnostics = append(info.Diagnostics, d)
 				}
 			}
-			return c.Print(console.Document{Kind: "extension", Value: info, Names: []string{x.ID}, Rows: info.rows(list, time.Now()), Wrap: true})
+			return c.Print(console.Document{
+				Kind:  "extension",
+				Value: info,
+				Names: []string{x.ID},
+				Rows:  info.rows(list, time.Now()),
+				Wrap:  true,
+			})
 		},
 	}
 }
 
 // statusOf returns the status and configuration of the running host with the tools of
-// one extension, both of the same generation of the catalog; if it lacks the extension, those of a host that starts only this one.
-func statusOf(ctx context.Context, c *console.Console, id string) (status.Status, *config.Config, []httpserver.Tool, error) {
+// one extension, both of the same generation of the catalog; if it lacks the extension, those of a host that starts
+// only this one.
+func statusOf(ctx context.Context, c *console.Console, id string,
+) (status.Status, *config.Config, []httpserver.Tool, error) {
 	r, cfg, broken := hosts.Reach(ctx, c)
 	if r != nil {
 		for {
@@ -108,7 +131,8 @@ func statusOf(ctx context.Context, c *console.Console, id string) (status.Status
 				break
 			}
 			var list httpserver.ToolList
-			if err := r.Get(ctx, "/api/v1/tools?extension="+url.QueryEscape(id), &list); err != nil || list.Generation == s.Generation {
+			if err := r.Get(ctx, "/api/v1/tools?extension="+url.QueryEscape(id), &list); err != nil ||
+				list.Generation == s.Generation {
 				return s, cfg, list.Tools, err
 			}
 		}
@@ -116,7 +140,8 @@ func statusOf(ctx context.Context, c *console.Console, id string) (status.Status
 	if broken != nil {
 		return status.Status{}, nil, nil, broken
 	}
-	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: func(other string) bool { return other == id }, Mode: exthost.Mode{Inspect: true}})
+	h, err := hosts.Open(ctx, c, cfg,
+		exthost.Options{Start: func(other string) bool { return other == id }, Mode: exthost.Mode{Inspect: true}})
 	if _, ok := errors.AsType[hosts.NotTrusted](err); ok {
 		h, err = hosts.Look(ctx, c, cfg)
 	}

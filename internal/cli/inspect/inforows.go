@@ -69,7 +69,11 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("env withheld", strings.Join(i.EnvWithheld, " "))
 	row("secrets passed", strings.Join(i.EnvPassedSecrets, " "))
 	row("hooks", strings.Join(i.Hooks, ", "))
-	row("hooks see", map[string]string{config.HooksAll: "the calls of all extensions", config.HooksOwn: "the calls of its own tools", config.HooksNone: "nothing: they do not run"}[i.HooksSee])
+	row("hooks see", map[string]string{
+		config.HooksAll:  "the calls of all extensions",
+		config.HooksOwn:  "the calls of its own tools",
+		config.HooksNone: "nothing: they do not run",
+	}[i.HooksSee])
 	tools := make([]string, len(list))
 	for n, t := range list {
 		tools[n] = fmt.Sprintf("%s  ~%d tokens  %s", t.Name, t.Tokens, hosts.Description(t.Description, t.Extension))
@@ -139,7 +143,9 @@ func (i *extensionInfo) confined() (lines []string) {
 func (i *extensionInfo) processes(now time.Time) (lines []string) {
 	for _, one := range i.Instances {
 		if one.PID > 0 {
-			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%d, up %s, %s  %s", one.PID, console.Span(now.Sub(one.StartedAt).Truncate(time.Second)), console.Bytes(one.RSS), one.Key)))
+			lines = append(lines,
+				strings.TrimSpace(fmt.Sprintf("%d, up %s, %s  %s", one.PID,
+					console.Span(now.Sub(one.StartedAt).Truncate(time.Second)), console.Bytes(one.RSS), one.Key)))
 		}
 	}
 	return lines
@@ -163,9 +169,11 @@ func (i *extensionInfo) callsMade() string {
 	if inFlight > 0 { // they are counted when they end
 		text += fmt.Sprintf(" ended and %d in flight", inFlight)
 	}
-	text += fmt.Sprintf(", %d failed, %d refused, %d denied, %d with invalid arguments, %d errors of tools", i.Errors, i.Refused, i.Denied, i.Invalid, i.ToolErrors)
+	text += fmt.Sprintf(", %d failed, %d refused, %d denied, %d with invalid arguments, %d errors of tools", i.Errors,
+		i.Refused, i.Denied, i.Invalid, i.ToolErrors)
 	if i.Latency != nil {
-		text += fmt.Sprintf("; p50 %s, p95 %s", console.Span(time.Duration(i.Latency.P50)), console.Span(time.Duration(i.Latency.P95)))
+		text += fmt.Sprintf("; p50 %s, p95 %s", console.Span(time.Duration(i.Latency.P50)),
+			console.Span(time.Duration(i.Latency.P95)))
 	}
 	return text
 }
@@ -175,7 +183,8 @@ func (i *extensionInfo) failure(now time.Time) string {
 	if f == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s ago: %s (%s)", console.Span(now.Sub(f.Time)), strings.TrimSuffix(cmp.Or(f.Tool, "a request")+": "+f.Reason, ": "), f.Kind)
+	return fmt.Sprintf("%s ago: %s (%s)", console.Span(now.Sub(f.Time)),
+		strings.TrimSuffix(cmp.Or(f.Tool, "a request")+": "+f.Reason, ": "), f.Kind)
 }
 
 func (i *extensionInfo) crash(now time.Time) string {
@@ -194,7 +203,12 @@ func (i *extensionInfo) requirements() (lines []string) {
 	for _, r := range []struct {
 		what  string
 		names []string
-	}{{"programs", i.Requires.Bins}, {"variables", i.Requires.Env}, {"system", i.Requires.OS}, {"architecture", i.Requires.Arch}} {
+	}{
+		{"programs", i.Requires.Bins},
+		{"variables", i.Requires.Env},
+		{"system", i.Requires.OS},
+		{"architecture", i.Requires.Arch},
+	} {
 		if len(r.names) > 0 {
 			lines = append(lines, r.what+" "+strings.Join(r.names, ", "))
 		}

@@ -27,7 +27,9 @@ func localLimits(policies []governance.Spec, s status.Status) (findings []findin
 		}
 		var ids []string
 		for _, x := range replicas {
-			fits := func(l glob.List, names ...string) bool { return len(l) == 0 || slices.ContainsFunc(names, l.Match) }
+			fits := func(l glob.List, names ...string) bool {
+				return len(l) == 0 || slices.ContainsFunc(names, l.Match)
+			}
 			if fits(p.Match.Extensions, x.ID) && fits(p.Match.Tools, x.Tools...) {
 				ids = append(ids, x.ID)
 			}
@@ -35,10 +37,15 @@ func localLimits(policies []governance.Spec, s status.Status) (findings []findin
 		if len(ids) == 0 {
 			continue
 		}
-		findings = append(findings, finding{Check: "policy " + p.Name, Result: "ok",
-			Detail: fmt.Sprintf("its counts are those of this node alone: %s at other nodes too (%s)", console.Plural(len(ids), "extension"), strings.Join(ids, ", ")),
-			Hints: []string{"callers that enter at N nodes have N times its limit: state scope: cluster in its config, or divide the limit by the number of nodes where callers enter",
-				"a limit on what a machine does belongs on the node that runs the extension"}})
+		findings = append(findings, finding{
+			Check:  "policy " + p.Name,
+			Result: "ok",
+			Detail: fmt.Sprintf("its counts are those of this node alone: %s at other nodes too (%s)",
+				console.Plural(len(ids), "extension"), strings.Join(ids, ", ")),
+			Hints: []string{"callers that enter at N nodes have N times its limit: state scope: cluster in its " +
+				"config, or divide the limit by the number of nodes where callers enter",
+				"a limit on what a machine does belongs on the node that runs the extension"},
+		})
 	}
 	return findings
 }

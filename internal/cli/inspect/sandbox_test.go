@@ -31,7 +31,8 @@ func TestSandboxes(t *testing.T) {
 			t.Errorf("%+v", all[i])
 		}
 	}
-	if none := sandboxes(status.Status{}, sandbox.Protection{Lacks: lacks}); none[0].Detail != "this system enforces no sandbox" {
+	if none := sandboxes(status.Status{},
+		sandbox.Protection{Lacks: lacks}); none[0].Detail != "this system enforces no sandbox" {
 		t.Errorf("%+v", none)
 	}
 }

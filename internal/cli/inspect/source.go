@@ -25,7 +25,8 @@ type source struct {
 
 // openSource finds the running host or opens one that starts the extensions that start
 // selects, nil for all. Call close after use.
-func openSource(ctx context.Context, c *console.Console, start func(id string) bool) (s source, close func(), err error) {
+func openSource(ctx context.Context, c *console.Console, start func(id string) bool,
+) (s source, close func(), err error) {
 	r, cfg, err := hosts.Reach(ctx, c)
 	if r != nil {
 		return source{running: r}, func() {}, nil
@@ -69,7 +70,8 @@ func (s source) tools(ctx context.Context, o offered) (list httpserver.ToolList,
 }
 
 // export has the same tools in a vendor's format; with deferred, as loaded on demand.
-func (s source) export(ctx context.Context, format tools.Format, deferred bool, o offered) (out httpserver.Export, err error) {
+func (s source) export(ctx context.Context, format tools.Format, deferred bool, o offered,
+) (out httpserver.Export, err error) {
 	if s.running != nil {
 		query := url.Values{"format": {string(format)}}
 		if deferred {

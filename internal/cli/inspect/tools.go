@@ -30,27 +30,39 @@ const askedHost = "The host that runs in this directory answers; if none runs, e
 func Tools(c *console.Console) *cobra.Command {
 	list := toolsList(c)
 	schema := &cobra.Command{
-		Use: "schema TOOL", Short: "Print one tool's descriptor as MCP clients get it", Args: console.One("the name of a tool"),
-		Long:              "Print the descriptor of one tool as MCP clients get it. The host that runs in this\ndirectory answers; if none runs, the extension that has the tool is started and stopped\nagain.",
+		Use:   "schema TOOL",
+		Short: "Print one tool's descriptor as MCP clients get it",
+		Args:  console.One("the name of a tool"),
+		Long: "Print the descriptor of one tool as MCP clients get it. The host that runs in " +
+			"this\ndirectory answers; if none runs, the extension that has the tool is started and stopped\nagain.",
 		ValidArgsFunction: hosts.CompleteTool(c),
-		RunE:              func(cmd *cobra.Command, args []string) error { return toolSchema(cmd.Context(), c, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return toolSchema(cmd.Context(), c, args[0])
+		},
 	}
-	cmd := console.Group("tools", "List, find, export and describe the tools of all extensions", list, toolsFind(c), toolsExport(c), schema, toolsAccept(c))
+	cmd := console.Group("tools", "List, find, export and describe the tools of all extensions", list, toolsFind(c),
+		toolsExport(c), schema, toolsAccept(c))
 	cmd.RunE = list.RunE // exthost tools is exthost tools list
 	return cmd
 }
 
 // offeredFlags add --caller and --toolset, whose tools a command shows.
 func offeredFlags(cmd *cobra.Command, o *offered) {
-	cmd.Flags().StringVar(&o.caller, "caller", "", "show what policies offer to this `CALLER` (default: to an anonymous one)")
-	cmd.Flags().StringVar(&o.toolset, "toolset", "", "show what clients with the toolset `NAME` see, under its names (default: all tools)")
+	cmd.Flags().StringVar(&o.caller, "caller", "",
+		"show what policies offer to this `CALLER` (default: to an anonymous one)")
+	cmd.Flags().StringVar(&o.toolset, "toolset", "",
+		"show what clients with the toolset `NAME` see, under its names (default: all tools)")
 }
 
 func toolsList(c *console.Console) *cobra.Command {
 	var o offered
 	cmd := &cobra.Command{
-		Use: "list", Short: "List every tool with its cost in tokens", Args: console.NoArgs,
-		Long: "List the tools that a client is offered, with an estimate of what each costs in every model\nrequest, and in a cluster the nodes that have it. Tools that policies hide from the caller are named\non stderr. " + askedHost,
+		Use:   "list",
+		Short: "List every tool with its cost in tokens",
+		Args:  console.NoArgs,
+		Long: "List the tools that a client is offered, with an estimate of what each costs in every " +
+			"model\nrequest, and in a cluster the nodes that have it. Tools that policies hide from the caller are " +
+			"named\non stderr. " + askedHost,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, o) },
 	}
 	offeredFlags(cmd, &o)
@@ -84,7 +96,8 @@ func listTools(ctx context.Context, c *console.Console, o offered) error {
 	}
 	for _, t := range list.Tools {
 		names, sum = append(names, t.Name), sum+t.Tokens
-		add(cmp.Or(strings.Join(t.Nodes, ", "), "-"), t.Name, strconv.Itoa(t.Tokens), hosts.Description(t.Description, t.Extension))
+		add(cmp.Or(strings.Join(t.Nodes, ", "), "-"), t.Name, strconv.Itoa(t.Tokens),
+			hosts.Description(t.Description, t.Extension))
 	}
 	add("", console.Plural(len(list.Tools), "tool"), strconv.Itoa(sum), "")
 	return c.Print(console.Document{Kind: "tools", Value: list.Tools, Names: names, Rows: rows})
@@ -104,7 +117,8 @@ func printLacking(ctx context.Context, c *console.Console, from source, hidden [
 		}
 	}
 	if len(hidden) > 0 {
-		c.Info("policies hide %s from this caller: %s", console.Plural(len(hidden), "tool"), console.Safe(strings.Join(hidden, ", ")))
+		c.Info("policies hide %s from this caller: %s", console.Plural(len(hidden), "tool"),
+			console.Safe(strings.Join(hidden, ", ")))
 	}
 	return nil
 }
@@ -131,7 +145,12 @@ func toolSchema(ctx context.Context, c *console.Console, name string) error {
 	if err := json.Indent(&b, descriptor, "", "  "); err != nil {
 		return err
 	}
-	return c.Print(console.Document{Kind: "tool", Value: descriptor, Names: []string{name}, Text: console.SafeJSON(b.Bytes())})
+	return c.Print(console.Document{
+		Kind:  "tool",
+		Value: descriptor,
+		Names: []string{name},
+		Text:  console.SafeJSON(b.Bytes()),
+	})
 }
 
 func toolsExport(c *console.Console) *cobra.Command {
@@ -149,7 +168,8 @@ func toolsExport(c *console.Console) *cobra.Command {
 			"the vendor would refuse is left out and named on stderr with the reason.\n" + askedHost,
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := console.OneOf("exthost tools export -f "+cmp.Or(nearest.Of(format, names), names[0]), "--format", format, names); err != nil {
+			if err := console.OneOf("exthost tools export -f "+cmp.Or(nearest.Of(format, names), names[0]), "--format",
+				format, names); err != nil {
 				return err
 			}
 			if err := c.JSONOnly(cmd); err != nil {
@@ -160,13 +180,16 @@ func toolsExport(c *console.Console) *cobra.Command {
 	}
 	offeredFlags(cmd, &o)
 	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", "`FORMAT` of the vendor: "+strings.Join(names, ", "))
-	cmd.Flags().BoolVar(&deferred, "defer", false, "mark tools, but those of tools.favourites, as loaded on demand, and add the vendor's own search: anthropic and openai")
+	cmd.Flags().BoolVar(&deferred, "defer", false,
+		"mark tools, but those of tools.favourites, as loaded on demand, and add the vendor's own search: anthropic "+
+			"and openai")
 	cmd.Flags().StringVar(&file, "file", "", "write to `FILE` instead of stdout")
 	console.CompleteFlag(cmd, "format", names)
 	return cmd
 }
 
-func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string, deferred bool, o offered) error {
+func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string, deferred bool, o offered,
+) error {
 	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err

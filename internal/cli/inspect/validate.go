@@ -66,7 +66,12 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, &console.Error{Code: console.ExitNotFound, Text: "there is no " + path, Hint: "exthost validate DIR, where DIR/plugin.toml or DIR/NAME/plugin.toml is, or without DIR for all there are"}
+		return nil, 0, &console.Error{
+			Code: console.ExitNotFound,
+			Text: "there is no " + path,
+			Hint: "exthost validate DIR, where DIR/plugin.toml or DIR/NAME/plugin.toml is, or without DIR for all " +
+				"there are",
+		}
 	}
 	m, found := manifest.ReadFile(path, manifest.ReadOptions{FollowLinks: true})
 	return append(found, missingScript(path, m)...), 1, nil
@@ -85,8 +90,10 @@ func missingScript(path string, m *manifest.Manifest) []protocol.Diagnostic {
 	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return []protocol.Diagnostic{{Level: protocol.LevelError, Code: manifest.CodeInvalid, Extension: m.Plugin.ID, Path: path,
-		Message: "transport.script: there is no " + console.NearbyPath(script), Hint: "check the spelling; a script is relative to the folder of its plugin.toml"}}
+	return []protocol.Diagnostic{{Level: protocol.LevelError, Code: manifest.CodeInvalid, Extension: m.Plugin.ID,
+		Path:    path,
+		Message: "transport.script: there is no " + console.NearbyPath(script),
+		Hint:    "check the spelling; a script is relative to the folder of its plugin.toml"}}
 }
 
 func validateAll(ctx context.Context, c *console.Console) error {
@@ -101,7 +108,8 @@ func validateAll(ctx context.Context, c *console.Console) error {
 	defer h.Close()
 	s := h.Status()
 	for _, x := range s.Extensions {
-		if m, _ := manifest.ReadFile(x.Path, manifest.ReadOptions{FollowLinks: true}); m != nil && m.Plugin.ID == x.ID { // not a server of another manifest
+		// not a server of another manifest
+		if m, _ := manifest.ReadFile(x.Path, manifest.ReadOptions{FollowLinks: true}); m != nil && m.Plugin.ID == x.ID {
 			s.Diagnostics = append(s.Diagnostics, missingScript(x.Path, m)...)
 		}
 	}
@@ -129,19 +137,30 @@ func report(c *console.Console, diags []protocol.Diagnostic, checked string) err
 		verdict, code = console.Plural(failed, "error"), console.ExitInvalid
 	}
 	rows = append(rows, []string{checked + ": " + verdict})
-	return c.Print(console.Document{Kind: "diagnostics", Value: console.OrEmpty(diags), Rows: rows, Wrap: true, Code: code})
+	return c.Print(console.Document{
+		Kind:  "diagnostics",
+		Value: console.OrEmpty(diags),
+		Rows:  rows,
+		Wrap:  true,
+		Code:  code,
+	})
 }
 
 // Schema prints the JSON Schemas of the files that people write.
 func Schema(c *console.Console) *cobra.Command {
 	sub := func(name, short string, schema func() []byte) *cobra.Command {
-		return &cobra.Command{Use: name, Short: short, Args: console.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.JSONOnly(cmd); err != nil {
+		return &cobra.Command{
+			Use:   name,
+			Short: short,
+			Args:  console.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if err := c.JSONOnly(cmd); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(c.Out, string(schema()))
 				return err
-			}
-			_, err := fmt.Fprintln(c.Out, string(schema()))
-			return err
-		}}
+			},
+		}
 	}
 	return console.Group("schema", "Print the JSON Schema of plugin.toml or the configuration",
 		sub("manifest", "The JSON Schema of plugin.toml", manifest.Schema),
@@ -152,7 +171,9 @@ func Schema(c *console.Console) *cobra.Command {
 func Config(c *console.Console) *cobra.Command {
 	var origin bool
 	show := &cobra.Command{
-		Use: "show", Short: "Print the configuration, --origin with its sources", Args: console.NoArgs,
+		Use:   "show",
+		Short: "Print the configuration, --origin with its sources",
+		Args:  console.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, origins, err := hosts.Load(c)
 			if err != nil {
@@ -176,11 +197,15 @@ func Config(c *console.Console) *cobra.Command {
 
 // Version prints the version.
 func Version(c *console.Console) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: console.NoArgs,
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  console.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := exthost.Version()
 			return c.Print(console.Document{Kind: "version", Value: v, Names: []string{v}, Text: VersionText()})
-		}}
+		},
+	}
 }
 
 // VersionText is the version with the platform and toolchain of this program.

@@ -24,12 +24,29 @@ type known struct {
 func printed(c *console.Console, all []*logins.Grant) error {
 	values, names, rows := []known{}, []string{}, [][]string{{"ID", "CALLER", "SERVER", "STATE", "OF"}}
 	for _, g := range all {
-		k := known{ID: g.Place.ID, Of: g.Place.Of, Caller: g.Place.Caller, Server: g.Place.URL, Issuer: g.Issuer, Scopes: console.OrEmpty(g.Scopes), Renews: g.Refresh != "", Expires: g.Expires, Ended: g.Ended}
+		k := known{
+			ID:      g.Place.ID,
+			Of:      g.Place.Of,
+			Caller:  g.Place.Caller,
+			Server:  g.Place.URL,
+			Issuer:  g.Issuer,
+			Scopes:  console.OrEmpty(g.Scopes),
+			Renews:  g.Refresh != "",
+			Expires: g.Expires,
+			Ended:   g.Ended,
+		}
 		values, names = append(values, k), append(names, k.ID)
 		rows = append(rows, []string{k.ID, cmp.Or(k.Caller, "-"), host(k.Server), k.state(), k.Of})
 	}
 	rows = append(rows, []string{console.Plural(len(all), "login")})
-	return c.Print(console.Document{Kind: "logins", Value: values, Names: names, Rows: rows, Drop: []string{"OF"}, Wrap: true})
+	return c.Print(console.Document{
+		Kind:  "logins",
+		Value: values,
+		Names: names,
+		Rows:  rows,
+		Drop:  []string{"OF"},
+		Wrap:  true,
+	})
 }
 
 func (k *known) state() string {

@@ -38,7 +38,8 @@ func Login(c *console.Console) *cobra.Command {
 			"from then on. A running host uses it at once.\n\n" +
 			"Where no browser can open here, as over SSH: --paste has you open the address anywhere, and\n" +
 			"paste back the one that the browser ends at. --device shows a code to enter elsewhere.",
-		Example: "  exthost login gh\n  exthost login gh --scope repo,read:org\n  exthost login gh --paste\n  exthost login --list",
+		Example: "  exthost login gh\n  exthost login gh --scope repo,read:org\n  exthost login gh --paste\n  " +
+			"exthost login --list",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.list {
 				return console.NoArgs(cmd, args)
@@ -54,7 +55,8 @@ func Login(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&f.device, "device", false, "approve on another device, with a code")
-	cmd.Flags().BoolVar(&f.paste, "paste", false, "open the address yourself, and paste the one that the browser ends at")
+	cmd.Flags().BoolVar(&f.paste, "paste", false,
+		"open the address yourself, and paste the one that the browser ends at")
 	callerFlag(cmd, &f.caller)
 	cmd.Flags().StringSliceVar(&f.scopes, "scope", nil, "ask for these scopes too")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list what you have signed in to")
@@ -94,7 +96,11 @@ func login(ctx context.Context, c *console.Console, id string, f flags) error {
 		return &console.Error{Code: console.ExitFailed, Text: id + " needs no login: the server answers without one"}
 	}
 	if err != nil {
-		return &console.Error{Code: console.ExitFailed, Text: "not signed in to " + id + ": " + console.Safe(err.Error()), Hint: hint(err)}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: "not signed in to " + id + ": " + console.Safe(err.Error()),
+			Hint: hint(err),
+		}
 	}
 	if err := store.Put(ctx, g); err != nil {
 		return fmt.Errorf("the login is not stored: %w", err)
@@ -116,22 +122,29 @@ func hint(err error) string {
 }
 
 // way returns how the user approves, and what ends that.
-func (f flags) way(ctx context.Context, c *console.Console, t *target, earlier *logins.Grant) (signin.Way, func(), error) {
+func (f flags) way(ctx context.Context, c *console.Console, t *target, earlier *logins.Grant,
+) (signin.Way, func(), error) {
 	switch {
 	case f.device:
 		return &signin.Device{Show: func(address, code string) {
-			c.Tell(fmt.Sprintf("Open %s on any device, and enter the code %s", console.Safe(address), console.Safe(code)))
+			c.Tell(fmt.Sprintf("Open %s on any device, and enter the code %s", console.Safe(address),
+				console.Safe(code)))
 		}}, func() {}, nil
 	case f.paste:
-		return &signin.Paste{Port: t.server.Port, Ask: func(_ context.Context, address string) (string, error) {
-			c.Tell("Open this address in any browser:\n\n" + address + "\n\nThe browser ends at an address of 127.0.0.1, which it cannot open. Paste that address here.")
-			return pasted(c)
-		}}, func() {}, nil
+		return &signin.Paste{
+			Port: t.server.Port,
+			Ask: func(_ context.Context, address string) (string, error) {
+				c.Tell("Open this address in any browser:\n\n" + address +
+					"\n\nThe browser ends at an address of 127.0.0.1, which it cannot open. Paste that address here.")
+				return pasted(c)
+			},
+		}, func() {}, nil
 	}
 	open := func(address string) {
 		c.Tell("Approve in the browser. If none opens, open this address on this machine:\n\n" + address + "\n")
 		if err := console.Browse(ctx, address); err != nil {
-			c.Warn("no browser was opened: %s; on another machine: exthost login %s --paste", console.Safe(err.Error()), t.server.Place.ID)
+			c.Warn("no browser was opened: %s; on another machine: exthost login %s --paste", console.Safe(err.Error()),
+				t.server.Place.ID)
 		}
 	}
 	b, err := t.server.Browser(earlier, open)
@@ -159,8 +172,11 @@ func scopes(list []string) string {
 func Logout(c *console.Console) *cobra.Command {
 	var caller string
 	cmd := &cobra.Command{
-		Use: "logout ID", Short: "Forget the login of an extension or destination", Args: console.One("the id of an extension or the name of a destination"),
-		Long:              "Forget what exthost login has stored, and have the authorization server revoke its tokens where\nit can.",
+		Use:   "logout ID",
+		Short: "Forget the login of an extension or destination",
+		Args:  console.One("the id of an extension or the name of a destination"),
+		Long: "Forget what exthost login has stored, and have the authorization server revoke its " +
+			"tokens where\nit can.",
 		Example:           "  exthost logout gh",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -176,11 +192,16 @@ func Logout(c *console.Console) *cobra.Command {
 			g, err := store.Get(t.server.Place)
 			if err == nil && g != nil {
 				if err := signin.Revoke(cmd.Context(), g); err != nil {
-					c.Warn("the tokens are forgotten here and still count at %s: %s", host(g.Issuer), console.Safe(err.Error()))
+					c.Warn("the tokens are forgotten here and still count at %s: %s", host(g.Issuer),
+						console.Safe(err.Error()))
 				}
 			}
 			if err := store.Remove(t.server.Place); errors.Is(err, fs.ErrNotExist) {
-				return &console.Error{Code: console.ExitNotFound, Text: "you are not signed in to " + args[0], Hint: "exthost login --list"}
+				return &console.Error{
+					Code: console.ExitNotFound,
+					Text: "you are not signed in to " + args[0],
+					Hint: "exthost login --list",
+				}
 			} else if err != nil {
 				return err
 			}

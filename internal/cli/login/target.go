@@ -55,7 +55,11 @@ func find(ctx context.Context, c *console.Console, id, caller string) (*target, 
 	}
 	n := slices.IndexFunc(found, func(c discovery.Candidate) bool { return c.ID == id })
 	if n < 0 {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no extension or destination " + console.Safe(id), Hint: "exthost list"}
+		return nil, &console.Error{
+			Code: console.ExitNotFound,
+			Text: "there is no extension or destination " + console.Safe(id),
+			Hint: "exthost list",
+		}
 	}
 	rules := permit.Rules{Consent: k}
 	if d := rules.Untrusted(cfg, &found[n], os.Environ()); d != nil {
@@ -64,7 +68,8 @@ func find(ctx context.Context, c *console.Console, id, caller string) (*target, 
 	return newTarget(ctx, cfg, exthost.LoginPlace{ID: id, Of: found[n].Dir}, &found[n].Manifest.Transport, "transport")
 }
 
-func findDestination(ctx context.Context, cfg *config.Config, id string, d *config.Destination, caller string) (*target, error) {
+func findDestination(ctx context.Context, cfg *config.Config, id string, d *config.Destination, caller string,
+) (*target, error) {
 	path := strict.Join("destinations", id)
 	for _, use := range cfg.SecretUses {
 		if use.Project && strings.HasPrefix(use.Key, path+".") {
@@ -77,24 +82,33 @@ func findDestination(ctx context.Context, cfg *config.Config, id string, d *conf
 	}
 	switch each := d.Credentials == config.CredentialsPerCaller; {
 	case each && caller == "":
-		return nil, console.Usagef("exthost login "+id+" --caller NAME", "each caller of %s has a login of its own (credentials: per_caller)", id)
+		return nil, console.Usagef("exthost login "+id+" --caller NAME",
+			"each caller of %s has a login of its own (credentials: per_caller)", id)
 	case !each && caller != "":
-		return nil, console.Usagef("state credentials: per_caller under "+path, "one login of %s serves all callers", id)
+		return nil, console.Usagef("state credentials: per_caller under "+path, "one login of %s serves all callers",
+			id)
 	}
-	return newTarget(ctx, cfg, at, &manifest.Transport{Kind: d.Type, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth}, path)
+	return newTarget(ctx, cfg, at, &manifest.Transport{Kind: d.Type, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth},
+		path)
 }
 
 // newTarget returns the server of t, as key states it.
-func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t *manifest.Transport, key string) (*target, error) {
+func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t *manifest.Transport, key string,
+) (*target, error) {
 	id := at.ID
 	if t.URL == "" {
-		return nil, console.Usagef("exthost info "+id, "%s is a process of this machine, and no server to sign in to; exthost secret keeps what its environment needs", id)
+		return nil, console.Usagef("exthost info "+id,
+			"%s is a process of this machine, and no server to sign in to; exthost secret keeps what its environment "+
+				"needs", id)
 	}
 	if t.Kind == manifest.KindNATS {
-		return nil, console.Usagef("exthost info "+id, "%s is a service on NATS, and no server to sign in to: token_env or token_file under %s has its credentials", id, key)
+		return nil, console.Usagef("exthost info "+id,
+			"%s is a service on NATS, and no server to sign in to: token_env or token_file under %s has its "+
+				"credentials", id, key)
 	}
 	if !t.SignsIn() {
-		return nil, console.Usagef("remove the token or the header Authorization of "+key, "%s states its own credentials", id)
+		return nil, console.Usagef("remove the token or the header Authorization of "+key,
+			"%s states its own credentials", id)
 	}
 	address, err := process.Expand(t.URL, func(name string) (string, bool) {
 		if value, ok := cfg.Extensions.Environ(id)[name]; ok {
@@ -106,7 +120,8 @@ func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t
 	case err != nil:
 		return nil, fmt.Errorf("%s.url: %w", key, err)
 	case secrets.Refers(address):
-		return nil, console.Usagef("state the address without it", "%s.url has a secret: such an address is a login by itself", key)
+		return nil, console.Usagef("state the address without it",
+			"%s.url has a secret: such an address is a login by itself", key)
 	}
 	at.URL = address
 	server, err := hosts.SignInServer(ctx, cfg, hosts.Place(at), t)
@@ -120,7 +135,11 @@ func (t *target) store() (*logins.Store, error) { return storeOf(t.cfg) }
 
 func storeOf(cfg *config.Config) (*logins.Store, error) {
 	if cfg.Secrets.Logins == "" {
-		return nil, &console.Error{Code: console.ExitFailed, Text: "there is no directory of the user's configuration to keep logins in", Hint: "state secrets.logins"}
+		return nil, &console.Error{
+			Code: console.ExitFailed,
+			Text: "there is no directory of the user's configuration to keep logins in",
+			Hint: "state secrets.logins",
+		}
 	}
 	return logins.Open(cfg.Secrets.Logins, signin.Client), nil
 }
@@ -130,10 +149,12 @@ func storeOf(cfg *config.Config) (*logins.Store, error) {
 func (t *target) apply(ctx context.Context, c *console.Console) (string, error) {
 	r, err := hosts.Find(ctx)
 	switch {
-	case err != nil || t.server.Place.Caller != "": // the next call has it; a restart would end the sessions of other callers
+	// the next call has it; a restart would end the sessions of other callers
+	case err != nil || t.server.Place.Caller != "":
 		return "", nil
 	case r.Info.Scope != hosts.Scope(c, t.cfg): // its extension of that id may be another one
-		return fmt.Sprintf("; the host that runs here (pid %d) has other flags: exthost restart %s", r.Info.PID, t.server.Place.ID), nil
+		return fmt.Sprintf("; the host that runs here (pid %d) has other flags: exthost restart %s", r.Info.PID,
+			t.server.Place.ID), nil
 	}
 	err = r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(t.server.Place.ID)+"/restart", nil, nil)
 	return fmt.Sprintf("; the running host (pid %d) has started it again", r.Info.PID), err

@@ -19,15 +19,23 @@ import (
 // List is exthost cluster nodes.
 func List(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use: "nodes", Short: "Show the nodes of the cluster and what they share", Args: console.NoArgs,
-		Long:    "Show the other nodes of the cluster, as the running host of this directory knows them: their\nstate, what they share, and the calls to them and from them.",
+		Use:   "nodes",
+		Short: "Show the nodes of the cluster and what they share",
+		Args:  console.NoArgs,
+		Long: "Show the other nodes of the cluster, as the running host of this directory knows them: " +
+			"their\nstate, what they share, and the calls to them and from them.",
 		Example: "  exthost cluster nodes\n  exthost cluster nodes -o json",
 		RunE: onCluster(c, func(_ status.Status, of *status.Cluster) error {
 			names := make([]string, 0, len(of.Nodes))
 			for _, n := range of.Nodes {
 				names = append(names, n.Name)
 			}
-			return c.Print(console.Document{Kind: "nodes", Value: of, Names: names, Text: strings.Join(Lines(of, time.Now(), c.Layout(true, drop...)), "\n")})
+			return c.Print(console.Document{
+				Kind:  "nodes",
+				Value: of,
+				Names: names,
+				Text:  strings.Join(Lines(of, time.Now(), c.Layout(true, drop...)), "\n"),
+			})
 		}),
 	}
 }
@@ -35,27 +43,41 @@ func List(c *console.Console) *cobra.Command {
 // Check is exthost cluster check.
 func Check(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "Say what is wrong with the cluster, as this host sees it", Args: console.NoArgs,
-		Long:    "Ask the running host of this directory whether it is connected, which nodes are away, and\nwhich have another version, a clock that differs, or replicas that differ. The exit code is 1 when\nsomething is wrong.",
+		Use:   "check",
+		Short: "Say what is wrong with the cluster, as this host sees it",
+		Args:  console.NoArgs,
+		Long: "Ask the running host of this directory whether it is connected, which nodes are away, and\nwhich " +
+			"have another version, a clock that differs, or replicas that differ. The exit code is 1 when\nsomething " +
+			"is wrong.",
 		Example: "  exthost cluster check",
 		RunE: onCluster(c, func(s status.Status, of *status.Cluster) error {
 			found := Problems(s)
 			if len(found) > 0 {
 				return &console.Error{Code: console.ExitFailed, Text: strings.Join(found, "\n")}
 			}
-			return c.Print(console.Document{Kind: "cluster", Value: of, Text: fmt.Sprintf("cluster %s is in order: %s, seen from %s", of.Name, console.Plural(len(of.Nodes)+1, "node"), of.Node)})
+			return c.Print(console.Document{
+				Kind:  "cluster",
+				Value: of,
+				Text: fmt.Sprintf("cluster %s is in order: %s, seen from %s", of.Name,
+					console.Plural(len(of.Nodes)+1, "node"), of.Node),
+			})
 		}),
 	}
 }
 
-func onCluster(c *console.Console, do func(s status.Status, of *status.Cluster) error) func(*cobra.Command, []string) error {
+func onCluster(c *console.Console, do func(s status.Status, of *status.Cluster) error,
+) func(*cobra.Command, []string) error {
 	return hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
 		s, err := r.StatusOnDisk(ctx, c)
 		if err != nil {
 			return err
 		}
 		if s.Cluster == nil {
-			return &console.Error{Code: console.ExitNotFound, Text: "the host of this directory is in no cluster", Hint: "exthost cluster init makes one; exthost serve --cluster FILE joins one"}
+			return &console.Error{
+				Code: console.ExitNotFound,
+				Text: "the host of this directory is in no cluster",
+				Hint: "exthost cluster init makes one; exthost serve --cluster FILE joins one",
+			}
 		}
 		return do(s, s.Cluster)
 	})
@@ -86,7 +108,16 @@ func Lines(c *status.Cluster, now time.Time, layout console.Layout) []string {
 	}
 	rows := [][]string{{"NODE", "STATE", "VERSION", "RTT", "TOOLS", "OUT/IN", "FAILED", "SHARES"}}
 	for _, n := range c.Nodes {
-		rows = append(rows, []string{n.Name, state(&n, now), n.Version, span(n.RTT), fmt.Sprint(n.Tools), fmt.Sprintf("%d/%d", n.Out, n.In), fmt.Sprint(n.Failed), shares(&n)})
+		rows = append(rows, []string{
+			n.Name,
+			state(&n, now),
+			n.Version,
+			span(n.RTT),
+			fmt.Sprint(n.Tools),
+			fmt.Sprintf("%d/%d", n.Out, n.In),
+			fmt.Sprint(n.Failed),
+			shares(&n),
+		})
 	}
 	layout.Fold, layout.Drop = true, drop
 	return append(lines, layout.Grid(rows)...)
@@ -146,21 +177,28 @@ func Problems(s status.Status) (found []string) {
 	c := s.Cluster
 	switch {
 	case c.Server == "":
-		found = append(found, fmt.Sprintf("this host is not connected to cluster %s: %s; calls of other nodes' tools fail, and its own tools go on", c.Name, c.Reason))
+		found = append(found, fmt.Sprintf("this host is not connected to cluster %s: %s; calls of other nodes' tools "+
+			"fail, and its own tools go on", c.Name, c.Reason))
 	case c.Reason != "":
 		found = append(found, "this host is not heard: "+c.Reason)
 	case !c.TLS:
-		found = append(found, fmt.Sprintf("the connection to %s has no TLS: who is on the way reads calls and results", c.Server))
+		found = append(found, fmt.Sprintf("the connection to %s has no TLS: who is on the way reads calls and results",
+			c.Server))
 	}
 	for _, n := range c.Nodes {
 		if n.State != status.NodeReady {
-			found = append(found, fmt.Sprintf("node %s is %s since %s; exthost status there says more", n.Name, n.State, console.Stamp(n.Since)))
+			found = append(found,
+				fmt.Sprintf("node %s is %s since %s; exthost status there says more", n.Name, n.State,
+					console.Stamp(n.Since)))
 		}
 		if n.Version != "" && n.Version != s.Version {
-			found = append(found, fmt.Sprintf("node %s runs exthost %s, and this host %s", n.Name, n.Version, s.Version))
+			found = append(found,
+				fmt.Sprintf("node %s runs exthost %s, and this host %s", n.Name, n.Version, s.Version))
 		}
 		if d := n.Clock.Abs(); d > clockBound {
-			found = append(found, fmt.Sprintf("the clock of node %s differs by %v; times of invitations and of audit logs differ with it", n.Name, d.Round(time.Millisecond)))
+			found = append(found,
+				fmt.Sprintf("the clock of node %s differs by %v; times of invitations and of audit logs differ with it",
+					n.Name, d.Round(time.Millisecond)))
 		}
 		if n.Note != "" {
 			found = append(found, "node "+n.Name+": "+n.Note)

@@ -13,11 +13,26 @@ import (
 )
 
 func example(now time.Time) *status.Cluster {
-	return &status.Cluster{Name: "main", Node: "web", Server: "tls://hub:7822", TLS: true, RTT: 400 * time.Microsecond, Nodes: []status.Node{
-		{Name: "gpu1", State: status.NodeReady, Version: "0.2.0", RTT: 620 * time.Microsecond, Tools: 3, Out: 1904, In: 31, Failed: 2,
-			Shares: []status.Shared{{Extension: "search", As: "replicas"}, {Extension: "notes", As: "mine"}}},
-		{Name: "laptop\x1b", State: status.NodeAway, Since: now.Add(-12 * time.Second), Version: "0.1.0", Clock: -3 * time.Second, Note: "its connection ended"},
-	}}
+	return &status.Cluster{
+		Name:   "main",
+		Node:   "web",
+		Server: "tls://hub:7822",
+		TLS:    true,
+		RTT:    400 * time.Microsecond,
+		Nodes: []status.Node{
+			{Name: "gpu1", State: status.NodeReady, Version: "0.2.0", RTT: 620 * time.Microsecond, Tools: 3, Out: 1904,
+				In: 31, Failed: 2,
+				Shares: []status.Shared{{Extension: "search", As: "replicas"}, {Extension: "notes", As: "mine"}}},
+			{
+				Name:    "laptop\x1b",
+				State:   status.NodeAway,
+				Since:   now.Add(-12 * time.Second),
+				Version: "0.1.0",
+				Clock:   -3 * time.Second,
+				Note:    "its connection ended",
+			},
+		},
+	}
 }
 
 func TestLines(t *testing.T) {
@@ -38,9 +53,22 @@ laptop\u001b  away 12s  0.1.0    -      0      0/0      0       its connection e
 
 func TestProblems(t *testing.T) {
 	now := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
-	s := status.Status{Version: "0.2.0", Cluster: example(now), Diagnostics: []protocol.Diagnostic{{Code: "replica_differs", Extension: "search", Message: "tool q differs"}, {Code: "other", Message: "not about it"}}}
+	s := status.Status{
+		Version: "0.2.0",
+		Cluster: example(now),
+		Diagnostics: []protocol.Diagnostic{
+			{Code: "replica_differs", Extension: "search", Message: "tool q differs"},
+			{Code: "other", Message: "not about it"},
+		},
+	}
 	found := Problems(s)
-	for i, want := range []string{"node laptop", "runs exthost 0.1.0", "differs by 3s", "its connection ended", "tool q differs"} {
+	for i, want := range []string{
+		"node laptop",
+		"runs exthost 0.1.0",
+		"differs by 3s",
+		"its connection ended",
+		"tool q differs",
+	} {
 		if i >= len(found) || !strings.Contains(found[i], want) {
 			t.Errorf("no %q at %d of %q", want, i, found)
 		}

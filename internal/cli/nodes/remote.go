@@ -15,10 +15,12 @@ import (
 // this host.
 func Remote(s status.Status, id string) (node, there string, ok bool) {
 	node, there, ok = strings.Cut(id, ".")
-	if !ok || s.Cluster == nil || !slices.ContainsFunc(s.Cluster.Nodes, func(n status.Node) bool { return n.Name == node }) {
+	if !ok || s.Cluster == nil ||
+		!slices.ContainsFunc(s.Cluster.Nodes, func(n status.Node) bool { return n.Name == node }) {
 		return "", "", false
 	}
-	here := slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == id && !slices.Equal(x.Nodes, []string{node}) })
+	here := slices.ContainsFunc(s.Extensions,
+		func(x status.Extension) bool { return x.ID == id && !slices.Equal(x.Nodes, []string{node}) })
 	return node, there, !here
 }
 
@@ -39,7 +41,12 @@ func At(node string, err error) error {
 	if !ok || console.NextCommand(e) == "" {
 		return err
 	}
-	return &console.Error{Code: console.ExitCode(err), Text: e.Error(), Hint: There(console.NextCommand(e), node), Cause: err}
+	return &console.Error{
+		Code:  console.ExitCode(err),
+		Text:  e.Error(),
+		Hint:  There(console.NextCommand(e), node),
+		Cause: err,
+	}
 }
 
 // There is a command for a node, on one line whatever that node says; "" is this host.
@@ -54,9 +61,14 @@ func There(command, node string) string {
 // there is no such node.
 func Gone(s status.Status, id string, err error) error {
 	node, _, far := strings.Cut(id, ".")
-	here := slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == node || strings.HasPrefix(x.ID, node+".") })
+	here := slices.ContainsFunc(s.Extensions,
+		func(x status.Extension) bool { return x.ID == node || strings.HasPrefix(x.ID, node+".") })
 	if !far || here || s.Cluster == nil || console.ExitCode(err) != console.ExitNotFound {
 		return err
 	}
-	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no extension %q, as no node %s is in the cluster now", id, node), Hint: "exthost cluster nodes"}
+	return &console.Error{
+		Code: console.ExitNotFound,
+		Text: fmt.Sprintf("there is no extension %q, as no node %s is in the cluster now", id, node),
+		Hint: "exthost cluster nodes",
+	}
 }

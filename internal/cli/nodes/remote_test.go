@@ -12,13 +12,26 @@ import (
 
 func TestRemote(t *testing.T) {
 	s := status.Status{
-		Cluster: &status.Cluster{Node: "web", Nodes: []status.Node{{Name: "gpu1", Approvals: 2}, {Name: "laptop", Approvals: 1}}},
+		Cluster: &status.Cluster{
+			Node:  "web",
+			Nodes: []status.Node{{Name: "gpu1", Approvals: 2}, {Name: "laptop", Approvals: 1}},
+		},
 		Extensions: []status.Extension{{ID: "gpu1.notes", Nodes: []string{"gpu1"}}, {ID: "notes"},
-			{ID: "laptop.server"}, {ID: "laptop.shared", Nodes: []string{"gpu1"}}}, // servers of an extension here that is called laptop
+			// servers of an extension here that is called laptop
+			{ID: "laptop.server"}, {ID: "laptop.shared", Nodes: []string{"gpu1"}}},
 	}
 	for id, want := range map[string][2]string{
-		"gpu1.notes": {"gpu1", "notes"}, "gpu1.search": {"gpu1", "search"}, "gpu1.owner.server": {"gpu1", "owner.server"}, "laptop.other": {"laptop", "other"},
-		"notes": {}, "gpu2.notes": {}, "web.notes": {}, "laptop.server": {}, "laptop.shared": {}, "": {}, ".": {},
+		"gpu1.notes":        {"gpu1", "notes"},
+		"gpu1.search":       {"gpu1", "search"},
+		"gpu1.owner.server": {"gpu1", "owner.server"},
+		"laptop.other":      {"laptop", "other"},
+		"notes":             {},
+		"gpu2.notes":        {},
+		"web.notes":         {},
+		"laptop.server":     {},
+		"laptop.shared":     {},
+		"":                  {},
+		".":                 {},
 	} {
 		node, there, ok := Remote(s, id)
 		if ok != (want[0] != "") || ok && (node != want[0] || there != want[1]) {
@@ -38,7 +51,8 @@ func TestRemote(t *testing.T) {
 func TestAt(t *testing.T) {
 	untrusted := &protocol.Error{Kind: protocol.Untrusted, Extension: "notes", Message: "node gpu1: nobody has agreed"}
 	got, ok := errors.AsType[*console.Error](At("gpu1", untrusted))
-	if !ok || got.Hint != "exthost trust notes, at node gpu1" || got.Code != console.ExitDenied || got.Text != "notes: node gpu1: nobody has agreed (untrusted)" {
+	if !ok || got.Hint != "exthost trust notes, at node gpu1" || got.Code != console.ExitDenied ||
+		got.Text != "notes: node gpu1: nobody has agreed (untrusted)" {
 		t.Errorf("%+v", got)
 	}
 	for _, err := range []error{nil, errors.New("any"), &protocol.Error{Kind: protocol.Rejected, Message: "no"}} {
@@ -46,18 +60,23 @@ func TestAt(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if There("a\nb", "gpu1") != `a\u000ab, at node gpu1` || There("", "gpu1") != "" || There("exthost list", "") != "exthost list" {
+	if There("a\nb", "gpu1") != `a\u000ab, at node gpu1` || There("", "gpu1") != "" ||
+		There("exthost list", "") != "exthost list" {
 		t.Error("a command that is none, or of this host, is changed, or one has two lines")
 	}
 }
 
 // An extension of a node that has gone is not listed any more: the error is about the node.
 func TestGone(t *testing.T) {
-	s := status.Status{Extensions: []status.Extension{{ID: "notes"}, {ID: "web.other"}}, Cluster: &status.Cluster{Node: "n1"}}
+	s := status.Status{
+		Extensions: []status.Extension{{ID: "notes"}, {ID: "web.other"}},
+		Cluster:    &status.Cluster{Node: "n1"},
+	}
 	unknown := &console.Error{Code: console.ExitNotFound, Text: "there is no such extension"}
 	for id, far := range map[string]bool{"gpu1.notes": true, "web.nots": false, "notes.server": false, "nots": false} {
 		got := Gone(s, id, unknown)
-		if far != (got != error(unknown)) || far && !strings.Contains(got.Error(), "no node gpu1 is in the cluster now") {
+		if far != (got != error(unknown)) ||
+			far && !strings.Contains(got.Error(), "no node gpu1 is in the cluster now") {
 			t.Errorf("%s: %v", id, got)
 		}
 	}

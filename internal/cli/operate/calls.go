@@ -88,7 +88,13 @@ func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last i
 		}
 		rows = append(rows, row)
 	}
-	return c.Print(console.Document{Kind: "calls", Value: console.OrEmpty(calls), Names: names, Rows: rows, Drop: []string{"TIME", "CALLER"}})
+	return c.Print(console.Document{
+		Kind:  "calls",
+		Value: console.OrEmpty(calls),
+		Names: names,
+		Rows:  rows,
+		Drop:  []string{"TIME", "CALLER"},
+	})
 }
 
 // nodeColumn is where the node of a call stands, if one was at another node.
@@ -110,13 +116,15 @@ func callRow(call *status.PastCall) []string {
 	if name, took := call.Slowest(); name != 0 {
 		slowest = stageText(name) + " " + console.Span(time.Duration(took))
 	}
-	return []string{strconv.FormatUint(call.ID, 10), console.Stamp(call.Time), cmp.Or(call.Caller, "anonymous"), cmp.Or(call.Tool, call.Method),
+	return []string{strconv.FormatUint(call.ID, 10), console.Stamp(call.Time), cmp.Or(call.Caller, "anonymous"),
+		cmp.Or(call.Tool, call.Method),
 		string(call.Outcome), console.Span(time.Duration(call.Took)), slowest}
 }
 
 // openCallRow is the row of a call in flight whose caller is asked something. It has no id before it has ended.
 func openCallRow(q *status.Question, now time.Time) []string {
-	return []string{"-", console.Stamp(q.Since), askedCaller(q), cmp.Or(q.Tool, q.Extension, "-"), "waits for " + q.Method,
+	return []string{"-", console.Stamp(q.Since), askedCaller(q), cmp.Or(q.Tool, q.Extension, "-"),
+		"waits for " + q.Method,
 		console.Span(now.Sub(q.Since)), "-"}
 }
 
@@ -126,12 +134,21 @@ func oneCall(ctx context.Context, c *console.Console, r *hosts.Running, id strin
 	var call status.PastCall
 	err := r.Get(ctx, "/api/v1/calls/"+url.PathEscape(id), &call)
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ToolNotFound {
-		return &console.Error{Code: console.ExitNotFound, Text: e.Message, Hint: "exthost calls lists these; exthost audit shows earlier calls, if an audit log is kept"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: e.Message,
+			Hint: "exthost calls lists these; exthost audit shows earlier calls, if an audit log is kept",
+		}
 	}
 	if err != nil {
 		return err
 	}
-	return c.Print(console.Document{Kind: "call", Value: call, Names: []string{id}, Text: callText(&call, c.Layout(true))})
+	return c.Print(console.Document{
+		Kind:  "call",
+		Value: call,
+		Names: []string{id},
+		Text:  callText(&call, c.Layout(true)),
+	})
 }
 
 // callText is all that is known of a call but what it carried.
@@ -147,7 +164,11 @@ func callText(call *status.PastCall, layout console.Layout) string {
 		what += ", at node " + call.Node
 	}
 	who := cmp.Or(call.Caller, "anonymous")
-	for _, part := range []struct{ word, value string }{{"session", call.Session}, {"client", call.Client}, {"MCP", call.Protocol}} {
+	for _, part := range []struct{ word, value string }{
+		{"session", call.Session},
+		{"client", call.Client},
+		{"MCP", call.Protocol},
+	} {
 		if part.value != "" {
 			who += ", " + part.word + " " + part.value
 		}
@@ -161,8 +182,10 @@ func callText(call *status.PastCall, layout console.Layout) string {
 	}
 	var lines []string
 	for _, row := range [][2]string{
-		{"call", fmt.Sprintf("%d, ended %s, took %s", call.ID, console.Stamp(call.Time), console.Span(time.Duration(call.Took)))},
-		{"what", what}, {"caller", who}, {"outcome", outcome}, {"decision", call.Decision}, {"trace", call.Trace}, {"next", afterCall(call)},
+		{"call", fmt.Sprintf("%d, ended %s, took %s", call.ID, console.Stamp(call.Time),
+			console.Span(time.Duration(call.Took)))},
+		{"what", what}, {"caller", who}, {"outcome", outcome}, {"decision", call.Decision}, {"trace", call.Trace},
+		{"next", afterCall(call)},
 	} {
 		if row[1] != "" {
 			lines = append(lines, console.Wrap(console.Safe(fmt.Sprintf("%-9s %s", row[0], row[1])), layout.Width)...)
@@ -200,7 +223,8 @@ func timeline(call *status.PastCall, layout console.Layout) []string {
 		from := min(at(s.At), bar-1)
 		long := max(at(s.At+s.Took)-from, 1)
 		rest -= s.Took
-		rows = append(rows, []string{stageText(s.Name), console.Span(time.Duration(s.At)), console.Span(time.Duration(s.Took)),
+		rows = append(rows, []string{stageText(s.Name), console.Span(time.Duration(s.At)),
+			console.Span(time.Duration(s.Took)),
 			strings.Repeat("·", from) + strings.Repeat("█", long) + strings.Repeat("·", bar-from-long)})
 	}
 	return layout.Grid(append(rows, []string{"host itself", "", console.Span(time.Duration(max(rest, 0)))}))

@@ -13,12 +13,27 @@ import (
 )
 
 func pastCall(id uint64, took time.Duration, outcome status.Outcome) status.PastCall {
-	return status.PastCall{Time: time.Now(), CallEvent: status.CallEvent{ID: id, Tool: "ext_x_t", Extension: "x", Method: protocol.MethodToolsCall, Outcome: outcome, Took: protocol.Duration(took)}}
+	return status.PastCall{
+		Time: time.Now(),
+		CallEvent: status.CallEvent{
+			ID:        id,
+			Tool:      "ext_x_t",
+			Extension: "x",
+			Method:    protocol.MethodToolsCall,
+			Outcome:   outcome,
+			Took:      protocol.Duration(took),
+		},
+	}
 }
 
 func TestChosenCalls(t *testing.T) {
 	all := func() []status.PastCall {
-		return []status.PastCall{pastCall(4, 2, "ok"), pastCall(3, 9, "rejected"), pastCall(2, 5, "ok"), pastCall(1, 1, "tool_error")}
+		return []status.PastCall{
+			pastCall(4, 2, "ok"),
+			pastCall(3, 9, "rejected"),
+			pastCall(2, 5, "ok"),
+			pastCall(1, 1, "tool_error"),
+		}
 	}
 	for name, tt := range map[string]struct {
 		last         int
@@ -42,14 +57,23 @@ func TestChosenCalls(t *testing.T) {
 
 func TestCallText(t *testing.T) {
 	call := pastCall(17, 120*time.Millisecond, "rejected")
-	call.Caller, call.Session, call.Client, call.Protocol, call.Trace, call.Decision, call.Message = "ada", "s1", "agent 2", "2025-11-25", "0af7", "dec1", "policy p: no\x1b[2J"
+	call.Caller, call.Session, call.Client, call.Protocol, call.Trace, call.Decision, call.Message = "ada", "s1",
+		"agent 2", "2025-11-25", "0af7", "dec1", "policy p: no\x1b[2J"
 	ms := func(n int) protocol.Duration { return protocol.Duration(time.Duration(n) * time.Millisecond) }
-	call.Stages = []status.Stage{{Name: status.StageRequestPolicies, At: 0, Took: ms(10)}, {Name: status.StageInstance, At: ms(20), Took: ms(60)}, {Name: status.StageResponsePolicies, At: ms(100), Took: ms(20)}}
+	call.Stages = []status.Stage{
+		{Name: status.StageRequestPolicies, At: 0, Took: ms(10)},
+		{Name: status.StageInstance, At: ms(20), Took: ms(60)},
+		{Name: status.StageResponsePolicies, At: ms(100), Took: ms(20)},
+	}
 	got := callText(&call, console.Layout{})
 	for _, want := range []string{
-		"call      17, ended ", ", took 120ms", "what      ext_x_t, of x", "caller    ada, session s1, client agent 2, MCP 2025-11-25",
-		`outcome   rejected: policy p: no\u001b[2J`, "decision  dec1", "trace     0af7", "next      exthost policy explain dec1",
-		"request policies   0s     10ms  ██······················", "instance           20ms   60ms  ····████████████········", "response policies  100ms  20ms  ····················████", "host itself               30ms",
+		"call      17, ended ", ", took 120ms", "what      ext_x_t, of x",
+		"caller    ada, session s1, client agent 2, MCP 2025-11-25",
+		`outcome   rejected: policy p: no\u001b[2J`, "decision  dec1", "trace     0af7",
+		"next      exthost policy explain dec1",
+		"request policies   0s     10ms  ██······················",
+		"instance           20ms   60ms  ····████████████········",
+		"response policies  100ms  20ms  ····················████", "host itself               30ms",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in:\n%s", want, got)
@@ -60,7 +84,11 @@ func TestCallText(t *testing.T) {
 // What a call leads to depends on how it ended, and on where it was slow.
 func TestAfterCall(t *testing.T) {
 	for outcome, want := range map[status.Outcome]string{
-		"ok": "", "tool_error": "exthost logs x", "extension_error": "exthost logs x", "failed": "fix it, then exthost restart x", "invalid_arguments": "exthost tools schema ext_x_t",
+		"ok":                "",
+		"tool_error":        "exthost logs x",
+		"extension_error":   "exthost logs x",
+		"failed":            "fix it, then exthost restart x",
+		"invalid_arguments": "exthost tools schema ext_x_t",
 	} {
 		call := pastCall(1, 1, outcome)
 		if got := afterCall(&call); got != want {
@@ -68,7 +96,10 @@ func TestAfterCall(t *testing.T) {
 		}
 	}
 	call := pastCall(1, 9, "ok")
-	call.Decision, call.Stages = "dec1", []status.Stage{{Name: status.StageRequestPolicies, Took: 8}, {Name: status.StageInstance, Took: 1}}
+	call.Decision, call.Stages = "dec1", []status.Stage{
+		{Name: status.StageRequestPolicies, Took: 8},
+		{Name: status.StageInstance, Took: 1},
+	}
 	if got := afterCall(&call); got != "exthost policy explain dec1" {
 		t.Errorf("a call that policies held up: %q", got)
 	}

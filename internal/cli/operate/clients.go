@@ -34,7 +34,8 @@ func clientLines(clients []status.Client, layout console.Layout) []string {
 		return nil
 	}
 	slices.SortFunc(order, func(a, b alike) int {
-		return cmp.Or(cmp.Compare(a.caller, b.caller), cmp.Compare(a.toolset, b.toolset), first[a].Since.Compare(first[b].Since), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.caller, b.caller), cmp.Compare(a.toolset, b.toolset),
+			first[a].Since.Compare(first[b].Since), cmp.Compare(a.name, b.name))
 	})
 	rows := [][]string{{"CALLER", "SESSIONS", "FRONT", "MCP", "TOOLS", "CLIENT", "SINCE"}}
 	for _, key := range order[:min(len(order), mostClients)] {
@@ -42,7 +43,15 @@ func clientLines(clients []status.Client, layout console.Layout) []string {
 		if key.toolset != "" {
 			caller += ", toolset " + key.toolset
 		}
-		rows = append(rows, []string{caller, strconv.Itoa(sessions[key]), cmp.Or(key.front, "-"), key.protocol, cmp.Or(key.tools, "-"), cmp.Or(key.name, "-"), console.Stamp(first[key].Since)})
+		rows = append(rows, []string{
+			caller,
+			strconv.Itoa(sessions[key]),
+			cmp.Or(key.front, "-"),
+			key.protocol,
+			cmp.Or(key.tools, "-"),
+			cmp.Or(key.name, "-"),
+			console.Stamp(first[key].Since),
+		})
 	}
 	lines := layout.Grid(rows)
 	if more := len(order) - mostClients; more > 0 {

@@ -14,10 +14,26 @@ import (
 func TestClientLines(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2020, 1, 31, 12, minute, 0, 0, time.Local) }
 	got := strings.Join(clientLines([]status.Client{
-		{Name: "code 2", Caller: "bob", Session: "1", Protocol: "2025-11-25", Front: "http", Tools: "search", Since: at(5)},
+		{
+			Name:     "code 2",
+			Caller:   "bob",
+			Session:  "1",
+			Protocol: "2025-11-25",
+			Front:    "http",
+			Tools:    "search",
+			Since:    at(5),
+		},
 		{Name: "code 2", Caller: "ada", Session: "2", Protocol: "2025-11-25", Front: "sse", Since: at(4)},
 		{Name: "code 2", Caller: "ada", Session: "3", Protocol: "2025-11-25", Front: "stdio", Since: at(3)},
-		{Name: "code 2", Caller: "bob", Session: "4", Protocol: "2025-11-25", Front: "http", Tools: "search", Since: at(1)},
+		{
+			Name:     "code 2",
+			Caller:   "bob",
+			Session:  "4",
+			Protocol: "2025-11-25",
+			Front:    "http",
+			Tools:    "search",
+			Since:    at(1),
+		},
 		{Name: "\x1b[2J", Session: "5", Protocol: "2025-06-18", Front: "http", Since: at(2)},
 		{Name: "gone", Caller: "ada", Protocol: "2026-07-28"},
 	}, console.Layout{}), "\n")
@@ -36,7 +52,8 @@ bob|2|http|2025-11-25|search|code 2|2020-01-31 12:01:00.000`
 	for n := range 25 {
 		many = append(many, status.Client{Caller: fmt.Sprintf("c%02d", n), Session: fmt.Sprint(n)})
 	}
-	if lines := clientLines(many, console.Layout{}); len(lines) != 1+mostClients+1 || !strings.Contains(lines[len(lines)-1], "5 more") {
+	if lines := clientLines(many, console.Layout{}); len(lines) != 1+mostClients+1 ||
+		!strings.Contains(lines[len(lines)-1], "5 more") {
 		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
 	}
 }

@@ -37,9 +37,11 @@ func Allow(c *console.Console) *cobra.Command {
 }
 
 // ruleCommand is a command that changes a list in the configuration.
-func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx context.Context, x *subject) error) *cobra.Command {
+func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx context.Context, x *subject) error,
+) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " ID", Short: short,
+		Use:   verb + " ID",
+		Short: short,
 		Long: does + ".\n" +
 			"The command edits the file of --config. Without that flag it edits the configuration file " +
 			"that states the list, else the file of this directory, and makes exthost.yaml if there is " +
@@ -80,12 +82,21 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 	case !ok:
 		return false, nil
 	case verb == "allow":
-		return true, &console.Error{Code: console.ExitUsage, Text: "the allowlist of node " + node + " is not changed from here", Hint: "exthost allow " + there + ", at node " + node}
+		return true, &console.Error{
+			Code: console.ExitUsage,
+			Text: "the allowlist of node " + node + " is not changed from here",
+			Hint: "exthost allow " + there + ", at node " + node,
+		}
 	}
 	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
 		return true, nodes.At(node, err)
 	}
-	return true, c.Print(console.Document{Kind: "ruling", Value: map[string]string{"id": id}, Names: []string{id}, Text: console.Safe(fmt.Sprintf("%s of node %s is %sd", there, node, verb))})
+	return true, c.Print(console.Document{
+		Kind:  "ruling",
+		Value: map[string]string{"id": id},
+		Names: []string{id},
+		Text:  console.Safe(fmt.Sprintf("%s of node %s is %sd", there, node, verb)),
+	})
 }
 
 // ruleApart has a host whose configuration is another one enable or disable an extension there.
@@ -96,7 +107,12 @@ func ruleApart(ctx context.Context, c *console.Console, r *hosts.Running, verb, 
 	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
 		return err
 	}
-	return c.Print(console.Document{Kind: "ruling", Value: map[string]string{"id": id}, Names: []string{id}, Text: console.Safe(fmt.Sprintf("%s is %sd by the host with pid %d", id, verb, r.Info.PID))})
+	return c.Print(console.Document{
+		Kind:  "ruling",
+		Value: map[string]string{"id": id},
+		Names: []string{id},
+		Text:  console.Safe(fmt.Sprintf("%s is %sd by the host with pid %d", id, verb, r.Info.PID)),
+	})
 }
 
 // subject is the extension that a command is about, and the configuration about it.
@@ -142,7 +158,8 @@ func subjectOf(ctx context.Context, c *console.Console, command, id string) (*su
 	defer h.Close()
 	s := h.Status()
 	if _, err := hosts.Extension(s, id); err != nil {
-		if x.broken = hosts.BrokenManifest(s, id) != nil; !x.broken && !x.listed("disabled", id) && !x.listed("disabled", x.owner) && !x.listed("allowlist", id) {
+		if x.broken = hosts.BrokenManifest(s, id) != nil; !x.broken && !x.listed("disabled", id) &&
+			!x.listed("disabled", x.owner) && !x.listed("allowlist", id) {
 			return nil, err
 		}
 	}
@@ -171,14 +188,19 @@ func disable(ctx context.Context, x *subject) error {
 
 func enable(ctx context.Context, x *subject) error {
 	if !x.listed("disabled", x.id) && x.listed("disabled", x.owner) {
-		return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("%s is disabled with %s, whose server it is: %s", x.id, x.owner, x.where("disabled")), Hint: "exthost enable " + x.owner}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: fmt.Sprintf("%s is disabled with %s, whose server it is: %s", x.id, x.owner, x.where("disabled")),
+			Hint: "exthost enable " + x.owner,
+		}
 	}
 	return x.set(ctx, "disabled", false, "enabled")
 }
 
 func allow(ctx context.Context, x *subject) error {
 	if len(x.cfg.Extensions.Allowlist) == 0 {
-		return x.nothingToDo("there is no allowlist, so every extension may run; one that names %s would shut out all others", x.id)
+		return x.nothingToDo("there is no allowlist, so every extension may run; one that names %s would shut out "+
+			"all others", x.id)
 	}
 	if x.listed("allowlist", x.owner) {
 		return x.nothingToDo("%s is allowed already, with %s: %s", x.id, x.owner, x.where("allowlist"))
@@ -217,13 +239,19 @@ func (x *subject) set(ctx context.Context, key string, listed bool, result strin
 	case x.running == nil:
 		later = "from the next exthost serve on"
 	case x.running.Info.Scope != hosts.Scope(x.console, x.cfg):
-		later = fmt.Sprintf("from its next start on: the host that runs here (pid %d) has another --config or --extensions", x.running.Info.PID)
+		later = fmt.Sprintf("from its next start on: the host that runs here (pid %d) has another --config or "+
+			"--extensions", x.running.Info.PID)
 	default:
 		if err := x.apply(ctx, r); err != nil {
 			return err
 		}
 	}
-	if err := x.console.Print(console.Document{Kind: "ruling", Value: r, Names: []string{r.ID}, Text: r.text(later)}); err != nil {
+	if err := x.console.Print(console.Document{
+		Kind:  "ruling",
+		Value: r,
+		Names: []string{r.ID},
+		Text:  r.text(later),
+	}); err != nil {
 		return err
 	}
 	return x.obstacle(r)
@@ -233,7 +261,8 @@ func (x *subject) set(ctx context.Context, key string, listed bool, result strin
 func (x *subject) apply(ctx context.Context, r *ruling) error {
 	if _, err := reload(ctx, x.running, url.Values{"only": {x.id}}); err != nil {
 		if _, ok := errors.AsType[*console.Error](err); !ok {
-			err = fmt.Errorf("written to %s, but the running host did not apply it: %w", console.NearbyPath(r.String()), err)
+			err = fmt.Errorf("written to %s, but the running host did not apply it: %w", console.NearbyPath(r.String()),
+				err)
 		}
 		return err
 	}
@@ -278,14 +307,19 @@ func (x *subject) obstacle(r *ruling) error {
 		return nil
 	}
 	fail := func(code int, hint, format string, args ...any) error {
-		return &console.Error{Code: code, Text: x.id + " still does not run: " + fmt.Sprintf(format, args...), Hint: hint}
+		return &console.Error{
+			Code: code,
+			Text: x.id + " still does not run: " + fmt.Sprintf(format, args...),
+			Hint: hint,
+		}
 	}
 	allowed := len(x.cfg.Extensions.Allowlist) == 0 || x.listed("allowlist", x.id) || x.listed("allowlist", x.owner)
 	switch {
 	case x.listed("disabled", x.id):
 		return fail(console.ExitDenied, "exthost enable "+x.id, "it is in %s", x.where("disabled"))
 	case x.listed("disabled", x.owner):
-		return fail(console.ExitDenied, "exthost enable "+x.owner, "its owner %s is in %s", x.owner, x.where("disabled"))
+		return fail(console.ExitDenied, "exthost enable "+x.owner, "its owner %s is in %s", x.owner,
+			x.where("disabled"))
 	case !allowed:
 		return fail(console.ExitDenied, "exthost allow "+x.id, "%s does not name it", x.where("allowlist"))
 	case x.broken:

@@ -28,7 +28,8 @@ func Grant(c *console.Console) *cobra.Command {
 			"manifest names, and stored secrets that its manifest, or a configuration of this directory,\n" +
 			"refers to as secret://NAME. exthost trust grants those that it shows; other variables need no\n" +
 			"grant. With --revoke the extension loses them, from its next start on; without a NAME all of them.",
-		Example: "  exthost grant github GITHUB_TOKEN\n  exthost grant github secret://github\n  exthost grant github --revoke",
+		Example: "  exthost grant github GITHUB_TOKEN\n  exthost grant github secret://github\n  exthost grant " +
+			"github --revoke",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) == 1 && !revoke {
 				return console.Usagef("exthost grant --help", "an ID and the NAME of a variable are needed")
@@ -63,7 +64,9 @@ func grant(ctx context.Context, c *console.Console, id string, names []string, r
 	}
 	for _, name := range names {
 		if !slices.Contains(asked, name) && !revoke {
-			return console.Usagef("exthost info "+id, "%s does not ask for %s; extensions.entries.%s gives it nonetheless: env_pass a variable, env a stored secret", id, name, id)
+			return console.Usagef("exthost info "+id,
+				"%s does not ask for %s; extensions.entries.%s gives it nonetheless: env_pass a variable, env a "+
+					"stored secret", id, name, id)
 		}
 	}
 	k, err := hosts.Consent(config.Default())
@@ -82,7 +85,11 @@ func grant(ctx context.Context, c *console.Console, id string, names []string, r
 	if revoke {
 		said = "withdrawn from " + id
 		if !r.Withdraw(id, names...) {
-			return &console.Error{Code: console.ExitNotFound, Text: id + " has no such grant", Hint: "exthost trust --list"}
+			return &console.Error{
+				Code: console.ExitNotFound,
+				Text: id + " has no such grant",
+				Hint: "exthost trust --list",
+			}
 		}
 	} else {
 		r.Grant(id, names...)

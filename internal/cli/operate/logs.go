@@ -51,7 +51,8 @@ func Logs(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow new records until Ctrl-C or the end of the host")
-	cmd.Flags().StringVar(&level, "level", "info", "only this `LEVEL` and above: "+strings.Join(console.LogLevels, ", "))
+	cmd.Flags().StringVar(&level, "level", "info",
+		"only this `LEVEL` and above: "+strings.Join(console.LogLevels, ", "))
 	cmd.Flags().IntVarP(&last, "last", "n", 0, "begin with the last `N` records (default: all that are kept)")
 	console.CompleteFlag(cmd, "level", console.LogLevels)
 	return cmd
@@ -70,7 +71,8 @@ func logs(ctx context.Context, c *console.Console, query url.Values, ids []strin
 }
 
 // runningLogs shows the log that the host keeps in memory.
-func runningLogs(ctx context.Context, c *console.Console, r *hosts.Running, query url.Values, ids []string) (err error) {
+func runningLogs(ctx context.Context, c *console.Console, r *hosts.Running, query url.Values, ids []string,
+) (err error) {
 	if len(ids) > 0 {
 		x, err := r.Worker(ctx, ids[0])
 		if err != nil {
@@ -88,7 +90,8 @@ func runningLogs(ctx context.Context, c *console.Console, r *hosts.Running, quer
 	})
 	if err == nil && records == 0 && query.Get("follow") != "true" && query.Get("last") != "0" {
 		if len(ids) > 0 {
-			c.Info("the log has no line of %s and of level %s; the calls are in exthost info %s", ids[0], query.Get("level"), ids[0])
+			c.Info("the log has no line of %s and of level %s; the calls are in exthost info %s", ids[0],
+				query.Get("level"), ids[0])
 		} else {
 			c.Info("the log has no line of level %s", query.Get("level"))
 		}

@@ -34,7 +34,15 @@ elicitation/create|2020-01-31 11:58:30.000|ada of node web|ext_x_ask|code 2
 	if got = regexp.MustCompile(` {2,}`).ReplaceAllString(got, "|"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	row := []string{"-", "2020-01-31 11:58:30.000", "ada of node web", "ext_x_ask", "waits for elicitation/create", "1m30s", "-"}
+	row := []string{
+		"-",
+		"2020-01-31 11:58:30.000",
+		"ada of node web",
+		"ext_x_ask",
+		"waits for elicitation/create",
+		"1m30s",
+		"-",
+	}
 	if d := cmp.Diff(row, openCallRow(&all[0], now)); d != "" {
 		t.Error(d)
 	}

@@ -48,7 +48,8 @@ func Ready(c *console.Console) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "tools", nil, "the registered `NAMES` of tools that must be callable, separated by commas")
+	cmd.Flags().StringSliceVar(&names, "tools", nil,
+		"the registered `NAMES` of tools that must be callable, separated by commas")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for what is not ready yet, such as 30s")
 	return cmd
 }
@@ -94,7 +95,8 @@ func verdict(s status.Status, names []string) error {
 	var worst *console.Error
 	obstacles := s.Obstacles()
 	if names != nil { // other extensions do not matter
-		obstacles = slices.DeleteFunc(obstacles, func(o status.Obstacle) bool { return !o.Blocked && !strings.HasPrefix(o.ID, status.PolicyPrefix) })
+		obstacles = slices.DeleteFunc(obstacles,
+			func(o status.Obstacle) bool { return !o.Blocked && !strings.HasPrefix(o.ID, status.PolicyPrefix) })
 	}
 	for _, name := range names {
 		obstacles = append(obstacles, toolObstacles(s, name)...)
@@ -148,7 +150,14 @@ func toolObstacles(s status.Status, name string) []status.Obstacle {
 	for _, x := range s.Extensions {
 		switch {
 		case slices.Contains(x.Withheld, name):
-			return []status.Obstacle{{ID: x.ID, Blocked: true, Text: "tool " + name + " is held back, because it has changed since it was pinned", Next: "exthost policy pins"}}
+			return []status.Obstacle{
+				{
+					ID:      x.ID,
+					Blocked: true,
+					Text:    "tool " + name + " is held back, because it has changed since it was pinned",
+					Next:    "exthost policy pins",
+				},
+			}
 		case slices.Contains(x.Tools, name):
 			return callable(x, name)
 		}

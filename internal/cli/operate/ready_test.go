@@ -17,11 +17,23 @@ func TestReadyNamesWhatDoesNotRun(t *testing.T) {
 	s := status.Status{
 		Extensions: []status.Extension{
 			{ID: "up", State: "ready"},
-			{ID: "far", State: "restarting", Reason: "no connection", Instances: []status.Instance{{State: "restarting", NextRetry: &soon}}},
-			{ID: "broken", State: "failed", Reason: "exit status 3", Instances: []status.Instance{{State: "failed", NextRetry: &later}}},
+			{
+				ID:        "far",
+				State:     "restarting",
+				Reason:    "no connection",
+				Instances: []status.Instance{{State: "restarting", NextRetry: &soon}},
+			},
+			{
+				ID:        "broken",
+				State:     "failed",
+				Reason:    "exit status 3",
+				Instances: []status.Instance{{State: "failed", NextRetry: &later}},
+			},
 			{ID: "final", State: "failed", Reason: "exit status 4", Instances: []status.Instance{{State: "failed"}}},
 		},
-		Policies: []status.Policy{{Name: "p", Mode: governance.ModeEnforce, State: "restarting", Reason: "no connection"}},
+		Policies: []status.Policy{
+			{Name: "p", Mode: governance.ModeEnforce, State: "restarting", Reason: "no connection"},
+		},
 	}
 	if err := verdict(s, nil); err != nil {
 		t.Errorf("not ready: %v", err)

@@ -40,12 +40,21 @@ func Reload(c *console.Console) *cobra.Command {
 			before, _ := r.Status(ctx) // without it all that is left out is new
 			change, err := reload(ctx, r, url.Values{"dry_run": {strconv.FormatBool(dryRun)}})
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
-				return &console.Error{Code: console.ExitInvalid, Text: e.Message, Hint: "fix it, then exthost reload; until then nothing changes"}
+				return &console.Error{
+					Code: console.ExitInvalid,
+					Text: e.Message,
+					Hint: "fix it, then exthost reload; until then nothing changes",
+				}
 			}
 			if err != nil {
 				return err
 			}
-			if err := c.Print(console.Document{Kind: "change", Value: change, Names: changedNames(change), Text: changeText(c, change, dryRun)}); err != nil {
+			if err := c.Print(console.Document{
+				Kind:  "change",
+				Value: change,
+				Names: changedNames(change),
+				Text:  changeText(c, change, dryRun),
+			}); err != nil {
 				return err
 			}
 			broken := 0
@@ -70,7 +79,9 @@ func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, 
 		return nodes.Gone(s, id, err)
 	}
 	if !ok || dryRun {
-		return console.Usagef("", "exthost reload takes an extension of another node, as NODE.ID and without --dry-run; without it, it applies all that has changed here")
+		return console.Usagef("",
+			"exthost reload takes an extension of another node, as NODE.ID and without --dry-run; without it, it "+
+				"applies all that has changed here")
 	}
 	change, err := reload(ctx, r, url.Values{"only": {id}})
 	if err != nil {
@@ -79,7 +90,12 @@ func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, 
 	for i := range change.Kept {
 		change.Kept[i].Next = nodes.There(change.Kept[i].Next, node)
 	}
-	if err := c.Print(console.Document{Kind: "change", Value: change, Names: changedNames(change), Text: changeText(c, change, false)}); err != nil {
+	if err := c.Print(console.Document{
+		Kind:  "change",
+		Value: change,
+		Names: changedNames(change),
+		Text:  changeText(c, change, false),
+	}); err != nil {
 		return err
 	}
 	return notReloaded(change, 0, node)
@@ -93,7 +109,8 @@ func reload(ctx context.Context, r *hosts.Running, query url.Values) (change sta
 // printBroken prints on stderr which files became no extension and what is wrong with the
 // policies that the reload changed, then which extensions do not run. It returns how many such
 // files there are; a reload does not count them as changes.
-func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, before status.Status, change status.Change) int {
+func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, before status.Status, change status.Change,
+) int {
 	s, err := r.Status(ctx)
 	if err != nil {
 		return 0 // the result of the reload is printed already
@@ -116,8 +133,14 @@ func leftOut(before, now status.Status, again bool) (diags []protocol.Diagnostic
 		if !x.LeftOut() {
 			continue
 		}
-		d := protocol.Diagnostic{Level: protocol.LevelWarn, Extension: x.ID, Message: x.State + " as before, " + x.Reason, Hint: hosts.Remedy(now, x)}
-		known := slices.ContainsFunc(before.Extensions, func(b status.Extension) bool { return b.ID == x.ID && b.State == x.State })
+		d := protocol.Diagnostic{
+			Level:     protocol.LevelWarn,
+			Extension: x.ID,
+			Message:   x.State + " as before, " + x.Reason,
+			Hint:      hosts.Remedy(now, x),
+		}
+		known := slices.ContainsFunc(before.Extensions,
+			func(b status.Extension) bool { return b.ID == x.ID && b.State == x.State })
 		switch {
 		case known && !again:
 			continue
@@ -198,13 +221,30 @@ func notReloaded(change status.Change, broken int, node string) error {
 	}
 	switch {
 	case len(lines) > 0:
-		return &console.Error{Code: console.ExitExtension, Text: strings.Join(lines, "\n"), Hint: nodes.There("exthost info "+change.Failed[0].Extension, node)}
+		return &console.Error{
+			Code: console.ExitExtension,
+			Text: strings.Join(lines, "\n"),
+			Hint: nodes.There("exthost info "+change.Failed[0].Extension, node),
+		}
 	case broken > 0:
-		return &console.Error{Code: console.ExitInvalid, Text: console.Count(broken, "extension") + " cannot be used yet", Hint: "fix the errors above, then exthost reload"}
-	case len(change.Kept) > 0 && !slices.ContainsFunc(change.Kept, func(k status.KeptBuild) bool { return k.Next == "" }):
-		return &console.Error{Code: console.ExitDenied, Text: console.Count(len(change.Kept), "extension") + " kept the previous build", Hint: change.Kept[0].Next}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: console.Count(broken, "extension") + " cannot be used yet",
+			Hint: "fix the errors above, then exthost reload",
+		}
+	case len(change.Kept) > 0 &&
+		!slices.ContainsFunc(change.Kept, func(k status.KeptBuild) bool { return k.Next == "" }):
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: console.Count(len(change.Kept), "extension") + " kept the previous build",
+			Hint: change.Kept[0].Next,
+		}
 	case len(change.Kept) > 0:
-		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept), "extension") + " kept the previous build", Hint: nodes.There("fix the errors above, then exthost reload", node)}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: console.Count(len(change.Kept), "extension") + " kept the previous build",
+			Hint: nodes.There("fix the errors above, then exthost reload", node),
+		}
 	}
 	return nil
 }
@@ -230,7 +270,12 @@ func Restart(c *console.Console) *cobra.Command {
 				if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
 					return nodes.At(node, err)
 				}
-				return c.Print(console.Document{Kind: "extension", Names: args, Text: console.Safe(fmt.Sprintf("%s of node %s was restarted, after %s", there, node, console.Span(time.Since(began))))})
+				return c.Print(console.Document{
+					Kind:  "extension",
+					Names: args,
+					Text: console.Safe(fmt.Sprintf("%s of node %s was restarted, after %s", there, node,
+						console.Span(time.Since(began)))),
+				})
 			}
 			x, err := hosts.Worker(s, args[0])
 			if err != nil {
@@ -239,7 +284,12 @@ func Restart(c *console.Console) *cobra.Command {
 			r.WarnBroken(c)
 			err = r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil)
 			if protocol.KindOf(err) == protocol.RequirementMissing {
-				return &console.Error{Code: console.ExitGated, Text: protocol.Reason(err), Hint: cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID), Cause: err}
+				return &console.Error{
+					Code:  console.ExitGated,
+					Text:  protocol.Reason(err),
+					Hint:  cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID),
+					Cause: err,
+				}
 			}
 			if err != nil {
 				return err

@@ -23,10 +23,12 @@ func TestLeftOutByAReload(t *testing.T) {
 		want   string
 	}{
 		{status.Status{Extensions: []status.Extension{skipped}}, false, "[kit: new, waits for exthost trust kit]"},
-		{status.Status{Extensions: []status.Extension{skipped}}, true, "[old: skipped as before, no python3 kit: new, waits for exthost trust kit]"},
+		{status.Status{Extensions: []status.Extension{skipped}}, true,
+			"[old: skipped as before, no python3 kit: new, waits for exthost trust kit]"},
 		{both, false, "[]"},
 		{both, true, "[old: skipped as before, no python3 kit: untrusted as before, nobody has agreed]"},
-		{status.Status{Extensions: []status.Extension{{ID: "old", State: "ready"}, untrusted}}, false, "[old: skipped, no python3]"},
+		{status.Status{Extensions: []status.Extension{{ID: "old", State: "ready"}, untrusted}}, false,
+			"[old: skipped, no python3]"},
 	} {
 		var got []string
 		for _, d := range leftOut(tt.before, both, tt.again) {
@@ -41,7 +43,11 @@ func TestLeftOutByAReload(t *testing.T) {
 // What another node says of its reload reaches the terminal as text, and the next command is one for
 // that node.
 func TestReloadOfAnotherNode(t *testing.T) {
-	change := status.Change{Changed: []string{"\x1b[2J"}, Restart: []string{"\x1b[2Jlog"}, Kept: []status.KeptBuild{{ID: "\x1b]0;", Reason: "\x1b[2J"}}}
+	change := status.Change{
+		Changed: []string{"\x1b[2J"},
+		Restart: []string{"\x1b[2Jlog"},
+		Kept:    []status.KeptBuild{{ID: "\x1b]0;", Reason: "\x1b[2J"}},
+	}
 	for _, text := range append(changedNames(change), changeText(&console.Console{}, change, false)) {
 		if strings.Contains(text, "\x1b") {
 			t.Errorf("%q", text)
@@ -49,7 +55,9 @@ func TestReloadOfAnotherNode(t *testing.T) {
 	}
 	for want, change := range map[string]status.Change{
 		"fix the errors above, then exthost reload, at node gpu1": change,
-		"exthost info notes, at node gpu1":                        {Failed: []protocol.Diagnostic{{Extension: "notes", Message: "it ended"}}},
+		"exthost info notes, at node gpu1": {
+			Failed: []protocol.Diagnostic{{Extension: "notes", Message: "it ended"}},
+		},
 	} {
 		if e, ok := errors.AsType[*console.Error](notReloaded(change, 0, "gpu1")); !ok || e.Hint != want {
 			t.Errorf("%v, want %s", e, want)

@@ -29,7 +29,8 @@ type runningStatus struct {
 	Log    string `json:"log,omitempty"`    // file with the log of a host in the background
 	Beside []int  `json:"beside,omitempty"` // pids of further hosts, of clients with another environment or other flags
 
-	Unloaded      []string `json:"unloaded,omitempty"` // extensions and files on the search paths that the host has not loaded
+	// extensions and files on the search paths that the host has not loaded
+	Unloaded      []string `json:"unloaded,omitempty"`
 	status.Status          // its clients are those of the hosts beside it too
 }
 
@@ -65,7 +66,13 @@ func Status(c *console.Console) *cobra.Command {
 			for _, d := range s.Destinations {
 				names = append(names, d.ID)
 			}
-			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Log: r.Info.Log, Unloaded: r.Unloaded(ctx, c, s), Status: s}
+			all := runningStatus{
+				Directory: hosts.Here(),
+				Serves:    r.Info.Serves,
+				Log:       r.Info.Log,
+				Unloaded:  r.Unloaded(ctx, c, s),
+				Status:    s,
+			}
 			all.addBeside(ctx, c, r.Info.PID)
 			table := statusTable(all, time.Now(), c.Layout(false, expendable...))
 			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
@@ -77,7 +84,9 @@ func Status(c *console.Console) *cobra.Command {
 // in the last column.
 func statusTable(s runningStatus, now time.Time, layout console.Layout) []string {
 	width := layout.Width
-	lines := console.Wrap(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID, console.Span(now.Sub(s.Host.StartedAt).Truncate(time.Second)), console.Bytes(s.Host.RSS), cmp.Or(s.Serves, "starting")), width)
+	lines := console.Wrap(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID,
+		console.Span(now.Sub(s.Host.StartedAt).Truncate(time.Second)), console.Bytes(s.Host.RSS),
+		cmp.Or(s.Serves, "starting")), width)
 	held := "processes held by " + s.Containment.String()
 	if len(s.Containment.Lacks) > 0 {
 		held += "; not by " + strings.Join(s.Containment.Lacks, "; not by ")
@@ -90,11 +99,13 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		lines = append(lines, console.Wrap(hosts.TrustsAll, width)...)
 	}
 	if s.Log != "" {
-		lines = append(lines, console.Wrap(console.Safe("in the background for clients on stdio, exthost stop ends it; log in "+s.Log), width)...)
+		lines = append(lines, console.Wrap(
+			console.Safe("in the background for clients on stdio, exthost stop ends it; log in "+s.Log), width)...)
 	}
 	if len(s.Beside) > 0 {
 		pids := strings.Trim(fmt.Sprint(s.Beside), "[]")
-		lines = append(lines, console.Wrap("beside it, for clients with another environment or other flags: pid "+strings.ReplaceAll(pids, " ", ", "), width)...)
+		lines = append(lines, console.Wrap("beside it, for clients with another environment or other flags: pid "+
+			strings.ReplaceAll(pids, " ", ", "), width)...)
 	}
 	for _, text := range hosts.Warnings(s.Status) {
 		lines = append(lines, console.Wrap(console.Safe("warning: "+text), width)...)
@@ -107,7 +118,8 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	}
 	for _, x := range s.Extensions {
 		of := extensionRows(x, s.Diagnostics, now)
-		if x.Login == "" && slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
+		if x.Login == "" && slices.ContainsFunc(x.Instances,
+			func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
 			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" shows more; fix it, then exthost restart "+x.ID)
 		}
 		rows = append(rows, of...)
@@ -117,7 +129,9 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	}
 	lines = append(lines, layOut(rows, layout)...)
 	if broken := hosts.BrokenFiles(s.Status); len(broken) > 0 {
-		lines = append(append(lines, ""), console.Wrap(console.Safe("not run, because of errors that exthost validate shows: "+strings.Join(broken, ", ")), width)...)
+		lines = append(append(lines, ""),
+			console.Wrap(console.Safe("not run, because of errors that exthost validate shows: "+strings.Join(broken,
+				", ")), width)...)
 	}
 	if len(s.Unloaded) > 0 {
 		lines = append(append(lines, ""), console.Wrap(console.Safe(hosts.UnloadedText(s.Unloaded)), width)...)
@@ -151,7 +165,8 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		text = fmt.Sprintf(", %d of them at other nodes", elsewhere)
 	}
 	if all := s.ApprovalRequests + elsewhere; all > 0 {
-		lines = append(lines, "", fmt.Sprintf("approval requests that wait: %d%s; exthost approve lists them", all, text))
+		lines = append(lines, "",
+			fmt.Sprintf("approval requests that wait: %d%s; exthost approve lists them", all, text))
 	}
 	return lines
 }
@@ -192,14 +207,16 @@ func brokenConfig(s status.Status, width int) (lines []string) {
 	if lines == nil {
 		return nil
 	}
-	lines = append(console.Wrap("the configuration on disk cannot be used, and the one before it stays in force:", width), lines...)
+	lines = append(console.Wrap("the configuration on disk cannot be used, and the one before it stays in force:",
+		width), lines...)
 	return append(append([]string{""}, lines...), "  next: fix it, then exthost reload")
 }
 
 // statusRow is an extension or one of its instances: its cells, and the notes below.
 type statusRow struct{ cells, notes []string }
 
-var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "DENIED", "ERRORS", "TOOL_ERRORS", "P50", "P95", "RSS", "RESTARTS", "BREAKER"}
+var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "DENIED", "ERRORS", "TOOL_ERRORS", "P50", "P95",
+	"RSS", "RESTARTS", "BREAKER"}
 
 // expendable are the columns that a narrow terminal lacks, in the order in which they
 // are dropped. A note repeats a breaker that is not closed.
@@ -230,9 +247,13 @@ func layOut(rows []statusRow, layout console.Layout) (lines []string) {
 
 // extensionRows are the row of an extension, and one for each of several instances.
 func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Time) []statusRow {
-	row := statusRow{cells: []string{x.ID, stateCell(x, now), "-", "-", strconv.FormatInt(x.Requests, 10), rate(x.Denied, x), rate(x.Errors+x.Refused+x.Invalid, x), rate(x.ToolErrors, x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
+	row := statusRow{
+		cells: []string{x.ID, stateCell(x, now), "-", "-", strconv.FormatInt(x.Requests, 10), rate(x.Denied, x),
+			rate(x.Errors+x.Refused+x.Invalid, x), rate(x.ToolErrors, x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"},
+	}
 	if x.Latency != nil {
-		row.cells[8], row.cells[9] = console.Span(time.Duration(x.Latency.P50)), console.Span(time.Duration(x.Latency.P95))
+		row.cells[8], row.cells[9] = console.Span(time.Duration(x.Latency.P50)),
+			console.Span(time.Duration(x.Latency.P95))
 	}
 	if len(x.Instances) == 1 {
 		row.fill(x.Instances[0], now)
@@ -246,7 +267,10 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 		return rows
 	}
 	for _, i := range x.Instances {
-		row := statusRow{cells: []string{"  " + i.Key, i.State, "-", "-", "", "", "", "", "", "", "-", strconv.Itoa(i.Restarts), "-"}}
+		row := statusRow{
+			cells: []string{"  " + i.Key, i.State, "-", "-", "", "", "", "", "", "", "-", strconv.Itoa(i.Restarts),
+				"-"},
+		}
 		row.fill(i, now)
 		rows = append(rows, row)
 	}
@@ -313,13 +337,16 @@ const failing = 3
 // call succeeds after several.
 func failureNotes(x status.Extension, now time.Time) []string {
 	f := x.LastFailure
-	if f == nil || now.Sub(f.Time) >= time.Minute && x.FailedInRow < failing || f.Kind == protocol.RequirementMissing && x.Login != "" {
+	if f == nil || now.Sub(f.Time) >= time.Minute && x.FailedInRow < failing ||
+		f.Kind == protocol.RequirementMissing && x.Login != "" {
 		return nil
 	}
 	ago := console.Span(now.Sub(f.Time))
 	switch {
 	case f.Kind == protocol.CallTimeout && x.Transport == "exec": // its process has ended
-		return []string{fmt.Sprintf("a call timed out %s ago: raise call_timeout under [runtime] if it is only slow", ago)}
+		return []string{
+			fmt.Sprintf("a call timed out %s ago: raise call_timeout under [runtime] if it is only slow", ago),
+		}
 	case f.Kind == protocol.CallTimeout:
 		return []string{fmt.Sprintf("a call timed out %s ago: exthost restart %s if it hangs", ago, x.ID)}
 	}
@@ -344,7 +371,8 @@ func destinationRows(d status.Destination, diags []protocol.Diagnostic, now time
 
 func (r *statusRow) fill(i status.Instance, now time.Time) {
 	if i.PID > 0 {
-		r.cells[2], r.cells[3], r.cells[10] = strconv.Itoa(i.PID), console.Span(now.Sub(i.StartedAt).Truncate(time.Second)), console.Bytes(i.RSS)
+		r.cells[2], r.cells[3], r.cells[10] = strconv.Itoa(i.PID),
+			console.Span(now.Sub(i.StartedAt).Truncate(time.Second)), console.Bytes(i.RSS)
 	}
 	r.cells[12] = cmp.Or(i.Breaker, "-")
 	var notes []string

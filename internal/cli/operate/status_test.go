@@ -19,38 +19,107 @@ func TestStatusTable(t *testing.T) {
 	soon := now.Add(1500 * time.Millisecond)
 	past := now.Add(-time.Minute)
 	later := now.Add(3 * time.Second)
-	s := runningStatus{Serves: "stdio", Status: status.Status{Version: "1.0.0", Diagnostics: []protocol.Diagnostic{
-		{Level: protocol.LevelWarn, Code: "descriptor_changed", Extension: "one"},
-		{Level: protocol.LevelError, Code: "manifest_invalid", Extension: "typo", Path: "/x/typo/plugin.toml"},
-		{Level: protocol.LevelError, Code: "manifest_invalid", Extension: "typo", Path: "/x/typo/plugin.toml"},
-		{Level: protocol.LevelError, Code: "manifest_invalid", Path: "/x/syntax/plugin.toml"},
-		{Level: protocol.LevelError, Code: "manifest_invalid", Path: "/x/one/plugin.toml"},
-		{Level: protocol.LevelWarn, Code: "duplicate_id", Extension: "twice", Path: "/x/twice/plugin.toml"},
-	}, Host: &status.Host{PID: 1, StartedAt: now.Add(-26 * time.Hour), RSS: 20 << 20},
-		Extensions: []status.Extension{
-			{ID: "one", Path: "/x/one/plugin.toml", State: "ready", Requests: 1200, Denied: 150, ToolErrors: 20, Invalid: 7, Calls: 1000, Errors: 4, Refused: 1, Latency: &status.Latency{P50: protocol.Duration(350 * time.Microsecond), P95: protocol.Duration(12345 * time.Microsecond)}, Restarts: 2,
-				Instances: []status.Instance{{State: "ready", Reason: "an old story", PID: 7, StartedAt: now.Add(-90 * time.Minute), RSS: 3 << 30, Breaker: "closed", Queued: 3}}},
-			{ID: "back", State: "restarting", Reason: "it died", Instances: []status.Instance{{State: "restarting", Reason: "it died", NextRetry: &soon, Breaker: "open", NextProbe: &later}}},
-			{ID: "two", State: "ready", Containment: "pid namespace", Instances: []status.Instance{{Key: "0", State: "ready", PID: 8, StartedAt: now.Add(-5 * time.Second), Breaker: "closed"}, {Key: "1", State: "failed", Reason: "spent", Breaker: "closed"}}},
-			{ID: "sour", State: "ready", FailedInRow: 3, LastFailure: &status.Failure{Time: now.Add(-time.Hour), Kind: protocol.ExtensionError, Reason: "no access (401)"}},
-			{ID: "sweet", State: "ready", FailedInRow: 2, LastFailure: &status.Failure{Time: now.Add(-time.Hour), Kind: protocol.ExtensionError, Reason: "no access (401)"}},
-			{ID: "lazy", State: "restarting", LastFailure: &status.Failure{Time: now.Add(-12 * time.Second), Kind: protocol.CallTimeout}, Instances: []status.Instance{{State: "restarting", Reason: "it died", NextRetry: &past, Breaker: "open", NextProbe: &past}}},
-			{ID: "gated", State: "skipped", Reason: "no ffmpeg"},
-		}}}
-	s.Containment = status.Containment{Holds: []string{"process group", "guardian"}, Lacks: []string{"cookie sweep: no /proc"}}
+	s := runningStatus{
+		Serves: "stdio",
+		Status: status.Status{
+			Version: "1.0.0",
+			Diagnostics: []protocol.Diagnostic{
+				{Level: protocol.LevelWarn, Code: "descriptor_changed", Extension: "one"},
+				{Level: protocol.LevelError, Code: "manifest_invalid", Extension: "typo", Path: "/x/typo/plugin.toml"},
+				{Level: protocol.LevelError, Code: "manifest_invalid", Extension: "typo", Path: "/x/typo/plugin.toml"},
+				{Level: protocol.LevelError, Code: "manifest_invalid", Path: "/x/syntax/plugin.toml"},
+				{Level: protocol.LevelError, Code: "manifest_invalid", Path: "/x/one/plugin.toml"},
+				{Level: protocol.LevelWarn, Code: "duplicate_id", Extension: "twice", Path: "/x/twice/plugin.toml"},
+			},
+			Host: &status.Host{PID: 1, StartedAt: now.Add(-26 * time.Hour), RSS: 20 << 20},
+			Extensions: []status.Extension{
+				{ID: "one", Path: "/x/one/plugin.toml", State: "ready", Requests: 1200, Denied: 150, ToolErrors: 20,
+					Invalid: 7, Calls: 1000, Errors: 4, Refused: 1,
+					Latency: &status.Latency{
+						P50: protocol.Duration(350 * time.Microsecond),
+						P95: protocol.Duration(12345 * time.Microsecond),
+					}, Restarts: 2,
+					Instances: []status.Instance{
+						{
+							State:     "ready",
+							Reason:    "an old story",
+							PID:       7,
+							StartedAt: now.Add(-90 * time.Minute),
+							RSS:       3 << 30,
+							Breaker:   "closed",
+							Queued:    3,
+						},
+					}},
+				{
+					ID:     "back",
+					State:  "restarting",
+					Reason: "it died",
+					Instances: []status.Instance{
+						{State: "restarting", Reason: "it died", NextRetry: &soon, Breaker: "open", NextProbe: &later},
+					},
+				},
+				{
+					ID:          "two",
+					State:       "ready",
+					Containment: "pid namespace",
+					Instances: []status.Instance{
+						{Key: "0", State: "ready", PID: 8, StartedAt: now.Add(-5 * time.Second), Breaker: "closed"},
+						{Key: "1", State: "failed", Reason: "spent", Breaker: "closed"},
+					},
+				},
+				{
+					ID:          "sour",
+					State:       "ready",
+					FailedInRow: 3,
+					LastFailure: &status.Failure{
+						Time:   now.Add(-time.Hour),
+						Kind:   protocol.ExtensionError,
+						Reason: "no access (401)",
+					},
+				},
+				{
+					ID:          "sweet",
+					State:       "ready",
+					FailedInRow: 2,
+					LastFailure: &status.Failure{
+						Time:   now.Add(-time.Hour),
+						Kind:   protocol.ExtensionError,
+						Reason: "no access (401)",
+					},
+				},
+				{
+					ID:          "lazy",
+					State:       "restarting",
+					LastFailure: &status.Failure{Time: now.Add(-12 * time.Second), Kind: protocol.CallTimeout},
+					Instances: []status.Instance{
+						{State: "restarting", Reason: "it died", NextRetry: &past, Breaker: "open", NextProbe: &past},
+					},
+				},
+				{ID: "gated", State: "skipped", Reason: "no ffmpeg"},
+			},
+		},
+	}
+	s.Containment = status.Containment{
+		Holds: []string{"process group", "guardian"},
+		Lacks: []string{"cookie sweep: no /proc"},
+	}
 	want := []string{
 		"exthost 1.0.0, pid 1, up 1d2h, 20 MiB, stdio",
 		"processes held by process group + guardian; not by cookie sweep: no /proc",
 		"",
 		"ID|STATE|PID|UP|CALLS|DENIED|ERRORS|TOOL_ERRORS|P50|P95|RSS|RESTARTS|BREAKER|NOTE",
-		"one|ready|7|1h30m|1200|150 (12.5%)|12 (1%)|20 (1.67%)|350µs|12.3ms|3 GiB|2|closed|3 calls queued; tools changed: exthost info one, then exthost tools accept one; the manifest is broken, and the previous build runs: exthost info one",
+		"one|ready|7|1h30m|1200|150 (12.5%)|12 (1%)|20 (1.67%)|350µs|12.3ms|3 GiB|2|closed|3 calls queued; tools " +
+			"changed: exthost info one, then exthost tools accept one; the manifest is broken, and the previous " +
+			"build runs: exthost info one",
 		"back|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try in 1.5s; breaker open, next probe in 3s",
-		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two shows more; fix it, then exthost restart two",
+		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two shows more; fix it, then " +
+			"exthost restart two",
 		"  0|ready|8|5s|||||||-|0|closed",
 		"  1|failed|-|-|||||||-|0|closed|spent",
 		"sour|ready|-|-|0|0|0|0|-|-|-|0|-|a call failed 1h0m ago: no access (401)",
 		"sweet|ready|-|-|0|0|0|0|-|-|-|0|-",
-		"lazy|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try with the next call; breaker open, the next call is a probe; a call timed out 12s ago: exthost restart lazy if it hangs",
+		"lazy|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try with the next call; breaker open, the next call " +
+			"is a probe; a call timed out 12s ago: exthost restart lazy if it hangs",
 		"gated|skipped|-|-|0|0|0|0|-|-|-|0|-|no ffmpeg",
 		"",
 		"not run, because of errors that exthost validate shows: /x/typo/plugin.toml, /x/syntax/plugin.toml",
@@ -93,7 +162,10 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestComplaintIsSaidOnce(t *testing.T) {
-	i := status.Instance{Reason: "the process ended: exit status 1", Evidence: &protocol.Evidence{Stderr: []string{"error: boom", "bye"}}}
+	i := status.Instance{
+		Reason:   "the process ended: exit status 1",
+		Evidence: &protocol.Evidence{Stderr: []string{"error: boom", "bye"}},
+	}
 	if got := complaint(i); got != "error: boom" {
 		t.Errorf("%q", got)
 	}

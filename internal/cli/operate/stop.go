@@ -35,7 +35,8 @@ func Stop(c *console.Console) *cobra.Command {
 		Long: "End every exthost that serves this directory, and return when its processes have ended:\n" +
 			"the hosts that exthost serve --stdio started in the background, and an exthost serve. Calls\n" +
 			"in flight are cancelled. Processes that have left the session of their extension are named, and\n" +
-			"those that survive SIGKILL are an error. A client on stdio keeps running, and starts a host again with its\n" +
+			"those that survive SIGKILL are an error. A client on stdio keeps running, and starts a host again with " +
+			"its\n" +
 			"next message. A host of serve --stdio --own ends with its client alone.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,10 +49,17 @@ func Stop(c *console.Console) *cobra.Command {
 				names = append(names, strconv.Itoa(i.PID))
 				lines = append(lines, fmt.Sprintf("stopped pid %d, %s", i.PID, i.Serves))
 				for _, f := range i.Ended {
-					lines = append(lines, fmt.Sprintf("ended   pid %d (%s), which had left the session of its extension", f.PID, console.Safe(f.Name)))
+					lines = append(lines,
+						fmt.Sprintf("ended   pid %d (%s), which had left the session of its extension", f.PID,
+							console.Safe(f.Name)))
 				}
 			}
-			return errors.Join(c.Print(console.Document{Kind: "stopped", Value: stopped, Names: names, Text: strings.Join(lines, "\n")}), err)
+			return errors.Join(c.Print(console.Document{
+				Kind:  "stopped",
+				Value: stopped,
+				Names: names,
+				Text:  strings.Join(lines, "\n"),
+			}), err)
 		},
 	}
 }
@@ -89,7 +97,10 @@ func stopAll(ctx context.Context, c *console.Console) (stopped []stoppedHost, er
 		}
 	}
 	if len(stopped) == 0 && err == nil {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "no host is running for " + hosts.Here() + " that could be stopped"}
+		return nil, &console.Error{
+			Code: console.ExitNotFound,
+			Text: "no host is running for " + hosts.Here() + " that could be stopped",
+		}
 	}
 	return stopped, err
 }
@@ -103,7 +114,11 @@ func stop(ctx context.Context, info daemon.Info) (host *stoppedHost, err error) 
 	}
 	apart := sweep.Left(sweep.Find(info.Marks), info.PID)
 	if err := relay.Stop(ctx, info); err != nil {
-		return nil, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("exthost, pid %d, does not end: %v", info.PID, err), Hint: fmt.Sprintf("kill %d", info.PID)}
+		return nil, &console.Error{
+			Code: console.ExitFailed,
+			Text: fmt.Sprintf("exthost, pid %d, does not end: %v", info.PID, err),
+			Hint: fmt.Sprintf("kill %d", info.PID),
+		}
 	}
 	late, survived := sweep.End(info.Marks, killWait)
 	host = &stoppedHost{Info: info}
@@ -120,6 +135,11 @@ func stop(ctx context.Context, info daemon.Info) (host *stoppedHost, err error) 
 		pids = append(pids, strconv.Itoa(f.PID))
 		words = append(words, fmt.Sprintf("%d (%s)", f.PID, console.Safe(f.Name)))
 	}
-	return host, &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the host of pid %d has ended, but processes of it survived SIGKILL: %s", info.PID, strings.Join(words, ", ")),
-		Hint: "they wait for the kernel, or belong to another user: ps -o pid,user,stat,wchan,args -p " + strings.Join(pids, ",")}
+	return host, &console.Error{
+		Code: console.ExitFailed,
+		Text: fmt.Sprintf("the host of pid %d has ended, but processes of it survived SIGKILL: %s", info.PID,
+			strings.Join(words, ", ")),
+		Hint: "they wait for the kernel, or belong to another user: ps -o pid,user,stat,wchan,args -p " +
+			strings.Join(pids, ","),
+	}
 }

@@ -46,7 +46,8 @@ func Trust(c *console.Console) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "everything that waits for an answer")
 	f.BoolVar(&yes, "yes", false, "agree without a question, and print to what")
-	f.BoolVar(&lock, "lock", false, "also write exthost.lock: what is trusted here, for EXTHOST_TRUST=lock on other machines")
+	f.BoolVar(&lock, "lock", false,
+		"also write exthost.lock: what is trusted here, for EXTHOST_TRUST=lock on other machines")
 	f.BoolVar(&list, "list", false, "list what was agreed to, in all directories")
 	f.BoolVar(&revoke, "revoke", false, "withdraw the agreement to what is named, or with --all to everything here")
 	return cmd
@@ -93,7 +94,11 @@ func agree(ctx context.Context, c *console.Console, names []string, yes, lock bo
 		}
 	default:
 		fmt.Fprint(c.Out, trust.Screen(c, items, false))
-		return &console.Error{Code: console.ExitDenied, Text: "this needs an answer, and there is no terminal", Hint: "exthost trust " + cmp.Or(strings.Join(names, " "), "--all") + " --yes"}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: "this needs an answer, and there is no terminal",
+			Hint: "exthost trust " + cmp.Or(strings.Join(names, " "), "--all") + " --yes",
+		}
 	}
 	if err := p.Accept(items); err != nil {
 		return err
@@ -118,7 +123,8 @@ func writeLock(ctx context.Context, c *console.Console, cfg *config.Config) erro
 	if err != nil {
 		return err
 	}
-	c.Tell(fmt.Sprintf("exthost.lock holds %s and the configuration, where there is one; commit it, and run EXTHOST_TRUST=lock exthost serve elsewhere", console.Plural(len(ids), "extension")))
+	c.Tell(fmt.Sprintf("exthost.lock holds %s and the configuration, where there is one; commit it, and run "+
+		"EXTHOST_TRUST=lock exthost serve elsewhere", console.Plural(len(ids), "extension")))
 	return nil
 }
 
@@ -142,7 +148,13 @@ func printRecords(c *console.Console) error {
 		for id, names := range r.Secrets {
 			secrets = append(secrets, id+": "+strings.Join(names, " "))
 		}
-		rows = append(rows, []string{r.Dir, string(r.Kind), since, fmt.Sprint(len(r.Files)), strings.Join(secrets, "; ")})
+		rows = append(rows, []string{
+			r.Dir,
+			string(r.Kind),
+			since,
+			fmt.Sprint(len(r.Files)),
+			strings.Join(secrets, "; "),
+		})
 	}
 	if err := c.Print(console.Document{Kind: "trust", Value: console.OrEmpty(records), Rows: rows}); err != nil {
 		return err
@@ -153,7 +165,8 @@ func printRecords(c *console.Console) error {
 // revokeNamed withdraws what was agreed to about extensions of the working directory.
 func revokeNamed(ctx context.Context, c *console.Console, names []string, all bool) error {
 	if len(names) == 0 && !all {
-		return console.Usagef("exthost trust --list", "--revoke needs an ID, %q for the configuration, or --all", hosts.ThisDirectory)
+		return console.Usagef("exthost trust --list", "--revoke needs an ID, %q for the configuration, or --all",
+			hosts.ThisDirectory)
 	}
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
@@ -214,7 +227,11 @@ func foldersOf(ctx context.Context, cfg *config.Config, names []string, all bool
 			}
 		}
 		if len(list) == before {
-			return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no extension " + name, Hint: "exthost list"}
+			return nil, &console.Error{
+				Code: console.ExitNotFound,
+				Text: "there is no extension " + name,
+				Hint: "exthost list",
+			}
 		}
 	}
 	return list, nil

@@ -37,10 +37,15 @@ func UI(c *console.Console) *cobra.Command {
 					c.Warn("no browser was opened: %s", console.Safe(err.Error()))
 				}
 			}
-			return c.Print(console.Document{Kind: "dashboard", Names: []string{signedIn}, Text: signedIn, Value: struct {
-				URL   string `json:"url"`
-				Token string `json:"token"`
-			}{url, token}})
+			return c.Print(console.Document{
+				Kind:  "dashboard",
+				Names: []string{signedIn},
+				Text:  signedIn,
+				Value: struct {
+					URL   string `json:"url"`
+					Token string `json:"token"`
+				}{url, token},
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&printOnly, "print", false, "print the address, open no browser")
@@ -51,7 +56,11 @@ func UI(c *console.Console) *cobra.Command {
 func signIn(r *hosts.Running) (url, token string, err error) {
 	url, ok := hosts.Dashboard(r.Info.Serves)
 	if !ok {
-		return "", "", &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("the running host (pid %d) serves %s, and has no dashboard", r.Info.PID, r.Info.Serves), Hint: "exthost serve, which serves HTTP"}
+		return "", "", &console.Error{
+			Code: console.ExitNotFound,
+			Text: fmt.Sprintf("the running host (pid %d) serves %s, and has no dashboard", r.Info.PID, r.Info.Serves),
+			Hint: "exthost serve, which serves HTTP",
+		}
 	}
 	file, err := hosts.TokenFile()
 	if err != nil {
@@ -59,7 +68,11 @@ func signIn(r *hosts.Running) (url, token string, err error) {
 	}
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", &console.Error{Code: console.ExitNotFound, Text: "the operator's token is gone: there is no " + file, Hint: "start exthost serve again, which makes one"}
+		return "", "", &console.Error{
+			Code: console.ExitNotFound,
+			Text: "the operator's token is gone: there is no " + file,
+			Hint: "start exthost serve again, which makes one",
+		}
 	}
 	return url, strings.TrimSpace(string(data)), err
 }
@@ -78,7 +91,8 @@ func browse(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=%s\">\n", html.EscapeString(url))
+	_, err = fmt.Fprintf(f, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=%s\">\n",
+		html.EscapeString(url))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}

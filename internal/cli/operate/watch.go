@@ -30,10 +30,12 @@ func Watch(c *console.Console) *cobra.Command {
 		Example:   "  exthost watch reload\n  exthost watch status -o json",
 		ValidArgs: watchWords,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := console.One("on, off, log, reload or status")(cmd, args); err != nil || slices.Contains(watchWords, args[0]) {
+			if err := console.One("on, off, log, reload or status")(cmd, args); err != nil ||
+				slices.Contains(watchWords, args[0]) {
 				return err
 			}
-			return console.Usagef("exthost watch --help", "there is no exthost watch %s%s", args[0], console.DidYouMean(args[0], watchWords))
+			return console.Usagef("exthost watch --help", "there is no exthost watch %s%s", args[0],
+				console.DidYouMean(args[0], watchWords))
 		},
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			s, err := watch(ctx, r, args[0])
@@ -64,12 +66,15 @@ func watchText(c *console.Console, s status.Watch) string {
 	if s.Mode == config.WatchReload {
 		what = "reloads what changed"
 	}
-	lines := []string{fmt.Sprintf("watching %s: after %s of quiet %s", console.Count(s.Directories, "folder"), s.Debounce, what)}
+	lines := []string{
+		fmt.Sprintf("watching %s: after %s of quiet %s", console.Count(s.Directories, "folder"), s.Debounce, what),
+	}
 	if s.Polling != "" {
 		lines = append(lines, c.PaintOut(console.Yellow, "polling")+" every two seconds: "+console.Safe(s.Polling))
 	}
 	if s.Changes > 0 {
-		lines = append(lines, fmt.Sprintf("%s so far, the last %s ago", console.Count(s.Changes, "change"), console.Span(time.Since(s.LastChange))))
+		lines = append(lines, fmt.Sprintf("%s so far, the last %s ago", console.Count(s.Changes, "change"),
+			console.Span(time.Since(s.LastChange))))
 	}
 	for line := range strings.SplitSeq(s.LastProblem, "\n") {
 		if line != "" {

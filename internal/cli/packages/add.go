@@ -38,7 +38,8 @@ type terms struct {
 func (t *terms) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&t.scripts, "allow-scripts", nil, "run the install scripts of the `PACKAGE`; without it none run")
-	f.StringArrayVar(&t.ages, "min-release-age", nil, "`AGE` that all parts must have, or NAME=AGE for one package (default extensions.min_release_age)")
+	f.StringArrayVar(&t.ages, "min-release-age", nil,
+		"`AGE` that all parts must have, or NAME=AGE for one package (default extensions.min_release_age)")
 	f.BoolVar(&t.yes, "yes", false, "agree without a question, and print to what")
 }
 
@@ -51,9 +52,11 @@ func Add(c *console.Console) *cobra.Command {
 		Long: "Resolve a package, download it and what it needs, compare all of it with the hashes of the\n" +
 			"registry, write an extension that runs it with node or python3, show what it runs and asks for,\n" +
 			"and after your yes start it once and list its tools. exthost.lock states every hash; each start\n" +
-			"compares them, and asks no network. Install scripts do not run. A SOURCE is " + packages.Forms + ". What follows -- are arguments of the program.\n" +
+			"compares them, and asks no network. Install scripts do not run. A SOURCE is " + packages.Forms +
+			". What follows -- are arguments of the program.\n" +
 			"With --locked, fetch what exthost.lock names and this machine lacks; SOURCE is then an ID.",
-		Example: "  exthost add npm:@modelcontextprotocol/server-memory@^2026\n  exthost add npm:@modelcontextprotocol/server-filesystem -- /srv/data\n  exthost add --locked",
+		Example: "  exthost add npm:@modelcontextprotocol/server-memory@^2026\n  exthost add " +
+			"npm:@modelcontextprotocol/server-filesystem -- /srv/data\n  exthost add --locked",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if t.locked {
 				return fetchLocked(cmd.Context(), c, &t, args)
@@ -62,14 +65,16 @@ func Add(c *console.Console) *cobra.Command {
 				return console.Usagef("exthost add npm:NAME", "a SOURCE is needed: %s", packages.Forms)
 			}
 			if len(args) > 1 && cmd.ArgsLenAtDash() != 1 {
-				return console.Usagef("exthost add "+args[0]+" -- "+strings.Join(args[1:], " "), "arguments of the program follow --")
+				return console.Usagef("exthost add "+args[0]+" -- "+strings.Join(args[1:], " "),
+					"arguments of the program follow --")
 			}
 			return add(cmd.Context(), c, &t, args[0], args[1:])
 		},
 	}
 	t.flags(cmd)
 	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the extension (default: made of the package's name)")
-	cmd.Flags().StringSliceVar(&t.asks, "env", nil, "`NAME` of a variable that the program needs; a secret is passed on by this alone")
+	cmd.Flags().StringSliceVar(&t.asks, "env", nil,
+		"`NAME` of a variable that the program needs; a secret is passed on by this alone")
 	cmd.Flags().BoolVar(&t.locked, "locked", false, "fetch what exthost.lock names, and nothing else")
 	return cmd
 }
@@ -80,7 +85,12 @@ func (t *terms) installer(cfg *config.Config) (*packages.Installer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &packages.Installer{Store: s, Dir: cfg.Project.Dir, MinAge: cfg.Extensions.MinReleaseAge.Std(), AllowScripts: t.scripts}
+	i := &packages.Installer{
+		Store:        s,
+		Dir:          cfg.Project.Dir,
+		MinAge:       cfg.Extensions.MinReleaseAge.Std(),
+		AllowScripts: t.scripts,
+	}
 	for _, text := range t.ages {
 		name, age, single := cutLast(text, "=")
 		if !single {
@@ -150,7 +160,8 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 	if data, err = unmoved(c, i, p, id, data); err != nil {
 		return err
 	}
-	if err := d.write(ctx, p, manifestOf(p, id, users{args: args, asks: t.asks, data: data, cwd: unpacked.State})); err != nil {
+	if err := d.write(ctx, p, manifestOf(p, id,
+		users{args: args, asks: t.asks, data: data, cwd: unpacked.State})); err != nil {
 		return err
 	}
 	describe(c, p, data)
@@ -165,7 +176,8 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 
 // unmoved leaves out the variables of data that lies beside the code already, of a time when exthost add
 // set none: the program would not find it elsewhere.
-func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id string, data []unpacked.Data) ([]unpacked.Data, error) {
+func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id string, data []unpacked.Data,
+) ([]unpacked.Data, error) {
 	_, beside, err := i.Store.Verify(p.Tree)
 	if err != nil {
 		return nil, err
@@ -180,13 +192,15 @@ func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id 
 		if n < 0 || err == nil {
 			return false
 		}
-		c.Tell(console.Safe(fmt.Sprintf("it finds its data beside its code, %s; %s in plugin.toml would have it elsewhere", beside[n], d.Name)))
+		c.Tell(console.Safe(fmt.Sprintf("it finds its data beside its code, %s; %s in plugin.toml would have it "+
+			"elsewhere", beside[n], d.Name)))
 		return true
 	}), nil
 }
 
 // resolve puts a package into the store.
-func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s packages.Source) (*packages.Package, error) {
+func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s packages.Source,
+) (*packages.Package, error) {
 	defer c.Progress(func() string { return "fetching " + s.String() })()
 	p, err := i.Add(ctx, s)
 	if err != nil {
@@ -199,15 +213,18 @@ func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s p
 func describe(c *console.Console, p *packages.Package, data []unpacked.Data) {
 	tellLeft(c, "set aside, because the package has others or none in their place", p.Aside)
 	first := p.Parts[0]
-	c.Tell(console.Safe(fmt.Sprintf("%s is %s %s, with %s of others", p.Source, first.Name, p.Version, console.Plural(len(p.Parts)-1, "package"))))
+	c.Tell(console.Safe(fmt.Sprintf("%s is %s %s, with %s of others", p.Source, first.Name, p.Version,
+		console.Plural(len(p.Parts)-1, "package"))))
 	if len(p.Held) > 0 {
-		c.Tell(console.Safe(fmt.Sprintf("  install scripts that did not run: %s; --allow-scripts NAME runs them", strings.Join(p.Held, ", "))))
+		c.Tell(console.Safe(fmt.Sprintf("  install scripts that did not run: %s; --allow-scripts NAME runs them",
+			strings.Join(p.Held, ", "))))
 	}
 	if len(p.Scripts) > 0 {
 		c.Tell(console.Safe("  install scripts that ran: " + strings.Join(p.Scripts, ", ")))
 	}
 	for _, d := range data {
-		c.Tell(console.Safe(fmt.Sprintf("  %s, which its README documents for its data: plugin.toml sets it to %s/%s", d.Name, unpacked.State, d.Path)))
+		c.Tell(console.Safe(fmt.Sprintf("  %s, which its README documents for its data: plugin.toml sets it to %s/%s",
+			d.Name, unpacked.State, d.Path)))
 	}
 	fmt.Fprintln(c.Err)
 }
@@ -237,5 +254,6 @@ func fetchLocked(ctx context.Context, c *console.Console, t *terms, ids []string
 			return err
 		}
 	}
-	return hosts.Apply(ctx, c, cfg, console.Plural(len(ids), "package")+" of exthost.lock: on this machine, with the hashes that it states")
+	return hosts.Apply(ctx, c, cfg,
+		console.Plural(len(ids), "package")+" of exthost.lock: on this machine, with the hashes that it states")
 }

@@ -82,7 +82,11 @@ func (d *draft) absent() error {
 	if _, locked := f.Lookup(d.id); !locked && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("there is an extension %s: %s", d.id, console.NearbyPath(d.dir)), Hint: "exthost upgrade " + d.id + "; or --id with another one"}
+	return &console.Error{
+		Code: console.ExitFailed,
+		Text: fmt.Sprintf("there is an extension %s: %s", d.id, console.NearbyPath(d.dir)),
+		Hint: "exthost upgrade " + d.id + "; or --id with another one",
+	}
 }
 
 // write writes the extension. It does not run before it is in the lock file, also where that alone
@@ -116,8 +120,18 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	if m == nil {
 		return fmt.Errorf("%v", diags)
 	}
-	d.next = lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts, Scripts: p.Scripts,
-		Manifest: lockfile.Sum(text), Files: d.asked.Items[0].Digest(), Command: locked.CommandSum(m), Approved: time.Now().UTC().Format(time.RFC3339), ApprovedBy: hosts.Operator()}
+	d.next = lockfile.Entry{
+		Source:     p.Source.String(),
+		Version:    p.Version,
+		Tree:       p.Tree,
+		Parts:      p.Parts,
+		Scripts:    p.Scripts,
+		Manifest:   lockfile.Sum(text),
+		Files:      d.asked.Items[0].Digest(),
+		Command:    locked.CommandSum(m),
+		Approved:   time.Now().UTC().Format(time.RFC3339),
+		ApprovedBy: hosts.Operator(),
+	}
 	return nil
 }
 
@@ -137,7 +151,11 @@ func (d *draft) agree(ctx context.Context, yes bool, next string) error {
 		}
 	default:
 		fmt.Fprint(c.Out, trust.Screen(c, d.asked.Items, false))
-		return &console.Error{Code: console.ExitDenied, Text: "this needs an answer, and there is no terminal; nothing was written", Hint: next}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: "this needs an answer, and there is no terminal; nothing was written",
+			Hint: next,
+		}
 	}
 	if err := d.asked.Accept(d.asked.Items); err != nil {
 		return err
@@ -219,7 +237,8 @@ func (d *draft) unlock() error {
 		f.Extensions[d.id] = *d.entry
 	}
 	if !d.locked && len(f.Extensions) == 0 && f.Configuration == "" {
-		if err := os.Remove(filepath.Join(d.cfg.Project.Dir, lockfile.FileName)); !errors.Is(err, fs.ErrNotExist) { // not written yet
+		// not written yet
+		if err := os.Remove(filepath.Join(d.cfg.Project.Dir, lockfile.FileName)); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
@@ -245,7 +264,11 @@ func unusableLock(err error) error {
 	if errors.Is(err, lockfile.ErrBusy) {
 		return &console.Error{Code: console.ExitFailed, Text: err.Error(), Hint: "the same command again"}
 	}
-	return &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "mend it, or take it from the repository again"}
+	return &console.Error{
+		Code: console.ExitInvalid,
+		Text: err.Error(),
+		Hint: "mend it, or take it from the repository again",
+	}
 }
 
 // remember notes that the lock file of the working directory names packages.
@@ -271,6 +294,7 @@ func release(c *console.Console, tree string, copies ...store.Copy) error {
 // tellLeft names files that the store has kept, and where.
 func tellLeft(c *console.Console, why string, left store.Left) {
 	if len(left.Files) > 0 {
-		c.Tell(console.Safe(fmt.Sprintf("%s, %s: %s; in %s, which nothing but you deletes", console.Plural(len(left.Files), "file"), why, consent.Some(left.Files), left.Dir)))
+		c.Tell(console.Safe(fmt.Sprintf("%s, %s: %s; in %s, which nothing but you deletes",
+			console.Plural(len(left.Files), "file"), why, consent.Some(left.Files), left.Dir)))
 	}
 }

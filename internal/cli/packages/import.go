@@ -47,7 +47,8 @@ func Import(c *console.Console) *cobra.Command {
 			"written only with --with-secrets. With --lock, what npx or uvx would\n" +
 			"download at each start is added as exthost add does: resolved now, and locked in exthost.lock.\n" +
 			"What cannot be locked is not imported then.",
-		Example: "  exthost import ~/.claude.json .cursor/mcp.json\n  exthost import ~/.codex/config.toml --write\n  exthost import .mcp.json --write --lock\n  exthost import .vscode/mcp.json --as destinations",
+		Example: "  exthost import ~/.claude.json .cursor/mcp.json\n  exthost import ~/.codex/config.toml --write\n  " +
+			"exthost import .mcp.json --write --lock\n  exthost import .vscode/mcp.json --as destinations",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if !f.secrets {
 				if f.vault, err = openVault(cmd.Context(), c); err != nil {
@@ -60,9 +61,13 @@ func Import(c *console.Console) *cobra.Command {
 			return f.run(cmd.Context(), c, args)
 		},
 	}
-	cmd.Flags().StringVar(&f.as, "as", "", "the form to write: extensions or destinations (default extensions; of a file of destinations, destinations)")
-	cmd.Flags().StringVar(&f.from, "from", "", "the program whose file it is: "+strings.Join(clientconfig.Clients(), ", ")+" (default: detected)")
-	cmd.Flags().StringVar(&f.to, "to", "", "with --write, the `PATH` to write to: a directory for extensions (default ./extensions), a file for destinations (default exthost.yaml where there is one, else config/destinations.yaml)")
+	cmd.Flags().StringVar(&f.as, "as", "",
+		"the form to write: extensions or destinations (default extensions; of a file of destinations, destinations)")
+	cmd.Flags().StringVar(&f.from, "from", "",
+		"the program whose file it is: "+strings.Join(clientconfig.Clients(), ", ")+" (default: detected)")
+	cmd.Flags().StringVar(&f.to, "to", "",
+		"with --write, the `PATH` to write to: a directory for extensions (default ./extensions), a file for "+
+			"destinations (default exthost.yaml where there is one, else config/destinations.yaml)")
 	cmd.Flags().BoolVar(&f.write, "write", false, "write the files; what existing files say already is kept")
 	cmd.Flags().BoolVar(&f.secrets, "with-secrets", false, "write secrets in clear text")
 	cmd.Flags().BoolVar(&f.lock, "lock", false, "with --write, lock packages that npx, uvx and their kind download")
@@ -110,10 +115,13 @@ type importFile struct {
 
 func (f importing) run(ctx context.Context, c *console.Console, paths []string) error {
 	if f.as != "" && f.as != asExtensions && f.as != asDestinations {
-		return console.Usagef("exthost import --help", "--as %q: there is %s and %s", f.as, asExtensions, asDestinations)
+		return console.Usagef("exthost import --help", "--as %q: there is %s and %s", f.as, asExtensions,
+			asDestinations)
 	}
 	if f.lock && (!f.write || f.as == asDestinations || f.to != "") {
-		return console.Usagef("exthost import FILE --write --lock", "--lock locks extensions that are written beside exthost.lock: it goes with --write, and neither with --to nor with --as destinations")
+		return console.Usagef("exthost import FILE --write --lock",
+			"--lock locks extensions that are written beside exthost.lock: it goes with --write, and neither with "+
+				"--to nor with --as destinations")
 	}
 	if f.from != "" {
 		if err := console.OneOf("exthost import --help", "--from", f.from, clientconfig.Clients()); err != nil {
@@ -154,7 +162,13 @@ func (f importing) read(name string) (imported, error) {
 		return imported{}, err
 	}
 	home, _ := os.UserHomeDir() // without one, servers that refer to it are left out
-	o := clientconfig.Options{From: clientconfig.Client(f.from), Home: home, Secrets: f.secrets, Bridge: f.as == asDestinations, Lock: f.lock}
+	o := clientconfig.Options{
+		From:    clientconfig.Client(f.from),
+		Home:    home,
+		Secrets: f.secrets,
+		Bridge:  f.as == asDestinations,
+		Lock:    f.lock,
+	}
 	if f.vault != nil && !o.Bridge {
 		o.Store = f.vault.free
 	}
@@ -164,12 +178,22 @@ func (f importing) read(name string) (imported, error) {
 		r, err = clientconfig.Read(name, data, o)
 	}
 	if err != nil {
-		return imported{}, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", name, err), Hint: "exthost import --from " + strings.Join(clientconfig.Clients(), "|") + " says whose file it is"}
+		return imported{}, &console.Error{
+			Code: console.ExitInvalid,
+			Text: fmt.Sprintf("%s: %v", name, err),
+			Hint: "exthost import --from " + strings.Join(clientconfig.Clients(), "|") + " says whose file it is",
+		}
 	}
 	if f.vault != nil && f.vault.err != nil {
 		return imported{}, fmt.Errorf("%s has secrets, and the store cannot be read: %w", name, f.vault.err)
 	}
-	out := imported{File: name, Client: string(r.Client), Servers: []importServer{}, Notes: []importNote{}, Files: []importFile{}}
+	out := imported{
+		File:    name,
+		Client:  string(r.Client),
+		Servers: []importServer{},
+		Notes:   []importNote{},
+		Files:   []importFile{},
+	}
 	for _, s := range r.Servers {
 		runs := "connects to " + s.URL
 		if s.URL == "" {

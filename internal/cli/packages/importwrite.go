@@ -26,8 +26,11 @@ func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) 
 	home, _ := os.UserHomeDir() // without one, the files of the project are left
 	files := clientconfig.Places(".", home)
 	if len(files) == 0 {
-		return &console.Error{Code: console.ExitNotFound, Text: "no file of a known program was found here or in the home directory",
-			Hint: "exthost import FILE; " + strings.Join(clientconfig.Clients(), ", ") + " are known"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: "no file of a known program was found here or in the home directory",
+			Hint: "exthost import FILE; " + strings.Join(clientconfig.Clients(), ", ") + " are known",
+		}
 	}
 	rows := [][]string{{"", "FILE", "PROGRAM", "SERVERS"}}
 	var found []imported
@@ -55,7 +58,8 @@ func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) 
 		return err
 	}
 	var chosen []string
-	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }) {
+	for _, word := range strings.FieldsFunc(line,
+		func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }) {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 1 || n > len(files) {
 			return console.Usagef("exthost import FILE", "%q is none of the numbers 1 to %d", word, len(files))
@@ -114,10 +118,15 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 	if len(written) > 0 {
 		text += ": " + strings.Join(written, ", ")
 	}
-	if _, err := fmt.Fprintf(c.Err, "%s\n  next: exthost doctor\n", console.Safe(text)); err != nil || len(refused) == 0 {
+	if _, err := fmt.Fprintf(c.Err, "%s\n  next: exthost doctor\n", console.Safe(text)); err != nil ||
+		len(refused) == 0 {
 		return err
 	}
-	return &console.Error{Code: console.ExitFailed, Text: console.Safe("not imported, because not locked: " + strings.Join(refused, ", ")), Hint: "without --lock they are imported as they are"}
+	return &console.Error{
+		Code: console.ExitFailed,
+		Text: console.Safe("not imported, because not locked: " + strings.Join(refused, ", ")),
+		Hint: "without --lock they are imported as they are",
+	}
 }
 
 // tellRuns prints what the servers of a file run or connect to: with --write the user agrees to it.
@@ -185,7 +194,11 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 	default:
 		var kept []string
 		if text, kept, err = clientconfig.Merge(existing, text); err != nil {
-			return false, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", file.Path, err), Hint: "exthost import without --write prints the entries; --to writes elsewhere"}
+			return false, &console.Error{
+				Code: console.ExitInvalid,
+				Text: fmt.Sprintf("%s: %v", file.Path, err),
+				Hint: "exthost import without --write prints the entries; --to writes elsewhere",
+			}
 		}
 		for _, name := range kept {
 			c.Note(file.Path, true, name+" is there already, and stays as it is")
@@ -215,7 +228,8 @@ func (file *importFile) disable(c *console.Console) (undo func() error, err erro
 	}
 	e, err := hosts.SetListed(c, "disabled", file.disabled, true)
 	if err != nil {
-		return nil, fmt.Errorf("%s is switched off in the file that it comes from, and could not be disabled: %w", file.disabled, err)
+		return nil, fmt.Errorf("%s is switched off in the file that it comes from, and could not be disabled: %w",
+			file.disabled, err)
 	}
 	if !e.Changed {
 		return nothing, nil

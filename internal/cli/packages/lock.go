@@ -126,7 +126,8 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 		}
 	}()
 	if run.Program != "" && unpacked.NormalName(run.Program) != unpacked.NormalName(p.Run.Program) {
-		return invalid(fmt.Errorf("it runs %s of the package, and a locked package runs %s", run.Program, p.Run.Program))
+		return invalid(fmt.Errorf("it runs %s of the package, and a locked package runs %s", run.Program,
+			p.Run.Program))
 	}
 	u := usersOfLauncher(m, run)
 	here := process.Lookup(os.Environ())
@@ -148,7 +149,8 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 	if err := d.try(ctx, t.yes); err != nil {
 		return err
 	}
-	return hosts.Apply(ctx, d.c, d.stated, "locked "+d.id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
+	return hosts.Apply(ctx, d.c, d.stated,
+		"locked "+d.id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
 }
 
 // lockable is the source of what a command line downloads. The error says what of it a locked
@@ -156,9 +158,11 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 func lockable(m *manifest.Manifest, run launcher.Command) (packages.Source, error) {
 	switch {
 	case len(m.Transport.Cmd) > 0:
-		return packages.Source{}, errors.New("transport.cmd is not rewritten; write transport.command and transport.args")
+		return packages.Source{},
+			errors.New("transport.cmd is not rewritten; write transport.command and transport.args")
 	case run.Unclear != "":
-		return packages.Source{}, fmt.Errorf("%s of %s has no counterpart in a locked package", run.Unclear, m.Transport.Command)
+		return packages.Source{}, fmt.Errorf("%s of %s has no counterpart in a locked package", run.Unclear,
+			m.Transport.Command)
 	case run.Source == "":
 		return packages.Source{}, errors.New("the package is no name of a registry")
 	}

@@ -90,7 +90,8 @@ func (s setting) line() string {
 // manifestOf is a plugin.toml that runs a package, with these [settings].
 func manifestOf(p *packages.Package, id string, u users) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Written by exthost add %s; exthost upgrade %s changes the version. Its files are those of exthost.lock.\n", display.Visible(p.Source.String()), id)
+	fmt.Fprintf(&b, "# Written by exthost add %s; exthost upgrade %s changes the version. Its files are those of "+
+		"exthost.lock.\n", display.Visible(p.Source.String()), id)
 	fmt.Fprintf(&b, "[plugin]\nid = %s\n", quote(id))
 	table := "plugin"
 	for _, s := range settings(p, u) {
@@ -109,13 +110,15 @@ func upgraded(text []byte, p *packages.Package, u users) ([]byte, error) {
 	for _, s := range settings(p, u) {
 		path := append(strings.Split(s.table, "."), s.key)
 		at, stated := strict.LocateTOML(text, path...)
-		header := regexp.MustCompile(`(?m)^[ \t]*\[` + regexp.QuoteMeta(s.table) + `\][ \t]*(#.*)?\r?\n`).FindIndex(text)
+		header := regexp.MustCompile(`(?m)^[ \t]*\[` + regexp.QuoteMeta(s.table) +
+			`\][ \t]*(#.*)?\r?\n`).FindIndex(text)
 		_, other := strict.LocateTOML(text, path[:len(path)-1]...)
 		switch {
 		case stated:
 			d := json.NewDecoder(bytes.NewReader(text[at:]))
 			if err := d.Decode(new(any)); err != nil {
-				return nil, fmt.Errorf("%s in plugin.toml is not written as exthost add writes it: as %s", strings.Join(path, "."), s.value)
+				return nil, fmt.Errorf("%s in plugin.toml is not written as exthost add writes it: as %s",
+					strings.Join(path, "."), s.value)
 			}
 			text = slices.Concat(text[:at], []byte(s.value), text[at+int(d.InputOffset()):])
 		case header != nil:
@@ -144,7 +147,8 @@ func quoteAll(list []string) string {
 }
 
 var (
-	semver  = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	semver = regexp.MustCompile(
+		`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 	numbers = regexp.MustCompile(`[0-9]+`)
 )
 
@@ -154,7 +158,8 @@ func semantic(version string) string {
 		return version
 	}
 	parts := []string{"0", "0", "0"}
-	if strings.IndexFunc(version, func(r rune) bool { return r >= 'a' && r <= 'f' }) < 0 || strings.Contains(version, ".") {
+	if strings.IndexFunc(version, func(r rune) bool { return r >= 'a' && r <= 'f' }) < 0 ||
+		strings.Contains(version, ".") {
 		for i, word := range numbers.FindAllString(version, 3) {
 			if n, err := strconv.Atoi(word); err == nil {
 				parts[i] = strconv.Itoa(n)

@@ -24,12 +24,29 @@ func parsed(t *testing.T, text []byte) *manifest.Manifest {
 // An upgrade changes what is the package's, and keeps what the user wrote. A second one of the
 // same package changes nothing.
 func TestUpgraded(t *testing.T) {
-	p := &packages.Package{Version: "1.0.0", Run: unpacked.Run{Command: "node", Args: []string{unpacked.Root + "/server.js", "${NOTES}"}, Env: map[string]string{"MODE": "${MODE:-fast}"}, Asks: []string{"NOTES"}}}
+	p := &packages.Package{
+		Version: "1.0.0",
+		Run: unpacked.Run{
+			Command: "node",
+			Args:    []string{unpacked.Root + "/server.js", "${NOTES}"},
+			Env:     map[string]string{"MODE": "${MODE:-fast}"},
+			Asks:    []string{"NOTES"},
+		},
+	}
 	text := string(manifestOf(p, "notes", users{args: []string{"--verbose"}, asks: []string{"LANG"}}))
 	text = strings.Replace(text, `["node"]`, `["node", "git"] # mine`, 1) + "\n[sandbox]\nprofile = \"node\"\n"
 	text = strings.Replace(text, "[transport]\n", "[transport]\ncwd = \"work\"\n", 1)
-	p = &packages.Package{Version: "1.1.0", Run: unpacked.Run{Command: "node", Args: []string{unpacked.Root + "/main.js", "${NOTES}"}, Description: "Notes.", License: "MIT",
-		Env: map[string]string{"MODE": "${MODE:-slow}", "LOG": "1"}, Asks: []string{"NOTES", "KEY"}}}
+	p = &packages.Package{
+		Version: "1.1.0",
+		Run: unpacked.Run{
+			Command:     "node",
+			Args:        []string{unpacked.Root + "/main.js", "${NOTES}"},
+			Description: "Notes.",
+			License:     "MIT",
+			Env:         map[string]string{"MODE": "${MODE:-slow}", "LOG": "1"},
+			Asks:        []string{"NOTES", "KEY"},
+		},
+	}
 	for range 2 {
 		after, err := upgraded([]byte(text), p, usersOf(parsed(t, []byte(text)), p))
 		if err != nil {
@@ -67,8 +84,13 @@ license = "MIT"
 		t.Error(d)
 	}
 	parsed(t, []byte(text))
-	for _, form := range []string{strings.Replace(text, `"1.1.0"`, `'1.1.0'`, 1), "meta.license = 'MIT'\n" + strings.Replace(text, "[meta]\nlicense = \"MIT\"\n", "", 1)} {
-		if after, err := upgraded([]byte(form), &packages.Package{Version: "2.0.0", Run: unpacked.Run{Command: "node", Homepage: "https://h.example"}}, users{}); err == nil {
+	for _, form := range []string{
+		strings.Replace(text, `"1.1.0"`, `'1.1.0'`, 1),
+		"meta.license = 'MIT'\n" + strings.Replace(text, "[meta]\nlicense = \"MIT\"\n", "", 1),
+	} {
+		if after, err := upgraded([]byte(form),
+			&packages.Package{Version: "2.0.0", Run: unpacked.Run{Command: "node", Homepage: "https://h.example"}},
+			users{}); err == nil {
 			t.Errorf("written in spite of its form:\n%s", after)
 		}
 	}
@@ -76,7 +98,10 @@ license = "MIT"
 
 // The arguments of a program of the package itself are its user's.
 func TestArgumentsOfABinary(t *testing.T) {
-	p := &packages.Package{Version: "1.0.0", Run: unpacked.Run{Command: unpacked.Root + "/bin/server", Args: []string{"serve"}}}
+	p := &packages.Package{
+		Version: "1.0.0",
+		Run:     unpacked.Run{Command: unpacked.Root + "/bin/server", Args: []string{"serve"}},
+	}
 	m := parsed(t, manifestOf(p, "notes", users{args: []string{"--verbose"}}))
 	if got := usersOf(m, p); !slices.Equal(got.args, []string{"--verbose"}) {
 		t.Errorf("%q", got.args)
@@ -85,31 +110,47 @@ func TestArgumentsOfABinary(t *testing.T) {
 
 // A plugin.toml that somebody has written is read as what it says, or refused.
 func TestUpgradedForms(t *testing.T) {
-	p := &packages.Package{Version: "1.1.0", Run: unpacked.Run{Command: "node", Args: []string{unpacked.Root + "/main.js"}}}
+	p := &packages.Package{
+		Version: "1.1.0",
+		Run:     unpacked.Run{Command: "node", Args: []string{unpacked.Root + "/main.js"}},
+	}
 	const head = "[plugin]\nid = \"notes\"\nversion = \"1.0.0\"\n"
 	for name, form := range map[string]string{
-		"lines that end as on Windows": strings.ReplaceAll(head+"[transport]\ncommand = \"npx\"\nargs = [\"notes\"]\n", "\n", "\r\n"),
-		"no arguments":                 head + "[transport]\ncommand = \"npx\"\n",
-		"a comment behind":             head + "[transport] # [plugin]\ncommand = \"npx\" # node\nargs = [\"notes\"] # [\"x\"]\n",
-		"several lines":                head + "[transport]\ncommand = \"npx\"\nargs = [\n  \"notes\"\n]\n",
-		"a text with a table":          head + "description = \"\"\"\n[transport]\n[requires]\n\"\"\"\n[transport]\ncommand = \"npx\"\n",
-		"a table of a text alone":      head + "description = \"\"\"\n[requires]\n\"\"\"\n[transport]\ncommand = \"npx\"\nargs = [\"notes\"]\n",
-		"an inline table":              "transport = { command = \"npx\", args = [\"notes\"] }\n" + head,
-		"dotted keys":                  "transport.command = \"npx\"\ntransport.args = [\"notes\"]\n" + head,
-		"comments in a list":           head + "[transport]\ncommand = \"npx\"\nargs = [\n  \"notes\", # mine\n]\n",
-		"literal strings":              head + "[transport]\ncommand = 'npx'\nargs = ['notes']\n",
-		"an env of one line":           head + "[transport]\ncommand = \"npx\"\nargs = [\"notes\"]\nenv = { A = \"]\\n[requires]\" }\n",
+		"lines that end as on Windows": strings.ReplaceAll(head+"[transport]\ncommand = \"npx\"\nargs = [\"notes\"]\n",
+			"\n", "\r\n"),
+		"no arguments": head + "[transport]\ncommand = \"npx\"\n",
+		"a comment behind": head +
+			"[transport] # [plugin]\ncommand = \"npx\" # node\nargs = [\"notes\"] # [\"x\"]\n",
+		"several lines": head + "[transport]\ncommand = \"npx\"\nargs = [\n  \"notes\"\n]\n",
+		"a text with a table": head +
+			"description = \"\"\"\n[transport]\n[requires]\n\"\"\"\n[transport]\ncommand = \"npx\"\n",
+		"a table of a text alone": head +
+			"description = \"\"\"\n[requires]\n\"\"\"\n[transport]\ncommand = \"npx\"\nargs = [\"notes\"]\n",
+		"an inline table":    "transport = { command = \"npx\", args = [\"notes\"] }\n" + head,
+		"dotted keys":        "transport.command = \"npx\"\ntransport.args = [\"notes\"]\n" + head,
+		"comments in a list": head + "[transport]\ncommand = \"npx\"\nargs = [\n  \"notes\", # mine\n]\n",
+		"literal strings":    head + "[transport]\ncommand = 'npx'\nargs = ['notes']\n",
+		"an env of one line": head +
+			"[transport]\ncommand = \"npx\"\nargs = [\"notes\"]\nenv = { A = \"]\\n[requires]\" }\n",
 	} {
-		after, err := upgraded([]byte(form), p, users{args: []string{"it's \"quoted\" # $HOME\n"}, bins: []string{"git"}})
-		if refused := map[string]string{"a text with a table": "[transport] of plugin.toml is no table", "a table of a text alone": "[requires] of plugin.toml is no table", "an inline table": "no line [transport]",
-			"dotted keys": "no line [transport]", "comments in a list": "transport.args", "literal strings": "transport.command"}[name]; refused != "" || err != nil {
+		after, err := upgraded([]byte(form), p,
+			users{args: []string{"it's \"quoted\" # $HOME\n"}, bins: []string{"git"}})
+		if refused := map[string]string{
+			"a text with a table":     "[transport] of plugin.toml is no table",
+			"a table of a text alone": "[requires] of plugin.toml is no table",
+			"an inline table":         "no line [transport]",
+			"dotted keys":             "no line [transport]",
+			"comments in a list":      "transport.args",
+			"literal strings":         "transport.command",
+		}[name]; refused != "" || err != nil {
 			if refused == "" || err == nil || !strings.Contains(err.Error(), refused) {
 				t.Errorf("%s: %v, want %q", name, err, refused)
 			}
 			continue
 		}
 		m := parsed(t, after)
-		if d := cmp.Diff([]string{"node", unpacked.Root + "/main.js", "it's \"quoted\" # $HOME\n"}, m.Transport.CommandLine()); d != "" || m.Plugin.Version != "1.1.0" || len(m.Requires.Bins) != 2 {
+		if d := cmp.Diff([]string{"node", unpacked.Root + "/main.js", "it's \"quoted\" # $HOME\n"},
+			m.Transport.CommandLine()); d != "" || m.Plugin.Version != "1.1.0" || len(m.Requires.Bins) != 2 {
 			t.Errorf("%s: %s\n%s", name, d, after)
 		}
 	}

@@ -61,7 +61,8 @@ func remove(ctx context.Context, c *console.Console, id string) error {
 	if err := unlist(cfg, id); err != nil {
 		return err
 	}
-	if err := hosts.Apply(ctx, c, cfg, fmt.Sprintf("removed %s: %s and its entry in exthost.lock", id, console.NearbyPath(d.dir))); err != nil {
+	if err := hosts.Apply(ctx, c, cfg,
+		fmt.Sprintf("removed %s: %s and its entry in exthost.lock", id, console.NearbyPath(d.dir))); err != nil {
 		return err
 	}
 	tellLeft(c, "kept, because exthost add did not write them", store.Left{Dir: d.dir, Files: left})
@@ -109,12 +110,13 @@ func Outdated(c *console.Console) *cobra.Command {
 			rows := [][]string{{"ID", "SOURCE", "LOCKED", "NEWEST"}}
 			list := []outdated{}
 			var names []string
-			err := eachLocked(cmd.Context(), c, args, func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
-				one, err := t.newest(ctx, c, cfg, id, e)
-				list, names = append(list, one), append(names, id)
-				rows = append(rows, []string{id, one.Source, one.Locked, one.Newest})
-				return err
-			})
+			err := eachLocked(cmd.Context(), c, args,
+				func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
+					one, err := t.newest(ctx, c, cfg, id, e)
+					list, names = append(list, one), append(names, id)
+					rows = append(rows, []string{id, one.Source, one.Locked, one.Newest})
+					return err
+				})
 			if err != nil {
 				return err
 			}
@@ -133,7 +135,8 @@ type outdated struct {
 	Differs bool   `json:"differs"` // also when the version is the same, and something that it needs is not
 }
 
-func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lockfile.Entry) (outdated, error) {
+func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lockfile.Entry,
+) (outdated, error) {
 	one := outdated{ID: id, Source: e.Source, Locked: e.Version}
 	i, err := t.installer(cfg)
 	if err != nil {

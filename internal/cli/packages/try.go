@@ -22,7 +22,11 @@ import (
 // lacks something of this machine is not started, and is told. yes accepts tools that are others
 // than before.
 func (d *draft) try(ctx context.Context, yes bool) (err error) {
-	h, err := hosts.Open(ctx, d.c, d.stated, exthost.Options{Start: func(id string) bool { return id == d.id }, Mode: exthost.Mode{Inspect: true, StartLazy: true}})
+	h, err := hosts.Open(ctx, d.c, d.stated,
+		exthost.Options{
+			Start: func(id string) bool { return id == d.id },
+			Mode:  exthost.Mode{Inspect: true, StartLazy: true},
+		})
 	if err != nil {
 		return err
 	}
@@ -30,7 +34,12 @@ func (d *draft) try(ctx context.Context, yes bool) (err error) {
 	s := h.Status()
 	n := slices.IndexFunc(s.Extensions, func(x status.Extension) bool { return x.ID == d.id })
 	if n < 0 {
-		return &console.Error{Code: console.ExitFailed, Text: d.id + " was not found, so that nothing is left of it", Hint: "exthost doctor; extensions.disabled, extensions.allowlist and another extension of that id are the usual reasons"}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: d.id + " was not found, so that nothing is left of it",
+			Hint: "exthost doctor; extensions.disabled, extensions.allowlist and another extension of that id are " +
+				"the usual reasons",
+		}
 	}
 	switch x := s.Extensions[n]; x.State {
 	case string(supervisor.Ready):
@@ -38,7 +47,8 @@ func (d *draft) try(ctx context.Context, yes bool) (err error) {
 		hashes := map[string]string{}
 		for _, e := range h.Tools().Entries() {
 			if e.Extension == d.id {
-				d.c.Tell(console.Safe(fmt.Sprintf("  %s  %s", e.Name, console.Cut(hosts.Description(e.Description, d.id), 100))))
+				d.c.Tell(console.Safe(fmt.Sprintf("  %s  %s", e.Name,
+					console.Cut(hosts.Description(e.Description, d.id), 100))))
 				hashes[d.id+"/"+e.Tool] = policies.HashTool(e.Raw)
 			}
 		}
@@ -54,8 +64,13 @@ func (d *draft) try(ctx context.Context, yes bool) (err error) {
 		if d.pkg == nil { // it was there before
 			left = ""
 		}
-		lines := append([]string{fmt.Sprintf("%s did not start%s: %s", d.id, left, cmp.Or(x.Reason, x.State))}, console.LastWords(hosts.Evidence(x))...)
-		return &console.Error{Code: console.ExitExtension, Text: console.SafeText(strings.Join(lines, "\n")), Hint: "arguments of the program follow --, variables are named with --env"}
+		lines := append([]string{fmt.Sprintf("%s did not start%s: %s", d.id, left, cmp.Or(x.Reason, x.State))},
+			console.LastWords(hosts.Evidence(x))...)
+		return &console.Error{
+			Code: console.ExitExtension,
+			Text: console.SafeText(strings.Join(lines, "\n")),
+			Hint: "arguments of the program follow --, variables are named with --env",
+		}
 	}
 }
 
@@ -78,7 +93,11 @@ func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, yes bool) erro
 		return nil
 	}
 	if !yes && !d.c.Interactive() {
-		return &console.Error{Code: console.ExitDenied, Text: "this needs an answer, and there is no terminal; nothing was changed", Hint: "exthost upgrade " + d.id + " --yes"}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: "this needs an answer, and there is no terminal; nothing was changed",
+			Hint: "exthost upgrade " + d.id + " --yes",
+		}
 	}
 	if !yes {
 		if yes, err := d.c.Yes(ctx); err != nil {
@@ -96,7 +115,12 @@ func fetch(ctx context.Context, c *console.Console, i *packages.Installer, id st
 	aside, err := i.Fetch(ctx, e)
 	tellLeft(c, "set aside, because the package has others or none in their place", aside)
 	if err != nil {
-		return &console.Error{Code: console.ExitFailed, Text: console.Safe(id + ": " + err.Error()), Hint: "ask who wrote exthost.lock; exthost upgrade " + id + " takes what there is now", Cause: err}
+		return &console.Error{
+			Code:  console.ExitFailed,
+			Text:  console.Safe(id + ": " + err.Error()),
+			Hint:  "ask who wrote exthost.lock; exthost upgrade " + id + " takes what there is now",
+			Cause: err,
+		}
 	}
 	return nil
 }

@@ -43,9 +43,10 @@ func Upgrade(c *console.Console) *cobra.Command {
 			if err != nil || len(args) > 0 && len(rest) == 0 {
 				return err
 			}
-			return eachLocked(cmd.Context(), c, rest, func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
-				return upgrade(ctx, c, &t, cfg, id, e)
-			})
+			return eachLocked(cmd.Context(), c, rest,
+				func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
+					return upgrade(ctx, c, &t, cfg, id, e)
+				})
 		},
 	}
 	t.flags(cmd)
@@ -53,7 +54,8 @@ func Upgrade(c *console.Console) *cobra.Command {
 }
 
 // eachLocked calls f for the named entries of packages, or for all.
-func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error) error {
+func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ctx context.Context, cfg *config.Config,
+	id string, e lockfile.Entry) error) error {
 	cfg, _, err := hosts.LoadTrusted(c)
 	if err != nil {
 		return err
@@ -86,17 +88,26 @@ func lockedIDs(lock *lockfile.File, ids []string) ([]string, error) {
 }
 
 func notLocked(id string) error {
-	return &console.Error{Code: console.ExitNotFound, Text: "exthost.lock names no package for " + id, Hint: "exthost outdated, which lists those that it names"}
+	return &console.Error{
+		Code: console.ExitNotFound,
+		Text: "exthost.lock names no package for " + id,
+		Hint: "exthost outdated, which lists those that it names",
+	}
 }
 
-func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry) (err error) {
+func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry,
+) (err error) {
 	i, err := t.installer(cfg)
 	if err != nil {
 		return err
 	}
 	source, err := i.Source(e)
 	if err != nil {
-		return &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "exthost.lock states the source of " + id}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: err.Error(),
+			Hint: "exthost.lock states the source of " + id,
+		}
 	}
 	newest, err := i.Resolve(ctx, source)
 	if err != nil {
@@ -126,11 +137,19 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	}()
 	before, diags := manifest.Parse(path, d.text)
 	if before == nil || lockfile.Sum(d.text) != e.Manifest {
-		return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("%s is not the one that exthost.lock states %v", console.NearbyPath(path), diags), Hint: "exthost trust --lock " + id + ", where you agree to it"}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: fmt.Sprintf("%s is not the one that exthost.lock states %v", console.NearbyPath(path), diags),
+			Hint: "exthost trust --lock " + id + ", where you agree to it",
+		}
 	}
 	text, err := upgraded(slices.Clone(d.text), p, usersOf(before, p))
 	if err != nil {
-		return &console.Error{Code: console.ExitInvalid, Text: console.Safe(err.Error()), Hint: "edit " + console.NearbyPath(path)}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: console.Safe(err.Error()),
+			Hint: "edit " + console.NearbyPath(path),
+		}
 	}
 	if err := d.write(ctx, p, text); err != nil {
 		return err
@@ -148,7 +167,9 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	if err := d.try(ctx, t.yes); err != nil {
 		return err
 	}
-	if err := hosts.Apply(ctx, c, cfg, fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", id, e.Version, p.Version, console.NearbyPath(path))); err != nil {
+	if err := hosts.Apply(ctx, c, cfg,
+		fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", id, e.Version, p.Version,
+			console.NearbyPath(path))); err != nil {
 		return err
 	}
 	return release(c, e.Tree, d.carried...)
@@ -156,7 +177,8 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 
 // stateTools starts the extension of an entry that states no tools, because the package lacked
 // something of the machine when it was added, and locks what its tools say of themselves.
-func stateTools(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry) error {
+func stateTools(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry,
+) error {
 	if e.Tools != nil {
 		return nil
 	}

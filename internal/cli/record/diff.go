@@ -96,7 +96,8 @@ func (d *differ) run(ctx context.Context, c *console.Console, file string) (err 
 	}
 	replaying := hosts.Replaying(config.Default(), dir)
 	replaying.Extensions.Trust = config.TrustOff
-	if d.before, err = exthost.Open(ctx, replaying, exthost.Options{StateDir: filepath.Join(dir, "state"), Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if d.before, err = exthost.Open(ctx, replaying,
+		exthost.Options{StateDir: filepath.Join(dir, "state"), Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.before.Close()) }()
@@ -146,7 +147,10 @@ func (d *differ) known() error {
 	recorded := slices.Sorted(maps.Values(d.ids))
 	for _, id := range d.only {
 		if !slices.Contains(recorded, id) {
-			e := &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("%q was not recorded in the cassette, but %s", id, strings.Join(recorded, ", "))}
+			e := &console.Error{
+				Code: console.ExitNotFound,
+				Text: fmt.Sprintf("%q was not recorded in the cassette, but %s", id, strings.Join(recorded, ", ")),
+			}
 			if near := nearest.Of(id, recorded); near != "" {
 				e.Hint = "did you mean " + near + "?"
 			}
@@ -178,7 +182,13 @@ func (d *differ) extension(ctx context.Context, file, id string) error {
 		case today == nil:
 			d.changed(change{Extension: of, Tool: name, What: "the tool is gone", Recorded: tool.Own})
 		case !player.Same(tool.Own, today.Own):
-			d.changed(change{Extension: of, Tool: name, What: "the descriptor has changed", Recorded: tool.Own, Now: today.Own})
+			d.changed(change{
+				Extension: of,
+				Tool:      name,
+				What:      "the descriptor has changed",
+				Recorded:  tool.Own,
+				Now:       today.Own,
+			})
 		}
 	}
 	for name, tool := range now {
@@ -197,7 +207,8 @@ func (d *differ) extension(ctx context.Context, file, id string) error {
 	for i := range calls {
 		n := &calls[i]
 		if why := d.leftOut(n, before[n.Tool], now[n.Tool]); why != "" {
-			d.result.LeftOut = append(d.result.LeftOut, change{Extension: of, Tool: n.Tool, What: why, Arguments: n.Arguments})
+			d.result.LeftOut = append(d.result.LeftOut,
+				change{Extension: of, Tool: n.Tool, What: why, Arguments: n.Arguments})
 			if before[n.Tool] != nil && n.Answered && !n.Asks { // its answer is not that of the next equal call
 				_, _ = call(ctx, d.before, before[n.Tool], n.Arguments)
 			}
@@ -215,7 +226,14 @@ func (d *differ) extension(ctx context.Context, file, id string) error {
 			d.result.Same++
 			continue
 		}
-		d.changed(change{Extension: of, Tool: n.Tool, What: "the result has changed", Arguments: n.Arguments, Recorded: recorded, Now: result})
+		d.changed(change{
+			Extension: of,
+			Tool:      n.Tool,
+			What:      "the result has changed",
+			Arguments: n.Arguments,
+			Recorded:  recorded,
+			Now:       result,
+		})
 	}
 	return nil
 }
@@ -297,9 +315,11 @@ func (d *differ) print(c *console.Console) error {
 		fmt.Fprintf(&b, "left out: %s (%s)\n", console.Safe(reason), console.Count(reasons[reason], "call"))
 	}
 	for _, n := range d.result.Failed {
-		fmt.Fprintf(&b, "%s cannot be replayed, and is not compared: %s\n", console.Safe(n.Extension), console.Safe(n.Reason))
+		fmt.Fprintf(&b, "%s cannot be replayed, and is not compared: %s\n", console.Safe(n.Extension),
+			console.Safe(n.Reason))
 	}
-	fmt.Fprintf(&b, "%s the same, %s, %s left out", console.Count(d.result.Same, "call"), console.Count(len(d.result.Changes), "change"), console.Count(len(d.result.LeftOut), "call"))
+	fmt.Fprintf(&b, "%s the same, %s, %s left out", console.Count(d.result.Same, "call"),
+		console.Count(len(d.result.Changes), "change"), console.Count(len(d.result.LeftOut), "call"))
 	document := console.Document{Kind: "diff", Value: d.result, Text: b.String()}
 	if len(d.result.Changes)+len(d.result.Failed) > 0 {
 		document.Code = console.ExitFailed

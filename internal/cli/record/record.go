@@ -34,7 +34,8 @@ func Record(c *console.Console) *cobra.Command {
 			"them, into a cassette: a file of JSON lines, readable by its owner alone, from which\n" +
 			"exthost replay answers later. Secrets that are known or show their form are masked.\n" +
 			"The recording ends with COMMAND, which is run meanwhile, or by Ctrl-C.",
-		Example:           "  exthost record -o notes.cassette notes\n  exthost record -o all.cassette --for 10m\n  exthost record -o test.cassette -- ./test-agent",
+		Example: "  exthost record -o notes.cassette notes\n  exthost record -o all.cassette --for 10m\n  " +
+			"exthost record -o test.cassette -- ./test-agent",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.ids = args; cmd.ArgsLenAtDash() >= 0 {
@@ -90,7 +91,11 @@ func (o *options) run(ctx context.Context, c *console.Console) error {
 }
 
 func (o *options) exists() error {
-	return &console.Error{Code: console.ExitUsage, Text: o.file + " exists", Hint: "name another file, or --force to replace it"}
+	return &console.Error{
+		Code: console.ExitUsage,
+		Text: o.file + " exists",
+		Hint: "name another file, or --force to replace it",
+	}
 }
 
 // create creates the file, once the host records.
@@ -194,8 +199,14 @@ func copyLines(to io.Writer, from io.Reader) (*outcome, error) {
 func (n *outcome) report(c *console.Console, file string) error {
 	var last struct{ Closed *cassette.Closed }
 	if json.Unmarshal([]byte(n.last), &last) != nil || last.Closed == nil {
-		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the host ended before the recording did; %s holds %s", file, console.Count(n.lines, "line")), Hint: "exthost logs"}
+		return &console.Error{
+			Code: console.ExitFailed,
+			Text: fmt.Sprintf("the host ended before the recording did; %s holds %s", file,
+				console.Count(n.lines, "line")),
+			Hint: "exthost logs",
+		}
 	}
-	c.Info("%s: %s, %s bytes; %s", file, console.Count(last.Closed.Records, "record"), console.Thousands(int(n.bytes)), last.Closed.Reason)
+	c.Info("%s: %s, %s bytes; %s", file, console.Count(last.Closed.Records, "record"), console.Thousands(int(n.bytes)),
+		last.Closed.Reason)
 	return nil
 }

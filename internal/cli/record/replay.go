@@ -43,7 +43,8 @@ func Replay(c *console.Console) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&o.strict, "strict", false, "a call that was not recorded is an error (default)")
 	f.BoolVar(&o.nearest, "nearest", false, "a call that was not recorded gets the answer to the most similar one")
-	f.StringVar(&o.latency, "latency", manifest.LatencyNone, "0: answers come at once; real: they take as `LONG` as they did")
+	f.StringVar(&o.latency, "latency", manifest.LatencyNone,
+		"0: answers come at once; real: they take as `LONG` as they did")
 	return cmd
 }
 

@@ -17,7 +17,9 @@ import (
 
 func list(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List secrets by name, and what refers to them", Args: console.NoArgs,
+		Use:   "list",
+		Short: "List secrets by name, and what refers to them",
+		Args:  console.NoArgs,
 		Long: "List the names of the secrets that are stored, and of those that the configuration and the\n" +
 			"manifests refer to, with the keys that do. A keyring and a program tell no names; STORED is\n" +
 			"unknown there. Values are never shown.",
@@ -71,7 +73,8 @@ func find(ctx context.Context, cfg *config.Config) ([]known, error) {
 			return nil, err
 		}
 		for _, x := range found.Candidates {
-			names, _ := given.OfTransport(x.ID+": transport.", &x.Manifest.Transport, nil).Names() // validate reports what is wrong
+			// validate reports what is wrong
+			names, _ := given.OfTransport(x.ID+": transport.", &x.Manifest.Transport, nil).Names()
 			for name, key := range names {
 				uses[name] = append(uses[name], key)
 			}
@@ -79,7 +82,11 @@ func find(ctx context.Context, cfg *config.Config) ([]known, error) {
 	}
 	var all []known
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
-		all = append(all, known{name, isStored(store, cfg.Secrets.Provider, name), slices.Compact(slices.Sorted(slices.Values(uses[name])))})
+		all = append(all, known{
+			name,
+			isStored(store, cfg.Secrets.Provider, name),
+			slices.Compact(slices.Sorted(slices.Values(uses[name]))),
+		})
 	}
 	return all, nil
 }

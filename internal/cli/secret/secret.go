@@ -34,8 +34,11 @@ func store(c *console.Console, name string) (hosts.SecretWriter, *config.Config,
 	case hosts.SecretWriter:
 		return s, cfg, nil
 	case interface{ HowToSet(name string) string }:
-		return nil, nil, &console.Error{Code: console.ExitFailed, Hint: s.HowToSet(name),
-			Text: fmt.Sprintf("exthost only reads what secrets.provider %s has", cfg.Secrets.Provider)}
+		return nil, nil, &console.Error{
+			Code: console.ExitFailed,
+			Hint: s.HowToSet(name),
+			Text: fmt.Sprintf("exthost only reads what secrets.provider %s has", cfg.Secrets.Provider),
+		}
 	}
 	return nil, nil, &console.Error{Code: console.ExitFailed, Text: "there is no store of secrets"}
 }
@@ -50,7 +53,8 @@ func set(c *console.Console) *cobra.Command {
 		Example: "  exthost secret set github\n  gh auth token | exthost secret set github",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return console.Usagef("exthost secret set NAME < FILE", "a value is no argument, which others on this machine and the shell's history would show")
+				return console.Usagef("exthost secret set NAME < FILE",
+					"a value is no argument, which others on this machine and the shell's history would show")
 			}
 			return console.One("the NAME of a secret")(cmd, args)
 		},
@@ -65,12 +69,14 @@ func set(c *console.Console) *cobra.Command {
 				return err
 			}
 			if len(value) < leastMasked {
-				c.Warn("a value of fewer than %d bytes is not masked in the log: it would occur there by chance", leastMasked)
+				c.Warn("a value of fewer than %d bytes is not masked in the log: it would occur there by chance",
+					leastMasked)
 			}
 			if err := s.Set(name, value); err != nil {
 				return fmt.Errorf("%s is not stored: %w", name, err)
 			}
-			return hosts.Apply(cmd.Context(), c, cfg, name+" is stored, and counts from the next start of what is given it")
+			return hosts.Apply(cmd.Context(), c, cfg,
+				name+" is stored, and counts from the next start of what is given it")
 		},
 	}
 }
@@ -103,8 +109,11 @@ func read(c *console.Console, name string) (string, error) {
 
 func remove(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "Remove a secret", Args: console.One("the NAME of a secret"),
-		Long:    "Remove a stored secret. What runs keeps what it was given; what refers to the secret does not\nstart again.",
+		Use:   "rm NAME",
+		Short: "Remove a secret",
+		Args:  console.One("the NAME of a secret"),
+		Long: "Remove a stored secret. What runs keeps what it was given; what refers to the secret does " +
+			"not\nstart again.",
 		Example: "  exthost secret rm github",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, cfg, err := store(c, args[0])
@@ -112,7 +121,11 @@ func remove(c *console.Console) *cobra.Command {
 				return err
 			}
 			if err := s.Remove(args[0]); errors.Is(err, fs.ErrNotExist) {
-				return &console.Error{Code: console.ExitNotFound, Text: "there is no secret " + args[0], Hint: "exthost secret list"}
+				return &console.Error{
+					Code: console.ExitNotFound,
+					Text: "there is no secret " + args[0],
+					Hint: "exthost secret list",
+				}
 			} else if err != nil {
 				return err
 			}

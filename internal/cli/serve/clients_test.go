@@ -51,17 +51,23 @@ func TestClientIsRemovedDuringTheStart(t *testing.T) {
 	}
 	t.Setenv("EXTHOST_TRUST", "off")
 	users := filepath.Join(dir, "user", "exthost", "exthost.yaml")
-	hash := "server: {listen: '127.0.0.1:0', clients: {bob: {}, ada: {token_hash: '" + clienttoken.Hash(token) + "'}}}\n"
-	if err := errors.Join(os.MkdirAll(filepath.Dir(users), 0o700), os.WriteFile(users, []byte(hash), 0o600), os.Mkdir(filepath.Join(dir, "work"), 0o700),
-		os.WriteFile(filepath.Join(dir, "work", "exthost.yaml"), []byte("secrets: {provider: env}\n"), 0o600)); err != nil { // which is ignored, with a warning
+	hash := "server: {listen: '127.0.0.1:0', clients: {bob: {}, ada: {token_hash: '" + clienttoken.Hash(token) +
+		"'}}}\n"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(users), 0o700), os.WriteFile(users, []byte(hash), 0o600),
+		os.Mkdir(filepath.Join(dir, "work"), 0o700),
+		os.WriteFile(filepath.Join(dir, "work", "exthost.yaml"), []byte("secrets: {provider: env}\n"), 0o600)); err !=
+		nil { // which is ignored, with a warning
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Join(dir, "work"))
-	stderr := &watched{serves: make(chan string, 1), begun: func() {
-		if err := os.WriteFile(users, []byte("server: {clients: {bob: {}}}\n"), 0o600); err != nil {
-			t.Error(err)
-		}
-	}}
+	stderr := &watched{
+		serves: make(chan string, 1),
+		begun: func() {
+			if err := os.WriteFile(users, []byte("server: {clients: {bob: {}}}\n"), 0o600); err != nil {
+				t.Error(err)
+			}
+		},
+	}
 	c := &console.Console{In: strings.NewReader(""), Out: stderr, Err: stderr, Color: "never", Output: "table"}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -73,7 +79,8 @@ func TestClientIsRemovedDuringTheStart(t *testing.T) {
 	}()
 	select {
 	case url := <-stderr.serves:
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,8 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error
 	}
 	unlock, err := beNode(ctx, &m)
 	if err != nil { // the configuration is the user's, and this host is of another directory
-		r.log.Warn("this host is not in the cluster of the configuration: another host of this machine is that node", "next", "exthost serve --cluster FILE, with an invitation of its own")
+		r.log.Warn("this host is not in the cluster of the configuration: another host of this machine is that node",
+			"next", "exthost serve --cluster FILE, with an invitation of its own")
 		return end, nil
 	}
 	end = func() error { unlock(); return nil }
@@ -69,10 +70,22 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error
 			unlock()
 			return end, err
 		}
-		h, err := hub.Open(ctx, hub.Options{Dir: m.Hub.Dir, Listen: m.Hub.Listen, Routes: m.Hub.RoutesListen(), Peers: m.Hub.Peers, Store: store, Log: r.log})
+		h, err := hub.Open(ctx,
+			hub.Options{
+				Dir:    m.Hub.Dir,
+				Listen: m.Hub.Listen,
+				Routes: m.Hub.RoutesListen(),
+				Peers:  m.Hub.Peers,
+				Store:  store,
+				Log:    r.log,
+			})
 		if err != nil {
 			unlock()
-			return end, &console.Error{Code: console.ExitInvalid, Text: "cluster.hub: " + err.Error(), Hint: "exthost cluster init makes its files; free the address, or change cluster.hub.listen"}
+			return end, &console.Error{
+				Code: console.ExitInvalid,
+				Text: "cluster.hub: " + err.Error(),
+				Hint: "exthost cluster init makes its files; free the address, or change cluster.hub.listen",
+			}
 		}
 		r.log.Info("the hub of the cluster takes nodes", "at", m.Hub.Listen)
 		end = func() error {

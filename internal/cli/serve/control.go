@@ -34,7 +34,10 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	if err != nil {
 		return nil, nil // exthost.Open fails with the same error
 	}
-	info, runtimeDir := daemon.Info{Scope: hosts.Scope(r.console, cfg), LogCopy: cfg.Log.File}, os.Getenv("XDG_RUNTIME_DIR")
+	info, runtimeDir := daemon.Info{
+		Scope:   hosts.Scope(r.console, cfg),
+		LogCopy: cfg.Log.File,
+	}, os.Getenv("XDG_RUNTIME_DIR")
 	if r.stdio {
 		info.Serves = overStdio
 	}
@@ -57,11 +60,18 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	case running && holder.Info.Serves != overStdio:
 		return nil, alreadyRunning(holder.Info)
 	case running:
-		r.console.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: fmt.Sprintf("exthost serve --stdio, pid %d, runs in this directory too", holder.Info.PID),
-			Hint: "exthost status, restart and logs speak to that one; exthost stop ends it"})
+		r.console.Say(protocol.Diagnostic{
+			Level:   protocol.LevelWarn,
+			Message: fmt.Sprintf("exthost serve --stdio, pid %d, runs in this directory too", holder.Info.PID),
+			Hint:    "exthost status, restart and logs speak to that one; exthost stop ends it",
+		})
 		return claimNext(state, runtimeDir, info)
 	default:
-		r.console.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "no control socket: " + err.Error(), Hint: "exthost status, restart and logs do not reach this host"})
+		r.console.Say(protocol.Diagnostic{
+			Level:   protocol.LevelWarn,
+			Message: "no control socket: " + err.Error(),
+			Hint:    "exthost status, restart and logs do not reach this host",
+		})
 	}
 	return nil, nil
 }
@@ -70,13 +80,21 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 func claimNext(state, runtimeDir string, info daemon.Info) (*daemon.Daemon, error) {
 	d, err := daemon.ClaimNext(state, runtimeDir, info)
 	if _, running := errors.AsType[*daemon.RunningError](err); running {
-		return nil, &console.Error{Code: console.ExitFailed, Text: "too many hosts run in " + hosts.Here() + ", each with another configuration or environment", Hint: "exthost stop ends them"}
+		return nil, &console.Error{
+			Code: console.ExitFailed,
+			Text: "too many hosts run in " + hosts.Here() + ", each with another configuration or environment",
+			Hint: "exthost stop ends them",
+		}
 	}
 	return d, err
 }
 
 func alreadyRunning(i daemon.Info) error {
-	e := &console.Error{Code: console.ExitFailed, Text: "another host serves " + hosts.Here() + " and keeps its state", Hint: "exthost status"}
+	e := &console.Error{
+		Code: console.ExitFailed,
+		Text: "another host serves " + hosts.Here() + " and keeps its state",
+		Hint: "exthost status",
+	}
 	if i.PID > 0 {
 		e.Text += fmt.Sprintf(": pid %d, %s", i.PID, cmp.Or(i.Serves, "starting"))
 		e.Hint += "; exthost stop ends it"
@@ -95,10 +113,15 @@ func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end 
 			log.Warn("exthost status will not know the address", "error", err)
 		}
 	}
-	server := &http.Server{Handler: ownersOnly(httpserver.Admin(h)), ConnContext: withRefusal, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	server := &http.Server{
+		Handler:           ownersOnly(httpserver.Admin(h)),
+		ConnContext:       withRefusal,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context {
 			return httpserver.WithOperator(context.Background(), hosts.Operator())
-		}}
+		},
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(d.Listener(log)) }()
 	return func() error {

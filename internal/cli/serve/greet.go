@@ -35,7 +35,8 @@ func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
 	g.destinations(s, f)
 	g.manifests(s)
 	if len(s.Extensions)+len(s.Destinations) == 0 {
-		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; exthost init NAME --lang python writes one, exthost config show says where else they are looked for.")
+		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; "+
+			"exthost init NAME --lang python writes one, exthost config show says where else they are looked for.")
 	}
 	if s.Trust == config.TrustOff {
 		g.text("  "+g.c.Paint(console.Yellow, "!")+" ", hosts.TrustsAll)
@@ -77,7 +78,8 @@ func (g *greeting) summary(s status.Status, entries []*tools.Entry, hidden int, 
 		lazy = fmt.Sprintf(", %d lazy", onDemand)
 	}
 	g.b.WriteByte('\n')
-	g.text("", fmt.Sprintf("%d of %s running%s: %s, ~%s tokens of every model request", run, console.Plural(len(s.Extensions), "extension"), lazy,
+	g.text("", fmt.Sprintf("%d of %s running%s: %s, ~%s tokens of every model request", run,
+		console.Plural(len(s.Extensions), "extension"), lazy,
 		console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries))))
 	if hidden > 0 {
 		g.text("", fmt.Sprintf("policies hide %s from anonymous callers", console.Plural(hidden, "more tool")))
@@ -114,7 +116,8 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 	}
 	what := cmp.Or(state, console.Plural(0, "tool"))
 	if len(entries) > 0 {
-		what = fmt.Sprintf("%-9s ~%s tokens", console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries)))
+		what = fmt.Sprintf("%-9s ~%s tokens", console.Plural(len(entries), "tool"),
+			console.Thousands(hosts.Tokens(entries)))
 		if state != "" {
 			what += ", " + state
 		}
@@ -128,7 +131,8 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 		g.text("      ", x.Reason)
 	}
 	for _, words := range console.LastWords(hosts.Evidence(x)) {
-		for _, line := range console.Hang("      "+console.Cut(console.Safe(strings.TrimSpace(words)), maxWords), g.width) {
+		for _, line := range console.Hang("      "+console.Cut(console.Safe(strings.TrimSpace(words)), maxWords),
+			g.width) {
 			fmt.Fprintln(&g.b, g.c.Paint(console.Dim, line))
 		}
 	}
@@ -149,7 +153,8 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", x.Sandbox.String())
 	}
 	if x.HooksSee == config.HooksAll {
-		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", "its hooks see and change the calls of all extensions: extensions.entries."+x.ID+".hooks")
+		g.text("      "+g.c.Paint(console.Yellow, "!")+" ",
+			"its hooks see and change the calls of all extensions: extensions.entries."+x.ID+".hooks")
 	}
 	for _, name := range x.EnvPassedSecrets {
 		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", "is given the secret "+name+", which its manifest asks for")
@@ -266,7 +271,9 @@ func (g *greeting) clients(f front) {
 		fmt.Fprintln(&g.b, "to every user of this machine: there is no token")
 	}
 	if f.exposed && strings.HasPrefix(f.url, "http://") {
-		fmt.Fprintf(&g.b, "%s\n", g.c.Paint(console.Yellow, "without TLS: who is on the way reads the tokens of clients and their calls; state server.tls"))
+		fmt.Fprintf(&g.b, "%s\n",
+			g.c.Paint(console.Yellow,
+				"without TLS: who is on the way reads the tokens of clients and their calls; state server.tls"))
 	}
 	fmt.Fprintln(&g.b)
 	for _, c := range clientSetups(url, f.token) {
@@ -307,6 +314,7 @@ func clientSetups(url, tokenEnv string) []clientSetup {
 		{"Claude Code", "", claude},
 		{"Codex", "", codex},
 		{"Cursor", ", in .cursor/mcp.json", fmt.Sprintf(`{"mcpServers":{"exthost":{"url":%q%s}}}`, url, headers)},
-		{"VS Code", ", in .vscode/mcp.json", fmt.Sprintf(`{"servers":{"exthost":{"type":"http","url":%q%s}}}`, url, headers)},
+		{"VS Code", ", in .vscode/mcp.json",
+			fmt.Sprintf(`{"servers":{"exthost":{"type":"http","url":%q%s}}}`, url, headers)},
 	}
 }

@@ -26,8 +26,12 @@ func greeted(t *testing.T, dir string, f front) string {
 	cfg.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
 	cfg.Extensions.Disabled = []string{"asleep"}
 	log := slog.New(slog.DiscardHandler)
-	h, err := exthost.Open(t.Context(), cfg, exthost.Options{Logger: log, StateDir: t.TempDir(), Version: "0.1.0",
-		Environ: []string{"PATH=" + os.Getenv("PATH"), "KIT_TOKEN=s3cret"}})
+	h, err := exthost.Open(t.Context(), cfg, exthost.Options{
+		Logger:   log,
+		StateDir: t.TempDir(),
+		Version:  "0.1.0",
+		Environ:  []string{"PATH=" + os.Getenv("PATH"), "KIT_TOKEN=s3cret"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +48,16 @@ func TestGreeting(t *testing.T) {
 		many += fmt.Sprintf("[[tools]]\nname = \"tool_number_%02d\"\ndescription = \"Does it.\"\n", i)
 	}
 	dir := project(t, map[string]string{
-		"extensions/kit/plugin.toml":    strings.Replace(kitManifest, "[transport]", "[requires]\nenv = [\"KIT_TOKEN\"]\n[transport]", 1),
-		"extensions/many/plugin.toml":   many,
-		"extensions/gated/plugin.toml":  strings.Replace(kitManifest, `"kit"`, `"gated"`, 1) + "[requires]\nbins = [\"no-such-program\", \"no-other-program-either\"]\nhint = { no-such-program = \"apt install it\" }\n",
-		"extensions/crash/plugin.toml":  "[plugin]\nid = \"crash\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\nscript = \"main.sh\"\n",
-		"extensions/crash/main.sh":      "printf 'boom \\033[2J\\n' >&2\necho 'ModuleNotFoundError: No module named a_module_of_many_words, which this server needs' >&2\nexit 3\n",
+		"extensions/kit/plugin.toml": strings.Replace(kitManifest, "[transport]",
+			"[requires]\nenv = [\"KIT_TOKEN\"]\n[transport]", 1),
+		"extensions/many/plugin.toml": many,
+		"extensions/gated/plugin.toml": strings.Replace(kitManifest, `"kit"`, `"gated"`,
+			1) + "[requires]\nbins = [\"no-such-program\", \"no-other-program-either\"]\nhint = { no-such-program = " +
+			"\"apt install it\" }\n",
+		"extensions/crash/plugin.toml": "[plugin]\nid = \"crash\"\nversion = \"0.1.0\"\n[capabilities]\ntools = " +
+			"[\"x\"]\n[transport]\nscript = \"main.sh\"\n",
+		"extensions/crash/main.sh": "printf 'boom \\033[2J\\n' >&2\necho 'ModuleNotFoundError: No module named " +
+			"a_module_of_many_words, which this server needs' >&2\nexit 3\n",
 		"extensions/asleep/plugin.toml": strings.Replace(kitManifest, `"kit"`, `"asleep"`, 1),
 		"extensions/broken/plugin.toml": strings.Replace(kitManifest, `version`, `verison`, 1),
 	})
@@ -60,7 +69,8 @@ func TestGreeting(t *testing.T) {
 	if strings.Contains(got, "s3cret") {
 		t.Error("it shows the value of a secret")
 	}
-	if !strings.Contains(got, "\n      stderr: ModuleNotFoundError: No module named a_module_of_many_words, which\n          this server needs\n") {
+	if !strings.Contains(got, "\n      stderr: ModuleNotFoundError: No module named a_module_of_many_words, which\n  "+
+		"        this server needs\n") {
 		t.Errorf("the last words are cut")
 	}
 	for line := range strings.Lines(got) {
@@ -73,14 +83,16 @@ func TestGreeting(t *testing.T) {
 // TestGreetingOfNothing says where to begin.
 func TestGreetingOfNothing(t *testing.T) {
 	got := greeted(t, project(t, nil), front{})
-	if !strings.Contains(got, "No extension was found") || !strings.Contains(got, "one MCP client on stdin and stdout") {
+	if !strings.Contains(got, "No extension was found") ||
+		!strings.Contains(got, "one MCP client on stdin and stdout") {
 		t.Error(got)
 	}
 }
 
 // TestGreetingExposed names the variable with the token, for every client.
 func TestGreetingExposed(t *testing.T) {
-	got := greeted(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest}), front{url: "http://127.0.0.1:1", token: "MY_TOKEN", exposed: true})
+	got := greeted(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest}),
+		front{url: "http://127.0.0.1:1", token: "MY_TOKEN", exposed: true})
 	if n := strings.Count(got, "MY_TOKEN"); n != 5 {
 		t.Errorf("the variable is named %d times, want once for each client and once before:\n%s", n, got)
 	}
@@ -110,7 +122,8 @@ func golden(t *testing.T, name, got string) {
 func TestGreetingAnyone(t *testing.T) {
 	files := map[string]string{"extensions/kit/plugin.toml": kitManifest}
 	const text = "to every user of this machine"
-	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1", anyone: true}); !strings.Contains(got, text) {
+	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1", anyone: true}); !strings.Contains(got,
+		text) {
 		t.Errorf("it does not say so:\n%s", got)
 	}
 	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1"}); strings.Contains(got, text) {

@@ -54,19 +54,28 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 	addr := listener.Addr().(*net.TCPAddr)
 	f = front{url: urlOf(addr, cfg.TLS.Cert != ""), exposed: !addr.IP.IsLoopback()}
 	f.clients = slices.Sorted(maps.Keys(cfg.Clients))
-	f.anyone = token == "" && cfg.Auth.OAuth.Issuer == "" && f.clients == nil && (cfg.Auth.Loopback == config.LoopbackAny || runtime.GOOS != "linux")
+	f.anyone = token == "" && cfg.Auth.OAuth.Issuer == "" && f.clients == nil &&
+		(cfg.Auth.Loopback == config.LoopbackAny || runtime.GOOS != "linux")
 	if token != "" || f.clients != nil {
 		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
 	}
 	if f.exposed && token == "" && cfg.Auth.OAuth.Issuer == "" && f.clients == nil {
-		return f, &console.Error{Code: console.ExitInvalid, Text: cfg.Listen + " can be reached from other machines, and no token is set",
-			Hint: "exthost client add NAME gives a client a token; or set server.auth.token_env in exthost.yaml, or exthost serve --listen 127.0.0.1:7800"}
+		return f, &console.Error{
+			Code: console.ExitInvalid,
+			Text: cfg.Listen + " can be reached from other machines, and no token is set",
+			Hint: "exthost client add NAME gives a client a token; or set server.auth.token_env in exthost.yaml, or " +
+				"exthost serve --listen 127.0.0.1:7800",
+		}
 	}
 	if err = checkToken(token, f.exposed, cfg.Listen, r.log); err != nil {
 		return f, err
 	}
 	if f.operator, err = newOperatorToken(); err != nil {
-		return f, &console.Error{Code: console.ExitFailed, Text: "there is no place for the operator's token: " + err.Error(), Hint: "let this user write there, or set XDG_STATE_HOME to another directory"}
+		return f, &console.Error{
+			Code: console.ExitFailed,
+			Text: "there is no place for the operator's token: " + err.Error(),
+			Hint: "let this user write there, or set XDG_STATE_HOME to another directory",
+		}
 	}
 	var serving atomic.Pointer[httpserver.Server]
 	f.reload = func() error {
@@ -91,15 +100,38 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 
 func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, operator string) httpserver.Options {
 	o := httpserver.Options{
-		Backend: h, Serves: h.Serves, Toolset: cfg.Toolset, Toolsets: exthost.ToolsetsOf(h), Bridge: h.Bridge(), Ready: func() error { return readiness(h) },
-		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody), Headers: headers},
-		Listen: cfg.Listen, Token: token, Clients: h.Clients(), AnyLocalUser: cfg.Auth.Loopback == config.LoopbackAny, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
-		TLS:   httpserver.TLS{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key},
-		Admin: httpserver.Admin(h), OperatorToken: operator,
-		Logger: h.Admin().Logger(), ShutdownTimeout: httpShutdown,
+		Backend:  h,
+		Serves:   h.Serves,
+		Toolset:  cfg.Toolset,
+		Toolsets: exthost.ToolsetsOf(h),
+		Bridge:   h.Bridge(),
+		Ready:    func() error { return readiness(h) },
+		MCP: mcpserver.Options{
+			Name:    "exthost",
+			Version: exthost.Version(),
+			MaxBody: int64(cfg.MaxBody),
+			Headers: headers,
+		},
+		Listen:          cfg.Listen,
+		Token:           token,
+		Clients:         h.Clients(),
+		AnyLocalUser:    cfg.Auth.Loopback == config.LoopbackAny,
+		AllowedOrigins:  cfg.AllowedOrigins,
+		AllowedHosts:    cfg.AllowedHosts,
+		TLS:             httpserver.TLS{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key},
+		Admin:           httpserver.Admin(h),
+		OperatorToken:   operator,
+		Logger:          h.Admin().Logger(),
+		ShutdownTimeout: httpShutdown,
 	}
 	if a := cfg.Auth.OAuth; a.Issuer != "" {
-		o.OAuth = &httpserver.OAuth{Resource: a.Resource, Issuer: a.Issuer, Audience: a.Audience, KeysURL: a.JWKSURL, Scopes: a.Scopes}
+		o.OAuth = &httpserver.OAuth{
+			Resource: a.Resource,
+			Issuer:   a.Issuer,
+			Audience: a.Audience,
+			KeysURL:  a.JWKSURL,
+			Scopes:   a.Scopes,
+		}
 	}
 	if cfg.Metrics {
 		o.Metrics = httpserver.Metrics(h)
@@ -183,10 +215,16 @@ func checkToken(token string, exposed bool, listen string, log *slog.Logger) err
 	switch {
 	case token == "" || len(token) >= minToken:
 	case exposed:
-		return &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s can be reached from other machines, and its token of %s can be guessed: at least %d are needed",
-			listen, console.Plural(len(token), "character"), minToken), Hint: "openssl rand -hex 32 makes a good token"}
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: fmt.Sprintf("%s can be reached from other machines, and its token of %s can be guessed: at least "+
+				"%d are needed",
+				listen, console.Plural(len(token), "character"), minToken),
+			Hint: "openssl rand -hex 32 makes a good token",
+		}
 	default:
-		log.Warn("the token can be guessed by other users of this machine", "characters", len(token), "needed", minToken, "next", "openssl rand -hex 32 makes a good token")
+		log.Warn("the token can be guessed by other users of this machine", "characters", len(token), "needed",
+			minToken, "next", "openssl rand -hex 32 makes a good token")
 	}
 	return nil
 }
@@ -200,7 +238,11 @@ func bearerToken(auth config.Auth) (string, error) {
 	case auth.TokenEnv != "":
 		token := os.Getenv(auth.TokenEnv)
 		if token == "" {
-			return "", &console.Error{Code: console.ExitInvalid, Text: "server.auth.token_env: " + auth.TokenEnv + " is not set", Hint: "export " + auth.TokenEnv + "=…"}
+			return "", &console.Error{
+				Code: console.ExitInvalid,
+				Text: "server.auth.token_env: " + auth.TokenEnv + " is not set",
+				Hint: "export " + auth.TokenEnv + "=…",
+			}
 		}
 		return token, nil
 	case auth.TokenFile != "":
@@ -213,7 +255,11 @@ func bearerToken(auth config.Auth) (string, error) {
 			err = fmt.Errorf("%s holds no token: it is empty, or larger than one", auth.TokenFile)
 		}
 		if err != nil {
-			return "", &console.Error{Code: console.ExitInvalid, Text: "server.auth.token_file: " + err.Error(), Hint: "exthost config show --origin says where it is set"}
+			return "", &console.Error{
+				Code: console.ExitInvalid,
+				Text: "server.auth.token_file: " + err.Error(),
+				Hint: "exthost config show --origin says where it is set",
+			}
 		}
 		return token, nil
 	}

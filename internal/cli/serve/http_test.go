@@ -12,16 +12,22 @@ import (
 // The file of the token is a regular file of a bounded size: a device has no end.
 func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	for content, want := range map[string]string{"  secret\n": "", "\n": "holds no token", strings.Repeat("x", maxToken): "holds no token"} {
+	for content, want := range map[string]string{
+		"  secret\n":                  "",
+		"\n":                          "holds no token",
+		strings.Repeat("x", maxToken): "holds no token",
+	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		token, err := bearerToken(config.Auth{TokenFile: file})
-		if (err == nil) != (want == "") || err == nil && token != "secret" || err != nil && !strings.Contains(err.Error(), want) {
+		if (err == nil) != (want == "") || err == nil && token != "secret" ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.10q: %.10q, %v", content, token, err)
 		}
 	}
-	if _, err := bearerToken(config.Auth{TokenFile: os.DevNull}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := bearerToken(config.Auth{TokenFile: os.DevNull}); err == nil ||
+		!strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a device: %v", err)
 	}
 }

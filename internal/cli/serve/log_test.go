@@ -31,7 +31,8 @@ func TestLogAfterGreeting(t *testing.T) {
 	if strings.Contains(out.String(), "before") || !strings.Contains(out.String(), "after") {
 		t.Errorf("on stderr: %s", &out)
 	}
-	if kept, err := os.ReadFile(file); err != nil || !strings.Contains(string(kept), "before") || !strings.Contains(string(kept), "after") {
+	if kept, err := os.ReadFile(file); err != nil || !strings.Contains(string(kept), "before") ||
+		!strings.Contains(string(kept), "after") {
 		t.Errorf("in the file: %s %v", kept, err)
 	}
 }

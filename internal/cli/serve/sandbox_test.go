@@ -16,7 +16,8 @@ func TestGreetingOfASandbox(t *testing.T) {
 	}{
 		{nil, ""},
 		{&status.Sandbox{Holds: []string{"files", "network"}}, "      in a sandbox: files, network\n"},
-		{&status.Sandbox{Lacks: []string{"files: not on plan9"}}, "      ! its sandbox is not enforced; NOT enforced: files: not on plan9\n"},
+		{&status.Sandbox{Lacks: []string{"files: not on plan9"}},
+			"      ! its sandbox is not enforced; NOT enforced: files: not on plan9\n"},
 	} {
 		g := greeting{c: &console.Console{}, width: 100}
 		g.extension(status.Extension{ID: "x", State: "ready", Sandbox: tt.box}, nil, nil)

@@ -55,13 +55,16 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case r.stdio && listen != "":
-				return console.Usagef("exthost serve --help", "--stdio and --listen exclude each other: one client on stdin, or HTTP")
+				return console.Usagef("exthost serve --help",
+					"--stdio and --listen exclude each other: one client on stdin, or HTTP")
 			case r.own && !r.stdio:
 				return console.Usagef("exthost serve --help", "--own is for --stdio")
 			case r.toolset != "" && !r.stdio:
-				return console.Usagef("exthost serve --help", "--toolset is for --stdio; server.toolset and /t/NAME/mcp are for clients over HTTP")
+				return console.Usagef("exthost serve --help",
+					"--toolset is for --stdio; server.toolset and /t/NAME/mcp are for clients over HTTP")
 			case r.toolMode != "" && !r.stdio:
-				return console.Usagef("exthost serve --help", "--tools is for --stdio; tools.mode and server.clients.NAME.mode are for clients over HTTP")
+				return console.Usagef("exthost serve --help",
+					"--tools is for --stdio; tools.mode and server.clients.NAME.mode are for clients over HTTP")
 			case cmd.Flags().Changed("as") && !r.stdio:
 				return console.Usagef("exthost client add NAME gives a client over HTTP a token", "--as is for --stdio")
 			case cmd.Flags().Changed("as"):
@@ -70,7 +73,8 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 				}
 			}
 			if r.toolMode != "" {
-				if err := console.OneOf("exthost serve --stdio --tools search", "--tools", r.toolMode, toolModes); err != nil {
+				if err := console.OneOf("exthost serve --stdio --tools search", "--tools", r.toolMode,
+					toolModes); err != nil {
 					return err
 				}
 			}
@@ -89,29 +93,39 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 				r.flags = append(r.flags, config.Flag{Name: "--node", Key: "cluster.node", Values: []string{node}})
 			}
 			if cmd.Flags().Changed("watch") {
-				r.flags = append(r.flags, config.Flag{Name: "--watch", Key: "extensions.watch.enabled", Values: []string{"true"}},
+				r.flags = append(r.flags,
+					config.Flag{Name: "--watch", Key: "extensions.watch.enabled", Values: []string{"true"}},
 					config.Flag{Name: "--watch", Key: "extensions.watch.mode", Values: []string{watch}})
 				r.watch = watch
 			}
 			return r.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "serve the directory `DIR`, an absolute path, instead of the one this starts in")
-	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
+	cmd.Flags().StringVar(&dir, "dir", "",
+		"serve the directory `DIR`, an absolute path, instead of the one this starts in")
+	cmd.Flags().StringVar(&listen, "listen", "",
+		"serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
 	cmd.Flags().BoolVar(&r.stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
-	cmd.Flags().BoolVar(&r.own, "own", false, "with --stdio: run a host for this client alone, which ends with the client")
-	cmd.Flags().StringVar(&r.toolset, "toolset", "", "with --stdio: show the client the toolset `NAME` of the configuration alone (default: server.toolset)")
-	cmd.Flags().StringVar(&r.toolMode, "tools", "", "with --stdio: list tools to the client by `MODE`: all, search or auto (default: tools.mode)")
+	cmd.Flags().BoolVar(&r.own, "own", false,
+		"with --stdio: run a host for this client alone, which ends with the client")
+	cmd.Flags().StringVar(&r.toolset, "toolset", "",
+		"with --stdio: show the client the toolset `NAME` of the configuration alone (default: server.toolset)")
+	cmd.Flags().StringVar(&r.toolMode, "tools", "",
+		"with --stdio: list tools to the client by `MODE`: all, search or auto (default: tools.mode)")
 	console.CompleteFlag(cmd, "tools", toolModes)
-	cmd.Flags().StringVar(&r.as, "as", "", "with --stdio: be the client `NAME` of exthost client add, for policies, budgets and the audit log")
+	cmd.Flags().StringVar(&r.as, "as", "",
+		"with --stdio: be the client `NAME` of exthost client add, for policies, budgets and the audit log")
 	cmd.Flags().StringVar(&r.background, "background", "", "be a part of the host in the background")
 	_ = cmd.Flags().MarkHidden("background")
 	cmd.Flags().StringVar(&join, "cluster", "", "join the cluster of `FILE`, which exthost cluster invite wrote")
-	cmd.Flags().StringVar(&node, "node", "", "be the node `NAME` of the cluster (default: that of the file, else the host name)")
-	cmd.Flags().StringVar(&watch, "watch", "", "look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
+	cmd.Flags().StringVar(&node, "node", "",
+		"be the node `NAME` of the cluster (default: that of the file, else the host name)")
+	cmd.Flags().StringVar(&watch, "watch", "",
+		"look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
 	cmd.Flags().Lookup("watch").NoOptDefVal = config.WatchReload
 	console.CompleteFlag(cmd, "watch", []string{config.WatchReload, config.WatchLog})
-	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with 3 when any manifest is broken, any extension does not start, or what is required cannot run")
+	cmd.Flags().BoolVar(&r.strict, "strict", false,
+		"exit with 3 when any manifest is broken, any extension does not start, or what is required cannot run")
 	return cmd
 }
 
@@ -126,7 +140,11 @@ func enter(dir string) error {
 		return console.Usagef("exthost serve --dir "+absolute(dir), "--dir %s: an absolute path is needed", dir)
 	}
 	if err := os.Chdir(dir); err != nil {
-		return &console.Error{Code: console.ExitNotFound, Text: "the directory to serve: " + err.Error(), Hint: "exthost connect --list shows the directories that clients serve"}
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: "the directory to serve: " + err.Error(),
+			Hint: "exthost connect --list shows the directories that clients serve",
+		}
 	}
 	return os.Setenv("PWD", dir)
 }
@@ -156,13 +174,15 @@ type run struct {
 
 // front is one way to serve a host.
 type front struct {
-	serve   func(ctx context.Context, h *exthost.Host) error // until ctx ends
-	reload  func() error                                     // reads files that are not the host's again; nil: there are none
-	url     string                                           // "" on stdio
-	token   string                                           // the variable with the token of other machines' clients; "": they need none
-	clients []string                                         // the named clients at the start, sorted
-	exposed bool                                             // other machines can connect
-	anyone  bool                                             // every user of this machine can
+	serve func(ctx context.Context, h *exthost.Host) error // until ctx ends
+	// reads files that are not the host's again; nil: there are none
+	reload func() error
+	url    string // "" on stdio
+	// the variable with the token of other machines' clients; "": they need none
+	token   string
+	clients []string // the named clients at the start, sorted
+	exposed bool     // other machines can connect
+	anyone  bool     // every user of this machine can
 
 	operator operatorToken // zero on stdio
 }
@@ -208,8 +228,21 @@ func (r *run) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Tracer: tracer, Cluster: r.member(), Services: services.New(cfg.Cluster), Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
-		OnReload: func(exthost.Reloaded) { r.recheck(); f.rereadTLS(r.log) }, Mode: exthost.Mode{Background: true}})
+	host, err := exthost.Open(ctx, cfg, exthost.Options{
+		Logger:      r.log,
+		Tracer:      tracer,
+		Cluster:     r.member(),
+		Services:    services.New(cfg.Cluster),
+		Consent:     k,
+		Packages:    locked,
+		PolicyKinds: hosts.PolicyKinds,
+		Secrets:     hosts.Secrets,
+		Logins:      hosts.Logins(r.console),
+		Reread:      r.reread,
+		Disable:     r.disabler(),
+		OnReload:    func(exthost.Reloaded) { r.recheck(); f.rereadTLS(r.log) },
+		Mode:        exthost.Mode{Background: true},
+	})
 	if err != nil {
 		return errors.Join(err, endHub())
 	}
@@ -235,7 +268,10 @@ func (r *run) mayBe(ctx context.Context, cfg *config.Config) error {
 		return nil
 	}
 	if process.Contained() {
-		return &console.Error{Code: console.ExitDenied, Text: "--as is for clients, and this process was started by an extension, hook or policy of a host"}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: "--as is for clients, and this process was started by an extension, hook or policy of a host",
+		}
 	}
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -282,7 +318,8 @@ func (r *run) endBefore(before daemon.Info) {
 		}
 	}
 	for _, f := range survived {
-		r.log.Error("a process of the host before survived SIGKILL; it gets no access to this host", "pid", f.PID, "program", f.Name, "host", before.PID)
+		r.log.Error("a process of the host before survived SIGKILL; it gets no access to this host", "pid", f.PID,
+			"program", f.Name, "host", before.PID)
 	}
 }
 
@@ -302,7 +339,8 @@ func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
 	var welcome sync.WaitGroup
 	welcome.Go(func() { r.welcome(serving, h, f) })
 	welcome.Go(func() { r.notifier.keepAlive(serving, h, r.log) })
-	r.notifier.tell("READY=1", r.log) // the socket takes connections; what an extension needs to start is its own matter
+	// the socket takes connections; what an extension needs to start is its own matter
+	r.notifier.tell("READY=1", r.log)
 	err := f.serve(serving, h)
 	if ctx.Err() != nil {
 		r.notifier.tell("STOPPING=1", r.log)
@@ -358,7 +396,8 @@ func strictness(s status.Status) error {
 		}
 	}
 	for _, o := range s.Obstacles() {
-		if !slices.ContainsFunc(s.Diagnostics, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError && d.Extension == o.ID }) {
+		if !slices.ContainsFunc(s.Diagnostics,
+			func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError && d.Extension == o.ID }) {
 			lines = append(lines, "  "+console.Safe(o.Text))
 		}
 	}
@@ -380,7 +419,8 @@ func (r *run) stdioFront(cfg config.Server) front {
 			return refused
 		}
 		ctx = mcpserver.WithToolMode(mcpserver.WithToolset(ctx, toolset), r.toolMode)
-		server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
+		server := mcpserver.New(h,
+			mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
 		if r.as != "" {
 			until, unknown := named(h, r.as)
 			if unknown != nil {
@@ -391,7 +431,8 @@ func (r *run) stdioFront(cfg config.Server) front {
 			defer cancel()
 			defer context.AfterFunc(until, cancel)()
 		}
-		return server.ServeStdio(ctx, r.console.In.(*os.File), r.console.Out.(*os.File)) // whose reads can be interrupted
+		// whose reads can be interrupted
+		return server.ServeStdio(ctx, r.console.In.(*os.File), r.console.Out.(*os.File))
 	}}
 }
 
@@ -427,7 +468,8 @@ func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	}
 	process.Trim() // most of it serves the start alone
 	if late {
-		r.log.Info("all extensions have started or failed", "after", time.Since(r.began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
+		r.log.Info("all extensions have started or failed", "after",
+			time.Since(r.began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
 	}
 }
 
@@ -466,7 +508,9 @@ func logGreeting(h *exthost.Host, f front, took time.Duration, log *slog.Logger)
 		url = f.url + "/mcp"
 		log = log.With("dashboard", f.url+"/ui/", "token_file", f.operator.file)
 	}
-	log.Info("serving", "at", url, "version", s.Version, "extensions", len(s.Extensions), "skipped", count[status.StateSkipped],
-		"failed", count[string(supervisor.Failed)], "starting", count[string(supervisor.Spawning)], "tools", len(entries), "tokens", hosts.Tokens(entries),
+	log.Info("serving", "at", url, "version", s.Version, "extensions", len(s.Extensions), "skipped",
+		count[status.StateSkipped],
+		"failed", count[string(supervisor.Failed)], "starting", count[string(supervisor.Spawning)], "tools",
+		len(entries), "tokens", hosts.Tokens(entries),
 		"after", took.Round(time.Millisecond).String())
 }

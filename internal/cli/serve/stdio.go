@@ -75,12 +75,25 @@ func (r *run) relay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := &relay.Client{StateDir: state, Flags: r.relayFlags(), As: r.as, Toolset: r.toolset, ToolMode: r.toolMode, Strict: r.strict, Environ: os.Environ(),
+	client := &relay.Client{
+		StateDir: state,
+		Flags:    r.relayFlags(),
+		As:       r.as,
+		Toolset:  r.toolset,
+		ToolMode: r.toolMode,
+		Strict:   r.strict,
+		Environ:  os.Environ(),
 		Start: func(ctx context.Context, turn *os.File) error {
 			return relay.Start(ctx, argv, turn, daemon.LogFile(state))
 		},
-		Warn: func(text string) { r.console.Warn("%s", console.Safe(text)) }}
-	err = relay.Run(ctx, relay.Options{In: r.console.In.(*os.File), Out: r.console.Out.(*os.File), Connect: client.Connect, Pipes: true})
+		Warn: func(text string) { r.console.Warn("%s", console.Safe(text)) },
+	}
+	err = relay.Run(ctx, relay.Options{
+		In:      r.console.In.(*os.File),
+		Out:     r.console.Out.(*os.File),
+		Connect: client.Connect,
+		Pipes:   true,
+	})
 	if f, ok := errors.AsType[*relay.Fault](err); ok {
 		return &console.Error{Code: f.Code, Text: f.Text, Hint: f.Hint}
 	}
@@ -156,10 +169,22 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 	if err != nil {
 		return nil, err
 	}
-	server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain, MaxBody: relay.MaxLine})
+	server := mcpserver.New(h, mcpserver.Options{
+		Version:      exthost.Version(),
+		Logger:       r.log,
+		DrainTimeout: stdioDrain,
+		MaxBody:      relay.MaxLine,
+	})
 	return relay.NewHost(relay.HostOptions{
-		Build: build, Version: exthost.Version(), Flags: r.relayFlags(), Environ: os.Environ(), Log: r.log,
-		Variables: func() []string { return exthost.Variables(h) }, Stop: stop, Background: r.background == asHost, IdleExit: time.Duration(cfg.Server.IdleExit),
+		Build:      build,
+		Version:    exthost.Version(),
+		Flags:      r.relayFlags(),
+		Environ:    os.Environ(),
+		Log:        r.log,
+		Variables:  func() []string { return exthost.Variables(h) },
+		Stop:       stop,
+		Background: r.background == asHost,
+		IdleExit:   time.Duration(cfg.Server.IdleExit),
 		Toolset: func(name, asked string) (string, *relay.Fault) {
 			toolset, refused := toolsetOf(h, cfg.Server, name, asked)
 			if refused != nil {
@@ -197,7 +222,11 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 func toolsetOf(h *exthost.Host, cfg config.Server, name, asked string) (toolset string, refused *console.Error) {
 	own := h.Clients().Toolset(name)
 	if own != "" && asked != "" && own != asked {
-		return "", &console.Error{Code: console.ExitUsage, Text: "--toolset: the client " + name + " has the toolset " + own + ", and gets no other", Hint: "leave --toolset out"}
+		return "", &console.Error{
+			Code: console.ExitUsage,
+			Text: "--toolset: the client " + name + " has the toolset " + own + ", and gets no other",
+			Hint: "leave --toolset out",
+		}
 	}
 	toolset = cmp.Or(own, asked, cfg.Toolset)
 	if _, err := exthost.ToolsetsOf(h).Tools(toolset); err != nil {

@@ -15,7 +15,12 @@ import (
 // tracer returns what makes the spans of calls, nil for none, and the function that sends what waits.
 // A host that cannot send traces serves nevertheless, and its log says why.
 func (r *run) tracer(ctx context.Context, cfg *config.Config) (exthost.Tracer, func()) {
-	o := traces.Options{Settings: cfg.OTel, Environ: traces.Environ(os.Environ()), Version: exthost.Version(), Log: r.log}
+	o := traces.Options{
+		Settings: cfg.OTel,
+		Environ:  traces.Environ(os.Environ()),
+		Version:  exthost.Version(),
+		Log:      r.log,
+	}
 	headers, err := collectorHeaders(ctx, cfg)
 	var t *traces.Tracer
 	if o.Settings.Headers = headers; err == nil {

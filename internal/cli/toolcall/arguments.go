@@ -14,7 +14,8 @@ import (
 // Arguments lays key=value and key:=JSON pairs over arguments. It reads a value as the
 // tool's schema types it, so that count=3 is a number and id=007 stays a string; for a
 // list the value is the next element.
-func Arguments(arguments json.RawMessage, pairs []string, tool string, schema json.RawMessage) (json.RawMessage, error) {
+func Arguments(arguments json.RawMessage, pairs []string, tool string, schema json.RawMessage,
+) (json.RawMessage, error) {
 	s := schemaOf{root: schema}
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
@@ -25,7 +26,8 @@ func Arguments(arguments json.RawMessage, pairs []string, tool string, schema js
 		if literal, isJSON := strings.CutSuffix(key, ":"); isJSON {
 			key = literal
 			if !json.Valid(raw) {
-				return nil, console.Usagef("exthost call "+tool+" '"+key+":=\"text\"', quotes are part of JSON", "%s is not JSON: %s", key, value)
+				return nil, console.Usagef("exthost call "+tool+" '"+key+":=\"text\"', quotes are part of JSON",
+					"%s is not JSON: %s", key, value)
 			}
 		} else {
 			raw = s.read(rawjson.Get(rawjson.Get(s.root, "properties"), key), value, rawjson.Get(arguments, key))
@@ -42,7 +44,8 @@ func (s *schemaOf) read(schema json.RawMessage, value string, before json.RawMes
 	spelled := jsonType(value)
 	switch {
 	case slices.Contains(types, "string"):
-	case slices.Contains(types, spelled), spelled == "integer" && slices.Contains(types, "number"), spelled == "number" && slices.Contains(types, "integer"):
+	case slices.Contains(types, spelled), spelled == "integer" && slices.Contains(types, "number"),
+		spelled == "number" && slices.Contains(types, "integer"):
 		return json.RawMessage(value)
 	case slices.Contains(types, "array"):
 		element := s.read(rawjson.Get(s.arrayOf(schema), "items"), value, nil)

@@ -10,13 +10,16 @@ import (
 )
 
 func TestArguments(t *testing.T) {
-	e := &tools.Entry{Name: "ext_a_b", InputSchema: json.RawMessage(`{"type":"object","properties":{
+	e := &tools.Entry{
+		Name: "ext_a_b",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"s":{"type":"string"}, "n":{"type":"integer"}, "r":{"type":"number"}, "b":{"type":"boolean"}, "o":{"type":"object"},
 		"sn":{"type":["string","integer"]}, "z":{"type":"null"}, "any":{}, "c":{"const":1}, "e":{"enum":["1",2]},
 		"opt":{"anyOf":[{"type":"integer"},{"type":"null"}]}, "l":{"type":"array"}, "ln":{"type":"array","items":{"type":"integer"}},
 		"ol":{"anyOf":[{"type":"array","items":{"$ref":"#/$defs/n"}},{"type":"null"}]},
 		"ref":{"$ref":"#/$defs/n"}, "loop":{"$ref":"#/$defs/loop"}, "far":{"$ref":"https://example.com/s"}},
-		"$defs":{"n":{"type":"integer"},"loop":{"$ref":"#/$defs/loop"}}}`)}
+		"$defs":{"n":{"type":"integer"},"loop":{"$ref":"#/$defs/loop"}}}`),
+	}
 	for _, test := range []struct {
 		pairs []string
 		want  string

@@ -40,7 +40,12 @@ func Params(schema json.RawMessage) (params []Param) {
 	s := schemaOf{root: schema}
 	for name, property := range rawjson.Members(rawjson.Get(schema, "properties")) {
 		types, choices := s.types(property, 0), choicesOf(property)
-		p := Param{Name: name, Kind: strings.Join(types, "|"), Required: slices.Contains(in.Required, name), Values: choices}
+		p := Param{
+			Name:     name,
+			Kind:     strings.Join(types, "|"),
+			Required: slices.Contains(in.Required, name),
+			Values:   choices,
+		}
 		if slices.Contains(types, "boolean") {
 			p.Values = append(p.Values, "true", "false")
 		}
@@ -66,7 +71,8 @@ func Complete(params []Param, word string, given []string) (all []string) {
 			for _, value := range param.Values {
 				all = append(all, key+"="+value)
 			}
-		case !hasValue && !slices.ContainsFunc(given, func(g string) bool { return strings.HasPrefix(g, param.Name+"=") }):
+		case !hasValue && !slices.ContainsFunc(given,
+			func(g string) bool { return strings.HasPrefix(g, param.Name+"=") }):
 			all = append(all, param.Name+"=")
 		}
 	}

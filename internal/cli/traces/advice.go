@@ -26,15 +26,18 @@ func advice(endpoint string, err error) string {
 	case isInvalid && invalid.Reason == x509.Expired:
 		return "renew the certificate of the collector, or correct the clock of this machine"
 	case unknown:
-		return "name the file with the certificate of its authority in OTEL_EXPORTER_OTLP_CERTIFICATE, and start the host again"
+		return "name the file with the certificate of its authority in OTEL_EXPORTER_OTLP_CERTIFICATE, and start the " +
+			"host again"
 	case otherName:
 		return "state a name in otel.endpoint that the certificate of the collector has"
 	case noTLS || says("HTTP response to HTTPS client"):
 		return "the collector speaks no TLS at this address: state http:// in otel.endpoint, or its port for https"
 	case says("HTTP request to an HTTPS server"):
 		return "the collector speaks TLS at this address: state https:// in otel.endpoint"
-	case strings.HasPrefix(endpoint, "http://") && says("connection reset", "EOF", "malformed HTTP response"): // also of the answer before, which gets lost
-		return "state https:// in otel.endpoint if the collector speaks TLS at this address; else see why it closes connections"
+	// also of the answer before, which gets lost
+	case strings.HasPrefix(endpoint, "http://") && says("connection reset", "EOF", "malformed HTTP response"):
+		return "state https:// in otel.endpoint if the collector speaks TLS at this address; else see why it closes " +
+			"connections"
 	case says(": 401 ", ": 403 "):
 		return "state the token that the collector wants in otel.headers, and start the host again"
 	case says(": 404 ", ": 405 "):

@@ -38,13 +38,15 @@ func endpointOf(o *Options) (string, error) {
 		}
 		endpoint = strings.TrimSuffix(endpoint, "/") + "/v1/traces" // to any path, as the standard says
 	}
-	if exporters := env["OTEL_TRACES_EXPORTER"]; exporters != "" && !slices.Contains(strings.Split(exporters, ","), "otlp") {
+	if exporters := env["OTEL_TRACES_EXPORTER"]; exporters != "" &&
+		!slices.Contains(strings.Split(exporters, ","), "otlp") {
 		return "", nil
 	}
 	switch protocol := cmp.Or(env["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"], env["OTEL_EXPORTER_OTLP_PROTOCOL"]); protocol {
 	case "", "http/protobuf", "http/json":
 	default:
-		return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q, and only http/protobuf and http/json are served here; set it, or otel.endpoint", protocol)
+		return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q, and only http/protobuf and http/json are served "+
+			"here; set it, or otel.endpoint", protocol)
 	}
 	if err := otel.CheckEndpoint(endpoint); err != nil {
 		return "", fmt.Errorf("%s cannot be used: %w", from, err)

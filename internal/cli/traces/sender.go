@@ -58,8 +58,10 @@ func newSender(exporter sdktrace.SpanExporter, o *Options, endpoint string) *sen
 	s.limit = int64(limit)
 	s.secrets.SetSecrets(headerValues(o))
 	s.SpanProcessor = sdktrace.NewBatchSpanProcessor(s, sdktrace.WithMaxQueueSize(limit),
-		sdktrace.WithMaxExportBatchSize(numberIn(o.Environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(sdktrace.DefaultMaxExportBatchSize, limit), limit)),
-		sdktrace.WithBatchTimeout(time.Duration(numberIn(o.Environ, "OTEL_BSP_SCHEDULE_DELAY", sdktrace.DefaultScheduleDelay, maxDelay))*time.Millisecond))
+		sdktrace.WithMaxExportBatchSize(numberIn(o.Environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+			min(sdktrace.DefaultMaxExportBatchSize, limit), limit)),
+		sdktrace.WithBatchTimeout(time.Duration(numberIn(o.Environ, "OTEL_BSP_SCHEDULE_DELAY",
+			sdktrace.DefaultScheduleDelay, maxDelay))*time.Millisecond))
 	return s
 }
 
@@ -146,7 +148,8 @@ func (s *sender) note(err error) {
 	problem, next := "", ""
 	if err != nil {
 		next = advice(s.endpoint, err)
-		problem = display.Cut(strings.Join(strings.Fields(display.Visible(s.secrets.String(err.Error()))), " "), maxProblem)
+		problem = display.Cut(strings.Join(strings.Fields(display.Visible(s.secrets.String(err.Error()))), " "),
+			maxProblem)
 	}
 	s.mu.Lock()
 	was := s.problem
@@ -154,7 +157,8 @@ func (s *sender) note(err error) {
 	s.mu.Unlock()
 	switch {
 	case problem != "" && was == "":
-		s.log.Warn("traces cannot be sent; until they can, this is not said again", "to", s.endpoint, "reason", problem, "next", next)
+		s.log.Warn("traces cannot be sent; until they can, this is not said again", "to", s.endpoint, "reason", problem,
+			"next", next)
 	case problem == "" && was != "":
 		s.log.Info("traces are sent again", "to", s.endpoint, "lost", s.failed.Load()+s.dropped.Load())
 	}
@@ -163,7 +167,14 @@ func (s *sender) note(err error) {
 func (s *sender) report() *status.Tracing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &status.Tracing{Endpoint: s.endpoint, Sent: s.sent.Load(), Dropped: s.dropped.Load(), Failed: s.failed.Load(), Problem: s.problem, Next: s.next}
+	return &status.Tracing{
+		Endpoint: s.endpoint,
+		Sent:     s.sent.Load(),
+		Dropped:  s.dropped.Load(),
+		Failed:   s.failed.Load(),
+		Problem:  s.problem,
+		Next:     s.next,
+	}
 }
 
 // end gives up what is being sent, and says in the log what was lost.

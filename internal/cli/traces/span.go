@@ -49,7 +49,8 @@ func contextOf(ctx context.Context) exthost.TraceContext {
 
 // Send implements exthost.Span.
 func (s *span) Send(at time.Time) exthost.TraceContext {
-	ctx, instance := s.t.tracer.Start(s.ctx, "instance", trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindClient))
+	ctx, instance := s.t.tracer.Start(s.ctx, "instance", trace.WithTimestamp(at),
+		trace.WithSpanKind(trace.SpanKindClient))
 	s.instances = append(s.instances, instance)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +63,8 @@ func (s *span) Ask(at time.Time, method string) (end func(time.Time, status.Outc
 	s.mu.Lock()
 	below := s.current
 	s.mu.Unlock()
-	_, asked := s.t.tracer.Start(below, method, trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("mcp.method.name", method)))
+	_, asked := s.t.tracer.Start(below, method, trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("mcp.method.name", method)))
 	return func(at time.Time, o status.Outcome) {
 		failed(asked, o)
 		asked.End(trace.WithTimestamp(at))
@@ -148,7 +150,8 @@ func ofCaller(e *status.CallEvent) (list []attribute.KeyValue) {
 	case protocol.FrontStdio:
 		list = append(list, attribute.String("network.transport", "pipe"))
 	case protocol.FrontHTTP, protocol.FrontSSE:
-		list = append(list, attribute.String("network.transport", "tcp"), attribute.String("network.protocol.name", "http"))
+		list = append(list, attribute.String("network.transport", "tcp"),
+			attribute.String("network.protocol.name", "http"))
 	}
 	if e.Replayed {
 		list = append(list, attribute.Bool("exthost.replayed", true))

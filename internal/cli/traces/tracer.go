@@ -54,7 +54,15 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 		return nil, err
 	}
 	quiet()
-	options := []otlptracehttp.Option{otlptracehttp.WithProxy(proxyOf), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: maxRetry, MaxElapsedTime: lastRetry})}
+	options := []otlptracehttp.Option{
+		otlptracehttp.WithProxy(proxyOf),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+			Enabled:         true,
+			InitialInterval: firstRetry,
+			MaxInterval:     maxRetry,
+			MaxElapsedTime:  lastRetry,
+		}),
+	}
 	if o.Settings.Endpoint != "" {
 		options = append(options, otlptracehttp.WithEndpointURL(o.Settings.URL()))
 	}
@@ -84,7 +92,8 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 // requests into ones without spans. A whole client of our own would not read the variables about TLS.
 func proxyOf(r *http.Request) (*url.URL, error) {
 	if r.Response != nil {
-		return nil, fmt.Errorf("the collector answers with a redirect (%s), which is not followed: state the address that it leads to", r.Response.Status)
+		return nil, fmt.Errorf("the collector answers with a redirect (%s), which is not followed: state the address "+
+			"that it leads to", r.Response.Status)
 	}
 	return http.ProxyFromEnvironment(r)
 }

@@ -50,8 +50,13 @@ func call(t *Tracer, parent exthost.TraceContext) exthost.TraceContext {
 	_, span := t.Begin(context.Background(), parent, began)
 	told := span.Send(began)
 	span.Ask(began, protocol.MethodElicit)(began, status.Outcome(protocol.Canceled))
-	span.End(began.Add(3), &status.CallEvent{Method: protocol.MethodToolsCall, Tool: "ext_x_t", Outcome: status.OutcomeOK, Took: 3,
-		Stages: []status.Stage{{Name: status.StageQueue, Took: 1}, {Name: status.StageInstance, At: 1, Took: 2}}})
+	span.End(began.Add(3), &status.CallEvent{
+		Method:  protocol.MethodToolsCall,
+		Tool:    "ext_x_t",
+		Outcome: status.OutcomeOK,
+		Took:    3,
+		Stages:  []status.Stage{{Name: status.StageQueue, Took: 1}, {Name: status.StageInstance, At: 1, Took: 2}},
+	})
 	return told
 }
 
@@ -81,7 +86,8 @@ func TestCollectorThatHangs(t *testing.T) {
 			t.Errorf("%d connections, want 1", n)
 		}
 	}()
-	tracer, log := open(t, server.URL, Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}})
+	tracer, log := open(t, server.URL,
+		Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}})
 	call(tracer, exthost.TraceContext{})
 	<-asked
 	for range 100 {
@@ -91,7 +97,8 @@ func TestCollectorThatHangs(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	tracer.Close()
-	if r := tracer.Report(); r.Dropped+r.Failed != 404 || !strings.Contains(log.String(), "404 spans of this host were not sent") {
+	if r := tracer.Report(); r.Dropped+r.Failed != 404 ||
+		!strings.Contains(log.String(), "404 spans of this host were not sent") {
 		t.Errorf("%+v\n%s", r, log)
 	}
 }
@@ -111,12 +118,14 @@ func TestSampling(t *testing.T) {
 		parent exthost.TraceContext
 		flags  string
 	}{
-		{"", exthost.TraceContext{}, "01"}, {"0", exthost.TraceContext{}, "00"}, {"0", parent("01"), "01"}, {"1", parent("00"), "00"},
+		{"", exthost.TraceContext{}, "01"}, {"0", exthost.TraceContext{}, "00"}, {"0", parent("01"), "01"},
+		{"1", parent("00"), "00"},
 		{"0", exthost.TraceContext{Parent: "00-hello", State: "a=1"}, "00"},
 	} {
 		tracer, _ := open(t, server.URL, Options{Settings: otel.Tracing{Sampling: tt.ratio}})
 		told := call(tracer, tt.parent)
-		if !strings.HasSuffix(told.Parent, "-"+tt.flags) || (told.ID() == id) != (tt.parent.State == "vendor=1") || (told.State == "vendor=1") != (tt.parent.State == "vendor=1") {
+		if !strings.HasSuffix(told.Parent, "-"+tt.flags) || (told.ID() == id) != (tt.parent.State == "vendor=1") ||
+			(told.State == "vendor=1") != (tt.parent.State == "vendor=1") {
 			t.Errorf("%q below %+v: the instance is told %+v", tt.ratio, tt.parent, told)
 		}
 		tracer.Close()
@@ -130,14 +139,21 @@ func TestSampling(t *testing.T) {
 func TestAnswerWithSecrets(t *testing.T) {
 	processtest.Leaks(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "no:\x1b[2J "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Key")+strings.Repeat("x", 10000), http.StatusForbidden)
+		http.Error(w, "no:\x1b[2J "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Key")+strings.Repeat("x", 10000),
+			http.StatusForbidden)
 	}))
 	defer server.Close()
-	tracer, log := open(t, server.URL, Options{Settings: otel.Tracing{Headers: map[string]string{"Authorization": "Bearer canary-token", "X-Key": "canary-key"}}})
+	tracer, log := open(t, server.URL,
+		Options{
+			Settings: otel.Tracing{
+				Headers: map[string]string{"Authorization": "Bearer canary-token", "X-Key": "canary-key"},
+			},
+		})
 	call(tracer, exthost.TraceContext{})
 	tracer.Close()
 	problem := tracer.Report().Problem
-	if !strings.Contains(problem, "403") || len(problem) > maxProblem || strings.Contains(problem+log.String(), "canary") || strings.Contains(problem, "\x1b") {
+	if !strings.Contains(problem, "403") || len(problem) > maxProblem ||
+		strings.Contains(problem+log.String(), "canary") || strings.Contains(problem, "\x1b") {
 		t.Errorf("%q\n%s", problem, log)
 	}
 }
@@ -151,11 +167,13 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	defer other.Close()
 	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		server := httptest.NewServer(http.RedirectHandler(other.URL+"/x", status))
-		tracer, log := open(t, server.URL, Options{Settings: otel.Tracing{Headers: map[string]string{"X-Key": "canary-key"}}})
+		tracer, log := open(t, server.URL,
+			Options{Settings: otel.Tracing{Headers: map[string]string{"X-Key": "canary-key"}}})
 		call(tracer, exthost.TraceContext{})
 		tracer.Close()
 		server.Close()
-		if r := tracer.Report(); r.Failed != 4 || elsewhere.Load() != 0 || !strings.Contains(r.Problem, "not followed: state the address that it leads to") {
+		if r := tracer.Report(); r.Failed != 4 || elsewhere.Load() != 0 ||
+			!strings.Contains(r.Problem, "not followed: state the address that it leads to") {
 			t.Errorf("%d: %+v, %d requests elsewhere\n%s", status, r, elsewhere.Load(), log)
 		}
 	}
@@ -171,7 +189,8 @@ func TestVariables(t *testing.T) {
 	}{
 		{nil, "", "", ""},
 		{[]string{endpoint + "=http://c:4318"}, "", "http://c:4318/v1/traces", ""},
-		{[]string{endpoint + "=http://c:4318/base/", "OTEL_TRACES_EXPORTER=otlp"}, "", "http://c:4318/base/v1/traces", ""},
+		{[]string{endpoint + "=http://c:4318/base/", "OTEL_TRACES_EXPORTER=otlp"}, "", "http://c:4318/base/v1/traces",
+			""},
 		{[]string{endpoint + "=http://c", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://t/x"}, "", "http://t/x", ""},
 		{[]string{endpoint + "=http://c"}, "http://own", "http://own/v1/traces", ""},
 		{[]string{endpoint + "=http://c", "OTEL_SDK_DISABLED=true"}, "http://own", "", ""},
@@ -181,7 +200,8 @@ func TestVariables(t *testing.T) {
 		{[]string{endpoint + "=http://me:canary@c"}, "", "", "state them in headers"},
 	} {
 		got, err := endpointOf(&Options{Environ: Environ(tt.environ), Settings: otel.Tracing{Endpoint: tt.stated}})
-		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "canary")) {
+		if got != tt.want || (err == nil) != (tt.err == "") ||
+			err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "canary")) {
 			t.Errorf("%v: %q, %v", tt.environ, got, err)
 		}
 	}
@@ -193,7 +213,11 @@ func TestOddNumbers(t *testing.T) {
 	processtest.Leaks(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	for _, name := range []string{"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_SCHEDULE_DELAY"} {
+	for _, name := range []string{
+		"OTEL_BSP_MAX_QUEUE_SIZE",
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+		"OTEL_BSP_SCHEDULE_DELAY",
+	} {
 		for _, value := range []string{"-1", "0", "9223372036854775807", "many"} {
 			t.Setenv(name, value)
 			tracer, _ := open(t, server.URL, Options{Environ: map[string]string{name: value}})
@@ -213,7 +237,11 @@ func BenchmarkCall(b *testing.B) {
 	defer server.Close()
 	for name, ratio := range map[string]otel.Ratio{"sent": "1", "not sampled": "0"} {
 		b.Run(name, func(b *testing.B) {
-			tracer, err := Open(b.Context(), Options{Settings: otel.Tracing{Endpoint: server.URL, Sampling: ratio}, Log: slog.New(slog.DiscardHandler)})
+			tracer, err := Open(b.Context(),
+				Options{
+					Settings: otel.Tracing{Endpoint: server.URL, Sampling: ratio},
+					Log:      slog.New(slog.DiscardHandler),
+				})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -234,7 +262,13 @@ func certified(t *testing.T, name string, until time.Time) (*httptest.Server, st
 	if err != nil {
 		t.Fatal(err)
 	}
-	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: until.Add(-time.Hour), NotAfter: until, IsCA: true, BasicConstraintsValid: true}
+	about := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		NotBefore:             until.Add(-time.Hour),
+		NotAfter:              until,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
 	if ip := net.ParseIP(name); ip != nil {
 		about.IPAddresses = []net.IP{ip}
 	} else {
@@ -268,7 +302,9 @@ func TestCollectorThatRefuses(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(plain.Close)
 	answers := func(status int) string {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+		}))
 		t.Cleanup(s.Close)
 		return s.URL
 	}
@@ -276,9 +312,11 @@ func TestCollectorThatRefuses(t *testing.T) {
 		{"another authority", unknown.URL, "", "unknown authority", "OTEL_EXPORTER_OTLP_CERTIFICATE"},
 		{"expired", expired.URL, expiredCA, "expired", "renew the certificate"},
 		{"another name", renamed.URL, renamedCA, "127.0.0.1", "a name in otel.endpoint that the certificate"},
-		{"plain http", strings.Replace(plain.URL, "http:", "https:", 1), "", "HTTP response to HTTPS client", "state http://"},
+		{"plain http", strings.Replace(plain.URL, "http:", "https:", 1), "", "HTTP response to HTTPS client",
+			"state http://"},
 		{"TLS", strings.Replace(good.URL, "https:", "http:", 1), "", "", "state https://"},
-		{"401", answers(401), "", "401 Unauthorized", "otel.headers"}, {"403", answers(403), "", "403", "otel.headers"}, {"404", answers(404), "", "404", "correct otel.endpoint"},
+		{"401", answers(401), "", "401 Unauthorized", "otel.headers"}, {"403", answers(403), "", "403", "otel.headers"},
+		{"404", answers(404), "", "404", "correct otel.endpoint"},
 		{"a good one", good.URL, goodCA, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -301,7 +339,8 @@ func TestCollectorThatRefuses(t *testing.T) {
 			if r.Failed != 12 || !strings.Contains(r.Problem, tt.reason) || !strings.Contains(r.Next, tt.next) {
 				t.Errorf("%+v", r)
 			}
-			if n := strings.Count(text, "traces cannot be sent"); n != 1 || !strings.Contains(text, "to="+tt.url) || !strings.Contains(text, tt.reason) || !strings.Contains(text, tt.next) {
+			if n := strings.Count(text, "traces cannot be sent"); n != 1 || !strings.Contains(text, "to="+tt.url) ||
+				!strings.Contains(text, tt.reason) || !strings.Contains(text, tt.next) {
 				t.Errorf("said %d times:\n%s", n, text)
 			}
 		})

@@ -100,7 +100,8 @@ func policyWarnings(ctx context.Context, c *console.Console, cfg *config.Config)
 // to it.
 func Folder(ctx context.Context, k *consent.Consent, cfg *config.Config, dir string) (*Pending, error) {
 	p := &Pending{k: k}
-	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{dir}, Safe: cfg.Extensions.SafeDirectories})
+	found, err := discovery.Discover(ctx,
+		discovery.Options{SearchPaths: []string{dir}, Safe: cfg.Extensions.SafeDirectories})
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +148,8 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	if argv := m.Transport.CommandLine(); m.Transport.URL != "" {
 		i.asks = append(i.asks, "connects to "+m.Transport.URL)
 	} else if m.Transport.Kind == manifest.KindNATS {
-		i.asks = append(i.asks, "is a service on the NATS servers of this host: "+m.Transport.SubjectPrefix+"."+c.ID+".rpc")
+		i.asks = append(i.asks,
+			"is a service on the NATS servers of this host: "+m.Transport.SubjectPrefix+"."+c.ID+".rpc")
 	} else if len(argv) > 0 {
 		i.runs = append(i.runs, line(argv))
 	}
@@ -166,15 +168,20 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	if len(names) > 0 {
 		i.asks = append(i.asks, "gets the secrets "+strings.Join(names, ", "))
 	}
-	if table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && m.Transport.URL == "" && m.Transport.Kind != manifest.KindNATS {
+	if table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default); table != nil &&
+		m.Transport.URL == "" && m.Transport.Kind != manifest.KindNATS {
 		i.asks = append(i.asks, "in a sandbox: "+strings.Join(table.Asks(), "; "))
 		isolated := m.Runtime.Isolate == manifest.IsolatePID
-		if have, _ := process.Protect(&sandbox.Policy{Net: table.Net, BestEffort: true}, isolated, nil); len(have.Lacks) > 0 {
+		if have, _ := process.Protect(&sandbox.Policy{Net: table.Net, BestEffort: true}, isolated,
+			nil); len(have.Lacks) > 0 {
 			i.asks = append(i.asks, "its sandbox is NOT enforced by this system: "+strings.Join(have.Lacks, "; "))
 		}
 	}
 	if len(m.Hooks) > 0 || m.Capabilities != nil && len(m.Capabilities.Hooks) > 0 {
-		sees := map[string]string{config.HooksAll: "the calls of all extensions", config.HooksNone: "nothing"}[cfg.Extensions.Entries[c.ID].Hooks]
+		sees := map[string]string{
+			config.HooksAll:  "the calls of all extensions",
+			config.HooksNone: "nothing",
+		}[cfg.Extensions.Entries[c.ID].Hooks]
 		i.asks = append(i.asks, "its hooks see "+cmp.Or(sees, "the calls of its own tools"))
 	}
 }
@@ -273,7 +280,11 @@ func (p *Pending) Select(names []string) ([]*Item, error) {
 	for _, name := range names {
 		n := slices.IndexFunc(p.Items, func(i *Item) bool { return slices.Contains(i.Names, name) })
 		if n < 0 {
-			return nil, &console.Error{Code: console.ExitNotFound, Text: "nothing of that name waits to be trusted: " + name, Hint: "exthost trust; exthost list shows what was found"}
+			return nil, &console.Error{
+				Code: console.ExitNotFound,
+				Text: "nothing of that name waits to be trusted: " + name,
+				Hint: "exthost trust; exthost list shows what was found",
+			}
 		}
 		if !slices.Contains(list, p.Items[n]) {
 			list = append(list, p.Items[n])

@@ -42,7 +42,8 @@ func Screen(c *console.Console, items []*Item, details bool) string {
 			if details {
 				text = strings.Join(changes, ", ")
 			}
-			line("      ", "changed since "+i.verdict.Record.Accepted.Local().Format("2006-01-02 15:04")+": "+text, console.Yellow)
+			line("      ", "changed since "+i.verdict.Record.Accepted.Local().Format("2006-01-02 15:04")+": "+text,
+				console.Yellow)
 		}
 		for _, argv := range i.runs {
 			if !details {
@@ -55,7 +56,8 @@ func Screen(c *console.Console, items []*Item, details bool) string {
 		}
 		rules := i.rules
 		if more := len(rules) - maxRules; !details && more > 0 {
-			rules = append(slices.Clone(rules[:maxRules]), fmt.Sprintf("… and %s more, which d shows", console.Plural(more, "line")))
+			rules = append(slices.Clone(rules[:maxRules]),
+				fmt.Sprintf("… and %s more, which d shows", console.Plural(more, "line")))
 		}
 		for _, text := range rules {
 			line("      ", text, map[byte]console.Colour{'-': console.Red, '+': console.Green}[text[0]])
@@ -125,7 +127,11 @@ func Ask(ctx context.Context, c *console.Console, items []*Item) (yes bool, err 
 	for {
 		key, err := c.ReadKey(ctx, c.Paint(console.Bold, "Run this? ")+"y yes, n no, d details: ")
 		if errors.Is(err, console.ErrNoAnswer) {
-			return false, &console.Error{Code: console.ExitDenied, Text: "no answer; nothing was started", Hint: "exthost trust"}
+			return false, &console.Error{
+				Code: console.ExitDenied,
+				Text: "no answer; nothing was started",
+				Hint: "exthost trust",
+			}
 		}
 		if err != nil {
 			return false, err

@@ -14,7 +14,8 @@ import (
 
 // BeforeServe asks a person what of the working directory may run. Without one, what may not
 // run stays out, and the error is for a host that would have nothing left.
-func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, origins *config.Origins, interactive bool) error {
+func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, origins *config.Origins, interactive bool,
+) error {
 	if cfg.Extensions.Trust != config.TrustAsk {
 		return nil
 	}
@@ -35,8 +36,12 @@ func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, or
 		return nil
 	}
 	if p.trusted == 0 || p.Items[0].agreed == nil {
-		return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("%s is not trusted, and nothing was started: %s", hosts.Here(), console.Safe(Names(p.Items))),
-			Hint: "exthost trust, which shows what would run; or --trust off, which runs it all"}
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: fmt.Sprintf("%s is not trusted, and nothing was started: %s", hosts.Here(),
+				console.Safe(Names(p.Items))),
+			Hint: "exthost trust, which shows what would run; or --trust off, which runs it all",
+		}
 	}
 	return nil
 }

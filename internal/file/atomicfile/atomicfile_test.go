@@ -91,7 +91,10 @@ func TestRefusals(t *testing.T) {
 		t.Skip(err)
 	}
 	for name, want := range map[string]string{
-		"directory": "not a regular file", "protected": "read-only", "dangling": "a file that does not exist", "none/file": "none",
+		"directory": "not a regular file",
+		"protected": "read-only",
+		"dangling":  "a file that does not exist",
+		"none/file": "none",
 	} {
 		if err := atomicfile.Write(path(name), []byte("new")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
@@ -140,7 +143,13 @@ func TestReadersSeeWholeContents(t *testing.T) {
 // What a killed write has left is removed, and nothing else that has a similar name.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"a", ".a-backup", ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA", ".ab-AAAAAAAAAAAAAAAAAAAAAAAAAA", ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA.old"} {
+	for _, name := range []string{
+		"a",
+		".a-backup",
+		".a-AAAAAAAAAAAAAAAAAAAAAAAAAA",
+		".ab-AAAAAAAAAAAAAAAAAAAAAAAAAA",
+		".a-AAAAAAAAAAAAAAAAAAAAAAAAAA.old",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +160,8 @@ func TestSweep(t *testing.T) {
 	for _, e := range left {
 		names = append(names, e.Name())
 	}
-	if want := ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA.old .a-backup .ab-AAAAAAAAAAAAAAAAAAAAAAAAAA a"; err != nil || strings.Join(names, " ") != want {
+	if want := ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA.old .a-backup .ab-AAAAAAAAAAAAAAAAAAAAAAAAAA a"; err != nil ||
+		strings.Join(names, " ") != want {
 		t.Errorf("left: %q, %v", names, err)
 	}
 }

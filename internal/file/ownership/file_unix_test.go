@@ -46,7 +46,8 @@ func TestNamed(t *testing.T) {
 		case got == nil && tt.refused == "":
 		case got == nil || got.Path != tt.refused || !strings.Contains(got.Message, tt.message):
 			t.Errorf("%s: %v, want %q", tt.name, got, tt.refused)
-		case !strings.Contains(got.Hint, "chmod o-w '"+tt.refused+"'") || !strings.Contains(got.Hint, "SAFE_DIRECTORIES='"+dir+"'"):
+		case !strings.Contains(got.Hint, "chmod o-w '"+tt.refused+"'") ||
+			!strings.Contains(got.Hint, "SAFE_DIRECTORIES='"+dir+"'"):
 			t.Errorf("%s: the hint is %s", tt.name, got.Hint)
 		}
 	}
@@ -61,7 +62,12 @@ func TestNamed(t *testing.T) {
 // TestCommand opens files to everybody that command lines name.
 func TestCommand(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	for path, mode := range map[string]os.FileMode{dir + "/run": 0o777, dir + "/safe": 0o755, dir + "/code.js": 0o666, other + "/data": 0o666} {
+	for path, mode := range map[string]os.FileMode{
+		dir + "/run":     0o777,
+		dir + "/safe":    0o755,
+		dir + "/code.js": 0o666,
+		other + "/data":  0o666,
+	} {
 		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode)); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +104,8 @@ func TestForeignOwner(t *testing.T) {
 		}
 	}
 	got := (Rule{}).Named(file)
-	if got == nil || !strings.Contains(got.Message, "belongs to uid 4294960") || !strings.Contains(got.Hint, "chown 0 "+file) || !strings.Contains(got.Hint, "DIRECTORIES="+checkout+",") {
+	if got == nil || !strings.Contains(got.Message, "belongs to uid 4294960") ||
+		!strings.Contains(got.Hint, "chown 0 "+file) || !strings.Contains(got.Hint, "DIRECTORIES="+checkout+",") {
 		t.Errorf("%v", got)
 	}
 }

@@ -213,18 +213,21 @@ func refuse(path string, f facts, p problem) *Refused {
 	r := &Refused{Path: path}
 	switch p {
 	case foreign:
-		r.Message = fmt.Sprintf("%s belongs to %s (mode %04o), and exthost runs as %s", what, userName(f.owner), f.mode.Perm(), userName(self().id))
+		r.Message = fmt.Sprintf("%s belongs to %s (mode %04o), and exthost runs as %s", what, userName(f.owner),
+			f.mode.Perm(), userName(self().id))
 		mend = fmt.Sprintf("chown %d ", self().id)
 	case worldWritable:
 		r.Message = fmt.Sprintf("everybody may write %s of %s (mode %04o)", what, userName(f.owner), f.mode.Perm())
 	case groupWritable:
-		r.Message = fmt.Sprintf("the group %s may write %s of %s (mode %04o)", groupName(f.group), what, userName(f.owner), f.mode.Perm())
+		r.Message = fmt.Sprintf("the group %s may write %s of %s (mode %04o)", groupName(f.group), what,
+			userName(f.owner), f.mode.Perm())
 		mend = "chmod g-w "
 	case worldReadable:
 		r.Message = fmt.Sprintf("everybody may read %s of %s (mode %04o)", what, userName(f.owner), f.mode.Perm())
 		mend = "chmod 600 "
 	case groupReadable:
-		r.Message = fmt.Sprintf("the group %s may read %s of %s (mode %04o)", groupName(f.group), what, userName(f.owner), f.mode.Perm())
+		r.Message = fmt.Sprintf("the group %s may read %s of %s (mode %04o)", groupName(f.group), what,
+			userName(f.owner), f.mode.Perm())
 		mend = "chmod 600 "
 	}
 	dir := path
@@ -234,7 +237,8 @@ func refuse(path string, f facts, p problem) *Refused {
 	if p == foreign {
 		dir = topOf(dir, f.owner)
 	}
-	r.Hint = fmt.Sprintf("%s%s, or if you trust who may change it: EXTHOST_EXTENSIONS_SAFE_DIRECTORIES=%s, or extensions.safe_directories in your own configuration", mend, quoted(path), quoted(dir))
+	r.Hint = fmt.Sprintf("%s%s, or if you trust who may change it: EXTHOST_EXTENSIONS_SAFE_DIRECTORIES=%s, or "+
+		"extensions.safe_directories in your own configuration", mend, quoted(path), quoted(dir))
 	return r
 }
 

@@ -37,7 +37,11 @@ func TestJudge(t *testing.T) {
 }
 
 func TestQuoted(t *testing.T) {
-	for path, want := range map[string]string{"/srv/a-b_1.d": "/srv/a-b_1.d", "/srv/a b": "'/srv/a b'", "/it's": `'/it'\''s'`} {
+	for path, want := range map[string]string{
+		"/srv/a-b_1.d": "/srv/a-b_1.d",
+		"/srv/a b":     "'/srv/a b'",
+		"/it's":        `'/it'\''s'`,
+	} {
 		if got := quoted(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}

@@ -15,7 +15,8 @@ import (
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir) // a socket's path is short
-	if err := errors.Join(os.WriteFile("file", []byte("content"), 0o600), os.Symlink("file", "link"), os.Symlink("loop", "loop"),
+	if err := errors.Join(os.WriteFile("file", []byte("content"), 0o600), os.Symlink("file", "link"),
+		os.Symlink("loop", "loop"),
 		os.Mkdir("directory", 0o700), syscall.Mkfifo("fifo", 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ func TestVersionOf(t *testing.T) {
 	if old.Change == 0 || old.Inode == 0 || old.Size != 1 || !old.Is(old) {
 		t.Errorf("%+v", old)
 	}
-	if recent := VersionOf(changedAt{info, time.Now().Add(time.Hour)}); recent != (Version{Size: 1}) || recent.Is(recent) {
+	if recent := VersionOf(changedAt{info, time.Now().Add(time.Hour)}); recent != (Version{Size: 1}) ||
+		recent.Is(recent) {
 		t.Errorf("%+v", recent)
 	}
 	if other := VersionOf(changedAt{info, time.Now().Add(-2 * time.Hour)}); old.Is(other) {

@@ -44,7 +44,11 @@ func TestFileIsBounded(t *testing.T) {
 	}
 	f := open(t, path, 2)
 	write(t, f, "one\n", "two\n", "longer than the bound\n", "three\n", "four\n")
-	for name, want := range map[string]string{path: "four\n", Name(path, 1): "three\n", Name(path, 2): "longer than the bound\n"} {
+	for name, want := range map[string]string{
+		path:          "four\n",
+		Name(path, 1): "three\n",
+		Name(path, 2): "longer than the bound\n",
+	} {
 		if got := read(t, name); got != want {
 			t.Errorf("%s has %q, want %q", name, got, want)
 		}

@@ -57,7 +57,8 @@ type broken struct {
 
 // New prepares a destination, whose events wire returns. An unusable configuration is the
 // error of its start.
-func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events) *Destination {
+func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events,
+) *Destination {
 	spec, report, secrets, err := newSpec(env, cfg, name, c)
 	d := &Destination{Config: c, Source: descriptors.SourceOf(&spec), sessions: make(map[string]brought)}
 	if c.Credentials == config.CredentialsPerCaller {
@@ -85,8 +86,16 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 	}
 	events.LogState = logConnection
 	d.Unit = unit.New(env, unit.Options{
-		Candidate: discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest}, Spec: spec, Report: report,
-		Secrets: secrets, MasksAlways: true, BothVersions: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Cooldown: cooldown, Events: events,
+		Candidate:    discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest},
+		Spec:         spec,
+		Report:       report,
+		Secrets:      secrets,
+		MasksAlways:  true,
+		BothVersions: true,
+		Prepare:      d.prepare,
+		Keep:         unit.IsSessionKey,
+		Cooldown:     cooldown,
+		Events:       events,
 	})
 	return d
 }
@@ -244,7 +253,8 @@ func (d *Destination) unable(ctx context.Context) error {
 			return nil
 		}
 	}
-	refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; fix that, then exthost restart %s", protocol.Reason(err), d.ID())
+	refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; fix that, then exthost restart %s",
+		protocol.Reason(err), d.ID())
 	refusal.RetryAfter = cooldown
 	return refusal
 }
@@ -263,7 +273,9 @@ func (d *Destination) stranger(s *protocol.Session, key string) error {
 		}
 		return nil
 	}
-	return protocol.Errorf(protocol.RequirementMissing, "each caller of %s has a login of its own, and this one has no name: give its client a token of its own; exthost client add NAME", d.ID())
+	return protocol.Errorf(protocol.RequirementMissing,
+		"each caller of %s has a login of its own, and this one has no name: give its client a token of its own; "+
+			"exthost client add NAME", d.ID())
 }
 
 // Acquire is [unit.Unit.Acquire], and keeps what the session brings.
@@ -357,7 +369,11 @@ func logConnection(log *slog.Logger, e supervisor.Event) {
 		}
 		log.LogAttrs(ctx, slog.LevelInfo, text, slog.Int("attempt", e.Attempt))
 	case supervisor.Restarting:
-		attrs := []slog.Attr{slog.String("reason", protocol.Reason(e.Err)), slog.Int("attempt", e.Attempt), slog.Time("due", e.Next)}
+		attrs := []slog.Attr{
+			slog.String("reason", protocol.Reason(e.Err)),
+			slog.Int("attempt", e.Attempt),
+			slog.Time("due", e.Next),
+		}
 		if cause, ok := errors.AsType[*protocol.Error](e.Err); ok {
 			attrs = append(attrs, slog.String("kind", string(cause.Kind)))
 			if ev := cause.Evidence; ev != nil && ev.Signal != "" {
@@ -374,7 +390,8 @@ func logConnection(log *slog.Logger, e supervisor.Event) {
 		if words := protocol.LastWords(e.Err); words != "" {
 			attrs = append(attrs, slog.String("last_words", words))
 		}
-		log.LogAttrs(ctx, slog.LevelError, "unavailable: it keeps failing, and refuses connections for a while", append(attrs, slog.Time("next_try", e.Next))...)
+		log.LogAttrs(ctx, slog.LevelError, "unavailable: it keeps failing, and refuses connections for a while",
+			append(attrs, slog.Time("next_try", e.Next))...)
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
 	}

@@ -24,7 +24,8 @@ func TestLoginOfNobody(t *testing.T) {
 	if kept := d.sessions["session x"].caller; kept != "ada" || len(d.sessions) != 1 {
 		t.Errorf("%+v", d.sessions)
 	}
-	if err := d.stranger(&protocol.Session{ID: "x", Caller: "bob"}, "session x"); protocol.KindOf(err) != protocol.Rejected {
+	if err := d.stranger(&protocol.Session{ID: "x", Caller: "bob"},
+		"session x"); protocol.KindOf(err) != protocol.Rejected {
 		t.Error(err)
 	}
 }

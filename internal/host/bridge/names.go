@@ -33,6 +33,7 @@ func (d *Destination) ToolName(tool string) string {
 	if name := n.byTool[tool]; name != "" {
 		return name
 	}
-	name, _, _ := tools.Register(d.ID(), tool, func(name string) bool { return n.taken[name] || !strings.HasSuffix(name, "_"+tool) })
+	name, _, _ := tools.Register(d.ID(), tool,
+		func(name string) bool { return n.taken[name] || !strings.HasSuffix(name, "_"+tool) })
 	return name
 }

@@ -26,14 +26,31 @@ import (
 
 // newSpec returns everything that the runtime needs to run an instance of a destination,
 // and the values that only its secrets_file states.
-func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destination) (s runtime.Spec, report process.EnvReport, secrets []string, err error) {
-	t := manifest.Transport{Kind: d.Type, Cmd: d.Command, Env: d.Env, Cwd: d.Cwd, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth,
-		Protocol: manifest.ProtocolMCP, MCPVersion: manifest.MCPVersionAuto}
+func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destination,
+) (s runtime.Spec, report process.EnvReport, secrets []string, err error) {
+	t := manifest.Transport{
+		Kind:       d.Type,
+		Cmd:        d.Command,
+		Env:        d.Env,
+		Cwd:        d.Cwd,
+		URL:        d.URL,
+		Headers:    d.Headers,
+		OAuth:      d.OAuth,
+		Protocol:   manifest.ProtocolMCP,
+		MCPVersion: manifest.MCPVersionAuto,
+	}
 	s = runtime.Spec{
-		ID: name, Dir: t.Cwd, Manifest: &manifest.Manifest{Plugin: manifest.Plugin{ID: name}, Transport: t},
-		Options: options(cfg, d).Resolve(t), HostVersion: env.Version, Self: env.Self,
-		StateDir: filepath.Join(env.StateDir, ".destinations", url.PathEscape(name)),
-		Logger:   env.Log.With("extension", name), Containment: env.Containment, Roots: d.Roots, NewPrivileges: d.NewPrivileges,
+		ID:            name,
+		Dir:           t.Cwd,
+		Manifest:      &manifest.Manifest{Plugin: manifest.Plugin{ID: name}, Transport: t},
+		Options:       options(cfg, d).Resolve(t),
+		HostVersion:   env.Version,
+		Self:          env.Self,
+		StateDir:      filepath.Join(env.StateDir, ".destinations", url.PathEscape(name)),
+		Logger:        env.Log.With("extension", name),
+		Containment:   env.Containment,
+		Roots:         d.Roots,
+		NewPrivileges: d.NewPrivileges,
 	}
 	owners := ownership.Rule{Safe: cfg.Extensions.SafeDirectories}
 	secret, err := readSecrets(env, owners, name, d.SecretsFile)
@@ -80,7 +97,8 @@ func place(cfg *config.Config, name string, d *config.Destination) unit.LoginPla
 // who gets them.
 func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destination, secret map[string]string) error {
 	path := strict.Join("destinations", s.ID) + "."
-	stated, variables := given.Stated{}, slices.Concat(slices.Collect(maps.Keys(secret)), slices.Collect(maps.Keys(d.Env)))
+	stated, variables := given.Stated{}, slices.Concat(slices.Collect(maps.Keys(secret)),
+		slices.Collect(maps.Keys(d.Env)))
 	for name, text := range secret {
 		stated[path+"secrets_file ("+name+")"] = text
 	}
@@ -96,7 +114,9 @@ func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destinati
 			return errors.New(use.Key + ": " + config.NotOfProject)
 		}
 	}
-	return given.Give(s, env.Secrets(cfg), stated.With(given.OfTransport(path, &manifest.Transport{URL: d.URL, Env: d.Env, Headers: d.Headers, OAuth: d.OAuth}, nil)), variables...)
+	return given.Give(s, env.Secrets(cfg),
+		stated.With(given.OfTransport(path,
+			&manifest.Transport{URL: d.URL, Env: d.Env, Headers: d.Headers, OAuth: d.OAuth}, nil)), variables...)
 }
 
 // maxConnections is how many instances a destination has at most, unless
@@ -109,8 +129,10 @@ const maxConnections = 64
 func options(cfg *config.Config, d config.Destination) manifest.Runtime {
 	most, restarts, window, atOnce := maxConnections, 2, manifest.Duration(5*time.Minute), manifest.Duration(1)
 	r := manifest.Runtime{
-		Activation: manifest.ActivationLazy, Instances: cmp.Or(d.Instances, manifest.InstancesPerSession), StartTimeout: &d.StartTimeout,
-		Restart: manifest.Restart{MaxAttempts: &restarts, Window: &window, HealthyAfter: &atOnce},
+		Activation:   manifest.ActivationLazy,
+		Instances:    cmp.Or(d.Instances, manifest.InstancesPerSession),
+		StartTimeout: &d.StartTimeout,
+		Restart:      manifest.Restart{MaxAttempts: &restarts, Window: &window, HealthyAfter: &atOnce},
 	}
 	if cfg.Extensions.Defaults.MaxInstances == nil {
 		r.MaxInstances = &most

@@ -59,7 +59,13 @@ func TestClientOldTokenEnds(t *testing.T) {
 		d.Set(map[string]config.Client{"ada": {TokenHash: clienttoken.Hash(old)}})
 		_, until, _ := d.ByToken(old)
 		keep := func(span time.Duration) {
-			d.Set(map[string]config.Client{"ada": {TokenHash: clienttoken.Hash(token), OldTokenHash: clienttoken.Hash(old), OldUntil: time.Now().Add(span).Format(time.RFC3339)}})
+			d.Set(map[string]config.Client{
+				"ada": {
+					TokenHash:    clienttoken.Hash(token),
+					OldTokenHash: clienttoken.Hash(old),
+					OldUntil:     time.Now().Add(span).Format(time.RFC3339),
+				},
+			})
 		}
 		keep(time.Minute)
 		keep(time.Hour)
@@ -108,7 +114,8 @@ func TestClientsUnderLoad(t *testing.T) {
 	}
 	wg.Wait()
 	d.Set(nil)
-	if names := d.Names(); len(names) > 0 || !slices.Equal(d.Changed(map[string]config.Client{"a": {}}), []string{"a"}) {
+	if names := d.Names(); len(names) > 0 ||
+		!slices.Equal(d.Changed(map[string]config.Client{"a": {}}), []string{"a"}) {
 		t.Error(names)
 	}
 }

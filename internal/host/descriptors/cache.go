@@ -86,8 +86,10 @@ func (k *Known) Changes() []tools.Change { return k.Last().changes() }
 // a host says about an extension without running it.
 func (o *Offer) sameButTools(now *Offer) bool {
 	a, b := &o.Handshake, &now.Handshake
-	return o.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol && a.ProtocolVersion == b.ProtocolVersion &&
-		a.Instructions == b.Instructions && bytes.Equal(a.Capabilities, b.Capabilities) && slices.Equal(a.Hooks, b.Hooks)
+	return o.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol &&
+		a.ProtocolVersion == b.ProtocolVersion &&
+		a.Instructions == b.Instructions && bytes.Equal(a.Capabilities, b.Capabilities) &&
+		slices.Equal(a.Hooks, b.Hooks)
 }
 
 // maxDescribed is how many changes [Describe] lists.
@@ -156,10 +158,17 @@ func (r *record) offer() (*Offer, error) {
 	if r.Format != recordFormat {
 		return nil, fmt.Errorf("its format is %d, not %d", r.Format, recordFormat)
 	}
-	o := &Offer{Key: r.Key, Handshake: runtime.Handshake{
-		ServerVersion: r.ServerVersion, Protocol: r.Protocol, ProtocolVersion: r.ProtocolVersion, Hooks: r.Hooks,
-		Instructions: r.Instructions, Diagnostics: r.Diagnostics,
-	}}
+	o := &Offer{
+		Key: r.Key,
+		Handshake: runtime.Handshake{
+			ServerVersion:   r.ServerVersion,
+			Protocol:        r.Protocol,
+			ProtocolVersion: r.ProtocolVersion,
+			Hooks:           r.Hooks,
+			Instructions:    r.Instructions,
+			Diagnostics:     r.Diagnostics,
+		},
+	}
 	if r.Capabilities != "" {
 		o.Handshake.Capabilities = json.RawMessage(r.Capabilities)
 	}
@@ -206,8 +215,18 @@ func descriptors(list []protocol.Tool) []string {
 // Store removes the old file too and returns an error.
 func (c Cache) Store(id string, o *Offer) error {
 	hs := &o.Handshake
-	r := record{Format: recordFormat, Key: o.Key, ServerVersion: hs.ServerVersion, Protocol: hs.Protocol, ProtocolVersion: hs.ProtocolVersion,
-		Tools: descriptors(hs.Tools), Hooks: hs.Hooks, Capabilities: string(hs.Capabilities), Instructions: hs.Instructions, Diagnostics: hs.Diagnostics}
+	r := record{
+		Format:          recordFormat,
+		Key:             o.Key,
+		ServerVersion:   hs.ServerVersion,
+		Protocol:        hs.Protocol,
+		ProtocolVersion: hs.ProtocolVersion,
+		Tools:           descriptors(hs.Tools),
+		Hooks:           hs.Hooks,
+		Capabilities:    string(hs.Capabilities),
+		Instructions:    hs.Instructions,
+		Diagnostics:     hs.Diagnostics,
+	}
 	if o.Accepted != nil {
 		r.Accepted = new(descriptors(o.Accepted))
 	}

@@ -18,7 +18,14 @@ import (
 )
 
 func offerOf(key string, descriptors ...string) *Offer {
-	o := &Offer{Key: key, Handshake: runtime.Handshake{Protocol: "mcp", ProtocolVersion: "2025-11-25", Capabilities: json.RawMessage(`{ "tools":{}}`)}}
+	o := &Offer{
+		Key: key,
+		Handshake: runtime.Handshake{
+			Protocol:        "mcp",
+			ProtocolVersion: "2025-11-25",
+			Capabilities:    json.RawMessage(`{ "tools":{}}`),
+		},
+	}
 	for _, text := range descriptors {
 		var name struct{ Name string }
 		_ = json.Unmarshal([]byte(text), &name)
@@ -86,13 +93,17 @@ func TestAcceptedTools(t *testing.T) {
 		want      string
 	}{
 		{"the first", offerOf("1", `{"name":"a"}`, `{"name":"b"}`), false, "", ""},
-		{"an update", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`), false, "", `tool "a" has a new title: "A"; tool "c" is new; tool "b" is gone`},
-		{"the same program again", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`), false, "", `tool "a" has a new title: "A"; tool "c" is new; tool "b" is gone`},
+		{"an update", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`), false, "",
+			`tool "a" has a new title: "A"; tool "c" is new; tool "b" is gone`},
+		{"the same program again", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`), false, "",
+			`tool "a" has a new title: "A"; tool "c" is new; tool "b" is gone`},
 		{"one tool is accepted", nil, false, "c", `tool "a" has a new title: "A"; tool "b" is gone`},
 		{"a tool that has not changed", nil, false, "c", `tool "a" has a new title: "A"; tool "b" is gone`},
 		{"all are accepted", nil, false, "all", ""},
-		{"one is added while it runs", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`, `{"name":"d"}`), true, "", ""},
-		{"one is altered while it runs", offerOf("2", `{"name":"a","title":"B"}`, `{"name":"c"}`, `{"name":"d"}`), true, "", `tool "a", title: "A" -> "B"`},
+		{"one is added while it runs", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`, `{"name":"d"}`), true,
+			"", ""},
+		{"one is altered while it runs", offerOf("2", `{"name":"a","title":"B"}`, `{"name":"c"}`, `{"name":"d"}`), true,
+			"", `tool "a", title: "A" -> "B"`},
 		{"and altered back", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`, `{"name":"d"}`), false, "", ""},
 		{"all are gone", offerOf("2"), false, "", `tool "a" is gone; tool "c" is gone; tool "d" is gone`},
 		{"which is accepted", nil, false, "all", ""},
@@ -104,11 +115,17 @@ func TestAcceptedTools(t *testing.T) {
 		{"another one is there meanwhile", offerOf("2", `{"name":"b"}`), true, "", ""},
 		{"it comes back after a restart", offerOf("2", `{"name":"a"}`, `{"name":"b"}`), false, "", ""},
 		{"it is withdrawn once more", offerOf("2"), true, "", ""},
-		{"it comes back as another tool", offerOf("2", `{"name":"a","title":"A"}`), true, "", `tool "a" has a new title: "A"`},
+		{"it comes back as another tool", offerOf("2", `{"name":"a","title":"A"}`), true, "",
+			`tool "a" has a new title: "A"`},
 		{"that is accepted", nil, false, "all", ""},
-		{"it is altered among many new ones", offerOf("2", append(many(80), `{"name":"a","title":"B"}`)...), true, "", Describe(tools.Diff(nil, offerOf("", many(80)...).Handshake.Tools))},
+		{"it is altered among many new ones", offerOf("2", append(many(80), `{"name":"a","title":"B"}`)...), true, "",
+			Describe(tools.Diff(nil, offerOf("", many(80)...).Handshake.Tools))},
 		{"they are accepted", nil, false, "all", ""},
-		{"more is withdrawn than is kept", offerOf("2", `{"name":"a","title":"B"}`, `{"name":"large","title":"`+strings.Repeat("x", maxWithdrawn)+`"}`), false, "", Describe(tools.Diff(offerOf("", many(80)...).Handshake.Tools, offerOf("", `{"name":"large"}`).Handshake.Tools))},
+		{"more is withdrawn than is kept",
+			offerOf("2", `{"name":"a","title":"B"}`,
+				`{"name":"large","title":"`+strings.Repeat("x", maxWithdrawn)+`"}`), false, "",
+			Describe(tools.Diff(offerOf("", many(80)...).Handshake.Tools,
+				offerOf("", `{"name":"large"}`).Handshake.Tools))},
 		{"that is accepted as well", nil, false, "all", ""},
 		{"and gone", offerOf("2", `{"name":"a","title":"B"}`), true, "", `tool "large" is gone`},
 	} {
@@ -119,11 +136,13 @@ func TestAcceptedTools(t *testing.T) {
 				t.Errorf("%s: %v", step.name, err)
 			}
 		default:
-			if changed, err := known.Accept(only(strings.TrimPrefix(step.accept, "all"))); err != nil || changed != (step.want != before) {
+			if changed, err := known.Accept(only(strings.TrimPrefix(step.accept, "all"))); err != nil ||
+				changed != (step.want != before) {
 				t.Errorf("%s: %v, %v", step.name, changed, err)
 			}
 		}
-		if got, stored := Describe(known.Changes()), Describe(reopen().Changes()); got != step.want || stored != step.want {
+		if got, stored := Describe(known.Changes()), Describe(reopen().Changes()); got != step.want ||
+			stored != step.want {
 			t.Errorf("%s: %q, stored %q, want %q", step.name, got, stored, step.want)
 		}
 	}
@@ -166,7 +185,8 @@ func TestPrune(t *testing.T) {
 	}
 	write := func(id string, age time.Time) {
 		t.Helper()
-		if err := errors.Join(os.WriteFile(cache.file(id), nil, 0o600), os.Chtimes(cache.file(id), age, age)); err != nil {
+		if err := errors.Join(os.WriteFile(cache.file(id), nil, 0o600),
+			os.Chtimes(cache.file(id), age, age)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +241,10 @@ func TestAcceptOneOfManyChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []*Offer{offerOf("1", `{"name":"z"}`), offerOf("2", append(many(80), `{"name":"z","title":"Z"}`)...)} {
+	for _, o := range []*Offer{
+		offerOf("1", `{"name":"z"}`),
+		offerOf("2", append(many(80), `{"name":"z","title":"Z"}`)...),
+	} {
 		if err := known.Update(o, false); err != nil {
 			t.Fatal(err)
 		}

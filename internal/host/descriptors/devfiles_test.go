@@ -13,7 +13,15 @@ import (
 
 func TestDevFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"main.py", "README.md", "lib/a.py", "lib/deep/b.py", "lib/node_modules/c.py", "data/x.json", "other/y.json"} {
+	for _, name := range []string{
+		"main.py",
+		"README.md",
+		"lib/a.py",
+		"lib/deep/b.py",
+		"lib/node_modules/c.py",
+		"data/x.json",
+		"other/y.json",
+	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -26,7 +34,8 @@ func TestDevFiles(t *testing.T) {
 		{nil, nil, nil},
 		{[]string{"*.py"}, []string{"main.py"}, []string{"."}},
 		{[]string{"./lib/*.py"}, []string{"lib/a.py"}, []string{".", "lib"}},
-		{[]string{"**/*.py"}, []string{"lib/a.py", "lib/deep/b.py", "main.py"}, []string{".", "data", "lib", "lib/deep", "other"}},
+		{[]string{"**/*.py"}, []string{"lib/a.py", "lib/deep/b.py", "main.py"},
+			[]string{".", "data", "lib", "lib/deep", "other"}},
 		{[]string{"lib/**"}, []string{"lib/a.py", "lib/deep/b.py"}, []string{".", "lib", "lib/deep"}},
 		{[]string{"d*/*.json", "*.md"}, []string{"README.md", "data/x.json"}, []string{".", "data"}},
 		{[]string{"../../*", "[", "/etc/passwd"}, nil, []string{"."}},
@@ -54,10 +63,12 @@ func TestMatchElements(t *testing.T) {
 		glob, name string
 		want       bool
 	}{
-		{"**", "a", true}, {"**/**", "a/b", true}, {"a/**", "a", true}, {"**/a", "a", true}, {"**/b/*", "a/b/b/c", true}, {"**/b/**/d", "a/b/c/d", true},
+		{"**", "a", true}, {"**/**", "a/b", true}, {"a/**", "a", true}, {"**/a", "a", true},
+		{"**/b/*", "a/b/b/c", true}, {"**/b/**/d", "a/b/c/d", true},
 		{"**/b/*/d", "a/b/d", false}, {"a/**/b", "a", false}, {"a", "a/b", false}, {"*/b", "b", false}, {"", "", true},
 		{strings.Repeat("**/a/", 40) + "b", deep + "b", true},
-		{strings.Repeat("**/a/", 40) + "b", deep + "c", false}, // an attempt for each way to divide the name takes years
+		// an attempt for each way to divide the name takes years
+		{strings.Repeat("**/a/", 40) + "b", deep + "c", false},
 	} {
 		if got := matchElements(strings.Split(tt.glob, "/"), strings.Split(tt.name, "/")); got != tt.want {
 			t.Errorf("%.20s fits %.20s: %t", tt.glob, tt.name, got)

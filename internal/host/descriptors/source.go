@@ -32,7 +32,16 @@ func SourceOf(s *runtime.Spec) Source {
 	h := sha256.New()
 	err := json.NewEncoder(h).Encode(s.Manifest)
 	h.Sum(src.manifest[:0])
-	err = errors.Join(err, json.NewEncoder(h).Encode([]any{s.ID, s.Dir, s.Options, s.Config, s.Env, s.Roots, s.Sandbox, s.NewPrivileges}))
+	err = errors.Join(err, json.NewEncoder(h).Encode([]any{
+		s.ID,
+		s.Dir,
+		s.Options,
+		s.Config,
+		s.Env,
+		s.Roots,
+		s.Sandbox,
+		s.NewPrivileges,
+	}))
 	for _, file := range slices.Concat(commandFiles(s), watched) {
 		version, wrong := fileVersion(file, s.Dir)
 		src.files[file], src.Exhausted = fmt.Sprintln(version, wrong), src.Exhausted || regular.Exhausted(wrong)

@@ -23,9 +23,15 @@ func TestVersions(t *testing.T) {
 	write("main.sh", "one")
 	write("words.txt", "one")
 	spec := func(args ...string) *runtime.Spec {
-		return &runtime.Spec{ID: "x", Dir: dir, Env: []string{"UNITS=metric", "OTHER=1"}, Manifest: &manifest.Manifest{
-			Transport: manifest.Transport{Script: "main.sh", Args: args}, Dev: manifest.Dev{Watch: []string{"*.txt"}},
-		}}
+		return &runtime.Spec{
+			ID:  "x",
+			Dir: dir,
+			Env: []string{"UNITS=metric", "OTHER=1"},
+			Manifest: &manifest.Manifest{
+				Transport: manifest.Transport{Script: "main.sh", Args: args},
+				Dev:       manifest.Dev{Watch: []string{"*.txt"}},
+			},
+		}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -36,7 +42,8 @@ func TestVersions(t *testing.T) {
 		{"a script", func(*runtime.Spec) { write("main.sh", "two") }, []string{"main.sh"}, true},
 		{"a watched file", func(*runtime.Spec) { write("words.txt", "two") }, []string{"words.txt"}, false},
 		{"a new file", func(*runtime.Spec) { write("more.txt", "") }, []string{"more.txt"}, false},
-		{"the manifest", func(s *runtime.Spec) { s.Manifest.Transport.Args = []string{"-v"} }, []string{"plugin.toml"}, true},
+		{"the manifest", func(s *runtime.Spec) { s.Manifest.Transport.Args = []string{"-v"} }, []string{"plugin.toml"},
+			true},
 		{"a named variable", func(s *runtime.Spec) { s.Env[0] = "UNITS=other" }, nil, true},
 		{"another variable", func(s *runtime.Spec) { s.Env[1] = "OTHER=2" }, nil, false},
 	} {
@@ -71,7 +78,8 @@ func TestOwnFiles(t *testing.T) {
 		want      []string
 	}{
 		{manifest.Transport{Script: "gone.sh"}, []string{"/x/gone.sh"}},
-		{manifest.Transport{Command: "sh", Args: []string{"a.sh", "/b.sh"}, Cwd: "sub"}, []string{"/x/sub/a.sh", "/b.sh"}},
+		{manifest.Transport{Command: "sh", Args: []string{"a.sh", "/b.sh"}, Cwd: "sub"},
+			[]string{"/x/sub/a.sh", "/b.sh"}},
 		{manifest.Transport{Command: "no-such-program", Args: []string{"a.sh", "-v"}}, []string{"/x/a.sh", "/x/-v"}},
 		{manifest.Transport{}, nil},
 	} {

@@ -116,7 +116,8 @@ func afterWait(err error, waited time.Duration, cause error) error {
 		return err
 	}
 	told := *e
-	told.Message += fmt.Sprintf("; before that, the call waited %s for a process that was replaced: %s", waited.Round(time.Millisecond), protocol.Reason(cause))
+	told.Message += fmt.Sprintf("; before that, the call waited %s for a process that was replaced: %s",
+		waited.Round(time.Millisecond), protocol.Reason(cause))
 	return &told
 }
 
@@ -147,7 +148,12 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 	if c.Request.Notify {
 		a.err = c.hand(func() error { return i.Notify(ctx, c.Request.Method, params) })
 	} else {
-		c.Sent = runtime.Request{Method: c.Request.Method, Meta: c.passthrough(), Owner: c.owner(), Origin: c.Exchange.ID}
+		c.Sent = runtime.Request{
+			Method: c.Request.Method,
+			Meta:   c.passthrough(),
+			Owner:  c.owner(),
+			Origin: c.Exchange.ID,
+		}
 		if s := c.Request.Session; s != nil {
 			c.Sent.Capabilities = s.Capabilities
 		}
@@ -167,7 +173,8 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 // isRefusal reports whether a node that did not get a call refused it with err so that another may take it.
 func isRefusal(err error) bool {
 	switch protocol.KindOf(err) {
-	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown, protocol.DescriptorChanged,
+	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown,
+		protocol.DescriptorChanged,
 		protocol.SpawnFailed, protocol.HandshakeTimeout, protocol.HandshakeInvalid, protocol.RequirementMissing:
 		return true
 	}

@@ -13,7 +13,8 @@ import (
 
 // Pages reads on in long results, which this host or another node keeps.
 type Pages interface {
-	Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool, arguments json.RawMessage) (json.RawMessage, error)
+	Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool,
+		arguments json.RawMessage) (json.RawMessage, error)
 }
 
 // Answer answers the calls that have no target: the host's own tools, the list of the
@@ -51,7 +52,10 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	x, session, pipeline := &c.Exchange, c.Request.Session, c.Snapshot.Policies.Pipeline
-	view := tools.View{Pages: snapshot.ShowsPages(session), Modern: session != nil && protocol.IsModern(session.Version)}
+	view := tools.View{
+		Pages:  snapshot.ShowsPages(session),
+		Modern: session != nil && protocol.IsModern(session.Version),
+	}
 	if list, ok := searchList(c, view.Modern); ok && x.Extension == "" {
 		return list, nil
 	}

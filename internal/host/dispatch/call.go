@@ -83,7 +83,14 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, e
 			return nil, err
 		}
 	}
-	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: runtime.WithoutIdentity(r.Params), Origin: r.Origin}
+	c.Exchange = governance.Exchange{
+		Method:    r.Method,
+		Extension: r.Extension,
+		ToChild:   true,
+		Notify:    r.Notify,
+		Request:   runtime.WithoutIdentity(r.Params),
+		Origin:    r.Origin,
+	}
 	if s := r.Session; s != nil {
 		c.Exchange.Caller, c.Exchange.Session, c.Exchange.Instance, c.Exchange.Node = s.Caller, s.ID, s.Instance, s.Node
 	}
@@ -178,7 +185,8 @@ func (c *Call) unknownTool(extension, name string) error {
 	var known []string
 	for _, e := range c.View.Tools(c.Snapshot.Catalog).Entries() {
 		switch {
-		case !c.Snapshot.Policies.Pipeline.Visible(c.Exchange.Caller, e.Extension, e.Registered()): // what is hidden is not named either
+		// what is hidden is not named either
+		case !c.Snapshot.Policies.Pipeline.Visible(c.Exchange.Caller, e.Extension, e.Registered()):
 		case extension == "":
 			known = append(known, e.Name)
 		case e.Extension == extension:

@@ -80,8 +80,10 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 	if r.Notify && !strings.HasPrefix(r.Method, "notifications/") {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", r.Method)
 	}
-	if r.Method == protocol.MethodCancelled { // names an id of the caller's; to the extension it would be that of any call
-		return nil, protocol.Errorf(protocol.ToolNotFound, "%s is not passed on: a call is cancelled by the end of its context", r.Method)
+	// names an id of the caller's; to the extension it would be that of any call
+	if r.Method == protocol.MethodCancelled {
+		return nil, protocol.Errorf(protocol.ToolNotFound,
+			"%s is not passed on: a call is cancelled by the end of its context", r.Method)
 	}
 	if r.Method != protocol.MethodToolsCall {
 		r, err := d.o.Aggregator.Resolve(ctx, r)
@@ -160,7 +162,8 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 func (d *Dispatcher) carry(ctx context.Context, c *Call) (result json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			d.o.Log.Error("a call broke off inside the host", "method", c.Request.Method, "extension", c.Exchange.Extension, "tool", c.Exchange.Tool, "panic", v, "stack", string(debug.Stack()))
+			d.o.Log.Error("a call broke off inside the host", "method", c.Request.Method, "extension",
+				c.Exchange.Extension, "tool", c.Exchange.Tool, "panic", v, "stack", string(debug.Stack()))
 			result, err = nil, errPanicked
 			c.handed.failed = false // which is no answer of the extension
 		}
@@ -177,7 +180,8 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 		return d.routeAfter(began, r, t, part)
 	}
 	if isFind(r, t) {
-		d.o.Waits.AwaitListed(ctx, &protocol.Call{Session: r.Session, Method: protocol.MethodToolsList, Params: r.Params, Client: r.Client})
+		d.o.Waits.AwaitListed(ctx,
+			&protocol.Call{Session: r.Session, Method: protocol.MethodToolsList, Params: r.Params, Client: r.Client})
 	}
 	c, err := d.route(r, t, part)
 	if err == nil || t == nil {
@@ -215,7 +219,8 @@ func (d *Dispatcher) AwaitListed(ctx context.Context, r *protocol.Call) {
 
 // isList reports whether the answer to r lists what extensions have.
 func isList(a Aggregator, r *protocol.Call) bool {
-	return r.Method == protocol.MethodToolsList || r.Extension == "" && a.Aggregates(r.Method) && r.Method != protocol.MethodSetLevel
+	return r.Method == protocol.MethodToolsList ||
+		r.Extension == "" && a.Aggregates(r.Method) && r.Method != protocol.MethodSetLevel
 }
 
 // Enter routes r and does not send it. The caller of Enter leaves the snapshot of the call.
@@ -256,10 +261,26 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 	}
 	x, began := &c.Exchange, c.stages.began
 	took := time.Since(began) // one look at the clock
-	e := stats.Ended{At: began.Add(took), Entry: c.entry != nil, Err: err, Served: c.hooks.took, Request: x.Request, Response: x.Response, CallEvent: status.CallEvent{
-		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: stats.OutcomeOf(x.Response, err),
-		Decision: x.ID, Replayed: x.Replayed, Took: protocol.Duration(took), Stages: c.stages.kept[:c.stages.n],
-	}}
+	e := stats.Ended{
+		At:       began.Add(took),
+		Entry:    c.entry != nil,
+		Err:      err,
+		Served:   c.hooks.took,
+		Request:  x.Request,
+		Response: x.Response,
+		CallEvent: status.CallEvent{
+			Extension: x.Extension,
+			Tool:      x.Tool,
+			Method:    x.Method,
+			Caller:    x.Caller,
+			Session:   x.Session,
+			Outcome:   stats.OutcomeOf(x.Response, err),
+			Decision:  x.ID,
+			Replayed:  x.Replayed,
+			Took:      protocol.Duration(took),
+			Stages:    c.stages.kept[:c.stages.n],
+		},
+	}
 	if c.Instance != nil && c.Instance.IsElsewhere() {
 		e.Node = c.Instance.Key
 	}
@@ -285,7 +306,8 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 	e.ID = d.o.Past.End(&e)
 	if d.o.Feed.Readers() > 0 {
 		event := e.CallEvent
-		event.Client, event.Message, event.Stages = stats.ClientName(e.ClientInfo), d.o.Past.Message(err), slices.Clone(e.Stages)
+		event.Client, event.Message, event.Stages = stats.ClientName(e.ClientInfo), d.o.Past.Message(err),
+			slices.Clone(e.Stages)
 		d.o.Feed.Call(&event)
 	}
 }
@@ -312,8 +334,10 @@ func (d *Dispatcher) keepFailure(c *Call, err error) {
 		if unlogged > 0 {
 			more = slog.Int64("not_logged_before", unlogged)
 		}
-		u.Log.LogAttrs(context.Background(), slog.LevelWarn, failureText(kind), slog.String("tool", f.Tool), slog.String("kind", string(kind)), slog.String("reason", f.Reason),
-			slog.String("after", c.hooks.took.Round(time.Millisecond).String()), more, slog.String("next", afterFailure(u, kind)))
+		u.Log.LogAttrs(context.Background(), slog.LevelWarn, failureText(kind), slog.String("tool", f.Tool),
+			slog.String("kind", string(kind)), slog.String("reason", f.Reason),
+			slog.String("after", c.hooks.took.Round(time.Millisecond).String()), more,
+			slog.String("next", afterFailure(u, kind)))
 	}
 }
 
@@ -328,7 +352,8 @@ func failureText(kind protocol.Kind) string {
 func afterFailure(u *unit.Unit, kind protocol.Kind) string {
 	const slow = "raise call_timeout under [runtime] if it is only slow"
 	switch {
-	case kind == protocol.CallTimeout && u.Candidate.Manifest.Transport.Kind == manifest.KindExec: // its process has ended
+	// its process has ended
+	case kind == protocol.CallTimeout && u.Candidate.Manifest.Transport.Kind == manifest.KindExec:
 		return slow
 	case kind == protocol.CallTimeout:
 		return "exthost restart " + u.ID() + " if it hangs; " + slow

@@ -13,12 +13,13 @@ import (
 func Govern(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, _ json.RawMessage) (json.RawMessage, error) {
 		c.stages.policies = status.StageRequestPolicies
-		err := c.Snapshot.Policies.Pipeline.Govern(ctx, &c.Exchange, func(ctx context.Context, x *governance.Exchange) (err error) {
-			decided(c)
-			x.Response, err = next(ctx, c, x.Request)
-			decides(c)
-			return err
-		}, c.afterHooks()...)
+		err := c.Snapshot.Policies.Pipeline.Govern(ctx, &c.Exchange,
+			func(ctx context.Context, x *governance.Exchange) (err error) {
+				decided(c)
+				x.Response, err = next(ctx, c, x.Request)
+				decides(c)
+				return err
+			}, c.afterHooks()...)
 		decided(c)
 		return c.Exchange.Response, err
 	}

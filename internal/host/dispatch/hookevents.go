@@ -33,7 +33,14 @@ const stateEvents = 256
 // NewHookEvents returns the events of a host. Hooks of sessions run inside beside, until
 // closing ends.
 func NewHookEvents(closing context.Context, s *snapshot.Store, beside *inflight.Gate, env *unit.Env) *HookEvents {
-	return &HookEvents{snapshots: s, log: env.Log, redactor: env.Redactor, beside: beside, closing: closing, states: make(chan hooks.Event, stateEvents)}
+	return &HookEvents{
+		snapshots: s,
+		log:       env.Log,
+		redactor:  env.Redactor,
+		beside:    beside,
+		closing:   closing,
+		states:    make(chan hooks.Event, stateEvents),
+	}
 }
 
 // run runs the hooks of an event that has happened already: the hooks log their failures,
@@ -137,7 +144,8 @@ func (h *HookEvents) StateChanged(id string, e supervisor.Event) {
 	select {
 	case h.states <- hooks.Event{Point: hooks.ExtensionState, Extension: id, Payload: payload}:
 	default:
-		h.log.Warn("a change of state was not sent to hooks, because they are too slow", "extension", id, "state", string(e.State))
+		h.log.Warn("a change of state was not sent to hooks, because they are too slow", "extension", id, "state",
+			string(e.State))
 	}
 }
 

@@ -99,7 +99,8 @@ func refused(x *governance.Exchange, by string, err error) error {
 // when no hook is registered.
 func (c *Call) afterHooks() []governance.Stage {
 	set := c.Snapshot.Hooks
-	if !c.IsToolCall() || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) && !set.Has(hooks.ToolCallFailed) {
+	if !c.IsToolCall() || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) &&
+		!set.Has(hooks.ToolCallFailed) {
 		return nil
 	}
 	return []governance.Stage{c.afterCall}
@@ -119,7 +120,8 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	}
 	texts, changed := c.hooks.context, false
 	if c.Snapshot.Hooks.Has(hooks.AfterToolCall) {
-		out, err := c.runHooks(ctx, hooks.Event{Point: hooks.AfterToolCall, Payload: x.Response, Arguments: c.arguments(), Took: c.hooks.took})
+		out, err := c.runHooks(ctx,
+			hooks.Event{Point: hooks.AfterToolCall, Payload: x.Response, Arguments: c.arguments(), Took: c.hooks.took})
 		if err != nil {
 			return refused(x, out.By, err)
 		}
@@ -140,7 +142,8 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 func (c *Call) afterFailure(ctx context.Context, x *governance.Exchange) error {
 	texts := c.hooks.context
 	if c.Snapshot.Hooks.Has(hooks.ToolCallFailed) {
-		out, _ := c.runHooks(ctx, hooks.Event{Point: hooks.ToolCallFailed, Arguments: c.arguments(), Error: x.Failure, Took: c.hooks.took})
+		out, _ := c.runHooks(ctx,
+			hooks.Event{Point: hooks.ToolCallFailed, Arguments: c.arguments(), Error: x.Failure, Took: c.hooks.took})
 		texts = append(texts, out.Context...) // an error of a hook refuses nothing: the call has failed
 	}
 	if len(texts) == 0 {
@@ -181,7 +184,10 @@ func ExtensionHooks(s *snapshot.Snapshot, x *unit.Extension) (list []hooks.Handl
 	for _, name := range x.HookPoints() {
 		point := hooks.Point(name)
 		list = append(list, hooks.Handler{
-			Name: x.ID(), Point: point, Priority: x.Candidate.Manifest.Plugin.Priority, Extension: x.ID(),
+			Name:      x.ID(),
+			Point:     point,
+			Priority:  x.Candidate.Manifest.Plugin.Priority,
+			Extension: x.ID(),
 			Run: func(ctx context.Context, e *hooks.Event) (*hooks.Reply, error) {
 				if point == hooks.ExtensionState && (e.Extension == x.ID() || !x.IsReady()) {
 					return nil, nil // a change of state starts no extension, and is not told to its own
@@ -194,8 +200,15 @@ func ExtensionHooks(s *snapshot.Snapshot, x *unit.Extension) (list []hooks.Handl
 }
 
 func callHook(ctx context.Context, s *snapshot.Snapshot, x *unit.Extension, e *hooks.Event) (*hooks.Reply, error) {
-	exchange := governance.Exchange{Method: protocol.MethodHookPrefix + string(e.Point), Caller: e.Caller, Session: e.Session,
-		Node: e.Node, Extension: x.ID(), ToChild: true, Request: hookParams(e)}
+	exchange := governance.Exchange{
+		Method:    protocol.MethodHookPrefix + string(e.Point),
+		Caller:    e.Caller,
+		Session:   e.Session,
+		Node:      e.Node,
+		Extension: x.ID(),
+		ToChild:   true,
+		Request:   hookParams(e),
+	}
 	err := s.Policies.Pipeline.Govern(ctx, &exchange, func(ctx context.Context, ex *governance.Exchange) error {
 		key, ok := ctx.Value(instanceKey{}).(string)
 		if !ok && e.Session != "" {
@@ -226,7 +239,8 @@ func hookParams(e *hooks.Event) json.RawMessage {
 	m := map[string]json.RawMessage{"session_id": rawjson.Quote(e.Session), "agent_id": rawjson.Quote(e.Caller)}
 	switch e.Point {
 	case hooks.BeforeToolCall, hooks.AfterToolCall, hooks.ToolCallFailed:
-		m["extension_id"], m["tool_name"], m["call_id"] = rawjson.Quote(e.Extension), rawjson.Quote(e.Tool), rawjson.Quote(e.Call)
+		m["extension_id"], m["tool_name"], m["call_id"] = rawjson.Quote(e.Extension), rawjson.Quote(e.Tool),
+			rawjson.Quote(e.Call)
 		m["arguments"] = e.Arguments
 	default:
 		params = e.Payload
@@ -239,7 +253,8 @@ func hookParams(e *hooks.Event) json.RawMessage {
 	case hooks.ToolCallFailed:
 		m["duration_ms"] = strconv.AppendInt(nil, e.Took.Milliseconds(), 10)
 		if e.Error != nil {
-			m["error"], m["error_kind"] = rawjson.Quote(strings.ToValidUTF8(e.Error.Message, "\uFFFD")), rawjson.Quote(string(e.Error.Kind))
+			m["error"], m["error_kind"] = rawjson.Quote(strings.ToValidUTF8(e.Error.Message,
+				"\uFFFD")), rawjson.Quote(string(e.Error.Kind))
 		}
 	}
 	return rawjson.Edit(params, m)
@@ -252,15 +267,27 @@ type Approver struct{ To governance.Approver }
 func (a Approver) Approve(ctx context.Context, e *hooks.Event, reason string) error {
 	ctx, cancel := context.WithTimeout(ctx, governance.DefaultExpiry)
 	defer cancel()
-	x := governance.Exchange{Method: string(e.Point), Caller: e.Caller, Session: e.Session, Node: e.Node, Extension: e.Extension, Tool: e.Tool, ToChild: true, Request: e.Payload}
+	x := governance.Exchange{
+		Method:    string(e.Point),
+		Caller:    e.Caller,
+		Session:   e.Session,
+		Node:      e.Node,
+		Extension: e.Extension,
+		Tool:      e.Tool,
+		ToChild:   true,
+		Request:   e.Payload,
+	}
 	if e.Tool != "" {
 		x.Method, x.Request = protocol.MethodToolsCall, (&toolCall{arguments: e.Payload}).params(e.OwnName)
 	}
 	flow := governance.Request
 	if e.Point == hooks.AfterToolCall {
-		flow, x.Request, x.Response = governance.Response, (&toolCall{arguments: e.Arguments}).params(e.OwnName), e.Payload
+		flow, x.Request, x.Response = governance.Response, (&toolCall{
+			arguments: e.Arguments,
+		}).params(e.OwnName), e.Payload
 	}
-	approved, by, err := a.To.Ask(ctx, &x, governance.ApprovalRequest{Policy: "hooks", Flow: flow, Reason: reason, Expiry: governance.DefaultExpiry})
+	approved, by, err := a.To.Ask(ctx, &x,
+		governance.ApprovalRequest{Policy: "hooks", Flow: flow, Reason: reason, Expiry: governance.DefaultExpiry})
 	switch {
 	case err != nil:
 		return err

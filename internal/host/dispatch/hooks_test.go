@@ -22,13 +22,26 @@ type desk struct {
 }
 
 func (d *desk) Ask(_ context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
-	d.asked = append(d.asked, strings.Join([]string{string(q.Flow), x.Method, x.Tool, string(x.Request), string(x.Response), q.Reason}, " "))
+	d.asked = append(d.asked, strings.Join([]string{
+		string(q.Flow),
+		x.Method,
+		x.Tool,
+		string(x.Request),
+		string(x.Response),
+		q.Reason,
+	}, " "))
 	return d.yes, d.by, d.err
 }
 
 // An approval request of a hook goes to whom those of policies go, about the same exchange.
 func TestHooksAsk(t *testing.T) {
-	call := hooks.Event{Point: hooks.BeforeToolCall, Extension: "x", Tool: "ext_x_greet", OwnName: "greet", Payload: json.RawMessage(`{"name":"ada"}`)}
+	call := hooks.Event{
+		Point:     hooks.BeforeToolCall,
+		Extension: "x",
+		Tool:      "ext_x_greet",
+		OwnName:   "greet",
+		Payload:   json.RawMessage(`{"name":"ada"}`),
+	}
 	after, message := call, hooks.Event{Point: hooks.BeforeMessage, Payload: json.RawMessage(`{"prompt":"hi"}`)}
 	after.Point, after.Arguments, after.Payload = hooks.AfterToolCall, call.Payload, json.RawMessage(`{"content":[]}`)
 	for _, tt := range []struct {
@@ -37,16 +50,23 @@ func TestHooksAsk(t *testing.T) {
 		asked string
 		want  string // in the error
 	}{
-		{call, desk{yes: true, by: "ana"}, `request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`, ""},
-		{call, desk{by: "ana"}, `request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`, "not approved: ana said no"},
-		{call, desk{err: errors.New("too many requests")}, `request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`, "not approved: too many requests"},
+		{call, desk{yes: true, by: "ana"},
+			`request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`, ""},
+		{call, desk{by: "ana"}, `request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`,
+			"not approved: ana said no"},
+		{call, desk{err: errors.New("too many requests")},
+			`request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`,
+			"not approved: too many requests"},
 		{after, desk{}, `response tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}} {"content":[]} sure?`, "not approved: the answer was no"},
 		{message, desk{yes: true}, `request before_message  {"prompt":"hi"}  sure?`, ""},
 	} {
-		s := hooks.NewSet(hooks.Options{Approver: Approver{&tt.desk}}, hooks.Handler{Name: "h", Point: tt.event.Point,
+		s := hooks.NewSet(hooks.Options{Approver: Approver{&tt.desk}}, hooks.Handler{
+			Name:  "h",
+			Point: tt.event.Point,
 			Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
 				return &hooks.Reply{Decision: hooks.Ask, Reason: "sure?"}, nil
-			}})
+			},
+		})
 		_, err := s.Run(t.Context(), &tt.event)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.event.Point, err, tt.want)

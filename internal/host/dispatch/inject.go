@@ -36,7 +36,8 @@ func Inject(next Deliver) Deliver {
 		}
 		switch f.Kind {
 		case faults.Crash:
-			if c.Target.Base().Candidate.Manifest.Transport.Kind != manifest.KindExec { // whose calls have a process each
+			// whose calls have a process each
+			if c.Target.Base().Candidate.Manifest.Transport.Kind != manifest.KindExec {
 				c.Instance.Kill()
 			}
 			return nil, c.injected(f, protocol.ChildExited, "its process was killed")
@@ -46,7 +47,8 @@ func Inject(next Deliver) Deliver {
 		before := c.handed.requests
 		result, err := next(ctx, c, params)
 		switch {
-		case c.handed.requests == before && c.Instance.IsUnsent(err): // another draw would depend on what else has killed the process
+		// another draw would depend on what else has killed the process
+		case c.handed.requests == before && c.Instance.IsUnsent(err):
 			f.Slow, c.fault = 0, f
 			return nil, err
 		case err != nil:

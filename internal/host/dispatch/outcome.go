@@ -56,4 +56,5 @@ func (c *Call) outcome(e *protocol.Error) string {
 }
 
 // errPanicked is the error of a call that broke off inside the host.
-var errPanicked = protocol.Errorf(protocol.ExtensionError, "the call broke off inside the host, which is at fault; its log says where")
+var errPanicked = protocol.Errorf(protocol.ExtensionError,
+	"the call broke off inside the host, which is at fault; its log says where")

@@ -21,7 +21,8 @@ func Replay(next Deliver) Deliver {
 			return result, err
 		}
 		before := c.handed.requests
-		c.Target.Base().Log.Info("sent again, since its process ended before the answer", "tool", c.entry.Registered(), "reason", protocol.Reason(err))
+		c.Target.Base().Log.Info("sent again, since its process ended before the answer", "tool", c.entry.Registered(),
+			"reason", protocol.Reason(err))
 		again, second := next(ctx, c, params)
 		if c.handed.requests == before {
 			return nil, err

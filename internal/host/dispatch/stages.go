@@ -39,7 +39,11 @@ func (s *stages) now() time.Time {
 
 func (s *stages) add(name status.StageName, from, to time.Time) {
 	if s.n < maxStages {
-		s.kept[s.n] = status.Stage{Name: name, At: protocol.Duration(from.Sub(s.began)), Took: protocol.Duration(to.Sub(from))}
+		s.kept[s.n] = status.Stage{
+			Name: name,
+			At:   protocol.Duration(from.Sub(s.began)),
+			Took: protocol.Duration(to.Sub(from)),
+		}
 		s.n++
 	}
 }

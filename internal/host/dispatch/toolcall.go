@@ -37,7 +37,8 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 		default:
 			for _, own := range []string{"name", "arguments", "_meta"} {
 				if key != own && strings.EqualFold(key, own) { // some children ignore case
-					return nil, protocol.Errorf(protocol.InvalidArguments, "tools/call has a member %q: write %q", key, own)
+					return nil, protocol.Errorf(protocol.InvalidArguments, "tools/call has a member %q: write %q", key,
+						own)
 				}
 			}
 			t.rest = params
@@ -47,7 +48,8 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 		t.rest = params // a member is repeated, which Edit mends
 	}
 	if t.name, _ = rawjson.Text(name); t.name == "" {
-		return nil, protocol.Errorf(protocol.InvalidArguments, `tools/call needs params {"name": "...", "arguments": {...}}`)
+		return nil, protocol.Errorf(protocol.InvalidArguments,
+			`tools/call needs params {"name": "...", "arguments": {...}}`)
 	}
 	if len(t.name) > maxToolName {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool with a name of %d bytes", len(t.name))

@@ -21,7 +21,8 @@ type TraceContext struct {
 // ID returns the id of the trace, "" for none.
 func (t TraceContext) ID() string {
 	version, rest, ok := strings.Cut(t.Parent, "-")
-	if ok && len(version) == 2 && version != "ff" && len(rest) >= 35 && rest[32] == '-' && isLowerHex(rest[:32]) && strings.Trim(rest[:32], "0") != "" {
+	if ok && len(version) == 2 && version != "ff" && len(rest) >= 35 && rest[32] == '-' && isLowerHex(rest[:32]) &&
+		strings.Trim(rest[:32], "0") != "" {
 		return strings.Clone(rest[:32]) // the text may be long, and the trace is kept
 	}
 	return ""

@@ -37,7 +37,8 @@ func Visible(changed func()) Stage {
 				}
 				pages, size = append(pages, page), size+len(page)
 				cursor := rawjson.Get(result, "nextCursor")
-				params, more = rawjson.Set(params, "cursor", cursor), cursor != nil && string(cursor) != "null" && !asked[string(cursor)]
+				params, more = rawjson.Set(params, "cursor", cursor), cursor != nil && string(cursor) != "null" &&
+					!asked[string(cursor)]
 				asked[string(cursor)] = true
 			}
 			return toolset.Join(c.Request.Method, pages), nil
@@ -52,7 +53,8 @@ const (
 )
 
 // page returns what the caller may see of a result, and the result, without what policies hide.
-func (c *Call) page(ctx context.Context, next Deliver, params json.RawMessage, changed func()) (page, result json.RawMessage, err error) {
+func (c *Call) page(ctx context.Context, next Deliver, params json.RawMessage, changed func(),
+) (page, result json.RawMessage, err error) {
 	if result, err = next(ctx, c, params); err != nil {
 		return nil, nil, err
 	}
@@ -68,11 +70,17 @@ func (c *Call) page(ctx context.Context, next Deliver, params json.RawMessage, c
 }
 
 // members are where the results of lists have their items.
-var members = map[pins.Kind]string{pins.Tool: "tools", pins.Prompt: "prompts", pins.Resource: "resources", pins.Template: "resourceTemplates"}
+var members = map[pins.Kind]string{
+	pins.Tool:     "tools",
+	pins.Prompt:   "prompts",
+	pins.Resource: "resources",
+	pins.Template: "resourceTemplates",
+}
 
 // visible takes the items that the caller may not see out of a list. d is the destination whose
 // tools are listed, nil for other lists.
-func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge.Destination, changed func()) json.RawMessage {
+func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge.Destination, changed func(),
+) json.RawMessage {
 	if repeats(result, members[kind]) { // a client may take another one than the last, which is judged
 		result = rawjson.Set(result, members[kind], rawjson.Get(result, members[kind]))
 	}

@@ -54,7 +54,8 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 		began := time.Now()
 		failed := l.signIn(ctx, c, login)
 		if c.Passed(status.StageSignIn, began); failed != nil {
-			l.Log.Info("the caller was asked to sign in, and has not", "extension", id, "reason", protocol.Reason(failed))
+			l.Log.Info("the caller was asked to sign in, and has not", "extension", id, "reason",
+				protocol.Reason(failed))
 			return result, err
 		}
 		l.Log.Info("the caller has signed in", "extension", id)
@@ -113,7 +114,8 @@ func (l *Logins) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsI
 			host = u.Host
 		}
 		answer, err := c.AskCaller(ctx, protocol.MethodElicit, json.RawMessage(`{"mode":"url","message":`+
-			string(rawjson.Quote(c.Target.Base().ID()+" wants you to sign in at "+host))+`,"url":`+string(rawjson.Quote(address))+`,"elicitationId":"`+elicitation+`"}`))
+			string(rawjson.Quote(c.Target.Base().ID()+" wants you to sign in at "+host))+`,"url":`+
+			string(rawjson.Quote(address))+`,"elicitationId":"`+elicitation+`"}`))
 		if err != nil {
 			return err
 		}
@@ -123,7 +125,8 @@ func (l *Logins) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsI
 		return nil
 	})
 	if err == nil {
-		_ = c.TellCaller(ctx, protocol.MethodElicitComplete, json.RawMessage(`{"elicitationId":"`+elicitation+`"}`)) // the call goes on without it
+		// the call goes on without it
+		_ = c.TellCaller(ctx, protocol.MethodElicitComplete, json.RawMessage(`{"elicitationId":"`+elicitation+`"}`))
 	}
 	return err
 }

@@ -121,7 +121,8 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 		return nil, err
 	}
 	if id == "" {
-		return nil, protocol.Errorf(protocol.InvalidArguments, "no extension lists a %s %q; one that is not listed is reached at /{id}/mcp of its extension", kind, name)
+		return nil, protocol.Errorf(protocol.InvalidArguments,
+			"no extension lists a %s %q; one that is not listed is reached at /{id}/mcp of its extension", kind, name)
 	}
 	out := *c
 	out.Extension = id
@@ -138,7 +139,8 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 // findOwner returns the extension that lists a thing, and the extension's own name for it. It lists everything
 // again for a name that it does not know. The error is the denial of a list that may hold the name. What
 // view hides has no owner.
-func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string, view *toolset.View) (extension, own string, err error) {
+func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string, view *toolset.View,
+) (extension, own string, err error) {
 	if view != nil && kind == "prompt" {
 		native, ok := view.Native(name)
 		if !ok {
@@ -163,7 +165,8 @@ func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name
 		g.owners.SetRefusal(caller, refused)
 	}
 	if extension, own = g.owners.Find(kind, name, view); extension == "" {
-		if extension = onlySkillServer(g.o.Snapshots.Load().Declared, name, view); kind == "resource" && extension != "" {
+		if extension = onlySkillServer(g.o.Snapshots.Load().Declared, name, view); kind == "resource" &&
+			extension != "" {
 			return extension, name, nil
 		}
 		if view != nil { // a denial may be that of a list that the toolset hides

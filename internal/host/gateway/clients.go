@@ -16,7 +16,10 @@ var relayedMCP = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"roots":{}
 
 // always is what the host declares before any client has: pages of MCP Apps reach the client
 // in resources and _meta, and a client that shows none has the text of the result.
-var always = mcpext.Extension{ID: protocol.ExtensionUI, Settings: json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`)}
+var always = mcpext.Extension{
+	ID:       protocol.ExtensionUI,
+	Settings: json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`),
+}
 
 // Clients are the extensions of MCP that clients have declared since the host was opened. A
 // server of a legacy version that serves several clients learns of all of them when it starts.
@@ -64,7 +67,8 @@ func (c *Clients) note(s *protocol.Session) {
 	}
 	c.mu.Unlock()
 	if len(added) > 0 {
-		c.o.Log.Info("a client declares MCP extensions that are new here; servers of MCP 2025-11-25 and older that several clients share learn of them at their next start",
+		c.o.Log.Info("a client declares MCP extensions that are new here; servers of MCP 2025-11-25 and older that "+
+			"several clients share learn of them at their next start",
 			"extensions", strings.Join(added, " "))
 	}
 }

@@ -41,7 +41,8 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	}
 	i, release, err := c.Target.Acquire(ctx, unit.Want{Session: s})
 	switch {
-	case err != nil && g.o.Asks != nil && g.o.Asks(c, err): // at its first call; a client that is refused here makes none
+	// at its first call; a client that is refused here makes none
+	case err != nil && g.o.Asks != nil && g.o.Asks(c, err):
 		return protocol.Description{Capabilities: toolsOnly}, nil
 	case err != nil:
 		return d, c.Blame(err)
@@ -57,8 +58,10 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 		capabilities = emptyObject
 	}
 	_, isExtension := c.Target.(*unit.Extension)
-	if isExtension && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) { // the host announces changes of its own making
-		capabilities = rawjson.Set(capabilities, "tools", rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
+	// the host announces changes of its own making
+	if isExtension && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) {
+		capabilities = rawjson.Set(capabilities, "tools",
+			rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
 	}
 	if !c.View.MayHaveResources(s.Extension) {
 		capabilities = rawjson.Delete(capabilities, "resources")
@@ -99,11 +102,19 @@ func (g *Gateway) describeAll(ctx context.Context, s *protocol.Session) (d proto
 		return protocol.Description{Capabilities: capabilities}, nil
 	}
 	c := &dispatch.Call{Request: &protocol.Call{Session: s}, Snapshot: now}
-	c.Exchange = governance.Exchange{Method: protocol.MethodInitialize, Caller: s.Caller, Session: s.ID, Instance: s.Instance, Node: s.Node, ToChild: true}
+	c.Exchange = governance.Exchange{
+		Method:   protocol.MethodInitialize,
+		Caller:   s.Caller,
+		Session:  s.ID,
+		Instance: s.Instance,
+		Node:     s.Node,
+		ToChild:  true,
+	}
 	if d, err = govern(ctx, c, rawjson.Set(emptyObject, "capabilities", capabilities)); err == nil || ctx.Err() != nil {
 		return d, err
 	}
-	g.o.Log.Debug("policies deny what extensions declare together, and a client is offered no extensions of MCP", "session", s.ID, "error", err)
+	g.o.Log.Debug("policies deny what extensions declare together, and a client is offered no extensions of MCP",
+		"session", s.ID, "error", err)
 	return protocol.Description{Capabilities: rawjson.Delete(capabilities, "extensions")}, nil
 }
 
@@ -121,7 +132,8 @@ func govern(ctx context.Context, c *dispatch.Call, said json.RawMessage) (d prot
 	d.Capabilities, d.ServerInfo = rawjson.Get(x.Response, "capabilities"), rawjson.Get(x.Response, "serverInfo")
 	d.Instructions, _ = rawjson.Text(rawjson.Get(x.Response, "instructions"))
 	if !rawjson.IsObject(d.Capabilities) || d.ServerInfo != nil && !rawjson.IsObject(d.ServerInfo) {
-		return d, c.Blame(protocol.Errorf(protocol.GovernanceUnavailable, "policies changed what the server says of itself into no answer to %s", x.Method))
+		return d, c.Blame(protocol.Errorf(protocol.GovernanceUnavailable,
+			"policies changed what the server says of itself into no answer to %s", x.Method))
 	}
 	return d, nil
 }
@@ -168,7 +180,8 @@ func (g *Gateway) inputSchema(s *protocol.Session, extension, tool string) json.
 // capabilitiesOf merges the capabilities of all extensions that view reaches. merged is what they declare.
 func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset.View) json.RawMessage {
 	all := map[string]json.RawMessage{"tools": json.RawMessage(`{"listChanged":true}`)}
-	declared := slices.DeleteFunc(slices.Clone(merged.List), func(x mcpext.Extension) bool { return x.ID == protocol.ExtensionTasks })
+	declared := slices.DeleteFunc(slices.Clone(merged.List),
+		func(x mcpext.Extension) bool { return x.ID == protocol.ExtensionTasks })
 	modernTasks := false
 	for _, x := range now.Extensions {
 		if !view.Reaches(x.ID()) {
@@ -181,7 +194,10 @@ func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset
 		}
 		modernTasks = modernTasks || modern
 		for key, value := range map[string]string{
-			"resources": `{"subscribe":true,"listChanged":true}`, "prompts": `{"listChanged":true}`, "completions": `{}`, "logging": `{}`,
+			"resources":   `{"subscribe":true,"listChanged":true}`,
+			"prompts":     `{"listChanged":true}`,
+			"completions": `{}`,
+			"logging":     `{}`,
 		} {
 			if offers(hs, key) && (key != "resources" || view.MayHaveResources(x.ID())) {
 				all[key] = json.RawMessage(value)

@@ -32,7 +32,14 @@ type Gateway struct {
 // New returns a gateway without sessions.
 func New(o Options) *Gateway {
 	s := newSessions(&o)
-	return &Gateway{o: o, Sessions: s, Clients: newClients(&o), LogLevels: newLogLevels(s), Tasks: tasks.New(s), Subscriptions: newSubscriptions(s)}
+	return &Gateway{
+		o:             o,
+		Sessions:      s,
+		Clients:       newClients(&o),
+		LogLevels:     newLogLevels(s),
+		Tasks:         tasks.New(s),
+		Subscriptions: newSubscriptions(s),
+	}
 }
 
 // Attach registers s for notifications, such as changed tool lists, until ctx ends. It does

@@ -24,7 +24,8 @@ func (g *Gateway) InputRounds(next dispatch.Deliver) dispatch.Deliver {
 		if err := refuseStaleAnswers(c.Instance, params); err != nil {
 			return nil, err
 		}
-		roots := runtime.RootsResult(c.Target.Base().Spec.Roots) // as the operator states them; nil: the caller is asked
+		// as the operator states them; nil: the caller is asked
+		roots := runtime.RootsResult(c.Target.Base().Spec.Roots)
 		round := withRoots(params, roots)
 		for range maxRounds {
 			result, err := next(ctx, c, round)
@@ -45,7 +46,8 @@ func (g *Gateway) InputRounds(next dispatch.Deliver) dispatch.Deliver {
 				return nil, err
 			}
 		}
-		return nil, protocol.Errorf(protocol.InvalidResponse, "it answered %d times with another input request, and never with a result", maxRounds)
+		return nil, protocol.Errorf(protocol.InvalidResponse,
+			"it answered %d times with another input request, and never with a result", maxRounds)
 	}
 }
 
@@ -60,7 +62,8 @@ func refuseStaleAnswers(i *unit.Instance, params json.RawMessage) error {
 		return nil
 	}
 	if hs := i.Handshake(); hs != nil && !protocol.IsModern(hs.ProtocolVersion) {
-		e := protocol.Errorf(protocol.ExtensionError, "requestState: no call waits for these answers any more; make the call anew")
+		e := protocol.Errorf(protocol.ExtensionError,
+			"requestState: no call waits for these answers any more; make the call anew")
 		e.Code = protocol.InvalidArguments.Code() // an error, and not a result for the model, which made no mistake
 		return e
 	}
@@ -69,12 +72,14 @@ func refuseStaleAnswers(i *unit.Instance, params json.RawMessage) error {
 
 // needsInput reports whether a result is a set of input requests.
 func needsInput(result json.RawMessage) bool {
-	return bytes.Contains(result, []byte("input_required")) && string(rawjson.Get(result, "resultType")) == `"input_required"`
+	return bytes.Contains(result, []byte("input_required")) &&
+		string(rawjson.Get(result, "resultType")) == `"input_required"`
 }
 
 // withAnswers puts the input requests in result to the client, except those that roots
 // answers, and returns params with the answers.
-func withAnswers(ctx context.Context, client protocol.Peer, params, result, roots json.RawMessage) (json.RawMessage, error) {
+func withAnswers(ctx context.Context, client protocol.Peer, params, result, roots json.RawMessage,
+) (json.RawMessage, error) {
 	answers := []byte{'{'}
 	for key, input := range rawjson.Members(rawjson.Get(result, "inputRequests")) {
 		method, _ := rawjson.Text(rawjson.Get(input, "method"))
@@ -90,6 +95,9 @@ func withAnswers(ctx context.Context, client protocol.Peer, params, result, root
 		}
 		answers = append(append(append(answers, rawjson.Quote(key)...), ':'), answer...)
 	}
-	edits := map[string]json.RawMessage{"inputResponses": append(answers, '}'), "requestState": rawjson.Get(result, "requestState")}
+	edits := map[string]json.RawMessage{
+		"inputResponses": append(answers, '}'),
+		"requestState":   rawjson.Get(result, "requestState"),
+	}
 	return rawjson.Edit(params, edits), nil
 }

@@ -83,7 +83,8 @@ func absent(now *snapshot.Snapshot, order []string) (ids []string) {
 
 // list answers a list of one kind for the extensions of order, in one page, with what view
 // shows. refused is a denial of the list of an extension, nil when there was none.
-func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string, view *toolset.View) (list json.RawMessage, refused error) {
+func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string, view *toolset.View,
+) (list json.RawMessage, refused error) {
 	away := absent(g.o.Snapshots.Load(), order)
 	order = g.owners.Order(l.method, slices.Concat(order, away))
 	each, items, errs := make([]listed, len(order)), make([][]json.RawMessage, len(order)), make([]error, len(order))
@@ -147,8 +148,9 @@ func shadowedDiagnostic(s owners.Shadow) protocol.Diagnostic {
 		Level:     protocol.LevelWarn,
 		Code:      "resource_shadowed",
 		Extension: s.Extension,
-		Message:   fmt.Sprintf("%s: %s lists %s too, and clients of all extensions get that of %s", s.Method, s.By, what, s.By),
-		Hint:      fmt.Sprintf("reach those of %s at /%s/mcp, or disable one of the two", s.Extension, s.Extension),
+		Message: fmt.Sprintf("%s: %s lists %s too, and clients of all extensions get that of %s", s.Method, s.By,
+			what, s.By),
+		Hint: fmt.Sprintf("reach those of %s at /%s/mcp, or disable one of the two", s.Extension, s.Extension),
 	}
 }
 
@@ -191,25 +193,30 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 	asked := make(map[string]bool, 1) // the cursors of the pages so far
 	bytes := 0                        // of them
 	for n := range maxPages {
-		result, err := g.Calls.DoPart(ctx, &protocol.Call{Session: c.Session, Extension: extension, Method: l.method, Params: params})
+		result, err := g.Calls.DoPart(ctx,
+			&protocol.Call{Session: c.Session, Extension: extension, Method: l.method, Params: params})
 		if err != nil {
-			g.o.Log.Warn("an extension was left out of a list", "extension", extension, "method", l.method, "error", err)
+			g.o.Log.Warn("an extension was left out of a list", "extension", extension, "method", l.method, "error",
+				err)
 			return listed{}, err
 		}
 		if bytes += len(result); bytes > maxListedBytes {
-			g.o.Log.Warn("an extension lists more than is shown", "extension", extension, "method", l.method, "limit_bytes", maxListedBytes)
+			g.o.Log.Warn("an extension lists more than is shown", "extension", extension, "method", l.method,
+				"limit_bytes", maxListedBytes)
 			return list, nil
 		}
 		var page []json.RawMessage
 		if json.Unmarshal(rawjson.Get(result, l.member), &page) != nil {
-			g.o.Log.Warn("an answer to a list has no list", "extension", extension, "method", l.method, "member", l.member)
+			g.o.Log.Warn("an answer to a list has no list", "extension", extension, "method", l.method, "member",
+				l.member)
 			return list, nil
 		}
 		if ttl := ttlOf(result); n == 0 || ttl < list.ttl {
 			list.ttl = ttl
 		}
 		if list.items = append(list.items, page...); len(list.items) > maxListed {
-			g.o.Log.Warn("an extension lists more than is shown", "extension", extension, "method", l.method, "limit", maxListed)
+			g.o.Log.Warn("an extension lists more than is shown", "extension", extension, "method", l.method, "limit",
+				maxListed)
 			list.items = list.items[:maxListed]
 			return list, nil
 		}
@@ -218,7 +225,8 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 			return list, nil
 		}
 		if asked[string(cursor)] {
-			g.o.Log.Warn("an extension repeats a cursor; its list ends there", "extension", extension, "method", l.method)
+			g.o.Log.Warn("an extension repeats a cursor; its list ends there", "extension", extension, "method",
+				l.method)
 			return list, nil
 		}
 		asked[string(cursor)] = true

@@ -40,14 +40,16 @@ func TestListThatBreaksOff(t *testing.T) {
 	}
 }
 
-// An extension lists few things in pages that are as long as lines may be. Each client that asks would have them all held.
+// An extension lists few things in pages that are as long as lines may be. Each client that asks would have them all
+// held.
 func TestListOfLongPagesEnds(t *testing.T) {
 	text, asked := strings.Repeat("x", maxListedBytes/4), 0
 	g := &Gateway{
 		o: Options{Log: slog.New(slog.DiscardHandler)},
 		Calls: calls{answer: func(*protocol.Call) (json.RawMessage, error) {
 			asked++
-			return fmt.Appendf(nil, `{"resources":[{"uri":"note://%d","description":"%s"}],"nextCursor":"%d"}`, asked, text, asked), nil
+			return fmt.Appendf(nil, `{"resources":[{"uri":"note://%d","description":"%s"}],"nextCursor":"%d"}`, asked,
+				text, asked), nil
 		}},
 	}
 	list, err := g.listOne(t.Context(), new(protocol.Call), "x", listings[0])

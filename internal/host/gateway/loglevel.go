@@ -32,7 +32,8 @@ func levelOf(text json.RawMessage) int {
 // askedLevel returns the level in the params of logging/setLevel.
 func askedLevel(params json.RawMessage) (level int, err error) {
 	if level = levelOf(rawjson.Get(params, "level")); level == unit.NoLogLevel {
-		return level, protocol.Errorf(protocol.InvalidArguments, "level must be one of %s", strings.Join(logLevels, ", "))
+		return level, protocol.Errorf(protocol.InvalidArguments, "level must be one of %s",
+			strings.Join(logLevels, ", "))
 	}
 	return level, nil
 }
@@ -131,7 +132,8 @@ func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json
 	asked := levelOf(rawjson.Get(meta, protocol.MetaLogLevel))
 	if protocol.IsModern(hs.ProtocolVersion) {
 		if at, ok := l.of(c.Request.Session); ok && asked == unit.NoLogLevel {
-			params = rawjson.Set(params, "_meta", rawjson.Set(meta, protocol.MetaLogLevel, rawjson.Quote(logLevels[at])))
+			params = rawjson.Set(params, "_meta",
+				rawjson.Set(meta, protocol.MetaLogLevel, rawjson.Quote(logLevels[at])))
 		}
 		return params
 	}
@@ -148,7 +150,10 @@ func setLevel(ctx context.Context, i *unit.Instance, wanted func() int) {
 		return
 	}
 	err := i.SetLogLevel(ctx, wanted, func(level int) error {
-		_, err := i.Call(ctx, &runtime.Request{Method: protocol.MethodSetLevel, Params: json.RawMessage(`{"level":"` + logLevels[level] + `"}`)})
+		_, err := i.Call(ctx, &runtime.Request{
+			Method: protocol.MethodSetLevel,
+			Params: json.RawMessage(`{"level":"` + logLevels[level] + `"}`),
+		})
 		return err
 	})
 	if err != nil {
@@ -158,7 +163,8 @@ func setLevel(ctx context.Context, i *unit.Instance, wanted func() int) {
 
 // callAccepts reports whether the caller of c wants a log message.
 func (l *LogLevels) callAccepts(c *dispatch.Call, message json.RawMessage) bool {
-	if asked := levelOf(rawjson.Get(rawjson.Get(c.Request.Params, "_meta"), protocol.MetaLogLevel)); asked != unit.NoLogLevel {
+	if asked := levelOf(rawjson.Get(rawjson.Get(c.Request.Params, "_meta"), protocol.MetaLogLevel)); asked !=
+		unit.NoLogLevel {
 		return levelOf(rawjson.Get(message, "level")) >= asked
 	}
 	return l.accepts(c.Request.Session, message)

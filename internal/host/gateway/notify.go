@@ -80,7 +80,8 @@ func (u caller) isForAnother(params json.RawMessage) bool {
 // Incoming takes a request or notification of an instance outside any call, or during calls of several
 // sessions. An instance of one session speaks to that one. Of others, messages about a subscription or a
 // task, or to everybody, are passed on.
-func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool,
+) (json.RawMessage, error) {
 	_, about, related := g.Tasks.Related(i, params)
 	// A task whose tool the toolset of a session hides is none of its tasks.
 	hides := func(s *protocol.Session) bool {
@@ -90,7 +91,8 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 	if notify {
 		for _, s := range slices.DeleteFunc(g.audience(i, method, params), hides) {
 			if _, err := g.forward(ctx, i.Unit, s, method, params, true); err != nil {
-				g.o.Log.Debug("a client was not told", "extension", i.Unit.ID(), "method", method, "session", s.ID, "error", err)
+				g.o.Log.Debug("a client was not told", "extension", i.Unit.ID(), "method", method, "session", s.ID,
+					"error", err)
 			}
 		}
 		return nil, nil
@@ -107,17 +109,25 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 	}
 	if method == protocol.MethodRootsList { // many servers ask when they start, and go on without
 		if !i.RefusedRoots.Swap(true) {
-			i.Unit.Log.Info("answered roots/list with an error: it belongs to no call, and several clients share this process", "next", "roots of "+i.Unit.ID()+", in extensions.entries or destinations of the configuration, states what to answer")
+			i.Unit.Log.Info("answered roots/list with an error: it belongs to no call, and several clients share "+
+				"this process", "next",
+				"roots of "+i.Unit.ID()+
+					", in extensions.entries or destinations of the configuration, states what to answer")
 		}
 	} else {
-		i.Unit.Log.Warn("refused "+method+": it belongs to no call of one client, and several clients share this process",
+		i.Unit.Log.Warn("refused "+method+
+			": it belongs to no call of one client, and several clients share this process",
 			"next", `runtime.instances = "per_session" gives each session an instance of its own`)
 	}
-	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no call of exactly one of them; with runtime.instances per_session each session has an instance of its own", method)
+	return nil, protocol.Errorf(protocol.ToolNotFound,
+		"%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no "+
+			"call of exactly one of them; with runtime.instances per_session each session has an instance of its own",
+		method)
 }
 
 // Forward carries a request or notification of an instance to a session that it is for.
-func Forward(ctx context.Context, g *Gateway, i *unit.Instance, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+func Forward(ctx context.Context, g *Gateway, i *unit.Instance, s *protocol.Session, method string,
+	params json.RawMessage, notify bool) (json.RawMessage, error) {
 	return g.forward(ctx, i.Unit, s, method, params, notify)
 }
 
@@ -194,7 +204,8 @@ func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 			return
 		}
 		if same {
-			changed = slices.DeleteFunc(changed, func(method string) bool { return method == protocol.MethodToolsListChanged })
+			changed = slices.DeleteFunc(changed,
+				func(method string) bool { return method == protocol.MethodToolsListChanged })
 		}
 		for _, method := range changed {
 			if err := s.Client.Notify(ctx, method, nil); err != nil {
@@ -218,7 +229,8 @@ func errUnreachable() error {
 
 // forward carries a request or notification of u to s outside a call: the path of a call
 // with the ends swapped.
-func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session, method string, params json.RawMessage,
+	notify bool) (json.RawMessage, error) {
 	if method == protocol.MethodMessage && !g.LogLevels.accepts(s, params) {
 		return nil, nil
 	}
@@ -229,7 +241,16 @@ func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session
 	if s.Client == nil || err != nil || !view.Reaches(u.ID()) {
 		return nil, errUnreachable()
 	}
-	e := &governance.Exchange{Method: method, Caller: s.Caller, Session: s.ID, Instance: s.Instance, Node: s.Node, Extension: u.ID(), Notify: notify, Request: params}
+	e := &governance.Exchange{
+		Method:    method,
+		Caller:    s.Caller,
+		Session:   s.ID,
+		Instance:  s.Instance,
+		Node:      s.Node,
+		Extension: u.ID(),
+		Notify:    notify,
+		Request:   params,
+	}
 	now := g.o.Snapshots.Enter()
 	defer now.Leave()
 	err = now.Policies.Pipeline.Govern(ctx, e, func(ctx context.Context, e *governance.Exchange) (err error) {

@@ -27,10 +27,11 @@ type Options struct {
 	Snapshots *snapshot.Store
 	Units     *units.Registry
 	Hooks     *dispatch.HookEvents
-	Beside    *inflight.Gate                         // that work beside calls is inside
-	Closing   context.Context                        // ends when the host begins to close
-	Ended     func(*protocol.Session)                // called when a session with an id has ended; nil: nobody is told
-	Changed   func()                                 // called when the pins of what extensions say have changed
-	Asks      func(c *dispatch.Call, err error) bool // reports whether the caller of a call that failed is asked for what it lacks; nil: nobody is
-	Log       *slog.Logger
+	Beside    *inflight.Gate          // that work beside calls is inside
+	Closing   context.Context         // ends when the host begins to close
+	Ended     func(*protocol.Session) // called when a session with an id has ended; nil: nobody is told
+	Changed   func()                  // called when the pins of what extensions say have changed
+	// reports whether the caller of a call that failed is asked for what it lacks; nil: nobody is
+	Asks func(c *dispatch.Call, err error) bool
+	Log  *slog.Logger
 }

@@ -37,7 +37,8 @@ func listMethod(method string) string {
 
 func notOwned(method string) error {
 	name, _, _ := strings.Cut(method, "/")
-	return protocol.Errorf(protocol.ToolNotFound, "method %q is not served here: no extension declares an MCP extension with methods %s/…", method, name)
+	return protocol.Errorf(protocol.ToolNotFound,
+		"method %q is not served here: no extension declares an MCP extension with methods %s/…", method, name)
 }
 
 // listOwned answers the list of an extension of MCP: that of the only owner that the client sees, and
@@ -66,7 +67,8 @@ func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset
 func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (*protocol.Call, error) {
 	servers := view.Servers(g.o.Snapshots.Load().Declared.Owners(c.Method))
 	if len(servers) == 0 {
-		g.Calls.AwaitListed(ctx, &protocol.Call{Session: c.Session, Method: listMethod(c.Method), Params: c.Params, Client: c.Client})
+		g.Calls.AwaitListed(ctx,
+			&protocol.Call{Session: c.Session, Method: listMethod(c.Method), Params: c.Params, Client: c.Client})
 		if now, err := g.view(c.Session); err == nil {
 			servers = now.Servers(g.o.Snapshots.Load().Declared.Owners(c.Method))
 		}
@@ -81,17 +83,21 @@ func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *tool
 	}
 	key := owners.ItemKey(c.Params)
 	if key == "" {
-		return nil, protocol.Errorf(protocol.InvalidArguments, `%s: the params name no item by "uri", "name" or "id", and %s serve the method; call it at /{id}/mcp of one`, c.Method, strings.Join(servers, ", "))
+		return nil, protocol.Errorf(protocol.InvalidArguments,
+			`%s: the params name no item by "uri", "name" or "id", and %s serve the method; call it at /{id}/mcp of one`, c.Method, strings.Join(servers, ", "))
 	}
 	if out.Extension = g.ownerOfItem(ctx, c, key, view); !slices.Contains(servers, out.Extension) {
-		return nil, protocol.Errorf(protocol.InvalidArguments, "%s: none of %s lists %q; an item that is not listed is reached at /{id}/mcp of its extension", c.Method, strings.Join(servers, ", "), key)
+		return nil, protocol.Errorf(protocol.InvalidArguments,
+			"%s: none of %s lists %q; an item that is not listed is reached at /{id}/mcp of its extension", c.Method,
+			strings.Join(servers, ", "), key)
 	}
 	return &out, nil
 }
 
 // ownerOfItem returns the extension that lists an item, "" for none. It lists everything
 // again for an item that it does not know.
-func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string, view *toolset.View) (extension string) {
+func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string, view *toolset.View,
+) (extension string) {
 	l := listing{method: listMethod(c.Method)}
 	l.member, _, _ = strings.Cut(l.method, "/")
 	serves := func(id string) bool { return view.Check(id, c.Method, c.Params) == nil } // what is hidden has no owner

@@ -30,7 +30,8 @@ type answered struct {
 // there are others.
 func rootsKeys(result json.RawMessage) (keys []string, others bool) {
 	for key, request := range rawjson.Members(rawjson.Get(result, "inputRequests")) {
-		if method, _ := rawjson.Text(rawjson.Get(request, "method")); method == protocol.MethodRootsList && len(keys) < maxRootsKeys {
+		if method, _ := rawjson.Text(rawjson.Get(request, "method")); method == protocol.MethodRootsList &&
+			len(keys) < maxRootsKeys {
 			keys = append(keys, key)
 		} else {
 			others = true
@@ -45,9 +46,11 @@ func withoutRoots(result json.RawMessage, keys []string) json.RawMessage {
 	for _, key := range keys {
 		requests = rawjson.Delete(requests, key)
 	}
-	state, _ := json.Marshal(answered{keys, rawjson.Get(result, "requestState")}) // strings and valid JSON always encode
+	// strings and valid JSON always encode
+	state, _ := json.Marshal(answered{keys, rawjson.Get(result, "requestState")})
 	return rawjson.Edit(result, map[string]json.RawMessage{
-		"inputRequests": requests, "requestState": rawjson.Quote(rootsState + base64.RawURLEncoding.EncodeToString(state)),
+		"inputRequests": requests,
+		"requestState":  rawjson.Quote(rootsState + base64.RawURLEncoding.EncodeToString(state)),
 	})
 }
 

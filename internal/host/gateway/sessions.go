@@ -61,7 +61,17 @@ func (l *Sessions) Len() int {
 func (l *Sessions) Clients(listing func(*protocol.Session) string) []status.Client {
 	list := []status.Client{}
 	for _, s := range l.all() {
-		list = append(list, status.Client{Name: stats.ClientName(s.ClientInfo), Caller: s.Caller, Toolset: s.Toolset, Tools: listing(s), Session: s.ID, Protocol: s.Version, Extension: s.Extension, Front: s.Front, Since: s.Since})
+		list = append(list, status.Client{
+			Name:      stats.ClientName(s.ClientInfo),
+			Caller:    s.Caller,
+			Toolset:   s.Toolset,
+			Tools:     listing(s),
+			Session:   s.ID,
+			Protocol:  s.Version,
+			Extension: s.Extension,
+			Front:     s.Front,
+			Since:     s.Since,
+		})
 	}
 	slices.SortFunc(list, func(a, b status.Client) int { return strings.Compare(a.Session, b.Session) })
 	return list

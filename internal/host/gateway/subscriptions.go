@@ -108,9 +108,11 @@ func (l *Subscriptions) turn(ctx context.Context, to subscription) (end func(), 
 	case <-ctx.Done():
 		leave()
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, protocol.Errorf(protocol.Overloaded, "the extension is still busy with another request about %s: %w", to.uri, ctx.Err())
+			return nil, protocol.Errorf(protocol.Overloaded,
+				"the extension is still busy with another request about %s: %w", to.uri, ctx.Err())
 		}
-		return nil, protocol.Errorf(protocol.Canceled, "given up while the extension answers another request about %s: %w", to.uri, ctx.Err())
+		return nil, protocol.Errorf(protocol.Canceled,
+			"given up while the extension answers another request about %s: %w", to.uri, ctx.Err())
 	}
 }
 
@@ -223,7 +225,8 @@ func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 		if s == nil {
 			return next(ctx, c, params)
 		}
-		waiting := ctx // for its turn: while an extension does not answer, each would wait for the timeouts of all before it
+		// for its turn: while an extension does not answer, each would wait for the timeouts of all before it
+		waiting := ctx
 		if limit := c.Target.Base().Spec.Options.CallTimeout; limit > 0 {
 			var cancel context.CancelFunc
 			waiting, cancel = context.WithTimeout(ctx, limit)
@@ -244,7 +247,8 @@ func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 // subscribe calls ask, which asks the extension, and then notes that the session follows the resource.
 func (l *Subscriptions) subscribe(ctx context.Context, to subscription, who *protocol.Session, ask func() error) error {
 	if !l.hasRoom(to, who) {
-		return protocol.Errorf(protocol.Overloaded, "this client follows too many resources: their URIs may have %d bytes together", maxFollowed)
+		return protocol.Errorf(protocol.Overloaded,
+			"this client follows too many resources: their URIs may have %d bytes together", maxFollowed)
 	}
 	end, err := l.turn(ctx, to)
 	if err != nil {
@@ -259,7 +263,8 @@ func (l *Subscriptions) subscribe(ctx context.Context, to subscription, who *pro
 }
 
 // unsubscribe calls ask, which asks the extension, if no other session follows the resource.
-func (l *Subscriptions) unsubscribe(ctx context.Context, to subscription, who *protocol.Session, ask func() error) error {
+func (l *Subscriptions) unsubscribe(ctx context.Context, to subscription, who *protocol.Session, ask func() error,
+) error {
 	end, err := l.turn(ctx, to)
 	if err != nil {
 		return err
@@ -293,7 +298,8 @@ func subscriptionAt(i *unit.Instance, uri string) subscription {
 // resume subscribes a new instance to the resources that its sessions follow.
 func (l *Subscriptions) resume(ctx context.Context, i *unit.Instance) {
 	for _, uri := range l.wanted(i) {
-		if _, err := i.Call(ctx, &runtime.Request{Method: protocol.MethodResourcesSubscribe, Params: uriParams(uri)}); err != nil {
+		if _, err := i.Call(ctx,
+			&runtime.Request{Method: protocol.MethodResourcesSubscribe, Params: uriParams(uri)}); err != nil {
 			i.Unit.Log.Warn("a subscription could not be renewed", "uri", uri, "error", err)
 		}
 	}

@@ -32,7 +32,8 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	if n < 256 || n > maxFollowed/256 || len(l.followedBy(ada)) != n {
 		t.Errorf("%d resources are followed", n)
 	}
-	if !l.hasRoom(at(0), ada) || !l.hasRoom(at(n), bob) || l.hasRoom(subscription{uri: strings.Repeat("x", maxFollowed)}, bob) {
+	if !l.hasRoom(at(0), ada) || !l.hasRoom(at(n), bob) ||
+		l.hasRoom(subscription{uri: strings.Repeat("x", maxFollowed)}, bob) {
 		t.Error("what is followed already, or by another, is counted")
 	}
 	l.remove(at(0), ada)
@@ -180,15 +181,21 @@ func (starting) Info() (i runtime.Info)        { return i }
 func TestUnsubscribingWaitsForTheInstanceOutOfTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := starting{ready: make(chan struct{}), asked: make(chan string, 1)}
-		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindStdio, Protocol: manifest.ProtocolNative}}
+		m := &manifest.Manifest{
+			Transport: manifest.Transport{Kind: manifest.KindStdio, Protocol: manifest.ProtocolNative},
+		}
 		u := unit.New(&unit.Env{Log: slog.New(slog.DiscardHandler)}, unit.Options{
 			Candidate: discovery.Candidate{ID: "x", Manifest: m},
-			Spec: runtime.Spec{ID: "x", Manifest: m, Options: manifest.Options{
-				Activation:  manifest.ActivationLazy,
-				CallTimeout: time.Minute,
-				MaxInFlight: 1,
-				MaxQueue:    1,
-			}},
+			Spec: runtime.Spec{
+				ID:       "x",
+				Manifest: m,
+				Options: manifest.Options{
+					Activation:  manifest.ActivationLazy,
+					CallTimeout: time.Minute,
+					MaxInFlight: 1,
+					MaxQueue:    1,
+				},
+			},
 			Start: func(runtime.Spec, string) (runtime.Instance, error) { return s, nil },
 		})
 		defer func() { _ = u.Stop(t.Context(), 0) }()

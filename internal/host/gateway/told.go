@@ -57,7 +57,11 @@ func (t *told) changed(now *snapshot.Snapshot, sessions []*protocol.Session) map
 		next[s.Toolset] = is
 		switch {
 		case !reflect.DeepEqual(is.defined, was.defined):
-			other[s.Toolset] = []string{protocol.MethodToolsListChanged, protocol.MethodPromptsListChanged, protocol.MethodResourcesListChanged}
+			other[s.Toolset] = []string{
+				protocol.MethodToolsListChanged,
+				protocol.MethodPromptsListChanged,
+				protocol.MethodResourcesListChanged,
+			}
 		case is.list != was.list:
 			other[s.Toolset] = []string{protocol.MethodToolsListChanged}
 		}

@@ -56,7 +56,8 @@ func OfEntry(cfg *config.Config, id string) Stated {
 // that its manifest asks for, those that a project's file states, and all where the working
 // directory is why c was found, since a directory may have an extension of any id.
 func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
-	of, _ := OfTransport("", &c.Manifest.Transport, cfg.Extensions.Environ(c.ID)).Names() // what is wrong is reported by Give
+	// what is wrong is reported by Give
+	of, _ := OfTransport("", &c.Manifest.Transport, cfg.Extensions.Environ(c.ID)).Names()
 	if cfg.Project.SearchPaths {
 		all, _ := OfEntry(cfg, c.ID).Names()
 		maps.Copy(of, all)
@@ -144,7 +145,10 @@ func visible(t *manifest.Transport) error {
 	}
 	for _, word := range append(slices.Clip(t.CommandLine()), t.Cwd) {
 		if secrets.Refers(word) {
-			return &secrets.Error{Message: "its command line refers to a secret, which others on this machine could read there", Next: "have the program read it from a variable of its environment"}
+			return &secrets.Error{
+				Message: "its command line refers to a secret, which others on this machine could read there",
+				Next:    "have the program read it from a variable of its environment",
+			}
 		}
 	}
 	return nil
@@ -165,7 +169,10 @@ func (g *references) missing() error {
 }
 
 // errNoStore is the error of a host without a store.
-var errNoStore = &secrets.Error{Message: "this program has no store of secrets", Next: "set Secrets of its exthost.Options"}
+var errNoStore = &secrets.Error{
+	Message: "this program has no store of secrets",
+	Next:    "set Secrets of its exthost.Options",
+}
 
 func (g *references) check(name string) error {
 	if g.store == nil {
@@ -213,7 +220,8 @@ func (r *run) replace(text, not string) string {
 	out, err := secrets.Replace(text, func(name string) (string, error) {
 		value, err := r.value(name)
 		if err == nil && strings.ContainsAny(value, not) {
-			err = r.refuse(name, fmt.Errorf("the secret %s has several lines, which no header and no address can have", name))
+			err = r.refuse(name,
+				fmt.Errorf("the secret %s has several lines, which no header and no address can have", name))
 		}
 		return value, err
 	})
@@ -231,7 +239,8 @@ func (r *run) value(name string) (string, error) {
 	case r.err != nil:
 		return "", r.err
 	case r.keys[name] == "": // by a variable of the host
-		return "", protocol.Errorf(protocol.RequirementMissing, "the secret %s is referred to by what does not state it", name)
+		return "", protocol.Errorf(protocol.RequirementMissing,
+			"the secret %s is referred to by what does not state it", name)
 	case r.store == nil:
 		return "", r.refuse(name, errNoStore)
 	}

@@ -75,12 +75,20 @@ func (o *others) ask(ctx context.Context, nodes []string) (list []approval.Reque
 		found, err := readRequests(node, answer)
 		if room := maxShown - len(list); len(found) > room {
 			found = found[:room]
-			full = append(full, Silent{Node: node, Reason: fmt.Sprintf("%d requests of other nodes are listed already: answer some of these, or those at that node", maxShown), part: true})
+			full = append(full,
+				Silent{
+					Node: node,
+					Reason: fmt.Sprintf("%d requests of other nodes are listed already: answer some of these, or "+
+						"those at that node", maxShown),
+					part: true,
+				})
 		}
 		list = append(list, found...)
 		return err
 	})
-	slices.SortFunc(list, func(a, b approval.Request) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b approval.Request) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID))
+	})
 	silent = append(silent, full...)
 	slices.SortFunc(silent, byName)
 	return list, silent
@@ -92,7 +100,8 @@ var requestID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 // readRequests returns the requests of a node, which may say anything.
 func readRequests(node string, answer json.RawMessage) ([]approval.Request, error) {
 	if len(answer) > maxJSON {
-		return nil, protocol.Errorf(protocol.LineTooLong, "its list of approval requests has %d bytes, more than %d", len(answer), maxJSON)
+		return nil, protocol.Errorf(protocol.LineTooLong, "its list of approval requests has %d bytes, more than %d",
+			len(answer), maxJSON)
 	}
 	var list []approval.Request
 	if err := json.Unmarshal(answer, &list); err != nil {
@@ -102,7 +111,8 @@ func readRequests(node string, answer json.RawMessage) ([]approval.Request, erro
 	list = list[:min(len(list), maxRequests)]
 	for i := range list {
 		q := &list[i]
-		for _, text := range []*string{&q.Caller, &q.Session, &q.Node, &q.Extension, &q.Tool, &q.Method, &q.Policy, &q.Reason, &q.Hash, &q.Decision, &q.Approved} {
+		for _, text := range []*string{&q.Caller, &q.Session, &q.Node, &q.Extension, &q.Tool, &q.Method, &q.Policy,
+			&q.Reason, &q.Hash, &q.Decision, &q.Approved} {
 			*text = display.Escape(display.Cut(*text, maxText))
 		}
 		q.Arguments = display.Escape(display.Cut(q.Arguments, maxArgs))
@@ -122,7 +132,8 @@ var markKey = rand.Text()
 // markOf returns 40 bits that stand for what is shown of a request and does not change while it waits.
 func markOf(q *approval.Request) string {
 	h := hmac.New(sha256.New, []byte(markKey))
-	for _, text := range []string{q.ID, q.Caller, q.Session, q.Node, q.Extension, q.Tool, q.Method, q.Policy, q.Reason, q.Arguments, q.Hash, q.Decision} {
+	for _, text := range []string{q.ID, q.Caller, q.Session, q.Node, q.Extension, q.Tool, q.Method, q.Policy, q.Reason,
+		q.Arguments, q.Hash, q.Decision} {
 		fmt.Fprintf(h, "%d %s", len(text), text)
 	}
 	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:5]))
@@ -197,9 +208,12 @@ func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 			case q.ID == id:
 				p.Hash = q.Hash
 			case mark == "" && strings.HasPrefix(q.ID, id+markSeparator):
-				return protocol.Errorf(protocol.InvalidArguments, "%s does not say what was shown of the request; take the id from exthost approve: %s", id, q.ID)
+				return protocol.Errorf(protocol.InvalidArguments,
+					"%s does not say what was shown of the request; take the id from exthost approve: %s", id, q.ID)
 			case strings.HasPrefix(q.ID, node+"/"+p.ID+markSeparator):
-				return protocol.Errorf(protocol.DescriptorChanged, "request %s is about another call than the one that was shown; list the requests again: exthost approve", id)
+				return protocol.Errorf(protocol.DescriptorChanged,
+					"request %s is about another call than the one that was shown; list the requests again: exthost "+
+						"approve", id)
 			}
 		}
 	}
@@ -212,7 +226,9 @@ func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 func (n *inward) decide(method string, p *order) error {
 	for _, q := range n.Here.State.Approvals.List() {
 		if q.ID == p.ID && p.Hash != q.Hash {
-			return protocol.Errorf(protocol.DescriptorChanged, "request %s is about another call than the one that was answered; list the requests again: exthost approve", q.ID)
+			return protocol.Errorf(protocol.DescriptorChanged,
+				"request %s is about another call than the one that was answered; list the requests again: exthost "+
+					"approve", q.ID)
 		}
 	}
 	if method == methodApprove {

@@ -95,11 +95,12 @@ func (h *hunt) followLocked(ctx context.Context, id string) {
 		}
 	})
 	h.asking.Go(func() {
-		for _, s := range h.each(ctx, auditWait, h.others, methodAudit, p, func(node string, answer json.RawMessage) error {
-			list, err := readRecords(answer, id)
-			h.take(ctx, node, list)
-			return err
-		}) {
+		for _, s := range h.each(ctx, auditWait, h.others, methodAudit, p,
+			func(node string, answer json.RawMessage) error {
+				list, err := readRecords(answer, id)
+				h.take(ctx, node, list)
+				return err
+			}) {
 			h.miss(s, nil)
 		}
 	})
@@ -140,14 +141,17 @@ func byFront(found map[string][]audit.Record) []Audited {
 		}
 		return 1
 	}
-	slices.SortFunc(list, func(a, b Audited) int { return cmp.Or(passed(a)-passed(b), strings.Compare(a.Node, b.Node)) })
+	slices.SortFunc(list, func(a, b Audited) int {
+		return cmp.Or(passed(a)-passed(b), strings.Compare(a.Node, b.Node))
+	})
 	return list
 }
 
 // addRecords adds records that are not in a list.
 func addRecords(list, more []audit.Record) []audit.Record {
 	for _, r := range more {
-		known := slices.ContainsFunc(list, func(k audit.Record) bool { return k.Seq == r.Seq && k.ID == r.ID && k.Hash == r.Hash })
+		known := slices.ContainsFunc(list,
+			func(k audit.Record) bool { return k.Seq == r.Seq && k.ID == r.ID && k.Hash == r.Hash })
 		if !known && len(list) < maxRecords {
 			list = append(list, r)
 		}
@@ -156,7 +160,8 @@ func addRecords(list, more []audit.Record) []audit.Record {
 }
 
 // readLog returns the records of the calls with the ids of this host's log. may says which; nil: all.
-func (h *Here) readLog(ctx context.Context, ids []string, may func(*audit.Record) bool) (list []audit.Record, err error) {
+func (h *Here) readLog(ctx context.Context, ids []string, may func(*audit.Record) bool,
+) (list []audit.Record, err error) {
 	list = []audit.Record{}
 	log := h.State.AuditStatus()
 	if log == nil {
@@ -172,7 +177,8 @@ func (h *Here) readLog(ctx context.Context, ids []string, may func(*audit.Record
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, protocol.Errorf(protocol.CallTimeout, "the audit log is too long to be read in time; exthost audit --id reads it without a limit")
+		return nil, protocol.Errorf(protocol.CallTimeout,
+			"the audit log is too long to be read in time; exthost audit --id reads it without a limit")
 	}
 	return list, nil
 }
@@ -206,7 +212,9 @@ func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Recor
 		return may
 	})
 	if err == nil && withheld && len(list) == 0 {
-		return nil, protocol.Errorf(protocol.Rejected, "it shows node %s the calls of its own callers alone; to show all, name it in cluster.operators there", o.Node)
+		return nil, protocol.Errorf(protocol.Rejected,
+			"it shows node %s the calls of its own callers alone; to show all, name it in cluster.operators there",
+			o.Node)
 	}
 	return list, err
 }
@@ -224,7 +232,8 @@ func readRecords(answer json.RawMessage, id string) ([]audit.Record, error) {
 	list = list[:min(len(list), maxRecords)]
 	for i := range list {
 		r := &list[i]
-		for _, text := range []*string{&r.ID, &r.Caller, &r.Session, &r.Node, &r.Origin, &r.Extension, &r.Tool, &r.Method, &r.Direction, &r.Policy, &r.Code, &r.ApprovedBy, &r.Failure, &r.Error} {
+		for _, text := range []*string{&r.ID, &r.Caller, &r.Session, &r.Node, &r.Origin, &r.Extension, &r.Tool,
+			&r.Method, &r.Direction, &r.Policy, &r.Code, &r.ApprovedBy, &r.Failure, &r.Error} {
 			*text = display.Escape(display.Cut(*text, maxText))
 		}
 	}

@@ -39,7 +39,8 @@ func (n *Nodes) place(id, verb string) (node, there string, err error) {
 		}
 	}
 	if len(at) > 0 {
-		return "", "", protocol.Errorf(protocol.InvalidArguments, "%s is not at this node; it is at %s: exthost %s %s.%s", id, strings.Join(at, ", "), verb, at[0], id)
+		return "", "", protocol.Errorf(protocol.InvalidArguments,
+			"%s is not at this node; it is at %s: exthost %s %s.%s", id, strings.Join(at, ", "), verb, at[0], id)
 	}
 	return "", id, nil
 }
@@ -54,7 +55,8 @@ func (h *Here) has(id string) bool {
 
 // owns reports whether extensions of the host are servers of one with that id.
 func (h *Here) owns(id string) bool {
-	return slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return strings.HasPrefix(x.ID, id+".") && len(x.Nodes) == 0 })
+	return slices.ContainsFunc(h.Status().Extensions,
+		func(x status.Extension) bool { return strings.HasPrefix(x.ID, id+".") && len(x.Nodes) == 0 })
 }
 
 // Having returns a function that names the nodes that have a tool of the catalog, this one first;
@@ -72,7 +74,8 @@ func (n *Nodes) Having() func(*tools.Entry) []string {
 			nodes = append(nodes, self)
 		}
 		for _, p := range places[e.Extension] {
-			if slices.ContainsFunc(p.Tools, func(t protocol.Tool) bool { return t.Name == e.Tool && bytes.Equal(t.Raw, e.Raw) }) {
+			if slices.ContainsFunc(p.Tools,
+				func(t protocol.Tool) bool { return t.Name == e.Tool && bytes.Equal(t.Raw, e.Raw) }) {
 				nodes = append(nodes, p.Node)
 			}
 		}
@@ -131,11 +134,14 @@ func (n *Nodes) Reload(ctx context.Context, id, by string) (*status.Change, erro
 // that is left out would stand for, is for the operator of this node.
 func (n *inward) reload(ctx context.Context, id string) (*status.Change, error) {
 	if id == "" {
-		return nil, protocol.Errorf(protocol.InvalidArguments, "node %s reloads one extension for another node: exthost reload %s.ID", n.self, n.self)
+		return nil, protocol.Errorf(protocol.InvalidArguments,
+			"node %s reloads one extension for another node: exthost reload %s.ID", n.self, n.self)
 	}
 	change, err := n.Here.Reloads.Reload(ctx, id)
 	if err == nil && change.Empty() && !n.Here.has(id) && !n.Here.owns(id) {
-		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q that can be used; exthost validate, at that node, says what is wrong with one", id)
+		return nil, protocol.Errorf(protocol.ToolNotFound,
+			"there is no extension %q that can be used; exthost validate, at that node, says what is wrong with one",
+			id)
 	}
 	return change, err
 }

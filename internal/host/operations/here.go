@@ -68,7 +68,9 @@ func (h *Here) Disable(ctx context.Context, id string) error { return h.setDisab
 
 func (h *Here) setDisabled(ctx context.Context, id string, disabled bool) error {
 	if h.Enables == nil {
-		return protocol.Errorf(protocol.ConfigInvalid, "the configuration of this host is not to be changed from here: change extensions.disabled where it comes from")
+		return protocol.Errorf(protocol.ConfigInvalid,
+			"the configuration of this host is not to be changed from here: change extensions.disabled where it "+
+				"comes from")
 	}
 	if err := mayDisable(h.Snapshots.Load(), h.Status(), id, disabled); err != nil {
 		return err
@@ -87,11 +89,14 @@ func (h *Here) setDisabled(ctx context.Context, id string, disabled bool) error 
 // is.
 func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled bool) error {
 	listed := now.Config.Extensions.Disabled
-	if owner, _, server := strings.Cut(id, "."); server && slices.Contains(listed, owner) && !slices.Contains(listed, id) {
-		return protocol.Errorf(protocol.Rejected, "%s is disabled with %s, whose server it is: exthost enable %s", id, owner, owner)
+	if owner, _, server := strings.Cut(id, "."); server && slices.Contains(listed, owner) &&
+		!slices.Contains(listed, id) {
+		return protocol.Errorf(protocol.Rejected, "%s is disabled with %s, whose server it is: exthost enable %s", id,
+			owner, owner)
 	}
 	if now.Destinations[id] != nil {
-		return protocol.Errorf(protocol.InvalidArguments, "%s is a destination, which is there as long as destinations of the configuration names it", id)
+		return protocol.Errorf(protocol.InvalidArguments,
+			"%s is a destination, which is there as long as destinations of the configuration names it", id)
 	}
 	if err := s.NotHere(id, map[bool]string{true: "disable", false: "enable"}[disabled]); err != nil {
 		return err
@@ -131,7 +136,8 @@ func Cannot(s status.Status, id string) error {
 	var ids []string
 	for _, p := range s.Policies {
 		if status.PolicyPrefix+p.Name == id {
-			return protocol.Errorf(protocol.InvalidArguments, "policy %s is %s, and has no process to restart", p.Name, p.State)
+			return protocol.Errorf(protocol.InvalidArguments, "policy %s is %s, and has no process to restart", p.Name,
+				p.State)
 		}
 		ids = append(ids, status.PolicyPrefix+p.Name)
 	}

@@ -87,7 +87,8 @@ func (n *Nodes) Operate(ctx context.Context, o *peers.Operation) (json.RawMessag
 	case methodApprove, methodDeny, methodRestart, methodEnable, methodDisable, methodReload:
 		return in.obey(ctx, o)
 	}
-	return nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not know the operation %.60q: update exthost there", n.self, o.Method)
+	return nil, protocol.Errorf(protocol.ToolNotFound,
+		"node %s does not know the operation %.60q: update exthost there", n.self, o.Method)
 }
 
 func answer(v any, err error) (json.RawMessage, error) {
@@ -107,7 +108,9 @@ func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessag
 	p.By = display.Escape(display.Cut(p.By, maxBy)) + " at node " + o.Node
 	defer func() { n.record(ctx, o, &p, began, err) }()
 	if !o.Operator {
-		return nil, protocol.Errorf(protocol.Rejected, "node %s takes no orders of node %s: name it in cluster.operators there, or give the command there: %s", n.self, o.Node, commandOf(o.Method, &p))
+		return nil, protocol.Errorf(protocol.Rejected,
+			"node %s takes no orders of node %s: name it in cluster.operators there, or give the command there: %s",
+			n.self, o.Node, commandOf(o.Method, &p))
 	}
 	switch o.Method {
 	case methodApprove, methodDeny:
@@ -146,8 +149,13 @@ func commandOf(method string, p *order) string {
 
 // record writes what another node wanted into the log, and into the audit log.
 func (n *inward) record(ctx context.Context, o *peers.Operation, p *order, began time.Time, err error) {
-	r := audit.Record{Time: began.UTC(), Node: o.Node, Method: "exthost/" + o.Method, Outcome: audit.OK,
-		Duration: float64(time.Since(began).Microseconds()) / 1e3}
+	r := audit.Record{
+		Time:     began.UTC(),
+		Node:     o.Node,
+		Method:   "exthost/" + o.Method,
+		Outcome:  audit.OK,
+		Duration: float64(time.Since(began).Microseconds()) / 1e3,
+	}
 	id := display.Escape(display.Cut(p.ID, 160))
 	if o.Method == methodApprove || o.Method == methodDeny {
 		r.ID = id
@@ -164,9 +172,11 @@ func (n *inward) record(ctx context.Context, o *peers.Operation, p *order, began
 	}
 	if err != nil {
 		r.Failure, r.Error = string(protocol.KindOf(err)), display.Escape(display.Cut(protocol.Reason(err), maxText))
-		n.Here.Log.Warn("an operation of another node was not carried out", "node", o.Node, "operation", o.Method, "id", id, "by", p.By, "reason", r.Error)
+		n.Here.Log.Warn("an operation of another node was not carried out", "node", o.Node, "operation", o.Method, "id",
+			id, "by", p.By, "reason", r.Error)
 	} else {
-		n.Here.Log.Info("an operation of another node was carried out", "node", o.Node, "operation", o.Method, "id", id, "by", p.By)
+		n.Here.Log.Info("an operation of another node was carried out", "node", o.Node, "operation", o.Method, "id", id,
+			"by", p.By)
 	}
 	n.Here.State.Record(context.WithoutCancel(ctx), r)
 }

@@ -43,7 +43,8 @@ const maxAsked = 16
 
 // each asks nodes for as long as within, and returns those that did not answer, by name. take is
 // called by one goroutine at a time.
-func (o *others) each(ctx context.Context, within time.Duration, nodes []string, method string, params any, take func(node string, answer json.RawMessage) error) (silent []Silent) {
+func (o *others) each(ctx context.Context, within time.Duration, nodes []string, method string, params any,
+	take func(node string, answer json.RawMessage) error) (silent []Silent) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	raw, err := json.Marshal(params)
@@ -102,7 +103,8 @@ func (o *others) order(ctx context.Context, within time.Duration, node, method s
 	if e, ok := errors.AsType[*protocol.Error](named(node, err)); ok {
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			e.Message = "node " + node + " did not answer within " + within.String() + "; it may have carried out the command, which may be given again"
+			e.Message = "node " + node + " did not answer within " + within.String() +
+				"; it may have carried out the command, which may be given again"
 		case e.Kind == protocol.NodeLost:
 			e.Message += "; the command may be given again"
 		}

@@ -19,7 +19,11 @@ type mute struct{ peers.Cluster }
 func (mute) Operate(ctx context.Context, node, _ string, _ json.RawMessage) (json.RawMessage, error) {
 	if strings.HasPrefix(node, "mute") {
 		<-ctx.Done()
-		return nil, &protocol.Error{Kind: protocol.KindOf(ctx.Err()), Outcome: "unknown", Message: "the caller waits no more"}
+		return nil, &protocol.Error{
+			Kind:    protocol.KindOf(ctx.Err()),
+			Outcome: "unknown",
+			Message: "the caller waits no more",
+		}
 	}
 	return json.RawMessage("null"), ctx.Err()
 }
@@ -33,10 +37,11 @@ func TestSilentNodesHideNoOthers(t *testing.T) {
 		}
 		var answered []string
 		o := others{"web", mute{}}
-		silent := o.each(t.Context(), listWait, append(nodes, "gpu1"), methodApprovals, struct{}{}, func(node string, _ json.RawMessage) error {
-			answered = append(answered, node)
-			return nil
-		})
+		silent := o.each(t.Context(), listWait, append(nodes, "gpu1"), methodApprovals, struct{}{},
+			func(node string, _ json.RawMessage) error {
+				answered = append(answered, node)
+				return nil
+			})
 		if len(answered) != 1 || answered[0] != "gpu1" {
 			t.Errorf("%q answered", answered)
 		}
@@ -65,7 +70,8 @@ func TestAuditLogIsReadForOthers(t *testing.T) {
 		n.Here.State = new(policies.State)
 		n.reading <- struct{}{}
 		for operator, want := range map[bool]protocol.Kind{true: "", false: protocol.Overloaded} {
-			_, err := (*inward)(n).records(t.Context(), &peers.Operation{Node: "web", Operator: operator, Params: json.RawMessage(`{"ids":["d1"]}`)})
+			_, err := (*inward)(n).records(t.Context(),
+				&peers.Operation{Node: "web", Operator: operator, Params: json.RawMessage(`{"ids":["d1"]}`)})
 			if protocol.KindOf(err) != want {
 				t.Errorf("an operator's is %v: %v", operator, err)
 			}

@@ -26,7 +26,8 @@ type page struct {
 
 // Page calls the page tool. A result that another node keeps is read there. s is the session of
 // the caller, nil for none; origin the decision about the call.
-func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool, arguments json.RawMessage) (json.RawMessage, error) {
+func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool,
+	arguments json.RawMessage) (json.RawMessage, error) {
 	p := page{Origin: origin}
 	owner := results.Owner{}
 	if s != nil {
@@ -66,7 +67,9 @@ func (n *Nodes) pageOf(ctx context.Context, node string, arguments json.RawMessa
 	result, err := n.cluster.Operate(ctx, node, methodPage, raw)
 	switch {
 	case protocol.KindOf(err) == protocol.NotReady || protocol.KindOf(err) == protocol.NodeLost:
-		return nil, protocol.Errorf(protocol.NotReady, "the result is kept by node %s, which is not there now; if it does not come back, call the tool again: %w", node, err)
+		return nil, protocol.Errorf(protocol.NotReady,
+			"the result is kept by node %s, which is not there now; if it does not come back, call the tool again: %w",
+			node, err)
 	case err != nil:
 		return nil, named(node, err)
 	}
@@ -92,5 +95,10 @@ func (n *inward) page(ctx context.Context, o *peers.Operation) (json.RawMessage,
 	}
 	name, _ := json.Marshal(results.ToolName)
 	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), p.Arguments, []byte(`}`))
-	return n.calls.Do(ctx, &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: params, Origin: p.Origin})
+	return n.calls.Do(ctx, &protocol.Call{
+		Session: s,
+		Method:  protocol.MethodToolsCall,
+		Params:  params,
+		Origin:  p.Origin,
+	})
 }

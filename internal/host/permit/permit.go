@@ -93,11 +93,22 @@ func (r *Rules) Unpacked(c *discovery.Candidate) *protocol.Diagnostic {
 		return nil
 	}
 	if err == nil {
-		return &protocol.Diagnostic{Level: protocol.LevelInfo, Code: CodeBeside, Extension: c.ID, Path: c.Path,
-			Message: "beside its code, its program keeps files that are not of the package: " + consent.Some(beside),
-			Hint:    "they stay, also when the package is upgraded or removed; they are in " + dir}
+		return &protocol.Diagnostic{
+			Level:     protocol.LevelInfo,
+			Code:      CodeBeside,
+			Extension: c.ID,
+			Path:      c.Path,
+			Message:   "beside its code, its program keeps files that are not of the package: " + consent.Some(beside),
+			Hint:      "they stay, also when the package is upgraded or removed; they are in " + dir,
+		}
 	}
-	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUntrusted, Extension: c.ID, Path: c.Path, Message: protocol.Reason(err)}
+	d := &protocol.Diagnostic{
+		Level:     protocol.LevelWarn,
+		Code:      CodeUntrusted,
+		Extension: c.ID,
+		Path:      c.Path,
+		Message:   protocol.Reason(err),
+	}
 	if refused, ok := errors.AsType[nexter](err); ok {
 		d.Hint = refused.Next()
 	}
@@ -124,7 +135,8 @@ func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []
 		return d
 	}
 	if names := Ungranted(r.Consent, environ, cfg, c); names != nil {
-		d.Message, d.Hint = "it asks for secrets that it was not granted: "+strings.Join(names, ", "), "exthost grant "+c.ID+" "+strings.Join(names, " ")
+		d.Message, d.Hint = "it asks for secrets that it was not granted: "+strings.Join(names,
+			", "), "exthost grant "+c.ID+" "+strings.Join(names, " ")
 		return d
 	}
 	return nil
@@ -166,7 +178,8 @@ func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Can
 	for _, name := range c.Manifest.Requires.Env {
 		value, ok := host(name)
 		_, stated := cfg.Extensions.Environ(c.ID)[name]
-		passed := slices.Contains(entry.EnvPass, name) || slices.Contains(cfg.Extensions.Env.Pass, name) || slices.Contains(entry.EnvDeny, name)
+		passed := slices.Contains(entry.EnvPass, name) || slices.Contains(cfg.Extensions.Env.Pass, name) ||
+			slices.Contains(entry.EnvDeny, name)
 		if ok && !stated && !passed && process.Withholds(name, value) && !k.Granted(c, name) {
 			names = append(names, name)
 		}
@@ -209,7 +222,8 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 	}
 	return func(context.Context) (still func() error, err error) {
 		if r.asks(cfg, c) {
-			if still, err = begin(func() (func() error, error) { return r.Consent.Starts(c) }, c.ID, "exthost restart "+c.ID); err != nil {
+			if still, err = begin(func() (func() error, error) { return r.Consent.Starts(c) }, c.ID,
+				"exthost restart "+c.ID); err != nil {
 				return nil, err
 			}
 		}
@@ -250,7 +264,8 @@ type nexter interface {
 // Refusal words why the package of an extension does not start.
 func Refusal(err error) error {
 	if refused, ok := errors.AsType[nexter](err); ok {
-		return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s; %s", protocol.Reason(err), refused.Next())
+		return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s; %s", protocol.Reason(err),
+			refused.Next())
 	}
 	return err
 }

@@ -39,8 +39,8 @@ func (s *Selection) Has(p *status.Pin) bool {
 	return s.Names(p) && slices.Contains(s.Digests, p.Digest)
 }
 
-// ApprovePins pins what is selected as it was shown, and returns that. by names the approver. Nothing to approve is a tool_not_found error, and so is what has changed since it
-// was shown.
+// ApprovePins pins what is selected as it was shown, and returns that. by names the approver. Nothing to approve is a
+// tool_not_found error, and so is what has changed since it was shown.
 func (s *State) ApprovePins(set *Set, selected Selection, by string) (approved []status.Pin, err error) {
 	for _, p := range set.Pins() {
 		if !selected.Has(&p) {
@@ -49,10 +49,12 @@ func (s *State) ApprovePins(set *Set, selected Selection, by string) (approved [
 		if err := set.approve(&p, by); errors.Is(err, pins.ErrOther) || errors.Is(err, pins.ErrNothingHeld) {
 			return approved, protocol.Errorf(protocol.ToolNotFound, "%w: look again with exthost policy pins", err)
 		} else if err != nil {
-			return approved, protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", p.Extension, err)
+			return approved, protocol.Errorf(protocol.ConfigInvalid,
+				"%s is accepted until this host ends, and not longer: %w", p.Extension, err)
 		}
 		approved = append(approved, p)
-		s.env.Log.Info("a change was approved", "extension", p.Extension, "what", p.Label, "policy", p.Policy, "digest", p.Digest, "by", by)
+		s.env.Log.Info("a change was approved", "extension", p.Extension, "what", p.Label, "policy", p.Policy, "digest",
+			p.Digest, "by", by)
 	}
 	if len(approved) == 0 {
 		return nil, set.nothingWithheld(selected)
@@ -74,13 +76,20 @@ func (set *Set) nothingWithheld(s Selection) error {
 	waits := func(p status.Pin) bool { return s.Names(&p) }
 	switch {
 	case len(s.Digests) == 0 && slices.ContainsFunc(set.Pins(), waits):
-		return protocol.Errorf(protocol.ToolNotFound, "nothing was accepted of %s: state the digests of what was shown, as exthost policy pins -o json lists them", s.Extension)
+		return protocol.Errorf(protocol.ToolNotFound,
+			"nothing was accepted of %s: state the digests of what was shown, as exthost policy pins -o json lists "+
+				"them", s.Extension)
 	case slices.ContainsFunc(set.Pins(), waits):
-		return protocol.Errorf(protocol.ToolNotFound, "%s has changed again since it was shown, and nothing was accepted: look again with exthost policy pins", s.Extension)
+		return protocol.Errorf(protocol.ToolNotFound,
+			"%s has changed again since it was shown, and nothing was accepted: look again with exthost policy pins",
+			s.Extension)
 	case s.Label == "":
-		return protocol.Errorf(protocol.ToolNotFound, "no tool of an extension %q has changed: there is nothing to accept", s.Extension)
+		return protocol.Errorf(protocol.ToolNotFound,
+			"no tool of an extension %q has changed: there is nothing to accept", s.Extension)
 	case len(set.pinning) > 0 && !slices.ContainsFunc(set.Pins(), known):
-		return protocol.Errorf(protocol.ToolNotFound, "no tool %q of %s is pinned; name it as the extension does", s.Label, s.Extension)
+		return protocol.Errorf(protocol.ToolNotFound, "no tool %q of %s is pinned; name it as the extension does",
+			s.Label, s.Extension)
 	}
-	return protocol.Errorf(protocol.ToolNotFound, "the tool %s of %s has not changed: there is nothing to accept", s.Label, s.Extension)
+	return protocol.Errorf(protocol.ToolNotFound, "the tool %s of %s has not changed: there is nothing to accept",
+		s.Label, s.Extension)
 }

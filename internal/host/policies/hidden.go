@@ -30,8 +30,9 @@ func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) er
 		return nil
 	case held:
 	case set.hidden.Beyond(extension, kind):
-		return protocol.Errorf(protocol.DescriptorChanged, "every %s of %s is held: more than %d wait for the operator, and the host remembers no more of them; "+
-			"disable or mend the extension, then start the host again", kind, extension, pins.MaxItems)
+		return protocol.Errorf(protocol.DescriptorChanged,
+			"every %s of %s is held: more than %d wait for the operator, and the host remembers no more of them; "+
+				"disable or mend the extension, then start the host again", kind, extension, pins.MaxItems)
 	default:
 		return nil
 	}
@@ -39,7 +40,8 @@ func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) er
 	if unlocked {
 		reason = "its descriptor is not the one of exthost.lock"
 	}
-	return protocol.Errorf(protocol.DescriptorChanged, "the %s %s of %s is held: %s; exthost policy pins shows it, %s lets it pass",
+	return protocol.Errorf(protocol.DescriptorChanged,
+		"the %s %s of %s is held: %s; exthost policy pins shows it, %s lets it pass",
 		kind, display.Visible(name), extension, reason, pins.AcceptCommand(extension, kind, name))
 }
 
@@ -54,7 +56,13 @@ func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
 	}
 	set.hidden.Keep(u.ID(), present)
 	for _, t := range offered { // the catalog reports other hidden characters
-		if ok, _ := set.hidden.Check(pins.Sent{Extension: u.ID(), Kind: pins.Tool, Name: t.Name, Raw: t.Raw, Unlocked: unlocked(stated, t)}); !ok {
+		if ok, _ := set.hidden.Check(pins.Sent{
+			Extension: u.ID(),
+			Kind:      pins.Tool,
+			Name:      t.Name,
+			Raw:       t.Raw,
+			Unlocked:  unlocked(stated, t),
+		}); !ok {
 			names = append(names, t.Name)
 		}
 	}
@@ -90,8 +98,10 @@ func (set *Set) hiddenText(u *unit.Unit, held []pins.Pin) (diags []protocol.Diag
 	})
 	if len(other) > 0 {
 		d := d
-		d.Code, d.Message = string(protocol.DescriptorChanged), "held back because exthost.lock states other descriptors, or none: "+pins.Names(other)
-		d.Hint = fmt.Sprintf("exthost policy pins shows them; exthost tools accept %s lets them pass, and writes them into exthost.lock", u.ID())
+		d.Code, d.Message = string(protocol.DescriptorChanged),
+			"held back because exthost.lock states other descriptors, or none: "+pins.Names(other)
+		d.Hint = fmt.Sprintf("exthost policy pins shows them; exthost tools accept %s lets them pass, and writes "+
+			"them into exthost.lock", u.ID())
 		diags = append(diags, d)
 	}
 	if len(held) > 0 {
@@ -104,7 +114,8 @@ func (set *Set) hiddenText(u *unit.Unit, held []pins.Pin) (diags []protocol.Diag
 	}
 	if noted := set.hidden.Noted(u.ID()); len(noted) > 0 {
 		d.Code, d.Hint = "hidden_text", "a model reads them; ask the author why they are there"
-		d.Message = "listed with characters that a reader does not see: " + strings.Join(noted[:min(len(noted), maxHiddenNamed)], ", ")
+		d.Message = "listed with characters that a reader does not see: " +
+			strings.Join(noted[:min(len(noted), maxHiddenNamed)], ", ")
 		if more := len(noted) - maxHiddenNamed; more > 0 {
 			d.Message += fmt.Sprintf(", and %d more", more)
 		}

@@ -73,7 +73,11 @@ func (set *Set) WithholdsIntroduction(extension string, hs *runtime.Handshake, l
 	if hs.Protocol != manifest.ProtocolMCP { // others say nothing of themselves to clients
 		return false, false
 	}
-	names, changed := set.look(pins.List{Extension: extension, Kind: pins.Introduction, Items: []pins.Item{introduction(hs, legacy)}})
+	names, changed := set.look(pins.List{
+		Extension: extension,
+		Kind:      pins.Introduction,
+		Items:     []pins.Item{introduction(hs, legacy)},
+	})
 	return len(names) > 0, changed
 }
 
@@ -103,7 +107,13 @@ func (set *Set) Show(page Page) (shown []json.RawMessage, changed bool) {
 	for _, raw := range page.Items {
 		item := listedItem(page.Kind, raw)
 		l.Items = append(l.Items, item)
-		ok, other := set.hidden.Check(pins.Sent{Extension: page.Extension, Kind: item.Kind, Name: item.Name, Raw: raw, Note: true})
+		ok, other := set.hidden.Check(pins.Sent{
+			Extension: page.Extension,
+			Kind:      item.Kind,
+			Name:      item.Name,
+			Raw:       raw,
+			Note:      true,
+		})
 		withheld[item.Name], changed = withheld[item.Name] || !ok, changed || other
 	}
 	names, other := set.look(l)
@@ -154,20 +164,33 @@ func (set *Set) held(u *unit.Unit, about func(pins.Pin) bool) (diags []protocol.
 	for _, p := range set.pinning {
 		for _, kind := range p.Pins().Full(u.ID()) {
 			if p.Guards(u.ID(), kind) {
-				diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
-					Message: fmt.Sprintf("policy %s: %s", p.name, p.NoRoom(u.ID(), kind))})
+				diags = append(diags, protocol.Diagnostic{
+					Level:     protocol.LevelWarn,
+					Code:      string(protocol.DescriptorChanged),
+					Extension: u.ID(),
+					Path:      u.Candidate.Path,
+					Message:   fmt.Sprintf("policy %s: %s", p.name, p.NoRoom(u.ID(), kind)),
+				})
 			}
 		}
-		list := slices.DeleteFunc(p.Pins().HeldOf(u.ID()), func(one pins.Pin) bool { return !p.Guards(one.Extension, one.Kind) || !about(one) })
+		list := slices.DeleteFunc(p.Pins().HeldOf(u.ID()),
+			func(one pins.Pin) bool { return !p.Guards(one.Extension, one.Kind) || !about(one) })
 		if len(list) == 0 {
 			continue
 		}
 		text := fmt.Sprintf("changed since policy %s pinned them, and held back: %s", p.name, pins.Names(list))
 		if p.shadow {
-			text = fmt.Sprintf("changed since policy %s pinned them, which would hold them back if it were not in shadow mode: %s", p.name, pins.Names(list))
+			text = fmt.Sprintf("changed since policy %s pinned them, which would hold them back if it were not in "+
+				"shadow mode: %s", p.name, pins.Names(list))
 		}
-		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
-			Message: text, Hint: "exthost policy pins shows the changes, exthost tools accept " + u.ID() + " lets them pass"})
+		diags = append(diags, protocol.Diagnostic{
+			Level:     protocol.LevelWarn,
+			Code:      string(protocol.DescriptorChanged),
+			Extension: u.ID(),
+			Path:      u.Candidate.Path,
+			Message:   text,
+			Hint:      "exthost policy pins shows the changes, exthost tools accept " + u.ID() + " lets them pass",
+		})
 	}
 	hidden := slices.DeleteFunc(set.hidden.List(), func(p pins.Pin) bool { return p.Extension != u.ID() || !about(p) })
 	return append(diags, set.hiddenText(u, hidden)...)
@@ -177,8 +200,11 @@ func (set *Set) held(u *unit.Unit, about func(pins.Pin) bool) (diags []protocol.
 func (set *Set) SavePins() (diags []protocol.Diagnostic) {
 	for _, p := range set.pinning {
 		if err := p.Pins().Save(); err != nil {
-			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.ConfigInvalid),
-				Message: fmt.Sprintf("policy %s pins tools until the host ends, and not longer: %v", p.name, err)})
+			diags = append(diags, protocol.Diagnostic{
+				Level:   protocol.LevelError,
+				Code:    string(protocol.ConfigInvalid),
+				Message: fmt.Sprintf("policy %s pins tools until the host ends, and not longer: %v", p.name, err),
+			})
 		}
 	}
 	return diags

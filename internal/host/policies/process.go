@@ -36,7 +36,8 @@ var _ governance.Policy = (*Process)(nil)
 
 // Decide implements [governance.Policy]. An instance that ended before it got the question is
 // followed by another, once.
-func (p *Process) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *Process) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	d, unsent, err := p.ask(ctx, flow, x)
 	if unsent && ctx.Err() == nil {
 		d, _, err = p.ask(ctx, flow, x)
@@ -44,7 +45,8 @@ func (p *Process) Decide(ctx context.Context, flow governance.Flow, x *governanc
 	return d, err
 }
 
-func (p *Process) ask(ctx context.Context, flow governance.Flow, x *governance.Exchange) (d governance.Decision, unsent bool, err error) {
+func (p *Process) ask(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (d governance.Decision, unsent bool, err error) {
 	i, release, err := p.AcquireKey(ctx, "")
 	if err != nil {
 		return d, false, err
@@ -57,10 +59,12 @@ func (p *Process) ask(ctx context.Context, flow governance.Flow, x *governance.E
 
 func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {
 	if spec.Kind == governance.KindInterceptor && !cfg.Experimental.Interceptors {
-		return nil, errors.New("kind: interceptor is experimental and not switched on: state experimental: {interceptors: true}")
+		return nil, errors.New("kind: interceptor is experimental and not switched on: state experimental: " +
+			"{interceptors: true}")
 	}
 	if spec.Kind == governance.KindGRPC && s.options.Kinds.GRPC == nil {
-		return nil, errors.New("kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options to grpcpolicy.NewInstance")
+		return nil, errors.New("kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options " +
+			"to grpcpolicy.NewInstance")
 	}
 	run, report, err := newSpec(s.env, cfg, spec)
 	if err != nil {
@@ -68,11 +72,16 @@ func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance
 	}
 	events := s.options.Events(run.ID)
 	run.Permit = s.env.Permits.Configured(cfg, &run.Manifest.Transport)
-	return &Process{Name: spec.Name, Unit: unit.New(s.env, unit.Options{
-		Candidate: discovery.Candidate{ID: run.ID, Dir: run.Dir, Manifest: run.Manifest}, Spec: run, Report: report,
-		Start:  func(run runtime.Spec, _ string) (runtime.Instance, error) { return s.newInstance(spec, run) },
-		Events: events,
-	})}, nil
+	return &Process{
+		Name: spec.Name,
+		Unit: unit.New(s.env, unit.Options{
+			Candidate: discovery.Candidate{ID: run.ID, Dir: run.Dir, Manifest: run.Manifest},
+			Spec:      run,
+			Report:    report,
+			Start:     func(run runtime.Spec, _ string) (runtime.Instance, error) { return s.newInstance(spec, run) },
+			Events:    events,
+		}),
+	}, nil
 }
 
 func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Instance, error) {
@@ -92,7 +101,8 @@ func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Ins
 	case governance.KindMCP:
 		c.open = func(ctx context.Context) (governance.Policy, error) { return mcppolicy.Open(ctx, spec, caller{i: i}) }
 	case governance.KindInterceptor:
-		p := interceptorpolicy.New(spec, caller{i, heard}, interceptorpolicy.Options{Log: run.Logger, Version: func() string { return i.Handshake().ProtocolVersion }})
+		p := interceptorpolicy.New(spec, caller{i, heard},
+			interceptorpolicy.Options{Log: run.Logger, Version: func() string { return i.Handshake().ProtocolVersion }})
 		heard.take = p.Notified
 		c.open = func(ctx context.Context) (governance.Policy, error) { return p, p.Open(ctx) }
 		c.close = p.Close
@@ -132,7 +142,8 @@ func (c *client) Serve(ctx context.Context, ready func()) error {
 }
 
 // Decide implements [governance.Policy].
-func (c *client) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (c *client) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
+) (governance.Decision, error) {
 	return c.policy.Decide(ctx, flow, x)
 }
 
@@ -164,7 +175,8 @@ func (*notices) Call(_ context.Context, method string, _ json.RawMessage) (json.
 }
 
 // incoming takes what belongs to no call.
-func (n *notices) incoming(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+func (n *notices) incoming(ctx context.Context, method string, params json.RawMessage, notify bool,
+) (json.RawMessage, error) {
 	if notify {
 		return nil, n.Notify(ctx, method, params)
 	}
@@ -174,9 +186,23 @@ func (n *notices) incoming(ctx context.Context, method string, params json.RawMe
 // newSpec returns everything that the runtime needs to run a policy's process, as for an
 // extension whose manifest states the same.
 func newSpec(env *unit.Env, cfg *config.Config, s governance.Spec) (runtime.Spec, process.EnvReport, error) {
-	t := manifest.Transport{Kind: manifest.KindStdio, Cmd: s.Cmd, Env: s.Env, Cwd: s.Cwd, Protocol: manifest.ProtocolNative}
+	t := manifest.Transport{
+		Kind:     manifest.KindStdio,
+		Cmd:      s.Cmd,
+		Env:      s.Env,
+		Cwd:      s.Cwd,
+		Protocol: manifest.ProtocolNative,
+	}
 	if m := s.MCP; m != nil {
-		t = manifest.Transport{Kind: manifest.KindStdio, Cmd: m.Cmd, Script: m.Script, Env: m.Env, Cwd: m.Cwd, URL: m.URL, Protocol: manifest.ProtocolMCP}
+		t = manifest.Transport{
+			Kind:     manifest.KindStdio,
+			Cmd:      m.Cmd,
+			Script:   m.Script,
+			Env:      m.Env,
+			Cwd:      m.Cwd,
+			URL:      m.URL,
+			Protocol: manifest.ProtocolMCP,
+		}
 		switch m.Proto {
 		case governance.ProtoStreamableHTTP:
 			t.Kind = manifest.KindHTTP
@@ -192,13 +218,23 @@ func newSpec(env *unit.Env, cfg *config.Config, s governance.Spec) (runtime.Spec
 		t.Cwd = wd
 	}
 	handshake, call := manifest.Duration(s.HandshakeTimeout), manifest.Duration(s.Timeout)
-	limits := manifest.Runtime{StartTimeout: &handshake, CallTimeout: &call, MaxCallTimeout: &call, Restart: cfg.Extensions.Defaults.Restart}
+	limits := manifest.Runtime{
+		StartTimeout:   &handshake,
+		CallTimeout:    &call,
+		MaxCallTimeout: &call,
+		Restart:        cfg.Extensions.Defaults.Restart,
+	}
 	id := status.PolicyPrefix + s.Name
 	spec := runtime.Spec{
-		ID: id, Dir: t.Cwd, Manifest: &manifest.Manifest{Plugin: manifest.Plugin{ID: id, Description: s.Description}, Transport: t},
-		Options: limits.Resolve(t), HostVersion: env.Version, Self: env.Self,
-		StateDir: filepath.Join(env.StateDir, ".policies", "policy-"+url.PathEscape(s.Name)),
-		Logger:   env.Log.With("extension", id), Containment: env.Containment,
+		ID:          id,
+		Dir:         t.Cwd,
+		Manifest:    &manifest.Manifest{Plugin: manifest.Plugin{ID: id, Description: s.Description}, Transport: t},
+		Options:     limits.Resolve(t),
+		HostVersion: env.Version,
+		Self:        env.Self,
+		StateDir:    filepath.Join(env.StateDir, ".policies", "policy-"+url.PathEscape(s.Name)),
+		Logger:      env.Log.With("extension", id),
+		Containment: env.Containment,
 	}
 	if err := os.MkdirAll(spec.StateDir, 0o700); err != nil {
 		return spec, process.EnvReport{}, fmt.Errorf("no state directory: %w", err)
@@ -209,5 +245,6 @@ func newSpec(env *unit.Env, cfg *config.Config, s governance.Spec) (runtime.Spec
 	}
 	var report process.EnvReport
 	spec.Env, report = env.Child(cfg, &spec, t.Env)
-	return spec, report, given.Give(&spec, env.Secrets(cfg), given.OfTransport("", &manifest.Transport{Env: t.Env}, nil), slices.Collect(maps.Keys(t.Env))...)
+	return spec, report, given.Give(&spec, env.Secrets(cfg),
+		given.OfTransport("", &manifest.Transport{Env: t.Env}, nil), slices.Collect(maps.Keys(t.Env))...)
 }

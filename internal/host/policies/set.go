@@ -35,16 +35,21 @@ type Set struct {
 // state, and a pipeline of the same policies is kept as a whole.
 func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	before = cmp.Or(before, new(Set))
-	configured, err := governance.Members(cfg.Plugins, before.Members, func(spec governance.Spec) (governance.Policy, error) {
-		if spec.Kind == governance.KindBuiltin {
-			return s.newBuiltin(cfg, spec)
-		}
-		return s.newProcess(cfg, spec)
-	})
+	configured, err := governance.Members(cfg.Plugins, before.Members,
+		func(spec governance.Spec) (governance.Policy, error) {
+			if spec.Kind == governance.KindBuiltin {
+				return s.newBuiltin(cfg, spec)
+			}
+			return s.newProcess(cfg, spec)
+		})
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "plugins: %w", err)
 	}
-	set := &Set{Members: slices.Concat(configured, s.auditMember(), s.programMembers()), hidden: s.hidden, permits: &s.env.Permits}
+	set := &Set{
+		Members: slices.Concat(configured, s.auditMember(), s.programMembers()),
+		hidden:  s.hidden,
+		permits: &s.env.Permits,
+	}
 	for _, m := range set.Members {
 		switch p := m.Policy.(type) {
 		case *Process:
@@ -61,8 +66,14 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	if err := s.openResults(set); err != nil {
 		return nil, err
 	}
-	if set.Pipeline = before.Pipeline; set.Pipeline == nil || !slices.EqualFunc(set.Members, before.Members, sameMember) {
-		set.Pipeline = governance.NewPipeline(governance.Options{Log: s.env.Log, Traces: s.Traces, Approver: s.Approvals, Observe: s.observe}, set.Members...)
+	if set.Pipeline = before.Pipeline; set.Pipeline == nil ||
+		!slices.EqualFunc(set.Members, before.Members, sameMember) {
+		set.Pipeline = governance.NewPipeline(governance.Options{
+			Log:      s.env.Log,
+			Traces:   s.Traces,
+			Approver: s.Approvals,
+			Observe:  s.observe,
+		}, set.Members...)
 	}
 	return set, nil
 }
@@ -95,7 +106,8 @@ func (s *State) newBuiltin(cfg *config.Config, spec governance.Spec) (governance
 	}
 	if p, ok := p.(builtin.Sharer); ok && p.Shares() && !s.options.Inspect {
 		if s.options.Quota == nil && !cfg.Cluster.Joins() {
-			return nil, errors.New("config.scope: cluster counts for all nodes of a cluster, and this host is in none: state cluster.join, or scope: node")
+			return nil, errors.New("config.scope: cluster counts for all nodes of a cluster, and this host is in " +
+				"none: state cluster.join, or scope: node")
 		}
 		p.ShareBy(s.quotas)
 	}
@@ -161,11 +173,18 @@ func (s *State) describeShared(p *status.Policy, policy governance.Policy) {
 		return
 	}
 	if err := s.quotas.Err(p.Name); err != nil {
-		p.State, p.Reason = string(supervisor.Restarting), fmt.Sprintf("its counters are not reached: %v; calls pass while this node has units left, and then none that it is required for", err)
+		p.State, p.Reason = string(supervisor.Restarting),
+			fmt.Sprintf("its counters are not reached: %v; calls pass while this node has units left, and then none "+
+				"that it is required for", err)
 	}
 	if note := s.quotas.Note(p.Name); note != "" {
-		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeQuotaDiffers, Extension: status.PolicyPrefix + p.Name, Message: note,
-			Hint: "state the same limits at all nodes"})
+		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
+			Level:     protocol.LevelWarn,
+			Code:      CodeQuotaDiffers,
+			Extension: status.PolicyPrefix + p.Name,
+			Message:   note,
+			Hint:      "state the same limits at all nodes",
+		})
 	}
 }
 
@@ -178,6 +197,14 @@ func describe(s governance.Spec) status.Policy {
 	if len(flows) == 0 {
 		flows = []governance.Flow{governance.Request, governance.Response}
 	}
-	return status.Policy{Name: s.Name, Category: s.Category, Kind: s.Kind, Builtin: s.Builtin, Mode: s.Mode, Required: s.Required,
-		Flows: flows, Priority: s.Priority}
+	return status.Policy{
+		Name:     s.Name,
+		Category: s.Category,
+		Kind:     s.Kind,
+		Builtin:  s.Builtin,
+		Mode:     s.Mode,
+		Required: s.Required,
+		Flows:    flows,
+		Priority: s.Priority,
+	}
 }

@@ -111,7 +111,8 @@ func (s *State) openAudit(c config.Audit) error {
 		if err == nil {
 			s.audit, s.auditPath = log, path
 			if first != nil {
-				s.env.Log.Warn("another host writes the audit log, so this one writes its own beside it", "path", path, "reason", first)
+				s.env.Log.Warn("another host writes the audit log, so this one writes its own beside it", "path", path,
+					"reason", first)
 			}
 			return nil
 		}
@@ -128,7 +129,8 @@ func (s *State) openAudit(c config.Audit) error {
 // logApprovalRequest tells the operator, who may be reading the log, of an approval request.
 func (s *State) logApprovalRequest(q approval.Request) {
 	subject := cmp.Or(q.Tool, q.Method)
-	s.env.Log.Warn("a call waits for an approval", "approval", q.ID, "tool", subject, "caller", q.Caller, "policy", q.Policy, "reason", q.Reason,
+	s.env.Log.Warn("a call waits for an approval", "approval", q.ID, "tool", subject, "caller", q.Caller, "policy",
+		q.Policy, "reason", q.Reason,
 		"next", fmt.Sprintf("exthost approve %s, or exthost deny %s", q.ID, q.ID))
 }
 
@@ -146,7 +148,8 @@ func (s *State) AuditStatus() *status.Audit {
 	}
 	a := &status.Audit{Path: s.auditPath}
 	if err := s.audit.Err(); err != nil {
-		a.Reason = fmt.Sprintf("%v; no request passes until a record can be written, which the host tries every second and at each request: make room or access for %s", err, s.auditPath)
+		a.Reason = fmt.Sprintf("%v; no request passes until a record can be written, which the host tries every "+
+			"second and at each request: make room or access for %s", err, s.auditPath)
 	}
 	return a
 }

@@ -57,7 +57,8 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 			case "extensions":
 				known, list = k.Extensions, "exthost list shows the ids"
 			case "callers":
-				known, list = k.callers(), `callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`
+				known, list = k.callers(),
+					`callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`
 			}
 			if k.covers(p, known) {
 				continue
@@ -66,8 +67,13 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 			if near := nearest.Of(p.Glob, known); near != "" {
 				hint = fmt.Sprintf("did you mean %q? %s", near, list)
 			}
-			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUnmatched, Extension: status.PolicyPrefix + m.Spec.Name, Hint: hint,
-				Message: fmt.Sprintf("%q of %s matches no %s", p.Glob, p.Field, strings.TrimSuffix(p.Of, "s"))})
+			diags = append(diags, protocol.Diagnostic{
+				Level:     protocol.LevelWarn,
+				Code:      CodeUnmatched,
+				Extension: status.PolicyPrefix + m.Spec.Name,
+				Hint:      hint,
+				Message:   fmt.Sprintf("%q of %s matches no %s", p.Glob, p.Field, strings.TrimSuffix(p.Of, "s")),
+			})
 		}
 	}
 	return diags

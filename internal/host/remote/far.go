@@ -112,7 +112,8 @@ func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(
 	d.round++
 	byID, left := d.owners.admit(places, here, d.round)
 	f.Diagnostics = left
-	f.Reserved = slices.DeleteFunc(d.owners.absent(d.round), func(id string) bool { return local[id] != nil || isDestination(id) })
+	f.Reserved = slices.DeleteFunc(d.owners.absent(d.round),
+		func(id string) bool { return local[id] != nil || isDestination(id) })
 	for id, s := range d.sets {
 		if byID[id] == nil {
 			s.leave()
@@ -166,20 +167,36 @@ func (d *Directory) EndSession(s *protocol.Session) {
 
 // newSet makes the extension of an id from the places that it has first. The caller holds d.mu.
 func (d *Directory) newSet(id string, places []*peers.Place) *set {
-	s := &set{cluster: d.cluster, self: d.env.Node, id: id, attached: d.attached, instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]pin)}
+	s := &set{
+		cluster:   d.cluster,
+		self:      d.env.Node,
+		id:        id,
+		attached:  d.attached,
+		instances: make(map[string]*unit.Instance),
+		pinned:    make(map[*protocol.Session]pin),
+	}
 	first := places[0]
 	m := &manifest.Manifest{}
 	m.Plugin.ID, m.Plugin.Name, m.Plugin.Version = id, id, first.Version
 	m.Plugin.Description = "at other nodes of the cluster"
 	m.Transport.Kind, m.Transport.Protocol = unit.KindElsewhere, first.Protocol
-	spec := runtime.Spec{ID: id, Manifest: m, Options: manifest.Options{
-		Activation: manifest.ActivationLazy, MaxInstances: maxNodes, MaxInFlight: maxInFlight, MaxQueue: maxInFlight,
-		DrainTimeout: drainTimeout, Replay: first.Replay,
-	}}
+	spec := runtime.Spec{
+		ID:       id,
+		Manifest: m,
+		Options: manifest.Options{
+			Activation:   manifest.ActivationLazy,
+			MaxInstances: maxNodes,
+			MaxInFlight:  maxInFlight,
+			MaxQueue:     maxInFlight,
+			DrainTimeout: drainTimeout,
+			Replay:       first.Replay,
+		},
+	}
 	s.extension = unit.NewElsewhere(d.env, unit.Options{
-		Candidate: discovery.Candidate{ID: id, Manifest: m}, Spec: spec,
-		Start: func(_ runtime.Spec, node string) (runtime.Instance, error) { return newInstance(s, node), nil },
-		Keep:  func(string) bool { return true },
+		Candidate: discovery.Candidate{ID: id, Manifest: m},
+		Spec:      spec,
+		Start:     func(_ runtime.Spec, node string) (runtime.Instance, error) { return newInstance(s, node), nil },
+		Keep:      func(string) bool { return true },
 	}, d.events)
 	return s
 }
@@ -194,8 +211,14 @@ const (
 // place, and those that only others have.
 func handshake(places []*peers.Place) *runtime.Handshake {
 	first := places[0]
-	hs := &runtime.Handshake{ServerVersion: first.Version, Protocol: first.Protocol, ProtocolVersion: first.ProtocolVersion,
-		Capabilities: first.Capabilities, Instructions: first.Instructions, ServerInfo: first.ServerInfo}
+	hs := &runtime.Handshake{
+		ServerVersion:   first.Version,
+		Protocol:        first.Protocol,
+		ProtocolVersion: first.ProtocolVersion,
+		Capabilities:    first.Capabilities,
+		Instructions:    first.Instructions,
+		ServerInfo:      first.ServerInfo,
+	}
 	hs.Tools = toolsOf(places)
 	return hs
 }
@@ -222,9 +245,12 @@ func differences(id string, places []*peers.Place, here []protocol.Tool) (diags 
 	for _, p := range places {
 		for _, t := range p.Tools {
 			if raw, ok := own[t.Name]; ok && string(raw) != string(t.Raw) {
-				diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeDiffers,
+				diags = append(diags, protocol.Diagnostic{
+					Level:   protocol.LevelWarn,
+					Code:    CodeDiffers,
 					Message: "tool " + t.Name + " differs from that of node " + p.Node + ", which gets no calls of it",
-					Hint:    "bring " + id + " to one version on all nodes, or share it as mine"})
+					Hint:    "bring " + id + " to one version on all nodes, or share it as mine",
+				})
 			}
 		}
 	}

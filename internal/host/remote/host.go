@@ -49,7 +49,8 @@ func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error
 }
 
 // Incoming implements [peers.Host].
-func (h *Host) Incoming(ctx context.Context, p *peers.Place, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+func (h *Host) Incoming(ctx context.Context, p *peers.Place, s *protocol.Session, method string, params json.RawMessage,
+	notify bool) (json.RawMessage, error) {
 	i := h.Directory.instance(p)
 	switch {
 	case i == nil:
@@ -73,11 +74,13 @@ func (h *Host) WaitingChanged() { h.Nodes.WaitingChanged() }
 
 // Events are the events of an extension that is at other nodes alone. state takes those of its
 // supervisor.
-func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, e supervisor.Event)) func(*unit.Extension) unit.Events {
+func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, e supervisor.Event),
+) func(*unit.Extension) unit.Events {
 	return func(x *unit.Extension) unit.Events {
 		return unit.Events{
 			Offered: func(i *unit.Instance, _ bool) { s.Load().Policies.Pin(x.ID(), i.Handshake(), false) },
-			Incoming: func(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+			Incoming: func(ctx context.Context, i *unit.Instance, method string, params json.RawMessage,
+				notify bool) (json.RawMessage, error) {
 				return g().Incoming(ctx, i, method, params, notify)
 			},
 			State: func(e supervisor.Event) { state(x.ID(), e) },
@@ -137,10 +140,19 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 			continue
 		}
 		now[x.ID()] = told{state, true, hs}
-		o := peers.Offer{Extension: x.ID(), Version: x.Candidate.Manifest.Plugin.Version, Protocol: x.Candidate.Manifest.Transport.Protocol,
-			State: state, PerSession: x.PerSession(), Replay: x.Spec.Options.Replay, Pages: s.Policies.Offloads(), Tools: own}
+		o := peers.Offer{
+			Extension:  x.ID(),
+			Version:    x.Candidate.Manifest.Plugin.Version,
+			Protocol:   x.Candidate.Manifest.Transport.Protocol,
+			State:      state,
+			PerSession: x.PerSession(),
+			Replay:     x.Spec.Options.Replay,
+			Pages:      s.Policies.Offloads(),
+			Tools:      own,
+		}
 		if hs != nil {
-			o.ProtocolVersion, o.Capabilities, o.ServerInfo, o.Instructions = hs.ProtocolVersion, hs.Capabilities, hs.ServerInfo, hs.Instructions
+			o.ProtocolVersion, o.Capabilities, o.ServerInfo, o.Instructions = hs.ProtocolVersion, hs.Capabilities,
+				hs.ServerInfo, hs.Instructions
 		}
 		list = append(list, o)
 	}

@@ -63,7 +63,11 @@ func (i *instance) Notify(ctx context.Context, method string, params json.RawMes
 func (i *instance) call(ctx context.Context, r *runtime.Request, notify bool) (json.RawMessage, error) {
 	p := i.set.place(i.node)
 	if p == nil {
-		return nil, &protocol.Error{Kind: protocol.NotReady, Extension: i.set.id, Message: "node " + i.node + " has gone; exthost status shows the nodes"}
+		return nil, &protocol.Error{
+			Kind:      protocol.NotReady,
+			Extension: i.set.id,
+			Message:   "node " + i.node + " has gone; exthost status shows the nodes",
+		}
 	}
 	c := &peers.Call{Place: p, Method: r.Method, Params: r.Params, Notify: notify, Client: r.Client, Origin: r.Origin}
 	c.Session, _ = r.Owner.(*protocol.Session)
@@ -106,6 +110,10 @@ func (i *instance) Handshake() *runtime.Handshake { return i.set.extension.Hands
 
 // Info implements [runtime.Instance].
 func (i *instance) Info() runtime.Info {
-	return runtime.Info{StartedAt: i.started, Protocol: i.set.extension.Candidate.Manifest.Transport.Protocol,
-		Calls: i.calls.Load(), InFlight: int(i.inFlight.Load())}
+	return runtime.Info{
+		StartedAt: i.started,
+		Protocol:  i.set.extension.Candidate.Manifest.Transport.Protocol,
+		Calls:     i.calls.Load(),
+		InFlight:  int(i.inFlight.Load()),
+	}
 }

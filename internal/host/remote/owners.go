@@ -41,7 +41,8 @@ func (a absences) exceed(most absences) bool { return a.ids > most.ids || a.tool
 
 // admit returns by id the places whose ids are theirs, and a diagnostic for each other. local returns why an id of a
 // place belongs to this host, or "". Of two new owners of one id, the node that is named in it comes first.
-func (o owners) admit(all []*peers.Place, local func(*peers.Place) string, round uint64) (byID map[string][]*peers.Place, left []protocol.Diagnostic) {
+func (o owners) admit(all []*peers.Place, local func(*peers.Place) string, round uint64,
+) (byID map[string][]*peers.Place, left []protocol.Diagnostic) {
 	byID = make(map[string][]*peers.Place)
 	for _, as := range []string{peers.AsMine, peers.AsReplicas} {
 		for _, p := range all {
@@ -53,9 +54,15 @@ func (o owners) admit(all []*peers.Place, local func(*peers.Place) string, round
 				whose = "an extension of node " + known.node
 			}
 			if whose != "" {
-				left = append(left, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeTaken, Extension: id,
-					Message: fmt.Sprintf("extension %s of node %s is left out: its id belongs to %s", p.Extension, p.Node, whose),
-					Hint:    "rename one of them; an extension that several nodes share as replicas is shared as replicas by each"})
+				left = append(left, protocol.Diagnostic{
+					Level:     protocol.LevelWarn,
+					Code:      CodeTaken,
+					Extension: id,
+					Message: fmt.Sprintf("extension %s of node %s is left out: its id belongs to %s", p.Extension,
+						p.Node, whose),
+					Hint: "rename one of them; an extension that several nodes share as replicas is shared as " +
+						"replicas by each",
+				})
 				continue
 			}
 			o[id] = &owner{as: as, node: p.Node, tools: len(p.Tools), round: round}
@@ -73,7 +80,9 @@ func (o owners) absent(round uint64) (ids []string) {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(o[b].round, o[a].round), cmp.Compare(a, b)) })
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(cmp.Compare(o[b].round, o[a].round), cmp.Compare(a, b))
+	})
 	var all absences
 	of := make(map[string]absences)
 	ids = slices.DeleteFunc(ids, func(id string) bool {

@@ -54,8 +54,14 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	for n, p := range places {
 		nodes[n] = p.Node
 	}
-	e := &unit.Elsewhere{Nodes: nodes, Reason: reason(places), Tools: toolsOf(places), Pages: slices.ContainsFunc(places, func(p *peers.Place) bool { return p.Pages }), Acquire: s.acquire,
-		Differs: func(own []protocol.Tool) []protocol.Diagnostic { return differences(s.id, places, own) }}
+	e := &unit.Elsewhere{
+		Nodes:   nodes,
+		Reason:  reason(places),
+		Tools:   toolsOf(places),
+		Pages:   slices.ContainsFunc(places, func(p *peers.Place) bool { return p.Pages }),
+		Acquire: s.acquire,
+		Differs: func(own []protocol.Tool) []protocol.Diagnostic { return differences(s.id, places, own) },
+	}
 	if was := s.local.Swap(here); was != nil && was != here {
 		was.SetElsewhere(nil, nil)
 	}
@@ -166,7 +172,8 @@ func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit
 	if w.Node != "" && !slices.Contains(s.having(w), w.Node) {
 		return nil, nil, s.notAt(w)
 	}
-	if local != s.extension.Unit && s.isHere(w.Tool) && (w.Node == "" || w.Node == s.self) && !slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Unit == local }) {
+	if local != s.extension.Unit && s.isHere(w.Tool) && (w.Node == "" || w.Node == s.self) &&
+		!slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Unit == local }) {
 		i, release, err := local.Acquire(ctx, w)
 		if err == nil || !mayGoOn(err) || w.Session != nil && w.Session.Node != "" {
 			return i, release, err
@@ -187,7 +194,9 @@ func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit
 		}
 	}
 	if refusal == nil {
-		refusal = protocol.Errorf(protocol.NotReady, "%s: no node of the cluster takes the call: each is away, leaving or has another version of the tool; exthost status shows the nodes", s.id)
+		refusal = protocol.Errorf(protocol.NotReady,
+			"%s: no node of the cluster takes the call: each is away, leaving or has another version of the tool; "+
+				"exthost status shows the nodes", s.id)
 	}
 	return nil, nil, refusal
 }
@@ -200,7 +209,8 @@ func (s *set) isHere(tool string) bool {
 
 // has reports whether a place has the tool that a call is about, as its caller was shown it.
 func has(p *peers.Place, w unit.Want) bool {
-	return w.Tool == "" || slices.ContainsFunc(p.Tools, func(t protocol.Tool) bool { return t.Name == w.Tool && bytes.Equal(t.Raw, w.Raw) })
+	return w.Tool == "" || slices.ContainsFunc(p.Tools,
+		func(t protocol.Tool) bool { return t.Name == w.Tool && bytes.Equal(t.Raw, w.Raw) })
 }
 
 // having returns the nodes that have what a call is about, this one first.
@@ -224,7 +234,8 @@ func (s *set) notAt(w unit.Want) error {
 	if w.Tool != "" {
 		what = "tool " + w.Tool + " of " + s.id + ", as it is listed here"
 	}
-	return protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; these do: %s", w.Node, what, strings.Join(s.having(w), ", "))
+	return protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; these do: %s", w.Node, what,
+		strings.Join(s.having(w), ", "))
 }
 
 // order returns the places for a call, the best first.
@@ -308,7 +319,8 @@ func mayGoOn(err error) bool {
 		return false
 	}
 	switch e.Kind {
-	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown, protocol.SpawnFailed, protocol.HandshakeTimeout, protocol.HandshakeInvalid, protocol.RequirementMissing:
+	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown,
+		protocol.SpawnFailed, protocol.HandshakeTimeout, protocol.HandshakeInvalid, protocol.RequirementMissing:
 		return true
 	}
 	return false

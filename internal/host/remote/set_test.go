@@ -11,13 +11,16 @@ import (
 // A call of a session that ends meanwhile does not pin it to a node: nobody would let go of it.
 func TestCallOfAnEndedSession(t *testing.T) {
 	for _, attached := range []bool{true, false} {
-		s := &set{instances: make(map[string]*unit.Instance), pinned: make(map[*protocol.Session]pin),
+		s := &set{
+			instances: make(map[string]*unit.Instance),
+			pinned:    make(map[*protocol.Session]pin),
 			attached: func(_ *protocol.Session, f func()) bool {
 				if attached {
 					f()
 				}
 				return attached
-			}}
+			},
+		}
 		p := &peers.Place{Node: "gpu1", Offer: peers.Offer{PerSession: true}}
 		s.places = []*peers.Place{p}
 		session := &protocol.Session{ID: "s"}

@@ -77,9 +77,11 @@ func hiddenText(x *unit.Extension) []protocol.Diagnostic {
 	if len(found) == 0 {
 		return nil
 	}
-	return []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: "hidden_text", Extension: x.ID(), Path: x.Candidate.Path,
-		Message: fmt.Sprintf("what the server says of itself has characters that a reader does not see: %s; clients get it without them", found[0]),
-		Hint:    "ask its author why they are there"}}
+	return []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: "hidden_text", Extension: x.ID(),
+		Path: x.Candidate.Path,
+		Message: fmt.Sprintf("what the server says of itself has characters that a reader does not see: %s; clients "+
+			"get it without them", found[0]),
+		Hint: "ask its author why they are there"}}
 }
 
 // absent is what the patterns of policies may select of extensions that are not in force:

@@ -20,7 +20,13 @@ func (p *Plan) DeclaredNow(view *toolset.View) (*mcpext.Merged, []protocol.Diagn
 	var sources []mcpext.Source
 	var diags []protocol.Diagnostic
 	report := func(x *unit.Extension, text string) {
-		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeMCPExtension, Extension: x.ID(), Path: x.Candidate.Path, Message: text})
+		diags = append(diags, protocol.Diagnostic{
+			Level:     protocol.LevelWarn,
+			Code:      codeMCPExtension,
+			Extension: x.ID(),
+			Path:      x.Candidate.Path,
+			Message:   text,
+		})
 	}
 	for x := range p.Ordered {
 		if !view.Reaches(x.ID()) {

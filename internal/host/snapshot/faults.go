@@ -16,7 +16,11 @@ func (p *Plan) InjectFaults(before *Plan) {
 	}
 	p.Faults = faults.New(p.Config.Inject, known)
 	for n, r := range p.Config.Inject {
-		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: "faults_injected",
-			Message: fmt.Sprintf("calls of %s fail on purpose: %s", r.Tool, &r), Hint: fmt.Sprintf("take inject[%d] out of the configuration", n)})
+		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
+			Level:   protocol.LevelWarn,
+			Code:    "faults_injected",
+			Message: fmt.Sprintf("calls of %s fail on purpose: %s", r.Tool, &r),
+			Hint:    fmt.Sprintf("take inject[%d] out of the configuration", n),
+		})
 	}
 }

@@ -71,7 +71,8 @@ func (p *Plan) ListsOtherwise(next *Plan) bool {
 		}
 		return of
 	}
-	return !reflect.DeepEqual(p.Config.Toolsets, next.Config.Toolsets) || !reflect.DeepEqual(p.Config.Tools, next.Config.Tools) || !maps.Equal(modes(p), modes(next))
+	return !reflect.DeepEqual(p.Config.Toolsets, next.Config.Toolsets) ||
+		!reflect.DeepEqual(p.Config.Tools, next.Config.Tools) || !maps.Equal(modes(p), modes(next))
 }
 
 // Find searches the tools of a toolset, "" for all tools, that a caller sees: those that
@@ -107,7 +108,8 @@ func (s *Snapshot) visible(caller string, also func(*tools.Entry) bool) func(*to
 // client that does not declare to show such pages. Servers that several clients share offer
 // these tools whoever asks.
 func ShowsPages(s *protocol.Session) bool {
-	return s == nil || s.Version == "" || rawjson.Get(rawjson.Get(s.Capabilities, "extensions"), protocol.ExtensionUI) != nil
+	return s == nil || s.Version == "" ||
+		rawjson.Get(rawjson.Get(s.Capabilities, "extensions"), protocol.ExtensionUI) != nil
 }
 
 // forModels returns what is true for the tools that are not for pages alone; nil when s shows

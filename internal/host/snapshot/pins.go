@@ -30,7 +30,16 @@ func changedPin(extension string, p descriptors.Pending) status.Pin {
 	for i, c := range p.Changes {
 		lines[i] = c.String()
 	}
-	return status.Pin{Pin: pins.Pin{Extension: extension, Kind: pins.Tool, Name: p.Tool, Label: p.Tool, Diff: strings.Join(lines, "\n"), Digest: p.Digest}}
+	return status.Pin{
+		Pin: pins.Pin{
+			Extension: extension,
+			Kind:      pins.Tool,
+			Name:      p.Tool,
+			Label:     p.Tool,
+			Diff:      strings.Join(lines, "\n"),
+			Digest:    p.Digest,
+		},
+	}
 }
 
 // AcceptTools accepts the changed tools of an extension that are selected, and those that were pinned just s.
@@ -41,7 +50,8 @@ func (s *Snapshot) AcceptTools(selected policies.Selection, pinned []status.Pin)
 	}
 	guarded := s.Policies.PinsToolsOf(selected.Extension)
 	return x.AcceptTools(func(p descriptors.Pending) bool {
-		if slices.ContainsFunc(pinned, func(one status.Pin) bool { return one.Kind == pins.Tool && one.Name == p.Tool }) {
+		if slices.ContainsFunc(pinned,
+			func(one status.Pin) bool { return one.Kind == pins.Tool && one.Name == p.Tool }) {
 			return true
 		}
 		one := changedPin(selected.Extension, p)

@@ -182,15 +182,26 @@ func (p *Plan) AddDestinations(create func(name string, d config.Destination) *b
 	p.Destinations = make(map[string]*bridge.Destination, len(p.Config.Destinations))
 	for _, name := range slices.Sorted(maps.Keys(p.Config.Destinations)) {
 		if other := p.Extensions[name]; other != nil {
-			p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{Level: protocol.LevelError, Code: discovery.CodeDuplicateID, Extension: name, Path: other.Candidate.Path,
-				Message: "the destination " + name + " is left out: there is an extension of that id", Hint: "choose another name under destinations"})
+			p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
+				Level:     protocol.LevelError,
+				Code:      discovery.CodeDuplicateID,
+				Extension: name,
+				Path:      other.Candidate.Path,
+				Message:   "the destination " + name + " is left out: there is an extension of that id",
+				Hint:      "choose another name under destinations",
+			})
 			continue
 		}
 		d := create(name, p.Config.Destinations[name])
 		p.Destinations[name] = d
 		if err := d.Unusable(); err != nil {
-			p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.ConfigInvalid), Extension: name,
-				Message: "cannot run: " + protocol.Reason(err), Hint: "change destinations." + name})
+			p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
+				Level:     protocol.LevelError,
+				Code:      string(protocol.ConfigInvalid),
+				Extension: name,
+				Message:   "cannot run: " + protocol.Reason(err),
+				Hint:      "change destinations." + name,
+			})
 		}
 	}
 }
@@ -236,7 +247,8 @@ func (p *Plan) Sum() [sha256.Size]byte {
 // Exhausted returns the diagnostic that the host had no descriptor left to read all files, so
 // that p is not what is on disk; nil when it had.
 func (p *Plan) Exhausted() *protocol.Diagnostic {
-	if i := slices.IndexFunc(p.Diagnostics, func(d protocol.Diagnostic) bool { return d.Code == manifest.CodeExhausted }); i >= 0 {
+	if i := slices.IndexFunc(p.Diagnostics,
+		func(d protocol.Diagnostic) bool { return d.Code == manifest.CodeExhausted }); i >= 0 {
 		return &p.Diagnostics[i]
 	}
 	return nil
@@ -245,9 +257,19 @@ func (p *Plan) Exhausted() *protocol.Diagnostic {
 // Follow has p go on with the units of now that are the same, and with those whose new
 // build cannot be used. It returns how p differs from now.
 func (p *Plan) Follow(now *Plan) *status.Change {
-	c := &status.Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []status.KeptBuild{}, Retried: []string{},
-		Restart: needRestart(now.Config, p.Config), Failed: []protocol.Diagnostic{}, Policies: p.Policies.Changed(now.Policies), Clients: []string{}, Files: []string{},
-		Rules: append([]string{}, config.DiffRules(now.Config.Rules(), p.Config.Rules())...)}
+	c := &status.Change{
+		Added:    []string{},
+		Changed:  []string{},
+		Removed:  []string{},
+		Kept:     []status.KeptBuild{},
+		Retried:  []string{},
+		Restart:  needRestart(now.Config, p.Config),
+		Failed:   []protocol.Diagnostic{},
+		Policies: p.Policies.Changed(now.Policies),
+		Clients:  []string{},
+		Files:    []string{},
+		Rules:    append([]string{}, config.DiffRules(now.Config.Rules(), p.Config.Rules())...),
+	}
 	p.followDestinations(now, c)
 	for _, id := range p.Order {
 		switch before, x := now.Extensions[id], p.Extensions[id]; {
@@ -309,7 +331,8 @@ func needRestart(before, after *config.Config) []string {
 		key           string
 		before, after any
 	}{
-		{"server", was, is}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit}, {"secrets", before.Secrets, after.Secrets}, {"otel", before.OTel, after.OTel},
+		{"server", was, is}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit},
+		{"secrets", before.Secrets, after.Secrets}, {"otel", before.OTel, after.OTel},
 		{"cluster", before.Cluster, after.Cluster},
 	} {
 		if !reflect.DeepEqual(s.before, s.after) {
@@ -367,7 +390,8 @@ func skipReason(c discovery.Candidate, diags []protocol.Diagnostic) string {
 // lacks something else.
 func untrusted(c discovery.Candidate, diags []protocol.Diagnostic) *protocol.Diagnostic {
 	i := slices.IndexFunc(diags, func(d protocol.Diagnostic) bool {
-		return d.Extension == c.ID && d.Path == c.Path && (d.Code == permit.CodeUntrusted || d.Code == permit.CodeRevoked)
+		return d.Extension == c.ID && d.Path == c.Path &&
+			(d.Code == permit.CodeUntrusted || d.Code == permit.CodeRevoked)
 	})
 	if i < 0 {
 		return nil
@@ -388,7 +412,8 @@ func (p *Plan) Keep(t Target) {
 		p.Extensions[id] = t
 		p.Skipped = slices.DeleteFunc(p.Skipped, func(c discovery.Candidate) bool { return c.ID == id })
 		slices.SortFunc(p.Order, func(a, b string) int {
-			return cmp.Or(cmp.Compare(p.Extensions[a].Candidate.RootIndex, p.Extensions[b].Candidate.RootIndex), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(p.Extensions[a].Candidate.RootIndex, p.Extensions[b].Candidate.RootIndex),
+				cmp.Compare(a, b))
 		})
 	}
 }

@@ -112,7 +112,8 @@ func (s *Store) Hold(f func(*Snapshot)) {
 // is given the number of the catalog and the snapshot before, nil for the first. published
 // runs once the snapshot is in force and before the next replacement. Replace reports
 // whether the snapshot follows one with other tools.
-func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, before *Snapshot) (published func())) (otherTools bool) {
+func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, before *Snapshot) (published func()),
+) (otherTools bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := &Snapshot{Plan: plan, left: make(chan struct{})}

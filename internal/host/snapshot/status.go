@@ -51,7 +51,14 @@ func (s *Snapshot) Describe(st *status.Status) {
 	st.Extensions = append(st.Extensions, unread...)
 	for _, d := range st.Diagnostics {
 		if reason, ok := disabledBy[d.Code]; ok {
-			st.Extensions = append(st.Extensions, status.Extension{ID: d.Extension, Path: d.Path, State: status.StateDisabled, Reason: reason, Tools: []string{}})
+			st.Extensions = append(st.Extensions,
+				status.Extension{
+					ID:     d.Extension,
+					Path:   d.Path,
+					State:  status.StateDisabled,
+					Reason: reason,
+					Tools:  []string{},
+				})
 		}
 	}
 }
@@ -76,7 +83,14 @@ func (p *Plan) unreadable() (list []status.Extension) {
 		id := cmp.Or(d.Extension, filepath.Base(dir))
 		known = known || slices.ContainsFunc(list, func(x status.Extension) bool { return x.ID == id })
 		if !known {
-			list = append(list, status.Extension{ID: id, Path: d.Path, State: status.StateNotReady, Reason: d.Message, Tools: []string{}})
+			list = append(list,
+				status.Extension{
+					ID:     id,
+					Path:   d.Path,
+					State:  status.StateNotReady,
+					Reason: d.Message,
+					Tools:  []string{},
+				})
 		}
 	}
 	return list
@@ -104,19 +118,24 @@ func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 		}
 	}
 	concerns := func(id string) bool {
-		return id != "" && view.Admits(id, registered) && (id == extension || extension == "" && len(id) > known && tools.MayOwn(id, name))
+		return id != "" && view.Admits(id, registered) &&
+			(id == extension || extension == "" && len(id) > known && tools.MayOwn(id, name))
 	}
 	for _, x := range p.unreadable() {
 		if concerns(x.ID) {
-			return protocol.Errorf(protocol.NotReady, "there is no tool %q yet: extension %s cannot be read: %s", name, x.ID, x.Reason)
+			return protocol.Errorf(protocol.NotReady, "there is no tool %q yet: extension %s cannot be read: %s", name,
+				x.ID, x.Reason)
 		}
 	}
 	for _, c := range p.Skipped {
 		if concerns(c.ID) {
 			if untrusted(c, p.Diagnostics) != nil {
-				return protocol.Errorf(protocol.Untrusted, "there is no tool %q, because extension %s is untrusted: %s; the operator decides with exthost trust %s", name, c.ID, skipReason(c, p.Diagnostics), c.ID)
+				return protocol.Errorf(protocol.Untrusted,
+					"there is no tool %q, because extension %s is untrusted: %s; the operator decides with exthost "+
+						"trust %s", name, c.ID, skipReason(c, p.Diagnostics), c.ID)
 			}
-			return protocol.Errorf(protocol.RequirementMissing, "there is no tool %q, because extension %s is skipped: %s", name, c.ID, skipReason(c, p.Diagnostics))
+			return protocol.Errorf(protocol.RequirementMissing,
+				"there is no tool %q, because extension %s is skipped: %s", name, c.ID, skipReason(c, p.Diagnostics))
 		}
 	}
 	for _, d := range p.Diagnostics {
@@ -124,9 +143,12 @@ func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 		switch {
 		case !concerns(d.Extension):
 		case disabled:
-			return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q, because extension %s is disabled: %s", name, d.Extension, reason)
+			return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q, because extension %s is disabled: %s",
+				name, d.Extension, reason)
 		case d.Level == protocol.LevelError && p.Target(d.Extension) == nil:
-			return protocol.Errorf(protocol.ManifestInvalid, "there is no tool %q, because extension %s cannot be used; exthost validate says why", name, d.Extension)
+			return protocol.Errorf(protocol.ManifestInvalid,
+				"there is no tool %q, because extension %s cannot be used; exthost validate says why", name,
+				d.Extension)
 		}
 	}
 	return nil

@@ -16,13 +16,31 @@ import (
 func TestUnreadableIsNotReady(t *testing.T) {
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{"/x/ext", "/x/root"}
-	s := Snapshot{Catalog: new(tools.Catalog), Plan: &Plan{Config: cfg, Diagnostics: []protocol.Diagnostic{
-		{Code: discovery.CodeUnreadable, Path: "/x/ext/locked", Message: "the directory cannot be searched: permission denied"},
-		{Code: discovery.CodeUnreadable, Path: "/x/root", Message: "a search path is no extension"},
-		{Code: manifest.CodeUnreadable, Path: "/x/ext/half/plugin.toml", Message: "the file cannot be opened: permission denied"},
-		{Code: manifest.CodeExhausted, Path: "/x/ext/many/.mcp.json", Message: "the file cannot be opened: too many open files"},
-		{Code: manifest.CodeInvalid, Path: "/x/ext/broken/plugin.toml", Message: "unknown key"},
-	}}}
+	s := Snapshot{
+		Catalog: new(tools.Catalog),
+		Plan: &Plan{
+			Config: cfg,
+			Diagnostics: []protocol.Diagnostic{
+				{
+					Code:    discovery.CodeUnreadable,
+					Path:    "/x/ext/locked",
+					Message: "the directory cannot be searched: permission denied",
+				},
+				{Code: discovery.CodeUnreadable, Path: "/x/root", Message: "a search path is no extension"},
+				{
+					Code:    manifest.CodeUnreadable,
+					Path:    "/x/ext/half/plugin.toml",
+					Message: "the file cannot be opened: permission denied",
+				},
+				{
+					Code:    manifest.CodeExhausted,
+					Path:    "/x/ext/many/.mcp.json",
+					Message: "the file cannot be opened: too many open files",
+				},
+				{Code: manifest.CodeInvalid, Path: "/x/ext/broken/plugin.toml", Message: "unknown key"},
+			},
+		},
+	}
 	var st status.Status
 	s.Describe(&st)
 	want := []string{"locked: permission denied", "half: permission denied", "many: too many open files"}
@@ -34,7 +52,8 @@ func TestUnreadableIsNotReady(t *testing.T) {
 		if x.ID != id || x.State != status.StateNotReady || !strings.HasSuffix(x.Reason, reason) {
 			t.Errorf("%+v, want %s", x, want[i])
 		}
-		if err := s.Absent("", "ext_"+id+"_say", nil); protocol.KindOf(err) != protocol.NotReady || !strings.Contains(err.Error(), reason) {
+		if err := s.Absent("", "ext_"+id+"_say", nil); protocol.KindOf(err) != protocol.NotReady ||
+			!strings.Contains(err.Error(), reason) {
 			t.Errorf("a tool of %s: %v", id, err)
 		}
 	}

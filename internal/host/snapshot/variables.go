@@ -19,7 +19,8 @@ func stated(m *manifest.Manifest) []string {
 	if t.TokenEnv != "" {
 		names = append(names, t.TokenEnv)
 	}
-	for _, text := range slices.Concat([]string{t.Command, t.Cwd, t.URL}, t.Args, t.Cmd, slices.Collect(maps.Values(t.Env)), slices.Collect(maps.Values(t.Headers))) {
+	for _, text := range slices.Concat([]string{t.Command, t.Cwd, t.URL}, t.Args, t.Cmd,
+		slices.Collect(maps.Values(t.Env)), slices.Collect(maps.Values(t.Headers))) {
 		for _, match := range reference.FindAllStringSubmatch(text, -1) {
 			names = append(names, match[1])
 		}

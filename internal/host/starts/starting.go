@@ -98,7 +98,8 @@ func (s *Starting) Done() <-chan struct{} { return s.done }
 // Select returns the extensions among the units that are left for which f is true, by id.
 // known says that the tools of x were known before its start. changed is closed when a unit
 // leaves the set.
-func (s *Starting) Select(f func(x *unit.Extension, known bool) bool) (left []*unit.Extension, changed <-chan struct{}) {
+func (s *Starting) Select(f func(x *unit.Extension, known bool) bool,
+) (left []*unit.Extension, changed <-chan struct{}) {
 	if s.IsDone() {
 		return nil, nil
 	}

@@ -56,7 +56,8 @@ func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, v
 // TryOwner tries again the extensions of all whose server could not be reached since the host was
 // started, so that nothing is known of them, and that may own a tool of that name which view shows:
 // a call does not wait for the next try that is due.
-func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) {
+func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], extension, name string,
+	view *toolset.View) {
 	for x := range all {
 		if x.Handshake() == nil && x.StartsOnCall() && mayOwn(x, extension, name, view) && x.TryAgain(ctx) {
 			s.Rebuild()
@@ -96,7 +97,8 @@ func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *un
 	left := s.Starting.Wait(ctx, concerns)
 	for _, x := range left {
 		x.LogLate("a request did not wait for it any longer: it is still starting", slog.String("method", r.Method),
-			slog.String("after", time.Since(began).Round(time.Millisecond).String()), slog.String("doing", x.Phase.Doing()))
+			slog.String("after", time.Since(began).Round(time.Millisecond).String()),
+			slog.String("doing", x.Phase.Doing()))
 	}
 }
 
@@ -105,22 +107,26 @@ func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *un
 // one that the caller named, "" for all, and name a registered one then.
 func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) error {
 	for x := range all {
-		known := x.Handshake() != nil || x.TellsTools() && x.Phase.Failure() == "" // a manifest that declares the tools needs no handshake
+		// a manifest that declares the tools needs no handshake
+		known := x.Handshake() != nil || x.TellsTools() && x.Phase.Failure() == ""
 		if !mayOwn(x, extension, name, view) || known && !x.Phase.IsSettling() {
 			continue
 		}
 		if x.Phase.IsStarting() && x.Phase.Failure() != "" { // as below
-			e := protocol.Errorf(protocol.NotReady, "extension %s could not be started yet and is tried again; exthost info %s shows why", x.ID(), x.ID())
+			e := protocol.Errorf(protocol.NotReady,
+				"extension %s could not be started yet and is tried again; exthost info %s shows why", x.ID(), x.ID())
 			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
 			return e
 		}
 		if x.Phase.IsStarting() {
-			e := protocol.Errorf(protocol.NotReady, "extension %s is starting, and its tools are not known yet: %s", x.ID(), x.Phase.Doing())
+			e := protocol.Errorf(protocol.NotReady, "extension %s is starting, and its tools are not known yet: %s",
+				x.ID(), x.Phase.Doing())
 			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
 			return e
 		}
 		if x.Phase.Failure() != "" { // it may hold words of the extension, and no policy sees this error
-			e := protocol.Errorf(protocol.Failed, "extension %s did not start; exthost info %s shows why", x.ID(), x.ID())
+			e := protocol.Errorf(protocol.Failed, "extension %s did not start; exthost info %s shows why", x.ID(),
+				x.ID())
 			e.Extension, e.Tool = x.ID(), name
 			return e
 		}
@@ -164,7 +170,8 @@ func TellWhile(ctx context.Context, r *protocol.Call, w Waiter) (stop func()) {
 		for {
 			waited := time.Since(began).Round(time.Second)
 			text := fmt.Sprintf("%s, %s", w.Waiting(), waited)
-			params := rawjson.Set(json.RawMessage(fmt.Sprintf(`{"progress":%g}`, waited.Seconds()/1e6)), protocol.MetaProgressToken, token)
+			params := rawjson.Set(json.RawMessage(fmt.Sprintf(`{"progress":%g}`, waited.Seconds()/1e6)),
+				protocol.MetaProgressToken, token)
 			params = rawjson.Set(params, "message", rawjson.Quote(text))
 			if r.Client.Notify(ctx, protocol.MethodProgress, params) != nil {
 				return

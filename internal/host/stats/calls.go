@@ -120,7 +120,8 @@ func (c *Calls) Ended(i runtime.Info) {
 
 // Describe adds the counts to an extension's status.
 func (c *Calls) Describe(s *status.Extension) {
-	s.Requests, s.Denied, s.Invalid, s.ToolErrors = c.requests.Load(), c.denied.Load(), c.invalid.Load(), c.toolErrors.Load()
+	s.Requests, s.Denied, s.Invalid, s.ToolErrors = c.requests.Load(), c.denied.Load(), c.invalid.Load(),
+		c.toolErrors.Load()
 	s.Calls, s.Errors, s.Refused = c.count.Load(), c.errors.Load(), c.refused.Load()
 	s.FailedInRow = c.inRow.Load()
 	s.Latency, s.LastFailure, s.Restarts = c.took.Latency(), c.failure.Load(), int(c.restarts.Load())
@@ -131,9 +132,15 @@ func (c *Calls) Describe(s *status.Extension) {
 // none changes sides meanwhile.
 func (c *Calls) Measure(id string, running []runtime.Info) status.ExtensionMeasure {
 	m := status.ExtensionMeasure{
-		ID: id, Calls: c.took.Totals(), Starts: c.started.Totals(), Restarts: c.restarts.Load(),
-		Sent: c.sent.Load(), Received: c.received.Load(),
-		Late: c.late.Load(), Unknown: c.unknown.Load(), Noise: c.noise.Load(),
+		ID:       id,
+		Calls:    c.took.Totals(),
+		Starts:   c.started.Totals(),
+		Restarts: c.restarts.Load(),
+		Sent:     c.sent.Load(),
+		Received: c.received.Load(),
+		Late:     c.late.Load(),
+		Unknown:  c.unknown.Load(),
+		Noise:    c.noise.Load(),
 	}
 	for _, i := range running {
 		m.Late += i.Late

@@ -85,7 +85,13 @@ func (c *Counters) Use(extension, tool string) *status.ToolUse {
 	if t == nil {
 		return nil
 	}
-	return &status.ToolUse{Calls: t.calls.Load(), Denied: t.denied.Load(), Errors: t.errors.Load(), ToolErrors: t.toolErrors.Load(), Latency: t.took.Latency()}
+	return &status.ToolUse{
+		Calls:      t.calls.Load(),
+		Denied:     t.denied.Load(),
+		Errors:     t.errors.Load(),
+		ToolErrors: t.toolErrors.Load(),
+		Latency:    t.took.Latency(),
+	}
 }
 
 // UnknownTarget counts a call of something that does not exist. It has no label: the
@@ -110,12 +116,14 @@ func (c *Counters) Describe(m *status.Measures) {
 	for key, counts := range c.tools.all() {
 		for i, outcome := range outcomes {
 			if n := counts.ended[i].Load(); n > 0 {
-				m.Calls = append(m.Calls, status.CallMeasure{Extension: key.extension, Tool: key.tool, Outcome: outcome, Count: n})
+				m.Calls = append(m.Calls,
+					status.CallMeasure{Extension: key.extension, Tool: key.tool, Outcome: outcome, Count: n})
 			}
 		}
 	}
 	for key, n := range c.hooks.all() {
-		m.Hooks = append(m.Hooks, status.HookMeasure{Point: key.point, Extension: key.extension, Outcome: key.outcome, Count: n.Load()})
+		m.Hooks = append(m.Hooks,
+			status.HookMeasure{Point: key.point, Extension: key.extension, Outcome: key.outcome, Count: n.Load()})
 	}
 	for point, took := range c.points.all() {
 		m.Points = append(m.Points, status.PointMeasure{Point: point, Runs: took.Totals()})

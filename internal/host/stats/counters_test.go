@@ -21,7 +21,18 @@ func TestCountersWithoutListenersAllocateNothing(t *testing.T) {
 	var f Feed
 	result := json.RawMessage(`{"content":[],"isError":true}`)
 	count := func() {
-		c.End(&Ended{At: time.Now(), CallEvent: status.CallEvent{Extension: "x", Tool: "ext_x_t", Method: "tools/call", Outcome: OutcomeOf(result, nil)}, Entry: true, Request: result, Response: result})
+		c.End(&Ended{
+			At: time.Now(),
+			CallEvent: status.CallEvent{
+				Extension: "x",
+				Tool:      "ext_x_t",
+				Method:    "tools/call",
+				Outcome:   OutcomeOf(result, nil),
+			},
+			Entry:    true,
+			Request:  result,
+			Response: result,
+		})
 		f.State("x", supervisor.Event{State: supervisor.Ready})
 	}
 	for range keptCalls + 1 { // the buffers of the ring have grown

@@ -81,7 +81,14 @@ func (f *Feed) State(id string, e supervisor.Event) {
 	if f.Readers() == 0 {
 		return
 	}
-	s := &status.StateEvent{Extension: id, Instance: e.Key, State: e.State, Breaker: e.Breaker, Attempt: e.Attempt, Of: e.MaxAttempts}
+	s := &status.StateEvent{
+		Extension: id,
+		Instance:  e.Key,
+		State:     e.State,
+		Breaker:   e.Breaker,
+		Attempt:   e.Attempt,
+		Of:        e.MaxAttempts,
+	}
 	if e.Err != nil {
 		s.Reason = protocol.Reason(e.Err)
 	}

@@ -26,8 +26,8 @@ const (
 )
 
 // Past is what a host remembers of calls that have ended: counts by tool, counts over the last
-// hours, and the latest calls with what they carried. Of calls in flight it knows what their callers are asked. Its zero
-// value is ready.
+// hours, and the latest calls with what they carried. Of calls in flight it knows what their callers are asked. Its
+// zero value is ready.
 type Past struct {
 	Counters
 	Mask func(string) string // masks the secrets that the host knows; nil masks none
@@ -120,7 +120,8 @@ func (p *Past) latest(n int) (list []kept) {
 	defer p.mu.Unlock()
 	for id := p.ended; id > 0 && len(list) < min(n, keptCalls); id-- {
 		k := p.ring[id%keptCalls]
-		k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages), payload{}, payload{}
+		k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages),
+			payload{}, payload{}
 		list = append(list, k)
 	}
 	return list
@@ -133,9 +134,11 @@ func (p *Past) Call(id uint64) (status.PastCall, error) {
 	k := p.ring[id%keptCalls]
 	if id == 0 || k.event.ID != id {
 		p.mu.Unlock()
-		return status.PastCall{}, protocol.Errorf(protocol.ToolNotFound, "call %d is not among the last %d, which are kept", id, keptCalls)
+		return status.PastCall{}, protocol.Errorf(protocol.ToolNotFound,
+			"call %d is not among the last %d, which are kept", id, keptCalls)
 	}
-	k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages), k.request.copy(), k.response.copy()
+	k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages),
+		k.request.copy(), k.response.copy()
 	p.mu.Unlock()
 	call := p.describe(&k)
 	call.Request = p.excerpt(k.request)
@@ -163,7 +166,8 @@ func (p *Past) Message(err error) string {
 // characters that a terminal acts on.
 func (p *Past) Line(err error) string {
 	line := strings.Join(strings.Fields(display.Visible(p.Message(err))), " ")
-	return display.Cut(p.masked(line, false, maxMessage), maxLine) // what is left without hidden characters may be a secret
+	// what is left without hidden characters may be a secret
+	return display.Cut(p.masked(line, false, maxMessage), maxLine)
 }
 
 func (p *Past) message(reason string) string {
@@ -173,7 +177,11 @@ func (p *Past) message(reason string) string {
 func (p payload) copy() payload { return payload{slices.Clone(p.text), p.bytes} }
 
 func (p *Past) excerpt(of payload) *status.Excerpt {
-	return &status.Excerpt{Text: p.masked(string(of.text), of.bytes > len(of.text), maxText), Bytes: of.bytes, Cut: of.bytes > maxText}
+	return &status.Excerpt{
+		Text:  p.masked(string(of.text), of.bytes > len(of.text), maxText),
+		Bytes: of.bytes,
+		Cut:   of.bytes > maxText,
+	}
 }
 
 // masked returns at most the first bytes of text, up to most. It masks before it cuts: a cut
@@ -267,5 +275,6 @@ func ClientName(clientInfo []byte) string {
 	if json.Unmarshal(clientInfo, &info) != nil {
 		return ""
 	}
-	return strings.ToValidUTF8(strings.TrimSpace(info.Name[:min(len(info.Name), 128)]+" "+info.Version[:min(len(info.Version), 64)]), "")
+	return strings.ToValidUTF8(strings.TrimSpace(info.Name[:min(len(info.Name),
+		128)]+" "+info.Version[:min(len(info.Version), 64)]), "")
 }

@@ -13,11 +13,21 @@ import (
 // BenchmarkEnd shows what noting a call costs the caller, alone and beside others.
 func BenchmarkEnd(b *testing.B) {
 	e := Ended{
-		CallEvent: status.CallEvent{Method: protocol.MethodToolsCall, Extension: "notes", Tool: "ext_notes_search", Caller: "stdio:1-abcdefgh", Protocol: "2025-11-25", Outcome: status.OutcomeOK,
-			Stages: []status.Stage{{Name: status.StageQueue, Took: 1}, {Name: status.StageInstance, At: 1, Took: 2}}},
-		At: time.Now(), Entry: true, Served: 100 * time.Microsecond, ClientInfo: json.RawMessage(`{"name":"client","version":"1"}`),
-		Request:  json.RawMessage(`{"name":"ext_notes_search","arguments":{"query":"milk"}}`),
-		Response: json.RawMessage(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 200) + `"}]}`),
+		CallEvent: status.CallEvent{
+			Method:    protocol.MethodToolsCall,
+			Extension: "notes",
+			Tool:      "ext_notes_search",
+			Caller:    "stdio:1-abcdefgh",
+			Protocol:  "2025-11-25",
+			Outcome:   status.OutcomeOK,
+			Stages:    []status.Stage{{Name: status.StageQueue, Took: 1}, {Name: status.StageInstance, At: 1, Took: 2}},
+		},
+		At:         time.Now(),
+		Entry:      true,
+		Served:     100 * time.Microsecond,
+		ClientInfo: json.RawMessage(`{"name":"client","version":"1"}`),
+		Request:    json.RawMessage(`{"name":"ext_notes_search","arguments":{"query":"milk"}}`),
+		Response:   json.RawMessage(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 200) + `"}]}`),
 	}
 	b.Run("one", func(b *testing.B) {
 		p := new(Past)

@@ -17,7 +17,17 @@ import (
 )
 
 func endedCall(outcome status.Outcome) *Ended {
-	return &Ended{At: time.Now(), CallEvent: status.CallEvent{Extension: "x", Tool: "ext_x_t", Method: protocol.MethodToolsCall, Outcome: outcome}, Entry: true, Served: 20 * time.Millisecond}
+	return &Ended{
+		At: time.Now(),
+		CallEvent: status.CallEvent{
+			Extension: "x",
+			Tool:      "ext_x_t",
+			Method:    protocol.MethodToolsCall,
+			Outcome:   outcome,
+		},
+		Entry:  true,
+		Served: 20 * time.Millisecond,
+	}
 }
 
 // The latest calls are kept with what they carried; older ones are not, and their payloads
@@ -28,11 +38,13 @@ func TestLatestCallsAreKept(t *testing.T) {
 	var last uint64
 	for range keptCalls {
 		e := endedCall(status.OutcomeOK)
-		e.Request, e.Response = json.RawMessage(long), json.RawMessage(`{"token":"ghp_0123456789abcdefghijABCDEFGHIJ012345"}`)
+		e.Request, e.Response = json.RawMessage(long),
+			json.RawMessage(`{"token":"ghp_0123456789abcdefghijABCDEFGHIJ012345"}`)
 		last = p.End(e)
 	}
 	call, err := p.Call(1)
-	if err != nil || len(call.Request.Text) != maxText || !strings.HasSuffix(call.Request.Text, "l***") || call.Request.Bytes != len(long) || !call.Request.Cut {
+	if err != nil || len(call.Request.Text) != maxText || !strings.HasSuffix(call.Request.Text, "l***") ||
+		call.Request.Bytes != len(long) || !call.Request.Cut {
 		t.Errorf("%+v, %v", call.Request, err)
 	}
 	if strings.Contains(call.Response.Text, "ghp_0123") || call.Response.Cut {
@@ -41,7 +53,8 @@ func TestLatestCallsAreKept(t *testing.T) {
 	failed := endedCall("rejected")
 	failed.Request, failed.Err = json.RawMessage(`{}`), errors.New("no "+strings.Repeat("x", 9999))
 	id := p.End(failed)
-	if call, err := p.Call(id); id != last+1 || err != nil || call.Request.Text != `{}` || call.Response != nil || len(call.Message) != maxMessage {
+	if call, err := p.Call(id); id != last+1 || err != nil || call.Request.Text != `{}` || call.Response != nil ||
+		len(call.Message) != maxMessage {
 		t.Errorf("%d: %+v, %v", id, call, err)
 	}
 	for _, gone := range []uint64{0, 1, id + 1} {
@@ -50,17 +63,20 @@ func TestLatestCallsAreKept(t *testing.T) {
 		}
 	}
 	list := p.Calls(1000)
-	if len(list) != keptCalls || list[0].ID != id || list[0].Request != nil || list[keptCalls-1].ID != 2 || len(p.Calls(3)) != 3 {
+	if len(list) != keptCalls || list[0].ID != id || list[0].Request != nil || list[keptCalls-1].ID != 2 ||
+		len(p.Calls(3)) != 3 {
 		t.Errorf("%d calls are listed, the first %+v", len(list), list[0])
 	}
-	if diff := cmp.Diff(&status.ToolUse{Calls: keptCalls + 1, Denied: 1}, p.Use("x", "ext_x_t"), cmp.Transformer("", func(u *status.ToolUse) status.ToolUse {
-		timeless := *u
-		timeless.Latency = nil
-		return timeless
-	})); diff != "" {
+	if diff := cmp.Diff(&status.ToolUse{Calls: keptCalls + 1, Denied: 1}, p.Use("x", "ext_x_t"),
+		cmp.Transformer("", func(u *status.ToolUse) status.ToolUse {
+			timeless := *u
+			timeless.Latency = nil
+			return timeless
+		})); diff != "" {
 		t.Error(diff)
 	}
-	if u := p.Use("x", "ext_x_t"); u.Latency == nil || time.Duration(u.Latency.P50) < 15*time.Millisecond || p.Use("x", "other") != nil {
+	if u := p.Use("x", "ext_x_t"); u.Latency == nil || time.Duration(u.Latency.P50) < 15*time.Millisecond ||
+		p.Use("x", "other") != nil {
 		t.Errorf("%+v", u)
 	}
 }
@@ -80,7 +96,8 @@ func TestSamples(t *testing.T) {
 		cancel()
 		<-ended
 		got := p.History("")
-		if len(got.Points) != 3 || got.Points[0].Busy != 2 || got.Points[2].Busy != 0 || got.Points[2].Memory != 1<<20 || got.Points[2].Calls != 0 {
+		if len(got.Points) != 3 || got.Points[0].Busy != 2 || got.Points[2].Busy != 0 ||
+			got.Points[2].Memory != 1<<20 || got.Points[2].Calls != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -121,11 +138,19 @@ func TestHistory(t *testing.T) {
 		var p Past
 		p.End(endedCall(status.OutcomeOK))
 		time.Sleep(hour.step)
-		for _, outcome := range []status.Outcome{status.OutcomeOK, status.OutcomeToolError, "rejected", "governance_unavailable", "overloaded", "invalid_arguments"} {
+		for _, outcome := range []status.Outcome{
+			status.OutcomeOK,
+			status.OutcomeToolError,
+			"rejected",
+			"governance_unavailable",
+			"overloaded",
+			"invalid_arguments",
+		} {
 			p.End(endedCall(outcome))
 		}
 		got := p.History("")
-		if len(got.Points) != 2 || got.Points[0].Calls != 1 || got.Points[1].Time.Sub(got.Points[0].Time) != time.Duration(got.Step) {
+		if len(got.Points) != 2 || got.Points[0].Calls != 1 ||
+			got.Points[1].Time.Sub(got.Points[0].Time) != time.Duration(got.Step) {
 			t.Fatalf("%+v", got)
 		}
 		point := got.Points[1]
@@ -137,7 +162,8 @@ func TestHistory(t *testing.T) {
 		if got := p.History(""); len(got.Points) != 2 || got.Points[0].Calls != 6 || got.Points[1].Calls != 1 {
 			t.Errorf("an hour later: %+v", got)
 		}
-		if got := p.History("x"); len(got.Points) != 2 || got.Points[0].Calls != 7 || got.Points[1].Calls != 1 || time.Duration(got.Step) != sixHours.step {
+		if got := p.History("x"); len(got.Points) != 2 || got.Points[0].Calls != 7 || got.Points[1].Calls != 1 ||
+			time.Duration(got.Step) != sixHours.step {
 			t.Errorf("of the extension: %+v", got)
 		}
 		time.Sleep(sixHours.step * time.Duration(sixHours.steps))
@@ -161,8 +187,12 @@ func TestClients(t *testing.T) {
 		e.Session, e.Caller, e.Protocol, e.ClientInfo = c.session, c.caller, c.protocol, json.RawMessage(c.info)
 		p.End(e)
 	}
-	got := p.Clients([]status.Client{{Name: "claude 2", Caller: "ada", Session: "s1", Protocol: "2025-11-25"}, {Session: "quiet"}})
-	if len(got) != 3 || got[0].LastCall == nil || got[1].LastCall != nil || got[2].Name != "agent 1" || got[2].Caller != "bob" || got[2].LastCall == nil {
+	got := p.Clients([]status.Client{
+		{Name: "claude 2", Caller: "ada", Session: "s1", Protocol: "2025-11-25"},
+		{Session: "quiet"},
+	})
+	if len(got) != 3 || got[0].LastCall == nil || got[1].LastCall != nil || got[2].Name != "agent 1" ||
+		got[2].Caller != "bob" || got[2].LastCall == nil {
 		t.Errorf("%+v", got)
 	}
 }

@@ -24,7 +24,8 @@ func TestMaskBringsNoEdgeIntoView(t *testing.T) {
 	if err != nil || strings.Contains(call.Request.Text, "second") || strings.Contains(call.Request.Text, "first") {
 		t.Errorf("%q, %v", call.Request.Text, err)
 	}
-	if !strings.HasPrefix(call.Message, "***l") || strings.Contains(call.Message, "second") || call.Message != p.Message(e.Err) {
+	if !strings.HasPrefix(call.Message, "***l") || strings.Contains(call.Message, "second") ||
+		call.Message != p.Message(e.Err) {
 		t.Errorf("kept %q, live %q", call.Message, p.Message(e.Err))
 	}
 }

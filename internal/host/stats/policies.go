@@ -98,8 +98,15 @@ func (p *Policies) Calls(policy string) []status.PolicyCalls {
 		if f == nil {
 			continue
 		}
-		c := status.PolicyCalls{Flow: flow, Continue: f.continued.Load(), Rejected: f.rejected.Load(), Errors: f.errors.Load(),
-			Dropped: f.dropped.Load(), Shadow: f.shadow.Load(), Latency: latencyOf(&f.took)}
+		c := status.PolicyCalls{
+			Flow:     flow,
+			Continue: f.continued.Load(),
+			Rejected: f.rejected.Load(),
+			Errors:   f.errors.Load(),
+			Dropped:  f.dropped.Load(),
+			Shadow:   f.shadow.Load(),
+			Latency:  latencyOf(&f.took),
+		}
 		f.mu.Lock()
 		c.Codes = maps.Clone(f.codes)
 		f.mu.Unlock()

@@ -16,7 +16,8 @@ func TestOpenQuestions(t *testing.T) {
 		var p Past
 		var answered []func()
 		for i := range keptCalls + 10 {
-			answered = append(answered, p.Asked(status.Question{Method: fmt.Sprint("m", i, strings.Repeat("x", 2*maxName))}))
+			answered = append(answered,
+				p.Asked(status.Question{Method: fmt.Sprint("m", i, strings.Repeat("x", 2*maxName))}))
 			time.Sleep(time.Second)
 		}
 		list := p.Questions()

@@ -83,10 +83,18 @@ func (s *series) history(now time.Time, in scale) status.History {
 	h := status.History{Step: protocol.Duration(in.step), Points: []status.Point{}}
 	last := now.UnixNano() / int64(in.step)
 	for number := last - in.steps + 1; number <= last; number++ {
-		if b := s.steps[number%in.steps].Load(); b != nil && b.number == number && (b.calls.Load() > 0 || b.memory.Load() > 0) {
-			h.Points = append(h.Points, status.Point{Time: time.Unix(0, number*int64(in.step)), Calls: b.calls.Load(), Denied: b.denied.Load(),
-				Errors: b.errors.Load(), ToolErrors: b.toolErrors.Load(), Latency: b.took.Latency(),
-				Memory: b.memory.Load(), Busy: b.busy.Load()})
+		if b := s.steps[number%in.steps].Load(); b != nil && b.number == number &&
+			(b.calls.Load() > 0 || b.memory.Load() > 0) {
+			h.Points = append(h.Points, status.Point{
+				Time:       time.Unix(0, number*int64(in.step)),
+				Calls:      b.calls.Load(),
+				Denied:     b.denied.Load(),
+				Errors:     b.errors.Load(),
+				ToolErrors: b.toolErrors.Load(),
+				Latency:    b.took.Latency(),
+				Memory:     b.memory.Load(),
+				Busy:       b.busy.Load(),
+			})
 		}
 	}
 	return h

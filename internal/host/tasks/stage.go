@@ -31,7 +31,8 @@ const (
 func (t *Tasks) Owned(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		id, err := ID(c.Request.Method, params)
-		if id != "" && c.Request.Session != nil && (t.isOthers(KeyOf(c.Instance, id), c.Caller()) || t.isHidden(c, id)) {
+		if id != "" && c.Request.Session != nil &&
+			(t.isOthers(KeyOf(c.Instance, id), c.Caller()) || t.isHidden(c, id)) {
 			err = unknown(id) // as if there were none: not even its existence is given away
 		}
 		if err != nil {
@@ -49,7 +50,8 @@ func (t *Tasks) Owned(next dispatch.Deliver) dispatch.Deliver {
 // addFrom keeps the task that a call has become. The server's answer decides: the client's
 // wish for a task may be spelled in many ways. A request about a task begins none.
 func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
-	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) || strings.HasPrefix(c.Request.Method, protocol.TaskMethods) {
+	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) ||
+		strings.HasPrefix(c.Request.Method, protocol.TaskMethods) {
 		return
 	}
 	var created json.RawMessage
@@ -113,5 +115,6 @@ func Makes(hs *runtime.Handshake) (legacy, modern bool) {
 		return false, false
 	}
 	calls := rawjson.Get(rawjson.Get(rawjson.Get(hs.Capabilities, "tasks"), "requests"), "tools")
-	return rawjson.Get(calls, "call") != nil, rawjson.Get(rawjson.Get(hs.Capabilities, "extensions"), protocol.ExtensionTasks) != nil
+	return rawjson.Get(calls, "call") !=
+		nil, rawjson.Get(rawjson.Get(hs.Capabilities, "extensions"), protocol.ExtensionTasks) != nil
 }

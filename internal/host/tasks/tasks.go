@@ -65,7 +65,12 @@ type Tasks struct {
 
 // New returns a set without tasks.
 func New(s Sessions) *Tasks {
-	return &Tasks{sessions: s, known: make(map[Key]Task), of: make(map[string][]Key), shared: make(map[sharedKey]map[string]int)}
+	return &Tasks{
+		sessions: s,
+		known:    make(map[Key]Task),
+		of:       make(map[string][]Key),
+		shared:   make(map[sharedKey]map[string]int),
+	}
 }
 
 func (t *Tasks) add(key Key, begun Task) {
@@ -227,7 +232,8 @@ func (t *Tasks) latest(c *protocol.Call, id string, view *toolset.View) (key Key
 		caller = c.Session.Caller
 	}
 	for _, key := range slices.Backward(t.of[caller]) {
-		if key.id == id && (c.Extension == "" || c.Extension == key.extension) && view.Has(key.extension, t.known[key].Tool) {
+		if key.id == id && (c.Extension == "" || c.Extension == key.extension) &&
+			view.Has(key.extension, t.known[key].Tool) {
 			return key, true
 		}
 	}

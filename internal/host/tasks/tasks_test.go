@@ -19,10 +19,17 @@ func TestTasksAreFoundAmongThoseThatAreShown(t *testing.T) {
 	all.add(Key{extension: "seen", id: "2"}, Task{Caller: "ann"}) // of no tool
 	var sources []tools.Source
 	for _, id := range []string{"seen", "unseen"} {
-		sources = append(sources, tools.Source{Extension: id, Tools: []protocol.Tool{{Name: "run", Raw: json.RawMessage(`{"name":"run","inputSchema":{"type":"object"}}`)}}})
+		sources = append(sources,
+			tools.Source{
+				Extension: id,
+				Tools: []protocol.Tool{
+					{Name: "run", Raw: json.RawMessage(`{"name":"run","inputSchema":{"type":"object"}}`)},
+				},
+			})
 	}
 	catalog, _ := tools.NewCatalog(1, sources, nil)
-	views := toolset.NewViews(map[string]toolset.Definition{"part": {Include: []string{"ext_seen_r*"}}}, catalog, []toolset.Extension{{ID: "seen"}, {ID: "unseen"}}, nil)
+	views := toolset.NewViews(map[string]toolset.Definition{"part": {Include: []string{"ext_seen_r*"}}}, catalog,
+		[]toolset.Extension{{ID: "seen"}, {ID: "unseen"}}, nil)
 	part, err := views.Of("part")
 	if err != nil {
 		t.Fatal(err)
@@ -50,10 +57,16 @@ func TestTasksThatWereBegun(t *testing.T) {
 		caller, extension, params string
 		want                      bool
 	}{
-		{"ann", "x", `{"taskId":"1"}`, true}, {"ann", "", `{"taskId":"1"}`, true}, {"ann", "y", `{"taskId":"1"}`, false},
+		{"ann", "x", `{"taskId":"1"}`, true}, {"ann", "", `{"taskId":"1"}`, true},
+		{"ann", "y", `{"taskId":"1"}`, false},
 		{"bob", "x", `{"taskId":"1"}`, false}, {"ann", "x", `{"taskId":"2"}`, false}, {"ann", "x", `{}`, false},
 	} {
-		c := &protocol.Call{Session: &protocol.Session{Caller: tt.caller}, Extension: tt.extension, Method: "tasks/get", Params: json.RawMessage(tt.params)}
+		c := &protocol.Call{
+			Session:   &protocol.Session{Caller: tt.caller},
+			Extension: tt.extension,
+			Method:    "tasks/get",
+			Params:    json.RawMessage(tt.params),
+		}
 		if err := all.Begun(c); (err == nil) != tt.want {
 			t.Errorf("%s of %s at %q: %v", tt.params, tt.caller, tt.extension, err)
 		}

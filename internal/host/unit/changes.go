@@ -30,9 +30,11 @@ func (x *Extension) Changed(pinned bool) []protocol.Diagnostic {
 	if len(changes) == 0 {
 		return nil
 	}
-	return []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: x.ID(), Path: x.Candidate.Path,
+	return []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged),
+		Extension: x.ID(), Path: x.Candidate.Path,
 		Message: "tools changed: " + descriptors.Describe(changes),
-		Hint:    "exthost tools accept " + x.ID() + " if that is right; else exthost disable " + x.ID() + ", and ask its author"}}
+		Hint: "exthost tools accept " + x.ID() + " if that is right; else exthost disable " + x.ID() +
+			", and ask its author"}}
 }
 
 // Pending returns how each tool differs from what the operator accepted last.

@@ -125,7 +125,10 @@ func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]strin
 		"EXTHOST_STATE_DIR":        s.StateDir,
 	})
 	return process.Environ(e.Environ, process.EnvPolicy{
-		Mode: cfg.Extensions.Env.Mode, Pass: slices.Concat(cfg.Extensions.Env.Pass, entry.EnvPass),
-		Declared: s.Manifest.Requires.Env, Deny: entry.EnvDeny, Set: set,
+		Mode:     cfg.Extensions.Env.Mode,
+		Pass:     slices.Concat(cfg.Extensions.Env.Pass, entry.EnvPass),
+		Declared: s.Manifest.Requires.Env,
+		Deny:     entry.EnvDeny,
+		Set:      set,
 	})
 }

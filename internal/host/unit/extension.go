@@ -86,7 +86,8 @@ func (x *Extension) LoginOf(string) runtime.Login { return x.Spec.Login }
 
 // NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
 // say why.
-func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner, events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
+func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner,
+	events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
 	if d := env.Permits.Untrusted(cfg, &c, env.Environ); d != nil {
 		return nil, []protocol.Diagnostic{*d}
 	}
@@ -94,7 +95,8 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	if unpacked != nil && unpacked.Level != protocol.LevelInfo {
 		return nil, []protocol.Diagnostic{*unpacked}
 	}
-	if missing := append(unusable(cfg, &c), discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
+	if missing := append(unusable(cfg, &c),
+		discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
 		return nil, missing
 	}
 	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
@@ -107,7 +109,13 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	}
 	spec, report, err := env.Spec(cfg, c)
 	if err != nil {
-		d := protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}
+		d := protocol.Diagnostic{
+			Level:     protocol.LevelError,
+			Code:      string(protocol.KindOf(err)),
+			Extension: c.ID,
+			Path:      c.Path,
+			Message:   err.Error(),
+		}
 		if d.Code == discovery.CodeRequirement { // a secret is missing, as a variable may be
 			d.Level, d.Message = protocol.LevelWarn, protocol.Reason(err)
 		}
@@ -116,22 +124,38 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	if spec.Replay != nil {
 		c.Manifest = spec.Manifest // which knows the protocol
 	}
-	x := &Extension{Source: descriptors.SourceOf(&spec), declared: sync.OnceValue(func() []protocol.Tool { return runtime.Declared(c.Manifest) })}
+	x := &Extension{
+		Source:   descriptors.SourceOf(&spec),
+		declared: sync.OnceValue(func() []protocol.Tool { return runtime.Declared(c.Manifest) }),
+	}
 	of := events(x)
 	dir, _ := process.Lookup(spec.Env)(permit.Variable) // "" where there is no package
 	spec.Permit = env.Permits.Extension(cfg, &c, dir)
 	x.Unit = New(env, Options{
-		Candidate: c, Spec: spec, Report: report, BothVersions: true, Events: of,
-		Secrets:     slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),
-		Fingerprint: func() string { return x.fingerprint(cfg) },
+		Candidate:    c,
+		Spec:         spec,
+		Report:       report,
+		BothVersions: true,
+		Events:       of,
+		Secrets:      slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),
+		Fingerprint:  func() string { return x.fingerprint(cfg) },
 	})
 	if err := x.recall(env, cfg); regular.Exhausted(err) || x.Source.Exhausted {
-		return nil, []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: manifest.CodeExhausted, Extension: c.ID, Path: c.Path,
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: manifest.CodeExhausted, Extension: c.ID,
+			Path:    c.Path,
 			Message: "its files cannot be read: the host has no file descriptor left"}}
 	}
 	found, err := x.addCommands(runner, spec.Env)
 	if err != nil {
-		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: protocol.Reason(err)}}
+		return nil, []protocol.Diagnostic{
+			{
+				Level:     protocol.LevelError,
+				Code:      string(protocol.KindOf(err)),
+				Extension: c.ID,
+				Path:      c.Path,
+				Message:   protocol.Reason(err),
+			},
+		}
 	}
 	if len(report.Withheld) > 0 {
 		env.Log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
@@ -145,7 +169,13 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 // unusable says which of the operator's values for c cannot be used.
 func unusable(cfg *config.Config, c *discovery.Candidate) (diags []protocol.Diagnostic) {
 	for _, problem := range cfg.Extensions.Problems(c.ID) {
-		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: discovery.CodeRequirement, Extension: c.ID, Path: c.Path, Message: problem})
+		diags = append(diags, protocol.Diagnostic{
+			Level:     protocol.LevelWarn,
+			Code:      discovery.CodeRequirement,
+			Extension: c.ID,
+			Path:      c.Path,
+			Message:   problem,
+		})
 	}
 	return diags
 }
@@ -173,8 +203,14 @@ func (e *Env) unsupportedTransport(c *discovery.Candidate) *protocol.Diagnostic 
 	if c.Manifest.Transport.Kind != manifest.KindNATS || e.Services != nil {
 		return nil
 	}
-	return &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,
-		Message: "this program connects to no services on NATS: set Services of its exthost.Options to services.New of package cluster/services"}
+	return &protocol.Diagnostic{
+		Level:     protocol.LevelWarn,
+		Code:      codeUnsupported,
+		Extension: c.ID,
+		Path:      c.Path,
+		Message: "this program connects to no services on NATS: set Services of its exthost.Options to " +
+			"services.New of package cluster/services",
+	}
 }
 
 // withoutEffect names the parts of the manifest that this system cannot carry out.
@@ -187,8 +223,13 @@ func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol
 		{"runtime.isolate", o.Isolate != manifest.IsolateNone && !process.CanIsolate},
 	} {
 		if part.applies {
-			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,
-				Message: part.key + " has no effect in this version"})
+			diags = append(diags, protocol.Diagnostic{
+				Level:     protocol.LevelWarn,
+				Code:      codeUnsupported,
+				Extension: c.ID,
+				Path:      c.Path,
+				Message:   part.key + " has no effect in this version",
+			})
 		}
 	}
 	return diags
@@ -237,7 +278,8 @@ func (e *Env) PruneOffers(known map[string]*Extension) {
 func (x *Extension) Start(ctx context.Context) error {
 	recalled := x.Handshake()
 	err := x.Unit.Start(ctx)
-	if err != nil && ctx.Err() == nil && !onDemand(x.Spec) && x.HasFailed() && protocol.KindOf(err) != protocol.ShuttingDown {
+	if err != nil && ctx.Err() == nil && !onDemand(x.Spec) && x.HasFailed() &&
+		protocol.KindOf(err) != protocol.ShuttingDown {
 		x.withdrawn.Store(true)
 		x.handshake.CompareAndSwap(recalled, nil)
 	}

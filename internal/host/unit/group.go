@@ -23,16 +23,21 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 	}
 	ended := func(err error) bool { return endedBy(kind, err) }
 	if kind == manifest.KindExec || kind == KindElsewhere {
-		ended = nil // a process ends with its call, and the next call has another; what has ended elsewhere is no instance of this host
+		// a process ends with its call, and the next call has another; what has ended elsewhere is no instance of this
+		// host
+		ended = nil
 	}
 	var fault func(error) bool
 	if kind == KindElsewhere { // whose own breaker watches its processes
 		fault = func(err error) bool { return protocol.KindOf(err) == protocol.NodeLost }
 	}
 	restart := supervisor.Restart{
-		MaxAttempts: o.Restart.MaxAttempts, Window: o.Restart.Window,
-		BaseBackoff: orNone(o.Restart.BaseBackoff), MaxBackoff: orNone(o.Restart.MaxBackoff), HealthyAfter: orNone(o.Restart.HealthyAfter),
-		Cooldown: settings.Cooldown,
+		MaxAttempts:  o.Restart.MaxAttempts,
+		Window:       o.Restart.Window,
+		BaseBackoff:  orNone(o.Restart.BaseBackoff),
+		MaxBackoff:   orNone(o.Restart.MaxBackoff),
+		HealthyAfter: orNone(o.Restart.HealthyAfter),
+		Cooldown:     settings.Cooldown,
 	}
 	if settings.Cooldown == 0 && kind != KindElsewhere {
 		restart.Trial = trialEvery
@@ -43,16 +48,22 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 		blocked = needsSomebody
 	}
 	return supervisor.Options{
-		Name: "ext:" + kind + ":" + u.ID(), Mode: mode,
-		Lazy: o.Activation == manifest.ActivationLazy, Keep: settings.Keep,
-		MaxInstances: o.MaxInstances, MaxInFlight: o.MaxInFlight, MaxQueue: orNone(o.MaxQueue),
-		QueueTimeout: o.CallTimeout, IdleTimeout: o.IdleTimeout, DrainTimeout: orNone(o.DrainTimeout),
-		Restart:  restart,
-		Fault:    fault,
-		Ended:    ended,
-		Replaced: replaced,
-		Blocked:  blocked,
-		OnEvent:  onEvent,
+		Name:         "ext:" + kind + ":" + u.ID(),
+		Mode:         mode,
+		Lazy:         o.Activation == manifest.ActivationLazy,
+		Keep:         settings.Keep,
+		MaxInstances: o.MaxInstances,
+		MaxInFlight:  o.MaxInFlight,
+		MaxQueue:     orNone(o.MaxQueue),
+		QueueTimeout: o.CallTimeout,
+		IdleTimeout:  o.IdleTimeout,
+		DrainTimeout: orNone(o.DrainTimeout),
+		Restart:      restart,
+		Fault:        fault,
+		Ended:        ended,
+		Replaced:     replaced,
+		Blocked:      blocked,
+		OnEvent:      onEvent,
 	}
 }
 
@@ -109,13 +120,16 @@ func logEvent(u *Unit, e supervisor.Event) {
 	case e.Kind == supervisor.BreakerChanged:
 		logBreaker(log, e)
 	case u.saidAlready(e):
-		log.LogAttrs(ctx, slog.LevelDebug, string(e.State), slog.String("reason", protocol.Reason(e.Err)), slog.Time("due", e.Next))
+		log.LogAttrs(ctx, slog.LevelDebug, string(e.State), slog.String("reason", protocol.Reason(e.Err)),
+			slog.Time("due", e.Next))
 	case e.State == supervisor.Failed && !e.Next.IsZero():
-		log.LogAttrs(ctx, slog.LevelError, "failed, and is tried once in a while", slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err),
+		log.LogAttrs(ctx, slog.LevelError, "failed, and is tried once in a while",
+			slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err),
 			slog.Time("due", e.Next), slog.String("next", "fix it, then exthost restart "+u.ID()))
 	case e.State == supervisor.Failed:
 		log.LogAttrs(ctx, slog.LevelError, "failed, and will not be started again by itself",
-			slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err), slog.String("next", "fix it, then exthost restart "+u.ID()))
+			slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err),
+			slog.String("next", "fix it, then exthost restart "+u.ID()))
 	case e.State == supervisor.Restarting && replaced(e.Err):
 		log.LogAttrs(ctx, slog.LevelWarn, "the host replaces it", slog.String("reason", protocol.Reason(e.Err)))
 	case e.State == supervisor.Restarting:
@@ -146,7 +160,8 @@ func (u *Unit) saidAlready(e supervisor.Event) bool {
 func logBreaker(log *slog.Logger, e supervisor.Event) {
 	switch ctx := context.Background(); e.Breaker {
 	case supervisor.BreakerOpen:
-		log.LogAttrs(ctx, slog.LevelWarn, "breaker open: calls are refused until a probe may pass", slog.Time("until", e.Next))
+		log.LogAttrs(ctx, slog.LevelWarn, "breaker open: calls are refused until a probe may pass",
+			slog.Time("until", e.Next))
 	case supervisor.BreakerHalfOpen:
 		log.LogAttrs(ctx, slog.LevelInfo, "breaker half_open: the next call is the probe")
 	default:

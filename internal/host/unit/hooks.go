@@ -51,12 +51,27 @@ func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []pro
 	}
 	for i := range c.Manifest.Hooks {
 		spec := &c.Manifest.Hooks[i]
-		if caps := c.Manifest.Capabilities; caps != nil && caps.Hooks != nil && !slices.Contains(caps.Hooks, spec.Event) {
-			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: "capability_undeclared", Extension: c.ID, Path: c.Path,
-				Message: "its hook of " + spec.Event + " is dropped: the manifest does not declare it", Hint: "if it is welcome, add it to [capabilities]"})
+		if caps := c.Manifest.Capabilities; caps != nil && caps.Hooks != nil &&
+			!slices.Contains(caps.Hooks, spec.Event) {
+			diags = append(diags, protocol.Diagnostic{
+				Level:     protocol.LevelWarn,
+				Code:      "capability_undeclared",
+				Extension: c.ID,
+				Path:      c.Path,
+				Message:   "its hook of " + spec.Event + " is dropped: the manifest does not declare it",
+				Hint:      "if it is welcome, add it to [capabilities]",
+			})
 			continue
 		}
-		command := hooks.Command{Handler: HookHandler(spec, i), Argv: spec.Command, Dir: c.Dir, Env: env, Sandbox: x.Spec.Sandbox, Permit: x.Spec.Permit, Resolve: x.resolveEnv}
+		command := hooks.Command{
+			Handler: HookHandler(spec, i),
+			Argv:    spec.Command,
+			Dir:     c.Dir,
+			Env:     env,
+			Sandbox: x.Spec.Sandbox,
+			Permit:  x.Spec.Permit,
+			Resolve: x.resolveEnv,
+		}
 		command.Extension = c.ID
 		command.Priority += c.Manifest.Plugin.Priority
 		handler, err := runner.Handler(command)

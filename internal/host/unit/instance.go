@@ -110,8 +110,15 @@ func (i *Instance) crashed(err error) {
 		return
 	}
 	if protocol.KindOf(err) != protocol.RequirementMissing { // nothing ran
-		i.Unit.crash.Store(&status.Crash{Time: time.Now(), Key: i.Key, PID: i.pid, StartedAt: i.Info().StartedAt,
-			Kind: protocol.KindOf(err), Reason: protocol.Reason(err), Evidence: protocol.EvidenceOf(err)})
+		i.Unit.crash.Store(&status.Crash{
+			Time:      time.Now(),
+			Key:       i.Key,
+			PID:       i.pid,
+			StartedAt: i.Info().StartedAt,
+			Kind:      protocol.KindOf(err),
+			Reason:    protocol.Reason(err),
+			Evidence:  protocol.EvidenceOf(err),
+		})
 	}
 	i.Unit.trial.crash()
 }
@@ -148,8 +155,8 @@ func (i *Instance) offered(announced bool) {
 // that it has accepted none, or that an attempt to change the level has failed, after which nobody knows.
 func (i *Instance) LogLevel() int { return int(i.logLevel.Load()) }
 
-// AskedLogLevel returns the log level that the instance was asked for last, accepted or not. Requests that nobody waited
-// for do not count.
+// AskedLogLevel returns the log level that the instance was asked for last, accepted or not. Requests that nobody
+// waited for do not count.
 func (i *Instance) AskedLogLevel() int { return int(i.logAsked.Load()) }
 
 // SetLogLevel calls ask with the log level that wanted returns, unless the instance has that level.
@@ -160,7 +167,8 @@ func (i *Instance) SetLogLevel(ctx context.Context, wanted func() int, ask func(
 	case i.logTurn <- struct{}{}:
 		defer func() { <-i.logTurn }()
 	case <-ctx.Done():
-		return protocol.Errorf(protocol.Canceled, "given up while the extension is asked for another log level: %w", ctx.Err())
+		return protocol.Errorf(protocol.Canceled, "given up while the extension is asked for another log level: %w",
+			ctx.Err())
 	}
 	level := wanted()
 	if level == NoLogLevel || level == i.LogLevel() {

@@ -32,14 +32,16 @@ func newLegacyGroup(u *Unit, o *Options) *LegacyGroup {
 	if g.exists {
 		options := groupOptions(u, o, func(e supervisor.Event) { logEvent(u, e) })
 		options.Mode, options.MaxInstances = supervisor.PerKey, 1
-		g.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, o, key, true) }, options)
+		g.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, o, key, true) },
+			options)
 	}
 	return g
 }
 
 // speaksBoth reports whether a server of that transport may speak legacy and modern versions.
 func speaksBoth(t manifest.Transport) bool {
-	return t.Protocol == manifest.ProtocolMCP && t.Kind != manifest.KindSSE && (t.MCPVersion == "" || t.MCPVersion == manifest.MCPVersionAuto)
+	return t.Protocol == manifest.ProtocolMCP && t.Kind != manifest.KindSSE &&
+		(t.MCPVersion == "" || t.MCPVersion == manifest.MCPVersionAuto)
 }
 
 func modern(hs *runtime.Handshake) bool { return protocol.IsModern(hs.ProtocolVersion) }
@@ -54,7 +56,8 @@ func (g *LegacyGroup) Serves(s *protocol.Session) bool {
 }
 
 // acquireFor returns the instance for the protocol version of s: of the group, or of the others.
-func (g *LegacyGroup) acquireFor(ctx context.Context, others *supervisor.Group[*Instance], s *protocol.Session, key string) (*Instance, func(error), error) {
+func (g *LegacyGroup) acquireFor(ctx context.Context, others *supervisor.Group[*Instance], s *protocol.Session,
+	key string) (*Instance, func(error), error) {
 	if !g.Serves(s) {
 		return others.Acquire(ctx, key)
 	}

@@ -60,7 +60,9 @@ func TestCodeThatChangesAfterALiteRunHasLoadedIt(t *testing.T) {
 					return nil
 				}
 				s := script{killed: make(chan struct{})}
-				m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindStdio, Protocol: manifest.ProtocolLite}}
+				m := &manifest.Manifest{
+					Transport: manifest.Transport{Kind: manifest.KindStdio, Protocol: manifest.ProtocolLite},
+				}
 				o := Options{
 					Candidate: discovery.Candidate{ID: "x", Manifest: m},
 					Spec: runtime.Spec{

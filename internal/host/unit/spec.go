@@ -25,21 +25,33 @@ import (
 func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
 	entry := cfg.Extensions.Entries[c.ID]
 	s := runtime.Spec{
-		ID: c.ID, Dir: c.Dir, Manifest: c.Manifest,
-		Options:  entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport),
-		StateDir: filepath.Join(e.StateDir, c.ID), HostVersion: e.Version, Self: e.Self,
-		Logger: e.Log.With("extension", c.ID), Containment: e.Containment, Roots: entry.Roots, NewPrivileges: entry.NewPrivileges,
-		Services: e.Services,
+		ID:       c.ID,
+		Dir:      c.Dir,
+		Manifest: c.Manifest,
+		Options: entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(
+			c.Manifest.Transport),
+		StateDir:      filepath.Join(e.StateDir, c.ID),
+		HostVersion:   e.Version,
+		Self:          e.Self,
+		Logger:        e.Log.With("extension", c.ID),
+		Containment:   e.Containment,
+		Roots:         entry.Roots,
+		NewPrivileges: entry.NewPrivileges,
+		Services:      e.Services,
 	}
 	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
 		return s, process.EnvReport{}, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)
 	}
 	var err error
 	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
-		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
+		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config",
+			err, c.ID)
 	}
-	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && c.Manifest.Transport.URL == "" && c.Manifest.Transport.Kind != manifest.KindNATS { // a remote server has no process here
-		if s.Sandbox, err = sandbox.Resolve(table, sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)); err != nil {
+	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil &&
+		// a remote server has no process here
+		c.Manifest.Transport.URL == "" && c.Manifest.Transport.Kind != manifest.KindNATS {
+		if s.Sandbox, err = sandbox.Resolve(table,
+			sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)); err != nil {
 			return s, process.EnvReport{}, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}
 		s.Sandbox.LogTo(s.Logger)
@@ -66,7 +78,8 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	owners := ownership.Rule{Safe: cfg.Extensions.SafeDirectories}
 	if file := s.Manifest.Transport.TokenFile; file != "" {
 		if refused := owners.Secret(filepath.Join(s.Dir, file)); refused != nil {
-			return s, report, protocol.Errorf(protocol.SpawnFailed, "transport.token_file: %s: %s; %s", refused.Path, refused.Message, refused.Hint)
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "transport.token_file: %s: %s; %s", refused.Path,
+				refused.Message, refused.Hint)
 		}
 	}
 	commands := [][]string{s.Manifest.Transport.CommandLine()}
@@ -87,8 +100,10 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	s.Env, report = e.Child(cfg, &s, env)
 	s.Login = e.Login(cfg, &s.Manifest.Transport, LoginPlace{ID: c.ID, Of: c.Dir})
 	stated := cfg.Extensions.Environ(c.ID)
-	if err := given.Give(&s, e.Secrets(cfg), given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated)),
-		slices.Concat(slices.Collect(maps.Keys(stated)), slices.Collect(maps.Keys(c.Manifest.Transport.Env)))...); err != nil {
+	if err := given.Give(&s, e.Secrets(cfg),
+		given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated)),
+		slices.Concat(slices.Collect(maps.Keys(stated)),
+			slices.Collect(maps.Keys(c.Manifest.Transport.Env)))...); err != nil {
 		return s, report, err
 	}
 	if e.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {
@@ -107,7 +122,12 @@ func replays(s *runtime.Spec) (err error) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(s.Dir, file)
 	}
-	if s.Replay, err = player.Open(player.Options{File: file, Extension: t.Extension, Nearest: t.Match == manifest.MatchNearest, Real: t.Latency == manifest.LatencyReal}); err != nil {
+	if s.Replay, err = player.Open(player.Options{
+		File:      file,
+		Extension: t.Extension,
+		Nearest:   t.Match == manifest.MatchNearest,
+		Real:      t.Latency == manifest.LatencyReal,
+	}); err != nil {
 		return err
 	}
 	t.Protocol, s.Manifest = s.Replay.Protocol(), &m

@@ -18,9 +18,17 @@ import (
 func Describe(c discovery.Candidate) status.Extension {
 	m := c.Manifest
 	return status.Extension{
-		ID: c.ID, Name: m.Plugin.Name, Version: m.Plugin.Version, Description: m.Plugin.Description,
-		Path: c.Path, Transport: m.Transport.Kind, Protocol: m.Transport.Protocol,
-		Command: m.Transport.CommandLine(), Requires: m.Requires, Config: m.Config, Tools: []string{},
+		ID:          c.ID,
+		Name:        m.Plugin.Name,
+		Version:     m.Plugin.Version,
+		Description: m.Plugin.Description,
+		Path:        c.Path,
+		Transport:   m.Transport.Kind,
+		Protocol:    m.Transport.Protocol,
+		Command:     m.Transport.CommandLine(),
+		Requires:    m.Requires,
+		Config:      m.Config,
+		Tools:       []string{},
 	}
 }
 
@@ -69,12 +77,26 @@ func confinement(s *runtime.Spec) *status.Sandbox {
 	}
 	p := s.Sandbox
 	have, _ := process.Protect(p, s.Options.Isolate == manifest.IsolatePID, s.Containment)
-	return &status.Sandbox{Holds: have.Holds, Lacks: have.Lacks, BestEffort: p.BestEffort, Read: p.Read, Write: p.Write, Net: cmp.Or(strings.Join(p.Net, " "), "none")}
+	return &status.Sandbox{
+		Holds:      have.Holds,
+		Lacks:      have.Lacks,
+		BestEffort: p.BestEffort,
+		Read:       p.Read,
+		Write:      p.Write,
+		Net:        cmp.Or(strings.Join(p.Net, " "), "none"),
+	}
 }
 
 func instanceStatus(s supervisor.SlotStatus) status.Instance {
-	i := status.Instance{Key: s.Key, State: string(s.State), Since: s.Since, Restarts: s.Restarts,
-		Breaker: string(s.Breaker), InFlight: s.InFlight, Queued: s.Queued}
+	i := status.Instance{
+		Key:      s.Key,
+		State:    string(s.State),
+		Since:    s.Since,
+		Restarts: s.Restarts,
+		Breaker:  string(s.Breaker),
+		InFlight: s.InFlight,
+		Queued:   s.Queued,
+	}
 	if s.Err != nil {
 		i.Reason, i.Evidence = protocol.Reason(s.Err), protocol.EvidenceOf(s.Err)
 	}
@@ -89,12 +111,14 @@ func instanceStatus(s supervisor.SlotStatus) status.Instance {
 
 // HasFailed reports whether an instance has failed: it is tried once in a while at most.
 func (u *Unit) HasFailed() bool {
-	return slices.ContainsFunc(u.Phase.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
+	return slices.ContainsFunc(u.Phase.slots(),
+		func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // IsReady reports whether an instance that serves every session can be called now.
 func (u *Unit) IsReady() bool {
-	return !u.PerSession() && slices.ContainsFunc(u.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Ready })
+	return !u.PerSession() && slices.ContainsFunc(u.group.Status(),
+		func(s supervisor.SlotStatus) bool { return s.State == supervisor.Ready })
 }
 
 // Measure returns the counts of the unit.
@@ -116,5 +140,11 @@ func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
 	if e := protocol.EvidenceOf(err); e != nil && e.Line != "" {
 		text += "; its last line on stdout: " + e.Line
 	}
-	return protocol.Diagnostic{Level: protocol.LevelError, Code: string(kind), Extension: u.ID(), Path: u.Candidate.Path, Message: text}
+	return protocol.Diagnostic{
+		Level:     protocol.LevelError,
+		Code:      string(kind),
+		Extension: u.ID(),
+		Path:      u.Candidate.Path,
+		Message:   text,
+	}
 }

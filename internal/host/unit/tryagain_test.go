@@ -29,12 +29,20 @@ func TestManyCallsTryAServerAgainOnce(t *testing.T) {
 		var connections atomic.Int64
 		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
 			Candidate: discovery.Candidate{ID: "x", Manifest: m},
-			Spec: runtime.Spec{ID: "x", Manifest: m, Options: manifest.Options{
-				CallTimeout: time.Minute,
-				MaxInFlight: 8,
-				MaxQueue:    8,
-				Restart:     manifest.RestartOptions{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour},
-			}},
+			Spec: runtime.Spec{
+				ID:       "x",
+				Manifest: m,
+				Options: manifest.Options{
+					CallTimeout: time.Minute,
+					MaxInFlight: 8,
+					MaxQueue:    8,
+					Restart: manifest.RestartOptions{
+						MaxAttempts: -1,
+						BaseBackoff: time.Hour,
+						MaxBackoff:  time.Hour,
+					},
+				},
+			},
 			Start: func(runtime.Spec, string) (runtime.Instance, error) {
 				connections.Add(1)
 				return away{}, nil
@@ -89,19 +97,28 @@ func (d dialing) Serve(context.Context, func()) error {
 	return errors.New("cannot be reached")
 }
 
-// A call that comes while a start is under way that began before the server was back gets an instance of the next start.
+// A call that comes while a start is under way that began before the server was back gets an instance of the next
+// start.
 func TestCallOutlivesTheStartThatBeganBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
 		starts := make(chan runtime.Instance, 3)
 		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
 			Candidate: discovery.Candidate{ID: "x", Manifest: m},
-			Spec: runtime.Spec{ID: "x", Manifest: m, Options: manifest.Options{
-				CallTimeout: time.Minute,
-				MaxInFlight: 8,
-				MaxQueue:    8,
-				Restart:     manifest.RestartOptions{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour},
-			}},
+			Spec: runtime.Spec{
+				ID:       "x",
+				Manifest: m,
+				Options: manifest.Options{
+					CallTimeout: time.Minute,
+					MaxInFlight: 8,
+					MaxQueue:    8,
+					Restart: manifest.RestartOptions{
+						MaxAttempts: -1,
+						BaseBackoff: time.Hour,
+						MaxBackoff:  time.Hour,
+					},
+				},
+			},
 			Start: func(runtime.Spec, string) (runtime.Instance, error) { return <-starts, nil },
 		})
 		defer func() { _ = u.Stop(context.Background(), 0) }()
@@ -130,10 +147,18 @@ func TestInstancesShareTheBoundOfWhatIsHeld(t *testing.T) {
 		held := make(chan *runtime.Held, 2)
 		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
 			Candidate: discovery.Candidate{ID: "x", Manifest: m},
-			Spec: runtime.Spec{ID: "x", Manifest: m, Options: manifest.Options{
-				MaxInFlight: 8,
-				Restart:     manifest.RestartOptions{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour},
-			}},
+			Spec: runtime.Spec{
+				ID:       "x",
+				Manifest: m,
+				Options: manifest.Options{
+					MaxInFlight: 8,
+					Restart: manifest.RestartOptions{
+						MaxAttempts: -1,
+						BaseBackoff: time.Hour,
+						MaxBackoff:  time.Hour,
+					},
+				},
+			},
 			Start: func(s runtime.Spec, _ string) (runtime.Instance, error) {
 				held <- s.Held
 				return away{}, nil

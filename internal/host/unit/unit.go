@@ -60,11 +60,12 @@ type Unit struct {
 	group     *supervisor.Group[*Instance]
 	handshake atomic.Pointer[runtime.Handshake] // of the latest instance, or the known offer before the first
 	crash     atomic.Pointer[status.Crash]      // the latest
-	said      atomic.Value                      // string: the state and kind of the failure that the log says; see saidAlready
-	secrets   ownSecrets
-	trial     *trial
-	trying    chan struct{} // holds a value while a call tries again
-	tries     atomic.Int64  // that calls have begun
+	// string: the state and kind of the failure that the log says; see saidAlready
+	said    atomic.Value
+	secrets ownSecrets
+	trial   *trial
+	trying  chan struct{} // holds a value while a call tries again
+	tries   atomic.Int64  // that calls have begun
 	succession
 	instances
 }
@@ -110,7 +111,8 @@ type Events struct {
 	LogState func(*slog.Logger, supervisor.Event)
 	// Incoming takes requests and notifications of an instance that belong to no call in
 	// flight. Nil refuses them and tells the instance that the host relays nothing.
-	Incoming func(ctx context.Context, i *Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
+	Incoming func(ctx context.Context, i *Instance, method string, params json.RawMessage,
+		notify bool) (json.RawMessage, error)
 	// Session returns the session of an instance's key; nil when there is none.
 	Session func(key string) *protocol.Session
 	// Relayed returns the client capabilities that an MCP server is told of which belongs
@@ -136,13 +138,21 @@ func New(env *Env, o Options) *Unit {
 		succession: succession{stopped: make(chan struct{})},
 	}
 	t := o.Spec.Manifest.Transport
-	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets), secrets.Refers) // whose values are learned
+	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets),
+		secrets.Refers) // whose values are learned
 	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil || o.Spec.Login != nil
 	o.Spec.Held = new(runtime.Held)
 	o.Spec.Secret = func(value string) { Learn(u, value) }
-	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) }, groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
+	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) },
+		groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
 	u.Legacy = newLegacyGroup(u, &o)
-	u.Phase = &Phase{id: u.ID(), transport: t, onDemand: onDemand(u.Spec), runs: u.Instances, slots: func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) }}
+	u.Phase = &Phase{
+		id:        u.ID(),
+		transport: t,
+		onDemand:  onDemand(u.Spec),
+		runs:      u.Instances,
+		slots:     func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) },
+	}
 	return u
 }
 
@@ -169,7 +179,8 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 		s.Record = u.Env.Recorder.Wire(u.ID())
 	}
 	if o.Incoming != nil {
-		s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+		s.Incoming = func(ctx context.Context, method string, params json.RawMessage,
+			notify bool) (json.RawMessage, error) {
 			return o.Incoming(ctx, i, method, params, notify)
 		}
 		s.Capabilities = relayed(u, key)
@@ -294,7 +305,8 @@ func (u *Unit) NeedsStart() bool {
 // StartsOnCall reports whether a call starts an instance now that one could not be started: the unit
 // is reached over the network.
 func (u *Unit) StartsOnCall() bool {
-	return manifest.IsRemote(u.Candidate.Manifest.Transport.Kind) && !onDemand(u.Spec) && u.Phase.Failure() != "" && !u.Phase.is(supervisor.Ready)
+	return manifest.IsRemote(u.Candidate.Manifest.Transport.Kind) && !onDemand(u.Spec) && u.Phase.Failure() != "" &&
+		!u.Phase.is(supervisor.Ready)
 }
 
 // Want is what a call needs of an instance.
@@ -310,7 +322,8 @@ type Want struct {
 // back with the call's error.
 func (u *Unit) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
 	if w.Node != "" && w.Node != u.Env.Node {
-		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; this host alone has it", w.Node, u.ID())
+		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; this host alone has it",
+			w.Node, u.ID())
 	}
 	return u.Legacy.acquireFor(ctx, u.group, w.Session, SessionKey(w.Session))
 }

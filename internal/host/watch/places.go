@@ -52,7 +52,8 @@ func Places(cfg *config.Config, searched []string, programs []Program) discovery
 			case manifest.FileName, manifest.SidecarName:
 				return true
 			}
-			return files[path] || slices.ContainsFunc(withDev, func(s *runtime.Spec) bool { return descriptors.MatchesDev(s, path) })
+			return files[path] ||
+				slices.ContainsFunc(withDev, func(s *runtime.Spec) bool { return descriptors.MatchesDev(s, path) })
 		},
 	}
 }

@@ -38,7 +38,13 @@ func LogChange(log *slog.Logger, c *status.Change) {
 	for _, part := range []struct {
 		key  string
 		list []string
-	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}, {"policies", c.Policies}, {"files", c.Files}} {
+	}{
+		{"added", c.Added},
+		{"changed", c.Changed},
+		{"removed", c.Removed},
+		{"policies", c.Policies},
+		{"files", c.Files},
+	} {
 		if len(part.list) > 0 {
 			attrs = append(attrs, part.key, part.list)
 		}
@@ -51,7 +57,8 @@ func LogChange(log *slog.Logger, c *status.Change) {
 // start.
 func LogUnused(log *slog.Logger, c *status.Change) {
 	for _, k := range c.Kept {
-		log.LogAttrs(context.Background(), slog.LevelWarn, "not reloaded, the build before goes on", slog.String("extension", k.ID), slog.String("reason", k.Reason))
+		log.LogAttrs(context.Background(), slog.LevelWarn, "not reloaded, the build before goes on",
+			slog.String("extension", k.ID), slog.String("reason", k.Reason))
 	}
 	for _, section := range c.Restart {
 		log.Warn("changed, and takes effect when the host is started again", "section", section)

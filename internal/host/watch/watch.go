@@ -60,8 +60,13 @@ type request struct {
 // New returns a Watch of h in mode off. [Watch.Run] takes the mode from h's settings.
 func New(h Host, log *slog.Logger) *Watch {
 	return &Watch{
-		host: h, log: log, requests: make(chan request), applied: make(chan struct{}, 1), retries: make(chan struct{}, 1), ending: make(chan struct{}),
-		status: status.Watch{Mode: status.WatchOff},
+		host:     h,
+		log:      log,
+		requests: make(chan request),
+		applied:  make(chan struct{}, 1),
+		retries:  make(chan struct{}, 1),
+		ending:   make(chan struct{}),
+		status:   status.Watch{Mode: status.WatchOff},
 	}
 }
 
@@ -158,7 +163,8 @@ func (w *Watch) update(change func(s *status.Watch)) {
 // directories are new.
 func (w *Watch) watchPlaces() (more bool) {
 	places := w.host.Places()
-	more = slices.ContainsFunc(places.Dirs, func(dir string) bool { _, known := slices.BinarySearch(w.dirs, dir); return !known })
+	more = slices.ContainsFunc(places.Dirs,
+		func(dir string) bool { _, known := slices.BinarySearch(w.dirs, dir); return !known })
 	w.dirs = places.Dirs
 	polls := w.watcher.Watch(places)
 	var before string
@@ -170,7 +176,8 @@ func (w *Watch) watchPlaces() (more bool) {
 		}
 	})
 	if polls != nil && before == "" {
-		w.log.Warn("the system gives no more watches, so the folders are looked at every two seconds instead", "reason", polls,
+		w.log.Warn("the system gives no more watches, so the folders are looked at every two seconds instead", "reason",
+			polls,
 			"next", "raise fs.inotify.max_user_watches or max_user_instances, then exthost watch off and on")
 	}
 	return more
@@ -247,7 +254,8 @@ func (w *Watch) Set(ctx context.Context, mode string) (status.Watch, error) {
 		if near := nearest.Of(mode, modes); near != "" {
 			return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, text+", did you mean %q?", mode, near)
 		}
-		return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, text+": there is %s", mode, strings.Join(modes, ", "))
+		return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, text+": there is %s", mode,
+			strings.Join(modes, ", "))
 	}
 	if mode == "on" {
 		mode = modeOf(w.host.Settings(), true)

@@ -51,7 +51,10 @@ func (h *fakeHost) CatchUp(ctx context.Context, apply bool, _ time.Time) (*statu
 }
 
 func (h *fakeHost) Places() discovery.Places {
-	return discovery.Places{Dirs: []string{h.dir}, Wants: func(path string) bool { return filepath.Ext(path) == ".txt" }}
+	return discovery.Places{
+		Dirs:  []string{h.dir},
+		Wants: func(path string) bool { return filepath.Ext(path) == ".txt" },
+	}
 }
 
 func (h *fakeHost) Settings() config.Watch {
@@ -89,7 +92,8 @@ func TestWatch(t *testing.T) {
 		}
 		return s
 	}
-	if s := set("on"); s.Mode != config.WatchReload || s.Directories != 1 || time.Duration(s.Debounce) != time.Millisecond {
+	if s := set("on"); s.Mode != config.WatchReload || s.Directories != 1 ||
+		time.Duration(s.Debounce) != time.Millisecond {
 		t.Errorf("on: %+v", s)
 	}
 	if !h.next(t, found{}) {
@@ -106,7 +110,8 @@ func TestWatch(t *testing.T) {
 	}
 	h.next(t, found{})
 	unwanted := filepath.Join(h.dir, "a")
-	if err := errors.Join(os.WriteFile(unwanted, nil, 0o600), os.Rename(unwanted, unwanted+".txt")); err != nil { // one event
+	// one event
+	if err := errors.Join(os.WriteFile(unwanted, nil, 0o600), os.Rename(unwanted, unwanted+".txt")); err != nil {
 		t.Fatal(err)
 	}
 	h.next(t, found{change: &status.Change{Kept: []status.KeptBuild{{ID: "x", Reason: "one\ntwo"}}}})
@@ -123,7 +128,8 @@ func TestWatch(t *testing.T) {
 		"relaod": `there is no watch mode "relaod", did you mean "reload"?`,
 		"zzzzzz": `there is no watch mode "zzzzzz": there is on, off, log, reload`,
 	} {
-		if _, err := w.Set(deadline, mode); protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), want) {
+		if _, err := w.Set(deadline, mode); protocol.KindOf(err) != protocol.InvalidArguments ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", mode, err)
 		}
 	}
@@ -146,16 +152,27 @@ func TestPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.WriteFile(at("real/exthost.yaml"), nil, 0o600), os.Symlink(at("real/exthost.yaml"), at("exthost.yaml"))); err != nil {
+	if err := errors.Join(os.WriteFile(at("real/exthost.yaml"), nil, 0o600),
+		os.Symlink(at("real/exthost.yaml"), at("exthost.yaml"))); err != nil {
 		t.Skip("links need a privilege")
 	}
-	spec := &runtime.Spec{Dir: at("x"), Manifest: &manifest.Manifest{
-		Transport: manifest.Transport{Script: "main.sh"}, Dev: manifest.Dev{Watch: []string{"lib/*.sh"}},
-	}}
+	spec := &runtime.Spec{
+		Dir: at("x"),
+		Manifest: &manifest.Manifest{
+			Transport: manifest.Transport{Script: "main.sh"},
+			Dev:       manifest.Dev{Watch: []string{"lib/*.sh"}},
+		},
+	}
 	cfg := &config.Config{Files: []string{at("exthost.yaml")}}
 	cfg.Extensions.IgnoreDirs = []string{".git"}
-	p := Places(cfg, []string{at("x"), dir}, []Program{{spec, descriptors.Source{Dirs: []string{at("x"), at("x/lib")}}}})
-	if want := []string{dir, at("real"), at("x"), at("x/lib")}; !slices.Equal(p.Dirs, want) || !slices.Equal(p.Ignore, []string{".git"}) {
+	p := Places(cfg, []string{at("x"), dir},
+		[]Program{{spec, descriptors.Source{Dirs: []string{at("x"), at("x/lib")}}}})
+	if want := []string{
+		dir,
+		at("real"),
+		at("x"),
+		at("x/lib"),
+	}; !slices.Equal(p.Dirs, want) || !slices.Equal(p.Ignore, []string{".git"}) {
 		t.Errorf("%q, %q; want %q", p.Dirs, p.Ignore, want)
 	}
 	for file, want := range map[string]bool{

@@ -37,7 +37,8 @@ func (i items) holder(uri string, view *toolset.View) string {
 	if id := i.find(uri, uri, view); id != "" {
 		return id
 	}
-	for at := uri; at != "" && !strings.HasSuffix(at, ":") && !strings.HasSuffix(at, ":/") && !strings.HasSuffix(at, "://"); {
+	for at := uri; at != "" && !strings.HasSuffix(at, ":") && !strings.HasSuffix(at, ":/") &&
+		!strings.HasSuffix(at, "://"); {
 		if id := i.find(at+skillFile, uri, view); id != "" {
 			return id
 		}
@@ -47,7 +48,8 @@ func (i items) holder(uri string, view *toolset.View) string {
 }
 
 // updateFamily is [Index.Update] for the items of an extension of MCP.
-func (o *Index) updateFamily(method string, order []string, each [][]json.RawMessage, kept []string, view *toolset.View) (shown []json.RawMessage, shadowed []Shadow) {
+func (o *Index) updateFamily(method string, order []string, each [][]json.RawMessage, kept []string, view *toolset.View,
+) (shown []json.RawMessage, shadowed []Shadow) {
 	next := items{order: order, of: make(map[string]keys, len(order))}
 	seen := make(keys)
 	for n, id := range order {

@@ -70,13 +70,15 @@ func (o *Index) Order(method string, extensions []string) []string {
 		}
 		return len(before)
 	}
-	return slices.SortedStableFunc(slices.Values(extensions), func(a, b string) int { return cmp.Compare(place(a), place(b)) })
+	return slices.SortedStableFunc(slices.Values(extensions),
+		func(a, b string) int { return cmp.Compare(place(a), place(b)) })
 }
 
 // Update takes the items of one kind that each extension of order lists, and returns those
 // that the toolset of the caller shows, under its names. What is known of the extensions of
 // kept, which did not list for this caller, stays. shadowed is what two extensions list and did not before.
-func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string, view *toolset.View) (shown []json.RawMessage, shadowed []Shadow) {
+func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string, view *toolset.View,
+) (shown []json.RawMessage, shadowed []Shadow) {
 	if l.Key == "" {
 		return o.updateFamily(l.Method, order, each, kept, view)
 	}
@@ -304,7 +306,8 @@ func (o *Index) Find(kind, name string, view *toolset.View) (extension, own stri
 	}
 	// Before skills: the directory of one must not take a scheme from others.
 	if id := first(func(id string) bool {
-		return slices.ContainsFunc(o.templates[id], func(t template) bool { return t.text == name || t.pattern.MatchString(name) })
+		return slices.ContainsFunc(o.templates[id],
+			func(t template) bool { return t.text == name || t.pattern.MatchString(name) })
 	}); id != "" {
 		return id, name
 	}

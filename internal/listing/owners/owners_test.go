@@ -21,21 +21,34 @@ func TestSkillsOwnTheirFiles(t *testing.T) {
 		}
 		return list
 	}
-	shown, shadowed := o.Update(l, []string{"a", "b"}, [][]json.RawMessage{list("skill://x/SKILL.md", "skill://x/inner/SKILL.md"), list("skill://x/SKILL.md", "github://o/r/y/SKILL.md", "skill://x/inner/deep/SKILL.md")}, nil, nil)
+	shown, shadowed := o.Update(l, []string{"a", "b"},
+		[][]json.RawMessage{
+			list("skill://x/SKILL.md", "skill://x/inner/SKILL.md"),
+			list("skill://x/SKILL.md", "github://o/r/y/SKILL.md", "skill://x/inner/deep/SKILL.md"),
+		}, nil, nil)
 	if len(shown) != 4 {
 		t.Errorf("%d are shown", len(shown))
 	}
 	for uri, want := range map[string]string{
-		"skill://x/SKILL.md": "a", "skill://x/ref/FORMS.md": "a", "skill://x": "a", "skill://x/inner/deep/f": "b", "github://o/r/y/z/f": "b", "github://o/r": "", "skill://other/f": "", "": "",
+		"skill://x/SKILL.md":     "a",
+		"skill://x/ref/FORMS.md": "a",
+		"skill://x":              "a",
+		"skill://x/inner/deep/f": "b",
+		"github://o/r/y/z/f":     "b",
+		"github://o/r":           "",
+		"skill://other/f":        "",
+		"":                       "",
 	} {
 		if got, _ := o.Find("resource", uri, nil); got != want {
 			t.Errorf("%q is of %q, want %q", uri, got, want)
 		}
 	}
-	if len(shadowed) != 1 || shadowed[0].Extension != "b" || shadowed[0].By != "a" || shadowed[0].Example != "skill://x/SKILL.md" {
+	if len(shadowed) != 1 || shadowed[0].Extension != "b" || shadowed[0].By != "a" ||
+		shadowed[0].Example != "skill://x/SKILL.md" {
 		t.Errorf("shadowed: %+v", shadowed)
 	}
-	o.Update(l, []string{"a", "b"}, [][]json.RawMessage{nil, list("skill://z/SKILL.md")}, []string{"a"}, nil) // the list of a was denied
+	// the list of a was denied
+	o.Update(l, []string{"a", "b"}, [][]json.RawMessage{nil, list("skill://z/SKILL.md")}, []string{"a"}, nil)
 	if got := o.FindItem(l.Method, "skill://x/SKILL.md", nil, func(string) bool { return true }); got != "a" {
 		t.Errorf("after a denial it is of %q", got)
 	}
@@ -57,7 +70,8 @@ func TestSharedURIsAreToldOnce(t *testing.T) {
 		return shadowed
 	}
 	want := []Shadow{{Method: l.Method, Extension: "b", By: "a", Example: "notes://1", Count: 2}}
-	if diff := cmp.Diff(want, update(nil, list("notes://2", "notes://1"), list("notes://1", "notes://2", "own://b"))); diff != "" {
+	if diff := cmp.Diff(want, update(nil, list("notes://2", "notes://1"),
+		list("notes://1", "notes://2", "own://b"))); diff != "" {
 		t.Error(diff)
 	}
 	if got := update([]string{"a"}, nil, list("notes://1", "notes://2")); got != nil {
@@ -79,7 +93,11 @@ func TestSharedURIsAreToldOnce(t *testing.T) {
 
 // An extension that lists a thing twice, such as a server that repeats a page, has it once.
 func TestThingsListedTwiceAreShownOnce(t *testing.T) {
-	for _, l := range []List{{protocol.MethodResourcesList, "uri"}, {protocol.MethodResourceTemplates, "uriTemplate"}, {protocol.MethodPromptsList, "name"}} {
+	for _, l := range []List{
+		{protocol.MethodResourcesList, "uri"},
+		{protocol.MethodResourceTemplates, "uriTemplate"},
+		{protocol.MethodPromptsList, "name"},
+	} {
 		var o Index
 		item := json.RawMessage(`{"` + l.Key + `":"x"}`)
 		if shown, _ := o.Update(l, []string{"a"}, [][]json.RawMessage{{item, item}}, nil, nil); len(shown) != 1 {
@@ -100,10 +118,19 @@ func TestPromptsKeepTheirNames(t *testing.T) {
 		steps []step
 		want  string // the extension and own name behind ext_a_b_c
 	}{
-		"a newcomer that sorts first": {[]step{{each: map[string]string{"a_b": "c"}}, {each: map[string]string{"a": "b_c", "a_b": "c"}}}, "a_b c"},
-		"while the owner is silent":   {[]step{{each: map[string]string{"a_b": "c"}}, {each: map[string]string{"a": "b_c"}, kept: []string{"a_b"}}}, "a_b c"},
-		"the exact name first":        {[]step{{each: map[string]string{"a": "b.c", "a_b": "c"}}}, "a_b c"},
-		"the owner gave it up":        {[]step{{each: map[string]string{"a_b": "c"}}, {each: map[string]string{"a": "b_c"}}}, "a b_c"},
+		"a newcomer that sorts first": {[]step{
+			{each: map[string]string{"a_b": "c"}},
+			{each: map[string]string{"a": "b_c", "a_b": "c"}},
+		}, "a_b c"},
+		"while the owner is silent": {[]step{
+			{each: map[string]string{"a_b": "c"}},
+			{each: map[string]string{"a": "b_c"}, kept: []string{"a_b"}},
+		}, "a_b c"},
+		"the exact name first": {[]step{{each: map[string]string{"a": "b.c", "a_b": "c"}}}, "a_b c"},
+		"the owner gave it up": {[]step{
+			{each: map[string]string{"a_b": "c"}},
+			{each: map[string]string{"a": "b_c"}},
+		}, "a b_c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o Index
@@ -127,14 +154,30 @@ func TestPromptsKeepTheirNames(t *testing.T) {
 // resources that others offer by templates stay theirs.
 func TestSkillsTakeNoScheme(t *testing.T) {
 	var o Index
-	o.Update(List{"resources/templates/list", "uriTemplate"}, []string{"notes"}, [][]json.RawMessage{{json.RawMessage(`{"uriTemplate":"note://me/{id}"}`)}}, nil, nil)
+	o.Update(List{"resources/templates/list", "uriTemplate"}, []string{"notes"},
+		[][]json.RawMessage{{json.RawMessage(`{"uriTemplate":"note://me/{id}"}`)}}, nil, nil)
 	var skills []json.RawMessage
-	for _, directory := range []string{"note:/", "note://", "note://me", "https:/", "https://", "file:", "", "github://o"} {
+	for _, directory := range []string{
+		"note:/",
+		"note://",
+		"note://me",
+		"https:/",
+		"https://",
+		"file:",
+		"",
+		"github://o",
+	} {
 		skills = append(skills, json.RawMessage(`{"uri":"`+directory+`/SKILL.md"}`))
 	}
 	o.Update(List{Method: protocol.MethodSkillsList}, []string{"evil"}, [][]json.RawMessage{skills}, nil, nil)
 	for uri, want := range map[string]string{
-		"note://me/5": "notes", "note://me/SKILL.md": "evil", "note://you/5": "", "https://a/b": "", "file:///etc/x": "", "x": "", "github://o/f": "evil",
+		"note://me/5":        "notes",
+		"note://me/SKILL.md": "evil",
+		"note://you/5":       "",
+		"https://a/b":        "",
+		"file:///etc/x":      "",
+		"x":                  "",
+		"github://o/f":       "evil",
 	} {
 		if got, _ := o.Find("resource", uri, nil); got != want {
 			t.Errorf("%q is of %q, want %q", uri, got, want)

@@ -20,9 +20,10 @@ const (
 
 // Answer is what an index has for a query.
 type Answer struct {
-	Best       []*tools.Entry // at most MaxBest, the best one first
-	More       []Group        // others of the best extension, and of another one that is nearly as good; at most MaxMore tools
-	Extensions []string       // where nothing was found: extensions with visible tools, at most maxExtensions
+	Best []*tools.Entry // at most MaxBest, the best one first
+	// others of the best extension, and of another one that is nearly as good; at most MaxMore tools
+	More       []Group
+	Extensions []string // where nothing was found: extensions with visible tools, at most maxExtensions
 }
 
 // Group is tools of one extension.

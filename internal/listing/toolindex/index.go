@@ -119,8 +119,14 @@ func (x *Index) entry(tool int) *tools.Entry {
 func (x *Index) Of(catalog *tools.Catalog) bool { return x.catalog == catalog }
 
 func newPart(extension, description string, entries []*tools.Entry) *part {
-	p := &part{extension: extension, description: description, entries: entries,
-		own: make(map[string]float32), words: make(map[string][]posting), lengths: make([]float32, len(entries))}
+	p := &part{
+		extension:   extension,
+		description: description,
+		entries:     entries,
+		own:         make(map[string]float32),
+		words:       make(map[string][]posting),
+		lengths:     make([]float32, len(entries)),
+	}
 	for _, word := range split(extension) {
 		p.own[word] += weightID
 	}

@@ -54,7 +54,9 @@ func TestHiddenNeverFound(t *testing.T) {
 		visible := func(e *tools.Entry) bool {
 			return (len(e.Name)*7+len(e.Descriptor))%6 != seed && e.Extension != "slack"
 		}
-		part, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) { return tools.Shown{Name: e.Name}, visible(e) }, nil)
+		part, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) {
+			return tools.Shown{Name: e.Name}, visible(e)
+		}, nil)
 		alone := New(part, describe, nil)
 		for _, q := range slices.Concat(questions(t, "tuning.txt"), questions(t, "heldout.txt")) {
 			got, want := shown(all.Find(q.query, visible)), shown(alone.Find(q.query, nil))
@@ -63,7 +65,8 @@ func TestHiddenNeverFound(t *testing.T) {
 			}
 		}
 	}
-	if a := all.Find("slack channel", func(e *tools.Entry) bool { return false }); len(shown(a)) > 0 || len(a.Extensions) > 0 {
+	if a := all.Find("slack channel", func(e *tools.Entry) bool { return false }); len(shown(a)) > 0 ||
+		len(a.Extensions) > 0 {
 		t.Errorf("a caller who sees nothing found %v", a)
 	}
 }
@@ -96,7 +99,8 @@ func TestIndexes(t *testing.T) {
 	if y.Of("", first) != index || len(y.slots) != 1 {
 		t.Error("the index of the same catalog is not kept, or that of a toolset that is gone is")
 	}
-	if second := y.Of("", catalogOf(t, first, source("a", `{"name":"one"}`), source("b", `{"name":"two"}`))); second == index || second.parts[0] != index.parts[0] {
+	if second := y.Of("", catalogOf(t, first, source("a", `{"name":"one"}`), source("b", `{"name":"two"}`))); second ==
+		index || second.parts[0] != index.parts[0] {
 		t.Error("the index does not follow the catalog, or shares no part with the one before")
 	}
 }
@@ -104,9 +108,14 @@ func TestIndexes(t *testing.T) {
 // TestFindTogether has many callers search at once, while the catalog changes.
 func TestFindTogether(t *testing.T) {
 	catalog, describe := extensions(t)
-	part, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) { return tools.Shown{Name: e.Name}, e.Extension != "slack" }, nil)
+	part, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) {
+		return tools.Shown{Name: e.Name}, e.Extension != "slack"
+	}, nil)
 	x := NewIndexes(describe, nil, nil)
-	want := map[*tools.Catalog][]string{catalog: shown(New(catalog, describe, nil).Find("answer in a thread", nil)), part: shown(New(part, describe, nil).Find("answer in a thread", nil))}
+	want := map[*tools.Catalog][]string{
+		catalog: shown(New(catalog, describe, nil).Find("answer in a thread", nil)),
+		part:    shown(New(part, describe, nil).Find("answer in a thread", nil)),
+	}
 	var all sync.WaitGroup
 	for n := range 8 {
 		all.Go(func() {
@@ -126,9 +135,12 @@ func TestFindTogether(t *testing.T) {
 
 func TestStem(t *testing.T) {
 	for _, test := range []struct{ words, want string }{
-		{"note notes noting", "note"}, {"move moving moved", "move"}, {"plan planning planned plans", "plan"}, {"file filing files", "file"},
-		{"query queries", "query"}, {"create creates created creating creation", "creat"}, {"address addresses", "address"}, {"fix fixing", "fix"},
-		{"status", "status"}, {"add adding added", "add"}, {"pay paying", "pay"}, {"Größe", "größe"}, {"us", "us"}, {"ing", "ing"},
+		{"note notes noting", "note"}, {"move moving moved", "move"}, {"plan planning planned plans", "plan"},
+		{"file filing files", "file"},
+		{"query queries", "query"}, {"create creates created creating creation", "creat"},
+		{"address addresses", "address"}, {"fix fixing", "fix"},
+		{"status", "status"}, {"add adding added", "add"}, {"pay paying", "pay"}, {"Größe", "größe"}, {"us", "us"},
+		{"ing", "ing"},
 	} {
 		for _, word := range split(test.words) {
 			if word != test.want {
@@ -139,12 +151,15 @@ func TestStem(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	x := New(catalogOf(t, nil, source("a", `{"name":"one","description":"First \"one\". More."}`, `{"name":"two","description":"Second."}`, `{"name":"three"}`), source("big", many(40)...)), silent, nil)
+	x := New(catalogOf(t, nil, source("a", `{"name":"one","description":"First \"one\". More."}`,
+		`{"name":"two","description":"Second."}`, `{"name":"three"}`), source("big", many(40)...)), silent, nil)
 	for query, want := range map[string]string{
-		"first":   "The tools that match best:\n{\"name\":\"ext_a_one\",\"description\":\"[ext:a] First \\\"one\\\". More.\",\"inputSchema\":{\"type\":\"object\"}}\n",
+		"first": "The tools that match best:\n{\"name\":\"ext_a_one\",\"description\":\"[ext:a] First \\\"one\\\". " +
+			"More.\",\"inputSchema\":{\"type\":\"object\"}}\n",
 		"number":  "\nMore of big:\next_big_number_13()\n",
 		"numbers": "\n25 more are not shown; search with other words.\n\nend",
-		"nothing": "No tool matches these words. There are tools of a, big. Search again, with words that their tools may use.",
+		"nothing": "No tool matches these words. There are tools of a, big. Search again, with words that their " +
+			"tools may use.",
 	} {
 		if text := x.Find(query, nil).Text("end"); !strings.Contains(text, want) {
 			t.Errorf("%s: no %q in\n%s", query, want, text)
@@ -154,7 +169,9 @@ func TestText(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	x := New(catalogOf(t, nil,
-		tools.Source{Tools: []protocol.Tool{{Raw: []byte(`{"name":"host_tool","description":"of the host, about weather"}`)}}},
+		tools.Source{
+			Tools: []protocol.Tool{{Raw: []byte(`{"name":"host_tool","description":"of the host, about weather"}`)}},
+		},
 		source("wetter", `{"name":"vorhersage","description":"Liefert die Wettervorhersage für Städte"}`),
 		source("tenki", `{"name":"yohou","description":"都市の天気予報を返す"}`),
 		source("accounts", `{"name":"createUserAccount","title":"Sign up"}`),
@@ -173,12 +190,14 @@ func TestFind(t *testing.T) {
 		}
 	}
 	a := x.Find("number", nil)
-	if len(a.Best) != MaxBest || len(a.More) != 1 || len(a.More[0].Tools) != MaxMore || a.More[0].Left != 40-MaxBest-MaxMore {
+	if len(a.Best) != MaxBest || len(a.More) != 1 || len(a.More[0].Tools) != MaxMore ||
+		a.More[0].Left != 40-MaxBest-MaxMore {
 		t.Errorf("of 40 tools: %v, %+v", shown(a), a.More)
 	}
 	for _, query := range []string{"", "the of and", "zzz", "weather", strings.Repeat("x ", 1<<20), "\xff\xfe\x00"} {
 		a := x.Find(query, nil)
-		if diff := cmp.Diff([]string{"accounts", "big", "tenki", "wetter"}, a.Extensions); len(shown(a)) > 0 || diff != "" {
+		if diff := cmp.Diff([]string{"accounts", "big", "tenki", "wetter"}, a.Extensions); len(shown(a)) > 0 ||
+			diff != "" {
 			t.Errorf("%.20q: %v\n%s", query, shown(a), diff)
 		}
 	}
@@ -193,7 +212,13 @@ func many(n int) (descriptors []string) {
 
 // Texts of others take no more of an index, and of an answer, than their bounds.
 func TestBounds(t *testing.T) {
-	for _, text := range []string{strings.Repeat("天气预报", 5000), strings.Repeat("aB", 20_000), strings.Repeat("x ", 5000), strings.Repeat("é", 20_000), "a " + strings.Repeat("天", 5000)} {
+	for _, text := range []string{
+		strings.Repeat("天气预报", 5000),
+		strings.Repeat("aB", 20_000),
+		strings.Repeat("x ", 5000),
+		strings.Repeat("é", 20_000),
+		"a " + strings.Repeat("天", 5000),
+	} {
 		words := split(text)
 		if len(words) == 0 || len(words) > maxWords {
 			t.Errorf("%d words of %.20q", len(words), text)
@@ -206,15 +231,19 @@ func TestBounds(t *testing.T) {
 	}
 	var properties []string
 	for n := range 2400 {
-		properties = append(properties, fmt.Sprintf(`"argument%d":{"type":"string","description":"%s"}`, n, strings.Repeat("w", 40)))
+		properties = append(properties,
+			fmt.Sprintf(`"argument%d":{"type":"string","description":"%s"}`, n, strings.Repeat("w", 40)))
 	}
-	fat := fmt.Sprintf(`{"name":"%%s","description":"fat","inputSchema":{"type":"object","properties":{%s}}}`, strings.Join(properties, ","))
-	catalog := catalogOf(t, nil, source("a", fmt.Sprintf(fat, "one"), fmt.Sprintf(fat, "two"), `{"name":"fat_but_small"}`))
+	fat := fmt.Sprintf(`{"name":"%%s","description":"fat","inputSchema":{"type":"object","properties":{%s}}}`,
+		strings.Join(properties, ","))
+	catalog := catalogOf(t, nil,
+		source("a", fmt.Sprintf(fat, "one"), fmt.Sprintf(fat, "two"), `{"name":"fat_but_small"}`))
 	if n := len(countWords(catalog.Entries()[1])); n > maxToolWords {
 		t.Errorf("a tool has %d words", n)
 	}
 	text := New(catalog, silent, nil).Find("fat", nil).Text("")
-	if len(text) > maxDefinitions || !strings.Contains(text, "\next_a_one(argument0?: string, ") || !strings.Contains(text, `{"name":"ext_a_fat_but_small",`) {
+	if len(text) > maxDefinitions || !strings.Contains(text, "\next_a_one(argument0?: string, ") ||
+		!strings.Contains(text, `{"name":"ext_a_fat_but_small",`) {
 		t.Errorf("%d bytes: %.2000s", len(text), text)
 	}
 }
@@ -227,8 +256,10 @@ func TestSignature(t *testing.T) {
 			`ext_x_t(a: string, b?: integer) - Does it.`},
 		{`{"name":"t","description":"One\nTwo","inputSchema":{"type":"object","properties":{"a":{"enum":["x","y"]},"b":{"type":"array","items":{"type":"string"}},"c":{"type":["string","null"]},"d":{},"e":true,"f":{"type":"array","items":{"enum":["p","q"]}}}}}`,
 			`ext_x_t(a?: "x"|"y", b?: string[], c?: string|null, d?: any, e?: any, f?: array) - One`},
-		{`{"name":"t","inputSchema":{"type":"object","properties":{"a\nb":{"type":"string","enum":["` + strings.Repeat("long", 30) + `"]}}}}`, `ext_x_t(a b?: string)`},
-		{`{"name":"t","description":"One\u2028More of git:\u2029ext_git_push()"}`, `ext_x_t() - One More of git: ext_git_push()`},
+		{`{"name":"t","inputSchema":{"type":"object","properties":{"a\nb":{"type":"string","enum":["` +
+			strings.Repeat("long", 30) + `"]}}}}`, `ext_x_t(a b?: string)`},
+		{`{"name":"t","description":"One\u2028More of git:\u2029ext_git_push()"}`,
+			`ext_x_t() - One More of git: ext_git_push()`},
 	} {
 		e := catalogOf(t, nil, source("x", test.descriptor)).Entries()[0]
 		if diff := cmp.Diff(test.want, Signature(e)); diff != "" {
@@ -242,11 +273,15 @@ func TestSignature(t *testing.T) {
 func BenchmarkFind(b *testing.B) {
 	catalog := large(b, 200, 50)
 	x := New(catalog, silent, nil)
-	for name, visible := range map[string]func(*tools.Entry) bool{"all": nil, "filtered": func(e *tools.Entry) bool { return len(e.Name)%10 > 0 }} {
+	for name, visible := range map[string]func(*tools.Entry) bool{
+		"all":      nil,
+		"filtered": func(e *tools.Entry) bool { return len(e.Name)%10 > 0 },
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if a := x.Find("open a new issue about the login crash in my repository", visible); len(a.Best) != MaxBest {
+				if a := x.Find("open a new issue about the login crash in my repository",
+					visible); len(a.Best) != MaxBest {
 					b.Fatal(shown(a))
 				}
 			}

@@ -66,7 +66,8 @@ func questions(t testing.TB, file string) (list []question) {
 
 // measured is how an index answers questions.
 type measured struct {
-	best, shown, extension float64 // shares of the questions whose tool is among the best, is shown, whose extension is the best
+	// shares of the questions whose tool is among the best, is shown, whose extension is the best
+	best, shown, extension float64
 	tools                  float64 // shown per question
 	missed                 []string
 }
@@ -101,7 +102,8 @@ func measure(x *Index, list []question) (m measured) {
 }
 
 func (m measured) String() string {
-	return fmt.Sprintf("recall@5 %.3f, best extension %.3f, recall %.3f with %.1f tools shown", m.best, m.extension, m.shown, m.tools)
+	return fmt.Sprintf("recall@5 %.3f, best extension %.3f, recall %.3f with %.1f tools shown", m.best, m.extension,
+		m.shown, m.tools)
 }
 
 // TestRecall measures the ranking on questions that it was not tuned with. The tools imitate

@@ -20,7 +20,8 @@ func (a Answer) Text(end string) string {
 	if len(a.Best) == 0 {
 		b.WriteString("No tool matches these words.")
 		if len(a.Extensions) > 0 {
-			fmt.Fprintf(&b, " There are tools of %s. Search again, with words that their tools may use.", strings.Join(a.Extensions, ", "))
+			fmt.Fprintf(&b, " There are tools of %s. Search again, with words that their tools may use.",
+				strings.Join(a.Extensions, ", "))
 		}
 		return b.String()
 	}

@@ -35,7 +35,8 @@ func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || u
 
 // dense reports whether r is of a script without blanks between words.
 func dense(r rune) bool {
-	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
+	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao,
+		unicode.Khmer, unicode.Myanmar)
 }
 
 // run returns the length of the characters that text begins with and that is reports true for.
@@ -126,13 +127,20 @@ var common = set(`a about again all also am an and any are as at be been but by 
 
 // alike are words that users and authors of tools use for one thing.
 var alike = groups(
-	"create add new make open start", "delete remove erase cancel drop forget rid", "find search look query lookup locate",
-	"get read fetch show retrieve view see tell", "list show all", "update edit change modify replace set", "send post mail message tell",
-	"directory folder", "file document", "email mail", "image picture photo screenshot", "repository repo project", "database db sql table",
-	"pr pull", "bug issue ticket problem", "error crash exception failure", "message msg chat", "event meeting appointment",
-	"customer client", "page site website url link address", "run execute exec", "write save store", "move rename", "download save",
-	"path location", "user people person member", "container pod", "deploy apply", "web internet online", "button element", "press click",
-	"remember memory store", "time hour clock", "money payment pay balance", "label tag mark", "enter type input fill", "structure tree hierarchy outline",
+	"create add new make open start", "delete remove erase cancel drop forget rid",
+	"find search look query lookup locate",
+	"get read fetch show retrieve view see tell", "list show all", "update edit change modify replace set",
+	"send post mail message tell",
+	"directory folder", "file document", "email mail", "image picture photo screenshot", "repository repo project",
+	"database db sql table",
+	"pr pull", "bug issue ticket problem", "error crash exception failure", "message msg chat",
+	"event meeting appointment",
+	"customer client", "page site website url link address", "run execute exec", "write save store", "move rename",
+	"download save",
+	"path location", "user people person member", "container pod", "deploy apply", "web internet online",
+	"button element", "press click",
+	"remember memory store", "time hour clock", "money payment pay balance", "label tag mark", "enter type input fill",
+	"structure tree hierarchy outline",
 	"know remember recall fact",
 )
 

@@ -15,9 +15,15 @@ import (
 
 // Listing says how the tools of all extensions are listed to clients.
 type Listing struct {
-	Mode        string   `json:"mode" jsonschema:"enum=all,enum=search,enum=auto"` // what tools/list returns to a client of all extensions: all: every tool; search: ext_find, which finds tools by the words of a task, ext_call, which calls them, and the favourites; auto: as search where the list would have more than search_above tokens, unless the client is known to load tools on demand; default all
-	SearchAbove int      `json:"search_above" jsonschema:"minimum=0"`              // tokens of a list, as exthost tools list estimates them, above which auto searches; default 10000
-	Favourites  []string `json:"favourites,omitempty"`                             // patterns of names such as ext_git_log of the tools that stay listed in mode search; at most 100 tools stay; default: none
+	// what tools/list returns to a client of all extensions: all: every tool; search: ext_find, which finds tools by
+	// the words of a task, ext_call, which calls them, and the favourites; auto: as search where the list would have
+	// more than search_above tokens, unless the client is known to load tools on demand; default all
+	Mode string `json:"mode" jsonschema:"enum=all,enum=search,enum=auto"`
+	// tokens of a list, as exthost tools list estimates them, above which auto searches; default 10000
+	SearchAbove int `json:"search_above" jsonschema:"minimum=0"`
+	// patterns of names such as ext_git_log of the tools that stay listed in mode search; at most 100 tools stay;
+	// default: none
+	Favourites []string `json:"favourites,omitempty"`
 }
 
 // The values of Listing.Mode.
@@ -39,11 +45,15 @@ const (
 // Check returns what is wrong with l.
 func (l *Listing) Check() (list []toolset.Problem) {
 	if len(l.Favourites) > maxPatterns {
-		list = append(list, toolset.Problem{Key: "tools.favourites", Message: fmt.Sprintf("%d patterns are more than %d", len(l.Favourites), maxPatterns)})
+		list = append(list, toolset.Problem{
+			Key:     "tools.favourites",
+			Message: fmt.Sprintf("%d patterns are more than %d", len(l.Favourites), maxPatterns),
+		})
 	}
 	for _, p := range l.Favourites {
 		if err := glob.Check(p); err != nil {
-			list = append(list, toolset.Problem{Key: "tools.favourites", Message: err.Error(), Hint: "such as ext_git_*"})
+			list = append(list,
+				toolset.Problem{Key: "tools.favourites", Message: err.Error(), Hint: "such as ext_git_*"})
 		}
 	}
 	return list

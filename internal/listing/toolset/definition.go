@@ -16,10 +16,14 @@ import (
 
 // Definition is a toolset as a configuration states it.
 type Definition struct {
-	Include  []string          `json:"include,omitempty"`  // patterns of what clients see: of names such as ext_git_log of tools and prompts, and of ext_git_ with the URI behind it for resources; default: everything
-	Exclude  []string          `json:"exclude,omitempty"`  // patterns of what they do not see, whatever include says
-	Prefix   *string           `json:"prefix,omitempty"`   // what the names of tools and prompts begin with in place of ext_; "" is none; default ext_
-	Describe map[string]string `json:"describe,omitempty"` // descriptions of tools in place of their own, by their names such as ext_git_log
+	// patterns of what clients see: of names such as ext_git_log of tools and prompts, and of ext_git_ with the URI
+	// behind it for resources; default: everything
+	Include []string `json:"include,omitempty"`
+	Exclude []string `json:"exclude,omitempty"` // patterns of what they do not see, whatever include says
+	// what the names of tools and prompts begin with in place of ext_; "" is none; default ext_
+	Prefix *string `json:"prefix,omitempty"`
+	// descriptions of tools in place of their own, by their names such as ext_git_log
+	Describe map[string]string `json:"describe,omitempty"`
 }
 
 // Problem is what is wrong with the toolsets of a configuration.
@@ -79,10 +83,12 @@ func (d *Definition) validate() (list []Problem) {
 		patterns []string
 	}{{"include", d.Include}, {"exclude", d.Exclude}} {
 		if side.patterns != nil && len(side.patterns) == 0 && side.field == "include" {
-			list = append(list, Problem{side.field, "is empty", "leave it out for everything, or state exclude: [\"*\"] for nothing"})
+			list = append(list,
+				Problem{side.field, "is empty", "leave it out for everything, or state exclude: [\"*\"] for nothing"})
 		}
 		if len(side.patterns) > maxPatterns {
-			list = append(list, Problem{side.field, fmt.Sprintf("%d patterns are more than %d", len(side.patterns), maxPatterns), ""})
+			list = append(list,
+				Problem{side.field, fmt.Sprintf("%d patterns are more than %d", len(side.patterns), maxPatterns), ""})
 		}
 		for _, p := range side.patterns {
 			if err := glob.Check(p); err != nil {
@@ -91,11 +97,21 @@ func (d *Definition) validate() (list []Problem) {
 		}
 	}
 	if d.Prefix != nil && *d.Prefix != "" && (len(*d.Prefix) > maxPrefix || checkName(*d.Prefix) != "") {
-		list = append(list, Problem{"prefix", fmt.Sprintf("%q cannot begin a name: up to %d letters, digits, - and _", *d.Prefix, maxPrefix), ""})
+		list = append(list, Problem{
+			"prefix",
+			fmt.Sprintf("%q cannot begin a name: up to %d letters, digits, - and _", *d.Prefix, maxPrefix),
+			"",
+		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Describe)) {
 		if text := d.Describe[name]; strings.TrimSpace(text) == "" || len(text) > tools.MaxDescription {
-			list = append(list, Problem{"describe", fmt.Sprintf("the description of %s has %d bytes, at most %d are allowed, and one that a model can read", name, len(text), tools.MaxDescription), ""})
+			list = append(list,
+				Problem{
+					"describe",
+					fmt.Sprintf("the description of %s has %d bytes, at most %d are allowed, and one that a model "+
+						"can read", name, len(text), tools.MaxDescription),
+					"",
+				})
 		}
 	}
 	return list
@@ -106,5 +122,6 @@ func Unknown[T any](name string, known map[string]T) error {
 	if near := nearest.Of(name, slices.Sorted(maps.Keys(known))); near != "" {
 		return protocol.Errorf(protocol.ToolNotFound, "there is no toolset %q, did you mean %q?", name, near)
 	}
-	return protocol.Errorf(protocol.ToolNotFound, "there is no toolset %q: toolsets of the configuration states them", name)
+	return protocol.Errorf(protocol.ToolNotFound, "there is no toolset %q: toolsets of the configuration states them",
+		name)
 }

@@ -17,7 +17,13 @@ var members = map[string]string{
 }
 
 // listMembers are the members that the results of all lists may have.
-var listMembers = map[string]bool{"_meta": true, "nextCursor": true, "resultType": true, "ttlMs": true, "cacheScope": true}
+var listMembers = map[string]bool{
+	"_meta":      true,
+	"nextCursor": true,
+	"resultType": true,
+	"ttlMs":      true,
+	"cacheScope": true,
+}
 
 // listed returns the member that has the items of the list that method asks for, "" for another
 // method.
@@ -65,9 +71,11 @@ func (v *View) Filter(extension, method string, result json.RawMessage) json.Raw
 		}
 	}
 	edits := map[string]json.RawMessage{member: rawjson.AppendList(nil, shown)}
-	unknown := isOwnedList(method) && !v.whole(extension) // what an extension of MCP has beside its items may be anything
+	// what an extension of MCP has beside its items may be anything
+	unknown := isOwnedList(method) && !v.whole(extension)
 	for key := range rawjson.Members(result) {
-		if strings.EqualFold(key, member) && key != member || unknown && key != member && !listMembers[key] { // some clients ignore case
+		// some clients ignore case
+		if strings.EqualFold(key, member) && key != member || unknown && key != member && !listMembers[key] {
 			edits[key] = nil
 		}
 	}

@@ -38,7 +38,9 @@ func (v *View) Check(extension, method string, params json.RawMessage) error {
 		if v.whole(extension) {
 			return nil
 		}
-		return protocol.Errorf(protocol.ToolNotFound, "%s is not served to this client here: its toolset shows a part of %s alone, and a request of this kind may be about anything", name, extension)
+		return protocol.Errorf(protocol.ToolNotFound,
+			"%s is not served to this client here: its toolset shows a part of %s alone, and a request of this kind "+
+				"may be about anything", name, extension)
 	default:
 		return nil
 	}
@@ -52,11 +54,28 @@ func (v *View) Check(extension, method string, params json.RawMessage) error {
 // list, which [View.Filter] looks through. Other notifications may be about anything, as requests
 // may: an extension can do what it is told to without an answer.
 var about = map[string]bool{
-	protocol.MethodInitialize: true, protocol.MethodDiscover: true, protocol.MethodPing: true, protocol.MethodSetLevel: true, protocol.MethodToolsList: true,
-	protocol.MethodPromptsList: true, protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true,
-	protocol.MethodTasksList: true, protocol.MethodTasksGet: true, protocol.MethodTasksResult: true, protocol.MethodTasksCancel: true, protocol.MethodTasksUpdate: true,
-	protocol.MethodProgress: true, protocol.MethodRootsListChanged: true, protocol.MethodTaskStatus: true, protocol.MethodMessage: true, protocol.MethodElicitComplete: true,
-	protocol.MethodCancelled: true, protocol.MethodToolsListChanged: true, protocol.MethodPromptsListChanged: true, protocol.MethodResourcesListChanged: true,
+	protocol.MethodInitialize:           true,
+	protocol.MethodDiscover:             true,
+	protocol.MethodPing:                 true,
+	protocol.MethodSetLevel:             true,
+	protocol.MethodToolsList:            true,
+	protocol.MethodPromptsList:          true,
+	protocol.MethodResourcesList:        true,
+	protocol.MethodResourceTemplates:    true,
+	protocol.MethodTasksList:            true,
+	protocol.MethodTasksGet:             true,
+	protocol.MethodTasksResult:          true,
+	protocol.MethodTasksCancel:          true,
+	protocol.MethodTasksUpdate:          true,
+	protocol.MethodProgress:             true,
+	protocol.MethodRootsListChanged:     true,
+	protocol.MethodTaskStatus:           true,
+	protocol.MethodMessage:              true,
+	protocol.MethodElicitComplete:       true,
+	protocol.MethodCancelled:            true,
+	protocol.MethodToolsListChanged:     true,
+	protocol.MethodPromptsListChanged:   true,
+	protocol.MethodResourcesListChanged: true,
 }
 
 // subject returns the kind and the name of what a request is about; "" when that is nothing
@@ -67,7 +86,8 @@ func subject(method string, params json.RawMessage) (kind, name string, err erro
 		return named("tool", method, params, "name")
 	case protocol.MethodPromptsGet:
 		return named("prompt", method, params, "name")
-	case protocol.MethodResourceUpdated, protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe, protocol.MethodDirectoryRead:
+	case protocol.MethodResourceUpdated, protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe,
+		protocol.MethodResourcesUnsubscribe, protocol.MethodDirectoryRead:
 		return named("resource", method, params, "uri")
 	case protocol.MethodComplete:
 		ref, err := one(method, params, "ref")

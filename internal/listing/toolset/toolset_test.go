@@ -19,7 +19,8 @@ func view(t *testing.T, d Definition) (*View, []protocol.Diagnostic) {
 	var sources []tools.Source
 	var all []Extension
 	for _, id := range ids {
-		sources, all = append(sources, tools.Source{Extension: id, Tools: tool}), append(all, Extension{ID: id, Opaque: true})
+		sources, all = append(sources, tools.Source{Extension: id, Tools: tool}), append(all,
+			Extension{ID: id, Opaque: true})
 	}
 	all = append(all, Extension{ID: "gone", Absent: true})
 	catalog, _ := tools.NewCatalog(1, sources, nil)
@@ -37,34 +38,57 @@ func TestURIsCountInEachReading(t *testing.T) {
 	hides, _ := view(t, Definition{Exclude: []string{"ext_git_file:///etc/*", "ext_git_repo://host/secret"}})
 	shows, _ := view(t, Definition{Include: []string{"ext_git_file:///project/*"}})
 	for _, uri := range []string{
-		"file:///etc/passwd", "FILE:///etc/passwd", "file:///project/../etc/passwd", "file:///project/%2e%2e/etc/passwd", "file:///%65tc/passwd", "file:////etc/passwd",
-		"file:///project/..%2fetc/passwd", "file:///project/%252e%252e/etc/passwd", `file:///project/..\etc/passwd`, "file:///./etc/passwd", "file:///etc/./passwd",
+		"file:///etc/passwd", "FILE:///etc/passwd", "file:///project/../etc/passwd",
+		"file:///project/%2e%2e/etc/passwd", "file:///%65tc/passwd", "file:////etc/passwd",
+		"file:///project/..%2fetc/passwd", "file:///project/%252e%252e/etc/passwd", `file:///project/..\etc/passwd`,
+		"file:///./etc/passwd", "file:///etc/./passwd",
 		"repo://HOST/secret", "repo://host/x/../secret", "file:///project/%25252525252e/x",
 		// As libraries of the URL Standard read them.
-		" file:///etc/passwd", "\x01file:///etc/passwd", "fi\tle:///etc/passwd", "file:///e\ntc/passwd", "file:/etc/passwd", "file:etc/passwd", "file://localhost/etc/passwd",
-		`file:\\\etc\passwd`, "file:///project/.%2e/etc/passwd", "repo://host/secret#x", "repo://host/secret\r\n", "repo://host/%2e/secret",
+		" file:///etc/passwd", "\x01file:///etc/passwd", "fi\tle:///etc/passwd", "file:///e\ntc/passwd",
+		"file:/etc/passwd", "file:etc/passwd", "file://localhost/etc/passwd",
+		`file:\\\etc\passwd`, "file:///project/.%2e/etc/passwd", "repo://host/secret#x", "repo://host/secret\r\n",
+		"repo://host/%2e/secret",
 		// In two steps.
-		"file:///%65tc//../passwd", "file:///project/a%2fb/../../%65tc/passwd", "repo://host/a%2fb/../%73ecret", "file:///e%09tc/passwd",
+		"file:///%65tc//../passwd", "file:///project/a%2fb/../../%65tc/passwd", "repo://host/a%2fb/../%73ecret",
+		"file:///e%09tc/passwd",
 	} {
 		if hides.Resource("git", uri) || shows.Resource("git", uri) {
 			t.Errorf("%s is shown", uri)
 		}
 	}
-	for _, uri := range []string{"file:///project/a", "file:///project/b/", "file:///project/100%", "file:///project/%20x", "file:///project/{path}", "file:///project/{+path}", "file:///project/a?x=1#y"} {
+	for _, uri := range []string{
+		"file:///project/a",
+		"file:///project/b/",
+		"file:///project/100%",
+		"file:///project/%20x",
+		"file:///project/{path}",
+		"file:///project/{+path}",
+		"file:///project/a?x=1#y",
+	} {
 		if !hides.Resource("git", uri) || !shows.Resource("git", uri) {
 			t.Errorf("%s is hidden", uri)
 		}
 	}
 	inside, _ := view(t, Definition{Exclude: []string{"ext_git_https://inside/*", "ext_git_http://127.0.0.1*"}})
 	for _, uri := range []string{
-		"https:inside/x", `https:\\inside\x`, "https:///inside/x", "https://inside", "https://INSIDE:443/x", "https://you@inside/x", "https://inside./x", "https://ins%69de/x", "https://ⓘnside/x",
+		"https:inside/x", `https:\\inside\x`, "https:///inside/x", "https://inside", "https://INSIDE:443/x",
+		"https://you@inside/x", "https://inside./x", "https://ins%69de/x", "https://ⓘnside/x",
 		"http://127.1/", "http://0x7f.0.0.1/", "http://2130706433", "http://127.0.0.1:80", "http://127.0.0.01/",
 	} {
 		if inside.Resource("git", uri) {
 			t.Errorf("%s is shown", uri)
 		}
 	}
-	for _, uri := range []string{"https://outside/x", "https://outside:8443/x?y=/../inside", "http://10.0.0.1:80/", "http://[::1]:8080/x", "https://1.example/x", "urn:a:b", "x", ""} {
+	for _, uri := range []string{
+		"https://outside/x",
+		"https://outside:8443/x?y=/../inside",
+		"http://10.0.0.1:80/",
+		"http://[::1]:8080/x",
+		"https://1.example/x",
+		"urn:a:b",
+		"x",
+		"",
+	} {
 		if !inside.Resource("git", uri) {
 			t.Errorf("%s is hidden", uri)
 		}
@@ -94,16 +118,27 @@ func TestTwoReadingsAreRefused(t *testing.T) {
 		method, params string
 		ok             bool
 	}{
-		{"resources/read", `{"uri":"x:a"}`, true}, {"resources/read", `{"uri":"x:secret"}`, false}, {"resources/read", `{"uri":"x:a","uri":"x:secret"}`, false},
-		{"resources/read", `{"uri":"x:a","URI":"x:secret"}`, false}, {"resources/read", `{"uri":["x:secret"]}`, false}, {"resources/read", `{}`, false}, {"resources/read", `7`, false},
-		{"prompts/get", `{"name":"plan"}`, true}, {"prompts/get", `{"name":"secret"}`, false}, {"prompts/get", `{"Name":"secret"}`, false},
-		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"plan"}}`, true}, {"completion/complete", `{"ref":{"type":"ref/prompt","name":"secret","uri":"x:a"}}`, false},
-		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret"}}`, false}, {"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:a"},"Ref":{}}`, false},
-		{"skills/get", `{"uri":"skill://x/SKILL.md"}`, true}, {"skills/get", `{"uri":"skill://secret"}`, false}, {"skills/get", `{"name":"x"}`, false}, {"skills/get", `{"uri":"x:a","id":7}`, false},
-		{"acme/run", `{"uri":"x:a","_meta":{}}`, true}, {"acme/run", `{"uri":"x:a","tool":"secret"}`, false}, {"acme/run", `{"uri":"x:a","uris":["x:secret"]}`, false},
-		{"acme/who", `{}`, false}, {"resources/directory/read", `{"uri":"x:secret"}`, false}, {"logging/setLevel", `{"level":"debug"}`, true},
-		{"notifications/roots/list_changed", ``, true}, {"notifications/progress", `{"progressToken":1,"progress":2}`, true}, {"notifications/acme/ran", `{"uri":"x:a"}`, true},
-		{"notifications/acme/ran", `{"uri":"x:secret"}`, false}, {"notifications/acme/ran", `{"tool":"secret"}`, false}, {"notifications/acme/ran", ``, false},
+		{"resources/read", `{"uri":"x:a"}`, true}, {"resources/read", `{"uri":"x:secret"}`, false},
+		{"resources/read", `{"uri":"x:a","uri":"x:secret"}`, false},
+		{"resources/read", `{"uri":"x:a","URI":"x:secret"}`, false}, {"resources/read", `{"uri":["x:secret"]}`, false},
+		{"resources/read", `{}`, false}, {"resources/read", `7`, false},
+		{"prompts/get", `{"name":"plan"}`, true}, {"prompts/get", `{"name":"secret"}`, false},
+		{"prompts/get", `{"Name":"secret"}`, false},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"plan"}}`, true},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"secret","uri":"x:a"}}`, false},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret"}}`, false},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:a"},"Ref":{}}`, false},
+		{"skills/get", `{"uri":"skill://x/SKILL.md"}`, true}, {"skills/get", `{"uri":"skill://secret"}`, false},
+		{"skills/get", `{"name":"x"}`, false}, {"skills/get", `{"uri":"x:a","id":7}`, false},
+		{"acme/run", `{"uri":"x:a","_meta":{}}`, true}, {"acme/run", `{"uri":"x:a","tool":"secret"}`, false},
+		{"acme/run", `{"uri":"x:a","uris":["x:secret"]}`, false},
+		{"acme/who", `{}`, false}, {"resources/directory/read", `{"uri":"x:secret"}`, false},
+		{"logging/setLevel", `{"level":"debug"}`, true},
+		{"notifications/roots/list_changed", ``, true},
+		{"notifications/progress", `{"progressToken":1,"progress":2}`, true},
+		{"notifications/acme/ran", `{"uri":"x:a"}`, true},
+		{"notifications/acme/ran", `{"uri":"x:secret"}`, false}, {"notifications/acme/ran", `{"tool":"secret"}`, false},
+		{"notifications/acme/ran", ``, false},
 	} {
 		if err := v.Check("git", c.method, json.RawMessage(c.params)); (err == nil) != c.ok {
 			t.Errorf("%s %s: %v", c.method, c.params, err)
@@ -120,14 +155,21 @@ func TestTwoReadingsAreRefused(t *testing.T) {
 
 // TestListsAreLookedThrough filters the lists of an extension.
 func TestListsAreLookedThrough(t *testing.T) {
-	v, _ := view(t, Definition{Exclude: []string{"*secret*"}, Describe: map[string]string{"ext_git_log": "What was done."}})
+	v, _ := view(t, Definition{
+		Exclude:  []string{"*secret*"},
+		Describe: map[string]string{"ext_git_log": "What was done."},
+	})
 	for _, c := range []struct{ method, result, want string }{
-		{"tools/list", `{"tools":[{"name":"log","description":"x"},{"name":"secret"}],"nextCursor":"y"}`, `{"tools":[{"name":"log","description":"What was done."}],"nextCursor":"y"}`},
-		{"prompts/list", `{"cacheScope":"public","prompts":[{"name":"a","Name":"secret"},{"name":"b"}]}`, `{"cacheScope":"private","prompts":[{"name":"b"}]}`},
+		{"tools/list", `{"tools":[{"name":"log","description":"x"},{"name":"secret"}],"nextCursor":"y"}`,
+			`{"tools":[{"name":"log","description":"What was done."}],"nextCursor":"y"}`},
+		{"prompts/list", `{"cacheScope":"public","prompts":[{"name":"a","Name":"secret"},{"name":"b"}]}`,
+			`{"cacheScope":"private","prompts":[{"name":"b"}]}`},
 		{"resources/list", `{"resources":[{"uri":"x:secret"}],"Resources":[{"uri":"x:secret"}]}`, `{"resources":[]}`},
-		{"resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"x:{a}"},7]}`, `{"resourceTemplates":[{"uriTemplate":"x:{a}"}]}`},
+		{"resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"x:{a}"},7]}`,
+			`{"resourceTemplates":[{"uriTemplate":"x:{a}"}]}`},
 		{"skills/list", `{"skills":[{"uri":"skill://secret/SKILL.md"},{"uri":"skill://a/SKILL.md"},{"name":"z"}],"all":["secret"],"nextCursor":"2"}`, `{"skills":[{"uri":"skill://a/SKILL.md"}],"nextCursor":"2"}`},
-		{"resources/list", `{"resources":"none"}`, `{"resources":[]}`}, {"resources/read", `{"contents":[]}`, `{"contents":[]}`},
+		{"resources/list", `{"resources":"none"}`, `{"resources":[]}`},
+		{"resources/read", `{"contents":[]}`, `{"contents":[]}`},
 	} {
 		if got := string(v.Filter("git", c.method, json.RawMessage(c.result))); got != c.want {
 			t.Errorf("%s leaves %s, want %s", c.method, got, c.want)
@@ -138,7 +180,12 @@ func TestListsAreLookedThrough(t *testing.T) {
 // TestUnmatched names what a configuration has misspelled, once it is known.
 func TestUnmatched(t *testing.T) {
 	long := strings.Repeat("p", 32)
-	_, diags := view(t, Definition{Include: []string{"ext_gti_*", "ext_git_log", "ext_gone_*", "ext_git_note:*"}, Exclude: []string{"ext_gti_log"}, Prefix: &long, Describe: map[string]string{"ext_git_lgo": "x", "ext_a_log": "x"}})
+	_, diags := view(t, Definition{
+		Include:  []string{"ext_gti_*", "ext_git_log", "ext_gone_*", "ext_git_note:*"},
+		Exclude:  []string{"ext_gti_log"},
+		Prefix:   &long,
+		Describe: map[string]string{"ext_git_lgo": "x", "ext_a_log": "x"},
+	})
 	var texts []string
 	for _, d := range diags {
 		texts = append(texts, d.Message+" | "+d.Hint)
@@ -154,14 +201,16 @@ func TestUnmatched(t *testing.T) {
 }
 
 func TestUnknownNamesTheNearOne(t *testing.T) {
-	if err := Unknown("reveiw", map[string]Definition{"review": {}}); !strings.Contains(err.Error(), `did you mean "review"`) {
+	if err := Unknown("reveiw", map[string]Definition{"review": {}}); !strings.Contains(err.Error(),
+		`did you mean "review"`) {
 		t.Error(err)
 	}
 }
 
 // FuzzReadings: what a reading is read as is a reading too.
 func FuzzReadings(f *testing.F) {
-	for _, seed := range []string{"file:///a/../b", "%25%32%65", "a:b", "x://H/%2e/?q#f", "//a", "", `\\..`, "http:a%2fb/..//%2e", "\tx:\n/", "https://1.2.3.4:443"} {
+	for _, seed := range []string{"file:///a/../b", "%25%32%65", "a:b", "x://H/%2e/?q#f", "//a", "", `\\..`,
+		"http:a%2fb/..//%2e", "\tx:\n/", "https://1.2.3.4:443"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, uri string) {

@@ -20,7 +20,8 @@ const (
 // Unmatched returns a warning for each pattern and each described name that is that of nothing
 // known, and one for each tool that would have the name of another, or one that is too long.
 // What an extension that is opaque or absent may have is not known.
-func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog, all []Extension) (diags []protocol.Diagnostic) {
+func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog, all []Extension,
+) (diags []protocol.Diagnostic) {
 	var known []string
 	for _, e := range catalog.Entries() {
 		known = append(known, e.Name)
@@ -34,7 +35,12 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 		})
 	}
 	warn := func(toolset, code, hint, format string, args ...any) {
-		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: code, Hint: hint, Message: "toolsets." + toolset + ": " + fmt.Sprintf(format, args...)})
+		diags = append(diags, protocol.Diagnostic{
+			Level:   protocol.LevelWarn,
+			Code:    code,
+			Hint:    hint,
+			Message: "toolsets." + toolset + ": " + fmt.Sprintf(format, args...),
+		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(toolsets)) {
 		view := v.byName[name]
@@ -46,7 +52,8 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 		}
 		for field, patterns := range map[string][]pattern{"include": view.include, "exclude": view.exclude} {
 			for _, p := range patterns {
-				if !mayMatch(p) && (field == "include" || !p.matches(tools.FindName) && !p.matches(tools.CallName)) { // the search is in no catalog
+				// the search is in no catalog
+				if !mayMatch(p) && (field == "include" || !p.matches(tools.FindName) && !p.matches(tools.CallName)) {
 					warn(name, CodeUnmatched, hint(p.text), "%q of %s matches nothing that there is", p.text, field)
 				}
 			}
@@ -56,11 +63,14 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 			case !mayMatch(exact):
 				warn(name, CodeUnmatched, hint(tool), "%q of describe is no tool that there is", tool)
 			case slices.Contains(known, tool) && !view.has(tool):
-				warn(name, CodeUnmatched, "take the name out of describe, or into include", "%q of describe is a tool that the toolset does not show", tool)
+				warn(name, CodeUnmatched, "take the name out of describe, or into include",
+					"%q of describe is a tool that the toolset does not show", tool)
 			}
 		}
 		for _, e := range view.refused {
-			warn(name, CodeAmbiguous, "state another prefix", "%s is not shown: with the prefix %q its name is too long, or that of another tool", e.Name, view.prefix)
+			warn(name, CodeAmbiguous, "state another prefix",
+				"%s is not shown: with the prefix %q its name is too long, or that of another tool", e.Name,
+				view.prefix)
 		}
 	}
 	slices.SortStableFunc(diags, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Message, b.Message) })

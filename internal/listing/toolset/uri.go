@@ -41,7 +41,14 @@ func readings(uri string) (all []string, ok bool) {
 }
 
 // defaultPorts are the ports of the schemes that the URL Standard calls special, "" for none.
-var defaultPorts = map[string]string{"http:": ":80", "https:": ":443", "ws:": ":80", "wss:": ":443", "ftp:": ":21", "file:": ""}
+var defaultPorts = map[string]string{
+	"http:":  ":80",
+	"https:": ":443",
+	"ws:":    ":80",
+	"wss:":   ":443",
+	"ftp:":   ":21",
+	"file:":  "",
+}
 
 var (
 	breaks      = strings.NewReplacer("\t", "", "\n", "", "\r", "") // which a parser skips

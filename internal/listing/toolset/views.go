@@ -41,7 +41,8 @@ func NewViews(toolsets map[string]Definition, catalog *tools.Catalog, all []Exte
 		}
 		v.tools, v.refused = catalog.Select(v.choose, prev)
 		for _, x := range all {
-			if !x.Absent && (len(v.tools.Extension(x.ID)) > 0 || len(v.tools.WithheldOf(x.ID)) > 0 || x.Opaque && v.mayShow(x.ID, "")) {
+			if !x.Absent && (len(v.tools.Extension(x.ID)) > 0 || len(v.tools.WithheldOf(x.ID)) > 0 ||
+				x.Opaque && v.mayShow(x.ID, "")) {
 				v.reached[x.ID] = true
 			}
 		}
@@ -225,7 +226,8 @@ func (v *View) Has(extension, registered string) bool {
 	case registered == "":
 		return v.whole(extension)
 	}
-	return v.reached[extension] && v.Admits(extension, registered) && !slices.ContainsFunc(v.refused, func(e *tools.Entry) bool { return e.Name == registered })
+	return v.reached[extension] && v.Admits(extension, registered) &&
+		!slices.ContainsFunc(v.refused, func(e *tools.Entry) bool { return e.Name == registered })
 }
 
 // Resource reports whether the toolset shows a resource, a template by its text, or an item of

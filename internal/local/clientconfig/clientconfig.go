@@ -1,6 +1,6 @@
 // Package clientconfig reads the configurations of other programs: the MCP servers of Claude
-// Code, Cursor, VS Code, Codex, Gemini, Goose, Continue and opencode, the catalogs of mcpv, the plugins of ContextForge,
-// the extensions of nexo, and files of destinations. It writes servers as extensions or
+// Code, Cursor, VS Code, Codex, Gemini, Goose, Continue and opencode, the catalogs of mcpv, the plugins of
+// ContextForge, the extensions of nexo, and files of destinations. It writes servers as extensions or
 // destinations, and policies and settings as files of a configuration.
 package clientconfig
 
@@ -49,7 +49,9 @@ const (
 
 // Clients returns all clients.
 func Clients() []string {
-	return []string{string(ClaudeCode), string(Codex), string(Continue), string(ContextForge), string(Cursor), string(Destinations), string(Gemini), string(Goose), string(MCPV), string(Nexo), string(OpenCode), string(VSCode)}
+	return []string{string(ClaudeCode), string(Codex), string(Continue), string(ContextForge), string(Cursor),
+		string(Destinations), string(Gemini), string(Goose), string(MCPV), string(Nexo), string(OpenCode),
+		string(VSCode)}
 }
 
 // Options configure Read.
@@ -311,8 +313,9 @@ func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("there is no %s in the file, as %s has it", map[Client]string{Codex: "[mcp_servers.NAME]", VSCode: `"servers"`, Cursor: `"mcpServers"`,
-			Gemini: `"mcpServers"`, ClaudeCode: `"mcpServers"`}[r.result.Client], r.result.Client)
+		return nil, fmt.Errorf("there is no %s in the file, as %s has it",
+			map[Client]string{Codex: "[mcp_servers.NAME]", VSCode: `"servers"`, Cursor: `"mcpServers"`,
+				Gemini: `"mcpServers"`, ClaudeCode: `"mcpServers"`}[r.result.Client], r.result.Client)
 	}
 	return all, nil
 }

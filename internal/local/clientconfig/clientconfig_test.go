@@ -133,7 +133,10 @@ func TestOwnServer(t *testing.T) {
 }
 
 func TestByteOrderMark(t *testing.T) {
-	for path, file := range map[string]string{".mcp.json": `{"mcpServers":{"a":{"command":"x"}}}`, "config.toml": "[mcp_servers.a]\ncommand = \"x\""} {
+	for path, file := range map[string]string{
+		".mcp.json":   `{"mcpServers":{"a":{"command":"x"}}}`,
+		"config.toml": "[mcp_servers.a]\ncommand = \"x\"",
+	} {
 		if r, err := Read(path, []byte("\ufeff"+file), Options{}); err != nil || len(r.Servers) != 1 {
 			t.Errorf("%s: %+v, %v", path, r, err)
 		}
@@ -142,13 +145,24 @@ func TestByteOrderMark(t *testing.T) {
 
 // TestProposedAnswers takes over what VS Code proposes as an answer, unless it would be a reference here.
 func TestProposedAnswers(t *testing.T) {
-	for value, want := range map[string]string{"eu-1": "eu-1", "$HOME": "$HOME", "${PRIVATE}": "${REGION}", "x${env:PRIVATE}": "${REGION}", "secret://private": "${REGION}", "a\x00b": "${REGION}"} {
+	for value, want := range map[string]string{
+		"eu-1":             "eu-1",
+		"$HOME":            "$HOME",
+		"${PRIVATE}":       "${REGION}",
+		"x${env:PRIVATE}":  "${REGION}",
+		"secret://private": "${REGION}",
+		"a\x00b":           "${REGION}",
+	} {
 		proposed, _ := json.Marshal(value)
-		r, err := Read("mcp.json", []byte(`{"servers":{"a":{"command":"x","args":["${input:region}"],"env":{"R":"${input:region}"}}},"inputs":[{"id":"region","type":"promptString","default":`+string(proposed)+`}]}`), Options{From: VSCode})
+		r, err := Read("mcp.json",
+			[]byte(`{"servers":{"a":{"command":"x","args":["${input:region}"],"env":{"R":"${input:region}"}}},"inputs":[{"id":"region","type":"promptString","default":`+string(proposed)+`}]}`), Options{
+				From: VSCode,
+			})
 		if err != nil || len(r.Servers) != 1 {
 			t.Fatalf("%q: %+v, %v", value, r, err)
 		}
-		if s := r.Servers[0]; s.Args[0] != want || s.Env["R"] != want && want == value || strings.Contains(fmt.Sprint(s), "PRIVATE") || strings.Contains(fmt.Sprint(s), "private") {
+		if s := r.Servers[0]; s.Args[0] != want || s.Env["R"] != want && want == value ||
+			strings.Contains(fmt.Sprint(s), "PRIVATE") || strings.Contains(fmt.Sprint(s), "private") {
 			t.Errorf("%q became %+v", value, s)
 		}
 	}
@@ -156,7 +170,8 @@ func TestProposedAnswers(t *testing.T) {
 
 // TestLastComment reads a file whose last line is a comment without an end.
 func TestLastComment(t *testing.T) {
-	if r, err := Read("mcp.json", []byte(`{"servers":{"a":{"command":"x"}}} // mine`), Options{}); err != nil || len(r.Servers) != 1 {
+	if r, err := Read("mcp.json", []byte(`{"servers":{"a":{"command":"x"}}} // mine`), Options{}); err != nil ||
+		len(r.Servers) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -172,7 +187,11 @@ func TestSecretsOfOneName(t *testing.T) {
 	for _, s := range r.Servers {
 		got = append(got, s.Variables)
 	}
-	if want := [][]string{{"API_KEY"}, {"B_API_KEY"}, {"API_KEY"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+	if want := [][]string{
+		{"API_KEY"},
+		{"B_API_KEY"},
+		{"API_KEY"},
+	}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
 		t.Errorf("the variables are %v, want %v", got, want)
 	}
 }
@@ -197,7 +216,8 @@ func FuzzRead(f *testing.F) {
 			seen[s.ID] = true
 		}
 		for _, file := range r.Extensions() {
-			if m, diags := manifest.Parse(file.Path, file.Data); strings.HasSuffix(file.Path, manifest.FileName) && m == nil {
+			if m, diags := manifest.Parse(file.Path, file.Data); strings.HasSuffix(file.Path, manifest.FileName) &&
+				m == nil {
 				for _, d := range diags {
 					if strings.Contains(d.Message, "syntax") {
 						t.Errorf("%s: %v\n%s", file.Path, diags, file.Data)

@@ -17,8 +17,13 @@ const ofMetadata = "the server's own metadata say where to sign in"
 
 // loginCounterparts say what there is instead of a field of a login.
 var loginCounterparts = map[string]string{
-	"authorizationUrl": ofMetadata, "tokenUrl": ofMetadata, "registrationUrl": ofMetadata, "authServerMetadataUrl": ofMetadata, "issuer": ofMetadata,
-	"audiences": ofMetadata, "tokenParamName": "tokens are in the header Authorization alone",
+	"authorizationUrl":      ofMetadata,
+	"tokenUrl":              ofMetadata,
+	"registrationUrl":       ofMetadata,
+	"authServerMetadataUrl": ofMetadata,
+	"issuer":                ofMetadata,
+	"audiences":             ofMetadata,
+	"tokenParamName":        "tokens are in the header Authorization alone",
 }
 
 // login reads as which client the program signs in to the server. Claude Code, Codex, Gemini and
@@ -29,7 +34,8 @@ func (r *reader) login(s *Server, f *fields) {
 		r.note(s.Name, "oauth_resource is left out; the server's own metadata name its resource")
 	}
 	if kind := f.text("authProviderType"); kind != "" && kind != "dynamic_discovery" {
-		r.note(s.Name, "authProviderType %s has no counterpart here; exthost login signs in with OAuth, or state a header", kind)
+		r.note(s.Name, "authProviderType %s has no counterpart here; exthost login signs in with OAuth, or state a "+
+			"header", kind)
 	}
 	for _, key := range []string{"oauth", "auth"} {
 		stated := f.take(key)
@@ -69,7 +75,8 @@ func (r *reader) client(s *Server, o *oauth.Settings, key string, f, server *fie
 	redirect := f.text("redirectUri", "redirect_uri")
 	if u, err := url.Parse(redirect); err == nil && u.Port() != "" {
 		o.CallbackPort, _ = strconv.Atoi(u.Port())
-		r.note(s.Name, "its login ends at http://127.0.0.1:%d/callback here, and not at %s: allow that where the client was created", o.CallbackPort, redirect)
+		r.note(s.Name, "its login ends at http://127.0.0.1:%d/callback here, and not at %s: allow that where the "+
+			"client was created", o.CallbackPort, redirect)
 	}
 	for _, name := range []string{"callbackPort", "callback_port"} {
 		if text, ok := scalar(f.take(name)); ok {
@@ -94,12 +101,15 @@ func (r *reader) ownVariables(s *Server) {
 	switch {
 	case o == nil || r.Bridge:
 	case reference.MatchString(o.ClientID), reference.MatchString(o.ClientSecret) && r.Store == nil:
-		r.note(s.Name, "its login is left out: it has variables, and [transport.oauth] takes none; write their values there, and the secret with exthost secret set")
+		r.note(s.Name, "its login is left out: it has variables, and [transport.oauth] takes none; write their "+
+			"values there, and the secret with exthost secret set")
 		s.OAuth = nil
 	case reference.MatchString(o.ClientSecret):
-		name := r.masker.free(prefix(s.Name)+"CLIENT_SECRET", "variable "+o.ClientSecret, func(string, string) bool { return true }) // what is stored already is the value
+		name := r.masker.free(prefix(s.Name)+"CLIENT_SECRET", "variable "+o.ClientSecret,
+			func(string, string) bool { return true }) // what is stored already is the value
 		s.keep(name, "")
-		r.note(s.Name, "oauth.client_secret is the variable %s there; here it is stored once: exthost secret set %s", o.ClientSecret, name)
+		r.note(s.Name, "oauth.client_secret is the variable %s there; here it is stored once: exthost secret set %s",
+			o.ClientSecret, name)
 		o.ClientSecret = secrets.Scheme + name
 	}
 }
@@ -138,21 +148,26 @@ func (r *reader) asked(s *Server, where, id string) (text string, ok bool) {
 		about = " (" + in.about + ")"
 	}
 	switch {
-	case in.value != "" && !in.secret && !strings.Contains(in.value, "${") && !secrets.Refers(in.value) && !strings.Contains(in.value, "\x00"): // plain text to the editor
-		r.note(s.Name, "%s: the editor asks for %s%s; here it is the answer that is proposed there", where, id, about) // which may be a secret
+	case in.value != "" && !in.secret && !strings.Contains(in.value, "${") && !secrets.Refers(in.value) &&
+		!strings.Contains(in.value, "\x00"): // plain text to the editor
+		// which may be a secret
+		r.note(s.Name, "%s: the editor asks for %s%s; here it is the answer that is proposed there", where, id, about)
 		return in.value, true
 	case r.Store != nil && in.secret && storable(where):
-		name := r.masker.free(id, "input "+id, func(string, string) bool { return true }) // what is stored already is the answer
+		// what is stored already is the answer
+		name := r.masker.free(id, "input "+id, func(string, string) bool { return true })
 		if _, known := s.Secrets[name]; !known {
 			s.keep(name, "")
-			r.note(s.Name, "%s: the editor asks for %s%s; here it is stored once: exthost secret set %s", where, id, about, name)
+			r.note(s.Name, "%s: the editor asks for %s%s; here it is stored once: exthost secret set %s", where, id,
+				about, name)
 		}
 		return secrets.Scheme + name, true
 	}
 	variable := variableName(id)
 	if !slices.Contains(s.Variables, variable) {
 		s.Variables = append(s.Variables, variable)
-		r.note(s.Name, "%s: the editor asks for %s%s; here set %s to it before the host starts", where, id, about, variable)
+		r.note(s.Name, "%s: the editor asks for %s%s; here set %s to it before the host starts", where, id, about,
+			variable)
 	}
 	return "${" + variable + "}", true
 }

@@ -154,7 +154,8 @@ func looksSecret(value string) bool {
 func (m *masker) maskValue(s *Server, where, name, value string) string {
 	if reference.MatchString(value) || secrets.Refers(value) {
 		value = m.maskDefaults(s, where, name, value)
-		if rest, err := secrets.Replace(reference.ReplaceAllString(value, ""), func(string) (string, error) { return "", nil }); err != nil || looksSecret(rest) {
+		if rest, err := secrets.Replace(reference.ReplaceAllString(value, ""),
+			func(string) (string, error) { return "", nil }); err != nil || looksSecret(rest) {
 			return m.replace(s, where, name, value)
 		}
 		return value
@@ -174,7 +175,8 @@ func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 		}
 		if !slices.Contains(s.Variables, variable) {
 			s.Variables = append(s.Variables, variable)
-			m.note(s.Name, "%s has a secret as the default of %s: set %s to it before the host starts", where, variable, variable)
+			m.note(s.Name, "%s has a secret as the default of %s: set %s to it before the host starts", where, variable,
+				variable)
 		}
 		return "${" + variable + "}"
 	})
@@ -183,7 +185,8 @@ func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 // replace returns a reference for a secret.
 func (m *masker) replace(s *Server, where, name, value string) string {
 	name = cmp.Or(name, "SECRET")
-	if _, err := secrets.Value([]byte(value)); err == nil && m.store != nil && storable(where) && !reference.MatchString(value) {
+	if _, err := secrets.Value([]byte(value)); err == nil && m.store != nil && storable(where) &&
+		!reference.MatchString(value) {
 		return m.keep(s, where, name, value)
 	}
 	variable := name

@@ -52,7 +52,8 @@ func merge(have, more *yaml.Node, kept *[]string, depth int) error {
 		case have.Content[at+1].Tag == "!!null":
 			have.Content[at+1] = value
 		case have.Content[at+1].Kind != value.Kind:
-			return fmt.Errorf("line %d: %s has another form; add the entries by hand", have.Content[at+1].Line, key.Value)
+			return fmt.Errorf("line %d: %s has another form; add the entries by hand", have.Content[at+1].Line,
+				key.Value)
 		case value.Kind == yaml.SequenceNode:
 			appendNamed(have.Content[at+1], value, kept)
 		default:

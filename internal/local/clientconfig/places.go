@@ -12,12 +12,18 @@ import (
 // Places returns the files of other programs that exist for the project in dir and for the
 // user with that home directory, those of the project first.
 func Places(dir, home string) (files []string) {
-	places := known.Places{System: runtime.GOOS, Home: home, Env: os.Getenv, Glob: func(pattern string) []string {
-		found, _ := filepath.Glob(pattern) // the only error is a bad pattern
-		return found
-	}}
+	places := known.Places{
+		System: runtime.GOOS,
+		Home:   home,
+		Env:    os.Getenv,
+		Glob: func(pattern string) []string {
+			found, _ := filepath.Glob(pattern) // the only error is a bad pattern
+			return found
+		},
+	}
 	var names []string
-	clients := slices.DeleteFunc(known.All(), func(c known.Client) bool { return c.Joined }) // whose servers Read does not know
+	// whose servers Read does not know
+	clients := slices.DeleteFunc(known.All(), func(c known.Client) bool { return c.Joined })
 	for _, c := range clients {
 		if project := c.Project(dir); project != "" {
 			names = append(names, project)

@@ -136,11 +136,15 @@ func command(server map[string]any, list any) {
 
 // counterparts say what there is instead of a top-level key of an mcpv catalog.
 var counterparts = map[string]string{
-	"routeTimeoutSeconds": "extensions.defaults.call_timeout bounds calls", "pingIntervalSeconds": "extensions.defaults.health_interval sends pings",
-	"bootstrapMode": "extensions.defaults.activation says when extensions start", "defaultActivationMode": "extensions.defaults.activation says when extensions start",
-	"bootstrapTimeoutSeconds": "extensions.defaults.start_timeout bounds the start", "rpc": "clients connect over MCP, at server.listen",
-	"observability": "metrics are at /metrics of server.listen", "reloadMode": "extensions.watch applies changes",
-	"toolNamespaceStrategy": "tools are called ext_ID_NAME, and by their own names on /ID/mcp",
+	"routeTimeoutSeconds":     "extensions.defaults.call_timeout bounds calls",
+	"pingIntervalSeconds":     "extensions.defaults.health_interval sends pings",
+	"bootstrapMode":           "extensions.defaults.activation says when extensions start",
+	"defaultActivationMode":   "extensions.defaults.activation says when extensions start",
+	"bootstrapTimeoutSeconds": "extensions.defaults.start_timeout bounds the start",
+	"rpc":                     "clients connect over MCP, at server.listen",
+	"observability":           "metrics are at /metrics of server.listen",
+	"reloadMode":              "extensions.watch applies changes",
+	"toolNamespaceStrategy":   "tools are called ext_ID_NAME, and by their own names on /ID/mcp",
 }
 
 // unused notes the top-level keys that are not read.

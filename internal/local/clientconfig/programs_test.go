@@ -32,11 +32,12 @@ func TestPrograms(t *testing.T) {
 		{dir: "nexo", works: "bundle.calendar bundle.gmail poller stream weather", said: map[string]string{
 			"info extensions.yaml: schema_version has no effect here":                "`extensions.transport_defaults`, `extensions.doctor`, `schema_version`",
 			"info extensions.yaml: extensions.transport_defaults has no effect here": "`extensions.transport_defaults`",
-			"extensions.entries.weather.capabilities_grant has no effect here":       "`extensions.entries.ID.capabilities_grant`",
-			"extensions.entries.weather.allow_external_bind has no effect here":      "`extensions.entries.ID.capabilities_grant`, `allow_external_bind`",
-			"warn plugin.toml: capabilities.pollers has no effect":                   "`capabilities.channels`, `providers`, `pollers`",
-			"info plugin.toml: outbound_bindings has no effect":                      "`mcp_servers.NAME.log_level`, `outbound_bindings`",
-			"mcp_servers.gmail.log_level has no effect":                              "`mcp_servers.NAME.log_level`",
+			"extensions.entries.weather.capabilities_grant has no effect " +
+				"here": "`extensions.entries.ID.capabilities_grant`",
+			"extensions.entries.weather.allow_external_bind has no effect here": "`extensions.entries.ID.capabilities_grant`, `allow_external_bind`",
+			"warn plugin.toml: capabilities.pollers has no effect":              "`capabilities.channels`, `providers`, `pollers`",
+			"info plugin.toml: outbound_bindings has no effect":                 "`mcp_servers.NAME.log_level`, `outbound_bindings`",
+			"mcp_servers.gmail.log_level has no effect":                         "`mcp_servers.NAME.log_level`",
 		}},
 		{dir: "contextforge", works: "OPAPluginFilter", said: map[string]string{
 			"info plugins.yaml: plugin_dirs has no effect":                                   "`plugin_dirs`, `plugin_settings`",
@@ -44,7 +45,8 @@ func TestPrograms(t *testing.T) {
 			"info plugins.yaml: plugin ArgumentNormalizer is left out: it is disabled, and ": "`kind: package.Class`",
 		}},
 		{dir: "contextforge-in-process", refuse: true, said: map[string]string{
-			"error plugins.yaml: plugin PIIFilterPlugin: a Python class runs only inside ContextForge": "`kind: package.Class`",
+			"error plugins.yaml: plugin PIIFilterPlugin: a Python class runs only inside " +
+				"ContextForge": "`kind: package.Class`",
 		}},
 		{dir: "mcpv", works: "audit-log"},
 		{dir: "mcpv", imp: "catalog.yaml", works: "weather weather-http", said: map[string]string{
@@ -56,7 +58,8 @@ func TestPrograms(t *testing.T) {
 		{dir: "gateway", works: "context7 github plain"},
 		{dir: "gateway-config", works: "streaming"},
 		{dir: "gateway-shell", refuse: true, said: map[string]string{
-			"error destinations.yml: destinations.piped.command: '|' means something to a shell": "`url`, `command`, `env`",
+			"error destinations.yml: destinations.piped.command: '|' means something to a " +
+				"shell": "`url`, `command`, `env`",
 		}},
 		{dir: "clients", imp: ".mcp.json", works: "memory"},
 	} {
@@ -72,7 +75,8 @@ func TestPrograms(t *testing.T) {
 			if slices.Sort(names); valid == tt.refuse || valid && strings.Join(names, " ") != tt.works {
 				t.Errorf("valid %v, there are %q, want %q", valid, names, tt.works)
 			}
-			said = slices.DeleteFunc(said, func(s string) bool { return strings.Contains(s, "may read this file of") }) // the modes of a checkout
+			// the modes of a checkout
+			said = slices.DeleteFunc(said, func(s string) bool { return strings.Contains(s, "may read this file of") })
 			for words, row := range tt.said {
 				if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, words) }) {
 					t.Errorf("nothing says %q among\n%s", words, strings.Join(said, "\n"))
@@ -83,7 +87,8 @@ func TestPrograms(t *testing.T) {
 			}
 			if len(tt.said) < len(said) && tt.imp == "" {
 				for _, s := range said {
-					if !slices.ContainsFunc(slices.Collect(maps.Keys(tt.said)), func(words string) bool { return strings.Contains(s, words) }) {
+					if !slices.ContainsFunc(slices.Collect(maps.Keys(tt.said)),
+						func(words string) bool { return strings.Contains(s, words) }) {
 						t.Errorf("unexpected: %s", s)
 					}
 				}
@@ -95,9 +100,15 @@ func TestPrograms(t *testing.T) {
 // inPlace loads the configuration of dir and finds its extensions.
 func inPlace(t *testing.T, dir string) (names, said []string, valid bool) {
 	t.Helper()
-	cfg, _, diags := config.Load(config.LoadOptions{Dir: dir, Environ: []string{"PATH=/bin"}, UserDir: "none", SystemDir: "none"})
+	cfg, _, diags := config.Load(config.LoadOptions{
+		Dir:       dir,
+		Environ:   []string{"PATH=/bin"},
+		UserDir:   "none",
+		SystemDir: "none",
+	})
 	if valid = cfg != nil; valid {
-		r, err := discovery.Discover(t.Context(), discovery.Options{SearchPaths: cfg.Extensions.SearchPaths, MaxDepth: cfg.Extensions.MaxDepth})
+		r, err := discovery.Discover(t.Context(),
+			discovery.Options{SearchPaths: cfg.Extensions.SearchPaths, MaxDepth: cfg.Extensions.MaxDepth})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +125,8 @@ func inPlace(t *testing.T, dir string) (names, said []string, valid bool) {
 		switch d.Code {
 		case discovery.CodePathMissing, discovery.CodeNotDescended:
 		default:
-			said = append(said, strings.Join([]string{string(d.Level), cmp.Or(filepath.Base(d.Path), "-") + ":", d.Message}, " "))
+			said = append(said,
+				strings.Join([]string{string(d.Level), cmp.Or(filepath.Base(d.Path), "-") + ":", d.Message}, " "))
 		}
 	}
 	return names, said, valid
@@ -150,7 +162,12 @@ func imported(t *testing.T, path string) (names, said []string, valid bool) {
 			t.Fatal(err)
 		}
 	}
-	cfg, _, diags := config.Load(config.LoadOptions{Dir: dir, Environ: []string{"PATH=/bin"}, UserDir: "none", SystemDir: "none"})
+	cfg, _, diags := config.Load(config.LoadOptions{
+		Dir:       dir,
+		Environ:   []string{"PATH=/bin"},
+		UserDir:   "none",
+		SystemDir: "none",
+	})
 	if strings.Contains(string(r.Destinations()), "${") {
 		return names, said, true
 	}

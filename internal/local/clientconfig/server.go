@@ -36,7 +36,15 @@ func (r *reader) drop(name, format string, args ...any) {
 
 func (r *reader) server(name string, raw map[string]any) {
 	f := &fields{set: maps.Clone(raw)}
-	s := Server{Name: name, Runtime: runtimeOf(f), Command: strings.TrimSpace(f.text("command")), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
+	s := Server{
+		Name:    name,
+		Runtime: runtimeOf(f),
+		Command: strings.TrimSpace(f.text("command")),
+		Args:    f.list("args"),
+		Env:     f.texts("env"),
+		EnvFile: f.text("envFile"),
+		Cwd:     f.text("cwd"),
+	}
 	failed := r.transport(&s, f)
 	r.headers(&s, f)
 	r.login(&s, f)
@@ -54,7 +62,8 @@ func (r *reader) server(name string, raw map[string]any) {
 		return
 	}
 	if at := s.refers(); at != "" && r.Bridge {
-		r.drop(name, "%s refers to a stored secret, and a destination is given what it refers to; write it by hand if its server may have the secret", at)
+		r.drop(name, "%s refers to a stored secret, and a destination is given what it refers to; write it by hand "+
+			"if its server may have the secret", at)
 		return
 	}
 	r.ownVariables(&s)
@@ -87,34 +96,44 @@ func (r *reader) server(name string, raw map[string]any) {
 func (r *reader) noteUnsupported(s *Server) {
 	switch {
 	case !r.Bridge && s.EnvFile != "":
-		r.note(s.Name, "envFile is left out: an extension is given what requires.env names; a destination has secrets_file")
+		r.note(s.Name, "envFile is left out: an extension is given what requires.env names; a destination has "+
+			"secrets_file")
 	case (r.Bridge || s.asServer()) && len(s.Tools) > 0:
 		r.note(s.Name, "the choice of tools is left out, and all are there; the policy access denies tools")
 		s.Tools = nil
 	}
 	if run, _ := launcher.Parse(append([]string{s.Command}, s.Args...)); run.Unpinned != "" && !r.Lock {
-		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION%s", run.Unpinned, strings.TrimSuffix(run.Unpinned, "@latest"), map[bool]string{false: ", or import it with --lock"}[r.Bridge])
+		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION%s", run.Unpinned,
+			strings.TrimSuffix(run.Unpinned, "@latest"), map[bool]string{false: ", or import it with --lock"}[r.Bridge])
 	}
 	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {
 		r.note(s.Name, "no credentials are stated for it; if it wants a login: exthost login %s", s.ID)
 	}
 	if r.Bridge && len(s.Runtime) > 0 {
-		r.note(s.Name, "%s have no counterpart in a destination, and are left out", strings.Join(slices.Sorted(maps.Keys(s.Runtime)), ", "))
+		r.note(s.Name, "%s have no counterpart in a destination, and are left out",
+			strings.Join(slices.Sorted(maps.Keys(s.Runtime)), ", "))
 		s.Runtime = nil
 	}
 	if r.Bridge && s.CallTimeout > 0 {
-		r.note(s.Name, "the time limit of calls is left out: destinations have that of extensions.defaults.call_timeout")
+		r.note(s.Name, "the time limit of calls is left out: destinations have that of "+
+			"extensions.defaults.call_timeout")
 	}
 }
 
 // fieldCounterparts say what there is instead of a field of a server.
 var fieldCounterparts = map[string]string{
-	"headersHelper": "give the headers themselves",
-	"sandbox":       "runtime.isolate and [runtime.limits] bound a process", "sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
-	"trust": "the policy approval asks before calls", "alwaysAllow": "the policy approval asks before calls", "autoApprove": "the policy approval asks before calls",
-	"tools": "the policy approval asks before calls of single tools", "required": "serve --strict refuses to start without",
-	"excludeTools": "the policy access denies tools", "disabled_tools": "the policy access denies tools",
-	"alwaysLoad": "activation says when an extension starts", "dev": "exthost serve --watch restarts what changes",
+	"headersHelper":  "give the headers themselves",
+	"sandbox":        "runtime.isolate and [runtime.limits] bound a process",
+	"sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
+	"trust":          "the policy approval asks before calls",
+	"alwaysAllow":    "the policy approval asks before calls",
+	"autoApprove":    "the policy approval asks before calls",
+	"tools":          "the policy approval asks before calls of single tools",
+	"required":       "serve --strict refuses to start without",
+	"excludeTools":   "the policy access denies tools",
+	"disabled_tools": "the policy access denies tools",
+	"alwaysLoad":     "activation says when an extension starts",
+	"dev":            "exthost serve --watch restarts what changes",
 }
 
 // leftOut is the note about a key that is not carried over. instead is "" when there is no
@@ -158,7 +177,8 @@ func (r *reader) transport(s *Server, f *fields) string {
 		s.URL = ""
 		return ""
 	}
-	if u, err := url.Parse(s.URL); err != nil || !strings.Contains(s.URL, "$") && u.Scheme != "http" && u.Scheme != "https" {
+	if u, err := url.Parse(s.URL); err != nil ||
+		!strings.Contains(s.URL, "$") && u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Sprintf("%q is not an http or https address", s.URL)
 	}
 	s.Command, s.Args = "", nil
@@ -186,7 +206,8 @@ func (r *reader) headers(s *Server, f *fields) {
 		s.Headers["Authorization"] = "Bearer ${" + variable + "}"
 	}
 	if f.text("bearer_token") != "" {
-		r.note(s.Name, "bearer_token is left out, as Codex itself refuses it; name a variable with bearer_token_env_var")
+		r.note(s.Name, "bearer_token is left out, as Codex itself refuses it; name a variable with "+
+			"bearer_token_env_var")
 	}
 }
 

@@ -14,9 +14,11 @@ import (
 // eachValue applies change to every value of s that may contain references. where is the
 // field.
 func (s *Server) eachValue(change func(where, value string) string) {
-	s.Command, s.Cwd, s.URL, s.EnvFile = change("command", s.Command), change("cwd", s.Cwd), change("url", s.URL), change("envFile", s.EnvFile)
+	s.Command, s.Cwd, s.URL, s.EnvFile = change("command", s.Command), change("cwd", s.Cwd), change("url",
+		s.URL), change("envFile", s.EnvFile)
 	if s.OAuth != nil {
-		s.OAuth.ClientID, s.OAuth.ClientSecret = change("oauth.client_id", s.OAuth.ClientID), change("oauth.client_secret", s.OAuth.ClientSecret)
+		s.OAuth.ClientID, s.OAuth.ClientSecret = change("oauth.client_id",
+			s.OAuth.ClientID), change("oauth.client_secret", s.OAuth.ClientSecret)
 	}
 	for i, arg := range s.Args {
 		s.Args[i] = change(fmt.Sprintf("args[%d]", i), arg)
@@ -96,7 +98,8 @@ func (r *reader) translate(s *Server) (problem string) {
 				translated, ok = r.resolve(name)
 			}
 			if !ok && problem == "" {
-				problem = fmt.Sprintf("%s: %s is known to the client alone; write its value, or a variable as ${NAME}", where, ref)
+				problem = fmt.Sprintf("%s: %s is known to the client alone; write its value, or a variable as ${NAME}",
+					where, ref)
 			}
 			return translated
 		})

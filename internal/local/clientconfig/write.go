@@ -57,7 +57,8 @@ func (s *Server) manifest(from Client) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("[plugin]\nid = %s\nversion = \"0.0.0\"", literal.String(s.ID))
-	line("description = %s", literal.String(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name, from)))
+	line("description = %s", literal.String(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name,
+		from)))
 	if required := s.requiredEnv(); len(required) > 0 {
 		line("\n[requires]\nenv = %s", literal.List(required))
 	}
@@ -119,7 +120,10 @@ func (s *Server) transport(line func(string, ...any)) {
 
 // login writes as which client users sign in.
 func (s *Server) login(line func(key, value string)) {
-	for _, t := range []struct{ key, value string }{{"client_id", s.OAuth.ClientID}, {"client_secret", s.OAuth.ClientSecret}} {
+	for _, t := range []struct{ key, value string }{
+		{"client_id", s.OAuth.ClientID},
+		{"client_secret", s.OAuth.ClientSecret},
+	} {
 		if t.value != "" {
 			line(t.key, literal.String(t.value))
 		}
@@ -134,7 +138,8 @@ func (s *Server) login(line func(key, value string)) {
 
 // Destinations returns the destinations section of a configuration in YAML.
 func (r *Result) Destinations() []byte {
-	servers := slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Disabled }) // a destination cannot be switched off
+	// a destination cannot be switched off
+	servers := slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Disabled })
 	if len(servers) == 0 {
 		return []byte("destinations: {}\n")
 	}

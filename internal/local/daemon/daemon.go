@@ -33,9 +33,10 @@ type Info struct {
 	Serves string    `json:"serves,omitempty"` // the URL for MCP clients; "stdio" for one client on stdin
 	Scope  string    `json:"scope,omitempty"`  // the configuration that the host runs, for comparison
 
-	Clients string `json:"clients,omitempty"`  // path of the socket for relayed clients; "": the host takes none
-	Log     string `json:"log,omitempty"`      // file with the log of a host in the background; "": of another host
-	LogCopy string `json:"log_copy,omitempty"` // file with a copy of the log, see log.file of the configuration; "": there is none
+	Clients string `json:"clients,omitempty"` // path of the socket for relayed clients; "": the host takes none
+	Log     string `json:"log,omitempty"`     // file with the log of a host in the background; "": of another host
+	// file with a copy of the log, see log.file of the configuration; "": there is none
+	LogCopy string `json:"log_copy,omitempty"`
 
 	Guarded bool        `json:"guarded,omitempty"` // a guardian ends the processes of the host when it is killed
 	Marks   sweep.Marks `json:"marks,omitzero"`    // of the processes of the host; none where the system has no marks
@@ -344,7 +345,8 @@ func (d *Daemon) Close() error {
 	if d.dir != "" {
 		_ = os.Remove(d.dir) // fails if the directory is not empty
 	}
-	errs = append(errs, d.lock.Truncate(0), d.lock.Close()) // the file stays: after a removal two hosts could hold a lock
+	// the file stays: after a removal two hosts could hold a lock
+	errs = append(errs, d.lock.Truncate(0), d.lock.Close())
 	d.lock = nil
 	return errors.Join(errs...)
 }

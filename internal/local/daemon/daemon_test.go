@@ -125,8 +125,17 @@ func TestT12WhereTheSocketIs(t *testing.T) {
 			}
 			got, err := Find(deadline(t), tt.state)
 			dir, _ := os.Getwd()
-			want := Info{Dir: dir, PID: os.Getpid(), Began: d.Info().Began, Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here", Marks: sweep.OwnMarks()}
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Info{}, "Seen", "UID", "Lock")); diff != "" || err != nil {
+			want := Info{
+				Dir:    dir,
+				PID:    os.Getpid(),
+				Began:  d.Info().Began,
+				Socket: socket,
+				Serves: "http://127.0.0.1:7800/mcp",
+				Scope:  "here",
+				Marks:  sweep.OwnMarks(),
+			}
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Info{}, "Seen", "UID", "Lock")); diff != "" ||
+				err != nil {
 				t.Error(err, diff)
 			}
 			if err := d.Close(); err != nil {
@@ -285,7 +294,8 @@ func TestSocketOfAnotherUser(t *testing.T) {
 	}
 	processtest.Leaks(t)
 	d := claim(t, shortDir(t), "")
-	if conn, _, err := dial(deadline(t), d.Info().Socket, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "another user") {
+	if conn, _, err := dial(deadline(t), d.Info().Socket, os.Geteuid()+1); err == nil ||
+		!strings.Contains(err.Error(), "another user") {
 		t.Errorf("the socket of another user is taken: %v, %v", conn, err)
 	}
 	conn, _, err := dial(deadline(t), d.Info().Socket, os.Geteuid())

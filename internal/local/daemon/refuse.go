@@ -12,8 +12,8 @@ import (
 
 // Refusal returns why the process at the other end of conn is not taken for an operator or
 // a client of this host; "" if it is. A host takes neither from the processes that it runs, nor from
-// those of other hosts and of earlier ones: an extension could otherwise approve its own calls. conn is one of a listener of this
-// package, which has checked the user.
+// those of other hosts and of earlier ones: an extension could otherwise approve its own calls. conn is one of a
+// listener of this package, which has checked the user.
 func Refusal(conn net.Conn) string {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -26,7 +26,8 @@ func Refusal(conn net.Conn) string {
 	defer other.Close()
 	relation := lineage.Of(other.PID)
 	if relation == lineage.Unknown && other.UID == 0 && os.Geteuid() != 0 {
-		relation = lineage.Unrelated // /proc hides processes of root from others; what an extension starts is not root's
+		// /proc hides processes of root from others; what an extension starts is not root's
+		relation = lineage.Unrelated
 	}
 	why := refusal(other.PID, relation, lineage.Hiding)
 	if !other.Alive() { // what was read may be about another process with the same pid
@@ -51,15 +52,19 @@ func OfRoot(conn net.Conn) bool {
 func refusal(pid int, relation lineage.Relation, hiding func() string) string {
 	switch {
 	case runtime.GOOS == "linux" && (pid == 0 || lineage.Nested(pid)):
-		return "this process is in another pid namespace than the host, as its isolated extensions are, and the host takes no orders from there; run the command outside of the container or namespace"
+		return "this process is in another pid namespace than the host, as its isolated extensions are, and the host " +
+			"takes no orders from there; run the command outside of the container or namespace"
 	case relation == lineage.Descendant:
-		return fmt.Sprintf("process %d was started by an extension, hook or policy of a host, this one or an earlier one, and a host takes no orders from those; run the command in a terminal of your own", pid)
+		return fmt.Sprintf("process %d was started by an extension, hook or policy of a host, this one or an earlier "+
+			"one, and a host takes no orders from those; run the command in a terminal of your own", pid)
 	case relation == lineage.Unknown:
 		why := hiding()
 		if why == "" {
-			why = "it has no_new_privs as they have, which could not be marked here, or /proc hides it; run the command in a terminal without no_new_privs (grep NoNewPrivs /proc/self/status)"
+			why = "it has no_new_privs as they have, which could not be marked here, or /proc hides it; run the " +
+				"command in a terminal without no_new_privs (grep NoNewPrivs /proc/self/status)"
 		}
-		return fmt.Sprintf("the host cannot tell that process %d was started by no extension, hook or policy: %s", pid, why)
+		return fmt.Sprintf("the host cannot tell that process %d was started by no extension, hook or policy: %s", pid,
+			why)
 	}
 	return ""
 }

@@ -75,7 +75,13 @@ func judge(conn net.Conn) {
 // child runs a child as the host does, and returns the first line that it says. All but one that is kept end
 // then.
 func child(c *process.Containment, exe, mode, script string) string {
-	s := process.Spec{Path: exe, Env: processtest.Env(script), Containment: c, Isolate: mode == "isolated", NewPrivileges: mode == "privileged"}
+	s := process.Spec{
+		Path:          exe,
+		Env:           processtest.Env(script),
+		Containment:   c,
+		Isolate:       mode == "isolated",
+		NewPrivileges: mode == "privileged",
+	}
 	p, err := process.Start(context.Background(), s)
 	if err != nil {
 		return err.Error()
@@ -138,7 +144,8 @@ func awaitEnd(process string) {
 	}
 	defer unix.Close(fd)
 	for {
-		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds())); err != unix.EINTR {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+			int(patience.Milliseconds())); err != unix.EINTR {
 			return
 		}
 	}
@@ -190,8 +197,19 @@ func shell(step string) {
 }
 
 // peerVerbs are the steps of processes that connect to a host.
-var peerVerbs = map[string]processtest.Verb{"host": hostVerb, "ask": ask, "shell": shell, "escape": escape, "abandon": abandon,
-	"orphan": orphan, "heir": heir, "outlive": outlive, "abandon2": abandon2, "avenge": avenge, "unmarkable": unmarkable}
+var peerVerbs = map[string]processtest.Verb{
+	"host":       hostVerb,
+	"ask":        ask,
+	"shell":      shell,
+	"escape":     escape,
+	"abandon":    abandon,
+	"orphan":     orphan,
+	"heir":       heir,
+	"outlive":    outlive,
+	"abandon2":   abandon2,
+	"avenge":     avenge,
+	"unmarkable": unmarkable,
+}
 
 // newUser returns who runs this test.
 func newUser(t *testing.T) processtest.User {
@@ -232,7 +250,8 @@ func TestChildrenGiveNoOrders(t *testing.T) {
 			socket := host.Answer()
 			for _, mode := range []string{"plain", "isolated"} {
 				for _, script := range []string{"ask", "shell ask", "escape ask", "escape inherit"} {
-					if got := host.Tell(mode + " " + script + " " + socket); got == admitted || !strings.Contains(got, "host") {
+					if got := host.Tell(mode + " " + script + " " + socket); got == admitted ||
+						!strings.Contains(got, "host") {
 						t.Errorf("a child, %s, %s: %s", mode, script, got)
 					}
 				}
@@ -399,7 +418,8 @@ func TestRefusalOfHiddenProcess(t *testing.T) {
 	if why := refusal(os.Getpid(), lineage.Unknown, hides); !strings.HasSuffix(why, ": hidden; next") {
 		t.Error(why)
 	}
-	if why := refusal(os.Getpid(), lineage.Unknown, func() string { return "" }); !strings.Contains(why, "no_new_privs") {
+	if why := refusal(os.Getpid(), lineage.Unknown, func() string { return "" }); !strings.Contains(why,
+		"no_new_privs") {
 		t.Error(why)
 	}
 	if why := refusal(os.Getpid(), lineage.Unrelated, hides); why != "" {

@@ -14,8 +14,10 @@ import (
 // noCounterpart lists the events of Claude Code that the host does not have, or that mean
 // something else here, and the reason.
 var noCounterpart = map[string]string{
-	"Notification":       "it tells of prompts and idleness there, of the states of extensions here: state extension_state if that is wanted",
-	"ConfigChange":       "it tells of settings there, of extensions about to start here: state extension_load if that is wanted",
+	"Notification": "it tells of prompts and idleness there, of the states of extensions here: state " +
+		"extension_state if that is wanted",
+	"ConfigChange": "it tells of settings there, of extensions about to start here: state extension_load if " +
+		"that is wanted",
 	"PermissionRequest":  "approval requests go to the host's approver: let before_tool_call decide ask, allow or deny",
 	"PreCompact":         "the loop that compacts is not the host's",
 	"PostCompact":        "the loop that compacts is not the host's",
@@ -36,7 +38,15 @@ func eventOf(name string) (manifest.HookEvent, string) {
 	if event, ok := manifest.ParseHookEvent(name); ok {
 		return event, ""
 	}
-	names := []string{"PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "Stop", "SessionStart", "SessionEnd"}
+	names := []string{
+		"PreToolUse",
+		"PostToolUse",
+		"PostToolUseFailure",
+		"UserPromptSubmit",
+		"Stop",
+		"SessionStart",
+		"SessionEnd",
+	}
 	if near := nearest.Of(name, names); near != "" {
 		return "", fmt.Sprintf("has no counterpart; did it mean %s?", near)
 	}
@@ -59,7 +69,8 @@ func (h *hook) unsupported() string {
 	case h.Shell != "" && h.Shell != "bash" && h.Shell != "sh":
 		return fmt.Sprintf("is a line for %s", h.Shell)
 	case slices.ContainsFunc(append(h.Args, h.Command), pluginRoot.MatchString):
-		return "needs CLAUDE_PLUGIN_ROOT, which only the hooks of an extension have: write the plugin's directory in its place"
+		return "needs CLAUDE_PLUGIN_ROOT, which only the hooks of an extension have: write the plugin's directory in " +
+			"its place"
 	}
 	return ""
 }
@@ -67,7 +78,8 @@ func (h *hook) unsupported() string {
 var pluginRoot = regexp.MustCompile(`\bCLAUDE_PLUGIN_ROOT\b`)
 
 // builtin are the tools of Claude Code itself.
-var builtin = []string{"Agent", "AskUserQuestion", "Bash", "BashOutput", "Edit", "ExitPlanMode", "Glob", "Grep", "KillShell", "LS",
+var builtin = []string{"Agent", "AskUserQuestion", "Bash", "BashOutput", "Edit", "ExitPlanMode", "Glob", "Grep",
+	"KillShell", "LS",
 	"MultiEdit", "NotebookEdit", "NotebookRead", "Read", "Skill", "Task", "TodoWrite", "WebFetch", "WebSearch", "Write"}
 
 // matcher converts a matcher.
@@ -90,13 +102,16 @@ func (r *Result) matcher(where string, event manifest.HookEvent, matcher *string
 		return "", false
 	}
 	if builtinOnly(*matcher, pattern) {
-		r.addNote(where, false, "matcher %q chooses tools of Claude Code's own; tools are called ext_EXTENSION_TOOL here, and mcp__EXTENSION__TOOL also chooses them", *matcher)
+		r.addNote(where, false,
+			"matcher %q chooses tools of Claude Code's own; tools are called ext_EXTENSION_TOOL here, and "+
+				"mcp__EXTENSION__TOOL also chooses them", *matcher)
 	}
 	return *matcher, true
 }
 
 // builtinOnly reports whether a pattern matches built-in tools only.
 func builtinOnly(text string, p glob.Matcher) bool {
-	return !strings.Contains(text, "mcp__") && !strings.Contains(text, "ext_") && slices.ContainsFunc(builtin, func(name string) bool { return p.Match(name) }) &&
+	return !strings.Contains(text, "mcp__") && !strings.Contains(text, "ext_") &&
+		slices.ContainsFunc(builtin, func(name string) bool { return p.Match(name) }) &&
 		!p.Match("ext_any_tool", "mcp__any__tool")
 }

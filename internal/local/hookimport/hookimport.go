@@ -156,8 +156,19 @@ func (r *Result) hook(where string, raw json.RawMessage) (spec manifest.HookSpec
 const maxTimeout = 24 * time.Hour
 
 // hookKeys are the known keys of a hook.
-var hookKeys = map[string]bool{"type": true, "command": true, "args": true, "shell": true, "timeout": true, "onFailure": true,
-	"if": true, "async": true, "asyncRewake": true, "once": true, "statusMessage": true}
+var hookKeys = map[string]bool{
+	"type":          true,
+	"command":       true,
+	"args":          true,
+	"shell":         true,
+	"timeout":       true,
+	"onFailure":     true,
+	"if":            true,
+	"async":         true,
+	"asyncRewake":   true,
+	"once":          true,
+	"statusMessage": true,
+}
 
 // argv returns the command line. Without arguments the command is a line for a shell.
 func (h *hook) argv() manifest.Command {

@@ -53,11 +53,29 @@ func TestRead(t *testing.T) {
 	want := []manifest.HookSpec{
 		{Event: "before_tool_call", Matcher: "mcp__notes__.*", Timeout: seconds(1.5), OnError: "deny",
 			Command: manifest.Command{"sh", "-c", `"$CLAUDE_PROJECT_DIR"/.claude/hooks/guard.sh ${X:-"a b"} 'q'`}},
-		{Event: "before_tool_call", Matcher: "mcp__notes__.*", Timeout: seconds(30), OnError: "allow", Command: manifest.Command{"./check", "--strict", "${HOME}", "a\nb"}},
-		{Event: "before_tool_call", Matcher: "Bash|Edit", Timeout: seconds(5), OnError: "allow", Command: manifest.Command{"sh", "-c", "jq ."}},
+		{
+			Event:   "before_tool_call",
+			Matcher: "mcp__notes__.*",
+			Timeout: seconds(30),
+			OnError: "allow",
+			Command: manifest.Command{"./check", "--strict", "${HOME}", "a\nb"},
+		},
+		{
+			Event:   "before_tool_call",
+			Matcher: "Bash|Edit",
+			Timeout: seconds(5),
+			OnError: "allow",
+			Command: manifest.Command{"sh", "-c", "jq ."},
+		},
 		{Event: "after_tool_call", OnError: "allow", Command: manifest.Command{"bash", "-c", "<b>&amp;"}},
 		{Event: "before_message", Timeout: seconds(5), OnError: "allow", Command: manifest.Command{"sh", "-c", "date"}},
-		{Event: "session_start", Matcher: "startup|resume", Timeout: seconds(5), OnError: "allow", Command: manifest.Command{"sh", "-c", "date"}},
+		{
+			Event:   "session_start",
+			Matcher: "startup|resume",
+			Timeout: seconds(5),
+			OnError: "allow",
+			Command: manifest.Command{"sh", "-c", "date"},
+		},
 	}
 	if diff := cmp.Diff(want, r.Hooks); diff != "" {
 		t.Error(diff)
@@ -118,7 +136,12 @@ func TestYAMLLoads(t *testing.T) {
 		if err := os.WriteFile(path, r.YAML(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, _, diags := config.Load(config.LoadOptions{Dir: base, Environ: []string{"HOME=/root", "X=$(oops)"}, UserDir: "none", SystemDir: "none"})
+		cfg, _, diags := config.Load(config.LoadOptions{
+			Dir:       base,
+			Environ:   []string{"HOME=/root", "X=$(oops)"},
+			UserDir:   "none",
+			SystemDir: "none",
+		})
 		if cfg == nil {
 			t.Fatalf("%v\n%s", diags, r.YAML())
 		}
@@ -166,7 +189,12 @@ func FuzzRead(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), r.YAML(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, _, diags := config.Load(config.LoadOptions{Dir: dir, Environ: []string{}, UserDir: "none", SystemDir: "none"})
+		cfg, _, diags := config.Load(config.LoadOptions{
+			Dir:       dir,
+			Environ:   []string{},
+			UserDir:   "none",
+			SystemDir: "none",
+		})
 		if cfg == nil {
 			t.Fatalf("%v\n%s", diags, r.YAML())
 		}

@@ -8,19 +8,24 @@ import (
 
 // lost is the error of a request whose host has ended.
 func lost() *protocol.Error {
-	e := protocol.Errorf(protocol.ShuttingDown, "the host that ran this has ended before it answered; the request may have had its effect, and the next one reaches a new host")
+	e := protocol.Errorf(protocol.ShuttingDown,
+		"the host that ran this has ended before it answered; the request may have had its effect, and the next one "+
+			"reaches a new host")
 	e.Outcome = "unknown"
 	return e
 }
 
 // cut is the error of a request that no host has got whole.
 func cut() *protocol.Error {
-	return protocol.Errorf(protocol.ShuttingDown, "the host has ended before this request was complete, and nothing of it has run; the next one reaches a new host")
+	return protocol.Errorf(protocol.ShuttingDown,
+		"the host has ended before this request was complete, and nothing of it has run; the next one reaches a new "+
+			"host")
 }
 
 // tooLong is the error of a request of more than MaxLine.
 func tooLong() *protocol.Error {
-	return protocol.Errorf(protocol.LineTooLong, "the request has more than %d MiB, and nothing of it has run", MaxLine>>20)
+	return protocol.Errorf(protocol.LineTooLong, "the request has more than %d MiB, and nothing of it has run",
+		MaxLine>>20)
 }
 
 // unreachable is the error of a request for which there is no host.

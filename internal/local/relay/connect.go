@@ -68,11 +68,16 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	}
 	c.started = true
 	if others != nil && c.Warn != nil {
-		c.Warn("started another host for this client, because it cannot share what runs in this directory: " + strings.Join(others, "; "))
+		c.Warn("started another host for this client, because it cannot share what runs in this directory: " +
+			strings.Join(others, "; "))
 	}
 	conn, refused, err := c.find(ctx)
 	if conn == nil && err == nil {
-		err = &Fault{Text: "a host was started, and does not take this client: " + strings.Join(refused, "; "), Hint: "exthost stop, then try again", Code: 1}
+		err = &Fault{
+			Text: "a host was started, and does not take this client: " + strings.Join(refused, "; "),
+			Hint: "exthost stop, then try again",
+			Code: 1,
+		}
 	}
 	return conn, err
 }
@@ -86,9 +91,17 @@ func (c *Client) turn(ctx context.Context) (*os.File, error) {
 	case err == nil, ctx.Err() != nil:
 		return turn, err
 	case waiting.Err() != nil:
-		return nil, &Fault{Text: fmt.Sprintf("another client starts a host, which does not answer after %v", startTimeout), Hint: "exthost serve --stdio --own", Code: 8}
+		return nil, &Fault{
+			Text: fmt.Sprintf("another client starts a host, which does not answer after %v", startTimeout),
+			Hint: "exthost serve --stdio --own",
+			Code: 8,
+		}
 	}
-	return nil, &Fault{Text: fmt.Sprintf("the state directory cannot be used: %v", err), Hint: "set XDG_STATE_HOME to a directory that can be written", Code: 1}
+	return nil, &Fault{
+		Text: fmt.Sprintf("the state directory cannot be used: %v", err),
+		Hint: "set XDG_STATE_HOME to a directory that can be written",
+		Code: 1,
+	}
 }
 
 // find asks the hosts that run, one after another. refused has their reasons.
@@ -147,7 +160,17 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 		}
 		return conn, cmp.Or(hello.Refused, "it is another build, of version "+hello.Version), nil
 	}
-	q := request{Verb: verbAttach, Caller: c.caller, As: c.As, Toolset: c.Toolset, Tools: c.ToolMode, Flags: c.Flags, Strict: c.Strict, Started: c.started, Env: variables.Parse(c.Environ).Digests(hello.Nonce)}
+	q := request{
+		Verb:    verbAttach,
+		Caller:  c.caller,
+		As:      c.As,
+		Toolset: c.Toolset,
+		Tools:   c.ToolMode,
+		Flags:   c.Flags,
+		Strict:  c.Strict,
+		Started: c.started,
+		Env:     variables.Parse(c.Environ).Digests(hello.Nonce),
+	}
 	if err := send(conn, q); err != nil {
 		return conn, "", err
 	}
@@ -170,7 +193,10 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 
 // notNamed is why a process is no named client.
 func notNamed(why string) *Fault {
-	return &Fault{Text: "--as is for clients, and a host that runs here does not take this process for one: " + why, Code: exitDenied}
+	return &Fault{
+		Text: "--as is for clients, and a host that runs here does not take this process for one: " + why,
+		Code: exitDenied,
+	}
 }
 
 // exitDenied is the exit code of what is not allowed.

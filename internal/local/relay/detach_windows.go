@@ -9,7 +9,10 @@ import (
 
 // detached starts a process without the console and outside of the group of the client.
 func detached() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.DETACHED_PROCESS}
+	return &syscall.SysProcAttr{
+		HideWindow:    true,
+		CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.DETACHED_PROCESS,
+	}
 }
 
 // becomeStderr makes f the stderr of this process, for the last words of the Go runtime.

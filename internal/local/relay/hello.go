@@ -42,15 +42,17 @@ const (
 
 // request is what a relay asks for.
 type request struct {
-	Verb    string            `json:"verb"`
-	Caller  string            `json:"caller,omitempty"`  // unique name of the client, for policies
-	As      string            `json:"as,omitempty"`      // the named client that it is instead; "": none
-	Toolset string            `json:"toolset,omitempty"` // of the client; "": that of the host for such clients
-	Tools   string            `json:"tools,omitempty"`   // how tools are listed to the client; "": as the configuration says
-	Flags   Flags             `json:"flags"`
-	Strict  bool              `json:"strict,omitempty"`  // refuse the client while anything is broken
-	Started bool              `json:"started,omitempty"` // the relay has started the host, which nobody needs if it refuses the client
-	Env     map[string]string `json:"env,omitempty"`     // digest of each variable, by name
+	Verb    string `json:"verb"`
+	Caller  string `json:"caller,omitempty"`  // unique name of the client, for policies
+	As      string `json:"as,omitempty"`      // the named client that it is instead; "": none
+	Toolset string `json:"toolset,omitempty"` // of the client; "": that of the host for such clients
+	// how tools are listed to the client; "": as the configuration says
+	Tools  string `json:"tools,omitempty"`
+	Flags  Flags  `json:"flags"`
+	Strict bool   `json:"strict,omitempty"` // refuse the client while anything is broken
+	// the relay has started the host, which nobody needs if it refuses the client
+	Started bool              `json:"started,omitempty"`
+	Env     map[string]string `json:"env,omitempty"` // digest of each variable, by name
 }
 
 // answer decides about a request.

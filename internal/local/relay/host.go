@@ -65,7 +65,12 @@ type Host struct {
 
 // NewHost returns a host, which takes clients while it runs.
 func NewHost(o HostOptions) *Host {
-	return &Host{HostOptions: o, env: variables.Parse(o.Environ), open: make(map[*client]struct{}), changed: make(chan struct{}, 1)}
+	return &Host{
+		HostOptions: o,
+		env:         variables.Parse(o.Environ),
+		open:        make(map[*client]struct{}),
+		changed:     make(chan struct{}, 1),
+	}
 }
 
 type client struct {
@@ -342,7 +347,8 @@ func (h *Host) Recheck() {
 	defer h.mu.Unlock()
 	for c := range h.open {
 		if others := h.env.Differ(c.env, c.nonce, names); others != nil {
-			h.Log.Info("a client gets another host, because variables that matter now differ", "variables", listed(others))
+			h.Log.Info("a client gets another host, because variables that matter now differ", "variables",
+				listed(others))
 			c.cancel()
 		}
 	}

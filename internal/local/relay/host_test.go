@@ -22,7 +22,12 @@ import (
 func TestClientAtTheEnd(t *testing.T) {
 	for range 200 { // the order of the two events is that of the scheduler
 		synctest.Test(t, func(t *testing.T) {
-			h := NewHost(HostOptions{Log: slog.New(slog.DiscardHandler), Variables: func() []string { return nil }, Background: true, IdleExit: time.Second})
+			h := NewHost(HostOptions{
+				Log:        slog.New(slog.DiscardHandler),
+				Variables:  func() []string { return nil },
+				Background: true,
+				IdleExit:   time.Second,
+			})
 			h.served = true
 			ended := make(chan struct{})
 			ctx, cancel := context.WithCancel(t.Context())

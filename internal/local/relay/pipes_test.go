@@ -57,11 +57,16 @@ func TestPipes(t *testing.T) {
 	defer out.Close()
 	_ = out.SetReadDeadline(time.Now().Add(patience))
 	go func() {
-		ended <- Run(t.Context(), Options{In: clientR, Out: clientW, Pipes: true, Connect: func(context.Context) (*net.UnixConn, error) {
-			relay, host := connect()
-			hosts <- host
-			return relay, nil
-		}})
+		ended <- Run(t.Context(), Options{
+			In:    clientR,
+			Out:   clientW,
+			Pipes: true,
+			Connect: func(context.Context) (*net.UnixConn, error) {
+				relay, host := connect()
+				hosts <- host
+				return relay, nil
+			},
+		})
 	}()
 	host := func() end {
 		r, w, err := pipes.Take(<-hosts, patience)
@@ -97,7 +102,8 @@ func TestPipes(t *testing.T) {
 		ID    json.RawMessage
 		Error struct{ Code int }
 	}
-	if line, err := answers.ReadString('\n'); err != nil || json.Unmarshal([]byte(line), &m) != nil || string(m.ID) != "1" || m.Error.Code != -32030 {
+	if line, err := answers.ReadString('\n'); err != nil || json.Unmarshal([]byte(line), &m) != nil ||
+		string(m.ID) != "1" || m.Error.Code != -32030 {
 		t.Fatalf("a call in flight is answered %q, %v", line, err)
 	}
 	say(in, `{"id":2,"method":"ping"}`)

@@ -41,7 +41,14 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &relay{ctx: ctx, connect: o.Connect, pipes: o.Pipes, out: output{w: o.Out}, broken: make(chan error, 1), table: newTable()}
+	r := &relay{
+		ctx:     ctx,
+		connect: o.Connect,
+		pipes:   o.Pipes,
+		out:     output{w: o.Out},
+		broken:  make(chan error, 1),
+		table:   newTable(),
+	}
 	if _, err := r.linked(); err != nil {
 		return err
 	}
@@ -317,7 +324,11 @@ func (r *relay) unanswered() {
 		r.answer(id, lost())
 	}
 	for _, id := range asked {
-		r.tell(notification{"2.0", protocol.MethodCancelled, cancelled{json.RawMessage(id), "the host that asked has ended"}})
+		r.tell(notification{
+			"2.0",
+			protocol.MethodCancelled,
+			cancelled{json.RawMessage(id), "the host that asked has ended"},
+		})
 	}
 }
 

@@ -61,7 +61,14 @@ func relayed(t *testing.T) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{t: t, in: inW, out: bufio.NewReaderSize(outR, 1<<20), hosts: make(chan *net.UnixConn, 4), failed: make(chan error, 4), ended: make(chan error, 1)}
+	s := &scripted{
+		t:      t,
+		in:     inW,
+		out:    bufio.NewReaderSize(outR, 1<<20),
+		hosts:  make(chan *net.UnixConn, 4),
+		failed: make(chan error, 4),
+		ended:  make(chan error, 1),
+	}
 	connect := func(ctx context.Context) (*net.UnixConn, error) {
 		select {
 		case err := <-s.failed:
@@ -172,7 +179,8 @@ func (s *scripted) leave(host *peer) {
 func TestSessionIsOpenedAgain(t *testing.T) {
 	s := relayed(t)
 	a := s.host()
-	const initialize, ready = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	const initialize, ready = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	s.say(initialize + "\n")
 	a.wants(initialize)
 	a.say(`{"jsonrpc":"2.0","id":0,"result":{}}` + "\n")
@@ -192,7 +200,8 @@ func TestSessionIsOpenedAgain(t *testing.T) {
 		a.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`+"\n", i+1))
 		s.wants(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i+1))
 	}
-	a.say(`{"jsonrpc":"2.0","id":77,"method":"roots/list"}` + "\n" + `{"jsonrpc":"2.0","id":78,"method":"roots/list"}` + "\n")
+	a.say(`{"jsonrpc":"2.0","id":77,"method":"roots/list"}` + "\n" + `{"jsonrpc":"2.0","id":78,"method":"roots/list"}` +
+		"\n")
 	s.wants(`{"jsonrpc":"2.0","id":77,"method":"roots/list"}`)
 	s.wants(`{"jsonrpc":"2.0","id":78,"method":"roots/list"}`)
 	s.say(`{"jsonrpc":"2.0","id":77,"result":{}}` + "\n")
@@ -212,7 +221,8 @@ func TestSessionIsOpenedAgain(t *testing.T) {
 	b.say(`{"jsonrpc":"2.0","id":0,"result":{"capabilities":{"tools":{"listChanged":true}}}}` + "\n")
 	b.wants(ready)
 	b.wants(`{"jsonrpc":"2.0","id":"exthost-relay-0","method":"logging/setLevel","params":{"level":"info"}}`)
-	b.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}` + "\n" + `{"jsonrpc":"2.0","id":"exthost-relay-0","result":{}}` + "\n")
+	b.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}` + "\n" +
+		`{"jsonrpc":"2.0","id":"exthost-relay-0","result":{}}` + "\n")
 	b.wants(`{"jsonrpc":"2.0","id":"exthost-relay-1","method":"resources/subscribe","params":{"uri":"b"}}`)
 	b.say(`{"jsonrpc":"2.0","id":"exthost-relay-1","error":{"code":-32002,"message":"gone"}}` + "\n")
 	b.wants(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
@@ -278,7 +288,8 @@ func TestRequestTooLong(t *testing.T) {
 		line, _ := a.r.ReadBytes('\n')
 		drained <- int64(len(line))
 	}()
-	go s.say(`{"method":"ping","params":{"a":"` + strings.Repeat("x", MaxLine) + `"},"id":2}` + "\n" + `{"id":3,"method":"ping"}` + "\n")
+	go s.say(`{"method":"ping","params":{"a":"` + strings.Repeat("x",
+		MaxLine) + `"},"id":2}` + "\n" + `{"id":3,"method":"ping"}` + "\n")
 	s.wantsError("2", -32011)
 	if n := <-drained; n > MaxLine+1 {
 		t.Errorf("the host is sent a line of %d bytes", n)
@@ -298,7 +309,8 @@ func TestRequestBegunWithoutHost(t *testing.T) {
 	a.conn.Close()
 	s.wantsError("0", -32030)
 	s.failed <- &Fault{Text: "the configuration is broken"}
-	go s.say(`{"method":"ping","params":{"a":"` + strings.Repeat("x", 2*maxHeld) + `"},"id":1}` + "\n" + `{"id":2,"method":"ping"}` + "\n")
+	go s.say(`{"method":"ping","params":{"a":"` + strings.Repeat("x",
+		2*maxHeld) + `"},"id":1}` + "\n" + `{"id":2,"method":"ping"}` + "\n")
 	s.wantsError("1", -32018)
 	b := s.host()
 	b.wants(`{"id":2,"method":"ping"}`)
@@ -369,14 +381,18 @@ func TestEachHostEndsAtOnce(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Options{In: clientR, Out: clientW, Connect: func(context.Context) (*net.UnixConn, error) {
-			conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
-			if err != nil {
-				return nil, err
-			}
-			host, err := l.AcceptUnix()
-			return conn, errors.Join(err, host.Close())
-		}})
+		ended <- Run(ctx, Options{
+			In:  clientR,
+			Out: clientW,
+			Connect: func(context.Context) (*net.UnixConn, error) {
+				conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+				if err != nil {
+					return nil, err
+				}
+				host, err := l.AcceptUnix()
+				return conn, errors.Join(err, host.Close())
+			},
+		})
 	}()
 	s := &scripted{t: t, in: in, out: bufio.NewReader(out), ended: ended}
 	s.say(`{"id":1,"method":"ping"}` + "\n")
@@ -430,17 +446,38 @@ func TestNoHost(t *testing.T) {
 
 func TestEnvelope(t *testing.T) {
 	for text, want := range map[string]envelope{
-		`{"jsonrpc":"2.0","id":1,"method":"a/b","params":{"id":7,"method":"x"}}`:                  {id: "1", method: "a/b"},
-		` { "params" : { "a" : [ { "id" : 2 } , "\"}" ] } , "method" : "a\/b" , "id" : "x\"y" } `: {id: `"x\"y"`, method: "a/b"},
-		`{"id":null,"error":{"id":3}}`:                                                                       {failed: true},
-		`{"id":-1.5e3,"result":{"error":1,"method":"x"}}`:                                                    {id: "-1.5e3"},
-		`{"id":1,"error":{"code":1}}`:                                                                        {id: "1", failed: true},
-		`{"id":"` + strings.Repeat("a", maxValue) + `","method":"x"}`:                                        {method: "x"}, // it could not be answered
-		`{"method":"notifications/cancelled","params":{"x":{"requestId":1},"requestId":"r","y":[]}}`:         {method: "notifications/cancelled", cancels: `"r"`},
-		`{"method":"notifications/cancelled","other":{"requestId":1},"params":{"reason":"x","requestId":2}}`: {method: "notifications/cancelled", cancels: "2"},
-		`[{"id":1,"method":"a"}]`:                                                                            {},
-		`"id":1`:                                                                                             {},
-		``:                                                                                                   {},
+		`{"jsonrpc":"2.0","id":1,"method":"a/b","params":{"id":7,"method":"x"}}`: {
+			id:     "1",
+			method: "a/b",
+		},
+		` { "params" : { "a" : [ { "id" : 2 } , "\"}" ] } , "method" : "a\/b" , "id" : "x\"y" } `: {
+			id:     `"x\"y"`,
+			method: "a/b",
+		},
+		`{"id":null,"error":{"id":3}}`: {
+			failed: true,
+		},
+		`{"id":-1.5e3,"result":{"error":1,"method":"x"}}`: {
+			id: "-1.5e3",
+		},
+		`{"id":1,"error":{"code":1}}`: {
+			id:     "1",
+			failed: true,
+		},
+		`{"id":"` + strings.Repeat("a", maxValue) + `","method":"x"}`: {
+			method: "x",
+		}, // it could not be answered
+		`{"method":"notifications/cancelled","params":{"x":{"requestId":1},"requestId":"r","y":[]}}`: {
+			method:  "notifications/cancelled",
+			cancels: `"r"`,
+		},
+		`{"method":"notifications/cancelled","other":{"requestId":1},"params":{"reason":"x","requestId":2}}`: {
+			method:  "notifications/cancelled",
+			cancels: "2",
+		},
+		`[{"id":1,"method":"a"}]`: {},
+		`"id":1`:                  {},
+		``:                        {},
 	} {
 		for _, size := range []int{1, 3, len(text) + 1} { // the same in pieces
 			var s scanner

@@ -55,7 +55,11 @@ func Start(ctx context.Context, argv []string, turn *os.File, log string) error 
 	var said report
 	switch {
 	case ctx.Err() != nil:
-		return &Fault{Text: fmt.Sprintf("the host in the background does not answer after %v", startTimeout), Hint: "exthost serve --stdio --own; " + log + " has its log", Code: 8}
+		return &Fault{
+			Text: fmt.Sprintf("the host in the background does not answer after %v", startTimeout),
+			Hint: "exthost serve --stdio --own; " + log + " has its log",
+			Code: 8,
+		}
 	case err == nil && json.Unmarshal(line, &said) == nil && said.Ready:
 		return nil
 	case said.Fault != nil:

@@ -72,7 +72,11 @@ func TestSlowReader(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sizes []int
 		room  int
-	}{"items": {[]int{0}, MaxItems}, "bytes": {[]int{MaxBytes / 64}, 64}, "big and small": {[]int{MaxBytes / 64, 1}, 64 + 63}} {
+	}{
+		"items":         {[]int{0}, MaxItems},
+		"bytes":         {[]int{MaxBytes / 64}, 64},
+		"big and small": {[]int{MaxBytes / 64, 1}, 64 + 63},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h Hub[int]

@@ -78,7 +78,13 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 		with.add(h.prefix, a)
 		return true
 	})
-	h.journal.add(Record{Time: r.Time, Level: r.Level, Extension: with.extension, Message: cut(r.Message), Attrs: encode(with.attrs)})
+	h.journal.add(Record{
+		Time:      r.Time,
+		Level:     r.Level,
+		Extension: with.extension,
+		Message:   cut(r.Message),
+		Attrs:     encode(with.attrs),
+	})
 	return nil
 }
 

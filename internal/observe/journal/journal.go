@@ -25,7 +25,8 @@ type Record struct {
 	Extension string          `json:"extension,omitempty"` // the extension that the record is about; "": the host
 	Message   string          `json:"msg"`
 	Attrs     json.RawMessage `json:"attrs,omitempty"` // an object; empty without attributes
-	Lost      int             `json:"lost,omitempty"`  // records lost just before this one because the follower was slow
+	// records lost just before this one because the follower was slow
+	Lost int `json:"lost,omitempty"`
 
 	seq uint64
 }
@@ -86,10 +87,11 @@ func (r *Record) size() int { return len(r.Message) + len(r.Attrs) }
 
 // Filter selects records.
 type Filter struct {
-	Extension string     // only records about this extension; "": all records
-	Level     slog.Level // lowest level; the zero value is info. Records below info are not kept, so they reach followers only
-	Last      int        // largest number of kept records; 0: all, negative: none
-	Follow    bool       // continue with new records
+	Extension string // only records about this extension; "": all records
+	// lowest level; the zero value is info. Records below info are not kept, so they reach followers only
+	Level  slog.Level
+	Last   int  // largest number of kept records; 0: all, negative: none
+	Follow bool // continue with new records
 }
 
 func (f *Filter) wants(r *Record) bool {

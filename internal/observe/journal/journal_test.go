@@ -79,7 +79,8 @@ func TestFloodStaysWithItsSource(t *testing.T) {
 func TestAttributes(t *testing.T) {
 	j := New()
 	log := slog.New(j.Handler()).With("pid", 7)
-	log.WithGroup("g").With("n", 1).Info("m", "extension", "not the source", "d", 1500*time.Millisecond, slog.Group("in", "x", true),
+	log.WithGroup("g").With("n", 1).Info("m", "extension", "not the source", "d", 1500*time.Millisecond,
+		slog.Group("in", "x", true),
 		"err", errors.New("a<b"), "bad", func() {}, slog.Group("", "flat", 12345678901234567), slog.Attr{})
 	log.Info("plain", "extension", "x")
 	var got []Record

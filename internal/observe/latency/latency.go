@@ -33,7 +33,8 @@ func (h *Histogram) Record(d time.Duration) {
 type Totals struct {
 	Count uint64
 	Sum   time.Duration
-	Below map[time.Duration]uint64 // number of durations shorter than the key, which is 128 µs, 256 µs and so on up to 134 s; exact to a microsecond
+	// number of durations shorter than the key, which is 128 µs, 256 µs and so on up to 134 s; exact to a microsecond
+	Below map[time.Duration]uint64
 }
 
 // The keys of Totals.Below are these powers of two, in microseconds.

@@ -114,7 +114,8 @@ func TestTotals(t *testing.T) {
 		}
 	}
 	h.Record(200 * time.Microsecond)
-	if later := h.Totals(); later.Below[128*time.Microsecond] != got.Below[128*time.Microsecond] || later.Below[256*time.Microsecond] != got.Below[256*time.Microsecond]+1 {
+	if later := h.Totals(); later.Below[128*time.Microsecond] != got.Below[128*time.Microsecond] ||
+		later.Below[256*time.Microsecond] != got.Below[256*time.Microsecond]+1 {
 		t.Errorf("%v", later)
 	}
 }

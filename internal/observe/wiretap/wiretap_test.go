@@ -51,7 +51,8 @@ func TestFrames(t *testing.T) {
 func TestHeadersAreMasked(t *testing.T) {
 	const ours = `{"jsonrpc":"2.0","id":1,"method":"governance/decide","params":{"flow":"request","headers":%,"request":{"headers":{"a":"b"}}}}`
 	frame := func(headers string) string { return strings.Replace(ours, "%", headers, 1) }
-	if got := string(withoutHeaders([]byte(frame(`{"authorization":"Bearer canary"}`)))); got != frame(`{"authorization":"***"}`) {
+	if got := string(withoutHeaders([]byte(frame(`{"authorization":"Bearer canary"}`)))); got !=
+		frame(`{"authorization":"***"}`) {
 		t.Error(got)
 	}
 	if got := string(withoutHeaders([]byte(frame(`{}`)))); got != frame(`{}`) {

@@ -58,5 +58,6 @@ func listed(ip netip.Addr, port uint16) string {
 	for word := range slices.Chunk(b, 4) {
 		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
 	}
-	return strings.ToUpper(hex.EncodeToString(b)) + ":" + strings.ToUpper(hex.EncodeToString(binary.BigEndian.AppendUint16(nil, port)))
+	return strings.ToUpper(hex.EncodeToString(b)) + ":" +
+		strings.ToUpper(hex.EncodeToString(binary.BigEndian.AppendUint16(nil, port)))
 }

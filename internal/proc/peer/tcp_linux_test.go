@@ -76,7 +76,10 @@ func TestTCP(t *testing.T) {
 				t.Errorf("the server in the list: %+v, %v; want %+v", got, err, want)
 			}
 			client.Close()
-			for way, find := range map[string]func(source, destination netip.AddrPort) (Socket, error){"ask": ask, "search": search} {
+			for way, find := range map[string]func(source, destination netip.AddrPort) (Socket, error){
+				"ask":    ask,
+				"search": search,
+			} {
 				if got, err := find(remote, local); !errors.Is(err, ErrNoSocket) {
 					t.Errorf("%s after the end: %+v, %v", way, got, err)
 				}
@@ -107,7 +110,10 @@ func BenchmarkTCP(b *testing.B) {
 		server = s.(*net.TCPConn)
 	}
 	local, remote := ends(server)
-	for name, find := range map[string]func(source, destination netip.AddrPort) (Socket, error){"ask": ask, "search": search} {
+	for name, find := range map[string]func(source, destination netip.AddrPort) (Socket, error){
+		"ask":    ask,
+		"search": search,
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := find(remote, local); err != nil {

@@ -53,9 +53,15 @@ type Containment struct {
 // runs as the guardian from the start of the first child on, see package guard; "" means no
 // guardian. The caller must call Close when all children have ended.
 func Contain(program string) *Containment {
-	c := &Containment{program: program, hostMark: fmt.Sprintf("%s-%d.", lineage.ID, containments.Add(1)),
-		looks: sweep.NewLooks(), closing: make(chan struct{}), children: make(map[int]uint64),
-		number: numbered.take(), live: numbers{most: sweep.MaxChild}}
+	c := &Containment{
+		program:  program,
+		hostMark: fmt.Sprintf("%s-%d.", lineage.ID, containments.Add(1)),
+		looks:    sweep.NewLooks(),
+		closing:  make(chan struct{}),
+		children: make(map[int]uint64),
+		number:   numbered.take(),
+		live:     numbers{most: sweep.MaxChild},
+	}
 	if c.number > 0 {
 		c.marks = sweep.OwnMarks().Containment(c.number)
 	}
@@ -173,7 +179,8 @@ func (c *Containment) watchGuardian(g *guardian) {
 	default:
 	}
 	if c.Log != nil {
-		c.Log.Warn("the guardian ended, and another takes its place; without one, processes outlive a host that is killed", "pid", g.proc.Pid)
+		c.Log.Warn("the guardian ended, and another takes its place; without one, processes outlive a host that is "+
+			"killed", "pid", g.proc.Pid)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -113,7 +113,8 @@ func TestK1GuardianIsReplaced(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond) // there is no event to wait for
 	}
-	if text := log.String(); !strings.Contains(text, "the guardian ended") || !strings.Contains(text, fmt.Sprintf("pid=%d", g.proc.Pid)) {
+	if text := log.String(); !strings.Contains(text, "the guardian ended") ||
+		!strings.Contains(text, fmt.Sprintf("pid=%d", g.proc.Pid)) {
 		t.Errorf("the log does not say that the guardian was replaced: %s", text)
 	}
 	reports(t, c, "")

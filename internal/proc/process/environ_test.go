@@ -17,33 +17,49 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // hostEnv has variables of every kind.
 var hostEnv = []string{
-	"PATH=/usr/bin:/bin", "HOME=/home/ann", "USER=ann", "PWD=/home/ann", "OLDPWD=/", "LANG=C.UTF-8", "LC_ALL=C", "TZ=UTC",
-	"TERM=xterm", "XDG_RUNTIME_DIR=/run/user/1", "EDITOR=vi", "EMPTY=", "EQUALS=a=b", "DUP=first", "DUP=last", "UMLAUT=ü",
+	"PATH=/usr/bin:/bin", "HOME=/home/ann", "USER=ann", "PWD=/home/ann", "OLDPWD=/", "LANG=C.UTF-8", "LC_ALL=C",
+	"TZ=UTC",
+	"TERM=xterm", "XDG_RUNTIME_DIR=/run/user/1", "EDITOR=vi", "EMPTY=", "EQUALS=a=b", "DUP=first", "DUP=last",
+	"UMLAUT=ü",
 	"no-equals-sign", "=nameless", "",
 	// Secrets by name.
-	"GITHUB_TOKEN=canary", "token=canary", "Key=canary", "AWS_SECRET_ACCESS_KEY=canary", "MY_PASSWD=canary", "DB_PWD=canary",
+	"GITHUB_TOKEN=canary", "token=canary", "Key=canary", "AWS_SECRET_ACCESS_KEY=canary", "MY_PASSWD=canary",
+	"DB_PWD=canary",
 	"MYSQL_PASSWORD_FILE=canary", "VAULT_CREDENTIALS=canary", "GITLAB_PAT=canary", "NPM_AUTH=canary", "X_APIKEY=canary",
-	"STRIPE_SK=canary", "JWT=canary", "API_KEY_PROD=canary", "ACCESS_TOKEN_2=canary", "AWS_ACCESS_KEY_ID=canary", "DOCKER_AUTH_CONFIG=canary",
-	"AUTHORIZATION=canary", "COOKIE=canary", "PASSPHRASE=canary", "MNEMONIC=canary", "SMTP_PASS=canary", "SLACK_WEBHOOK=canary",
-	"X_BEARER=canary", "DESKTOP_SESSION=canary", "PRIVATE_KEY_PEM=canary", "XDG_SECRET_DIR=canary", "auth=canary", "PAT=canary",
+	"STRIPE_SK=canary", "JWT=canary", "API_KEY_PROD=canary", "ACCESS_TOKEN_2=canary", "AWS_ACCESS_KEY_ID=canary",
+	"DOCKER_AUTH_CONFIG=canary",
+	"AUTHORIZATION=canary", "COOKIE=canary", "PASSPHRASE=canary", "MNEMONIC=canary", "SMTP_PASS=canary",
+	"SLACK_WEBHOOK=canary",
+	"X_BEARER=canary", "DESKTOP_SESSION=canary", "PRIVATE_KEY_PEM=canary", "XDG_SECRET_DIR=canary", "auth=canary",
+	"PAT=canary",
 	// Similar names that are not secrets.
 	"MAX_TOKENS=4096", "XDG_SESSION_TYPE=tty", "PASSENGERS=2", "COMPASS=n", "GIT_AUTHOR_EMAIL=ann@example.com",
 	"TOKENIZERS_PARALLELISM=1", "KEYBOARD=us", "PATH_INFO=/", "MONKEY=1", "AUTHOR=ann", "SESSIONS=3",
 	// Secrets by value.
-	"DATABASE_URL=postgres://ann:canary@db/x", "REDIS_URL=redis://:canary@cache:6379", "MESSY_URL=amqp://ann:can/ary@mq",
-	"JDBC=jdbc:postgresql://ann:canary@db/x", "FLAGS=--a http://b --c https://ann:canary@d", "HTTPS_PROXY=http://ann:canary@proxy:3128",
-	"PLAIN_URL=https://example.com:8080/a@b", "USER_URL=https://ann@example.com/", "V6_URL=http://[::1]:80/a@b", "no_proxy=localhost",
-	"OPENAI=sk-" + "abcdEFGH0123ijkl4567" + "T3BlbkFJ" + "canaryGH0123ijkl4567", "CI_JOB=ghp_0123456789" + "abcdefghijABCDEFGHIJ012345",
+	"DATABASE_URL=postgres://ann:canary@db/x", "REDIS_URL=redis://:canary@cache:6379",
+	"MESSY_URL=amqp://ann:can/ary@mq",
+	"JDBC=jdbc:postgresql://ann:canary@db/x", "FLAGS=--a http://b --c https://ann:canary@d",
+	"HTTPS_PROXY=http://ann:canary@proxy:3128",
+	"PLAIN_URL=https://example.com:8080/a@b", "USER_URL=https://ann@example.com/", "V6_URL=http://[::1]:80/a@b",
+	"no_proxy=localhost",
+	"OPENAI=sk-" + "abcdEFGH0123ijkl4567" + "T3BlbkFJ" + "canaryGH0123ijkl4567",
+	"CI_JOB=ghp_0123456789" + "abcdefghijABCDEFGHIJ012345",
 	"NOTIFY=https://hooks.slack.com/services/T00000000/B00000000/" + "canary0123456789canary01",
 	// Access to the user's secrets.
 	"SSH_AUTH_SOCK=/tmp/canary", "KUBECONFIG=/home/ann/canary", "DBUS_SESSION_BUS_ADDRESS=unix:path=/canary",
 	// Code injection.
-	"LD_PRELOAD=canary", "LD_LIBRARY_PATH=canary", "DYLD_INSERT_LIBRARIES=canary", "BASH_ENV=canary", "NODE_OPTIONS=canary",
+	"LD_PRELOAD=canary", "LD_LIBRARY_PATH=canary", "DYLD_INSERT_LIBRARIES=canary", "BASH_ENV=canary",
+	"NODE_OPTIONS=canary",
 	"PYTHONSTARTUP=canary", "GIT_SSH_COMMAND=canary", "BASH_FUNC_ls%%=canary",
 }
 
 func TestE1EnvironmentFilter(t *testing.T) {
-	set := map[string]string{"EXTHOST_EXTENSION_ID": "weather", "DUP": "set", "NODE_OPTIONS": "--max-old-space-size=64", "X_APIKEY": "own"}
+	set := map[string]string{
+		"EXTHOST_EXTENSION_ID": "weather",
+		"DUP":                  "set",
+		"NODE_OPTIONS":         "--max-old-space-size=64",
+		"X_APIKEY":             "own",
+	}
 	cases := []struct {
 		name string
 		p    EnvPolicy

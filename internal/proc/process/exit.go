@@ -19,10 +19,17 @@ func (e Exit) Success() bool { return e.Code == 0 && e.Signal == "" && e.Err == 
 // launched explains the exit statuses by which shells, npx and other launchers pass on that
 // a signal ended the process that they ran.
 var launched = map[int]string{
-	129: " (of a process that SIGHUP ended)", 130: " (of a process that SIGINT ended)", 131: " (of a process that SIGQUIT ended)",
-	132: " (of a process that SIGILL ended)", 134: " (of a process that SIGABRT ended)", 135: " (of a process that SIGBUS ended)",
-	136: " (of a process that SIGFPE ended)", 137: " (of a process that SIGKILL ended)", 139: " (of a process that SIGSEGV ended)",
-	141: " (of a process that SIGPIPE ended)", 143: " (of a process that SIGTERM ended)",
+	129: " (of a process that SIGHUP ended)",
+	130: " (of a process that SIGINT ended)",
+	131: " (of a process that SIGQUIT ended)",
+	132: " (of a process that SIGILL ended)",
+	134: " (of a process that SIGABRT ended)",
+	135: " (of a process that SIGBUS ended)",
+	136: " (of a process that SIGFPE ended)",
+	137: " (of a process that SIGKILL ended)",
+	139: " (of a process that SIGSEGV ended)",
+	141: " (of a process that SIGPIPE ended)",
+	143: " (of a process that SIGTERM ended)",
 }
 
 // String describes the exit: "exit status 3", "killed by SIGSEGV (core dumped)".

@@ -30,7 +30,8 @@ func Expand(s string, lookup func(name string) (string, bool)) (string, error) {
 		ref, after, ok := strings.Cut(after, "}")
 		name, fallback, hasFallback := strings.Cut(ref, ":-")
 		if !ok || !varName.MatchString(name) {
-			return "", fmt.Errorf("malformed reference ${%s: write ${NAME} or ${NAME:-default}, or $${ for a plain ${", display.Escape(ref))
+			return "", fmt.Errorf("malformed reference ${%s: write ${NAME} or ${NAME:-default}, or $${ for a plain ${",
+				display.Escape(ref))
 		}
 		value, found := lookup(name)
 		switch {
@@ -43,7 +44,8 @@ func Expand(s string, lookup func(name string) (string, bool)) (string, error) {
 		rest = after
 	}
 	if len(missing) > 0 {
-		return "", fmt.Errorf("not set, or withheld from extensions: %s; set and declare it, or write ${NAME:-default}", strings.Join(missing, ", "))
+		return "", fmt.Errorf("not set, or withheld from extensions: %s; set and declare it, or write ${NAME:-default}",
+			strings.Join(missing, ", "))
 	}
 	return b.String(), nil
 }

@@ -57,7 +57,8 @@ func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint
 	}
 	defer ready.Close()
 	proc, err := os.StartProcess(program, []string{guard.Name, "of", strconv.Itoa(os.Getpid())}, &os.ProcAttr{
-		Dir: "/", Env: guard.Environ(),
+		Dir:   "/",
+		Env:   guard.Environ(),
 		Files: []*os.File{null, null, null, guard.Lifeline: life, guard.Ready: ready},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -67,7 +68,14 @@ func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint
 		isReady.Close()
 		return nil, err
 	}
-	g := &guardian{proc: proc, lifeline: lifeline, readyPipe: isReady, began: time.Now(), readyKnown: make(chan struct{}), done: make(chan struct{})}
+	g := &guardian{
+		proc:       proc,
+		lifeline:   lifeline,
+		readyPipe:  isReady,
+		began:      time.Now(),
+		readyKnown: make(chan struct{}),
+		done:       make(chan struct{}),
+	}
 	g.send("marks %d %d\n", marks.First, marks.Last)
 	g.send("host %s %d\n", host, sweep.StartTime(os.Getpid()))
 	for pid, start := range leaders {
@@ -151,12 +159,23 @@ const sweepWait = time.Second
 
 // sweep kills the descendants of the child, which must be dead and not reaped.
 func (h *containedChild) sweep() {
-	q := sweep.Sweeper{Marks: h.sweepable(), Mark: []byte(h.mark), Known: map[int]uint64{h.pid: h.start}, Since: h.start, Looks: h.c.looks}
+	q := sweep.Sweeper{
+		Marks: h.sweepable(),
+		Mark:  []byte(h.mark),
+		Known: map[int]uint64{h.pid: h.start},
+		Since: h.start,
+		Looks: h.c.looks,
+	}
 	q.Sweep(sweepWait)
 }
 
 func (c *Containment) sweepAll() {
-	q := sweep.Sweeper{Marks: c.marks, Mark: []byte(c.hostMark), Since: sweep.StartTime(os.Getpid()), Known: make(map[int]uint64)}
+	q := sweep.Sweeper{
+		Marks: c.marks,
+		Mark:  []byte(c.hostMark),
+		Since: sweep.StartTime(os.Getpid()),
+		Known: make(map[int]uint64),
+	}
 	q.Sweep(sweepWait)
 }
 
@@ -168,7 +187,8 @@ func support() (holds, lacks []string) {
 		return holds, append(lacks, HoldsSweep+": /proc cannot be read")
 	}
 	if limited.Late() {
-		lacks = append(lacks, "limits from the first instruction on: tracing is forbidden, so they are set right after it")
+		lacks = append(lacks, "limits from the first instruction on: tracing is forbidden, so they are set right "+
+			"after it")
 	}
 	return append(holds, HoldsSweep), lacks
 }

@@ -30,16 +30,28 @@ var zoo = map[string]struct {
 	script string   // of this test binary, or
 	argv   []string // any program
 }{
-	"plain":                      {pids: 1, script: "pid; hang"},
-	"ignores SIGTERM":            {pids: 1, script: "ignore; pid; hang"},
-	"stopped":                    {pids: 1, script: "pid; kill 19"},
-	"setsid daemon":              {pids: 2, script: "daemon pid, hang; pid; hang"},
-	"stopped setsid daemon":      {pids: 2, script: "daemon pid, kill 19; pid; hang"},
-	"four levels, as npx's":      {pids: 4, argv: []string{"sh", "-c", tree, tree, "3"}},
-	"orphaned setsid daemon":     {pids: 2, argv: []string{"sh", "-c", `(setsid sh -c 'echo $$; sleep 3600' &); echo $$; sleep 3600`}},
-	"without environment":        {pids: 2, argv: []string{"sh", "-c", `env -i sh -c 'echo $$; sleep 3600' & echo $$; sleep 3600`}},
-	"setsid without environment": {pids: 2, argv: []string{"sh", "-c", `setsid env -i sh -c 'echo $$; sleep 3600' & echo $$; sleep 3600`}},
-	"stopped leader of a daemon": {pids: 2, argv: []string{"sh", "-c", `setsid sh -c 'echo $$; sleep 3600' & echo $$; kill -STOP $$`}},
+	"plain":                 {pids: 1, script: "pid; hang"},
+	"ignores SIGTERM":       {pids: 1, script: "ignore; pid; hang"},
+	"stopped":               {pids: 1, script: "pid; kill 19"},
+	"setsid daemon":         {pids: 2, script: "daemon pid, hang; pid; hang"},
+	"stopped setsid daemon": {pids: 2, script: "daemon pid, kill 19; pid; hang"},
+	"four levels, as npx's": {pids: 4, argv: []string{"sh", "-c", tree, tree, "3"}},
+	"orphaned setsid daemon": {
+		pids: 2,
+		argv: []string{"sh", "-c", `(setsid sh -c 'echo $$; sleep 3600' &); echo $$; sleep 3600`},
+	},
+	"without environment": {
+		pids: 2,
+		argv: []string{"sh", "-c", `env -i sh -c 'echo $$; sleep 3600' & echo $$; sleep 3600`},
+	},
+	"setsid without environment": {
+		pids: 2,
+		argv: []string{"sh", "-c", `setsid env -i sh -c 'echo $$; sleep 3600' & echo $$; sleep 3600`},
+	},
+	"stopped leader of a daemon": {
+		pids: 2,
+		argv: []string{"sh", "-c", `setsid sh -c 'echo $$; sleep 3600' & echo $$; kill -STOP $$`},
+	},
 }
 
 func init() {
@@ -230,7 +242,8 @@ func (h *testHost) guardian() int {
 			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 			// The guardian ignores signals before it reports that it is ready.
-			if string(cmdline) == fmt.Sprintf("%s\x00of\x00%d\x00", guard.Name, h.Process.Pid) && ignores(status, unix.SIGTSTP) {
+			if string(cmdline) == fmt.Sprintf("%s\x00of\x00%d\x00", guard.Name, h.Process.Pid) &&
+				ignores(status, unix.SIGTSTP) {
 				return pid
 			}
 		}
@@ -294,7 +307,8 @@ func orphans(t *testing.T) (living []int) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		_, after, _ := strings.Cut(string(stat), ") ") // the name of none of them has that
-		if f := strings.Fields(after); len(f) < 2 || f[1] != strconv.Itoa(os.Getpid()) || strings.Contains(string(environ), "another.1 host.2") {
+		if f := strings.Fields(after); len(f) < 2 || f[1] != strconv.Itoa(os.Getpid()) ||
+			strings.Contains(string(environ), "another.1 host.2") {
 			continue
 		}
 		if after[0] != 'Z' && after[0] != 'X' {

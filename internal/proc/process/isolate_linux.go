@@ -35,7 +35,8 @@ type initConn struct {
 
 // startIsolated starts argv in a new pid namespace, with program as the init. It returns
 // the process of the init, which leads the session and group of the child.
-func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, s *Spec) (*os.Process, *initConn, error) {
+func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, s *Spec,
+) (*os.Process, *initConn, error) {
 	if program == "" {
 		return nil, nil, &StartError{Reason: Isolation, Path: argv[0], Err: errNoInit}
 	}
@@ -83,8 +84,8 @@ func termsOf(s *Spec) (nsinit.Terms, error) {
 }
 
 // startInNamespace starts a process as the first of a pid namespace, with a mount namespace
-// for its /proc, and with network a network namespace. Without the right to create these it also creates a user namespace, in
-// which user and group keep their numbers.
+// for its /proc, and with network a network namespace. Without the right to create these it also creates a user
+// namespace, in which user and group keep their numbers.
 func startInNamespace(program string, argv []string, attr *os.ProcAttr, network bool) (*os.Process, error) {
 	sys := *attr.Sys
 	sys.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS

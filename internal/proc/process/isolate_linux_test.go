@@ -69,13 +69,18 @@ func TestIsolatedChild(t *testing.T) {
 	if exit := p.ended(); exit.Code != 3 || exit.Signal != "" {
 		t.Errorf("exit: %v", exit)
 	}
-	p = shell(t, `test "$(cat /proc/$$/comm)" = sh && readlink /proc/self/ns/pid; ls -d /proc/[0-9]* | wc -l; grep CapEff /proc/self/status; id -u`, limited.Limits{OpenFiles: 64})
+	p = shell(t, `test "$(cat /proc/$$/comm)" = sh && readlink /proc/self/ns/pid; ls -d /proc/[0-9]* | wc -l; grep CapEff /proc/self/status; id -u`, limited.Limits{
+		OpenFiles: 64,
+	})
 	plain := p.rest()
 	p = start(t, "", func(s *Spec) {
 		isolated(t)(s)
 		sh, _ := Resolve("sh", "/", os.Getenv("PATH"))
 		s.Path, s.Env = sh, []string{"PATH=" + os.Getenv("PATH")}
-		s.Args = []string{"-c", `test "$(cat /proc/$$/comm)" = sh && readlink /proc/self/ns/pid; ls -d /proc/[0-9]* | wc -l; grep CapEff /proc/self/status; id -u; cat /proc/self/oom_score_adj; ulimit -n`}
+		s.Args = []string{
+			"-c",
+			`test "$(cat /proc/$$/comm)" = sh && readlink /proc/self/ns/pid; ls -d /proc/[0-9]* | wc -l; grep CapEff /proc/self/status; id -u; cat /proc/self/oom_score_adj; ulimit -n`,
+		}
 		s.Limits = limited.Limits{OpenFiles: 64}
 	})
 	got := strings.Split(p.rest(), "\n")
@@ -193,7 +198,8 @@ func init() {
 	verbs["isolate"] = func(string) {
 		exe, _ := os.Executable()
 		c := Contain(exe)
-		p, err := Start(context.Background(), Spec{Path: exe, Env: processtest.Env("daemon ignore, hang; ignore; hang"), Containment: c, Isolate: true})
+		p, err := Start(context.Background(),
+			Spec{Path: exe, Env: processtest.Env("daemon ignore, hang; ignore; hang"), Containment: c, Isolate: true})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -226,7 +232,9 @@ func TestIsolatedUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(writeFile(t, filepath.Join(dir, "test"), string(program), 0o755),
-		"-test.v", "-test.run", "^(TestConceal|TestPrivileges|TestIsolatedChild|TestIsolatedEnd|TestR10Processes|TestX3NamespaceHoldsWhatASweepCannot)$")
+		"-test.v", "-test.run",
+		"^(TestConceal|TestPrivileges|TestIsolatedChild|"+
+			"TestIsolatedEnd|TestR10Processes|TestX3NamespaceHoldsWhatASweepCannot)$")
 	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
@@ -255,9 +263,14 @@ func TestIsolatedStartFails(t *testing.T) {
 			t.Errorf("%s: %v, want %s", path, err, reason)
 		}
 	}
-	for name, c := range map[string]*Containment{"no containment": nil, "no program": contain(t), "not exthost": Contain("/bin/true")} {
+	for name, c := range map[string]*Containment{
+		"no containment": nil,
+		"no program":     contain(t),
+		"not exthost":    Contain("/bin/true"),
+	} {
 		_, err := Start(t.Context(), Spec{Path: "/bin/true", Isolate: true, Containment: c})
-		if failed, ok := errors.AsType[*StartError](err); !ok || failed.Reason != Isolation || !strings.Contains(err.Error(), "runtime.isolate") {
+		if failed, ok := errors.AsType[*StartError](err); !ok || failed.Reason != Isolation ||
+			!strings.Contains(err.Error(), "runtime.isolate") {
 			t.Errorf("%s: %v", name, err)
 		}
 		c.Close()

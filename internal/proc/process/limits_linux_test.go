@@ -27,17 +27,22 @@ func shell(t *testing.T, command string, l limited.Limits) *child {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Path, s.Args, s.Env, s.Dir, s.Limits = sh, []string{"-c", command}, []string{"PATH=" + os.Getenv("PATH")}, t.TempDir(), l
+		s.Path, s.Args, s.Env, s.Dir, s.Limits = sh, []string{
+			"-c",
+			command,
+		}, []string{"PATH=" + os.Getenv("PATH")}, t.TempDir(), l
 	})
 }
 
 func TestR10OpenFiles(t *testing.T) {
 	processtest.Leaks(t)
-	p := shell(t, `ulimit -n; sh -c 'ulimit -n; ulimit -Hn'; ulimit -n 100 2>/dev/null || echo kept`, limited.Limits{OpenFiles: 20})
+	p := shell(t, `ulimit -n; sh -c 'ulimit -n; ulimit -Hn'; ulimit -n 100 2>/dev/null || echo kept`,
+		limited.Limits{OpenFiles: 20})
 	if got := p.rest(); got != "20\n20\n20\nkept\n" {
 		t.Errorf("limits: %q", got)
 	}
-	p = shell(t, `for i in 3 4 5 6 7 8 9; do eval "exec $i</dev/null" || exit; echo $i; done`, limited.Limits{OpenFiles: 8})
+	p = shell(t, `for i in 3 4 5 6 7 8 9; do eval "exec $i</dev/null" || exit; echo $i; done`,
+		limited.Limits{OpenFiles: 8})
 	if got := p.rest(); !strings.HasSuffix(got, "7\n") {
 		t.Errorf("opened: %q", got)
 	}
@@ -55,7 +60,10 @@ func TestR10Processes(t *testing.T) {
 		p := start(t, "", func(s *Spec) {
 			isolated(t)(s)
 			sh, _ := Resolve("sh", "/", os.Getenv("PATH"))
-			s.Path, s.Args, s.Env, s.Limits = sh, []string{"-c", bomb}, []string{"PATH=" + os.Getenv("PATH")}, limited.Limits{Processes: 50}
+			s.Path, s.Args, s.Env, s.Limits = sh, []string{
+				"-c",
+				bomb,
+			}, []string{"PATH=" + os.Getenv("PATH")}, limited.Limits{Processes: 50}
 			if sandboxed {
 				s.Sandbox, s.Limits.Processes = &sandbox.Policy{Net: ask.Net{ask.NetLoopback}}, 60
 			}

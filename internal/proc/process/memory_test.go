@@ -17,7 +17,8 @@ func TestSessionMemory(t *testing.T) {
 		t.Skip("only Linux is asked")
 	}
 	processtest.Leaks(t)
-	p, err := Start(context.Background(), Spec{Path: "/bin/sh", Args: []string{"-c", "sleep 60 & echo up; wait"}, Env: os.Environ()})
+	p, err := Start(context.Background(),
+		Spec{Path: "/bin/sh", Args: []string{"-c", "sleep 60 & echo up; wait"}, Env: os.Environ()})
 	if err != nil {
 		t.Fatal(err)
 	}

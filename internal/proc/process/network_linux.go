@@ -63,7 +63,8 @@ func (l *initConn) receiveListener() error {
 		fds, err = unix.ParseUnixRights(&messages[0])
 	}
 	if err != nil || len(fds) != 1 {
-		return fmt.Errorf("the listener of its proxy did not arrive: %d messages, %d descriptors, error %v", len(messages), len(fds), err)
+		return fmt.Errorf("the listener of its proxy did not arrive: %d messages, %d descriptors, error %v",
+			len(messages), len(fds), err)
 	}
 	file := os.NewFile(uintptr(fds[0]), "proxy")
 	defer file.Close()

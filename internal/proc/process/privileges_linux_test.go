@@ -49,7 +49,8 @@ func init() {
 // run is a host that starts PROGRAM, which runs the script STEPS, and shows its output.
 func run(args string, newPrivileges bool) {
 	program, steps, _ := strings.Cut(args, " ")
-	p, err := Start(context.Background(), Spec{Path: program, Env: processtest.Env(strings.ReplaceAll(steps, ",", ";")), NewPrivileges: newPrivileges})
+	p, err := Start(context.Background(),
+		Spec{Path: program, Env: processtest.Env(strings.ReplaceAll(steps, ",", ";")), NewPrivileges: newPrivileges})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -99,7 +100,8 @@ func restrictedPrivileges(t *testing.T) string {
 // NewPrivileges they have those of the host. [TestIsolatedUnprivileged] runs this test too.
 func TestPrivileges(t *testing.T) {
 	processtest.Leaks(t)
-	want, own := restrictedPrivileges(t), privileges("/proc/thread-self/status") // another test may have used up the main thread
+	// another test may have used up the main thread
+	want, own := restrictedPrivileges(t), privileges("/proc/thread-self/status")
 	for name, mod := range map[string]func(*Spec){
 		"plain":    func(*Spec) {},
 		"limited":  func(s *Spec) { s.Limits = limited.Limits{OpenFiles: 64} },
@@ -150,7 +152,9 @@ func spy(pid int) (saw []string) {
 		runtime.UnlockOSThread()
 	}
 	var page [8]byte
-	local, remote := []unix.Iovec{{Base: &page[0], Len: 8}}, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&verbs)), Len: 8}}
+	local, remote := []unix.Iovec{
+		{Base: &page[0], Len: 8},
+	}, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&verbs)), Len: 8}}
 	if _, err := unix.ProcessVMReadv(pid, local, remote, 0); err == nil || err == unix.EFAULT {
 		saw = append(saw, "process_vm_readv")
 	}
@@ -222,7 +226,10 @@ func as(t *testing.T, id uint32, script string, ambient ...uintptr) string {
 func TestAmbientCapabilities(t *testing.T) {
 	processtest.Leaks(t)
 	sharedDir(t)
-	for verb, want := range map[string]string{"run": "nnp=1 prm= eff= amb=\n", "lax": "nnp=0 prm=400 eff=400 amb=400\n"} {
+	for verb, want := range map[string]string{
+		"run": "nnp=1 prm= eff= amb=\n",
+		"lax": "nnp=0 prm=400 eff=400 amb=400\n",
+	} {
 		if got := as(t, nobody, verb+" "+selfExe+" privileges", unix.CAP_NET_BIND_SERVICE); got != want {
 			t.Errorf("%s: %s, want %s", verb, got, want)
 		}
@@ -256,7 +263,8 @@ func TestPrivilegesRefused(t *testing.T) {
 	processtest.Leaks(t)
 	sharedDir(t)
 	got := as(t, 0, "forbid; run "+selfExe+" out started; lax "+selfExe+" out lax")
-	if !strings.HasPrefix(got, "cannot start "+selfExe+": it cannot be kept from gaining privileges (set no_new_privs: operation not permitted)") ||
+	if !strings.HasPrefix(got, "cannot start "+selfExe+
+		": it cannot be kept from gaining privileges (set no_new_privs: operation not permitted)") ||
 		!strings.HasSuffix(got, "new_privileges = true for the extension or destination\nlax\n") {
 		t.Error(got)
 	}
@@ -274,7 +282,8 @@ func forbidNoNewPrivs() {
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&filter))); errno != 0 {
 		fmt.Println(errno)
 	}
 }
@@ -284,7 +293,8 @@ func TestKillsChildrenOfOtherUsers(t *testing.T) {
 	processtest.Leaks(t)
 	sharedDir(t)
 	c := contain(t)
-	p := start(t, "setuid "+strconv.Itoa(nobody)+"; daemon euid, pid, ignore, hang; hang", func(s *Spec) { s.Path, s.Containment = selfExe, c })
+	p := start(t, "setuid "+strconv.Itoa(nobody)+"; daemon euid, pid, ignore, hang; hang",
+		func(s *Spec) { s.Path, s.Containment = selfExe, c })
 	p.expect(strconv.Itoa(nobody))
 	daemon, err := strconv.Atoi(p.line())
 	if err != nil {

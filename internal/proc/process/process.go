@@ -189,7 +189,8 @@ func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*o
 	}
 }
 
-func launch(ctx context.Context, s *Spec, parent *launcher, argv []string, attr *os.ProcAttr) (proc *os.Process, init *initConn, err error) {
+func launch(ctx context.Context, s *Spec, parent *launcher, argv []string, attr *os.ProcAttr,
+) (proc *os.Process, init *initConn, err error) {
 	if s.Isolate {
 		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, s)
 	}

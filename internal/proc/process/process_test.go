@@ -68,7 +68,8 @@ func TestStdoutToStderr(t *testing.T) {
 	processtest.Leaks(t)
 	var lines []string
 	path, env := processtest.Script(t, `out one; err two; out three`)
-	p, err := Start(t.Context(), Spec{Path: path, Env: env, StdoutToStderr: true, StderrLine: func(l Line) { lines = append(lines, l.Text) }})
+	p, err := Start(t.Context(),
+		Spec{Path: path, Env: env, StdoutToStderr: true, StderrLine: func(l Line) { lines = append(lines, l.Text) }})
 	if err != nil {
 		t.Fatal(err)
 	}

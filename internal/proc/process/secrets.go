@@ -27,7 +27,8 @@ var (
 
 // secretWords make a name that of a secret where they stand alone, as in API_KEY_PROD and
 // ACCESS_TOKEN_2. Plural and longer words name other things: MAX_TOKENS, KEYBOARD, AUTHOR.
-var secretWords = words("TOKEN KEY PASS PASSWD PASSPHRASE CREDS PAT AUTH AUTHORIZATION APIKEY BEARER SESSION JWT COOKIE MNEMONIC SK WEBHOOK")
+var secretWords = words("TOKEN KEY PASS PASSWD PASSPHRASE CREDS PAT AUTH AUTHORIZATION APIKEY BEARER SESSION JWT " +
+	"COOKIE MNEMONIC SK WEBHOOK")
 
 // secretParts do so anywhere.
 var secretParts = []string{"PASSWORD", "SECRET", "CREDENTIAL", "PRIVATE_KEY"}
@@ -55,7 +56,8 @@ func secretName(name string) bool {
 			return true
 		}
 	}
-	return strings.HasSuffix(name, "_PWD") || slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) })
+	return strings.HasSuffix(name, "_PWD") ||
+		slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) })
 }
 
 // LoadsCode reports whether a variable of this name makes programs run or load the code that

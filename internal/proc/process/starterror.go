@@ -13,21 +13,22 @@ type Reason string
 
 // The reasons of a [StartError].
 const (
-	NotFound       Reason = "not_found"       // no such file, or no such name on PATH
-	NotExecutable  Reason = "not_executable"  // the file may not be executed
-	IsDirectory    Reason = "is_directory"    // the path names a directory
-	BadInterpreter Reason = "bad_interpreter" // the interpreter in the first line, or the loader in the ELF header, is missing
-	CRLFShebang    Reason = "crlf_shebang"    // the first line ends in CR LF
-	BadFormat      Reason = "bad_format"      // neither a program for this machine nor a script with a #! line
-	CwdMissing     Reason = "cwd_missing"     // the working directory is missing or cannot be entered
-	ArgsTooBig     Reason = "args_too_big"    // arguments and environment exceed the system's limit
-	Busy           Reason = "busy"            // the file is open for writing
-	Resource       Reason = "resource"        // out of descriptors, processes or memory
-	Invalid        Reason = "invalid"         // the Spec is invalid, for example a NUL in an argument
-	Isolation      Reason = "isolation"       // the pid namespace for it cannot be created
-	Privileges     Reason = "privileges"      // it cannot be kept from gaining privileges
-	Sandbox        Reason = "sandbox"         // its sandbox cannot be enforced here
-	Other          Reason = "other"           // any other; see Err
+	NotFound      Reason = "not_found"      // no such file, or no such name on PATH
+	NotExecutable Reason = "not_executable" // the file may not be executed
+	IsDirectory   Reason = "is_directory"   // the path names a directory
+	// the interpreter in the first line, or the loader in the ELF header, is missing
+	BadInterpreter Reason = "bad_interpreter"
+	CRLFShebang    Reason = "crlf_shebang" // the first line ends in CR LF
+	BadFormat      Reason = "bad_format"   // neither a program for this machine nor a script with a #! line
+	CwdMissing     Reason = "cwd_missing"  // the working directory is missing or cannot be entered
+	ArgsTooBig     Reason = "args_too_big" // arguments and environment exceed the system's limit
+	Busy           Reason = "busy"         // the file is open for writing
+	Resource       Reason = "resource"     // out of descriptors, processes or memory
+	Invalid        Reason = "invalid"      // the Spec is invalid, for example a NUL in an argument
+	Isolation      Reason = "isolation"    // the pid namespace for it cannot be created
+	Privileges     Reason = "privileges"   // it cannot be kept from gaining privileges
+	Sandbox        Reason = "sandbox"      // its sandbox cannot be enforced here
+	Other          Reason = "other"        // any other; see Err
 )
 
 // errNoInit is the error of a namespace without a program for its init.
@@ -70,23 +71,30 @@ func (e *StartError) text() (what, next string) {
 		}
 		return "not found", "check the spelling, or build it first"
 	case NotExecutable:
-		return "not executable", "run chmod +x on it (and check that its file system is not mounted noexec), or start it through its interpreter"
+		return "not executable",
+			"run chmod +x on it (and check that its file system is not mounted noexec), or start it through its " +
+				"interpreter"
 	case IsDirectory:
 		return "is a directory", "name the program inside it"
 	case BadInterpreter:
-		return fmt.Sprintf("its interpreter %q cannot be run", e.Culprit), "install it where PATH finds it, or correct the first line of the script"
+		return fmt.Sprintf("its interpreter %q cannot be run",
+			e.Culprit), "install it where PATH finds it, or correct the first line of the script"
 	case CRLFShebang:
-		return fmt.Sprintf("its #! line ends in CR LF, so the system looks for %q", e.Culprit), "save the file with Unix line endings"
+		return fmt.Sprintf("its #! line ends in CR LF, so the system looks for %q",
+			e.Culprit), "save the file with Unix line endings"
 	case BadFormat:
-		return "not a program for this system", "give a script a first line such as #!/bin/sh, or build it for this system and processor"
+		return "not a program for this system",
+			"give a script a first line such as #!/bin/sh, or build it for this system and processor"
 	case CwdMissing:
-		return fmt.Sprintf("its working directory %s cannot be entered", display.Escape(e.Culprit)), "create it or correct cwd"
+		return fmt.Sprintf("its working directory %s cannot be entered",
+			display.Escape(e.Culprit)), "create it or correct cwd"
 	case ArgsTooBig:
 		return "arguments and environment are too big", "pass large data on stdin or in a file"
 	case Busy:
 		return "the file is open for writing", "wait until its installation has finished and try again"
 	case Resource:
-		return fmt.Sprintf("out of resources (%v)", e.Err), "raise the limits of open files and processes (ulimit -n, ulimit -u) or run fewer extensions"
+		return fmt.Sprintf("out of resources (%v)",
+			e.Err), "raise the limits of open files and processes (ulimit -n, ulimit -u) or run fewer extensions"
 	case Invalid:
 		return fmt.Sprintf("invalid (%v)", e.Err), "correct the command, its arguments and its environment"
 	case Isolation:
@@ -96,10 +104,15 @@ func (e *StartError) text() (what, next string) {
 		}
 		return what, `allow user namespaces on this system (user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile), or set runtime.isolate = "none"`
 	case Privileges:
-		return fmt.Sprintf("it cannot be kept from gaining privileges (%v)", e.Err), "allow the system calls prctl, capget and capset in the seccomp profile of this host, or set new_privileges = true for the extension or destination"
+		return fmt.Sprintf("it cannot be kept from gaining privileges (%v)",
+				e.Err), "allow the system calls prctl, capget and capset in the seccomp profile of this host, or set " +
+				"new_privileges = true for the extension or destination"
 	case Sandbox:
 		if e.Culprit != "" {
-			return fmt.Sprintf("its sandbox does not let it run %s", display.Escape(e.Culprit)), "add the folder of that program to read in [sandbox], or state the profile that has it (node, python, uv)"
+			return fmt.Sprintf("its sandbox does not let it run %s",
+					display.Escape(e.Culprit)),
+				"add the folder of that program to read in [sandbox], or state the profile that has it (node, " +
+					"python, uv)"
 		}
 		what = e.Err.Error()
 		if errors.Is(e.Err, errPrivilegedSandbox) {

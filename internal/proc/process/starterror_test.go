@@ -26,12 +26,13 @@ func TestS1S2S5StartErrors(t *testing.T) {
 		reason Reason
 		text   string // in the message
 	}{
-		"missing":              {Spec{Path: dir + "/missing"}, NotFound, "build it"},
-		"below a file":         {Spec{Path: good + "/x"}, NotFound, "spelling"},
-		"dangling link":        {Spec{Path: link(t, dir, "dangling", "nowhere")}, NotFound, "not found"},
-		"not executable":       {Spec{Path: file("plain", "#!/bin/sh\n", 0o644)}, NotExecutable, "chmod +x"},
-		"directory":            {Spec{Path: dir}, IsDirectory, "inside it"},
-		"bad interpreter":      {Spec{Path: file("bad", "#!/opt/no/python3 -u\n", 0o755)}, BadInterpreter, `"/opt/no/python3"`},
+		"missing":        {Spec{Path: dir + "/missing"}, NotFound, "build it"},
+		"below a file":   {Spec{Path: good + "/x"}, NotFound, "spelling"},
+		"dangling link":  {Spec{Path: link(t, dir, "dangling", "nowhere")}, NotFound, "not found"},
+		"not executable": {Spec{Path: file("plain", "#!/bin/sh\n", 0o644)}, NotExecutable, "chmod +x"},
+		"directory":      {Spec{Path: dir}, IsDirectory, "inside it"},
+		"bad interpreter": {Spec{Path: file("bad", "#!/opt/no/python3 -u\n", 0o755)}, BadInterpreter,
+			`"/opt/no/python3"`},
 		"interpreter no exec":  {Spec{Path: file("noexec", "#! "+dir+"/plain\n", 0o755)}, BadInterpreter, "/plain"},
 		"CRLF":                 {Spec{Path: file("crlf", "#!/bin/sh\r\necho\r\n", 0o755)}, CRLFShebang, `/bin/sh\r`},
 		"no shebang":           {Spec{Path: file("text", "echo hello\n", 0o755)}, BadFormat, "#!/bin/sh"},
@@ -107,11 +108,14 @@ func TestS3BusyForAMoment(t *testing.T) {
 	}
 	defer f.Close()
 	tries := 0
-	ctx := &countingContext{Context: t.Context(), onErr: func() {
-		if tries++; tries == 3 { // Err is called once before each attempt
-			f.Close()
-		}
-	}}
+	ctx := &countingContext{
+		Context: t.Context(),
+		onErr: func() {
+			if tries++; tries == 3 { // Err is called once before each attempt
+				f.Close()
+			}
+		},
+	}
 	p, err := Start(ctx, Spec{Path: path})
 	if err != nil {
 		t.Fatal(err)

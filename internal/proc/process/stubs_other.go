@@ -20,7 +20,10 @@ import (
 // support returns the kinds of containment that work on this system, and those that do not.
 func support() (holds, lacks []string) {
 	if runtime.GOOS == "windows" {
-		return nil, []string{HoldsGroup + ": not on Windows, where only the child itself is ended", HoldsSweep + ": only on Linux"}
+		return nil, []string{
+			HoldsGroup + ": not on Windows, where only the child itself is ended",
+			HoldsSweep + ": only on Linux",
+		}
 	}
 	return []string{HoldsGroup}, []string{HoldsSweep + ": only on Linux"}
 }
@@ -54,7 +57,8 @@ const CanIsolate = false
 // initConn exists on Linux only.
 type initConn struct{}
 
-func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, s *Spec) (*os.Process, *initConn, error) {
+func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, s *Spec,
+) (*os.Process, *initConn, error) {
 	proc, _, err := limited.Start(argv[0], argv, attr, s.Limits, limited.Mark{})
 	return proc, nil, err
 }

@@ -26,7 +26,11 @@ func TestTailSince(t *testing.T) {
 
 // The status of a launcher whose program was killed names the signal.
 func TestExitOfALauncher(t *testing.T) {
-	for code, want := range map[int]string{3: "exit status 3", 137: "exit status 137 (of a process that SIGKILL ended)", 255: "exit status 255"} {
+	for code, want := range map[int]string{
+		3:   "exit status 3",
+		137: "exit status 137 (of a process that SIGKILL ended)",
+		255: "exit status 255",
+	} {
 		if got := (Exit{Code: code}).String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

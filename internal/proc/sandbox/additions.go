@@ -46,7 +46,9 @@ func (p *Policy) Additions(t *sandbox.Table, refused []Access, targets []string)
 		}
 	}
 	if len(lines) > 0 {
-		lines = append([]string{"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:"}, lines...)
+		lines = append([]string{
+			"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:",
+		}, lines...)
 	}
 	return append(lines, never...)
 }

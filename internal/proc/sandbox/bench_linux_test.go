@@ -18,7 +18,8 @@ var ways = []struct {
 	name  string
 	table *ask.Table
 }{
-	{"bare", nil}, {"sandboxed", &ask.Table{Write: []string{"{state}"}}}, {"node", &ask.Table{Profile: ask.ProfileNode}},
+	{"bare", nil}, {"sandboxed", &ask.Table{Write: []string{"{state}"}}},
+	{"node", &ask.Table{Profile: ask.ProfileNode}},
 	{"hosts", &ask.Table{Profile: ask.ProfileNode, Net: []string{"api.example.com:443"}}},
 }
 
@@ -52,14 +53,17 @@ func BenchmarkStart(b *testing.B) {
 	var ran []benchtest.Way
 	for _, way := range ways {
 		s := spec(b, "/bin/true", way.table)
-		ran = append(ran, benchtest.Way{Name: way.name, Call: func() error {
-			p, err := process.Start(context.Background(), s)
-			if err != nil {
-				return err
-			}
-			<-p.Done()
-			return p.Stdout.Close()
-		}})
+		ran = append(ran, benchtest.Way{
+			Name: way.name,
+			Call: func() error {
+				p, err := process.Start(context.Background(), s)
+				if err != nil {
+					return err
+				}
+				<-p.Done()
+				return p.Stdout.Close()
+			},
+		})
 	}
 	benchtest.Load{Name: "start", Callers: 1, Calls: 20}.Compare(b, ran...)
 }
@@ -79,13 +83,16 @@ func BenchmarkCall(b *testing.B) {
 			_ = p.Stdout.Close()
 		})
 		out := bufio.NewReader(p.Stdout)
-		ran = append(ran, benchtest.Way{Name: way.name, Call: func() error {
-			if _, err := io.WriteString(p.Stdin, "a line of a call\n"); err != nil {
+		ran = append(ran, benchtest.Way{
+			Name: way.name,
+			Call: func() error {
+				if _, err := io.WriteString(p.Stdin, "a line of a call\n"); err != nil {
+					return err
+				}
+				_, err := out.ReadSlice('\n')
 				return err
-			}
-			_, err := out.ReadSlice('\n')
-			return err
-		}})
+			},
+		})
 	}
 	benchtest.Load{Name: "call", Callers: 1, Calls: 5000}.Compare(b, ran...)
 }

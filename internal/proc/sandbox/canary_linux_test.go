@@ -77,9 +77,12 @@ var attacks = map[string]func() error{
 	"append to ~/.bashrc":     func() error { return appendTo(os.Getenv("HOME") + "/.bashrc") },
 	"empty a file":            func() error { return unix.Truncate(os.Getenv("HOME")+"/.bashrc", 0) },
 	"remove a file": func() error {
-		return errors.Join(os.Remove(os.Getenv("HOME")+"/doomed"), os.WriteFile(os.Getenv("HOME")+"/doomed", nil, 0o600))
+		return errors.Join(os.Remove(os.Getenv("HOME")+"/doomed"),
+			os.WriteFile(os.Getenv("HOME")+"/doomed", nil, 0o600))
 	},
-	"rename into its state":   func() error { return os.Rename(os.Getenv("HOME")+"/moved", os.Getenv("STATE")+"/moved") },
+	"rename into its state": func() error {
+		return os.Rename(os.Getenv("HOME")+"/moved", os.Getenv("STATE")+"/moved")
+	},
 	"write to /tmp":           func() error { return appendTo("/tmp/exthost-canary-" + os.Getenv("HOSTPID")) },
 	"write to the kernel":     func() error { return appendTo("/proc/sys/kernel/core_pattern") },
 	"open a device":           func() error { return openAny("/dev/mem", "/dev/kmsg", "/dev/tty0", "/dev/ptmx") },
@@ -100,9 +103,11 @@ var attacks = map[string]func() error{
 		}
 		return err
 	},
-	"signal the host":       func() error { return unix.Kill(number("HOSTPID"), 0) },
-	"signal a sibling":      func() error { return unix.Kill(number("SIBLING"), 0) },
-	"limit the host":        func() error { return unix.Prlimit(number("HOSTPID"), unix.RLIMIT_NOFILE, nil, &unix.Rlimit{}) },
+	"signal the host":  func() error { return unix.Kill(number("HOSTPID"), 0) },
+	"signal a sibling": func() error { return unix.Kill(number("SIBLING"), 0) },
+	"limit the host": func() error {
+		return unix.Prlimit(number("HOSTPID"), unix.RLIMIT_NOFILE, nil, &unix.Rlimit{})
+	},
 	"connect to a service":  func() error { return dial("tcp", os.Getenv("TCP")) },
 	"ask over UDP":          func() error { return dial("udp", os.Getenv("UDP")) },
 	"a socket for metadata": func() error { return dial("udp", "169.254.169.254:53") },
@@ -167,7 +172,11 @@ var attacks = map[string]func() error{
 	},
 	"userfaultfd": func() error { return errno(unix.Syscall(unix.SYS_USERFAULTFD, 1, 0, 0)) }, // for user mode only
 	"perf_event_open": func() error {
-		attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, Bits: unix.PerfBitExcludeKernel}
+		attr := unix.PerfEventAttr{
+			Type:   unix.PERF_TYPE_SOFTWARE,
+			Config: unix.PERF_COUNT_SW_TASK_CLOCK,
+			Bits:   unix.PerfBitExcludeKernel,
+		}
 		attr.Size = uint32(unsafe.Sizeof(attr))
 		_, err := unix.PerfEventOpen(&attr, 0, -1, -1, 0)
 		return err
@@ -200,7 +209,8 @@ var attacks = map[string]func() error{
 		return unix.Chmod(os.Getenv("HOME")+"/doomed", unix.S_ISUID|0o755)
 	},
 	"give a file capabilities": func() error {
-		return unix.Setxattr(os.Getenv("HOME")+"/doomed", "security.capability", []byte("\x01\x00\x00\x02\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0)
+		return unix.Setxattr(os.Getenv("HOME")+"/doomed", "security.capability",
+			[]byte("\x01\x00\x00\x02\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0)
 	},
 	"rename out of its state": func() error { return os.Rename(os.Getenv("STATE")+"/y", os.Getenv("HOME")+"/planted") },
 	"link out of its state":   func() error { return os.Link(os.Getenv("STATE")+"/x", os.Getenv("HOME")+"/linked") },
@@ -264,7 +274,8 @@ var attacks = map[string]func() error{
 		}
 		return unix.SchedSetaffinity(number("HOSTPID"), &set)
 	},
-	"a pair of another family": func() error { // a filter refuses it before the kernel looks for the family, or loads a module
+	// a filter refuses it before the kernel looks for the family, or loads a module
+	"a pair of another family": func() error {
 		_, err := unix.Socketpair(unix.AF_TIPC, unix.SOCK_RDM, 0)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
 			return nil
@@ -311,8 +322,10 @@ func reniceUser() error {
 
 // exit32 is an ELF program of 32 bits that ends at once with int 0x80.
 var exit32 = append(append([]byte("\x7fELF\x01\x01\x01"), make([]byte, 9)...),
-	"\x02\x00\x03\x00\x01\x00\x00\x00\x54\x80\x04\x08\x34\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x34\x00\x20\x00\x01\x00\x00\x00\x00\x00\x00\x00"+
-		"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x80\x04\x08\x00\x80\x04\x08\x5d\x00\x00\x00\x5d\x00\x00\x00\x05\x00\x00\x00\x00\x10\x00\x00"+
+	"\x02\x00\x03\x00\x01\x00\x00\x00\x54\x80\x04\x08\x34\x00\x00\x00\x00\x00"+
+		"\x00\x00\x00\x00\x00\x00\x34\x00\x20\x00\x01\x00\x00\x00\x00\x00\x00\x00"+
+		"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x80\x04\x08\x00\x80\x04\x08"+
+		"\x5d\x00\x00\x00\x5d\x00\x00\x00\x05\x00\x00\x00\x00\x10\x00\x00"+
 		"\x31\xdb\x31\xc0\x40\xcd\x80\x90\x90"...)
 
 func read(path string) error {
@@ -390,8 +403,16 @@ func newPrey(t *testing.T) *prey {
 	p := &prey{T: t, folder: dir + "/ext", state: dir + "/private/ext"}
 	home, private := dir+"/home", dir+"/private"
 	for file, text := range map[string]string{
-		home + "/.ssh/id_rsa": "secret", home + "/.aws/credentials": "secret", home + "/.bashrc": "", home + "/doomed": "", home + "/moved": "x",
-		private + "/token": "secret", private + "/other/notes": "secret", p.folder + "/plugin.toml": "x", p.state + "/x": "", p.state + "/y": "",
+		home + "/.ssh/id_rsa":      "secret",
+		home + "/.aws/credentials": "secret",
+		home + "/.bashrc":          "",
+		home + "/doomed":           "",
+		home + "/moved":            "x",
+		private + "/token":         "secret",
+		private + "/other/notes":   "secret",
+		p.folder + "/plugin.toml":  "x",
+		p.state + "/x":             "",
+		p.state + "/y":             "",
 	} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -425,7 +446,8 @@ func newPrey(t *testing.T) *prey {
 	}
 	p.contained = process.Contain(exe)
 	t.Cleanup(p.contained.Close)
-	victim, err := process.Start(t.Context(), process.Spec{Path: "/bin/cat", Env: []string{"API_TOKEN=secret"}, Containment: p.contained})
+	victim, err := process.Start(t.Context(),
+		process.Spec{Path: "/bin/cat", Env: []string{"API_TOKEN=secret"}, Containment: p.contained})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +467,8 @@ func newPrey(t *testing.T) *prey {
 	}
 	p.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "PRIVATE=" + private, "STATE=" + p.state, "FOLDER=" + p.folder,
-		"HOSTFD=" + strconv.Itoa(inherited), "HOSTPID=" + strconv.Itoa(os.Getpid()), "SIBLING=" + strconv.Itoa(victim.PID()),
+		"HOSTFD=" + strconv.Itoa(inherited), "HOSTPID=" + strconv.Itoa(os.Getpid()),
+		"SIBLING=" + strconv.Itoa(victim.PID()),
 		"TCP=" + listen("tcp", "127.0.0.1:0").String(), "UDP=" + listen("udp", "127.0.0.1:0").String(),
 		"UNIX=" + listen("unix", dir+"/docker.sock").String(), "DGRAM=" + listen("unixgram", dir+"/log.sock").String(),
 		"ABSTRACT=" + listen("unix", "@exthost-canary-"+strconv.Itoa(os.Getpid())).String(),
@@ -485,7 +508,13 @@ func (p *prey) attack(t *testing.T, name string, mod func(*process.Spec)) string
 }
 
 // internet are the attacks that need no more than a socket of the internet.
-var internet = []string{"ask over UDP", "a socket for metadata", "metadata over TCP", "a socket for IPv6", "ask a name server"}
+var internet = []string{
+	"ask over UDP",
+	"a socket for metadata",
+	"metadata over TCP",
+	"a socket for IPv6",
+	"ask a name server",
+}
 
 // TestCanaries runs each attack without a sandbox, where it gets through as docs/security.md says, and in
 // sandboxes of several kinds, where none does.
@@ -495,7 +524,8 @@ func TestCanaries(t *testing.T) {
 	}
 	processtest.Leaks(t)
 	p := newPrey(t)
-	policy, err := sandbox.Resolve(strictTable(), sandbox.Place{Dir: p.folder, State: p.state, Private: []string{filepath.Dir(p.state)}})
+	policy, err := sandbox.Resolve(strictTable(),
+		sandbox.Place{Dir: p.folder, State: p.state, Private: []string{filepath.Dir(p.state)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -553,7 +583,9 @@ func expectations(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	by := make(map[string]string)
-	for _, row := range regexp.MustCompile(`(?m)^\| (succeed|succeed as root|depend on the system|fail) \| (.*) \|$`).FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile(
+		`(?m)^\| (succeed|succeed as root|depend on the system|fail) \| (.*) \|$`).FindAllStringSubmatch(string(text),
+		-1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
 			by[name[1]] = row[1]
 		}
@@ -579,10 +611,12 @@ func TestCanariesOfAUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile("../../../docs/security.md")
-	if err := errors.Join(err, os.Chmod(dir, 0o777), os.WriteFile(dir+"/test", program, 0o755), os.WriteFile(dir+"/page", page, 0o644)); err != nil {
+	if err := errors.Join(err, os.Chmod(dir, 0o777), os.WriteFile(dir+"/test", program, 0o755),
+		os.WriteFile(dir+"/page", page, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(dir+"/test", "-test.v", "-test.run", "^(TestCanaries|TestReadOnly|TestNetwork|TestWatch|TestReplacedProgram)$")
+	cmd := exec.Command(dir+"/test", "-test.v", "-test.run",
+		"^(TestCanaries|TestReadOnly|TestNetwork|TestWatch|TestReplacedProgram)$")
 	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "PAGE=" + dir + "/page"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
@@ -605,7 +639,8 @@ func TestReadOnly(t *testing.T) {
 	}
 	processtest.Leaks(t)
 	p := newPrey(t)
-	policy, err := sandbox.Resolve(&ask.Table{}, sandbox.Place{Dir: p.folder, State: p.state, Private: []string{filepath.Dir(p.state)}})
+	policy, err := sandbox.Resolve(&ask.Table{},
+		sandbox.Place{Dir: p.folder, State: p.state, Private: []string{filepath.Dir(p.state)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -616,14 +651,16 @@ func TestReadOnly(t *testing.T) {
 	writes.Write = []string{p.state}
 	for name := range attributes {
 		t.Run(name, func(t *testing.T) {
-			if got := p.attack(t, name, func(s *process.Spec) { s.Sandbox = policy }); !strings.HasPrefix(got, "held:") {
+			if got := p.attack(t, name, func(s *process.Spec) { s.Sandbox = policy }); !strings.HasPrefix(got,
+				"held:") {
 				t.Errorf("sandboxed: %q", got)
 			}
 			want := "held:"
 			if strings.HasSuffix(name, "its state") {
 				want = "through"
 			}
-			if got := p.attack(t, name, func(s *process.Spec) { s.Sandbox, s.Isolate = &writes, true }); !strings.HasPrefix(got, want) {
+			if got := p.attack(t, name,
+				func(s *process.Spec) { s.Sandbox, s.Isolate = &writes, true }); !strings.HasPrefix(got, want) {
 				t.Errorf("isolated, with a state to write: %q", got)
 			}
 			if got := p.attack(t, name, func(s *process.Spec) { s.NewPrivileges = true }); got != "through" {
@@ -645,7 +682,9 @@ var attributes = map[string]func() error{
 		return f.Chmod(0o666)
 	},
 	"change an owner": func() error { return os.Lchown(os.Getenv("HOME")+"/.bashrc", os.Getuid(), -1) },
-	"change times":    func() error { return os.Chtimes(os.Getenv("HOME")+"/.bashrc", time.Unix(1, 0), time.Unix(1, 0)) },
+	"change times": func() error {
+		return os.Chtimes(os.Getenv("HOME")+"/.bashrc", time.Unix(1, 0), time.Unix(1, 0))
+	},
 	"set an attribute": func() error {
 		return unix.Setxattr(os.Getenv("HOME")+"/.bashrc", "user.canary", []byte("x"), 0)
 	},
@@ -660,7 +699,8 @@ var attributes = map[string]func() error{
 func TestReplacedProgram(t *testing.T) {
 	processtest.Leaks(t)
 	p := newPrey(t)
-	policy, err := sandbox.Resolve(&ask.Table{Write: []string{"bin"}}, sandbox.Place{Dir: p.folder, State: p.state, Private: []string{filepath.Dir(p.state)}})
+	policy, err := sandbox.Resolve(&ask.Table{Write: []string{"bin"}},
+		sandbox.Place{Dir: p.folder, State: p.state, Private: []string{filepath.Dir(p.state)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -677,7 +717,12 @@ func TestReplacedProgram(t *testing.T) {
 	}
 	home := strings.TrimPrefix(p.env[1], "HOME=")
 	private := filepath.Dir(p.state)
-	for name, to := range map[string]string{"read ~/.ssh": home + "/.ssh/id_rsa", "list ~": home, "read another's state": private + "/other", "read the operator's token": private + "/token"} {
+	for name, to := range map[string]string{
+		"read ~/.ssh":               home + "/.ssh/id_rsa",
+		"list ~":                    home,
+		"read another's state":      private + "/other",
+		"read the operator's token": private + "/token",
+	} {
 		link := filepath.Join(p.folder, "bin", "program")
 		if err := os.Symlink(to, link); err != nil {
 			t.Fatal(err)
@@ -698,7 +743,8 @@ func TestReplacedProgram(t *testing.T) {
 		os.Remove(link)
 	}
 	_, err = process.Start(t.Context(), process.Spec{Path: hidden(t), Sandbox: policy})
-	if failed, ok := errors.AsType[*process.StartError](err); !ok || failed.Reason != process.Sandbox || !strings.Contains(err.Error(), "does not let it run") {
+	if failed, ok := errors.AsType[*process.StartError](err); !ok || failed.Reason != process.Sandbox ||
+		!strings.Contains(err.Error(), "does not let it run") {
 		t.Errorf("%v", err)
 	}
 }
@@ -724,7 +770,14 @@ func TestStartErrors(t *testing.T) {
 	c := process.Contain(exe)
 	defer c.Close()
 	for _, isolate := range []bool{false, true} {
-		_, err := process.Start(t.Context(), process.Spec{Path: "/bin/true", Sandbox: &sandbox.Policy{}, NewPrivileges: true, Containment: c, Isolate: isolate})
+		_, err := process.Start(t.Context(),
+			process.Spec{
+				Path:          "/bin/true",
+				Sandbox:       &sandbox.Policy{},
+				NewPrivileges: true,
+				Containment:   c,
+				Isolate:       isolate,
+			})
 		failed, ok := errors.AsType[*process.StartError](err)
 		if !ok || failed.Reason != process.Sandbox || !strings.Contains(err.Error(), "remove new_privileges") {
 			t.Errorf("isolated %v: %v", isolate, err)

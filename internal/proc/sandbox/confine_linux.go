@@ -30,13 +30,18 @@ func (p *Policy) protection() (is Protection) {
 			is.Lacks = append(is.Lacks, what+": "+lacks)
 		}
 	}
-	holds(abi >= confine.ABITruncate, "files", fmt.Sprintf("Landlock has version %d here, and version %d (Linux 6.2) is needed; 0 means that it is not enabled (lsm=landlock on the kernel's command line)", abi, confine.ABITruncate))
-	holds(abi >= confine.ABIScope || p.OwnProc, "signals", fmt.Sprintf(`Landlock has version %d here, and version %d (Linux 6.12) is needed, or runtime.isolate = "pid"`, abi, confine.ABIScope))
+	holds(abi >= confine.ABITruncate, "files",
+		fmt.Sprintf("Landlock has version %d here, and version %d (Linux 6.2) is needed; 0 means that it is not "+
+			"enabled (lsm=landlock on the kernel's command line)", abi, confine.ABITruncate))
+	holds(abi >= confine.ABIScope || p.OwnProc, "signals",
+		fmt.Sprintf(`Landlock has version %d here, and version %d (Linux 6.12) is needed, or runtime.isolate = "pid"`,
+			abi, confine.ABIScope))
 	filters := confine.FiltersCalls()
 	const noFilter = "the kernel takes no filter of system calls (CONFIG_SECCOMP_FILTER), or this processor has none"
 	holds(filters, "system calls", noFilter)
 	if p.Namespaced() {
-		holds(p.OwnNet && filters, "network", `a network of its own takes namespaces, which this system does not give (user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile); net = "none" takes none`)
+		holds(p.OwnNet && filters, "network",
+			`a network of its own takes namespaces, which this system does not give (user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile); net = "none" takes none`)
 	} else {
 		holds(filters, "network", noFilter)
 	}

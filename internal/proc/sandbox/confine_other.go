@@ -11,5 +11,7 @@ func (p *Policy) Confine(string) error {
 }
 
 func (p *Policy) protection() Protection {
-	return Protection{Lacks: []string{"files, system calls and network: only Linux enforces a sandbox, and this is " + runtime.GOOS}}
+	return Protection{
+		Lacks: []string{"files, system calls and network: only Linux enforces a sandbox, and this is " + runtime.GOOS},
+	}
 }

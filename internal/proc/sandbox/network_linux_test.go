@@ -99,7 +99,8 @@ func TestNetwork(t *testing.T) {
 		{"hosts", "the proxy, other", "held: the sandbox does not allow other.example:443"},
 		{"hosts", "the proxy, host", "held: the sandbox does not allow 127.0.0.1"},
 	} {
-		if got := p.attack(t, tt.attack, func(s *process.Spec) { s.Sandbox = policies[tt.policy] }); !strings.HasPrefix(got, tt.want) {
+		if got := p.attack(t, tt.attack,
+			func(s *process.Spec) { s.Sandbox = policies[tt.policy] }); !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s, %s: %q", tt.policy, tt.attack, got)
 		}
 	}

@@ -21,14 +21,18 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 var system = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
 	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/os-release",
-	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ca-certificates", "/etc/pki/tls/certs",
+	"/etc/pki/tls/cert.pem",
 	"/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust/extracted", "/etc/crypto-policies",
-	"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/protocols", "/etc/services",
+	"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/protocols",
+	"/etc/services",
 	"/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/locale.conf", "/etc/mime.types",
 	"/etc/passwd", "/etc/group", // the names of users
 	"/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage",
-	"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version", "/proc/filesystems",
-	"/proc/sys/kernel/osrelease", "/proc/sys/kernel/ngroups_max", "/proc/sys/kernel/cap_last_cap", "/proc/sys/kernel/random/uuid",
+	"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version",
+	"/proc/filesystems",
+	"/proc/sys/kernel/osrelease", "/proc/sys/kernel/ngroups_max", "/proc/sys/kernel/cap_last_cap",
+	"/proc/sys/kernel/random/uuid",
 	"/proc/sys/vm/overcommit_memory", "/proc/sys/net/core/somaxconn",
 }
 
@@ -43,7 +47,8 @@ func (p *Policy) profileReads(program string) (rules []confine.Rule) {
 	}
 	switch p.Profile {
 	case sandbox.ProfileNode:
-		rules = append(append(rules, confine.Rule{Path: "/etc/nodejs"}), p.installations(program, "lib/node_modules", "include/node")...)
+		rules = append(append(rules, confine.Rule{Path: "/etc/nodejs"}),
+			p.installations(program, "lib/node_modules", "include/node")...)
 	case sandbox.ProfilePython:
 		rules = append(rules, p.installations(program, "lib/python3*", "pyvenv.cfg")...)
 	case sandbox.ProfileUV:
@@ -67,7 +72,8 @@ var installed = []string{"bin", "lib", "lib64", "libexec", "include", "ssl", "py
 func (p *Policy) installations(program string, marks ...string) (rules []confine.Rule) {
 	for range 8 { // each step on the way may stand in an installation
 		dir := filepath.Dir(real(filepath.Dir(program)))
-		if !isPersonal(dir) && slices.ContainsFunc(marks, func(mark string) bool { found, _ := filepath.Glob(filepath.Join(dir, mark)); return found != nil }) {
+		if !isPersonal(dir) && slices.ContainsFunc(marks,
+			func(mark string) bool { found, _ := filepath.Glob(filepath.Join(dir, mark)); return found != nil }) {
 			for _, part := range installed {
 				if path := real(filepath.Join(dir, part)); p.At.refuse(path) == nil && !isPersonal(path) {
 					rules = append(rules, confine.Rule{Path: path})

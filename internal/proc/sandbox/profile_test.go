@@ -46,10 +46,12 @@ func tree(t *testing.T, files ...string) string {
 func TestProfiles(t *testing.T) {
 	root := tree(t,
 		"py/bin/python3", "py/lib/python3.11/os.py", "py/share/x",
-		"venv/pyvenv.cfg", "venv/lib/python3.11/", "venv/bin/python3 -> ROOT/py/bin/python3", "venv/bin/server=#!ROOT/venv/bin/python3 -E\n", "venv/secrets",
+		"venv/pyvenv.cfg", "venv/lib/python3.11/", "venv/bin/python3 -> ROOT/py/bin/python3",
+		"venv/bin/server=#!ROOT/venv/bin/python3 -E\n", "venv/secrets",
 		"node/bin/node", "node/lib/node_modules/srv/index.js", "node/bin/srv -> ../lib/node_modules/srv/index.js",
 		"home/.local/bin/tool", "home/.local/lib/python3.11/", "home/.local/share/keyrings/x",
-		"home/.local/share/uv/credentials/x", "home/.local/share/uv/python/", "home/.local/share/uv/tools/", "home/.cache/uv/",
+		"home/.local/share/uv/credentials/x", "home/.local/share/uv/python/", "home/.local/share/uv/tools/",
+		"home/.cache/uv/",
 		"home/bin/x", "home/lib/node_modules/",
 		"host/other/bin/x", "host/other/lib/python3.11/", "ext/py -> ROOT/host/other/bin/x",
 	)
@@ -59,10 +61,19 @@ func TestProfiles(t *testing.T) {
 		profile, program string
 		want             []string
 	}{
-		{sandbox.ProfilePython, "venv/bin/python3", []string{"py/bin", "py/lib", "venv/bin", "venv/lib", "venv/pyvenv.cfg"}},
-		{sandbox.ProfilePython, "venv/bin/server", []string{"py/bin", "py/lib", "venv/bin", "venv/lib", "venv/pyvenv.cfg"}},
+		{sandbox.ProfilePython, "venv/bin/python3",
+			[]string{"py/bin", "py/lib", "venv/bin", "venv/lib", "venv/pyvenv.cfg"}},
+		{sandbox.ProfilePython, "venv/bin/server",
+			[]string{"py/bin", "py/lib", "venv/bin", "venv/lib", "venv/pyvenv.cfg"}},
 		{sandbox.ProfilePython, "home/.local/bin/tool", []string{"home/.local/bin", "home/.local/lib"}},
-		{sandbox.ProfileUV, "py/bin/python3", []string{"home/.cache/uv", "home/.local/share/uv/python", "home/.local/share/uv/tools", "py/bin", "py/lib"}},
+		{sandbox.ProfileUV, "py/bin/python3",
+			[]string{
+				"home/.cache/uv",
+				"home/.local/share/uv/python",
+				"home/.local/share/uv/tools",
+				"py/bin",
+				"py/lib",
+			}},
 		{sandbox.ProfileNode, "node/bin/srv", []string{"node/bin", "node/lib"}},
 		{sandbox.ProfileNode, "home/bin/x", nil},
 		{sandbox.ProfilePython, "ext/py", nil},

@@ -14,9 +14,10 @@ import (
 
 // Place is where an extension lives.
 type Place struct {
-	Dir     string   // its folder, absolute
-	State   string   // its state directory, absolute
-	Private []string // files and directories of the host, which no extension may ask for: configuration, state, tokens, secrets
+	Dir   string // its folder, absolute
+	State string // its state directory, absolute
+	// files and directories of the host, which no extension may ask for: configuration, state, tokens, secrets
+	Private []string
 }
 
 // PlaceOf returns the place of an extension of the host that keeps its state beside that of others.
@@ -54,7 +55,13 @@ func (p *Policy) Environ(state string) map[string]string {
 // Resolve returns the policy for the table of an extension. It follows symbolic links once, so that a
 // path means what it meant then. The error names the path that cannot be asked for.
 func Resolve(t *sandbox.Table, at Place) (*Policy, error) {
-	p := &Policy{Profile: t.Profile, Net: t.Net, BestEffort: t.BestEffort, At: at, Read: []string{real(at.Dir), real(at.State)}}
+	p := &Policy{
+		Profile:    t.Profile,
+		Net:        t.Net,
+		BestEffort: t.BestEffort,
+		At:         at,
+		Read:       []string{real(at.Dir), real(at.State)},
+	}
 	for _, list := range []struct {
 		key   string
 		names []string
@@ -66,7 +73,8 @@ func Resolve(t *sandbox.Table, at Place) (*Policy, error) {
 				return nil, fmt.Errorf("sandbox.%s[%d]: %w", list.key, i, err)
 			}
 			if list.key == "write" && within(p.Read[0], path) {
-				return nil, fmt.Errorf("sandbox.write[%d]: %s holds the manifest of the extension, which says what it may touch; ask for a folder in it, or for {state}", i, path)
+				return nil, fmt.Errorf("sandbox.write[%d]: %s holds the manifest of the extension, which says what "+
+					"it may touch; ask for a folder in it, or for {state}", i, path)
 			}
 			*list.to = append(*list.to, path)
 		}
@@ -107,7 +115,8 @@ func (at *Place) Name(path string, write bool) (string, error) {
 		return "", err
 	}
 	if write && within(real(at.Dir), path) {
-		return "", errors.New("the manifest is there, which says what it may touch; write to {state} or to a folder in it")
+		return "", errors.New("the manifest is there, which says what it may touch; write to {state} or to a folder " +
+			"in it")
 	}
 	home, _ := os.UserHomeDir()
 	for _, base := range []struct{ dir, name string }{{at.State, sandbox.State}, {at.Dir, "."}, {home, "~"}} {
@@ -128,7 +137,8 @@ func (at *Place) refuse(path string) error {
 	for _, private := range at.Private {
 		private = real(private)
 		if within(private, path) || within(path, private) && !within(path, state) && path != real(at.Dir) {
-			return fmt.Errorf("%s holds files of the host (%s), which no extension may reach; ask for the folders that it needs", path, private)
+			return fmt.Errorf("%s holds files of the host (%s), which no extension may reach; ask for the folders "+
+				"that it needs", path, private)
 		}
 	}
 	return nil

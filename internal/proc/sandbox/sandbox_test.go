@@ -26,17 +26,26 @@ func TestResolve(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for from, to := range map[string]string{"ext/out": "home/notes", "host/ext/out": "home/notes", "ext/in": "ext/data", "home/link": "home/notes"} {
+	for from, to := range map[string]string{
+		"ext/out":      "home/notes",
+		"host/ext/out": "home/notes",
+		"ext/in":       "ext/data",
+		"home/link":    "home/notes",
+	} {
 		if err := os.Symlink(filepath.Join(dir, to), filepath.Join(dir, from)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	at := sandbox.Place{Dir: dir + "/ext", State: dir + "/host/ext", Private: []string{dir + "/host"}}
-	p, err := sandbox.Resolve(&ask.Table{Read: []string{"./data", "in", "~/notes", "~/link", "/srv/none"}, Write: []string{"{state}", "{state}/new/deep"}}, at)
+	p, err := sandbox.Resolve(&ask.Table{
+		Read:  []string{"./data", "in", "~/notes", "~/link", "/srv/none"},
+		Write: []string{"{state}", "{state}/new/deep"},
+	}, at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/ext", "/host/ext", "/ext/data", "/ext/data", "/home/notes", "/home/notes", "/srv/none", "/host/ext", "/host/ext/new/deep"}
+	want := []string{"/ext", "/host/ext", "/ext/data", "/ext/data", "/home/notes", "/home/notes", "/srv/none",
+		"/host/ext", "/host/ext/new/deep"}
 	var got []string
 	for _, path := range append(p.Read, p.Write...) {
 		got = append(got, strings.TrimPrefix(path, dir))
@@ -45,15 +54,23 @@ func TestResolve(t *testing.T) {
 		t.Error(diff)
 	}
 	for name, says := range map[string]string{
-		"out": "by a symbolic link", "{state}/out": "by a symbolic link", dir + "/host/other": "files of the host", dir + "/host": "files of the host",
-		dir: "files of the host", "/": "files of the host", "/proc/1": "runtime.isolate", ".": "holds the manifest",
+		"out":               "by a symbolic link",
+		"{state}/out":       "by a symbolic link",
+		dir + "/host/other": "files of the host",
+		dir + "/host":       "files of the host",
+		dir:                 "files of the host",
+		"/":                 "files of the host",
+		"/proc/1":           "runtime.isolate",
+		".":                 "holds the manifest",
 	} {
-		if _, err := sandbox.Resolve(&ask.Table{Write: []string{name}}, at); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "sandbox.write[0]") {
+		if _, err := sandbox.Resolve(&ask.Table{Write: []string{name}}, at); err == nil ||
+			!strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "sandbox.write[0]") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	at.Dir = dir
-	if _, err := sandbox.Resolve(&ask.Table{}, at); err == nil || !strings.Contains(err.Error(), "the extension's folder") {
+	if _, err := sandbox.Resolve(&ask.Table{}, at); err == nil ||
+		!strings.Contains(err.Error(), "the extension's folder") {
 		t.Errorf("a folder around the host's files: %v", err)
 	}
 }

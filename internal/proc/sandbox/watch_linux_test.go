@@ -26,10 +26,14 @@ func TestWatch(t *testing.T) {
 		script string
 		want   []sandbox.Access
 	}{
-		{"cat $HOME/.ssh/id_rsa; cat $FOLDER/plugin.toml $HOME/none; echo x > $STATE/new; cat $STATE/new", []sandbox.Access{{Path: home + "/.ssh/id_rsa"}}},
-		{"cd $HOME && cat .bashrc; echo x >> .bashrc; echo x > $FOLDER/new", []sandbox.Access{{p.folder, true}, {home + "/.bashrc", true}}},
-		{"ls $HOME/.aws; mkdir $HOME/d; rm $HOME/doomed; mv $HOME/moved $STATE/moved; ln -s x $HOME/.ssh/link", []sandbox.Access{{home, true}, {Path: home + "/.aws"}, {home + "/.ssh", true}}},
-		{"ln -s $HOME/.aws/credentials $STATE/link; cat $STATE/link", []sandbox.Access{{Path: home + "/.aws/credentials"}}},
+		{"cat $HOME/.ssh/id_rsa; cat $FOLDER/plugin.toml $HOME/none; echo x > $STATE/new; cat $STATE/new",
+			[]sandbox.Access{{Path: home + "/.ssh/id_rsa"}}},
+		{"cd $HOME && cat .bashrc; echo x >> .bashrc; echo x > $FOLDER/new",
+			[]sandbox.Access{{p.folder, true}, {home + "/.bashrc", true}}},
+		{"ls $HOME/.aws; mkdir $HOME/d; rm $HOME/doomed; mv $HOME/moved $STATE/moved; ln -s x $HOME/.ssh/link",
+			[]sandbox.Access{{home, true}, {Path: home + "/.aws"}, {home + "/.ssh", true}}},
+		{"ln -s $HOME/.aws/credentials $STATE/link; cat $STATE/link",
+			[]sandbox.Access{{Path: home + "/.aws/credentials"}}},
 		{"exec 3< $FOLDER/plugin.toml; cat /proc/self/fd/3 > /dev/null; exit 3", nil},
 	} {
 		policy, err := sandbox.Resolve(&ask.Table{Write: []string{"{state}"}}, place)

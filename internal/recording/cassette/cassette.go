@@ -53,7 +53,16 @@ const (
 var kinds = map[string]Kind{}
 
 func init() {
-	for _, k := range []Kind{KindStart, KindOffer, KindSent, KindReceived, KindNoise, KindEnd, KindOmitted, KindClosed} {
+	for _, k := range []Kind{
+		KindStart,
+		KindOffer,
+		KindSent,
+		KindReceived,
+		KindNoise,
+		KindEnd,
+		KindOmitted,
+		KindClosed,
+	} {
 		kinds[string(k)] = k
 	}
 }
@@ -218,8 +227,17 @@ func DecodeOffer(payload json.RawMessage) (*Offer, error) {
 		ToolsByMethod                   map[string]string `json:"tools_by_method"`
 	}
 	err := json.Unmarshal(payload, &o)
-	return &Offer{Protocol: o.Protocol, Version: o.Version, ServerVersion: o.ServerVersion, ServerInfo: o.ServerInfo,
-		Capabilities: o.Capabilities, Instructions: o.Instructions, Tools: o.Tools, Hooks: o.Hooks, ToolsByMethod: o.ToolsByMethod}, err
+	return &Offer{
+		Protocol:      o.Protocol,
+		Version:       o.Version,
+		ServerVersion: o.ServerVersion,
+		ServerInfo:    o.ServerInfo,
+		Capabilities:  o.Capabilities,
+		Instructions:  o.Instructions,
+		Tools:         o.Tools,
+		Hooks:         o.Hooks,
+		ToolsByMethod: o.ToolsByMethod,
+	}, err
 }
 
 // End is the end of a run. Kind is "" when the host stopped it.

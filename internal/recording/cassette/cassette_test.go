@@ -20,13 +20,35 @@ import (
 const header = `{"cassette":1,"host":"1.0","begun":"2026-01-02T03:04:05Z"}` + "\n"
 
 func TestRecordsComeBackAsTheyWere(t *testing.T) {
-	offer := &Offer{Protocol: "mcp", Version: "2025-11-25", ServerInfo: []byte(`{"name": "<a> & b"}`), Instructions: "a\nb",
-		Tools: []json.RawMessage{[]byte(`{"name":"a","big":12345678901234567890}`)}, Hooks: []string{"pre_tool"}}
+	offer := &Offer{
+		Protocol:     "mcp",
+		Version:      "2025-11-25",
+		ServerInfo:   []byte(`{"name": "<a> & b"}`),
+		Instructions: "a\nb",
+		Tools:        []json.RawMessage{[]byte(`{"name":"a","big":12345678901234567890}`)},
+		Hooks:        []string{"pre_tool"},
+	}
 	records := []Record{
-		{At: 7 * time.Microsecond, Run: 1, Kind: KindStart, Payload: Encode(Start{Extension: "notes", Transport: "stdio", Protocol: "mcp", PID: 4})},
+		{
+			At:      7 * time.Microsecond,
+			Run:     1,
+			Kind:    KindStart,
+			Payload: Encode(Start{Extension: "notes", Transport: "stdio", Protocol: "mcp", PID: 4}),
+		},
 		{At: time.Second, Run: 1, Kind: KindOffer, Payload: offer.Encode()},
-		{At: time.Second, Run: 1, Kind: KindSent, Payload: []byte(`{"id":1,"method":"x","params":{"n":1.0e2,"s":"<\u003c>"}}`)},
-		{At: time.Second, Run: 1, Kind: KindReceived, Of: []byte(`1`), Payload: []byte(`{"id":1,"result":{"at":1,"run":2}}`)},
+		{
+			At:      time.Second,
+			Run:     1,
+			Kind:    KindSent,
+			Payload: []byte(`{"id":1,"method":"x","params":{"n":1.0e2,"s":"<\u003c>"}}`),
+		},
+		{
+			At:      time.Second,
+			Run:     1,
+			Kind:    KindReceived,
+			Of:      []byte(`1`),
+			Payload: []byte(`{"id":1,"result":{"at":1,"run":2}}`),
+		},
 		{At: time.Second, Run: 1, Kind: KindNoise, Payload: []byte(`"hello"`)},
 		{At: 2 * time.Second, Run: 1, Kind: KindEnd, Payload: Encode(End{Kind: "child_exited", Message: "gone"})},
 	}
@@ -58,7 +80,11 @@ func TestRecordsComeBackAsTheyWere(t *testing.T) {
 		}
 		got = append(got, n)
 	}
-	want := append(records, Record{At: 3 * time.Second, Kind: KindClosed, Payload: []byte(`{"reason":"done","records":6}`)})
+	want := append(records, Record{
+		At:      3 * time.Second,
+		Kind:    KindClosed,
+		Payload: []byte(`{"reason":"done","records":6}`),
+	})
 	if diff := cmp.Diff(want, got); diff != "" || !r.Complete {
 		t.Errorf("complete %v\n%s", r.Complete, diff)
 	}
@@ -87,11 +113,14 @@ func TestFaultsNameTheLine(t *testing.T) {
 		"a wrong time":    {header + `{"at":-1,"run":1,"start":{}}` + "\n", "line 2: at is no number of microseconds"},
 		"no run":          {header + `{"at":1,"start":{}}` + "\n", "line 2: it lacks run, the run that it belongs to"},
 		"a wrong run":     {header + `{"at":1,"run":0,"start":{}}` + "\n", "line 2: run is no number from 1 on"},
-		"two payloads":    {header + `{"at":1,"run":1,"start":{},"end":{}}` + "\n", "line 2: it has both start and end"},
-		"no payload":      {header + `{"at":1,"run":1,"new":{}}` + "\n", "line 2: it has no payload that this version knows"},
-		"no frame":        {header + `{"at":1,"run":1,"sent":4}` + "\n", "line 2: sent is no frame"},
-		"after the end":   {header + `{"at":1,"closed":{}}` + "\n" + start, "line 3: the cassette goes on after its end"},
-		"too long":        {header + strings.Repeat("x", 1000), "line 2: the cassette is longer than its reader takes"},
+		"two payloads": {header + `{"at":1,"run":1,"start":{},"end":{}}` + "\n",
+			"line 2: it has both start and end"},
+		"no payload": {header + `{"at":1,"run":1,"new":{}}` + "\n",
+			"line 2: it has no payload that this version knows"},
+		"no frame": {header + `{"at":1,"run":1,"sent":4}` + "\n", "line 2: sent is no frame"},
+		"after the end": {header + `{"at":1,"closed":{}}` + "\n" + start,
+			"line 3: the cassette goes on after its end"},
+		"too long": {header + strings.Repeat("x", 1000), "line 2: the cassette is longer than its reader takes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewReader(strings.NewReader(test.text), 900)
@@ -156,7 +185,8 @@ func TestTheWriterKeepsItsBoundAndItsEnd(t *testing.T) {
 	if !errors.Is(err, ErrFull) || w.Close(time.Second, ErrFull.Error()) != nil || out.Len() > 4<<10 {
 		t.Error(err, out.Len())
 	}
-	if !strings.HasSuffix(out.String(), fmt.Sprintf(`"closed":{"reason":"the bound of the recording is reached","records":%d}}`+"\n", added)) {
+	if !strings.HasSuffix(out.String(),
+		fmt.Sprintf(`"closed":{"reason":"the bound of the recording is reached","records":%d}}`+"\n", added)) {
 		t.Error(out.String()[out.Len()-200:])
 	}
 }
@@ -200,7 +230,8 @@ func TestAFileIsPrivateAndReplacesNothing(t *testing.T) {
 // TestFramesAsDeepAsFramesMayBe writes and reads frames that are nested as deep as the host takes them.
 func TestFramesAsDeepAsFramesMayBe(t *testing.T) {
 	deep := func(n int) json.RawMessage {
-		return json.RawMessage(`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + `}`)
+		return json.RawMessage(`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", n-1) + strings.Repeat("]",
+			n-1) + `}`)
 	}
 	for depth, want := range map[int]error{rawjson.MaxDepth: nil, rawjson.MaxDepth + 1: rawjson.ErrDepth} {
 		line, err := Append(nil, &Record{Run: 1, Kind: KindReceived, Of: json.RawMessage("7"), Payload: deep(depth)})
@@ -215,7 +246,11 @@ func TestFramesAsDeepAsFramesMayBe(t *testing.T) {
 			t.Errorf("nested %d deep: %v", depth, err)
 		}
 	}
-	for _, broken := range []string{`{"at":1,,"run":1,"received":`, `{"at":1,"run":1 "received":`, `{"at":1,"received":1,"run":`} {
+	for _, broken := range []string{
+		`{"at":1,,"run":1,"received":`,
+		`{"at":1,"run":1 "received":`,
+		`{"at":1,"received":1,"run":`,
+	} {
 		if _, err := parse([]byte(broken + string(deep(rawjson.MaxDepth)) + "}")); err == nil {
 			t.Error(broken)
 		}

@@ -20,14 +20,19 @@ import (
 // Rule states which calls fail, and how. Of several rules the first that fits a tool
 // counts. A call fails in one way at most: the probabilities add up to 1 at most.
 type Rule struct {
-	Tool    string            `json:"tool"`              // pattern of registered names, such as ext_git_*
-	Crash   Share             `json:"crash,omitempty"`   // the probability, from 0 to 1, that the process is killed before it answers
-	Hang    Share             `json:"hang,omitempty"`    // the same, that no answer comes: the call ends by call_timeout or its caller
-	Garbage Share             `json:"garbage,omitempty"` // the same, that the call is carried out, and its answer cannot be read
-	Huge    Share             `json:"huge,omitempty"`    // the same, that the answer has 4 MiB of text more
-	Noise   Share             `json:"noise,omitempty"`   // the same, that 20 messages of a log come before the answer
-	Slow    manifest.Duration `json:"slow,omitzero"`     // each call waits that long before it is made; default not at all
-	Seed    int               `json:"seed,omitempty"`    // of what is drawn: the same seed has the same calls of a tool fail; default 0
+	Tool string `json:"tool"` // pattern of registered names, such as ext_git_*
+	// the probability, from 0 to 1, that the process is killed before it answers
+	Crash Share `json:"crash,omitempty"`
+	// the same, that no answer comes: the call ends by call_timeout or its caller
+	Hang Share `json:"hang,omitempty"`
+	// the same, that the call is carried out, and its answer cannot be read
+	Garbage Share `json:"garbage,omitempty"`
+	Huge    Share `json:"huge,omitempty"`  // the same, that the answer has 4 MiB of text more
+	Noise   Share `json:"noise,omitempty"` // the same, that 20 messages of a log come before the answer
+	// each call waits that long before it is made; default not at all
+	Slow manifest.Duration `json:"slow,omitzero"`
+	// of what is drawn: the same seed has the same calls of a tool fail; default 0
+	Seed int `json:"seed,omitempty"`
 }
 
 // Share is the probability that a call fails in one way.
@@ -91,7 +96,8 @@ func Check(rules []Rule) (list []Problem) {
 	for n := range rules {
 		r := &rules[n]
 		if err := glob.Check(r.Tool); r.Tool == "" || err != nil {
-			list = append(list, Problem{n, "tool", fmt.Sprintf("%q is no pattern of tools", r.Tool), "such as ext_git_*"})
+			list = append(list,
+				Problem{n, "tool", fmt.Sprintf("%q is no pattern of tools", r.Tool), "such as ext_git_*"})
 		}
 		sum := Share(0)
 		for _, s := range r.shares() {
@@ -99,9 +105,21 @@ func Check(rules []Rule) (list []Problem) {
 		}
 		switch {
 		case sum > 1.000001: // ten times 0.1 is a little more than 1
-			list = append(list, Problem{n, "", fmt.Sprintf("the probabilities add up to %v: a call fails in one way", sum), "together at most 1"})
+			list = append(list,
+				Problem{
+					n,
+					"",
+					fmt.Sprintf("the probabilities add up to %v: a call fails in one way", sum),
+					"together at most 1",
+				})
 		case sum == 0 && r.Slow == 0:
-			list = append(list, Problem{n, "", "has no effect", "state crash, hang, garbage, huge or noise as a probability, or slow as a duration"})
+			list = append(list,
+				Problem{
+					n,
+					"",
+					"has no effect",
+					"state crash, hang, garbage, huge or noise as a probability, or slow as a duration",
+				})
 		}
 	}
 	return list

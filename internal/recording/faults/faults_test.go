@@ -11,10 +11,12 @@ func TestCheck(t *testing.T) {
 		rule Rule
 		want string // of the message; "" for none
 	}{
-		{Rule{Tool: "ext_git_*", Crash: 0.1, Slow: 1}, ""}, {Rule{Tool: "*", Hang: 1}, ""}, {Rule{Tool: "*", Slow: 1}, ""},
+		{Rule{Tool: "ext_git_*", Crash: 0.1, Slow: 1}, ""}, {Rule{Tool: "*", Hang: 1}, ""},
+		{Rule{Tool: "*", Slow: 1}, ""},
 		{Rule{Tool: "*", Crash: 0.1, Hang: 0.2, Garbage: 0.3, Huge: 0.3, Noise: 0.1}, ""},
 		{Rule{Tool: "", Crash: 1}, "is no pattern"}, {Rule{Tool: "ext_[", Crash: 1}, "is no pattern"},
-		{Rule{Tool: "*"}, "has no effect"}, {Rule{Tool: "*", Seed: 7}, "has no effect"}, {Rule{Tool: "*", Crash: 0.6, Noise: 0.6}, "add up to 1.2"},
+		{Rule{Tool: "*"}, "has no effect"}, {Rule{Tool: "*", Seed: 7}, "has no effect"},
+		{Rule{Tool: "*", Crash: 0.6, Noise: 0.6}, "add up to 1.2"},
 	} {
 		got := fmt.Sprint(Check([]Rule{c.rule}))
 		if c.want == "" && got != "[]" || !strings.Contains(got, c.want) {

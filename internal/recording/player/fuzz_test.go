@@ -13,7 +13,11 @@ import (
 
 // FuzzTape replays whatever a cassette holds.
 func FuzzTape(f *testing.F) {
-	for _, text := range []string{adds, talks, `{"received":{"id":1,"method":"x"}}` + "\n" + `{"sent":{"id":1}}` + "\n" + `{"end":{"kind":"odd"}}` + "\n"} {
+	for _, text := range []string{
+		adds,
+		talks,
+		`{"received":{"id":1,"method":"x"}}` + "\n" + `{"sent":{"id":1}}` + "\n" + `{"end":{"kind":"odd"}}` + "\n",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -111,7 +111,8 @@ func (x *index) find(modern bool, method string, params json.RawMessage, nearest
 		if nearest || repeats(method) {
 			return e.calls[len(e.calls)-1], nil
 		}
-		return nil, fmt.Errorf("%s was recorded %s, and is asked for once more; record more of them, or replay with match = \"nearest\"", describe(method, e.name, e.params), times(len(e.calls)))
+		return nil, fmt.Errorf("%s was recorded %s, and is asked for once more; record more of them, or replay with "+
+			"match = \"nearest\"", describe(method, e.name, e.params), times(len(e.calls)))
 	}
 	near, sameName := x.nearest(modern, method, nameOf(params), asked)
 	if near != nil && sameName && (nearest || strings.HasPrefix(method, protocol.MethodHookPrefix)) {
@@ -265,7 +266,8 @@ func mayBe(recorded, asked string) bool {
 		return asked != "" && recorded == `"***"`
 	}
 	first, last := found[0][0], found[len(found)-1][1]
-	if len(asked) < first+len(recorded)-last || !strings.HasPrefix(asked, recorded[:first]) || !strings.HasSuffix(asked, recorded[last:]) {
+	if len(asked) < first+len(recorded)-last || !strings.HasPrefix(asked, recorded[:first]) ||
+		!strings.HasSuffix(asked, recorded[last:]) {
 		return false
 	}
 	asked = asked[first : len(asked)-len(recorded)+last]

@@ -65,10 +65,11 @@ type recording struct {
 	lite     bool
 	inFlight map[string]*pending // requests of the host, by id
 	tokens   map[string]*pending // those with a progress token, by it
-	latest   []*pending          // requests but subscriptions, the oldest first; those in flight, and some that no longer are
-	asked    map[string]*pending // requests of the extension, by id; nil: it belongs to no call
-	last     *pending            // the latest request of the host
-	at       time.Duration       // of the latest event outside of calls
+	// requests but subscriptions, the oldest first; those in flight, and some that no longer are
+	latest []*pending
+	asked  map[string]*pending // requests of the extension, by id; nil: it belongs to no call
+	last   *pending            // the latest request of the host
+	at     time.Duration       // of the latest event outside of calls
 }
 
 // pending is a call while its run is read.
@@ -156,8 +157,13 @@ func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message, place c
 		if n.lite {
 			method, params = protocol.MethodToolsCall, liteParams(n.methods, m.Method, m.Params)
 		}
-		p := &pending{call: new(call), id: string(m.ID), method: method, at: at,
-			token: string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))}
+		p := &pending{
+			call:   new(call),
+			id:     string(m.ID),
+			method: method,
+			at:     at,
+			token:  string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken)),
+		}
 		if standing(method) {
 			p.stands = p.id
 		}

@@ -71,8 +71,17 @@ func (t *Tape) Play(legacy bool) (*Player, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Player{tape: t, run: r, file: file, protocol: t.Protocol(), out: make(chan item, 64), closed: make(chan struct{}),
-		calls: make(map[string]context.CancelFunc), waiting: make(map[string]chan struct{}), listens: make(map[string]json.RawMessage)}
+	p := &Player{
+		tape:     t,
+		run:      r,
+		file:     file,
+		protocol: t.Protocol(),
+		out:      make(chan item, 64),
+		closed:   make(chan struct{}),
+		calls:    make(map[string]context.CancelFunc),
+		waiting:  make(map[string]chan struct{}),
+		listens:  make(map[string]json.RawMessage),
+	}
 	p.close = sync.OnceFunc(func() { close(p.closed) })
 	return p, nil
 }
@@ -189,7 +198,10 @@ func (p *Player) answerOwn(m *jsonrpc.Message) (result json.RawMessage, err erro
 		case !mcp:
 			return nativeHandshake(first), nil, true
 		case p.run.modern():
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the recorded server speaks modern versions of MCP alone"}, true
+			return nil, &jsonrpc.Error{
+				Code:    jsonrpc.CodeMethodNotFound,
+				Message: "the recorded server speaks modern versions of MCP alone",
+			}, true
 		}
 		return initializeResult(first), nil, true
 	case protocol.MethodDiscover:
@@ -477,7 +489,8 @@ func (p *Player) reply(id, result json.RawMessage, err error) {
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		m.Error, _ = json.Marshal(refused) // always encodes
 	} else if err != nil {
-		m.Error = json.RawMessage(fmt.Sprintf(`{"code":%d,"message":%s}`, jsonrpc.CodeInternal, rawjson.Quote(err.Error())))
+		m.Error = json.RawMessage(fmt.Sprintf(`{"code":%d,"message":%s}`, jsonrpc.CodeInternal,
+			rawjson.Quote(err.Error())))
 	}
 	p.deliver(m)
 }

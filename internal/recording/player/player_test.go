@@ -58,8 +58,11 @@ func connect(t *testing.T, tape *Tape) (c *jsonrpc.Conn, ended <-chan error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = jsonrpc.NewConn(p, jsonrpc.Options{FirstID: 70, Token: func(m *jsonrpc.Message) string { return string(progressToken(m)) },
-		Loose: func(*jsonrpc.Message) bool { return true }})
+	c = jsonrpc.NewConn(p, jsonrpc.Options{
+		FirstID: 70,
+		Token:   func(m *jsonrpc.Message) string { return string(progressToken(m)) },
+		Loose:   func(*jsonrpc.Message) bool { return true },
+	})
 	end := make(chan error, 1)
 	go func() { end <- c.Serve(context.Background()) }()
 	t.Cleanup(func() { c.Close(); <-p.work.Close() })
@@ -89,16 +92,20 @@ func TestEqualCallsAreAnsweredInOrder(t *testing.T) {
 	for _, test := range []struct{ params, want string }{
 		{`{"name":"add","arguments":{"a":1,"b":"x"}}`, `"first"`},
 		{`{"arguments":{"b":"\u0078","a":1},"name":"add","_meta":{"progressToken":9}}`, `"second"`},
-		{`{"name":"add","arguments":{"a":1,"b":"x"}}`, `error: add {"a":1,"b":"x"} was recorded 2 times, and is asked for once more; record more of them, or replay with match = "nearest"`},
-		{`{"name":"add","arguments":{"a":2,"b":"lang words"}}`, `error: add {"a":2,"b":"lang words"} was not recorded; the nearest recorded call is add {"a":2,"b":"long words"}`},
-		{`{"name":"sub","arguments":{"a":2}}`, `error: sub {"a":2} was not recorded; the nearest recorded call is add {"a":2,"b":"long words"}`},
+		{`{"name":"add","arguments":{"a":1,"b":"x"}}`,
+			`error: add {"a":1,"b":"x"} was recorded 2 times, and is asked for once more; record more of them, or replay with match = "nearest"`},
+		{`{"name":"add","arguments":{"a":2,"b":"lang words"}}`,
+			`error: add {"a":2,"b":"lang words"} was not recorded; the nearest recorded call is add {"a":2,"b":"long words"}`},
+		{`{"name":"sub","arguments":{"a":2}}`,
+			`error: sub {"a":2} was not recorded; the nearest recorded call is add {"a":2,"b":"long words"}`},
 		{`{"name":"login","arguments":{"key":"s\"ecret","token":"a eyJ b"}}`, `"masked"`},
 	} {
 		if got := ask(c, test.params); got != test.want {
 			t.Errorf("%s:\n%s, want\n%s", test.params, got, test.want)
 		}
 	}
-	if _, err := c.Call(context.Background(), "prompts/get", json.RawMessage(`{"name":"p"}`), nil); err == nil || !strings.Contains(err.Error(), `prompts/get {"name":"p"} was not recorded; nothing of that kind was recorded`) {
+	if _, err := c.Call(context.Background(), "prompts/get", json.RawMessage(`{"name":"p"}`), nil); err == nil ||
+		!strings.Contains(err.Error(), `prompts/get {"name":"p"} was not recorded; nothing of that kind was recorded`) {
 		t.Error(err)
 	}
 }
@@ -110,7 +117,8 @@ func TestATaskIsLookedAfterAsOftenAsWanted(t *testing.T) {
 {"sent":{"id":2,"method":"tasks/get","params":{"taskId":"1"}}}
 {"received":{"jsonrpc":"2.0","id":2,"result":"completed"}}`, Options{}))
 	for _, want := range []string{`"working"`, `"completed"`, `"completed"`} {
-		if got, err := c.Call(t.Context(), "tasks/get", json.RawMessage(`{"taskId":"1"}`), nil); err != nil || string(got) != want {
+		if got, err := c.Call(t.Context(), "tasks/get", json.RawMessage(`{"taskId":"1"}`), nil); err != nil ||
+			string(got) != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
@@ -124,7 +132,8 @@ func TestNearestAnswersWithTheMostSimilar(t *testing.T) {
 		{`{"name":"add","arguments":{"a":1,"b":"x"}}`, `"first"`},
 		{`{"name":"add","arguments":{"a":1,"b":"y"}}`, `"second"`},
 		{`{"name":"add","arguments":{"a":1,"b":"x"}}`, `"second"`},
-		{`{"name":"sub","arguments":{}}`, `error: sub was not recorded; the nearest recorded call is add {"a":1,"b":"x"}`},
+		{`{"name":"sub","arguments":{}}`,
+			`error: sub was not recorded; the nearest recorded call is add {"a":1,"b":"x"}`},
 	} {
 		if got := ask(c, test.params); got != test.want {
 			t.Errorf("%s:\n%s, want\n%s", test.params, got, test.want)
@@ -148,14 +157,15 @@ func TestWhatPassesDuringACall(t *testing.T) {
 			c, _ := connect(t, tape(t, talks, Options{Real: real}))
 			var heard []string
 			began := time.Now()
-			raw, err := c.Call(context.Background(), "tools/call", json.RawMessage(`{"name":"ask","_meta":{"progressToken":42}}`), &jsonrpc.CallOptions{Token: "42",
-				OnMessage: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
-					heard = append(heard, m.Method+" "+string(m.Params)+" "+time.Since(began).String())
-					if m.ID != nil {
-						time.Sleep(time.Minute) // a person answers later than the recorded one
-					}
-					return json.RawMessage("{}"), nil
-				}})
+			raw, err := c.Call(context.Background(), "tools/call",
+				json.RawMessage(`{"name":"ask","_meta":{"progressToken":42}}`), &jsonrpc.CallOptions{Token: "42",
+					OnMessage: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+						heard = append(heard, m.Method+" "+string(m.Params)+" "+time.Since(began).String())
+						if m.ID != nil {
+							time.Sleep(time.Minute) // a person answers later than the recorded one
+						}
+						return json.RawMessage("{}"), nil
+					}})
 			times := []string{"0s", "0s", "1m0s"}
 			if real {
 				times = []string{"100ms", "200ms", "1m0.3s"} // the answer took as long as it did
@@ -178,8 +188,12 @@ func TestADeathIsReplayedAtItsPlace(t *testing.T) {
 `
 	c, ended := connect(t, tape(t, text, Options{}))
 	progressed := false
-	_, err := c.Call(context.Background(), "tools/call", json.RawMessage(`{"name":"ask","_meta":{"progressToken":1}}`), &jsonrpc.CallOptions{Token: "1",
-		OnMessage: func(context.Context, *jsonrpc.Message) (json.RawMessage, error) { progressed = true; return nil, nil }})
+	_, err := c.Call(context.Background(), "tools/call", json.RawMessage(`{"name":"ask","_meta":{"progressToken":1}}`),
+		&jsonrpc.CallOptions{Token: "1",
+			OnMessage: func(context.Context, *jsonrpc.Message) (json.RawMessage, error) {
+				progressed = true
+				return nil, nil
+			}})
 	if !errors.Is(err, jsonrpc.ErrClosed) || !progressed {
 		t.Error(err, progressed)
 	}
@@ -211,7 +225,9 @@ func TestACallWithoutAnAnswer(t *testing.T) {
 }
 
 func TestALiteExtensionIsReplayedAsANativeOne(t *testing.T) {
-	text := strings.NewReplacer(`"protocol":"native","tools":[{"name":"add"}]`, `"protocol":"lite","tools":[{"name":"add"}],"tools_by_method":{"plus":"add"}`, `"native"`, `"lite"`).Replace(head) +
+	text := strings.NewReplacer(`"protocol":"native","tools":[{"name":"add"}]`,
+		`"protocol":"lite","tools":[{"name":"add"}],"tools_by_method":{"plus":"add"}`, `"native"`,
+		`"lite"`).Replace(head) +
 		`{"at":3,"run":1,"sent":{"id":1,"method":"plus","params":{"a":1}}}
 {"at":4,"run":1,"received":{"id":1,"result":"two"}}
 `
@@ -243,14 +259,18 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"no file":      {Options{File: filepath.Join(dir, "none")}, "no such file"},
-		"a directory":  {Options{File: dir}, "directory"},
-		"broken":       {Options{File: write("broken", head+"x\n")}, "line 4: "},
-		"empty":        {Options{File: write("empty", head[:strings.IndexByte(head, '\n')+1])}, "no extension was recorded in it"},
-		"which":        {Options{File: write("two", two)}, "it holds 2 extensions; state which: [x notes]"},
-		"mistyped":     {Options{File: write("two", two), Extension: "note"}, `"note" was not recorded in it, did you mean "notes"?`},
-		"another":      {Options{File: write("two", two), Extension: "calendar"}, `"calendar" was not recorded in it, but [x notes]`},
-		"nameless run": {Options{File: write("nameless", head+`{"at":0,"run":2,"start":{}}`+"\n")}, "run 2 begins without an extension"},
+		"no file":     {Options{File: filepath.Join(dir, "none")}, "no such file"},
+		"a directory": {Options{File: dir}, "directory"},
+		"broken":      {Options{File: write("broken", head+"x\n")}, "line 4: "},
+		"empty": {Options{File: write("empty", head[:strings.IndexByte(head, '\n')+1])},
+			"no extension was recorded in it"},
+		"which": {Options{File: write("two", two)}, "it holds 2 extensions; state which: [x notes]"},
+		"mistyped": {Options{File: write("two", two), Extension: "note"},
+			`"note" was not recorded in it, did you mean "notes"?`},
+		"another": {Options{File: write("two", two), Extension: "calendar"},
+			`"calendar" was not recorded in it, but [x notes]`},
+		"nameless run": {Options{File: write("nameless", head+`{"at":0,"run":2,"start":{}}`+"\n")},
+			"run 2 begins without an extension"},
 	} {
 		if _, err := Open(test.o); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
@@ -260,7 +280,8 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tape.Play(false); err == nil || !strings.Contains(err.Error(), "every run of notes in it ended before its handshake") {
+	if _, err := tape.Play(false); err == nil ||
+		!strings.Contains(err.Error(), "every run of notes in it ended before its handshake") {
 		t.Error(err)
 	}
 }
@@ -361,13 +382,15 @@ func TestCassetteThatChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, bytes.Replace(text, []byte(`"result":"first"`), []byte(`"result":"other"`), 1), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.Replace(text, []byte(`"result":"first"`), []byte(`"result":"other"`), 1),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(c, `{"name":"add","arguments":{"a":1,"b":"x"}}`); !strings.Contains(got, "error: ") {
 		t.Error(got)
 	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), file+": the cassette has changed since it was read") {
+	if err := <-ended; err == nil ||
+		!strings.Contains(err.Error(), file+": the cassette has changed since it was read") {
 		t.Error(err)
 	}
 }

@@ -87,7 +87,8 @@ func canaries() (all []canary) {
 	pat := "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	jwt := "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 	aws := "AKIA" + "Z7QK3MPLW2RT5XVB"
-	pem := "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA7bq6wXo3kQ\n" + strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n", 40) + "-----END RSA PRIVATE KEY-----"
+	pem := "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA7bq6wXo3kQ\n" +
+		strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n", 40) + "-----END RSA PRIVATE KEY-----"
 	token(pat, quoted)
 	token(pat, func(s string) string { return quoted(`{"t":` + quoted(s) + `}`) })
 	token(pat, escapedAll)

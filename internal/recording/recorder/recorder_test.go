@@ -105,7 +105,8 @@ func TestOnlyNamedExtensionsAreRecorded(t *testing.T) {
 		w.Start(cassette.Start{})
 		w.Frame(true, nil, frame("of "+id))
 	}
-	if err := r.End(""); err != nil || !strings.Contains(out.String(), "of a") || strings.Contains(out.String(), "of b") {
+	if err := r.End(""); err != nil || !strings.Contains(out.String(), "of a") ||
+		strings.Contains(out.String(), "of b") {
 		t.Error(err, out.String())
 	}
 }

@@ -80,13 +80,27 @@ type record struct {
 
 func newRecording(h *Hub, o Options) *Recording {
 	o.maxWait = cmp.Or(o.maxWait, maxWait)
-	return &Recording{hub: h, o: o, begun: time.Now(), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+	return &Recording{
+		hub:   h,
+		o:     o,
+		begun: time.Now(),
+		wake:  make(chan struct{}, 1),
+		hurry: make(chan struct{}, 1),
+		done:  make(chan struct{}),
+	}
 }
 
 func (r *Recording) describe() status.Recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return status.Recording{File: r.o.File, Extensions: r.o.Extensions, Since: r.begun, Records: r.records.Load(), Waiting: int64(r.waiting), Omitted: r.omitted.Load()}
+	return status.Recording{
+		File:       r.o.File,
+		Extensions: r.o.Extensions,
+		Since:      r.begun,
+		Records:    r.records.Load(),
+		Waiting:    int64(r.waiting),
+		Omitted:    r.omitted.Load(),
+	}
 }
 
 // put queues a record. While the queue is full it waits for the writer; once the queue has been
@@ -97,7 +111,8 @@ func (r *Recording) put(run int, kind cassette.Kind, of, payload json.RawMessage
 	defer r.mu.Unlock()
 	for r.waiting >= maxQueue && !r.over {
 		if !r.waitForRoomLocked() {
-			r.endLocked("the writer was too slow", fmt.Errorf("its queue was full for %v while calls waited", r.o.maxWait))
+			r.endLocked("the writer was too slow",
+				fmt.Errorf("its queue was full for %v while calls waited", r.o.maxWait))
 		}
 	}
 	r.queueLocked(n)

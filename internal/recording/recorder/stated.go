@@ -48,8 +48,12 @@ func (s *Stated) Follow(stated recording.Cassette) {
 }
 
 func (s *Stated) ended(err error) {
-	s.Report(protocol.Diagnostic{Level: protocol.LevelError, Code: CodeEnded, Message: "nothing is recorded any more: " + err.Error(),
-		Hint: "calls go on; once record is right, restart the host"})
+	s.Report(protocol.Diagnostic{
+		Level:   protocol.LevelError,
+		Code:    CodeEnded,
+		Message: "nothing is recorded any more: " + err.Error(),
+		Hint:    "calls go on; once record is right, restart the host",
+	})
 }
 
 // beginLocked begins the recording. A file that exists is set aside.
@@ -66,7 +70,13 @@ func (s *Stated) beginLocked() error {
 	if s.file, _, err = cassette.Create(path, false); err != nil {
 		return err
 	}
-	if s.under, err = s.Hub.Record(Options{To: s.file, File: path, Extensions: s.now.Extensions, MaxBytes: int64(s.now.MaxBytes), Ended: s.ended}); err != nil {
+	if s.under, err = s.Hub.Record(Options{
+		To:         s.file,
+		File:       path,
+		Extensions: s.now.Extensions,
+		MaxBytes:   int64(s.now.MaxBytes),
+		Ended:      s.ended,
+	}); err != nil {
 		return errors.Join(err, s.file.Close())
 	}
 	s.Log.Warn("what passes is recorded", "file", path, "extensions", s.now.Extensions)

@@ -18,14 +18,24 @@ import (
 func TestNothingButACassetteIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	var told []string
-	s := Stated{Hub: New("1.0", new(redact.Redactor)), Log: slog.New(slog.DiscardHandler), Report: func(d protocol.Diagnostic) { told = append(told, d.Message) }}
+	s := Stated{
+		Hub:    New("1.0", new(redact.Redactor)),
+		Log:    slog.New(slog.DiscardHandler),
+		Report: func(d protocol.Diagnostic) { told = append(told, d.Message) },
+	}
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range map[string]string{"main.go": "package main\n", "one": "no end of a line", "data.1": "of a user", "x.1": "another", "x.2": "a third"} {
+	for name, text := range map[string]string{
+		"main.go": "package main\n",
+		"one":     "no end of a line",
+		"data.1":  "of a user",
+		"x.1":     "another",
+		"x.2":     "a third",
+	} {
 		write(name, text)
 	}
 	write("x", "{\"cassette\":1}\n{\"at\":0,\"cut")
@@ -46,7 +56,14 @@ func TestNothingButACassetteIsSetAside(t *testing.T) {
 	if told != nil {
 		t.Error(told)
 	}
-	for name, want := range map[string]string{"main.go": "package main\n", "one": "no end of a line", "data.1": "of a user", "x.2": "a third", "x.1": `{"cassette":1,`, "x": `{"cassette":1,`} {
+	for name, want := range map[string]string{
+		"main.go": "package main\n",
+		"one":     "no end of a line",
+		"data.1":  "of a user",
+		"x.2":     "a third",
+		"x.1":     `{"cassette":1,`,
+		"x":       `{"cassette":1,`,
+	} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.HasPrefix(string(text), want) {
 			t.Errorf("%s: %s, %v", name, text, err)
 		}
@@ -62,7 +79,11 @@ func TestTwoHostsWithOneCassette(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.cassette")
 	var told []string
 	host := func() *Stated {
-		return &Stated{Hub: New("1.0", new(redact.Redactor)), Log: slog.New(slog.DiscardHandler), Report: func(d protocol.Diagnostic) { told = append(told, d.Message) }}
+		return &Stated{
+			Hub:    New("1.0", new(redact.Redactor)),
+			Log:    slog.New(slog.DiscardHandler),
+			Report: func(d protocol.Diagnostic) { told = append(told, d.Message) },
+		}
 	}
 	first, second := host(), host()
 	first.Follow(recording.Cassette{File: file})
@@ -76,7 +97,8 @@ func TestTwoHostsWithOneCassette(t *testing.T) {
 	wire := first.Hub.Wire("notes")
 	wire.Start(cassette.Start{Transport: "stdio", Protocol: "mcp"})
 	first.Follow(recording.Cassette{})
-	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"extension":"notes"`) || !strings.Contains(string(text), `"closed"`) {
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"extension":"notes"`) ||
+		!strings.Contains(string(text), `"closed"`) {
 		t.Errorf("%s, %v", text, err)
 	}
 	second.Follow(recording.Cassette{})

@@ -35,9 +35,12 @@ var algorithms = []jose.SignatureAlgorithm{
 type Verifier struct {
 	Issuer   string // required value of iss
 	Audience string // required member of aud
-	KeysURL  string // URL of the issuer's JSON Web Key Set; default: jwks_uri of its metadata (RFC 8414, OpenID Connect Discovery)
+	// URL of the issuer's JSON Web Key Set; default: jwks_uri of its metadata (RFC 8414, OpenID Connect Discovery)
+	KeysURL string
 
-	Client *http.Client // fetches keys and metadata, without redirects to another host; default: http.DefaultClient; each fetch ends after 10 s
+	// fetches keys and metadata, without redirects to another host; default: http.DefaultClient; each fetch ends after
+	// 10 s
+	Client *http.Client
 
 	mu        sync.Mutex // guards the fields below
 	keys      []jose.JSONWebKey

@@ -52,7 +52,8 @@ func signWith(rsaKey *rsa.PrivateKey, secret []byte, head, body string) string {
 	case "RS256":
 		sig, _ = rsa.SignPKCS1v15(rand.Reader, rsaKey, crypto.SHA256, sum[:])
 	case "PS256":
-		sig, _ = rsa.SignPSS(rand.Reader, rsaKey, crypto.SHA256, sum[:], &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash})
+		sig, _ = rsa.SignPSS(rand.Reader, rsaKey, crypto.SHA256, sum[:],
+			&rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash})
 	case "ES256", "ES384":
 		r, s, _ := ecdsa.Sign(rand.Reader, ecKey2, sum[:])
 		sig = append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
@@ -103,7 +104,8 @@ func publishing(t *testing.T, set func() string) *Verifier {
 }
 
 func good(v *Verifier) string {
-	return fmt.Sprintf(`{"iss":%q,"aud":["other",%q],"sub":"ada","scope":"read write","exp":%d,"nbf":%d}`, v.Issuer, v.Audience, now.Unix()+60, now.Unix())
+	return fmt.Sprintf(`{"iss":%q,"aud":["other",%q],"sub":"ada","scope":"read write","exp":%d,"nbf":%d}`, v.Issuer,
+		v.Audience, now.Unix()+60, now.Unix())
 }
 
 // changed returns good claims with changes; nil removes a claim.
@@ -123,9 +125,15 @@ const rs = `{"alg":"RS256","kid":"r"}`
 
 func TestVerify(t *testing.T) {
 	v, asked := issuer(t)
-	for _, head := range []string{rs, `{"alg":"PS256"}`, `{"alg":"ES256","kid":"e","typ":"at+jwt"}`, `{"alg":"EdDSA","kid":"o"}`} {
+	for _, head := range []string{
+		rs,
+		`{"alg":"PS256"}`,
+		`{"alg":"ES256","kid":"e","typ":"at+jwt"}`,
+		`{"alg":"EdDSA","kid":"o"}`,
+	} {
 		c, err := v.Verify(t.Context(), sign(head, good(v)), now)
-		if err != nil || c.Subject != "ada" || !slices.Equal(c.Scopes, []string{"read", "write"}) || c.Expires.Unix() != now.Unix()+60 {
+		if err != nil || c.Subject != "ada" || !slices.Equal(c.Scopes, []string{"read", "write"}) ||
+			c.Expires.Unix() != now.Unix()+60 {
 			t.Errorf("%s: %+v, %v", head, c, err)
 		}
 	}
@@ -142,8 +150,13 @@ func TestVerifyAccepts(t *testing.T) {
 		"valid within the skew":   {"nbf": now.Unix() + 59},
 		"a fraction of a second":  {"exp": float64(now.Unix()) + 0.5},
 		"issued in the future":    {"iat": now.Unix() + 3600},
-		"claims of other types":   {"jti": 5, "iat": "today", "scp": json.RawMessage("null"), "nbf": json.RawMessage("null")},
-		"a claim named SUB":       {"SUB": "eve", "Iss": "https://evil.example"},
+		"claims of other types": {
+			"jti": 5,
+			"iat": "today",
+			"scp": json.RawMessage("null"),
+			"nbf": json.RawMessage("null"),
+		},
+		"a claim named SUB": {"SUB": "eve", "Iss": "https://evil.example"},
 	} {
 		if c, err := v.Verify(t.Context(), sign(rs, changed(v, change)), now); err != nil || c.Subject != "ada" {
 			t.Errorf("%s: %+v, %v", name, c, err)
@@ -162,16 +175,20 @@ func TestVerifyRefuses(t *testing.T) {
 	claims := func(change map[string]any) string { return changed(v, change) }
 	fine := sign(rs, good(v))
 	parts := strings.Split(fine, ".")
-	public := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&rsaKey2.PublicKey)})
+	public := pem.EncodeToMemory(&pem.Block{
+		Type:  "RSA PUBLIC KEY",
+		Bytes: x509.MarshalPKCS1PublicKey(&rsaKey2.PublicKey),
+	})
 	for name, token := range map[string]string{
-		"nothing":               "",
-		"dots":                  "..",
-		"many dots":             strings.Repeat(".", maxToken),
-		"one part":              "a",
-		"two parts":             parts[0] + "." + parts[1],
-		"four parts":            fine + ".a",
-		"encrypted":             b64([]byte(`{"alg":"dir","enc":"A128GCM"}`)) + "..AAAA.AAAA.AAAA",
-		"JSON":                  fmt.Sprintf(`{"protected":%q,"payload":%q,"signature":%q}`, parts[0], parts[1], parts[2]),
+		"nothing":    "",
+		"dots":       "..",
+		"many dots":  strings.Repeat(".", maxToken),
+		"one part":   "a",
+		"two parts":  parts[0] + "." + parts[1],
+		"four parts": fine + ".a",
+		"encrypted":  b64([]byte(`{"alg":"dir","enc":"A128GCM"}`)) + "..AAAA.AAAA.AAAA",
+		"JSON": fmt.Sprintf(`{"protected":%q,"payload":%q,"signature":%q}`, parts[0], parts[1],
+			parts[2]),
 		"not base64":            "!." + parts[1] + "." + parts[2],
 		"another spelling":      parts[0] + "." + parts[1] + "." + respell(parts[2]),
 		"no algorithm":          sign(`{}`, good(v)),
@@ -264,7 +281,8 @@ func TestKeysOfTheTokenCountForNothing(t *testing.T) {
 			}
 		}
 	}
-	if _, err := v.Verify(t.Context(), sign(`{"alg":"RS256","kid":"r","jwk":`+jwk+`,"jku":"`+evil.URL+`"}`, good(v)), now); err != nil {
+	if _, err := v.Verify(t.Context(), sign(`{"alg":"RS256","kid":"r","jwk":`+jwk+`,"jku":"`+evil.URL+`"}`, good(v)),
+		now); err != nil {
 		t.Errorf("signed by the issuer all the same: %v", err)
 	}
 }
@@ -273,7 +291,8 @@ func TestKeysOfTheTokenCountForNothing(t *testing.T) {
 func TestVerifierWithoutIssuerOrAudience(t *testing.T) {
 	for _, v := range []*Verifier{{Issuer: "i"}, {Audience: "a"}} {
 		v.KeysURL = publishing(t, keySet).KeysURL
-		if c, err := v.Verify(t.Context(), sign(rs, changed(v, map[string]any{"iss": "i", "aud": "a"})), now); err == nil {
+		if c, err := v.Verify(t.Context(), sign(rs, changed(v, map[string]any{"iss": "i", "aud": "a"})),
+			now); err == nil {
 			t.Errorf("%+v is believed", c)
 		}
 	}
@@ -285,7 +304,8 @@ func FuzzVerify(f *testing.F) {
 	f.Add(sign(rs, `{"iss":"i","aud":"a","exp":1800000060}`))
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, token string) {
-		if _, err := v.Verify(context.Background(), token, now); err == nil && !strings.HasPrefix(token, b64([]byte(rs))) {
+		if _, err := v.Verify(context.Background(), token, now); err == nil &&
+			!strings.HasPrefix(token, b64([]byte(rs))) {
 			t.Errorf("%q is believed", token)
 		}
 	})

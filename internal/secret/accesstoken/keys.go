@@ -19,9 +19,11 @@ import (
 var ErrKeys = errors.New("the issuer's keys cannot be fetched")
 
 const (
-	keysFor     = time.Hour        // age at which keys are fetched again: what the issuer has withdrawn is accepted so long at most, while it answers
-	keysAtMost  = 24 * time.Hour   // age at which keys count no more, whether the issuer answers or not
-	keysRetry   = 5 * time.Minute  // time after a failed fetch in which known keys count without another one: it keeps a caller waiting
+	// age at which keys are fetched again: what the issuer has withdrawn is accepted so long at most, while it answers
+	keysFor    = time.Hour
+	keysAtMost = 24 * time.Hour // age at which keys count no more, whether the issuer answers or not
+	// time after a failed fetch in which known keys count without another one: it keeps a caller waiting
+	keysRetry   = 5 * time.Minute
 	keysAgain   = 10 * time.Second // least time between two fetches, whatever keys tokens name
 	fetchLimit  = 10 * time.Second // of one fetch, metadata included
 	maxDocument = 1 << 20          // bytes of a key set, and of metadata
@@ -144,7 +146,11 @@ func (v *Verifier) discover(ctx context.Context) (string, error) {
 	}
 	path := strings.TrimSuffix(issuer.Path, "/")
 	var errs []error
-	for _, well := range []string{"/.well-known/oauth-authorization-server" + path, "/.well-known/openid-configuration" + path, path + "/.well-known/openid-configuration"} {
+	for _, well := range []string{
+		"/.well-known/oauth-authorization-server" + path,
+		"/.well-known/openid-configuration" + path,
+		path + "/.well-known/openid-configuration",
+	} {
 		u := *issuer
 		u.Path, u.RawQuery = well, ""
 		var m struct {

@@ -62,7 +62,8 @@ func TestKeysAreReplaced(t *testing.T) {
 func TestKeysOfOneName(t *testing.T) {
 	for _, order := range [][]*rsa.PrivateKey{{rsaKey2, evilKey}, {evilKey, rsaKey2}} {
 		v := publishing(t, func() string {
-			return fmt.Sprintf(`{"keys":[%s,%s]}`, rsaJWK(&order[0].PublicKey, `,"kid":"r"`), rsaJWK(&order[1].PublicKey, `,"kid":"r"`))
+			return fmt.Sprintf(`{"keys":[%s,%s]}`, rsaJWK(&order[0].PublicKey, `,"kid":"r"`),
+				rsaJWK(&order[1].PublicKey, `,"kid":"r"`))
 		})
 		for _, k := range order {
 			if _, err := v.Verify(t.Context(), signWith(k, nil, rs, good(v)), now); err != nil {
@@ -97,7 +98,9 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 			t.Errorf("a key %s: %v", name, err)
 		}
 	}
-	v := publishing(t, func() string { return `{"keys":[` + rsaJWK(&rsaKey2.PublicKey, `,"kid":"r","alg":"PS256"`) + `]}` })
+	v := publishing(t, func() string {
+		return `{"keys":[` + rsaJWK(&rsaKey2.PublicKey, `,"kid":"r","alg":"PS256"`) + `]}`
+	})
 	if _, err := v.Verify(t.Context(), sign(rs, good(v)), now); err == nil {
 		t.Error("a key for another algorithm is used")
 	}
@@ -158,7 +161,8 @@ func TestKeysThatCannotBeHad(t *testing.T) {
 		t.Errorf("no metadata: %v", err)
 	}
 	v = publishing(t, func() string { return keySet() + strings.Repeat(" ", maxDocument) })
-	if _, err := v.Verify(t.Context(), sign(rs, good(v)), now); !errors.Is(err, ErrKeys) || !strings.Contains(err.Error(), "longer") {
+	if _, err := v.Verify(t.Context(), sign(rs, good(v)), now); !errors.Is(err, ErrKeys) ||
+		!strings.Contains(err.Error(), "longer") {
 		t.Errorf("a huge set: %v", err)
 	}
 	v = publishing(t, func() string { return `{"keys":[` + rsaJWK(&rsaKey2.PublicKey, `,"kid":"r"`) })
@@ -187,7 +191,8 @@ func TestMetadataOfAnotherIssuer(t *testing.T) {
 	}))
 	defer s.Close()
 	v := &Verifier{Issuer: s.URL, Audience: "a"}
-	if _, err := v.Verify(t.Context(), sign(rs, good(v)), now); !errors.Is(err, ErrKeys) || !strings.Contains(err.Error(), "other.example") {
+	if _, err := v.Verify(t.Context(), sign(rs, good(v)), now); !errors.Is(err, ErrKeys) ||
+		!strings.Contains(err.Error(), "other.example") {
 		t.Error(err)
 	}
 }

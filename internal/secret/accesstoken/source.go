@@ -64,7 +64,8 @@ func follow(r *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return errors.New("it redirects too often")
 	case r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme:
-		return fmt.Errorf("it redirects to %s://%s, and the issuer's keys are fetched from the configured host alone: state the final address as server.auth.oauth.jwks_url", r.URL.Scheme, r.URL.Host)
+		return fmt.Errorf("it redirects to %s://%s, and the issuer's keys are fetched from the configured host "+
+			"alone: state the final address as server.auth.oauth.jwks_url", r.URL.Scheme, r.URL.Host)
 	}
 	return nil
 }

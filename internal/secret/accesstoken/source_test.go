@@ -13,20 +13,26 @@ import (
 
 // Keys come with TLS or from this machine, and from the host that was named.
 func TestKeysComeFromTheirIssuer(t *testing.T) {
-	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was fetched", r.URL) }))
+	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s was fetched", r.URL)
+	}))
 	defer evil.Close()
 	mux := http.NewServeMux()
 	s := httptest.NewTLSServer(mux)
 	defer s.Close()
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, keySet()) })
-	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/keys", http.StatusFound) })
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/keys", http.StatusFound)
+	})
 	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, evil.URL+"/keys", http.StatusFound)
 	})
 	mux.HandleFunc("/plain", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+r.Host+"/keys", http.StatusFound)
 	})
-	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
+	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/round", http.StatusFound)
+	})
 	for at, reason := range map[string]string{
 		s.URL + "/keys":                "",
 		s.URL + "/moved":               "",
@@ -39,7 +45,8 @@ func TestKeysComeFromTheirIssuer(t *testing.T) {
 	} {
 		v := &Verifier{Issuer: "i", Audience: "a", KeysURL: at, Client: s.Client()}
 		_, err := v.Verify(t.Context(), sign(rs, good(v)), now)
-		if reason == "" && err != nil || reason != "" && (!errors.Is(err, ErrKeys) || !strings.Contains(err.Error(), reason)) {
+		if reason == "" && err != nil ||
+			reason != "" && (!errors.Is(err, ErrKeys) || !strings.Contains(err.Error(), reason)) {
 			t.Errorf("%s: %v, want %q", at, err, reason)
 		}
 	}

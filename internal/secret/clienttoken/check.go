@@ -43,7 +43,8 @@ func Check(clients map[string]Stated) (list []Problem) {
 			if err != nil {
 				fail(hash.key, "exthost client add NAME makes a token and its hash", "%v", err)
 			} else if other := owners[string(sum[:])]; other != "" {
-				fail(hash.key, "exthost client rotate "+name, "it is the hash of another token too: server.clients.%s", other)
+				fail(hash.key, "exthost client rotate "+name, "it is the hash of another token too: server.clients.%s",
+					other)
 			} else {
 				owners[string(sum[:])] = name + "." + hash.key
 			}

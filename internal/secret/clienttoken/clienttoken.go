@@ -40,7 +40,8 @@ func Hash(token string) string {
 // ParseHash returns the hash in a text of the form that [Hash] returns.
 func ParseHash(text string) (sum [sha256.Size]byte, err error) {
 	digits, ok := strings.CutPrefix(text, scheme)
-	if n, err := hex.Decode(sum[:], []byte(digits[:min(len(digits), 2*len(sum))])); !ok || err != nil || n != len(sum) || len(digits) != 2*len(sum) {
+	if n, err := hex.Decode(sum[:], []byte(digits[:min(len(digits), 2*len(sum))])); !ok || err != nil ||
+		n != len(sum) || len(digits) != 2*len(sum) {
 		return sum, errors.New("a hash is sha256: and 64 hexadecimal digits") // without the text, which may be a token
 	}
 	return sum, nil
@@ -64,10 +65,12 @@ func Reserved(name string) bool {
 // CheckName returns why a text cannot be the name of a client; nil if it can.
 func CheckName(text string) error {
 	if !name.MatchString(text) {
-		return fmt.Errorf("%.80q is not the name of a client: 1 to 64 characters of a-z, 0-9, _ and -, not first _ or -", text)
+		return fmt.Errorf("%.80q is not the name of a client: 1 to 64 characters of a-z, 0-9, _ and -, not first _ "+
+			"or -", text)
 	}
 	if Reserved(text) {
-		return fmt.Errorf("%q cannot be the name of a client: callers with the static token and the operator have the names token and operator", text)
+		return fmt.Errorf("%q cannot be the name of a client: callers with the static token and the operator have "+
+			"the names token and operator", text)
 	}
 	return nil
 }

@@ -55,10 +55,11 @@ type Grant struct {
 
 // Client is the client that the grant was given to.
 type Client struct {
-	ID       string           `json:"id"`
-	Secret   string           `json:"secret,omitempty"`
-	Style    oauth2.AuthStyle `json:"style,omitempty"` // how the client names itself to the token endpoint
-	Redirect string           `json:"redirect"`        // the address that the browser is sent back to; "" where none was
+	ID     string           `json:"id"`
+	Secret string           `json:"secret,omitempty"`
+	Style  oauth2.AuthStyle `json:"style,omitempty"` // how the client names itself to the token endpoint
+	// the address that the browser is sent back to; "" where none was
+	Redirect string `json:"redirect"`
 	// SecretExpires is when the authorization server takes Secret no more; zero: never.
 	SecretExpires time.Time `json:"secret_expires,omitzero"`
 	// Registered says that the client registered itself for this place.
@@ -81,9 +82,11 @@ func (g *Grant) expired(now time.Time) bool { return !g.Expires.IsZero() && !now
 // error is for tokens that no request can be signed in with.
 func (g *Grant) Accept(t *oauth2.Token, now time.Time) error {
 	if kind := t.Type(); kind != "Bearer" {
-		return fmt.Errorf("the authorization server gives %s tokens, and exthost can send Bearer tokens alone", short(kind, 32))
+		return fmt.Errorf("the authorization server gives %s tokens, and exthost can send Bearer tokens alone",
+			short(kind, 32))
 	}
-	if strings.ContainsFunc(t.AccessToken, func(c rune) bool { return c <= ' ' || c > '~' }) || len(t.AccessToken) > maxToken {
+	if strings.ContainsFunc(t.AccessToken, func(c rune) bool { return c <= ' ' || c > '~' }) ||
+		len(t.AccessToken) > maxToken {
 		return errors.New("the authorization server gives a token that no header can have")
 	}
 	g.Access, g.Issued, g.Expires, g.Ended = t.AccessToken, now, t.Expiry, ""

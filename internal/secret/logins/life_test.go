@@ -36,7 +36,8 @@ func TestShortLife(t *testing.T) {
 	defer tick.Stop()
 	for done, refused := 0, 0; done < 3; <-tick.C {
 		began := time.Now()
-		if err := use(t, s, l); err != nil && time.Since(began) < s.Life/2 { // else the new token has expired on its way
+		// else the new token has expired on its way
+		if err := use(t, s, l); err != nil && time.Since(began) < s.Life/2 {
 			t.Fatal(err)
 		}
 		if done, refused = s.Refreshes(); refused > 0 {
@@ -106,7 +107,10 @@ func TestNoRefreshToken(t *testing.T) {
 	}
 	s.Expire()
 	for range 3 {
-		if err := use(t, s, l); protocol.KindOf(err) != protocol.RequirementMissing || err.(*protocol.Error).Message != "needs login, because the server no longer accepts the last one, which cannot be renewed: exthost login x" {
+		if err := use(t, s, l); protocol.KindOf(err) != protocol.RequirementMissing ||
+			err.(*protocol.Error).Message !=
+				"needs login, because the server no longer accepts the last one, which cannot be renewed: exthost "+
+					"login x" {
 			t.Error(err)
 		}
 	}
@@ -130,7 +134,8 @@ func TestRecovers(t *testing.T) {
 	store, g := signedIn(t, s)
 	down.Store(true)
 	l := store.Login(g.Place)
-	if err := use(t, s, l); protocol.KindOf(err) != protocol.NotReady || err.(*protocol.Error).RetryAfter != time.Second {
+	if err := use(t, s, l); protocol.KindOf(err) != protocol.NotReady ||
+		err.(*protocol.Error).RetryAfter != time.Second {
 		t.Error(err)
 	}
 	down.Store(false)

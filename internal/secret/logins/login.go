@@ -82,7 +82,8 @@ func (l *Login) Renew(ctx context.Context, refused string, challenge []string) (
 	switch g := l.grant; {
 	case g == nil && len(challenge) == 0:
 		l.mu.Unlock()
-		return "", l.needed("the server wants credentials and does not say which; token_env, token_file and headers under [transport] are others")
+		return "", l.needed("the server wants credentials and does not say which; token_env, token_file and headers " +
+			"under [transport] are others")
 	case g == nil:
 		l.mu.Unlock()
 		return "", l.needed("")
@@ -158,7 +159,8 @@ func (l *Login) refreshLocked() error {
 		l.grant, l.read = nil, nil
 		return nil
 	}
-	if err == nil && l.read != nil && os.SameFile(info, l.read) && info.ModTime().Equal(l.read.ModTime()) && info.Size() == l.read.Size() {
+	if err == nil && l.read != nil && os.SameFile(info, l.read) && info.ModTime().Equal(l.read.ModTime()) &&
+		info.Size() == l.read.Size() {
 		return nil
 	}
 	var g *Grant
@@ -168,7 +170,8 @@ func (l *Login) refreshLocked() error {
 	if err != nil {
 		return protocol.Errorf(protocol.RequirementMissing, "the login: %w", err)
 	}
-	same := g != nil && l.grant != nil && g.Access == l.grant.Access && g.Refresh == l.grant.Refresh && g.Ended == l.grant.Ended
+	same := g != nil && l.grant != nil && g.Access == l.grant.Access && g.Refresh == l.grant.Refresh &&
+		g.Ended == l.grant.Ended
 	l.grant, l.read = g, info
 	if !same { // one that has only been written anew, by a renewal that failed, changes nothing
 		l.startOverLocked()

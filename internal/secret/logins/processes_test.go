@@ -111,7 +111,8 @@ func TestExpiryForAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := s.Asked("/token") - before; n != 1 || len(seen) != 1 || seen[after.Access+" <nil>\n"] != 2*callersEach || !accepted(t, s, after.Access) {
+	if n := s.Asked("/token") - before; n != 1 || len(seen) != 1 || seen[after.Access+" <nil>\n"] != 2*callersEach ||
+		!accepted(t, s, after.Access) {
 		t.Errorf("%d requests for tokens; the callers got %v", n, seen)
 	}
 }

@@ -39,7 +39,8 @@ func renew(ctx context.Context, client *http.Client, path string, g *Grant, befo
 		return nil, err
 	}
 	now := time.Now() // before the exchange, so that the token is not taken to live longer than it does
-	t, err := exchange(ctx, client, g, oauth2.SetAuthURLParam("grant_type", "refresh_token"), oauth2.SetAuthURLParam("refresh_token", g.Refresh))
+	t, err := exchange(ctx, client, g, oauth2.SetAuthURLParam("grant_type", "refresh_token"),
+		oauth2.SetAuthURLParam("refresh_token", g.Refresh))
 	next := *g
 	if err == nil {
 		return &next, next.Accept(t, now)
@@ -77,8 +78,13 @@ func hide(text string, secrets ...string) string {
 func (g *Grant) secrets() []string { return []string{g.Refresh, g.Access, g.Client.Secret} }
 
 // exchange asks the token endpoint of g for tokens.
-func exchange(ctx context.Context, client *http.Client, g *Grant, parameters ...oauth2.AuthCodeOption) (*oauth2.Token, error) {
-	c := oauth2.Config{ClientID: g.Client.ID, ClientSecret: g.Client.Secret, Endpoint: oauth2.Endpoint{TokenURL: g.TokenURL, AuthStyle: g.Client.Style}}
+func exchange(ctx context.Context, client *http.Client, g *Grant, parameters ...oauth2.AuthCodeOption,
+) (*oauth2.Token, error) {
+	c := oauth2.Config{
+		ClientID:     g.Client.ID,
+		ClientSecret: g.Client.Secret,
+		Endpoint:     oauth2.Endpoint{TokenURL: g.TokenURL, AuthStyle: g.Client.Style},
+	}
 	if g.Resource != "" {
 		parameters = append(parameters, oauth2.SetAuthURLParam("resource", g.Resource))
 	}

@@ -26,7 +26,8 @@ func (l *Login) renewLocked() (*renewal, error) {
 	case time.Now().Before(l.rest):
 		return nil, l.failed
 	}
-	r, before := &renewal{done: make(chan struct{})}, l.accessLocked() // of now: another program may have renewed it before run begins
+	// of now: another program may have renewed it before run begins
+	r, before := &renewal{done: make(chan struct{})}, l.accessLocked()
 	if !l.store.renewals.Go(func() { l.run(r, before) }) {
 		return nil, protocol.Errorf(protocol.ShuttingDown, "the host is closing")
 	}

@@ -31,7 +31,8 @@ func TestUnwritable(t *testing.T) {
 		defer store.Close()
 		return store.Login(g.Place).Token(limited(t))
 	}
-	if _, err := renew(); protocol.KindOf(err) != protocol.NotReady || !strings.Contains(err.Error(), "another token could not be stored: ") || s.Asked("/token") != before {
+	if _, err := renew(); protocol.KindOf(err) != protocol.NotReady ||
+		!strings.Contains(err.Error(), "another token could not be stored: ") || s.Asked("/token") != before {
 		t.Errorf("%v; %d requests", err, s.Asked("/token")-before)
 	}
 	if err := os.Chmod(files[0], 0o600); err != nil {
@@ -51,13 +52,20 @@ func TestRefusedFiles(t *testing.T) {
 		spoil func(file string) error
 		want  string
 	}{
-		"a file that others read":      {func(file string) error { return os.Chmod(file, 0o644) }, "chmod 600 "},
-		"a directory that others list": {func(file string) error { return os.Chmod(filepath.Dir(file), 0o755) }, "chmod 700 "},
-		"a key that others read":       {func(file string) error { return os.Chmod(filepath.Join(filepath.Dir(file), "identity"), 0o640) }, "chmod 600 "},
-		"a link to the file":           {linked, "a symbolic link"},
-		"a link to the directory":      {func(file string) error { return linked(filepath.Dir(file)) }, "a symbolic link"},
-		"no login":                     {func(file string) error { return os.WriteFile(file, []byte("canary"), 0o600) }, "not encrypted with age, or broken"},
-		"a directory in its place":     {func(file string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "a directory, not a regular file"},
+		"a file that others read": {func(file string) error { return os.Chmod(file, 0o644) }, "chmod 600 "},
+		"a directory that others list": {func(file string) error { return os.Chmod(filepath.Dir(file), 0o755) },
+			"chmod 700 "},
+		"a key that others read": {func(file string) error {
+			return os.Chmod(filepath.Join(filepath.Dir(file), "identity"), 0o640)
+		}, "chmod 600 "},
+		"a link to the file": {linked, "a symbolic link"},
+		"a link to the directory": {func(file string) error { return linked(filepath.Dir(file)) },
+			"a symbolic link"},
+		"no login": {func(file string) error { return os.WriteFile(file, []byte("canary"), 0o600) },
+			"not encrypted with age, or broken"},
+		"a directory in its place": {func(file string) error {
+			return errors.Join(os.Remove(file), os.Mkdir(file, 0o700))
+		}, "a directory, not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -74,7 +82,8 @@ func TestRefusedFiles(t *testing.T) {
 			store := logins.Open(dir, signin.Client)
 			defer store.Close()
 			token, err := store.Login(g.Place).Token(limited(t))
-			if err == nil || token != "" || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "canary") || s.Asked("/token") != before {
+			if err == nil || token != "" || !strings.Contains(err.Error(), tt.want) ||
+				strings.Contains(err.Error(), "canary") || s.Asked("/token") != before {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 			if err := store.Put(t.Context(), g); err == nil {

@@ -25,7 +25,8 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$`
 // CheckName returns why a text is no name of a secret; nil when it is one.
 func CheckName(name string) error {
 	if len(name) > maxName || !nameForm.MatchString(name) {
-		return fmt.Errorf("%q is no name of a secret: it has letters, digits, _, . and -, begins and ends with none of the last two, and has at most %d characters", cut(name), maxName)
+		return fmt.Errorf("%q is no name of a secret: it has letters, digits, _, . and -, begins and ends with none "+
+			"of the last two, and has at most %d characters", cut(name), maxName)
 	}
 	return nil
 }

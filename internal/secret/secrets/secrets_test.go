@@ -14,7 +14,8 @@ func TestCheckName(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, name := range []string{"", ".", "..", "-x", ".x", "x.", "x-", "a/b", `a\b`, "a b", "a\n", "ä", "{name}", "a\x00", strings.Repeat("x", 129)} {
+	for _, name := range []string{"", ".", "..", "-x", ".x", "x.", "x-", "a/b", `a\b`, "a b", "a\n", "ä", "{name}",
+		"a\x00", strings.Repeat("x", 129)} {
 		if secrets.CheckName(name) == nil {
 			t.Errorf("%q is a name", name)
 		}

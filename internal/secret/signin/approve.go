@@ -15,7 +15,8 @@ import (
 
 // byCode has the user open an address with open, which returns the parameters that the browser was
 // sent back with for a state, and exchanges the code among them for tokens.
-func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx context.Context, address, state string) (url.Values, error)) (*oauth2.Token, error) {
+func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx context.Context,
+	address, state string) (url.Values, error)) (*oauth2.Token, error) {
 	resource := oauth2.SetAuthURLParam("resource", f.resource)
 	state, verifier := rand.Text(), oauth2.GenerateVerifier()
 	back, err := open(ctx, config.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier), resource), state)
@@ -28,7 +29,8 @@ func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx 
 	}
 	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier), resource)
 	if err != nil {
-		return nil, fmt.Errorf("the authorization server gives no token: %w", exchangeError(err, code, verifier, config.ClientSecret))
+		return nil, fmt.Errorf("the authorization server gives no token: %w",
+			exchangeError(err, code, verifier, config.ClientSecret))
 	}
 	return token, nil
 }
@@ -41,9 +43,11 @@ func (a *authority) code(back url.Values, state string) (string, error) {
 	}
 	switch iss := back.Get("iss"); {
 	case iss == "" && a.AuthorizationResponseIssParameterSupported:
-		return "", errors.New("the answer of the browser does not name its authorization server (iss), as the server promised: it may be of another one")
+		return "", errors.New("the answer of the browser does not name its authorization server (iss), as the server " +
+			"promised: it may be of another one")
 	case iss != "" && iss != a.Issuer:
-		return "", fmt.Errorf("the answer of the browser is of the authorization server %s, and %s was asked", short(iss), a.Issuer)
+		return "", fmt.Errorf("the answer of the browser is of the authorization server %s, and %s was asked",
+			short(iss), a.Issuer)
 	}
 	switch e := back.Get("error"); {
 	case e == "access_denied":

@@ -42,8 +42,19 @@ func NewBrowser(port int, open func(address string)) (*Browser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the browser cannot be sent back here: %w; free the port, or use --paste", err)
 	}
-	b := &Browser{open: open, back: make(chan url.Values, 1), at: "http://" + l.Addr().String() + callback, done: make(chan struct{})}
-	b.http = &http.Server{Handler: http.HandlerFunc(b.serve), ReadTimeout: callbackTimeout, WriteTimeout: callbackTimeout, MaxHeaderBytes: 64 << 10, ErrorLog: log.New(io.Discard, "", 0)}
+	b := &Browser{
+		open: open,
+		back: make(chan url.Values, 1),
+		at:   "http://" + l.Addr().String() + callback,
+		done: make(chan struct{}),
+	}
+	b.http = &http.Server{
+		Handler:        http.HandlerFunc(b.serve),
+		ReadTimeout:    callbackTimeout,
+		WriteTimeout:   callbackTimeout,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       log.New(io.Discard, "", 0),
+	}
 	b.http.SetKeepAlivesEnabled(false)
 	go func() {
 		defer close(b.done)
@@ -85,19 +96,22 @@ func (b *Browser) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
 	query := r.URL.Query()
-	if r.Method != http.MethodGet || r.URL.Path != callback || r.Host != strings.TrimSuffix(strings.TrimPrefix(b.at, "http://"), callback) {
+	if r.Method != http.MethodGet || r.URL.Path != callback ||
+		r.Host != strings.TrimSuffix(strings.TrimPrefix(b.at, "http://"), callback) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, "Nothing is here.\n")
 		return
 	}
 	if state := b.state.Load(); state == nil || !same(query.Get("state"), *state) {
 		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, "This answer belongs to another login. exthost waits for the page that it has opened.\n")
+		_, _ = io.WriteString(w,
+			"This answer belongs to another login. exthost waits for the page that it has opened.\n")
 		return
 	}
 	select {
 	case b.back <- query:
-		_, _ = io.WriteString(w, "exthost has the answer. You can close this page; whoever asked you to sign in says what came of it.\n")
+		_, _ = io.WriteString(w,
+			"exthost has the answer. You can close this page; whoever asked you to sign in says what came of it.\n")
 	default:
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, "exthost has an answer already.\n")
@@ -130,7 +144,8 @@ func (p *Paste) approve(ctx context.Context, f *found, c *oauth2.Config) (*oauth
 		}
 		u, err := url.Parse(strings.TrimSpace(pasted))
 		if err != nil || !strings.HasPrefix(strings.TrimSpace(pasted), p.redirect()) || u.Query().Get("state") == "" {
-			return nil, errors.New("that is not the address that the browser was sent back to, which begins with " + p.redirect() + "?")
+			return nil, errors.New("that is not the address that the browser was sent back to, which begins with " +
+				p.redirect() + "?")
 		}
 		return u.Query(), nil
 	})

@@ -91,7 +91,8 @@ func TestCallbackOfOthers(t *testing.T) {
 	defer b.Close()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), bound, errors.New("the login has not ended"))
 	defer cancel()
-	if _, err := (&signin.Server{Place: logins.Place{URL: s.URL}}).SignIn(ctx, b, nil, nil); err != nil || s.Asked("/token") != 1 {
+	if _, err := (&signin.Server{Place: logins.Place{URL: s.URL}}).SignIn(ctx, b, nil, nil); err != nil ||
+		s.Asked("/token") != 1 {
 		t.Errorf("%v; %d requests for tokens", err, s.Asked("/token"))
 	}
 	for _, c := range held {

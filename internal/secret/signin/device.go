@@ -29,7 +29,8 @@ func (*Device) redirect() string { return "" }
 func (d *Device) approve(ctx context.Context, f *found, config *oauth2.Config) (*oauth2.Token, error) {
 	resource := oauth2.SetAuthURLParam("resource", f.resource)
 	if config.Endpoint.DeviceAuthURL == "" {
-		return nil, errors.New("the authorization server has no login for other devices (device_authorization_endpoint); leave out --device, or use --paste")
+		return nil, errors.New("the authorization server has no login for other devices " +
+			"(device_authorization_endpoint); leave out --device, or use --paste")
 	}
 	r, err := begin(ctx, config, f.resource)
 	if err != nil {
@@ -71,7 +72,8 @@ func begin(ctx context.Context, config *oauth2.Config, resource string) (*oauth2
 	if len(config.Scopes) > 0 {
 		form.Set("scope", strings.Join(config.Scopes, " "))
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, config.Endpoint.DeviceAuthURL, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, config.Endpoint.DeviceAuthURL,
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +125,12 @@ func codes(body []byte) (*oauth2.DeviceAuthResponse, error) {
 		answer.Expires = maxLife
 	}
 	life := time.Duration(max(0, min(answer.Expires, maxLife))) * time.Second
-	return &oauth2.DeviceAuthResponse{DeviceCode: answer.Device, UserCode: answer.User, VerificationURI: answer.URI, VerificationURIComplete: answer.Complete,
-		Interval: min(answer.Interval, maxInterval), Expiry: time.Now().Add(life)}, nil
+	return &oauth2.DeviceAuthResponse{
+		DeviceCode:              answer.Device,
+		UserCode:                answer.User,
+		VerificationURI:         answer.URI,
+		VerificationURIComplete: answer.Complete,
+		Interval:                min(answer.Interval, maxInterval),
+		Expiry:                  time.Now().Add(life),
+	}, nil
 }

@@ -55,7 +55,8 @@ func (s *Server) find(ctx context.Context, client *http.Client) (*found, error) 
 		return nil, fmt.Errorf("the authorization server %s: %w", shown(issuer), err)
 	}
 	if page, err := url.Parse(a.AuthorizationEndpoint); err != nil || outbound.Loopback(page.Hostname()) && !s.local() {
-		return nil, fmt.Errorf("the authorization server %s: the browser is not sent to this machine (%s) for a server elsewhere", shown(issuer), shown(a.AuthorizationEndpoint))
+		return nil, fmt.Errorf("the authorization server %s: the browser is not sent to this machine (%s) for a "+
+			"server elsewhere", shown(issuer), shown(a.AuthorizationEndpoint))
 	}
 	f.authority = *a
 	return f, nil
@@ -96,7 +97,8 @@ func (s *Server) resource(ctx context.Context, client *http.Client, named string
 		case err != nil:
 			return nil, "", fmt.Errorf("the server's metadata at %s: %w", shown(place), err)
 		case !covers(m.Resource, u):
-			return nil, "", fmt.Errorf("the server's metadata at %s are for %s, and not for %s: a token for another server is not asked for", shown(place), shown(m.Resource), shown(s.Place.URL))
+			return nil, "", fmt.Errorf("the server's metadata at %s are for %s, and not for %s: a token for another "+
+				"server is not asked for", shown(place), shown(m.Resource), shown(s.Place.URL))
 		case len(m.AuthorizationServers) == 0:
 			return nil, "", fmt.Errorf("the server's metadata at %s name no authorization server", shown(place))
 		}
@@ -126,7 +128,10 @@ func metadata(ctx context.Context, client *http.Client, issuer string) (*authori
 	}
 	root := &url.URL{Scheme: u.Scheme, Host: u.Host}
 	path := strings.Trim(u.Path, "/")
-	places := []string{root.JoinPath(".well-known", "oauth-authorization-server", path).String(), root.JoinPath(".well-known", "openid-configuration", path).String()}
+	places := []string{
+		root.JoinPath(".well-known", "oauth-authorization-server", path).String(),
+		root.JoinPath(".well-known", "openid-configuration", path).String(),
+	}
 	if path != "" {
 		places = append(places, root.JoinPath(path, ".well-known", "openid-configuration").String())
 	}
@@ -153,14 +158,16 @@ func (a *authority) check(issuer string) error {
 		return fmt.Errorf("they are of the issuer %s: another server may have put them there", short(a.Issuer))
 	}
 	if !slices.Contains(a.CodeChallengeMethodsSupported, "S256") {
-		return errors.New("they do not offer PKCE with S256 (code_challenge_methods_supported), without which others could use the login")
+		return errors.New("they do not offer PKCE with S256 (code_challenge_methods_supported), without which others " +
+			"could use the login")
 	}
 	for _, e := range []struct {
 		name, address string
 		required      bool
 	}{
 		{"authorization_endpoint", a.AuthorizationEndpoint, true}, {"token_endpoint", a.TokenEndpoint, true},
-		{"registration_endpoint", a.RegistrationEndpoint, false}, {"device_authorization_endpoint", a.Device, false}, {"revocation_endpoint", a.RevocationEndpoint, false},
+		{"registration_endpoint", a.RegistrationEndpoint, false}, {"device_authorization_endpoint", a.Device, false},
+		{"revocation_endpoint", a.RevocationEndpoint, false},
 	} {
 		switch {
 		case e.address == "" && e.required:

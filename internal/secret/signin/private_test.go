@@ -41,12 +41,14 @@ func TestMisbehavioursOfAddresses(t *testing.T) {
 		if err == nil {
 			resp.Body.Close()
 		}
-		if client.CloseIdleConnections(); (err == nil) != tt.allowed || err != nil && !strings.Contains(err.Error(), "has the private address") {
+		if client.CloseIdleConnections(); (err == nil) != tt.allowed ||
+			err != nil && !strings.Contains(err.Error(), "has the private address") {
 			t.Errorf("%s asks %s: %v", tt.server, tt.asked, err)
 		}
 	}
 	for _, address := range []string{"http://8.8.8.8/mcp", "http://[2001:4860:4860::8888]/mcp", ":"} {
-		if _, err := (&signin.Server{Place: logins.Place{URL: address}}).SignIn(t.Context(), &signin.Paste{}, nil, nil); err == nil || !strings.Contains(err.Error(), "over https://") {
+		if _, err := (&signin.Server{Place: logins.Place{URL: address}}).SignIn(t.Context(), &signin.Paste{}, nil,
+			nil); err == nil || !strings.Contains(err.Error(), "over https://") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

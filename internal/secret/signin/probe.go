@@ -16,15 +16,18 @@ import (
 // Requests that every MCP server of legacy or of modern versions answers, or refuses for want of a
 // login.
 const (
-	initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + protocol.MCP20251125 + `","capabilities":{},"clientInfo":` + clientInfo + `}}`
+	initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + protocol.MCP20251125 +
+		`","capabilities":{},"clientInfo":` + clientInfo + `}}`
 	legacyList = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
-	modernList = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"` + protocol.MetaProtocolVersion + `":"` + protocol.MCP20260728 + `","` +
+	modernList = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"` + protocol.MetaProtocolVersion +
+		`":"` + protocol.MCP20260728 + `","` +
 		protocol.MetaClientInfo + `":` + clientInfo + `,"` + protocol.MetaClientCapabilities + `":{}}}}`
 	clientInfo = `{"name":"exthost","version":"0"}`
 )
 
 // ask sends a request with a token; "" is none.
-func (s *Server) ask(ctx context.Context, client *http.Client, token, body string, header http.Header) (*http.Response, error) {
+func (s *Server) ask(ctx context.Context, client *http.Client, token, body string, header http.Header,
+) (*http.Response, error) {
 	method, reader := http.MethodPost, io.Reader(strings.NewReader(body))
 	if s.SSE {
 		method, reader = http.MethodGet, nil
@@ -61,9 +64,15 @@ func (s *Server) challenge(ctx context.Context, client *http.Client) (params map
 	defer first.Body.Close()
 	last := first
 	if !refused(first) && !s.SSE {
-		body, header := modernList, http.Header{mcphttp.VersionHeader: {protocol.MCP20260728}, mcphttp.MethodHeader: {protocol.MethodToolsList}}
+		body, header := modernList, http.Header{
+			mcphttp.VersionHeader: {protocol.MCP20260728},
+			mcphttp.MethodHeader:  {protocol.MethodToolsList},
+		}
 		if answered(first) {
-			body, header = legacyList, http.Header{mcphttp.VersionHeader: {protocol.MCP20251125}, mcphttp.SessionHeader: first.Header.Values(mcphttp.SessionHeader)}
+			body, header = legacyList, http.Header{
+				mcphttp.VersionHeader: {protocol.MCP20251125},
+				mcphttp.SessionHeader: first.Header.Values(mcphttp.SessionHeader),
+			}
 		}
 		if last, err = s.ask(ctx, client, "", body, header); err != nil {
 			return nil, nil, err
@@ -100,10 +109,12 @@ func (s *Server) try(ctx context.Context, client *http.Client, token string) err
 		if scopes := logins.WantedScopes(resp.Header.Values("WWW-Authenticate")); scopes != nil {
 			next = "; exthost login " + s.Place.ID + " --scope " + strings.Join(scopes, ",")
 		}
-		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)%s", short(resp.Status), next)
+		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)%s",
+			short(resp.Status), next)
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		return fmt.Errorf("the server redirects (%s), which is not followed with a token; make the address where it leads the url", short(resp.Status))
+		return fmt.Errorf("the server redirects (%s), which is not followed with a token; make the address where it "+
+			"leads the url", short(resp.Status))
 	}
 	s.leave(ctx, client, resp)
 	return nil

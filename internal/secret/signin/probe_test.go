@@ -40,7 +40,9 @@ func TestOpenHandshake(t *testing.T) {
 				}
 				body, _ := io.ReadAll(r.Body)
 				r.Body = io.NopCloser(bytes.NewReader(body))
-				if r.Header.Get("Authorization") != "" || !slices.ContainsFunc(tt.open, func(method string) bool { return bytes.Contains(body, []byte(method)) }) {
+				if r.Header.Get("Authorization") != "" ||
+					!slices.ContainsFunc(tt.open,
+						func(method string) bool { return bytes.Contains(body, []byte(method)) }) {
 					return false
 				}
 				if tt.refused != 0 && bytes.Contains(body, []byte(`"initialize"`)) {
@@ -68,7 +70,8 @@ func TestTokenForTooLittle(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		return true
 	}
-	if _, err := signIn(t, s); err == nil || !strings.HasSuffix(err.Error(), "(403 Forbidden); exthost login x --scope repo,read:org") {
+	if _, err := signIn(t, s); err == nil ||
+		!strings.HasSuffix(err.Error(), "(403 Forbidden); exthost login x --scope repo,read:org") {
 		t.Error(err)
 	}
 }

@@ -17,26 +17,38 @@ import (
 
 // register returns the client for the authorization server: the one of a client metadata document,
 // the configured one, that of the earlier grant, or one that it registers (RFC 7591).
-func (s *Server) register(ctx context.Context, client *http.Client, f *found, redirect string, earlier *logins.Grant) (logins.Client, error) {
+func (s *Server) register(ctx context.Context, client *http.Client, f *found, redirect string, earlier *logins.Grant,
+) (logins.Client, error) {
 	a := &f.authority
 	switch {
 	case s.MetadataURL != "" && a.ClientIDMetadataDocumentSupported:
 		return logins.Client{ID: s.MetadataURL, Redirect: redirect, Style: oauth2.AuthStyleInParams}, nil
 	case s.ClientID != "" && earlier != nil && earlier.Client.ID == s.ClientID && earlier.Issuer != a.Issuer:
-		return logins.Client{}, fmt.Errorf("client_id is of the authorization server %s, and the server names another one now, %s: exthost logout %s, if that one is to be trusted with the client", shown(earlier.Issuer), shown(a.Issuer), s.Place.ID)
+		return logins.Client{},
+			fmt.Errorf("client_id is of the authorization server %s, and the server names another one now, %s: "+
+				"exthost logout %s, if that one is to be trusted with the client", shown(earlier.Issuer),
+				shown(a.Issuer), s.Place.ID)
 	case s.ClientID != "":
-		return logins.Client{ID: s.ClientID, Secret: s.ClientSecret, Redirect: redirect, Style: styleOf(a, s.ClientSecret)}, nil
+		return logins.Client{
+			ID:       s.ClientID,
+			Secret:   s.ClientSecret,
+			Redirect: redirect,
+			Style:    styleOf(a, s.ClientSecret),
+		}, nil
 	case reusable(earlier, a, redirect):
 		return earlier.Client, nil
 	case a.RegistrationEndpoint == "":
-		return logins.Client{}, errors.New("the authorization server registers no clients by itself: create one there, with the redirect address http://127.0.0.1/callback, and state client_id under [transport.oauth]")
+		return logins.Client{},
+			errors.New("the authorization server registers no clients by itself: create one there, with the redirect " +
+				"address http://127.0.0.1/callback, and state client_id under [transport.oauth]")
 	}
 	return dynamic(ctx, client, a, redirect)
 }
 
 // reusable reports whether the client of the earlier grant can be used again.
 func reusable(earlier *logins.Grant, a *authority, redirect string) bool {
-	if earlier == nil || !earlier.Client.Registered || earlier.Issuer != a.Issuer || earlier.Client.Redirect != redirect || earlier.Ended != "" {
+	if earlier == nil || !earlier.Client.Registered || earlier.Issuer != a.Issuer ||
+		earlier.Client.Redirect != redirect || earlier.Ended != "" {
 		return false
 	}
 	expires := earlier.Client.SecretExpires
@@ -47,8 +59,11 @@ func reusable(earlier *logins.Grant, a *authority, redirect string) bool {
 // everybody can install is none.
 func dynamic(ctx context.Context, client *http.Client, a *authority, redirect string) (logins.Client, error) {
 	m := &oauthex.ClientRegistrationMetadata{
-		ClientName: "exthost", GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
-		TokenEndpointAuthMethod: "none", ApplicationType: "native",
+		ClientName:              "exthost",
+		GrantTypes:              []string{"authorization_code", "refresh_token"},
+		ResponseTypes:           []string{"code"},
+		TokenEndpointAuthMethod: "none",
+		ApplicationType:         "native",
 	}
 	if redirect != "" {
 		m.RedirectURIs = []string{redirect}
@@ -56,17 +71,28 @@ func dynamic(ctx context.Context, client *http.Client, a *authority, redirect st
 		m.GrantTypes[0] = deviceGrant
 	}
 	if methods := a.TokenEndpointAuthMethodsSupported; len(methods) > 0 && !slices.Contains(methods, "none") {
-		known := slices.IndexFunc(methods, func(method string) bool { return method == "client_secret_post" || method == "client_secret_basic" })
+		known := slices.IndexFunc(methods,
+			func(method string) bool { return method == "client_secret_post" || method == "client_secret_basic" })
 		if known < 0 {
-			return logins.Client{}, fmt.Errorf("the authorization server wants clients to name themselves by %s, which exthost cannot", short(strings.Join(methods, ", ")))
+			return logins.Client{},
+				fmt.Errorf("the authorization server wants clients to name themselves by %s, which exthost cannot",
+					short(strings.Join(methods, ", ")))
 		}
 		m.TokenEndpointAuthMethod = methods[known]
 	}
 	r, err := oauthex.RegisterClient(ctx, a.RegistrationEndpoint, m, client)
 	if err != nil {
-		return logins.Client{}, fmt.Errorf("the authorization server registers no client: %s; create one there and state client_id under [transport.oauth]", short(plain(err).Error()))
+		return logins.Client{},
+			fmt.Errorf("the authorization server registers no client: %s; create one there and state client_id under "+
+				"[transport.oauth]", short(plain(err).Error()))
 	}
-	c := logins.Client{ID: r.ClientID, Secret: r.ClientSecret, SecretExpires: r.ClientSecretExpiresAt, Redirect: redirect, Registered: true}
+	c := logins.Client{
+		ID:            r.ClientID,
+		Secret:        r.ClientSecret,
+		SecretExpires: r.ClientSecretExpiresAt,
+		Redirect:      redirect,
+		Registered:    true,
+	}
 	switch r.TokenEndpointAuthMethod {
 	case "client_secret_basic":
 		c.Style = oauth2.AuthStyleInHeader

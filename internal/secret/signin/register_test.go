@@ -57,7 +57,8 @@ func TestClientsAreKept(t *testing.T) {
 	ended := *first
 	ended.Ended = "it has ended"
 	for _, earlier := range []*logins.Grant{&expired, &moved, &ended} {
-		if g, err := again(t, s, signin.Settings{}, earlier); err != nil || g.Client.ID == first.Client.ID || g.Client.Secret == first.Client.Secret {
+		if g, err := again(t, s, signin.Settings{}, earlier); err != nil || g.Client.ID == first.Client.ID ||
+			g.Client.Secret == first.Client.Secret {
 			t.Errorf("%+v: %v", earlier, err)
 		}
 	}
@@ -72,10 +73,26 @@ func TestMisbehavioursOfClients(t *testing.T) {
 		want     string // part of the error; "" means that the user is signed in
 		token    int    // how often the token endpoint may be asked
 	}{
-		"the server forgot the client": {set: answer("/token", 401, "application/json", `{"error":"invalid_client"}`), earlier: func(*logins.Grant) {}, want: "(invalid_client); exthost logout x, and sign in again as another client", token: 1},
-		"it refuses a client of today": {set: answer("/token", 401, "application/json", `{"error":"invalid_client"}`), want: "it answers 401 Unauthorized (invalid_client)", token: 1},
-		"another authorization server": {settings: mine, earlier: func(g *logins.Grant) { g.Client.ID, g.Issuer = "mine", "https://before.example" }, want: "client_id is of the authorization server https://before.example"},
-		"clients that sign":            {set: metadata("token_endpoint_auth_methods_supported", []string{"private_key_jwt", "tls_client_auth"}), want: "by private_key_jwt, tls_client_auth, which exthost cannot"},
+		"the server forgot the client": {
+			set:     answer("/token", 401, "application/json", `{"error":"invalid_client"}`),
+			earlier: func(*logins.Grant) {},
+			want:    "(invalid_client); exthost logout x, and sign in again as another client",
+			token:   1,
+		},
+		"it refuses a client of today": {
+			set:   answer("/token", 401, "application/json", `{"error":"invalid_client"}`),
+			want:  "it answers 401 Unauthorized (invalid_client)",
+			token: 1,
+		},
+		"another authorization server": {
+			settings: mine,
+			earlier:  func(g *logins.Grant) { g.Client.ID, g.Issuer = "mine", "https://before.example" },
+			want:     "client_id is of the authorization server https://before.example",
+		},
+		"clients that sign": {
+			set:  metadata("token_endpoint_auth_methods_supported", []string{"private_key_jwt", "tls_client_auth"}),
+			want: "by private_key_jwt, tls_client_auth, which exthost cannot",
+		},
 		"clients that sign, or a secret": {set: func(s *oauthtest.Servers) {
 			s.Secret = true
 			s.Metadata = func(m map[string]any) {
@@ -99,7 +116,8 @@ func TestMisbehavioursOfClients(t *testing.T) {
 				tt.set(s)
 			}
 			_, err := again(t, s, tt.settings, earlier)
-			if text := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(text, tt.want) || tt.earlier == nil && strings.Contains(text, "logout") {
+			if text := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(text, tt.want) ||
+				tt.earlier == nil && strings.Contains(text, "logout") {
 				t.Errorf("%q, want %q", text, tt.want)
 			}
 			if n := s.Asked("/token") - before; n != tt.token {

@@ -51,7 +51,8 @@ func (s *Server) SignIn(ctx context.Context, way Way, more []string, earlier *lo
 	defer client.CloseIdleConnections()
 	u, err := url.Parse(s.Place.URL)
 	if err != nil || u.Scheme == "http" && !outbound.Private(u.Hostname()) {
-		return nil, errors.New("the server is not reached over https://, so that others could read the token on its way")
+		return nil, errors.New("the server is not reached over https://, so that others could read the token on " +
+			"its way")
 	}
 	f, err := s.find(ctx, client)
 	if err != nil {
@@ -73,9 +74,17 @@ func (s *Server) SignIn(ctx context.Context, way Way, more []string, earlier *lo
 }
 
 // granted returns the grant of a token that the server accepts.
-func (s *Server) granted(ctx context.Context, client *http.Client, f *found, c logins.Client, config *oauth2.Config, token *oauth2.Token) (*logins.Grant, error) {
-	g := &logins.Grant{Place: s.Place, Issuer: f.authority.Issuer, Client: c, Resource: f.resource,
-		TokenURL: f.authority.TokenEndpoint, Revocation: f.authority.RevocationEndpoint, Scopes: config.Scopes}
+func (s *Server) granted(ctx context.Context, client *http.Client, f *found, c logins.Client, config *oauth2.Config,
+	token *oauth2.Token) (*logins.Grant, error) {
+	g := &logins.Grant{
+		Place:      s.Place,
+		Issuer:     f.authority.Issuer,
+		Client:     c,
+		Resource:   f.resource,
+		TokenURL:   f.authority.TokenEndpoint,
+		Revocation: f.authority.RevocationEndpoint,
+		Scopes:     config.Scopes,
+	}
 	if err := g.Accept(token, time.Now()); err != nil {
 		return nil, err
 	}
@@ -83,8 +92,18 @@ func (s *Server) granted(ctx context.Context, client *http.Client, f *found, c l
 }
 
 func configOf(f *found, c logins.Client, scopes []string) *oauth2.Config {
-	return &oauth2.Config{ClientID: c.ID, ClientSecret: c.Secret, RedirectURL: c.Redirect, Scopes: scopes,
-		Endpoint: oauth2.Endpoint{AuthURL: f.authority.AuthorizationEndpoint, TokenURL: f.authority.TokenEndpoint, DeviceAuthURL: f.authority.Device, AuthStyle: c.Style}}
+	return &oauth2.Config{
+		ClientID:     c.ID,
+		ClientSecret: c.Secret,
+		RedirectURL:  c.Redirect,
+		Scopes:       scopes,
+		Endpoint: oauth2.Endpoint{
+			AuthURL:       f.authority.AuthorizationEndpoint,
+			TokenURL:      f.authority.TokenEndpoint,
+			DeviceAuthURL: f.authority.Device,
+			AuthStyle:     c.Style,
+		},
+	}
 }
 
 // offline is the scope that some authorization servers want for a refresh token.

@@ -25,7 +25,8 @@ func TestBounds(t *testing.T) {
 	} {
 		r := newReader(nil, nil)
 		fill(r)
-		if err := r.walk(dir, ""); err == nil || !strings.Contains(err.Error(), "too many to compare") || !strings.Contains(err.Error(), dir) {
+		if err := r.walk(dir, ""); err == nil || !strings.Contains(err.Error(), "too many to compare") ||
+			!strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

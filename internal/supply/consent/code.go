@@ -25,15 +25,19 @@ type language struct {
 }
 
 var python = language{
-	endings:      ".py .pyw .pyc .pyd .pyx .pxd .pth ._pth .pyz .egg .egg-link .whl .zip",
-	names:        "requirements.txt constraints.txt uv.lock poetry.lock Pipfile Pipfile.lock pip.conf pyvenv.cfg setup.cfg tox.ini pytest.ini mypy.ini .flake8 .python-version environment.yml entry_points.txt",
+	endings: ".py .pyw .pyc .pyd .pyx .pxd .pth ._pth .pyz .egg .egg-link .whl .zip",
+	names: "requirements.txt constraints.txt uv.lock poetry.lock Pipfile Pipfile.lock pip.conf pyvenv.cfg " +
+		"setup.cfg tox.ini pytest.ini mypy.ini .flake8 .python-version environment.yml entry_points.txt",
 	interpreters: "python pythonw pypy",
-	tools:        "uv:run poetry pdm hatch pipenv tox nox pytest invoke uvicorn gunicorn hypercorn flask fastapi fastmcp streamlit",
+	tools: "uv:run poetry pdm hatch pipenv tox nox pytest invoke uvicorn gunicorn hypercorn flask fastapi " +
+		"fastmcp streamlit",
 }
 
 var node = language{
 	endings: ".js .mjs .cjs .jsx .ts .mts .cts .tsx .node .wasm .coffee .vue .svelte",
-	names: "package.json package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml pnpm-workspace.yaml .pnp.data.json bun.lock bun.lockb deno.json deno.jsonc deno.lock import_map.json tsconfig.json jsconfig.json " +
+	names: "package.json package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml pnpm-workspace.yaml " +
+		".pnp.data.json bun.lock bun.lockb deno.json deno.jsonc deno.lock import_map.json tsconfig.json " +
+		"jsconfig.json " +
 		"babel.config.json nodemon.json turbo.json nx.json lerna.json .node-version",
 	interpreters: "node nodejs bun deno tsx ts-node coffee",
 	tools:        "npm pnpm yarn bun:run bun:x deno:task npx pnpx bunx yarnpkg corepack",
@@ -51,23 +55,56 @@ var native = language{
 
 var languages = []*language{&python, &node, &shell, &native,
 	{endings: ".go .mod .sum .work", names: "modules.txt", tools: "go", compiles: true},
-	{endings: ".rs", names: "Cargo.toml Cargo.lock rust-toolchain rust-toolchain.toml .cargo/config .cargo/config.toml", tools: "cargo", compiles: true},
-	{endings: ".rb .rake .ru .gemspec", names: "Gemfile Gemfile.lock Rakefile .rspec .ruby-version .bundle/config", interpreters: "ruby jruby", tools: "rake bundle rackup rails"},
+	{
+		endings:  ".rs",
+		names:    "Cargo.toml Cargo.lock rust-toolchain rust-toolchain.toml .cargo/config .cargo/config.toml",
+		tools:    "cargo",
+		compiles: true,
+	},
+	{
+		endings:      ".rb .rake .ru .gemspec",
+		names:        "Gemfile Gemfile.lock Rakefile .rspec .ruby-version .bundle/config",
+		interpreters: "ruby jruby",
+		tools:        "rake bundle rackup rails",
+	},
 	{endings: ".pl .pm .pmc .ph .al", names: "cpanfile", interpreters: "perl"},
-	{endings: ".php .phtml .inc .phar", names: "composer.json composer.lock php.ini .user.ini", interpreters: "php", tools: "composer"},
+	{
+		endings:      ".php .phtml .inc .phar",
+		names:        "composer.json composer.lock php.ini .user.ini",
+		interpreters: "php",
+		tools:        "composer",
+	},
 	{endings: ".lua .luac", interpreters: "lua luajit"},
 	{endings: ".ps1 .psm1 .psd1 .bat .cmd .vbs .wsf", interpreters: "pwsh powershell"},
-	{endings: ".jar .war .class .java .kt .kts .scala .sbt .groovy .gradle .clj .cljs", names: "pom.xml build.xml gradle.properties gradle-wrapper.properties deps.edn .mvn/jvm.config .mvn/maven.config .mvn/extensions.xml",
+	{endings: ".jar .war .class .java .kt .kts .scala .sbt .groovy .gradle .clj .cljs",
+		names: "pom.xml build.xml gradle.properties gradle-wrapper.properties deps.edn .mvn/jvm.config " +
+			".mvn/maven.config .mvn/extensions.xml",
 		interpreters: "java", tools: "mvn mvnw gradle gradlew sbt ant lein"},
-	{endings: ".cs .csx .fs .fsx .vb .csproj .fsproj .vbproj .sln .slnx .props .targets", names: "nuget.config NuGet.Config global.json", tools: "dotnet msbuild"},
+	{
+		endings: ".cs .csx .fs .fsx .vb .csproj .fsproj .vbproj .sln .slnx .props .targets",
+		names:   "nuget.config NuGet.Config global.json",
+		tools:   "dotnet msbuild",
+	},
 	{endings: ".r", names: ".Rprofile .Renviron", tools: "R Rscript"},
 	{endings: ".ex .exs .erl .hrl .beam", names: "mix.lock", interpreters: "elixir", tools: "mix rebar"},
 	{endings: ".hs .lhs .cabal", names: ".ghci stack.yaml", tools: "ghci runghc stack cabal"},
-	{endings: ".jl .ml .mli .zig .swift .nim .nimble .dart .cr .el .elc .lisp .scm .rkt", names: "pubspec.yaml pubspec.lock", interpreters: "julia", tools: "ocaml dune zig swift nimble dart crystal"},
+	{
+		endings:      ".jl .ml .mli .zig .swift .nim .nimble .dart .cr .el .elc .lisp .scm .rkt",
+		names:        "pubspec.yaml pubspec.lock",
+		interpreters: "julia",
+		tools:        "ocaml dune zig swift nimble dart crystal",
+	},
 	{endings: ".toml .mk .ninja .cmake .bzl .bazel .nix",
-		names: "Makefile makefile GNUmakefile justfile Justfile .justfile Taskfile.yml Taskfile.yaml Dockerfile Containerfile Procfile Vagrantfile Jenkinsfile CMakeLists.txt CMakePresets.json SConstruct meson.build BUILD WORKSPACE flake.lock .envrc .env .mcp.json .tool-versions " +
-			"compose.yaml compose.yml compose.override.yaml compose.override.yml docker-compose.yaml docker-compose.yml docker-compose.override.yaml docker-compose.override.yml .pre-commit-config.yaml lefthook.yml lefthook.yaml .git .git/config .git/config.worktree .gitmodules info/attributes info/sparse-checkout",
-		tools: "make gmake ninja just task cmake ctest scons meson bazel bazelisk nix nix-shell nix-build mise direnv pre-commit lefthook docker-compose docker:compose docker:build docker:buildx podman-compose podman:compose podman:build vagrant"},
+		names: "Makefile makefile GNUmakefile justfile Justfile .justfile Taskfile.yml Taskfile.yaml Dockerfile " +
+			"Containerfile Procfile Vagrantfile Jenkinsfile CMakeLists.txt CMakePresets.json SConstruct meson.build " +
+			"BUILD WORKSPACE flake.lock .envrc .env .mcp.json .tool-versions " +
+			"compose.yaml compose.yml compose.override.yaml compose.override.yml docker-compose.yaml " +
+			"docker-compose.yml docker-compose.override.yaml docker-compose.override.yml .pre-commit-config.yaml " +
+			"lefthook.yml lefthook.yaml .git .git/config .git/config.worktree .gitmodules info/attributes " +
+			"info/sparse-checkout",
+		tools: "make gmake ninja just task cmake ctest scons meson bazel bazelisk nix nix-shell nix-build mise " +
+			"direnv pre-commit lefthook docker-compose docker:compose docker:build docker:buildx podman-compose " +
+			"podman:compose podman:build vagrant"},
 }
 
 // The languages by what they have.
@@ -97,7 +134,8 @@ var settings = regexp.MustCompile(`^\.[a-z0-9_-]+rc(\.(json|jsonc|json5|ya?ml))?
 // variant reports whether a file has a name of code with a free part.
 func variant(name string) bool {
 	is := func(start, end string) bool { return strings.HasPrefix(name, start) && strings.HasSuffix(name, end) }
-	return is("tsconfig.", ".json") || is("jsconfig.", ".json") || is("", ".deps.json") || is("", ".runtimeconfig.json") || is("requirements", ".txt") ||
+	return is("tsconfig.", ".json") || is("jsconfig.", ".json") || is("", ".deps.json") ||
+		is("", ".runtimeconfig.json") || is("requirements", ".txt") ||
 		is(".env.", "") || strings.Contains(name, ".so.") || is(".", "") && settings.MatchString(name)
 }
 
@@ -113,7 +151,8 @@ func languageOf(path string) *language {
 	if types(name) {
 		return nil
 	}
-	return cmp.Or(byName[name], byName[strings.ToLower(filepath.Base(filepath.Dir(path)))+"/"+name], byEnding[filepath.Ext(name)])
+	return cmp.Or(byName[name], byName[strings.ToLower(filepath.Base(filepath.Dir(path)))+"/"+name],
+		byEnding[filepath.Ext(name)])
 }
 
 // IsCode reports whether a file may decide what runs: by its name, or because it can be

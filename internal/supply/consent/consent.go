@@ -20,7 +20,9 @@ import (
 type Consent struct {
 	Store   Store
 	Bundled func(digest string) bool // whether a folder of that digest is part of the program
-	Project string                   // what extensions in this directory load of it is compared too; "": nothing outside of their folders that they do not name
+	// what extensions in this directory load of it is compared too; "": nothing outside of their folders that they do
+	// not name
+	Project string
 	// Package returns the hash of the package that an extension runs, "" without one; nil: none
 	// does. It is one of the files that are agreed to.
 	Package func(c *discovery.Candidate) (hash string, err error)
@@ -96,7 +98,8 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 		v.marks = append(v.marks, s.marks...)
 		return s.files, nil
 	}
-	if project, err := filepath.EvalSymlinks(k.Project); err == nil && within(project, dir) && project != filepath.Dir(project) { // where the system lies
+	if project, err := filepath.EvalSymlinks(k.Project); err == nil && within(project, dir) &&
+		project != filepath.Dir(project) { // where the system lies
 		v.project = project
 	}
 	if v.Files, err = find(v.project); err != nil {
@@ -214,7 +217,8 @@ func (k *Consent) allowsConfigured(cfg *config.Config, v *Verdict, err error) er
 	case v.Trusted():
 		return nil
 	case k.LockedConfiguration != nil:
-		return protocol.Errorf(protocol.Untrusted, "the programs of the configuration are not those that exthost.lock states")
+		return protocol.Errorf(protocol.Untrusted,
+			"the programs of the configuration are not those that exthost.lock states")
 	case v.Record.Revoked:
 		return protocol.Errorf(protocol.Untrusted, "%w", Revoked{})
 	case v.Record.Accepted == nil:
@@ -226,7 +230,8 @@ func (k *Consent) allowsConfigured(cfg *config.Config, v *Verdict, err error) er
 		delete(agreed, path)
 	}
 	if changes := v.Files.Differs(agreed); len(changes) > 0 {
-		return protocol.Errorf(protocol.Untrusted, "the programs of the configuration changed since it was trusted: %s", Some(changes))
+		return protocol.Errorf(protocol.Untrusted, "the programs of the configuration changed since it was trusted: %s",
+			Some(changes))
 	}
 	return nil
 }

@@ -36,7 +36,11 @@ type kit struct {
 
 func newKit(t *testing.T) *kit {
 	base := t.TempDir()
-	k := &kit{T: t, dir: filepath.Join(base, "extensions", "kit"), Consent: consent.Consent{Store: consent.NewStore(filepath.Join(base, "trust"))}}
+	k := &kit{
+		T:       t,
+		dir:     filepath.Join(base, "extensions", "kit"),
+		Consent: consent.Consent{Store: consent.NewStore(filepath.Join(base, "trust"))},
+	}
 	k.write("plugin.toml", manifestText)
 	k.write("main.py", "import lib\n")
 	k.write("lib/deep.py", "x = 1\n")
@@ -105,10 +109,11 @@ func TestChanges(t *testing.T) {
 		change func(*kit)
 		want   string
 	}{
-		"nothing":                  {func(*kit) {}, ""},
-		"data":                     {write("notes.txt", "2\n"), ""},
-		"new data":                 {write("store.sqlite", "2\n"), ""},
-		"manifest":                 {write("plugin.toml", manifestText+"[context]\npassthrough = true\n"), "plugin.toml"},
+		"nothing":  {func(*kit) {}, ""},
+		"data":     {write("notes.txt", "2\n"), ""},
+		"new data": {write("store.sqlite", "2\n"), ""},
+		"manifest": {write("plugin.toml", manifestText+"[context]\npassthrough = true\n"),
+			"plugin.toml"},
 		"program":                  {write("main.py", "import evil\n"), "main.py"},
 		"module":                   {write("lib/deep.py", "x = 2\n"), "lib/deep.py"},
 		"one that shadows another": {write("json.py", ""), "json.py (new)"},
@@ -122,13 +127,14 @@ func TestChanges(t *testing.T) {
 		"became executable":        {func(k *kit) { k.chmod("notes.txt", 0o755) }, "notes.txt (new)"},
 		"link to code":             {link("../shared/more.data", "more.py"), "more.py (new)"},
 		"link to nothing":          {link("nothing", "more.py"), ""},
-		"link to a folder":         {func(k *kit) { k.write("../shared/evil.py", "x"); link("../shared", "sub")(k) }, "sub/evil.py (new)"},
-		"link in a circle":         {link(".", "sub"), "sub/ (new)"},
-		"link to known code":       {link("lib", "newlib"), "newlib/ (new)"},
-		"link to data":             {func(k *kit) { k.write("data/x.txt", "1"); link("data", "latest")(k) }, ""},
-		"cache of Python":          {func(k *kit) { k.pyc(0) }, ""},
-		"checked cache":            {func(k *kit) { k.pyc(3) }, ""},
-		"unchecked cache":          {func(k *kit) { k.pyc(1) }, "deep.cpython-312.pyc (new)"},
+		"link to a folder": {func(k *kit) { k.write("../shared/evil.py", "x"); link("../shared", "sub")(k) },
+			"sub/evil.py (new)"},
+		"link in a circle":   {link(".", "sub"), "sub/ (new)"},
+		"link to known code": {link("lib", "newlib"), "newlib/ (new)"},
+		"link to data":       {func(k *kit) { k.write("data/x.txt", "1"); link("data", "latest")(k) }, ""},
+		"cache of Python":    {func(k *kit) { k.pyc(0) }, ""},
+		"checked cache":      {func(k *kit) { k.pyc(3) }, ""},
+		"unchecked cache":    {func(k *kit) { k.pyc(1) }, "deep.cpython-312.pyc (new)"},
 		"same size and time": {func(k *kit) {
 			path := filepath.Join(k.dir, "lib/deep.py")
 			info, err := os.Stat(path)
@@ -203,9 +209,13 @@ func TestMoved(t *testing.T) {
 
 // TestLinkedFolder finds a trusted folder by a link from a directory with programs of its own.
 func TestLinkedFolder(t *testing.T) {
-	for _, line := range []string{`command = "../../shared/run.sh"`, "command = \"sh\"\nargs = [\"../../shared/run.sh\"]"} {
+	for _, line := range []string{
+		`command = "../../shared/run.sh"`,
+		"command = \"sh\"\nargs = [\"../../shared/run.sh\"]",
+	} {
 		k := newKit(t)
-		k.write("plugin.toml", "[plugin]\nid = \"kit\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"go\"]\n[transport]\n"+line+"\n")
+		k.write("plugin.toml", "[plugin]\nid = \"kit\"\nversion = \"0.1.0\"\n[capabilities]\ntools = "+
+			"[\"go\"]\n[transport]\n"+line+"\n")
 		k.write("../../shared/run.sh", "echo good\n")
 		k.accept()
 		k.says("")
@@ -258,8 +268,10 @@ func TestRecordsThatCannotBeUsed(t *testing.T) {
 		spoil func(k *kit, path string) error
 		want  string
 	}{
-		"not JSON":      {func(_ *kit, path string) error { return os.WriteFile(path, []byte("{"), 0o600) }, "no record of trust"},
-		"newer version": {func(_ *kit, path string) error { return os.WriteFile(path, []byte(`{"version":9}`), 0o600) }, "version 9"},
+		"not JSON": {func(_ *kit, path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
+			"no record of trust"},
+		"newer version": {func(_ *kit, path string) error { return os.WriteFile(path, []byte(`{"version":9}`), 0o600) },
+			"version 9"},
 		"unknown key": {func(_ *kit, path string) error {
 			return os.WriteFile(path, []byte(`{"version":1,"trusted":true}`), 0o600)
 		}, "unknown field"},

@@ -45,21 +45,27 @@ func set(words string) map[string]bool {
 }
 
 // settingsName matches names of options, of variables and of files that are about settings.
-var settingsName = regexp.MustCompile(`(?i)conf(ig)?([^a-z]|$)|config|settings|rules|polic(y|ies)|plugin|module|script|hook|preset|profile|startup|makefile|compose|servers?[._-]|rcfile|init-file|^-c$|^env$|^\.env`)
+var settingsName = regexp.MustCompile(
+	`(?i)conf(ig)?([^a-z]|$)|config|settings|rules|polic(y|ies)|plugin|module|script|hook|preset|profile|startup|makefile|compose|servers?[._-]|rcfile|init-file|^-c$|^env$|^\.env`)
 
 // maxHead is how much of a file is read to tell code from data, in bytes.
 const maxHead = 4096
 
 // binaries are the first bytes of files that are run or loaded: scripts, ELF, Mach-O, PE, WebAssembly, classes
 // of Java.
-var binaries = []string{"#!", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe", "MZ", "\x00asm"}
+var binaries = []string{"#!", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
+	"\xca\xfe\xba\xbe", "MZ", "\x00asm"}
 
 // codeLine matches a line as programs consist of, in the languages whose files need no ending.
 var codeLine = regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join([]string{
-	`(?:const|let|var)\s+[\w{\[$][^\n]*=`, `(?:async\s+)?function\b[^\n]*\(`, `module\.exports\b`, `exports\.\w+\s*=`, `export\s+(?:default|const|function|class|async|\{|\w+=)`,
-	`['"]use strict['"]`, `import\s+[\w{*'"]`, `require\s*\(`, `require\s+['"]`, `require_relative\b`, `process\.\w+`, `console\.\w+\(`, `globalThis\.`,
-	`from\s+[\w.]+\s+import\b`, `(?:async\s+)?def\s+\w+`, `class\s+\w+[^\n]*[:{]\s*$`, `print\s*\(`, `os\.\w+\(`, `exec\s*\(`, `eval\s*\(`,
-	`exec\s+\S`, `eval\s+\S`, `source\s+\S`, `\.\s+[\w./~$"]`, `echo\s+\S`, `printf\s+\S`, `set\s+-\w`, `if\s+\[`, `if\s+test\b`, `for\s+\w+\s+in\b`, `while\s+\S+.*;?\s*do\b`,
+	`(?:const|let|var)\s+[\w{\[$][^\n]*=`, `(?:async\s+)?function\b[^\n]*\(`, `module\.exports\b`, `exports\.\w+\s*=`,
+	`export\s+(?:default|const|function|class|async|\{|\w+=)`,
+	`['"]use strict['"]`, `import\s+[\w{*'"]`, `require\s*\(`, `require\s+['"]`, `require_relative\b`, `process\.\w+`,
+	`console\.\w+\(`, `globalThis\.`,
+	`from\s+[\w.]+\s+import\b`, `(?:async\s+)?def\s+\w+`, `class\s+\w+[^\n]*[:{]\s*$`, `print\s*\(`, `os\.\w+\(`,
+	`exec\s*\(`, `eval\s*\(`,
+	`exec\s+\S`, `eval\s+\S`, `source\s+\S`, `\.\s+[\w./~$"]`, `echo\s+\S`, `printf\s+\S`, `set\s+-\w`, `if\s+\[`,
+	`if\s+test\b`, `for\s+\w+\s+in\b`, `while\s+\S+.*;?\s*do\b`,
 	`\w+\s*\(\)\s*\{`, `(?:touch|rm|cp|mv|curl|wget|cat|sh|bash|python3?|node|sudo|chmod|mkdir|exit|cd|trap|unset|alias)\s+\S`, `\w+=\$\(`, `(?:use|package)\s+[\w:]+;`, `<\?php`,
 	`[.\w-]+\s*:(?:\s+[\w./-]+)*\n\t\S`, // a rule of a Makefile
 }, "|") + `)`)
@@ -105,7 +111,8 @@ func holdsCode(path string) (bool, error) {
 			return true, nil
 		}
 	}
-	text := bytes.IndexByte(head, 0) < 0 && !strings.Contains(filepath.ToSlash(path), "/.git/") // where git writes messages
+	// where git writes messages
+	text := bytes.IndexByte(head, 0) < 0 && !strings.Contains(filepath.ToSlash(path), "/.git/")
 	return text && codeLine.Match(head), nil
 }
 

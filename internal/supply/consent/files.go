@@ -105,14 +105,22 @@ type link struct {
 }
 
 func newReader(known Files, l *looks) *reader {
-	return &reader{known: known, looks: l, files: Files{}, seen: map[string]string{}, links: map[string]link{}, real: map[string]string{}}
+	return &reader{
+		known: known,
+		looks: l,
+		files: Files{},
+		seen:  map[string]string{},
+		links: map[string]link{},
+		real:  map[string]string{},
+	}
 }
 
 // Folder returns the files of dir that decide what runs: those that interpreters and tools
 // load, those that can be executed, and those in named, which are absolute. Files that a
 // link leads to belong to them. Paths are relative to dir. A file that the file
 // system says is that of known is not read. Data files are left out, because extensions
-// write such: those that nothing can execute, and whose name, ending and content are not those of code. The error is a file that cannot be read, or too many.
+// write such: those that nothing can execute, and whose name, ending and content are not those of code. The error is a
+// file that cannot be read, or too many.
 func Folder(dir string, named []string, known Files) (Files, error) {
 	s, err := folder(dir, named, known, nil)
 	if err != nil {
@@ -283,12 +291,15 @@ func (r *reader) file(path, key string, stat func() (fs.FileInfo, error)) error 
 
 // history reports whether a folder holds the versions that git keeps, and nothing that git runs.
 func history(dir string) bool {
-	return filepath.Base(filepath.Dir(dir)) == ".git" && slices.Contains([]string{"objects", "refs", "logs"}, filepath.Base(dir))
+	return filepath.Base(filepath.Dir(dir)) == ".git" &&
+		slices.Contains([]string{"objects", "refs", "logs"}, filepath.Base(dir))
 }
 
 // tooMany is the error of a folder beyond the bounds.
 func tooMany(dir string) error {
-	return fmt.Errorf("its files of code are too many to compare (at most %d files of %d GiB together; the last were of %s); exthost add FOLDER runs a locked copy of a program of Node, of which nothing here is part", maxFiles, maxBytes>>30, dir)
+	return fmt.Errorf("its files of code are too many to compare (at most %d files of %d GiB together; the last were "+
+		"of %s); exthost add FOLDER runs a locked copy of a program of Node, of which nothing here is part", maxFiles,
+		maxBytes>>30, dir)
 }
 
 // gone drops the error of a file that was removed meanwhile, or of a link that leads to itself.

@@ -61,7 +61,8 @@ func (l *lines) folder(dir string, of *language) {
 }
 
 // configures are the files of which Node and its kind read the nearest.
-var configures = strings.Fields("package.json deno.json deno.jsonc tsconfig.json package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb deno.lock")
+var configures = strings.Fields("package.json deno.json deno.jsonc tsconfig.json package-lock.json " +
+	"npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb deno.lock")
 
 // modules adds the folders above dir that Node looks into, and the nearest of each file that says
 // what it finds there.
@@ -87,7 +88,8 @@ func (l *lines) modules(dir string) {
 
 // valued are options of interpreters with a value that is no script. Behind others, a file that is there is the
 // script.
-var valued = set("-r --require --import --loader --experimental-loader --env-file --preload --config --import-map --tsconfig -I -cp -classpath --class-path -W -X")
+var valued = set("-r --require --import --loader --experimental-loader --env-file --preload --config --import-map " +
+	"--tsconfig -I -cp -classpath --class-path -W -X")
 
 // evaluated are options of interpreters with code.
 var evaluated = []string{"-c", "-e", "-p", "-pe", "--eval", "--print"}
@@ -113,7 +115,8 @@ func (l *lines) interpreter(of *language, args []string, cwd string) {
 		case isModule, slices.Contains(evaluated, arg):
 			told = i + 1
 		}
-		if isModule || slices.Contains([]string{"-c", "-e", "-m", "-p", "-r", "--eval", "--print", "--require", "--import", "-"}, arg) {
+		if isModule || slices.Contains([]string{"-c", "-e", "-m", "-p", "-r", "--eval", "--print", "--require",
+			"--import", "-"}, arg) {
 			l.folder(cwd, of)
 		}
 		before := ""
@@ -362,7 +365,8 @@ func (l *lines) below(dir string, of *language, deep bool) {
 			return tooMany(dir)
 		}
 		if d.IsDir() {
-			if path != dir && (!deep || slices.Contains([]string{".git", "node_modules", "target", ".venv"}, d.Name())) {
+			if path != dir && (!deep ||
+				slices.Contains([]string{".git", "node_modules", "target", ".venv"}, d.Name())) {
 				return fs.SkipDir
 			}
 			return nil

@@ -15,7 +15,8 @@ import (
 
 // manifestOf is that of the extension kit with one line of its transport.
 func manifestOf(transport string) string {
-	return "[plugin]\nid = \"kit\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"go\"]\n[transport]\n" + transport + "\n"
+	return "[plugin]\nid = \"kit\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"go\"]\n[transport]\n" + transport +
+		"\n"
 }
 
 // newProject is a kit in a project with these empty files.
@@ -35,31 +36,55 @@ func TestOutside(t *testing.T) {
 		name, transport, change, want string
 		files                         []string
 	}{
-		{"beside a script elsewhere", `cmd = ["node", "../../shared/server.js"]`, "shared/lib.js", "shared/lib.js", []string{"shared/server.js", "shared/lib.js"}},
-		{"new beside it", `cmd = ["node", "../../shared/server.js"]`, "shared/deep/lib.js", "shared/deep/lib.js (new)", []string{"shared/server.js"}},
-		{"data beside it", `cmd = ["node", "../../shared/server.js"]`, "shared/list.json", "", []string{"shared/server.js"}},
-		{"beside a script above", `cmd = ["node", "../server.js"]`, "extensions/lib.mjs", "lib.mjs (new)", []string{"extensions/server.js"}},
-		{"of another language", `cmd = ["node", "../server.js"]`, "extensions/lib.py", "", []string{"extensions/server.js"}},
-		{"another extension", `cmd = ["node", "../server.js"]`, "extensions/other/main.js", "", []string{"extensions/server.js"}},
-		{"a module of a script in the project", `cmd = ["python3", "../../serve.py"]`, "rules.py", "../../rules.py (new)", []string{"serve.py"}},
+		{"beside a script elsewhere", `cmd = ["node", "../../shared/server.js"]`, "shared/lib.js", "shared/lib.js",
+			[]string{"shared/server.js", "shared/lib.js"}},
+		{"new beside it", `cmd = ["node", "../../shared/server.js"]`, "shared/deep/lib.js", "shared/deep/lib.js (new)",
+			[]string{"shared/server.js"}},
+		{"data beside it", `cmd = ["node", "../../shared/server.js"]`, "shared/list.json", "",
+			[]string{"shared/server.js"}},
+		{"beside a script above", `cmd = ["node", "../server.js"]`, "extensions/lib.mjs", "lib.mjs (new)",
+			[]string{"extensions/server.js"}},
+		{"of another language", `cmd = ["node", "../server.js"]`, "extensions/lib.py", "",
+			[]string{"extensions/server.js"}},
+		{"another extension", `cmd = ["node", "../server.js"]`, "extensions/other/main.js", "",
+			[]string{"extensions/server.js"}},
+		{"a module of a script in the project", `cmd = ["python3", "../../serve.py"]`, "rules.py",
+			"../../rules.py (new)", []string{"serve.py"}},
 		{"by the first line", `cmd = ["../../bin/serve"]`, "bin/lib.py", "bin/lib.py (new)", []string{"bin/serve"}},
-		{"a hook", "cmd = [\"true\"]\n[[hooks]]\nevent = \"after_tool_call\"\ncommand = [\"sh\", \"../../hooks/x.sh\"]", "hooks/lib.sh", "hooks/lib.sh (new)", []string{"hooks/x.sh"}},
-		{"a package above", `cmd = ["node", "main.js"]`, "node_modules/left/index.js", "node_modules/left/index.js", []string{"extensions/kit/main.js", "node_modules/left/index.js"}},
-		{"a new package above", `cmd = ["node", "main.js"]`, "node_modules/left/index.js", "index.js (new)", []string{"extensions/kit/main.js", "node_modules/right/index.js"}},
-		{"types above", `cmd = ["node", "main.js"]`, "node_modules/left/index.d.ts", "", []string{"extensions/kit/main.js", "node_modules/right/index.js"}},
-		{"a package beside", `cmd = ["node", "main.js"]`, "extensions/node_modules/left/index.js", "index.js (new)", []string{"extensions/kit/main.js"}},
-		{"a package above the project", `cmd = ["node", "main.js"]`, "../node_modules/left/index.js", "", []string{"extensions/kit/main.js"}},
-		{"what says how Node loads", `cmd = ["node", "main.js"]`, "package.json", "package.json (new)", []string{"extensions/kit/main.js"}},
-		{"where that is nearer", `cmd = ["node", "main.js"]`, "package.json", "", []string{"extensions/kit/main.js", "extensions/kit/package.json"}},
+		{"a hook", "cmd = [\"true\"]\n[[hooks]]\nevent = \"after_tool_call\"\ncommand = [\"sh\", \"../../hooks/x.sh\"]",
+			"hooks/lib.sh", "hooks/lib.sh (new)", []string{"hooks/x.sh"}},
+		{"a package above", `cmd = ["node", "main.js"]`, "node_modules/left/index.js", "node_modules/left/index.js",
+			[]string{"extensions/kit/main.js", "node_modules/left/index.js"}},
+		{"a new package above", `cmd = ["node", "main.js"]`, "node_modules/left/index.js", "index.js (new)",
+			[]string{"extensions/kit/main.js", "node_modules/right/index.js"}},
+		{"types above", `cmd = ["node", "main.js"]`, "node_modules/left/index.d.ts", "",
+			[]string{"extensions/kit/main.js", "node_modules/right/index.js"}},
+		{"a package beside", `cmd = ["node", "main.js"]`, "extensions/node_modules/left/index.js", "index.js (new)",
+			[]string{"extensions/kit/main.js"}},
+		{"a package above the project", `cmd = ["node", "main.js"]`, "../node_modules/left/index.js", "",
+			[]string{"extensions/kit/main.js"}},
+		{"what says how Node loads", `cmd = ["node", "main.js"]`, "package.json", "package.json (new)",
+			[]string{"extensions/kit/main.js"}},
+		{"where that is nearer", `cmd = ["node", "main.js"]`, "package.json", "",
+			[]string{"extensions/kit/main.js", "extensions/kit/package.json"}},
 		{"packages of no concern", `cmd = ["python3", "main.py"]`, "node_modules/left/index.js", "", nil},
-		{"an environment of Python", `cmd = ["../../.venv/bin/python", "main.py"]`, ".venv/lib/site-packages/x.py", "x.py (new)", []string{".venv/bin/python", ".venv/pyvenv.cfg"}},
-		{"a tool of another folder", "cmd = [\"make\", \"serve\"]\ncwd = \"../../serve\"", "serve/Makefile", "serve/Makefile (new)", []string{"serve/x"}},
-		{"a script in a folder that a tool is told", `cmd = ["uv", "--directory", "../..", "run", "src/serve.py"]`, "src/rules.py", "../../src/rules.py (new)", []string{"src/serve.py"}},
-		{"a module in a folder that a tool is told", `cmd = ["uv", "run", "--project=../..", "--directory=../..", "-m", "app.serve"]`, "app/rules.py", "../../app/rules.py (new)", []string{"app/serve.py"}},
-		{"a folder of programs", "cmd = [\"true\"]\nenv = {PATH = \"../../tools\"}", "tools/x.sh", "tools/x.sh (new)", []string{"tools/y"}},
-		{"a file that a variable names", "cmd = [\"true\"]\nenv = {R_PROFILE_USER = \"../../start.R\"}", "start.R", "start.R", []string{"start.R"}},
-		{"data that a variable names", "cmd = [\"true\"]\nenv = {ROOT = \"../../src\"}", "src/x.js", "", []string{"src/y.js"}},
-		{"outside of the project", `cmd = ["node", "../../../elsewhere/server.js"]`, "../elsewhere/lib.js", "", []string{"../elsewhere/server.js"}},
+		{"an environment of Python", `cmd = ["../../.venv/bin/python", "main.py"]`, ".venv/lib/site-packages/x.py",
+			"x.py (new)", []string{".venv/bin/python", ".venv/pyvenv.cfg"}},
+		{"a tool of another folder", "cmd = [\"make\", \"serve\"]\ncwd = \"../../serve\"", "serve/Makefile",
+			"serve/Makefile (new)", []string{"serve/x"}},
+		{"a script in a folder that a tool is told", `cmd = ["uv", "--directory", "../..", "run", "src/serve.py"]`,
+			"src/rules.py", "../../src/rules.py (new)", []string{"src/serve.py"}},
+		{"a module in a folder that a tool is told",
+			`cmd = ["uv", "run", "--project=../..", "--directory=../..", "-m", "app.serve"]`, "app/rules.py",
+			"../../app/rules.py (new)", []string{"app/serve.py"}},
+		{"a folder of programs", "cmd = [\"true\"]\nenv = {PATH = \"../../tools\"}", "tools/x.sh", "tools/x.sh (new)",
+			[]string{"tools/y"}},
+		{"a file that a variable names", "cmd = [\"true\"]\nenv = {R_PROFILE_USER = \"../../start.R\"}", "start.R",
+			"start.R", []string{"start.R"}},
+		{"data that a variable names", "cmd = [\"true\"]\nenv = {ROOT = \"../../src\"}", "src/x.js", "",
+			[]string{"src/y.js"}},
+		{"outside of the project", `cmd = ["node", "../../../elsewhere/server.js"]`, "../elsewhere/lib.js", "",
+			[]string{"../elsewhere/server.js"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := newProject(t, tt.transport, tt.files...)
@@ -163,9 +188,12 @@ func TestConfiguredOutside(t *testing.T) {
 		{"", "python3 -um check", "check.py", "check.py", "check.py"},
 		{"", "uv run python -m guards.check", "guards/check.py", "guards/check.py", "guards/check.py pyproject.toml"},
 		{"", "uv run -m guards.check", "guards/check.py", "guards/check.py", "guards/check.py pyproject.toml"},
-		{"", "uv --directory guards run src/check.py", "guards/src/check.py", "guards/src/check.py", "guards/src/check.py guards/pyproject.toml"},
-		{"", "uv run --directory guards src/check.py", "guards/src/check.py", "guards/src/check.py", "guards/src/check.py guards/pyproject.toml"},
-		{"", "poetry run python -m guards.check", "guards/check.py", "guards/check.py", "guards/check.py pyproject.toml"},
+		{"", "uv --directory guards run src/check.py", "guards/src/check.py", "guards/src/check.py",
+			"guards/src/check.py guards/pyproject.toml"},
+		{"", "uv run --directory guards src/check.py", "guards/src/check.py", "guards/src/check.py",
+			"guards/src/check.py guards/pyproject.toml"},
+		{"", "poetry run python -m guards.check", "guards/check.py", "guards/check.py",
+			"guards/check.py pyproject.toml"},
 		{"", "setsid python3 -m guards.check", "guards/check.py", "guards/check.py", "guards/check.py"},
 		{"", "xargs make", "Makefile", "Makefile", "Makefile"},
 		{"", "ruby -Iguards -rcheck x.rb", "guards/check.rb", "guards/check.rb", "guards/check.rb x.rb"},
@@ -180,15 +208,18 @@ func TestConfiguredOutside(t *testing.T) {
 		{"", "java -cp lib/* Main", "lib/b.jar", "lib/b.jar", "lib/b.jar"},
 		{"", "java @guards/args", "guards/args", "guards/args", "guards/args"},
 		{"", "java -javaagent:guards/a.jar Main", "guards/a.jar", "guards/a.jar", "guards/a.jar"},
-		{"", "deno run --config guards/deno.json check.ts", "guards/deno.json", "guards/deno.json", "guards/deno.json check.ts"},
+		{"", "deno run --config guards/deno.json check.ts", "guards/deno.json", "guards/deno.json",
+			"guards/deno.json check.ts"},
 		{"", "make -Cguards check", "guards/Makefile", "guards/Makefile", "guards/Makefile"},
 		{"", "make -fguards/rules check", "guards/rules", "guards/rules", "guards/rules"},
 		{"", "npm --prefix guards run check", "guards/package.json", "guards/package.json", "guards/package.json"},
-		{"", "npm run check --workspace guards", "guards/package.json", "guards/package.json", "guards/package.json package.json"},
+		{"", "npm run check --workspace guards", "guards/package.json", "guards/package.json",
+			"guards/package.json package.json"},
 		{"", "yarn --cwd guards check", "guards/package.json", "guards/package.json", "guards/package.json"},
 		{"", "go -C guards run .", "guards/x.go", "guards/x.go", "guards/x.go"},
 		{"", "go run -C guards ./cmd", "guards/cmd/x.go", "guards/cmd/x.go", "guards/cmd/x.go"},
-		{"", "cargo run --manifest-path guards/Cargo.toml", "guards/src/main.rs", "guards/src/main.rs", "guards/src/main.rs guards/Cargo.toml"},
+		{"", "cargo run --manifest-path guards/Cargo.toml", "guards/src/main.rs", "guards/src/main.rs",
+			"guards/src/main.rs guards/Cargo.toml"},
 		{"", "cargo run -p server", "lib/src/main.rs", "lib/src/main.rs", "lib/src/main.rs server/src/main.rs"},
 		{"", "uvx --from . check", "check/x.py", "check/x.py", "check/x.py pyproject.toml"},
 		{"", "uvx --from ./guards check", "guards/x.py", "guards/x.py", "guards/x.py pyproject.toml"},
@@ -223,11 +254,15 @@ func TestConfiguredOutside(t *testing.T) {
 			for name := range strings.FieldsSeq(tt.files) {
 				write(name, "")
 			}
-			argv := strings.Fields(strings.ReplaceAll(strings.ReplaceAll(tt.line, "DIR", filepath.ToSlash(dir)), ":lib", string(filepath.ListSeparator)+"lib"))
+			argv := strings.Fields(strings.ReplaceAll(strings.ReplaceAll(tt.line, "DIR", filepath.ToSlash(dir)), ":lib",
+				string(filepath.ListSeparator)+"lib"))
 			if argv[0] == "sh" {
 				argv = []string{"sh", "-c", strings.Join(argv[2:], " ")}
 			}
-			cfg := &config.Config{Plugins: []governance.Spec{{Cmd: argv, Cwd: tt.cwd}}, Project: config.Project{Dir: dir, Files: map[string]string{filepath.Join(dir, "exthost.yaml"): "1"}}}
+			cfg := &config.Config{
+				Plugins: []governance.Spec{{Cmd: argv, Cwd: tt.cwd}},
+				Project: config.Project{Dir: dir, Files: map[string]string{filepath.Join(dir, "exthost.yaml"): "1"}},
+			}
 			k := &consent.Consent{Store: consent.NewStore(filepath.Join(t.TempDir(), "trust"))}
 			v, err := k.Configuration(cfg)
 			if err != nil {
@@ -241,7 +276,8 @@ func TestConfiguredOutside(t *testing.T) {
 				t.Error("as it was agreed to: ", err)
 			}
 			write(tt.change, "changed")
-			if _, err := k.StartsConfigured(cfg); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			if _, err := k.StartsConfigured(cfg); (err != nil) != (tt.want != "") ||
+				err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("says %v, want %q", err, tt.want)
 			}
 		})
@@ -252,8 +288,19 @@ func TestConfiguredOutside(t *testing.T) {
 func TestData(t *testing.T) {
 	k := newProject(t, `cmd = ["node", "../../shared/server.js", "../../data"]`, "shared/server.js", "data/x.json")
 	k.accept()
-	for _, in := range []string{"", "data/", "../../", "../../shared/", "../../data/", "../../extensions/", "node_modules/.cache/", "../../node_modules/.cache/"} {
-		for _, name := range []string{"a.json", "a.jsonl", "a.txt", "a.csv", "a.tsv", "a.sqlite", "a.sqlite-wal", "a.db", "a.log", "a.log.1", "a.md", "a.html", "a.xml", "a.yaml", "a.png", "a.pdf", "a.parquet", "a.tmp", "a.lock", "a.pid", "a.bin", "state", "example.org", "a.d.ts"} {
+	for _, in := range []string{
+		"",
+		"data/",
+		"../../",
+		"../../shared/",
+		"../../data/",
+		"../../extensions/",
+		"node_modules/.cache/",
+		"../../node_modules/.cache/",
+	} {
+		for _, name := range []string{"a.json", "a.jsonl", "a.txt", "a.csv", "a.tsv", "a.sqlite", "a.sqlite-wal",
+			"a.db", "a.log", "a.log.1", "a.md", "a.html", "a.xml", "a.yaml", "a.png", "a.pdf", "a.parquet", "a.tmp",
+			"a.lock", "a.pid", "a.bin", "state", "example.org", "a.d.ts"} {
 			k.write(in+name, "data")
 		}
 	}
@@ -262,7 +309,8 @@ func TestData(t *testing.T) {
 
 // TestCode writes what tools load by its name.
 func TestCode(t *testing.T) {
-	for name := range strings.FieldsSeq(`.Rprofile .ghci compose.yaml docker-compose.yml x.nix flake.lock x.csproj x.fsproj x.vbproj x.sln Directory.Build.props x.targets .env .env.local x.mk
+	for name := range strings.FieldsSeq(
+		`.Rprofile .ghci compose.yaml docker-compose.yml x.nix flake.lock x.csproj x.fsproj x.vbproj x.sln Directory.Build.props x.targets .env .env.local x.mk
 		Procfile build.gradle build.gradle.kts gradle-wrapper.properties pom.xml build.xml CMakeLists.txt x.cmake .bazelrc BUILD WORKSPACE MODULE.bazel x.bzl .babelrc .swcrc .mocharc.yml .eslintrc.json .npmrc .yarnrc.yml .nvmrc .envrc .bashrc
 		babel.config.json x.tcl x.awk x.sed x.jq x.gemspec gems.rb composer.json composer.lock mix.exs pyvenv.cfg sitecustomize.py x.egg-link x.whl x.egg x.zip x.phar x.war bunfig.toml x.pth python312._pth x.coffee x.vue x.svelte
 		requirements-dev.txt MAKEFILE Package.JSON .NPMRC TSCONFIG.Base.json tsconfig.base.json x.deps.json x.runtimeconfig.json libx.so.6 .libx.so.6 .cargo/config .bundle/config Foo.pmc x.zwc x.beam .pylintrc .pnp.data.json go.work meson.build`) {
@@ -276,7 +324,15 @@ func TestCode(t *testing.T) {
 // TestOddFiles compares folders outside with files that are none, cannot be read or lead on.
 func TestOddFiles(t *testing.T) {
 	k := newProject(t, `cmd = ["node", "../../shared/server.js"]`, "shared/server.js", "node_modules/x/index.js")
-	for name, target := range map[string]string{"shared/self": ".", "shared/up": "../extensions", "shared/nothing.js": "missing", "shared/other.js": "../node_modules/x/index.js", "node_modules/circle": "../node_modules", "shared/null.js": os.DevNull, "shared/loop.js": "loop.js"} {
+	for name, target := range map[string]string{
+		"shared/self":         ".",
+		"shared/up":           "../extensions",
+		"shared/nothing.js":   "missing",
+		"shared/other.js":     "../node_modules/x/index.js",
+		"node_modules/circle": "../node_modules",
+		"shared/null.js":      os.DevNull,
+		"shared/loop.js":      "loop.js",
+	} {
 		if err := os.Symlink(target, filepath.Join(k.Project, name)); err != nil {
 			t.Skip("NOT TESTED: links cannot be made: ", err)
 		}
@@ -290,7 +346,8 @@ func TestOddFiles(t *testing.T) {
 
 // A link to other code that was agreed to is a change, as pnpm has packages.
 func TestLinksToKnownCode(t *testing.T) {
-	k := newProject(t, `cmd = ["node", "main.js"]`, "extensions/kit/main.js", "node_modules/.pnpm/x@1/x.js", "node_modules/.pnpm/x@2/x.js")
+	k := newProject(t, `cmd = ["node", "main.js"]`, "extensions/kit/main.js", "node_modules/.pnpm/x@1/x.js",
+		"node_modules/.pnpm/x@2/x.js")
 	link := filepath.Join(k.Project, "node_modules", "x")
 	for _, version := range []string{"x@1", "x@2"} {
 		if err := os.RemoveAll(link); err != nil {
@@ -312,7 +369,8 @@ func TestUnreadable(t *testing.T) {
 		t.Skip("NOT TESTED: this user reads all files")
 	}
 	for _, name := range []string{"../../shared/lib.js", "../../shared", "../../node_modules"} {
-		k := newProject(t, `cmd = ["node", "../../shared/server.js"]`, "shared/server.js", "shared/lib.js", "node_modules/x/index.js")
+		k := newProject(t, `cmd = ["node", "../../shared/server.js"]`, "shared/server.js", "shared/lib.js",
+			"node_modules/x/index.js")
 		k.accept()
 		k.chmod(name, 0o100)
 		t.Cleanup(func() { k.chmod(name, 0o700) })
@@ -325,7 +383,8 @@ func TestUnreadable(t *testing.T) {
 func TestClones(t *testing.T) {
 	var digests []string
 	for _, installed := range []bool{false, true} {
-		k := newProject(t, `cmd = ["node", "../../shared/server.js"]`, "shared/server.js", "shared/lib.js", "package.json", "package-lock.json", "check.js")
+		k := newProject(t, `cmd = ["node", "../../shared/server.js"]`, "shared/server.js", "shared/lib.js",
+			"package.json", "package-lock.json", "check.js")
 		if installed {
 			k.write("../../node_modules/x/index.js", "x")
 			k.write("../../.env.local", "x")
@@ -334,7 +393,10 @@ func TestClones(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := &config.Config{Plugins: []governance.Spec{{Cmd: []string{"node", "check.js"}}, {Cmd: []string{"make"}}}, Project: config.Project{Dir: k.Project}}
+		cfg := &config.Config{
+			Plugins: []governance.Spec{{Cmd: []string{"node", "check.js"}}, {Cmd: []string{"make"}}},
+			Project: config.Project{Dir: k.Project},
+		}
 		w, err := k.Configuration(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -146,8 +146,23 @@ func (l *lines) transport(t *manifest.Transport) {
 }
 
 // searched are variables beside those of [process.LoadsCode] with folders of programs and of code.
-var searched = map[string]bool{"PATH": true, "CLASSPATH": true, "GEM_HOME": true, "GEM_PATH": true, "LUA_PATH": true, "LUA_CPATH": true, "R_LIBS": true, "R_LIBS_USER": true,
-	"JULIA_LOAD_PATH": true, "ERL_LIBS": true, "PSMODULEPATH": true, "VIRTUAL_ENV": true, "PYTHONUSERBASE": true, "PYTHONPYCACHEPREFIX": true, "CARGO_HOME": true}
+var searched = map[string]bool{
+	"PATH":                true,
+	"CLASSPATH":           true,
+	"GEM_HOME":            true,
+	"GEM_PATH":            true,
+	"LUA_PATH":            true,
+	"LUA_CPATH":           true,
+	"R_LIBS":              true,
+	"R_LIBS_USER":         true,
+	"JULIA_LOAD_PATH":     true,
+	"ERL_LIBS":            true,
+	"PSMODULEPATH":        true,
+	"VIRTUAL_ENV":         true,
+	"PYTHONUSERBASE":      true,
+	"PYTHONPYCACHEPREFIX": true,
+	"CARGO_HOME":          true,
+}
 
 // variables adds what other variables name in the project: files that are no data, and folders where code
 // is looked for.
@@ -199,7 +214,8 @@ func (l *lines) hook(argv []string) {
 var shells = set("sh bash dash zsh ash ksh fish")
 
 // wrappers are programs that run the programs among their arguments.
-var wrappers = set("sh bash dash zsh ash ksh fish env exec timeout nice nohup sudo cmd busybox setsid xargs stdbuf ionice chrt taskset doas dotenv cross-env tini dumb-init caffeinate")
+var wrappers = set("sh bash dash zsh ash ksh fish env exec timeout nice nohup sudo cmd busybox setsid xargs stdbuf " +
+	"ionice chrt taskset doas dotenv cross-env tini dumb-init caffeinate")
 
 // command adds what one command line runs that starts in cwd.
 func (l *lines) command(argv []string, cwd string) {
@@ -210,7 +226,8 @@ func (l *lines) command(argv []string, cwd string) {
 		l.files(regularFiles(absolute(l.dir, word)))
 	}
 	l.words(argv, cwd)
-	if root := filepath.Dir(filepath.Dir(absolute(l.dir, argv[0]))); len(regularFiles(filepath.Join(root, "pyvenv.cfg"))) > 0 {
+	if root := filepath.Dir(filepath.Dir(absolute(l.dir, argv[0]))); len(regularFiles(filepath.Join(root,
+		"pyvenv.cfg"))) > 0 {
 		l.folder(root, nil)
 	}
 	wraps := wrappers[program(argv[0])]
@@ -355,7 +372,8 @@ func loaded(env map[string]string, cwd string) (paths []string) {
 		if !process.LoadsCode(name) {
 			continue
 		}
-		for _, word := range strings.FieldsFunc(value, func(r rune) bool { return r == os.PathListSeparator || strings.ContainsRune(" \t=\"'", r) }) {
+		for _, word := range strings.FieldsFunc(value,
+			func(r rune) bool { return r == os.PathListSeparator || strings.ContainsRune(" \t=\"'", r) }) {
 			candidates := []string{strings.TrimPrefix(word, "//")} // file:///x, cut at the colon
 			if len(word) > 2 && word[0] == '-' {
 				candidates = append(candidates, word[2:])

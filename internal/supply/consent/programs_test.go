@@ -36,7 +36,16 @@ func programs(t *testing.T, m *manifest.Manifest, dir string) []string {
 
 func TestConfiguredPrograms(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"root.py", "guards/check.py", "guards/rules.py", "guards/data.txt", "tools/run", "pack/__main__.py", "pack/sub/deep.py", "hook.sh"} {
+	for _, name := range []string{
+		"root.py",
+		"guards/check.py",
+		"guards/rules.py",
+		"guards/data.txt",
+		"tools/run",
+		"pack/__main__.py",
+		"pack/sub/deep.py",
+		"hook.sh",
+	} {
 		path, mode := filepath.Join(dir, name), os.FileMode(0o644)
 		if filepath.Ext(name) == "" {
 			mode = 0o755
@@ -87,7 +96,10 @@ func TestConfiguredPrograms(t *testing.T) {
 		}
 	}
 	k := &consent.Consent{Store: consent.NewStore(filepath.Join(t.TempDir(), "trust"))}
-	v, err := k.Configuration(&config.Config{Plugins: []governance.Spec{{Cmd: []string{"python3", "guards/check.py"}}}, Project: config.Project{Dir: dir}})
+	v, err := k.Configuration(&config.Config{
+		Plugins: []governance.Spec{{Cmd: []string{"python3", "guards/check.py"}}},
+		Project: config.Project{Dir: dir},
+	})
 	if err != nil || len(v.Files) != 2 || v.Files["guards/rules.py"].Sum == "" {
 		t.Errorf("files %v, %v: want those of code in guards", v, err)
 	}
@@ -100,7 +112,11 @@ func TestProgramsOfVariables(t *testing.T) {
 		t.Skip("the paths are those of other systems")
 	}
 	dir, elsewhere := t.TempDir(), t.TempDir()
-	for _, path := range []string{filepath.Join(dir, "hook.js"), filepath.Join(elsewhere, "evil.so"), filepath.Join(elsewhere, "lib", "libm.so.6")} {
+	for _, path := range []string{
+		filepath.Join(dir, "hook.js"),
+		filepath.Join(elsewhere, "evil.so"),
+		filepath.Join(elsewhere, "lib", "libm.so.6"),
+	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -116,12 +132,16 @@ func TestProgramsOfVariables(t *testing.T) {
 		{"RUBYOPT", "-r./hook.js", dir + "/hook.js"},
 		{"GREETING", elsewhere + "/evil.so", ""},
 	} {
-		m := &manifest.Manifest{Transport: manifest.Transport{Command: "true", Env: map[string]string{tt.name: tt.value}}}
+		m := &manifest.Manifest{
+			Transport: manifest.Transport{Command: "true", Env: map[string]string{tt.name: tt.value}},
+		}
 		if diff := cmp.Diff(tt.want, strings.Join(programs(t, m, dir), " ")); diff != "" {
 			t.Errorf("%s=%s (-want +got):\n%s", tt.name, tt.value, diff)
 		}
 	}
-	m := &manifest.Manifest{Transport: manifest.Transport{Command: "true", Env: map[string]string{"LD_LIBRARY_PATH": elsewhere + "/lib"}}}
+	m := &manifest.Manifest{
+		Transport: manifest.Transport{Command: "true", Env: map[string]string{"LD_LIBRARY_PATH": elsewhere + "/lib"}},
+	}
 	before, err := consent.Folder(dir, programs(t, m, dir), nil)
 	if err != nil {
 		t.Fatal(err)

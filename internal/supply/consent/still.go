@@ -156,5 +156,6 @@ func (s start) still(marks []mark) error {
 		return nil
 	}
 	return protocol.Errorf(protocol.Untrusted,
-		"it may have run something else than what was trusted, as this was changed or replaced while it started: %s", Some(changes))
+		"it may have run something else than what was trusted, as this was changed or replaced while it started: %s",
+		Some(changes))
 }

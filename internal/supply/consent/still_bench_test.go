@@ -40,7 +40,8 @@ func BenchmarkStarts(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); { // old enough to be known by their times
+			// old enough to be known by their times
+			for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
 				if _, err := k.Extension(c); err != nil {
 					b.Fatal(err)
 				}

@@ -34,16 +34,17 @@ func TestStill(t *testing.T) {
 		change func(*kit)
 		want   string
 	}{
-		"nothing":           {func(*kit) {}, ""},
-		"a script":          {swap("main.py"), "main.py"},
-		"a module":          {swap("lib/deep.py"), "lib/deep.py"},
-		"the manifest":      {swap("plugin.toml"), "plugin.toml"},
-		"named settings":    {swap("rules.data"), "rules.data"},
-		"named data":        {swap("../shared/more.data"), ""},
-		"data":              {swap("notes.txt"), ""},
-		"a linked script":   {swap("linked.py"), "linked.py"},
-		"removed":           {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py"},
-		"what a tool makes": {func(k *kit) { k.write("uv.lock", ""); k.write(".venv/bin/x", "#!/bin/sh\n") }, ""}, // the next start asks
+		"nothing":         {func(*kit) {}, ""},
+		"a script":        {swap("main.py"), "main.py"},
+		"a module":        {swap("lib/deep.py"), "lib/deep.py"},
+		"the manifest":    {swap("plugin.toml"), "plugin.toml"},
+		"named settings":  {swap("rules.data"), "rules.data"},
+		"named data":      {swap("../shared/more.data"), ""},
+		"data":            {swap("notes.txt"), ""},
+		"a linked script": {swap("linked.py"), "linked.py"},
+		"removed":         {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py"},
+		// the next start asks
+		"what a tool makes": {func(k *kit) { k.write("uv.lock", ""); k.write(".venv/bin/x", "#!/bin/sh\n") }, ""},
 		"a folder": {func(k *kit) {
 			put(k, "lib", func(path string) error { return os.Rename(path, filepath.Join(k.dir, "../kept")) })
 			k.write("lib/deep.py", "evil()\n")
@@ -87,7 +88,8 @@ func TestStill(t *testing.T) {
 			switch err := still(); {
 			case tt.want == "" && err != nil:
 				t.Error(err)
-			case tt.want != "" && (protocol.KindOf(err) != protocol.Untrusted || !strings.HasSuffix(protocol.Reason(err), ": "+tt.want)):
+			case tt.want != "" &&
+				(protocol.KindOf(err) != protocol.Untrusted || !strings.HasSuffix(protocol.Reason(err), ": "+tt.want)):
 				t.Errorf("says %v, want %s", err, tt.want)
 			}
 		})
@@ -149,7 +151,8 @@ func TestProgramMayBuildItsCodeWhenItStarts(t *testing.T) {
 		switch err := still(); {
 		case trusted && err != nil:
 			t.Error(err)
-		case !trusted && (protocol.KindOf(err) != protocol.Untrusted || !strings.Contains(protocol.Reason(err), "lib/deep.py")):
+		case !trusted && (protocol.KindOf(err) != protocol.Untrusted ||
+			!strings.Contains(protocol.Reason(err), "lib/deep.py")):
 			t.Errorf("with %q: %v", text, err)
 		}
 	}

@@ -22,15 +22,17 @@ import (
 
 // Record is what a user agreed to about one folder.
 type Record struct {
-	Version  int                 `json:"version"`
-	Dir      string              `json:"dir"`  // absolute, links resolved
-	Kind     Kind                `json:"kind"` // what of the folder it is about
-	Accepted *time.Time          `json:"accepted,omitempty"`
-	Files    Files               `json:"files,omitempty"`   // as they were accepted
-	Rules    []string            `json:"rules,omitempty"`   // of a configuration: its policies and hooks as they were accepted, for people; see config.Config.Rules
-	Project  string              `json:"project,omitempty"` // whose code counts too; for an extension
-	Secrets  map[string][]string `json:"secrets,omitempty"` // granted, by the id of the extension
-	Revoked  bool                `json:"revoked,omitempty"` // the user took the agreement back; also what the program brings itself does not run
+	Version  int        `json:"version"`
+	Dir      string     `json:"dir"`  // absolute, links resolved
+	Kind     Kind       `json:"kind"` // what of the folder it is about
+	Accepted *time.Time `json:"accepted,omitempty"`
+	Files    Files      `json:"files,omitempty"` // as they were accepted
+	// of a configuration: its policies and hooks as they were accepted, for people; see config.Config.Rules
+	Rules   []string            `json:"rules,omitempty"`
+	Project string              `json:"project,omitempty"` // whose code counts too; for an extension
+	Secrets map[string][]string `json:"secrets,omitempty"` // granted, by the id of the extension
+	// the user took the agreement back; also what the program brings itself does not run
+	Revoked bool `json:"revoked,omitempty"`
 }
 
 // Kind is what of a folder a record is about.
@@ -133,7 +135,9 @@ func (s Store) All() (records []*Record, err error) {
 		}
 		records = append(records, r)
 	}
-	slices.SortFunc(records, func(a, b *Record) int { return strings.Compare(a.Dir+string(a.Kind), b.Dir+string(b.Kind)) })
+	slices.SortFunc(records, func(a, b *Record) int {
+		return strings.Compare(a.Dir+string(a.Kind), b.Dir+string(b.Kind))
+	})
 	return records, errors.Join(broken...)
 }
 
@@ -162,7 +166,8 @@ func (r *Record) Grant(id string, names ...string) {
 // extension had one.
 func (r *Record) Withdraw(id string, names ...string) bool {
 	had := r.Secrets[id]
-	kept := slices.DeleteFunc(slices.Clone(had), func(n string) bool { return len(names) == 0 || slices.Contains(names, n) })
+	kept := slices.DeleteFunc(slices.Clone(had),
+		func(n string) bool { return len(names) == 0 || slices.Contains(names, n) })
 	if r.Secrets = maps.Clone(r.Secrets); len(kept) > 0 {
 		r.Secrets[id] = kept
 	} else {

@@ -130,7 +130,8 @@ func (s *Status) Denied() bool {
 func (s *Status) Error() string {
 	text := fmt.Sprintf("%s answers %d %s", s.URL, s.Code, http.StatusText(s.Code))
 	if s.Denied() {
-		text += "; who asks is stated by //HOST/PATH/:_authToken in the user's .npmrc, or for pip by USER:PASSWORD@ in index-url or by .netrc"
+		text += "; who asks is stated by //HOST/PATH/:_authToken in the user's .npmrc, or for pip by USER:PASSWORD@ " +
+			"in index-url or by .netrc"
 	}
 	return text
 }
@@ -139,7 +140,8 @@ func (s *Status) Error() string {
 func (c *Client) authorize(req *http.Request) {
 	req.Header.Del("Authorization")
 	u := req.URL
-	if u.Scheme != "https" && !outbound.Loopback(u.Hostname()) || strings.Contains(u.Path+"/", "/../") || strings.Contains(u.Path+"/", "/./") {
+	if u.Scheme != "https" && !outbound.Loopback(u.Hostname()) || strings.Contains(u.Path+"/", "/../") ||
+		strings.Contains(u.Path+"/", "/./") {
 		return
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Host), map[string]string{"https": ":443", "http": ":80"}[u.Scheme])
@@ -221,7 +223,8 @@ func Relative(registry, archive *url.URL) (rel string, ok bool) {
 	if !strings.EqualFold(registry.Host, archive.Host) || registry.Scheme != archive.Scheme {
 		return "", false
 	}
-	from, to := strings.Split(strings.Trim(registry.EscapedPath(), "/"), "/"), strings.Split(strings.TrimPrefix(archive.EscapedPath(), "/"), "/")
+	from, to := strings.Split(strings.Trim(registry.EscapedPath(), "/"),
+		"/"), strings.Split(strings.TrimPrefix(archive.EscapedPath(), "/"), "/")
 	same := 0
 	for same < len(from) && same < len(to)-1 && from[same] == to[same] {
 		same++

@@ -86,7 +86,11 @@ func TestCredentials(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	at := func(address string) string { return strings.TrimPrefix(address, "http:") }
-	c.Credentials = map[string]string{at(s.URL) + "/npm/": "Bearer npm", at(s.URL) + "/npm/deep": "Bearer deep", at(other.URL): "Bearer other"}
+	c.Credentials = map[string]string{
+		at(s.URL) + "/npm/":     "Bearer npm",
+		at(s.URL) + "/npm/deep": "Bearer deep",
+		at(other.URL):           "Bearer other",
+	}
 	for address, want := range map[string]string{
 		s.URL + "/npm/x":          "Bearer npm",
 		s.URL + "/npm/@a%2fb":     "Bearer npm",
@@ -133,7 +137,15 @@ func TestNoErrorTellsWhoAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	for _, address := range []string{s.URL + "/none", at + "/none", s.URL + "/long", s.URL + "/away", "http://t0ken@h.example/", "https://t0ken@intern/", "https://t0ken@10.0.0.1/"} {
+	for _, address := range []string{
+		s.URL + "/none",
+		at + "/none",
+		s.URL + "/long",
+		s.URL + "/away",
+		"http://t0ken@h.example/",
+		"https://t0ken@intern/",
+		"https://t0ken@10.0.0.1/",
+	} {
 		if _, err := c.Get(t.Context(), address, "", 10); err == nil || strings.Contains(err.Error(), "t0ken") {
 			t.Errorf("%s: %v", address, err)
 		}

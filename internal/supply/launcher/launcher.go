@@ -35,17 +35,38 @@ type runner struct {
 }
 
 var (
-	ofNPM = runner{names: []string{"-p", "--package"}, values: []string{"-c", "--call", "-w", "--workspace", "--registry", "--prefix", "--cache"}, quiet: []string{"-y", "--yes", "-q", "--quiet", "--prefer-offline", "--prefer-online"}}
-	ofUV  = runner{python: true, names: []string{"--from"}, values: []string{"--with", "--with-requirements", "--with-editable", "--python", "-p", "--index", "--index-url", "-i", "--extra-index-url", "--directory"},
-		quiet: []string{"-q", "--quiet", "--refresh", "--no-cache", "--isolated", "--no-progress", "--offline"}}
+	ofNPM = runner{
+		names:  []string{"-p", "--package"},
+		values: []string{"-c", "--call", "-w", "--workspace", "--registry", "--prefix", "--cache"},
+		quiet:  []string{"-y", "--yes", "-q", "--quiet", "--prefer-offline", "--prefer-online"},
+	}
+	ofUV = runner{
+		python: true,
+		names:  []string{"--from"},
+		values: []string{"--with", "--with-requirements", "--with-editable", "--python", "-p", "--index", "--index-url",
+			"-i", "--extra-index-url", "--directory"},
+		quiet: []string{"-q", "--quiet", "--refresh", "--no-cache", "--isolated", "--no-progress", "--offline"},
+	}
 
 	runners = map[string]runner{
 		"npx": ofNPM, "bunx": ofNPM, "uvx": ofUV,
-		"npm":  {words: []string{"exec", "x"}, names: ofNPM.names, values: ofNPM.values, quiet: ofNPM.quiet, dashes: true},
+		"npm": {
+			words:  []string{"exec", "x"},
+			names:  ofNPM.names,
+			values: ofNPM.values,
+			quiet:  ofNPM.quiet,
+			dashes: true,
+		},
 		"pnpm": {words: []string{"dlx"}, names: []string{"--package"}, quiet: []string{"-s", "--silent"}},
 		"yarn": {words: []string{"dlx"}, names: ofNPM.names, quiet: []string{"-q", "--quiet"}},
 		"uv":   {words: []string{"tool run"}, python: true, names: ofUV.names, values: ofUV.values, quiet: ofUV.quiet},
-		"pipx": {words: []string{"run"}, python: true, names: []string{"--spec"}, values: []string{"--python", "--index-url", "-i", "--pip-args"}, quiet: []string{"--no-cache", "--quiet", "-q"}},
+		"pipx": {
+			words:  []string{"run"},
+			python: true,
+			names:  []string{"--spec"},
+			values: []string{"--python", "--index-url", "-i", "--pip-args"},
+			quiet:  []string{"--no-cache", "--quiet", "-q"},
+		},
 	}
 )
 

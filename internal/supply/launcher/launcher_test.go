@@ -10,35 +10,96 @@ import (
 func TestParse(t *testing.T) {
 	args := func(line string) []string { return strings.Fields(line) }
 	for line, want := range map[string]Command{
-		"npx -y @modelcontextprotocol/server-memory":          {Source: "npm:@modelcontextprotocol/server-memory", Unpinned: "@modelcontextprotocol/server-memory"},
-		"npx -y @modelcontextprotocol/server-memory@^1.2 a b": {Source: "npm:@modelcontextprotocol/server-memory@^1.2", Args: args("a b")},
-		"npx server@latest --flag":                            {Source: "npm:server", Unpinned: "server@latest", Args: args("--flag")},
-		"npx server@next":                                     {Source: "npm:server@next", Unpinned: "server@next"},
-		"/usr/bin/npx --yes -- server -y":                     {Source: "npm:server", Unpinned: "server", Args: args("-y")},
-		"npx -p pkg bin x":                                    {Source: "npm:pkg", Unpinned: "pkg", Program: "bin", Args: args("x")},
-		"npx --package=pkg@1 -- bin":                          {Source: "npm:pkg@1", Program: "bin"},
-		"npx -p a -p b bin":                                   {Source: "npm:a", Unpinned: "a", Program: "bin", Unclear: "-p"},
-		"npx --registry https://r.example server":             {Source: "npm:server", Unpinned: "server", Unclear: "--registry"},
-		"npx --node-options=--inspect server":                 {Source: "npm:server", Unpinned: "server", Unclear: "--node-options"},
-		"npx ./local":                                         {},
-		"npx ${PKG}":                                          {},
-		"npx github:user/repo":                                {},
-		"npx.cmd server":                                      {Source: "npm:server", Unpinned: "server"},
-		"bunx server":                                         {Source: "npm:server", Unpinned: "server"},
-		"pnpm dlx server a":                                   {Source: "npm:server", Unpinned: "server", Args: args("a")},
-		"npm exec server@2":                                   {Source: "npm:server@2"},
-		"npm exec server --flag":                              {Source: "npm:server", Unpinned: "server", Args: args("--flag"), Unclear: "--flag"},
-		"npm exec server -- --flag":                           {Source: "npm:server", Unpinned: "server", Args: args("--flag")},
-		"npm x -- server --flag":                              {Source: "npm:server", Unpinned: "server", Args: args("--flag")},
-		"uvx mcp-server-git --repository .":                   {Source: "pypi:mcp-server-git", Unpinned: "mcp-server-git", Args: args("--repository .")},
-		"uvx mcp-server-git==0.6":                             {Source: "pypi:mcp-server-git==0.6"},
-		"uvx mcp-server-git@0.6":                              {Source: "pypi:mcp-server-git==0.6"},
-		"uvx --from mcp-fetch==1 fetch a":                     {Source: "pypi:mcp-fetch==1", Program: "fetch", Args: args("a")},
-		"uvx --from git+https://example.com/x server":         {Program: "server"},
-		"uvx --python 3.12 server":                            {Source: "pypi:server", Unpinned: "server", Unclear: "--python"},
-		"uv tool run server":                                  {Source: "pypi:server", Unpinned: "server"},
-		"pipx run server":                                     {Source: "pypi:server", Unpinned: "server"},
-		"pipx run --spec server==2 program":                   {Source: "pypi:server==2", Program: "program"},
+		"npx -y @modelcontextprotocol/server-memory": {
+			Source:   "npm:@modelcontextprotocol/server-memory",
+			Unpinned: "@modelcontextprotocol/server-memory",
+		},
+		"npx -y @modelcontextprotocol/server-memory@^1.2 a b": {
+			Source: "npm:@modelcontextprotocol/server-memory@^1.2",
+			Args:   args("a b"),
+		},
+		"npx server@latest --flag": {
+			Source:   "npm:server",
+			Unpinned: "server@latest",
+			Args:     args("--flag"),
+		},
+		"npx server@next": {Source: "npm:server@next", Unpinned: "server@next"},
+		"/usr/bin/npx --yes -- server -y": {
+			Source:   "npm:server",
+			Unpinned: "server",
+			Args:     args("-y"),
+		},
+		"npx -p pkg bin x": {
+			Source:   "npm:pkg",
+			Unpinned: "pkg",
+			Program:  "bin",
+			Args:     args("x"),
+		},
+		"npx --package=pkg@1 -- bin": {Source: "npm:pkg@1", Program: "bin"},
+		"npx -p a -p b bin": {
+			Source:   "npm:a",
+			Unpinned: "a",
+			Program:  "bin",
+			Unclear:  "-p",
+		},
+		"npx --registry https://r.example server": {
+			Source:   "npm:server",
+			Unpinned: "server",
+			Unclear:  "--registry",
+		},
+		"npx --node-options=--inspect server": {
+			Source:   "npm:server",
+			Unpinned: "server",
+			Unclear:  "--node-options",
+		},
+		"npx ./local":          {},
+		"npx ${PKG}":           {},
+		"npx github:user/repo": {},
+		"npx.cmd server":       {Source: "npm:server", Unpinned: "server"},
+		"bunx server":          {Source: "npm:server", Unpinned: "server"},
+		"pnpm dlx server a": {
+			Source:   "npm:server",
+			Unpinned: "server",
+			Args:     args("a"),
+		},
+		"npm exec server@2": {Source: "npm:server@2"},
+		"npm exec server --flag": {
+			Source:   "npm:server",
+			Unpinned: "server",
+			Args:     args("--flag"),
+			Unclear:  "--flag",
+		},
+		"npm exec server -- --flag": {
+			Source:   "npm:server",
+			Unpinned: "server",
+			Args:     args("--flag"),
+		},
+		"npm x -- server --flag": {
+			Source:   "npm:server",
+			Unpinned: "server",
+			Args:     args("--flag"),
+		},
+		"uvx mcp-server-git --repository .": {
+			Source:   "pypi:mcp-server-git",
+			Unpinned: "mcp-server-git",
+			Args:     args("--repository ."),
+		},
+		"uvx mcp-server-git==0.6": {Source: "pypi:mcp-server-git==0.6"},
+		"uvx mcp-server-git@0.6":  {Source: "pypi:mcp-server-git==0.6"},
+		"uvx --from mcp-fetch==1 fetch a": {
+			Source:  "pypi:mcp-fetch==1",
+			Program: "fetch",
+			Args:    args("a"),
+		},
+		"uvx --from git+https://example.com/x server": {Program: "server"},
+		"uvx --python 3.12 server": {
+			Source:   "pypi:server",
+			Unpinned: "server",
+			Unclear:  "--python",
+		},
+		"uv tool run server":                {Source: "pypi:server", Unpinned: "server"},
+		"pipx run server":                   {Source: "pypi:server", Unpinned: "server"},
+		"pipx run --spec server==2 program": {Source: "pypi:server==2", Program: "program"},
 	} {
 		got, ok := Parse(args(line))
 		if len(got.Args) == 0 {
@@ -48,7 +109,16 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v, and of the command (-want +got):\n%s", line, ok, diff)
 		}
 	}
-	for _, line := range []string{"npx", "npx -y", "npm install server", "npm exec", "uv run server", "node server.js", "", "npx -p"} {
+	for _, line := range []string{
+		"npx",
+		"npx -y",
+		"npm install server",
+		"npm exec",
+		"uv run server",
+		"node server.js",
+		"",
+		"npx -p",
+	} {
 		if got, ok := Parse(args(line)); ok {
 			t.Errorf("%s: %+v, and it downloads nothing", line, got)
 		}

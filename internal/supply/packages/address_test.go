@@ -54,7 +54,8 @@ func (b *workbench) check(t *testing.T, source, token string, change func()) {
 	gone := e
 	gone.Parts = append(gone.Parts[:0:0], gone.Parts...)
 	gone.Parts[0].URL = ofRegistry + "gone" + filepath.Ext(gone.Parts[0].URL)
-	if _, err := b.Fetch(t.Context(), gone); err == nil || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), "404") {
+	if _, err := b.Fetch(t.Context(), gone); err == nil || strings.Contains(err.Error(), token) ||
+		!strings.Contains(err.Error(), "404") {
 		t.Errorf("of an archive that is gone: %v", err)
 	}
 	change()
@@ -83,7 +84,8 @@ func TestStatedAddress(t *testing.T) {
 			continue
 		}
 		u := strings.NewReplacer("u:p@", "", "#x", "").Replace(tt.archive)
-		if back, err := (origin{of: func(string) string { return tt.registry }}).address("a", got); back != u || err != nil {
+		if back, err := (origin{of: func(string) string { return tt.registry }}).address("a", got); back != u ||
+			err != nil {
 			t.Errorf("%s is fetched from %s, %v", got, back, err)
 		}
 	}

@@ -51,7 +51,8 @@ func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.
 }
 
 // unpackAll unpacks the parts in their order, while the next ones are on their way.
-func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree, parts []lockfile.Part) error {
+func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree,
+	parts []lockfile.Part) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -133,9 +134,11 @@ func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lockfi
 		return errors.New("its .npmrc would decide how npm runs install scripts")
 	}
 	env, _ := process.Environ(i.environ(), process.EnvPolicy{})
-	argv := []string{"npm", "rebuild", "--ignore-scripts=false", "--bin-links=false", "--foreground-scripts", "--offline", "--no-audit", "--no-update-notifier", "--loglevel=error", "--global=false"}
+	argv := []string{"npm", "rebuild", "--ignore-scripts=false", "--bin-links=false", "--foreground-scripts",
+		"--offline", "--no-audit", "--no-update-notifier", "--loglevel=error", "--global=false"}
 	for _, p := range parts {
-		if slices.Contains(names, p.Name) { // by its place: npm takes a name for that of a folder, which another package may have
+		// by its place: npm takes a name for that of a folder, which another package may have
+		if slices.Contains(names, p.Name) {
 			argv = append(argv, "./"+p.Path)
 		}
 	}
@@ -177,7 +180,8 @@ func stated(registry, archive string) (string, error) {
 	case err != nil:
 		return "", errors.New("the registry states an archive at what is no address")
 	case u.RawQuery != "":
-		return "", fmt.Errorf("the registry states an archive at %s with a query, which may be a secret and would be in exthost.lock", u.Host)
+		return "", fmt.Errorf("the registry states an archive at %s with a query, which may be a secret and would be "+
+			"in exthost.lock", u.Host)
 	}
 	u.User, u.Fragment = nil, ""
 	if rel, ok := download.Relative(at, u); ok {
@@ -185,7 +189,8 @@ func stated(registry, archive string) (string, error) {
 	}
 	for part := range strings.SplitSeq(at.EscapedPath(), "/") {
 		if len(part) >= minToken && strings.Contains(u.String(), part) {
-			return "", fmt.Errorf("the registry states an archive at %s, at an address with a part of that of the registry, which may be a token and would be in exthost.lock", u.Host)
+			return "", fmt.Errorf("the registry states an archive at %s, at an address with a part of that of the "+
+				"registry, which may be a token and would be in exthost.lock", u.Host)
 		}
 	}
 	return u.String(), nil
@@ -194,7 +199,8 @@ func stated(registry, archive string) (string, error) {
 // paths are those of the registries, which may hold a token.
 func (o origin) paths() (list []string) {
 	for _, registry := range o.registries {
-		if u, err := url.Parse(registry); err == nil && strings.Trim(u.EscapedPath(), "/") != "" && registry != defaultIndex {
+		if u, err := url.Parse(registry); err == nil && strings.Trim(u.EscapedPath(), "/") != "" &&
+			registry != defaultIndex {
 			list = append(list, strings.Trim(u.EscapedPath(), "/"))
 		}
 	}

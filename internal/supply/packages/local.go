@@ -161,7 +161,12 @@ func pack(dir string) ([]byte, error) {
 		if out.Len()+len(data) > store.MaxArchive {
 			return fmt.Errorf("%s has over %d MiB", dir, store.MaxArchive>>20)
 		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(rel), Mode: int64(info.Mode().Perm()), Size: int64(len(data)), Typeflag: tar.TypeReg}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Name:     filepath.ToSlash(rel),
+			Mode:     int64(info.Mode().Perm()),
+			Size:     int64(len(data)),
+			Typeflag: tar.TypeReg,
+		}); err != nil {
 			return err
 		}
 		_, err = w.Write(data)

@@ -39,7 +39,17 @@ func newRepository(t *testing.T) *repository {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(&cgi.Handler{Path: program, Args: []string{"http-backend"}, Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}})
+	s := httptest.NewServer(&cgi.Handler{
+		Path: program,
+		Args: []string{"http-backend"},
+		Env: []string{
+			"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir),
+			"GIT_HTTP_EXPORT_ALL=1",
+			"GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=safe.directory",
+			"GIT_CONFIG_VALUE_0=*",
+		},
+	})
 	t.Cleanup(s.Close)
 	r.url = s.URL + "/weather/.git"
 	return r
@@ -47,7 +57,14 @@ func newRepository(t *testing.T) *repository {
 
 func (r *repository) git(args ...string) string {
 	r.t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"}, args...)...)
+	cmd := exec.Command("git", append([]string{
+		"-c",
+		"user.name=a",
+		"-c",
+		"user.email=a@example.org",
+		"-c",
+		"commit.gpgsign=false",
+	}, args...)...)
 	cmd.Dir = r.dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -76,14 +93,19 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-var nodeProgram = map[string]string{"package.json": `{"name": "weather", "version": "1.0.0", "bin": "index.js"}`, "index.js": "console.log('sun')\n"}
+var nodeProgram = map[string]string{
+	"package.json": `{"name": "weather", "version": "1.0.0", "bin": "index.js"}`,
+	"index.js":     "console.log('sun')\n",
+}
 
 // workbench is an installer with a store of its own, which takes nothing younger than three days.
 type workbench struct{ *Installer }
 
 func newWorkbench(t testing.TB) workbench {
 	dir := t.TempDir()
-	b := workbench{&Installer{Store: store.New(filepath.Join(dir, "store"), consent.HoldsCode), Dir: dir, MinAge: 72 * hour}}
+	b := workbench{
+		&Installer{Store: store.New(filepath.Join(dir, "store"), consent.HoldsCode), Dir: dir, MinAge: 72 * hour},
+	}
 	t.Cleanup(func() { // read-only directories
 		hashes, _ := b.Store.Trees()
 		for _, h := range hashes {
@@ -186,8 +208,12 @@ func TestAttacksGit(t *testing.T) {
 			}
 			r.commit(nodeProgram)
 		}, "symbolic link"},
-		"filter":  {func(r *repository) { r.commit(map[string]string{".gitattributes": "* filter=evil\n", "index.js": "x"}) }, "package.json"},
-		"program": {func(r *repository) { r.commit(map[string]string{"package.json": `{"name": "x", "bin": "../../sh"}`}) }, "outside of the package"},
+		"filter": {func(r *repository) {
+			r.commit(map[string]string{".gitattributes": "* filter=evil\n", "index.js": "x"})
+		}, "package.json"},
+		"program": {func(r *repository) {
+			r.commit(map[string]string{"package.json": `{"name": "x", "bin": "../../sh"}`})
+		}, "outside of the package"},
 		"gone": {func(r *repository) {
 			r.commit(nodeProgram)
 			r.git("checkout", "--quiet", "-b", "other")
@@ -198,7 +224,8 @@ func TestAttacksGit(t *testing.T) {
 			r, i := newRepository(t), newWorkbench(t)
 			r.git("checkout", "--quiet", "-b", "main")
 			tt.attack(r)
-			i.Environ = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=filter.evil.smudge", "GIT_CONFIG_VALUE_0=touch "+filepath.Join(i.Dir, "ran"))
+			i.Environ = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=filter.evil.smudge",
+				"GIT_CONFIG_VALUE_0=touch "+filepath.Join(i.Dir, "ran"))
 			s, err := Parse("git+" + r.url + "@main")
 			if err != nil {
 				t.Fatal(err)
@@ -218,21 +245,28 @@ func TestBundle(t *testing.T) {
 	good := `{"name": "notes", "version": "1.2.3", "server": {"type": "node", "mcp_config": {"command": "node", "args": ["${__dirname}/server/index.js", "${user_config.dir}"],
 		"env": {"KEY": "${user_config.api_key}", "MODE": "${user_config.mode}"}}}, "user_config": {"dir": {"required": true}, "api_key": {"required": true}, "mode": {"default": "fast"}}}`
 	for name, tt := range map[string]struct{ manifest, want string }{
-		"good":                  {good, ""},
-		"another program":       {strings.Replace(good, `"command": "node"`, `"command": "sh"`, 1), "node, python and a program of the bundle"},
-		"fetched at each start": {strings.Replace(good, `"command": "node"`, `"command": "npx"`, 1), "which no hash locks"},
-		"uv":                    {strings.Replace(good, `"type": "node"`, `"type": "uv"`, 1), "exthost add npm:NAME or pypi:NAME"},
-		"another system":        {strings.Replace(good, `"version"`, `"compatibility": {"platforms": ["plan9"]}, "version"`, 1), "it is made for plan9"},
-		"binary":                {strings.Replace(good, `"type": "node"`, `"type": "binary"`, 1), "its program node is not in the bundle"},
-		"path out of it":        {strings.Replace(good, "server/index.js", "../../x.js", 1), "leads out of the bundle"},
-		"unknown placeholder":   {strings.Replace(good, "${user_config.dir}", "${SECRET_TOKEN}", 1), "${SECRET_TOKEN} is not known"},
-		"variable by default":   {strings.Replace(good, `"fast"`, `"${SECRET_TOKEN}"`, 1), ""},
-		"unclosed placeholder":  {strings.Replace(good, "${user_config.dir}", "${SECRET", 1), "is not known"},
+		"good": {good, ""},
+		"another program": {strings.Replace(good, `"command": "node"`, `"command": "sh"`, 1),
+			"node, python and a program of the bundle"},
+		"fetched at each start": {strings.Replace(good, `"command": "node"`, `"command": "npx"`, 1),
+			"which no hash locks"},
+		"uv": {strings.Replace(good, `"type": "node"`, `"type": "uv"`, 1),
+			"exthost add npm:NAME or pypi:NAME"},
+		"another system": {strings.Replace(good, `"version"`,
+			`"compatibility": {"platforms": ["plan9"]}, "version"`, 1), "it is made for plan9"},
+		"binary": {strings.Replace(good, `"type": "node"`, `"type": "binary"`, 1),
+			"its program node is not in the bundle"},
+		"path out of it": {strings.Replace(good, "server/index.js", "../../x.js", 1), "leads out of the bundle"},
+		"unknown placeholder": {strings.Replace(good, "${user_config.dir}", "${SECRET_TOKEN}", 1),
+			"${SECRET_TOKEN} is not known"},
+		"variable by default":  {strings.Replace(good, `"fast"`, `"${SECRET_TOKEN}"`, 1), ""},
+		"unclosed placeholder": {strings.Replace(good, "${user_config.dir}", "${SECRET", 1), "is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newWorkbench(t)
 			path := filepath.Join(i.Dir, "notes.mcpb")
-			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: tt.manifest}, registrytest.Entry{Name: "server/index.js", Body: "1"})))
+			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: tt.manifest},
+				registrytest.Entry{Name: "server/index.js", Body: "1"})))
 			s, err := Parse(path)
 			if err != nil {
 				t.Fatal(err)
@@ -247,7 +281,9 @@ func TestBundle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Source.Name != "./notes.mcpb" || p.Version != "1.2.3" || p.Run.Args[0] != unpacked.Root+"/server/index.js" || p.Run.Env["KEY"] != "${API_KEY}" || strings.Contains(p.Run.Env["MODE"], "SECRET") {
+			if p.Source.Name != "./notes.mcpb" || p.Version != "1.2.3" ||
+				p.Run.Args[0] != unpacked.Root+"/server/index.js" || p.Run.Env["KEY"] != "${API_KEY}" ||
+				strings.Contains(p.Run.Env["MODE"], "SECRET") {
 				t.Errorf("%+v", p)
 			}
 			e := locked(p)
@@ -260,8 +296,12 @@ func TestBundle(t *testing.T) {
 			if _, err := i.Store.Remove(p.Tree); err != nil {
 				t.Fatal(err)
 			}
-			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: tt.manifest + " "})))
-			if _, err := i.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "its content has the hash") {
+			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{
+				Name: "manifest.json",
+				Body: tt.manifest + " ",
+			})))
+			if _, err := i.Fetch(t.Context(), e); err == nil ||
+				!strings.Contains(err.Error(), "its content has the hash") {
 				t.Errorf("a changed bundle: %v", err)
 			}
 		})
@@ -271,10 +311,22 @@ func TestBundle(t *testing.T) {
 // What a bundle states for its user's settings counts, whatever its type.
 func TestDefaultsOfABundle(t *testing.T) {
 	const form = `{"name": "notes", "version": "1.2.3", "server": {"type": "node", "mcp_config": {"command": "node", "args": ["${__dirname}/index.js", "${user_config.it}"]}}, "user_config": {"it": {"default": %s}}}`
-	for value, want := range map[string]string{`"fast"`: "${IT:-fast}", `8080`: "${IT:-8080}", `1e6`: "${IT:-1000000}", `0.5`: "${IT:-0.5}", `false`: "${IT:-false}", `null`: "${IT:-}", `["a", "b"]`: "${IT}", `"${HOME}/x"`: "${IT}"} {
+	for value, want := range map[string]string{
+		`"fast"`:      "${IT:-fast}",
+		`8080`:        "${IT:-8080}",
+		`1e6`:         "${IT:-1000000}",
+		`0.5`:         "${IT:-0.5}",
+		`false`:       "${IT:-false}",
+		`null`:        "${IT:-}",
+		`["a", "b"]`:  "${IT}",
+		`"${HOME}/x"`: "${IT}",
+	} {
 		i := newWorkbench(t)
 		path := filepath.Join(i.Dir, "notes.mcpb")
-		writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: fmt.Sprintf(form, value)}, registrytest.Entry{Name: "index.js", Body: "1"})))
+		writeFile(t, path, string(registrytest.Zip(registrytest.Entry{
+			Name: "manifest.json",
+			Body: fmt.Sprintf(form, value),
+		}, registrytest.Entry{Name: "index.js", Body: "1"})))
 		p, err := i.add(t, path)
 		if err != nil {
 			t.Fatal(err)
@@ -308,7 +360,10 @@ func TestBinaryBundle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := newWorkbench(t)
 			path := filepath.Join(i.Dir, "notes.mcpb")
-			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: fmt.Sprintf(form, tt.command, system, tt.override)}, registrytest.Entry{Name: "server/notes", Body: "#!/bin/sh\necho $1\n"})))
+			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{
+				Name: "manifest.json",
+				Body: fmt.Sprintf(form, tt.command, system, tt.override),
+			}, registrytest.Entry{Name: "server/notes", Body: "#!/bin/sh\necho $1\n"})))
 			p, err := i.add(t, path)
 			if tt.want != "" {
 				i.refused(t, p, err, tt.want)
@@ -330,7 +385,8 @@ func TestBinaryBundle(t *testing.T) {
 				if tt.override != "{}" {
 					want = "own\n"
 				}
-				if out, err := exec.Command(strings.Replace(p.Run.Command, unpacked.Root, dir, 1), p.Run.Args...).Output(); err != nil || string(out) != want {
+				if out, err := exec.Command(strings.Replace(p.Run.Command, unpacked.Root, dir, 1),
+					p.Run.Args...).Output(); err != nil || string(out) != want {
 					t.Errorf("%q, %v", out, err)
 				}
 			}
@@ -363,7 +419,8 @@ func TestFolder(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
 		t.Skip(err)
 	}
-	if _, err := i.Add(t.Context(), Source{Folder, dir, ""}); err == nil || !strings.Contains(err.Error(), "only files are taken") {
+	if _, err := i.Add(t.Context(), Source{Folder, dir, ""}); err == nil ||
+		!strings.Contains(err.Error(), "only files are taken") {
 		t.Errorf("a link: %v", err)
 	}
 }

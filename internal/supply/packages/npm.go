@@ -19,8 +19,11 @@ import (
 
 // npmFlags make npm resolve and do nothing else, whatever its configuration says. An older npm
 // knows no --allow flags: [npmAlone] holds it, and what is no package of a registry is refused later.
-var npmFlags = []string{"--package-lock-only", "--ignore-scripts", "--allow-git=none", "--allow-remote=none", "--allow-file=none", "--allow-directory=none", "--omit=dev", "--install-strategy=hoisted", "--lockfile-version=3", "--package-lock=true",
-	"--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--workspaces=false", "--global=false", "--location=project"}
+var npmFlags = []string{"--package-lock-only", "--ignore-scripts", "--allow-git=none", "--allow-remote=none",
+	"--allow-file=none", "--allow-directory=none", "--omit=dev", "--install-strategy=hoisted", "--lockfile-version=3",
+	"--package-lock=true",
+	"--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--workspaces=false", "--global=false",
+	"--location=project"}
 
 func (i *Installer) resolveNPM(ctx context.Context, s Source) (r resolved, err error) {
 	dir, err := os.MkdirTemp("", "exthost-npm-")
@@ -32,7 +35,12 @@ func (i *Installer) resolveNPM(ctx context.Context, s Source) (r resolved, err e
 	if version == "" {
 		version = "latest"
 	}
-	asked, err := json.Marshal(map[string]any{"name": "exthost-add", "version": "0.0.0", "private": true, "dependencies": map[string]string{s.Name: version}})
+	asked, err := json.Marshal(map[string]any{
+		"name":         "exthost-add",
+		"version":      "0.0.0",
+		"private":      true,
+		"dependencies": map[string]string{s.Name: version},
+	})
 	if err != nil {
 		return r, err
 	}
@@ -59,8 +67,10 @@ func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r res
 		argv = append(argv, "--before="+time.Now().Add(-i.MinAge).UTC().Format(time.RFC3339))
 	}
 	if _, err := (program.Program{Dir: dir, Argv: argv, Env: config.env, Hide: r.from.paths()}).Run(ctx); err != nil {
-		if f, ok := errors.AsType[*program.Failure](err); ok && (strings.Contains(f.Text, "with a date before") || strings.Contains(f.Text, "ENOVERSIONS")) {
-			return r, fmt.Errorf("no version is %s old, or a package that it needs has none; --min-release-age NAME=0 takes younger ones of that package: %s", i.MinAge, f.Text)
+		if f, ok := errors.AsType[*program.Failure](err); ok &&
+			(strings.Contains(f.Text, "with a date before") || strings.Contains(f.Text, "ENOVERSIONS")) {
+			return r, fmt.Errorf("no version is %s old, or a package that it needs has none; --min-release-age "+
+				"NAME=0 takes younger ones of that package: %s", i.MinAge, f.Text)
 		}
 		return r, err
 	}
@@ -88,7 +98,8 @@ func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r res
 }
 
 // locate asks the registry of each entry for the archive and the time of the version.
-func (i *Installer) locate(ctx context.Context, client *download.Client, config *npmConfig, entries []npmEntry) ([]lockfile.Part, error) {
+func (i *Installer) locate(ctx context.Context, client *download.Client, config *npmConfig, entries []npmEntry,
+) ([]lockfile.Part, error) {
 	byName := map[string][]int{}
 	for n, e := range entries {
 		byName[e.name] = append(byName[e.name], n)
@@ -114,7 +125,8 @@ func (i *Installer) locate(ctx context.Context, client *download.Client, config 
 				return fmt.Errorf("%s %s: %w", name, e.Version, err)
 			}
 			if now, err := download.Strongest(v.Dist.Integrity); err != nil || now != hash {
-				return fmt.Errorf("%s %s: npm resolved it to %s, and the registry states %q", name, e.Version, hash, v.Dist.Integrity)
+				return fmt.Errorf("%s %s: npm resolved it to %s, and the registry states %q", name, e.Version, hash,
+					v.Dist.Integrity)
 			}
 			if err := sameHost(registry, v.Dist.Tarball); err != nil {
 				return fmt.Errorf("%s %s: %w", name, e.Version, err)

@@ -40,13 +40,24 @@ func newLab(t testing.TB, releases ...registrytest.Release) *lab {
 
 // weather is a package with a program and a dependency.
 func weather(version string) registrytest.Release {
-	return registrytest.Release{Name: "@acme/mcp-weather", Version: version,
-		JSON:  map[string]any{"bin": map[string]string{"mcp-weather": "./index.js"}, "dependencies": map[string]string{"left": "^1"}, "description": "Tells the weather."},
-		Files: map[string]string{"index.js": "#!/usr/bin/env node\nrequire('left')\n"}}
+	return registrytest.Release{
+		Name:    "@acme/mcp-weather",
+		Version: version,
+		JSON: map[string]any{
+			"bin":          map[string]string{"mcp-weather": "./index.js"},
+			"dependencies": map[string]string{"left": "^1"},
+			"description":  "Tells the weather.",
+		},
+		Files: map[string]string{"index.js": "#!/usr/bin/env node\nrequire('left')\n"},
+	}
 }
 
 func left(version string) registrytest.Release {
-	return registrytest.Release{Name: "left", Version: version, Files: map[string]string{"index.js": "module.exports = 1\n"}}
+	return registrytest.Release{
+		Name:    "left",
+		Version: version,
+		Files:   map[string]string{"index.js": "module.exports = 1\n"},
+	}
 }
 
 // A package of npm's is put into the store with what it needs, and fetched again from its entry.
@@ -57,17 +68,20 @@ func TestAddNPM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Version != "1.2.0" || len(p.Parts) != 2 || p.Parts[0].Name != "@acme/mcp-weather" || p.Parts[1].Path != "node_modules/left" {
+	if p.Version != "1.2.0" || len(p.Parts) != 2 || p.Parts[0].Name != "@acme/mcp-weather" ||
+		p.Parts[1].Path != "node_modules/left" {
 		t.Errorf("%+v", p)
 	}
-	if want := unpacked.Root + "/node_modules/@acme/mcp-weather/index.js"; p.Run.Command != "node" || p.Run.Args[0] != want {
+	if want := unpacked.Root + "/node_modules/@acme/mcp-weather/index.js"; p.Run.Command != "node" ||
+		p.Run.Args[0] != want {
 		t.Errorf("runs %s %v, want node %s", p.Run.Command, p.Run.Args, want)
 	}
 	dir, _, err := l.Store.Verify(p.Tree)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("node", filepath.Join(dir, "node_modules/@acme/mcp-weather/index.js")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("node",
+		filepath.Join(dir, "node_modules/@acme/mcp-weather/index.js")).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	e := locked(p)
@@ -142,7 +156,9 @@ func TestMinAge(t *testing.T) {
 // Install scripts do not run, and those that are named do.
 func TestInstallScripts(t *testing.T) {
 	one := left("1.0.0")
-	one.JSON = map[string]any{"scripts": map[string]string{"postinstall": "node -e \"require('fs').writeFileSync('made.js', '1')\""}}
+	one.JSON = map[string]any{
+		"scripts": map[string]string{"postinstall": "node -e \"require('fs').writeFileSync('made.js', '1')\""},
+	}
 	l := newLab(t, weather("1.0.0"), one)
 	p, err := l.add(t, "npm:@acme/mcp-weather")
 	if err != nil {
@@ -176,11 +192,22 @@ func TestInstallScripts(t *testing.T) {
 // nor does the package around it say how they run.
 func TestInstallScriptsOfOthers(t *testing.T) {
 	writes := func(name, version string) registrytest.Release {
-		return registrytest.Release{Name: name, Version: version, JSON: map[string]any{"scripts": map[string]string{"postinstall": "node -e \"require('fs').writeFileSync('made.js', '1')\""}}}
+		return registrytest.Release{
+			Name:    name,
+			Version: version,
+			JSON: map[string]any{
+				"scripts": map[string]string{"postinstall": "node -e \"require('fs').writeFileSync('made.js', '1')\""},
+			},
+		}
 	}
 	one := weather("1.0.0")
 	one.JSON["dependencies"] = map[string]string{"left": "npm:evil@2", "needs-left": "1"}
-	l := newLab(t, one, writes("left", "1.0.0"), writes("evil", "2.0.0"), registrytest.Release{Name: "needs-left", Version: "1.0.0", JSON: map[string]any{"dependencies": map[string]string{"left": "1"}}})
+	l := newLab(t, one, writes("left", "1.0.0"), writes("evil", "2.0.0"),
+		registrytest.Release{
+			Name:    "needs-left",
+			Version: "1.0.0",
+			JSON:    map[string]any{"dependencies": map[string]string{"left": "1"}},
+		})
 	l.AllowScripts = []string{"left"}
 	p, err := l.add(t, "npm:@acme/mcp-weather")
 	if err != nil {
@@ -190,16 +217,25 @@ func TestInstallScriptsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for folder, want := range map[string]bool{"node_modules/left": false, "node_modules/needs-left/node_modules/left": true} {
+	for folder, want := range map[string]bool{
+		"node_modules/left":                         false,
+		"node_modules/needs-left/node_modules/left": true,
+	} {
 		if _, err := os.Stat(filepath.Join(dir, folder, "made.js")); (err == nil) != want {
 			t.Errorf("the script in %s ran: %v, want %v", folder, err == nil, want)
 		}
 	}
 	folder := filepath.Join(l.Dir, "folder")
-	for name, text := range map[string]string{"package.json": `{"name": "folder", "bin": "index.js", "dependencies": {"left": "1"}}`, "index.js": "", "shell": "#!/bin/sh\n", ".npmrc": "script-shell=./shell\n"} {
+	for name, text := range map[string]string{
+		"package.json": `{"name": "folder", "bin": "index.js", "dependencies": {"left": "1"}}`,
+		"index.js":     "",
+		"shell":        "#!/bin/sh\n",
+		".npmrc":       "script-shell=./shell\n",
+	} {
 		writeFile(t, filepath.Join(folder, name), text)
 	}
-	if p, err := l.Add(t.Context(), Source{Folder, folder, ""}); err == nil || !strings.Contains(err.Error(), ".npmrc") {
+	if p, err := l.Add(t.Context(), Source{Folder, folder, ""}); err == nil ||
+		!strings.Contains(err.Error(), ".npmrc") {
 		t.Errorf("a package with a shell for install scripts: %+v, %v", p, err)
 	}
 }
@@ -220,32 +256,52 @@ func TestAttacksArchive(t *testing.T) {
 		release registrytest.Release
 		want    string
 	}{
-		"integrity missing":        {registrytest.Release{Integrity: ptr("")}, "states no hash"},
-		"integrity of SHA-1 alone": {registrytest.Release{Integrity: ptr("sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=")}, "no SHA-512"},
-		"integrity of another":     {registrytest.Release{Integrity: ptr(left("2.0.0").Hash())}, "its content has the hash"},
-		"age unknown":              {registrytest.Release{Age: registrytest.Unknown}, "--min-release-age left=0"},
-		"too young a part":         {registrytest.Release{Age: hour}, "--min-release-age left=0"},
-		"tarball on another host":  {registrytest.Release{URL: "https://cdn.example/left.tgz"}, "is not at its registry"},
-		"changed tarball":          {registrytest.Release{Served: registrytest.TarGz(own)}, "its content has the hash"},
-		"redirect to http":         {registrytest.Release{Redirect: "http://198.51.100.7/left.tgz"}, "not reached over https"},
-		"redirect to the network":  {registrytest.Release{Redirect: "https://169.254.169.254/latest/meta-data"}, "private address"},
-		"redirect to a local name": {registrytest.Release{Redirect: "https://intranet/left.tgz"}, "host of this network"},
-		"another package's name":   {says(`{"name":"right","version":"1.0.0"}`), `it is "right"`},
-		"another version inside":   {says(`{"name":"left","version":"6.6.6"}`), `"6.6.6"`},
-		"program outside":          {says(`{"name":"left","version":"1.0.0","bin":"../other/index.js"}`), "outside of the package"},
-		"program of the system":    {says(`{"name":"left","version":"1.0.0","bin":"/bin/sh"}`), "outside of the package"},
-		"program of a shell":       {says(`{"name":"left","version":"1.0.0","bin":"run.sh"}`), "not one that node runs"},
-		"program with a variable":  {says(`{"name":"left","version":"1.0.0","bin":"${HOME}/x.js"}`), "outside of the package"},
-		"no program":               {says(`{"name":"left","version":"1.0.0"}`), "no program"},
-		"zip-slip":                 {with(registrytest.Entry{Name: "package/../../evil.js"}), "leads out"},
-		"absolute path":            {with(registrytest.Entry{Name: "/etc/evil.js"}), "absolute path"},
-		"symbolic link":            {with(registrytest.Entry{Name: "package/x", Link: "/etc/passwd", Type: tar.TypeSymlink}), "symbolic link"},
-		"hard link":                {with(registrytest.Entry{Name: "package/x", Link: "/etc/passwd", Type: tar.TypeLink}), "hard link"},
-		"device node":              {with(registrytest.Entry{Name: "package/x", Type: tar.TypeChar}), "device"},
-		"case twins":               {with(registrytest.Entry{Name: "package/Index.js"}, registrytest.Entry{Name: "package/index.js"}), "where case does not count"},
-		"an entry twice":           {with(registrytest.Entry{Name: "package/x.js", Body: "1"}, registrytest.Entry{Name: "package/x.js", Body: "2"}), "there twice"},
-		"decompression bomb":       {with(registrytest.Entry{Name: "package/x.js", Size: 200 << 20}), "too large"},
-		"backslashes":              {with(registrytest.Entry{Name: `package/..\..\evil.js`}), "backslash"},
+		"integrity missing": {registrytest.Release{Integrity: ptr("")}, "states no hash"},
+		"integrity of SHA-1 alone": {registrytest.Release{Integrity: ptr("sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=")},
+			"no SHA-512"},
+		"integrity of another": {registrytest.Release{Integrity: ptr(left("2.0.0").Hash())},
+			"its content has the hash"},
+		"age unknown":      {registrytest.Release{Age: registrytest.Unknown}, "--min-release-age left=0"},
+		"too young a part": {registrytest.Release{Age: hour}, "--min-release-age left=0"},
+		"tarball on another host": {registrytest.Release{URL: "https://cdn.example/left.tgz"},
+			"is not at its registry"},
+		"changed tarball": {registrytest.Release{Served: registrytest.TarGz(own)}, "its content has the hash"},
+		"redirect to http": {registrytest.Release{Redirect: "http://198.51.100.7/left.tgz"},
+			"not reached over https"},
+		"redirect to the network": {registrytest.Release{Redirect: "https://169.254.169.254/latest/meta-data"},
+			"private address"},
+		"redirect to a local name": {registrytest.Release{Redirect: "https://intranet/left.tgz"},
+			"host of this network"},
+		"another package's name": {says(`{"name":"right","version":"1.0.0"}`), `it is "right"`},
+		"another version inside": {says(`{"name":"left","version":"6.6.6"}`), `"6.6.6"`},
+		"program outside": {says(`{"name":"left","version":"1.0.0","bin":"../other/index.js"}`),
+			"outside of the package"},
+		"program of the system": {says(`{"name":"left","version":"1.0.0","bin":"/bin/sh"}`),
+			"outside of the package"},
+		"program of a shell": {says(`{"name":"left","version":"1.0.0","bin":"run.sh"}`),
+			"not one that node runs"},
+		"program with a variable": {says(`{"name":"left","version":"1.0.0","bin":"${HOME}/x.js"}`),
+			"outside of the package"},
+		"no program":    {says(`{"name":"left","version":"1.0.0"}`), "no program"},
+		"zip-slip":      {with(registrytest.Entry{Name: "package/../../evil.js"}), "leads out"},
+		"absolute path": {with(registrytest.Entry{Name: "/etc/evil.js"}), "absolute path"},
+		"symbolic link": {with(registrytest.Entry{
+			Name: "package/x",
+			Link: "/etc/passwd",
+			Type: tar.TypeSymlink,
+		}), "symbolic link"},
+		"hard link": {with(registrytest.Entry{
+			Name: "package/x",
+			Link: "/etc/passwd",
+			Type: tar.TypeLink,
+		}), "hard link"},
+		"device node": {with(registrytest.Entry{Name: "package/x", Type: tar.TypeChar}), "device"},
+		"case twins": {with(registrytest.Entry{Name: "package/Index.js"},
+			registrytest.Entry{Name: "package/index.js"}), "where case does not count"},
+		"an entry twice": {with(registrytest.Entry{Name: "package/x.js", Body: "1"},
+			registrytest.Entry{Name: "package/x.js", Body: "2"}), "there twice"},
+		"decompression bomb": {with(registrytest.Entry{Name: "package/x.js", Size: 200 << 20}), "too large"},
+		"backslashes":        {with(registrytest.Entry{Name: `package/..\..\evil.js`}), "backslash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -333,8 +389,10 @@ func TestAttacksNPM(t *testing.T) {
 		"dependency from git":        {dependsOn("git+file:///tmp/none"), "npm failed"},
 		"dependency from a folder":   {dependsOn("file:/etc"), "npm failed"},
 		"dependency from an address": {dependsOn(other.URL + "/left/-/1.0.0.tgz"), "npm failed"},
-		"dependency confusion":       {func(l *lab) { l.setenv("npm_config_@acme:registry", other.URL) }, "404 Not Found"},
-		"registry over http":         {func(l *lab) { l.setenv("npm_config_registry", "http://198.51.100.7/") }, "not reached over https"},
+		"dependency confusion": {func(l *lab) { l.setenv("npm_config_@acme:registry", other.URL) },
+			"404 Not Found"},
+		"registry over http": {func(l *lab) { l.setenv("npm_config_registry", "http://198.51.100.7/") },
+			"not reached over https"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -351,7 +409,12 @@ func TestOldNPM(t *testing.T) {
 	if goruntime.GOOS == "windows" {
 		t.Skip("the programs that stand in are scripts of a shell")
 	}
-	for _, address := range []string{"git+https://h.example/left.git", "git+file:///tmp/none", "github:acme/left", "git+ssh://git@h.example/left"} {
+	for _, address := range []string{
+		"git+https://h.example/left.git",
+		"git+file:///tmp/none",
+		"github:acme/left",
+		"git+ssh://git@h.example/left",
+	} {
 		t.Run(address, func(t *testing.T) {
 			t.Parallel()
 			one := weather("1.0.0")
@@ -362,7 +425,9 @@ func TestOldNPM(t *testing.T) {
 				t.Fatal(err)
 			}
 			bin, ran := filepath.Join(l.Dir, "bin"), filepath.Join(l.Dir, "ran")
-			writeFile(t, filepath.Join(bin, "npm"), "#!/bin/sh\nfor word; do\n\tshift\n\tcase $word in --allow-*) ;; *) set -- \"$@\" \"$word\" ;; esac\ndone\nexec '"+real+"' \"$@\"\n")
+			writeFile(t, filepath.Join(bin, "npm"),
+				"#!/bin/sh\nfor word; do\n\tshift\n\tcase $word in --allow-*) ;; *) set -- \"$@\" \"$word\" ;; "+
+					"esac\ndone\nexec '"+real+"' \"$@\"\n")
 			for _, name := range []string{"git", "ssh"} {
 				writeFile(t, filepath.Join(bin, name), "#!/bin/sh\n: >'"+ran+"'\nexit 1\n")
 			}
@@ -390,7 +455,9 @@ func TestPrivateNPM(t *testing.T) {
 	l.NPM.Authorization = "Bearer of-left"
 	at := func(r *registrytest.NPM) string { return strings.TrimPrefix(r.URL, "http:") }
 	l.setenv("LEFT_TOKEN", "of-left")
-	writeFile(t, filepath.Join(l.Dir, "npmrc"), fmt.Sprintf("%s/:_authToken=${LEFT_TOKEN}\n@acme:registry=%s/\n%s/:username=ada\n%s/:_password=c2VjcmV0\n", at(l.NPM), scoped.URL, at(scoped), at(scoped)))
+	writeFile(t, filepath.Join(l.Dir, "npmrc"),
+		fmt.Sprintf("%s/:_authToken=${LEFT_TOKEN}\n@acme:registry=%s/\n%s/:username=ada\n%s/:_password=c2VjcmV0\n",
+			at(l.NPM), scoped.URL, at(scoped), at(scoped)))
 	p, err := l.add(t, "npm:@acme/mcp-weather")
 	if err != nil {
 		t.Fatal(err)
@@ -409,7 +476,8 @@ func TestPrivateNPM(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(l.Dir, "npmrc"), fmt.Sprintf("@acme:registry=%s/\n", scoped.URL))
-	if _, err := l.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "answers 401 Unauthorized; who asks is stated by") {
+	if _, err := l.Fetch(t.Context(), e); err == nil ||
+		!strings.Contains(err.Error(), "answers 401 Unauthorized; who asks is stated by") {
 		t.Errorf("without a token: %v", err)
 	}
 }
@@ -428,12 +496,15 @@ func TestAttacksLocked(t *testing.T) {
 		attack func(e *lockfile.Entry)
 		want   string
 	}{
-		"moved version":             {func(*lockfile.Entry) { l.Publish(moved) }, "its content has the hash"},
-		"another tree":              {func(e *lockfile.Entry) { e.Tree = "h1:" + strings.Repeat("A", 43) + "=" }, "the lock file states"},
-		"a part less":               {func(e *lockfile.Entry) { e.Parts = e.Parts[:1] }, "the lock file states"},
-		"integrity taken out":       {func(e *lockfile.Entry) { e.Parts[1].Integrity = "" }, "is stated for it"},
-		"address of a file":         {func(e *lockfile.Entry) { e.Parts[1].URL = "file:///etc/passwd" }, "not reached over https"},
-		"address in the network":    {func(e *lockfile.Entry) { e.Parts[1].URL = "https://10.0.0.1/left.tgz" }, "private address"},
+		"moved version": {func(*lockfile.Entry) { l.Publish(moved) }, "its content has the hash"},
+		"another tree": {func(e *lockfile.Entry) { e.Tree = "h1:" + strings.Repeat("A", 43) + "=" },
+			"the lock file states"},
+		"a part less":         {func(e *lockfile.Entry) { e.Parts = e.Parts[:1] }, "the lock file states"},
+		"integrity taken out": {func(e *lockfile.Entry) { e.Parts[1].Integrity = "" }, "is stated for it"},
+		"address of a file": {func(e *lockfile.Entry) { e.Parts[1].URL = "file:///etc/passwd" },
+			"not reached over https"},
+		"address in the network": {func(e *lockfile.Entry) { e.Parts[1].URL = "https://10.0.0.1/left.tgz" },
+			"private address"},
 		"place of another part":     {func(e *lockfile.Entry) { e.Parts[1].Path = e.Parts[0].Path }, "twice"},
 		"scripts that nobody named": {func(e *lockfile.Entry) { e.Scripts = []string{"left"} }, "--allow-scripts left"},
 	} {

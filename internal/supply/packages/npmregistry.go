@@ -51,7 +51,8 @@ function refuse(program) {
 func alone(dir string, env []string) ([]string, error) {
 	path := filepath.Join(dir, "alone.cjs")
 	own, _ := process.Lookup(env)("NODE_OPTIONS")
-	return append(slices.Clip(env), "NODE_OPTIONS="+own+` --require "`+filepath.ToSlash(path)+`"`), os.WriteFile(path, []byte(npmAlone), 0o600)
+	return append(slices.Clip(env), "NODE_OPTIONS="+own+` --require "`+filepath.ToSlash(path)+`"`), os.WriteFile(path,
+		[]byte(npmAlone), 0o600)
 }
 
 // readNPMConfig asks npm, so that files and variables count as they do for npm; not those of the
@@ -61,12 +62,17 @@ func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, e
 	if err != nil {
 		return nil, err
 	}
-	out, err := (program.Program{Dir: dir, Argv: []string{"npm", "config", "list", "--json", "--prefix=" + dir}, Env: env}).Run(ctx)
+	out, err := (program.Program{
+		Dir:  dir,
+		Argv: []string{"npm", "config", "list", "--json", "--prefix=" + dir},
+		Env:  env,
+	}).Run(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "alone")); err != nil {
-		return nil, errors.New("the node of this npm does not follow NODE_OPTIONS, so that a package with a git address could run programs; use node of nodejs.org")
+		return nil, errors.New("the node of this npm does not follow NODE_OPTIONS, so that a package with a git " +
+			"address could run programs; use node of nodejs.org")
 	}
 	var values map[string]any
 	if err := json.Unmarshal(out, &values); err != nil {
@@ -114,7 +120,8 @@ type packument struct {
 }
 
 func readPackument(ctx context.Context, client *download.Client, registry, name string) (*packument, error) {
-	data, err := client.Get(ctx, strings.TrimSuffix(registry, "/")+"/"+strings.ReplaceAll(name, "/", "%2f"), "application/json", maxMetadata)
+	data, err := client.Get(ctx, strings.TrimSuffix(registry, "/")+"/"+strings.ReplaceAll(name, "/", "%2f"),
+		"application/json", maxMetadata)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +163,8 @@ func hostOf(u *url.URL) string {
 const width = 6
 
 // inParallel calls f for each key, and returns the error of the first that fails in their order.
-func inParallel[T any](ctx context.Context, list map[string]T, f func(ctx context.Context, key string, value T) error) error {
+func inParallel[T any](ctx context.Context, list map[string]T, f func(ctx context.Context, key string, value T) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	keys := slices.Sorted(maps.Keys(list))

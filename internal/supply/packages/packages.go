@@ -62,10 +62,11 @@ type Package struct {
 func (p *Package) Same(e lockfile.Entry) bool {
 	folder := func(p lockfile.Part) bool { return isLocal(p) && p.Integrity == "" }
 	scripts := len(e.Scripts) > 0 && len(p.Scripts) == 0 && !slices.ContainsFunc(p.Parts, folder)
-	return p.Tree == e.Tree || (p.Tree == "" || scripts) && slices.EqualFunc(p.Parts, e.Parts, func(a, b lockfile.Part) bool {
-		a.URL, b.URL = "", "" // of a mirror
-		return a == b
-	})
+	return p.Tree == e.Tree || (p.Tree == "" || scripts) &&
+		slices.EqualFunc(p.Parts, e.Parts, func(a, b lockfile.Part) bool {
+			a.URL, b.URL = "", "" // of a mirror
+			return a == b
+		})
 }
 
 // resolved is what a source is at this moment.
@@ -136,7 +137,8 @@ func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) (aside store.Le
 	}
 	for _, name := range e.Scripts { // a lock file is often another person's
 		if !slices.Contains(i.AllowScripts, name) {
-			return aside, fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them here too", name, e.Source, name)
+			return aside, fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them "+
+				"here too", name, e.Source, name)
 		}
 	}
 	from, err := i.origin(ctx, e)
@@ -152,7 +154,8 @@ func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) (aside store.Le
 		hash, err = tree.Hash()
 	}
 	if err == nil && hash != e.Tree {
-		err = fmt.Errorf("the files of %s %s have the hash %s, and the lock file states %s", e.Source, e.Version, hash, e.Tree)
+		err = fmt.Errorf("the files of %s %s have the hash %s, and the lock file states %s", e.Source, e.Version, hash,
+			e.Tree)
 		if len(e.Scripts) > 0 {
 			err = fmt.Errorf("%w; the install scripts of %v made other files here", err, e.Scripts)
 		}
@@ -234,9 +237,11 @@ func (i *Installer) old(name, version string, published time.Time) error {
 	case age == 0:
 		return nil
 	case published.IsZero():
-		return fmt.Errorf("the registry does not say when %s %s was published; --min-release-age %s=0 takes it", name, version, name)
+		return fmt.Errorf("the registry does not say when %s %s was published; --min-release-age %s=0 takes it", name,
+			version, name)
 	case since < age:
-		return fmt.Errorf("%s %s was published %s ago, and packages have to be %s old; --min-release-age %s=0 takes it", name, version, since.Round(time.Minute), age, name)
+		return fmt.Errorf("%s %s was published %s ago, and packages have to be %s old; --min-release-age %s=0 takes it",
+			name, version, since.Round(time.Minute), age, name)
 	}
 	return nil
 }

@@ -22,7 +22,16 @@ type pipConfig struct {
 const defaultIndex = "https://pypi.org/simple"
 
 // kept are the settings of pip that decide how it connects.
-var kept = []string{"cert", "client-cert", "proxy", "timeout", "default-timeout", "retries", "keyring-provider", "cache-dir"}
+var kept = []string{
+	"cert",
+	"client-cert",
+	"proxy",
+	"timeout",
+	"default-timeout",
+	"retries",
+	"keyring-provider",
+	"cache-dir",
+}
 
 // readPipConfig asks pip, so that files and variables count as they do for pip, and leaves out
 // what would make it take packages from elsewhere.
@@ -39,7 +48,8 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 		if !ok || !dotted {
 			continue
 		}
-		if order := slices.Index([]string{"global", "install", ":env:"}, section) + 1; order >= rank[name] && order > 0 {
+		if order := slices.Index([]string{"global", "install", ":env:"}, section) + 1; order >= rank[name] &&
+			order > 0 {
 			values[name], rank[name] = strings.Trim(value, `'"`), order
 		}
 	}
@@ -51,14 +61,16 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 		return nil, err
 	}
 	if values["extra-index-url"] != "" {
-		return nil, errors.New("pip is told of a second index (extra-index-url), where anybody may publish a name of the first; pip config unset global.extra-index-url, and PIP_INDEX_URL for the one that counts")
+		return nil, errors.New("pip is told of a second index (extra-index-url), where anybody may publish a name of " +
+			"the first; pip config unset global.extra-index-url, and PIP_INDEX_URL for the one that counts")
 	}
 	for _, v := range env {
 		if !strings.HasPrefix(strings.ToUpper(v), "PIP_") && !strings.HasPrefix(v, "PYTHON") {
 			c.env = append(c.env, v)
 		}
 	}
-	c.env = append(c.env, "PIP_CONFIG_FILE="+os.DevNull, "PIP_INDEX_URL="+c.index) // no argument: it may hold a password, and others see arguments
+	// no argument: it may hold a password, and others see arguments
+	c.env = append(c.env, "PIP_CONFIG_FILE="+os.DevNull, "PIP_INDEX_URL="+c.index)
 	for _, name := range kept {
 		if values[name] != "" {
 			c.env = append(c.env, "PIP_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"="+values[name])

@@ -44,7 +44,9 @@ func (i *Installer) resolvePyPI(ctx context.Context, s Source) (r resolved, err 
 	return r, err
 }
 
-func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client, config *pipConfig, dir string, s Source) (resolved, error) {
+func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client, config *pipConfig, dir string,
+	s Source,
+) (resolved, error) {
 	var young error
 	var without []string // constraints
 	for range maxRounds {
@@ -97,7 +99,9 @@ type located struct {
 }
 
 // locateWheel asks the index for a wheel that pip chose.
-func (i *Installer) locateWheel(ctx context.Context, client *download.Client, config *pipConfig, name string, w pipWheel) (located, error) {
+func (i *Installer) locateWheel(ctx context.Context, client *download.Client, config *pipConfig, name string,
+	w pipWheel,
+) (located, error) {
 	one := located{name: name}
 	page, err := config.page(ctx, client, name)
 	if err != nil {
@@ -162,7 +166,8 @@ func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without [
 	if s.Version != "" {
 		wanted += "==" + s.Version
 	}
-	argv := []string{"python3", "-c", pipAlone, "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet",
+	argv := []string{"python3", "-c", pipAlone, "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:",
+		"--no-input", "--disable-pip-version-check", "--quiet",
 		"--constraint", constraints, "--report", report, "--", wanted}
 	if _, err := (program.Program{Dir: dir, Argv: argv, Env: c.env, Hide: c.origin.paths()}).Run(ctx); err != nil {
 		return nil, err
@@ -234,8 +239,10 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lockfile.Part, pu
 		if sum == "" || sum != w.Download.Archive.Hashes["sha256"] {
 			continue
 		}
-		if named, version := unpacked.WheelName(f.Filename); named != name || version != unpacked.NormalVersion(w.Metadata.Version) {
-			return part, published, fmt.Errorf("the index has %q in place of a wheel of %s %s", f.Filename, name, w.Metadata.Version)
+		if named, version := unpacked.WheelName(f.Filename); named != name ||
+			version != unpacked.NormalVersion(w.Metadata.Version) {
+			return part, published, fmt.Errorf("the index has %q in place of a wheel of %s %s", f.Filename, name,
+				w.Metadata.Version)
 		}
 		at, err := p.at.Parse(f.URL)
 		if err != nil {
@@ -251,7 +258,8 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lockfile.Part, pu
 		published, _ = time.Parse(time.RFC3339, f.Uploaded) // zero on an error
 		return part, published, nil
 	}
-	return part, published, fmt.Errorf("the index states no SHA-256 of the file %s that pip chose for %s %s", path.Base(w.Download.URL), name, w.Metadata.Version)
+	return part, published, fmt.Errorf("the index states no SHA-256 of the file %s that pip chose for %s %s",
+		path.Base(w.Download.URL), name, w.Metadata.Version)
 }
 
 // after are the versions that were published later.

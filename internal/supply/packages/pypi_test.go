@@ -44,12 +44,25 @@ func newPyLab(t testing.TB, wheels ...registrytest.Wheel) *pyLab {
 }
 
 func pyWeather(version string) registrytest.Wheel {
-	return registrytest.Wheel{Name: "mcp-weather", Version: version, Requires: []string{"right>=1"}, Scripts: "mcp-weather = mcp_weather.main:app.run",
-		Files: map[string]string{"mcp_weather/__init__.py": "", "mcp_weather/main.py": "import right, sys\nclass app:\n    def run():\n        print(right.text, sys.argv[1:])\n"}}
+	return registrytest.Wheel{
+		Name:     "mcp-weather",
+		Version:  version,
+		Requires: []string{"right>=1"},
+		Scripts:  "mcp-weather = mcp_weather.main:app.run",
+		Files: map[string]string{
+			"mcp_weather/__init__.py": "",
+			"mcp_weather/main.py": "import right, sys\nclass app:\n    def run():\n        print(right.text, " +
+				"sys.argv[1:])\n",
+		},
+	}
 }
 
 func right(version string) registrytest.Wheel {
-	return registrytest.Wheel{Name: "right", Version: version, Files: map[string]string{"right-" + version + ".data/purelib/right.py": "text = 'sun'\n"}}
+	return registrytest.Wheel{
+		Name:    "right",
+		Version: version,
+		Files:   map[string]string{"right-" + version + ".data/purelib/right.py": "text = 'sun'\n"},
+	}
 }
 
 // A package of Python's is put into the store with what it needs, runs, and is fetched again.
@@ -62,7 +75,8 @@ func TestAddPyPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Version != "1.0" || len(p.Parts) != 2 || p.Parts[0].Name != "mcp-weather" || p.Parts[1].Path != "lib/right" || !strings.HasPrefix(p.Parts[0].Integrity, "sha256-") || len(p.Held) > 0 {
+	if p.Version != "1.0" || len(p.Parts) != 2 || p.Parts[0].Name != "mcp-weather" || p.Parts[1].Path != "lib/right" ||
+		!strings.HasPrefix(p.Parts[0].Integrity, "sha256-") || len(p.Held) > 0 {
 		t.Errorf("%+v", p)
 	}
 	dir, _, err := l.Store.Verify(p.Tree)
@@ -73,7 +87,8 @@ func TestAddPyPI(t *testing.T) {
 	for n := range args {
 		args[n] = strings.NewReplacer(unpacked.Root, dir, "${EXTHOST_STATE_DIR}", l.Dir).Replace(args[n])
 	}
-	if out, err := exec.Command(p.Run.Command, append(args, "--here")...).CombinedOutput(); err != nil || string(out) != "sun ['--here']\n" {
+	if out, err := exec.Command(p.Run.Command, append(args, "--here")...).CombinedOutput(); err != nil ||
+		string(out) != "sun ['--here']\n" {
 		t.Errorf("%v: %s", err, out)
 	}
 	if _, _, err := l.Store.Verify(p.Tree); err != nil {
@@ -189,31 +204,42 @@ func TestMinAgePyPI(t *testing.T) {
 // Attacks by a wheel, or by what the index says of it.
 func TestAttacksWheel(t *testing.T) {
 	with := func(entries ...registrytest.Entry) registrytest.Wheel {
-		own := []registrytest.Entry{{Name: "right-1.0.dist-info/METADATA", Body: "Metadata-Version: 2.1\nName: right\nVersion: 1.0\n"}}
+		own := []registrytest.Entry{
+			{Name: "right-1.0.dist-info/METADATA", Body: "Metadata-Version: 2.1\nName: right\nVersion: 1.0\n"},
+		}
 		return registrytest.Wheel{Archive: registrytest.Zip(append(own, entries...)...)}
 	}
 	for name, tt := range map[string]struct {
 		wheel registrytest.Wheel
 		want  string
 	}{
-		"changed wheel":            {registrytest.Wheel{Served: registrytest.Zip()}, "its content has the hash"},
-		"hash missing":             {registrytest.Wheel{NoHash: true}, "states no SHA-256"},
-		"too young":                {registrytest.Wheel{Age: hour}, "--min-release-age right=0"},
-		"age unknown":              {registrytest.Wheel{Age: registrytest.Unknown}, "--min-release-age right=0"},
-		"another package inside":   {registrytest.Wheel{Metadata: "Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n"}, `it is "wrong"`},
-		"another version inside":   {registrytest.Wheel{Metadata: "Metadata-Version: 2.1\nName: right\nVersion: 6.6\n"}, `"6.6"`},
-		"file of another name":     {registrytest.Wheel{Filename: "wrong-1.0-py3-none-any.whl"}, "in place of a wheel of right"},
-		"file over http":           {registrytest.Wheel{URL: "http://198.51.100.7/right-1.0-py3-none-any.whl"}, "not reached over https"},
-		"file in the network":      {registrytest.Wheel{URL: "https://192.168.0.1/right-1.0-py3-none-any.whl"}, "private address"},
-		"program is an expression": {registrytest.Wheel{Scripts: "right = os:system('id') or exit"}, "a function of a module"},
-		"no program":               {registrytest.Wheel{}, "no program"},
-		"two of what it says":      {with(registrytest.Entry{Name: "wrong-1.0.dist-info/METADATA"}), "2 folders"},
-		"zip-slip":                 {with(registrytest.Entry{Name: "../../evil.py"}), "leads out"},
-		"absolute path":            {with(registrytest.Entry{Name: "/etc/evil.py"}), "absolute path"},
-		"symbolic link":            {with(registrytest.Entry{Name: "right.py", Link: "/etc/passwd"}), "symbolic link"},
-		"case twins":               {with(registrytest.Entry{Name: "Right.py"}, registrytest.Entry{Name: "right.py"}), "where case does not count"},
-		"an entry twice":           {with(registrytest.Entry{Name: "right.py"}, registrytest.Entry{Name: "right.py"}), "twice"},
-		"decompression bomb":       {with(registrytest.Entry{Name: "right.py", Body: strings.Repeat("0", 20<<20)}), "too large"},
+		"changed wheel": {registrytest.Wheel{Served: registrytest.Zip()}, "its content has the hash"},
+		"hash missing":  {registrytest.Wheel{NoHash: true}, "states no SHA-256"},
+		"too young":     {registrytest.Wheel{Age: hour}, "--min-release-age right=0"},
+		"age unknown":   {registrytest.Wheel{Age: registrytest.Unknown}, "--min-release-age right=0"},
+		"another package inside": {registrytest.Wheel{Metadata: "Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n"},
+			`it is "wrong"`},
+		"another version inside": {registrytest.Wheel{Metadata: "Metadata-Version: 2.1\nName: right\nVersion: 6.6\n"},
+			`"6.6"`},
+		"file of another name": {registrytest.Wheel{Filename: "wrong-1.0-py3-none-any.whl"},
+			"in place of a wheel of right"},
+		"file over http": {registrytest.Wheel{URL: "http://198.51.100.7/right-1.0-py3-none-any.whl"},
+			"not reached over https"},
+		"file in the network": {registrytest.Wheel{URL: "https://192.168.0.1/right-1.0-py3-none-any.whl"},
+			"private address"},
+		"program is an expression": {registrytest.Wheel{Scripts: "right = os:system('id') or exit"},
+			"a function of a module"},
+		"no program":          {registrytest.Wheel{}, "no program"},
+		"two of what it says": {with(registrytest.Entry{Name: "wrong-1.0.dist-info/METADATA"}), "2 folders"},
+		"zip-slip":            {with(registrytest.Entry{Name: "../../evil.py"}), "leads out"},
+		"absolute path":       {with(registrytest.Entry{Name: "/etc/evil.py"}), "absolute path"},
+		"symbolic link":       {with(registrytest.Entry{Name: "right.py", Link: "/etc/passwd"}), "symbolic link"},
+		"case twins": {with(registrytest.Entry{Name: "Right.py"}, registrytest.Entry{Name: "right.py"}),
+			"where case does not count"},
+		"an entry twice": {with(registrytest.Entry{Name: "right.py"}, registrytest.Entry{Name: "right.py"}),
+			"twice"},
+		"decompression bomb": {with(registrytest.Entry{Name: "right.py", Body: strings.Repeat("0", 20<<20)}),
+			"too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -234,7 +260,9 @@ func (l *pyLab) putWheel(t *testing.T, one registrytest.Wheel) (*Package, error)
 	}
 	defer client.Close()
 	var w pipWheel
-	w.Metadata.Name, w.Metadata.Version, w.Download.Archive.Hashes = one.Name, one.Version, map[string]string{"sha256": one.Hash()}
+	w.Metadata.Name, w.Metadata.Version, w.Download.Archive.Hashes = one.Name, one.Version, map[string]string{
+		"sha256": one.Hash(),
+	}
 	found, err := l.locateWheel(t.Context(), client, config, one.Name, w)
 	if err == nil {
 		err = found.young
@@ -242,7 +270,11 @@ func (l *pyLab) putWheel(t *testing.T, one registrytest.Wheel) (*Package, error)
 	if err != nil {
 		return nil, err
 	}
-	return l.put(t.Context(), resolved{version: one.Version, parts: []lockfile.Part{found.part}, from: origin{registries: []string{config.index}}})
+	return l.put(t.Context(), resolved{
+		version: one.Version,
+		parts:   []lockfile.Part{found.part},
+		from:    origin{registries: []string{config.index}},
+	})
 }
 
 // Attacks on what pip resolves.
@@ -261,7 +293,8 @@ func TestAttacksPyPI(t *testing.T) {
 		attack func(l *pyLab)
 		want   string
 	}{
-		"sdist only":      {main(func(w *registrytest.Wheel) { w.Filename = "mcp_weather-1.0.tar.gz" }), "would run its code"},
+		"sdist only": {main(func(w *registrytest.Wheel) { w.Filename = "mcp_weather-1.0.tar.gz" }),
+			"would run its code"},
 		"second index":    {setenv("PIP_EXTRA_INDEX_URL", "https://other.example/simple"), "a second index"},
 		"index over http": {setenv("PIP_INDEX_URL", "http://198.51.100.7/simple"), "not reached over https"},
 		"dependency from an address": {main(func(w *registrytest.Wheel) {
@@ -270,8 +303,14 @@ func TestAttacksPyPI(t *testing.T) {
 		"dependency to be built": {func(l *pyLab) {
 			path := filepath.Join(l.Dir, "right-1.0.tar.gz")
 			backend := fmt.Sprintf("open(%q, 'w')\n", filepath.Join(l.Dir, "ran"))
-			writeFile(t, path, string(registrytest.TarGz(registrytest.Entry{Name: "right-1.0/PKG-INFO", Body: "Metadata-Version: 2.1\nName: right\nVersion: 1.0\n"},
-				registrytest.Entry{Name: "right-1.0/pyproject.toml", Body: "[build-system]\nrequires = []\nbuild-backend = 'b'\nbackend-path = ['.']\n"},
+			writeFile(t, path, string(registrytest.TarGz(registrytest.Entry{
+				Name: "right-1.0/PKG-INFO",
+				Body: "Metadata-Version: 2.1\nName: right\nVersion: 1.0\n",
+			},
+				registrytest.Entry{
+					Name: "right-1.0/pyproject.toml",
+					Body: "[build-system]\nrequires = []\nbuild-backend = 'b'\nbackend-path = ['.']\n",
+				},
 				registrytest.Entry{Name: "right-1.0/b.py", Body: backend})))
 			main(func(w *registrytest.Wheel) { w.Requires = []string{"right @ file://" + path} })(l)
 		}, "pip runs no program"},

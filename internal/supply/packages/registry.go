@@ -50,7 +50,8 @@ func (r *registeredServer) check(run *unpacked.Run) error {
 	case r == nil:
 		return nil
 	case run.Server != r.name:
-		return fmt.Errorf("the registry names %s, which does not say that it is this server, but %q", r.from, run.Server)
+		return fmt.Errorf("the registry names %s, which does not say that it is this server, but %q", r.from,
+			run.Server)
 	}
 	run.Asks = append(run.Asks, r.asks...)
 	return nil
@@ -64,7 +65,8 @@ func (i *Installer) resolveRegistered(ctx context.Context, s Source) (resolved, 
 		return resolved{}, err
 	}
 	defer client.Close()
-	data, err := client.Get(ctx, base+"/v0.1/servers/"+url.PathEscape(s.Name)+"/versions/"+cmp.Or(s.Version, "latest"), "application/json", unpacked.MaxPackageJSON)
+	data, err := client.Get(ctx, base+"/v0.1/servers/"+url.PathEscape(s.Name)+"/versions/"+cmp.Or(s.Version, "latest"),
+		"application/json", unpacked.MaxPackageJSON)
 	if err != nil {
 		return resolved{}, err
 	}
@@ -106,5 +108,6 @@ func (r *registered) choose() (registeredPackage, Source, error) {
 		s, err := Parse(prefix + p.Identifier + at + p.Version)
 		return p, s, err
 	}
-	return registeredPackage{}, Source{}, fmt.Errorf("the registry names no package of npm or PyPI on stdio for it: %s", cmp.Or(strings.Join(others, ", "), "none"))
+	return registeredPackage{}, Source{}, fmt.Errorf("the registry names no package of npm or PyPI on stdio for it: %s",
+		cmp.Or(strings.Join(others, ", "), "none"))
 }

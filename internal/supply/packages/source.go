@@ -32,7 +32,8 @@ type Source struct {
 }
 
 // Forms are how sources are written, for people.
-const Forms = "npm:NAME[@RANGE], pypi:NAME[==VERSION], git+https://HOST/REPOSITORY@COMMIT, FILE.mcpb, ./FOLDER or registry:SERVER"
+const Forms = "npm:NAME[@RANGE], pypi:NAME[==VERSION], git+https://HOST/REPOSITORY@COMMIT, FILE.mcpb, ./FOLDER or " +
+	"registry:SERVER"
 
 var (
 	npmName   = regexp.MustCompile(`^(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*$`)
@@ -106,7 +107,8 @@ func parseGit(text string) (Source, error) {
 	s := Source{Git, address[:at], address[at+1:]}
 	u, err := url.Parse(s.Name)
 	switch {
-	case err != nil || u.Host == "" || u.Path == "" || strings.HasPrefix(u.Host, "-") || u.RawQuery != "" || u.Fragment != "":
+	case err != nil || u.Host == "" || u.Path == "" || strings.HasPrefix(u.Host, "-") || u.RawQuery != "" ||
+		u.Fragment != "":
 		return s, fmt.Errorf("%q is no address of a repository", s.Name)
 	case u.Scheme != "https" && u.Scheme != "http":
 		return s, fmt.Errorf("git is asked over https alone, and %q is %s", s.Name, u.Scheme)
@@ -140,7 +142,8 @@ func (s Source) String() string {
 
 // ID is an id for an extension that runs the package, made of its name.
 func (s Source) ID() string {
-	name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git"), filepath.Ext(s.Name))
+	name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git"),
+		filepath.Ext(s.Name))
 	if s.Kind != Bundle {
 		name = strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git")
 	}

@@ -59,5 +59,6 @@ func (j *judge) loads(name string) bool {
 		in = path.Dir(in)
 	}
 	stem, json := strings.CutSuffix(name, ".json")
-	return path.Base(in) == "node_modules" && !strings.HasPrefix(path.Base(name), ".") || j.stems[name] || json && (j.dirs[stem] || j.stems[stem])
+	return path.Base(in) == "node_modules" && !strings.HasPrefix(path.Base(name), ".") || j.stems[name] ||
+		json && (j.dirs[stem] || j.stems[stem])
 }

@@ -18,7 +18,15 @@ import (
 // putNode puts a tree into the store: a program of Node, and two of its packages.
 func putNode(t *testing.T, s Store, content string) (hash, path string, aside Left) {
 	t.Helper()
-	names := []string{"index.js", "lib/util.js", "lib/store/index.js", "lib/bind.node", "lib/table.json", "node_modules/ws/package.json", "node_modules/@a/b/index.js"}
+	names := []string{
+		"index.js",
+		"lib/util.js",
+		"lib/store/index.js",
+		"lib/bind.node",
+		"lib/table.json",
+		"node_modules/ws/package.json",
+		"node_modules/@a/b/index.js",
+	}
 	entries := make([]tar.Header, len(names))
 	for n, name := range names {
 		entries[n] = tar.Header{Name: "p/" + name}
@@ -50,7 +58,8 @@ func write(t *testing.T, path, content string, mode fs.FileMode) {
 		t.Fatal(err)
 	}
 	_ = os.Chmod(path, 0o600) // it may be new
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode), os.Chmod(dir, info.Mode().Perm())); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode),
+		os.Chmod(dir, info.Mode().Perm())); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -59,13 +68,42 @@ func write(t *testing.T, path, content string, mode fs.FileMode) {
 // name, because it can be executed, or in place of a file of the package.
 func TestBesideCode(t *testing.T) {
 	for name, loads := range map[string]bool{
-		"memory.jsonl": false, "lib/data.db": false, "lib/data.db-wal": false, "cache/x/y.json": false, "lib/util.log": false, "lib/util.json": true,
-		"lib/CURRENT": false, "data/LOCK": false, ".installed": false, "node_modules/.cache/x.json": false, "node_modules/ws/seen.txt": false, "lib/state.txt": false,
+		"memory.jsonl":               false,
+		"lib/data.db":                false,
+		"lib/data.db-wal":            false,
+		"cache/x/y.json":             false,
+		"lib/util.log":               false,
+		"lib/util.json":              true,
+		"lib/CURRENT":                false,
+		"data/LOCK":                  false,
+		".installed":                 false,
+		"node_modules/.cache/x.json": false,
+		"node_modules/ws/seen.txt":   false,
+		"lib/state.txt":              false,
 
-		"evil.js": true, "lib/evil.mjs": true, "lib/evil.node": true, "lib/sitecustomize.py": true, "lib/evil.pth": true, "lib/evil.so.1": true, ".npmrc": true, "lib/.mocharc.yml": true,
-		"lib/__init__.py": true, "lib/__pycache__/x.cpython-312.pyc": true, "node_modules/x/index.js": true, "node_modules/x/package.json": true, "package.json": true, "lib/.env": true,
-		"lib/util": true, "lib/UTIL": true, "lib/table": true, "lib/store.json": true, "lib/bind.json": true, "lib/bind": true,
-		"node_modules/bufferutil": true, "node_modules/@a/c": true, "node_modules/ws/node_modules/x": true,
+		"evil.js":                           true,
+		"lib/evil.mjs":                      true,
+		"lib/evil.node":                     true,
+		"lib/sitecustomize.py":              true,
+		"lib/evil.pth":                      true,
+		"lib/evil.so.1":                     true,
+		".npmrc":                            true,
+		"lib/.mocharc.yml":                  true,
+		"lib/__init__.py":                   true,
+		"lib/__pycache__/x.cpython-312.pyc": true,
+		"node_modules/x/index.js":           true,
+		"node_modules/x/package.json":       true,
+		"package.json":                      true,
+		"lib/.env":                          true,
+		"lib/util":                          true,
+		"lib/UTIL":                          true,
+		"lib/table":                         true,
+		"lib/store.json":                    true,
+		"lib/bind.json":                     true,
+		"lib/bind":                          true,
+		"node_modules/bufferutil":           true,
+		"node_modules/@a/c":                 true,
+		"node_modules/ws/node_modules/x":    true,
 	} {
 		s := New(filepath.Join(t.TempDir(), "store"), consent.HoldsCode)
 		hash, path, _ := putNode(t, s, "code")
@@ -90,7 +128,13 @@ func TestBesideCode(t *testing.T) {
 			t.Errorf("%s can be executed by now: %v", name, err)
 		}
 	}
-	for content, loads := range map[string]bool{"MANIFEST-000001\n": false, "SQLite format 3\x00": false, "#!/bin/sh\n": true, "module.exports = 1\n": true, "\x7fELF": true} {
+	for content, loads := range map[string]bool{
+		"MANIFEST-000001\n":    false,
+		"SQLite format 3\x00":  false,
+		"#!/bin/sh\n":          true,
+		"module.exports = 1\n": true,
+		"\x7fELF":              true,
+	} {
 		s := New(filepath.Join(t.TempDir(), "store"), consent.HoldsCode)
 		hash, path, _ := putNode(t, s, "code")
 		write(t, filepath.Join(path, "lib", "current"), content, 0o600)
@@ -132,7 +176,8 @@ func TestDataStays(t *testing.T) {
 	// A damaged tree is restored around it. What has to make room is set aside.
 	write(t, filepath.Join(path, "index.js"), "changed", 0o600)
 	write(t, filepath.Join(path, "lib", "evil.js"), "evil", 0o600)
-	if err := errors.Join(open(path), os.Remove(filepath.Join(path, "lib", "util.js")), os.Mkdir(filepath.Join(path, "lib", "util.js"), 0o755)); err != nil {
+	if err := errors.Join(open(path), os.Remove(filepath.Join(path, "lib", "util.js")),
+		os.Mkdir(filepath.Join(path, "lib", "util.js"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(path, "lib", "util.js", "x"), "in place", 0o600)
@@ -147,7 +192,11 @@ func TestDataStays(t *testing.T) {
 	if diff := cmp.Diff([]string{"index.js", "lib/evil.js", "lib/util.js"}, aside.Files); diff != "" {
 		t.Error(diff)
 	}
-	for name, want := range map[string]string{"index.js": "changed", "lib/evil.js": "evil", "lib/util.js/x": "in place"} {
+	for name, want := range map[string]string{
+		"index.js":      "changed",
+		"lib/evil.js":   "evil",
+		"lib/util.js/x": "in place",
+	} {
 		if got, err := os.ReadFile(filepath.Join(aside.Dir, name)); string(got) != want {
 			t.Errorf("%s, set aside: %q, %v", name, got, err)
 		}
@@ -197,7 +246,8 @@ func TestDataStays(t *testing.T) {
 	carry := func() []Copy {
 		t.Helper()
 		copies, err := s.Carry(hash, next)
-		if got, _ := os.ReadFile(filepath.Join(to, "lib", "memory.jsonl")); err != nil || string(got) != "graph" || len(copies) != 1 {
+		if got, _ := os.ReadFile(filepath.Join(to, "lib", "memory.jsonl")); err != nil || string(got) != "graph" ||
+			len(copies) != 1 {
 			t.Fatalf("%q, %v, %v", got, copies, err)
 		}
 		if got, _ := os.ReadFile(filepath.Join(to, "new", "deep.db")); string(got) != "its own" {

@@ -190,7 +190,8 @@ func different(path string, changes []string) error {
 	if slices.Sort(changes); len(changes) > 4 {
 		changes = append(changes[:4], fmt.Sprintf("%d more", len(changes)-4))
 	}
-	return fmt.Errorf("%s%s", text, cmp.Or(strings.TrimSuffix(": "+strings.Join(changes, ", "), ": "), "; which of them is not known"))
+	return fmt.Errorf("%s%s", text,
+		cmp.Or(strings.TrimSuffix(": "+strings.Join(changes, ", "), ": "), "; which of them is not known"))
 }
 
 // stamp is one hash of what the file system says of all files but those beside the tree, and of the

@@ -39,7 +39,8 @@ func (s Store) restore(dir string, t *Tree, made files) (aside Left, err error) 
 		}
 		to := filepath.Join(aside.Dir, filepath.FromSlash(name))
 		aside.Files = append(aside.Files, name)
-		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.Rename(filepath.Join(dir, filepath.FromSlash(name)), to))
+		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700),
+			os.Rename(filepath.Join(dir, filepath.FromSlash(name)), to))
 	}
 	found, err := list(dir)
 	if err != nil {
@@ -71,7 +72,8 @@ func (s Store) restore(dir string, t *Tree, made files) (aside Left, err error) 
 				return aside, err
 			}
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.Rename(filepath.Join(t.dir, filepath.FromSlash(name)), at)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700),
+			os.Rename(filepath.Join(t.dir, filepath.FromSlash(name)), at)); err != nil {
 			return aside, err
 		}
 	}

@@ -74,7 +74,8 @@ func (s Store) dropOld() error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if info, err := e.Info(); strings.HasPrefix(e.Name(), newPrefix) && err == nil && time.Since(info.ModTime()) > givenUp {
+		if info, err := e.Info(); strings.HasPrefix(e.Name(), newPrefix) && err == nil &&
+			time.Since(info.ModTime()) > givenUp {
 			errs = append(errs, removeAll(filepath.Join(s.dir, e.Name())))
 		}
 	}

@@ -88,21 +88,25 @@ func unpack(t *testing.T, s Store, form Form, data []byte, strip int) (*Tree, er
 // unpacked.
 func TestHostileArchives(t *testing.T) {
 	file := tar.Header{Name: "package/index.js"}
-	if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), TarGz, tgz(t, "x", file, tar.Header{Name: "package/lib/", Typeflag: tar.TypeDir}), 1); err != nil {
+	if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), TarGz,
+		tgz(t, "x", file, tar.Header{Name: "package/lib/", Typeflag: tar.TypeDir}), 1); err != nil {
 		t.Fatalf("the control: %v", err)
 	}
 	for name, tt := range map[string]struct {
 		bad  tar.Header
 		want string
 	}{
-		"dot dot":         {tar.Header{Name: "package/../../evil"}, "leads out"},
-		"dot dot inside":  {tar.Header{Name: "package/lib/../x"}, "leads out"},
-		"absolute":        {tar.Header{Name: "/etc/evil"}, "absolute"},
-		"backslash":       {tar.Header{Name: `package\..\evil`}, "backslash"},
-		"drive":           {tar.Header{Name: "C:/evil"}, "colon"},
-		"symlink out":     {tar.Header{Name: "package/link", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, "symbolic link"},
-		"symlink inside":  {tar.Header{Name: "package/link", Typeflag: tar.TypeSymlink, Linkname: "index.js"}, "symbolic link"},
-		"hard link out":   {tar.Header{Name: "package/link", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}, "hard link"},
+		"dot dot":        {tar.Header{Name: "package/../../evil"}, "leads out"},
+		"dot dot inside": {tar.Header{Name: "package/lib/../x"}, "leads out"},
+		"absolute":       {tar.Header{Name: "/etc/evil"}, "absolute"},
+		"backslash":      {tar.Header{Name: `package\..\evil`}, "backslash"},
+		"drive":          {tar.Header{Name: "C:/evil"}, "colon"},
+		"symlink out": {tar.Header{Name: "package/link", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
+			"symbolic link"},
+		"symlink inside": {tar.Header{Name: "package/link", Typeflag: tar.TypeSymlink, Linkname: "index.js"},
+			"symbolic link"},
+		"hard link out": {tar.Header{Name: "package/link", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"},
+			"hard link"},
 		"device":          {tar.Header{Name: "package/dev", Typeflag: tar.TypeChar}, "device"},
 		"FIFO":            {tar.Header{Name: "package/fifo", Typeflag: tar.TypeFifo}, "FIFO"},
 		"case twin":       {tar.Header{Name: "package/INDEX.js"}, "one file where case"},
@@ -134,11 +138,13 @@ func TestHostileArchives(t *testing.T) {
 		"bomb":    {zipped(t, 0o644, strings.Repeat("\x00", 40<<20), "bomb"), "too large"},
 		"no zip":  {[]byte("PK"), "no zip"},
 	} {
-		if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), Zip, tt.data, 0); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), Zip, tt.data, 0); (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("zip, %s: %v, want %q", name, err, tt.want)
 		}
 	}
-	if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), TarGz, tgz(t, strings.Repeat("\x00", 40<<20), file), 1); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), TarGz, tgz(t, strings.Repeat("\x00", 40<<20), file),
+		1); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("a bomb: %v", err)
 	}
 }
@@ -147,7 +153,9 @@ func TestHostileArchives(t *testing.T) {
 func put(t *testing.T) (s Store, hash, path string) {
 	t.Helper()
 	s = New(filepath.Join(t.TempDir(), "store"), consent.HoldsCode)
-	tree, err := unpack(t, s, TarGz, tgz(t, "content", tar.Header{Name: "p/index.js"}, tar.Header{Name: "p/bin/run", Mode: 0o755}, tar.Header{Name: "p/data.txt"}), 1)
+	tree, err := unpack(t, s, TarGz,
+		tgz(t, "content", tar.Header{Name: "p/index.js"}, tar.Header{Name: "p/bin/run", Mode: 0o755},
+			tar.Header{Name: "p/data.txt"}), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,33 +192,41 @@ func TestVerify(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, []byte("contenT"), 0o600), os.Chmod(file, 0o444), os.Chtimes(file, time.Now(), info.ModTime()))
+			return errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, []byte("contenT"), 0o600),
+				os.Chmod(file, 0o444), os.Chtimes(file, time.Now(), info.ModTime()))
 		}, "index.js"},
 		"data": {func(path string) error {
 			file := filepath.Join(path, "data.txt")
 			return errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, nil, 0o600))
 		}, "data.txt"},
 		"new file": {func(path string) error {
-			return change(filepath.Join(path, "x"), func() error { return os.WriteFile(filepath.Join(path, "evil.js"), nil, 0o444) })
+			return change(filepath.Join(path, "x"),
+				func() error { return os.WriteFile(filepath.Join(path, "evil.js"), nil, 0o444) })
 		}, "evil.js (new)"},
 		"removed": {func(path string) error {
 			return change(filepath.Join(path, "x"), func() error { return os.Remove(filepath.Join(path, "data.txt")) })
 		}, "data.txt (removed)"},
 		"link": {func(path string) error {
-			return change(filepath.Join(path, "x"), func() error { return os.Symlink("/etc/passwd", filepath.Join(path, "link")) })
+			return change(filepath.Join(path, "x"),
+				func() error { return os.Symlink("/etc/passwd", filepath.Join(path, "link")) })
 		}, "link (new)"},
-		"file that others can write":  {func(path string) error { return os.Chmod(filepath.Join(path, "index.js"), 0o666) }, "others can write"},
-		"folder of others":            {func(path string) error { return os.Chmod(filepath.Join(path, "bin"), 0o777) }, "others can write"},
-		"tree that others can write":  {func(path string) error { return os.Chmod(path, 0o777) }, "others can write"},
-		"store that others can write": {func(path string) error { return os.Chmod(filepath.Dir(path), 0o777) }, "others can write"},
-		"gone":                        {func(path string) error { return removeAll(path) }, "not on this machine"},
-		"nothing":                     {func(path string) error { return nil }, ""},
+		"file that others can write": {func(path string) error {
+			return os.Chmod(filepath.Join(path, "index.js"), 0o666)
+		}, "others can write"},
+		"folder of others": {func(path string) error { return os.Chmod(filepath.Join(path, "bin"), 0o777) },
+			"others can write"},
+		"tree that others can write": {func(path string) error { return os.Chmod(path, 0o777) }, "others can write"},
+		"store that others can write": {func(path string) error { return os.Chmod(filepath.Dir(path), 0o777) },
+			"others can write"},
+		"gone":    {func(path string) error { return removeAll(path) }, "not on this machine"},
+		"nothing": {func(path string) error { return nil }, ""},
 	} {
 		s, hash, path := put(t)
 		if err := tt.do(path); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Verify(hash); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if _, _, err := s.Verify(hash); (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
@@ -235,7 +251,8 @@ func TestLargeFiles(t *testing.T) {
 		t.Errorf("%s, %v", hash, err)
 	}
 	grow(filepath.Join(path, "data.txt"))
-	if _, _, err := s.Verify(hash); err == nil || !strings.Contains(err.Error(), "not those that were added: data.txt") {
+	if _, _, err := s.Verify(hash); err == nil ||
+		!strings.Contains(err.Error(), "not those that were added: data.txt") {
 		t.Errorf("%v", err)
 	}
 }
@@ -296,7 +313,9 @@ func TestPutAndRemove(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, "data.txt"), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tree, err := unpack(t, s, TarGz, tgz(t, "content", tar.Header{Name: "p/index.js"}, tar.Header{Name: "p/bin/run", Mode: 0o755}, tar.Header{Name: "p/data.txt"}), 1)
+	tree, err := unpack(t, s, TarGz,
+		tgz(t, "content", tar.Header{Name: "p/index.js"}, tar.Header{Name: "p/bin/run", Mode: 0o755},
+			tar.Header{Name: "p/data.txt"}), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +323,8 @@ func TestPutAndRemove(t *testing.T) {
 	if err != nil || again != hash {
 		t.Fatalf("%s, %v", again, err)
 	}
-	if data, err := os.ReadFile(filepath.Join(aside.Dir, "data.txt")); string(data) != "damaged" || !slices.Equal(aside.Files, []string{"data.txt"}) {
+	if data, err := os.ReadFile(filepath.Join(aside.Dir, "data.txt")); string(data) != "damaged" ||
+		!slices.Equal(aside.Files, []string{"data.txt"}) {
 		t.Errorf("set aside: %+v, %q, %v", aside, data, err)
 	}
 	if err := os.RemoveAll(aside.Dir); err != nil {

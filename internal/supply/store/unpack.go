@@ -57,7 +57,12 @@ func (t *Tree) Unpack(form Form, data []byte, at string, strip int) error {
 	}
 	before := t.bytes
 	budget := max(int64(len(data))*maxRatio, smallFiles)
-	u := unpacking{t: t, at: at, strip: strip, left: func() int64 { return min(maxTree-t.bytes, budget-(t.bytes-before)) }}
+	u := unpacking{
+		t:     t,
+		at:    at,
+		strip: strip,
+		left:  func() int64 { return min(maxTree-t.bytes, budget-(t.bytes-before)) },
+	}
 	switch form {
 	case Zip:
 		return u.zip(data)
@@ -135,7 +140,8 @@ func (u unpacking) tar(r io.Reader) error {
 		case tar.TypeLink:
 			err = fmt.Errorf("%q is a hard link to %q; only files and directories are unpacked", h.Name, h.Linkname)
 		default:
-			err = fmt.Errorf("%q is a device, a FIFO or something else; only files and directories are unpacked", h.Name)
+			err = fmt.Errorf("%q is a device, a FIFO or something else; only files and directories are unpacked",
+				h.Name)
 		}
 		if err != nil {
 			return err
@@ -250,7 +256,8 @@ func (t *Tree) add(rel string, mode fs.FileMode, r io.Reader, limit int64) error
 	n, err := io.Copy(f, io.LimitReader(r, max(limit, 0)+1))
 	t.bytes += n
 	if err == nil && n > limit {
-		err = fmt.Errorf("at %q the files are too large: over %d MiB together, or over %d times the archive", rel, maxTree>>20, maxRatio)
+		err = fmt.Errorf("at %q the files are too large: over %d MiB together, or over %d times the archive", rel,
+			maxTree>>20, maxRatio)
 	}
 	return errors.Join(err, f.Chmod(perm), f.Close())
 }

@@ -100,6 +100,7 @@ func (s Store) note(path string, n notes, tree files) {
 		return
 	}
 	if files, err := json.Marshal(tree); err == nil {
-		_ = atomicfile.WritePrivate(path+notesEnding, bytes.Join([][]byte{[]byte(n.stamp), beside, files}, []byte("\n")))
+		_ = atomicfile.WritePrivate(path+notesEnding,
+			bytes.Join([][]byte{[]byte(n.stamp), beside, files}, []byte("\n")))
 	}
 }

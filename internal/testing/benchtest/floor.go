@@ -95,7 +95,12 @@ func StartCommand(tb testing.TB, cmd *exec.Cmd) (in, out *os.File) {
 // its answers itself; several callers share one reader.
 func (l Load) Floor(b testing.TB) Way {
 	b.Helper()
-	f := &floor{load: l, frame: bytes.Repeat([]byte("x"), l.Up), buf: make([]byte, chunk), answers: make(chan struct{}, l.Callers)}
+	f := &floor{
+		load:    l,
+		frame:   bytes.Repeat([]byte("x"), l.Up),
+		buf:     make([]byte, chunk),
+		answers: make(chan struct{}, l.Callers),
+	}
 	f.in, f.out = Start(b, fmt.Sprintf("floor %d %d", l.Up, l.Down))
 	way := Way{"floor", f.alone}
 	if l.Callers > 1 {

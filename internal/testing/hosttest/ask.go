@@ -23,8 +23,14 @@ func ReadFile(t *testing.T, name string) string {
 // GuardSpec is a policy in a process of its own.
 func GuardSpec(t *testing.T, name, script string) governance.Spec {
 	t.Helper()
-	s := governance.Spec{Name: name, Category: governance.Authorization, Kind: governance.KindNative, Required: true,
-		Cmd: []string{Exe(t)}, Env: map[string]string{processtest.ScriptVar: script}}
+	s := governance.Spec{
+		Name:     name,
+		Category: governance.Authorization,
+		Kind:     governance.KindNative,
+		Required: true,
+		Cmd:      []string{Exe(t)},
+		Env:      map[string]string{processtest.ScriptVar: script},
+	}
 	s.Normalize()
 	return s
 }

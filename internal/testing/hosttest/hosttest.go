@@ -34,7 +34,11 @@ const Patience = 60 * time.Second
 // Extension is the native extension of the tests.
 func Extension() *sdk.Extension {
 	x := sdk.New("1.2.3")
-	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns its arguments.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+	sdk.AddTool(x, sdk.Tool{
+		Name:        "echo",
+		Description: "Returns its arguments.",
+		InputSchema: json.RawMessage(`{"type":"object"}`),
+	},
 		func(_ context.Context, in json.RawMessage) (protocol.ToolResult, error) {
 			return protocol.ToolResult(`{"content":[],"structuredContent":` + string(in) + `}`), nil
 		})
@@ -48,7 +52,11 @@ func Extension() *sdk.Extension {
 		func(context.Context, struct{}) (string, error) { return "", errors.New("it is Monday") })
 	sdk.AddTool(x, sdk.Tool{Name: "refuse", Description: "Answers with an error of the protocol."},
 		func(context.Context, struct{}) (string, error) {
-			return "", &sdk.Error{Code: -32050, Message: "closed", Data: json.RawMessage(`{"until":12345678901234567890}`)}
+			return "", &sdk.Error{
+				Code:    -32050,
+				Message: "closed",
+				Data:    json.RawMessage(`{"until":12345678901234567890}`),
+			}
 		})
 	sdk.AddTool(x, sdk.Tool{Name: "work", Description: "Reports progress and logs."},
 		func(ctx context.Context, _ struct{}) (string, error) {
@@ -114,7 +122,9 @@ func OfficialServer() *mcp.Server {
 		func(_ context.Context, _ *mcp.CallToolRequest, in struct {
 			Text string `json:"text"`
 		}) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.ToUpper(in.Text)}}}, nil, nil
+			return &mcp.CallToolResult{
+				Content: []mcp.Content{&mcp.TextContent{Text: strings.ToUpper(in.Text)}},
+			}, nil, nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "ask", Description: "Asks its caller's user."},
 		func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
@@ -122,11 +132,15 @@ func OfficialServer() *mcp.Server {
 			if err != nil {
 				return nil, nil, err
 			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "home: " + answer.Action}}}, nil, nil
+			return &mcp.CallToolResult{
+				Content: []mcp.Content{&mcp.TextContent{Text: "home: " + answer.Action}},
+			}, nil, nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "environ", Description: "Its environment."},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
+			return &mcp.CallToolResult{
+				Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Environ(), "\n")}},
+			}, nil, nil
 		})
 	return s
 }
@@ -336,7 +350,8 @@ func (r *Recorder) Next(t *testing.T) string {
 
 // Watched opens a host that watches the folder by the time it returns, and what
 // becomes of its reloads.
-func (f *Folder) Watched(mode string, debounce time.Duration, o exthost.Options) (*exthost.Host, <-chan exthost.Reloaded) {
+func (f *Folder) Watched(mode string, debounce time.Duration, o exthost.Options,
+) (*exthost.Host, <-chan exthost.Reloaded) {
 	f.T.Helper()
 	reloads := make(chan exthost.Reloaded, 100)
 	o.OnReload = func(r exthost.Reloaded) { reloads <- r }

@@ -20,7 +20,16 @@ import (
 // disk, G about governance, F at the fronts, E with environments; and of the threats,
 // T, those that come from outside and from tools. A row is a test of its name, or a line of
 // docs/decisions.md that says why there is none.
-var catalogue = map[string][][2]int{"R": {{1, 11}}, "X": {{1, 5}}, "K": {{1, 3}}, "N": {{1, 4}}, "G": {{1, 7}}, "F": {{1, 6}}, "E": {{1, 2}}, "T": {{4, 6}, {12, 19}}}
+var catalogue = map[string][][2]int{
+	"R": {{1, 11}},
+	"X": {{1, 5}},
+	"K": {{1, 3}},
+	"N": {{1, 4}},
+	"G": {{1, 7}},
+	"F": {{1, 6}},
+	"E": {{1, 2}},
+	"T": {{4, 6}, {12, 19}},
+}
 
 func TestEveryFaultHasItsTest(t *testing.T) {
 	tests := regexp.MustCompile(`(?m)^func Test((?:[A-Z][0-9]+)+)[A-Z_]\w*\(t \*testing\.T\)`)
@@ -54,7 +63,8 @@ func TestEveryFaultHasItsTest(t *testing.T) {
 func goFiles(t *testing.T, dir string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-			if base := filepath.Base(name); err == nil && e.IsDir() && name != dir && (base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".")) {
+			if base := filepath.Base(name); err == nil && e.IsDir() && name != dir &&
+				(base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".")) {
 				return fs.SkipDir
 			}
 			if err == nil && strings.HasSuffix(name, ".go") && !yield(name) {
@@ -79,8 +89,18 @@ func read(t *testing.T, name string) string {
 // wallClock are the ways to a time that does not know how long ago it was: a clock
 // that is set moves it.
 var wallClock = map[string]bool{
-	"Date": true, "Unix": true, "UnixMilli": true, "UnixMicro": true, "UnixNano": true, "Parse": true, "ParseInLocation": true,
-	"UTC": true, "Local": true, "In": true, "AddDate": true, "Truncate": true,
+	"Date":            true,
+	"Unix":            true,
+	"UnixMilli":       true,
+	"UnixMicro":       true,
+	"UnixNano":        true,
+	"Parse":           true,
+	"ParseInLocation": true,
+	"UTC":             true,
+	"Local":           true,
+	"In":              true,
+	"AddDate":         true,
+	"Truncate":        true,
 }
 
 // R11: a clock that is set and a machine that sleeps end no call and start nothing.
@@ -94,7 +114,13 @@ func TestR11NobodyReadsTheWallClock(t *testing.T) {
 
 		"internal/testing/processtest/sharded.go": "Parse", // of flags
 	}
-	for _, dir := range []string{"supervisor", "runtime", "internal/proc/process", "internal/wire/jsonrpc", "internal/wire/ndjson"} {
+	for _, dir := range []string{
+		"supervisor",
+		"runtime",
+		"internal/proc/process",
+		"internal/wire/jsonrpc",
+		"internal/wire/ndjson",
+	} {
 		for name := range goFiles(t, dir) {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
@@ -109,7 +135,8 @@ func TestR11NobodyReadsTheWallClock(t *testing.T) {
 				if !ok {
 					return true
 				}
-				if f, ok := call.Fun.(*ast.SelectorExpr); ok && wallClock[f.Sel.Name] && allowed[filepath.ToSlash(name)] != f.Sel.Name {
+				if f, ok := call.Fun.(*ast.SelectorExpr); ok && wallClock[f.Sel.Name] &&
+					allowed[filepath.ToSlash(name)] != f.Sel.Name {
 					t.Errorf("%s: %s strips a time of its monotonic clock", set.Position(call.Pos()), f.Sel.Name)
 				}
 				return true

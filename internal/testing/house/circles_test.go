@@ -32,7 +32,8 @@ var exempt = map[string]string{
 func TestCircles(t *testing.T) {
 	fset := token.NewFileSet()
 	exports, packages := list(t)
-	importer := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	importer := importer.ForCompiler(fset, "gc",
+		func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	used := make(map[string]bool)
 	for _, p := range packages {
 		name := name(p.ImportPath)
@@ -57,7 +58,8 @@ func TestCircles(t *testing.T) {
 			continue
 		}
 		if used[name] = true; exempt[name] == "" {
-			t.Errorf("%s: %d files refer to each other in a circle, at most %d may: %s", name, len(circle), maxCircle, strings.Join(circle, " "))
+			t.Errorf("%s: %d files refer to each other in a circle, at most %d may: %s", name, len(circle), maxCircle,
+				strings.Join(circle, " "))
 		}
 	}
 	for name := range exempt {
@@ -76,7 +78,8 @@ type goPackage struct {
 // list returns the export data of every package that ours depend on, and our packages.
 func list(t *testing.T) (exports map[string]string, packages []goPackage) {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module", "./...").Output()
+	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module",
+		"./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

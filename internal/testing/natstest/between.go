@@ -35,7 +35,8 @@ func Between(t testing.TB, url string, say func(client net.Conn, words []byte)) 
 func Impostor(t testing.TB, more string) string {
 	t.Helper()
 	return listen(t, func(client net.Conn) {
-		fmt.Fprint(client, `INFO {"server_id":"x","version":"2.10.0","proto":1,"max_payload":1048576,"headers":true}`+"\r\n")
+		fmt.Fprint(client, `INFO {"server_id":"x","version":"2.10.0","proto":1,"max_payload":1048576,"headers":true}`+
+			"\r\n")
 		for in := bufio.NewScanner(client); in.Scan(); {
 			if in.Text() == "PING" {
 				fmt.Fprint(client, "PONG\r\n", more)

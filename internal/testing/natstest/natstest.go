@@ -49,8 +49,17 @@ func (s Server) Options() (*server.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &server.Options{ServerName: "s" + s.Port, Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true,
-		MaxPayload: s.MaxPayload, Authorization: s.Token, Users: s.Users, Nkeys: s.Nkeys}
+	o := &server.Options{
+		ServerName:    "s" + s.Port,
+		Host:          "127.0.0.1",
+		Port:          port,
+		NoSigs:        true,
+		NoLog:         true,
+		MaxPayload:    s.MaxPayload,
+		Authorization: s.Token,
+		Users:         s.Users,
+		Nkeys:         s.Nkeys,
+	}
 	if s.Store != "" {
 		o.JetStream, o.StoreDir, o.JetStreamMaxMemory, o.JetStreamMaxStore = true, s.Store, 16<<20, 256<<20
 	}

@@ -18,10 +18,16 @@ func (s *Servers) authority(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/.well-known/oauth-authorization-server":
 		m := map[string]any{
-			"issuer": s.Issuer, "authorization_endpoint": s.Issuer + "/authorize", "token_endpoint": s.Issuer + "/token",
-			"registration_endpoint": s.Issuer + "/register", "revocation_endpoint": s.Issuer + "/revoke", "device_authorization_endpoint": s.Issuer + "/device",
-			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
-			"token_endpoint_auth_methods_supported": []string{"none"}, "authorization_response_iss_parameter_supported": true,
+			"issuer":                                         s.Issuer,
+			"authorization_endpoint":                         s.Issuer + "/authorize",
+			"token_endpoint":                                 s.Issuer + "/token",
+			"registration_endpoint":                          s.Issuer + "/register",
+			"revocation_endpoint":                            s.Issuer + "/revoke",
+			"device_authorization_endpoint":                  s.Issuer + "/device",
+			"response_types_supported":                       []string{"code"},
+			"code_challenge_methods_supported":               []string{"S256"},
+			"token_endpoint_auth_methods_supported":          []string{"none"},
+			"authorization_response_iss_parameter_supported": true,
 		}
 		if s.Secret {
 			m["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
@@ -45,7 +51,14 @@ func (s *Servers) authority(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.devices[code] = false
 		s.mu.Unlock()
-		write(w, http.StatusOK, map[string]any{"device_code": code, "user_code": "ABCD-EFGH", "verification_uri": s.Issuer + "/enter", "expires_in": 600, "interval": 1})
+		write(w, http.StatusOK,
+			map[string]any{
+				"device_code":      code,
+				"user_code":        "ABCD-EFGH",
+				"verification_uri": s.Issuer + "/enter",
+				"expires_in":       600,
+				"interval":         1,
+			})
 	default:
 		http.NotFound(w, r)
 	}

@@ -71,17 +71,29 @@ type grant struct {
 
 // New starts the servers, which run until the test ends.
 func New(t testing.TB) *Servers {
-	s := &Servers{state: state{asked: map[string]int{}, codes: map[string]url.Values{}, grants: map[string]*grant{}, access: map[string]*grant{}, clients: map[string]bool{}, devices: map[string]bool{}}}
+	s := &Servers{
+		state: state{
+			asked:   map[string]int{},
+			codes:   map[string]url.Values{},
+			grants:  map[string]*grant{},
+			access:  map[string]*grant{},
+			clients: map[string]bool{},
+			devices: map[string]bool{},
+		},
+	}
 	authority := httptest.NewServer(http.HandlerFunc(s.authority))
 	t.Cleanup(authority.Close)
 	s.Issuer = authority.URL
 	server := mcp.NewServer(&mcp.Implementation{Name: "remote", Version: "1"}, nil)
 	type none struct{}
-	mcp.AddTool(server, &mcp.Tool{Name: "hello", Description: "Says hello."}, func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}, nil, nil
-	})
+	mcp.AddTool(server, &mcp.Tool{Name: "hello", Description: "Says hello."},
+		func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}, nil, nil
+		})
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
-	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.remote(w, r, handler) }))
+	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.remote(w, r, handler)
+	}))
 	t.Cleanup(remote.Close)
 	t.Cleanup(func() {
 		for session := range server.Sessions() { // whose ends were refused
@@ -139,7 +151,11 @@ func (s *Servers) remote(w http.ResponseWriter, r *http.Request, mcp http.Handle
 	}
 	root := "http://" + r.Host
 	if strings.HasPrefix(r.URL.Path, wellKnown) {
-		m := map[string]any{"resource": s.URL, "authorization_servers": []string{s.Issuer}, "scopes_supported": strings.Fields(s.Scopes)}
+		m := map[string]any{
+			"resource":              s.URL,
+			"authorization_servers": []string{s.Issuer},
+			"scopes_supported":      strings.Fields(s.Scopes),
+		}
 		if s.Resource != nil {
 			s.Resource(m)
 		}
@@ -169,7 +185,9 @@ func (s *Servers) remote(w http.ResponseWriter, r *http.Request, mcp http.Handle
 		}
 		http.Error(w, "no", http.StatusUnauthorized)
 	case !enough:
-		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="%s", resource_metadata="%s%s/mcp"`, s.Scopes, root, wellKnown))
+		w.Header().Set("WWW-Authenticate",
+			fmt.Sprintf(`Bearer error="insufficient_scope", scope="%s", resource_metadata="%s%s/mcp"`, s.Scopes, root,
+				wellKnown))
 		http.Error(w, "more", http.StatusForbidden)
 	default:
 		mcp.ServeHTTP(w, r)

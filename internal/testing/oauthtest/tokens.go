@@ -18,7 +18,8 @@ func (s *Servers) token(w http.ResponseWriter, r *http.Request) {
 		q := s.codes[r.FormValue("code")]
 		delete(s.codes, r.FormValue("code"))
 		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
-		if q == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") || q.Get("redirect_uri") != r.FormValue("redirect_uri") {
+		if q == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") ||
+			q.Get("redirect_uri") != r.FormValue("redirect_uri") {
 			fail(w, "invalid_grant", "the code is wrong")
 			return
 		}
@@ -67,7 +68,12 @@ func (s *Servers) answer(w http.ResponseWriter, g *grant) {
 	g.access, g.expires, g.used = "access-"+rand.Text(), time.Now().Add(life), false
 	s.access[g.access] = g
 	s.secrets = append(s.secrets, g.access)
-	out := map[string]any{"access_token": g.access, "token_type": "bearer", "expires_in": int(life.Seconds()), "scope": g.scope}
+	out := map[string]any{
+		"access_token": g.access,
+		"token_type":   "bearer",
+		"expires_in":   int(life.Seconds()),
+		"scope":        g.scope,
+	}
 	if !s.NoRefresh {
 		if g.refresh == nil || !s.NoRotation {
 			g.refresh = append(g.refresh, "refresh-"+rand.Text())

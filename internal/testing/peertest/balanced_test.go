@@ -22,7 +22,10 @@ func (h *host) listenTwice(t *testing.T) string {
 	t.Helper()
 	hub := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
 	invitation := filepath.Join(t.TempDir(), "other.creds")
-	for _, argv := range [][]string{{program, "cluster", "init", "--listen", hub}, {program, "cluster", "invite", "other"}} {
+	for _, argv := range [][]string{
+		{program, "cluster", "init", "--listen", hub},
+		{program, "cluster", "invite", "other"},
+	} {
 		out, err := h.command(argv).Output()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", strings.Join(argv[1:], " "), err, h.stderr)
@@ -56,7 +59,8 @@ func balance(t *testing.T, servers ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	direct := &http.Transport{DisableKeepAlives: true} // a request on a connection that ends meanwhile could not be sent again
+	// a request on a connection that ends meanwhile could not be sent again
+	direct := &http.Transport{DisableKeepAlives: true}
 	forward := &httputil.ReverseProxy{
 		Transport:     direct,
 		FlushInterval: -1,

@@ -15,7 +15,8 @@ import (
 )
 
 // descriptor is the raw server's tool, with values that decoders lose.
-const descriptor = `{"name":"echo","description":"Spiegelt: ü 日本 \u00e9","x_before":12345678901234567890,` + descriptorRest
+const descriptor = `{"name":"echo","description":"Spiegelt: ü 日本 \u00e9","x_before":12345678901234567890,` +
+	descriptorRest
 
 const descriptorRest = `"inputSchema":{"type":"object","x_unknown":{"z":1.10,"a":"\u00e9"},"properties":{"n":{"maximum":12345678901234567890}}},` +
 	`"annotations":{"title":"Écho 日本","readOnlyHint":true,"x_hint":1e2},"x_unknown":[12345678901234567890,"ü"]}`
@@ -33,7 +34,8 @@ func serveRaw(versions string) {
 		case method == `"tools/list"`:
 			answer = `"result":{"tools":[` + descriptor + `]}`
 			if versions == "modern" {
-				answer = `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + descriptor + `]}`
+				answer = `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + descriptor +
+					`]}`
 			}
 		case method != `"tools/call"`:
 			answer = `"error":{"code":-32601,"message":"no"}`
@@ -82,7 +84,8 @@ func nativeEcho() *sdk.Extension {
 	x := sdk.New("1.0.0")
 	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Echoes.", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(_ context.Context, in json.RawMessage) (protocol.ToolResult, error) {
-			return protocol.ToolResult(`{"content":[],"structuredContent":` + string(in) + `,"x_extra":` + string(in) + `}`), nil
+			return protocol.ToolResult(`{"content":[],"structuredContent":` + string(in) + `,"x_extra":` + string(in) +
+				`}`), nil
 		})
 	return x
 }
@@ -94,12 +97,18 @@ func serveOfficial() {
 	add := func(name string, f func(ctx context.Context, r *mcp.CallToolRequest, args json.RawMessage) string) {
 		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
 			func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: f(ctx, r, r.Params.Arguments)}}}, nil
+				return &mcp.CallToolResult{
+					Content: []mcp.Content{&mcp.TextContent{Text: f(ctx, r, r.Params.Arguments)}},
+				}, nil
 			})
 	}
 	progress := func(ctx context.Context, r *mcp.CallToolRequest, i, to int) {
 		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-			ProgressToken: r.Params.GetProgressToken(), Progress: float64(i), Total: float64(to), Message: fmt.Sprint("step ", i)})
+			ProgressToken: r.Params.GetProgressToken(),
+			Progress:      float64(i),
+			Total:         float64(to),
+			Message:       fmt.Sprint("step ", i),
+		})
 	}
 	givenUp := make(chan struct{}, 1)
 	add("count", func(ctx context.Context, r *mcp.CallToolRequest, _ json.RawMessage) string {

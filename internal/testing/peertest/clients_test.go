@@ -80,8 +80,9 @@ var testCalls = []testCall{
 	{call{"ext_echo_echo", args{}}, fails("text")},
 
 	{call{"ext_calc_calculate", args{"expression": "12345678901234567889 + 1"}}, says("12345678901234567890")}, // MCP
-	{call{"ext_units_convert_convert", args{"value": 1, "from": "km", "to": "m"}}, says("1 km = 1000 m")},      // .mcp.json
-	{call{"ext_system_disk_free", args{"path": "/"}}, says("Filesystem")},                                      // exec
+	// .mcp.json
+	{call{"ext_units_convert_convert", args{"value": 1, "from": "km", "to": "m"}}, says("1 km = 1000 m")},
+	{call{"ext_system_disk_free", args{"path": "/"}}, says("Filesystem")}, // exec
 	{call{"ext_echo_ecko", args{}}, refused("ext_echo_echo")},
 }
 
@@ -92,7 +93,8 @@ type args = map[string]any
 
 func says(text string) func(*testing.T, answer) {
 	return func(t *testing.T, a answer) {
-		if a.Result == nil || a.Result.IsError || len(a.Result.Content) != 1 || !strings.Contains(a.Result.Content[0].Text, text) {
+		if a.Result == nil || a.Result.IsError || len(a.Result.Content) != 1 ||
+			!strings.Contains(a.Result.Content[0].Text, text) {
 			t.Errorf("got %s, want a text with %q", encode(a), text)
 		}
 	}
@@ -109,7 +111,8 @@ func structured(want string) func(*testing.T, answer) {
 // fails expects a result that describes the invalid argument.
 func fails(about string) func(*testing.T, answer) {
 	return func(t *testing.T, a answer) {
-		if a.Result == nil || !a.Result.IsError || len(a.Result.Content) != 1 || !strings.Contains(a.Result.Content[0].Text, about) {
+		if a.Result == nil || !a.Result.IsError || len(a.Result.Content) != 1 ||
+			!strings.Contains(a.Result.Content[0].Text, about) {
 			t.Errorf("got %s, want a failure that names %q", encode(a), about)
 		}
 	}
@@ -131,8 +134,10 @@ func encode(v any) string {
 
 // endpoints are all transports and protocol versions; the old SSE transport has legacy versions only.
 var endpoints = []endpoint{
-	{Transport: "stdio", Versions: "legacy"}, {Transport: "stdio", Versions: "auto"}, {Transport: "stdio", Versions: "modern"},
-	{Transport: "http", Versions: "legacy"}, {Transport: "http", Versions: "auto"}, {Transport: "http", Versions: "modern"},
+	{Transport: "stdio", Versions: "legacy"}, {Transport: "stdio", Versions: "auto"},
+	{Transport: "stdio", Versions: "modern"},
+	{Transport: "http", Versions: "legacy"}, {Transport: "http", Versions: "auto"},
+	{Transport: "http", Versions: "modern"},
 	{Transport: "sse", Versions: "legacy"},
 }
 

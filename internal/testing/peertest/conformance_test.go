@@ -56,7 +56,8 @@ func (h *host) conforms(t *testing.T, url, revision string) (counts, results str
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	results = t.TempDir()
-	cmd := exec.CommandContext(ctx, h.peers.bin("node"), h.peers.bin("conformance"), "server", "--url", url, "--requirements", revision, "--output-dir", results)
+	cmd := exec.CommandContext(ctx, h.peers.bin("node"), h.peers.bin("conformance"), "server", "--url", url,
+		"--requirements", revision, "--output-dir", results)
 	cmd.Dir, cmd.Env = t.TempDir(), h.peers.environ(h.home)
 	out, err := cmd.CombinedOutput()
 	counts = string(total.Find(out))

@@ -31,7 +31,8 @@ type wire struct {
 func (w *wire) request(t *testing.T, method, members string) (result, failure json.RawMessage) {
 	t.Helper()
 	if w.versions == "modern" {
-		members = strings.TrimPrefix(members+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`, ",")
+		members = strings.TrimPrefix(members+
+			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`, ",")
 	}
 	w.ids++
 	got := w.ask(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, w.ids, method, members))
@@ -80,13 +81,16 @@ func wireStdio(t *testing.T, h *host, versions string) *wire {
 			t.Errorf("exthost serve --stdio ended with %v", err)
 		}
 	})
-	w := &wire{versions: versions, ask: func(t *testing.T, frame string) []byte {
-		t.Helper()
-		if _, err := io.WriteString(in, frame+"\n"); err != nil {
-			t.Fatal(err)
-		}
-		return get(t, answers, "the answer")
-	}}
+	w := &wire{
+		versions: versions,
+		ask: func(t *testing.T, frame string) []byte {
+			t.Helper()
+			if _, err := io.WriteString(in, frame+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			return get(t, answers, "the answer")
+		},
+	}
 	if versions == "legacy" {
 		w.ask(t, initialize)
 		if _, err := io.WriteString(in, initialized+"\n"); err != nil {
@@ -124,20 +128,23 @@ func wireHTTP(t *testing.T, url, versions string) *wire {
 		session = response.Header.Get("Mcp-Session-Id")
 		post(t, initialized)
 	}
-	return &wire{versions: versions, ask: func(t *testing.T, frame string) []byte {
-		t.Helper()
-		response, body := post(t, frame)
-		if response.Header.Get("Content-Type") == "application/json" {
-			return body
-		}
-		for line := range bytes.Lines(body) {
-			if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok && rawjson.Get(data, "id") != nil {
-				return bytes.TrimSpace(data)
+	return &wire{
+		versions: versions,
+		ask: func(t *testing.T, frame string) []byte {
+			t.Helper()
+			response, body := post(t, frame)
+			if response.Header.Get("Content-Type") == "application/json" {
+				return body
 			}
-		}
-		t.Fatalf("%s: %s", response.Status, body)
-		return nil
-	}}
+			for line := range bytes.Lines(body) {
+				if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok && rawjson.Get(data, "id") != nil {
+					return bytes.TrimSpace(data)
+				}
+			}
+			t.Fatalf("%s: %s", response.Status, body)
+			return nil
+		},
+	}
 }
 
 // headers returns the headers that the versions requires for a request.
@@ -171,7 +178,8 @@ func TestBytesSurvive(t *testing.T) {
 	extensions.add(t, "old", "protocol = \"mcp\"\n"+scripted(t, "raw legacy"))
 	extensions.add(t, "new", "protocol = \"mcp\"\n"+scripted(t, "raw modern"))
 	extensions.add(t, "native", scripted(t, "native")+"[capabilities]\ntools = [\"echo\"]\n")
-	extensions.add(t, "lite", "protocol = \"lite\"\n"+scripted(t, "lite")+"[[tools]]\nname = \"echo\"\ndescription = \"Echoes.\"\n")
+	extensions.add(t, "lite", "protocol = \"lite\"\n"+scripted(t,
+		"lite")+"[[tools]]\nname = \"echo\"\ndescription = \"Echoes.\"\n")
 	url := h.listen(t)
 	for _, versions := range []string{"legacy", "modern"} {
 		t.Run("stdio/"+versions, func(t *testing.T) { checkBytes(t, wireStdio(t, h, versions)) })
@@ -190,7 +198,8 @@ func checkBytes(t *testing.T, w *wire) {
 		if w.versions == "modern" && id != "new" {
 			want = `{"resultType":"complete",` + want[1:]
 		}
-		got, failure := w.request(t, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s,"x_extra":%s`, registered(id, "echo"), exotic, exotic))
+		got, failure := w.request(t, "tools/call",
+			fmt.Sprintf(`"name":%q,"arguments":%s,"x_extra":%s`, registered(id, "echo"), exotic, exotic))
 		if string(got) != want {
 			t.Errorf("%s\n got %s%s\nwant %s", id, got, failure, want)
 		}
@@ -199,13 +208,15 @@ func checkBytes(t *testing.T, w *wire) {
 		_, got := w.request(t, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, registered(id, "echo"), asked))
 		var message string
 		_ = json.Unmarshal(rawjson.Get(got, "message"), &message) // empty on an error
-		if string(rawjson.Get(got, "code")) != "-32050" || message != "Grüße é" || string(rawjson.Get(got, "data")) != asked {
+		if string(rawjson.Get(got, "code")) != "-32050" || message != "Grüße é" ||
+			string(rawjson.Get(got, "data")) != asked {
 			t.Errorf("%s: error\n got %s\nwant %s", id, got, rawError(json.RawMessage(asked)))
 		}
 	}
 	list, _ := w.request(t, "tools/list", "")
 	for _, id := range []string{"old", "new"} {
-		want := fmt.Sprintf(`{"name":%q,"description":"[ext:%s] Spiegelt: ü 日本 é","x_before":12345678901234567890,%s`, registered(id, "echo"), id, descriptorRest)
+		want := fmt.Sprintf(`{"name":%q,"description":"[ext:%s] Spiegelt: ü 日本 é","x_before":12345678901234567890,%s`,
+			registered(id, "echo"), id, descriptorRest)
 		if !bytes.Contains(list, []byte(want)) {
 			t.Errorf("%s: tools/list\n got %s\nwant %s", id, list, want)
 		}

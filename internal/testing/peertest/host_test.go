@@ -35,7 +35,8 @@ func newHost(t *testing.T, extensions string) *host {
 	t.Cleanup(func() {
 		// A client on stdio has started a host in the background, unless one served HTTP.
 		out, err := h.command([]string{program, "stop"}).Output()
-		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != console.ExitNotFound) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil &&
+			(!ok || exit.ExitCode() != console.ExitNotFound) {
 			t.Errorf("exthost stop: %v, %s", err, out)
 		}
 		if t.Failed() {

@@ -46,7 +46,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "exthost")
-	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", stormtest.Racing()), "-o", program, "github.com/exthost/exthost/cmd/exthost")
+	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", stormtest.Racing()), "-o", program,
+		"github.com/exthost/exthost/cmd/exthost")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
 		return 1

@@ -22,7 +22,8 @@ func TestGraphOutlivesItsPackage(t *testing.T) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skipf("NOT TESTED: %s needs npm, which is missing", t.Name())
 	}
-	if out, err := exec.Command("npm", "view", "@modelcontextprotocol/server-memory", "version").CombinedOutput(); err != nil {
+	if out, err := exec.Command("npm", "view", "@modelcontextprotocol/server-memory",
+		"version").CombinedOutput(); err != nil {
 		t.Skipf("NOT TESTED: %s needs npm's registry, which does not answer: %v %s", t.Name(), err, out)
 	}
 	processtest.Leaks(t)
@@ -35,7 +36,8 @@ func TestGraphOutlivesItsPackage(t *testing.T) {
 			run := func(args ...string) string {
 				t.Helper()
 				cmd := exec.CommandContext(t.Context(), program, args...)
-				cmd.Dir, cmd.Env = dir, append(p.environ(home), "XDG_STATE_HOME="+filepath.Join(home, "state"), "EXTHOST_TRUST=")
+				cmd.Dir, cmd.Env = dir, append(p.environ(home), "XDG_STATE_HOME="+filepath.Join(home, "state"),
+					"EXTHOST_TRUST=")
 				out, err := cmd.CombinedOutput()
 				if err != nil {
 					t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
@@ -54,7 +56,9 @@ func TestGraphOutlivesItsPackage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(path, regexp.MustCompile(`(?m)^("MEMORY_FILE_PATH"|cwd) = .*\n`).ReplaceAll(text, nil), 0o644); err != nil {
+				if err := os.WriteFile(path,
+					regexp.MustCompile(`(?m)^("MEMORY_FILE_PATH"|cwd) = .*\n`).ReplaceAll(text, nil),
+					0o644); err != nil {
 					t.Fatal(err)
 				}
 				run("trust", "--lock", "--all", "--yes")
@@ -69,12 +73,14 @@ func TestGraphOutlivesItsPackage(t *testing.T) {
 			for n := range 20 { // each starts the server
 				entities := make([]string, 10)
 				for i := range entities {
-					entities[i] = fmt.Sprintf(`{"name": "e%d", "entityType": "number", "observations": ["seen"]}`, 10*n+i)
+					entities[i] = fmt.Sprintf(`{"name": "e%d", "entityType": "number", "observations": ["seen"]}`,
+						10*n+i)
 				}
 				run("call", "ext_memory_create_entities", "-d", `{"entities": [`+strings.Join(entities, ", ")+`]}`)
 			}
 			whole("20 restarts")
-			if out := run("upgrade", "memory", "--min-release-age", "0s", "--yes"); !strings.Contains(out, "upgraded memory") {
+			if out := run("upgrade", "memory", "--min-release-age", "0s", "--yes"); !strings.Contains(out,
+				"upgraded memory") {
 				t.Errorf("there is one version: %s", out)
 			}
 			whole("the upgrade")

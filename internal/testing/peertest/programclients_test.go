@@ -99,7 +99,8 @@ func (h *host) inspect(t *testing.T, p endpoint, result any, method string, more
 	if p.URL != "" {
 		argv = append(argv, p.URL)
 	}
-	argv = append(argv, "--transport", p.Transport, "--protocol-era", p.Versions, "--format", "json", "-q", "--method", method)
+	argv = append(argv, "--transport", p.Transport, "--protocol-era", p.Versions, "--format", "json", "-q", "--method",
+		method)
 	out, errs, err := h.node(t, append(argv, more...)...)
 	var told struct{ Error struct{ Code string } }
 	if err != nil && (json.Unmarshal(errs, &told) != nil || told.Error.Code == "") {

@@ -20,7 +20,9 @@ func newRelayClient(t *testing.T, h *host, p endpoint) *relayClient {
 	t.Helper()
 	e := &relayClient{listener: newListener(), progress: make(chan *mcp.ProgressNotificationParams, 64)}
 	o := e.options()
-	o.ProgressNotificationHandler = func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { e.progress <- r.Params }
+	o.ProgressNotificationHandler = func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+		e.progress <- r.Params
+	}
 	e.ClientSession = connectGo(t, h, p, o)
 	return e
 }
@@ -109,7 +111,8 @@ func TestRelays(t *testing.T) {
 			e := newRelayClient(t, h, h.at(p, url))
 			for _, id := range []string{s.id, "official"} {
 				t.Run(id+"/progress", func(t *testing.T) { relayProgress(t, e, registered(id, "count")) })
-				t.Run(id+"/cancel", func(t *testing.T) { relayCancellation(t, e, registered(id, "wait"), registered(id, "cancelled")) })
+				t.Run(id+"/cancel",
+					func(t *testing.T) { relayCancellation(t, e, registered(id, "wait"), registered(id, "cancelled")) })
 				t.Run(id+"/changes", func(t *testing.T) {
 					relayChanges(t, e, id, fmt.Sprintf("new_%s_%s", p.Transport, p.Versions))
 				})
@@ -165,7 +168,8 @@ func TestEverythingReportsProgress(t *testing.T) {
 		t.Run(versions, func(t *testing.T) {
 			e := newRelayClient(t, h, h.at(endpoint{Transport: "stdio", Versions: versions}, ""))
 			e.await(t, s.tools, registered(s.id, ""))
-			c := e.start(deadline(t), registered(s.id, "trigger-long-running-operation"), args{"duration": 0.1, "steps": 4})
+			c := e.start(deadline(t), registered(s.id, "trigger-long-running-operation"),
+				args{"duration": 0.1, "steps": 4})
 			for i := range 4 {
 				e.expectProgress(t, c, i+1)
 			}

@@ -103,9 +103,11 @@ func (b *overStdio) Attach(ctx context.Context, s *protocol.Session) error {
 	b.mu.Lock()
 	b.sessions[s] = c
 	b.mu.Unlock()
-	hello := fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":%s}`, s.Version, s.Capabilities, s.ClientInfo)
+	hello := fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":%s}`, s.Version, s.Capabilities,
+		s.ClientInfo)
 	var err error
-	if c.hello, err = c.call(ctx, &protocol.Call{Method: protocol.MethodInitialize, Params: json.RawMessage(hello)}); err != nil {
+	if c.hello, err = c.call(ctx,
+		&protocol.Call{Method: protocol.MethodInitialize, Params: json.RawMessage(hello)}); err != nil {
 		return err
 	}
 	c.write(&frame{Method: protocol.MethodInitialized})
@@ -123,7 +125,8 @@ func (b *overStdio) Describe(ctx context.Context, s *protocol.Session) (d protoc
 	c := b.client(s)
 	said := c.hello
 	if s.ID == "" {
-		params := fmt.Sprintf(`{"_meta":{%q:%q,%q:%s}}`, protocol.MetaProtocolVersion, s.Version, protocol.MetaClientCapabilities, s.Capabilities)
+		params := fmt.Sprintf(`{"_meta":{%q:%q,%q:%s}}`, protocol.MetaProtocolVersion, s.Version,
+			protocol.MetaClientCapabilities, s.Capabilities)
 		said, err = c.call(ctx, &protocol.Call{Method: protocol.MethodDiscover, Params: json.RawMessage(params)})
 	}
 	d.Capabilities, d.ServerInfo = rawjson.Get(said, "capabilities"), rawjson.Get(said, "serverInfo")
@@ -193,7 +196,12 @@ type stdioClient struct {
 }
 
 func startClient(t *testing.T, h *host, s *protocol.Session) *stdioClient {
-	c := &stdioClient{cmd: h.command(h.argv("--stdio")), session: s, read: make(chan struct{}), waiting: make(map[string]chan *frame)}
+	c := &stdioClient{
+		cmd:     h.command(h.argv("--stdio")),
+		session: s,
+		read:    make(chan struct{}),
+		waiting: make(map[string]chan *frame),
+	}
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +265,8 @@ func (c *stdioClient) concerned(params json.RawMessage) protocol.Peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, call := range slices.Backward(c.calls) {
-		if call.Client != nil && (token == nil || bytes.Equal(token, rawjson.Get(rawjson.Get(call.Params, "_meta"), "progressToken"))) {
+		if call.Client != nil &&
+			(token == nil || bytes.Equal(token, rawjson.Get(rawjson.Get(call.Params, "_meta"), "progressToken"))) {
 			return call.Client
 		}
 	}
@@ -300,7 +309,12 @@ func (c *stdioClient) call(ctx context.Context, call *protocol.Call) (json.RawMe
 	select {
 	case f := <-answer:
 		if f.Error != nil {
-			return nil, &protocol.Error{Kind: protocol.ExtensionError, Code: f.Error.Code, Message: f.Error.Message, Data: f.Error.Data}
+			return nil, &protocol.Error{
+				Kind:    protocol.ExtensionError,
+				Code:    f.Error.Code,
+				Message: f.Error.Message,
+				Data:    f.Error.Data,
+			}
 		}
 		return f.Result, nil
 	case <-c.read:

@@ -35,7 +35,8 @@ func TestReplayedConformance(t *testing.T) {
 				transport = fmt.Sprintf("url = %q", serveEverything(t, server, c.mode))
 			}
 			counts, outcomes := outcomesOf(t, "recorded", c.revision, transport, "--config", config)
-			again, replayed := outcomesOf(t, "replayed", c.revision, fmt.Sprintf("kind = \"replay\"\nfile = %q", cassette))
+			again, replayed := outcomesOf(t, "replayed", c.revision,
+				fmt.Sprintf("kind = \"replay\"\nfile = %q", cassette))
 			if diff := cmp.Diff(outcomes, replayed); diff != "" || counts != again || len(outcomes) == 0 {
 				t.Errorf("%s, replayed %s, (-recorded +replayed):\n%s", counts, again, diff)
 			}
@@ -49,7 +50,8 @@ func TestReplayedConformance(t *testing.T) {
 
 // outcomesOf runs the suite against a host with one extension, which has ended when it returns. It
 // returns the line that counts the tests, and the checks of each scenario with their status.
-func outcomesOf(t *testing.T, name, revision, transport string, flags ...string) (counts string, outcomes map[string][]string) {
+func outcomesOf(t *testing.T, name, revision, transport string, flags ...string,
+) (counts string, outcomes map[string][]string) {
 	t.Helper()
 	outcomes = make(map[string][]string)
 	t.Run(name, func(t *testing.T) {

@@ -38,7 +38,8 @@ func boxes(t *testing.T, p peers, dir string) []boxed {
 		t.Fatal(err)
 	}
 	npm := func(name, args, asks string) string {
-		return fmt.Sprintf("protocol = \"mcp\"\ncommand = %q\nargs = [%s]\n[sandbox]\nprofile = \"node\"\nread = [%q]\n%s", p.bin(name), args, filepath.Join(string(p), "node_modules"), asks)
+		return fmt.Sprintf("protocol = \"mcp\"\ncommand = %q\nargs = [%s]\n[sandbox]\nprofile = \"node\"\nread = "+
+			"[%q]\n%s", p.bin(name), args, filepath.Join(string(p), "node_modules"), asks)
 	}
 	file := func(name string) string { return filepath.Join(work, name) }
 	entity := func(name string) args {
@@ -46,11 +47,20 @@ func boxes(t *testing.T, p peers, dir string) []boxed {
 	}
 	knows := []any{args{"from": "a", "to": "b", "relationType": "knows"}}
 	return []boxed{
-		{id: "everything", manifest: npm("mcp-server-everything", `"stdio"`, ""), calls: slices.Concat(everything(p).calls[:7], []call{
-			{"get-env", args{}}, {"get-resource-reference", args{}}, {"toggle-simulated-logging", args{}}, {"toggle-subscriber-updates", args{}},
-			{"gzip-file-as-resource", args{"data": "data:text/plain;base64,eA=="}},
-		}), uncalled: []string{"get-roots-list", "trigger-elicitation-request", "trigger-sampling-request", "trigger-url-elicitation", "simulate-research-query"}},
-		{id: "files", manifest: npm("mcp-server-filesystem", fmt.Sprintf("%q", work), fmt.Sprintf("write = [%q]\n", work)), calls: []call{
+		{id: "everything", manifest: npm("mcp-server-everything", `"stdio"`, ""),
+			calls: slices.Concat(everything(p).calls[:7], []call{
+				{"get-env", args{}}, {"get-resource-reference", args{}}, {"toggle-simulated-logging", args{}},
+				{"toggle-subscriber-updates", args{}},
+				{"gzip-file-as-resource", args{"data": "data:text/plain;base64,eA=="}},
+			}), uncalled: []string{
+				"get-roots-list",
+				"trigger-elicitation-request",
+				"trigger-sampling-request",
+				"trigger-url-elicitation",
+				"simulate-research-query",
+			}},
+		{id: "files", manifest: npm("mcp-server-filesystem", fmt.Sprintf("%q", work),
+			fmt.Sprintf("write = [%q]\n", work)), calls: []call{
 			{"list_allowed_directories", args{}},
 			{"create_directory", args{"path": file("sub")}},
 			{"write_file", args{"path": file("x.txt"), "content": "Grüße"}},
@@ -66,18 +76,22 @@ func boxes(t *testing.T, p peers, dir string) []boxed {
 			{"search_files", args{"path": work, "pattern": "**/*.txt"}},
 			{"get_file_info", args{"path": file("sub/y.txt")}},
 		}},
-		{id: "graph", manifest: npm("mcp-server-memory", "", "write = [\"{state}\"]\n[transport.env]\nMEMORY_FILE_PATH = \"${EXTHOST_STATE_DIR}/memory.jsonl\"\n"), calls: []call{
-			{"create_entities", args{"entities": []any{entity("a"), entity("b")}}},
-			{"create_relations", args{"relations": knows}},
-			{"add_observations", args{"observations": []any{args{"entityName": "a", "contents": []any{"x"}}}}},
-			{"read_graph", args{}},
-			{"search_nodes", args{"query": "日本"}},
-			{"open_nodes", args{"names": []any{"a"}}},
-			{"delete_observations", args{"deletions": []any{args{"entityName": "a", "observations": []any{"x"}}}}},
-			{"delete_relations", args{"relations": knows}},
-			{"delete_entities", args{"entityNames": []any{"a"}}},
-		}},
-		{id: "repo", manifest: fmt.Sprintf("protocol = \"mcp\"\ncommand = %q\nargs = [\"--repository\", %q]\n[sandbox]\nprofile = \"python\"\nread = [\"/etc/gitconfig\", \"~/.gitconfig\"]\nwrite = [%[2]q, \"{state}\"]\n", filepath.Join(string(p), "venv3/bin/mcp-server-git"), repo), calls: []call{
+		{id: "graph", manifest: npm("mcp-server-memory", "",
+			"write = [\"{state}\"]\n[transport.env]\nMEMORY_FILE_PATH = \"${EXTHOST_STATE_DIR}/memory.jsonl\"\n"),
+			calls: []call{
+				{"create_entities", args{"entities": []any{entity("a"), entity("b")}}},
+				{"create_relations", args{"relations": knows}},
+				{"add_observations", args{"observations": []any{args{"entityName": "a", "contents": []any{"x"}}}}},
+				{"read_graph", args{}},
+				{"search_nodes", args{"query": "日本"}},
+				{"open_nodes", args{"names": []any{"a"}}},
+				{"delete_observations", args{"deletions": []any{args{"entityName": "a", "observations": []any{"x"}}}}},
+				{"delete_relations", args{"relations": knows}},
+				{"delete_entities", args{"entityNames": []any{"a"}}},
+			}},
+		{id: "repo", manifest: fmt.Sprintf("protocol = \"mcp\"\ncommand = %q\nargs = [\"--repository\", "+
+			"%q]\n[sandbox]\nprofile = \"python\"\nread = [\"/etc/gitconfig\", \"~/.gitconfig\"]\nwrite = [%[2]q, "+
+			"\"{state}\"]\n", filepath.Join(string(p), "venv3/bin/mcp-server-git"), repo), calls: []call{
 			{"git_status", args{"repo_path": repo}},
 			{"git_diff_unstaged", args{"repo_path": repo}},
 			{"git_add", args{"repo_path": repo, "files": []any{"new.txt"}}},
@@ -92,12 +106,20 @@ func boxes(t *testing.T, p peers, dir string) []boxed {
 			{"git_show", args{"repo_path": repo, "revision": "HEAD"}},
 			{"git_branch", args{"repo_path": repo, "branch_type": "local"}},
 		}},
-		{id: "clock", manifest: fmt.Sprintf("protocol = \"mcp\"\ncommand = %q\n[sandbox]\nprofile = \"python\"\n", filepath.Join(string(p), "venv3/bin/mcp-server-time")), calls: []call{
+		{id: "clock", manifest: fmt.Sprintf("protocol = \"mcp\"\ncommand = %q\n[sandbox]\nprofile = \"python\"\n",
+			filepath.Join(string(p), "venv3/bin/mcp-server-time")), calls: []call{
 			{"get_current_time", args{"timezone": "Asia/Tokyo"}},
-			{"convert_time", args{"source_timezone": "Europe/Berlin", "time": "16:30", "target_timezone": "Asia/Tokyo"}},
+			{"convert_time", args{
+				"source_timezone": "Europe/Berlin",
+				"time":            "16:30",
+				"target_timezone": "Asia/Tokyo",
+			}},
 		}},
-		{id: "fast", manifest: fmt.Sprintf("protocol = \"mcp\"\ncommand = %q\nargs = [%q]\n[sandbox]\nprofile = \"python\"\nread = [%[2]q]\n", filepath.Join(string(p), "venv/bin/python3"), script), calls: append(fastMCP(t, p).calls,
-			call{"count", args{"to": 2}}, call{"grow", args{"name": "more"}}), uncalled: []string{"wait", "cancelled"}},
+		{id: "fast", manifest: fmt.Sprintf("protocol = \"mcp\"\ncommand = %q\nargs = [%q]\n[sandbox]\nprofile = "+
+			"\"python\"\nread = [%[2]q]\n", filepath.Join(string(p), "venv/bin/python3"), script),
+			calls: append(fastMCP(t, p).calls,
+				call{"count", args{"to": 2}}, call{"grow", args{"name": "more"}}),
+			uncalled: []string{"wait", "cancelled"}},
 	}
 }
 
@@ -105,7 +127,8 @@ func boxes(t *testing.T, p peers, dir string) []boxed {
 func newRepository(t *testing.T, dir string) {
 	t.Helper()
 	for _, words := range [][]string{
-		{"init", "-q", dir}, {"-C", dir, "config", "user.name", "Ünal"}, {"-C", dir, "config", "user.email", "u@example.com"},
+		{"init", "-q", dir}, {"-C", dir, "config", "user.name", "Ünal"},
+		{"-C", dir, "config", "user.email", "u@example.com"},
 		{"-C", dir, "commit", "-q", "--allow-empty", "-m", "first"},
 	} {
 		if out, err := exec.Command("git", words...).CombinedOutput(); err != nil {
@@ -131,7 +154,8 @@ func TestSandboxedServers(t *testing.T) {
 	}
 	url := h.listen(t)
 	session := newListener()
-	session.ClientSession = connectGo(t, h, h.at(endpoint{Transport: "http", Versions: "legacy"}, url), session.options())
+	session.ClientSession = connectGo(t, h, h.at(endpoint{Transport: "http", Versions: "legacy"}, url),
+		session.options())
 	confined := sandboxes(t, h)
 	for _, b := range all {
 		t.Run(b.id, func(t *testing.T) {
@@ -141,7 +165,8 @@ func TestSandboxedServers(t *testing.T) {
 			var called []string
 			for _, c := range b.calls {
 				called = append(called, registered(b.id, c.Name))
-				res, err := session.CallTool(deadline(t), &mcp.CallToolParams{Name: registered(b.id, c.Name), Arguments: c.Arguments})
+				res, err := session.CallTool(deadline(t),
+					&mcp.CallToolParams{Name: registered(b.id, c.Name), Arguments: c.Arguments})
 				if err != nil || res.IsError {
 					t.Errorf("%s %v: %v, %s", c.Name, c.Arguments, err, encode(res))
 				}

@@ -35,7 +35,9 @@ func fastMCP(t *testing.T, p peers) server {
 		t.Fatal(err)
 	}
 	return server{
-		id: "fast", argv: []string{filepath.Join(string(p), "venv", "bin", "python3"), script}, tools: 6,
+		id:    "fast",
+		argv:  []string{filepath.Join(string(p), "venv", "bin", "python3"), script},
+		tools: 6,
 		calls: []call{
 			{"greet", args{"name": "日本"}},
 			{"person", args{"name": "Ünal"}},
@@ -45,7 +47,9 @@ func fastMCP(t *testing.T, p peers) server {
 
 func everything(p peers) server {
 	return server{
-		id: "everything", argv: []string{p.bin("mcp-server-everything"), "stdio"}, tools: 17,
+		id:    "everything",
+		argv:  []string{p.bin("mcp-server-everything"), "stdio"},
+		tools: 17,
 		calls: []call{
 			{"echo", args{"message": "Grüße, 日本 🎈"}},
 			{"get-sum", args{"a": 40, "b": 2}},
@@ -85,7 +89,8 @@ func servers(t *testing.T, p peers, dir string) []server {
 			apart: []string{"MEMORY_FILE_PATH=" + filepath.Join(dir, "direct.jsonl")},
 			calls: []call{
 				{"read_graph", args{}},
-				{"create_entities", args{"entities": []any{args{"name": "Ünal", "entityType": "person", "observations": []any{"日本"}}}}},
+				{"create_entities",
+					args{"entities": []any{args{"name": "Ünal", "entityType": "person", "observations": []any{"日本"}}}}},
 				{"search_nodes", args{"query": "Ünal"}},
 				{"delete_entities", args{"entityNames": []any{"Ünal"}}},
 			},
@@ -103,7 +108,11 @@ func TestServers(t *testing.T) {
 		extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv, s.env...))
 	}
 	url := h.listen(t)
-	for _, p := range []endpoint{{Transport: "http", Versions: "legacy"}, {Transport: "http", Versions: "modern"}, {Transport: "stdio", Versions: "legacy"}} {
+	for _, p := range []endpoint{
+		{Transport: "http", Versions: "legacy"},
+		{Transport: "http", Versions: "modern"},
+		{Transport: "stdio", Versions: "legacy"},
+	} {
 		hosted := newListener()
 		hosted.ClientSession = connectGo(t, h, h.at(p, url), hosted.options())
 		for _, s := range all {
@@ -156,7 +165,8 @@ func connectServer(t *testing.T, h *host, s server, o *mcp.ClientOptions) *mcp.C
 	t.Helper()
 	cmd := exec.Command(s.argv[0], s.argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stderr = h.home, slices.Concat(h.peers.environ(h.home), s.env, s.apart), h.stderr
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "direct", Version: "1"}, o).Connect(deadline(t), &mcp.CommandTransport{Command: cmd}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "direct", Version: "1"}, o).Connect(deadline(t),
+		&mcp.CommandTransport{Command: cmd}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,8 +187,12 @@ func (l *listener) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
 			//lint:ignore SA1019 servers use what is deprecated
-			RootsV2: &mcp.RootCapabilities{}, Sampling: &mcp.SamplingCapabilities{},
-			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
+			RootsV2:  &mcp.RootCapabilities{},
+			Sampling: &mcp.SamplingCapabilities{},
+			Elicitation: &mcp.ElicitationCapabilities{
+				Form: &mcp.FormElicitationCapabilities{},
+				URL:  &mcp.URLElicitationCapabilities{},
+			},
 		},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { l.tools <- struct{}{} },
 	}

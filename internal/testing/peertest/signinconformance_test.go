@@ -25,12 +25,16 @@ import (
 var authScenarios = map[string][]string{
 	"2025-03-26": {"2025-03-26-oauth-metadata-backcompat"},
 	"2025-11-25": legacyAuth,
-	"2026-07-28": append([]string{"resource-mismatch", "offline-access-scope", "offline-access-not-supported", "authorization-server-migration", "iss-supported",
-		"iss-not-advertised", "iss-supported-missing", "iss-wrong-issuer", "iss-unexpected", "iss-normalized", "metadata-issuer-mismatch"}, legacyAuth...),
+	"2026-07-28": append([]string{"resource-mismatch", "offline-access-scope", "offline-access-not-supported",
+		"authorization-server-migration", "iss-supported",
+		"iss-not-advertised", "iss-supported-missing", "iss-wrong-issuer", "iss-unexpected", "iss-normalized",
+		"metadata-issuer-mismatch"}, legacyAuth...),
 }
 
-var legacyAuth = []string{"metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd", "scope-from-www-authenticate", "scope-from-scopes-supported",
-	"scope-omitted-when-undefined", "scope-step-up", "scope-retry-limit", "token-endpoint-auth-basic", "token-endpoint-auth-post", "token-endpoint-auth-none", "pre-registration"}
+var legacyAuth = []string{"metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd",
+	"scope-from-www-authenticate", "scope-from-scopes-supported",
+	"scope-omitted-when-undefined", "scope-step-up", "scope-retry-limit", "token-endpoint-auth-basic",
+	"token-endpoint-auth-post", "token-endpoint-auth-none", "pre-registration"}
 
 // programVar names the variable with the path of the exthost under test, for the client.
 const programVar = "EXTHOST_PEERTEST_PROGRAM"
@@ -45,7 +49,8 @@ func TestSignInConformance(t *testing.T) {
 			t.Run(revision+"/"+scenario, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
-				cmd := exec.CommandContext(ctx, p.bin("node"), p.bin("conformance"), "client", "--command", client, "--timeout", "60000",
+				cmd := exec.CommandContext(ctx, p.bin("node"), p.bin("conformance"), "client", "--command", client,
+					"--timeout", "60000",
 					"--scenario", "auth/"+scenario, "--spec-version", revision)
 				cmd.Dir, cmd.Env = t.TempDir(), append(p.environ(t.TempDir()), append(env, programVar+"="+program)...)
 				out, err := cmd.CombinedOutput()
@@ -95,7 +100,8 @@ func useRemote(shown io.Writer, home, url string) (code int) {
 	}
 	_ = json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &context) // most scenarios have none
 	dir := filepath.Join(home, "extensions", "remote")
-	text := fmt.Sprintf("[plugin]\nid = \"remote\"\nversion = \"0.1.0\"\n\n[transport]\nurl = %q\n\n[transport.oauth]\nclient_id = %q\nclient_secret = %q\nclient_metadata_url = %q\n",
+	text := fmt.Sprintf("[plugin]\nid = \"remote\"\nversion = \"0.1.0\"\n\n[transport]\nurl = "+
+		"%q\n\n[transport.oauth]\nclient_id = %q\nclient_secret = %q\nclient_metadata_url = %q\n",
 		url, context.ID, context.Secret, "https://conformance-test.local/client-metadata.json")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		panic(err)

@@ -38,7 +38,8 @@ func serveTasks() {
 			} else if asked[id]++; asked[id] == 1 {
 				answer = `"result":{"resultType":"complete","status":"working",` + task(id) + `}`
 			} else {
-				answer = `"result":{"resultType":"complete","status":"completed",` + task(id) + `,"result":{"resultType":"complete","content":[{"type":"text","text":"later"}]}}`
+				answer = `"result":{"resultType":"complete","status":"completed",` + task(id) +
+					`,"result":{"resultType":"complete","content":[{"type":"text","text":"later"}]}}`
 			}
 		}
 		if id := rawjson.Get(line, "id"); id != nil {
@@ -66,12 +67,16 @@ func (h *host) runsTasks(t *testing.T, url string, s server) {
 		arguments                     args
 		want                          []string
 	}{
-		{"v1", "legacy", "/mcp", registered(s.id, "simulate-research-query"), research, []string{"taskCreated", "taskStatus", "result # Research Report: hosts"}},
-		{"v1", "legacy", "/" + s.id + "/mcp", "simulate-research-query", research, []string{"taskCreated", "taskStatus", "result # Research Report: hosts"}},
-		{"v2", "legacy", "/mcp", registered(s.id, "simulate-research-query"), research, []string{"task", "result # Research Report: hosts"}},
+		{"v1", "legacy", "/mcp", registered(s.id, "simulate-research-query"), research,
+			[]string{"taskCreated", "taskStatus", "result # Research Report: hosts"}},
+		{"v1", "legacy", "/" + s.id + "/mcp", "simulate-research-query", research,
+			[]string{"taskCreated", "taskStatus", "result # Research Report: hosts"}},
+		{"v2", "legacy", "/mcp", registered(s.id, "simulate-research-query"), research,
+			[]string{"task", "result # Research Report: hosts"}},
 		{"v2", "modern", "/mcp", registered("newer", "later"), later, []string{"task", "result later"}},
 		{"v2", "modern", "/newer/mcp", "later", later, []string{"task", "result later"}},
-		{"v2", "modern", "/mcp", "ext_call", args{"tool": registered("newer", "later")}, []string{"task", "result later"}},
+		{"v2", "modern", "/mcp", "ext_call", args{"tool": registered("newer", "later")},
+			[]string{"task", "result later"}},
 	} {
 		t.Run(tt.client+tt.front+" "+tt.versions, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +85,11 @@ func (h *host) runsTasks(t *testing.T, url string, s server) {
 				t.Fatal(err)
 			}
 			out, errs, err := h.node(t, script, encode(map[string]any{
-				"client": tt.client, "endpoint": endpoint{URL: url + tt.front, Versions: tt.versions}, "tool": tt.tool, "args": tt.arguments}))
+				"client":   tt.client,
+				"endpoint": endpoint{URL: url + tt.front, Versions: tt.versions},
+				"tool":     tt.tool,
+				"args":     tt.arguments,
+			}))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, errs)
 			}
@@ -100,7 +109,10 @@ func TestReplayedTasks(t *testing.T) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, "record: {file: %q}\n", cassette), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"v1 legacy": `["taskCreated","taskStatus","result # Research Report: hosts"]`, "v2 modern": `["task","result later"]`}
+	want := map[string]string{
+		"v1 legacy": `["taskCreated","taskStatus","result # Research Report: hosts"]`,
+		"v2 modern": `["task","result later"]`,
+	}
 	for _, phase := range []string{"recorded", "replayed"} {
 		t.Run(phase, func(t *testing.T) {
 			extensions := folder(t.TempDir())
@@ -132,7 +144,11 @@ func TestReplayedTasks(t *testing.T) {
 						arguments["topic"] = "hosts"
 					}
 					out, errs, err := h.node(t, script, encode(map[string]any{
-						"client": c.client, "endpoint": endpoint{URL: url + "/" + c.front + "/mcp", Versions: c.versions}, "tool": c.tool, "args": arguments}))
+						"client":   c.client,
+						"endpoint": endpoint{URL: url + "/" + c.front + "/mcp", Versions: c.versions},
+						"tool":     c.tool,
+						"args":     arguments,
+					}))
 					if got := strings.TrimSpace(string(out)); err != nil || got != want[c.client+" "+c.versions] {
 						t.Errorf("%s %s: %s, %v\n%s", c.client, c.versions, got, err, errs)
 					}

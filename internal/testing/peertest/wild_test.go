@@ -29,17 +29,46 @@ type wild struct {
 }
 
 var wilds = []wild{
-	{"everything", "", []string{"node", "node_modules/@modelcontextprotocol/server-everything/dist/index.js"}, "", []string{"echo message=N"}, "node_modules/@modelcontextprotocol/server-everything/dist/index.js", "node_modules/zod/N.js"},
-	{"files", "", []string{"node_modules/.bin/mcp-server-filesystem", "."}, "", []string{"write_file path=DIR/notes-N.md content=import", "write_file path=DIR/state content=N", "write_file path=DIR/x.json content={},"}, "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js", "package.json.cjs"},
-	{"graph", "", []string{"node", "node_modules/@modelcontextprotocol/server-memory/dist/index.js"}, "", []string{`create_entities entities=[{"name":"N","entityType":"person","observations":["one"]}]`}, "node_modules/@modelcontextprotocol/server-memory/dist/index.js", "node_modules/@modelcontextprotocol/server-memory/dist/fs.mjs"},
-	{"graphfile", "graph", []string{"node", "node_modules/@modelcontextprotocol/server-memory/dist/index.js"}, `env = {MEMORY_FILE_PATH = "DIR/memory.json"}`, []string{`create_entities entities=[{"name":"N","entityType":"person","observations":["one"]}]`}, "node_modules/@modelcontextprotocol/server-memory/dist/index.js", "node_modules/extra/index.js"},
-	{"clock", "", []string{"venv/bin/python3", "-m", "mcp_server_time", "--local-timezone", "UTC"}, "", []string{"get_current_time timezone=UTC"}, "venv/bin/activate", "mcp.py"},
-	{"repo", "", []string{"venv/bin/python3", "-m", "mcp_server_git", "--repository", "data"}, "", []string{"git_status repo_path=DIR/data", "git_create_branch repo_path=DIR/data branch_name=fix-N.py", "git_commit repo_path=DIR/data message=echo"}, "venv/bin/activate", "data/.git/hooks/post-commit"},
-	{"lite", "", []string{"venv/bin/python3", "-c", "from mcp_server_sqlite import main; main()", "--db-path", "store.db"}, "", []string{"create_table query=CREATE_TABLE", "append_insight insight=N"}, "venv/bin/activate", "sqlite3.py"},
-	{"book", "", []string{"venv/bin/python3", "-m", "excel_mcp", "stdio"}, "", []string{"create_workbook path=DIR/book-N.xlsx"}, "venv/bin/activate", "openpyxl.py"},
+	{"everything", "", []string{"node", "node_modules/@modelcontextprotocol/server-everything/dist/index.js"}, "",
+		[]string{"echo message=N"}, "node_modules/@modelcontextprotocol/server-everything/dist/index.js",
+		"node_modules/zod/N.js"},
+	{"files", "", []string{"node_modules/.bin/mcp-server-filesystem", "."}, "",
+		[]string{
+			"write_file path=DIR/notes-N.md content=import",
+			"write_file path=DIR/state content=N",
+			"write_file path=DIR/x.json content={},",
+		}, "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js", "package.json.cjs"},
+	{"graph", "", []string{"node", "node_modules/@modelcontextprotocol/server-memory/dist/index.js"}, "",
+		[]string{`create_entities entities=[{"name":"N","entityType":"person","observations":["one"]}]`},
+		"node_modules/@modelcontextprotocol/server-memory/dist/index.js",
+		"node_modules/@modelcontextprotocol/server-memory/dist/fs.mjs"},
+	{"graphfile", "graph", []string{"node", "node_modules/@modelcontextprotocol/server-memory/dist/index.js"},
+		`env = {MEMORY_FILE_PATH = "DIR/memory.json"}`,
+		[]string{`create_entities entities=[{"name":"N","entityType":"person","observations":["one"]}]`},
+		"node_modules/@modelcontextprotocol/server-memory/dist/index.js", "node_modules/extra/index.js"},
+	{"clock", "", []string{"venv/bin/python3", "-m", "mcp_server_time", "--local-timezone", "UTC"}, "",
+		[]string{"get_current_time timezone=UTC"}, "venv/bin/activate", "mcp.py"},
+	{"repo", "", []string{"venv/bin/python3", "-m", "mcp_server_git", "--repository", "data"}, "",
+		[]string{
+			"git_status repo_path=DIR/data",
+			"git_create_branch repo_path=DIR/data branch_name=fix-N.py",
+			"git_commit repo_path=DIR/data message=echo",
+		}, "venv/bin/activate", "data/.git/hooks/post-commit"},
+	{"lite", "", []string{
+		"venv/bin/python3",
+		"-c",
+		"from mcp_server_sqlite import main; main()",
+		"--db-path",
+		"store.db",
+	}, "", []string{"create_table query=CREATE_TABLE", "append_insight insight=N"}, "venv/bin/activate", "sqlite3.py"},
+	{"book", "", []string{"venv/bin/python3", "-m", "excel_mcp", "stdio"}, "",
+		[]string{"create_workbook path=DIR/book-N.xlsx"}, "venv/bin/activate", "openpyxl.py"},
 	// Cloned with git.
-	{"thinking", "", []string{"node", "node_modules/@modelcontextprotocol/server-sequential-thinking/dist/index.js"}, "", []string{"sequentialthinking thought=N nextThoughtNeeded=false thoughtNumber=1 totalThoughts=1"}, "README.md.js", ".git/hooks/pre-push"},
-	{"fast", "lite", []string{"venv/bin/python3", "fastmcp_server.py"}, "", []string{"greet name=N"}, "fastmcp_server.py", "json.py"},
+	{"thinking", "", []string{"node", "node_modules/@modelcontextprotocol/server-sequential-thinking/dist/index.js"},
+		"", []string{"sequentialthinking thought=N nextThoughtNeeded=false thoughtNumber=1 totalThoughts=1"},
+		"README.md.js", ".git/hooks/pre-push"},
+	{"fast", "lite", []string{"venv/bin/python3", "fastmcp_server.py"}, "", []string{"greet name=N"},
+		"fastmcp_server.py", "json.py"},
 }
 
 // project is a folder with real servers that its user has agreed to.
@@ -52,10 +81,13 @@ func (p *project) run(want int, argv ...string) string {
 	p.Helper()
 	cmd := exec.CommandContext(p.Context(), program, argv...)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "HOME="+p.home, "XDG_STATE_HOME="+p.home+"/state", "XDG_CONFIG_HOME="+p.home+"/config", "XDG_RUNTIME_DIR=", "EXTHOST_TRUST=", "EXTHOST_EXTENSIONS_DEFAULTS_START_TIMEOUT=120s")
+	cmd.Env = append(os.Environ(), "HOME="+p.home, "XDG_STATE_HOME="+p.home+"/state",
+		"XDG_CONFIG_HOME="+p.home+"/config", "XDG_RUNTIME_DIR=", "EXTHOST_TRUST=",
+		"EXTHOST_EXTENSIONS_DEFAULTS_START_TIMEOUT=120s")
 	out, err := cmd.CombinedOutput()
 	exit, _ := errors.AsType[*exec.ExitError](err)
-	if got := cmd.ProcessState.ExitCode(); got != want && !(want < 0 && got != console.ExitDenied) || err != nil && exit == nil {
+	if got := cmd.ProcessState.ExitCode(); got != want && !(want < 0 && got != console.ExitDenied) ||
+		err != nil && exit == nil {
 		p.Errorf("%s: %v, want %d\n%s", strings.Join(argv, " "), err, want, out)
 	}
 	return string(out)
@@ -63,7 +95,8 @@ func (p *project) run(want int, argv ...string) string {
 
 func (p *project) git(dir string, argv ...string) {
 	p.Helper()
-	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=Ada", "-c", "user.email=ada@example.org"}, argv...)...)
+	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=Ada", "-c", "user.email=ada@example.org"},
+		argv...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		p.Fatalf("git %s: %v\n%s", argv, err, out)
 	}
@@ -113,8 +146,9 @@ func (p *project) install(root string, w wild) string {
 	for _, word := range w.command {
 		words = append(words, fmt.Sprintf("%q", word))
 	}
-	p.write(filepath.Join(dir, "plugin.toml"), fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n[transport]\nprotocol = \"mcp\"\ncmd = [%s]\n%s\n",
-		w.id, strings.Join(words, ", "), strings.ReplaceAll(w.env, "DIR", dir)))
+	p.write(filepath.Join(dir, "plugin.toml"),
+		fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n[transport]\nprotocol = \"mcp\"\ncmd = [%s]\n%s\n",
+			w.id, strings.Join(words, ", "), strings.ReplaceAll(w.env, "DIR", dir)))
 	return dir
 }
 
@@ -123,7 +157,8 @@ func (p *project) install(root string, w wild) string {
 func TestAWeekInFastMotion(t *testing.T) {
 	root := os.Getenv(wildVar)
 	if root == "" {
-		t.Skipf("NOT TESTED: real servers and their own writes: %s is not set: run .ci/wild DIR, which needs npm and pip, and set it to DIR", wildVar)
+		t.Skipf("NOT TESTED: real servers and their own writes: %s is not set: run .ci/wild DIR, which needs npm and "+
+			"pip, and set it to DIR", wildVar)
 	}
 	const starts = 20
 	p := &project{T: t, dir: filepath.Join(t.TempDir(), "project"), home: t.TempDir()}
@@ -140,7 +175,9 @@ func TestAWeekInFastMotion(t *testing.T) {
 		for _, w := range wilds {
 			call := strings.Fields(w.calls[n%len(w.calls)])
 			for i := range call {
-				call[i] = strings.NewReplacer("DIR", dirs[w.id], "CREATE_TABLE", fmt.Sprintf("CREATE TABLE t%d (a int)", n), "=N", fmt.Sprintf("=%d", n), "-N", fmt.Sprintf("-%d", n), `"N"`, fmt.Sprintf(`"%d"`, n)).Replace(call[i])
+				call[i] = strings.NewReplacer("DIR", dirs[w.id], "CREATE_TABLE",
+					fmt.Sprintf("CREATE TABLE t%d (a int)", n), "=N", fmt.Sprintf("=%d", n), "-N",
+					fmt.Sprintf("-%d", n), `"N"`, fmt.Sprintf(`"%d"`, n)).Replace(call[i])
 			}
 			want := 0
 			if call[0] == "git_commit" {

@@ -40,7 +40,8 @@ func addProcesses(all map[string]string) {
 			continue
 		}
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.pid))
-		all[c.key()] = fmt.Sprintf("process %d, state %c: %s", c.pid, c.state, bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '}))
+		all[c.key()] = fmt.Sprintf("process %d, state %c: %s", c.pid, c.state,
+			bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '}))
 	}
 }
 
@@ -79,7 +80,8 @@ func children() (all []child) {
 			continue
 		}
 		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
-		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // fields after the name, which may hold any character
+		// fields after the name, which may hold any character
+		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(f) > 1 && string(f[1]) == strconv.Itoa(os.Getpid()) {
 			all = append(all, child{pid: pid, state: f[0][0]})
 		}

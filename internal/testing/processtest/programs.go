@@ -36,9 +36,10 @@ func (p *place) open(run string) (err error) {
 	return err
 }
 
-// Build runs go build with args, flags and then main packages relative to the root of the module, and returns the directory
-// with the programs. They are built at a path that is kept between runs, so that the go command links only what has changed,
-// and then copied, so that no build replaces them before the tests of this package end. TestMain must have called [Shards.Run].
+// Build runs go build with args, flags and then main packages relative to the root of the module, and returns the
+// directory with the programs. They are built at a path that is kept between runs, so that the go command links only
+// what has changed, and then copied, so that no build replaces them before the tests of this package end. TestMain must
+// have called [Shards.Run].
 func Build(args ...string) (dir string, err error) { return programs.build(args) }
 
 func (p place) build(args []string) (dir string, err error) {
@@ -64,7 +65,8 @@ func (p place) build(args []string) (dir string, err error) {
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil // another shard has built it
 	}
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", kept + string(filepath.Separator)}, args...)...)
+	cmd := exec.CommandContext(ctx, "go",
+		append([]string{"build", "-o", kept + string(filepath.Separator)}, args...)...)
 	cmd.Dir = module
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build %s: %w\n%s", strings.Join(args, " "), err, out)

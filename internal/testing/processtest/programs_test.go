@@ -103,7 +103,8 @@ func TestProgramsOfRunsAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if out, err := exec.Command(filepath.Join(dir, "program")).CombinedOutput(); err != nil || string(out) != "one" {
+			if out, err := exec.Command(filepath.Join(dir, "program")).CombinedOutput(); err != nil ||
+				string(out) != "one" {
 				t.Errorf("%q, %v", out, err)
 			}
 		})

@@ -15,8 +15,8 @@ import (
 const (
 	// atOnce is how many shards run at a time. Tests of real processes wait most of the time.
 	atOnce = 6
-	// rounds is how many shards follow each other in each of these places. With more of them all places end at nearly the
-	// same time, but each shard costs the start of a process, and what the tests of a process share.
+	// rounds is how many shards follow each other in each of these places. With more of them all places end at nearly
+	// the same time, but each shard costs the start of a process, and what the tests of a process share.
 	rounds = 4
 )
 
@@ -31,13 +31,13 @@ type Shards struct {
 
 type tests interface{ Run() int }
 
-// Sharded returns tests whose Run starts the test binary several times, each process with a part of the tests, and prints
-// the output of each process in one piece. Each has its own goroutines, descriptors, children, environment and working
-// directory, so that tests which look at the whole process, as [Leaks] does, or change it, need not wait for each other.
-// first names the tests that last longest: each starts before the others, in a process of its own.
+// Sharded returns tests whose Run starts the test binary several times, each process with a part of the tests, and
+// prints the output of each process in one piece. Each has its own goroutines, descriptors, children, environment and
+// working directory, so that tests which look at the whole process, as [Leaks] does, or change it, need not wait for
+// each other. first names the tests that last longest: each starts before the others, in a process of its own.
 //
-// Run is that of m where one process must run all tests or where only a part of them runs: with -run, -skip, -bench, -fuzz,
-// -list, -shuffle, -cover or a profile. On Windows it always is.
+// Run is that of m where one process must run all tests or where only a part of them runs: with -run, -skip, -bench,
+// -fuzz, -list, -shuffle, -cover or a profile. On Windows it always is.
 func Sharded(m *testing.M, first ...string) Shards { return Shards{tests: m, first: first} }
 
 // Run runs the tests and returns the exit code.

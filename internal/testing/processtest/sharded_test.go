@@ -50,7 +50,8 @@ func newSubject(t *testing.T) subject {
 		s.write(to, string(text))
 	}
 	const module = "github.com/exthost/exthost"
-	s.goCommand("mod", "edit", "-module="+module+"/subject", "-require="+module+"@v0.0.0", "-replace="+module+"="+checkout)
+	s.goCommand("mod", "edit", "-module="+module+"/subject", "-require="+module+"@v0.0.0",
+		"-replace="+module+"="+checkout)
 	s.goCommand("test", "-c", "-o", s.binary, ".")
 	return s
 }
@@ -192,7 +193,8 @@ func (s subject) testEvents(t *testing.T, names []string) {
 		}
 	}
 	want := map[string]int{"pass ": 1} // of the package
-	for _, name := range append(slices.Clone(names), "TestSubtests/0", "TestSubtests/1", "TestSubtests/2", "FuzzSeeds/seed#0") {
+	for _, name := range append(slices.Clone(names), "TestSubtests/0", "TestSubtests/1", "TestSubtests/2",
+		"FuzzSeeds/seed#0") {
 		want["run "+name], want["pass "+name] = 1, 1
 	}
 	if !maps.Equal(seen, want) {
@@ -231,7 +233,8 @@ func (s subject) testPart(t *testing.T, names []string) {
 			t.Errorf("%s: exit code %d\n%s", args, code, out)
 		}
 	}
-	if out, code := s.run(t, "-test.run=^Test0[12]$", "-test.v"); code != 0 || !slices.Equal(matches(passed, out), []string{"Test01", "Test02"}) {
+	if out, code := s.run(t, "-test.run=^Test0[12]$", "-test.v"); code != 0 ||
+		!slices.Equal(matches(passed, out), []string{"Test01", "Test02"}) {
 		t.Errorf("-run: exit code %d\n%s", code, out)
 	}
 }
@@ -241,7 +244,8 @@ func (s subject) testFailed(t *testing.T, names []string) {
 	if code != 1 || strings.Contains(out, "shard with") || !strings.HasSuffix(out, "\nFAIL\n") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if got := matches(passed, out); len(got) != len(names)-1 || slices.Contains(got, "TestOdd") || !strings.Contains(out, "\n--- FAIL: TestOdd ") {
+	if got := matches(passed, out); len(got) != len(names)-1 || slices.Contains(got, "TestOdd") ||
+		!strings.Contains(out, "\n--- FAIL: TestOdd ") {
 		t.Errorf("these passed: %s", got)
 	}
 }
@@ -296,7 +300,8 @@ func (s subject) testSignal(t *testing.T, _ []string) {
 		_ = cmd.Process.Signal(sig)
 		_ = cmd.Wait()
 		s.gone(t, hanging)
-		if dump := strings.Contains(out.String(), "SIGQUIT: quit"); cmd.ProcessState.ExitCode() != 1 || dump != (sig == syscall.SIGQUIT) {
+		if dump := strings.Contains(out.String(), "SIGQUIT: quit"); cmd.ProcessState.ExitCode() != 1 ||
+			dump != (sig == syscall.SIGQUIT) {
 			t.Errorf("%v: %v\n%s", sig, cmd.ProcessState, &out)
 		}
 	}
@@ -356,7 +361,8 @@ func ended(pid int) bool {
 	return len(f) > 0 && f[0][0] == 'Z'
 }
 
-// No error in the groups leaves a test out, because what each shard found to run is compared with the list of all tests.
+// No error in the groups leaves a test out, because what each shard found to run is compared with the list of all
+// tests.
 func TestShardsAreComplete(t *testing.T) {
 	for ran, complete := range map[string]bool{
 		"A B C":   true,
@@ -410,7 +416,8 @@ func TestGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := slices.Sorted(slices.Values(slices.Concat(list...))); !slices.Equal(got, slices.Sorted(slices.Values(names[:n]))) {
+		if got := slices.Sorted(slices.Values(slices.Concat(list...))); !slices.Equal(got,
+			slices.Sorted(slices.Values(names[:n]))) {
 			t.Errorf("%d tests: %v", n, list)
 		}
 		if n > 0 && !slices.Equal(list[0], names[:1]) {

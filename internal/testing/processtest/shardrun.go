@@ -160,7 +160,8 @@ func (r *sharding) ended(report string, group []string, out []byte, err error) {
 // inputsHeading is the first line of a file of -test.testlogfile.
 const inputsHeading = "# test log\n"
 
-// read notes what the tests of a shard read. Paths are relative to the directory of the package until a line says chdir.
+// read notes what the tests of a shard read. Paths are relative to the directory of the package until a line says
+// chdir.
 func (r *sharding) read(inputs []byte) {
 	inputs = bytes.TrimPrefix(inputs, []byte(inputsHeading))
 	r.inputs.Write(inputs)

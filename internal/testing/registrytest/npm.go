@@ -94,8 +94,13 @@ func ReleaseOf(dir string) (r Release, err error) {
 
 // Environ are the variables with which npm uses the registry.
 func (r *NPM) Environ(dir string) map[string]string {
-	return map[string]string{"npm_config_registry": r.URL, "npm_config_cache": dir + "/npm-cache", "npm_config_userconfig": dir + "/npmrc", "npm_config_globalconfig": dir + "/npmrc-global",
-		"npm_config_fetch_retries": "0"}
+	return map[string]string{
+		"npm_config_registry":      r.URL,
+		"npm_config_cache":         dir + "/npm-cache",
+		"npm_config_userconfig":    dir + "/npmrc",
+		"npm_config_globalconfig":  dir + "/npmrc-global",
+		"npm_config_fetch_retries": "0",
+	}
 }
 
 // Publish adds a version, or replaces it.
@@ -159,7 +164,10 @@ func (r *NPM) document(name string, list []Release) map[string]any {
 	latest := ""
 	for _, one := range list {
 		v := one.packageJSON()
-		dist := map[string]any{"tarball": r.URL + r.Below + "/" + name + "/-/" + one.Version + ".tgz", "integrity": one.Hash()}
+		dist := map[string]any{
+			"tarball":   r.URL + r.Below + "/" + name + "/-/" + one.Version + ".tgz",
+			"integrity": one.Hash(),
+		}
 		if one.Integrity != nil {
 			if dist["integrity"] = *one.Integrity; *one.Integrity == "" {
 				delete(dist, "integrity")
@@ -182,7 +190,12 @@ func (r *NPM) document(name string, list []Release) map[string]any {
 		}
 		times[one.Version] = time.Now().Add(-age).UTC().Format(time.RFC3339)
 	}
-	return map[string]any{"name": name, "versions": versions, "dist-tags": map[string]string{"latest": latest}, "time": times}
+	return map[string]any{
+		"name":      name,
+		"versions":  versions,
+		"dist-tags": map[string]string{"latest": latest},
+		"time":      times,
+	}
 }
 
 func (one Release) packageJSON() map[string]any {

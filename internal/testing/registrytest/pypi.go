@@ -59,7 +59,15 @@ func StartPyPI(wheels ...Wheel) *PyPI {
 
 // Environ are the variables with which pip uses the index, and nothing of this user's.
 func (p *PyPI) Environ() map[string]string {
-	return map[string]string{"PIP_INDEX_URL": p.URL + "/simple", "PIP_CONFIG_FILE": os.DevNull, "PIP_NO_CACHE_DIR": "1", "PIP_RETRIES": "0", "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_PROXY": ""}
+	return map[string]string{
+		"PIP_INDEX_URL":       p.URL + "/simple",
+		"PIP_CONFIG_FILE":     os.DevNull,
+		"PIP_NO_CACHE_DIR":    "1",
+		"PIP_RETRIES":         "0",
+		"PIP_FIND_LINKS":      "",
+		"PIP_EXTRA_INDEX_URL": "",
+		"PIP_PROXY":           "",
+	}
 }
 
 // Move has the index answer below a path only, while it serves.
@@ -73,7 +81,8 @@ func (p *PyPI) Move(below string) {
 func (p *PyPI) Publish(w Wheel) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wheels = append(slices.DeleteFunc(p.wheels, func(o Wheel) bool { return o.Name == w.Name && o.Version == w.Version }), w)
+	p.wheels = append(slices.DeleteFunc(p.wheels,
+		func(o Wheel) bool { return o.Name == w.Name && o.Version == w.Version }), w)
 }
 
 func (p *PyPI) serve(w http.ResponseWriter, req *http.Request) {
@@ -113,11 +122,19 @@ func (p *PyPI) serve(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/vnd.pypi.simple.v1+json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"meta": map[string]string{"api-version": "1.1"}, "name": name, "files": files})
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"meta":  map[string]string{"api-version": "1.1"},
+		"name":  name,
+		"files": files,
+	})
 }
 
 func (p *PyPI) file(one Wheel) map[string]any {
-	f := map[string]any{"filename": one.filename(), "url": "../../files/" + one.filename(), "hashes": map[string]string{"sha256": one.Hash()}}
+	f := map[string]any{
+		"filename": one.filename(),
+		"url":      "../../files/" + one.filename(),
+		"hashes":   map[string]string{"sha256": one.Hash()},
+	}
 	if one.NoHash {
 		f["hashes"] = map[string]string{}
 	}
@@ -155,7 +172,8 @@ func (one Wheel) archive() []byte {
 	if one.Archive != nil {
 		return one.Archive
 	}
-	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: A package.\n", one.Name, one.Version)
+	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: A package.\n", one.Name,
+		one.Version)
 	for _, r := range one.Requires {
 		metadata += "Requires-Dist: " + r + "\n"
 	}
@@ -163,7 +181,11 @@ func (one Wheel) archive() []byte {
 		metadata = one.Metadata
 	}
 	info := one.base() + ".dist-info/"
-	files := map[string]string{info + "METADATA": metadata, info + "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n", info + "RECORD": ""}
+	files := map[string]string{
+		info + "METADATA": metadata,
+		info + "WHEEL":    "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+		info + "RECORD":   "",
+	}
 	if one.Scripts != "" {
 		files[info+"entry_points.txt"] = "[console_scripts]\n" + one.Scripts + "\n"
 	}

@@ -69,7 +69,8 @@ func Check(dir, path string) error {
 	case err != nil:
 		return outside(dir, path, err)
 	case info.Mode().Type() == fs.ModeSymlink:
-		return fmt.Errorf("%s is a symbolic link, and the file of a directory's configuration is not written through one: remove it", path)
+		return fmt.Errorf("%s is a symbolic link, and the file of a directory's configuration is not written through "+
+			"one: remove it", path)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file", path)
 	}

@@ -101,7 +101,8 @@ func (l *Log) SetOffered(diags []protocol.Diagnostic) {
 		l.Write(d)
 	}
 	if room > 0 && len(fresh) > room {
-		l.log.Warn("more is wrong with what extensions offer than is logged; exthost status shows all", "most", maxLines)
+		l.log.Warn("more is wrong with what extensions offer than is logged; exthost status shows all", "most",
+			maxLines)
 	}
 }
 
@@ -137,7 +138,14 @@ func refusal(err error) (diags []protocol.Diagnostic) {
 	if len(diags) > 0 {
 		return diags
 	}
-	return []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.ConfigInvalid), Message: protocol.Reason(err), Hint: "exthost reload, once it is fixed"}}
+	return []protocol.Diagnostic{
+		{
+			Level:   protocol.LevelError,
+			Code:    string(protocol.ConfigInvalid),
+			Message: protocol.Reason(err),
+			Hint:    "exthost reload, once it is fixed",
+		},
+	}
 }
 
 // All returns files, then every diagnostic that is kept. It is never nil.

@@ -21,7 +21,12 @@ func TestOffersThatChangeAllTheTime(t *testing.T) {
 			for round := range 10 {
 				var diags []protocol.Diagnostic
 				for i := range 300 {
-					diags = append(diags, protocol.Diagnostic{Level: protocol.LevelError, Extension: "x", Message: fmt.Sprint(minute, round, i)})
+					diags = append(diags,
+						protocol.Diagnostic{
+							Level:     protocol.LevelError,
+							Extension: "x",
+							Message:   fmt.Sprint(minute, round, i),
+						})
 				}
 				if l.SetOffered(diags); len(l.All(nil)) != len(diags) {
 					t.Errorf("%d are kept", len(l.All(nil)))

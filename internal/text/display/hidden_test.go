@@ -14,8 +14,9 @@ func TestFindHidden(t *testing.T) {
 		`{"title":"a\u001b[31m"}`:     "[U+001B at /title]",
 		"{\"d\":\"a\u202eb\u200bc\"}": "[U+202E at /d]",
 		`{"d":"a\u200db"}`:            "[U+200D at /d]",
-		`{"inputSchema":{"properties":{"p\u200b":{"enum":["x","\ufeffy"]}}}}`: "[U+200B at /inputSchema/properties/p U+FEFF at /inputSchema/properties/p/enum/1]",
-		"{\"a\":\"\u200b\",\"b\":\"x\U000e0041\",\"c/~\":\"\\u200b\"}":        "[U+E0041 at /b U+200B at /a U+200B at /c~1~0]",
+		`{"inputSchema":{"properties":{"p\u200b":{"enum":["x","\ufeffy"]}}}}`: "[U+200B at /inputSchema/properties/p " +
+			"U+FEFF at /inputSchema/properties/p/enum/1]",
+		"{\"a\":\"\u200b\",\"b\":\"x\U000e0041\",\"c/~\":\"\\u200b\"}": "[U+E0041 at /b U+200B at /a U+200B at /c~1~0]",
 		`{"d":"\udb40\udc41"}`:                        "[U+E0041 at /d]",
 		`{"d":"é`:                                     "[]",
 		`{"d":"👁\ufe0f\u200d🗨\ufe0f"}`:                "[]",

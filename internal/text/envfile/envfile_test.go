@@ -15,7 +15,8 @@ func TestRead(t *testing.T) {
 		want                map[string]string
 		err                 string
 	}{
-		{"lines", "env", "# of the tracker\nexport A=\"x y\"\n\nB=a=b\nC=\n", map[string]string{"A": "x y", "B": "a=b", "C": ""}, ""},
+		{"lines", "env", "# of the tracker\nexport A=\"x y\"\n\nB=a=b\nC=\n",
+			map[string]string{"A": "x y", "B": "a=b", "C": ""}, ""},
 		{"YAML", "s.yaml", "A: x\nB: 12\nC: true\n", map[string]string{"A": "x", "B": "12", "C": "true"}, ""},
 		{"JSON", "s.json", `{"A": "x"}`, map[string]string{"A": "x"}, ""},
 		{"sections", "secrets.yml", "github:\n  A: x\nother:\n  A: y\n", map[string]string{"A": "x"}, ""},
@@ -38,12 +39,14 @@ func TestRead(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if tt.err == "" != (err == nil) || err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "s3cret")) {
+			if tt.err == "" != (err == nil) ||
+				err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "s3cret")) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
 		})
 	}
-	if _, err := Read(filepath.Join(t.TempDir(), "nothing"), ""); err == nil || !strings.Contains(err.Error(), "does not exist") {
+	if _, err := Read(filepath.Join(t.TempDir(), "nothing"), ""); err == nil ||
+		!strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("missing: %v", err)
 	}
 	if _, err := Read(t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "not a regular file") {

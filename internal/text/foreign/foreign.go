@@ -10,10 +10,11 @@ import (
 // noEffect are keys by their path, in which * is the id of an extension. The value says what
 // there is instead.
 var noEffect = map[string]string{
-	"plugin_dirs":                              "Python classes do not run here",
-	"plugin_settings":                          "plugins[].timeout and plugins[].required say it for each policy",
-	"schema_version":                           "",
-	"extensions.transport_defaults":            "extensions.defaults has the timeouts; subject_prefix is stated in each manifest",
+	"plugin_dirs":     "Python classes do not run here",
+	"plugin_settings": "plugins[].timeout and plugins[].required say it for each policy",
+	"schema_version":  "",
+	"extensions.transport_defaults": "extensions.defaults has the timeouts; subject_prefix is stated in " +
+		"each manifest",
 	"extensions.doctor":                        "extensions.defaults has the timeouts",
 	"extensions.entries.*.capabilities_grant":  "policies decide what an extension may do",
 	"extensions.entries.*.allow_external_bind": "extensions do not listen here",
@@ -39,7 +40,8 @@ var className = regexp.MustCompile(`^([A-Za-z_]\w*\.)+[A-Za-z_]\w*$`)
 // builtins are the built-in policies that do what a Python plugin does, by a part of the name
 // of its class.
 var builtins = []struct{ class, policy string }{
-	{"pii", "redact"}, {"secret", "redact"}, {"ratelimit", "rate_limit"}, {"schemaguard", "schema"}, {"outputlength", "size_cap"},
+	{"pii", "redact"}, {"secret", "redact"}, {"ratelimit", "rate_limit"}, {"schemaguard", "schema"},
+	{"outputlength", "size_cap"},
 	{"denylist", "access"}, {"allowlist", "access"}, {"opa", "cel"}, {"cedar", "cel"}, {"policy", "cel"},
 }
 

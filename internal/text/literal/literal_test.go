@@ -11,7 +11,8 @@ import (
 
 // All three formats read the text that was written.
 func TestString(t *testing.T) {
-	for _, text := range []string{"", "plain", `"quoted" \ 'single'`, "a\nb\tc\r", "\x00\x01\x1f\x7f\u0080\u009f", "\ufeff\ufffe\uffff", "${X} # = [a]", "\u2028é😀", "yes", "1"} {
+	for _, text := range []string{"", "plain", `"quoted" \ 'single'`, "a\nb\tc\r", "\x00\x01\x1f\x7f\u0080\u009f",
+		"\ufeff\ufffe\uffff", "${X} # = [a]", "\u2028é😀", "yes", "1"} {
 		value := String(text)
 		var ofTOML, ofYAML, ofJSON struct{ V string }
 		if _, err := toml.Decode("V = "+value, &ofTOML); err != nil || ofTOML.V != text {
@@ -35,7 +36,8 @@ func TestListAndMap(t *testing.T) {
 		M map[string]string
 	}
 	l, m := []string{"a", `b"`}, map[string]string{"k.1": "v", "b": "w"}
-	if _, err := toml.Decode("L = "+List(l)+"\nM = "+Map(m, " = "), &v); err != nil || cmp.Diff(l, v.L) != "" || cmp.Diff(m, v.M) != "" {
+	if _, err := toml.Decode("L = "+List(l)+"\nM = "+Map(m, " = "), &v); err != nil || cmp.Diff(l, v.L) != "" ||
+		cmp.Diff(m, v.M) != "" {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

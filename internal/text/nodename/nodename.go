@@ -16,7 +16,8 @@ var pattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 // Check says what is wrong with the name of a node or of a cluster.
 func Check(name string) error {
 	if name == Nobody || !pattern.MatchString(name) {
-		return fmt.Errorf("%q is no name of a node or a cluster: 1 to 32 of a-z, 0-9 and -, which is neither first nor last, and not %s", name, Nobody)
+		return fmt.Errorf("%q is no name of a node or a cluster: 1 to 32 of a-z, 0-9 and -, which is neither first "+
+			"nor last, and not %s", name, Nobody)
 	}
 	return nil
 }

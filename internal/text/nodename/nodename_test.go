@@ -19,7 +19,15 @@ func TestCheck(t *testing.T) {
 }
 
 func TestOfHost(t *testing.T) {
-	for host, want := range map[string]string{"n1": "n1", "Web_1.example.com": "web-1", "": "", "_._": "", "nobody": "", strings.Repeat("x", 40): strings.Repeat("x", 32), "Büro": "b-ro"} {
+	for host, want := range map[string]string{
+		"n1":                    "n1",
+		"Web_1.example.com":     "web-1",
+		"":                      "",
+		"_._":                   "",
+		"nobody":                "",
+		strings.Repeat("x", 40): strings.Repeat("x", 32),
+		"Büro":                  "b-ro",
+	} {
 		if got := of(host); got != want {
 			t.Errorf("%q: %q, want %q", host, got, want)
 		}

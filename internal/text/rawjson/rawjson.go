@@ -118,7 +118,8 @@ func members(obj []byte, yield func(member) bool) {
 		if err != nil {
 			return
 		}
-		if i, err = SkipValue(obj, from); err != nil || !yield(member{Unquote(obj[start:end]), start, i, obj[from:i:i]}) {
+		if i, err = SkipValue(obj, from); err != nil ||
+			!yield(member{Unquote(obj[start:end]), start, i, obj[from:i:i]}) {
 			return
 		}
 		i = SkipSpace(obj, i)

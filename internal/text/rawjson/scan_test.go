@@ -10,7 +10,8 @@ import (
 
 // FuzzCheck compares Check with encoding/json: both accept the same texts.
 func FuzzCheck(f *testing.F) {
-	for _, s := range []string{`-0.0e-0`, `[[],{},{"a":[true,false,null]}]`, `"\ud83d\ude00\/\b"`, `01`, `1.`, `"\x"`, "\"\x7f\xc2\x80\"", `[1 2]`, `{"a" 1}`, `{1:2}`} {
+	for _, s := range []string{`-0.0e-0`, `[[],{},{"a":[true,false,null]}]`, `"\ud83d\ude00\/\b"`, `01`, `1.`, `"\x"`,
+		"\"\x7f\xc2\x80\"", `[1 2]`, `{"a" 1}`, `{1:2}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -8,7 +8,16 @@ import (
 
 // FuzzText compares both directions with encoding/json.
 func FuzzText(f *testing.F) {
-	for _, s := range []string{"", "plain", "a longer plain text", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "żółw 乌龟 😀", "cut \xf0\x9f\x98", "\xff\xfe", "<&>\u2028"} {
+	for _, s := range []string{
+		"",
+		"plain",
+		"a longer plain text",
+		"\"\\/\b\f\n\r\t\x00\x1f\x7f",
+		"żółw 乌龟 😀",
+		"cut \xf0\x9f\x98",
+		"\xff\xfe",
+		"<&>\u2028",
+	} {
 		f.Add(s)
 		f.Add(strings.Repeat("x", 9) + s)
 	}

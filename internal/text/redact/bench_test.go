@@ -31,7 +31,9 @@ func BenchmarkJSON(b *testing.B) {
 	const mib = 1 << 20
 	result := func(text string) string { return `{"content":[{"type":"text","text":` + quote(text) + `}]}` }
 	arguments := `{"path":"/srv/data/reports/2024/summary.md","query":"what is the total of all regions","limit":50,"options":{"recursive":true,"encoding":"utf-8","fields":["name","size","modified"],"order":"descending"},"note":"` + strings.Repeat("n", 38) + `"}`
-	rows := `[` + strings.TrimSuffix(strings.Repeat(`{"id":1048576,"name":"north","total":"1234.56","at":"2024-05-06T07:08:09Z"},`, mib/76), ",") + `]`
+	rows := `[` + strings.TrimSuffix(
+		strings.Repeat(`{"id":1048576,"name":"north","total":"1234.56","at":"2024-05-06T07:08:09Z"},`, mib/76),
+		",") + `]`
 	dirty := strings.Repeat(prose(b, 1000)+" "+githubPAT+"\n", mib/1045)
 	for _, load := range []struct{ name, raw string }{
 		{"arguments/256B", arguments},

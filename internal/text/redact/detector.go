@@ -89,7 +89,8 @@ func NewDetector(o Options) (*Detector, error) {
 	d.keywords = newAutomaton(on)
 	for _, name := range slices.Sorted(maps.Keys(o.Patterns)) {
 		if !ruleName.MatchString(name) || rules[name] != nil {
-			return nil, fmt.Errorf("patterns: %q cannot name a pattern: small letters, digits, - and _, and no rule's name", name)
+			return nil, fmt.Errorf("patterns: %q cannot name a pattern: small letters, digits, - and _, and no "+
+				"rule's name", name)
 		}
 		r, err := custom(name, o.Patterns[name])
 		if err != nil {
@@ -251,7 +252,8 @@ func (d *Detector) filter(text []byte, list []span) []span {
 		if i < len(masked) && s.start >= masked[i][0] {
 			return true
 		}
-		return s.start == s.end || slices.ContainsFunc(d.allow, func(e *regexp.Regexp) bool { return e.Match(text[s.start:s.end]) })
+		return s.start == s.end ||
+			slices.ContainsFunc(d.allow, func(e *regexp.Regexp) bool { return e.Match(text[s.start:s.end]) })
 	})
 }
 

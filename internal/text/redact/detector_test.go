@@ -22,12 +22,20 @@ var (
 	githubPAT = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	card      = "4111 1111" + " 1111 1111"
 	email     = "jane.doe+test" + "@example.co.uk"
-	pemKey    = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA7bq6wXo3kQ\n" + strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n", 40) + "-----END RSA PRIVATE KEY-----"
-	jwt       = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+	pemKey    = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA7bq6wXo3kQ\n" +
+		strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n", 40) + "-----END RSA PRIVATE KEY-----"
+	jwt = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 )
 
 func planted() map[string]string {
-	return map[string]string{"aws-access-token": awsKey, "github-pat": githubPAT, "card": card, "email": email, "private-key": pemKey, "jwt": jwt}
+	return map[string]string{
+		"aws-access-token": awsKey,
+		"github-pat":       githubPAT,
+		"card":             card,
+		"email":            email,
+		"private-key":      pemKey,
+		"jwt":              jwt,
+	}
 }
 
 func quote(s string) string { return string(rawjson.AppendText(nil, s)) }
@@ -76,8 +84,10 @@ func TestPlantedSecretsAreFound(t *testing.T) {
 				"an escaped key":    `{` + escapeAll(text) + `:"x"}`,
 				"key of an escape":  `{` + quote(text) + `:"\u0078"}`,
 				"base64":            `{"blob":` + quote(base64.StdEncoding.EncodeToString([]byte(padded(text)))) + `}`,
-				"base64 of JSON":    `[` + quote(base64.RawURLEncoding.EncodeToString([]byte(padded(`{"x":`+escapeAll(text)+`}`)))) + `]`,
-				"a data URL":        `{"url":` + quote("data:text/plain;base64,"+base64.StdEncoding.EncodeToString([]byte(padded(text)))) + `}`,
+				"base64 of JSON": `[` +
+					quote(base64.RawURLEncoding.EncodeToString([]byte(padded(`{"x":`+escapeAll(text)+`}`)))) + `]`,
+				"a data URL": `{"url":` +
+					quote("data:text/plain;base64,"+base64.StdEncoding.EncodeToString([]byte(padded(text)))) + `}`,
 			} {
 				got, found, _ := d.JSON(t.Context(), []byte(raw))
 				if says := meaning(t, got); strings.Contains(says, secret) || found[name] != 1 || len(found) != 1 {
@@ -94,8 +104,16 @@ func TestEscapes(t *testing.T) {
 		r    rune
 		size int
 	}{
-		`\ud83d\ude00x`: {'😀', 12}, `\ud83dx`: {utf8.RuneError, 6}, `\ud83d\u0041`: {utf8.RuneError, 6}, `\ude00\ud83d`: {utf8.RuneError, 6},
-		`\u00e9\u00e9`: {'é', 6}, `\nx`: {'\n', 2}, `\/x`: {'/', 2}, `\u00`: {utf8.RuneError, 2}, `\x`: {utf8.RuneError, 1}, `\`: {utf8.RuneError, 1},
+		`\ud83d\ude00x`: {'😀', 12},
+		`\ud83dx`:       {utf8.RuneError, 6},
+		`\ud83d\u0041`:  {utf8.RuneError, 6},
+		`\ude00\ud83d`:  {utf8.RuneError, 6},
+		`\u00e9\u00e9`:  {'é', 6},
+		`\nx`:           {'\n', 2},
+		`\/x`:           {'/', 2},
+		`\u00`:          {utf8.RuneError, 2},
+		`\x`:            {utf8.RuneError, 1},
+		`\`:             {utf8.RuneError, 1},
 	} {
 		if r, size := decodeEscape([]byte(raw)); r != want.r || size != want.size {
 			t.Errorf("%s: %q of %d bytes, want %q of %d", raw, r, size, want.r, want.size)
@@ -173,7 +191,8 @@ func TestNothingElseChanges(t *testing.T) {
 func TestWhatIsNoSecretPasses(t *testing.T) {
 	for _, text := range []string{
 		"git@github.com:exthost/exthost.git", "lodash@4.17.21", "@property def f(self)", "a@b", "user@localhost",
-		"4111 1111 1111 1112", "1700000000000000000", "f4111111111111111", "0.4111111111111111", "2024-01-01 10:00:00 2024-01-02",
+		"4111 1111 1111 1112", "1700000000000000000", "f4111111111111111", "0.4111111111111111",
+		"2024-01-01 10:00:00 2024-01-02",
 		"https://example.com:8080/a@b", "postgres://user@host/db", "postgres://$USER:$PASSWORD@host",
 		"the key is under the mat", "sk-test", "SKILLS", "api_key: ${API_KEY}", "next_page_token: abcDEF123456ghiJKL",
 		"-----BEGIN CERTIFICATE-----", "eyJhbGciOiJIUzI1NiJ9 alone", "550e8400-e29b-41d4-a716-446655440000",
@@ -205,7 +224,8 @@ func TestMoreIsFound(t *testing.T) {
 		}
 	}
 	raw := `{"secret_access_key" : "wJalrXUtnFEMI\/K7MDENG\/bPxRfiCYzzzzzzzzzz","x":1}`
-	if got, _, _ := Default().JSON(t.Context(), []byte(raw)); string(got) != `{"secret_access_key" : "[redacted:aws-secret-key]","x":1}` {
+	if got, _, _ := Default().JSON(t.Context(),
+		[]byte(raw)); string(got) != `{"secret_access_key" : "[redacted:aws-secret-key]","x":1}` {
 		t.Errorf("a value whose key tells what it is: %s", got)
 	}
 }
@@ -216,11 +236,16 @@ func TestOptions(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"default":  {Options{}, "[redacted:email] EMP-123456 EMP-000000 +49 30 901820"},
-		"off":      {Options{Rules: map[string]bool{"email": false}}, text},
-		"on":       {Options{Rules: map[string]bool{"phone": true}}, "[redacted:email] EMP-123456 EMP-000000 [redacted:phone]"},
-		"patterns": {Options{Patterns: map[string]string{"emp": `EMP-(\d+)`}}, "[redacted:email] EMP-[redacted:emp] EMP-[redacted:emp] +49 30 901820"},
-		"allow":    {Options{Patterns: map[string]string{"emp": `EMP-\d+`}, Allow: []string{`EMP-0+`, `.*@example\.co\.uk`}}, email + " [redacted:emp] EMP-000000 +49 30 901820"},
+		"default": {Options{}, "[redacted:email] EMP-123456 EMP-000000 +49 30 901820"},
+		"off":     {Options{Rules: map[string]bool{"email": false}}, text},
+		"on": {Options{Rules: map[string]bool{"phone": true}},
+			"[redacted:email] EMP-123456 EMP-000000 [redacted:phone]"},
+		"patterns": {Options{Patterns: map[string]string{"emp": `EMP-(\d+)`}},
+			"[redacted:email] EMP-[redacted:emp] EMP-[redacted:emp] +49 30 901820"},
+		"allow": {Options{
+			Patterns: map[string]string{"emp": `EMP-\d+`},
+			Allow:    []string{`EMP-0+`, `.*@example\.co\.uk`},
+		}, email + " [redacted:emp] EMP-000000 +49 30 901820"},
 	} {
 		d, err := NewDetector(tt.o)
 		if err != nil {
@@ -314,7 +339,8 @@ func FuzzJSON(f *testing.F) {
 				continue // part of a longer word
 			}
 			planted := quote(" " + text + " " + secret + " ")
-			if got, _, _ := d.JSON(t.Context(), []byte(planted)); utf8.Valid(got) && strings.Contains(meaning(t, got), secret) {
+			if got, _, _ := d.JSON(t.Context(), []byte(planted)); utf8.Valid(got) &&
+				strings.Contains(meaning(t, got), secret) {
 				t.Errorf("%s survives in %s", name, got)
 			}
 		}

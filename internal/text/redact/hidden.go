@@ -21,7 +21,8 @@ func hidden(text []byte) int {
 // beginsHidden are the first bytes of the characters that hidden knows.
 var beginsHidden = func() (begins [256]bool) {
 	for c := range begins {
-		begins[c] = hidden([]byte{byte(c)}) > 0 || bytes.IndexByte([]byte("\xc2\xcd\xd8\xe1\xe2\xe3\xef\xf0\xf3"), byte(c)) >= 0
+		begins[c] = hidden([]byte{byte(c)}) > 0 ||
+			bytes.IndexByte([]byte("\xc2\xcd\xd8\xe1\xe2\xe3\xef\xf0\xf3"), byte(c)) >= 0
 	}
 	return begins
 }()
@@ -38,7 +39,8 @@ func hasHidden(text []byte) bool {
 // mayHide reports whether text, or what its escapes stand for, may have hidden characters. It is
 // asked once for a whole document, since most have none.
 func mayHide(text []byte) bool {
-	return hasHidden(text) || bytes.Contains(text, []byte(`\u`)) || bytes.Contains(text, []byte(`\b`)) || bytes.Contains(text, []byte(`\f`))
+	return hasHidden(text) || bytes.Contains(text, []byte(`\u`)) || bytes.Contains(text, []byte(`\b`)) ||
+		bytes.Contains(text, []byte(`\f`))
 }
 
 // hiddenSpans finds secrets with hidden characters within them.

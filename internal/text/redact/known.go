@@ -20,7 +20,10 @@ func newKnown(values []string) *Known {
 	if len(values) == 0 {
 		return nil
 	}
-	return &Known{replacerOf(values), sync.OnceValue(func() *strings.Replacer { return replacerOf(withHalves(values)) })}
+	return &Known{
+		replacerOf(values),
+		sync.OnceValue(func() *strings.Replacer { return replacerOf(withHalves(values)) }),
+	}
 }
 
 // replacerOf returns a replacer that masks the forms of values.

@@ -47,7 +47,8 @@ func TestLogIsMasked(t *testing.T) {
 	log := slog.New(r.Handler(slog.NewJSONHandler(&out, nil)))
 	log.With("with", "canary").WithGroup("g").Info("says canary", "text", "canary", "error", errors.New("no canary"),
 		"list", []string{"canary"}, slog.Group("in", "deep", "canary"), "n", 3)
-	if got := out.String(); strings.Contains(got, "canary") || strings.Count(got, mask) != 6 || !strings.Contains(got, `"n":3`) {
+	if got := out.String(); strings.Contains(got, "canary") || strings.Count(got, mask) != 6 ||
+		!strings.Contains(got, `"n":3`) {
 		t.Errorf("logged %s", got)
 	}
 }
@@ -56,8 +57,10 @@ func TestLogIsMasked(t *testing.T) {
 func TestRedactorMasksForms(t *testing.T) {
 	var log strings.Builder
 	r := new(Redactor)
-	slog.New(r.Handler(slog.NewTextHandler(&log, nil))).With("with", githubPAT).Info("token "+githubPAT, "error", errors.New(githubPAT), "words", []string{githubPAT})
-	if text := log.String(); strings.Contains(text, githubPAT[4:]) || strings.Count(text, "[redacted:github-pat]") != 4 {
+	slog.New(r.Handler(slog.NewTextHandler(&log, nil))).With("with", githubPAT).Info("token "+githubPAT, "error",
+		errors.New(githubPAT), "words", []string{githubPAT})
+	if text := log.String(); strings.Contains(text, githubPAT[4:]) ||
+		strings.Count(text, "[redacted:github-pat]") != 4 {
 		t.Error(text)
 	}
 	if got := r.String("mail " + email + ", hash " + some(hexes, 40)); strings.Contains(got, "redacted") {

@@ -60,7 +60,13 @@ var ownRules = []rule{
 		Regex: `(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}`,
 	},
 	{
-		ID: "aws-secret-key", Keywords: []string{"aws_secret", "aws-secret", "secretaccesskey", "secret_access_key", "secret access key"}, Assign: true, Reach: 128,
+		ID: "aws-secret-key", Keywords: []string{
+			"aws_secret",
+			"aws-secret",
+			"secretaccesskey",
+			"secret_access_key",
+			"secret access key",
+		}, Assign: true, Reach: 128,
 		Regex: `(?i)(?:aws[_-]secret|secret[_ ]?access[_ ]?key)[\w-]{0,20}["'\s]{0,3}(?:=>|:=|=|:|,)["'\s]{0,5}([a-z0-9/+]{40})(?:[^a-z0-9/+=]|$)`,
 	},
 	{
@@ -79,7 +85,14 @@ var ownRules = []rule{
 		ID: "password", Keywords: []string{"password", "passwd", "passphrase", "pwd"}, Assign: true, Reach: 200,
 		Regex: `(?i)(?:password|passwd|passphrase|pwd)["']?[ \t]{0,3}(?::=|=|:)[ \t]{0,3}(?:"([^"\s]{6,128})(?:"|$)|'([^'\s]{6,128})(?:'|$)|([^\s"'<>&,;()\[\]{}]{6,128})(?:[\s"'<>&,;)\]}]|$))`,
 		Need:  `[0-9!@#%^*?~+]`, // else a word of a sentence, or of code
-		Allow: []string{`^[$%/.~<]`, `^(?i:x+|\*+|\.+|#+|\d{1,3})$`, `^[A-Za-z_]\w*(?:\.\w+)+$`, `^(?i)(?:your|my|the|some|new|old)[-_]?pass`, `\[redacted`, `://`},
+		Allow: []string{
+			`^[$%/.~<]`,
+			`^(?i:x+|\*+|\.+|#+|\d{1,3})$`,
+			`^[A-Za-z_]\w*(?:\.\w+)+$`,
+			`^(?i)(?:your|my|the|some|new|old)[-_]?pass`,
+			`\[redacted`,
+			`://`,
+		},
 	},
 	{
 		ID: "azure-storage-key", Keywords: []string{"accountkey", "sharedaccesskey"}, Reach: 128,
@@ -89,18 +102,59 @@ var ownRules = []rule{
 		ID: "azure-sas", Keywords: []string{"sig="}, Bound: true, Reach: 128,
 		Regex: `sig=([A-Za-z0-9%+/]{42,80}(?:%3[Dd]|=))`,
 	},
-	{ID: "anthropic-key", Keywords: []string{"sk-ant-"}, Bound: true, Reach: 220, Regex: `sk-ant-[a-z]{2,8}[0-9]{2}-[A-Za-z0-9_-]{20,200}`},
-	{ID: "google-oauth-secret", Keywords: []string{"gocspx-"}, Bound: true, Reach: 64, Regex: `GOCSPX-[A-Za-z0-9_-]{28}`},
+	{
+		ID:       "anthropic-key",
+		Keywords: []string{"sk-ant-"},
+		Bound:    true,
+		Reach:    220,
+		Regex:    `sk-ant-[a-z]{2,8}[0-9]{2}-[A-Za-z0-9_-]{20,200}`,
+	},
+	{
+		ID:       "google-oauth-secret",
+		Keywords: []string{"gocspx-"},
+		Bound:    true,
+		Reach:    64,
+		Regex:    `GOCSPX-[A-Za-z0-9_-]{28}`,
+	},
 	{ID: "google-oauth-token", Keywords: []string{"ya29."}, Bound: true, Regex: `ya29\.[A-Za-z0-9_-]{30,}`},
 	{ID: "groq-api-key", Keywords: []string{"gsk_"}, Bound: true, Reach: 64, Regex: `gsk_[A-Za-z0-9]{52}`},
 	{ID: "xai-api-key", Keywords: []string{"xai-"}, Bound: true, Reach: 96, Regex: `xai-[A-Za-z0-9]{80}`},
 	{ID: "replicate-api-token", Keywords: []string{"r8_"}, Bound: true, Reach: 48, Regex: `r8_[A-Za-z0-9]{37}`},
-	{ID: "stripe-webhook-secret", Keywords: []string{"whsec_"}, Bound: true, Reach: 96, Regex: `whsec_[A-Za-z0-9+/]{32,64}={0,2}`},
-	{ID: "docker-hub-token", Keywords: []string{"dckr_"}, Bound: true, Reach: 48, Regex: `dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,32}`},
+	{
+		ID:       "stripe-webhook-secret",
+		Keywords: []string{"whsec_"},
+		Bound:    true,
+		Reach:    96,
+		Regex:    `whsec_[A-Za-z0-9+/]{32,64}={0,2}`,
+	},
+	{
+		ID:       "docker-hub-token",
+		Keywords: []string{"dckr_"},
+		Bound:    true,
+		Reach:    48,
+		Regex:    `dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,32}`,
+	},
 	{ID: "supabase-token", Keywords: []string{"sbp_"}, Bound: true, Reach: 48, Regex: `sbp_[a-f0-9]{40}`},
-	{ID: "tailscale-key", Keywords: []string{"tskey-"}, Bound: true, Reach: 96, Regex: `tskey-(?:auth|api|client|scim|webhook)-[A-Za-z0-9]{8,24}-[A-Za-z0-9]{20,48}`},
-	{ID: "langsmith-api-key", Keywords: []string{"lsv2_"}, Bound: true, Reach: 64, Regex: `lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}`},
-	{ID: "discord-webhook", Keywords: []string{"/api/webhooks/"}, Reach: 128, Regex: `/api/webhooks/[0-9]{17,20}/([A-Za-z0-9_-]{60,80})`},
+	{
+		ID:       "tailscale-key",
+		Keywords: []string{"tskey-"},
+		Bound:    true,
+		Reach:    96,
+		Regex:    `tskey-(?:auth|api|client|scim|webhook)-[A-Za-z0-9]{8,24}-[A-Za-z0-9]{20,48}`,
+	},
+	{
+		ID:       "langsmith-api-key",
+		Keywords: []string{"lsv2_"},
+		Bound:    true,
+		Reach:    64,
+		Regex:    `lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}`,
+	},
+	{
+		ID:       "discord-webhook",
+		Keywords: []string{"/api/webhooks/"},
+		Reach:    128,
+		Regex:    `/api/webhooks/[0-9]{17,20}/([A-Za-z0-9_-]{60,80})`,
+	},
 	{ID: "email", Keywords: []string{"@"}, find: findEmail},
 	{ID: "card"}, // appendCards, which needs no keyword
 	{
@@ -157,7 +211,8 @@ func (r *rule) at(text []byte, p int) (span, bool) {
 	} else if len(text)-p < len(e.prefix) || string(text[p:p+len(e.prefix)]) != e.prefix {
 		return span{}, false
 	}
-	const most = 4 << 10 // bytes searched for a match of unlimited length; a match that fills them is searched again without the limit
+	// bytes searched for a match of unlimited length; a match that fills them is searched again without the limit
+	const most = 4 << 10
 	reach := r.Reach + 4
 	if r.Reach == 0 {
 		reach = most

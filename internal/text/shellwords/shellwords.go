@@ -71,7 +71,8 @@ func split(line string, command bool) ([]string, error) {
 			i++
 			s.add(line[i])
 		case command && s.shells(line[i:]):
-			return nil, fmt.Errorf("%q means something to a shell, and no shell runs %q: quote it, or move the line into a script", c, line)
+			return nil, fmt.Errorf("%q means something to a shell, and no shell runs %q: quote it, or move the line "+
+				"into a script", c, line)
 		case command && c == '=' && len(s.words) == 0:
 			return nil, fmt.Errorf("%q sets a variable before its command: state it in env", line)
 		case c == '\\':
@@ -86,7 +87,8 @@ func split(line string, command bool) ([]string, error) {
 
 // shells reports whether rest begins with a character that has a meaning to a shell.
 func (s *splitter) shells(rest string) bool {
-	return strings.IndexByte("|&;<>()$`*?[\\", rest[0]) >= 0 && !strings.HasPrefix(rest, "${") || rest[0] == '#' && !s.open
+	return strings.IndexByte("|&;<>()$`*?[\\", rest[0]) >= 0 && !strings.HasPrefix(rest, "${") ||
+		rest[0] == '#' && !s.open
 }
 
 func (s *splitter) add(c byte) { s.word.WriteByte(c); s.open = true }
@@ -108,7 +110,8 @@ func (s *splitter) quoted(rest string) (n int, ok bool) {
 		switch c := rest[i]; {
 		case c == quote:
 			return i, true
-		case c == '\\' && quote == '"' && i+1 < len(rest) && (!s.command || strings.IndexByte("\"\\$`", rest[i+1]) >= 0):
+		case c == '\\' && quote == '"' && i+1 < len(rest) &&
+			(!s.command || strings.IndexByte("\"\\$`", rest[i+1]) >= 0):
 			i++
 			s.add(rest[i])
 		default:

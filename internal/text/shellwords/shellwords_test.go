@@ -42,9 +42,17 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		`a | b`: "'|' means", `a > b`: "'>' means", `a && b`: "'&' means", `a *.go`: "'*' means", `A=b c`: "sets a variable",
-		`a $HOME`: "'$' means", "a `b`": "'`' means", `a $(b)`: "'$' means", `a # b`: "'#' means", `a \`: `'\\' means`,
-		`a 'b`: "the quote ' is not closed",
+		`a | b`:   "'|' means",
+		`a > b`:   "'>' means",
+		`a && b`:  "'&' means",
+		`a *.go`:  "'*' means",
+		`A=b c`:   "sets a variable",
+		`a $HOME`: "'$' means",
+		"a `b`":   "'`' means",
+		`a $(b)`:  "'$' means",
+		`a # b`:   "'#' means",
+		`a \`:     `'\\' means`,
+		`a 'b`:    "the quote ' is not closed",
 	} {
 		if got, err := Command(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %q, %v; want %s", line, got, err, want)

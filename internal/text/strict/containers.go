@@ -51,7 +51,8 @@ func (d *Decoder) named(path string, n *Node, key string) *Node {
 			continue
 		}
 		if have := out.field(name.Value.Text); have != nil {
-			d.Report.Add(name.Value.Pos, "keep one of the two", "%s is already defined at %s", Join(path, have.Key), have.Pos)
+			d.Report.Add(name.Value.Pos, "keep one of the two", "%s is already defined at %s", Join(path, have.Key),
+				have.Pos)
 			continue
 		}
 		rest := *item

@@ -11,13 +11,15 @@ import (
 // and lists replace the earlier value, maps are joined key by key.
 type Decoder struct {
 	Report    *Report
-	Lookup    func(name string) (string, bool)             // of ${NAME} in strings
-	Dir       string                                       // the base of relative paths from flags and variables
-	CamelCase string                                       // below this top-level key, keys may also be camelCase
-	Keep      map[string]int                               // by path of a list: how many elements no tree may replace
-	Positions Positions                                    // filled in: where each value was stated
-	BaseOf    func(file string) string                     // the base of relative paths of a file; default: its directory
-	Late      func(path string, pos Pos, name string) bool // whether a ${name} that is not set is left for later; default: never
+	Lookup    func(name string) (string, bool) // of ${NAME} in strings
+	Dir       string                           // the base of relative paths from flags and variables
+	CamelCase string                           // below this top-level key, keys may also be camelCase
+	Keep      map[string]int                   // by path of a list: how many elements no tree may replace
+	Positions Positions                        // filled in: where each value was stated
+	// the base of relative paths of a file; default: its directory
+	BaseOf func(file string) string
+	// whether a ${name} that is not set is left for later; default: never
+	Late func(path string, pos Pos, name string) bool
 
 	// Exact takes values as the format of the file states them: no variables, no
 	// text for another type, no other unit, no null. Diagnostics speak of tables
@@ -146,7 +148,8 @@ func (d *Decoder) field(path string, f Field, v reflect.Value, known field) {
 				"%s: want a whole number of milliseconds, not a string", Join(path, f.Key))
 			return
 		case !ms && n.Kind == Int && n.Value != int64(0):
-			d.Report.Add(n.Pos, fmt.Sprintf("write %q, or %s_ms: %s", n.Text+"s", f.Key, n.Text), "%s: %s has no unit", at, n.Text)
+			d.Report.Add(n.Pos, fmt.Sprintf("write %q, or %s_ms: %s", n.Text+"s", f.Key, n.Text), "%s: %s has no unit",
+				at, n.Text)
 			return
 		}
 	}

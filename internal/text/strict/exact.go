@@ -49,7 +49,8 @@ func (d *Decoder) inexact(path string, n *Node, format string, args ...any) {
 func (d *Decoder) exactObject(path string, n *Node, v reflect.Value) {
 	fields := fieldsOf(v.Type())
 	for _, f := range n.Fields {
-		known := slices.IndexFunc(fields, func(k field) bool { return k.name == f.Key || k.tags.alias != "" && k.tags.alias == f.Key })
+		known := slices.IndexFunc(fields,
+			func(k field) bool { return k.name == f.Key || k.tags.alias != "" && k.tags.alias == f.Key })
 		if known < 0 {
 			d.unknown(path, f, v.Type())
 			continue

@@ -58,7 +58,12 @@ func fieldsOf(t reflect.Type) []field {
 }
 
 func tagsOf(tag reflect.StructTag) fieldTags {
-	tags := fieldTags{alias: tag.Get("alias"), path: tag.Get("path") == "true", secret: tag.Get("secret"), list: tag.Get("list")}
+	tags := fieldTags{
+		alias:  tag.Get("alias"),
+		path:   tag.Get("path") == "true",
+		secret: tag.Get("secret"),
+		list:   tag.Get("list"),
+	}
 	for option := range strings.SplitSeq(tag.Get("jsonschema"), ",") {
 		key, value, _ := strings.Cut(option, "=")
 		switch key {

@@ -69,7 +69,11 @@ func (j *jsonReader) node(v hujson.Value) *Node {
 	case *hujson.Object:
 		n.Kind = Map
 		for _, m := range t.Members {
-			f := Field{Key: m.Name.Value.(hujson.Literal).String(), Pos: j.Pos(m.Name.StartOffset), Value: j.node(m.Value)}
+			f := Field{
+				Key:   m.Name.Value.(hujson.Literal).String(),
+				Pos:   j.Pos(m.Name.StartOffset),
+				Value: j.node(m.Value),
+			}
 			if j.atKeys {
 				f.Value.Pos = f.Pos
 			}

@@ -56,9 +56,10 @@ func (k Kind) String() string {
 // Node is one value of a file.
 type Node struct {
 	Pos
-	Kind   Kind
-	Text   string  // of a scalar as written, of a string its content
-	Value  any     // Bool: bool. Int: int64, beyond it json.Number. Float: float64. String: time.Time for a date of TOML, else nil
+	Kind Kind
+	Text string // of a scalar as written, of a string its content
+	// Bool: bool. Int: int64, beyond it json.Number. Float: float64. String: time.Time for a date of TOML, else nil
+	Value  any
 	Loose  bool    // from a flag or variable: the field decides what type the text has
 	Items  []*Node // of a List
 	Fields []Field // of a Map, in the order of the file; only JSON may state a key twice

@@ -33,8 +33,15 @@ func (r *Report) Diagnose(level protocol.Level, code string, pos Pos, hint, form
 	if pos.Source != "" {
 		message = pos.Source + ": " + message
 	}
-	r.Diagnostics = append(r.Diagnostics, protocol.Diagnostic{Level: level, Code: code,
-		Path: pos.File, Line: pos.Line, Column: pos.Column, Message: message, Hint: hint})
+	r.Diagnostics = append(r.Diagnostics, protocol.Diagnostic{
+		Level:   level,
+		Code:    code,
+		Path:    pos.File,
+		Line:    pos.Line,
+		Column:  pos.Column,
+		Message: message,
+		Hint:    hint,
+	})
 }
 
 // Failed reports whether an error was added.

@@ -76,7 +76,8 @@ func (d *Decoder) duration(n *Node, v reflect.Value, path string) {
 	case !ok && n.Kind == String:
 		parsed, err := time.ParseDuration(d.expand(path, n, n.Text))
 		if err != nil {
-			d.Report.Add(n.Pos, `write a number and a unit, such as "500ms", "10s" or "2m"`, "%s: %s is not a duration", path, quote(n.Text))
+			d.Report.Add(n.Pos, `write a number and a unit, such as "500ms", "10s" or "2m"`, "%s: %s is not a duration",
+				path, quote(n.Text))
 			return
 		}
 		duration = parsed

@@ -80,30 +80,49 @@ func TestDecode(t *testing.T) {
 	}{
 		{"nothing", "", outer{}, ""},
 		{"null is not stated", "{list: , ptr: ~, file: null}", outer{}, ""},
-		{"elements have defaults", "{list: [{}, {n: 2}], ptr: {}}", outer{List: []inner{{N: 5}, {N: 2}}, Ptr: &inner{N: 5}}, ""},
-		{"a map as a list", "named: [{name: a, n: 1}, {name: b}]", outer{Named: map[string]inner{"a": {N: 1}, "b": {N: 5}}}, ""},
-		{"a map as a list, twice", "named: [{name: a}, {name: a}, {n: 1}, 3]", outer{Named: map[string]inner{"a": {N: 5}}},
-			"1:27: named.a is already defined at 1; keep one of the two\n1:31: named[2]: want a map with a name\n1:39: named[3]: want a map with a name\n"},
+		{"elements have defaults", "{list: [{}, {n: 2}], ptr: {}}",
+			outer{List: []inner{{N: 5}, {N: 2}}, Ptr: &inner{N: 5}}, ""},
+		{"a map as a list", "named: [{name: a, n: 1}, {name: b}]",
+			outer{Named: map[string]inner{"a": {N: 1}, "b": {N: 5}}}, ""},
+		{"a map as a list, twice", "named: [{name: a}, {name: a}, {n: 1}, 3]",
+			outer{Named: map[string]inner{"a": {N: 5}}},
+			"1:27: named.a is already defined at 1; keep one of the two\n1:31: named[2]: want a map with a " +
+				"name\n1:39: named[3]: want a map with a name\n"},
 		{"durations", "ptr: {wait_ms: 3, grace_ms: 4}", outer{Ptr: &inner{N: 5, Wait: 3e6, Grace: 4e6}}, ""},
 		{"durations as text", "ptr: {wait: 3s, grace: 1m}", outer{Ptr: &inner{N: 5, Wait: 3e9, Grace: 60e9}}, ""},
 		{"zero needs no unit", "ptr: {wait: 0, grace: 0}", outer{Ptr: &inner{N: 5}}, ""},
-		{"one duration, two keys", "ptr: {wait: 3s, wait_ms: 1}", outer{Ptr: &inner{N: 5, Wait: 3e9}}, "1:17: ptr.wait_ms is already stated at 1; keep one of the two\n"},
-		{"too long", "ptr: {grace_ms: 9223372036854775807}", outer{Ptr: &inner{N: 5}}, "1:17: ptr.grace: 9223372036854775807 milliseconds are more than a duration can hold\n"},
-		{"bounds", "list: [{n: 0}, {n: 10}, {n: 1.5}, {n: 99999999999999999999}]", outer{List: []inner{{}, {N: 10}, {N: 5}, {N: 5}}},
-			"1:12: list[0].n: 0 is less than 1\n1:20: list[1].n: 10 is more than 9\n1:29: list[2].n: want a whole number, not 1.5\n1:39: list[3].n: want a whole number, not 99999999999999999999\n"},
+		{"one duration, two keys", "ptr: {wait: 3s, wait_ms: 1}", outer{Ptr: &inner{N: 5, Wait: 3e9}},
+			"1:17: ptr.wait_ms is already stated at 1; keep one of the two\n"},
+		{"too long", "ptr: {grace_ms: 9223372036854775807}", outer{Ptr: &inner{N: 5}},
+			"1:17: ptr.grace: 9223372036854775807 milliseconds are more than a duration can hold\n"},
+		{"bounds", "list: [{n: 0}, {n: 10}, {n: 1.5}, {n: 99999999999999999999}]",
+			outer{List: []inner{{}, {N: 10}, {N: 5}, {N: 5}}},
+			"1:12: list[0].n: 0 is less than 1\n1:20: list[1].n: 10 is more than 9\n1:29: list[2].n: want a whole " +
+				"number, not 1.5\n1:39: list[3].n: want a whole number, not 99999999999999999999\n"},
 		{"pointer", "flag: true", outer{Flag: &yes}, ""},
-		{"no fields without a name", "{Skip: x, '': y}", outer{}, "1:2: unknown key \"Skip\"; one of list, named, ptr, flag, file, free\n1:11: unknown key \"\"; one of list, named, ptr, flag, file, free\n"},
+		{"no fields without a name", "{Skip: x, '': y}", outer{},
+			"1:2: unknown key \"Skip\"; one of list, named, ptr, flag, file, free\n1:11: unknown key \"\"; one of " +
+				"list, named, ptr, flag, file, free\n"},
 		{"paths", "file: sub/../x", outer{File: "/etc/x/x"}, ""},
 		{"absolute path", "file: /a//b/", outer{File: "/a/b"}, ""},
 		{"no path", "file: ''", outer{}, ""},
 		{"merge key", "{free: {base: &b {a: 1, c: 2}, '<<': x}, ptr: {<<: [{n: 7}, {n: 8}]}}",
-			outer{Ptr: &inner{N: 7}, Free: map[string]any{"base": map[string]any{"a": int64(1), "c": int64(2)}, "<<": "x"}}, ""},
-		{"merge key of a scalar", "ptr: {<<: x}", outer{Ptr: &inner{N: 5}}, "1:11: << wants a map or a list of maps, not a string\n"},
-		{"columns count bytes", "{free: {\"ééé\": 1}, oops: 1}", outer{Free: map[string]any{"ééé": int64(1)}}, "1:23: unknown key \"oops\"; one of list, named, ptr, flag, file, free\n"},
-		{"wrong types", "{list: {}, named: x, ptr: [], flag: 1, file: 2, free: [1]}", outer{Ptr: &inner{N: 5}, Flag: new(bool)},
-			"1:8: list: want a list, not a map\n1:19: named: want a map, not a string\n1:27: ptr: want a map, not a list\n" +
-				"1:37: flag: want true or false, not 1; write true or false\n1:46: file: want a string, not 2; write \"2\"\n1:55: free: want a map, not a list\n"},
-		{"dates are text", "free: {d: 2026-01-02, n: null}", outer{Free: map[string]any{"d": "2026-01-02", "n": nil}}, ""},
+			outer{
+				Ptr:  &inner{N: 7},
+				Free: map[string]any{"base": map[string]any{"a": int64(1), "c": int64(2)}, "<<": "x"},
+			}, ""},
+		{"merge key of a scalar", "ptr: {<<: x}", outer{Ptr: &inner{N: 5}},
+			"1:11: << wants a map or a list of maps, not a string\n"},
+		{"columns count bytes", "{free: {\"ééé\": 1}, oops: 1}", outer{Free: map[string]any{"ééé": int64(1)}},
+			"1:23: unknown key \"oops\"; one of list, named, ptr, flag, file, free\n"},
+		{"wrong types", "{list: {}, named: x, ptr: [], flag: 1, file: 2, free: [1]}",
+			outer{Ptr: &inner{N: 5}, Flag: new(bool)},
+			"1:8: list: want a list, not a map\n1:19: named: want a map, not a string\n1:27: ptr: want a map, not a " +
+				"list\n" +
+				"1:37: flag: want true or false, not 1; write true or false\n1:46: file: want a string, not 2; write " +
+				"\"2\"\n1:55: free: want a map, not a list\n"},
+		{"dates are text", "free: {d: 2026-01-02, n: null}", outer{Free: map[string]any{"d": "2026-01-02", "n": nil}},
+			""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -157,7 +176,8 @@ v = -1.5e3
 			got = append(got, path+" "+n.Pos.String()+" "+n.Text)
 		}
 	})
-	want := []string{"a.b f:1 1", "qA.x[0] f:2 1", "qA.x[1][0] f:2 2", "qA.x[1][1] f:3 3", "qA.y.z f:3 line = 1\n\"quoted\"\"",
+	want := []string{"a.b f:1 1", "qA.x[0] f:2 1", "qA.x[1][0] f:2 2", "qA.x[1][1] f:3 3",
+		"qA.y.z f:3 line = 1\n\"quoted\"\"",
 		`t."k.l".d f:7 1979-05-27 07:32:00`, "t.arr[0].s f:9 it's", "t.arr[1].sub.v f:12 -1.5e3"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -197,8 +217,10 @@ func count(v any) int {
 // FuzzTOML: nothing panics, what the parser takes is taken whole, or refused for
 // a limit, and every place is inside the file.
 func FuzzTOML(f *testing.F) {
-	for _, seed := range []string{"", "a = 1", "[a.b]\nc = [1, {d = 2}]", "[[a]]\n[[a]]\nb.c = '''x'''\n[a.d]", "a = \"\\u0041\\\"\"\n'b' = 1e3",
-		"a = {\n b = 1, # c\n}", "a = [\n1,\n]\r\n", "\"\" = 1", "a = 1979-05-27T07:32:00Z", "a = \"\"\"\"x\"\"\"\"\"", "a.b=1\na.c=2\n[d]\n[d.e.f]", "x = \"\\x41\"", "a=[[]]\n[b]"} {
+	for _, seed := range []string{"", "a = 1", "[a.b]\nc = [1, {d = 2}]", "[[a]]\n[[a]]\nb.c = '''x'''\n[a.d]",
+		"a = \"\\u0041\\\"\"\n'b' = 1e3",
+		"a = {\n b = 1, # c\n}", "a = [\n1,\n]\r\n", "\"\" = 1", "a = 1979-05-27T07:32:00Z", "a = \"\"\"\"x\"\"\"\"\"",
+		"a.b=1\na.c=2\n[d]\n[d.e.f]", "x = \"\\x41\"", "a=[[]]\n[b]"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -242,14 +264,21 @@ func checkTOML(t *testing.T, src *Source, rules Rules) {
 
 // checkPlace fails for a place that the file does not have.
 func checkPlace(t *testing.T, src *Source, what string, pos Pos) {
-	if pos.Line < 1 || pos.Column < 1 || pos.Line > len(src.starts) || src.starts[pos.Line-1]+pos.Column-1 > len(src.Text) {
+	if pos.Line < 1 || pos.Column < 1 || pos.Line > len(src.starts) ||
+		src.starts[pos.Line-1]+pos.Column-1 > len(src.Text) {
 		t.Errorf("%s is at %d:%d", what, pos.Line, pos.Column)
 	}
 }
 
 // FuzzJSON: nothing panics, and every place is inside the file.
 func FuzzJSON(f *testing.F) {
-	for _, seed := range []string{`{}`, `[]`, `{"a": [1, {"b": null}, "\u00e9"], /* c */ "a": 1.5e300,} // x`, `{"a": ]}`, "{\n\"a\" 1}"} {
+	for _, seed := range []string{
+		`{}`,
+		`[]`,
+		`{"a": [1, {"b": null}, "\u00e9"], /* c */ "a": 1.5e300,} // x`,
+		`{"a": ]}`,
+		"{\n\"a\" 1}",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -268,8 +297,10 @@ func FuzzJSON(f *testing.F) {
 
 // FuzzYAML: nothing panics, and what yaml.v3 refuses we refuse.
 func FuzzYAML(f *testing.F) {
-	for _, seed := range []string{"", "a: 1", "a: &x [1, *x]", "a: &x {b: 1}\nc: {<<: *x}", "- a\n- !!binary aGk=", "a: !!float x", "---\n---\n", "? [a]\n: b", "é: 'ü'\n\"b\": |\n  x\n",
-		"a: 0x1F\nb: 0o17\nc: 1_000\nd: .nan\ne: 12345678901234567890", "<<: 1", "%YAML 1.1\n---\na", "a: *b", "\ufeffa: 1"} {
+	for _, seed := range []string{"", "a: 1", "a: &x [1, *x]", "a: &x {b: 1}\nc: {<<: *x}", "- a\n- !!binary aGk=",
+		"a: !!float x", "---\n---\n", "? [a]\n: b", "é: 'ü'\n\"b\": |\n  x\n",
+		"a: 0x1F\nb: 0o17\nc: 1_000\nd: .nan\ne: 12345678901234567890", "<<: 1", "%YAML 1.1\n---\na", "a: *b",
+		"\ufeffa: 1"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -285,7 +316,8 @@ func FuzzYAML(f *testing.F) {
 			t.Fatal("neither a tree nor a reason")
 		}
 		var doc any
-		if err := yaml.Unmarshal(data, &doc); err != nil && n != nil && !r.Failed() && !strings.Contains(err.Error(), "already defined") {
+		if err := yaml.Unmarshal(data, &doc); err != nil && n != nil && !r.Failed() &&
+			!strings.Contains(err.Error(), "already defined") {
 			t.Errorf("yaml.v3 says %v", err)
 		}
 		if n != nil {

@@ -175,7 +175,8 @@ func (y *yamlReader) scalar(n *yaml.Node, pos Pos) *Node {
 		out.Kind, out.Value = Int, json.Number(strconv.FormatUint(v, 10))
 	case float64:
 		out.Kind, out.Value = Float, v
-		if whole, ok := new(big.Int).SetString(strings.TrimPrefix(out.Text, "+"), 10); ok { // too big for YAML's integers
+		// too big for YAML's integers
+		if whole, ok := new(big.Int).SetString(strings.TrimPrefix(out.Text, "+"), 10); ok {
 			out.Kind, out.Value = Int, json.Number(whole.String())
 		}
 	}

@@ -21,13 +21,16 @@ func BenchmarkRatio(b *testing.B) {
 		b.Run(l.Name, func(b *testing.B) {
 			conn := answering(b, l.Down)
 			params := json.RawMessage(benchtest.Text(l.Up - 2))
-			l.Compare(b, l.Floor(b), benchtest.Way{Name: "conn", Call: func() error {
-				r, err := conn.Call(b.Context(), "m", params, nil)
-				if err == nil && len(r) != l.Down {
-					err = errors.New("an answer of the wrong size")
-				}
-				return err
-			}})
+			l.Compare(b, l.Floor(b), benchtest.Way{
+				Name: "conn",
+				Call: func() error {
+					r, err := conn.Call(b.Context(), "m", params, nil)
+					if err == nil && len(r) != l.Down {
+						err = errors.New("an answer of the wrong size")
+					}
+					return err
+				},
+			})
 		})
 	}
 }
@@ -60,9 +63,10 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkDecode(b *testing.B) {
 	for name, payload := range map[string][]byte{
-		"text":    []byte(benchtest.Text(1 << 20)),
-		"objects": append(append([]byte("["), bytes.Repeat([]byte(`{"name":"a b","n":-12.5e3,"ok":[true,null]},`), 20_000)...), "0]"...),
-		"utf8":    append(append([]byte(`"`), bytes.Repeat([]byte("żółw 乌龟 "), 40_000)...), '"'),
+		"text": []byte(benchtest.Text(1 << 20)),
+		"objects": append(append([]byte("["),
+			bytes.Repeat([]byte(`{"name":"a b","n":-12.5e3,"ok":[true,null]},`), 20_000)...), "0]"...),
+		"utf8": append(append([]byte(`"`), bytes.Repeat([]byte("żółw 乌龟 "), 40_000)...), '"'),
 	} {
 		line := append(append([]byte(`{"jsonrpc":"2.0","id":1,"result":`), payload...), '}')
 		b.Run(name, func(b *testing.B) {

@@ -45,7 +45,8 @@ type CallOptions struct {
 //
 // A call that ends by ctx or a timeout is abandoned: it stays in flight until the peer
 // answers, and that answer is counted and dropped.
-func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, o *CallOptions) (json.RawMessage, error) {
+func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, o *CallOptions,
+) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,14 @@ type state struct {
 func NewConn(t Transport, o Options) *Conn {
 	o.MaxHandlers = cmp.Or(o.MaxHandlers, defaultHandlers)
 	o.Held = cmp.Or(o.Held, new(Held))
-	c := &Conn{t: t, o: o, readBack: make(chan struct{}, 1), readDone: make(chan struct{}), drainFast: make(chan struct{}), unsolicited: rate.NewLimiter(unsolicitedRate, unsolicitedBurst)}
+	c := &Conn{
+		t:           t,
+		o:           o,
+		readBack:    make(chan struct{}, 1),
+		readDone:    make(chan struct{}),
+		drainFast:   make(chan struct{}),
+		unsolicited: rate.NewLimiter(unsolicitedRate, unsolicitedBurst),
+	}
 	c.awaiter, _ = t.(Awaiter)
 	if t, ok := t.(Interrupter); ok {
 		c.canLend = t.CanInterrupt() && !o.Inline

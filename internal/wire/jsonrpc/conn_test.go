@@ -141,7 +141,8 @@ func TestW3Ids(t *testing.T) {
 		if m := <-w.fromConn; string(m.ID) != "9007199254740993" {
 			t.Errorf("id %s", m.ID)
 		}
-		wrong := []string{"9007199254740992", `"9007199254740993"`, "9007199254740993.0", "9.007199254740993e15", "-9007199254740993", "null", "1e3", "0", "9007199254740994"}
+		wrong := []string{"9007199254740992", `"9007199254740993"`, "9007199254740993.0", "9.007199254740993e15",
+			"-9007199254740993", "null", "1e3", "0", "9007199254740994"}
 		for _, id := range wrong {
 			w.say(t, `{"jsonrpc":"2.0","id":%s,"result":"wrong"}`, id)
 		}
@@ -186,7 +187,8 @@ func TestCallErrors(t *testing.T) {
 					return
 				}
 				var invalid *InvalidResponse
-				if !errors.As(got.err, &invalid) || string(invalid.Line) != line || c.want != nil && !errors.Is(invalid, c.want) {
+				if !errors.As(got.err, &invalid) || string(invalid.Line) != line ||
+					c.want != nil && !errors.Is(invalid, c.want) {
 					t.Errorf("%v", got.err)
 				}
 				done = call(t.Context(), conn, "{}", nil) // the connection is still open
@@ -266,28 +268,29 @@ func TestW4Strays(t *testing.T) {
 // Settle returns after Abandoned was called for all calls abandoned before.
 func TestSettle(t *testing.T) {
 	var tell chan struct{}
-	bubble(t, Options{Abandoned: func(context.Context, uint64, string, error) { <-tell }}, func(t *testing.T, c *Conn, w *wire) {
-		tell = make(chan struct{}) // made inside the bubble
-		c.Settle(t.Context())      // nothing to wait for
-		ctx, cancel := context.WithCancel(t.Context())
-		given := call(ctx, c, "{}", nil)
-		<-w.fromConn
-		cancel()
-		<-given
-		settled := make(chan struct{})
-		go func() { defer close(settled); c.Settle(t.Context()) }()
-		synctest.Wait()
-		select {
-		case <-settled:
-			t.Error("settled before the peer was told")
-		default:
-		}
-		impatient, leave := context.WithTimeout(t.Context(), time.Second)
-		defer leave()
-		c.Settle(impatient) // ends with its ctx
-		tell <- struct{}{}
-		<-settled
-	})
+	bubble(t, Options{Abandoned: func(context.Context, uint64, string, error) { <-tell }},
+		func(t *testing.T, c *Conn, w *wire) {
+			tell = make(chan struct{}) // made inside the bubble
+			c.Settle(t.Context())      // nothing to wait for
+			ctx, cancel := context.WithCancel(t.Context())
+			given := call(ctx, c, "{}", nil)
+			<-w.fromConn
+			cancel()
+			<-given
+			settled := make(chan struct{})
+			go func() { defer close(settled); c.Settle(t.Context()) }()
+			synctest.Wait()
+			select {
+			case <-settled:
+				t.Error("settled before the peer was told")
+			default:
+			}
+			impatient, leave := context.WithTimeout(t.Context(), time.Second)
+			defer leave()
+			c.Settle(impatient) // ends with its ctx
+			tell <- struct{}{}
+			<-settled
+		})
 }
 
 func TestAbandonedIsBounded(t *testing.T) {

@@ -47,8 +47,8 @@ const (
 // Decode checks one frame and returns it as slices of line.
 //
 // The frame must be one JSON object: valid syntax, valid UTF-8, nested at most
-// [MaxDepth] deep, and the name of a method has at most 1 KiB. Only the members jsonrpc, id, method, params, result and error
-// count, in exactly this spelling and at most once each; others are ignored. An id is
+// [MaxDepth] deep, and the name of a method has at most 1 KiB. Only the members jsonrpc, id, method, params, result and
+// error count, in exactly this spelling and at most once each; others are ignored. An id is
 // a string, a number or null, and keeps its spelling.
 //
 // An error without an id gets the id null. Of result and error one may be null beside the

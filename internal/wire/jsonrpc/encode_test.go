@@ -19,7 +19,8 @@ func TestAppend(t *testing.T) {
 		{"result", Message{ID: raw("1"), Result: raw("[]")}, `{"jsonrpc":"2.0","id":1,"result":[]}`},
 		{"no result", Message{ID: raw("1")}, `{"jsonrpc":"2.0","id":1,"result":null}`},
 		{"error", Message{ID: raw("1"), Error: raw("{}")}, `{"jsonrpc":"2.0","id":1,"error":{}}`},
-		{"line breaks", Message{ID: raw("1"), Result: raw("{\r\n \"a\": [1,\n2]\r}")}, `{"jsonrpc":"2.0","id":1,"result":{"a":[1,2]}}`},
+		{"line breaks", Message{ID: raw("1"), Result: raw("{\r\n \"a\": [1,\n2]\r}")},
+			`{"jsonrpc":"2.0","id":1,"result":{"a":[1,2]}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Append([]byte("x"), &c.m)
@@ -40,7 +41,8 @@ func TestRawError(t *testing.T) {
 		want string
 	}{
 		{errors.New(`a "b"`), `{"code":-32603,"message":"a \"b\""}`},
-		{&Error{Code: 7, Message: "m", Data: raw(`{"<":9007199254740993}`)}, `{"code":7,"message":"m","data":{"<":9007199254740993}}`},
+		{&Error{Code: 7, Message: "m", Data: raw(`{"<":9007199254740993}`)},
+			`{"code":7,"message":"m","data":{"<":9007199254740993}}`},
 		{errors.Join(&Error{Code: 7, Message: "m", Data: raw(`{broken`)}), `{"code":7,"message":"m"}`},
 	} {
 		if got := rawError(c.err); string(got) != c.want {

@@ -114,9 +114,12 @@ func TestNoFloodIsNotHeldUp(t *testing.T) {
 	})
 	t.Run("requests of a call", func(t *testing.T) {
 		bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
-			done := call(t.Context(), c, "{}", &CallOptions{Token: "t", OnMessage: func(_ context.Context, m *Message) (json.RawMessage, error) {
-				return m.Params, nil
-			}})
+			done := call(t.Context(), c, "{}", &CallOptions{
+				Token: "t",
+				OnMessage: func(_ context.Context, m *Message) (json.RawMessage, error) {
+					return m.Params, nil
+				},
+			})
 			<-w.fromConn
 			for range n {
 				w.say(t, `{"jsonrpc":"2.0","id":1,"method":"ask","params":"t"}`)
@@ -254,16 +257,20 @@ func TestLongMessagesWaitInBounds(t *testing.T) {
 		dropped uint64
 	}{
 		"notifications": {`{"jsonrpc":"2.0","method":"water","params":"` + pad + `"}`, 6},
-		"of a call":     {`{"jsonrpc":"2.0","method":"progress","params":"t","pad":"` + pad + `"}`, 5}, // the one in hand does not wait
+		// the one in hand does not wait
+		"of a call": {`{"jsonrpc":"2.0","method":"progress","params":"t","pad":"` + pad + `"}`, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			busy := func(ctx context.Context, _ *Message) { <-ctx.Done() }
 			bubble(t, Options{Token: byProgressToken, Notified: busy}, func(t *testing.T, c *Conn, w *wire) {
 				ctx, cancel := context.WithCancel(t.Context())
-				done := call(ctx, c, "{}", &CallOptions{Token: "t", OnMessage: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-					busy(ctx, m)
-					return nil, nil
-				}})
+				done := call(ctx, c, "{}", &CallOptions{
+					Token: "t",
+					OnMessage: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+						busy(ctx, m)
+						return nil, nil
+					},
+				})
 				<-w.fromConn
 				for range 10 { // of which four wait
 					w.say(t, "%s", want.frame)

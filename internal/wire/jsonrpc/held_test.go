@@ -58,8 +58,18 @@ func TestAllMessagesInHandAreBounded(t *testing.T) {
 			w.say(t, `{"jsonrpc":"2.0",%s,"pad":"%s"}`, message, pad)
 			synctest.Wait()
 		}
-		const request, question, notification = `"id":1,"method":"request","params":"x"`, `"id":2,"method":"ask","params":"t"`, `"method":"notification","params":"x"`
-		for _, message := range []string{request, request, request, request, request, question, notification, notification} {
+		const request, question, notification = `"id":1,"method":"request","params":"x"`,
+			`"id":2,"method":"ask","params":"t"`, `"method":"notification","params":"x"`
+		for _, message := range []string{
+			request,
+			request,
+			request,
+			request,
+			request,
+			question,
+			notification,
+			notification,
+		} {
 			say(message)
 		}
 		for _, message := range []string{request, question} {
@@ -101,10 +111,13 @@ func TestQuestionIsOpenUntilItsResponseIsWritten(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())
 		answers := 0
-		done := call(ctx, c, "{}", &CallOptions{Token: "t", OnMessage: func(context.Context, *Message) (json.RawMessage, error) {
-			c.update(func(*state) { answers++ })
-			return raw("1"), nil
-		}})
+		done := call(ctx, c, "{}", &CallOptions{
+			Token: "t",
+			OnMessage: func(context.Context, *Message) (json.RawMessage, error) {
+				c.update(func(*state) { answers++ })
+				return raw("1"), nil
+			},
+		})
 		<-w.fromConn
 		for id := range maxInbox + 10 {
 			w.say(t, "%s", question(id))
@@ -133,7 +146,9 @@ func TestHandledMessagesOfACallAreFreed(t *testing.T) {
 		for room := 0; room < n+2 && short < maxInbox/2; {
 			w.say(t, "%s", progress)
 			synctest.Wait()
-			c.update(func(s *state) { short, room = len(s.calls[0].inbox), cap(s.calls[0].inbox)-len(s.calls[0].inbox) })
+			c.update(func(s *state) {
+				short, room = len(s.calls[0].inbox), cap(s.calls[0].inbox)-len(s.calls[0].inbox)
+			})
 		}
 		say := func() {
 			w.say(t, `{"jsonrpc":"2.0","method":"progress","params":"t","pad":"%s"}`, strings.Repeat("x", 1<<20))

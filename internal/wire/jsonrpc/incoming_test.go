@@ -29,12 +29,17 @@ func TestHandle(t *testing.T) {
 		handle        func(context.Context, *Message) (json.RawMessage, error)
 		want          Message
 	}{
-		{"result", `{"jsonrpc":"2.0","id":1.0,"method":"echo","params":[1e400]}`, handle, Message{ID: raw("1.0"), Result: raw("[1e400]")}},
+		{"result", `{"jsonrpc":"2.0","id":1.0,"method":"echo","params":[1e400]}`, handle,
+			Message{ID: raw("1.0"), Result: raw("[1e400]")}},
 		{"nothing", `{"jsonrpc":"2.0","id":null,"method":"none"}`, handle, Message{ID: raw("null")}},
-		{"error of its own", `{"jsonrpc":"2.0","id":"a","method":"mine"}`, handle, Message{ID: raw(`"a"`), Error: raw(`{"code":7,"message":"mine"}`)}},
-		{"other error", `{"jsonrpc":"2.0","id":1,"method":"x"}`, handle, Message{ID: raw("1"), Error: raw(`{"code":-32603,"message":"other"}`)}},
-		{"no handler", `{"jsonrpc":"2.0","id":1,"method":"x"}`, nil, Message{ID: raw("1"), Error: raw(`{"code":-32601,"message":"method not found"}`)}},
-		{"not 2.0", `{"id":1,"method":"echo"}`, handle, Message{ID: raw("1"), Error: raw(`{"code":-32600,"message":"no \"jsonrpc\":\"2.0\""}`)}},
+		{"error of its own", `{"jsonrpc":"2.0","id":"a","method":"mine"}`, handle,
+			Message{ID: raw(`"a"`), Error: raw(`{"code":7,"message":"mine"}`)}},
+		{"other error", `{"jsonrpc":"2.0","id":1,"method":"x"}`, handle,
+			Message{ID: raw("1"), Error: raw(`{"code":-32603,"message":"other"}`)}},
+		{"no handler", `{"jsonrpc":"2.0","id":1,"method":"x"}`, nil,
+			Message{ID: raw("1"), Error: raw(`{"code":-32601,"message":"method not found"}`)}},
+		{"not 2.0", `{"id":1,"method":"echo"}`, handle,
+			Message{ID: raw("1"), Error: raw(`{"code":-32600,"message":"no \"jsonrpc\":\"2.0\""}`)}},
 	} {
 		for _, inline := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/inline=%t", c.name, inline), func(t *testing.T) {
@@ -57,10 +62,14 @@ func TestOverload(t *testing.T) {
 		for i := range 3 {
 			gate[fmt.Sprint(i)] = nil
 		}
-		o := Options{MaxHandlers: 2, Inline: inline, Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {
-			<-gate[string(m.ID)]
-			return m.ID, nil
-		}}
+		o := Options{
+			MaxHandlers: 2,
+			Inline:      inline,
+			Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {
+				<-gate[string(m.ID)]
+				return m.ID, nil
+			},
+		}
 		bubble(t, o, func(t *testing.T, _ *Conn, w *wire) {
 			for id := range gate {
 				gate[id] = make(chan struct{})
@@ -68,7 +77,8 @@ func TestOverload(t *testing.T) {
 			w.say(t, `{"jsonrpc":"2.0","id":0,"method":"m"}`)
 			w.say(t, `{"jsonrpc":"2.0","id":1,"method":"m"}`)
 			w.say(t, `{"jsonrpc":"2.0","id":2,"method":"m"}`)
-			if m := <-w.fromConn; string(m.ID) != "2" || string(m.Error) != `{"code":-32016,"message":"too many requests at once"}` {
+			if m := <-w.fromConn; string(m.ID) != "2" ||
+				string(m.Error) != `{"code":-32016,"message":"too many requests at once"}` {
 				t.Errorf("inline %t: %s %s %s", inline, m.ID, m.Result, m.Error)
 			}
 			close(gate["0"])
@@ -91,10 +101,13 @@ func TestHandlerContextEnds(t *testing.T) {
 	for _, inline := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()
-			c := NewConn(w, Options{Inline: inline, Handle: func(ctx context.Context, _ *Message) (json.RawMessage, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}})
+			c := NewConn(w, Options{
+				Inline: inline,
+				Handle: func(ctx context.Context, _ *Message) (json.RawMessage, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+			})
 			served := make(chan error)
 			go func() { served <- c.Serve(t.Context()) }()
 			w.say(t, `{"jsonrpc":"2.0","id":1,"method":"m"}`)
@@ -149,13 +162,16 @@ func TestOnMessage(t *testing.T) {
 	o := Options{Token: byProgressToken, Notified: func(context.Context, *Message) { panic("not for this call") }}
 	bubble(t, o, func(t *testing.T, c *Conn, w *wire) {
 		var got []string
-		done := call(t.Context(), c, "{}", &CallOptions{Token: "t", OnMessage: func(_ context.Context, m *Message) (json.RawMessage, error) {
-			got = append(got, m.Method) // races with the test unless it runs before the answer
-			if m.Method == "bad" {
-				return nil, errNoHandler
-			}
-			return raw(`"ok"`), nil
-		}})
+		done := call(t.Context(), c, "{}", &CallOptions{
+			Token: "t",
+			OnMessage: func(_ context.Context, m *Message) (json.RawMessage, error) {
+				got = append(got, m.Method) // races with the test unless it runs before the answer
+				if m.Method == "bad" {
+					return nil, errNoHandler
+				}
+				return raw(`"ok"`), nil
+			},
+		})
 		<-w.fromConn
 		if _, err := c.Call(t.Context(), "m", nil, &CallOptions{Token: "t"}); err == nil || Written(err) {
 			t.Errorf("the token is taken: %v", err)
@@ -184,11 +200,14 @@ func TestInboxOverflow(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		block := make(chan struct{})
 		n := 0
-		done := call(t.Context(), c, "{}", &CallOptions{Token: "t", OnMessage: func(context.Context, *Message) (json.RawMessage, error) {
-			<-block
-			n++
-			return nil, nil
-		}})
+		done := call(t.Context(), c, "{}", &CallOptions{
+			Token: "t",
+			OnMessage: func(context.Context, *Message) (json.RawMessage, error) {
+				<-block
+				n++
+				return nil, nil
+			},
+		})
 		<-w.fromConn
 		w.say(t, progress)
 		synctest.Wait() // the request is being handled
@@ -216,10 +235,13 @@ func TestInboxOverflow(t *testing.T) {
 func TestRequestOfDeadCall(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())
-		done := call(ctx, c, "{}", &CallOptions{Token: "t", OnMessage: func(ctx context.Context, _ *Message) (json.RawMessage, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}})
+		done := call(ctx, c, "{}", &CallOptions{
+			Token: "t",
+			OnMessage: func(ctx context.Context, _ *Message) (json.RawMessage, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		})
 		<-w.fromConn
 		w.say(t, `{"jsonrpc":"2.0","id":1,"method":"ask","params":"t"}`)
 		synctest.Wait()
@@ -303,7 +325,8 @@ func TestErrorWithoutAnID(t *testing.T) {
 				synctest.Wait()
 				w.say(t, `{"jsonrpc":"2.0","id":%s,"result":1}`, id)
 				got := <-done
-				if e, ok := errors.AsType[*Error](got.err); ok != tt.taken || ok && e.Message != "the database is away" {
+				if e, ok := errors.AsType[*Error](got.err); ok != tt.taken ||
+					ok && e.Message != "the database is away" {
 					t.Errorf("%s, %v", got.result, got.err)
 				}
 				synctest.Wait()

@@ -47,7 +47,9 @@ func TestLooseMessages(t *testing.T) {
 					defer cancel()
 					o := &CallOptions{Owner: f.owner}
 					if f.listens {
-						o.OnMessage = func(context.Context, *Message) (json.RawMessage, error) { return json.Marshal(f.owner) }
+						o.OnMessage = func(context.Context, *Message) (json.RawMessage, error) {
+							return json.Marshal(f.owner)
+						}
 					}
 					call(ctx, c, "1", o)
 					ids = append(ids, (<-w.fromConn).ID)
@@ -63,7 +65,8 @@ func TestLooseMessages(t *testing.T) {
 				}
 				w.toConn <- request
 				got := <-w.fromConn
-				if want, _ := json.Marshal(test.want); string(got.Result) != string(want) && !(got.Error != nil && test.want == "") {
+				if want, _ := json.Marshal(test.want); string(got.Result) != string(want) &&
+					!(got.Error != nil && test.want == "") {
 					t.Errorf("answered by %s (%s), want %s", got.Result, got.Error, want)
 				}
 				request.Method, request.Of = "tight", nil

@@ -76,12 +76,13 @@ type Options struct {
 
 const (
 	defaultHandlers = 64
-	maxQueue        = 1024        // jobs waiting in a queue
-	maxInbox        = 256         // messages waiting for one call, and its open questions
-	maxWaiting      = 16 << 20    // bytes waiting in a queue or for one call, beyond which no message is added
-	maxHeld         = 64 << 20    // bytes of the peer's requests and notifications in hand, beyond which no message is added
-	maxHeldByAll    = 4 * maxHeld // the same of connections with one Held
-	maxAbandoned    = 4096        // abandoned ids remembered
+	maxQueue        = 1024     // jobs waiting in a queue
+	maxInbox        = 256      // messages waiting for one call, and its open questions
+	maxWaiting      = 16 << 20 // bytes waiting in a queue or for one call, beyond which no message is added
+	// bytes of the peer's requests and notifications in hand, beyond which no message is added
+	maxHeld      = 64 << 20
+	maxHeldByAll = 4 * maxHeld // the same of connections with one Held
+	maxAbandoned = 4096        // abandoned ids remembered
 
 	// Unsolicited messages are all but answers to calls, requests that belong to a
 	// call, and requests that are handled inline. Their rate is limited, so that the

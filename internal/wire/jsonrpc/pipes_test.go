@@ -84,12 +84,15 @@ func pipes(t testing.TB) (a, b *ndjson.Transport) {
 // order and then closes while calls are in flight.
 func TestStorm(t *testing.T) {
 	near, far := pipes(t)
-	peer := serve(t, far, jsonrpc.Options{MaxHandlers: 10_000, Handle: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
-		for range rand.IntN(100) {
-			runtime.Gosched() // let others overtake
-		}
-		return m.Params, nil
-	}})
+	peer := serve(t, far, jsonrpc.Options{
+		MaxHandlers: 10_000,
+		Handle: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+			for range rand.IntN(100) {
+				runtime.Gosched() // let others overtake
+			}
+			return m.Params, nil
+		},
+	})
 	c := serve(t, near, jsonrpc.Options{})
 	storm := func(calls int) {
 		var wg sync.WaitGroup
@@ -98,11 +101,13 @@ func TestStorm(t *testing.T) {
 				for i := range calls {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(2000))*time.Microsecond)
 					params := fmt.Sprintf(`"%d-%d-%s"`, w, i, strings.Repeat("x", rand.IntN(5000)))
-					got, err := c.Call(ctx, "echo", json.RawMessage(params), &jsonrpc.CallOptions{Timeout: time.Duration(rand.IntN(3000)) * time.Microsecond})
+					got, err := c.Call(ctx, "echo", json.RawMessage(params),
+						&jsonrpc.CallOptions{Timeout: time.Duration(rand.IntN(3000)) * time.Microsecond})
 					switch {
 					case err == nil && string(got) != params:
 						t.Errorf("%.20s answered with %.20s", params, got)
-					case err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, jsonrpc.ErrTimeout) && !errors.Is(err, jsonrpc.ErrClosed):
+					case err != nil && !errors.Is(err, context.DeadlineExceeded) &&
+						!errors.Is(err, jsonrpc.ErrTimeout) && !errors.Is(err, jsonrpc.ErrClosed):
 						t.Error(err)
 					}
 					cancel()
@@ -153,7 +158,8 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 		flood := strings.Repeat(water+"\n", 83)
 		r := strings.NewReader(strings.Repeat(flood+`{"jsonrpc":"2.0","id":1,"method":"m"}`+"\n", 100) + flood)
 		c := jsonrpc.NewConn(ndjson.New(io.NopCloser(r), w, ndjson.Options{}), jsonrpc.Options{
-			Inline: true, Drain: time.Second,
+			Inline: true,
+			Drain:  time.Second,
 			Handle: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -173,7 +179,8 @@ func TestCallsThroughFlood(t *testing.T) {
 	near, far := pipes(t)
 	var peer *jsonrpc.Conn
 	ready := make(chan struct{})
-	peer = serve(t, far, jsonrpc.Options{Handle: func(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+	peer = serve(t, far, jsonrpc.Options{Handle: func(ctx context.Context,
+		m *jsonrpc.Message) (json.RawMessage, error) {
 		<-ready
 		for range 200 {
 			if err := peer.Notify(ctx, "water", nil); err != nil {
@@ -195,7 +202,8 @@ func TestCallsThroughFlood(t *testing.T) {
 						time.AfterFunc(2*jsonrpc.Tick, cancel)
 					}
 					got, err := c.Call(ctx, "m", json.RawMessage(params), nil)
-					if canceled := ctx.Err() != nil && errors.Is(err, context.Canceled); !canceled && (err != nil || string(got) != params) {
+					if canceled := ctx.Err() != nil && errors.Is(err, context.Canceled); !canceled &&
+						(err != nil || string(got) != params) {
 						t.Errorf("%s answered with %s, %v", params, got, err)
 					}
 					cancel()

@@ -38,7 +38,11 @@ type asks struct {
 }
 
 func newAsks() *asks {
-	return &asks{opened: make(chan string, 2*maxInbox), notified: make(chan string, 10), ended: make(chan error, 2*maxInbox)}
+	return &asks{
+		opened:   make(chan string, 2*maxInbox),
+		notified: make(chan string, 10),
+		ended:    make(chan error, 2*maxInbox),
+	}
 }
 
 func (a *asks) message(ctx context.Context, m *Message) (json.RawMessage, error) {
@@ -57,7 +61,8 @@ func (a *asks) message(ctx context.Context, m *Message) (json.RawMessage, error)
 func TestOpenQuestionDelaysNothing(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		a := newAsks()
-		done := call(t.Context(), c, "{}", &CallOptions{Token: "t", Timeout: time.Second, MaxTimeout: time.Hour, OnMessage: a.message})
+		done := call(t.Context(), c, "{}",
+			&CallOptions{Token: "t", Timeout: time.Second, MaxTimeout: time.Hour, OnMessage: a.message})
 		<-w.fromConn
 		for id := range 2 {
 			w.say(t, "%s", question(id))
@@ -91,7 +96,8 @@ func TestOpenQuestionDelaysNothing(t *testing.T) {
 func TestMaxTimeoutEndsOpenQuestions(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		a := newAsks()
-		done := call(t.Context(), c, "{}", &CallOptions{Token: "t", Timeout: time.Second, MaxTimeout: 5 * time.Second, OnMessage: a.message})
+		done := call(t.Context(), c, "{}",
+			&CallOptions{Token: "t", Timeout: time.Second, MaxTimeout: 5 * time.Second, OnMessage: a.message})
 		<-w.fromConn
 		w.say(t, "%s", question(0))
 		w.say(t, "%s", question(1))
@@ -110,16 +116,23 @@ func TestMaxTimeoutEndsOpenQuestions(t *testing.T) {
 // notification, and a request that belongs to no call. None gets a response.
 func TestPeerCancelsItsQuestion(t *testing.T) {
 	a := newAsks()
-	o := Options{Token: byProgressToken, Cancels: cancelsByID, Handle: func(ctx context.Context, m *Message) (json.RawMessage, error) { return a.message(ctx, m) }}
+	o := Options{
+		Token:   byProgressToken,
+		Cancels: cancelsByID,
+		Handle:  func(ctx context.Context, m *Message) (json.RawMessage, error) { return a.message(ctx, m) },
+	}
 	bubble(t, o, func(t *testing.T, c *Conn, w *wire) {
 		*a = *newAsks()
 		busy := make(chan struct{})
-		done := call(t.Context(), c, "{}", &CallOptions{Token: "t", OnMessage: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-			if m.ID == nil {
-				<-busy
-			}
-			return a.message(ctx, m)
-		}})
+		done := call(t.Context(), c, "{}", &CallOptions{
+			Token: "t",
+			OnMessage: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+				if m.ID == nil {
+					<-busy
+				}
+				return a.message(ctx, m)
+			},
+		})
 		<-w.fromConn
 		w.say(t, "%s", question(1))
 		w.say(t, `{"jsonrpc":"2.0","id":2,"method":"of no call","params":"x"}`)
@@ -190,10 +203,13 @@ func TestHandlerThatDoesNotEnd(t *testing.T) {
 		served := make(chan error)
 		go func() { served <- c.Serve(t.Context()) }()
 		stubborn := make(chan struct{})
-		done := call(t.Context(), c, "{}", &CallOptions{Token: "t", OnMessage: func(context.Context, *Message) (json.RawMessage, error) {
-			<-stubborn
-			return raw("true"), nil
-		}})
+		done := call(t.Context(), c, "{}", &CallOptions{
+			Token: "t",
+			OnMessage: func(context.Context, *Message) (json.RawMessage, error) {
+				<-stubborn
+				return raw("true"), nil
+			},
+		})
 		<-w.fromConn
 		w.say(t, "%s", question(1))
 		synctest.Wait()

@@ -23,16 +23,19 @@ func echo(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) { retu
 func TestInlineHandlerMayBlock(t *testing.T) {
 	near, far := pipes(t)
 	arrived := make(chan struct{}, 10)
-	serve(t, far, jsonrpc.Options{Inline: true, Handle: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
-		if m.Method == "last" {
-			for range 10 {
-				arrived <- struct{}{}
+	serve(t, far, jsonrpc.Options{
+		Inline: true,
+		Handle: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+			if m.Method == "last" {
+				for range 10 {
+					arrived <- struct{}{}
+				}
+				return m.Params, nil
 			}
+			<-arrived
 			return m.Params, nil
-		}
-		<-arrived
-		return m.Params, nil
-	}})
+		},
+	})
 	c := serve(t, near, jsonrpc.Options{})
 	var calls []<-chan outcome
 	for i := range 10 {
@@ -53,14 +56,18 @@ func TestInlineHandlerMayCall(t *testing.T) {
 	near, far := pipes(t)
 	var server *jsonrpc.Conn
 	ready := make(chan struct{})
-	server = serve(t, far, jsonrpc.Options{Inline: true, Handle: func(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
-		<-ready
-		return server.Call(ctx, "back", m.Params, nil)
-	}})
+	server = serve(t, far, jsonrpc.Options{
+		Inline: true,
+		Handle: func(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+			<-ready
+			return server.Call(ctx, "back", m.Params, nil)
+		},
+	})
 	close(ready)
 	c := serve(t, near, jsonrpc.Options{Handle: echo})
 	for i := range 20 {
-		if got, err := c.Call(t.Context(), "there", json.RawMessage(fmt.Sprint(i)), nil); err != nil || string(got) != fmt.Sprint(i) {
+		if got, err := c.Call(t.Context(), "there", json.RawMessage(fmt.Sprint(i)), nil); err != nil ||
+			string(got) != fmt.Sprint(i) {
 			t.Fatal(string(got), err)
 		}
 	}
@@ -182,7 +189,8 @@ func TestLentReading(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l, p := newScriptedPeer(t)
 			notified := make(chan string)
-			conn := serve(t, l, jsonrpc.Options{Notified: func(_ context.Context, n *jsonrpc.Message) { notified <- string(n.Params) }})
+			conn := serve(t, l,
+				jsonrpc.Options{Notified: func(_ context.Context, n *jsonrpc.Message) { notified <- string(n.Params) }})
 			for range 20 { // the outcome must not depend on who reads
 				lendReading(t, conn, p)
 				c.run(t, conn, p, notified)
@@ -234,16 +242,25 @@ func TestDrain(t *testing.T) {
 			nearEnds, farEnds := pipePair(t)
 			near, far := nearEnds.transport(), farEnds.transport()
 			release := make(chan struct{})
-			conn := jsonrpc.NewConn(far, jsonrpc.Options{Drain: c.drain, Inline: inline, Handle: func(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
-				select {
-				case <-release:
-				case <-ctx.Done():
-				}
-				return m.Params, ctx.Err()
-			}})
+			conn := jsonrpc.NewConn(far, jsonrpc.Options{
+				Drain:  c.drain,
+				Inline: inline,
+				Handle: func(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+					select {
+					case <-release:
+					case <-ctx.Done():
+					}
+					return m.Params, ctx.Err()
+				},
+			})
 			served := make(chan error)
 			go func() { served <- conn.Serve(t.Context()) }()
-			if err := near.Write(t.Context(), jsonrpc.Message{ID: json.RawMessage("1"), Method: "m", Params: json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)}); err != nil {
+			if err := near.Write(t.Context(),
+				jsonrpc.Message{
+					ID:     json.RawMessage("1"),
+					Method: "m",
+					Params: json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`),
+				}); err != nil {
 				t.Fatal(err)
 			}
 			if err := near.Flush(t.Context()); err != nil {

@@ -26,9 +26,12 @@ func TestTimeout(t *testing.T) {
 		{"timeout", CallOptions{Timeout: 3 * time.Second}, nil, 3 * time.Second},
 		{"only max", CallOptions{MaxTimeout: 3 * time.Second}, nil, 3 * time.Second},
 		{"max below timeout", CallOptions{Timeout: 5 * time.Second, MaxTimeout: 3 * time.Second}, nil, 3 * time.Second},
-		{"progress without max", CallOptions{Timeout: 3 * time.Second}, []time.Duration{2 * time.Second}, 3 * time.Second},
-		{"progress", CallOptions{Timeout: 3 * time.Second, MaxTimeout: time.Minute}, []time.Duration{2 * time.Second, 2 * time.Second}, 7 * time.Second},
-		{"progress up to max", CallOptions{Timeout: 3 * time.Second, MaxTimeout: 6 * time.Second}, []time.Duration{2 * time.Second, 2 * time.Second}, 6 * time.Second},
+		{"progress without max", CallOptions{Timeout: 3 * time.Second}, []time.Duration{2 * time.Second},
+			3 * time.Second},
+		{"progress", CallOptions{Timeout: 3 * time.Second, MaxTimeout: time.Minute},
+			[]time.Duration{2 * time.Second, 2 * time.Second}, 7 * time.Second},
+		{"progress up to max", CallOptions{Timeout: 3 * time.Second, MaxTimeout: 6 * time.Second},
+			[]time.Duration{2 * time.Second, 2 * time.Second}, 6 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, Options{Token: byProgressToken}, func(t *testing.T, conn *Conn, w *wire) {
@@ -69,14 +72,18 @@ func TestTimeoutFromWrite(t *testing.T) {
 func TestTimeoutWhileServing(t *testing.T) {
 	for _, max := range []time.Duration{time.Hour, 5 * time.Second} {
 		bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
-			done := call(t.Context(), c, "{}", &CallOptions{Timeout: time.Second, MaxTimeout: max, Token: "t",
+			done := call(t.Context(), c, "{}", &CallOptions{
+				Timeout:    time.Second,
+				MaxTimeout: max,
+				Token:      "t",
 				OnMessage: func(ctx context.Context, m *Message) (json.RawMessage, error) {
 					select {
 					case <-time.After(10 * time.Second):
 					case <-ctx.Done():
 					}
 					return m.Params, ctx.Err()
-				}})
+				},
+			})
 			<-w.fromConn
 			w.say(t, `{"jsonrpc":"2.0","id":"p","method":"ask","params":"t"}`)
 			reply := <-w.fromConn
@@ -124,7 +131,10 @@ func TestQuiet(t *testing.T) {
 // TestLimitNoticedLate has the limit of a call pass while this process does not run, as after
 // SIGSTOP: what the peer answered meanwhile counts.
 func TestLimitNoticedLate(t *testing.T) {
-	for name, limit := range map[string]CallOptions{"timeout": {Timeout: time.Minute, MaxTimeout: time.Hour}, "max": {MaxTimeout: time.Minute}} {
+	for name, limit := range map[string]CallOptions{
+		"timeout": {Timeout: time.Minute, MaxTimeout: time.Hour},
+		"max":     {MaxTimeout: time.Minute},
+	} {
 		for _, answers := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
@@ -142,7 +152,8 @@ func TestLimitNoticedLate(t *testing.T) {
 					if answers {
 						w.say(t, answered)
 					}
-					if got := <-done; answers && (got.result != "1" || got.took != 0) || !answers && (!errors.Is(got.err, ErrTimeout) || got.took != CatchUp) {
+					if got := <-done; answers && (got.result != "1" || got.took != 0) ||
+						!answers && (!errors.Is(got.err, ErrTimeout) || got.took != CatchUp) {
 						t.Errorf("%s, %v after %v", got.result, got.err, got.took)
 					}
 				})
@@ -175,7 +186,8 @@ func TestDeadlineNoticedLate(t *testing.T) {
 			if answers {
 				w.say(t, answered)
 			}
-			if got := <-done; answers && (got.result != "1" || got.took != 0) || !answers && (!errors.Is(got.err, context.DeadlineExceeded) || got.took != CatchUp) {
+			if got := <-done; answers && (got.result != "1" || got.took != 0) ||
+				!answers && (!errors.Is(got.err, context.DeadlineExceeded) || got.took != CatchUp) {
 				t.Errorf("%s, %v after %v", got.result, got.err, got.took)
 			}
 		})

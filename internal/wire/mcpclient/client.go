@@ -84,8 +84,12 @@ func (c *client) init(o Options) error {
 	c.http = &http.Client{
 		CheckRedirect: sameOrigin,
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
-			TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: idleConn, MaxIdleConnsPerHost: 16,
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            dialer.DialContext,
+			ForceAttemptHTTP2:      true,
+			TLSHandshakeTimeout:    dialTimeout,
+			IdleConnTimeout:        idleConn,
+			MaxIdleConnsPerHost:    16,
 			MaxResponseHeaderBytes: maxHeaders,
 		},
 	}
@@ -98,7 +102,8 @@ func (c *client) init(o Options) error {
 // other server may see the credentials and the request.
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	first := via[0]
-	if len(via) > maxRedirects || r.URL.Scheme != first.URL.Scheme || r.URL.Host != first.URL.Host || r.Method != first.Method {
+	if len(via) > maxRedirects || r.URL.Scheme != first.URL.Scheme || r.URL.Host != first.URL.Host ||
+		r.Method != first.Method {
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -118,7 +123,8 @@ func (c *client) Traffic() jsonrpc.Traffic {
 }
 
 // newRequest returns a request with the headers that every request has.
-func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body []byte, header http.Header) (*http.Request, error) {
+func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body []byte, header http.Header,
+) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -187,7 +193,8 @@ func (c *client) sendInSession(r *http.Request, written func()) (*http.Response,
 	resp, err := c.send(r, written)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized && c.outlived != nil && c.outlived(r) {
 		_ = resp.Body.Close()
-		return nil, fmt.Errorf("%w: it answers %s, and takes the same credentials in a new session", ErrSessionGone, resp.Status)
+		return nil, fmt.Errorf("%w: it answers %s, and takes the same credentials in a new session", ErrSessionGone,
+			resp.Status)
 	}
 	return resp, err
 }
@@ -238,7 +245,8 @@ func (b *countedBody) Read(p []byte) (int, error) {
 // goroutine passes the answer to handle; the error of that or of the connection
 // becomes the outcome of the request. The exchange runs under running, and done ends
 // it.
-func (c *client) postRequest(ctx, running context.Context, r *http.Request, id json.RawMessage, handle func(*http.Response) error, done func()) error {
+func (c *client) postRequest(ctx, running context.Context, r *http.Request, id json.RawMessage,
+	handle func(*http.Response) error, done func()) error {
 	written, failed := make(chan struct{}), make(chan error, 1)
 	setWritten := sync.OnceFunc(func() { close(written) })
 	started := c.tasks.Go(func() {

@@ -91,19 +91,24 @@ func newStatusError(r *http.Response) *StatusError {
 	status := strings.TrimSpace(fmt.Sprint(r.StatusCode, " ", http.StatusText(r.StatusCode)))
 	switch code := r.StatusCode; {
 	case code == http.StatusUnauthorized && authorized:
-		e.Text = "the server does not accept the credentials (" + status + "): renew the token that [transport] names. A file of token_file is read again; a variable of token_env is that of exthost serve, so start that again"
+		e.Text = "the server does not accept the credentials (" + status +
+			"): renew the token that [transport] names. A file of token_file is read again; a variable of token_env " +
+			"is that of exthost serve, so start that again"
 	case code == http.StatusUnauthorized:
-		e.Text = "the server wants credentials (" + status + "): state token_env, token_file or headers under [transport]"
+		e.Text = "the server wants credentials (" + status +
+			"): state token_env, token_file or headers under [transport]"
 	case code == http.StatusForbidden:
 		e.Text = "the server forbids it (" + status + "): check what the credentials under [transport] may do"
 	case code == http.StatusNotFound:
 		e.Text = "the server has nothing at " + public(r.Request.URL) + " (" + status + "): check the url"
 	case code == http.StatusMethodNotAllowed:
-		e.Text = "the server takes no " + r.Request.Method + " at " + public(r.Request.URL) + " (" + status + `): check the url, and kind: an older server needs kind = "sse"`
+		e.Text = "the server takes no " + r.Request.Method + " at " + public(r.Request.URL) + " (" + status +
+			`): check the url, and kind: an older server needs kind = "sse"`
 	case code == http.StatusTooManyRequests:
 		e.Text = "the server wants fewer requests (" + status + ")"
 	case code >= 300 && code < 400:
-		e.Text = "the server redirects (" + status + ") to " + redirectTarget(r) + ", which is not followed: if you trust that place, make it the url"
+		e.Text = "the server redirects (" + status + ") to " + redirectTarget(r) +
+			", which is not followed: if you trust that place, make it the url"
 	case code >= 500:
 		e.Text = "the server failed (" + status + ")"
 	default:
@@ -150,5 +155,6 @@ func snippet(r *http.Response, text []byte) string {
 	}
 	const most = 256
 	words := display.CutWords(string(bytes.ToValidUTF8(text, nil)), most)
-	return strings.Join(strings.FieldsFunc(words, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
+	return strings.Join(strings.FieldsFunc(words,
+		func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
 }

@@ -46,7 +46,10 @@ func (e *Events) listen() error {
 		return err
 	}
 	if media := mediaType(resp); media != "text/event-stream" {
-		return &BrokenError{What: "the server answered with content type " + quoted(media) + `, not with an event stream; check the url, and kind: a newer server needs kind = "http"`}
+		return &BrokenError{
+			What: "the server answered with content type " + quoted(media) +
+				`, not with an event stream; check the url, and kind: a newer server needs kind = "http"`,
+		}
 	}
 	events := sse.NewReader(resp.Body, e.o.MaxBytes)
 	for {

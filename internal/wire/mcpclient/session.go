@@ -50,7 +50,8 @@ func (r refusal) doubtful() bool {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusTooManyRequests:
 		return false
 	}
-	return (r.status == http.StatusOK || r.status >= http.StatusBadRequest) && r.code != jsonrpc.CodeMethodNotFound && r.code != jsonrpc.CodeInvalidParams
+	return (r.status == http.StatusOK || r.status >= http.StatusBadRequest) && r.code != jsonrpc.CodeMethodNotFound &&
+		r.code != jsonrpc.CodeInvalidParams
 }
 
 // unread reports whether r means that the server did not act on the request, given that its session

@@ -127,7 +127,10 @@ func (s *Streamable) resume(ctx context.Context, at *position, x *exchange) (don
 		return false, err
 	}
 	if media := mediaType(resp); media != "text/event-stream" {
-		return false, &StatusError{Code: http.StatusMethodNotAllowed, Text: "the server answered a GET with content type " + quoted(media)}
+		return false, &StatusError{
+			Code: http.StatusMethodNotAllowed,
+			Text: "the server answered a GET with content type " + quoted(media),
+		}
 	}
 	at.connected = true
 	return s.readEvents(resp, at, x)

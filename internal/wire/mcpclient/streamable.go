@@ -117,7 +117,8 @@ func (s *Streamable) request(ctx context.Context, m *jsonrpc.Message, body []byt
 		x.cancel()
 		return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, lost)
 	}
-	return s.postRequest(ctx, x.ctx, r, x.id, func(resp *http.Response) error { return s.handle(x, resp) }, func() { s.remove(x) })
+	return s.postRequest(ctx, x.ctx, r, x.id, func(resp *http.Response) error { return s.handle(x, resp) },
+		func() { s.remove(x) })
 }
 
 // postNotification posts a notification or a response.
@@ -225,7 +226,10 @@ func (s *Streamable) handleBody(x *exchange, resp *http.Response) error {
 	case "text/event-stream":
 		return s.handleStream(x, resp)
 	default:
-		return &BrokenError{What: "the server answered with " + resp.Status + " and content type " + quoted(media) + ", which is not MCP; check the url"}
+		return &BrokenError{
+			What: "the server answered with " + resp.Status + " and content type " + quoted(media) +
+				", which is not MCP; check the url",
+		}
 	}
 }
 

@@ -33,7 +33,8 @@ type Extension struct {
 
 // wellFormed matches the identifiers of extensions: a prefix of labels, a slash and a name
 // (MCP 2026-07-28, basic, "_meta", and SEP-2133).
-var wellFormed = regexp.MustCompile(`^[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+var wellFormed = regexp.MustCompile(
+	`^[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 // ofConnection are the extensions about the connection between a client and a server. The
 // host is the client of its servers, so that what is declared together leaves them out. A
@@ -73,7 +74,8 @@ func Read(capabilities json.RawMessage) (list []Extension, problems []string) {
 			seen[id] = true
 			list = append(list, Extension{id, settings})
 		case len(problems) < maxProblems:
-			problems = append(problems, fmt.Sprintf("the MCP extension %q %s", display.Cut(display.Visible(id), maxID), problem))
+			problems = append(problems,
+				fmt.Sprintf("the MCP extension %q %s", display.Cut(display.Visible(id), maxID), problem))
 		default:
 			more++
 		}

@@ -21,13 +21,15 @@ func TestMerge(t *testing.T) {
 		{`{"a":{"b":1},"x":[1]}`, `{"a":{"b":2},"x":[2],"y":0}`, `{"a":{"b":1},"x":[1],"y":0}`, "those: a.b, x"},
 		{`{"a":{"b":1}}`, `{"a":7}`, `{"a":{"b":1}}`, "those: a"},
 		{`{"n":12345678901234567890}`, `{"n":12345678901234567891}`, `{"n":12345678901234567890}`, "those: n"},
-		{`{"t":"` + strings.Repeat("x", 8000) + `"}`, `{"u":"` + strings.Repeat("x", 8000) + `"}`, `{"t":"` + strings.Repeat("x", 8000) + `"}`, "its settings as a whole"},
+		{`{"t":"` + strings.Repeat("x", 8000) + `"}`, `{"u":"` + strings.Repeat("x", 8000) + `"}`,
+			`{"t":"` + strings.Repeat("x", 8000) + `"}`, "its settings as a whole"},
 	} {
 		m := Merge([]Source{declare("a", `{"com.acme/x":`+c.first+`}`), declare("b", `{"com.acme/x":`+c.second+`}`)})
 		if len(m.List) != 1 || string(m.List[0].Settings) != c.want {
 			t.Errorf("%s and %s merge to %s", c.first, c.second, Encode(m.List))
 		}
-		if (c.problem == "") != (len(m.Problems) == 0) || c.problem != "" && (m.Problems[0].Server != "b" || !strings.HasSuffix(m.Problems[0].Text, c.problem)) {
+		if (c.problem == "") != (len(m.Problems) == 0) ||
+			c.problem != "" && (m.Problems[0].Server != "b" || !strings.HasSuffix(m.Problems[0].Text, c.problem)) {
 			t.Errorf("%s and %s: problems %q", c.first, c.second, m.Problems)
 		}
 	}
@@ -40,14 +42,28 @@ func TestOwners(t *testing.T) {
 		declare("c", `{"io.modelcontextprotocol/skills":{"directoryRead":true}}`),
 	})
 	for method, want := range map[string]string{
-		"skills/list": "b c", "skills/get": "b c", "resources/directory/read": "c", "resources/read": "", "tasks/get": "", "tools/list": "", "Tools/list": "", "other/x": "",
+		"skills/list":              "b c",
+		"skills/get":               "b c",
+		"resources/directory/read": "c",
+		"resources/read":           "",
+		"tasks/get":                "",
+		"tools/list":               "",
+		"Tools/list":               "",
+		"other/x":                  "",
 	} {
 		if got := strings.Join(m.Owners(method), " "); got != want {
 			t.Errorf("%s is served by %q, want %q", method, got, want)
 		}
 	}
 	for method, want := range map[string]bool{
-		"skills/list": true, "resources/directory/read": true, "resources/read": false, "Tools/list": false, "ping": false, "/x": false, "x/": false, "notifications/x": false,
+		"skills/list":              true,
+		"resources/directory/read": true,
+		"resources/read":           false,
+		"Tools/list":               false,
+		"ping":                     false,
+		"/x":                       false,
+		"x/":                       false,
+		"notifications/x":          false,
 	} {
 		if MayOwn(method) != want {
 			t.Errorf("MayOwn(%s) is %v", method, !want)
@@ -72,7 +88,8 @@ func TestMergeIsBounded(t *testing.T) {
 	if len(m.List) != maxMerged {
 		t.Errorf("%d are offered", len(m.List))
 	}
-	if i := slices.IndexFunc(m.Problems, func(p Problem) bool { return p.Server == "9" }); i < 0 || len(m.Problems) > 10*(maxProblems+1) {
+	if i := slices.IndexFunc(m.Problems, func(p Problem) bool { return p.Server == "9" }); i < 0 ||
+		len(m.Problems) > 10*(maxProblems+1) {
 		t.Errorf("%d problems, that of 9 at %d", len(m.Problems), i)
 	}
 }
@@ -93,14 +110,17 @@ func TestMergeIsBoundedInSize(t *testing.T) {
 	if size := len(Encode(m.List)); size > maxTotal+8*len(m.List) || len(m.List) < 10 {
 		t.Errorf("%d extensions in %d bytes are offered", len(m.List), size)
 	}
-	if !slices.ContainsFunc(m.Problems, func(p Problem) bool { return p.Server == "b" && strings.Contains(p.Text, "together have more than") }) {
+	if !slices.ContainsFunc(m.Problems,
+		func(p Problem) bool { return p.Server == "b" && strings.Contains(p.Text, "together have more than") }) {
 		t.Errorf("problems: %q", m.Problems)
 	}
 	nested := func(depth int) string {
 		return strings.Repeat(`{"a":`, depth-1) + `{"b":[]}` + strings.Repeat("}", depth-1)
 	}
-	list, problems := Read(json.RawMessage(`{"extensions":{"com.acme/flat":` + nested(maxDepth-1) + `,"com.acme/deep":` + nested(maxDepth) + `}}`))
-	if len(list) != 1 || len(problems) != 1 || !strings.Contains(problems[0], `"com.acme/deep" is ignored: its settings are nested more than 16 deep`) {
+	list, problems := Read(json.RawMessage(`{"extensions":{"com.acme/flat":` + nested(maxDepth-1) +
+		`,"com.acme/deep":` + nested(maxDepth) + `}}`))
+	if len(list) != 1 || len(problems) != 1 ||
+		!strings.Contains(problems[0], `"com.acme/deep" is ignored: its settings are nested more than 16 deep`) {
 		t.Errorf("%d are read, problems %q", len(list), problems)
 	}
 }

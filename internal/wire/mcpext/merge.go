@@ -68,10 +68,14 @@ func Merge(sources []Source) *Merged {
 			case known:
 				m.join(s.Server, &m.List[n], x.Settings)
 			case len(m.List) == maxMerged:
-				m.problem(s.Server, "the MCP extension %q is not offered to clients: all extensions together declare more than %d", x.ID, maxMerged)
+				m.problem(s.Server,
+					"the MCP extension %q is not offered to clients: all extensions together declare more than %d",
+					x.ID, maxMerged)
 				continue
 			case m.size+len(x.ID)+len(x.Settings) > maxTotal:
-				m.problem(s.Server, "the MCP extension %q is not offered to clients: the settings of all extensions together have more than %d bytes", x.ID, maxTotal)
+				m.problem(s.Server,
+					"the MCP extension %q is not offered to clients: the settings of all extensions together have "+
+						"more than %d bytes", x.ID, maxTotal)
 				continue
 			default:
 				m.size += len(x.ID) + len(x.Settings)
@@ -89,7 +93,8 @@ func (m *Merged) problem(server, format string, args ...any) {
 	case m.told[server] <= maxProblems:
 		m.Problems = append(m.Problems, Problem{server, fmt.Sprintf(format, args...)})
 	case m.told[server] == maxProblems+1:
-		m.Problems = append(m.Problems, Problem{server, "more of its declarations of MCP extensions count in part or not at all"})
+		m.Problems = append(m.Problems,
+			Problem{server, "more of its declarations of MCP extensions count in part or not at all"})
 	}
 }
 
@@ -106,7 +111,8 @@ func (m *Merged) join(server string, x *Extension, more json.RawMessage) {
 		conflicts = append(conflicts, "its settings as a whole")
 	}
 	if len(conflicts) > 0 {
-		m.problem(server, "the MCP extension %q has other settings in an earlier extension, and clients are offered those: %s", x.ID, display.Cut(strings.Join(conflicts, ", "), maxShown))
+		m.problem(server, "the MCP extension %q has other settings in an earlier extension, and clients are offered "+
+			"those: %s", x.ID, display.Cut(strings.Join(conflicts, ", "), maxShown))
 	}
 }
 

@@ -60,7 +60,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		w.Header().Set("Accept-Encoding", "identity") // RFC 9110, 15.5.16
-		http.Error(w, "Content-Encoding must be identity: this server takes no compressed bodies", http.StatusUnsupportedMediaType)
+		http.Error(w, "Content-Encoding must be identity: this server takes no compressed bodies",
+			http.StatusUnsupportedMediaType)
 		return nil, false
 	}
 	if r.ContentLength > limit {
@@ -113,7 +114,8 @@ func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		http.Error(w, fmt.Sprintf("the body is larger than the %d bytes that this server takes", tooLarge.Limit), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("the body is larger than the %d bytes that this server takes", tooLarge.Limit),
+			http.StatusRequestEntityTooLarge)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		http.Error(w, "the body came too slowly", http.StatusRequestTimeout)
 	case errors.Is(err, ErrBudget):

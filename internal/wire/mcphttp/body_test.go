@@ -23,14 +23,15 @@ func TestF3ReadBody(t *testing.T) {
 		body        io.Reader
 		status      int // 200: the body is read
 	}{
-		"at the limit":         {"application/json", strings.NewReader(full), 200},
-		"charset":              {"Application/JSON; charset=utf-8", strings.NewReader(full), 200},
-		"over, said so":        {"application/json", strings.NewReader(full + "x"), 413},
-		"over, unannounced":    {"application/json", io.MultiReader(strings.NewReader(full + "x")), 413},
-		"text":                 {"text/plain", strings.NewReader(full), 415},
-		"no type":              {"", strings.NewReader(full), 415},
-		"form":                 {"application/x-www-form-urlencoded", strings.NewReader(full), 415},
-		"too slow":             {"application/json", iotest.ErrReader(fmt.Errorf("read: %w", os.ErrDeadlineExceeded)), 408},
+		"at the limit":      {"application/json", strings.NewReader(full), 200},
+		"charset":           {"Application/JSON; charset=utf-8", strings.NewReader(full), 200},
+		"over, said so":     {"application/json", strings.NewReader(full + "x"), 413},
+		"over, unannounced": {"application/json", io.MultiReader(strings.NewReader(full + "x")), 413},
+		"text":              {"text/plain", strings.NewReader(full), 415},
+		"no type":           {"", strings.NewReader(full), 415},
+		"form":              {"application/x-www-form-urlencoded", strings.NewReader(full), 415},
+		"too slow": {"application/json", iotest.ErrReader(fmt.Errorf("read: %w", os.ErrDeadlineExceeded)),
+			408},
 		"cut short":            {"application/json", iotest.ErrReader(io.ErrUnexpectedEOF), 400},
 		"broken":               {"application/json", iotest.ErrReader(errors.New("reset")), 400},
 		"a claim and no bytes": {"application/json", iotest.ErrReader(io.ErrUnexpectedEOF), 400},

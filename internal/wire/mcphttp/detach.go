@@ -47,7 +47,8 @@ func (p *Reply) Detach(m *jsonrpc.Message) error {
 	p.closeLocked()
 	defer linger(conn)
 	_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-	defer context.AfterFunc(p.r.Context(), func() { _ = conn.SetWriteDeadline(time.Now()) })() // the server cannot close conn
+	// the server cannot close conn
+	defer context.AfterFunc(p.r.Context(), func() { _ = conn.SetWriteDeadline(time.Now()) })()
 	if p.events != nil {
 		err = writeLastEvent(out.Writer, m)
 	} else {
@@ -67,8 +68,16 @@ func (p *Reply) writeLast(out io.Writer, header http.Header, m *jsonrpc.Message)
 	}
 	header["Content-Type"] = jsonType
 	header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
-	response := http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Request: p.r, Header: header,
-		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Close: true}
+	response := http.Response{
+		StatusCode:    http.StatusOK,
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Request:       p.r,
+		Header:        header,
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
+		Close:         true,
+	}
 	return response.Write(out)
 }
 

@@ -49,7 +49,11 @@ func detached(t *testing.T, messages int) (addr string) {
 
 // A detached answer is complete while its handler goes on, and the connection ends with it.
 func TestDetach(t *testing.T) {
-	for messages, want := range []string{answerText, event(noticeText) + event(answerText), event(noticeText) + event(noticeText) + event(answerText)} {
+	for messages, want := range []string{
+		answerText,
+		event(noticeText) + event(answerText),
+		event(noticeText) + event(noticeText) + event(answerText),
+	} {
 		conn, err := net.Dial("tcp", detached(t, messages))
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +78,9 @@ func TestDetach(t *testing.T) {
 // Other versions of HTTP, and writers that are no connection, are not detached from.
 func TestDetachIsForHTTP1(t *testing.T) {
 	can := make(chan bool, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { can <- NewReply(w, r).MayDetach() }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		can <- NewReply(w, r).MayDetach()
+	}))
 	defer s.Close()
 	for version, want := range map[string]bool{"1.0": false, "1.1": true} {
 		conn, err := net.Dial("tcp", s.Listener.Addr().String())

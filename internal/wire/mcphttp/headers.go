@@ -21,8 +21,14 @@ const (
 
 // namedBy maps the methods that need Mcp-Name to the member of params that the
 // header repeats. The methods about tasks are of MCP's extension for tasks.
-var namedBy = map[string]string{protocol.MethodToolsCall: "name", protocol.MethodPromptsGet: "name", protocol.MethodResourcesRead: "uri",
-	protocol.MethodTasksGet: "taskId", protocol.MethodTasksUpdate: "taskId", protocol.MethodTasksCancel: "taskId"}
+var namedBy = map[string]string{
+	protocol.MethodToolsCall:     "name",
+	protocol.MethodPromptsGet:    "name",
+	protocol.MethodResourcesRead: "uri",
+	protocol.MethodTasksGet:      "taskId",
+	protocol.MethodTasksUpdate:   "taskId",
+	protocol.MethodTasksCancel:   "taskId",
+}
 
 // CheckHeaders returns an error if Mcp-Method or Mcp-Name do not repeat the method
 // and name of m. An intermediary may have routed by them, so that a mismatch would

@@ -29,7 +29,8 @@ func Judged(w http.ResponseWriter, r *http.Request, names []string) *http.Reques
 		}
 	}
 	if size > maxJudged {
-		http.Error(w, fmt.Sprintf("the headers that policies judge have %d bytes, and at most %d are accepted", size, maxJudged), http.StatusRequestHeaderFieldsTooLarge)
+		http.Error(w, fmt.Sprintf("the headers that policies judge have %d bytes, and at most %d are accepted", size,
+			maxJudged), http.StatusRequestHeaderFieldsTooLarge)
 		return nil
 	}
 	return r.WithContext(protocol.WithHeaders(r.Context(), headers))

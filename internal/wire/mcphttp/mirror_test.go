@@ -23,7 +23,8 @@ func TestMirror(t *testing.T) {
 	byTool := map[string][]Mirror{"tö": mirrors}
 	for params, want := range map[string]http.Header{
 		`{"name":"tö","arguments":{"region":"eu","n":7,"deep":{"on":true},"plain":"x"}}`: {
-			"Mcp-Name": {"=?base64?dMO2?="}, "Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"7"}, "Mcp-Param-On": {"true"}},
+			"Mcp-Name": {"=?base64?dMO2?="}, "Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"7"},
+			"Mcp-Param-On": {"true"}},
 		`{"name":"tö","arguments":{"region":" ü\n","n":1.5,"deep":null}}`: {
 			"Mcp-Name": {"=?base64?dMO2?="}, "Mcp-Param-Region": {"=?base64?IMO8Cg==?="}},
 		`{"name":"tö","arguments":{"region":"=?base64?x","n":9007199254740993}}`: {
@@ -52,7 +53,11 @@ func TestCheckParams(t *testing.T) {
 	if err := CheckParams(good, json.RawMessage(params), mirroring); err != nil {
 		t.Error(err)
 	}
-	for name, values := range map[string][]string{"Mcp-Param-Region": {"us", "EU", "", "=?base64?dXM=?=", "=?base64?!?="}, "Mcp-Param-N": {"8", "x", "7.1"}, "Mcp-Param-On": {"false", "1"}} {
+	for name, values := range map[string][]string{
+		"Mcp-Param-Region": {"us", "EU", "", "=?base64?dXM=?=", "=?base64?!?="},
+		"Mcp-Param-N":      {"8", "x", "7.1"},
+		"Mcp-Param-On":     {"false", "1"},
+	} {
 		for _, value := range values {
 			h := good.Clone()
 			h[name] = []string{value}
@@ -70,8 +75,12 @@ func TestCheckParams(t *testing.T) {
 			t.Errorf("%s may be left out", name)
 		}
 	}
-	for params, want := range map[string]string{`{"arguments":{"n":7,"deep":{"on":true}}}`: "the argument region is not", `{"arguments":{"region":["eu"],"n":7,"deep":{"on":true}}}`: "is not what"} {
-		if err := CheckParams(good, json.RawMessage(params), mirroring); err == nil || !strings.Contains(err.Error(), want) {
+	for params, want := range map[string]string{
+		`{"arguments":{"n":7,"deep":{"on":true}}}`:                 "the argument region is not",
+		`{"arguments":{"region":["eu"],"n":7,"deep":{"on":true}}}`: "is not what",
+	} {
+		if err := CheckParams(good, json.RawMessage(params), mirroring); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", params, err)
 		}
 	}
@@ -90,7 +99,8 @@ func TestMirrorsRefuses(t *testing.T) {
 		`"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}`: "two properties",
 		`"a":{"type":"object","properties":{"b":{"type":"array","x-mcp-header":"B"}}}`:      "a.b",
 	} {
-		if _, err := Mirrors(json.RawMessage(`{"properties":{` + property + `}}`)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Mirrors(json.RawMessage(`{"properties":{` + property + `}}`)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", property, err, want)
 		}
 	}

@@ -119,7 +119,8 @@ func (o *Outbox) count(bytes int) {
 
 func size(m *jsonrpc.Message) int { return len(m.Result) + len(m.Error) + len(m.Params) }
 
-var tooManyAnswers = json.RawMessage(`{"code":-32016,"message":"the answer was dropped: more than 64 MiB of answers wait for this client to read them","data":{"kind":"overloaded","outcome":"unknown"}}`)
+var tooManyAnswers = json.RawMessage(
+	`{"code":-32016,"message":"the answer was dropped: more than 64 MiB of answers wait for this client to read them","data":{"kind":"overloaded","outcome":"unknown"}}`)
 
 // Close ends the stream being served, once the queue is written, and every later
 // stream at once. It is idempotent and does not wait.

@@ -42,7 +42,8 @@ func TestReplyWithoutOtherMessagesIsPlain(t *testing.T) {
 	if err := p.Answer(http.StatusNotFound, answer); err != nil {
 		t.Fatal(err)
 	}
-	if w.Code != http.StatusNotFound || w.Body.String() != answerText || w.Header().Get("Content-Type") != "application/json" {
+	if w.Code != http.StatusNotFound || w.Body.String() != answerText ||
+		w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 	for _, err := range []error{p.Answer(http.StatusOK, answer), p.Send(t.Context(), notice)} {
@@ -139,7 +140,10 @@ func TestOutboxKeepsMessagesUntilAStreamOpens(t *testing.T) {
 // waits for the room.
 func TestOutboxBoundsTheBytesThatWait(t *testing.T) {
 	long := func(bytes int) *jsonrpc.Message {
-		return &jsonrpc.Message{Method: "notifications/x", Params: json.RawMessage(`"` + strings.Repeat("x", bytes) + `"`)}
+		return &jsonrpc.Message{
+			Method: "notifications/x",
+			Params: json.RawMessage(`"` + strings.Repeat("x", bytes) + `"`),
+		}
 	}
 	o := NewOutbox()
 	if err := o.Offer(t.Context(), long(offeredBytes)); !errors.Is(err, ErrNoStream) {
@@ -152,7 +156,8 @@ func TestOutboxBoundsTheBytesThatWait(t *testing.T) {
 	if err := o.Offer(t.Context(), notice); !errors.Is(err, ErrNoStream) {
 		t.Errorf("behind a long message: %v", err)
 	}
-	if err := errors.Join(o.Put(t.Context(), notice), o.Put(t.Context(), long(outboxBytes-2*offeredBytes))); err != nil {
+	if err := errors.Join(o.Put(t.Context(), notice),
+		o.Put(t.Context(), long(outboxBytes-2*offeredBytes))); err != nil {
 		t.Error(err)
 	}
 	if err := o.Put(t.Context(), long(2*offeredBytes)); !errors.Is(err, ErrNoStream) {
@@ -166,7 +171,8 @@ func TestOutboxBoundsTheBytesThatWait(t *testing.T) {
 	if err := o.Serve(t.Context(), w, ""); err != nil {
 		t.Error(err)
 	}
-	if got := w.Body.String(); !strings.HasSuffix(got, event(`{"jsonrpc":"2.0","id":"a","error":`+string(tooManyAnswers)+`}`)) || o.waiting != 0 {
+	if got := w.Body.String(); !strings.HasSuffix(got,
+		event(`{"jsonrpc":"2.0","id":"a","error":`+string(tooManyAnswers)+`}`)) || o.waiting != 0 {
 		t.Errorf("%d bytes end with %q, %d are counted as waiting", len(got), got[max(0, len(got)-300):], o.waiting)
 	}
 }

@@ -56,7 +56,8 @@ func SetTrace(h http.Header, params json.RawMessage) {
 		return
 	}
 	h.Set(traceParent, parent)
-	if state, _ := rawjson.Text(rawjson.Get(meta, traceState)); state != "" && len(state) <= maxTraceState && stateForm.MatchString(state) {
+	if state, _ := rawjson.Text(rawjson.Get(meta, traceState)); state != "" && len(state) <= maxTraceState &&
+		stateForm.MatchString(state) {
 		h.Set(traceState, state)
 	}
 }

@@ -15,8 +15,10 @@ func TestJoinTrace(t *testing.T) {
 	for _, tt := range []struct{ parent, state, params, want string }{
 		{"", "", `{"name":"x"}`, `{"name":"x"}`},
 		{parent, "", ``, `{"_meta":{"traceparent":"` + parent + `"}}`},
-		{parent, "a=1", `{"n":12345678901234567890}`, `{"n":12345678901234567890,"_meta":{"traceparent":"` + parent + `","tracestate":"a=1"}}`},
-		{parent, "", `{"_meta":{"progressToken":1},"n":1}`, `{"_meta":{"progressToken":1,"traceparent":"` + parent + `"},"n":1}`},
+		{parent, "a=1", `{"n":12345678901234567890}`,
+			`{"n":12345678901234567890,"_meta":{"traceparent":"` + parent + `","tracestate":"a=1"}}`},
+		{parent, "", `{"_meta":{"progressToken":1},"n":1}`,
+			`{"_meta":{"progressToken":1,"traceparent":"` + parent + `"},"n":1}`},
 		{parent, "", `{"_meta":{"traceparent":"mine"}}`, `{"_meta":{"traceparent":"mine"}}`},
 		{parent, "", `{"_meta":7}`, `{"_meta":7}`},
 		{parent + `","x":"`, "", `{}`, `{}`},

@@ -78,7 +78,8 @@ func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
 
 // randomStream has lines about as long as the buffers, where the reader changes buffers.
 func randomStream(r *rand.Rand) (stream []byte) {
-	sizes := []int{0, 1, 30, smallBuffer, 4 * smallBuffer, 16 * smallBuffer, biggestBuffer, 2 * biggestBuffer, 3 * biggestBuffer}
+	sizes := []int{0, 1, 30, smallBuffer, 4 * smallBuffer, 16 * smallBuffer, biggestBuffer, 2 * biggestBuffer,
+		3 * biggestBuffer}
 	for i := range 1 + r.IntN(12) {
 		n := max(0, sizes[r.IntN(len(sizes))]+r.IntN(7)-3)
 		if r.IntN(4) == 0 {
@@ -126,7 +127,8 @@ func compareLines(t *testing.T, seed uint64) {
 	want, wantErr := splitLines(stream, limit)
 	then, now, err := readLines(&choppy{stream, r, most}, limit)
 	if !errors.Is(err, wantErr) || !equalLines(then, want) {
-		t.Errorf("seed %d: %d bytes, limit %d: %d lines, %v; want %d lines, %v", seed, len(stream), limit, len(then), err, len(want), wantErr)
+		t.Errorf("seed %d: %d bytes, limit %d: %d lines, %v; want %d lines, %v", seed, len(stream), limit, len(then),
+			err, len(want), wantErr)
 	}
 	if !equalLines(now, want) {
 		t.Errorf("seed %d: a line changed after it was returned", seed)

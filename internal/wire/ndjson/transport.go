@@ -205,7 +205,12 @@ func (t *Transport) Interrupt() { _ = t.in.deadline.SetReadDeadline(time.Unix(1,
 
 // Traffic returns the counts so far.
 func (t *Transport) Traffic() jsonrpc.Traffic {
-	return jsonrpc.Traffic{Noise: t.noiseTotal.Load(), Signs: t.signs.Load(), BytesIn: t.in.total.Load(), BytesOut: t.out.total.Load()}
+	return jsonrpc.Traffic{
+		Noise:    t.noiseTotal.Load(),
+		Signs:    t.signs.Load(),
+		BytesIn:  t.in.total.Load(),
+		BytesOut: t.out.total.Load(),
+	}
 }
 
 // Backlog is what waits between the two ends of a connection, in bytes. -1: the system does

@@ -67,12 +67,14 @@ func TestW1LineLimit(t *testing.T) {
 		biggestBuffer - 1, biggestBuffer, biggestBuffer + 1, 3 * biggestBuffer, 3*biggestBuffer + 1} {
 		line := answer(1, `"`+strings.Repeat("x", limit-len(answer(1, `""`)))+`"`)
 		two := line + "\n" + line
-		if got, err := readAll(readingTransport(strings.NewReader(two), Options{MaxLineBytes: limit})); len(got) != 2 || err != io.EOF {
+		if got, err := readAll(readingTransport(strings.NewReader(two), Options{MaxLineBytes: limit})); len(got) != 2 ||
+			err != io.EOF {
 			t.Errorf("limit %d: %d frames, %v", limit, len(got), err)
 		}
 		for _, ending := range []string{" ", " \n", "\r\n"} {
 			over := line + "\n" + line + ending
-			if got, err := readAll(readingTransport(strings.NewReader(over), Options{MaxLineBytes: limit})); len(got) != 1 || err != ErrLineTooLong {
+			if got, err := readAll(readingTransport(strings.NewReader(over), Options{MaxLineBytes: limit})); len(got) !=
+				1 || err != ErrLineTooLong {
 				t.Errorf("limit %d + 1 byte %q: %d frames, %v", limit, ending, len(got), err)
 			}
 		}
@@ -109,7 +111,8 @@ func TestW1EndlessLine(t *testing.T) {
 
 func TestLongLineIsForgotten(t *testing.T) {
 	long := answer(1, `"`+strings.Repeat("x", 1<<20)+`"`)
-	l := readingTransport(io.MultiReader(strings.NewReader(long+"\n"), strings.NewReader(answer(2, "0")+"\n")), Options{})
+	l := readingTransport(io.MultiReader(strings.NewReader(long+"\n"), strings.NewReader(answer(2, "0")+"\n")),
+		Options{})
 	if m, err := l.Read(); err != nil || string(m.Raw) != long {
 		t.Fatal(err)
 	}
@@ -134,7 +137,8 @@ func TestLineThatDoesNotEndIsForgotten(t *testing.T) {
 			t.Error(err)
 		}
 		if len(l.in.parts) != 0 || len(l.in.buf) != smallBuffer {
-			t.Errorf("after %d bytes and %v the reader holds %d parts and %d bytes", c.size, c.want, len(l.in.parts), len(l.in.buf))
+			t.Errorf("after %d bytes and %v the reader holds %d parts and %d bytes", c.size, c.want, len(l.in.parts),
+				len(l.in.buf))
 		}
 	}
 }
@@ -170,13 +174,14 @@ func TestH3Noise(t *testing.T) {
 func TestH3NoiseCallback(t *testing.T) {
 	enough := errors.New("enough")
 	var lines []string
-	l := readingTransport(strings.NewReader("one\ntwo\xff\r\nthree\n"), Options{Noise: func(line []byte, err error) error {
-		lines = append(lines, string(line))
-		if err == nil || len(lines) == 2 {
-			return enough
-		}
-		return nil
-	}})
+	l := readingTransport(strings.NewReader("one\ntwo\xff\r\nthree\n"),
+		Options{Noise: func(line []byte, err error) error {
+			lines = append(lines, string(line))
+			if err == nil || len(lines) == 2 {
+				return enough
+			}
+			return nil
+		}})
 	if _, err := l.Read(); err != enough {
 		t.Error(err)
 	}

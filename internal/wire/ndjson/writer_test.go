@@ -41,7 +41,11 @@ func osPipe(t *testing.T, o Options) (l *Transport, peer *os.File) {
 }
 
 func request(id int, size int) jsonrpc.Message {
-	return jsonrpc.Message{ID: json.RawMessage(fmt.Sprint(id)), Method: "m", Params: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)}
+	return jsonrpc.Message{
+		ID:     json.RawMessage(fmt.Sprint(id)),
+		Method: "m",
+		Params: json.RawMessage(`"` + strings.Repeat("x", size) + `"`),
+	}
 }
 
 // TestW7BlockedPeer writes to a pipe without a reader until Write blocks. Write must
@@ -95,7 +99,8 @@ func TestPartialWriteIsWritten(t *testing.T) {
 	for n, written := range map[int]bool{0: false, 1: true} {
 		l, _ := osPipe(t, Options{})
 		l.out.sink = brokenSink{n}
-		if err := l.Write(t.Context(), request(1, 10)); !errors.Is(err, syscall.EPIPE) || jsonrpc.Written(err) != written {
+		if err := l.Write(t.Context(), request(1, 10)); !errors.Is(err, syscall.EPIPE) ||
+			jsonrpc.Written(err) != written {
 			t.Errorf("after %d bytes: %v, written %t", n, err, jsonrpc.Written(err))
 		}
 	}
@@ -303,7 +308,8 @@ func TestWriteRefusesBrokenPayload(t *testing.T) {
 	if err := l.Write(t.Context(), request(1, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(peer).ReadString('\n'); err != nil || !strings.HasPrefix(line, `{"jsonrpc":"2.0","id":1,`) {
+	if line, err := bufio.NewReader(peer).ReadString('\n'); err != nil ||
+		!strings.HasPrefix(line, `{"jsonrpc":"2.0","id":1,`) {
 		t.Errorf("%q, %v", line, err)
 	}
 }
@@ -347,7 +353,8 @@ func TestHalfOfWhatArrivedIsABatch(t *testing.T) {
 	defer peer.Close()
 	defer l.Close()
 	const together = 8
-	if _, err := io.WriteString(requests, strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"m"}`+"\n", together)); err != nil {
+	if _, err := io.WriteString(requests,
+		strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"m"}`+"\n", together)); err != nil {
 		t.Fatal(err)
 	}
 	requests.Close()

@@ -123,7 +123,8 @@ func (k *Schema) Check(args json.RawMessage) []Fault {
 	case err == nil:
 		return nil
 	case errors.As(err, &invalid):
-		return explainer{k.doc.root, value}.problems(invalid) // none for an endlessly recursive schema: the arguments are not at fault
+		// none for an endlessly recursive schema: the arguments are not at fault
+		return explainer{k.doc.root, value}.problems(invalid)
 	}
 	return []Fault{{Expected: "arguments that can be checked", Got: err.Error()}}
 }

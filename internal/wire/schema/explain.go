@@ -34,7 +34,8 @@ func (x explainer) problems(err *jsonschema.ValidationError) []Fault {
 		if len(k.Subschemas) == 0 {
 			return x.closest(err)
 		}
-		return one(fmt.Sprintf("a match of exactly one alternative, not of %d and %d", k.Subschemas[0]+1, k.Subschemas[1]+1))
+		return one(fmt.Sprintf("a match of exactly one alternative, not of %d and %d", k.Subschemas[0]+1,
+			k.Subschemas[1]+1))
 	case *kind.Type:
 		return one(strings.Join(k.Want, " or "))
 	case *kind.Enum:
@@ -223,8 +224,14 @@ func (x explainer) unknown(path string, got any, location string, names []string
 	object, _ := got.(map[string]any)
 	fs := make([]Fault, 0, len(names))
 	for _, name := range names {
-		fs = append(fs, Fault{Name: name, Names: known, Path: path + pointer([]string{display.Cut(name, maxText)}),
-			Expected: "no such property", Got: showTyped(object[name]), Allowed: values})
+		fs = append(fs, Fault{
+			Name:     name,
+			Names:    known,
+			Path:     path + pointer([]string{display.Cut(name, maxText)}),
+			Expected: "no such property",
+			Got:      showTyped(object[name]),
+			Allowed:  values,
+		})
 	}
 	return fs
 }

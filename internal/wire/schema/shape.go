@@ -35,8 +35,15 @@ const (
 	typeFraction
 )
 
-var typeSets = map[string]typeSet{"object": typeObject, "array": typeArray, "string": typeString, "boolean": typeBoolean,
-	"null": typeNull, "integer": typeInteger, "number": typeInteger | typeFraction}
+var typeSets = map[string]typeSet{
+	"object":  typeObject,
+	"array":   typeArray,
+	"string":  typeString,
+	"boolean": typeBoolean,
+	"null":    typeNull,
+	"integer": typeInteger,
+	"number":  typeInteger | typeFraction,
+}
 
 var (
 	anything = new(shape)                       // accepts every value
@@ -181,7 +188,8 @@ func (s *scanner) matchObject(want *shape, depth int) bool {
 			s.peek()
 		}
 		key := s.token()
-		if n == len(seen) || hasEscape(key) || slices.ContainsFunc(seen[:n], func(k []byte) bool { return bytes.Equal(k, key) }) {
+		if n == len(seen) || hasEscape(key) ||
+			slices.ContainsFunc(seen[:n], func(k []byte) bool { return bytes.Equal(k, key) }) {
 			return false
 		}
 		seen[n] = key

@@ -33,16 +33,25 @@ func TestShape(t *testing.T) {
 
 		`{}`: false, `[]`: false, `{"city":1}`: false, `{"city":null}`: false, `{"city":"a","more":1}`: false,
 		`{"city":"a","city":"b"}`: false, `{"city":"a","any":{"x":1,"x":2}}`: false, `{"c\u0069ty":"a"}`: false,
-		`{"city":"a","units":"Metric"}`: false, `{"city":"a","units":"im\\perial"}`: false, `{"city":"a","units":"im\perial"}`: false,
-		`{"city":"a","days":1.0}`: false, `{"city":"a","days":1e0}`: false, `{"city":"a","share":1e9999}`: false,
-		`{"city":"a","deep":{"ok":"true"}}`: false, `{"city":"a","deep":{"x":1}}`: false, `{"city":"a","tags":["a",1]}`: false,
-		`{"city":"a","never":1}`: false, `{"city":"a","odd":5}`: false, `{"city":"a"} 1`: false,
-		`{"city":"a","any":` + strings.Repeat("[", MaxArgumentDepth+1) + strings.Repeat("]", MaxArgumentDepth+1) + `}`:                  false,
-		`{"city":"a","any":` + strings.Repeat("[", MaxArgumentDepth) + strings.Repeat("]", MaxArgumentDepth) + `}`:                      true,
-		`{"city":"a","share":` + strings.Repeat("1", MaxNumberBytes+1) + `}`:                                                            false,
-		`{"city":"a","any":{` + strings.TrimSuffix(strings.Repeat(`"a":1,`, maxShapeMembers+1), ",") + `}}`:                             false,
-		`{"city":"a","any":[` + strings.TrimSuffix(strings.Repeat(`0,`, MaxArgumentNodes), ",") + `]}`:                                  false,
-		`{"city":"a","tags":[` + strings.TrimSuffix(strings.Repeat(`"x",`, maxShapeMembers+1), ",") + `],"days":123456789012345678901}`: true,
+		`{"city":"a","units":"Metric"}`: false, `{"city":"a","units":"im\\perial"}`: false,
+		`{"city":"a","units":"im\perial"}`: false,
+		`{"city":"a","days":1.0}`:          false, `{"city":"a","days":1e0}`: false,
+		`{"city":"a","share":1e9999}`:       false,
+		`{"city":"a","deep":{"ok":"true"}}`: false, `{"city":"a","deep":{"x":1}}`: false,
+		`{"city":"a","tags":["a",1]}`: false,
+		`{"city":"a","never":1}`:      false, `{"city":"a","odd":5}`: false, `{"city":"a"} 1`: false,
+		`{"city":"a","any":` + strings.Repeat("[", MaxArgumentDepth+1) + strings.Repeat("]",
+			MaxArgumentDepth+1) + `}`: false,
+		`{"city":"a","any":` + strings.Repeat("[", MaxArgumentDepth) + strings.Repeat("]",
+			MaxArgumentDepth) + `}`: true,
+		`{"city":"a","share":` + strings.Repeat("1",
+			MaxNumberBytes+1) + `}`: false,
+		`{"city":"a","any":{` + strings.TrimSuffix(strings.Repeat(`"a":1,`, maxShapeMembers+1),
+			",") + `}}`: false,
+		`{"city":"a","any":[` + strings.TrimSuffix(strings.Repeat(`0,`, MaxArgumentNodes),
+			",") + `]}`: false,
+		`{"city":"a","tags":[` + strings.TrimSuffix(strings.Repeat(`"x",`, maxShapeMembers+1),
+			",") + `],"days":123456789012345678901}`: true,
 	} {
 		if got := rawjson.Check([]byte(args)) == nil && k.shape.matches([]byte(args)); got != fits {
 			t.Errorf("%s fits: %t", display.Cut(args, 100), got)
@@ -53,9 +62,11 @@ func TestShape(t *testing.T) {
 // FuzzShape checks that the full check accepts every value that the shape accepts.
 func FuzzShape(f *testing.F) {
 	f.Add([]byte(plainSchema), []byte(`{"city":"Oslo","units":"metric","days":null,"tags":["a"],"any":{"x":[1.5]}}`))
-	f.Add([]byte(`{"required":["a","b"],"additionalProperties":{"type":"array","items":{"enum":["x"]}}}`), []byte(`{"a":["x"],"b":[]}`))
+	f.Add([]byte(`{"required":["a","b"],"additionalProperties":{"type":"array","items":{"enum":["x"]}}}`),
+		[]byte(`{"a":["x"],"b":[]}`))
 	f.Add([]byte(`{"properties":{"a":{"type":["number","boolean"]},"a":true},"items":false}`), []byte(`{"a":-0.0}`))
-	f.Add([]byte(`{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{"type":"integer"}}}`), []byte(`{"a":1,"":{"a":1}}`))
+	f.Add([]byte(`{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{"type":"integer"}}}`),
+		[]byte(`{"a":1,"":{"a":1}}`))
 	f.Fuzz(func(t *testing.T, schema, args []byte) {
 		doc, err := Read(schema)
 		if err != nil || rawjson.Check(args) != nil {

@@ -16,7 +16,10 @@ func TestReader(t *testing.T) {
 		"event: endpoint\r\ndata: /x\r\n\r\n" +
 		"data: one\ndata:two\ndata:  three\nunknown: y\ndata\n\n" +
 		"id: 2\n\nid: 3\ndata: \n\nretry: soon\ndata: half"
-	for name, r := range map[string]io.Reader{"whole": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream))} {
+	for name, r := range map[string]io.Reader{
+		"whole":        strings.NewReader(stream),
+		"byte by byte": iotest.OneByteReader(strings.NewReader(stream)),
+	} {
 		t.Run(name, func(t *testing.T) {
 			e := NewReader(r, 100)
 			var got []string
@@ -45,7 +48,10 @@ func TestLineEnds(t *testing.T) {
 		"mixed":             "data: a\rdata: b\r\n\r:\n\rdata: c\n\n",
 		"a byte order mark": "\xef\xbb\xbfdata: a\ndata: b\n\ndata: c\n\n\xef\xbb\xbfdata: later\n\n",
 	} {
-		for how, r := range map[string]io.Reader{"whole": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream))} {
+		for how, r := range map[string]io.Reader{
+			"whole":        strings.NewReader(stream),
+			"byte by byte": iotest.OneByteReader(strings.NewReader(stream)),
+		} {
 			e := NewReader(r, 100)
 			var got []string
 			for {

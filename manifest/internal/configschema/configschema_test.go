@@ -38,7 +38,8 @@ func doubling(n int) string {
 }
 
 func TestCheck(t *testing.T) {
-	s, err := Compile(json.RawMessage(`{"required": ["key"], "properties": {"key": {"type": "string"}, "list": {"items": {"type": "integer"}},
+	s, err := Compile(json.RawMessage(
+		`{"required": ["key"], "properties": {"key": {"type": "string"}, "list": {"items": {"type": "integer"}},
 		"one": {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,11 @@ func TestCheck(t *testing.T) {
 		{`{}`, false, []string{"config config: missing property 'key'"}},
 		{`{"one": {}}`, true, nil},
 		{`{"key": "k", "one": {}}`, false, []string{"config.one config.one: 'oneOf' failed, none matched"}},
-		{`{"list": [1, "x"], "key": 1}`, true, []string{"config.key config.key: got number, want string", "config.list[1] config.list.1: got string, want integer"}},
+		{`{"list": [1, "x"], "key": 1}`, true,
+			[]string{
+				"config.key config.key: got number, want string",
+				"config.list[1] config.list.1: got string, want integer",
+			}},
 	} {
 		got := map[string]bool{}
 		for _, f := range s.Check(json.RawMessage(c.config), c.partial) {

@@ -75,7 +75,8 @@ func (w *weigher) definition(ref string) (int, error) {
 	table, _ := w.root[section].(map[string]any)
 	def, ok := table[name]
 	if !ok || section != "$defs" && section != "definitions" {
-		return 0, fmt.Errorf("$ref is #/$defs/NAME, not %q: nothing else is part of the schema, and nothing is fetched", ref)
+		return 0, fmt.Errorf("$ref is #/$defs/NAME, not %q: nothing else is part of the schema, and nothing is fetched",
+			ref)
 	}
 	w.defs[ref] = 0
 	n, err := w.value(def)

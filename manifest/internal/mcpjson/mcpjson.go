@@ -66,7 +66,8 @@ func (f *File) Servers(root *strict.Node) (servers []*Server, ok bool) {
 		}
 	}
 	if !ok {
-		f.Add(strict.Pos{File: root.File, Line: 1, Column: 1}, "", "there is neither mcpServers nor servers in the file")
+		f.Add(strict.Pos{File: root.File, Line: 1, Column: 1}, "",
+			"there is neither mcpServers nor servers in the file")
 	}
 	return servers, ok
 }
@@ -82,9 +83,13 @@ func (f *File) Decode(s *Server) bool {
 		s.node.TextsOf(key)
 	}
 	before := len(f.Diagnostics)
-	d := strict.Decoder{Report: f.Report, Exact: true, Unknown: func(key strict.Field, known []string, message string) {
-		f.Note(key.Pos, strict.DidYouMean(key.Key, known), "%s", message)
-	}}
+	d := strict.Decoder{
+		Report: f.Report,
+		Exact:  true,
+		Unknown: func(key strict.Field, known []string, message string) {
+			f.Note(key.Pos, strict.DidYouMean(key.Key, known), "%s", message)
+		},
+	}
 	d.Decode(s.Path, s.node, &s.Definition)
 	if strict.Failed(f.Diagnostics[before:]) {
 		return false
@@ -112,7 +117,8 @@ func (f *File) splitLine(s *Server) {
 		return
 	}
 	d.Command, d.Args = words[0], words[1:]
-	f.Note(s.At("command"), "write the arguments in args", "%s: its command is a whole line, and is split into words", s.Path)
+	f.Note(s.At("command"), "write the arguments in args", "%s: its command is a whole line, and is split into words",
+		s.Path)
 }
 
 // At returns the place of a key of the definition, of the server if it has no such

@@ -17,13 +17,25 @@ import (
 
 // The platforms of the Go toolchain that could run a host.
 var (
-	OS   = []string{"aix", "android", "darwin", "dragonfly", "freebsd", "illumos", "ios", "linux", "netbsd", "openbsd", "plan9", "solaris", "windows"}
-	Arch = []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64", "ppc64le", "riscv64", "s390x"}
+	OS = []string{"aix", "android", "darwin", "dragonfly", "freebsd", "illumos", "ios", "linux", "netbsd", "openbsd",
+		"plan9", "solaris", "windows"}
+	Arch = []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64",
+		"ppc64le", "riscv64", "s390x"}
 )
 
 // commonNames are other names of some of these.
-var commonNames = map[string]string{"macos": "darwin", "osx": "darwin", "mac": "darwin", "win32": "windows", "win": "windows",
-	"x86_64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
+var commonNames = map[string]string{
+	"macos":   "darwin",
+	"osx":     "darwin",
+	"mac":     "darwin",
+	"win32":   "windows",
+	"win":     "windows",
+	"x86_64":  "amd64",
+	"x64":     "amd64",
+	"aarch64": "arm64",
+	"i386":    "386",
+	"x86":     "386",
+}
 
 // Platform returns a hint at which of known a name stands for, "" for none.
 func Platform(name string, known []string) string {
@@ -62,7 +74,19 @@ func BadURL(raw string) string {
 var ErrSize = errors.New(`want a size such as "512MiB" or a whole number of bytes`)
 
 // units are powers of two.
-var units = map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30}
+var units = map[string]int{
+	"":    0,
+	"b":   0,
+	"k":   10,
+	"kb":  10,
+	"kib": 10,
+	"m":   20,
+	"mb":  20,
+	"mib": 20,
+	"g":   30,
+	"gb":  30,
+	"gib": 30,
+}
 
 // Size reads a number of bytes, such as "512MiB" or "1024".
 func Size(s string) (int64, error) {
@@ -87,7 +111,8 @@ func BadServer(raw string) string {
 		return "it has a user or a password: state token_env or token_file"
 	}
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Port() == "" || u.Path+u.RawQuery+u.Fragment != "" {
+	if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Port() == "" ||
+		u.Path+u.RawQuery+u.Fragment != "" {
 		return fmt.Sprintf("%q is no address of a NATS server, such as tls://nats.example:4222", strings.TrimSpace(raw))
 	}
 	return ""
@@ -103,7 +128,8 @@ func BadSubject(prefix string) string {
 	first, _, _ := strings.Cut(prefix, ".")
 	switch {
 	case len(prefix) > maxSubject || !subject.MatchString(prefix):
-		return fmt.Sprintf("%.*q is not words of letters, digits, _ and - with dots between them, such as ext", maxSubject, prefix)
+		return fmt.Sprintf("%.*q is not words of letters, digits, _ and - with dots between them, such as ext",
+			maxSubject, prefix)
 	case strings.EqualFold(first, "_INBOX") || strings.EqualFold(first, "exthost"):
 		return "subjects that begin with " + first + " are for answers and for clusters of hosts"
 	}

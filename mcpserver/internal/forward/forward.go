@@ -41,7 +41,14 @@ func ID(random string, server interface{ Home() string }) string {
 }
 
 // allowed are the headers that travel, besides those of MCP, which begin with Mcp-.
-var allowed = map[string]bool{"Accept": true, "Content-Type": true, "Last-Event-Id": true, "Traceparent": true, "Tracestate": true, "Baggage": true}
+var allowed = map[string]bool{
+	"Accept":        true,
+	"Content-Type":  true,
+	"Last-Event-Id": true,
+	"Traceparent":   true,
+	"Tracestate":    true,
+	"Baggage":       true,
+}
 
 // SetHeader sets the headers of r that travel: the allowed ones, and those of names.
 func (q *Request) SetHeader(r *http.Request, names []string) {
@@ -71,7 +78,8 @@ func Decode(ctx context.Context, data []byte) (*Request, *http.Request, error) {
 	if err := json.Unmarshal(head, q); !ok || err != nil {
 		return nil, nil, errors.Join(errors.New("the request of another server cannot be read"), err)
 	}
-	r, err := http.NewRequestWithContext(ctx, q.Method, (&url.URL{Path: "/" + q.Endpoint, RawQuery: q.Query}).String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, q.Method, (&url.URL{Path: "/" + q.Endpoint, RawQuery: q.Query}).String(),
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}

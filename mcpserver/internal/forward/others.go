@@ -87,12 +87,17 @@ func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, hom
 	case m.ID == nil || m.Method == "":
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
-		_ = mcphttp.WriteJSON(w, http.StatusOK, wire.Response(m.ID, nil, err)) // a failed write means that the client has disconnected
+		// a failed write means that the client has disconnected
+		_ = mcphttp.WriteJSON(w, http.StatusOK, wire.Response(m.ID, nil, err))
 	}
 }
 
 // ErrGone is the error of a call that waited for input at a server that is gone.
-var ErrGone = &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Message: "the server that had the call is gone"}
+var ErrGone = &protocol.Error{
+	Kind:    protocol.NodeLost,
+	Outcome: "unknown",
+	Message: "the server that had the call is gone",
+}
 
 // Call has the server with a home answer the request m, which continues a call there.
 func (o *Others) Call(w http.ResponseWriter, r *http.Request, q *Request, home string, m *jsonrpc.Message) {
@@ -117,9 +122,10 @@ func (o *Others) Task(w http.ResponseWriter, r *http.Request, q *Request, m *jso
 	id, _ := rawjson.Text(wire.Member(m.Params, "taskId"))
 	request := q.encode(body)
 	out := &response{ResponseWriter: w}
-	found, err := o.tasks.serve(r.Context(), out, task{q.Caller, id}, len(request), o.servers.Homes(), func(ctx context.Context, w http.ResponseWriter, home string) (bool, error) {
-		return o.servers.Forward(ctx, w, home, request)
-	})
+	found, err := o.tasks.serve(r.Context(), out, task{q.Caller, id}, len(request), o.servers.Homes(),
+		func(ctx context.Context, w http.ResponseWriter, home string) (bool, error) {
+			return o.servers.Forward(ctx, w, home, request)
+		})
 	o.failed(out, r, m, found, err)
 	return found || err != nil
 }
@@ -141,7 +147,12 @@ func reason(r *http.Request, err error) error {
 	if err == nil || r.Context().Err() == nil || isUnsent(err) {
 		return err
 	}
-	return &protocol.Error{Kind: protocol.Canceled, Outcome: "unknown", Message: "the server has ended the request, because the caller's token has ended or the server stops; the call may have taken effect"}
+	return &protocol.Error{
+		Kind:    protocol.Canceled,
+		Outcome: "unknown",
+		Message: "the server has ended the request, because the caller's token has ended or the server stops; the " +
+			"call may have taken effect",
+	}
 }
 
 // isUnsent reports whether err says that no server has the home that a request is for.
@@ -172,5 +183,6 @@ func (o *Others) cut(w *response, r *http.Request, m *jsonrpc.Message, err error
 		panic(http.ErrAbortHandler)
 	}
 	last := wire.Response(m.ID, nil, err)
-	_ = sse.NewWriter(w, "no-cache").Event("message", func(b []byte) ([]byte, error) { return jsonrpc.Append(b, last) }, true)
+	_ = sse.NewWriter(w, "no-cache").Event("message", func(b []byte) ([]byte, error) { return jsonrpc.Append(b, last) },
+		true)
 }

@@ -24,5 +24,6 @@ func (r *response) Write(p []byte) (int, error) {
 
 // isBetweenEvents reports whether the response is an event stream, and no event is written in part.
 func (r *response) isBetweenEvents() bool {
-	return strings.HasPrefix(r.Header().Get("Content-Type"), "text/event-stream") && (r.end == [2]byte{} || string(r.end[:]) == "\n\n")
+	return strings.HasPrefix(r.Header().Get("Content-Type"), "text/event-stream") &&
+		(r.end == [2]byte{} || string(r.end[:]) == "\n\n")
 }

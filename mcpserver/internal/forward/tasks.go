@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	askTimeout = 500 * time.Millisecond // for several servers to say which of them has a task, and for a turn to ask them
-	askRate    = 200                    // requests to other servers, a second, that look for tasks
-	askBytes   = 16 << 10               // of a request that count as one
-	askAtOnce  = 16                     // servers that are asked for one task
-	askTurns   = 4                      // tasks of one caller that are looked for at once
-	maxHomes   = 4096                   // tasks of which the home is known
-	maxTask    = 1 << 10                // bytes of the id of a task that servers know
+	// for several servers to say which of them has a task, and for a turn to ask them
+	askTimeout = 500 * time.Millisecond
+	askRate    = 200      // requests to other servers, a second, that look for tasks
+	askBytes   = 16 << 10 // of a request that count as one
+	askAtOnce  = 16       // servers that are asked for one task
+	askTurns   = 4        // tasks of one caller that are looked for at once
+	maxHomes   = 4096     // tasks of which the home is known
+	maxTask    = 1 << 10  // bytes of the id of a task that servers know
 )
 
 // tasks finds the server that has a task. Its methods may be called by many goroutines at once.
@@ -50,7 +51,8 @@ type carry func(ctx context.Context, w http.ResponseWriter, home string) (began 
 // serve has the server that has a task answer a request of size bytes about it. homes are the other
 // servers. found is false, and w is not written to, if none has the task, or with an error if nobody can
 // tell. An error with found says why the response is cut.
-func (t *tasks) serve(ctx context.Context, w http.ResponseWriter, one task, size int, homes []string, to carry) (found bool, err error) {
+func (t *tasks) serve(ctx context.Context, w http.ResponseWriter, one task, size int, homes []string, to carry,
+) (found bool, err error) {
 	t.mu.Lock()
 	home := t.homes[one]
 	t.mu.Unlock()
@@ -64,7 +66,8 @@ func (t *tasks) serve(ctx context.Context, w http.ResponseWriter, one task, size
 	}
 	leave, ok := t.enter(ctx, one.caller, len(homes)*(1+size/askBytes))
 	if !ok {
-		return false, protocol.Errorf(protocol.Overloaded, "too many tasks of other nodes are looked for; ask again later")
+		return false, protocol.Errorf(protocol.Overloaded,
+			"too many tasks of other nodes are looked for; ask again later")
 	}
 	defer leave()
 	return t.ask(ctx, w, one, homes, to)
@@ -108,7 +111,8 @@ func (t *tasks) enter(ctx context.Context, caller string, requests int) (leave f
 
 // ask asks servers at once. The first that does not answer 404 has the response. One alone may take its
 // time. The error is that of the response, or says that some have not answered.
-func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes []string, to carry) (found bool, err error) {
+func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes []string, to carry,
+) (found bool, err error) {
 	r := &race{to: w}
 	if len(homes) > 1 {
 		late := time.AfterFunc(askTimeout, func() { r.close(nil) })
@@ -148,7 +152,11 @@ func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes 
 	case 1:
 		t.keep(one, <-silent) // which may need longer to answer
 	}
-	return false, &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Message: "not all other nodes have answered whether they have the task"}
+	return false, &protocol.Error{
+		Kind:    protocol.NodeLost,
+		Outcome: "unknown",
+		Message: "not all other nodes have answered whether they have the task",
+	}
 }
 
 func (t *tasks) keep(one task, home string) {

@@ -36,11 +36,16 @@ func CheckCapability(capabilities json.RawMessage, method string, params json.Ra
 
 // TakesRequests reports whether a client with these capabilities takes any request.
 func TakesRequests(capabilities json.RawMessage) bool {
-	return slices.ContainsFunc([]string{"sampling", "roots", "elicitation"}, func(key string) bool { return rawjson.Get(capabilities, key) != nil })
+	return slices.ContainsFunc([]string{"sampling", "roots", "elicitation"},
+		func(key string) bool { return rawjson.Get(capabilities, key) != nil })
 }
 
 // mayNeedInput are the methods whose result may be input_required.
-var mayNeedInput = map[string]bool{protocol.MethodToolsCall: true, protocol.MethodPromptsGet: true, protocol.MethodResourcesRead: true}
+var mayNeedInput = map[string]bool{
+	protocol.MethodToolsCall:     true,
+	protocol.MethodPromptsGet:    true,
+	protocol.MethodResourcesRead: true,
+}
 
 // MayAsk reports whether the extension may ask a client with these capabilities something during a
 // modern request.

@@ -15,8 +15,14 @@ import (
 
 // The MCP revisions served, newest first.
 var (
-	Revisions = []string{protocol.MCP20260728, protocol.MCP20251125, protocol.MCP20250618, protocol.MCP20250326, protocol.MCP20241105}
-	Legacy    = Revisions[1:]
+	Revisions = []string{
+		protocol.MCP20260728,
+		protocol.MCP20251125,
+		protocol.MCP20250618,
+		protocol.MCP20250326,
+		protocol.MCP20241105,
+	}
+	Legacy = Revisions[1:]
 )
 
 // Negotiate returns the revision for a client that initializes: the requested one if
@@ -76,7 +82,8 @@ func (m *Meta) CheckHeaders(h http.Header, request *jsonrpc.Message) error {
 	case version == "":
 		return HeaderMismatch("header " + mcphttp.VersionHeader + " is required")
 	case m.Version != "" && version != m.Version:
-		return HeaderMismatch("header " + mcphttp.VersionHeader + " is " + version + ", " + protocol.MetaProtocolVersion + " " + m.Version)
+		return HeaderMismatch("header " + mcphttp.VersionHeader + " is " + version + ", " +
+			protocol.MetaProtocolVersion + " " + m.Version)
 	case version != protocol.MCP20260728:
 		return UnsupportedVersion(version, Revisions)
 	}

@@ -22,5 +22,6 @@ func Remote(r *http.Request) bool {
 		return false
 	}
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return !ok || at.AddrPort().Addr().Unmap() != from.Addr().Unmap() // one's own address of the network is this machine
+	// one's own address of the network is this machine
+	return !ok || at.AddrPort().Addr().Unmap() != from.Addr().Unmap()
 }

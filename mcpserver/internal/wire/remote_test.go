@@ -18,7 +18,8 @@ func TestRemote(t *testing.T) {
 		{"192.0.2.2:5", "", true}, {"[2001:db8::1]:5", "", true},
 		{"127.0.0.1:5", "X-Forwarded-For", true}, {"127.0.0.1:5", "Forwarded", true}, {"@", "Via", true},
 	} {
-		r := (&http.Request{RemoteAddr: tt.from, Header: http.Header{}}).WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, at))
+		r := (&http.Request{RemoteAddr: tt.from, Header: http.Header{}}).WithContext(context.WithValue(t.Context(),
+			http.LocalAddrContextKey, at))
 		if tt.header != "" {
 			r.Header.Set(tt.header, "x")
 		}

@@ -16,8 +16,10 @@ func TestComplete(t *testing.T) {
 		{"tools/call", `{"resultType":"input_required"}`, `{"resultType":"input_required"}`},
 		{"tools/call", `{"content":[{"resultType":"x"}]}`, `{"resultType":"complete","content":[{"resultType":"x"}]}`},
 		{"tools/list", `{"tools":[]}`, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[]}`},
-		{"tools/list", `{"cacheScope":"public","tools":[]}`, `{"resultType":"complete","ttlMs":0,"cacheScope":"public","tools":[]}`},
-		{"resources/read", `{"ttlMs":5,"resultType":"complete"}`, `{"cacheScope":"private","ttlMs":5,"resultType":"complete"}`},
+		{"tools/list", `{"cacheScope":"public","tools":[]}`,
+			`{"resultType":"complete","ttlMs":0,"cacheScope":"public","tools":[]}`},
+		{"resources/read", `{"ttlMs":5,"resultType":"complete"}`,
+			`{"cacheScope":"private","ttlMs":5,"resultType":"complete"}`},
 		{"resources/read", `{"resultType":"input_required"}`, `{"resultType":"input_required"}`},
 		{"tools/call", `null`, `null`},
 		{"tools/call", `[{}]`, `[{}]`},
@@ -36,8 +38,10 @@ func TestEncodeError(t *testing.T) {
 	}{
 		{MethodNotFound("x"), `{"code":-32601,"message":"method x is not served here"}`},
 		{errors.New("a \"b\""), `{"code":-32603,"message":"a \"b\""}`},
-		{protocol.Errorf(protocol.BreakerOpen, "later"), `{"code":-32017,"message":"later (breaker_open)","data":{"kind":"breaker_open"}}`},
-		{&protocol.Error{Kind: protocol.ExtensionError, Message: "own", Data: json.RawMessage(`{"z": 1e400,"a":1}`)}, `{"code":-32603,"message":"own","data":{"z": 1e400,"a":1}}`},
+		{protocol.Errorf(protocol.BreakerOpen, "later"),
+			`{"code":-32017,"message":"later (breaker_open)","data":{"kind":"breaker_open"}}`},
+		{&protocol.Error{Kind: protocol.ExtensionError, Message: "own", Data: json.RawMessage(`{"z": 1e400,"a":1}`)},
+			`{"code":-32603,"message":"own","data":{"z": 1e400,"a":1}}`},
 	} {
 		if got := encodeError(test.err); string(got) != test.want {
 			t.Errorf("%v\n got %s\nwant %s", test.err, got, test.want)

@@ -26,7 +26,8 @@ const packageRoot = "${" + permit.Variable + "}/"
 func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
 	out := *m
 	t := &out.Transport
-	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env), maps.Clone(t.Headers)
+	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env),
+		maps.Clone(t.Headers)
 	var errs []error
 	expand := func(key, text string, lookup func(string) (string, bool)) string {
 		value, err := process.Expand(text, lookup)
@@ -72,7 +73,8 @@ func inHome(command string) (string, error) {
 		}
 	}
 	if strings.Contains(command, "${") {
-		return "", fmt.Errorf("%s: a variable does not decide what runs: write the path in full, or begin it with ${HOME}/ or ~/", command)
+		return "", fmt.Errorf("%s: a variable does not decide what runs: write the path in full, or begin it with "+
+			"${HOME}/ or ~/", command)
 	}
 	return command, nil
 }

@@ -41,14 +41,18 @@ func TestExpand(t *testing.T) {
 	if diff := cmp.Diff(want, got.Transport); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for command, want := range map[string]string{"~/bin/server": filepath.Join(home, "bin/server"), "server": "server"} {
+	for command, want := range map[string]string{
+		"~/bin/server": filepath.Join(home, "bin/server"),
+		"server":       "server",
+	} {
 		got, err := Expand(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup)
 		if err != nil || got.Transport.Command != want {
 			t.Errorf("%s: %s, %v", command, got.Transport.Command, err)
 		}
 	}
 	for _, command := range []string{"${KEY}/server", "/opt/${KEY}", "$${KEY}"} {
-		if _, err := Expand(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup); err == nil || !strings.Contains(err.Error(), "write the path in full") {
+		if _, err := Expand(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup); err == nil ||
+			!strings.Contains(err.Error(), "write the path in full") {
 			t.Errorf("%s: %v", command, err)
 		}
 	}

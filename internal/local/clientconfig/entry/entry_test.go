@@ -168,7 +168,8 @@ func TestVariables(t *testing.T) {
 		"opencode": `"environment": { "XDG_STATE_HOME": "/x y" }`,
 		"codex":    `env = { "XDG_STATE_HOME" = "/x y" }`,
 	} {
-		if got, err := Put(known.Find(id), nil, "exthost", argv, env); err != nil || !strings.Contains(string(got), want) {
+		if got, err := Put(known.Find(id), nil, "exthost", argv, env); err != nil ||
+			!strings.Contains(string(got), want) {
 			t.Errorf("%s: %v in\n%s", id, err, got)
 		}
 	}
@@ -177,18 +178,33 @@ func TestVariables(t *testing.T) {
 // A server of every place goes, and nothing else with it.
 func TestRemoved(t *testing.T) {
 	for name, tt := range map[string]struct{ id, before, after string }{
-		"first":               {"claude", `{"mcpServers": {"exthost": {}, "b": {}}}`, `{"mcpServers": { "b": {}}}`},
-		"middle":              {"claude", `{"mcpServers": {"a": {}, "exthost": {}, "b": {}}}`, `{"mcpServers": {"a": {}, "b": {}}}`},
-		"with comments":       {"zed", "{\"context_servers\": {\n  \"a\": {}, // of a\n  // of exthost\n  \"exthost\": {}, // behind\n  \"b\": {}\n}}", "{\"context_servers\": {\n  \"a\": {}, // of a\n  // of exthost\n // behind\n  \"b\": {}\n}}"},
-		"comment at the end":  {"zed", "{\"context_servers\": {\n  \"a\": {},\n  \"exthost\": {} // x\n}}", "{\"context_servers\": {\n  \"a\": {} // x\n}}"},
-		"comment, one line":   {"zed", "{\"context_servers\": {\"a\": {}, // a\n\"exthost\": {}, \"b\": {}}}", "{\"context_servers\": {\"a\": {}, // a\n \"b\": {}}}"},
-		"comment in a table":  {"zed", "{\"context_servers\": {\n  \"exthost\": {} // x\n}}", "{\"context_servers\": { // x\n}}"},
-		"dotted keys":         {"codex", "mcp_servers.a.command = \"a\"\nmcp_servers.exthost.command = \"x\"\nmcp_servers.exthost.args = [\n]\nb = 1\n", "mcp_servers.a.command = \"a\"\nb = 1\n"},
-		"an inline table":     {"codex", "[mcp_servers]\nexthost = {command = \"x\"}\nb = {command = \"b\"}\n", "[mcp_servers]\nb = {command = \"b\"}\n"},
-		"tables of its own":   {"codex", "[mcp_servers.exthost]\ncommand = \"x\"\n# mine\n\n[mcp_servers.exthost.env]\nA = \"b\"\n\n# of b\n[mcp_servers.b]\ncommand = \"b\"\n", "# mine\n\n# of b\n[mcp_servers.b]\ncommand = \"b\"\n"},
-		"a quoted header":     {"codex", "[ mcp_servers . \"exthost\" ] # x\ncommand = \"\"\"\n[a]\n\"\"\"\n[a]\n", "[a]\n"},
-		"a similar name":      {"codex", "[mcp_servers.exthost-2]\ncommand = \"x\"\n", "[mcp_servers.exthost-2]\ncommand = \"x\"\n"},
-		"a string of a table": {"codex", "a = '''\n[mcp_servers.exthost]\n'''\n", "a = '''\n[mcp_servers.exthost]\n'''\n"},
+		"first": {"claude", `{"mcpServers": {"exthost": {}, "b": {}}}`, `{"mcpServers": { "b": {}}}`},
+		"middle": {"claude", `{"mcpServers": {"a": {}, "exthost": {}, "b": {}}}`,
+			`{"mcpServers": {"a": {}, "b": {}}}`},
+		"with comments": {"zed",
+			"{\"context_servers\": {\n  \"a\": {}, // of a\n  // of exthost\n  \"exthost\": {}, // behind\n  \"b\": " +
+				"{}\n}}", "{\"context_servers\": {\n  \"a\": {}, // of a\n  // of exthost\n // behind\n  \"b\": " +
+				"{}\n}}"},
+		"comment at the end": {"zed", "{\"context_servers\": {\n  \"a\": {},\n  \"exthost\": {} // x\n}}",
+			"{\"context_servers\": {\n  \"a\": {} // x\n}}"},
+		"comment, one line": {"zed", "{\"context_servers\": {\"a\": {}, // a\n\"exthost\": {}, \"b\": {}}}",
+			"{\"context_servers\": {\"a\": {}, // a\n \"b\": {}}}"},
+		"comment in a table": {"zed", "{\"context_servers\": {\n  \"exthost\": {} // x\n}}",
+			"{\"context_servers\": { // x\n}}"},
+		"dotted keys": {"codex",
+			"mcp_servers.a.command = \"a\"\nmcp_servers.exthost.command = \"x\"\nmcp_servers.exthost.args = [\n]\nb " +
+				"= 1\n", "mcp_servers.a.command = \"a\"\nb = 1\n"},
+		"an inline table": {"codex", "[mcp_servers]\nexthost = {command = \"x\"}\nb = {command = \"b\"}\n",
+			"[mcp_servers]\nb = {command = \"b\"}\n"},
+		"tables of its own": {"codex",
+			"[mcp_servers.exthost]\ncommand = \"x\"\n# mine\n\n[mcp_servers.exthost.env]\nA = \"b\"\n\n# of " +
+				"b\n[mcp_servers.b]\ncommand = \"b\"\n", "# mine\n\n# of b\n[mcp_servers.b]\ncommand = \"b\"\n"},
+		"a quoted header": {"codex", "[ mcp_servers . \"exthost\" ] # x\ncommand = \"\"\"\n[a]\n\"\"\"\n[a]\n",
+			"[a]\n"},
+		"a similar name": {"codex", "[mcp_servers.exthost-2]\ncommand = \"x\"\n",
+			"[mcp_servers.exthost-2]\ncommand = \"x\"\n"},
+		"a string of a table": {"codex", "a = '''\n[mcp_servers.exthost]\n'''\n",
+			"a = '''\n[mcp_servers.exthost]\n'''\n"},
 	} {
 		if diff := cmp.Diff(tt.after, string(remove(t, known.Find(tt.id), []byte(tt.before), "exthost"))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -198,11 +214,13 @@ func TestRemoved(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ id, data, want string }{
-		"broken JSON":         {"claude", "{\n  \"a\": 1\n  \"b\": 2\n}", "line 3, column 3"},
-		"cut JSON":            {"claude", `{"mcpServers": {`, "line 1, column 17"},
-		"broken TOML":         {"codex", "a = 1\nb = \n", "line 2, column 5"},
-		"two tables":          {"claude", "{\"mcpServers\": {},\n\"mcpServers\": {}}", `line 2, column 1: "mcpServers" is there a second time`},
-		"two servers":         {"claude", `{"mcpServers": {"exthost": {}, "exthost": {}}}`, `"exthost" is there a second time`},
+		"broken JSON": {"claude", "{\n  \"a\": 1\n  \"b\": 2\n}", "line 3, column 3"},
+		"cut JSON":    {"claude", `{"mcpServers": {`, "line 1, column 17"},
+		"broken TOML": {"codex", "a = 1\nb = \n", "line 2, column 5"},
+		"two tables": {"claude", "{\"mcpServers\": {},\n\"mcpServers\": {}}",
+			`line 2, column 1: "mcpServers" is there a second time`},
+		"two servers": {"claude", `{"mcpServers": {"exthost": {}, "exthost": {}}}`,
+			`"exthost" is there a second time`},
 		"a list":              {"claude", `[]`, "no JSON object"},
 		"null":                {"claude", `{"mcpServers": null}`, `line 1, column 16: "mcpServers" is no object`},
 		"a server of null":    {"claude", `{"mcpServers": {"exthost": null}}`, `"exthost" is no object`},
@@ -231,9 +249,11 @@ func TestRefused(t *testing.T) {
 func TestList(t *testing.T) {
 	want := []Server{{"a", []string{"x", "-v"}, 3}, {"b", nil, 4}}
 	for id, data := range map[string]string{
-		"claude":   "{\"a\": 1,\n\"mcpServers\": {\n\"a\": {\"command\": \"x\", \"args\": [\"-v\"]},\n\"b\": {\"url\": \"x\"}}}",
+		"claude": "{\"a\": 1,\n\"mcpServers\": {\n\"a\": {\"command\": \"x\", \"args\": [\"-v\"]},\n\"b\": " +
+			"{\"url\": \"x\"}}}",
 		"opencode": "{\n\"mcp\": { // b\n\"a\": {\"command\": [\"x\", \"-v\"]},\n\"b\": {\"url\": \"x\"}}}",
-		"codex":    "model = \"x\"\n\nmcp_servers.a = {command = \"x\", args = [\"-v\"]}\n[mcp_servers.b]\nurl = \"x\"\n",
+		"codex": "model = \"x\"\n\nmcp_servers.a = {command = \"x\", args = [\"-v\"]}\n[mcp_servers.b]\nurl = " +
+			"\"x\"\n",
 	} {
 		got, err := List(known.Find(id), []byte(data))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -287,7 +307,8 @@ func TestManyServers(t *testing.T) {
 		if err != nil || len(servers) != n {
 			t.Fatalf("%s: %d servers, %v", client, len(servers), err)
 		}
-		if last := servers[n-1]; last.Name != fmt.Sprint("s", n-1) || last.Line != map[string]int{"cursor": n + 1, "codex": n}[client] {
+		if last := servers[n-1]; last.Name != fmt.Sprint("s", n-1) ||
+			last.Line != map[string]int{"cursor": n + 1, "codex": n}[client] {
 			t.Errorf("%s: the last is %+v", client, last)
 		}
 	}

@@ -232,7 +232,10 @@ func (t *jsonText) add(o *hujson.Object, indent, name string, value func(indent 
 	if err != nil {
 		return err
 	}
-	m := hujson.ObjectMember{Name: hujson.Value{BeforeExtra: append(head, before...), Value: hujson.String(name)}, Value: parsed}
+	m := hujson.ObjectMember{
+		Name:  hujson.Value{BeforeExtra: append(head, before...), Value: hujson.String(name)},
+		Value: parsed,
+	}
 	if !t.compact {
 		m.Value.BeforeExtra = hujson.Extra(" ")
 	}

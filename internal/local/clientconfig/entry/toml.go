@@ -212,7 +212,11 @@ func (t *tomlText) put(name string, argv []string, env map[string]string) error 
 	if strings.Contains(t.text, "\r\n") {
 		newline = "\r\n"
 	}
-	lines := []string{fmt.Sprintf("[%s.%s]", t.client.Key, name), "command = " + literal.String(argv[0]), "args = " + literal.List(argv[1:])}
+	lines := []string{
+		fmt.Sprintf("[%s.%s]", t.client.Key, name),
+		"command = " + literal.String(argv[0]),
+		"args = " + literal.List(argv[1:]),
+	}
 	if len(env) > 0 {
 		lines = append(lines, t.client.Env()+" = "+literal.Map(env, " = "))
 	}

@@ -149,7 +149,8 @@ func (p Places) dotConfig() string { return p.or("XDG_CONFIG_HOME", ".config") }
 func desktop(p Places) (files []string) {
 	const name = "claude_desktop_config.json"
 	if p.System == "windows" && p.Glob != nil {
-		for _, dir := range p.Glob(filepath.Join(p.or("LOCALAPPDATA", "AppData", "Local"), "Packages", "Claude_*", "LocalCache", "Roaming", "Claude")) {
+		for _, dir := range p.Glob(filepath.Join(p.or("LOCALAPPDATA", "AppData", "Local"), "Packages", "Claude_*",
+			"LocalCache", "Roaming", "Claude")) {
 			files = append(files, filepath.Join(dir, name))
 		}
 	}
@@ -160,7 +161,8 @@ func desktop(p Places) (files []string) {
 // ours reports whether it is the command line of a client of this program at all; dir is "" for one
 // that names no directory.
 func Serves(argv []string) (dir string, ours bool) {
-	if len(argv) < 3 || !strings.HasPrefix(base(argv[0]), "exthost") || argv[1] != "serve" || !slices.Contains(argv[2:], "--stdio") {
+	if len(argv) < 3 || !strings.HasPrefix(base(argv[0]), "exthost") || argv[1] != "serve" ||
+		!slices.Contains(argv[2:], "--stdio") {
 		return "", false
 	}
 	return Flag(argv, "--dir"), true

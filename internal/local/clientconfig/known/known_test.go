@@ -14,27 +14,42 @@ func TestUser(t *testing.T) {
 	env := map[string]string{}
 	for system, want := range map[string]map[string]string{
 		"linux": {
-			"claude": "~/.claude.json", "claude-desktop": "~/.config/Claude/claude_desktop_config.json", "cursor": "~/.cursor/mcp.json",
-			"vscode": "~/.config/Code/User/mcp.json", "vscode-insiders": "~/.config/Code - Insiders/User/mcp.json", "codex": "~/.codex/config.toml",
-			"gemini": "~/.gemini/settings.json", "windsurf": "~/.codeium/windsurf/mcp_config.json", "zed": "~/.config/zed/settings.json",
+			"claude": "~/.claude.json", "claude-desktop": "~/.config/Claude/claude_desktop_config.json",
+			"cursor": "~/.cursor/mcp.json",
+			"vscode": "~/.config/Code/User/mcp.json", "vscode-insiders": "~/.config/Code - Insiders/User/mcp.json",
+			"codex":  "~/.codex/config.toml",
+			"gemini": "~/.gemini/settings.json", "windsurf": "~/.codeium/windsurf/mcp_config.json",
+			"zed":      "~/.config/zed/settings.json",
 			"opencode": "~/.config/opencode/opencode.json ~/.config/opencode/opencode.jsonc",
 		},
 		"darwin": {
-			"claude": "~/.claude.json", "claude-desktop": "~/Library/Application Support/Claude/claude_desktop_config.json", "cursor": "~/.cursor/mcp.json",
-			"vscode": "~/Library/Application Support/Code/User/mcp.json", "vscode-insiders": "~/Library/Application Support/Code - Insiders/User/mcp.json", "codex": "~/.codex/config.toml",
-			"gemini": "~/.gemini/settings.json", "windsurf": "~/.codeium/windsurf/mcp_config.json", "zed": "~/.config/zed/settings.json",
+			"claude":          "~/.claude.json",
+			"claude-desktop":  "~/Library/Application Support/Claude/claude_desktop_config.json",
+			"cursor":          "~/.cursor/mcp.json",
+			"vscode":          "~/Library/Application Support/Code/User/mcp.json",
+			"vscode-insiders": "~/Library/Application Support/Code - Insiders/User/mcp.json",
+			"codex":           "~/.codex/config.toml",
+			"gemini":          "~/.gemini/settings.json", "windsurf": "~/.codeium/windsurf/mcp_config.json",
+			"zed":      "~/.config/zed/settings.json",
 			"opencode": "~/.config/opencode/opencode.json ~/.config/opencode/opencode.jsonc",
 		},
 		"windows": {
-			"claude": "~/.claude.json", "claude-desktop": "~/AppData/Roaming/Claude/claude_desktop_config.json", "cursor": "~/.cursor/mcp.json",
-			"vscode": "~/AppData/Roaming/Code/User/mcp.json", "vscode-insiders": "~/AppData/Roaming/Code - Insiders/User/mcp.json", "codex": "~/.codex/config.toml",
-			"gemini": "~/.gemini/settings.json", "windsurf": "~/.codeium/windsurf/mcp_config.json", "zed": "~/AppData/Roaming/Zed/settings.json",
+			"claude": "~/.claude.json", "claude-desktop": "~/AppData/Roaming/Claude/claude_desktop_config.json",
+			"cursor":          "~/.cursor/mcp.json",
+			"vscode":          "~/AppData/Roaming/Code/User/mcp.json",
+			"vscode-insiders": "~/AppData/Roaming/Code - Insiders/User/mcp.json", "codex": "~/.codex/config.toml",
+			"gemini": "~/.gemini/settings.json", "windsurf": "~/.codeium/windsurf/mcp_config.json",
+			"zed":      "~/AppData/Roaming/Zed/settings.json",
 			"opencode": "~/.config/opencode/opencode.json ~/.config/opencode/opencode.jsonc",
 		},
 	} {
 		got := map[string]string{}
 		for _, c := range All() {
-			got[c.ID] = slashed(c.User(Places{System: system, Home: "/h", Env: func(name string) string { return env[name] }}))
+			got[c.ID] = slashed(c.User(Places{
+				System: system,
+				Home:   "/h",
+				Env:    func(name string) string { return env[name] },
+			}))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", system, diff)
@@ -59,7 +74,11 @@ func TestMoved(t *testing.T) {
 		"vscode": {"XDG_CONFIG_HOME", "/x/Code/User/mcp.json"},
 		"zed":    {"XDG_CONFIG_HOME", "/x/zed/settings.json"},
 	} {
-		got := Find(id).User(Places{System: "linux", Home: "/h", Env: func(name string) string { return map[string]string{tt.variable: "/x"}[name] }})
+		got := Find(id).User(Places{
+			System: "linux",
+			Home:   "/h",
+			Env:    func(name string) string { return map[string]string{tt.variable: "/x"}[name] },
+		})
 		if slashed(got) != tt.want {
 			t.Errorf("%s: %v, want %s", id, got, tt.want)
 		}
@@ -68,13 +87,20 @@ func TestMoved(t *testing.T) {
 
 // Claude Desktop as a package of Windows reads files of its own.
 func TestPackagedDesktop(t *testing.T) {
-	p := Places{System: "windows", Home: "/h", Env: func(string) string { return "" }, Glob: func(pattern string) []string {
-		if ok, err := path.Match(filepath.ToSlash(pattern), "/h/AppData/Local/Packages/Claude_x1/LocalCache/Roaming/Claude"); !ok || err != nil {
-			t.Errorf("%s does not match: %v", pattern, err)
-		}
-		return []string{"/h/p/Claude"}
-	}}
-	if got := slashed(Find("claude-desktop").User(p)); got != "~/p/Claude/claude_desktop_config.json ~/AppData/Roaming/Claude/claude_desktop_config.json" {
+	p := Places{
+		System: "windows",
+		Home:   "/h",
+		Env:    func(string) string { return "" },
+		Glob: func(pattern string) []string {
+			if ok, err := path.Match(filepath.ToSlash(pattern),
+				"/h/AppData/Local/Packages/Claude_x1/LocalCache/Roaming/Claude"); !ok || err != nil {
+				t.Errorf("%s does not match: %v", pattern, err)
+			}
+			return []string{"/h/p/Claude"}
+		},
+	}
+	if got := slashed(Find("claude-desktop").User(p)); got !=
+		"~/p/Claude/claude_desktop_config.json ~/AppData/Roaming/Claude/claude_desktop_config.json" {
 		t.Error(got)
 	}
 }

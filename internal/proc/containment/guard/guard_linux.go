@@ -56,7 +56,8 @@ func init() {
 // guardian must outlive the host.
 func run(lifeline pipe, readyPipe int) {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // see process.Conceal
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTSTP)
 	q := sweep.Sweeper{Known: make(map[int]uint64), Patience: patience}
 	_ = unix.SetNonblock(int(lifeline), false)
 	ready := false

@@ -15,7 +15,8 @@ func Hiding() string {
 	if option == "" {
 		return ""
 	}
-	return "/proc is mounted with " + option + ", which hides processes from the host; as root: mount -o remount," + option +
+	return "/proc is mounted with " + option + ", which hides processes from the host; as root: mount -o remount," +
+		option +
 		",gid=GROUP /proc, with a group that the host's user is in, then start the host again"
 }
 

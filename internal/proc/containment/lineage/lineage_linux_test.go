@@ -25,7 +25,8 @@ const boasted = 1 << 30
 
 // boast has the kernel take a large empty mapping for the environment of this process, and stays.
 func boast(string) {
-	far, err := unix.Mmap(-1, 0, boasted, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	far, err := unix.Mmap(-1, 0, boasted, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -38,8 +39,10 @@ func boast(string) {
 	layout := struct { // struct prctl_mm_map
 		code, codeEnd, data, dataEnd, heap, heapEnd, stack, args, argsEnd, environ, environEnd, auxv uint64
 		auxvSize, program                                                                            uint32
-	}{number(26), number(27), number(45), number(46), number(47), uint64(brk), number(28), number(48), number(49), start, start + boasted, 0, 0, 1<<32 - 1}
-	if err := unix.Prctl(unix.PR_SET_MM, unix.PR_SET_MM_MAP, uintptr(unsafe.Pointer(&layout)), unsafe.Sizeof(layout), 0); err != nil {
+	}{number(26), number(27), number(45), number(46), number(47), uint64(brk), number(28), number(48), number(49),
+		start, start + boasted, 0, 0, 1<<32 - 1}
+	if err := unix.Prctl(unix.PR_SET_MM, unix.PR_SET_MM_MAP, uintptr(unsafe.Pointer(&layout)), unsafe.Sizeof(layout),
+		0); err != nil {
 		fmt.Println(err)
 		return
 	}

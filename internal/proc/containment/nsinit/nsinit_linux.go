@@ -164,7 +164,8 @@ func ownNetwork(host *os.File, proxy bool) error {
 	if !proxy {
 		return nil
 	}
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, unix.SOMAXCONN)); err != nil {
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		unix.Listen(fd, unix.SOMAXCONN)); err != nil {
 		return fmt.Errorf("listen for its proxy: %w", err)
 	}
 	at, err := unix.Getsockname(fd)
@@ -194,9 +195,14 @@ func useProxy(port int) {
 // start starts the child and returns its pid.
 func start(argv []string, l limited.Limits) (pid int, err error) {
 	if l == (limited.Limits{}) { // os would start another process first, to learn what the kernel can
-		return syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}}) // has what SetDefaults set here
+		// has what SetDefaults set here
+		return syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
 	}
-	attr := &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{}}
+	attr := &os.ProcAttr{
+		Env:   os.Environ(),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys:   &syscall.SysProcAttr{},
+	}
 	child, _, err := limited.Start(argv[0], argv, attr, l, limited.Mark{}) // has the mark of this process
 	if err != nil {
 		return 0, err

@@ -59,7 +59,8 @@ func bind(r confine.Rule) (mount int, err error) {
 		how.Resolve = unix.RESOLVE_NO_SYMLINKS
 	}
 	at, err := unix.Openat2(unix.AT_FDCWD, r.Path, &how)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ELOOP) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, fs.ErrPermission) ||
+		errors.Is(err, unix.ELOOP) {
 		return -1, nil // no rule allows it either
 	} else if err != nil {
 		return -1, err
@@ -69,7 +70,8 @@ func bind(r confine.Rule) (mount int, err error) {
 	if err := unix.Fstat(at, &info); err != nil {
 		return -1, err
 	}
-	if kind := info.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG { // a device is written wherever it is
+	// a device is written wherever it is
+	if kind := info.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG {
 		return -1, nil
 	}
 	mount, err = unix.OpenTree(at, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)

@@ -20,7 +20,8 @@ func TestUnmap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{program, ""} {
-		if mappings := unchanged(bytes.NewReader(smaps), path); len(mappings) < 2 { // its instructions and its constants
+		// its instructions and its constants
+		if mappings := unchanged(bytes.NewReader(smaps), path); len(mappings) < 2 {
 			t.Fatalf("%q: %d mappings: %v", path, len(mappings), mappings)
 		}
 	}
@@ -38,11 +39,14 @@ func TestUnmap(t *testing.T) {
 func TestUnchanged(t *testing.T) {
 	smaps := ""
 	for _, m := range []string{
-		"1000-2000 r-xp 0 08:01 1 /bin/exthost|0|0", "2000-3000 r--p 0 08:01 1 /bin/exthost|4|0", "3000-4000 r--p 0 08:01 1 /bin/exthost|0|4",
-		"4000-5000 rw-p 0 08:01 1 /bin/exthost|0|0", "5000-6000 r-xp 0 08:01 2 /lib/libc.so|0|0", "6000-7000 r-xp 0 08:01 1 /bin/exthost|0|0",
+		"1000-2000 r-xp 0 08:01 1 /bin/exthost|0|0", "2000-3000 r--p 0 08:01 1 /bin/exthost|4|0",
+		"3000-4000 r--p 0 08:01 1 /bin/exthost|0|4",
+		"4000-5000 rw-p 0 08:01 1 /bin/exthost|0|0", "5000-6000 r-xp 0 08:01 2 /lib/libc.so|0|0",
+		"6000-7000 r-xp 0 08:01 1 /bin/exthost|0|0",
 	} {
 		f := strings.Split(m, "|")
-		smaps += fmt.Sprintf("%s\nSize: 4 kB\nAnonymous: %s kB\nAnonHugePages: 0 kB\nSwap: %s kB\nSwapPss: 0 kB\nVmFlags: rd ex\n", f[0], f[1], f[2])
+		smaps += fmt.Sprintf("%s\nSize: 4 kB\nAnonymous: %s kB\nAnonHugePages: 0 kB\nSwap: %s kB\nSwapPss: 0 "+
+			"kB\nVmFlags: rd ex\n", f[0], f[1], f[2])
 	}
 	for path, want := range map[string][]mapping{
 		"":             {{0x1000, 0x2000}, {0x5000, 0x6000}, {0x6000, 0x7000}},

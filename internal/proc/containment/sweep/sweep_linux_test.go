@@ -68,7 +68,8 @@ func TestX3StrangersAreSpared(t *testing.T) {
 	stranger.line()
 	began := StartTime(stranger.pid())
 	for _, q := range []*Sweeper{
-		{Mark: []byte("host.1"), Known: map[int]uint64{stranger.pid(): began - 1}},               // session of another process
+		// session of another process
+		{Mark: []byte("host.1"), Known: map[int]uint64{stranger.pid(): began - 1}},
 		{Mark: []byte("host.1"), Known: map[int]uint64{stranger.pid(): began}, Since: began + 1}, // too young
 	} {
 		q.Sweep(patience)

@@ -69,8 +69,14 @@ func (r *reader) stat(pid int) (s stat, ok bool) {
 		return s, false
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(string(f[i])); return n }
-	s = stat{pid: pid, parent: number(1), session: number(3), dead: f[0][0] == 'Z' || f[0][0] == 'X', exiting: number(6)&exitingFlag != 0,
-		stopped: f[0][0] == 'T' || f[0][0] == 't'}
+	s = stat{
+		pid:     pid,
+		parent:  number(1),
+		session: number(3),
+		dead:    f[0][0] == 'Z' || f[0][0] == 'X',
+		exiting: number(6)&exitingFlag != 0,
+		stopped: f[0][0] == 'T' || f[0][0] == 't',
+	}
 	s.start, _ = strconv.ParseUint(string(f[19]), 10, 64)
 	return s, true
 }

@@ -6,8 +6,23 @@ import "golang.org/x/sys/unix"
 const archOf = unix.AUDIT_ARCH_X86_64
 
 var (
-	refusedHere = []uintptr{unix.SYS_KEXEC_FILE_LOAD, unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS_LOOKUP_DCOOKIE}
-	changesHere = []uintptr{unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT}
+	refusedHere = []uintptr{
+		unix.SYS_KEXEC_FILE_LOAD,
+		unix.SYS_IOPL,
+		unix.SYS_IOPERM,
+		unix.SYS_MODIFY_LDT,
+		unix.SYS_USELIB,
+		unix.SYS_USTAT,
+		unix.SYS_LOOKUP_DCOOKIE,
+	}
+	changesHere = []uintptr{
+		unix.SYS_CHMOD,
+		unix.SYS_CHOWN,
+		unix.SYS_LCHOWN,
+		unix.SYS_UTIME,
+		unix.SYS_UTIMES,
+		unix.SYS_FUTIMESAT,
+	}
 )
 
 // modeOf is which argument of a call is the mode of a file.

@@ -39,7 +39,8 @@ func Privileges(kept uint64) (marked bool, err error) {
 	if marked = true; had {
 		permit := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
 		program := unix.SockFprog{Len: 1, Filter: &permit}
-		marked = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0) == nil
+		marked = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0) ==
+			nil
 	}
 	return marked, drop(kept)
 }

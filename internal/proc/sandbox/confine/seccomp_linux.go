@@ -21,19 +21,24 @@ const (
 // refusedAlways are the system calls that no extension needs, and with which it would leave its
 // confinement, look into other processes or try rarely used parts of the kernel.
 var refusedAlways = append([]uintptr{
-	unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
+	unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+	unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
-	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
+	unix.SYS_OPEN_TREE_ATTR,
 	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
 	unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_PERF_EVENT_OPEN, unix.SYS_FANOTIFY_INIT,
 	unix.SYS_UNSHARE, unix.SYS_SETNS,
 	unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
 	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
-	unix.SYS_ACCT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_SYSLOG, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_VHANGUP,
-	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES,
+	unix.SYS_ACCT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_SYSLOG, unix.SYS_QUOTACTL,
+	unix.SYS_QUOTACTL_FD, unix.SYS_VHANGUP,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_MOVE_PAGES,
+	unix.SYS_MIGRATE_PAGES,
 	// Memory, semaphores and queues by number or name are shared with all processes of the user.
-	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP,
+	unix.SYS_SEMCTL,
 	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 }, refusedHere...)
 
@@ -41,7 +46,8 @@ var refusedAlways = append([]uintptr{
 // of them, so an extension that writes nowhere must do without.
 var refusedWithoutWrite = append([]uintptr{
 	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
-	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR,
+	unix.SYS_FREMOVEXATTR,
 	unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }, changesHere...)
 
@@ -55,7 +61,8 @@ var userOf = map[uintptr]uint32{unix.SYS_SETPRIORITY: unix.PRIO_USER, unix.SYS_I
 // others, which may do anything.
 const newestKnown = unix.SYS_RSEQ_SLICE_YIELD
 
-const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
+const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
 // filter is a program that judges system calls. Each part ends with a return or goes on with the
@@ -113,18 +120,29 @@ func filterOf(writes, inet bool) filter {
 	}
 	// A process may ask to be traced by its parent, and end that: the host limits it so before its
 	// first instruction.
-	f.when(unix.SYS_PTRACE, append(append([]bpf.Instruction{arg(0)}, is(permit, unix.PTRACE_TRACEME, unix.PTRACE_DETACH)...), refuse(unix.EPERM))...)
-	f.when(unix.SYS_CLONE, arg(0), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: namespaceFlags, SkipTrue: 1}, refuse(unix.EPERM))
-	f.when(unix.SYS_IOCTL, append([]bpf.Instruction{arg(1)}, is(refuse(unix.EPERM), unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.TIOCCONS)...)...)
+	f.when(unix.SYS_PTRACE, append(append([]bpf.Instruction{arg(0)},
+		is(permit, unix.PTRACE_TRACEME, unix.PTRACE_DETACH)...), refuse(unix.EPERM))...)
+	f.when(unix.SYS_CLONE, arg(0), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: namespaceFlags, SkipTrue: 1},
+		refuse(unix.EPERM))
+	f.when(unix.SYS_IOCTL, append([]bpf.Instruction{arg(1)},
+		is(refuse(unix.EPERM), unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.TIOCCONS)...)...)
 	others := refuse(unix.EPERM)
 	for _, call := range []uintptr{unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET} { // of this process alone
-		f.when(call, arg(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, others, arg(0), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: userOf[call], SkipTrue: 1}, others)
+		f.when(call, arg(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, others, arg(0),
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: userOf[call], SkipTrue: 1}, others)
 	}
 	for call, n := range modeOf { // setuid and setgid programs serve others
-		f.when(call, arg(n), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.S_ISUID | unix.S_ISGID, SkipTrue: 1}, others)
+		f.when(call, arg(n), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.S_ISUID | unix.S_ISGID, SkipTrue: 1},
+			others)
 	}
 	// The limits, the scheduling and the processors of others.
-	for _, call := range []uintptr{unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
+	for _, call := range []uintptr{
+		unix.SYS_PRLIMIT64,
+		unix.SYS_SCHED_SETAFFINITY,
+		unix.SYS_SCHED_SETSCHEDULER,
+		unix.SYS_SCHED_SETPARAM,
+		unix.SYS_SCHED_SETATTR,
+	} {
 		f.when(call, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, others)
 	}
 	f.sockets(inet)
@@ -134,8 +152,10 @@ func filterOf(writes, inet bool) filter {
 // sockets leaves pairs of connected sockets, and the internet where inet is set. A pair of datagram
 // sockets could send to any address, and one of another family (TIPC) leads to other machines.
 func (f *filter) sockets(inet bool) {
-	f.when(unix.SYS_SOCKETPAIR, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1}, refuse(unix.EACCES),
-		arg(1), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.SOCK_DGRAM, SkipTrue: 1}, refuse(unix.EACCES)) // and SOCK_RAW, the same for these
+	f.when(unix.SYS_SOCKETPAIR, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1},
+		refuse(unix.EACCES),
+		// and SOCK_RAW, the same for these
+		arg(1), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.SOCK_DGRAM, SkipTrue: 1}, refuse(unix.EACCES))
 	if !inet {
 		f.when(unix.SYS_SOCKET, refuse(unix.EACCES))
 		return
@@ -150,7 +170,8 @@ func (f *filter) sockets(inet bool) {
 func Notify(calls []uint32) (listener int, err error) {
 	f := filter{number}
 	for _, call := range calls {
-		f = append(f, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: call, SkipTrue: 1}, bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF})
+		f = append(f, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: call, SkipTrue: 1},
+			bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF})
 	}
 	return install(append(f, permit), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
 }

@@ -65,10 +65,15 @@ func prepare(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
 	if record == nil {
 		record = func(Attempt) {}
 	}
-	p := &Proxy{listen: l, tally: newTally(record), slots: make(chan struct{}, maxConnections), public: func(a netip.Addr) bool { return Public(a) && !beside(a) },
+	p := &Proxy{
+		listen: l,
+		tally:  newTally(record),
+		slots:  make(chan struct{}, maxConnections),
+		public: func(a netip.Addr) bool { return Public(a) && !beside(a) },
 		lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		}}
+		},
+	}
 	for _, h := range hosts {
 		p.hosts = append(p.hosts, normal(h))
 	}
@@ -176,7 +181,8 @@ func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
 	a := Attempt{Target: target}
 	defer func() { a.Refused = refused; p.tally.add(a) }()
 	if !slices.Contains(p.hosts, target) {
-		return nil, fmt.Sprintf("the sandbox does not allow %s: net in [sandbox] does not name it", target), http.StatusForbidden
+		return nil, fmt.Sprintf("the sandbox does not allow %s: net in [sandbox] does not name it",
+			target), http.StatusForbidden
 	}
 	host, port, _ := net.SplitHostPort(target)
 	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
@@ -198,7 +204,8 @@ func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
 		failed = err
 	}
 	if failed == nil {
-		return nil, fmt.Sprintf("%s has no public address: the sandbox reaches neither this machine nor its network", host), http.StatusForbidden
+		return nil, fmt.Sprintf("%s has no public address: the sandbox reaches neither this machine nor its network",
+			host), http.StatusForbidden
 	}
 	return nil, failed.Error(), http.StatusBadGateway
 }
@@ -224,7 +231,8 @@ func closeWrite(c net.Conn) {
 }
 
 func answer(c net.Conn, code int, text string) {
-	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Exthost-Sandbox: refused\r\n\r\n%s\n",
+	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: "+
+		"close\r\nX-Exthost-Sandbox: refused\r\n\r\n%s\n",
 		code, http.StatusText(code), len(text)+1, text)
 }
 

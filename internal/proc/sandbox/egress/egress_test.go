@@ -44,7 +44,10 @@ func proxied(t *testing.T, hosts []string, change func(*Proxy)) (*http.Client, *
 	t.Cleanup(func() { p.Close() })
 	tr := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: l.Addr().String()})}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: time.Minute}, p, func() []Attempt { mu.Lock(); defer mu.Unlock(); return seen }
+	return &http.Client{
+		Transport: tr,
+		Timeout:   time.Minute,
+	}, p, func() []Attempt { mu.Lock(); defer mu.Unlock(); return seen }
 }
 
 func get(t *testing.T, c *http.Client, address string) (string, error) {
@@ -63,22 +66,34 @@ func get(t *testing.T, c *http.Client, address string) (string, error) {
 
 func TestNamedHosts(t *testing.T) {
 	processtest.Leaks(t)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello ", r.Host) }))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "hello ", r.Host)
+	}))
 	defer server.Close()
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "plain ", r.Host, r.URL.Path, r.Header.Get("Proxy-Authorization"))
 	}))
 	defer plain.Close()
-	port, plainPort := server.URL[strings.LastIndexByte(server.URL, ':'):], plain.URL[strings.LastIndexByte(plain.URL, ':'):]
+	port, plainPort := server.URL[strings.LastIndexByte(server.URL, ':'):], plain.URL[strings.LastIndexByte(plain.URL,
+		':'):]
 	client, _, seen := proxied(t, []string{"Example.com" + port, "example.com" + plainPort}, nil)
 	client.Transport.(*http.Transport).TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
-	if text, err := get(t, client, "https://example.COM"+port); err != nil || !strings.EqualFold(text, "hello example.com"+port) {
+	if text, err := get(t, client, "https://example.COM"+port); err != nil ||
+		!strings.EqualFold(text, "hello example.com"+port) {
 		t.Errorf("%q, %v", text, err)
 	}
-	if text, err := get(t, client, "http://example.com"+plainPort+"/x"); err != nil || text != "plain example.com"+plainPort+"/x" {
+	if text, err := get(t, client, "http://example.com"+plainPort+"/x"); err != nil ||
+		text != "plain example.com"+plainPort+"/x" {
 		t.Errorf("%q, %v", text, err)
 	}
-	for _, other := range []string{"https://example.com:1", "https://evil.example" + port, "https://127.0.0.1" + port, "http://example.com", "http://169.254.169.254/latest", "https://[::1]" + port} {
+	for _, other := range []string{
+		"https://example.com:1",
+		"https://evil.example" + port,
+		"https://127.0.0.1" + port,
+		"http://example.com",
+		"http://169.254.169.254/latest",
+		"https://[::1]" + port,
+	} {
 		if text, err := get(t, client, other); err == nil {
 			t.Errorf("%s: %q", other, text)
 		}
@@ -98,8 +113,10 @@ func TestNamedHosts(t *testing.T) {
 // A name that leads to this machine or its network is refused, also when it is named.
 func TestPrivateAddresses(t *testing.T) {
 	processtest.Leaks(t)
-	for _, addr := range []string{"127.0.0.1", "::1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "fe80::1", "fd00:ec2::254", "0.0.0.0", "::",
-		"100.100.100.200", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::", "224.0.0.1", "255.255.255.255", "::127.0.0.1", "168.63.129.16", "fec0::1", "::ffff:0:7f00:1", "4000::1",
+	for _, addr := range []string{"127.0.0.1", "::1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254",
+		"fe80::1", "fd00:ec2::254", "0.0.0.0", "::",
+		"100.100.100.200", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::",
+		"224.0.0.1", "255.255.255.255", "::127.0.0.1", "168.63.129.16", "fec0::1", "::ffff:0:7f00:1", "4000::1",
 		"64:ff9b:1::7f00:1", "100::1", "5f00::1", "3fff::1", "2001:db8::1", "2001::1"} {
 		if Public(netip.MustParseAddr(addr)) {
 			t.Errorf("%s is public", addr)
@@ -111,7 +128,8 @@ func TestPrivateAddresses(t *testing.T) {
 		}
 	}
 	client, _, seen := proxied(t, []string{"localhost:443"}, func(p *Proxy) { p.public = Public })
-	if _, err := get(t, client, "https://localhost:443"); err == nil || !strings.Contains(seen()[0].Refused, "no public address") {
+	if _, err := get(t, client, "https://localhost:443"); err == nil ||
+		!strings.Contains(seen()[0].Refused, "no public address") {
 		t.Errorf("%v, %+v", err, seen())
 	}
 }

@@ -30,7 +30,8 @@ type Store struct {
 }
 
 // errUnset is the error of a store without a place.
-var errUnset = errors.New("there is no directory of the user's configuration to keep it in; state secrets.path and secrets.identity")
+var errUnset = errors.New("there is no directory of the user's configuration to keep it in; state secrets.path and " +
+	"secrets.identity")
 
 // version is that of the form of the file. Another one is refused: what it means is unknown.
 const version = 1
@@ -56,7 +57,11 @@ func (s Store) Lookup(_ context.Context, name string) (string, error) {
 	}
 	value, ok := c.Secrets[name]
 	if !ok {
-		return "", &secrets.Error{Message: fmt.Sprintf("the secret %s is not stored", name), Next: "exthost secret set " + name, Missing: true}
+		return "", &secrets.Error{
+			Message: fmt.Sprintf("the secret %s is not stored", name),
+			Next:    "exthost secret set " + name,
+			Missing: true,
+		}
 	}
 	return string(value), nil
 }

@@ -47,7 +47,10 @@ func store(s agefile.Store, name string) int {
 }
 
 func storeIn(dir string) agefile.Store {
-	return agefile.Store{Path: filepath.Join(dir, "secrets", "secrets.age"), Identity: filepath.Join(dir, "secrets", "identity")}
+	return agefile.Store{
+		Path:     filepath.Join(dir, "secrets", "secrets.age"),
+		Identity: filepath.Join(dir, "secrets", "identity"),
+	}
 }
 
 func program(dir, name string) *exec.Cmd {
@@ -58,7 +61,8 @@ func program(dir, name string) *exec.Cmd {
 
 func TestStore(t *testing.T) {
 	s := storeIn(t.TempDir())
-	if err := s.Check("a"); err == nil || !strings.HasSuffix(err.Error(), "the secret a is not stored; exthost secret set a") {
+	if err := s.Check("a"); err == nil ||
+		!strings.HasSuffix(err.Error(), "the secret a is not stored; exthost secret set a") {
 		t.Errorf("%v", err)
 	}
 	for name, value := range map[string]string{"a": "1", "b": "\xff\x01 \n", "c": strings.Repeat("x", 64<<10)} {
@@ -124,7 +128,10 @@ func TestOneKeyForAll(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 4 {
 			wg.Go(func() {
-				s := agefile.Store{Path: filepath.Join(dir, fmt.Sprint(n), "secrets.age"), Identity: filepath.Join(dir, "key", "identity")}
+				s := agefile.Store{
+					Path:     filepath.Join(dir, fmt.Sprint(n), "secrets.age"),
+					Identity: filepath.Join(dir, "key", "identity"),
+				}
 				if err := s.Set("a", "value"); err != nil {
 					t.Error(err)
 				}
@@ -132,7 +139,10 @@ func TestOneKeyForAll(t *testing.T) {
 		}
 		wg.Wait()
 		for n := range 4 {
-			s := agefile.Store{Path: filepath.Join(dir, fmt.Sprint(n), "secrets.age"), Identity: filepath.Join(dir, "key", "identity")}
+			s := agefile.Store{
+				Path:     filepath.Join(dir, fmt.Sprint(n), "secrets.age"),
+				Identity: filepath.Join(dir, "key", "identity"),
+			}
 			if err := s.Check("a"); err != nil {
 				t.Error(err)
 			}
@@ -192,21 +202,34 @@ func TestRefused(t *testing.T) {
 		spoil func(s agefile.Store) error
 		want  string
 	}{
-		"a directory of others":   {func(s agefile.Store) error { return os.Chmod(filepath.Dir(s.Path), 0o755) }, "chmod 700 "},
+		"a directory of others": {func(s agefile.Store) error { return os.Chmod(filepath.Dir(s.Path), 0o755) },
+			"chmod 700 "},
 		"a file that others read": {func(s agefile.Store) error { return os.Chmod(s.Path, 0o640) }, "chmod 600 "},
 		"a key that others read":  {func(s agefile.Store) error { return os.Chmod(s.Identity, 0o604) }, "chmod 600 "},
 		"a link to the file":      {func(s agefile.Store) error { return linked(s.Path) }, "a symbolic link"},
 		"a link to the key":       {func(s agefile.Store) error { return linked(s.Identity) }, "a symbolic link"},
-		"a link to the directory": {func(s agefile.Store) error { return linked(filepath.Dir(s.Path)) }, "a symbolic link"},
-		"no key":                  {func(s agefile.Store) error { return os.Remove(s.Identity) }, "restore it from a backup"},
-		"another key":             {func(s agefile.Store) error { return otherKey(s.Identity) }, "for another key"},
-		"no key at all":           {func(s agefile.Store) error { return os.WriteFile(s.Identity, []byte("canary"), 0o600) }, "no file of age keys"},
-		"a broken file":           {func(s agefile.Store) error { return os.WriteFile(s.Path, []byte("canary"), 0o600) }, "is not encrypted with age"},
-		"a file of nothing":       {func(s agefile.Store) error { return encrypt(s, `{"version":1,"secrets":null}`) }, "no file of secrets"},
-		"a later version":         {func(s agefile.Store) error { return encrypt(s, `{"version":2,"canary":{}}`) }, "version 2"},
-		"a directory":             {func(s agefile.Store) error { return errors.Join(os.Remove(s.Path), os.Mkdir(s.Path, 0o700)) }, "a directory, not a regular file"},
-		"another owner":           {func(s agefile.Store) error { return os.Chown(s.Path, 4294960, 4294960) }, "belongs to"},
-		"another owner's key":     {func(s agefile.Store) error { return os.Chown(s.Identity, 4294960, 4294960) }, "belongs to"},
+		"a link to the directory": {func(s agefile.Store) error { return linked(filepath.Dir(s.Path)) },
+			"a symbolic link"},
+		"no key": {func(s agefile.Store) error { return os.Remove(s.Identity) },
+			"restore it from a backup"},
+		"another key": {func(s agefile.Store) error { return otherKey(s.Identity) }, "for another key"},
+		"no key at all": {func(s agefile.Store) error {
+			return os.WriteFile(s.Identity, []byte("canary"), 0o600)
+		}, "no file of age keys"},
+		"a broken file": {func(s agefile.Store) error {
+			return os.WriteFile(s.Path, []byte("canary"), 0o600)
+		}, "is not encrypted with age"},
+		"a file of nothing": {func(s agefile.Store) error { return encrypt(s, `{"version":1,"secrets":null}`) },
+			"no file of secrets"},
+		"a later version": {func(s agefile.Store) error { return encrypt(s, `{"version":2,"canary":{}}`) },
+			"version 2"},
+		"a directory": {func(s agefile.Store) error {
+			return errors.Join(os.Remove(s.Path), os.Mkdir(s.Path, 0o700))
+		}, "a directory, not a regular file"},
+		"another owner": {func(s agefile.Store) error { return os.Chown(s.Path, 4294960, 4294960) },
+			"belongs to"},
+		"another owner's key": {func(s agefile.Store) error { return os.Chown(s.Identity, 4294960, 4294960) },
+			"belongs to"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storeIn(t.TempDir())
@@ -218,7 +241,11 @@ func TestRefused(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			for what, err := range map[string]error{"Check": s.Check("a"), "Set": s.Set("b", "canary"), "Remove": s.Remove("a")} {
+			for what, err := range map[string]error{
+				"Check":  s.Check("a"),
+				"Set":    s.Set("b", "canary"),
+				"Remove": s.Remove("a"),
+			} {
 				if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "canary") {
 					t.Errorf("%s: %v, want %s", what, err, tt.want)
 				}

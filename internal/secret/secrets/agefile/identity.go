@@ -18,7 +18,10 @@ const maxIdentity = 64 << 10
 func (s Store) identities() ([]age.Identity, error) {
 	text, err := readPrivate(s.Identity, maxIdentity)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &refusal{fmt.Sprintf("the key of %s is gone: there is no %s", s.Path, s.Identity), "restore it from a backup; without it, remove " + s.Path + " and set the secrets again"}
+		return nil, &refusal{
+			fmt.Sprintf("the key of %s is gone: there is no %s", s.Path, s.Identity),
+			"restore it from a backup; without it, remove " + s.Path + " and set the secrets again",
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -65,6 +68,7 @@ func (s Store) makeIdentity() error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("# The key of %s. Keep a copy in a safe place.\n# public key: %s\n%s\n", s.Path, key.Recipient(), key)
+	text := fmt.Sprintf("# The key of %s. Keep a copy in a safe place.\n# public key: %s\n%s\n", s.Path,
+		key.Recipient(), key)
 	return atomicfile.WritePrivate(s.Identity, []byte(text))
 }

@@ -33,7 +33,10 @@ func checkDirectory(dir string) error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return &refusal{dir + " is a symbolic link or a file, and not a directory", "state in secrets.path where the directory is"}
+		return &refusal{
+			dir + " is a symbolic link or a file, and not a directory",
+			"state in secrets.path where the directory is",
+		}
 	}
 	if refused := (ownership.Rule{}).Directory(filepath.Dir(dir)); refused != nil { // who could replace it
 		return &refusal{refused.Path + ": " + refused.Message, "give it to this user alone"}

@@ -33,9 +33,16 @@ func (s Store) Lookup(ctx context.Context, name string) (value string, err error
 	case err == nil:
 		return value, nil
 	case errors.Is(err, keyring.ErrNotFound):
-		return "", &secrets.Error{Message: fmt.Sprintf("the secret %s is not in the keyring", name), Next: "exthost secret set " + name, Missing: true}
+		return "", &secrets.Error{
+			Message: fmt.Sprintf("the secret %s is not in the keyring", name),
+			Next:    "exthost secret set " + name,
+			Missing: true,
+		}
 	}
-	return "", &secrets.Error{Message: fmt.Sprintf("the secret %s: %v", name, err), Next: "unlock the keyring, or state another secrets.provider: age needs no desktop"}
+	return "", &secrets.Error{
+		Message: fmt.Sprintf("the secret %s: %v", name, err),
+		Next:    "unlock the keyring, or state another secrets.provider: age needs no desktop",
+	}
 }
 
 // Check knows nothing: to look may ask the user to unlock the keyring.
@@ -58,7 +65,8 @@ func (s Store) Remove(name string) error {
 
 // ask makes a request, and gives it up at the end of ctx or of the time.
 func (s Store) ask(ctx context.Context, request func() (string, error)) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("the keyring gave no answer within %v", s.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout,
+		fmt.Errorf("the keyring gave no answer within %v", s.Timeout))
 	defer cancel()
 	type answer struct {
 		value string

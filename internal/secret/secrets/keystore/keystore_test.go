@@ -29,7 +29,8 @@ func TestKeyring(t *testing.T) {
 	if err := s.Remove("github"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if _, err := s.Lookup(t.Context(), "github"); err == nil || !strings.HasSuffix(err.Error(), "; exthost secret set github") {
+	if _, err := s.Lookup(t.Context(), "github"); err == nil ||
+		!strings.HasSuffix(err.Error(), "; exthost secret set github") {
 		t.Errorf("%v", err)
 	}
 }
@@ -41,7 +42,8 @@ func TestKeyringThatIsLocked(t *testing.T) {
 	keyring.MockInitWithError(errors.New("the collection is locked"))
 	s := Store{Timeout: time.Minute}
 	for _, err := range []error{s.Set("x", "canary"), s.Remove("x"), look(s, "x")} {
-		if err == nil || !strings.Contains(err.Error(), "the keyring cannot be used: the collection is locked") || strings.Contains(err.Error(), "canary") {
+		if err == nil || !strings.Contains(err.Error(), "the keyring cannot be used: the collection is locked") ||
+			strings.Contains(err.Error(), "canary") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -54,7 +56,8 @@ func TestKeyringThatIsLocked(t *testing.T) {
 	if _, err := s.ask(t.Context(), slow); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("%v", err)
 	}
-	if _, err := s.ask(t.Context(), slow); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") { // does not ask a second time
+	// does not ask a second time
+	if _, err := s.ask(t.Context(), slow); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("%v", err)
 	}
 	close(unlocked)

@@ -58,7 +58,8 @@ func (c Command) run(ctx context.Context, name string) (string, error) {
 	for i, word := range c.Argv[1:] {
 		args[i] = strings.ReplaceAll(word, placeholder, name)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("%s gave no answer within %v and was killed", c.Argv[0], c.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout,
+		fmt.Errorf("%s gave no answer within %v and was killed", c.Argv[0], c.Timeout))
 	defer cancel()
 	running, err := process.Start(ctx, process.Spec{Path: path, Args: args, Dir: c.Dir, Env: process.Distinct(c.Env)})
 	if err != nil {

@@ -44,7 +44,8 @@ func (f File) Names() (names []string, err error) {
 	if f.directory() {
 		entries, err := os.ReadDir(f.Path)
 		for _, e := range entries {
-			if info, wrong := os.Stat(filepath.Join(f.Path, e.Name())); wrong == nil && info.Mode().IsRegular() && secrets.CheckName(e.Name()) == nil {
+			if info, wrong := os.Stat(filepath.Join(f.Path, e.Name())); wrong == nil && info.Mode().IsRegular() &&
+				secrets.CheckName(e.Name()) == nil {
 				names = append(names, e.Name())
 			}
 		}

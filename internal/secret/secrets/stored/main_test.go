@@ -43,7 +43,8 @@ var programs = map[string]func(name string){
 		fmt.Print("read")
 	},
 	"leaves a child": func(string) {
-		if _, err := os.StartProcess(os.Args[0], os.Args, &os.ProcAttr{Files: []*os.File{nil, os.Stdout, nil}, Env: []string{behaviour + "=hangs"}}); err != nil {
+		if _, err := os.StartProcess(os.Args[0], os.Args,
+			&os.ProcAttr{Files: []*os.File{nil, os.Stdout, nil}, Env: []string{behaviour + "=hangs"}}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(0)
@@ -61,5 +62,9 @@ func TestMain(m *testing.M) {
 
 // command is a program that behaves so.
 func command(name string, timeout time.Duration) stored.Command {
-	return stored.Command{Argv: []string{os.Args[0], "item", "{name}"}, Env: append(os.Environ(), behaviour+"="+name), Timeout: timeout}
+	return stored.Command{
+		Argv:    []string{os.Args[0], "item", "{name}"},
+		Env:     append(os.Environ(), behaviour+"="+name),
+		Timeout: timeout,
+	}
 }

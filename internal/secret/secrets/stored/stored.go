@@ -19,7 +19,10 @@ type Env struct {
 func (e Env) Lookup(_ context.Context, name string) (string, error) {
 	value, ok := process.Lookup(e.Environ)(name)
 	if !ok {
-		return "", &secrets.Error{Message: fmt.Sprintf("the secret %s is not there: the host has no variable %s", name, name), Next: e.HowToSet(name)}
+		return "", &secrets.Error{
+			Message: fmt.Sprintf("the secret %s is not there: the host has no variable %s", name, name),
+			Next:    e.HowToSet(name),
+		}
 	}
 	value, err := secrets.Value([]byte(value))
 	if err != nil {

@@ -28,11 +28,17 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"nothing": "printed nothing", "a line alone": "the value is empty", "zero": "NUL", "fails": "no such item", "floods": "printed more than 65536 bytes",
+		"nothing":        "printed nothing",
+		"a line alone":   "the value is empty",
+		"zero":           "NUL",
+		"fails":          "no such item",
+		"floods":         "printed more than 65536 bytes",
 		"leaves a child": "",
 	} {
 		_, err := command(name, time.Minute).Lookup(t.Context(), "github")
-		if e, ok := errors.AsType[*secrets.Error](err); want != "" && (!ok || !strings.Contains(e.Message, "the secret github: ") || !strings.Contains(e.Message, want) || e.Next != "have secrets.command print github") {
+		if e, ok := errors.AsType[*secrets.Error](err); want != "" &&
+			(!ok || !strings.Contains(e.Message, "the secret github: ") || !strings.Contains(e.Message, want) ||
+				e.Next != "have secrets.command print github") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err != nil && (strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "\x1b")) {
@@ -48,7 +54,8 @@ func TestCommand(t *testing.T) {
 // A program that does not answer is killed at the end of its time, and when nobody waits any more.
 func TestCommandThatHangs(t *testing.T) {
 	processtest.Leaks(t)
-	if _, err := command("hangs", 50*time.Millisecond).Lookup(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "gave no answer within 50ms") || strings.Contains(err.Error(), "canary") {
+	if _, err := command("hangs", 50*time.Millisecond).Lookup(t.Context(), "x"); err == nil ||
+		!strings.Contains(err.Error(), "gave no answer within 50ms") || strings.Contains(err.Error(), "canary") {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,7 +94,8 @@ func TestFiles(t *testing.T) {
 	write(t, dir+"/open", "v2", 0o644)
 	write(t, dir+"/.hidden", "v3", 0o600)
 	write(t, elsewhere+"/other", "v4", 0o600)
-	if err := errors.Join(os.Mkdir(dir+"/folder", 0o700), os.Symlink(elsewhere+"/other", dir+"/out"), os.Symlink("github", dir+"/in")); err != nil {
+	if err := errors.Join(os.Mkdir(dir+"/folder", 0o700), os.Symlink(elsewhere+"/other", dir+"/out"),
+		os.Symlink("github", dir+"/in")); err != nil {
 		t.Fatal(err)
 	}
 	f := stored.File{Path: dir}
@@ -97,13 +105,18 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"open": "everybody may read this file", "out": "escapes", "folder": "not a regular file", "missing": "is not in " + dir + "; write it to " + filepath.Join(dir, "missing"),
+		"open":    "everybody may read this file",
+		"out":     "escapes",
+		"folder":  "not a regular file",
+		"missing": "is not in " + dir + "; write it to " + filepath.Join(dir, "missing"),
 	} {
-		if err := f.Check(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the secret "+name) {
+		if err := f.Check(name); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "the secret "+name) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
-	if got, err := (stored.File{Path: dir, Owners: ownership.Rule{Safe: []string{dir}}}).Lookup(t.Context(), "open"); err != nil || got != "v2" {
+	if got, err := (stored.File{Path: dir, Owners: ownership.Rule{Safe: []string{dir}}}).Lookup(t.Context(),
+		"open"); err != nil || got != "v2" {
 		t.Errorf("in a safe directory: %q, %v", got, err)
 	}
 	if names, err := f.Names(); err != nil || !slices.Equal(names, []string{"github", "in", "open", "out"}) {

@@ -23,9 +23,11 @@ func BenchmarkStart(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	err = tree.Add("main.js", []byte("for (let i = 0; i < 1200; i += 6) require(`p${Math.floor(i / 12)}/f${i}`)\nconsole.log('up')\nprocess.stdin.resume()\n"))
+	err = tree.Add("main.js", []byte("for (let i = 0; i < 1200; i += 6) require(`p${Math.floor(i / "+
+		"12)}/f${i}`)\nconsole.log('up')\nprocess.stdin.resume()\n"))
 	for i := range 1200 {
-		err = errors.Join(err, tree.Add(fmt.Sprintf("node_modules/p%d/f%d.js", i/12, i), fmt.Appendf(nil, "module.exports = %d // %10000d\n", i, i)))
+		err = errors.Join(err, tree.Add(fmt.Sprintf("node_modules/p%d/f%d.js", i/12, i),
+			fmt.Appendf(nil, "module.exports = %d // %10000d\n", i, i)))
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -56,10 +58,14 @@ func BenchmarkStart(b *testing.B) {
 		_, err = bufio.NewReader(out).ReadString('\n')
 		return errors.Join(err, in.Close(), cmd.Wait())
 	}
-	benchtest.Load{Name: "start", Callers: 1, Calls: 10}.Compare(b, benchtest.Way{Name: "bare", Call: start}, benchtest.Way{Name: "locked", Call: func() error {
-		if _, _, err := locked.Verify(c); err != nil {
-			return err
-		}
-		return start()
-	}})
+	benchtest.Load{Name: "start", Callers: 1, Calls: 10}.Compare(b, benchtest.Way{Name: "bare", Call: start},
+		benchtest.Way{
+			Name: "locked",
+			Call: func() error {
+				if _, _, err := locked.Verify(c); err != nil {
+					return err
+				}
+				return start()
+			},
+		})
 }

@@ -117,7 +117,8 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 		if !refers(m) {
 			return "", nil, nil
 		}
-		return "", nil, refuse(protocol.Untrusted, "it runs a package, and "+lockfile.FileName+" names none for it", "exthost add, which writes both; or "+lockfile.FileName+" from where the extension is from")
+		return "", nil, refuse(protocol.Untrusted, "it runs a package, and "+lockfile.FileName+" names none for it",
+			"exthost add, which writes both; or "+lockfile.FileName+" from where the extension is from")
 	}
 	data, _, err := regular.Read(filepath.Join(c.Dir, manifest.FileName), maxManifest, true)
 	if err != nil {
@@ -127,19 +128,24 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 	switch {
 	case l.Editing:
 	case lockfile.Sum(data) != e.Manifest:
-		return "", nil, refuse(protocol.Untrusted, manifest.FileName+" is not the one that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
+		return "", nil, refuse(protocol.Untrusted,
+			manifest.FileName+" is not the one that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
 	case CommandSum(m) != e.Command:
-		return "", nil, refuse(protocol.Untrusted, "its command lines are not those that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
+		return "", nil, refuse(protocol.Untrusted, "its command lines are not those that "+lockfile.FileName+" states",
+			"exthost trust --lock "+id+agree)
 	}
 	dir, beside, err = l.uses.Store.Verify(e.Tree)
 	switch {
 	case err == nil:
-		l.noted.Do(func() { _ = l.uses.Add(l.dir) }) // a clone whose packages were here; without the note it may have to fetch them again
+		// a clone whose packages were here; without the note it may have to fetch them again
+		l.noted.Do(func() { _ = l.uses.Add(l.dir) })
 		return dir, beside, nil
 	case errors.As(err, new(store.Missing)):
-		return "", nil, refuse(protocol.NotReady, "its package "+e.Source+" "+e.Version+" is not on this machine", "exthost add --locked "+id)
+		return "", nil, refuse(protocol.NotReady, "its package "+e.Source+" "+e.Version+" is not on this machine",
+			"exthost add --locked "+id)
 	}
-	return "", nil, refuse(protocol.Untrusted, err.Error(), "exthost add --locked "+id+", which restores them and deletes nothing")
+	return "", nil, refuse(protocol.Untrusted, err.Error(),
+		"exthost add --locked "+id+", which restores them and deletes nothing")
 }
 
 // refers reports whether a manifest refers to the files of a package.

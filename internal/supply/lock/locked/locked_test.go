@@ -34,7 +34,11 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	home := filepath.Join(t.TempDir(), "packages")
-	b := &bench{t: t, dir: t.TempDir(), uses: Uses{Path: filepath.Join(home, "directories.json"), Store: store.New(home, consent.HoldsCode)}}
+	b := &bench{
+		t:    t,
+		dir:  t.TempDir(),
+		uses: Uses{Path: filepath.Join(home, "directories.json"), Store: store.New(home, consent.HoldsCode)},
+	}
 	b.tree = b.put("1")
 	b.manifest(text)
 	b.lock(b.dir, b.entry())
@@ -70,7 +74,8 @@ func (b *bench) manifest(text string) {
 // candidate is the extension as it is on disk.
 func (b *bench) candidate() *discovery.Candidate {
 	b.t.Helper()
-	found, err := discovery.Discover(b.t.Context(), discovery.Options{SearchPaths: []string{filepath.Join(b.dir, "extensions")}})
+	found, err := discovery.Discover(b.t.Context(),
+		discovery.Options{SearchPaths: []string{filepath.Join(b.dir, "extensions")}})
 	if err != nil || len(found.Candidates) == 0 {
 		b.t.Fatalf("%+v, %v", found, err)
 	}
@@ -79,8 +84,15 @@ func (b *bench) candidate() *discovery.Candidate {
 
 // entry is what the lock file says of the extension as it is on disk.
 func (b *bench) entry() lockfile.Entry {
-	return lockfile.Entry{Manifest: lockfile.Sum([]byte(text)), Files: "x", Command: CommandSum(b.candidate().Manifest), Source: "npm:weather", Version: "1.0.0", Tree: b.tree,
-		Parts: []lockfile.Part{{Name: "weather", Version: "1.0.0", URL: "https://registry.example/weather.tgz"}}}
+	return lockfile.Entry{
+		Manifest: lockfile.Sum([]byte(text)),
+		Files:    "x",
+		Command:  CommandSum(b.candidate().Manifest),
+		Source:   "npm:weather",
+		Version:  "1.0.0",
+		Tree:     b.tree,
+		Parts:    []lockfile.Part{{Name: "weather", Version: "1.0.0", URL: "https://registry.example/weather.tgz"}},
+	}
 }
 
 func (b *bench) lock(dir string, e lockfile.Entry) {
@@ -109,7 +121,8 @@ func TestVerify(t *testing.T) {
 		"nothing": {func(*bench) {}, "", "", ""},
 		"manifest changed": {func(b *bench) { b.manifest(text + "# edited\n") }, protocol.Untrusted,
 			"plugin.toml is not the one", "exthost trust --lock weather"},
-		"manifest of another hash": {change(func(e *lockfile.Entry) { e.Manifest = lockfile.Sum(nil) }), protocol.Untrusted,
+		"manifest of another hash": {change(func(e *lockfile.Entry) { e.Manifest = lockfile.Sum(nil) }),
+			protocol.Untrusted,
 			"plugin.toml is not the one", "exthost trust --lock weather"},
 		"command changed": {change(func(e *lockfile.Entry) { e.Command = lockfile.Sum(nil) }), protocol.Untrusted,
 			"its command lines are not those", "exthost trust --lock weather"},
@@ -133,10 +146,12 @@ func TestVerify(t *testing.T) {
 				b.t.Fatal(err)
 			}
 		}, protocol.Untrusted, "exthost.lock names none for it", "exthost add"},
-		"lock without a package": {change(func(e *lockfile.Entry) { e.Tree, e.Source, e.Parts = "", "", nil }), protocol.Untrusted,
+		"lock without a package": {change(func(e *lockfile.Entry) { e.Tree, e.Source, e.Parts = "", "", nil }),
+			protocol.Untrusted,
 			"exthost.lock names none for it", "exthost add"},
 		"lock that is none": {func(b *bench) {
-			if err := os.WriteFile(filepath.Join(b.dir, lockfile.FileName), []byte("version = 9\n"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(b.dir, lockfile.FileName), []byte("version = 9\n"),
+				0o644); err != nil {
 				b.t.Fatal(err)
 			}
 		}, protocol.ConfigInvalid, "version 9 is not known", ""},
@@ -200,7 +215,8 @@ func TestVerifyOtherDirectory(t *testing.T) {
 // An MCP server that a manifest states runs the package of that manifest.
 func TestVerifyServersOfAManifest(t *testing.T) {
 	b := newBench(t)
-	b.manifest("[plugin]\nid = \"weather\"\nversion = \"1.0.0\"\n[mcp_servers.now]\ncommand = \"node\"\nargs = [\"${EXTHOST_PACKAGE}/main.js\"]\n")
+	b.manifest("[plugin]\nid = \"weather\"\nversion = \"1.0.0\"\n[mcp_servers.now]\ncommand = \"node\"\nargs = " +
+		"[\"${EXTHOST_PACKAGE}/main.js\"]\n")
 	c := b.candidate()
 	if c.Owner != "weather" {
 		t.Fatalf("%+v", c)

@@ -54,7 +54,8 @@ func TestRelease(t *testing.T) {
 // While a lock file cannot be read, what it names is not known, and all stay.
 func TestReleaseBrokenLock(t *testing.T) {
 	b := newBench(t)
-	if err := errors.Join(b.uses.Add(b.dir), os.WriteFile(filepath.Join(b.dir, lockfile.FileName), []byte("<<<<<<< ours\n"), 0o644)); err != nil {
+	if err := errors.Join(b.uses.Add(b.dir),
+		os.WriteFile(filepath.Join(b.dir, lockfile.FileName), []byte("<<<<<<< ours\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	b.release(b.tree)

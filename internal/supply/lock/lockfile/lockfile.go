@@ -75,11 +75,13 @@ type Entry struct {
 
 // Part is one archive of a package.
 type Part struct {
-	Name      string `json:"name"`
-	Version   string `json:"version"`
-	URL       string `json:"url"`       // where it comes from: https, git+…, registry:// relative to its registry, or a path relative to the lock file
-	Integrity string `json:"integrity"` // "sha512-" or "sha256-" and base64, as registries state it; "" for a folder or commit
-	Path      string `json:"path"`      // where it lies in the package, with slashes; "": at its root
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// where it comes from: https, git+…, registry:// relative to its registry, or a path relative to the lock file
+	URL string `json:"url"`
+	// "sha512-" or "sha256-" and base64, as registries state it; "" for a folder or commit
+	Integrity string `json:"integrity"`
+	Path      string `json:"path"` // where it lies in the package, with slashes; "": at its root
 }
 
 // Lookup returns what the lock says of the extension whose manifest has the id. An extension
@@ -144,7 +146,8 @@ func parse(path string, data []byte) (*File, []protocol.Diagnostic) {
 	r := &strict.Report{Code: CodeInvalid}
 	src := strict.NewSource(path, data)
 	if at := conflict(src.Text); at >= 0 {
-		r.Add(src.Pos(at), "keep the blocks of both sides; the blocks of one extension have to come from one side", "the file has a conflict marker of a merge")
+		r.Add(src.Pos(at), "keep the blocks of both sides; the blocks of one extension have to come from one side",
+			"the file has a conflict marker of a merge")
 		return nil, r.Diagnostics
 	}
 	if at := src.Invalid(); at >= 0 {
@@ -160,7 +163,8 @@ func parse(path string, data []byte) (*File, []protocol.Diagnostic) {
 	d := strict.Decoder{Report: r, Exact: true}
 	d.Decode("", root, f)
 	if f.Version != version && !r.Failed() {
-		r.Add(d.Positions["version"], "use a newer exthost", "version %d is not known; this program knows %d", f.Version, version)
+		r.Add(d.Positions["version"], "use a newer exthost", "version %d is not known; this program knows %d",
+			f.Version, version)
 	}
 	if !r.Failed() {
 		check(f, r, d.Positions)
@@ -201,7 +205,8 @@ func check(f *File, r *strict.Report, at strict.Positions) {
 			report("tools", "it has over %d tools", maxTools)
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Tools)) {
-			if at, tool, _ := strings.Cut(name, "/"); at != id && !strings.HasPrefix(at, id+".") || tool == "" || !isSum(e.Tools[name]) {
+			if at, tool, _ := strings.Cut(name, "/"); at != id && !strings.HasPrefix(at, id+".") || tool == "" ||
+				!isSum(e.Tools[name]) {
 				report("tools", "%q is no hash of a tool of %s: ID/TOOL", name, id)
 			}
 		}

@@ -14,13 +14,26 @@ import (
 
 func sample() *File {
 	tree := "h1:" + strings.Repeat("A", 43) + "="
-	return &File{Version: 1, Extensions: map[string]Entry{
-		"fetch": {Source: "npm:@scope/fetch@^1", Version: "1.2.3", Tree: tree, Manifest: Sum([]byte("x")), Files: "sha256:ab", Command: "sha256:cd",
-			Approved: "2026-11-23T09:00:00Z", ApprovedBy: `o"p\`, Scripts: []string{"esbuild"},
-			Tools: map[string]string{"fetch/get page": Sum(nil), "fetch.b/x": Sum(nil)},
-			Parts: []Part{{Name: "@scope/fetch", Version: "1.2.3", URL: "https://r/x.tgz", Integrity: "sha512-x"}, {Name: "dep", Version: "1.0.0", URL: "https://r/y.tgz", Integrity: "sha512-y", Path: "node_modules/dep"}}},
-		"own": {Manifest: Sum(nil), Files: "sha256:ab"},
-	}}
+	return &File{
+		Version: 1,
+		Extensions: map[string]Entry{
+			"fetch": {Source: "npm:@scope/fetch@^1", Version: "1.2.3", Tree: tree, Manifest: Sum([]byte("x")),
+				Files: "sha256:ab", Command: "sha256:cd",
+				Approved: "2026-11-23T09:00:00Z", ApprovedBy: `o"p\`, Scripts: []string{"esbuild"},
+				Tools: map[string]string{"fetch/get page": Sum(nil), "fetch.b/x": Sum(nil)},
+				Parts: []Part{
+					{Name: "@scope/fetch", Version: "1.2.3", URL: "https://r/x.tgz", Integrity: "sha512-x"},
+					{
+						Name:      "dep",
+						Version:   "1.0.0",
+						URL:       "https://r/y.tgz",
+						Integrity: "sha512-y",
+						Path:      "node_modules/dep",
+					},
+				}},
+			"own": {Manifest: Sum(nil), Files: "sha256:ab"},
+		},
+	}
 }
 
 // What is written is read again, and a second time the bytes are the same.
@@ -51,7 +64,11 @@ func TestWriteRead(t *testing.T) {
 // and no tools are something else than tools that nobody has stated.
 func TestTools(t *testing.T) {
 	dir := t.TempDir()
-	for _, tools := range []map[string]string{nil, {}, {"fetch/" + strings.Repeat("\U0001F600", 128): Sum(nil), "fetch/a\x00\"\n]b": Sum(nil)}} {
+	for _, tools := range []map[string]string{
+		nil,
+		{},
+		{"fetch/" + strings.Repeat("\U0001F600", 128): Sum(nil), "fetch/a\x00\"\n]b": Sum(nil)},
+	} {
 		f := sample()
 		e := f.Extensions["fetch"]
 		e.Tools = tools
@@ -127,7 +144,8 @@ func TestReader(t *testing.T) {
 func TestRefused(t *testing.T) {
 	good := string(sample().Text())
 	for name, tt := range map[string]struct{ text, want string }{
-		"conflict":        {strings.Replace(good, "\n[extensions.own]", "<<<<<<< HEAD\n\n[extensions.own]", 1), "conflict marker"},
+		"conflict": {strings.Replace(good, "\n[extensions.own]", "<<<<<<< HEAD\n\n[extensions.own]", 1),
+			"conflict marker"},
 		"unknown version": {strings.Replace(good, "version = 1\n", "version = 2\n", 1), "exthost.lock:2:"},
 		"no version":      {strings.Replace(good, "version = 1\n", "", 1), "version 0"},
 		"unknown key":     {strings.Replace(good, "approved_by", "approvedby", 1), `unknown key "approvedby"`},
@@ -137,11 +155,13 @@ func TestRefused(t *testing.T) {
 		"tree missing":    {strings.Replace(good, "tree = ", "#", 1), "belong together"},
 		"part outside":    {strings.Replace(good, "node_modules/dep", "../dep", 1), "outside of the package"},
 		"id":              {strings.Replace(good, "[extensions.own]", `[extensions."../own"]`, 1), "not an id"},
-		"another's tool":  {strings.Replace(good, `"fetch/get page"`, `"own/get page"`, 1), `"own/get page" is no hash of a tool of fetch`},
-		"tool's hash":     {strings.Replace(good, `"fetch.b/x" = "sha256:`, `"fetch.b/x" = "sha512:`, 1), `"fetch.b/x" is no hash`},
-		"not UTF-8":       {good + "\xff", "not UTF-8"},
-		"no TOML":         {"{}", "exthost.lock:1"},
-		"too large":       {strings.Repeat("#", maxBytes+1), "over 8 MiB"},
+		"another's tool": {strings.Replace(good, `"fetch/get page"`, `"own/get page"`, 1),
+			`"own/get page" is no hash of a tool of fetch`},
+		"tool's hash": {strings.Replace(good, `"fetch.b/x" = "sha256:`, `"fetch.b/x" = "sha512:`, 1),
+			`"fetch.b/x" is no hash`},
+		"not UTF-8": {good + "\xff", "not UTF-8"},
+		"no TOML":   {"{}", "exthost.lock:1"},
+		"too large": {strings.Repeat("#", maxBytes+1), "over 8 MiB"},
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(tt.text), 0o600); err != nil {

@@ -56,7 +56,8 @@ func (f *File) Write(dir string) error {
 // Text is the file as it is written.
 func (f *File) Text() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# What the extensions of this directory are. exthost trust --lock, add, upgrade and remove write it; commit it.\nversion = %d\n", version)
+	fmt.Fprintf(&b, "# What the extensions of this directory are. exthost trust --lock, add, upgrade and remove "+
+		"write it; commit it.\nversion = %d\n", version)
 	if f.Configuration != "" {
 		fmt.Fprintf(&b, "configuration = %s\n", literal.String(f.Configuration))
 	}
@@ -117,7 +118,8 @@ func isTree(s string) bool {
 // when there is none.
 func conflict(text string) (offset int) {
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, "=======") || strings.HasPrefix(line, ">>>>>>>") {
+		if strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, "=======") ||
+			strings.HasPrefix(line, ">>>>>>>") {
 			return offset
 		}
 		offset += len(line)

@@ -39,12 +39,24 @@ _authToken=for-nobody
 [section]
 //section.example/:_authToken=x
 `)
-	got, err := NPM([]string{"TOKEN=t", "NAMED=named.example", "NPM_CONFIG_//env.example/:_authToken=${TOKEN}", "npm_config_//global.example/:_auth=env"}, global, user, filepath.Join(t.TempDir(), "none"))
+	got, err := NPM([]string{
+		"TOKEN=t",
+		"NAMED=named.example",
+		"NPM_CONFIG_//env.example/:_authToken=${TOKEN}",
+		"npm_config_//global.example/:_auth=env",
+	}, global, user, filepath.Join(t.TempDir(), "none"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"//h.example/": "Bearer user", "//h.example:8443/npm/": "Bearer quoted # text", "//variable.example/": "Bearer t", "//named.example/": "Bearer t",
-		"//basic.example/": "Basic YWRhOnNlY3JldA==", "//env.example/": "Bearer t", "//global.example/": "Basic env"}
+	want := map[string]string{
+		"//h.example/":          "Bearer user",
+		"//h.example:8443/npm/": "Bearer quoted # text",
+		"//variable.example/":   "Bearer t",
+		"//named.example/":      "Bearer t",
+		"//basic.example/":      "Basic YWRhOnNlY3JldA==",
+		"//env.example/":        "Bearer t",
+		"//global.example/":     "Basic env",
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -62,12 +74,20 @@ macdef init
 machine token.example password alone
 default login anonymous password guest
 `)
-	for host, want := range map[string]string{"h.example": "Basic YWRhOnNlY3JldA==", "H.example": "Basic YWRhOnNlY3JldA==", "token.example": "Basic OmFsb25l", "evil.example": "", "none.example": "", "": ""} {
+	for host, want := range map[string]string{
+		"h.example":     "Basic YWRhOnNlY3JldA==",
+		"H.example":     "Basic YWRhOnNlY3JldA==",
+		"token.example": "Basic OmFsb25l",
+		"evil.example":  "",
+		"none.example":  "",
+		"":              "",
+	} {
 		if got, err := Netrc([]string{"NETRC=" + path}, host); err != nil || got != want {
 			t.Errorf("%q: %q, %v; want %q", host, got, err, want)
 		}
 	}
-	if got, err := Netrc([]string{"HOME=" + t.TempDir(), "USERPROFILE=" + t.TempDir()}, "h.example"); got != "" || err != nil {
+	if got, err := Netrc([]string{"HOME=" + t.TempDir(), "USERPROFILE=" + t.TempDir()}, "h.example"); got != "" ||
+		err != nil {
 		t.Errorf("without a file: %q, %v", got, err)
 	}
 }

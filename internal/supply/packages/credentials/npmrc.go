@@ -38,7 +38,8 @@ func NPM(env []string, files ...string) (map[string]string, error) {
 		}
 	}
 	for _, v := range env {
-		if name, value, ok := strings.Cut(v, "="); ok && len(name) > len("npm_config_") && strings.EqualFold(name[:len("npm_config_")], "npm_config_") {
+		if name, value, ok := strings.Cut(v, "="); ok && len(name) > len("npm_config_") &&
+			strings.EqualFold(name[:len("npm_config_")], "npm_config_") {
 			values[name[len("npm_config_"):]] = expand(value, look)
 		}
 	}
@@ -51,7 +52,8 @@ func headers(values map[string]string) map[string]string {
 	for key := range values {
 		colon := max(0, strings.LastIndexByte(key, ':'))
 		at, kind := key[:colon], strings.TrimPrefix(key[colon:], ":")
-		if !strings.HasPrefix(at, "//") || strings.HasPrefix(at+"/", "///") || kind != "_authToken" && kind != "_auth" && kind != "_password" {
+		if !strings.HasPrefix(at, "//") || strings.HasPrefix(at+"/", "///") ||
+			kind != "_authToken" && kind != "_auth" && kind != "_password" {
 			continue
 		}
 		var header string

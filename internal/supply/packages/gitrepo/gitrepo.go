@@ -16,8 +16,10 @@ import (
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
 // gitFlags keep git from running programs, from other protocols and from following redirects.
-var gitFlags = []string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.allow=never", "-c", "protocol.ext.allow=never", "-c", "http.followRedirects=false",
-	"-c", "fetch.fsckObjects=true", "-c", "fetch.recurseSubmodules=false", "-c", "credential.helper=", "-c", "gc.auto=0", "-c", "core.attributesFile=" + os.DevNull}
+var gitFlags = []string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c",
+	"protocol.allow=never", "-c", "protocol.ext.allow=never", "-c", "http.followRedirects=false",
+	"-c", "fetch.fsckObjects=true", "-c", "fetch.recurseSubmodules=false", "-c", "credential.helper=", "-c",
+	"gc.auto=0", "-c", "core.attributesFile=" + os.DevNull}
 
 // git runs git in a repository that has the reference of an address alone.
 type git struct {
@@ -59,12 +61,14 @@ func fetch(ctx context.Context, env []string, address, ref string) (*git, error)
 			g.env = append(g.env, v)
 		}
 	}
-	g.env = append(g.env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1")
+	g.env = append(g.env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0",
+		"GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1")
 	if g.dir, err = os.MkdirTemp("", "exthost-git-"); err != nil {
 		return nil, err
 	}
 	if _, err = g.run(ctx, "init", "--quiet", "--bare", "--template="); err == nil {
-		_, err = g.run(ctx, "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--end-of-options", address, ref)
+		_, err = g.run(ctx, "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--end-of-options",
+			address, ref)
 	}
 	if err != nil {
 		os.RemoveAll(g.dir)

@@ -42,7 +42,8 @@ func (p Program) Run(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is needed and is not on PATH", p.Argv[0])
 	}
-	running, err := process.Start(ctx, process.Spec{Path: path, Args: p.Argv[1:], Dir: p.Dir, Env: process.Distinct(env)})
+	running, err := process.Start(ctx,
+		process.Spec{Path: path, Args: p.Argv[1:], Dir: p.Dir, Env: process.Distinct(env)})
 	if err != nil {
 		return nil, err
 	}

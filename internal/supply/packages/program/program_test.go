@@ -26,7 +26,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 	_, err := sh(t, "echo out; echo why >&2; exit 3").Run(t.Context())
-	if failure, ok := errors.AsType[*Failure](err); !ok || failure.Text != "why" || !strings.Contains(err.Error(), "exit status 3") {
+	if failure, ok := errors.AsType[*Failure](err); !ok || failure.Text != "why" ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
 	}
 	_, err = Program{Dir: t.TempDir(), Argv: []string{"none-of-that-name"}}.Run(t.Context())
@@ -37,7 +38,8 @@ func TestRun(t *testing.T) {
 
 // The output is bounded, and a program that prints for ever ends.
 func TestBounded(t *testing.T) {
-	if _, err := sh(t, "exec cat /dev/zero").Run(t.Context()); err == nil || !strings.Contains(err.Error(), "printed over 64 MiB") {
+	if _, err := sh(t, "exec cat /dev/zero").Run(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "printed over 64 MiB") {
 		t.Errorf("%v", err)
 	}
 }

@@ -130,7 +130,13 @@ func describeBundle(dir string) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	r := Run{Env: map[string]string{}, Description: b.Description, License: b.License, Homepage: b.Homepage, Version: b.Version}
+	r := Run{
+		Env:         map[string]string{},
+		Description: b.Description,
+		License:     b.License,
+		Homepage:    b.Homepage,
+		Version:     b.Version,
+	}
 	program, err := b.program(dir)
 	switch c := b.Server.Config.Command; {
 	case err != nil:
@@ -138,13 +144,15 @@ func describeBundle(dir string) (Run, error) {
 	case program != "":
 		r.Command = Root + "/" + program
 	case b.Server.Type == "uv" || c == "uv" || c == "uvx" || c == "npx":
-		return r, fmt.Errorf("its server of type %q would fetch what it needs when it starts, which no hash locks; exthost add npm:NAME or pypi:NAME adds a package with all that it needs", b.Server.Type)
+		return r, fmt.Errorf("its server of type %q would fetch what it needs when it starts, which no hash locks; "+
+			"exthost add npm:NAME or pypi:NAME adds a package with all that it needs", b.Server.Type)
 	case b.Server.Type == "node" && c == "node":
 		r.Command = "node"
 	case b.Server.Type == "python" && (c == "python" || c == "python3"):
 		r.Command = "python3"
 	default:
-		return r, fmt.Errorf("its server of type %q runs %q; node, python and a program of the bundle (type binary) are run", b.Server.Type, c)
+		return r, fmt.Errorf("its server of type %q runs %q; node, python and a program of the bundle (type binary) "+
+			"are run", b.Server.Type, c)
 	}
 	var errs []error
 	fill := func(text string) string {

@@ -33,7 +33,8 @@ var (
 	// notData are names of files that users write, not programs.
 	notData = regexp.MustCompile(`CONFIG|SETTINGS|CREDENTIALS|CERT|KEY|SCHEMA|TEMPLATE`)
 	// stated is what follows the word default, or is all of a cell of a table.
-	stated = regexp.MustCompile("(?i)\\bdefaults?\\b[^`\"'\\w./\\\\~$]*(?:(?:to|is|value|path|file|location)\\b[^`\"'\\w./\\\\~$]*)*[`\"']?([^\\s`\"'(),;|]+)")
+	stated = regexp.MustCompile("(?i)\\bdefaults?\\b[^`\"'\\w./\\\\~$]*" +
+		"(?:(?:to|is|value|path|file|location)\\b[^`\"'\\w./\\\\~$]*)*[`\"']?([^\\s`\"'(),;|]+)")
 	cell   = regexp.MustCompile("^[\\s`\"']*([^\\s`\"'(),;|]+)")
 	plainF = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_-]{0,60}\.[A-Za-z0-9]{1,10}$`)
 	plainD = regexp.MustCompile(`^\.?[A-Za-z0-9_-]{1,60}$`)
@@ -49,7 +50,9 @@ func dataOf(dir, docs string) (list []Data) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 3 {
 			column = -1
-		} else if n := slices.IndexFunc(cells, func(c string) bool { return strings.Contains(strings.ToLower(c), "default") }); n >= 0 && !dataName.MatchString(line) {
+		} else if n := slices.IndexFunc(cells,
+			func(c string) bool { return strings.Contains(strings.ToLower(c), "default") }); n >= 0 &&
+			!dataName.MatchString(line) {
 			column = n
 		}
 		for _, at := range dataName.FindAllStringIndex(line, -1) {
@@ -88,7 +91,8 @@ func relative(name, value string) (string, bool) {
 	}
 	base := path.Base(clean)
 	if strings.HasSuffix(name, "_DIR") || strings.HasSuffix(name, "_DIRECTORY") || strings.HasSuffix(name, "_FOLDER") {
-		return base, base != "." && plainD.MatchString(base) && (strings.Contains(value, "/") || strings.HasPrefix(base, "."))
+		return base, base != "." && plainD.MatchString(base) &&
+			(strings.Contains(value, "/") || strings.HasPrefix(base, "."))
 	}
 	return base, plainF.MatchString(base)
 }
@@ -98,7 +102,8 @@ func relative(name, value string) (string, bool) {
 func scan(dir string, variables map[string]string) (read, names map[string]bool) {
 	read, names = map[string]bool{}, map[string]bool{}
 	left := int64(maxScanned)
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // what cannot be read proposes nothing
+	// what cannot be read proposes nothing
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
 		}
@@ -106,7 +111,8 @@ func scan(dir string, variables map[string]string) (read, names map[string]bool)
 			return fs.SkipDir
 		}
 		names[d.Name()] = true
-		if d.IsDir() || !slices.Contains([]string{".js", ".mjs", ".cjs", ".ts", ".py"}, filepath.Ext(path)) || left <= 0 {
+		if d.IsDir() || !slices.Contains([]string{".js", ".mjs", ".cjs", ".ts", ".py"}, filepath.Ext(path)) ||
+			left <= 0 {
 			return nil
 		}
 		code, _, err := regular.Read(path, left, false)

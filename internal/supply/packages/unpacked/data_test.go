@@ -12,15 +12,24 @@ import (
 // A variable is one for data if the README states a relative path as its default, the code reads it,
 // and the package brings no such file.
 func TestDataOf(t *testing.T) {
-	code := "process.env.MEMORY_FILE_PATH || process.env.NOTES_DIR || process.env.DB_PATH || process.env.APP_CONFIG_PATH || process.env.CHROME_PATH || process.env.NODE_EXTRA_PATH"
+	code := "process.env.MEMORY_FILE_PATH || process.env.NOTES_DIR || process.env.DB_PATH || " +
+		"process.env.APP_CONFIG_PATH || process.env.CHROME_PATH || process.env.NODE_EXTRA_PATH"
 	for name, tt := range map[string]struct {
 		docs string
 		want []Data
 	}{
-		"none":           {"", nil},
-		"in a list":      {"- `MEMORY_FILE_PATH`: Path to the memory storage JSONL file (default: `memory.jsonl` in the server directory)", []Data{{"MEMORY_FILE_PATH", "memory.jsonl"}}},
-		"words between":  {"* **DB_PATH** - the database. Defaults to \"./data/app.sqlite3\".", []Data{{"DB_PATH", "app.sqlite3"}}},
-		"in a table":     {"| Variable | Meaning | Default |\n|---|---|---|\n| `DB_PATH` | the database | `./notes.db` |\n| `NOTES_DIR` | notes | ./notes |\n", []Data{{"DB_PATH", "notes.db"}, {"NOTES_DIR", "notes"}}},
+		"none": {"", nil},
+		"in a list": {"- `MEMORY_FILE_PATH`: Path to the memory storage JSONL file (default: `memory.jsonl` in the " +
+			"server directory)", []Data{
+			{"MEMORY_FILE_PATH", "memory.jsonl"},
+		}},
+		"words between": {"* **DB_PATH** - the database. Defaults to \"./data/app.sqlite3\".",
+			[]Data{{"DB_PATH", "app.sqlite3"}}},
+		"in a table": {"| Variable | Meaning | Default |\n|---|---|---|\n| `DB_PATH` | the database | `./notes.db` " +
+			"|\n| `NOTES_DIR` | notes | ./notes |\n", []Data{
+			{"DB_PATH", "notes.db"},
+			{"NOTES_DIR", "notes"},
+		}},
 		"an example":     {"\"MEMORY_FILE_PATH\": \"/path/to/custom/memory.jsonl\"", nil},
 		"in the home":    {"`DB_PATH`: default `~/.app/notes.db`", nil},
 		"absolute":       {"`DB_PATH`: default `/var/lib/notes.db`", nil},
@@ -35,7 +44,8 @@ func TestDataOf(t *testing.T) {
 		"another table":  {"| A | Default |\n|---|---|\n| x | y.db |\n\n| `DB_PATH` | z.db |\n", nil},
 	} {
 		dir := t.TempDir()
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, "index.js"), []byte(code), 0o600), os.WriteFile(filepath.Join(dir, "seed.db"), nil, 0o600),
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "index.js"), []byte(code), 0o600),
+			os.WriteFile(filepath.Join(dir, "seed.db"), nil, 0o600),
 			os.WriteFile(filepath.Join(dir, "ReadMe.md"), []byte(tt.docs), 0o600)); err != nil {
 			t.Fatal(err)
 		}

@@ -90,7 +90,8 @@ func (p *PackageJSON) bin() (short, clean string, err error) {
 			short = named[0]
 		}
 		if program, _ = bin[short].(string); program == "" && len(named) > 0 {
-			return "", "", fmt.Errorf("the package has the programs %s, and none is called %s", strings.Join(named, ", "), short)
+			return "", "", fmt.Errorf("the package has the programs %s, and none is called %s",
+				strings.Join(named, ", "), short)
 		}
 	}
 	if program == "" {
@@ -149,10 +150,20 @@ func describeNode(dir, at string) (Run, error) {
 	head := make([]byte, 128)
 	n, _ := f.Read(head) // nothing: an empty program
 	first, _, _ := strings.Cut(string(head[:n]), "\n")
-	if ext := path.Ext(bin); ext != ".js" && ext != ".mjs" && ext != ".cjs" && !(strings.HasPrefix(first, "#!") && strings.Contains(first, "node")) {
+	if ext := path.Ext(bin); ext != ".js" && ext != ".mjs" && ext != ".cjs" &&
+		!(strings.HasPrefix(first, "#!") && strings.Contains(first, "node")) {
 		return Run{}, fmt.Errorf("its program %s is not one that node runs", bin)
 	}
 	license, _ := p.License.(string)
-	return Run{Command: "node", Args: []string{Root + "/" + program}, Program: name, Description: p.Description, License: license, Homepage: p.Homepage, Version: p.Version, Server: p.MCPName,
-		Data: dataOf(own, readme(own))}, nil
+	return Run{
+		Command:     "node",
+		Args:        []string{Root + "/" + program},
+		Program:     name,
+		Description: p.Description,
+		License:     license,
+		Homepage:    p.Homepage,
+		Version:     p.Version,
+		Server:      p.MCPName,
+		Data:        dataOf(own, readme(own)),
+	}, nil
 }

@@ -114,7 +114,8 @@ func consoleScript(dir, pkg string) (name, module, function string, err error) {
 	}
 	m := entryPoint.FindStringSubmatch(scripts[name])
 	if m == nil {
-		return "", "", "", fmt.Errorf("the package has the programs %q, and none that is called %s and is a function of a module", named, name)
+		return "", "", "", fmt.Errorf("the package has the programs %q, and none that is called %s and is a function "+
+			"of a module", named, name)
 	}
 	return name, m[1], m[2], nil
 }
@@ -129,7 +130,8 @@ func addLauncher(tree *store.Tree, parts []lockfile.Part) error {
 	for _, p := range parts {
 		folders = append(folders, p.Path)
 		for _, kind := range []string{"purelib", "platlib"} {
-			found, _ := filepath.Glob(filepath.Join(tree.Dir(), filepath.FromSlash(p.Path), "*.data", kind)) // the pattern is right
+			// the pattern is right
+			found, _ := filepath.Glob(filepath.Join(tree.Dir(), filepath.FromSlash(p.Path), "*.data", kind))
 			for _, dir := range found {
 				folders = append(folders, path.Join(p.Path, filepath.Base(filepath.Dir(dir)), kind))
 			}
@@ -139,7 +141,8 @@ func addLauncher(tree *store.Tree, parts []lockfile.Part) error {
 	if err != nil {
 		return err
 	}
-	return tree.Add(launcher, fmt.Appendf(nil, `# Runs the program of %s. Only the folders beside this file are on the path.
+	return tree.Add(launcher, fmt.Appendf(nil,
+		`# Runs the program of %s. Only the folders beside this file are on the path.
 import os, site, sys
 here = os.path.dirname(os.path.abspath(__file__))
 paths = [os.path.join(here, *name.split("/")) for name in %s]
@@ -170,8 +173,15 @@ func describeWheel(dir string, p lockfile.Part) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	r := Run{Program: name, Command: "python3", Args: []string{"-I", "-S", "-X", "pycache_prefix=" + State + "/pycache", Root + "/" + launcher},
-		Description: headers["Summary"], License: headers["License-Expression"], Homepage: headers["Home-page"], Data: dataOf(at, text)}
+	r := Run{
+		Program:     name,
+		Command:     "python3",
+		Args:        []string{"-I", "-S", "-X", "pycache_prefix=" + State + "/pycache", Root + "/" + launcher},
+		Description: headers["Summary"],
+		License:     headers["License-Expression"],
+		Homepage:    headers["Home-page"],
+		Data:        dataOf(at, text),
+	}
 	if _, name, ok := strings.Cut(text, "mcp-name:"); ok {
 		name, _, _ = strings.Cut(strings.TrimSpace(name), "\n")
 		r.Server = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(name), "-->"))

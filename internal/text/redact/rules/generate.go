@@ -152,7 +152,8 @@ func adapt(u sourceRule) rule {
 	}
 	r.Lead = lead(u.ID, regex, r.Keywords)
 	if r.Lead == 0 {
-		r.Bound = strings.Contains(regex, `\b`) && (strings.HasPrefix(regex, `\b`) || strings.HasPrefix(regex, `(?i)\b`))
+		r.Bound = strings.Contains(regex, `\b`) &&
+			(strings.HasPrefix(regex, `\b`) || strings.HasPrefix(regex, `(?i)\b`))
 		if r.Bound {
 			regex = strings.Replace(regex, `\b`, "", 1)
 		}

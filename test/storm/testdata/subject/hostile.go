@@ -28,7 +28,9 @@ var hostile = map[string]func(){
 	"noise": func() {
 		answerEach(func(id []byte) { fmt.Printf("%s%s\n", strings.Repeat("npm WARN noise\n", 100), answer(id, `"x"`)) })
 	},
-	"huge-lines": func() { answerEach(func(id []byte) { fmt.Println(answer(id, `"`+strings.Repeat("x", 8<<20)+`"`)) }) },
+	"huge-lines": func() {
+		answerEach(func(id []byte) { fmt.Println(answer(id, `"`+strings.Repeat("x", 8<<20)+`"`)) })
+	},
 	"duplicates": func() { answerEach(func(id []byte) { fmt.Print(strings.Repeat(answer(id, `"x"`)+"\n", 1000)) }) },
 	"late": func() {
 		answerEach(func(id []byte) {
@@ -70,7 +72,8 @@ func misbehave(how string) {
 	requests.Buffer(nil, 1<<20)
 	requests.Scan()
 	if how != "mute" {
-		fmt.Println(answer([]byte("0"), `{"server_version":"1.0.0","tools":[{"name":"echo","input_schema":{"type":"object"}},{"name":"wait","input_schema":{"type":"object"}}]}`))
+		fmt.Println(answer([]byte("0"),
+			`{"server_version":"1.0.0","tools":[{"name":"echo","input_schema":{"type":"object"}},{"name":"wait","input_schema":{"type":"object"}}]}`))
 	}
 	hostile[how]()
 	for requests.Scan() {

@@ -40,7 +40,10 @@ func good() *sdk.Extension {
 	sdk.AddTool(x, sdk.Tool{Name: "echo"}, func(_ context.Context, in text) (string, error) { return in.Text, nil })
 	sdk.AddTool(x, sdk.Tool{Name: "wait", Description: "Waits until nobody wants its answer."},
 		func(ctx context.Context, _ struct{}) (string, error) { <-ctx.Done(); return "", nil })
-	sdk.AddTool(x, sdk.Tool{Name: "record", Description: "Writes the nonce to the journal, pauses and returns the nonce."},
+	sdk.AddTool(x, sdk.Tool{
+		Name:        "record",
+		Description: "Writes the nonce to the journal, pauses and returns the nonce.",
+	},
 		func(_ context.Context, in struct {
 			Nonce  string `json:"nonce"`
 			Micros int    `json:"micros"`

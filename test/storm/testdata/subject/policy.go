@@ -75,7 +75,8 @@ func (p *approver) GetMetadata(context.Context, *emptypb.Empty) (*pluginv1.Plugi
 	return &pluginv1.PluginMetadata{}, nil
 }
 
-func (p *approver) Configure(context.Context, *pluginv1.PluginConfigureRequest) (*pluginv1.PluginConfigureResponse, error) {
+func (p *approver) Configure(context.Context, *pluginv1.PluginConfigureRequest,
+) (*pluginv1.PluginConfigureResponse, error) {
 	return &pluginv1.PluginConfigureResponse{}, nil
 }
 
@@ -83,7 +84,8 @@ func (p *approver) CheckReady(context.Context, *emptypb.Empty) (*pluginv1.Plugin
 	return &pluginv1.PluginReadyResponse{Ready: true}, nil
 }
 
-func (p *approver) HandleRequest(_ context.Context, r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
+func (p *approver) HandleRequest(_ context.Context, r *pluginv1.PluginHandleRequest,
+) (*pluginv1.PluginHandleResponse, error) {
 	ok, err := p.decide(r.RequestJson)
 	return &pluginv1.PluginHandleResponse{Continue: ok, RejectCode: "every_third"}, err
 }

@@ -1,0 +1,101 @@
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	maxColumns = 120 // of a line, where a tab counts four
+	maxPaths   = 31  // through a function: one and one more for each branch
+)
+
+// TestLinesEndBeforeColumn120 looks at code and comments. Generated code, rows of tables, and raw strings, which hold
+// the documents of tests, may be longer.
+func TestLinesEndBeforeColumn120(t *testing.T) {
+	for name := range goFiles(t, ".") {
+		set, file := parse(t, name)
+		if ast.IsGenerated(file) {
+			continue
+		}
+		exempt := make(map[int]bool) // lines, by number
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				for l := set.Position(n.Pos()).Line; l <= set.Position(n.End()).Line; l++ {
+					exempt[l] = exempt[l] || strings.HasPrefix(n.Value, "`")
+				}
+			case *ast.KeyValueExpr:
+				if text, ok := n.Value.(*ast.BasicLit); ok && text.Kind == token.STRING {
+					exempt[set.Position(n.Pos()).Line] = true
+				}
+			}
+			return true
+		})
+		for i, line := range strings.Split(read(t, name), "\n") {
+			columns := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+			if columns > maxColumns && !exempt[i+1] {
+				t.Errorf("%s:%d: has %d columns, at most %d", name, i+1, columns, maxColumns)
+			}
+		}
+	}
+}
+
+// TestFunctionsAreSimple bounds the branches of functions that are not tests.
+func TestFunctionsAreSimple(t *testing.T) {
+	for name := range goFiles(t, ".") {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		set, file := parse(t, name)
+		if ast.IsGenerated(file) {
+			continue
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && paths(f) > maxPaths {
+				t.Errorf("%s: %s has %d paths, at most %d", set.Position(f.Pos()), f.Name.Name, paths(f), maxPaths)
+			}
+		}
+	}
+}
+
+// paths returns the cyclomatic complexity of a function, without the functions that it makes.
+func paths(f *ast.FuncDecl) int {
+	n := 1
+	ast.Inspect(f, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
+			n++
+		case *ast.CaseClause:
+			if node.List != nil {
+				n++
+			}
+		case *ast.CommClause:
+			if node.Comm != nil {
+				n++
+			}
+		case *ast.BinaryExpr:
+			if node.Op == token.LAND || node.Op == token.LOR {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}
+
+func parse(t *testing.T, name string) (*token.FileSet, *ast.File) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, file
+}
