@@ -31,7 +31,7 @@ func TestWaiting(t *testing.T) {
 		told.Store(0)
 		before := b.changed()
 		a.SetOwn(Own{Waiting: 2, Asked: 1})
-		within(t, time.Second, "two wait", waiting("a", 2))
+		within(t, time.Second, "two wait, and b is told", func() bool { return waiting("a", 2)() && told.Load() == 1 })
 		a.SetOwn(Own{Waiting: 2, Asked: 2})
 		time.Sleep(time.Second)
 		if told.Load() != 2 || b.changed() != before {
