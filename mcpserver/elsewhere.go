@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
 
-// homeOf returns the home of an id if another server has made it, else "".
+// homeOf returns the home of the server that made id, or "" if this server made it.
 func (e *endpoint) homeOf(r *http.Request, id string) string {
 	if e.others == nil || requesterOf(r.Context()).forwarded {
 		return ""
@@ -19,8 +19,8 @@ func (e *endpoint) homeOf(r *http.Request, id string) string {
 	return e.others.HomeOf(id)
 }
 
-// homeOfCall returns the home of the call that m continues if that waits at another server, else "":
-// a requestState may be an extension's own.
+// homeOfCall returns the home of the server where the call that m continues is pending, or "" if it is here or the
+// requestState is not one of exthost's.
 func (e *endpoint) homeOfCall(r *http.Request, m *jsonrpc.Message) string {
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
 	if !strings.HasPrefix(state, statePrefix) {
@@ -29,7 +29,7 @@ func (e *endpoint) homeOfCall(r *http.Request, m *jsonrpc.Message) string {
 	return e.homeOf(r, state)
 }
 
-// carried returns r in the form in which it travels to another server.
+// carried encodes r for forwarding to another server.
 func (e *endpoint) carried(r *http.Request, endpoint string) *forward.Request {
 	by := requesterFrom(r)
 	q := &forward.Request{
@@ -46,8 +46,8 @@ func (e *endpoint) carried(r *http.Request, endpoint string) *forward.Request {
 	return q
 }
 
-// forwarded carries a request to the server that has made the id of its session, if that is another
-// one. It reports whether the request is answered.
+// forwarded forwards a request to the server that made the session id, if that is another server. It reports whether
+// the request is answered.
 func (e *endpoint) forwarded(w http.ResponseWriter, r *http.Request, id, endpoint string) bool {
 	home := e.homeOf(r, id)
 	if home != "" {
@@ -56,8 +56,8 @@ func (e *endpoint) forwarded(w http.ResponseWriter, r *http.Request, id, endpoin
 	return home != ""
 }
 
-// serveForwarded serves a request that another server got and carried here, which vouches for its
-// caller: one of a session, a call or a task that this server has. All others are answered 404.
+// serveForwarded serves a request that another server received, authenticated and forwarded here. Only requests for
+// sessions, calls and tasks of this server are served; others get 404.
 func (s *Server) serveForwarded(ctx context.Context, w http.ResponseWriter, request []byte) {
 	q, r, err := forward.Decode(ctx, request)
 	if err != nil {

@@ -20,7 +20,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	by, meta := requesterFrom(r), wire.ReadMeta(m.Params)
 	switch {
 	case by.forwarded && (m.ID == nil ||
-		// it continues no call
+		// it does not continue a call
 		!strings.HasPrefix(m.Method, protocol.TaskMethods) && !wire.MayAsk(m.Method, meta.Capabilities)):
 		forward.UnknownSession(w)
 		return
@@ -28,7 +28,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		http.Error(w, "responses are not accepted in "+protocol.MCP20260728, http.StatusBadRequest)
 		return
 	case m.ID == nil:
-		// 2026-07-28 has no notifications of clients over HTTP; an extension of it may.
+		// Clients of 2026-07-28 send no notifications over HTTP; an extension of the protocol may.
 		e.notify(r.Context(), by.session(protocol.FrontHTTP, protocol.MCP20260728, e.extension, nil), m)
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -65,12 +65,12 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	case by.forwarded:
 		forward.UnknownSession(w)
 	case !e.others.Task(w, r, e.carried(r, forward.EndpointMCP), m):
-		e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs}) // the extension may know it
+		e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs}) // the extension may know the task
 	}
 }
 
-// run answers a request, unless it is about a task that is to have begun here and has not: then it reports
-// false, and w is not written to.
+// run serves a request. It returns false, without writing to w, if the request is about a task that must have begun
+// on this server and has not.
 func (e *endpoint) run(w http.ResponseWriter, r *http.Request, session *protocol.Session, m *jsonrpc.Message,
 	peer *requestPeer) bool {
 	reply := mcphttp.NewReply(w, r)
@@ -89,8 +89,8 @@ func (e *endpoint) run(w http.ResponseWriter, r *http.Request, session *protocol
 	return true
 }
 
-// checkMirrored returns an error for a tools/call whose headers do not repeat the
-// arguments that the tool wants repeated. An intermediary may have routed by them.
+// checkMirrored returns an error for a tools/call whose headers do not repeat the arguments that the tool's schema
+// marks with x-mcp-header. An intermediary may have routed by these headers.
 func (e *endpoint) checkMirrored(h http.Header, session *protocol.Session, m *jsonrpc.Message) error {
 	mirrored, ok := e.backend.(Mirrored)
 	if !ok || m.Method != protocol.MethodToolsCall {
@@ -124,7 +124,7 @@ func (e *endpoint) postListen(w http.ResponseWriter, r *http.Request, session *p
 		_ = outbox.Offer(ctx, wire.Response(m.ID, wire.ListenResult(m.ID), nil))
 		outbox.Close()
 	})
-	valid, stop := whileValid(context.WithoutCancel(ctx)) // who has lost access or left gets no last messages
+	valid, stop := whileValid(context.WithoutCancel(ctx)) // a client that disconnected gets no last messages
 	defer stop()
 	defer context.AfterFunc(valid, end)()
 	defer context.AfterFunc(e.closing, end)()

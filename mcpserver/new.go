@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
 
-// maxForwarded are the longest bodies for which there is room among the requests that other servers carry
-// here. The servers that got them count only what they wait for.
+// maxForwarded is the memory budget for forwarded requests, in bodies of maximal length. Other servers bound only the
+// requests that they wait for.
 const maxForwarded = 8
 
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.

@@ -15,16 +15,16 @@ import (
 // messages precede the answer on the same stream.
 type requestPeer struct {
 	write writer
-	// answers the request before its call has ended; nil if that is not possible
+	// answers the request before its call has ended; nil if the transport cannot do that
 	early    func(result json.RawMessage) error
 	requests requestSender // nil if the client takes no requests
 	noLogs   bool          // drop notifications/message
-	begun    bool          // see protocol.Call
+	begun    bool          // the task must have begun here, see protocol.Call
 	answered atomic.Bool
 }
 
-// requestSender sends a request to a client, by write if the request goes the way of
-// an answer, and waits for the result.
+// requestSender sends a request to a client and waits for the result. An implementation may use write, the stream of
+// the client's current request.
 type requestSender interface {
 	sendRequest(ctx context.Context, method string, params json.RawMessage, write writer) (json.RawMessage, error)
 }
@@ -57,8 +57,8 @@ func (p *requestPeer) Call(ctx context.Context, method string, params json.RawMe
 // sessionPeer is the [protocol.Peer] for a client outside of its requests.
 type sessionPeer struct{ *clientSession }
 
-// Notify implements [protocol.Peer]. It drops notifications to a client that has not
-// finished its handshake, which requests all lists later anyway.
+// Notify implements [protocol.Peer]. It drops notifications to a client before its handshake is complete: that client
+// requests all lists afterwards anyway.
 func (p sessionPeer) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	if !p.ready.Load() {
 		return nil

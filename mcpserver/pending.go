@@ -17,20 +17,18 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A modern server sends no requests. It answers with a result of resultType
-// input_required, which holds the requests, and the client repeats its own request
-// with their results and the requestState (MCP 2026-07-28, basic/patterns/mrtr). A
-// legacy extension sends its requests during the call and waits for the results, so
-// its call stays pending between the client's requests.
+// A modern server sends no requests. It answers with resultType input_required and the questions for the client. The
+// client repeats its request with the answers and the requestState (MCP 2026-07-28, basic/patterns/mrtr). A legacy
+// extension asks during the call and waits, so its call stays pending between the client's requests.
 //
-// Hardly any call asks, so a call runs in the goroutine of the client's request. With
-// the first question that request is answered ahead of the call's end, and the goroutine
-// goes on. Where the transport cannot do that, each call gets its own goroutine.
+// Few calls ask anything, so a call runs in the goroutine of the client's request. The first question answers that
+// request early, and the goroutine goes on. Where the transport cannot answer early, each call gets its own
+// goroutine.
 
 // statePrefix begins the requestState of a pending call.
 const statePrefix = "exthost-"
 
-// inputTimeout is how long a client may take to return with the results.
+// inputTimeout is how long a client may take to return with the answers.
 const inputTimeout = 5 * time.Minute
 
 // pendingRequest is a call in the backend that may need input from its client.
@@ -46,18 +44,18 @@ type pendingRequest struct {
 	early func(result json.RawMessage) error
 	ended bool
 
-	// Of a call that has asked, or that has its own goroutine.
+	// The fields below are set once the call has asked a question or runs in its own goroutine.
 	state   string                   // the requestState, unguessable
-	inputs  map[string]*inputRequest // without a result, by key
+	inputs  map[string]*inputRequest // questions without an answer, by key
 	lastKey uint64
 	expiry  *time.Timer   // cancels the call; runs between the client's requests
-	unhook  func() bool   // keeps the end of the server from ending the call
+	unhook  func() bool   // keeps Server.Close from cancelling the call
 	done    chan struct{} // closed once result and err are set
 	result  json.RawMessage
 	err     error
 }
 
-// inputRequest is a request of the extension that waits for its result.
+// inputRequest is a question of the extension that waits for its answer.
 type inputRequest struct {
 	method string
 	params json.RawMessage
@@ -75,9 +73,8 @@ var (
 	errAnsweredEarly = errors.New("mcpserver: the client's request was answered before its call had ended")
 )
 
-// doWithInput is [Server.do] for a request whose result may be input_required. A
-// request with the state of a pending call continues that call. The error is
-// errAnsweredEarly when the request needs no answer any more.
+// doWithInput is [Server.do] for a request whose result may be input_required. A request with the state of a pending
+// call continues that call. The error is errAnsweredEarly if the client's request already has its answer.
 func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer,
 ) (json.RawMessage, error) {
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
@@ -90,7 +87,7 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 			return p.resume(ctx, peer.write, rawjson.Get(m.Params, "inputResponses"))
 		}
 	}
-	if requesterOf(ctx).forwarded { // another server may continue a call here, and begin none
+	if requesterOf(ctx).forwarded { // a forwarded request may continue a call here, not begin one
 		return nil, forward.ErrGone
 	}
 	p := &pendingRequest{server: s, session: session, method: m.Method, write: peer.write, early: peer.early}
@@ -103,11 +100,10 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 	return p.run(ctx, m, peer)
 }
 
-// run makes the call. The error is errAnsweredEarly when other requests of the client take
-// the outcome.
+// run makes the call. The error is errAnsweredEarly if a later request of the client takes the outcome.
 func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requestPeer,
 ) (result json.RawMessage, err error) {
-	err = errPanicked // net/http goes on after a panic
+	err = errPanicked // net/http recovers panics
 	defer func() { result, err = p.end(result, err) }()
 	result, err = p.server.do(ctx, p.session, m, peer)
 	if err != nil && context.Cause(ctx) == errTooManyPending {
@@ -116,8 +112,8 @@ func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requ
 	return result, err
 }
 
-// end ends the call with its outcome, and returns that unless other requests of the client
-// take it.
+// end ends the call with its outcome. It returns the outcome, or errAnsweredEarly if a later request of the client
+// takes it.
 func (p *pendingRequest) end(result json.RawMessage, err error) (json.RawMessage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +147,7 @@ func (p *pendingRequest) runApart(ctx context.Context, m *jsonrpc.Message, peer 
 	return p.wait(ctx, answered)
 }
 
-// await makes an early answer go to the channel it returns.
+// await makes an early answer go to the returned channel.
 func (p *pendingRequest) await() (answered chan json.RawMessage) {
 	answered = make(chan json.RawMessage, 1)
 	p.early = func(result json.RawMessage) error {
@@ -172,15 +168,14 @@ func (p *pendingRequest) wait(ctx context.Context, answered chan json.RawMessage
 		<-p.done
 	}
 	select {
-	case result := <-answered: // the client comes back for the outcome
+	case result := <-answered: // the client returns for the outcome
 		return result, nil
 	default:
 		return p.result, p.err
 	}
 }
 
-// send sends a message of the extension to the client, or drops the message between
-// the client's requests.
+// send sends a message of the extension to the client; between the client's requests it drops the message.
 func (p *pendingRequest) send(ctx context.Context, m *jsonrpc.Message) error {
 	p.mu.Lock()
 	write := p.write
@@ -191,8 +186,8 @@ func (p *pendingRequest) send(ctx context.Context, m *jsonrpc.Message) error {
 	return write(ctx, m)
 }
 
-// resume connects the call to the client's next request, delivers the results in it, and
-// waits on behalf of the client. Inputs without a result are requested again.
+// resume connects the call to the client's next request, delivers the answers in it, and waits for the call.
+// Questions without an answer are asked again.
 func (p *pendingRequest) resume(ctx context.Context, write writer, responses json.RawMessage) (json.RawMessage, error) {
 	p.mu.Lock()
 	p.expiry.Stop()
@@ -201,11 +196,11 @@ func (p *pendingRequest) resume(ctx context.Context, write writer, responses jso
 	for key, value := range rawjson.Members(responses) {
 		if input := p.inputs[key]; input != nil && value[0] == '{' {
 			delete(p.inputs, key)
-			input.result <- value // has room for the one result
+			input.result <- value // buffered: there is one answer
 		}
 	}
 	if len(p.inputs) > 0 {
-		_ = p.suspendLocked() // an error ends the call, which then has an outcome
+		_ = p.suspendLocked() // an error ends the call and becomes its outcome
 	}
 	p.mu.Unlock()
 	return p.wait(ctx, answered)
@@ -233,8 +228,7 @@ func (p *pendingRequest) sendRequest(ctx context.Context, method string, params 
 	}
 }
 
-// ask puts a question to the client: at once if a request of it waits for the call, else
-// when the client comes back.
+// ask asks the client: at once if a request of the client waits for the call, else when the client returns.
 func (p *pendingRequest) ask(ctx context.Context, input *inputRequest) (key string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,8 +251,8 @@ func (p *pendingRequest) ask(ctx context.Context, input *inputRequest) (key stri
 	return key, nil
 }
 
-// suspendLocked answers the client's request with the questions and keeps the call for the
-// client's next request. After an error the call is cancelled.
+// suspendLocked answers the client's request with the open questions and keeps the call until the client's next
+// request. On error the call is cancelled.
 func (p *pendingRequest) suspendLocked() error {
 	if p.early == nil || p.ended {
 		return nil
@@ -282,11 +276,11 @@ func (p *pendingRequest) suspendLocked() error {
 	if first {
 		p.done = make(chan struct{})
 	}
-	if err := early(p.questions()); err != nil { // the client is gone
+	if err := early(p.questions()); err != nil { // the client has disconnected
 		p.expiry.Stop()
 		if p.server.pending.Remove(p.state, p) && first {
 			p.done = nil
-		} // else it has read the questions, in spite of the error, and comes for the outcome
+		} // else the client got the questions despite the error, and its next request gets the outcome
 		p.cancel(errNoInput)
 		return errNoInput
 	}

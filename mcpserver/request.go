@@ -15,8 +15,8 @@ var (
 	errInitialized = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session is already initialized"}
 )
 
-// serveLegacy runs a request of a session, which is nil before initialize. Its
-// callers handle the first initialize.
+// serveLegacy serves a request of a session; session is nil before initialize. The first initialize is handled by its
+// callers.
 func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer,
 ) (json.RawMessage, error) {
 	switch m.Method {
@@ -34,7 +34,7 @@ func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *
 	return s.do(ctx, session, m, peer)
 }
 
-// serveModern runs a modern request. Its callers handle subscriptions/listen.
+// serveModern serves a modern request other than subscriptions/listen.
 func (s *Server) serveModern(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer,
 ) (json.RawMessage, error) {
 	if wire.Removed[m.Method] {
@@ -85,7 +85,7 @@ func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.M
 	return result, nil
 }
 
-// insteadOf returns e in place of err, the error of a call: whether the call may have run is what err says.
+// insteadOf returns e in place of err, with outcome unknown if the call may have run according to err.
 func insteadOf(err error, e *protocol.Error) error {
 	told := *e
 	if failed, ok := errors.AsType[*protocol.Error](err); !ok || failed.Outcome != "" ||

@@ -21,16 +21,16 @@ import (
 // writer sends one message to a client. It may block until ctx ends.
 type writer func(ctx context.Context, m *jsonrpc.Message) error
 
-// clientSession is the session of one client: a stdio stream, an HTTP session or an
-// SSE stream. It tracks the requests in flight, so that the client can cancel them,
-// and the requests to the client, so that responses find them.
+// clientSession is the session of one client: a stdio stream, an HTTP session or an SSE stream. It tracks the
+// requests in flight, so that the client can cancel them, and the requests to the client, so that responses find
+// them.
 type clientSession struct {
 	server    *Server
 	id        string // unguessable
 	requester requester
-	extension string // the one that is served; "" for all
-	front     string // of protocol.Session
-	write     writer // reaches the client outside of any request
+	extension string // the extension served; "" for all
+	front     string // see protocol.Session
+	write     writer // sends messages that belong to no request
 
 	attached context.Context // ends with the session
 	detach   context.CancelFunc
@@ -39,10 +39,10 @@ type clientSession struct {
 	toClient *questions.Questions
 
 	mu       sync.Mutex
-	requests map[string]context.CancelCauseFunc // not answered yet, by raw id
+	requests map[string]context.CancelCauseFunc // in flight, by raw id
 	running  int                                // requests whose answers are not written yet
 	ended    bool
-	drained  chan struct{} // closed when no request runs; nil unless wait is called
+	drained  chan struct{} // closed when no request runs; nil unless wait is waiting
 	idle     idleState     // of an HTTP session
 
 	// Set before the session is shared.
@@ -51,12 +51,12 @@ type clientSession struct {
 	stream *streamSession  // of an SSE stream
 }
 
-// idleState ends an HTTP session that is idle for too long.
+// idleState ends an HTTP session that has been idle for too long.
 type idleState struct {
 	streams int           // open GET streams, which keep the session alive
 	since   time.Time     // end of the last request or stream
-	limit   time.Duration // of the time since then
-	expiry  *time.Timer   // looks whether that is over; nil for other sessions
+	limit   time.Duration // max idle time
+	expiry  *time.Timer   // checks limit; nil for other sessions
 }
 
 var (
@@ -81,12 +81,11 @@ func (s *Server) newSession(ctx context.Context, id, front string, by requester,
 	return c
 }
 
-// maxClient bounds what a client says of itself, which its session keeps, in bytes.
+// maxClient bounds the capabilities and clientInfo that a session keeps, in bytes.
 const maxClient = 64 << 10
 
-// PublicID returns the id that backends get for a session: a hash of the id that the client
-// has. Whoever knows the client's id can take over the session, so policies, extensions and
-// logs never get that id.
+// PublicID returns the id of a session for backends: a hash of the client's id. Knowledge of the client's id is
+// enough to take over the session, so policies, extensions and logs never get it.
 func PublicID(id string) string {
 	if id == "" {
 		return ""
@@ -95,9 +94,8 @@ func PublicID(id string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// initialize attaches the session to the backend and returns the result for the
-// client. ctx ends when the client no longer waits. After an error the client may
-// send initialize again.
+// initialize attaches the session to the backend and returns the result for the client. ctx ends when the client no
+// longer waits. After an error the client may initialize again.
 func (c *clientSession) initialize(ctx context.Context, params json.RawMessage) (result json.RawMessage, err error) {
 	var p struct {
 		ProtocolVersion string          `json:"protocolVersion"`
@@ -133,8 +131,8 @@ func (c *clientSession) initialize(ctx context.Context, params json.RawMessage) 
 	return wire.InitializeResult(info.Version, d)
 }
 
-// begin registers a request. The context it returns ends when the client cancels the
-// request. release must be called before the answer is written, and finish after.
+// begin registers a request. The returned context ends when the client cancels the request. Callers call release
+// before they write the answer and finish after.
 func (c *clientSession) begin(ctx context.Context, id json.RawMessage) (context.Context, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,8 +150,7 @@ func (c *clientSession) begin(ctx context.Context, id json.RawMessage) (context.
 	return ctx, nil
 }
 
-// release frees the id of a request: the client may use the id again as soon as it
-// reads the answer.
+// release frees the id of a request: the client may reuse it as soon as it has read the answer.
 func (c *clientSession) release(id json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +165,7 @@ func (c *clientSession) finish() {
 	c.settleLocked()
 }
 
-// settleLocked notes the end of a request or stream, and wakes wait after the last request.
+// settleLocked restarts the idle time, and wakes wait if no request runs.
 func (c *clientSession) settleLocked() {
 	c.idle.since, c.idle.limit = time.Now(), c.server.options.SessionIdle
 	if c.running == 0 && c.drained != nil {
@@ -177,16 +174,16 @@ func (c *clientSession) settleLocked() {
 	}
 }
 
-// idleSince returns the start of an HTTP session's idle time. ok is false for busy
-// sessions and for those that end with their connection.
+// idleSince returns since when an HTTP session is idle. ok is false for busy sessions and for sessions that end with
+// their connection.
 func (c *clientSession) idleSince() (since time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.idle.since, c.idle.expiry != nil && c.running == 0 && c.idle.streams == 0 && !c.ended
 }
 
-// expire ends a session that has been idle for too long, and looks again later otherwise. To
-// restart its timer at the end of each request would wake a thread.
+// expire ends a session that has been idle for too long, or checks again later. Resetting the timer after each
+// request instead would wake a thread.
 func (c *clientSession) expire() {
 	c.mu.Lock()
 	left := c.server.options.SessionIdle
@@ -228,7 +225,7 @@ func (c *clientSession) wait(ctx context.Context) {
 	}
 }
 
-// cancel cancels the request that the params of a notifications/cancelled name.
+// cancel cancels the request named in the params of notifications/cancelled.
 func (c *clientSession) cancel(params json.RawMessage) {
 	id := rawjson.Get(params, "requestId")
 	c.mu.Lock()
@@ -238,8 +235,8 @@ func (c *clientSession) cancel(params json.RawMessage) {
 	}
 }
 
-// end detaches the session from the backend and, if cause is not nil, cancels the
-// requests in flight. It is idempotent and does not wait.
+// end detaches the session from the backend and, unless cause is nil, cancels the requests in flight. It is
+// idempotent and does not wait.
 func (c *clientSession) end(cause error) {
 	c.mu.Lock()
 	c.ended = true

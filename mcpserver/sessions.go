@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// sessions is the table of the sessions over HTTP. It bounds them together with the
-// subscriptions, by slots.
+// sessions is the table of HTTP sessions. Sessions and subscriptions share a limited number of slots.
 type sessions struct {
 	limit int
 
@@ -34,9 +33,8 @@ func (s *sessions) release() {
 	s.used--
 }
 
-// evict ends the session that has been idle longest, and reports whether there was
-// one. Sessions of the caller go first, so that a caller who opens many sessions
-// loses its own before those of others. The client gets 404 and initializes again.
+// evict ends the session that has been idle longest, and reports whether there was one. Sessions of the caller go
+// first, so that a caller with many sessions loses its own. The evicted client gets 404 and initializes again.
 func (s *sessions) evict(caller string) bool {
 	var oldest *clientSession
 	var since time.Time
@@ -70,8 +68,7 @@ func (s *sessions) remove(c *clientSession) {
 	s.used--
 }
 
-// get returns the session with the given id, or nil unless it belongs to the caller with
-// that toolset and to the extension.
+// get returns the session with the given id, or nil if it belongs to another caller, toolset or extension.
 func (s *sessions) get(id string, by requester, extension string) *clientSession {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -15,20 +15,18 @@ import (
 )
 
 const (
-	maxInvalidLines  = 64          // in a row
-	maxNotifications = 256         // that wait for the backend
-	cancelGrace      = time.Second // for cancelled requests to end
+	maxInvalidLines  = 64          // in a row, before the session ends
+	maxNotifications = 256         // that wait for the backend; more are dropped
+	cancelGrace      = time.Second // time for cancelled requests to end
 )
 
-// ServeStdio serves one client over lines of JSON, legacy and modern versions on one stream. It blocks
-// until r ends, which is how a client disconnects and no error: requests in flight
-// may then finish within DrainTimeout. A failed write to w and the end of ctx cancel
-// them at once and are the error. r and w are closed.
+// ServeStdio serves one client over lines of JSON, legacy and modern versions on one stream. It blocks until r ends,
+// which is how a client disconnects and not an error: requests in flight may then finish within DrainTimeout. A
+// failed write to w or the end of ctx cancels them at once and is returned. r and w are closed.
 //
-// While ServeStdio runs, a write to a closed stdout is an error instead of a fatal
-// SIGPIPE, and pipes and sockets are in non-blocking mode. A blocked read of anything
-// else, such as a terminal, cannot be interrupted: its goroutine then lives until the
-// next byte.
+// While ServeStdio runs, a write to a closed stdout is an error instead of a fatal SIGPIPE, and pipes and sockets are
+// non-blocking. A blocked read of anything else, such as a terminal, cannot be interrupted: its goroutine then lives
+// until the next byte.
 func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	defer ndjson.IgnoreBrokenPipes()()
 	r, closeInput := ndjson.Pollable(r)
@@ -64,19 +62,19 @@ func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteClos
 	return err
 }
 
-// drain waits for requests to end and for their answers to be written.
+// drain waits until requests have ended and their answers are written.
 func (d *stdio) drain(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	d.wait(ctx)
-	_ = d.transport.Flush(ctx) // a write error is reported through broken
+	_ = d.transport.Flush(ctx) // a write error is reported on d.broken
 }
 
 // stdio is the session of ServeStdio.
 type stdio struct {
 	streamSession
 	transport     *ndjson.Transport
-	invalidLines  int                   // in a row; used by the reader alone
+	invalidLines  int                   // in a row; used by the reader only
 	broken        chan error            // the first failed write
 	notifications chan *jsonrpc.Message // for the backend
 }
@@ -93,7 +91,7 @@ func (s *Server) newStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser
 	return d
 }
 
-// readAll handles messages until the end of the stream, which is no error.
+// readAll handles messages until the end of the stream; io.EOF is no error.
 func (d *stdio) readAll() error {
 	for {
 		m, err := d.transport.Read()
@@ -108,15 +106,15 @@ func (d *stdio) readAll() error {
 	}
 }
 
-// handleInvalid answers a line that is no message. Too many in a row are an error,
-// which ends the session.
+// handleInvalid answers a line that is not a message. After maxInvalidLines in a row it returns an error, which ends
+// the session.
 func (d *stdio) handleInvalid(line []byte, err error) error {
 	d.invalidLines++
 	d.server.log.Warn("a line on stdin is not a message", "bytes", len(line), "error", err)
 	if d.invalidLines >= maxInvalidLines {
 		return fmt.Errorf("%d lines in a row are not messages: %w", d.invalidLines, err)
 	}
-	_, fault := mcphttp.Decode(line) // has the code, as over HTTP
+	_, fault := mcphttp.Decode(line) // the error codes are the same as over HTTP
 	d.respond([]byte("null"), nil, fault)
 	return nil
 }
@@ -132,8 +130,7 @@ func (d *stdio) send(ctx context.Context, m *jsonrpc.Message) error {
 	return err
 }
 
-// enqueue queues a notification for forwardNotifications, so that the reader does
-// not wait for the backend.
+// enqueue queues a notification for forwardNotifications, so that the reader never waits for the backend.
 func (d *stdio) enqueue(m *jsonrpc.Message) {
 	select {
 	case d.notifications <- m:

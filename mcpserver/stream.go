@@ -11,18 +11,16 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// streamSession is a session with one channel in each direction, which answers share
-// with all other messages: stdio, and HTTP with server-sent events.
+// streamSession is a session with one stream in each direction for answers and all other messages: stdio and SSE.
 type streamSession struct {
 	*clientSession
 	modern  bool                     // serves modern requests too
-	running context.Context          // of requests
-	notify  func(m *jsonrpc.Message) // takes notifications for the backend, in order
+	running context.Context          // context of requests
+	notify  func(m *jsonrpc.Message) // queues notifications for the backend, in order
 }
 
-// receive handles one message of the client. Requests run in goroutines, which wait
-// waits for. initialize is answered before receive returns, because the client's
-// next messages depend on it. done is called when m is no longer needed.
+// receive handles one message of the client. Requests run in goroutines; wait waits for them. initialize is answered
+// before receive returns, because the client's next messages depend on it. done is called once m is no longer needed.
 func (s *streamSession) receive(m *jsonrpc.Message, done func()) {
 	if ctx := s.dispatch(m); ctx != nil {
 		go func() {
@@ -34,8 +32,8 @@ func (s *streamSession) receive(m *jsonrpc.Message, done func()) {
 	done()
 }
 
-// dispatch handles a message, unless it is a request for run: then it returns the
-// context of the request.
+// dispatch handles a message and returns nil. For a request that run must serve it returns the request's context
+// instead.
 func (s *streamSession) dispatch(m *jsonrpc.Message) context.Context {
 	err := mcphttp.Check(m)
 	switch {
@@ -99,8 +97,7 @@ func (s *streamSession) serve(ctx context.Context, m *jsonrpc.Message) (json.Raw
 	return s.server.serveModern(ctx, session, m, peer)
 }
 
-// listen keeps a subscription open until the client cancels it or the session or the
-// server ends.
+// listen keeps a subscription open until the client cancels it, or the session or the server ends.
 func (s *streamSession) listen(ctx context.Context, session *protocol.Session, m *jsonrpc.Message,
 ) (json.RawMessage, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -117,8 +114,8 @@ func (s *streamSession) listen(ctx context.Context, session *protocol.Session, m
 	return wire.ListenResult(m.ID), nil
 }
 
-// initialized returns the session, or nil before initialize. A client that sends
-// other messages has received the answer to initialize.
+// initialized returns the session, or nil before initialize. A client that sends any further message has received the
+// answer to initialize.
 func (s *streamSession) initialized() *protocol.Session {
 	info := s.info.Load()
 	if info != nil {
@@ -127,7 +124,7 @@ func (s *streamSession) initialized() *protocol.Session {
 	return info
 }
 
-// respond sends a response. The transport notices a failed write itself.
+// respond sends a response. The transport reports failed writes itself.
 func (s *streamSession) respond(id, result json.RawMessage, err error) {
 	_ = s.write(s.running, wire.Response(id, result, err))
 }

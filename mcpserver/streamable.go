@@ -19,15 +19,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// endpoint is a Server at one URL.
+// endpoint is a Server at one URL: the whole server or one extension.
 type endpoint struct {
 	*Server
-	extension string // the one that is served; "" for all
+	extension string // the extension served; "" for all
 }
 
-// Handler returns the streamable HTTP endpoint, for legacy and modern versions, of the named extension,
-// or of all if it is "". It checks the rules of MCP only: Host, Origin and tokens are
-// for middleware.
+// Handler returns the streamable HTTP endpoint, legacy and modern, of the named extension, or of all if extension is
+// "". It checks only MCP's own rules; Host, Origin and tokens are for middleware.
 func (s *Server) Handler(extension string) http.Handler {
 	return http.HandlerFunc((&endpoint{s, extension}).serveHTTP)
 }
@@ -72,7 +71,7 @@ func notAllowed(w http.ResponseWriter, allow string) {
 	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 }
 
-// read returns the message in a request's body. ok is false when the request was refused.
+// read reads the message in a request's body. It answers invalid requests itself and returns ok false.
 func (e *endpoint) read(w http.ResponseWriter, r *http.Request) (m jsonrpc.Message, ok bool) {
 	body, ok := mcphttp.ReadBody(w, r, e.options.MaxBody)
 	if !ok {
@@ -87,8 +86,8 @@ func (e *endpoint) read(w http.ResponseWriter, r *http.Request) (m jsonrpc.Messa
 	return m, true
 }
 
-// post handles one message. Its protocol version follows from the version header, else from the
-// session header or initialize, else from _meta.
+// post handles one message. The protocol version is in the version header, else it follows from the session header or
+// initialize, else it is in _meta.
 func (e *endpoint) post(w http.ResponseWriter, r *http.Request) {
 	m, ok := e.read(w, r)
 	if !ok {
@@ -135,7 +134,7 @@ func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc
 
 // postRequest runs a request in the goroutine of the HTTP handler.
 func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *clientSession, m *jsonrpc.Message) {
-	// no middleware here ends it with the caller's token
+	// No middleware on this node cancels a forwarded request when the caller's token ends.
 	if until := c.requester.until; until != nil && requesterOf(r.Context()).forwarded {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -160,7 +159,7 @@ func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *client
 }
 
 func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-	if requesterOf(r.Context()).forwarded { // who wants a session gets one where it asks
+	if requesterOf(r.Context()).forwarded { // a forwarded request never opens a session here
 		forward.UnknownSession(w)
 		return
 	}
@@ -178,12 +177,11 @@ func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jso
 	}
 }
 
-// unusedTimeout is how long a session lives before its first request or stream. It
-// keeps a client that only opens sessions from exhausting the slots for long.
+// unusedTimeout ends a session without any request or stream, so that a client that only opens sessions does not hold
+// slots for long.
 const unusedTimeout = time.Minute
 
-// openSession initializes a session, for which admit has taken a slot. ctx ends when
-// the client no longer waits.
+// openSession initializes a session in a slot taken by admit. ctx ends when the client no longer waits.
 func (e *endpoint) openSession(ctx context.Context, by requester, params json.RawMessage,
 ) (*clientSession, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
@@ -200,7 +198,7 @@ func (e *endpoint) openSession(ctx context.Context, by requester, params json.Ra
 	c.idle.expiry = time.AfterFunc(c.idle.limit, c.expire)
 	c.mu.Unlock()
 	e.sessions.add(c)
-	context.AfterFunc(c.attached, func() { c.end(nil) }) // the caller may not stay as long
+	context.AfterFunc(c.attached, func() { c.end(nil) }) // the context may end with the caller's access
 	if err == nil && e.closing.Err() != nil {            // Close may have run before add
 		err = protocol.Errorf(protocol.ShuttingDown, "the server is shutting down")
 	}
@@ -211,8 +209,7 @@ func (e *endpoint) openSession(ctx context.Context, by requester, params json.Ra
 	return c, result, nil
 }
 
-// get serves the standalone stream of a session. A new stream replaces the one
-// before.
+// get serves a session's standalone stream. A new stream replaces the previous one.
 func (e *endpoint) get(w http.ResponseWriter, r *http.Request) {
 	c := e.session(w, r)
 	if c == nil {
@@ -225,8 +222,8 @@ func (e *endpoint) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// session returns the session that r names. Without one of that id and caller,
-// session answers r and returns nil.
+// session returns the session named in r's header. If the id is missing or unknown to this caller, it answers r and
+// returns nil.
 func (e *endpoint) session(w http.ResponseWriter, r *http.Request) *clientSession {
 	id := r.Header.Get(mcphttp.SessionHeader)
 	if id == "" {
@@ -241,8 +238,8 @@ func (e *endpoint) session(w http.ResponseWriter, r *http.Request) *clientSessio
 	return c
 }
 
-// admit takes a slot for a session or subscription, and evicts an idle session if all
-// are in use. Without a slot, admit answers r and returns false.
+// admit takes a slot for a session or subscription, evicting an idle session if all slots are taken. Without a free
+// slot it answers r and returns false.
 func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) bool {
 	if e.closing.Err() != nil {
 		http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
@@ -257,7 +254,7 @@ func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// refuse answers a request that was not run.
+// refuse answers a request that is not run.
 func refuse(w http.ResponseWriter, status int, id json.RawMessage, err error) {
 	// a failed write means that the client has disconnected
 	_ = mcphttp.WriteJSON(w, status, wire.Response(id, nil, err))

@@ -11,9 +11,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// subscription is the [protocol.Peer] of a session that lasts as long as one
-// subscriptions/listen. It passes on the notifications that match its filter, with
-// the id of that request, and takes no requests.
+// subscription is the [protocol.Peer] during one subscriptions/listen. It passes on the notifications that match its
+// filter, labelled with the id of that request, and takes no requests.
 type subscription struct {
 	id           json.RawMessage
 	filter       wire.Filter
@@ -21,8 +20,8 @@ type subscription struct {
 	acknowledged chan struct{} // closed once the acknowledgement is written
 }
 
-// subscribe opens the subscription of the request m until ctx ends. It writes the
-// acknowledgement before any notification.
+// subscribe opens the subscription requested by m until ctx ends. The acknowledgement is written before any
+// notification.
 func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, write writer) error {
 	var requested *wire.Filter
 	if err := json.Unmarshal(rawjson.Get(m.Params, "notifications"), &requested); err != nil || requested == nil {
@@ -70,8 +69,8 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	return nil
 }
 
-// subscribeResources subscribes a subscription's session to resources and returns
-// the URIs for which that worked. The end of the session unsubscribes.
+// subscribeResources subscribes the session to each resource, and returns the URIs for which that succeeded. The end
+// of the session unsubscribes.
 func (s *Server) subscribeResources(ctx context.Context, session *protocol.Session, uris []string) (granted []string) {
 	for _, uri := range uris {
 		params := append(rawjson.AppendText([]byte(`{"uri":`), uri), '}')

@@ -1,6 +1,5 @@
-// Package forward has other servers answer the requests of sessions, calls and tasks that they have.
-// A request travels in a form of its own, with its caller as the server has authenticated it that got
-// the request.
+// Package forward forwards requests to the server that has their session, call or task. A forwarded request carries
+// the caller that the receiving server has authenticated.
 package forward
 
 import (
@@ -13,17 +12,17 @@ import (
 	"strings"
 )
 
-// Request is what travels of a request beside its body.
+// Request is the head of a forwarded request; its body follows.
 type Request struct {
-	Extension string      `json:"ext,omitempty"`      // that is served; "" for all
+	Extension string      `json:"ext,omitempty"`      // the extension served; "" for all
 	Endpoint  string      `json:"endpoint"`           // EndpointMCP or EndpointMessage
-	Method    string      `json:"method"`             // of HTTP
-	Query     string      `json:"query,omitempty"`    // of the URL
-	Header    http.Header `json:"header,omitempty"`   // those that are allowed
+	Method    string      `json:"method"`             // HTTP method
+	Query     string      `json:"query,omitempty"`    // query of the URL
+	Header    http.Header `json:"header,omitempty"`   // the headers that SetHeader selects
 	Client    string      `json:"client,omitempty"`   // host:port
-	Caller    string      `json:"caller,omitempty"`   // as the server that got the request has authenticated it
-	Toolset   string      `json:"toolset,omitempty"`  // of the caller
-	ToolMode  string      `json:"toolmode,omitempty"` // of the caller
+	Caller    string      `json:"caller,omitempty"`   // as authenticated by the server that received the request
+	Toolset   string      `json:"toolset,omitempty"`  // the caller's
+	ToolMode  string      `json:"toolmode,omitempty"` // the caller's
 }
 
 // The values of Request.Endpoint.
@@ -32,7 +31,7 @@ const (
 	EndpointMessage = "message" // the POSTs of MCP 2024-11-05
 )
 
-// ID returns an id that begins with random and ends with the home of a server; nil has none.
+// ID appends the server's home to random; a nil server has none.
 func ID(random string, server interface{ Home() string }) string {
 	if server == nil {
 		return random
@@ -40,7 +39,7 @@ func ID(random string, server interface{ Home() string }) string {
 	return random + "." + server.Home()
 }
 
-// allowed are the headers that travel, besides those of MCP, which begin with Mcp-.
+// allowed are the headers that are forwarded, besides those that begin with Mcp-.
 var allowed = map[string]bool{
 	"Accept":        true,
 	"Content-Type":  true,
@@ -50,7 +49,7 @@ var allowed = map[string]bool{
 	"Baggage":       true,
 }
 
-// SetHeader sets the headers of r that travel: the allowed ones, and those of names.
+// SetHeader copies the headers to forward from r: the allowed ones and names.
 func (q *Request) SetHeader(r *http.Request, names []string) {
 	q.Header = make(http.Header)
 	for name, values := range r.Header {
@@ -71,7 +70,7 @@ func (q *Request) encode(body []byte) []byte {
 	return append(append(append(make([]byte, 0, len(head)+1+len(body)), head...), '\n'), body...)
 }
 
-// Decode reads a request. ctx becomes that of the HTTP request, whose URL has the query alone.
+// Decode decodes a forwarded request. The returned HTTP request has context ctx, and a URL of the endpoint and query.
 func Decode(ctx context.Context, data []byte) (*Request, *http.Request, error) {
 	head, body, ok := bytes.Cut(data, []byte{'\n'})
 	q := new(Request)

@@ -15,15 +15,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Servers reach each other, see [mcpserver.Elsewhere].
+// Servers reaches the other servers, see [mcpserver.Elsewhere].
 type Servers interface {
 	Home() string
 	Homes() []string
 	Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error)
 }
 
-// Others are the other servers, as one of them knows them. Its methods may be called by many
-// goroutines at once.
+// Others forwards requests to the other servers. It is safe for concurrent use.
 type Others struct {
 	closing context.Context
 	servers Servers
@@ -32,13 +31,13 @@ type Others struct {
 	tasks   *tasks
 }
 
-// NewOthers returns the other servers. The streams of their sessions end with closing, besides. maxBody
-// bounds the body of a request, in bytes.
+// NewOthers returns an Others. Forwarded streams also end with closing. maxBody bounds the body of a request, in
+// bytes.
 func NewOthers(closing context.Context, s Servers, maxBody int64, log *slog.Logger) *Others {
 	return &Others{closing, s, maxBody, log, newTasks()}
 }
 
-// HomeOf returns the home of an id if another server has made it, else "".
+// HomeOf returns the home of the server that made id, or "" if this server made it.
 func (o *Others) HomeOf(id string) string {
 	home := ""
 	if i := strings.LastIndexByte(id, '.'); i >= 0 {
@@ -50,14 +49,13 @@ func (o *Others) HomeOf(id string) string {
 	return home
 }
 
-// UnknownSession answers a request of a session that there is not, which makes the client initialize
-// again.
+// UnknownSession answers a request for an unknown session with 404, which makes the client initialize again.
 func UnknownSession(w http.ResponseWriter) {
 	http.Error(w, "no such session", http.StatusNotFound)
 }
 
-// Session has the server with a home answer a request of its session, or answers that there is no
-// such session.
+// Session forwards a session's request to the server named home. If that server is gone, it answers that the session
+// is unknown.
 func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, home string) {
 	var body []byte
 	if r.Method == http.MethodPost {
@@ -92,14 +90,14 @@ func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, hom
 	}
 }
 
-// ErrGone is the error of a call that waited for input at a server that is gone.
+// ErrGone is the error of a call that waited for input on a server that is gone.
 var ErrGone = &protocol.Error{
 	Kind:    protocol.NodeLost,
 	Outcome: "unknown",
 	Message: "the server that had the call is gone",
 }
 
-// Call has the server with a home answer the request m, which continues a call there.
+// Call forwards m, which continues a pending call, to the server named home.
 func (o *Others) Call(w http.ResponseWriter, r *http.Request, q *Request, home string, m *jsonrpc.Message) {
 	began, out := false, &response{ResponseWriter: w}
 	body, err := jsonrpc.Append(nil, m)
@@ -112,8 +110,7 @@ func (o *Others) Call(w http.ResponseWriter, r *http.Request, q *Request, home s
 	o.failed(out, r, m, began, err)
 }
 
-// Task has the server that has the task answer the request m about it. It reports whether the
-// request is answered.
+// Task forwards m to the server that has the task m is about. It reports whether the request is answered.
 func (o *Others) Task(w http.ResponseWriter, r *http.Request, q *Request, m *jsonrpc.Message) bool {
 	body, err := jsonrpc.Append(nil, m)
 	if err != nil {
@@ -130,7 +127,7 @@ func (o *Others) Task(w http.ResponseWriter, r *http.Request, q *Request, m *jso
 	return found || err != nil
 }
 
-// failed answers m, a request of 2026-07-28, with the error of another server, if there is one.
+// failed answers m, a request of 2026-07-28, with err, unless that is nil.
 func (o *Others) failed(w *response, r *http.Request, m *jsonrpc.Message, began bool, err error) {
 	switch err = reason(r, err); {
 	case err == nil:
@@ -141,8 +138,7 @@ func (o *Others) failed(w *response, r *http.Request, m *jsonrpc.Message, began 
 	}
 }
 
-// reason returns err, or why this server itself has ended r. The client of a request that has disconnected
-// reads neither.
+// reason returns err, or a canceled error if this server has ended r. (A client that has disconnected sees neither.)
 func reason(r *http.Request, err error) error {
 	if err == nil || r.Context().Err() == nil || isUnsent(err) {
 		return err
@@ -155,16 +151,15 @@ func reason(r *http.Request, err error) error {
 	}
 }
 
-// isUnsent reports whether err says that no server has the home that a request is for.
+// isUnsent reports whether err says that no server has the requested home.
 func isUnsent(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	return ok && e.Kind == protocol.NodeLost && e.Outcome == ""
 }
 
-// cut ends a response whose rest will not come: an event stream, between two events, with an error as
-// the answer to its request m. The client of any other must not take it for a whole one: cut panics with
-// http.ErrAbortHandler. A stream that answers no request just ends where this server has ended r itself,
-// because its caller may stay no longer or the server stops.
+// cut ends an incomplete response. An event stream between two events gets an error as the answer to m. Any other
+// response must not look complete: cut panics with http.ErrAbortHandler. A stream that answers no request just ends
+// if this server has ended r, because the caller lost access or the server stops.
 func (o *Others) cut(w *response, r *http.Request, m *jsonrpc.Message, err error) {
 	ended := r.Context().Err() != nil
 	if !ended {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// response is a response that another server writes.
+// response is a response written by another server.
 type response struct {
 	http.ResponseWriter
-	end [2]byte // of what was written
+	end [2]byte // the last two bytes written
 }
 
 // Unwrap is for [http.ResponseController].
@@ -22,7 +22,7 @@ func (r *response) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// isBetweenEvents reports whether the response is an event stream, and no event is written in part.
+// isBetweenEvents reports whether the response is an event stream with no partly written event.
 func (r *response) isBetweenEvents() bool {
 	return strings.HasPrefix(r.Header().Get("Content-Type"), "text/event-stream") &&
 		(r.end == [2]byte{} || string(r.end[:]) == "\n\n")

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// for several servers to say which of them has a task, and for a turn to ask them
+	// Time to wait for a turn, and for the other servers to answer which of them has a task.
 	askTimeout = 500 * time.Millisecond
-	askRate    = 200      // requests to other servers, a second, that look for tasks
-	askBytes   = 16 << 10 // of a request that count as one
-	askAtOnce  = 16       // servers that are asked for one task
-	askTurns   = 4        // tasks of one caller that are looked for at once
-	maxHomes   = 4096     // tasks of which the home is known
-	maxTask    = 1 << 10  // bytes of the id of a task that servers know
+	askRate    = 200      // requests to other servers per second, for tasks whose server is not known
+	askBytes   = 16 << 10 // a request counts once per 16 KiB
+	askAtOnce  = 16       // servers asked for one task concurrently
+	askTurns   = 4        // lookups of one caller at once
+	maxHomes   = 4096     // entries of tasks.homes
+	maxTask    = 1 << 10  // max bytes of a task id; servers do not know longer ones
 )
 
-// tasks finds the server that has a task. Its methods may be called by many goroutines at once.
+// tasks finds the server that has a task. It is safe for concurrent use.
 type tasks struct {
 	asks *rate.Limiter
 
@@ -31,26 +31,26 @@ type tasks struct {
 	turns map[string]*turns // by caller
 }
 
-// task is a task of a caller.
+// task identifies a task by its caller and id.
 type task struct{ caller, id string }
 
-// turns are those of one caller to look for tasks: one who polls without end keeps nobody else waiting.
+// turns bounds the concurrent lookups of one caller, so that one who polls without pause does not delay others.
 type turns struct {
-	taken chan struct{} // holds a token for each
-	users int           // who have a turn or wait for one
+	taken chan struct{} // one token per lookup
+	users int           // lookups that run or wait
 }
 
 func newTasks() *tasks {
 	return &tasks{asks: rate.NewLimiter(askRate, askRate), homes: make(map[task]string), turns: make(map[string]*turns)}
 }
 
-// carry carries a request to one server and writes the response to w, see [mcpserver.Elsewhere].
-// The response has status 404 if the server does not have the task.
+// carry forwards a request to one server and writes the response to w, see [mcpserver.Elsewhere]. Status 404 means
+// that the server does not have the task.
 type carry func(ctx context.Context, w http.ResponseWriter, home string) (began bool, err error)
 
-// serve has the server that has a task answer a request of size bytes about it. homes are the other
-// servers. found is false, and w is not written to, if none has the task, or with an error if nobody can
-// tell. An error with found says why the response is cut.
+// serve forwards a request of size bytes to the one server of homes that has the task. If found is false, nothing was
+// written to w: no server has the task, or err says why that is unknown. An error with found says why the response is
+// incomplete.
 func (t *tasks) serve(ctx context.Context, w http.ResponseWriter, one task, size int, homes []string, to carry,
 ) (found bool, err error) {
 	t.mu.Lock()
@@ -73,7 +73,7 @@ func (t *tasks) serve(ctx context.Context, w http.ResponseWriter, one task, size
 	return t.ask(ctx, w, one, homes, to)
 }
 
-// enter waits for a turn of a caller, and until so many requests more are within the rate.
+// enter waits for a turn of the caller and until the rate limit admits that many requests.
 func (t *tasks) enter(ctx context.Context, caller string, requests int) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -109,8 +109,8 @@ func (t *tasks) enter(ctx context.Context, caller string, requests int) (leave f
 	return leave, true
 }
 
-// ask asks servers at once. The first that does not answer 404 has the response. One alone may take its
-// time. The error is that of the response, or says that some have not answered.
+// ask forwards to the given servers concurrently. The first response other than 404 wins. Several servers must answer
+// within askTimeout; a single one has no limit. The error is the winner's, or says that some did not answer.
 func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes []string, to carry,
 ) (found bool, err error) {
 	r := &race{to: w}
@@ -150,7 +150,7 @@ func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes 
 		t.keep(one, "")
 		return false, nil
 	case 1:
-		t.keep(one, <-silent) // which may need longer to answer
+		t.keep(one, <-silent) // this server may only be slow: ask it first next time
 	}
 	return false, &protocol.Error{
 		Kind:    protocol.NodeLost,
@@ -166,14 +166,14 @@ func (t *tasks) keep(one task, home string) {
 	case home == "":
 		delete(t.homes, one)
 	case len(t.homes) >= maxHomes:
-		clear(t.homes) // they are found again
+		clear(t.homes) // the homes are found again
 		fallthrough
 	default:
 		t.homes[one] = home
 	}
 }
 
-// race is for one response, which the first of several servers writes.
+// race gives the response to the first of several servers that does not answer 404.
 type race struct {
 	to http.ResponseWriter
 
@@ -190,8 +190,8 @@ func (r *race) enter(one *runner) bool {
 	return !r.over
 }
 
-// close ends the race, which one has won, nil for nobody, unless it is over. It reports whether one
-// has won.
+// close ends the race in favor of one, or of nobody if one is nil, unless it is already over. It reports whether one
+// is the winner.
 func (r *race) close(one *runner) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +242,7 @@ func (r *runner) WriteHeader(status int) {
 func (r *runner) Write(p []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
 	if !r.won {
-		return len(p), nil // nobody reads what does not win
+		return len(p), nil // responses of losers are discarded
 	}
 	return r.race.to.Write(p)
 }

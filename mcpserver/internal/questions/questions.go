@@ -1,4 +1,4 @@
-// Package questions holds the requests to one client that have no response yet.
+// Package questions tracks the requests to one client that have no response yet.
 package questions
 
 import (
@@ -14,24 +14,22 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Questions are the requests to a client that have no response yet. Its methods may be called by
-// many goroutines at once.
+// Questions are the requests to a client without a response yet. It is safe for concurrent use.
 type Questions struct {
 	mu     sync.Mutex
 	lastID uint64
 	byID   map[string]chan *jsonrpc.Message // by raw id
 }
 
-// New returns no questions. Their ids begin after a random number below 2^51: a relay may connect
-// its client to one session after another, and an answer to a request of an earlier one must not
-// fit a request of a later one.
+// New returns empty Questions. Ids begin after a random number below 2^51: a relay may connect its client to one
+// session after another, and a late response must not match a request of the next session.
 func New() *Questions {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return &Questions{lastID: binary.LittleEndian.Uint64(b[:]) >> 13, byID: make(map[string]chan *jsonrpc.Message)}
 }
 
-// Add returns the id of a new request, and the channel on which its response arrives.
+// Add returns the id of a new request and the channel for its response.
 func (q *Questions) Add() (id json.RawMessage, response <-chan *jsonrpc.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,17 +47,17 @@ func (q *Questions) Remove(id json.RawMessage) {
 	delete(q.byID, string(id))
 }
 
-// Deliver delivers a response of the client. A response to no request that waits is dropped.
+// Deliver delivers a response of the client; without a matching request it is dropped.
 func (q *Questions) Deliver(m *jsonrpc.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if response := q.byID[string(m.ID)]; response != nil {
 		delete(q.byID, string(m.ID))
-		response <- m // has room for the one response
+		response <- m // buffered: there is one response
 	}
 }
 
-// cancelTimeout bounds the notification that a request to the client is cancelled.
+// cancelTimeout bounds the write of notifications/cancelled.
 const cancelTimeout = time.Second
 
 // Cancel tells the client that a request to it is cancelled.

@@ -1,9 +1,9 @@
-// Package table holds a bounded number of values by unguessable keys.
+// Package table implements a bounded map that is safe for concurrent use.
 package table
 
 import "sync"
 
-// Table is a table of values. Its methods may be called by many goroutines at once.
+// Table is a bounded map, safe for concurrent use.
 type Table[V comparable] struct {
 	limit int
 
@@ -34,7 +34,7 @@ func (t *Table[V]) Get(key string) V {
 	return t.byKey[key]
 }
 
-// Remove removes v. It returns false if v is not there, because somebody else has removed it.
+// Remove removes v, and returns false if key no longer has that value.
 func (t *Table[V]) Remove(key string, v V) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

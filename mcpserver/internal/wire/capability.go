@@ -8,9 +8,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// CheckCapability returns an error if a client with these capabilities must not be
-// sent a request with this method and params, because it has not declared the
-// capability for it (MCP, basic/lifecycle).
+// CheckCapability returns an error if a client with these capabilities must not be sent this request, because it has
+// not declared the required capability (MCP, basic/lifecycle).
 func CheckCapability(capabilities json.RawMessage, method string, params json.RawMessage) error {
 	need, mode := "", ""
 	switch method {
@@ -34,21 +33,20 @@ func CheckCapability(capabilities json.RawMessage, method string, params json.Ra
 	return nil
 }
 
-// TakesRequests reports whether a client with these capabilities takes any request.
+// TakesRequests reports whether the client takes any kind of request.
 func TakesRequests(capabilities json.RawMessage) bool {
 	return slices.ContainsFunc([]string{"sampling", "roots", "elicitation"},
 		func(key string) bool { return rawjson.Get(capabilities, key) != nil })
 }
 
-// mayNeedInput are the methods whose result may be input_required.
+// mayNeedInput are the methods that may be answered with input_required.
 var mayNeedInput = map[string]bool{
 	protocol.MethodToolsCall:     true,
 	protocol.MethodPromptsGet:    true,
 	protocol.MethodResourcesRead: true,
 }
 
-// MayAsk reports whether the extension may ask a client with these capabilities something during a
-// modern request.
+// MayAsk reports whether an extension may ask the client something during a modern request.
 func MayAsk(method string, capabilities json.RawMessage) bool {
 	return mayNeedInput[method] && TakesRequests(capabilities)
 }

@@ -22,7 +22,7 @@ func InvalidParams(text string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: text}
 }
 
-// MethodNotFound returns the error for a method that is not served.
+// MethodNotFound returns the error for a method that this server does not serve.
 func MethodNotFound(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method " + method + " is not served here"}
 }
@@ -32,7 +32,7 @@ func HeaderMismatch(text string) error {
 	return &jsonrpc.Error{Code: codeHeaderMismatch, Message: text}
 }
 
-// UnsupportedVersion returns the error for a revision that is not served.
+// UnsupportedVersion returns the error for a protocol version that this server does not serve.
 func UnsupportedVersion(requested string, supported []string) error {
 	data, _ := json.Marshal(struct { // strings always encode
 		Supported []string `json:"supported"`
@@ -41,10 +41,9 @@ func UnsupportedVersion(requested string, supported []string) error {
 	return &jsonrpc.Error{Code: codeUnsupportedVersion, Message: "unsupported protocol version", Data: data}
 }
 
-// Status returns the HTTP status of the answer to a modern request that ended with
-// err: 404 for a method that is not served, but not for an unknown tool; 400 for
-// requests that this server refuses and for MCP's own codes; else 200, also for
-// failures of an extension.
+// Status returns the HTTP status of the answer to a modern request that ended with err: 404 for a method that is not
+// served, but not for an unknown tool; 400 for requests that this server refuses and for MCP's own error codes; else
+// 200, which includes failures of an extension.
 func Status(method string, err error) int {
 	var own *jsonrpc.Error
 	var e *protocol.Error
@@ -69,8 +68,8 @@ func Status(method string, err error) int {
 	return http.StatusOK
 }
 
-// encodeError returns err as an error object: a *jsonrpc.Error as it is, a
-// *protocol.Error by its Wire, any other as an internal error.
+// encodeError encodes err as a JSON-RPC error object: a *protocol.Error by its Wire, any error but a *jsonrpc.Error
+// as an internal error.
 func encodeError(err error) json.RawMessage {
 	if own, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		object, _ := json.Marshal(own) // Data is this server's, or was checked on arrival

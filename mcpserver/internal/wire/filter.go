@@ -8,21 +8,21 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Changes are the server capabilities for notifications about changes.
+// Changes are the server capabilities about change notifications.
 type Changes struct {
 	Tools     Change `json:"tools"`
 	Prompts   Change `json:"prompts"`
 	Resources Change `json:"resources"`
 }
 
-// Change is the part of one list.
+// Change is the part of one list in Changes.
 type Change struct {
 	ListChanged bool `json:"listChanged"`
 	Subscribe   bool `json:"subscribe"` // of resources
 }
 
-// Filter selects the notifications of a subscription. A client requests
-// one in subscriptions/listen, and the acknowledgement says how much of it is granted.
+// Filter selects the notifications of a subscription: the client's in subscriptions/listen, the granted part in the
+// acknowledgement.
 type Filter struct {
 	Tools     bool `json:"toolsListChanged,omitempty"`
 	Prompts   bool `json:"promptsListChanged,omitempty"`
@@ -31,7 +31,7 @@ type Filter struct {
 	URIs []string `json:"resourceSubscriptions,omitempty"`
 }
 
-// MaxResources bounds the resources of one subscription.
+// MaxResources is the max number of resources in one subscription.
 const MaxResources = 256
 
 // Matches reports whether the subscription gets a notification.
@@ -50,7 +50,7 @@ func (f *Filter) Matches(method string, params json.RawMessage) bool {
 	return false
 }
 
-// OfSubscription returns params with the id of a subscription in their _meta.
+// OfSubscription returns params with the subscription's id in their _meta.
 func OfSubscription(params, id json.RawMessage) json.RawMessage {
 	meta := rawjson.Set(rawjson.Get(params, "_meta"), protocol.MetaSubscriptionID, id)
 	return rawjson.Set(params, "_meta", meta)

@@ -10,10 +10,10 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Instance tells the clients of stateless requests apart: by what they call themselves and
-// by the machine they come from. It returns "" for one of this machine that states no name.
+// Instance returns an id that tells the clients of stateless requests apart, by their name and version and by their
+// remote address. It returns "" for a nameless client on this machine.
 func Instance(clientInfo json.RawMessage, remoteAddr string) string {
-	name, _ := rawjson.Text(rawjson.Get(clientInfo, "name")) // a malformed clientInfo says nothing
+	name, _ := rawjson.Text(rawjson.Get(clientInfo, "name")) // a malformed clientInfo counts as empty
 	version, _ := rawjson.Text(rawjson.Get(clientInfo, "version"))
 	from := ""
 	if at, err := netip.ParseAddrPort(remoteAddr); err == nil && !at.Addr().Unmap().IsLoopback() {

@@ -1,5 +1,5 @@
-// Package wire reads the members that MCP adds to requests, and builds the results
-// and errors that MCP clients get. It keeps no state.
+// Package wire reads the members that MCP adds to requests, and builds the results and errors for MCP clients. It is
+// stateless.
 package wire
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The MCP revisions served, newest first.
+// The served versions of MCP, newest first.
 var (
 	Revisions = []string{
 		protocol.MCP20260728,
@@ -25,9 +25,8 @@ var (
 	Legacy = Revisions[1:]
 )
 
-// Negotiate returns the revision for a client that initializes: the requested one if
-// it is a legacy revision served here, else the newest of those (MCP 2025-11-25,
-// basic/lifecycle, "Version Negotiation").
+// Negotiate returns the version for a client that initializes: the requested one if it is a served legacy version,
+// else the newest legacy version (MCP 2025-11-25, basic/lifecycle, "Version Negotiation").
 func Negotiate(requested string) string {
 	if slices.Contains(Legacy, requested) {
 		return requested
@@ -35,20 +34,20 @@ func Negotiate(requested string) string {
 	return Legacy[0]
 }
 
-// Meta is the part of a modern request's _meta that replaces the handshake.
+// Meta holds the members of a modern request's _meta that replace the handshake.
 type Meta struct {
 	Version      string          // "" for a legacy request
-	Capabilities json.RawMessage // of the client
-	ClientInfo   json.RawMessage // nil when the client says nothing of itself
-	WantsLogs    bool            // as notifications/message
+	Capabilities json.RawMessage // the client's
+	ClientInfo   json.RawMessage // nil if absent
+	WantsLogs    bool            // the client wants notifications/message
 }
 
-// ReadMeta returns the Meta in the params of a request.
+// ReadMeta reads the Meta in the params of a request.
 func ReadMeta(params json.RawMessage) (m Meta) {
 	for key, value := range rawjson.Members(rawjson.Get(params, "_meta")) {
 		switch key {
 		case protocol.MetaProtocolVersion:
-			_ = json.Unmarshal(value, &m.Version) // a value that is no string counts as missing
+			_ = json.Unmarshal(value, &m.Version) // a value that is not a string counts as missing
 		case protocol.MetaClientCapabilities:
 			m.Capabilities = value
 		case protocol.MetaClientInfo:
@@ -60,8 +59,7 @@ func ReadMeta(params json.RawMessage) (m Meta) {
 	return m
 }
 
-// Check returns an error for a request without the members that every modern request
-// needs, or of another revision.
+// Check returns an error if a member that every modern request needs is missing or the version is another one.
 func (m *Meta) Check() error {
 	switch {
 	case m.Version == "":
@@ -74,8 +72,7 @@ func (m *Meta) Check() error {
 	return nil
 }
 
-// CheckHeaders returns an error for a request whose headers and _meta differ or lack a required
-// member.
+// CheckHeaders returns an error if headers and _meta differ or a required member is missing.
 func (m *Meta) CheckHeaders(h http.Header, request *jsonrpc.Message) error {
 	version := h.Get(mcphttp.VersionHeader)
 	switch {
@@ -93,7 +90,7 @@ func (m *Meta) CheckHeaders(h http.Header, request *jsonrpc.Message) error {
 	return m.Check()
 }
 
-// Removed are the legacy methods that 2026-07-28 does not have.
+// Removed are the legacy methods that 2026-07-28 has removed.
 var Removed = map[string]bool{
 	protocol.MethodInitialize: true, protocol.MethodPing: true, protocol.MethodSetLevel: true,
 	protocol.MethodResourcesSubscribe: true, protocol.MethodResourcesUnsubscribe: true,

@@ -6,11 +6,11 @@ import (
 	"net/netip"
 )
 
-// proxied are the headers by which proxies say that a request is of somebody else.
+// proxied are the headers that proxies add.
 var proxied = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
 
-// Remote reports whether a request comes from another machine: by its address, or through a proxy
-// that says so. A connection without an address, such as one by a socket file, is of this machine.
+// Remote reports whether a request comes from another machine, by its address or a proxy's header. A connection
+// without an address, such as a Unix socket, is local.
 func Remote(r *http.Request) bool {
 	for _, header := range proxied {
 		if r.Header.Get(header) != "" {
@@ -22,6 +22,6 @@ func Remote(r *http.Request) bool {
 		return false
 	}
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	// one's own address of the network is this machine
+	// A connection from the machine's own network address is local.
 	return !ok || at.AddrPort().Addr().Unmap() != from.Addr().Unmap()
 }

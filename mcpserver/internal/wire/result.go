@@ -33,14 +33,13 @@ func ClientResult(m *jsonrpc.Message) (json.RawMessage, error) {
 	return nil, &protocol.Error{Kind: protocol.ExtensionError, Code: e.Code, Message: e.Message, Data: e.Data}
 }
 
-// failureKey is the _meta key of a tool failure's error data. structuredContent would
-// be the wrong place: clients validate it against the tool's outputSchema and drop
-// the whole result.
+// failureKey is the _meta key of a tool failure's error data. It is not in structuredContent because clients validate
+// that against the tool's outputSchema and would drop the whole result.
 const failureKey = "exthost/error"
 
-// ToolFailure returns the result that explains to a model why its tools/call has no
-// result, or nil if err is not for models. Models can correct bad arguments and report
-// a refusal. They read the text alone, which says when the call may have been carried out.
+// ToolFailure returns the tools/call result that explains err to a model, or nil if err is not for models. Models can
+// correct bad arguments and report a refusal. They read only the text, so it says when the call may have been carried
+// out.
 func ToolFailure(method string, err error) json.RawMessage {
 	var e *protocol.Error
 	if method != protocol.MethodToolsCall || !errors.As(err, &e) ||
@@ -66,16 +65,15 @@ func ToolFailure(method string, err error) json.RawMessage {
 	return result
 }
 
-// cacheable are the methods whose complete results need ttlMs and cacheScope.
+// cacheable are the methods whose complete results must have ttlMs and cacheScope.
 var cacheable = map[string]bool{
 	protocol.MethodDiscover: true, protocol.MethodToolsList: true, protocol.MethodPromptsList: true,
 	protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true, protocol.MethodResourcesRead: true,
 	protocol.MethodSkillsList: true, protocol.MethodSkillsGet: true,
 }
 
-// Complete returns the result of a modern request with the members that 2026-07-28
-// requires and result lacks: resultType and, for cacheable methods, values that
-// forbid caching. They come first; the rest keeps its bytes.
+// Complete adds the members that 2026-07-28 requires and result lacks: resultType and, for cacheable methods, values
+// that forbid caching. They come first; the rest keeps its bytes.
 func Complete(method string, result json.RawMessage) json.RawMessage {
 	body := bytes.TrimLeft(result, " \t\r\n")
 	if len(body) == 0 || body[0] != '{' || bytes.HasPrefix(body, uncached) {
@@ -97,17 +95,16 @@ func Complete(method string, result json.RawMessage) json.RawMessage {
 	return prepend(missing, body)
 }
 
-// uncached is what a result begins with that lacks nothing; its other members may be many.
+// uncached is the beginning of a result that lacks nothing. It saves a search through the result's other members.
 var uncached = []byte("{" + protocol.UncachedMembers)
 
-// ListenResult returns the result of the subscriptions/listen with the given id when
-// the server ends the subscription.
+// ListenResult returns the result of subscriptions/listen when the server ends the subscription.
 func ListenResult(id json.RawMessage) json.RawMessage {
 	result := append([]byte(`{"resultType":"complete","_meta":{"`+protocol.MetaSubscriptionID+`":`), id...)
 	return append(result, "}}"...)
 }
 
-// prepend puts members, each followed by a comma, in front of those of object.
+// prepend inserts members, each followed by a comma, in front of object's members.
 func prepend(members []byte, object json.RawMessage) json.RawMessage {
 	if len(members) == 0 {
 		return object
@@ -120,8 +117,7 @@ func prepend(members []byte, object json.RawMessage) json.RawMessage {
 	return append(append(append(out, '{'), members...), rest...)
 }
 
-// Member is rawjson.Get for keys that are rare in large objects: it parses only
-// objects that may have the key.
+// Member is rawjson.Get for rare keys of large objects: it parses only objects that may have the key.
 func Member(object json.RawMessage, key string) json.RawMessage {
 	if !bytes.Contains(object, []byte(key)) && !bytes.Contains(object, []byte(`\u`)) { // the key may be escaped
 		return nil
