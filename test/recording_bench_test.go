@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// BenchmarkRecordedCall compares calls of an extension that is recorded with those of one that is
-// not. Both take turns. It reports both medians, their difference and their ratio; the bar is 5 µs.
+// BenchmarkRecordedCall alternates calls with and without a recording. It reports both medians, their difference
+// and their ratio; the difference must stay below 5 µs.
 func BenchmarkRecordedCall(b *testing.B) {
 	h := hosttest.NewFolder(b).Add("on", hosttest.BenchManifest).Add("off",
 		hosttest.BenchManifest).Open(exthost.Options{})

@@ -26,7 +26,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// record records what passes in h into a file until the function that it returns is called.
+// record records h into a file until stop is called.
 func record(t testing.TB, h *exthost.Host, extensions ...string) (file string, stop func()) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "x.cassette")
@@ -51,7 +51,7 @@ func record(t testing.TB, h *exthost.Host, extensions ...string) (file string, s
 	}
 }
 
-// firstWrite closes done with the first write.
+// firstWrite closes done at the first write.
 type firstWrite struct {
 	*os.File
 	done chan struct{}
@@ -66,7 +66,7 @@ func (w *firstWrite) Write(b []byte) (int, error) {
 	return w.File.Write(b)
 }
 
-// replaying opens a host whose extensions are replayed from a cassette.
+// replaying opens a host that replays extensions from a cassette.
 func replaying(t testing.TB, file, more string, ids ...string) *exthost.Host {
 	t.Helper()
 	f := hosttest.NewFolder(t)
@@ -76,7 +76,7 @@ func replaying(t testing.TB, file, more string, ids ...string) *exthost.Host {
 	return f.Open(exthost.Options{})
 }
 
-// heard sends a request and returns all that the client hears until the answer, and the answer.
+// hears sends a request and returns all frames up to and including the answer.
 func (w *way) hears(t *testing.T, id int, method, params string) (frames []string) {
 	t.Helper()
 	w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, params))
@@ -103,7 +103,7 @@ func (w *way) hears(t *testing.T, id int, method, params string) (frames []strin
 	}
 }
 
-// clientOf is a client on stdio that can be asked anything, of a version.
+// clientOf returns a stdio client of the modern or the legacy era.
 func clientOf(t *testing.T, h *exthost.Host, modern bool) *way {
 	w := overStdio(t, h, true)
 	if modern {
@@ -116,7 +116,7 @@ func clientOf(t *testing.T, h *exthost.Host, modern bool) *way {
 	return w
 }
 
-// params returns params with what the version of the client puts into _meta.
+// params adds the _meta that the client's era needs.
 func (w *way) params(token int, members string) string {
 	meta := fmt.Sprintf(`"progressToken":%d`, token)
 	if w.stateless {
@@ -125,13 +125,13 @@ func (w *way) params(token int, members string) string {
 	return fmt.Sprintf(`{%s,"_meta":{%s}}`, members, meta)
 }
 
-// hostsOwn matches the ids that a host makes at random.
+// hostsOwn matches random ids of the host.
 var hostsOwn = regexp.MustCompile(`"id":\d{10,}|"exthost-[A-Z0-9]{26}"`)
 
-// inOrder matches what numbers requests and the questions of a call.
+// inOrder matches numbered ids of requests and of a call's questions.
 var inOrder = regexp.MustCompile(`"id":\d+|"q\d+"`)
 
-// answersTo returns the members of the next request after a result that needs input.
+// answersTo returns the members of the follow-up request after a result that needs input.
 func answersTo(frame string) (members string, needed bool) {
 	var m struct {
 		Result struct {
@@ -151,14 +151,14 @@ func answersTo(frame string) (members string, needed bool) {
 	return fmt.Sprintf(`,"requestState":%s,"inputResponses":%s`, m.Result.RequestState, encoded), true
 }
 
-// answers are what the clients answer when they are asked.
+// answers maps requests of extensions to the client's answers.
 var answers = map[string]string{
 	"elicitation/create":     `{"action":"decline"}`,
 	"roots/list":             `{"roots":[{"uri":"file:///here"}]}`,
 	"sampling/createMessage": `{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`,
 }
 
-// script is what clients do in the recording and in the replay.
+// script makes the same calls for the recording and for the replay.
 func script(t *testing.T, h *exthost.Host) map[string][]string {
 	heard := make(map[string][]string)
 	for _, version := range []string{"legacy", "modern"} {
@@ -175,7 +175,7 @@ func script(t *testing.T, h *exthost.Host) map[string][]string {
 					frames = append(frames, w.hears(t, id, method, w.params(100+id, members+again))...)
 				}
 			}
-			// what the host sends by itself, when it has looked or waits
+			// the host sends these at a time of its own
 			frames = slices.DeleteFunc(frames, func(f string) bool {
 				return strings.Contains(f, `"method":"notifications/tools/list_changed"`) ||
 					strings.Contains(f, "is starting: the host waits") ||
@@ -184,7 +184,7 @@ func script(t *testing.T, h *exthost.Host) map[string][]string {
 			for i := range frames {
 				frames[i] = hostsOwn.ReplaceAllString(frames[i], "…")
 			}
-			if strings.Contains(members, "ext_m_both") { // it asks two questions at once, which have no order
+			if strings.Contains(members, "ext_m_both") { // two questions at once have no order
 				for i := range frames {
 					frames[i] = inOrder.ReplaceAllString(frames[i], "…")
 				}
@@ -220,8 +220,8 @@ func script(t *testing.T, h *exthost.Host) map[string][]string {
 	return heard
 }
 
-// TestAReplayIsWhatTheClientSaw compares every byte that clients of both eras see of a native
-// extension and of MCP servers with what they see of the replay.
+// TestAReplayIsWhatTheClientSaw compares every byte that clients of both eras receive from a native extension and
+// MCP servers, and from their replay.
 func TestAReplayIsWhatTheClientSaw(t *testing.T) {
 	for _, speaks := range []string{"older", "newer", ""} {
 		t.Run("speaks "+speaks, func(t *testing.T) {
@@ -244,8 +244,8 @@ func TestAReplayIsWhatTheClientSaw(t *testing.T) {
 	}
 }
 
-// TestTenThousandCallsAreReplayed compares 10,000 calls of both eras and of the native protocol, with
-// results of 1 MiB among them.
+// TestTenThousandCallsAreReplayed compares 10,000 calls of both eras and the native protocol, some with results
+// of 1 MiB.
 func TestTenThousandCallsAreReplayed(t *testing.T) {
 	processtest.Leaks(t)
 	big := strings.Repeat("0123456789abcdef", 1<<16)
@@ -254,7 +254,7 @@ func TestTenThousandCallsAreReplayed(t *testing.T) {
 		legacy, _ := stay(t, h, "old", protocol.MCP20251125, "")
 		modern, _ := stay(t, h, "new", protocol.MCP20260728, "")
 		for i := range 10_000 {
-			s, tool, text := legacy, "ext_m_upper", fmt.Sprint("call ", i/3) // each text several times
+			s, tool, text := legacy, "ext_m_upper", fmt.Sprint("call ", i/3) // each text three times
 			switch {
 			case i%1000 == 0:
 				tool, text = "ext_n_echo", big+text
@@ -286,8 +286,8 @@ func TestTenThousandCallsAreReplayed(t *testing.T) {
 	}
 }
 
-// conformance runs the checks of a client by the official SDK over HTTP, and returns the outcome of
-// each. The client hears notifications beside its calls, so they are not among the outcomes.
+// conformance runs the client checks of the official SDK over HTTP and returns their outcomes. Notifications
+// arrive beside the calls, so they are not compared.
 func conformance(t *testing.T, h *exthost.Host, version string) map[string]string {
 	outcomes := make(map[string]string)
 	var mu sync.Mutex
@@ -365,8 +365,8 @@ func conformance(t *testing.T, h *exthost.Host, version string) map[string]strin
 	return outcomes
 }
 
-// TestARecordedConformanceRunReplays has a client of each era pass and fail the same checks against the
-// replay as against the extensions.
+// TestARecordedConformanceRunReplays checks that the replay passes and fails the same checks as the extensions,
+// in both eras.
 func TestARecordedConformanceRunReplays(t *testing.T) {
 	for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
 		t.Run(version, func(t *testing.T) {
@@ -390,8 +390,8 @@ func TestARecordedConformanceRunReplays(t *testing.T) {
 	}
 }
 
-// TestNoSecretOfAHostIsRecorded records secrets that extensions get from the host and print: of their
-// environment, of the store, of headers, and tokens in arguments and results.
+// TestNoSecretOfAHostIsRecorded records extensions that print their secrets: from environment, store and headers,
+// and tokens in arguments and results.
 func TestNoSecretOfAHostIsRecorded(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "h3ader-canary")
@@ -441,8 +441,8 @@ func TestNoSecretOfAHostIsRecorded(t *testing.T) {
 	}
 }
 
-// TestTwoSessionsFollowOneReplay has two clients follow a resource, one of which has it changed: both hear
-// of the change from the extension, and from its replay.
+// TestTwoSessionsFollowOneReplay lets two clients subscribe to a resource that one of them changes: both are
+// notified, by the extension and by its replay.
 func TestTwoSessionsFollowOneReplay(t *testing.T) {
 	for _, speaks := range []string{"older", "newer"} {
 		t.Run("speaks "+speaks, func(t *testing.T) {
@@ -459,7 +459,7 @@ func TestTwoSessionsFollowOneReplay(t *testing.T) {
 	}
 }
 
-// follow has two clients of each era follow a resource that changes.
+// follow subscribes two clients of each era to a resource that changes.
 func follow(t *testing.T, h *exthost.Host) {
 	t.Helper()
 	for _, modern := range []bool{false, true} {
@@ -487,7 +487,7 @@ func follow(t *testing.T, h *exthost.Host) {
 
 func last(frames []string) string { return frames[len(frames)-1] }
 
-// until reads what the client hears until there is a frame with text.
+// until reads frames until one contains text.
 func (w *way) until(t *testing.T, text string) {
 	t.Helper()
 	for limit := time.After(hosttest.Patience); ; {

@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// TestStatusSaysWhatIsRecorded looks at the recording of a configuration and at one that a program makes.
+// TestStatusSaysWhatIsRecorded checks the status of a configured recording and of one made by a program.
 func TestStatusSaysWhatIsRecorded(t *testing.T) {
 	processtest.Leaks(t)
 	f, file := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")), filepath.Join(t.TempDir(), "traffic.cassette")

@@ -1,3 +1,3 @@
-// Package recording has calls that do not reach an extension: cassettes, their recorder and player, and faults on
-// purpose.
+// Package recording groups what stands in for an extension: cassettes, their recorder and player, and injected
+// faults.
 package recording

@@ -1,9 +1,8 @@
-// Package cassette is the format of recordings: what passed between a host and its
-// extensions, one JSON object per line.
+// Package cassette is the file format of recordings: one JSON object per line.
 //
-// The first line is the [Header]. Each further line is a [Record]: the begin of a run of an
-// extension, what the extension offered, a frame in either direction, the end of the run, and at
-// last the end of the recording. A recording that was cut off has no such end.
+// The first line is the [Header]. Each further line is a [Record]: the start of an extension's run, its
+// descriptors, a frame in either direction, the end of the run, and finally the end of the recording, which is
+// missing if the recording was cut off.
 package cassette
 
 import (
@@ -21,33 +20,33 @@ import (
 // Version is the version of the format.
 const Version = 1
 
-// The bounds of a cassette, in bytes.
+// Size limits of a cassette, in bytes.
 const (
-	MinSize = 512      // of the whole that a writer may be bound to: it holds the header and the end
-	MaxLine = 64 << 20 // of one line, without its end
-	MaxSize = 1 << 30  // of the whole, unless its writer states another bound
+	MinSize = 512      // smallest limit of a writer: room for the header and the end
+	MaxLine = 64 << 20 // one line, without its line break
+	MaxSize = 1 << 30  // whole file, unless the writer sets another limit
 )
 
 // Header is the first line.
 type Header struct {
-	Version int       `json:"cassette"` // of the format
-	Host    string    `json:"host"`     // the version of the host
+	Version int       `json:"cassette"` // format version, see [Version]
+	Host    string    `json:"host"`     // version of the host that recorded
 	Begun   time.Time `json:"begun"`
 }
 
-// Kind is what a record is about.
+// Kind names the payload of a record.
 type Kind string
 
 // The kinds of records, with their payloads.
 const (
-	KindStart    Kind = "start"    // a run of an extension: a [Start]
-	KindOffer    Kind = "offer"    // its handshake, and each later change of its tools: an [Offer]
-	KindSent     Kind = "sent"     // a frame of the host
-	KindReceived Kind = "received" // a frame of the extension
-	KindNoise    Kind = "noise"    // a line of the extension that is no frame: a string
-	KindEnd      Kind = "end"      // the end of the run: an [End]
-	KindOmitted  Kind = "omitted"  // a frame that is longer than [MaxLine]: its length
-	KindClosed   Kind = "closed"   // the end of the recording: a [Closed]; it has no run
+	KindStart    Kind = "start"    // start of a run: a [Start]
+	KindOffer    Kind = "offer"    // the handshake, and each later change of the tools: an [Offer]
+	KindSent     Kind = "sent"     // frame from the host
+	KindReceived Kind = "received" // frame from the extension
+	KindNoise    Kind = "noise"    // line from the extension that is not a frame: a string
+	KindEnd      Kind = "end"      // end of a run: an [End]
+	KindOmitted  Kind = "omitted"  // frame over [MaxLine]: its length
+	KindClosed   Kind = "closed"   // end of the recording: a [Closed]; without a run
 )
 
 var kinds = map[string]Kind{}
@@ -69,15 +68,14 @@ func init() {
 
 // Record is one line after the first.
 type Record struct {
-	At      time.Duration   // since the begin of the recording, in whole microseconds
-	Run     int             // the run of an extension that it belongs to, from 1 on; 0 for KindClosed
-	Kind    Kind            // decides what Payload is
-	Of      json.RawMessage // of a frame: the id of the request on whose stream it came; nil without one
+	At      time.Duration   // since the start of the recording, in whole microseconds
+	Run     int             // number of the run, counted from 1; 0 for KindClosed
+	Kind    Kind            // type of Payload
+	Of      json.RawMessage // id of the request on whose stream a frame arrived; nil without one
 	Payload json.RawMessage
 }
 
-// Append appends r as a line with its end. A payload with line breaks between its values loses
-// them.
+// Append appends r and a line break to dst. Line breaks between the values of a payload are removed.
 func Append(dst []byte, r *Record) ([]byte, error) {
 	payload, err := line(r.Payload)
 	if err != nil {
@@ -102,8 +100,7 @@ func line(payload json.RawMessage) (json.RawMessage, error) {
 	return payload, rawjson.Check(payload)
 }
 
-// check returns the fault of a line. What the line holds may be nested as deep as JSON may be
-// anywhere, so the line itself is one deeper.
+// check validates a line. A payload may use the full nesting depth of rawjson, and the line adds one level to it.
 func check(line []byte) error {
 	err := rawjson.Check(line)
 	if !errors.Is(err, rawjson.ErrDepth) {
@@ -118,7 +115,7 @@ func check(line []byte) error {
 	return rawjson.Check(append(bytes.Clone(line[:at]), "0}"...))
 }
 
-// parse reads a line without its end. The record's slices are those of line.
+// parse reads a line without its line break. The record aliases line.
 func parse(line []byte) (r Record, err error) {
 	if err := check(line); err != nil {
 		return r, err
@@ -164,25 +161,25 @@ func parse(line []byte) (r Record, err error) {
 	return r, err
 }
 
-// Start is the begin of a run, or what is known of a run that had begun before the recording.
+// Start is the start of a run. A run older than the recording has one too, at the time the recording began.
 type Start struct {
-	Extension string `json:"extension"` // its id
-	Transport string `json:"transport"` // the kind of its transport
+	Extension string `json:"extension"` // extension id
+	Transport string `json:"transport"` // transport kind
 	Protocol  string `json:"protocol"`  // native, mcp or lite
 	PID       int    `json:"pid,omitempty"`
 }
 
-// Offer is what an extension offers. Raw values are as the extension sent them.
+// Offer holds the descriptors of an extension. Raw values are unchanged.
 type Offer struct {
 	Protocol      string            // native, mcp or lite
-	Version       string            // the revision of MCP; "" for other protocols
+	Version       string            // MCP revision; "" for other protocols
 	ServerVersion string            // "" if unknown
 	ServerInfo    json.RawMessage   // nil if absent
 	Capabilities  json.RawMessage   // nil if absent
-	Instructions  string            // of an MCP server
+	Instructions  string            // MCP servers only
 	Tools         []json.RawMessage // descriptors
 	Hooks         []string
-	ToolsByMethod map[string]string // of a lite extension: its tools by the methods of their frames
+	ToolsByMethod map[string]string // lite extensions only: tool by frame method
 }
 
 // Encode returns o as a payload.
@@ -240,16 +237,16 @@ func DecodeOffer(payload json.RawMessage) (*Offer, error) {
 	}, err
 }
 
-// End is the end of a run. Kind is "" when the host stopped it.
+// End is the end of a run.
 type End struct {
-	Kind     protocol.Kind      `json:"kind,omitempty"`
+	Kind     protocol.Kind      `json:"kind,omitempty"` // "" when the host stopped it
 	Message  string             `json:"message,omitempty"`
-	Evidence *protocol.Evidence `json:"evidence,omitempty"` // what the process left
+	Evidence *protocol.Evidence `json:"evidence,omitempty"` // what is known of the process's exit
 }
 
 // Closed is the end of a recording.
 type Closed struct {
-	Reason  string `json:"reason"` // why it ended
+	Reason  string `json:"reason"`
 	Records int    `json:"records"`
 }
 

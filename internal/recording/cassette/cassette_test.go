@@ -227,7 +227,7 @@ func TestAFileIsPrivateAndReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestFramesAsDeepAsFramesMayBe writes and reads frames that are nested as deep as the host takes them.
+// TestFramesAsDeepAsFramesMayBe writes and reads frames of the deepest nesting that the host accepts.
 func TestFramesAsDeepAsFramesMayBe(t *testing.T) {
 	deep := func(n int) json.RawMessage {
 		return json.RawMessage(`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", n-1) + strings.Repeat("]",

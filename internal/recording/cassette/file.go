@@ -9,10 +9,10 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// maxHeader bounds the first line of a file that may be a cassette.
+// maxHeader limits the first line in bytes.
 const maxHeader = 4 << 10
 
-// Is reports whether a file is a cassette, or may become one: it is empty or does not exist.
+// Is reports whether path is a cassette, or can become one because it is empty or does not exist.
 func Is(path string) (bool, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -26,7 +26,7 @@ func Is(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close() // read only: the error does not matter
+	defer f.Close() // opened for reading
 	_, err = NewReader(f, maxHeader)
 	if _, bad := errors.AsType[*Error](err); bad {
 		return false, nil
@@ -43,7 +43,7 @@ func Written(path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // ends the lock
+	defer f.Close() // releases the lock
 	if lock(f) {
 		return fmt.Errorf("%s is being written, by another host or by exthost record: name another file, or end that "+
 			"recording", path)
@@ -51,9 +51,9 @@ func Written(path string) error {
 	return nil
 }
 
-// Create creates the file of a cassette, which its owner alone may read. It follows no link. An
-// existing file is an error that wraps [fs.ErrExist], or with replace is removed before if it is a
-// regular one that nobody writes; replaced says so. Until the file is closed, [Written] tells of it.
+// Create creates a cassette with mode 0600. It follows no symbolic link. An existing file is an error that wraps
+// [fs.ErrExist]; with replace, a regular file that nobody writes is removed first, and replaced is true. Until
+// the file is closed, [Written] fails for it.
 func Create(path string, replace bool) (f *os.File, replaced bool, err error) {
 	if replace {
 		switch info, err := os.Lstat(path); {
@@ -72,9 +72,9 @@ func Create(path string, replace bool) (f *os.File, replaced bool, err error) {
 			replaced = true
 		}
 	}
-	f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // O_EXCL follows no link
+	f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
-		lock(f) // nobody else has a file that is new
+		lock(f) // cannot fail: nobody else has opened the new file
 	}
 	return f, replaced, err
 }

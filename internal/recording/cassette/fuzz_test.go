@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzReader has each record that is read come back from the line that it makes.
+// FuzzReader checks that each record survives being written and read again.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(header + `{"at":1,"run":1,"of":3,"sent":{"id":1}}` + "\n" +
 		`{"at":2,"closed":{"reason":"x","records":1}}` + "\n"))

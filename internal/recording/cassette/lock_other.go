@@ -4,5 +4,5 @@ package cassette
 
 import "os"
 
-// lock has nothing to do: a file that a process has open can neither be renamed nor removed here.
+// lock does nothing: Windows lets nobody rename or remove an open file.
 func lock(*os.File) (taken bool) { return false }

@@ -10,58 +10,54 @@ import (
 	"io"
 )
 
-// Error is the fault of a line.
+// Error is an error in one line of a cassette.
 type Error struct {
-	Line  int // from 1 on
+	Line  int // counted from 1
 	Fault error
 }
 
-// Error names the line and the fault.
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Fault) }
 
-// Unwrap returns the fault.
 func (e *Error) Unwrap() error { return e.Fault }
 
-// Faults of a cassette that are told apart.
+// Faults in an [Error].
 var (
-	// ErrLong is the fault of a line of more than [MaxLine].
+	// ErrLong: the line is longer than [MaxLine].
 	ErrLong = fmt.Errorf("it is longer than %d MiB", MaxLine>>20)
-	// ErrSize is the fault of the line that exceeds the bound of the whole.
+	// ErrSize: the cassette exceeds the reader's limit.
 	ErrSize = errors.New("the cassette is longer than its reader takes")
-	// ErrVersion is the fault of a first line that is of another format or a later version.
+	// ErrVersion: the first line is not a cassette header, or a later version wrote it.
 	ErrVersion = errors.New("it is no cassette of a version that this program reads")
 )
 
-// Reader reads a cassette. After [Reader.Next] has returned io.EOF, Complete says whether the end
-// of the recording was read: without it the recording was cut off.
+// Reader reads a cassette. Complete is valid once [Reader.Next] has returned io.EOF; it is false if the recording
+// was cut off.
 type Reader struct {
 	Header   Header
 	Complete bool
 
 	r     *bufio.Reader
 	line  int
-	left  int64 // bytes
-	began int64 // where the last line begins, in bytes
-	read  int64 // bytes, of all lines
-	last  Place // of the last record
+	left  int64 // bytes that may still be read
+	began int64 // offset of the current line
+	read  int64 // bytes read so far
+	last  Place // place of the last record
 }
 
-// Place is where the line of a record is in its file. With it a record can be read again that is too
-// large to be kept.
+// Place is the position of a record's line in its file. [At] uses it to read a record that is too large to keep.
 type Place struct {
 	offset int64
 	length int32
 	sum    uint32
 }
 
-// ErrChanged is the error of a place at which the file has another line than before.
+// ErrChanged is returned by [At] when the file no longer holds the line that was read.
 var ErrChanged = errors.New("the cassette has changed since it was read")
 
-// Place returns the place of the record that Next returned last.
+// Place returns the place of the record last returned by Next.
 func (c *Reader) Place() Place { return c.last }
 
-// At returns the record at a place of r, the file that the place was read from. The error is
-// [ErrChanged], or that of r.
+// At reads the record at p from r, the file that p was taken from. It returns [ErrChanged] or an error of r.
 func At(r io.ReaderAt, p Place) (Record, error) {
 	text := make([]byte, p.length)
 	n, err := r.ReadAt(text, p.offset)
@@ -74,8 +70,8 @@ func At(r io.ReaderAt, p Place) (Record, error) {
 	return parse(text)
 }
 
-// NewReader reads the header. most bounds the whole cassette in bytes; 0 is [MaxSize]. The error
-// is an [Error], or that of r.
+// NewReader reads the header. most limits the whole cassette in bytes; 0 means [MaxSize]. The error is an [Error]
+// or an error of r.
 func NewReader(r io.Reader, most int64) (*Reader, error) {
 	if most <= 0 {
 		most = MaxSize
@@ -93,8 +89,8 @@ func NewReader(r io.Reader, most int64) (*Reader, error) {
 	return c, nil
 }
 
-// Next returns the next record, which owns its memory; io.EOF after the last one. A last line
-// without its end was cut off and is left out. Other errors are an [Error] or that of the file.
+// Next returns the next record, which owns its memory, or io.EOF after the last one. A last line without a line
+// break was cut off and is ignored. Other errors are an [Error] or an error of the file.
 func (c *Reader) Next() (Record, error) {
 	if c.Complete {
 		if _, err := c.next(); !errors.Is(err, io.EOF) {
@@ -115,7 +111,7 @@ func (c *Reader) Next() (Record, error) {
 	return r, nil
 }
 
-// next returns the next line without its end.
+// next returns the next line without its line break.
 func (c *Reader) next() ([]byte, error) {
 	var text []byte
 	c.began = c.read
@@ -132,7 +128,7 @@ func (c *Reader) next() ([]byte, error) {
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 		case err != nil:
-			return nil, err // of io.EOF: the line was cut off
+			return nil, err // io.EOF drops a line that was cut off
 		default:
 			return bytes.TrimSuffix(text[:len(text)-1], []byte("\r")), nil
 		}

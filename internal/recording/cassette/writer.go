@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// ErrFull is the error of a write beyond the bound of a [Writer].
+// ErrFull is returned when a record would exceed the limit of a [Writer].
 var ErrFull = errors.New("the bound of the recording is reached")
 
-// Writer writes a cassette. Each Write of the writer below is of whole lines.
+// Writer writes a cassette. It passes only whole lines to the underlying writer.
 type Writer struct {
 	w       io.Writer
-	left    int64 // bytes
+	left    int64 // bytes that may still be written
 	buf     []byte
 	records int
 }
 
-// keptBuffer is the largest buffer that a writer keeps.
+// keptBuffer is the size from which the buffer is flushed; a buffer twice as large is released.
 const keptBuffer = 1 << 20
 
-// endRoom is kept free for the end of the recording.
+// endRoom is reserved for the last record.
 const endRoom = 1 << 10
 
-// NewWriter writes the header. most bounds the whole cassette in bytes; 0 is [MaxSize].
+// NewWriter writes the header. most limits the whole cassette in bytes; 0 means [MaxSize].
 func NewWriter(w io.Writer, host string, begun time.Time, most int64) (*Writer, error) {
 	if most <= 0 {
 		most = MaxSize
@@ -38,9 +38,8 @@ func NewWriter(w io.Writer, host string, begun time.Time, most int64) (*Writer, 
 	return c, c.Flush()
 }
 
-// Add adds a record, which is written at the latest by Flush. A frame beyond [MaxLine] becomes
-// KindOmitted. After [ErrFull] only Close may follow. The error of a payload that is no JSON is
-// that of the payload.
+// Add buffers a record until Flush, or until the buffer is full. A frame over [MaxLine] becomes KindOmitted.
+// After [ErrFull] only Close may follow. A payload that is not JSON is an error.
 func (c *Writer) Add(r *Record) error {
 	before := len(c.buf)
 	var err error
@@ -49,7 +48,7 @@ func (c *Writer) Add(r *Record) error {
 	}
 	if size := len(c.buf) - before - 1; size > MaxLine {
 		omitted := Record{At: r.At, Run: r.Run, Kind: KindOmitted, Payload: strconv.AppendInt(nil, int64(size), 10)}
-		c.buf, _ = Append(c.buf[:before], &omitted) // a number
+		c.buf, _ = Append(c.buf[:before], &omitted) // a number always encodes
 	}
 	if int64(len(c.buf)) > c.left {
 		c.buf = c.buf[:before]
@@ -62,7 +61,7 @@ func (c *Writer) Add(r *Record) error {
 	return nil
 }
 
-// Flush writes what has been added.
+// Flush writes the buffered records.
 func (c *Writer) Flush() error {
 	if len(c.buf) == 0 {
 		return nil
@@ -75,7 +74,7 @@ func (c *Writer) Flush() error {
 	return err
 }
 
-// Close writes the end of the recording, which the bound of the whole does not prevent.
+// Close writes the end of the recording, for which the limit leaves room.
 func (c *Writer) Close(at time.Duration, reason string) error {
 	c.left += endRoom
 	err := c.Add(&Record{At: at, Kind: KindClosed, Payload: Encode(Closed{reason, c.records})})

@@ -1,5 +1,4 @@
-// Package faults decides which calls fail on purpose, as a configuration states it for tests of
-// agents.
+// Package faults injects failures into calls, so that agents can be tested against them.
 package faults
 
 import (
@@ -48,7 +47,7 @@ func (s *Share) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Kind is a way to fail; "" is none.
+// Kind is a way to fail; "" means no failure.
 type Kind string
 
 // The ways to fail.
@@ -60,7 +59,7 @@ const (
 	Noise   Kind = "noise"
 )
 
-// share is the probability of a kind.
+// share pairs a kind with its probability.
 type share struct {
 	kind Kind
 	p    Share
@@ -70,7 +69,7 @@ func (r *Rule) shares() []share {
 	return []share{{Crash, r.Crash}, {Hang, r.Hang}, {Garbage, r.Garbage}, {Huge, r.Huge}, {Noise, r.Noise}}
 }
 
-// String says what a rule does, such as "crash 0.1, slow 2s".
+// String describes the rule, such as "crash 0.1, slow 2s".
 func (r *Rule) String() string {
 	var parts []string
 	for _, s := range r.shares() {
@@ -84,14 +83,14 @@ func (r *Rule) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Problem is what is wrong with a rule.
+// Problem is an error in a rule.
 type Problem struct {
-	Rule          int    // its place in the list
+	Rule          int    // index in the list
 	Field         string // "" for the whole rule
 	Message, Hint string
 }
 
-// Check returns what is wrong with rules.
+// Check returns the errors in rules.
 func Check(rules []Rule) (list []Problem) {
 	for n := range rules {
 		r := &rules[n]
@@ -125,21 +124,20 @@ func Check(rules []Rule) (list []Problem) {
 	return list
 }
 
-// Injector draws the faults of calls. Its methods may be called by many goroutines at once. A nil
-// Injector has no call fail.
+// Injector decides which calls fail. It is safe for concurrent use. A nil Injector injects nothing.
 type Injector struct {
 	rules []Rule
 
-	mu    sync.Mutex        // guards what follows
-	drawn map[string]uint64 // calls so far by the name of the tool; of tools alone that a rule fits
+	mu    sync.Mutex        // guards drawn
+	drawn map[string]uint64 // calls so far by tool name, for tools that match a rule
 }
 
-// maxDrawn bounds the names in drawn: clients of a destination choose them. Those that come later
-// count as one tool.
+// maxDrawn limits the names in drawn, because clients of a destination choose them. All later names share one
+// counter.
 const maxDrawn = 10_000
 
-// New returns an injector for rules: nil without any, and before, which may be nil, if it has the
-// same ones, so that its draws go on.
+// New returns an injector for rules, or nil without any. It returns before if its rules are the same, so that a
+// reload does not restart the draws. before may be nil.
 func New(rules []Rule, before *Injector) *Injector {
 	switch {
 	case len(rules) == 0:
@@ -150,14 +148,14 @@ func New(rules []Rule, before *Injector) *Injector {
 	return &Injector{rules: slices.Clone(rules), drawn: make(map[string]uint64)}
 }
 
-// Fault is what happens to one call.
+// Fault is the failure of one call.
 type Fault struct {
 	Kind Kind
 	Slow time.Duration
-	Key  string // of the rule in the configuration, such as inject[0]
+	Key  string // configuration key of the rule, such as inject[0]
 }
 
-// count returns the name under which a call of a tool counts, and how many came before.
+// count returns the name that a call of tool is counted under, and the number of earlier calls.
 func (i *Injector) count(tool string) (name string, before uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -169,8 +167,8 @@ func (i *Injector) count(tool string) (name string, before uint64) {
 	return tool, before
 }
 
-// Next returns the fault of the next call of a tool, by its registered name. Which one depends on
-// the rule, the name and how many calls of the tool came before, and on nothing else.
+// Next returns the fault of the next call of a tool, by its registered name. It depends only on the rule, the
+// name and the number of earlier calls of the tool.
 func (i *Injector) Next(tool string) Fault {
 	if i == nil {
 		return Fault{}

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// FuzzTape replays whatever a cassette holds.
+// FuzzTape replays arbitrary cassettes.
 func FuzzTape(f *testing.F) {
 	for _, text := range []string{
 		adds,
@@ -51,11 +51,11 @@ func FuzzTape(f *testing.F) {
 		go func() { ended <- c.Serve(context.Background()) }()
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		for _, n := range calls[:min(len(calls), 3)] {
-			if !n.Answered { // it may never be
+			if !n.Answered { // it may never be answered
 				continue
 			}
 			params, _ := json.Marshal(map[string]any{"name": n.Tool, "arguments": n.Arguments})
-			_, _ = c.Call(ctx, "tools/call", params, nil) // the most similar call may be one that was given up
+			_, _ = c.Call(ctx, "tools/call", params, nil) // the nearest call may be a canceled one
 		}
 		cancel()
 		c.Close()

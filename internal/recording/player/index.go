@@ -13,32 +13,32 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// index finds recorded calls by what they ask for.
+// index finds recorded calls by method and params.
 type index struct {
-	byKey map[uint64]*equals // by the hash of the key, the first of a chain
+	byKey map[uint64]*equals // by hash of the key; colliding entries are chained
 	seed  maphash.Seed
-	all   []*equals // in recorded order of their first calls
+	all   []*equals // in order of their first call
 }
 
-// equals are the recorded calls that ask for the same, in recorded order.
+// equals are recorded calls with the same key, in order.
 type equals struct {
 	key
-	name  string // of the tool or prompt, or the URI of the resource
+	name  string // of the tool or prompt, or the resource URI
 	calls []*call
-	next  int     // of calls
-	chain *equals // others with the same hash
+	next  int     // index in calls of the next answer
+	chain *equals // next entry with the same hash
 }
 
-// key is what is compared.
+// key identifies equal calls.
 type key struct {
 	modern bool
 	method string
-	params string // canonical
+	params string // see canonical
 }
 
 func newIndex() index { return index{byKey: make(map[uint64]*equals), seed: maphash.MakeSeed()} }
 
-// add adds a call, which names a tool, a prompt or a resource.
+// add adds a call. name is the tool, prompt or resource URI.
 func (x *index) add(k key, name string, c *call) {
 	e := x.get(k)
 	if e == nil {
@@ -49,7 +49,7 @@ func (x *index) add(k key, name string, c *call) {
 	e.calls = append(e.calls, c)
 }
 
-// get returns the calls with a key, nil if there are none.
+// get returns the calls with this key, or nil.
 func (x *index) get(k key) *equals {
 	e := x.byKey[maphash.Comparable(x.seed, k)]
 	for e != nil && e.key != k {
@@ -58,7 +58,7 @@ func (x *index) get(k key) *equals {
 	return e
 }
 
-// nameOf returns what a request names: a tool, a prompt or a resource.
+// nameOf returns the tool, prompt or resource URI that a request names.
 func nameOf(params json.RawMessage) string {
 	for _, member := range []string{"name", "uri"} {
 		if name, ok := rawjson.Text(rawjson.Get(params, member)); ok {
@@ -68,8 +68,8 @@ func nameOf(params json.RawMessage) string {
 	return ""
 }
 
-// canonical returns params with sorted members and without what differs between equal calls: the
-// _meta of the request, and that which a native extension gets in its arguments.
+// canonical returns params with sorted members and without _meta, which differs between equal calls. Native
+// extensions get it inside their arguments.
 func canonical(params json.RawMessage) string {
 	d := json.NewDecoder(bytes.NewReader(params))
 	d.UseNumber()
@@ -91,12 +91,12 @@ func canonical(params json.RawMessage) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(value) // what was decoded encodes
+	_ = e.Encode(value) // decoded values always encode
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// find returns the call that answers a request, or why there is none. nearest takes that which is
-// most similar, and answers again with the last one.
+// find returns the call that answers a request, or an error. With nearest it falls back to the most similar call,
+// and repeats the last answer.
 func (x *index) find(modern bool, method string, params json.RawMessage, nearest bool) (*call, error) {
 	asked := canonical(params)
 	e := x.get(key{modern, method, asked})
@@ -135,15 +135,16 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// repeats reports whether equal requests are made as often as somebody wants to look.
+// repeats reports whether clients repeat equal requests at will, as when polling. The last answer is then
+// repeated.
 func repeats(method string) bool {
 	return strings.HasSuffix(method, "/list") || method == protocol.MethodDiscover || method == protocol.MethodTasksGet
 }
 
-// shownParams bounds the params in an error, in bytes.
+// shownParams limits the params in an error, in bytes.
 const shownParams = 200
 
-// describe names a call for a person.
+// describe formats a call for an error.
 func describe(method, name, params string) string {
 	if method != protocol.MethodToolsCall {
 		return strings.TrimSpace(method + " " + display.Cut(params, shownParams))
@@ -152,8 +153,8 @@ func describe(method, name, params string) string {
 	return strings.TrimSpace(name + " " + display.Cut(string(arguments), shownParams))
 }
 
-// nearest returns the recorded calls of a method that are most similar to what is asked for, and
-// whether they name the same. Nil: the method was not recorded.
+// nearest returns the recorded calls of method most similar to asked, and whether they have the same name. It
+// returns nil if method was not recorded.
 func (x *index) nearest(modern bool, method, name, asked string) (best *equals, sameName bool) {
 	most := -1
 	for _, e := range x.all {
@@ -174,8 +175,7 @@ func (x *index) nearest(modern bool, method, name, asked string) (best *equals, 
 	return best, best != nil && best.name == name
 }
 
-// similarity counts what two canonical params have in common: equal members weigh more than equal
-// beginnings and ends.
+// similarity scores two canonical params: equal arguments weigh most, then common prefixes and suffixes.
 func similarity(a, b string) int {
 	score := 0
 	ours, theirs := rawjson.Get([]byte(a), "arguments"), rawjson.Get([]byte(b), "arguments")
@@ -196,10 +196,10 @@ func similarity(a, b string) int {
 	return score + n + m
 }
 
-// masks match what stands for a secret in the texts of canonical params.
+// masks match the placeholders of masked secrets.
 var masks = regexp.MustCompile(`\*\*\*|\[redacted:[a-z0-9_-]{1,64}\]`)
 
-// masked returns the calls whose params are those that are asked for, but for secrets.
+// masked returns the calls whose params equal the asked ones except for masked secrets.
 func (x *index) masked(modern bool, method, asked string) *equals {
 	for _, e := range x.all {
 		if e.modern == modern && e.method == method && e.matches(asked) {
@@ -209,14 +209,14 @@ func (x *index) masked(modern bool, method, asked string) *equals {
 	return nil
 }
 
-// matches reports whether the recorded params hold masks, and the asked ones are equal but for these.
+// matches reports whether the recorded params contain masks and equal asked otherwise.
 func (e *equals) matches(asked string) bool {
 	recorded := e.params
 	if !strings.Contains(recorded, "***") && !strings.Contains(recorded, "[redacted:") {
 		return false
 	}
 	for recorded != "" {
-		if recorded[0] != '"' { // what is between two texts
+		if recorded[0] != '"' { // punctuation between strings
 			n := strings.IndexByte(recorded, '"')
 			if n < 0 {
 				return recorded == asked
@@ -236,7 +236,7 @@ func (e *equals) matches(asked string) bool {
 	return asked == ""
 }
 
-// textEnd returns the end of the text or the number that canonical JSON begins with.
+// textEnd returns the length of the string or number at the start of canonical JSON.
 func textEnd(raw string) int {
 	if !strings.HasPrefix(raw, `"`) {
 		return len(raw) - len(strings.TrimLeft(raw, "-+.0123456789eE"))
@@ -252,8 +252,8 @@ func textEnd(raw string) int {
 	return len(raw)
 }
 
-// mayBe reports whether a recorded text is the asked one with any text in place of each mask. A mask
-// alone may also be a number.
+// mayBe reports whether a recorded string matches asked with masks as wildcards. A mask alone also matches a
+// number.
 func mayBe(recorded, asked string) bool {
 	if recorded == asked {
 		return true
@@ -271,7 +271,7 @@ func mayBe(recorded, asked string) bool {
 		return false
 	}
 	asked = asked[first : len(asked)-len(recorded)+last]
-	for i := range len(found) - 1 { // the first place of each piece leaves the most to the others
+	for i := range len(found) - 1 { // leftmost matches leave the most text for later pieces
 		piece := recorded[found[i][1]:found[i+1][0]]
 		at := strings.Index(asked, piece)
 		if at < 0 {

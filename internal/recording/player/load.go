@@ -13,87 +13,86 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// call is a recorded request of the host and what came of it.
+// call is a recorded request of the host and the events it caused.
 type call struct {
-	stands string  // its id, of a request that has no answer while it lasts; else ""
+	stands string  // id of a request that stays open without an answer, else ""
 	events []event // up to the answer, in order
 	after  []event // between the answer and the next request
 
-	canceled bool // the host gave it up
+	canceled bool // the host canceled it
 	answered bool // with a result or an error
-	asks     bool // the extension asked its caller something
+	asks     bool // the extension sent a request to its caller
 }
 
-// request is a call with what was asked for.
+// request is a call with its method and params.
 type request struct {
 	*call
 	method string
 	params json.RawMessage
 }
 
-// eventKind is what happens at a point of a call.
+// eventKind is the kind of an event.
 type eventKind int
 
 const (
-	message eventKind = iota // the extension sends a notification or a request
-	reply                    // the extension gets the answer to a request of its own
+	message eventKind = iota // the extension sends a notification or request
+	reply                    // the host answers a request of the extension
 	answer                   // the extension answers the call
 	death                    // the run ends
 )
 
-// event is one thing that happened during a call, or after it.
+// event happened during a call or after it.
 type event struct {
 	kind  eventKind
-	pause time.Duration  // since the event before
-	at    cassette.Place // of its frame: a tape holds no frames, which are most of a cassette
-	end   *cassette.End  // of a death
+	pause time.Duration  // since the previous event
+	at    cassette.Place // its frame, which stays in the file: frames are most of a cassette
+	end   *cassette.End  // set for a death
 }
 
-// loader makes a tape of the records of a cassette.
+// loader builds a tape from the records of a cassette.
 type loader struct {
 	tape  *Tape
-	runs  map[int]*recording // of the extension, by their number
-	names map[string]string  // of methods and tools, each once
-	keep  bool               // all is the calls in recorded order, which else is nil
-	all   []request
+	runs  map[int]*recording // runs of the extension, by number
+	names map[string]string  // interned method and tool names
+	keep  bool               // collect all
+	all   []request          // calls in recorded order; nil without keep
 }
 
-// recording is a run while it is read.
+// recording is a run while it is loaded.
 type recording struct {
 	*run
-	methods  map[string]string // of a lite extension: tools by their methods
+	methods  map[string]string // lite extensions only: tool by method
 	lite     bool
 	inFlight map[string]*pending // requests of the host, by id
-	tokens   map[string]*pending // those with a progress token, by it
-	// requests but subscriptions, the oldest first; those in flight, and some that no longer are
+	tokens   map[string]*pending // requests of the host in flight, by progress token
+	// requests of the host except subscriptions, oldest first; may include finished ones before the last
 	latest []*pending
-	asked  map[string]*pending // requests of the extension, by id; nil: it belongs to no call
+	asked  map[string]*pending // requests of the extension, by id; nil if they belong to no call
 	last   *pending            // the latest request of the host
-	at     time.Duration       // of the latest event outside of calls
+	at     time.Duration       // time of the last event outside of calls
 }
 
-// pending is a call while its run is read.
+// pending is a call while its run is loaded.
 type pending struct {
 	*call
 	id, token string
 	method    string
-	at        time.Duration // of its latest event
-	over      bool          // it is no longer in flight
+	at        time.Duration // time of its last event
+	over      bool          // no longer in flight
 }
 
-// newRecording is a run before its first frame.
 func newRecording(protocol string) *recording {
 	n := &recording{run: new(run), lite: protocol == manifest.ProtocolLite, asked: make(map[string]*pending)}
 	n.forget()
 	return n
 }
 
-// forget forgets the requests in flight.
+// forget drops the requests in flight.
 func (n *recording) forget() {
 	n.inFlight, n.tokens, n.latest, n.last = make(map[string]*pending), make(map[string]*pending), nil, nil
 }
 
-// add takes one record.
+// add processes one record.
 func (l *loader) add(r *cassette.Record, place cassette.Place) error {
 	if r.Kind == cassette.KindStart {
 		s, err := decodeStart(r)
@@ -103,7 +102,7 @@ func (l *loader) add(r *cassette.Record, place cassette.Place) error {
 		return err
 	}
 	n := l.runs[r.Run]
-	if n == nil { // of another extension
+	if n == nil { // another extension's run
 		return nil
 	}
 	switch r.Kind {
@@ -115,12 +114,12 @@ func (l *loader) add(r *cassette.Record, place cassette.Place) error {
 		if n.offers = append(n.offers, o); len(n.offers) == 1 {
 			l.tape.runs = append(l.tape.runs, n.run)
 			n.methods = o.ToolsByMethod
-			n.forget() // those of the handshake
+			n.forget() // requests of the handshake are not replayed
 		}
 	case cassette.KindSent, cassette.KindReceived:
 		m, err := jsonrpc.Decode(r.Payload)
 		if err != nil || len(n.offers) == 0 {
-			return nil // the host took it for no frame either, or it is of the handshake
+			return nil // the host ignored it too, or it belongs to the handshake
 		}
 		m.Of = r.Of
 		if r.Kind == cassette.KindSent {
@@ -140,10 +139,10 @@ func (l *loader) add(r *cassette.Record, place cassette.Place) error {
 	return nil
 }
 
-// sent takes a frame of the host.
+// sent processes a frame of the host.
 func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message, place cassette.Place) {
 	switch {
-	case m.Method == "": // it answers the extension
+	case m.Method == "": // the answer to a request of the extension
 		if p, ok := n.asked[string(m.ID)]; ok {
 			delete(n.asked, string(m.ID))
 			n.happens(p, at, event{kind: reply, at: place})
@@ -171,13 +170,13 @@ func (l *loader) sent(n *recording, at time.Duration, m jsonrpc.Message, place c
 		if l.keep {
 			l.all = append(l.all, request{p.call, method, params})
 		}
-		if method != protocol.MethodToolsList { // players list the offers
+		if method != protocol.MethodToolsList { // players answer tools/list from the descriptors
 			l.tape.index.add(key{n.modern(), l.once(method), canonical(params)}, l.once(nameOf(params)), p.call)
 		}
 	}
 }
 
-// once returns a text that is equal to name, and the same for all that are equal.
+// once interns name.
 func (l *loader) once(name string) string {
 	if known, ok := l.names[name]; ok {
 		return known
@@ -185,12 +184,12 @@ func (l *loader) once(name string) string {
 	if l.names == nil {
 		l.names = make(map[string]string)
 	}
-	name = strings.Clone(name) // it may be a part of a frame
+	name = strings.Clone(name) // it may alias a frame
 	l.names[name] = name
 	return name
 }
 
-// begins puts a request in flight. Of two with one id, the later one is answered.
+// begins puts a request in flight. If two share an id, the later one gets the answer.
 func (n *recording) begins(p *pending) {
 	n.inFlight[p.id], n.last = p, p
 	if p.token != "" {
@@ -201,7 +200,7 @@ func (n *recording) begins(p *pending) {
 	}
 }
 
-// liteParams returns the params of tools/call for a request of a lite extension.
+// liteParams returns tools/call params for a request to a lite extension.
 func liteParams(tools map[string]string, method string, arguments json.RawMessage) json.RawMessage {
 	name := method
 	if tool, ok := tools[method]; ok {
@@ -214,12 +213,12 @@ func liteParams(tools map[string]string, method string, arguments json.RawMessag
 	return append(params, '}')
 }
 
-// received takes a frame of the extension.
+// received processes a frame of the extension.
 func (n *recording) received(at time.Duration, m jsonrpc.Message, place cassette.Place) {
 	if m.Method == "" {
 		p := n.inFlight[string(m.ID)]
 		if p == nil {
-			return // late, or of a request before the recording
+			return // late, or the request was sent before the recording began
 		}
 		p.answered, p.asks = true, p.asks || rawjson.Get(m.Result, "inputRequests") != nil
 		n.happens(p, at, event{kind: answer, at: place})
@@ -240,8 +239,8 @@ func (n *recording) received(at time.Duration, m jsonrpc.Message, place cassette
 	n.happens(p, at, event{kind: message, at: place})
 }
 
-// callOf returns the call that a message of the extension belongs to: the one that it names, the one
-// on whose stream it came, or the latest in flight. Nil: none is in flight.
+// callOf returns the call that a message of the extension belongs to: by progress token, by the stream it arrived
+// on, or else the latest in flight. It returns nil without a call in flight.
 func (n *recording) callOf(m *jsonrpc.Message) *pending {
 	if p := n.tokens[string(progressToken(m))]; p != nil {
 		return p
@@ -260,7 +259,7 @@ func (n *recording) callOf(m *jsonrpc.Message) *pending {
 	return n.latest[len(n.latest)-1]
 }
 
-// dropOver removes the requests that are no longer in flight from the end of n.latest.
+// dropOver removes finished requests from the end of n.latest.
 func (n *recording) dropOver() {
 	for len(n.latest) > 0 && n.latest[len(n.latest)-1].over {
 		n.latest[len(n.latest)-1] = nil
@@ -268,7 +267,7 @@ func (n *recording) dropOver() {
 	}
 }
 
-// progressToken returns the token in a message, nil without one.
+// progressToken returns the token in m, or nil.
 func progressToken(m *jsonrpc.Message) json.RawMessage {
 	if !bytes.Contains(m.Params, []byte(protocol.MetaProgressToken)) {
 		return nil
@@ -279,7 +278,7 @@ func progressToken(m *jsonrpc.Message) json.RawMessage {
 	return rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken)
 }
 
-// happens adds an event to a call in flight, or to what follows the latest call.
+// happens adds an event to p if it is in flight, else to the events after the latest call.
 func (n *recording) happens(p *pending, at time.Duration, e event) {
 	switch {
 	case p != nil && !p.over:
@@ -294,9 +293,9 @@ func (n *recording) happens(p *pending, at time.Duration, e event) {
 	}
 }
 
-// ended takes the end of the run: a death for all calls in flight, or for none.
+// ended processes the end of the run: a death for every call in flight.
 func (n *recording) ended(at time.Duration, e *cassette.End) {
-	if e.Kind == "" || e.Kind == protocol.ShuttingDown { // the host ended it
+	if e.Kind == "" || e.Kind == protocol.ShuttingDown { // the host stopped it
 		return
 	}
 	dies := event{kind: death, end: e}

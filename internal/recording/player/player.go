@@ -20,45 +20,43 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Player is the other end of a host's connection: it answers as the extension did in one of its
-// runs.
+// Player is the transport of a replayed extension: it answers as the extension did in one recorded run.
 type Player struct {
 	tape     *Tape
 	run      *run
-	file     *os.File // the cassette, which Close closes: frames are read when they are sent
+	file     *os.File // the cassette; frames are read when they are sent
 	protocol string
 
-	out    chan item     // to the host
+	out    chan item     // messages for the host
 	closed chan struct{} // closed by Close
 	close  func()
-	work   inflight.Gate // calls that are answered, which Close waits for
+	work   inflight.Gate // goroutines that answer calls; Close waits for them
 
-	mu      sync.Mutex                    // guards what follows
-	calls   map[string]context.CancelFunc // that are answered, by id
-	waiting map[string]chan struct{}      // for answers of the host, by id; each is closed with the answer
-	listens map[string]json.RawMessage    // the ids of subscriptions by their recorded ones
-	asked   int                           // the last id of a request to the host
-	offer   int                           // of run.offers, which tools/list answers with
-	opened  bool                          // what came before the first call has been sent
-	dead    *cassette.End                 // why the run ended; nil while it has not
+	mu      sync.Mutex                    // guards the fields below
+	calls   map[string]context.CancelFunc // calls being answered, by id
+	waiting map[string]chan struct{}      // requests to the host, by id; closed when the answer arrives
+	listens map[string]json.RawMessage    // live subscription id by recorded id
+	asked   int                           // last id of a request to the host
+	offer   int                           // index in run.offers of the current descriptors
+	opened  bool                          // events before the first call have been sent
+	dead    *cassette.End                 // how the recorded run ended; nil until then
 }
 
 var _ jsonrpc.Transport = (*Player)(nil)
 
-// item is what Read returns.
+// item is a result of Read.
 type item struct {
 	m   jsonrpc.Message
 	err error
 }
 
-// Death is the error of [Player.Read] where the recorded run ended by itself.
+// Death is returned by [Player.Read] where the recorded run ended by itself.
 type Death struct{ cassette.End }
 
-// Error returns the recorded reason.
 func (d *Death) Error() string { return "the recorded run ended: " + d.Message }
 
-// Play returns a player of the next recorded run. legacy asks for one that spoke a legacy version of
-// MCP, where both were recorded.
+// Play returns a player of the next recorded run. legacy prefers a run with a legacy MCP version, if both kinds
+// were recorded.
 func (t *Tape) Play(legacy bool) (*Player, error) {
 	if err := t.load(); err != nil {
 		return nil, err
@@ -96,15 +94,15 @@ func (p *Player) Read() (jsonrpc.Message, error) {
 	}
 }
 
-// Close implements [jsonrpc.Transport]. It waits for the calls that are answered. It is idempotent.
+// Close implements [jsonrpc.Transport]. It waits for calls that are being answered. It is idempotent.
 func (p *Player) Close() error {
 	p.close()
 	<-p.work.Close()
-	_ = p.file.Close() // read only: its error does not matter; a second Close has one
+	_ = p.file.Close() // opened for reading; a second Close returns an error
 	return nil
 }
 
-// frame reads the frame of an event.
+// frame reads the frame of an event from the cassette.
 func (p *Player) frame(e *event) (jsonrpc.Message, error) {
 	r, err := cassette.At(p.file, e.at)
 	if err == nil {
@@ -116,7 +114,7 @@ func (p *Player) frame(e *event) (jsonrpc.Message, error) {
 	return jsonrpc.Message{}, fmt.Errorf("%s: %w", p.tape.options.File, err)
 }
 
-// Dead returns how the recorded run ended; nil while it has not come to that.
+// Dead returns how the recorded run ended, or nil until that point is reached.
 func (p *Player) Dead() *cassette.End {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +148,7 @@ func (p *Player) Write(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// serve answers a request on a goroutine of its own. It reports false after Close.
+// serve answers a request on its own goroutine. It reports false after Close.
 func (p *Player) serve(m *jsonrpc.Message) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.mu.Lock()
@@ -179,8 +177,8 @@ func (p *Player) serve(m *jsonrpc.Message) bool {
 	return false
 }
 
-// lastOfHandshake reports whether a request is the last one of a handshake. That of a legacy version
-// of MCP ends with a notification.
+// lastOfHandshake reports whether the request completes the handshake. Legacy MCP completes it with a
+// notification instead.
 func (p *Player) lastOfHandshake(method string) bool {
 	if p.protocol == manifest.ProtocolMCP {
 		return method == protocol.MethodToolsList && p.run.modern()
@@ -188,7 +186,7 @@ func (p *Player) lastOfHandshake(method string) bool {
 	return method == protocol.MethodInitialize
 }
 
-// answerOwn answers what belongs to the connection, and not to the recorded calls.
+// answerOwn answers requests that concern the connection and are not replayed.
 func (p *Player) answerOwn(m *jsonrpc.Message) (result json.RawMessage, err error, own bool) {
 	first := p.run.offers[0]
 	mcp := p.protocol == manifest.ProtocolMCP
@@ -220,7 +218,7 @@ func (p *Player) answerOwn(m *jsonrpc.Message) (result json.RawMessage, err erro
 	return nil, nil, false
 }
 
-// nativeHandshake returns the answer to initialize of a native extension.
+// nativeHandshake is the result of initialize for a native extension.
 func nativeHandshake(o *cassette.Offer) json.RawMessage {
 	result := strconv.AppendInt([]byte(`{"protocol_version":`), protocol.Version, 10)
 	if o.ServerVersion != "" {
@@ -234,7 +232,7 @@ func nativeHandshake(o *cassette.Offer) json.RawMessage {
 	return append(result, '}')
 }
 
-// serverMembers are the members that both handshakes of MCP answer with.
+// serverMembers are the members shared by the results of initialize and server/discover.
 func serverMembers(o *cassette.Offer) map[string]json.RawMessage {
 	members := map[string]json.RawMessage{"capabilities": json.RawMessage("{}")}
 	if o.Capabilities != nil {
@@ -268,7 +266,7 @@ func toolsResult(o *cassette.Offer) json.RawMessage {
 	return append(rawjson.AppendList([]byte(`{"tools":`), o.Tools), '}')
 }
 
-// open sends what the extension sent after its handshake and before its first call.
+// open replays the events between the handshake and the first call.
 func (p *Player) open() {
 	p.mu.Lock()
 	first := !p.opened
@@ -279,10 +277,10 @@ func (p *Player) open() {
 	}
 }
 
-// live is the request that a recorded call is replayed for.
+// live is the request that a recorded call answers.
 type live struct {
-	id    json.RawMessage // nil: what is replayed belongs to no request
-	token json.RawMessage // its progress token; nil without one
+	id    json.RawMessage // nil for events outside of a call
+	token json.RawMessage // progress token; nil without one
 }
 
 // replay answers a request from the recorded calls.
@@ -317,15 +315,14 @@ func (p *Player) replay(ctx context.Context, m *jsonrpc.Message) {
 		p.play(context.Background(), c.after, &live{})
 		return
 	}
-	if c.canceled || c.stands != "" { // it had no answer
+	if c.canceled || c.stands != "" { // never answered in the recording
 		p.wait(ctx)
 		return
 	}
 	p.reply(m.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the recording has no answer to this call"})
 }
 
-// giveUp ends a call that the host has canceled. An MCP server need not answer it, a native
-// extension must.
+// giveUp ends a call that the host canceled. A native extension must still answer it, an MCP server need not.
 func (p *Player) giveUp(c *call, l *live) {
 	if p.protocol == manifest.ProtocolMCP || p.over() {
 		return
@@ -339,10 +336,10 @@ func (p *Player) giveUp(c *call, l *live) {
 	p.reply(l.id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the call was canceled"})
 }
 
-// standing reports whether a request has no answer while it lasts.
+// standing reports whether a request stays open without an answer (subscriptions/listen).
 func standing(method string) bool { return method == protocol.MethodListen }
 
-// optional reports whether a host makes a request by itself that changes nothing in a recording.
+// optional reports whether the host may send the request although it was not recorded; the answer is then empty.
 func optional(method string) bool {
 	return method == protocol.MethodResourcesSubscribe || method == protocol.MethodResourcesUnsubscribe
 }
@@ -356,7 +353,7 @@ func (p *Player) over() bool {
 	}
 }
 
-// wait returns when ctx ends or the player is closed.
+// wait blocks until ctx ends or the player is closed.
 func (p *Player) wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -364,12 +361,11 @@ func (p *Player) wait(ctx context.Context) {
 	}
 }
 
-// play repeats events. It reports false when ctx ended or the player was closed before the last.
-//
-// After the last event it waits for the answers to requests whose answers were not recorded.
+// play replays events, then waits for answers to the extension's requests. It reports false if ctx ended or the
+// player was closed first.
 func (p *Player) play(ctx context.Context, events []event, l *live) bool {
 	answers := make(map[string]chan struct{}) // to requests of the extension, by their recorded ids
-	await := func(id string) bool {
+	await := func(id string) bool {           // to the extension's requests, by recorded id
 		select {
 		case <-answers[id]:
 			delete(answers, id)
@@ -422,8 +418,8 @@ func (p *Player) play(ctx context.Context, events []event, l *live) bool {
 	return true
 }
 
-// ask sends a request of the extension under an id of its own, and returns a channel that is closed
-// with the answer.
+// ask sends a request of the extension under a fresh id, and returns a channel that is closed when the answer
+// arrives.
 func (p *Player) ask(m jsonrpc.Message, l *live) chan struct{} {
 	answered := make(chan struct{})
 	p.mu.Lock()
@@ -435,7 +431,7 @@ func (p *Player) ask(m jsonrpc.Message, l *live) chan struct{} {
 	return answered
 }
 
-// send sends a recorded message with the id and the progress token of the live request.
+// send sends a recorded message with the id and progress token of the live request.
 func (p *Player) send(m jsonrpc.Message, l *live) {
 	m.Of = l.id
 	switch {
@@ -449,15 +445,14 @@ func (p *Player) send(m jsonrpc.Message, l *live) {
 	if m.Method != "" {
 		token := progressToken(&m)
 		if token != nil && l.token == nil && m.Method == protocol.MethodProgress {
-			return // the live request wants no progress
+			return // the live request asked for no progress
 		}
 		m.Params = p.withIDs(m.Params, m.Method, token, l)
 	}
 	p.deliver(m)
 }
 
-// withIDs puts the token of the live request and the id of its subscription in place of the recorded
-// ones.
+// withIDs replaces the recorded progress token and subscription id with the live ones.
 func (p *Player) withIDs(params json.RawMessage, method string, token json.RawMessage, l *live) json.RawMessage {
 	if token != nil && method == protocol.MethodProgress {
 		return rawjson.Set(params, protocol.MetaProgressToken, l.token)
@@ -483,7 +478,6 @@ func (p *Player) withIDs(params json.RawMessage, method string, token json.RawMe
 	return rawjson.Set(params, "_meta", rawjson.Edit(meta, edits))
 }
 
-// reply answers a request.
 func (p *Player) reply(id, result json.RawMessage, err error) {
 	m := jsonrpc.Message{ID: id, Result: result}
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
@@ -495,7 +489,6 @@ func (p *Player) reply(id, result json.RawMessage, err error) {
 	p.deliver(m)
 }
 
-// deliver hands a message to the host.
 func (p *Player) deliver(m jsonrpc.Message) {
 	m.Bare = false
 	if m.Invalid == nil {
@@ -511,7 +504,7 @@ func (p *Player) put(i item) {
 	}
 }
 
-// die ends the run as the recorded one ended.
+// die ends the connection like the recorded run.
 func (p *Player) die(e *cassette.End) {
 	p.mu.Lock()
 	first := p.dead == nil

@@ -24,8 +24,7 @@ const head = `{"cassette":1,"host":"1","begun":"2026-01-02T03:04:05Z"}
 {"at":1,"run":1,"offer":{"protocol":"native","tools":[{"name":"add"}]}}
 `
 
-// tape writes a cassette and opens it. Lines of text are records without their time, whose tenths
-// of a second count.
+// tape writes a cassette and opens it. text holds records without "at"; each line is 100 ms after the one before.
 func tape(t *testing.T, text string, o Options) *Tape {
 	t.Helper()
 	var b bytes.Buffer
@@ -51,7 +50,7 @@ func itoa(n int) string {
 	return string(b)
 }
 
-// connect plays a tape to a connection, which hears what belongs to calls.
+// connect plays a tape to a connection, which receives the notifications of calls.
 func connect(t *testing.T, tape *Tape) (c *jsonrpc.Conn, ended <-chan error) {
 	t.Helper()
 	p, err := tape.Play(false)
@@ -110,7 +109,7 @@ func TestEqualCallsAreAnsweredInOrder(t *testing.T) {
 	}
 }
 
-// TestATaskIsLookedAfterAsOftenAsWanted has a client look more often than the recorded one did.
+// TestATaskIsLookedAfterAsOftenAsWanted polls a task more often than the recording did.
 func TestATaskIsLookedAfterAsOftenAsWanted(t *testing.T) {
 	c, _ := connect(t, tape(t, `{"sent":{"id":1,"method":"tasks/get","params":{"taskId":"1"}}}
 {"received":{"jsonrpc":"2.0","id":1,"result":"working"}}
@@ -149,7 +148,7 @@ const talks = `{"sent":{"id":1,"method":"tools/call","params":{"name":"ask","_me
 {"received":{"jsonrpc":"2.0","id":1,"result":"done"}}
 `
 
-// TestWhatPassesDuringACall has progress, questions and log messages of a call come in their order, with the
+// TestWhatPassesDuringACall checks that progress, requests and log messages of a call arrive in order, with the
 // ids of the live request.
 func TestWhatPassesDuringACall(t *testing.T) {
 	for _, real := range []bool{false, true} {
@@ -162,13 +161,13 @@ func TestWhatPassesDuringACall(t *testing.T) {
 					OnMessage: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
 						heard = append(heard, m.Method+" "+string(m.Params)+" "+time.Since(began).String())
 						if m.ID != nil {
-							time.Sleep(time.Minute) // a person answers later than the recorded one
+							time.Sleep(time.Minute) // a person answers later than in the recording
 						}
 						return json.RawMessage("{}"), nil
 					}})
 			times := []string{"0s", "0s", "1m0s"}
 			if real {
-				times = []string{"100ms", "200ms", "1m0.3s"} // the answer took as long as it did
+				times = []string{"100ms", "200ms", "1m0.3s"} // the answer took as long as recorded
 			}
 			want := []string{`notifications/progress {"progressToken":42,"progress":1} ` + times[0],
 				`elicitation/create {"message":"who?"} ` + times[1],
@@ -319,7 +318,7 @@ func TestAMaskStandsForAnyText(t *testing.T) {
 	}
 }
 
-// TestManyRequestsInFlight reads a run that has an answer for none of its many requests until its end.
+// TestManyRequestsInFlight loads a run whose many requests are unanswered when it ends.
 func TestManyRequestsInFlight(t *testing.T) {
 	const n = 30_000
 	var b strings.Builder
@@ -343,8 +342,7 @@ func TestManyRequestsInFlight(t *testing.T) {
 	}
 }
 
-// TestTapeIsSmall holds how much of a cassette its tape keeps in memory: what calls are found by, and not
-// what they are answered with.
+// TestTapeIsSmall limits the memory of a tape: it indexes calls, and leaves their answers in the file.
 func TestTapeIsSmall(t *testing.T) {
 	var text strings.Builder
 	for i := range 5_000 {
@@ -373,7 +371,7 @@ func TestTapeIsSmall(t *testing.T) {
 	runtime.KeepAlive(tape)
 }
 
-// TestCassetteThatChanges ends a run that is replayed from another file than the one that was read.
+// TestCassetteThatChanges replaces the cassette during a replay, which must fail.
 func TestCassetteThatChanges(t *testing.T) {
 	tape := tape(t, adds, Options{})
 	c, ended := connect(t, tape)

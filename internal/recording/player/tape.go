@@ -21,38 +21,36 @@ import (
 
 // Options of a [Tape].
 type Options struct {
-	File      string // the cassette
-	Extension string // the id that was recorded; "": the only one in the cassette
-	Nearest   bool   // a call that was not recorded gets the answer to the nearest one; false: an error
-	Real      bool   // answers take as long as they did; false: no time
+	File      string // path of the cassette
+	Extension string // recorded extension id; "" for the only one in the cassette
+	Nearest   bool   // answer an unrecorded call like the most similar one, instead of failing
+	Real      bool   // replay recorded delays, instead of answering at once
 }
 
-// Tape is what a cassette holds of one extension. All its players share it: of equal calls each
-// gets the next recorded answer, whichever player it reaches. Its methods are safe for concurrent
-// use.
+// Tape holds the recorded calls of one extension. Its players share it: equal calls get the recorded answers in
+// order, regardless of which player receives them. It is safe for concurrent use.
 type Tape struct {
 	options Options
-	first   cassette.Start // of the extension's runs
+	first   cassette.Start // start of a recorded run
 
 	once    sync.Once
 	loadErr error
 
-	mu    sync.Mutex // guards what follows, once it is loaded
-	runs  []*run     // with an offer
+	mu    sync.Mutex // guards the fields below, after load
+	runs  []*run     // runs that completed their handshake
 	index index
 }
 
-// run is one recorded run.
 type run struct {
 	offers  []*cassette.Offer
-	opening []event // before the first call
-	taken   bool
+	opening []event // events before the first call
+	taken   bool    // a player has replayed it
 }
 
-// modern reports whether the run spoke a modern version of MCP.
+// modern reports whether the run spoke a modern MCP version.
 func (r *run) modern() bool { return protocol.IsModern(r.offers[0].Version) }
 
-// Open finds an extension in a cassette. The error names what is wrong with the file.
+// Open finds an extension in a cassette.
 func Open(o Options) (*Tape, error) {
 	t := &Tape{options: o}
 	ids, err := t.find()
@@ -75,7 +73,7 @@ func Open(o Options) (*Tape, error) {
 	return nil, fmt.Errorf("%s: %w", o.File, err)
 }
 
-// find sets t.first, and returns the ids in the cassette as far as it had to read.
+// find sets t.first, and returns the extension ids it has read.
 func (t *Tape) find() (ids []string, err error) {
 	first := make(map[string]cassette.Start)
 	err = t.read(func(r *cassette.Record, _ cassette.Place) error {
@@ -109,7 +107,7 @@ func decodeStart(r *cassette.Record) (s cassette.Start, err error) {
 	return s, err
 }
 
-// read calls each with the records of the file until one is io.EOF.
+// read calls each for every record until it returns io.EOF.
 func (t *Tape) read(each func(*cassette.Record, cassette.Place) error) error {
 	f, _, err := regular.Open(t.options.File, os.O_RDONLY, 0)
 	if err != nil {
@@ -134,8 +132,7 @@ func (t *Tape) read(each func(*cassette.Record, cassette.Place) error) error {
 	}
 }
 
-// Extensions returns the ids of the extensions that were recorded in a cassette, in the order in
-// which they began.
+// Extensions returns the ids of the recorded extensions, in order of their first start.
 func Extensions(file string) ([]string, error) {
 	t := &Tape{options: Options{File: file, Extension: "\x00"}}
 	ids, err := t.find()
@@ -145,8 +142,7 @@ func Extensions(file string) ([]string, error) {
 	return ids, nil
 }
 
-// Protocol returns the protocol that a host speaks with players: that of the recording, or native
-// where an extension without a handshake was recorded.
+// Protocol returns the protocol between host and players: mcp if that was recorded, else native.
 func (t *Tape) Protocol() string {
 	if t.first.Protocol == manifest.ProtocolMCP {
 		return manifest.ProtocolMCP
@@ -154,7 +150,7 @@ func (t *Tape) Protocol() string {
 	return manifest.ProtocolNative
 }
 
-// load reads the cassette, once.
+// load reads the cassette once.
 func (t *Tape) load() error {
 	t.once.Do(func() {
 		_, t.loadErr = t.loadInto(t, false)
@@ -162,7 +158,7 @@ func (t *Tape) load() error {
 	return t.loadErr
 }
 
-// loadInto reads the cassette into another tape, or into t itself. With keep it returns all calls.
+// loadInto reads the cassette into a tape, which may be t. With keep it returns all calls.
 func (t *Tape) loadInto(into *Tape, keep bool) ([]request, error) {
 	into.index = newIndex()
 	l := loader{tape: into, runs: make(map[int]*recording), keep: keep}
@@ -172,8 +168,8 @@ func (t *Tape) loadInto(into *Tape, keep bool) ([]request, error) {
 	return l.all, nil
 }
 
-// take returns the run that the next player repeats: the next one of its era, or the last one again.
-// An extension that never got as far as an offer cannot be replayed.
+// take returns the run for the next player: the next unused run of the wanted era, or else the last one. A run
+// that failed in its handshake cannot be replayed.
 func (t *Tape) take(legacy bool) (*run, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,11 +191,11 @@ func (t *Tape) take(legacy bool) (*run, error) {
 	return fits[len(fits)-1], nil
 }
 
-// lastWords is the longest time before a death that passes also where answers take none: what comes
-// together with the end of a connection may be lost.
+// lastWords limits the pause before a death when answers take no time. Without a pause, messages sent just before
+// the connection ends may be lost.
 const lastWords = 100 * time.Millisecond
 
-// pause is the time that passes before an event. A person who is asked takes time enough.
+// pause returns how long to wait before an event. Replies come from a live person, so they need no pause.
 func (t *Tape) pause(e *event) time.Duration {
 	switch {
 	case e.kind == reply:
@@ -214,14 +210,14 @@ func (t *Tape) pause(e *event) time.Duration {
 
 // Call is a recorded call of a tool.
 type Call struct {
-	Tool      string // the extension's own name
+	Tool      string // name without prefix
 	Arguments json.RawMessage
 	Answered  bool // with a result or an error
-	Masked    bool // the arguments have lost a secret
-	Asks      bool // the extension asked its caller something
+	Masked    bool // a secret in the arguments was masked
+	Asks      bool // the extension sent a request to its caller
 }
 
-// Calls returns the recorded calls of tools, in their order.
+// Calls returns the recorded tool calls in order.
 func (t *Tape) Calls() (list []Call, err error) {
 	all, err := t.loadInto(&Tape{options: t.options, first: t.first}, true)
 	if err != nil {
@@ -242,8 +238,7 @@ func (t *Tape) Calls() (list []Call, err error) {
 	return list, nil
 }
 
-// Same reports whether two JSON values are equal, where any text may stand for a masked secret in the
-// recorded one.
+// Same reports whether two JSON values are equal, treating a masked secret in recorded as a wildcard.
 func Same(recorded, now json.RawMessage) bool {
 	e := equals{key: key{params: canonical(recorded)}}
 	return e.params == canonical(now) || e.matches(canonical(now))

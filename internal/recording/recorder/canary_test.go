@@ -15,10 +15,10 @@ import (
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
-// canary is a secret and how it passes: as frames, each a value of result.
+// canary is a secret and the frames that contain it, each the value of result.
 type canary struct {
 	secret string
-	known  bool // else it shows its form
+	known  bool // known to the redactor; otherwise detected by its form
 	frames []string
 }
 
@@ -32,7 +32,7 @@ func escapedAll(s string) string {
 	return `"` + b.String() + `"`
 }
 
-// canaries returns 50 secrets, each in a way of its own.
+// canaries returns 50 secrets, each transmitted in another way.
 func canaries() (all []canary) {
 	n := 0
 	known := func(of func(secret string) []string) {
@@ -69,7 +69,7 @@ func canaries() (all []canary) {
 		known(one(way))
 		plain(one(way))
 	}
-	for _, cut := range []int{1, 4, 12, -1, -4, -9} { // split over frames
+	for _, cut := range []int{1, 4, 12, -1, -4, -9} { // split over two frames
 		plain(func(s string) []string {
 			at := cut
 			if at < 0 {
@@ -78,7 +78,7 @@ func canaries() (all []canary) {
 			return []string{quoted("text " + s[:at]), quoted(s[at:] + " text")}
 		})
 	}
-	for i, digits := range []string{"918273645546372", "5647382910657483"} { // also a number
+	for i, digits := range []string{"918273645546372", "5647382910657483"} { // also as a number
 		all = append(all, canary{digits, true, []string{[]string{digits, "[-" + digits + ".5]"}[i]}})
 	}
 	token := func(secret string, of func(string) string) {
@@ -106,7 +106,7 @@ func canaries() (all []canary) {
 	return all
 }
 
-// texts returns the line itself and all that its strings stand for.
+// texts returns the line and its strings, decoded.
 func texts(line []byte) string {
 	var b strings.Builder
 	var add func(text string, depth int)
@@ -196,7 +196,7 @@ func TestNoneOf50CanariesIsInTheFile(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoSecretStays has other bytes of a frame with a secret unchanged.
+// TestWhatIsNoSecretStays checks that masking changes no other byte of a frame.
 func TestWhatIsNoSecretStays(t *testing.T) {
 	secrets := new(redact.Redactor)
 	secrets.SetSecrets([]string{"opensesame-one"})
@@ -207,7 +207,8 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 	}
 }
 
-// TestPiecesOfSecretsAreMaskedFrom16BytesOn records a secret in two frames, and one that is too short for that.
+// TestPiecesOfSecretsAreMaskedFrom16BytesOn splits a secret over two frames, and one too short to be found in
+// pieces.
 func TestPiecesOfSecretsAreMaskedFrom16BytesOn(t *testing.T) {
 	for secret, stays := range map[string]bool{"quiet-harbour-77": false, "quiet-harbour-7": true} {
 		var secrets redact.Redactor

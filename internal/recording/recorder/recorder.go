@@ -1,6 +1,5 @@
-// Package recorder records what passes between host and extensions into cassettes: without loss,
-// with secrets masked, and without delaying calls. While nothing is recorded it costs one atomic
-// load per frame.
+// Package recorder records the frames between host and extensions into cassettes, with secrets masked. It loses
+// no frame and does not delay calls. While no recording is under way it costs one atomic load per frame.
 package recorder
 
 import (
@@ -16,38 +15,36 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// maxRecordings bounds the recordings at one time.
+// maxRecordings limits concurrent recordings.
 const maxRecordings = 8
 
-// Hub hands what passes on to recordings. Its methods are safe for concurrent use; a nil Hub has
-// no wires.
+// Hub passes frames to the recordings. It is safe for concurrent use. A nil Hub returns nil wires.
 type Hub struct {
-	host    string // its version
+	host    string // host version
 	secrets *redact.Redactor
 
 	active atomic.Pointer[[]*Recording] // nil while nothing is recorded
 
-	mu      sync.Mutex // guards what follows, and changes of active
+	mu      sync.Mutex // guards wires and closing, and writes to active
 	wires   map[*Wire]bool
 	closing bool
 }
 
-// New returns a hub that masks the secrets that a redactor knows, and those that show their form.
+// New returns a hub that masks the secrets known to secrets, and texts that have the form of a secret.
 func New(host string, secrets *redact.Redactor) *Hub {
 	return &Hub{host: host, secrets: secrets, wires: make(map[*Wire]bool)}
 }
 
-// Wire is what passes between the host and one run of an extension. A nil Wire drops it.
+// Wire carries the frames between the host and one run of an extension. A nil Wire drops them.
 type Wire struct {
 	hub       *Hub
 	extension string
 
 	start json.RawMessage                    // guarded by hub.mu
 	offer func() *cassette.Offer             // guarded by hub.mu; nil before the handshake
-	runs  atomic.Pointer[map[*Recording]int] // the number of the run in each recording
+	runs  atomic.Pointer[map[*Recording]int] // number of this run in each recording
 }
 
-// Wire returns the wire of one run.
 func (h *Hub) Wire(extension string) *Wire {
 	if h == nil {
 		return nil
@@ -55,7 +52,7 @@ func (h *Hub) Wire(extension string) *Wire {
 	return &Wire{hub: h, extension: extension}
 }
 
-// Start tells that the run begins.
+// Start records the start of the run.
 func (w *Wire) Start(s cassette.Start) {
 	if w == nil {
 		return
@@ -71,8 +68,8 @@ func (w *Wire) Start(s cassette.Start) {
 	}
 }
 
-// Offer tells what the extension offers, in its handshake or later. offer is called when a
-// recording needs it.
+// Offer records the descriptors of the extension, after its handshake and after each change. offer is called only
+// when a recording needs it.
 func (w *Wire) Offer(offer func() *cassette.Offer) {
 	if w == nil {
 		return
@@ -87,7 +84,7 @@ func (w *Wire) Offer(offer func() *cassette.Offer) {
 	}
 }
 
-// End tells that the run has ended.
+// End records the end of the run.
 func (w *Wire) End(e cassette.End) {
 	if w == nil {
 		return
@@ -99,13 +96,11 @@ func (w *Wire) End(e cassette.End) {
 	w.runs.Store(nil)
 }
 
-// On reports whether the run is recorded. Callers use it to avoid building a frame that nobody
-// records.
+// On reports whether any recording is under way, so that callers can skip building a frame.
 func (w *Wire) On() bool { return w != nil && w.hub.active.Load() != nil }
 
-// Frame records a frame of the host (sent) or of the extension. of is the id of the request on
-// whose stream it came, nil without one. The frame must not change afterwards. While a recording's
-// queue is full, Frame waits.
+// Frame records a frame of the host (sent) or of the extension. of is the id of the request on whose stream it
+// arrived, or nil. The caller must not change frame afterwards. Frame blocks while a recording's queue is full.
 func (w *Wire) Frame(sent bool, of json.RawMessage, frame []byte) {
 	if !w.On() {
 		return
@@ -117,7 +112,7 @@ func (w *Wire) Frame(sent bool, of json.RawMessage, frame []byte) {
 	w.put(kind, of, frame)
 }
 
-// Noise records a line of the extension that is no frame. It does not keep line.
+// Noise records a line of the extension that is not a frame. It does not retain line.
 func (w *Wire) Noise(line []byte) {
 	if w.On() {
 		text, _ := json.Marshal(string(line)) // a string always encodes
@@ -125,7 +120,7 @@ func (w *Wire) Noise(line []byte) {
 	}
 }
 
-// put hands a payload to the recordings that the run is part of.
+// put passes a payload to every recording that includes the run.
 func (w *Wire) put(kind cassette.Kind, of, payload json.RawMessage) {
 	runs := w.runs.Load()
 	if runs == nil {
@@ -136,7 +131,7 @@ func (w *Wire) put(kind cassette.Kind, of, payload json.RawMessage) {
 	}
 }
 
-// join makes the run part of a recording. The caller holds hub.mu.
+// join adds the run to a recording, unless its options exclude the extension. The caller holds hub.mu.
 func (w *Wire) join(r *Recording) {
 	if len(r.o.Extensions) > 0 && !slices.Contains(r.o.Extensions, w.extension) {
 		return
@@ -158,7 +153,7 @@ func (w *Wire) join(r *Recording) {
 	w.runs.Store(&runs)
 }
 
-// recordings returns those that go on.
+// recordings returns the recordings under way.
 func (h *Hub) recordings() []*Recording {
 	if list := h.active.Load(); list != nil {
 		return *list
@@ -166,13 +161,13 @@ func (h *Hub) recordings() []*Recording {
 	return nil
 }
 
-// ErrSmall is the error of a bound that no cassette fits in.
+// ErrSmall is returned for a MaxBytes that cannot hold the header and the end.
 var ErrSmall = fmt.Errorf("max_bytes is less than %d, which the begin and the end of a cassette take", cassette.MinSize)
 
-// ErrClosed is the error of a recording of a host that closes.
+// ErrClosed is returned by [Hub.Record] while the host closes.
 var ErrClosed = errors.New("the host closes")
 
-// Record begins a recording, which the caller must end; see [Recording].
+// Record starts a recording. The caller must call [Recording.End].
 func (h *Hub) Record(o Options) (*Recording, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,7 +189,7 @@ func (h *Hub) Record(o Options) (*Recording, error) {
 	return r, nil
 }
 
-// Stop ends the recording with that id, and reports whether there is one.
+// Stop ends the recording with this id and reports whether it was found.
 func (h *Hub) Stop(id string) bool {
 	h.mu.Lock()
 	list := h.recordings()
@@ -207,7 +202,7 @@ func (h *Hub) Stop(id string) bool {
 	return true
 }
 
-// Describe returns the recordings under way, the oldest first.
+// Describe returns the recordings under way, oldest first.
 func (h *Hub) Describe() (list []status.Recording) {
 	h.mu.Lock()
 	under := h.recordings()
@@ -218,7 +213,7 @@ func (h *Hub) Describe() (list []status.Recording) {
 	return list
 }
 
-// remove forgets a recording that has ended.
+// remove removes a recording that has ended.
 func (h *Hub) remove(r *Recording) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -230,7 +225,7 @@ func (h *Hub) remove(r *Recording) {
 	h.active.Store(&list)
 }
 
-// Close ends all recordings, and begins no more.
+// Close ends all recordings. Record fails afterwards.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closing = true

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
-// cassetteIn reads a cassette, which must be complete.
+// cassetteIn reads a cassette, and fails if it is incomplete.
 func cassetteIn(t *testing.T, data []byte) (all []cassette.Record) {
 	t.Helper()
 	r, err := cassette.NewReader(bytes.NewReader(data), 0)
@@ -138,7 +138,7 @@ func TestTheBoundEndsTheRecordingAndNoCall(t *testing.T) {
 	}
 }
 
-// disk takes so many writes and then fails, or blocks until it is closed.
+// disk fails after a number of writes, or blocks until it is closed.
 type disk struct {
 	writes int
 	blocks chan struct{}
@@ -235,7 +235,7 @@ func TestThereAreFewRecordingsAtATime(t *testing.T) {
 	}
 }
 
-// TestSecretsThatLeaveInTimeAreMasked has a secret forgotten while a frame with it waits.
+// TestSecretsThatLeaveInTimeAreMasked removes a secret from the redactor while a frame with it is queued.
 func TestSecretsThatLeaveInTimeAreMasked(t *testing.T) {
 	secrets := new(redact.Redactor)
 	h := New("1.0", secrets)

@@ -17,38 +17,38 @@ import (
 )
 
 const (
-	maxQueue = 32 << 20             // bytes that wait for the writer, beyond which calls wait
-	urgent   = 1 << 20              // bytes from which on the writer does not wait for more
-	overhead = 256                  // bytes that a record takes besides its payload
-	linger   = 5 * time.Millisecond // for which the writer waits for more, so that calls seldom wake it
-	maxWait  = 10 * time.Second     // for which a call waits for the writer
-	flushing = 10 * time.Second     // for which End waits for the writer
+	maxQueue = 32 << 20             // queued bytes from which calls block
+	urgent   = 1 << 20              // queued bytes from which the writer starts at once
+	overhead = 256                  // bytes counted per record besides its payload
+	linger   = 5 * time.Millisecond // how long the writer waits for more records, so that it wakes less often
+	maxWait  = 10 * time.Second     // how long a call blocks on a full queue
+	flushing = 10 * time.Second     // how long End waits for the writer
 )
 
-// Options of a recording.
+// Options configure a recording.
 type Options struct {
-	// To takes the cassette, in writes of whole lines, from one goroutine.
+	// To receives the cassette in whole lines, from one goroutine.
 	To io.Writer
-	// File is the name of what To writes, for [Hub.Describe]; "": none.
+	// File is the file name that [Hub.Describe] reports; may be "".
 	File string
-	// ID is what [Hub.Stop] knows it by; "": it does not.
+	// ID is the id for [Hub.Stop]; "" if it cannot be stopped that way.
 	ID string
-	// Extensions are the ids of those that are recorded; nil: all.
+	// Extensions are the ids of the recorded extensions; nil records all.
 	Extensions []string
-	// MaxBytes bounds the cassette; 0 is [cassette.MaxSize]. At the bound the recording ends.
+	// MaxBytes limits the cassette; 0 means [cassette.MaxSize]. The recording ends at the limit.
 	MaxBytes int64
-	// Ended is called once when the recording ends by itself, on a goroutine of the recording: its
-	// bound is reached, or To fails. May be nil.
+	// Ended is called once, on a goroutine of the recording, when the recording ends by itself: at MaxBytes, or
+	// because To failed. May be nil.
 	Ended func(err error)
 
-	maxWait time.Duration // shortened by tests
+	maxWait time.Duration // set by tests
 }
 
 // Recording is one recording under way.
 type Recording struct {
 	hub      *Hub
 	o        Options          // with defaults
-	cassette *cassette.Writer // used by the writer only
+	cassette *cassette.Writer // used only by write
 	begun    time.Time
 	lastRun  int // guarded by hub.mu
 
@@ -58,24 +58,24 @@ type Recording struct {
 	hurry chan struct{} // holds a token when the writer must not wait for more
 	done  chan struct{} // closed when the writer has ended
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	queue   []record
-	waiting int           // bytes in queue and in the hands of the writer
-	full    time.Time     // since when the queue is full; zero while it is not
-	room    chan struct{} // closed when the writer has made room; nil while nobody waits
-	over    bool          // no record is taken any more
-	reason  string        // why
-	err     error         // why, where the recording ended by itself
+	waiting int           // bytes queued or being written
+	full    time.Time     // since when the queue has been full; zero if it is not
+	room    chan struct{} // closed when the queue has room again; nil while no call waits
+	over    bool          // no further records are accepted
+	reason  string        // why it ended, for the cassette
+	err     error         // set if the recording ended by itself
 }
 
-// record is one that waits to be masked and written.
+// record is queued until it is masked and written.
 type record struct {
 	at      time.Duration
 	run     int
 	kind    cassette.Kind
 	of      json.RawMessage
 	payload json.RawMessage
-	known   *redact.Known // the secrets that were known when it passed
+	known   *redact.Known // secrets known when the frame passed
 }
 
 func newRecording(h *Hub, o Options) *Recording {
@@ -103,8 +103,7 @@ func (r *Recording) describe() status.Recording {
 	}
 }
 
-// put queues a record. While the queue is full it waits for the writer; once the queue has been
-// full for maxWait the recording ends.
+// put queues a record. While the queue is full it blocks; after maxWait it ends the recording.
 func (r *Recording) put(run int, kind cassette.Kind, of, payload json.RawMessage) {
 	n := record{time.Since(r.begun), run, kind, of, payload, r.hub.secrets.Snapshot()}
 	r.mu.Lock()
@@ -118,8 +117,8 @@ func (r *Recording) put(run int, kind cassette.Kind, of, payload json.RawMessage
 	r.queueLocked(n)
 }
 
-// tell queues a record without waiting. It is for what runs say of themselves, which is little, and is
-// told under the hub's lock.
+// tell queues a record without blocking, as its caller holds the hub's lock. It is only for starts and offers,
+// which are small.
 func (r *Recording) tell(run int, kind cassette.Kind, payload json.RawMessage) {
 	n := record{time.Since(r.begun), run, kind, nil, payload, r.hub.secrets.Snapshot()}
 	r.mu.Lock()
@@ -145,8 +144,9 @@ func (r *Recording) queueLocked(n record) {
 	}
 }
 
-// waitForRoomLocked releases the lock until the writer has made room. It reports false when the queue
-// has been full for maxWait: a call that several recordings make wait waits no longer for all of them.
+// waitForRoomLocked releases the lock until the queue has room. It reports false once the queue has been full for
+// maxWait. The time counts from when the queue filled up, so several slow recordings delay a call no longer than
+// one.
 func (r *Recording) waitForRoomLocked() bool {
 	if r.room == nil {
 		r.room = make(chan struct{})
@@ -172,7 +172,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// endLocked takes no more records. err is why the recording ended by itself; nil when it was told.
+// endLocked stops accepting records. err is nil unless the recording ended by itself.
 func (r *Recording) endLocked(reason string, err error) {
 	if r.over {
 		return
@@ -198,8 +198,8 @@ func (r *Recording) hasEnded() bool {
 	return r.over
 }
 
-// End ends the recording, waits until all has been written, and returns why the recording had
-// ended before, if it had. reason is the one in the cassette. It is idempotent.
+// End ends the recording, waits until everything is written, and returns the error if the recording had ended by
+// itself. reason goes into the cassette. It is idempotent.
 func (r *Recording) End(reason string) error {
 	r.end(reason, nil)
 	timeout := time.NewTimer(flushing)
@@ -212,8 +212,8 @@ func (r *Recording) End(reason string) error {
 	}
 }
 
-// Wait waits for the end of the recording, and ends it with ctx or after a time, 0 for none. The
-// error is that of End.
+// Wait waits until the recording ends; it ends the recording with ctx or after limit, 0 for none. It returns the
+// error of End.
 func (r *Recording) Wait(ctx context.Context, limit time.Duration) error {
 	var over <-chan time.Time
 	if limit > 0 {
@@ -231,10 +231,10 @@ func (r *Recording) Wait(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// Done is closed when the recording has ended and all is written.
+// Done is closed when the recording has ended and everything is written.
 func (r *Recording) Done() <-chan struct{} { return r.done }
 
-// write is the writer. It masks and writes what is queued until the recording ends.
+// write masks and writes queued records until the recording ends.
 func (r *Recording) write() {
 	defer close(r.done)
 	defer r.hub.remove(r)
@@ -261,7 +261,7 @@ func (r *Recording) write() {
 			continue
 		}
 		r.mu.Lock()
-		rest := r.queue // queued between
+		rest := r.queue // queued since the last batch
 		r.queue = nil
 		r.mu.Unlock()
 		r.close(rest, failed)
@@ -269,8 +269,7 @@ func (r *Recording) write() {
 	}
 }
 
-// close writes the end of the cassette. failed is why not all could be written before, also where
-// the recording was to end anyway; nil if all was.
+// close writes rest and the end of the cassette. failed is the error of an earlier write, or nil.
 func (r *Recording) close(rest []record, failed error) {
 	if failed == nil {
 		failed = r.writeBatch(rest)
@@ -301,7 +300,7 @@ func reasonOf(err error) string {
 	return "it could not be written"
 }
 
-// await returns when there is something to write, and a while later unless that is much.
+// await waits for the first record, then up to linger for more.
 func (r *Recording) await() {
 	<-r.wake
 	more := time.NewTimer(linger)
@@ -312,7 +311,6 @@ func (r *Recording) await() {
 	}
 }
 
-// writeBatch masks and writes records.
 func (r *Recording) writeBatch(batch []record) error {
 	now := r.hub.secrets.Snapshot()
 	for i := range batch {
@@ -334,8 +332,7 @@ func (r *Recording) writeBatch(batch []record) error {
 	return r.cassette.Flush()
 }
 
-// add writes a record without secrets: those that were known when it passed, and those that
-// are known now.
+// add writes a record, masking the secrets known when it passed and those known now.
 func (r *Recording) add(n *record, now *redact.Known) error {
 	known := []*redact.Known{n.known}
 	if now == n.known {
@@ -349,7 +346,7 @@ func (r *Recording) add(n *record, now *redact.Known) error {
 	if err == nil || errors.Is(err, cassette.ErrFull) {
 		return err
 	}
-	if _, bad := cassette.Append(nil, &entry); bad != nil { // a frame that is no JSON is not masked as such
+	if _, bad := cassette.Append(nil, &entry); bad != nil { // not JSON: it cannot be masked
 		entry.Kind, entry.Payload = cassette.KindOmitted, json.RawMessage(fmt.Sprint(len(n.payload)))
 		if err = r.cassette.Add(&entry); err == nil {
 			r.records.Add(1)

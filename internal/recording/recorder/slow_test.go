@@ -12,11 +12,11 @@ import (
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
-// stuck takes the header, and holds the next write until it is released, which then fails.
+// stuck accepts the header, and blocks the next write until it is released, which then fails.
 type stuck struct {
 	bytes.Buffer
 	writes   int
-	entered  chan struct{} // closed by the write that is held
+	entered  chan struct{} // closed when the write blocks
 	released chan struct{}
 }
 
@@ -31,7 +31,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.Buffer.Write(b)
 }
 
-// TestAFailureAtTheEndIsTold has a write fail after the recording was told to end.
+// TestAFailureAtTheEndIsTold lets a write fail after the recording was told to end.
 func TestAFailureAtTheEndIsTold(t *testing.T) {
 	h, to := New("1.0", new(redact.Redactor)), newStuck()
 	r, err := h.Record(Options{To: to})
@@ -53,7 +53,7 @@ func TestAFailureAtTheEndIsTold(t *testing.T) {
 	}
 }
 
-// fill makes calls until the queue of a recording whose writer is stuck is full.
+// fill records frames until the queue is full.
 func fill(w *Wire) {
 	big := frame(strings.Repeat("x", 1<<20))
 	for range maxQueue >> 20 {
@@ -61,7 +61,7 @@ func fill(w *Wire) {
 	}
 }
 
-// TestAFullQueueHoldsNoStart checks that runs begin and offer while a recording makes calls wait.
+// TestAFullQueueHoldsNoStart checks that runs can start and offer while calls block on a full queue.
 func TestAFullQueueHoldsNoStart(t *testing.T) {
 	h, to := New("1.0", new(redact.Redactor)), newStuck()
 	r, err := h.Record(Options{To: to, maxWait: 1})
@@ -84,8 +84,7 @@ func TestAFullQueueHoldsNoStart(t *testing.T) {
 	}
 }
 
-// TestStuckRecordingsHoldACallOnce has a call pass as many recordings as there may be, none of which
-// writes.
+// TestStuckRecordingsHoldACallOnce checks that a call blocks no longer for many stuck recordings than for one.
 func TestStuckRecordingsHoldACallOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New("1.0", new(redact.Redactor))

@@ -15,23 +15,23 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Stated is the recording that a configuration asks for. Hub, Log and Report must be set.
+// Stated keeps the recording that the configuration asks for. Hub, Log and Report are required.
 type Stated struct {
 	Hub    *Hub
 	Log    *slog.Logger
-	Report func(protocol.Diagnostic) // takes why nothing is recorded any more
+	Report func(protocol.Diagnostic) // receives the reason when the recording ends by itself
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	now   recording.Cassette
-	under *Recording // nil while none is under way
+	under *Recording // nil without a recording
 	file  *os.File
 }
 
-// CodeEnded is the code of a diagnostic about a recording that does not go on.
+// CodeEnded is the diagnostic code of a recording that ended by itself.
 const CodeEnded = "recording_ended"
 
-// Follow ends the recording, and begins another, when a configuration states another than the one
-// before. Its zero value ends it.
+// Follow applies a configuration: if it changed, the current recording ends and a new one starts. The zero value
+// ends the recording.
 func (s *Stated) Follow(stated recording.Cassette) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Stated) ended(err error) {
 	})
 }
 
-// beginLocked begins the recording. A file that exists is set aside.
+// beginLocked starts the recording. An existing cassette is set aside.
 func (s *Stated) beginLocked() error {
 	path, err := below.File(s.now.Within, s.now.File)
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *Stated) beginLocked() error {
 	return nil
 }
 
-// setAside renames the cassette at path, which replaces the one that was set aside before. It touches
-// no file that is not a cassette: the name may be mistyped.
+// setAside renames the cassette at path, replacing the one set aside before. It refuses a file that is not a
+// cassette, because the name may be a typo.
 func setAside(path string) (aside string, err error) {
 	aside = rotate.Name(path, 1)
 	for _, file := range []string{path, aside} {
@@ -94,7 +94,7 @@ func setAside(path string) (aside string, err error) {
 		case !is:
 			return "", fmt.Errorf("%s exists and is no cassette: name another file, or move that one away", file)
 		}
-		if err := cassette.Written(file); err != nil { // or what it still writes would be replaced later
+		if err := cassette.Written(file); err != nil { // its writer would go on in the renamed file
 			return "", err
 		}
 	}
@@ -104,12 +104,11 @@ func setAside(path string) (aside string, err error) {
 	return aside, err
 }
 
-// endLocked ends the recording, if one is under way.
 func (s *Stated) endLocked() {
 	if s.under == nil {
 		return
 	}
-	_ = s.under.End("the host ended it") // Ended has told
+	_ = s.under.End("the host ended it") // errors were reported through Ended
 	if err := s.file.Close(); err != nil {
 		s.ended(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestNothingButACassetteIsSetAside states files of other kinds as cassettes.
+// TestNothingButACassetteIsSetAside names files that are not cassettes in the configuration.
 func TestNothingButACassetteIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	var told []string
@@ -70,8 +70,8 @@ func TestNothingButACassetteIsSetAside(t *testing.T) {
 	}
 }
 
-// TestTwoHostsWithOneCassette has two hosts state one file. The second one records nothing, so that
-// neither its start nor its reload takes the first one's records away.
+// TestTwoHostsWithOneCassette configures one file for two hosts. The second host records nothing, and neither its
+// start nor its reload removes the first one's records.
 func TestTwoHostsWithOneCassette(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file that is open cannot be renamed")
