@@ -15,17 +15,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Elsewhere returns the way to the MCP servers of the other nodes, for [mcpserver.Options]: a server
-// behind a load balancer has the requests of their sessions answered by them.
+// Elsewhere forwards requests of MCP sessions to the nodes that began them, for [mcpserver.Options]. Behind a
+// load balancer, a request may arrive at any node.
 func (n *Node) Elsewhere() mcpserver.Elsewhere { return (*homes)(n) }
 
-// homes are the runs that have begun sessions.
+// homes implements [mcpserver.Elsewhere]. The home of a session is the run that began it.
 type homes Node
 
-// errNoHome has no outcome: nobody has got the request.
+// errNoHome has no outcome, since the request reached nobody.
 var errNoHome = protocol.Errorf(protocol.NodeLost, "no node has the run that had this")
 
-// Home implements [mcpserver.Elsewhere]: it is the run of this node.
+// Home implements [mcpserver.Elsewhere].
 func (n *homes) Home() string { return n.self.Run }
 
 // Homes implements [mcpserver.Elsewhere].
@@ -36,7 +36,7 @@ func (n *homes) Homes() (runs []string) {
 	return runs
 }
 
-// find returns the node that has a run; false when none has that stays.
+// find returns the address of a run, or false unless the run is present and not leaving.
 func (n *homes) find(run string) (wire.Address, bool) {
 	all := n.members.Staying()
 	i := slices.IndexFunc(all, func(a wire.Address) bool { return a.Run == run })
@@ -69,12 +69,11 @@ func (n *homes) Forward(ctx context.Context, w http.ResponseWriter, home string,
 	return began, err
 }
 
-// awayPause is between the calls to a run that is away for a moment.
+// awayPause separates the attempts of a call to a run that cannot be reached.
 const awayPause = 50 * time.Millisecond
 
-// call carries one call to a run. While the run connects anew, which takes it a moment, the call
-// waits: at most for the grace. The error is errNoHome if the
-// run did not get the call.
+// call carries one call to a run. It retries for up to cluster.grace while the run reconnects, and returns
+// errNoHome if the run did not get the call.
 func (n *homes) call(ctx context.Context, to wire.Address, method string, body []byte) ([]byte, error) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -82,7 +81,7 @@ func (n *homes) call(ctx context.Context, to wire.Address, method string, body [
 		<-pause.C
 		h := &wire.Head{Request: wire.Request{Method: method}}
 		result, err := (*Node)(n).deliver(ctx, to, h, body, nil)
-		// it leaves, and takes its sessions with it
+		// the run shuts down, and its sessions end with it
 		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ShuttingDown && e.Outcome == "" {
 			return nil, errNoHome
 		}

@@ -25,8 +25,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Node is one host's part of a cluster. It implements [peers.Cluster]: give it to a host as
-// exthost.Options.Cluster.
+// Node is a host's membership in a cluster. It implements [peers.Cluster], for exthost.Options.Cluster.
 type Node struct {
 	o       Options
 	servers *credentials.Credentials
@@ -38,11 +37,11 @@ type Node struct {
 	quota   *quota.Quota
 	away    away
 	traffic traffic
-	streams atomic.Pointer[stream.Server] // responses to requests that others carry here; nil: they are refused
+	streams atomic.Pointer[stream.Server] // serves requests of remote MCP sessions; nil: it refuses them
 	state   atomic.Pointer[connection]
-	rtt     atomic.Int64 // to the server and back, in nanoseconds
+	rtt     atomic.Int64 // round trip to the server in nanoseconds; 0: unknown
 
-	host    peers.Host // set by Open, before anything comes in
+	host    peers.Host // set by Open, before any message arrives
 	life    sync.WaitGroup
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -50,25 +49,25 @@ type Node struct {
 	offered atomic.Pointer[offers]
 
 	said struct {
-		sync.Mutex // guards own, and holds while the directory hears of it
+		sync.Mutex // guards own, and keeps calls of members.SetOwn in order
 		own        directory.Own
 	}
 }
 
-// offers are the digests of the tools of each shared extension, by name.
+// offers holds the digest of each shared tool, by extension and tool.
 type offers map[string]map[string]string
 
-// connection is whether there is one to a server, and why not.
+// connection is the state of the connection to a server.
 type connection struct {
 	connected bool
-	reason    string
+	reason    string // why it is not connected
 	since     time.Time
-	over      chan struct{} // closed when the state is another
+	over      chan struct{} // closed when the next state replaces this one
 }
 
 var _ peers.Cluster = (*Node)(nil)
 
-// New returns a node that has not joined yet. The error is config_invalid.
+// New returns a node that has not joined yet. Its error is config_invalid.
 func New(o Options) (*Node, error) {
 	found, err := o.read()
 	if err != nil {
@@ -149,10 +148,10 @@ func (n *Node) Open(ctx context.Context, h peers.Host) error {
 	return n.members.Join(ctx)
 }
 
-// leavingHeard is when other nodes have heard that this one leaves.
+// leavingHeard is how long Close lets other nodes hear that this node leaves.
 const leavingHeard = 200 * time.Millisecond
 
-// closeWait bounds what Close waits for besides calls in flight.
+// closeWait bounds each wait of Close, except for calls in flight.
 const closeWait = time.Second
 
 // Close implements [peers.Cluster].
@@ -163,11 +162,11 @@ func (n *Node) Close(ctx context.Context) error {
 		return n.pairs.Close(ctx)
 	}
 	n.offered.Store(new(offers))
-	stuck := time.AfterFunc(closeWait, l.Cut) // a server that reads nothing gets no goodbye either
+	stuck := time.AfterFunc(closeWait, l.Cut) // a server that does not read gets no goodbye
 	n.setOwn(func(own *directory.Own) { *own = directory.Own{Leaving: true} })
 	stuck.Stop()
 	n.pairs.Leave()
-	if len(n.members.Nodes()) > 0 { // what they send before they have heard it is refused, and not lost
+	if len(n.members.Nodes()) > 0 { // calls that are sent until then are refused, not lost
 		heard := time.NewTimer(leavingHeard)
 		select {
 		case <-heard.C:
@@ -189,11 +188,11 @@ func (n *Node) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, l.Cut)()
 	err := n.pairs.Close(ctx)
 	n.close()
-	n.life.Wait() // the directory says goodbye
+	n.life.Wait() // which sends the goodbye of the directory
 	return errors.Join(left, err, l.Close(ctx))
 }
 
-// connected takes the state of the connection.
+// connected records a state of the connection and wakes whoever waits for it.
 func (n *Node) connected(yes bool, reason string) {
 	for {
 		before := n.state.Load()
@@ -209,7 +208,7 @@ func (n *Node) connected(yes bool, reason string) {
 	n.members.Connected(yes)
 }
 
-// received takes a message of another node.
+// received dispatches a message of another node.
 func (n *Node) received(m link.Message) {
 	for one := range wire.Messages(m.Data) {
 		h, body, err := wire.Decode(one)
@@ -229,7 +228,7 @@ func (n *Node) notTaken(what string) {
 	}
 }
 
-// lost takes the word that a run has gone.
+// lost handles the end of a run.
 func (n *Node) lost(run wire.Address) {
 	n.pairs.Gone(run)
 	n.guests.endRun(run)
@@ -272,7 +271,7 @@ func (n *Node) Offer(list []peers.Offer) {
 	n.setOwn(func(own *directory.Own) { own.Shares = shares })
 }
 
-// setOwn changes what this node says of itself. What it says once it leaves holds.
+// setOwn changes what this node announces. After it has announced that it leaves, nothing changes.
 func (n *Node) setOwn(change func(*directory.Own)) {
 	n.said.Lock()
 	defer n.said.Unlock()
@@ -283,7 +282,7 @@ func (n *Node) setOwn(change func(*directory.Own)) {
 	n.members.SetOwn(n.said.own)
 }
 
-// digest is what descriptors are known by.
+// digest returns the SHA-256 of a tool descriptor, in hex.
 func digest(raw json.RawMessage) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
@@ -297,7 +296,7 @@ func (n *Node) Places() []*peers.Place { return n.members.Places() }
 
 // Call implements [peers.Cluster].
 func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error) {
-	to, takes := n.members.Taker(c.Place.Node) // which may be a later run than that of the place
+	to, takes := n.members.Taker(c.Place.Node) // possibly a later run than the one of the place
 	h := &wire.Head{
 		Request: wire.Request{
 			Extension: c.Place.Extension,
@@ -345,14 +344,14 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 	return result, err
 }
 
-// maxTries bounds how often a call is sent that its owner never gets.
+// maxTries bounds how often a call is sent that its owner does not receive.
 const maxTries = 8
 
 const unsentPause = 10 * time.Millisecond
 
-// deliver gives a call to a run. One that never came to its owner is sent again: the owner, who said
-// so, refuses it for ever. One that this node could not send waits while it connects anew, which takes
-// it a moment: at most for the grace.
+// deliver sends a call to a run until the run has an outcome for it. It sends the call again if the owner
+// reports that it never received it, which means that the owner refuses the first number for ever. If the
+// call cannot be sent, deliver waits for a new connection, for up to cluster.grace.
 func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, params []byte, client protocol.Peer,
 ) ([]byte, error) {
 	grace := n.o.Settings.Grace.Std()
@@ -361,7 +360,7 @@ func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, param
 		switch {
 		case errors.Is(err, pair.ErrStrange) && tries < maxTries:
 		case errors.Is(err, link.ErrUnsent) && time.Since(began) <= grace:
-			select { // the connection may have broken, which this node has not been told yet
+			select { // the connection may have broken without n.state knowing it yet
 			case <-time.After(unsentPause):
 			case <-ctx.Done():
 			}
@@ -374,8 +373,8 @@ func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, param
 	}
 }
 
-// connects waits for a connection that was lost less than the grace ago. It reports whether there
-// is one.
+// connects waits until the node is connected. It gives up when the connection has been lost for longer than
+// grace.
 func (n *Node) connects(ctx context.Context, grace time.Duration) bool {
 	lost := n.state.Load()
 	timer := time.NewTimer(time.Until(lost.since.Add(grace)))
@@ -399,7 +398,7 @@ func (n *Node) EndSession(s *protocol.Session) {
 	}
 }
 
-// sender sends the messages of a node's parts.
+// sender sends the messages of the directory and of the pairs.
 type sender Node
 
 func (s *sender) use(send func(*link.Link) error) error {
@@ -434,7 +433,7 @@ func (s *sender) MaxPayload() int {
 	return 64 << 10
 }
 
-// inward takes what other nodes want of this one.
+// inward serves the messages of other nodes.
 type inward Node
 
 // Run implements [pair.Node].

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// featureOperations is known by a node that takes calls to itself.
+// featureOperations is the feature of nodes that accept operations.
 const featureOperations = "operations"
 
 // Operate implements [peers.Cluster].
@@ -42,7 +42,7 @@ func (n *Node) Operate(ctx context.Context, node, method string, params json.Raw
 	return result, nil
 }
 
-// operate carries out an operation of another node.
+// operate runs an operation for the operator of a remote node.
 func (n *inward) operate(ctx context.Context, from wire.Address, h *wire.Head, body []byte) ([]byte, error) {
 	if err := rawjson.Check(body); err != nil {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the params are not JSON: %w", err)

@@ -13,14 +13,13 @@ import (
 
 // Options of a [Node].
 type Options struct {
-	Settings cluster.Membership // how it joins, and what it shares; begin with cluster.Default
-	Version  string             // of exthost, shown to others
-	MaxBody  int64              // bytes of params and of results; default 16 MiB
-	Log      *slog.Logger       // nil logs nothing
+	Settings cluster.Membership // begin with cluster.Default
+	Version  string             // of exthost, shown to other nodes
+	MaxBody  int64              // bytes of the params or the result of a call; default 16 MiB
+	Log      *slog.Logger       // default: discard
 }
 
-// read completes the options, and reads what the node connects with. The errors are
-// config_invalid.
+// read fills in defaults and reads the credentials. Its errors are config_invalid.
 func (o *Options) read() (*credentials.Credentials, error) {
 	m := &o.Settings
 	if !m.Joins() {
@@ -56,7 +55,7 @@ func (o *Options) read() (*credentials.Credentials, error) {
 	return found, nil
 }
 
-// sharedAs returns as what an extension is shared; cluster.ShareNone where it is not.
+// sharedAs returns how an extension is shared, or cluster.ShareNone.
 func (o *Options) sharedAs(id string) string {
 	for _, s := range o.Settings.Share {
 		if glob.List(s.Extensions).Match(id) {
@@ -66,7 +65,7 @@ func (o *Options) sharedAs(id string) string {
 	return cluster.ShareNone
 }
 
-// uses reports whether an extension of another node is used here.
+// uses reports whether this host uses an extension of a remote node.
 func (o *Options) uses(node, extension string) bool {
 	for _, u := range o.Settings.Use {
 		if glob.List(u.Nodes).Match(node) && glob.List(u.Extensions).Match(extension) {

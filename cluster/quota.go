@@ -12,7 +12,7 @@ import (
 
 var _ limits.Source = (*Node)(nil)
 
-// newQuota returns the leases of a node.
+// newQuota returns the leases of this node, which count over all nodes.
 func (n *Node) newQuota() *quota.Quota {
 	return quota.New(quota.Options{
 		Cluster: n.o.Settings.Name,
@@ -31,7 +31,7 @@ func (n *Node) Lease(ctx context.Context, c limits.Claim) (limits.Lease, error) 
 	return n.quota.Lease(ctx, c)
 }
 
-// asker asks the servers: hubs, and where there is none JetStream itself.
+// asker sends requests to a hub, or to JetStream directly in a cluster without hubs.
 type asker Node
 
 // Ask implements [quota.Asker].

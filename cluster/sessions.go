@@ -1,5 +1,5 @@
-// Package cluster carries calls between hosts: which nodes there are, what they offer, one outcome
-// for every call.
+// Package cluster carries calls between hosts, with exactly one outcome for each call. It tracks which nodes
+// there are and which extensions they share.
 package cluster
 
 import (
@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	maxSessions = 4096 // of one node's clients, of all its runs, that this node knows
-	maxEnded    = 256  // of one run that have ended last
+	maxSessions = 4096 // per remote node, over all of its runs
+	maxEnded    = 256  // per run: the session ids that ended last
 )
 
-// guests are the sessions of other nodes' clients, as this host knows them. Each lasts from its
-// first call until its node says that it has ended, or until the node has gone.
+// guests holds the sessions of remote clients on this host. A session lasts from its first call until its
+// node says that it ended, or until its run is gone.
 type guests struct {
-	closing context.Context // ends all
+	closing context.Context // ends every guest
 	client  func(of wire.Address, session, extension string) protocol.Peer
 
 	mu   sync.Mutex // guards what follows
@@ -33,27 +33,27 @@ type guests struct {
 // visitors are the guests of one run.
 type visitors struct {
 	known map[guestKey]*guest
-	ended []string // the sessions that have ended last, of which a call may still be on the way
+	ended []string // late calls of the sessions that ended last are refused
 }
 
-// guestKey is a session of a run's client at one extension: what the extension says outside of
-// calls is known by that to be its own.
+// guestKey identifies a guest: extensions send requests outside of calls to a session, so each extension has
+// its own guest of a remote session.
 type guestKey struct{ session, extension string }
 
-// guest is one session of another node's client.
+// guest is a session of a remote client at one extension.
 type guest struct {
 	session *protocol.Session
 	end     context.CancelFunc
 	once    sync.Once
-	refused error // of Attach
+	refused error // the error of Attach
 }
 
 func newGuests(closing context.Context, client func(of wire.Address, session, extension string) protocol.Peer) *guests {
 	return &guests{closing: closing, client: client, runs: make(map[wire.Address]*visitors)}
 }
 
-// session returns the session of a call to an extension from a run. One without an id lasts as
-// long as the call.
+// session returns the session for a call of run from to an extension. A session without an id lasts as long
+// as the call.
 func (g *guests) session(h peers.Host, from wire.Address, extension string, s *wire.Session,
 ) (*protocol.Session, error) {
 	if s == nil {
@@ -71,14 +71,14 @@ func (g *guests) session(h peers.Host, from wire.Address, extension string, s *w
 		one.end = end
 		one.refused = h.Attach(ctx, one.session)
 	})
-	if one.session.Caller != s.Caller { // a session has one caller, whatever its node says later
+	if one.session.Caller != s.Caller { // the caller of a session never changes
 		return nil, protocol.Errorf(protocol.Rejected, "session %s of node %s belongs to another caller", s.ID,
 			from.Node)
 	}
 	return one.session, one.refused
 }
 
-// guest returns the guest of a session at an extension.
+// guest finds or adds the guest of s at an extension.
 func (g *guests) guest(from wire.Address, extension string, s *wire.Session) (*guest, error) {
 	key := guestKey{s.ID, extension}
 	g.mu.Lock()
@@ -90,7 +90,7 @@ func (g *guests) guest(from wire.Address, extension string, s *wire.Session) (*g
 	if slices.Contains(v.ended, s.ID) {
 		return nil, errEnded
 	}
-	all := 0 // a node may have runs that the directory has not heard of, and that end unheard
+	all := 0 // count the sessions of all runs of the node: the directory may miss the end of a run
 	for run, other := range g.runs {
 		if run.Node == from.Node {
 			all += len(other.known)
@@ -104,7 +104,7 @@ func (g *guests) guest(from wire.Address, extension string, s *wire.Session) (*g
 	return one, nil
 }
 
-// errEnded is the error of a call that came when its session had ended.
+// errEnded refuses a call that arrives after the end of its session.
 var errEnded = protocol.Errorf(protocol.Canceled, "the session of the call has ended")
 
 // of returns the guests of a run. The caller holds g.mu.
@@ -117,7 +117,7 @@ func (g *guests) of(from wire.Address) *visitors {
 	return v
 }
 
-// guestOf makes the session. Its id names the run, so that no two nodes share one.
+// guestOf returns the session of a guest. Its id contains the run, so that ids of two nodes never collide.
 func guestOf(from wire.Address, extension string, s *wire.Session, client protocol.Peer) *protocol.Session {
 	out := &protocol.Session{
 		Node:         from.Node,
@@ -139,7 +139,7 @@ func guestOf(from wire.Address, extension string, s *wire.Session, client protoc
 	return out
 }
 
-// end ends a session of a run, at every extension.
+// end ends a remote session at all extensions.
 func (g *guests) end(from wire.Address, id string) {
 	var ended []*guest
 	g.mu.Lock()
@@ -158,7 +158,7 @@ func (g *guests) end(from wire.Address, id string) {
 	}
 }
 
-// endRun ends all sessions of a run that has gone.
+// endRun ends all sessions of a run.
 func (g *guests) endRun(from wire.Address) {
 	g.mu.Lock()
 	v := g.runs[from]
@@ -173,18 +173,18 @@ func (g *guests) endRun(from wire.Address) {
 }
 
 func (one *guest) ended() {
-	one.once.Do(func() { one.refused = errEnded }) // it was never attached
+	one.once.Do(func() { one.refused = errEnded }) // not attached yet, and never will be
 	if one.end != nil {
 		one.end()
 	}
 }
 
 const (
-	maxBrief  = 4 << 10 // bytes of what a client says of itself: both objects are in the head of a call
-	maxMember = 512     // bytes of one member of it
+	maxBrief  = 4 << 10 // bytes of capabilities, and of clientInfo; both travel in the head of a call
+	maxMember = 512     // bytes of one member
 )
 
-// brief returns the object; without its long members when it is long.
+// brief returns object, without its long members if it exceeds maxBrief.
 func brief(object json.RawMessage) json.RawMessage {
 	if len(object) <= maxBrief {
 		return object
@@ -198,7 +198,7 @@ func brief(object json.RawMessage) json.RawMessage {
 	return out
 }
 
-// away are the sessions of this host's clients that have called elsewhere.
+// away tracks which sessions of local clients have called which runs.
 type away struct {
 	mu   sync.Mutex // guards what follows
 	byID map[string]*visit
@@ -210,8 +210,8 @@ type visit struct {
 	runs    map[wire.Address]struct{}
 }
 
-// note keeps that a run knows s. It reports false when the end of s would not be told: that run must
-// not take the call for one of a session that lasts.
+// note records that run to knows s. It reports false if s ends with the call or has ended already: nobody
+// would tell the run when s ends, so the call must go without a session id.
 func (a *away) note(h peers.Host, s *protocol.Session, to wire.Address) bool {
 	return s.ID != "" && h.IfAttached(s, func() { a.add(s, to) })
 }
@@ -230,7 +230,7 @@ func (a *away) add(s *protocol.Session, to wire.Address) {
 	v.runs[to] = struct{}{}
 }
 
-// session returns the session of an id that a run speaks to; nil when that run knows none.
+// session returns the local session id if run from knows it, else nil.
 func (a *away) session(id string, from wire.Address) *protocol.Session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,7 +244,7 @@ func (a *away) session(id string, from wire.Address) *protocol.Session {
 	return v.session
 }
 
-// end forgets s, and returns the runs that know it.
+// end removes s and returns the runs that know it.
 func (a *away) end(s *protocol.Session) (runs []wire.Address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -259,7 +259,7 @@ func (a *away) end(s *protocol.Session) (runs []wire.Address) {
 	return runs
 }
 
-// forget drops a run that has gone from every session.
+// forget removes a run from all sessions.
 func (a *away) forget(run wire.Address) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

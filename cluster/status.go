@@ -33,7 +33,7 @@ func (t *traffic) add(node string, count func(*counts)) {
 	count(c)
 }
 
-// out counts a call to a node. One failed that has no answer of the extension.
+// out counts a call to a remote node; it has failed unless it returned a result or an error of the extension.
 func (t *traffic) out(node string, err error) {
 	e, ok := errors.AsType[*protocol.Error](err)
 	failed := ok && e.Kind != protocol.ExtensionError
@@ -56,10 +56,10 @@ func (t *traffic) of(node string) counts {
 	return counts{}
 }
 
-// rttPause is between measures of the way to the server and back.
+// rttPause is the interval between two RTT measurements.
 const rttPause = 5 * time.Second
 
-// measure measures the way to the server and back until the node closes.
+// measure updates n.rtt until the node closes; 0 means that the last measurement failed.
 func (n *Node) measure(l *link.Link) {
 	tick := time.NewTicker(rttPause)
 	defer tick.Stop()

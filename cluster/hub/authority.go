@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/cluster/internal/credentials"
 )
 
-// authority signs the certificates of hubs, and of nothing else.
+// authority signs the certificates of hubs, and nothing else.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -24,10 +24,10 @@ type authority struct {
 
 const (
 	lifetime  = 20 * 365 * 24 * time.Hour
-	clockSkew = 24 * time.Hour // of nodes whose clocks are late
+	clockSkew = 24 * time.Hour // allows for nodes whose clocks are behind
 )
 
-// newAuthority returns a certificate and its key, both PEM.
+// newAuthority returns a new CA certificate and its key in PEM.
 func newAuthority(cluster string) (cert, key []byte, err error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -70,8 +70,8 @@ func readAuthority(cert, key []byte) (*authority, error) {
 	return &authority{cert: pair.Leaf, key: k}, nil
 }
 
-// issue returns the certificate of one hub, whose key never leaves the process. Hubs show it to
-// nodes, and to each other.
+// issue returns a certificate for one hub, which it shows to nodes and to other hubs. Its key stays in the
+// process.
 func (a *authority) issue(cluster string) (tls.Certificate, error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

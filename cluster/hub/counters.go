@@ -24,23 +24,23 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// The bounds of JetStream in a hub: it holds the counters of shared limits, and nothing else.
+// The bounds of JetStream in a hub, which only stores the counters of shared limits.
 const (
 	maxMemory    = 16 << 20
 	maxStore     = 256 << 20
-	accountStore = 3 << 26 // of the nodes: one bucket, which each replica counts against
+	accountStore = 3 << 26 // the nodes' account: one bucket, and each replica counts
 	syncEach     = 2 * time.Second
 
-	replicas      = 3 // of the counters, where there are as many hubs
+	replicas      = 3 // of the bucket, if there are so many hubs
 	countersEach  = 500 * time.Millisecond
-	countersAfter = time.Minute // once they are as they should be
+	countersAfter = time.Minute // once the bucket is complete
 	countersWait  = 2 * time.Second
-	countersSaid  = countersAfter + 15*time.Second // hubs that begin at once find each other before
+	countersSaid  = countersAfter + 15*time.Second // before failures are logged: new hubs have to find each other
 
 	nameFile = "name"
 )
 
-// keepCounters has the server keep the counters in a directory.
+// keepCounters makes the server store the counters in dir.
 func keepCounters(o *server.Options, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -52,13 +52,13 @@ func keepCounters(o *server.Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	o.ServerName = name // by which the others know it again
+	o.ServerName = name // stable over restarts, so that the other hubs recognize it
 	o.JetStream, o.StoreDir, o.JetStreamMaxMemory, o.JetStreamMaxStore, o.SyncInterval = true, dir, maxMemory, maxStore,
 		syncEach
 	return nil
 }
 
-// nameIn returns the name of the server whose directory it is.
+// nameIn returns the server name in dir, and creates it on the first start.
 func nameIn(dir string) (string, error) {
 	path := filepath.Join(dir, nameFile)
 	data, _, err := regular.Read(path, 256, false)
@@ -73,7 +73,7 @@ func nameIn(dir string) (string, error) {
 	return name, err
 }
 
-// grantCounters lets the account of the nodes keep the counters.
+// grantCounters allows the nodes' account one bucket.
 func grantCounters(a *jwt.AccountClaims) {
 	a.Limits.JetStreamLimits = jwt.JetStreamLimits{
 		DiskStorage:      accountStore,
@@ -83,7 +83,7 @@ func grantCounters(a *jwt.AccountClaims) {
 	}
 }
 
-// maintain makes the bucket of the counters, and has it on as many hubs as there are, until ctx ends.
+// maintain creates the bucket and replicates it over the hubs there are, until ctx ends.
 func (h *Hub) maintain(ctx context.Context) {
 	since := time.Now()
 	timer := time.NewTimer(0)
@@ -107,8 +107,7 @@ func (h *Hub) maintain(ctx context.Context) {
 	}
 }
 
-// makeCounters makes the bucket where there is none, and gives it more replicas where there are
-// more hubs than before.
+// makeCounters creates the bucket if it is missing, and adds replicas if hubs have been added.
 func (h *Hub) makeCounters(ctx context.Context) error {
 	conn, err := h.countersUser()
 	if err != nil {
@@ -125,7 +124,7 @@ func (h *Hub) makeCounters(ctx context.Context) error {
 	found, err := askStream(ctx, conn, "INFO", config.Name, struct{}{})
 	switch {
 	case errors.Is(err, errNoStream) && want == 1 && len(h.peers) >= replicas-1:
-		return errors.New("the other hubs are not there yet") // rather than to begin with one replica
+		return errors.New("the other hubs are not there yet") // do not begin with one replica
 	case errors.Is(err, errNoStream):
 		_, err = askStream(ctx, conn, "CREATE", config.Name, config)
 	case err == nil && found < want:
@@ -134,10 +133,10 @@ func (h *Hub) makeCounters(ctx context.Context) error {
 	return err
 }
 
-// errNoStream says that there is no bucket.
+// errNoStream is returned by askStream.
 var errNoStream = errors.New("there is no bucket")
 
-// askStream asks JetStream about a stream, and returns its replicas.
+// askStream sends a request of the JetStream API about a stream, and returns the stream's replicas.
 func askStream(ctx context.Context, conn *nats.Conn, what, name string, body any) (replicas int, err error) {
 	request, err := json.Marshal(body)
 	if err != nil {
@@ -165,7 +164,7 @@ func askStream(ctx context.Context, conn *nats.Conn, what, name string, body any
 	return answer.Config.Replicas, nil
 }
 
-// countersUser connects a user of the nodes' account that may make the bucket, which no node may.
+// countersUser connects as a user that may create the bucket. Nodes may not.
 func (h *Hub) countersUser() (*nats.Conn, error) {
 	stream, _ := Counters(h.name, 1)
 	var publish []string
@@ -175,7 +174,7 @@ func (h *Hub) countersUser() (*nats.Conn, error) {
 	return h.user(publish, nil)
 }
 
-// user connects a user of the nodes' account, which may publish to some subjects, and subscribe to its inbox and some.
+// user connects as a user of the nodes' account with permission for the given subjects and its own inbox.
 func (h *Hub) user(publish, subscribe []string, more ...nats.Option) (*nats.Conn, error) {
 	k, err := nkeys.CreateUser()
 	if err != nil {
@@ -199,7 +198,7 @@ func (h *Hub) user(publish, subscribe []string, more ...nats.Option) (*nats.Conn
 		nats.UserJWT(func() (string, error) { return user, nil }, k.Sign))...)
 }
 
-// others returns the hubs of which the own is none, as far as that is known by their addresses.
+// others returns peers without the own address.
 func others(peers []string, own string) []string {
 	return slices.DeleteFunc(slices.Clone(peers), func(p string) bool { return p == own })
 }

@@ -2,5 +2,5 @@
 
 package hub
 
-// SetClaims gives the server the claims of the nodes' account, as when a node is revoked.
+// SetClaims sets the account claims, as the revocation of a node does.
 func (h *Hub) SetClaims() error { return h.setClaims(nil) }

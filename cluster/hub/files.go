@@ -26,7 +26,8 @@ import (
 	"github.com/exthost/exthost/internal/text/nodename"
 )
 
-// The files of a directory. All hubs of a cluster have the same, but for what is new in recordFile.
+// The files in the directory of a hub. All hubs of a cluster share their contents; recordFile is merged
+// between hubs.
 const (
 	recordFile   = "cluster.json"
 	operatorFile = "operator.nk"
@@ -38,25 +39,24 @@ const (
 
 const maxFile = 4 << 20
 
-// ErrExists is in the error of [Init] for a directory that has a cluster already.
+// ErrExists is returned by [Init] for a directory that already holds a cluster.
 var ErrExists = errors.New("there is a cluster already")
 
-// ErrInvited is in the error of [Files.Invite] for a node that is invited already, and
-// ErrNotInvited in that of [Files.Revoke] for one that is not.
+// ErrInvited is returned by [Files.Invite], ErrNotInvited by [Files.Revoke].
 var (
 	ErrInvited    = errors.New("is invited already")
 	ErrNotInvited = errors.New("is not invited")
 )
 
-// Files are the identities of a cluster in a directory: who has them decides who is a node.
+// Files is the directory with the keys of a cluster. Whoever can read it decides who is a node.
 type Files struct {
 	dir                       string
 	operator, account, system nkeys.KeyPair
 	ca                        *authority
 }
 
-// Init makes the identities of a new cluster in a directory that nobody else may read. urls are
-// where nodes find its hubs.
+// Init creates the keys of a new cluster in dir, which must be private to the user. Invitations name urls as
+// the addresses of the hubs.
 func Init(dir, cluster string, urls []string) (*Files, error) {
 	if err := nodename.Check(cluster); err != nil {
 		return nil, err
@@ -97,10 +97,10 @@ func Init(dir, cluster string, urls []string) (*Files, error) {
 		return nil, err
 	}
 	r := &record{Name: cluster, URLs: urls, Nodes: []Node{}}
-	return f, create(filepath.Join(dir, recordFile), r.bytes()) // the last: without it there is no cluster
+	return f, create(filepath.Join(dir, recordFile), r.bytes()) // written last: it marks a complete directory
 }
 
-// private refuses a directory of secrets that others may use.
+// private refuses a directory that other users may access.
 func private(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -115,10 +115,10 @@ func private(dir string) error {
 	return nil
 }
 
-// create writes a file that is not there, or was left by an Init that did not end.
+// create writes a new file, or overwrites one that an interrupted Init left.
 func create(path string, data []byte) error { return atomicfile.WritePrivate(path, data) }
 
-// made makes a key and writes its seed.
+// made creates a key and writes its seed.
 func made(path string, make func() (nkeys.KeyPair, error)) (nkeys.KeyPair, error) {
 	k, err := make()
 	if err != nil {
@@ -131,7 +131,7 @@ func made(path string, make func() (nkeys.KeyPair, error)) (nkeys.KeyPair, error
 	return k, create(path, append(seed, '\n'))
 }
 
-// OpenFiles reads the identities that [Init] made.
+// OpenFiles reads the directory that [Init] created.
 func OpenFiles(dir string) (*Files, error) {
 	if _, err := os.Stat(filepath.Join(dir, recordFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no cluster in %s: exthost cluster init makes one: %w", dir, fs.ErrNotExist)
@@ -192,7 +192,7 @@ func (f *Files) record() (*record, error) {
 	return r, nil
 }
 
-// change changes the record. Nothing is written after an error, or when do changes nothing.
+// change updates the record under a lock. It writes nothing if do fails or reports no change.
 func (f *Files) change(do func(*record) (changed bool, err error)) error {
 	unlock, err := dirlock.Lock(f.dir)
 	if err != nil {
@@ -209,7 +209,7 @@ func (f *Files) change(do func(*record) (changed bool, err error)) error {
 	return atomicfile.WritePrivate(filepath.Join(f.dir, recordFile), r.bytes())
 }
 
-// Cluster returns the name of the cluster and where invited nodes find it.
+// Cluster returns the cluster's name and the hub addresses in invitations.
 func (f *Files) Cluster() (name string, urls []string, err error) {
 	r, err := f.record()
 	if err != nil {
@@ -218,7 +218,7 @@ func (f *Files) Cluster() (name string, urls []string, err error) {
 	return r.Name, r.URLs, nil
 }
 
-// Nodes returns all invitations, by node and time.
+// Nodes returns all invitations, sorted by node and time.
 func (f *Files) Nodes() ([]Node, error) {
 	r, err := f.record()
 	if err != nil {
@@ -227,14 +227,14 @@ func (f *Files) Nodes() ([]Node, error) {
 	return r.Nodes, nil
 }
 
-// Fingerprint is the SHA-256 of the CA's certificate, in hex.
+// Fingerprint returns the SHA-256 of the CA certificate in hex.
 func (f *Files) Fingerprint() string {
 	sum := sha256.Sum256(f.ca.cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// Invite makes a user for a node, and returns the text of the file that the node joins with. Hubs
-// that run let it in at once. The error of a node that is invited already has [ErrInvited].
+// Invite creates a user for a node, and returns the text of its invitation file. Running hubs accept the node
+// at once. It returns [ErrInvited] if the node is invited already.
 func (f *Files) Invite(node string) (file string, err error) {
 	if err := nodename.Check(node); err != nil {
 		return "", err
@@ -295,9 +295,8 @@ func (f *Files) invitation(r *record, node string) (i *credentials.Invitation, k
 	}, key, nil
 }
 
-// Revoke ends all invitations of a node. Hubs that run close its connections within a second. The
-// node may be invited anew, which gives it another key. The error of a node that is not invited has
-// [ErrNotInvited].
+// Revoke revokes all invitations of a node. Running hubs close its connections within a second. The node may
+// be invited again, with a new key. It returns [ErrNotInvited] if the node is not invited.
 func (f *Files) Revoke(node string) error {
 	return f.change(func(r *record) (bool, error) {
 		found := false
@@ -311,7 +310,7 @@ func (f *Files) Revoke(node string) error {
 	})
 }
 
-// pool is the CA as nodes and hubs trust it.
+// pool returns the cluster's CA, which nodes and hubs trust.
 func (f *Files) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(f.ca.cert)

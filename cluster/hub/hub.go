@@ -1,4 +1,4 @@
-// Package hub runs a NATS server for a cluster of hosts, and says who its nodes are.
+// Package hub runs a NATS server for a cluster of hosts, and decides which nodes may connect.
 package hub
 
 import (
@@ -9,43 +9,42 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// Options say where a hub listens.
+// Options configures a hub.
 type Options struct {
-	Dir    string       // that [Init] made
-	Listen string       // host:port for nodes; port 0 is any free one
-	Routes string       // host:port for other hubs; "": there are none
-	Peers  []string     // host:port of the other hubs' Routes; the own may be among them
-	Store  string       // the directory of the counters of shared limits, of this hub alone; "": there are none
-	Log    *slog.Logger // nil: none
+	Dir    string       // created by [Init]
+	Listen string       // host:port for nodes; port 0 picks a free port
+	Routes string       // host:port for other hubs; "": no other hubs
+	Peers  []string     // host:port of the other hubs' Routes; may include the own
+	Store  string       // directory for the counters of shared limits, of this hub alone; "": no counters
+	Log    *slog.Logger // nil: discard
 }
 
-// The bounds of a server.
+// The limits of a server.
 const (
-	maxPayload     = 1 << 20 // bytes of one message
+	maxPayload     = 1 << 20 // bytes per message
 	maxConnections = 10_000
-	maxUserSubs    = 64 // of one node
+	maxUserSubs    = 64 // per node
 
-	// until the server takes connections: on a busy machine it loads its counters for long
+	// until the server accepts connections; loading the counters is slow on a busy machine
 	startTimeout     = 30 * time.Second
-	handshakeTimeout = 5 * time.Second // of a connection
+	handshakeTimeout = 5 * time.Second // per connection
 	readyStep        = 20 * time.Millisecond
-	followEach       = 250 * time.Millisecond // how often the files are looked at
-	tellEach         = 2 * time.Second        // how often hubs compare who their nodes are
+	followEach       = 250 * time.Millisecond // between checks of the files
+	tellEach         = 2 * time.Second        // between exchanges of records
 )
 
-// Permissions returns the subjects that a node must be allowed to publish and to subscribe to, and
-// no others: they make true who a message says it is from. Of JetStream, they reach the counters of
-// shared limits.
+// Permissions returns the subjects that a node needs to publish and subscribe to. Granting no others ensures
+// that the sender in a subject is genuine. Of JetStream, they only reach the counters of shared limits.
 func Permissions(cluster, node string) (publish, subscribe []string) {
 	s := wire.Subjects{Cluster: cluster}
 	return append(s.Publish(node), quota.Publish(cluster)...), s.Subscribe(node)
 }
 
-// CountersSize bounds what the counters of shared limits take together, in bytes.
+// CountersSize bounds the size of all counters of shared limits, in bytes.
 const CountersSize = quota.MaxBytes
 
-// Counters returns the stream of JetStream that holds the counters of shared limits, on so many
-// servers, and the name of its key-value bucket.
+// Counters returns the JetStream stream for the counters of shared limits with the given number of replicas,
+// and the name of its key-value bucket.
 func Counters(cluster string, replicas int) (stream quota.Config, bucket string) {
 	return quota.Stream(cluster, replicas), quota.Bucket(cluster)
 }

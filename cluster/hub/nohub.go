@@ -7,16 +7,16 @@ import (
 	"errors"
 )
 
-// Hub is a NATS server in this process, which this program is built without.
+// Hub is unavailable in this build.
 type Hub struct{}
 
-// Open refuses: the program is built without servers.
+// Open returns an error, since this build contains no NATS server.
 func Open(context.Context, Options) (*Hub, error) {
 	return nil, errors.New("this exthost was built without hubs (the build tag nohub): run the hub with another, or " +
 		"remove cluster.hub")
 }
 
-// URL is "".
+// URL returns "".
 func (*Hub) URL() string { return "" }
 
 // Close does nothing.

@@ -8,27 +8,26 @@ import (
 	"time"
 )
 
-// Node is one invitation of a node.
+// Node is one invitation.
 type Node struct {
 	Node    string    `json:"node"`
-	Key     string    `json:"key"` // the public key of its user
+	Key     string    `json:"key"` // public key of the node's user
 	Invited time.Time `json:"invited"`
-	Revoked time.Time `json:"revoked,omitzero"` // zero: it may connect
+	Revoked time.Time `json:"revoked,omitzero"` // zero: the node may connect
 }
 
-// record is what all hubs of a cluster know of its nodes. Two of them merge into one that has
-// what either says, whichever is first.
+// record lists the invitations of a cluster. Hubs merge their records; the order does not matter.
 type record struct {
 	Name  string   `json:"name"`
-	URLs  []string `json:"urls"` // of invitations
+	URLs  []string `json:"urls"` // hub addresses in invitations
 	Nodes []Node   `json:"nodes"`
 }
 
-// maxNodes bounds the invitations of a cluster, those that are revoked included. Hubs that made
-// theirs apart may know twice as many, which are still one message.
+// maxNodes bounds the invitations of a cluster, including revoked ones. A merge of two records may contain
+// twice as many, which still fit in one message.
 const maxNodes = 2048
 
-// find returns the invitation of a node that holds; nil: there is none.
+// find returns the valid invitation of a node, or nil.
 func (r *record) find(node string) *Node {
 	for i := range r.Nodes {
 		if n := &r.Nodes[i]; n.Node == node && n.Revoked.IsZero() {
@@ -38,9 +37,8 @@ func (r *record) find(node string) *Node {
 	return nil
 }
 
-// merge takes over what other says of nodes, and reports whether that was new. Of two invitations
-// under one name that hold, as hubs that did not reach each other make them, both do. What is beyond
-// the bound is left out with an error, and all else is taken over.
+// merge adds what other knows, and reports whether anything changed. Two valid invitations for one name, made
+// at hubs that were separated, both stay valid. Invitations beyond 2*maxNodes are left out with an error.
 func (r *record) merge(other *record) (changed bool, err error) {
 	if other.Name != r.Name {
 		return false, fmt.Errorf("a hub is of the cluster %q", other.Name)
@@ -71,7 +69,7 @@ func (r *record) sort() {
 	})
 }
 
-// revoked returns the keys that must not connect.
+// revoked returns the keys of revoked invitations.
 func (r *record) revoked() (keys []string) {
 	for i := range r.Nodes {
 		if !r.Nodes[i].Revoked.IsZero() {

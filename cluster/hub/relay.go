@@ -16,25 +16,25 @@ import (
 	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
-// A node asks its hubs about the counters of shared limits, and no node may ask JetStream. JetStream answers to the
-// reply subject of a request, and NATS servers check the subject of a message alone, not its reply. A node could
-// otherwise have the server send messages to a second node under the name of a third.
+// Nodes ask hubs about the counters of shared limits; they have no access to JetStream itself. JetStream
+// answers to the reply subject of a request, which NATS permissions do not check. A node with access could
+// therefore make the server send messages to a second node under the name of a third.
 
 const (
 	relayGroup   = "hubs"
-	relayTimeout = time.Second // of a request, as long as a node waits
-	relayAgain   = time.Second // before another connection
+	relayTimeout = time.Second // per request; nodes wait as long
+	relayAgain   = time.Second // before reconnecting
 
-	absentTries = 20                   // of a request that JetStream does not take
-	absentPause = 5 * time.Millisecond // between them
+	absentTries = 20                   // of a request while JetStream is unavailable
+	absentPause = 5 * time.Millisecond // between these tries
 
-	maxRelayed        = 256                 // requests at once
-	maxRelayedOfNode  = 2 * quota.MaxLeases // for one that has just started again, too
-	maxRelayWaiting   = 4096                // requests that wait for a place
-	maxRelayWaitBytes = 8 << 20             // of those
+	maxRelayed        = 256                 // concurrent requests
+	maxRelayedOfNode  = 2 * quota.MaxLeases // per node; a node that has just restarted may have two runs
+	maxRelayWaiting   = 4096                // pending requests
+	maxRelayWaitBytes = 8 << 20             // bytes of pending requests
 )
 
-// relay has JetStream answer what nodes ask, until ctx ends.
+// relay forwards requests of nodes to JetStream until ctx ends.
 func (h *Hub) relay(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := h.relayOn(ctx)
@@ -49,7 +49,7 @@ func (h *Hub) relay(ctx context.Context) {
 	}
 }
 
-// relayOn is relay on one connection.
+// relayOn runs relay on one connection.
 func (h *Hub) relayOn(ctx context.Context) error {
 	subjects := wire.Subjects{Cluster: h.name}
 	closed := make(chan struct{})
@@ -89,19 +89,19 @@ func (h *Hub) relayOn(ctx context.Context) error {
 	}
 }
 
-// relaying are the requests of nodes on one connection.
+// relaying holds the requests of nodes on one connection.
 type relaying struct {
 	conn     *nats.Conn
 	subjects wire.Subjects
 	work     inflight.Gate
-	places   chan struct{} // holds a value for each request
+	places   chan struct{} // holds a value for each running request
 
 	mu      sync.Mutex     // guards what follows
 	running map[string]int // requests by node
 }
 
-// take has a request answered, to the node that sent it and to no other. A request beyond the bound of its node has no
-// answer; one beyond the bound of all waits, and with it those behind it.
+// take forwards a request and sends the answer to the node that asked. A node beyond its own limit gets no
+// answer; beyond the limit of all nodes, the request waits, and further requests wait behind it.
 func (r *relaying) take(ctx context.Context, m *nats.Msg) {
 	what, from := r.subjects.Asked(m.Subject)
 	to := quota.Subject(r.subjects.Cluster, what)
@@ -115,10 +115,10 @@ func (r *relaying) take(ctx context.Context, m *nats.Msg) {
 	}
 	admitted := r.work.Go(func() {
 		answer := r.ask(ctx, to, m)
-		r.leave(from) // before the node may send the next one
+		r.leave(from) // first, because the answer lets the node send another request
 		if answer != nil {
 			answer.Subject, answer.Reply = m.Reply, ""
-			_ = r.conn.PublishMsg(answer) // the node asks again
+			_ = r.conn.PublishMsg(answer) // after an error, the node asks again
 		}
 	})
 	if !admitted {
@@ -126,8 +126,8 @@ func (r *relaying) take(ctx context.Context, m *nats.Msg) {
 	}
 }
 
-// ask asks JetStream what m says; nil without an answer. A request that JetStream does not take is sent again, since
-// the server takes JetStream from an account for a moment whenever a node is revoked (see admit).
+// ask forwards m to JetStream and returns the answer, or nil if there is none. It retries while JetStream is
+// unavailable, which happens for a moment when a node is revoked (see admit).
 func (r *relaying) ask(ctx context.Context, to string, m *nats.Msg) *nats.Msg {
 	request := nats.NewMsg(to)
 	request.Data = m.Data
@@ -147,7 +147,7 @@ func (r *relaying) ask(ctx context.Context, to string, m *nats.Msg) *nats.Msg {
 		answer, err = r.conn.RequestMsgWithContext(ctx, request)
 	}
 	switch {
-	case errors.Is(err, nats.ErrNoResponders): // which the node is told in the same way
+	case errors.Is(err, nats.ErrNoResponders): // tell the node that there was no responder
 		answer = nats.NewMsg("")
 		answer.Header.Set("Status", "503")
 	case err != nil:

@@ -27,25 +27,25 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// Hub is a NATS server in this process. It follows the files of its directory: who is invited
-// comes in, and who is revoked is put out, within a second.
+// Hub is a NATS server in this process. It follows the files in its directory: invited nodes can connect, and
+// revoked nodes are disconnected, within a second.
 type Hub struct {
 	files    *Files
 	name     string // of the cluster
-	account  string // the public key of the nodes' account
+	account  string // public key of the nodes' account
 	resolver *server.MemAccResolver
 	server   *server.Server
 	log      *slog.Logger
 	stop     context.CancelFunc
 	work     sync.WaitGroup
-	told     chan []byte // what this hub tells the others: the newest record
-	peers    []string    // the other hubs
-	counts   bool        // it keeps the counters of shared limits
-	revoked  []string    // keys in the claims that the server has
+	told     chan []byte // the newest record, to be published to other hubs
+	peers    []string    // addresses of the other hubs
+	counts   bool        // stores the counters of shared limits
+	revoked  []string    // keys that the server's claims revoke
 }
 
-// Open starts a server and waits until it takes connections. It fails when the address is taken,
-// after 30 s, or when ctx ends before that. The caller closes the hub.
+// Open starts a server and waits up to 30 s until it accepts connections. It fails if the address is in use.
+// The caller must close the hub.
 func Open(ctx context.Context, o Options) (*Hub, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -61,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	h := &Hub{
 		files:    f,
 		name:     r.Name,
-		log:      slog.New(throttle.New(o.Log.Handler())), // what fails is tried again each second
+		log:      slog.New(throttle.New(o.Log.Handler())), // failing work is retried every second
 		resolver: new(server.MemAccResolver),
 		told:     make(chan []byte, 1),
 		peers:    others(o.Peers, o.Routes),
@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	return h, nil
 }
 
-// start waits until the server takes connections.
+// start waits until the server accepts connections.
 func (h *Hub) start(ctx context.Context, fatal <-chan string) error {
 	h.server.Start()
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
@@ -168,7 +168,7 @@ func (h *Hub) options(o Options) (*server.Options, error) {
 			ServerName:   credentials.ServerName(h.name),
 			RootCAs:      h.files.pool(),
 			ClientCAs:    h.files.pool(),
-			ClientAuth:   tls.RequireAndVerifyClientCert, // nodes have no certificate, so none of them is a server
+			ClientAuth:   tls.RequireAndVerifyClientCert, // only hubs have a certificate
 		},
 	}
 	for _, peer := range o.Peers {
@@ -177,7 +177,7 @@ func (h *Hub) options(o Options) (*server.Options, error) {
 	return so, nil
 }
 
-// trust returns what a server trusts, and the account of hubs.
+// trust returns the operator claims and the system account.
 func (h *Hub) trust() (operator *jwt.OperatorClaims, system string, err error) {
 	key, err := h.files.operator.PublicKey()
 	if err != nil {
@@ -206,11 +206,11 @@ func (h *Hub) trust() (operator *jwt.OperatorClaims, system string, err error) {
 	return operator, system, h.resolver.Store(system, text)
 }
 
-// never is later than any invitation, whatever the clocks of hubs say: the year 9999, in seconds.
+// never is a revocation time that is later than any invitation: the year 9999, in Unix seconds.
 const never = 253370764800
 
-// admit lets in who is invited, and puts out who is revoked. The server drops the account's access to JetStream for a
-// moment with each change of claims, so an invitation, which changes no claims, sends none.
+// admit applies the revocations in r to the server. Invitations need no change of claims. Claims are only set
+// when they change, because each change makes JetStream unavailable to the account for a moment.
 func (h *Hub) admit(r *record) error {
 	revoked := r.revoked()
 	if h.server != nil && slices.Equal(revoked, h.revoked) {
@@ -223,7 +223,7 @@ func (h *Hub) admit(r *record) error {
 	return nil
 }
 
-// setClaims gives the server the claims of the nodes' account, which list the revoked keys.
+// setClaims sets the claims of the nodes' account, with the revoked keys.
 func (h *Hub) setClaims(revoked []string) error {
 	claims := jwt.NewAccountClaims(h.account)
 	claims.Name = h.name
@@ -252,11 +252,11 @@ func (h *Hub) setClaims(revoked []string) error {
 	return nil
 }
 
-// follow admits by the record, whenever it has changed.
+// follow applies the record file whenever it changes.
 func (h *Hub) follow(ctx context.Context) {
 	tick := time.NewTicker(followEach)
 	defer tick.Stop()
-	var seen regular.Version // which some file systems do not tell from others
+	var seen regular.Version // some file systems have too coarse timestamps to rely on it alone
 	var admitted []byte
 	for {
 		if info, err := os.Stat(filepath.Join(h.files.dir, recordFile)); err != nil ||
@@ -271,7 +271,7 @@ func (h *Hub) follow(ctx context.Context) {
 			switch {
 			case wrong == nil && err == nil:
 				seen = regular.VersionOf(info)
-			case wrong == nil: // replaced in between
+			case wrong == nil: // the file was replaced between Stat and record
 			default:
 				h.log.Error("the hub does not follow its files: who was invited stays, and who was revoked since can "+
 					"still connect", "error", wrong)
@@ -285,7 +285,7 @@ func (h *Hub) follow(ctx context.Context) {
 	}
 }
 
-// URL is where a node of this machine connects.
+// URL returns the address for nodes on this machine.
 func (h *Hub) URL() string {
 	host, port, err := net.SplitHostPort(h.server.Addr().String())
 	if err != nil {
@@ -297,7 +297,7 @@ func (h *Hub) URL() string {
 	return "tls://" + net.JoinHostPort(host, port)
 }
 
-// Close ends the server and its connections, and waits for that until ctx ends.
+// Close shuts the server down, and waits until it has ended or ctx ends.
 func (h *Hub) Close(ctx context.Context) error {
 	h.stop()
 	done := make(chan struct{})
@@ -315,7 +315,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	}
 }
 
-// serverName tells the servers of a cluster apart in their logs.
+// serverName distinguishes the servers of a cluster in their logs.
 func serverName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -338,11 +338,11 @@ func hostPort(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// logger is what the server logs with.
+// logger receives the log of the NATS server.
 type logger struct {
 	log    *slog.Logger
-	fatal  chan string    // the first reason why the server cannot go on
-	warned rate.Sometimes // who is refused tries again and again
+	fatal  chan string    // the first fatal error
+	warned rate.Sometimes // refused clients retry constantly
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug("hub: " + fmt.Sprintf(format, v...)) }

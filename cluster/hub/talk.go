@@ -20,20 +20,20 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// Hubs tell each other their records over their routes, in the system account, where no node is:
-// what is said at one of them holds at all. A client of NATS would do it with more than the two
-// messages that it takes.
+// Hubs share their records over their routes, in the system account, which no node can access: an invitation
+// or a revocation at one hub holds at all of them. The protocol is written out here, as it needs less than a
+// NATS client does.
 
-// recordSubject is where hubs tell their records.
+// recordSubject is where hubs publish their records.
 const recordSubject = "exthost.hub.record"
 
-// The lengths of a line and of a record that the own server hands on.
+// maxLine bounds a line of the server's protocol.
 const (
 	maxLine      = 64 << 10
 	writeTimeout = 5 * time.Second
 )
 
-// tell has the others hear the record, which replaces one that they have not heard yet.
+// tell hands r to speak, replacing a record that has not been published yet.
 func (h *Hub) tell(r *record) {
 	data, err := json.Marshal(r)
 	if err != nil || len(data) > maxPayload {
@@ -45,10 +45,10 @@ func (h *Hub) tell(r *record) {
 	case <-h.told:
 	default:
 	}
-	h.told <- data // only the goroutine of follow sends
+	h.told <- data // never blocks: only follow sends
 }
 
-// talk is connected with the other hubs until ctx ends.
+// talk exchanges records with the other hubs until ctx ends.
 func (h *Hub) talk(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := h.converse(ctx)
@@ -63,7 +63,7 @@ func (h *Hub) talk(ctx context.Context) {
 	}
 }
 
-// converse tells and hears until the connection or ctx ends.
+// converse exchanges records over one connection until it or ctx ends.
 func (h *Hub) converse(ctx context.Context) error {
 	conn, err := h.server.InProcessConn()
 	if err != nil {
@@ -79,11 +79,11 @@ func (h *Hub) converse(ctx context.Context) error {
 	pings := make(chan struct{}, 1)
 	go func() { heard <- h.hear(in, pings) }()
 	err = h.speak(ctx, conn, heard, pings)
-	conn.Close() // which ends hear
+	conn.Close() // ends hear
 	return errors.Join(err, <-heard)
 }
 
-// speak tells the newest record now and then, and answers pings.
+// speak publishes the newest record every tellEach and answers pings.
 func (h *Hub) speak(ctx context.Context, conn net.Conn, heard chan error, pings <-chan struct{}) error {
 	tick := time.NewTicker(tellEach)
 	defer tick.Stop()
@@ -100,7 +100,7 @@ func (h *Hub) speak(ctx context.Context, conn net.Conn, heard chan error, pings 
 			out = "PONG\r\n"
 		case newest = <-h.told:
 			out = publish(newest)
-		case <-tick.C: // a hub that has come, or come back, has not heard it
+		case <-tick.C: // for a hub that has just started or reconnected
 			out = publish(newest)
 		}
 		if err := write(conn, out); err != nil {
@@ -124,7 +124,7 @@ func write(conn net.Conn, text string) error {
 	return err
 }
 
-// introduce connects as a user of the system account.
+// introduce authenticates as a user of the system account and subscribes to records.
 func (h *Hub) introduce(conn net.Conn, in *bufio.Reader) error {
 	line, err := readLine(in)
 	if err != nil {
@@ -173,7 +173,7 @@ func (h *Hub) introduce(conn net.Conn, in *bufio.Reader) error {
 	return write(conn, fmt.Sprintf("CONNECT %s\r\nSUB %s 1\r\n", connect, recordSubject))
 }
 
-// hear takes over the records of others until the connection ends.
+// hear merges the records of other hubs until the connection ends.
 func (h *Hub) hear(in *bufio.Reader, pings chan<- struct{}) error {
 	for {
 		line, err := readLine(in)
@@ -202,7 +202,7 @@ func (h *Hub) hear(in *bufio.Reader, pings chan<- struct{}) error {
 	}
 }
 
-// take merges a record into the own. follow sees that the file has changed.
+// take merges a received record into the own file. follow notices the change.
 func (h *Hub) take(data []byte) {
 	other := new(record)
 	err := json.Unmarshal(data, other)

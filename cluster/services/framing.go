@@ -10,10 +10,10 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// framing says what a message is: a value of manifest.Transport.Framing.
+// framing is a value of manifest.Transport.Framing.
 type framing string
 
-// wrap returns the message that carries a line to a subject.
+// wrap returns the message for a line that is published to subject.
 func (f framing) wrap(subject string, line []byte) []byte {
 	if f != manifest.FramingNexo {
 		return line
@@ -29,7 +29,7 @@ func (f framing) wrap(subject string, line []byte) []byte {
 
 var errEnvelope = errors.New("no line of JSON-RPC is its payload, which framing = nexo expects")
 
-// unwrap returns the line that a message carries: as text, or as an object.
+// unwrap returns the line in a message; with nexo framing it is the payload, as a string or an object.
 func (f framing) unwrap(message []byte) ([]byte, error) {
 	message = bytes.TrimSpace(message)
 	if f != manifest.FramingNexo {

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	silence    = 10 * time.Second       // without a connection, after which the transport ends
-	grace      = 2 * time.Second        // without a service, after which the transport ends
-	probeEvery = 250 * time.Millisecond // while it is doubted that there is a service
+	silence    = 10 * time.Second       // a connection may be lost for so long before the transport ends
+	grace      = 2 * time.Second        // a service may be absent for so long before the transport ends
+	probeEvery = 250 * time.Millisecond // between probes for an absent service
 )
 
-// probeID is the id of the requests that show whether there is a service.
+// probeID is the id of the requests that probe for the service.
 const probeID = "probe"
 
-// doubt finds out whether the service is gone, after a request that nobody took. One that has lost
-// its connection is back within the grace, and may still answer what it took before.
+// doubt ends the transport if the service stays absent for the grace period. It runs after a request had no
+// subscriber: the service may only have lost its connection, and still answer earlier requests.
 func (v *service) doubt() {
 	defer v.doubted.Store(false)
 	heard := v.heard.Load()
@@ -28,7 +28,7 @@ func (v *service) doubt() {
 	for since := time.Now(); time.Since(since) < grace; {
 		missing := v.missing.Load()
 		known := v.publish(v.inbox+probeID, probe) == nil && v.settle()
-		if v.heard.Load() != heard || known && v.missing.Load() == missing { // somebody took it
+		if v.heard.Load() != heard || known && v.missing.Load() == missing { // a subscriber took it
 			return
 		}
 		select {
@@ -40,8 +40,8 @@ func (v *service) doubt() {
 	v.fail(protocol.Errorf(protocol.ChildExited, "no service takes requests at %s any more; start it", v.requests))
 }
 
-// settle waits until the server has answered for what was sent, and that was taken, however far away
-// the server is. It reports whether that has happened.
+// settle waits until every reply that the server sent before now has been handled. It reports false on a
+// timeout.
 func (v *service) settle() bool {
 	taken := make(chan struct{})
 	if v.conn.FlushTimeout(grace) != nil || v.conn.Barrier(func() { close(taken) }) != nil {
@@ -55,7 +55,7 @@ func (v *service) settle() bool {
 	}
 }
 
-// disconnected ends the transport unless there is a connection again in time.
+// disconnected ends the transport after silence without a connection.
 func (v *service) disconnected(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

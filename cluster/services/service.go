@@ -20,31 +20,31 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// service is a [jsonrpc.Transport] to a service, over a connection to NATS of its own. A request is
-// a message whose answer comes to a subject that ends in the id of the request; so one subscription
-// takes all answers, and nothing is kept of a request. A notification of the service comes to the
-// subject of a request, or to the subject of its events. Its requests are dropped.
+// service is a [jsonrpc.Transport] to a service, over its own NATS connection. The reply subject of a request
+// ends in the request's id, so one subscription receives all responses and no table of requests is needed.
+// The service sends notifications to the reply subject of a request, or to its event subject. Requests of the
+// service are dropped.
 type service struct {
 	log            *slog.Logger
 	access         *access
-	requests       string // the subject of requests
-	events         string // the subject of notifications
-	inbox          string // begins the subjects of answers
+	requests       string // where requests are published
+	events         string // where the service publishes notifications
+	inbox          string // prefix of reply subjects
 	maxLine        int
 	framing        framing
 	conn           *nats.Conn
 	messages       chan jsonrpc.Message
-	ctx            context.Context // its cause is why the transport ended
+	ctx            context.Context // its cause is the error of Read
 	fail           context.CancelCauseFunc
-	closed         chan struct{} // closed: the last callback of the client has returned
-	tasks          inflight.Gate // messages that are taken, and doubt
+	closed         chan struct{} // closed when the last callback of the NATS client has returned
+	tasks          inflight.Gate // message handlers, and doubt
 	once           func()
-	heard, missing atomic.Uint64 // messages of the service, and requests that nobody took
-	doubted        atomic.Bool   // doubt runs
-	lossy          atomic.Bool   // a notification was dropped
+	heard, missing atomic.Uint64 // messages of the service, and requests without a subscriber
+	doubted        atomic.Bool   // true while doubt runs
+	lossy          atomic.Bool   // a notification has been dropped
 
 	mu   sync.Mutex
-	lost *time.Timer // ends a transport without a connection; nil while there is one
+	lost *time.Timer // ends the transport; nil while connected
 }
 
 var _ jsonrpc.Transport = (*service)(nil)
@@ -52,10 +52,10 @@ var _ jsonrpc.Transport = (*service)(nil)
 const (
 	flushBound = 500 * time.Millisecond
 
-	maxPending   = 1 << 16  // messages that wait for the reader, for each subscription
-	maxAnswers   = 1 << 30  // bytes of answers that wait
-	maxTold      = 1 << 12  // messages beyond which no notification waits
-	maxToldBytes = 16 << 20 // of those
+	maxPending   = 1 << 16  // pending messages per subscription
+	maxAnswers   = 1 << 30  // bytes of pending responses
+	maxTold      = 1 << 12  // notifications are dropped beyond so many pending messages
+	maxToldBytes = 16 << 20 // notifications are dropped beyond so many pending bytes
 )
 
 // open connects to the service of s.
@@ -77,12 +77,12 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 	}
 	v.ctx, v.fail = context.WithCancelCause(context.Background())
 	v.once = sync.OnceFunc(v.shut)
-	defer context.AfterFunc(ctx, func() { v.fail(ctx.Err()) })() // which ends the dialing
+	defer context.AfterFunc(ctx, func() { v.fail(ctx.Err()) })() // also interrupts the dialing
 	o := v.options()
 	v.conn, err = o.Connect()
 	switch {
 	case err == nil:
-		// which may come all at once
+		// all responses may arrive at once
 		answers := min(int64(s.Options.MaxInFlight), maxPending) * min(v.conn.MaxPayload(), maxAnswers)
 		if err = v.subscribe(v.inbox+"*", int(min(answers, maxAnswers))+maxToldBytes, v.answered); err == nil {
 			err = v.subscribe(v.events, maxToldBytes, v.notified)
@@ -113,9 +113,8 @@ func (v *service) options() nats.Options {
 	return o
 }
 
-// subscribe has take called for each message to a subject, until the transport is closed. Messages of
-// so many bytes may wait. Nothing waits for the client to end a subscription: it does not tell of one
-// that ends at once.
+// subscribe calls take for each message to subject until the transport is closed. Up to bytes of messages may
+// be pending. v.tasks counts the handlers, because the NATS client does not report when the last one returns.
 func (v *service) subscribe(subject string, bytes int, take nats.MsgHandler) error {
 	s, err := v.conn.Subscribe(subject, func(m *nats.Msg) {
 		if v.tasks.Enter() {
@@ -148,7 +147,7 @@ func (v *service) Write(_ context.Context, m jsonrpc.Message) error {
 	switch {
 	case err != nil:
 		return err
-	case m.Method == "": // requests of a service are not taken
+	case m.Method == "": // a response to a request of the service, which are all dropped
 		return nil
 	case m.ID == nil:
 		return v.publish("", line)
@@ -177,7 +176,7 @@ func (v *service) publish(reply string, line []byte) error {
 	return jsonrpc.MaybeWritten(protocol.Errorf(protocol.InvalidResponse, "the connection to NATS broke: %w", err))
 }
 
-// Close implements [jsonrpc.Transport]. It waits for what the client of NATS calls.
+// Close implements [jsonrpc.Transport]. It waits for the callbacks of the NATS client.
 func (v *service) Close() error {
 	v.once()
 	return nil
@@ -185,7 +184,7 @@ func (v *service) Close() error {
 
 func (v *service) shut() {
 	if v.conn != nil && v.ctx.Err() == nil && v.conn.IsConnected() {
-		_ = v.conn.FlushTimeout(flushBound) // what tells the service that a call was canceled
+		_ = v.conn.FlushTimeout(flushBound) // a cancellation may still be buffered
 	}
 	v.fail(jsonrpc.ErrClosed)
 	if v.conn != nil {
@@ -196,7 +195,7 @@ func (v *service) shut() {
 	<-v.tasks.Close()
 }
 
-// deliver passes m to the reader. After the end m is dropped.
+// deliver passes m to Read, or drops it if the transport has ended.
 func (v *service) deliver(m jsonrpc.Message) {
 	select {
 	case v.messages <- m:
@@ -204,8 +203,8 @@ func (v *service) deliver(m jsonrpc.Message) {
 	}
 }
 
-// tell passes a notification to the reader, which takes so many in a second. It is dropped while many
-// messages of its subscription wait: without room, the client would drop answers.
+// tell passes a notification to Read. It drops the notification if many messages of the subscription are
+// pending, because the NATS client would drop responses if the subscription ran full.
 func (v *service) tell(of *nats.Subscription, m jsonrpc.Message) {
 	n, bytes, _ := of.Pending()
 	if n <= maxTold && bytes <= maxToldBytes {
@@ -215,7 +214,7 @@ func (v *service) tell(of *nats.Subscription, m jsonrpc.Message) {
 	}
 }
 
-// answered takes a message to the subject of a request.
+// answered handles a message to the reply subject of a request.
 func (v *service) answered(m *nats.Msg) {
 	id := strings.TrimPrefix(m.Subject, v.inbox)
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
@@ -261,8 +260,8 @@ func (v *service) answered(m *nats.Msg) {
 	v.deliver(d)
 }
 
-// notified takes a message to the subject of events, to which anybody may send who has the
-// permission: it answers no request, and is no sign that requests are taken.
+// notified handles a message to the event subject. Anybody with permission may publish there, so the message
+// neither answers a request nor shows that the service is alive.
 func (v *service) notified(m *nats.Msg) {
 	line, err := v.framing.unwrap(m.Data)
 	if err != nil || len(line) > v.maxLine {
@@ -273,7 +272,7 @@ func (v *service) notified(m *nats.Msg) {
 	}
 }
 
-// fault takes an error of the connection.
+// fault handles an asynchronous error of the connection.
 func (v *service) fault(err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer):

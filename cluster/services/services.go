@@ -1,5 +1,5 @@
-// Package services connects a host to extensions that are services on NATS: processes elsewhere
-// that take native JSON-RPC requests at a subject.
+// Package services connects a host to extensions that run as services on NATS and answer native JSON-RPC
+// requests on a subject.
 package services
 
 import (
@@ -18,15 +18,14 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Services connects to extensions of transport nats. Its methods may be called by many goroutines
-// at once.
+// Services opens transports to extensions of transport nats. Its methods may be called concurrently.
 type Services struct{ host cluster.Membership }
 
 var _ runtime.Services = (*Services)(nil)
 
-// New returns a value for exthost.Options.Services. The NATS servers of a manifest that states no
-// url are those of host.URLs, with host.Creds, NKey and TLS. Those of an invitation (host.Join) are
-// not: a hub carries the messages of its cluster alone.
+// New returns a value for exthost.Options.Services. A manifest without transport.url uses host.URLs with
+// host.Creds, host.NKey and host.TLS. The servers of an invitation (host.Join) are never used, because a hub
+// only carries messages of its cluster.
 func New(host cluster.Membership) *Services { return &Services{host} }
 
 // Connect implements [runtime.Services].
@@ -38,13 +37,13 @@ func (v *Services) Connect(ctx context.Context, s *runtime.Spec) (jsonrpc.Transp
 	return open(ctx, access, s)
 }
 
-// access is where and as whom a service is reached.
+// access holds the servers and credentials for a service.
 type access struct {
 	*credentials.Credentials
 	token string
 }
 
-// access returns how the service of s is reached. Its errors say what to state.
+// access returns the servers and credentials for s. Its errors name the setting to change.
 func (v *Services) access(s *runtime.Spec) (*access, error) {
 	secret, err := s.Token()
 	if err != nil {
@@ -57,14 +56,14 @@ func (v *Services) access(s *runtime.Spec) (*access, error) {
 	}
 	a := &access{own, token}
 	if url := s.Manifest.Transport.URL; url != "" {
-		if err := cluster.CheckURL(url); err != nil { // a secret may be in it
+		if err := cluster.CheckURL(url); err != nil { // the URL may contain a secret
 			return nil, protocol.Errorf(protocol.ManifestInvalid, "transport.url: %w", err)
 		}
 		a.URLs, a.TLS = []string{url}, nil
 		return a, nil
 	}
 	switch {
-	case len(v.host.URLs) > 0 && secret != "": // another user of the same servers
+	case len(v.host.URLs) > 0 && secret != "": // other credentials for the same servers
 		servers, err := credentials.Of(&cluster.Membership{URLs: v.host.URLs, TLS: v.host.TLS})
 		if err != nil {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %w", err)
@@ -86,8 +85,8 @@ func (v *Services) access(s *runtime.Spec) (*access, error) {
 	return a, nil
 }
 
-// subjectOf returns the subject at which a service takes requests, and the one at which it sends
-// notifications. The words are those of a valid manifest; another one is refused.
+// subjectOf returns the subject for requests to a service, and the subject of its notifications. It refuses
+// an id or prefix that would contain wildcards, spaces or empty tokens.
 func subjectOf(s *runtime.Spec) (requests, events string, err error) {
 	base := s.Manifest.Transport.SubjectPrefix + "." + s.ID
 	if strings.ContainsAny(base, "*> \t\r\n") || strings.HasPrefix(base, "$") || strings.Contains("."+base+".", "..") {
@@ -97,7 +96,7 @@ func subjectOf(s *runtime.Spec) (requests, events string, err error) {
 	return base + ".rpc", base + ".event", nil
 }
 
-// failed is the error of a connection that was not made.
+// failed converts an error of the first connection.
 func failed(a *access, err error) *protocol.Error {
 	where := strings.Join(a.URLs, ", ")
 	switch {
@@ -113,7 +112,7 @@ func failed(a *access, err error) *protocol.Error {
 		where, err)
 }
 
-// ended is the error of a connection that the server has closed for good.
+// ended converts the error of a connection that the server closed for good.
 func ended(a *access, err error) *protocol.Error {
 	if natsclient.IsRefusal(err) {
 		return refused(a, err)
@@ -122,28 +121,28 @@ func ended(a *access, err error) *protocol.Error {
 		strings.Join(a.URLs, ", "), err)
 }
 
-// refused is the error of servers that do not take the credentials.
+// refused is the error of servers that reject the credentials.
 func refused(a *access, err error) *protocol.Error {
 	return protocol.Errorf(protocol.ConfigInvalid,
 		"%s does not take the credentials of this host: %w; state transport.token_env or token_file, or "+
 			"cluster.creds or cluster.nkey of the host", strings.Join(a.URLs, ", "), err)
 }
 
-// notPermitted is the error of servers that do not permit what a service needs.
+// notPermitted is the error of servers that forbid a subject of the service.
 func notPermitted(subject string, err error) *protocol.Error {
 	return protocol.Errorf(protocol.ConfigInvalid,
 		"the NATS server does not permit it: %w; its user needs to publish to %s and to subscribe to _INBOX.>", err,
 		subject)
 }
 
-// absent is the error of a request that nobody takes.
+// absent is the error of a request without a subscriber.
 func absent(subject string) *protocol.Error {
 	return protocol.Errorf(protocol.NotReady,
 		"no service takes requests at %s, so this one was not sent; start the service, or correct "+
 			"transport.subject_prefix", subject)
 }
 
-// foreign is the error of an answer with the id of another request.
+// foreign is the error of a response with the wrong id.
 func foreign(id []byte) error {
 	return fmt.Errorf("its id is %.32q, and not that of the request", id)
 }

@@ -1,5 +1,5 @@
-// Package credentials is what a node connects to the servers of its cluster with: the file of an
-// invitation, or what an operator has of a NATS of their own.
+// Package credentials reads how a node connects to the servers of its cluster: from an invitation file, or
+// from the NATS credentials of an operator.
 package credentials
 
 import (
@@ -18,23 +18,23 @@ import (
 	"github.com/exthost/exthost/internal/text/nodename"
 )
 
-// Credentials say where and as whom a node connects.
+// Credentials holds the servers and the identity of a node.
 type Credentials struct {
-	Cluster string // "": the file does not say it
-	Node    string // "": the file does not say it
+	Cluster string // "": not in the file
+	Node    string // "": not in the file
 	URLs    []string
-	TLS     *tls.Config // nil: as the servers ask, with the certificates of the system
+	TLS     *tls.Config // nil: TLS if the server requires it, with the system's CAs
 
-	JWT  string                       // of the user; "": NKey, or none
-	NKey string                       // the public key of a user without a JWT
-	Sign func([]byte) ([]byte, error) // with JWT or NKey; else nil
+	JWT  string                       // of the user; "": see NKey
+	NKey string                       // public key of a user without a JWT; "": none
+	Sign func([]byte) ([]byte, error) // set with JWT or NKey, else nil
 }
 
-// maxFile bounds a file of credentials, a key and certificates.
+// maxFile bounds the size of a file with credentials, a key or certificates, in bytes.
 const maxFile = 256 << 10
 
-// Of returns what a host that joins a cluster connects with: the file of join, or what it states
-// beside urls. Its errors name the file and say what to do.
+// Of returns the credentials for m: from the invitation file m.Join, or from the fields beside m.URLs. Its
+// errors name the file and the remedy.
 func Of(m *cluster.Membership) (*Credentials, error) {
 	if m.Join != "" {
 		return Read(m.Join)
@@ -64,7 +64,7 @@ func Of(m *cluster.Membership) (*Credentials, error) {
 	return c, c.secure(m.TLS)
 }
 
-// Read reads the file of an invitation. Its errors name the file and say what to do.
+// Read reads an invitation file. Its errors name the file and the remedy.
 func Read(file string) (*Credentials, error) {
 	text, err := secret(file)
 	if err != nil {
@@ -81,7 +81,7 @@ func Read(file string) (*Credentials, error) {
 	return c, nil
 }
 
-// secure takes over the certificates that an operator states.
+// secure loads the certificates in files.
 func (c *Credentials) secure(files cluster.Certificates) error {
 	if files == (cluster.Certificates{}) {
 		return nil
@@ -111,7 +111,7 @@ func (c *Credentials) secure(files cluster.Certificates) error {
 	return nil
 }
 
-// secret reads a file that nobody else may read or change.
+// secret reads a file that no other user may read or change.
 func secret(file string) (string, error) {
 	if refused := (ownership.Rule{}).Secret(file); refused != nil {
 		return "", refused
@@ -129,11 +129,11 @@ func secret(file string) (string, error) {
 	return string(data), nil
 }
 
-// ServerName is the name in the certificates of the hubs of a cluster, whatever their hosts are
-// called: the CA signs for nothing else, and hosts have many addresses.
+// ServerName returns the name in the certificates of a cluster's hubs. It does not depend on their host
+// names, because the CA only signs for hubs, and hosts may have many addresses.
 func ServerName(cluster string) string { return cluster + ".hub.exthost" }
 
-// Invitation is what a file of an invitation says.
+// Invitation is the content of an invitation file.
 type Invitation struct {
 	Cluster, Node string
 	URLs          []string
@@ -141,14 +141,14 @@ type Invitation struct {
 	JWT, Seed     string
 }
 
-// The blocks of a file, as the tools of NATS write and read them.
+// The markers of the sections, as the tools of NATS write and read them.
 const (
 	beginJWT, endJWT   = "-----BEGIN NATS USER JWT-----", "------END NATS USER JWT------"
 	beginSeed, endSeed = "-----BEGIN USER NKEY SEED-----", "------END USER NKEY SEED------"
 	beginCA            = "-----BEGIN CERTIFICATE-----"
 )
 
-// String is the file.
+// String returns the text of the file.
 func (i *Invitation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s in the cluster %s of exthost. Who has this file is %[1]s: keep it as a password.\ncluster: "+
@@ -161,7 +161,7 @@ func (i *Invitation) String() string {
 	return b.String()
 }
 
-// parse reads a file of credentials.
+// parse reads the text of a credentials file.
 func parse(text string) (*Credentials, error) {
 	c := &Credentials{JWT: block(text, beginJWT, endJWT)}
 	if c.JWT == "" {
@@ -200,7 +200,7 @@ func parse(text string) (*Credentials, error) {
 	return c, nil
 }
 
-// block returns the line between two others.
+// block returns the text between two markers, or "".
 func block(text, begin, end string) string {
 	_, rest, _ := strings.Cut(text, begin)
 	inside, _, ok := strings.Cut(rest, end)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The first bits of keys of users, as NATS encodes them.
+// The type bits of user keys, as NATS encodes them.
 const (
 	prefixSeed = 18 << 3
 	prefixUser = 20 << 3
@@ -18,10 +18,10 @@ const (
 
 var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// key is the key of a user.
+// key is the private key of a user.
 type key ed25519.PrivateKey
 
-// parseSeed reads the seed of a user: 5 bits for a seed, 5 for a user, 32 bytes and a checksum.
+// parseSeed decodes a user seed: 5 bits for a seed, 5 for a user, 32 bytes and a checksum.
 func parseSeed(text string) (key, error) {
 	raw, err := encoding.DecodeString(text)
 	if err != nil || len(raw) != 2+ed25519.SeedSize+2 || raw[0]&0xf8 != prefixSeed ||
@@ -32,7 +32,7 @@ func parseSeed(text string) (key, error) {
 	return key(ed25519.NewKeyFromSeed(raw[2 : 2+ed25519.SeedSize])), nil
 }
 
-// seedIn returns the first line that can be a seed: files have comments.
+// seedIn returns the first line that looks like a seed, as files may contain comments.
 func seedIn(text string) string {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "SU") {
@@ -42,7 +42,7 @@ func seedIn(text string) string {
 	return ""
 }
 
-// public is the name of the user.
+// public returns the public key, which names the user.
 func (k key) public() string {
 	raw := append([]byte{prefixUser}, ed25519.PrivateKey(k).Public().(ed25519.PublicKey)...)
 	return encoding.EncodeToString(binary.LittleEndian.AppendUint16(raw, checksum(raw)))
@@ -50,7 +50,7 @@ func (k key) public() string {
 
 func (k key) sign(data []byte) ([]byte, error) { return ed25519.Sign(ed25519.PrivateKey(k), data), nil }
 
-// checksum is CRC-16 as XMODEM has it.
+// checksum is CRC-16/XMODEM.
 func checksum(data []byte) (crc uint16) {
 	for _, b := range data {
 		crc ^= uint16(b) << 8
@@ -65,7 +65,7 @@ func checksum(data []byte) (crc uint16) {
 	return crc
 }
 
-// subjectOf returns whose JWT it is. That is not verified: the servers do.
+// subjectOf returns the public key that a JWT was issued for. Servers verify the JWT, this function does not.
 func subjectOf(jwt string) (string, error) {
 	parts := strings.Split(jwt, ".")
 	var claims struct {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// OfText reads what a user of servers that are not of a cluster has: the text of a file of NATS
-// credentials, the seed of an NKey, or else a token, which it returns. The Credentials name no
-// servers. The error quotes nothing of the text.
+// OfText reads credentials for servers outside of the cluster: the text of a NATS credentials file, an NKey
+// seed, or otherwise a token. The returned Credentials contain no servers. Errors do not quote the text.
 func OfText(text string) (c *Credentials, token string, err error) {
 	switch {
 	case strings.Contains(text, beginJWT):

@@ -1,5 +1,5 @@
-// Package natsclient sets up the client of NATS so that nothing is sent after its sender was told that
-// it is not, and nothing stays open.
+// Package natsclient configures the NATS client so that it sends nothing after it reported a message as
+// unsent, and leaks no connection.
 package natsclient
 
 import (
@@ -13,29 +13,29 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Access is where and as whom a client connects.
+// Access holds the servers and the identity of a client.
 type Access struct {
 	URLs []string    // nats://host:port or tls://host:port, at least one
-	TLS  *tls.Config // nil: as the servers ask, with the certificates of the system
+	TLS  *tls.Config // nil: TLS if the server requires it, with the system's CAs
 
 	JWT      string                       // of the user, with Sign
-	NKey     string                       // the public key of a user without a JWT, with Sign
-	Sign     func([]byte) ([]byte, error) // signs what the server asks to
+	NKey     string                       // public key of a user without a JWT, with Sign
+	Sign     func([]byte) ([]byte, error) // signs the nonce of a server
 	User     string                       // with Password
 	Password string
 	Token    string
 }
 
 const (
-	dialTimeout = 2 * time.Second // for each server
+	dialTimeout = 2 * time.Second // per server
 	pingEach    = 2 * time.Second
 	pingsMissed = 2
-	waitBetween = 50 * time.Millisecond // before a connection is made anew
+	waitBetween = 50 * time.Millisecond // before reconnecting
 	jitter      = 500 * time.Millisecond
 )
 
-// Options returns the options of a client with that name, which connects anew until a server says an
-// error that it does not know, such as of a message over max_payload. Its connections end with ctx.
+// Options returns options for a client called name. The client reconnects until a server reports an error
+// that is unknown to it, such as for a message over max_payload. Its connections end with ctx.
 func (a *Access) Options(ctx context.Context, name string) nats.Options {
 	o := nats.GetDefaultOptions()
 	o.Servers, o.Name = a.URLs, name
@@ -47,34 +47,35 @@ func (a *Access) Options(ctx context.Context, name string) nats.Options {
 	}
 	o.CustomDialer, o.SkipHostLookup = dialer{ctx}, true
 	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
-	// a write that waits for a server that reads nothing keeps pings and Close from their work
+	// a write to a server that does not read would block pings and Close
 	o.FlusherTimeout = pingsMissed * pingEach
-	// what is sent while there is no connection must not run after the caller was told that it does not
+	// no buffering while disconnected: a message must not arrive after the caller was told that it was not
+	// sent
 	o.ReconnectBufSize = -1
 	o.MaxReconnect, o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = -1, waitBetween, jitter, jitter
 	return o
 }
 
-// IsRefusal reports whether an error says that a server does not take the credentials.
+// IsRefusal reports whether err says that a server rejects the credentials.
 func IsRefusal(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) ||
 		errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// IsUnsent reports whether an error of a publish says that nobody gets the message. After any other
-// error somebody may.
+// IsUnsent reports whether err, from a publish, guarantees that nobody receives the message. After any other
+// error somebody may receive it.
 func IsUnsent(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
 		errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.Is(err, nats.ErrConnectionDraining) || errors.Is(err, nats.ErrBadSubject)
 }
 
-// dialer dials until ctx ends, and then closes what the client leaves open: a connection whose
-// greeting failed while the client was closed. It looks names up itself, as the client does so without
-// end while it holds its lock.
+// dialer dials until ctx ends, and then closes its connections: the client leaks one if it is closed while it
+// waits for the server's greeting. dialer resolves names itself, because the client would do so under its
+// lock and without a timeout.
 type dialer struct{ ctx context.Context }
 
-// Dial implements [nats.CustomDialer]. It tries the addresses of a name in any order.
+// Dial implements [nats.CustomDialer]. It tries the addresses of a name in random order.
 func (d dialer) Dial(network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -94,14 +95,14 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return nil, err
 }
 
-// dialed is a connection of a dialer.
+// dialed is a connection that ends with the dialer's context.
 type dialed struct {
 	net.Conn
 	forget func() bool
 }
 
-// Write implements [net.Conn]. After a write that failed nothing more is written: a server would take
-// it for the rest of the message that was cut.
+// Write implements [net.Conn]. It closes the connection after an error, because the server would read further
+// bytes as the rest of the truncated message.
 func (c *dialed) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
