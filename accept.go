@@ -7,25 +7,24 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Pins returns what policies have pinned, by policy, extension, kind and name; what is held for
-// its hidden text; and the tools of other extensions that changed since the operator accepted
-// them. Those that wait for the operator have a digest.
+// Pins returns the pinned descriptors, by policy, extension, kind and name; the items held back for hidden text;
+// and the tools of other extensions that changed since the operator accepted them. A pin that waits for the
+// operator has a digest.
 func (a Admin) Pins() []status.Pin {
 	return a.h.snapshots.Load().Pins()
 }
 
-// Selection is what an operator accepts of an extension.
+// Selection names the items of one extension that an operator accepts.
 type Selection = policies.Selection
 
-// AcceptTools accepts what is selected of an extension as it was shown to the operator: the warning that its tools
-// changed ends, also for later hosts, and what policies hold back is pinned and listed. by names
-// the operator. Nothing to accept is a tool_not_found error, and so is a change of what was
-// shown to the operator.
+// AcceptTools accepts the selected items of an extension as the operator was shown them: their warning ends, also
+// for later hosts, and items that policies held back are pinned and listed. by names the operator. The error is
+// tool_not_found if nothing is selected, or if an item changed since it was shown.
 func (a Admin) AcceptTools(s Selection, by string) error {
 	now := a.h.snapshots.Load()
 	pinned, err := a.h.policies.ApprovePins(now.Policies, s, by)
 	defer announceAccepted(a.h, s.Extension, pinned)
-	defer a.h.swap(nil) // also after an error: what was accepted before it is listed
+	defer a.h.swap(nil) // also after an error: items accepted before it are listed
 	accepted, failed := now.AcceptTools(s, pinned)
 	switch {
 	case failed != nil:
@@ -39,8 +38,8 @@ func (a Admin) AcceptTools(s Selection, by string) error {
 	return nil
 }
 
-// announceAccepted tells clients of what is listed now. Tools of extensions are announced with the snapshot
-// that has them.
+// announceAccepted notifies clients of lists that changed with accepted. Changed tools of extensions are
+// announced with the next snapshot.
 func announceAccepted(h *Host, extension string, accepted []status.Pin) {
 	now := h.snapshots.Load()
 	target := now.Target(extension)

@@ -21,19 +21,18 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Admin is the operator's side of a host. Its methods may be called by many goroutines at
-// once.
+// Admin is the operator's side of a host. It is safe for concurrent use.
 type Admin struct{ h *Host }
 
 // Admin returns the operator's side of the host.
 func (h *Host) Admin() Admin { return Admin{h} }
 
-// Variables returns the names of the environment variables that the extensions and the
-// configuration in force in h depend on, sorted.
+// Variables returns the names of the environment variables that the extensions and the configuration in force
+// depend on, sorted.
 func Variables(h *Host) []string { return h.snapshots.Load().Variables() }
 
-// Status is [Host.Status] with what the operating system knows: the host's own process, and
-// the memory of each process.
+// Status is [Host.Status] plus figures of the operating system: the host's own process, and the memory of each
+// process.
 func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
@@ -43,16 +42,15 @@ func (a Admin) Status() status.Status {
 	return s
 }
 
-// Logger returns the log of the host, which also keeps the latest records for [Admin.Logs]: for a server in
-// front of the host. Secrets of extensions are masked.
+// Logger returns the log of the host, for a server in front of it. It keeps the latest records for [Admin.Logs]
+// and masks secrets of extensions.
 func (a Admin) Logger() *slog.Logger { return a.h.env.Log }
 
-// ServedBy has the status of the host contain what a server in front of it reports: that of the last
-// call.
+// ServedBy adds the report of a server in front of the host to [Host.Status]. A later call replaces report.
 func (a Admin) ServedBy(report func() status.Server) { a.h.server.Store(&report) }
 
-// listingOf returns what says of a session whether it is listed all tools or a search. Sessions that
-// are alike are asked for once: to look at all tools takes longer than the rest of a status.
+// listingOf returns a function that tells whether a session is listed all tools or a search. It caches the answer
+// for sessions with equal fields, because to look at all tools takes longer than the rest of a status.
 func listingOf(now *snapshot.Snapshot) func(*protocol.Session) string {
 	type alike struct{ extension, toolset, caller, mode, info string }
 	known := make(map[alike]string)
@@ -82,9 +80,8 @@ func (a Admin) Measures() status.Measures {
 	return m
 }
 
-// Events yields what happens in the host from now on, of these kinds or of all, until ctx
-// ends or the host is closed. A listener that falls behind by 1024 events loses some and is
-// told how many. The current approvals come first.
+// Events yields events of the given kinds, or of all, from now until ctx ends or the host is closed. The current
+// approval requests come first. A listener that falls behind by 1024 events loses some and is told how many.
 func (a Admin) Events(ctx context.Context, kinds ...status.EventKind) iter.Seq[status.Event] {
 	return a.h.stats.feed.Events(ctx, a.h.nodes, kinds...)
 }
@@ -95,10 +92,9 @@ type (
 	LogFilter = journal.Filter // selects records; the zero value selects all that are kept
 )
 
-// Logs yields the latest records of the host's log, oldest first, and with f.Follow goes on
-// with new ones until ctx ends or the host is closed. The last 256 records of the host and
-// of each extension are kept, of level info and above; records below are only for those who
-// follow.
+// Logs yields the latest records of the host's log, oldest first; with f.Follow it continues with new ones until
+// ctx ends or the host is closed. The last 256 records of the host and of each extension are kept, of level info
+// and above. Lower levels reach followers only.
 func (a Admin) Logs(ctx context.Context, f LogFilter) iter.Seq[LogRecord] {
 	return a.h.journal.Records(ctx, f)
 }
@@ -106,19 +102,17 @@ func (a Admin) Logs(ctx context.Context, f LogFilter) iter.Seq[LogRecord] {
 // Frame is one message between the host and an extension.
 type Frame = wiretap.Frame
 
-// Tap yields the messages between the host and an extension, or policy:NAME, "" for all of
-// them, in both directions, from now until ctx ends or the host is closed. Secrets of
-// extensions are masked. At most 1,024 frames or 4 MiB wait for a slow reader, who is told
-// how many were dropped; a frame is cut at 64 KiB. An extension that runs a command for each
-// call has no wire: its frames are the command and its output.
+// Tap yields the messages between the host and an extension, or policy:NAME, or all for "", in both directions,
+// from now until ctx ends or the host is closed. Secrets of extensions are masked. At most 1,024 frames or 4 MiB
+// are queued for a slow reader, who is told how many were dropped; a frame is cut at 64 KiB. For an extension
+// that runs a command per call, the frames are the command and its output.
 func (a Admin) Tap(ctx context.Context, extension string) iter.Seq[Frame] {
 	return a.h.env.Tap.Frames(ctx, extension)
 }
 
-// Spec returns what an instance of an extension is run with: command line, environment,
-// configuration and limits. It is for a check or a debugger that starts an instance itself.
-// An extension that may not run here is a requirement_missing error, an unknown one
-// tool_not_found.
+// Spec returns the command line, environment, configuration and limits of an instance of an extension, for a
+// check or a debugger that starts one itself. The error is requirement_missing if the extension may not run here,
+// tool_not_found if it is unknown.
 func (a Admin) Spec(id string) (runtime.Spec, error) {
 	now := a.h.snapshots.Load()
 	x := now.Extensions[id]
@@ -130,11 +124,11 @@ func (a Admin) Spec(id string) (runtime.Spec, error) {
 	return spec, err
 }
 
-// WatchStatus says whether, and how, the host looks for changes on disk.
+// WatchStatus returns whether and how the host looks for changes on disk.
 func (a Admin) WatchStatus() status.Watch { return a.h.watch.Status() }
 
-// Hooks returns every hook handler, by event and in the order in which they run. The
-// handlers of an extension that has not started are those that it declares.
+// Hooks returns every hook handler, by event and in the order of execution. For an extension that has not started
+// it lists the declared handlers.
 func (a Admin) Hooks() []status.Hook {
 	all := []status.Hook{}
 	for x := range a.h.snapshots.Load().Hooks.Handlers() {
@@ -160,12 +154,11 @@ func (a Admin) Hooks() []status.Hook {
 	return all
 }
 
-// Trace is the record of one exchange: the decision of each policy, and how long that took.
-// It holds no payload.
+// Trace is the record of one exchange: the decision of each policy and its duration. It holds no payload.
 type Trace = governance.Trace
 
-// Traces returns the records of the last n exchanges that ended, the newest first. The last
-// 1024 are kept, and none while there are no policies.
+// Traces returns the records of the last n exchanges that ended, newest first. The last 1024 are kept; there are
+// none without policies.
 func (a Admin) Traces(n int) []Trace {
 	list := a.h.policies.Traces.Latest(n)
 	for _, t := range list {
@@ -174,7 +167,7 @@ func (a Admin) Traces(n int) []Trace {
 	return list
 }
 
-// maskReasons masks the texts of policies, which may quote the request.
+// maskReasons masks secrets in the texts of policies, which may quote the request.
 func (a Admin) maskReasons(t Trace) {
 	for i := range t.Steps {
 		reason := t.Steps[i].Reason
@@ -182,8 +175,7 @@ func (a Admin) maskReasons(t Trace) {
 	}
 }
 
-// Trace returns the record of one decision by its id. A decision that is not kept is a
-// tool_not_found error.
+// Trace returns the record of one decision. The error is tool_not_found if the decision is no longer kept.
 func (a Admin) Trace(id string) (Trace, error) {
 	t, ok := a.h.policies.Traces.Get(id)
 	if !ok {
@@ -193,11 +185,11 @@ func (a Admin) Trace(id string) (Trace, error) {
 	return t, nil
 }
 
-// ApprovalRequest is a request of a policy or a hook to a person: may this call be made, once?
+// ApprovalRequest asks a person for a policy or a hook whether a call may be made, once.
 type ApprovalRequest = approval.Request
 
-// ApprovalRequests returns the approval requests that wait for an answer, the oldest first. [Admin.Events]
-// tells of each change.
+// ApprovalRequests returns the approval requests that wait for an answer, oldest first. [Admin.Events] reports
+// each change.
 func (a Admin) ApprovalRequests() []ApprovalRequest { return a.h.policies.Approvals.List() }
 
 // Config returns the configuration in force, as a file would state it, with secrets masked.
@@ -207,8 +199,8 @@ func (a Admin) Config() map[string]any {
 	return cfg.Redacted()
 }
 
-// Past is what a host remembers of calls that have ended.
+// Past is the history of ended calls.
 type Past = stats.Past
 
-// Past returns what the host remembers of calls that have ended.
+// Past returns the history of ended calls.
 func (a Admin) Past() *Past { return &a.h.stats.past }

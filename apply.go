@@ -19,8 +19,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// apply starts the units that are new in next, puts next in force, and ends the units that
-// are not in next.
+// apply starts the new units of next, puts next in force, and ends the units that are not part of it.
 func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Change) error {
 	now := r.h.snapshots.Load().Plan
 	beside, after := r.prepare(now, next, c)
@@ -64,15 +63,15 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	slices.SortStableFunc(c.Failed, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Extension, b.Extension) })
 	if len(c.Clients) > 0 {
-		// logs its error; reads again, because the clients in force may be newer than this reload
+		// logs its error; reads the file again, because the clients in force may be newer than this reload
 		_ = r.h.clients.Reload()
 	}
 	r.h.swap(nil)
 	return nil
 }
 
-// prepare returns the new units that start beside the running ones, and those that start
-// after the build before them has ended.
+// prepare returns the new units that start while the previous builds still run, and those that start once their
+// previous build has ended.
 func (r *reloads) prepare(now, next *snapshot.Plan, c *status.Change) (beside, after []unit.Runner) {
 	for _, id := range slices.Concat(c.Added, c.Changed) {
 		x, before := next.Extensions[id], now.Extensions[id]
@@ -102,8 +101,7 @@ func (r *reloads) prepare(now, next *snapshot.Plan, c *status.Change) (beside, a
 	return beside, after
 }
 
-// startPolicies starts the processes of policies that now does not have. If one cannot
-// decide, the reload fails as a whole.
+// startPolicies starts the policy processes that are new in next. If one does not start, the whole reload fails.
 func (r *reloads) startPolicies(ctx context.Context, now, next *snapshot.Plan) error {
 	var fresh []unit.Runner
 	for _, p := range next.Policies.Processes {
@@ -122,8 +120,8 @@ func (r *reloads) startPolicies(ctx context.Context, now, next *snapshot.Plan) e
 	return errors.Join(failed...)
 }
 
-// notStarted reports that u did not start, and puts before, the build that u was to
-// replace, back into next.
+// notStarted reports that u did not start. It puts before, the running build that u was to replace, back into
+// next.
 func (r *reloads) notStarted(u unit.Runner, err error, before snapshot.Target, next *snapshot.Plan, c *status.Change) {
 	id, d := u.Base().ID(), u.Base().StartDiagnostic(err)
 	if before == nil {
@@ -140,23 +138,23 @@ func (r *reloads) notStarted(u unit.Runner, err error, before snapshot.Target, n
 	}
 }
 
-// forgetStart drops the diagnostics of an earlier start of the unit with that id.
+// forgetStart removes the diagnostics about earlier starts of unit id.
 func (r *reloads) forgetStart(id string) {
 	r.h.diagnostics.Remove(func(d protocol.Diagnostic) bool {
 		return d.Extension == id && strings.HasPrefix(d.Message, unit.StartFailed)
 	})
 }
 
-// notStartedYet keeps why u did not start, until an instance is ready after all.
+// notStartedYet adds a diagnostic that u did not start, which is removed once an instance is ready.
 func (r *reloads) notStartedYet(u unit.Runner, err error) {
 	r.h.diagnostics.Add(u.Base().StartDiagnostic(err))
-	if u.Base().IsReady() { // which may have happened just before
+	if u.Base().IsReady() { // an instance may have become ready just before
 		r.forgetStart(u.Base().ID())
 	}
 }
 
-// started drops the diagnostics of earlier starts of a unit when an instance is ready. One of a newer
-// build, which has a hint, stays: the instance is of the build before.
+// started removes the diagnostics about earlier starts of a unit when an instance is ready. A diagnostic with a
+// hint stays: it is about a newer build, and the ready instance belongs to the previous one.
 func (r *reloads) started(id string, e supervisor.Event) {
 	if e.Kind != supervisor.StateChanged || e.State != supervisor.Ready {
 		return
@@ -179,18 +177,17 @@ func (r *reloads) Restarted(ctx context.Context, u unit.Runner, err error) {
 	}
 }
 
-// retire ends every unit that is not in p.
+// retire ends every unit that is not part of p.
 func (r *reloads) retire(p *snapshot.Plan) {
 	past := r.h.snapshots.Past()
 	for _, u := range r.h.units.All() {
 		if !p.Has(u) && u.Base().Retire() && !r.h.life.beside.Go(func() { r.end(u, past) }) {
-			r.end(u, past) // the host closes, and nothing more runs beside it
+			r.end(u, past) // the host is closing and admits no goroutines
 		}
 	}
 }
 
-// end drains u and forgets it. If the host closes meanwhile, Close stops u with all others,
-// and kills it in the end.
+// end drains u and forgets it. If the host closes meanwhile, Close stops u with all other units.
 func (r *reloads) end(u unit.Runner, past []<-chan struct{}) {
 	if units.Drain(r.h.life.closing, u, past) {
 		r.h.units.Remove(u)
@@ -198,8 +195,8 @@ func (r *reloads) end(u unit.Runner, past []<-chan struct{}) {
 	}
 }
 
-// retirePipeline closes a pipeline that was replaced, once the calls of past snapshots have
-// ended. Its policies may be in the next pipeline too.
+// retirePipeline closes a replaced pipeline once the calls of past snapshots have ended. Policies that are also
+// in the next pipeline go on.
 func (r *reloads) retirePipeline(before, now *governance.Pipeline) {
 	if before == now {
 		return

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	shutdownDeadline = 5 * time.Second         // of Close, whatever the extensions do
-	closeDrain       = time.Second             // that Close leaves to calls in flight
-	killAfter        = 4500 * time.Millisecond // from Close to the kill of slow children
+	shutdownDeadline = 5 * time.Second         // bounds Close, whatever the extensions do
+	closeDrain       = time.Second             // for calls in flight
+	killAfter        = 4500 * time.Millisecond // after the begin of Close: slow children are killed
 )
 
-// Close stops every extension and waits for them, at most 5 s: processes that still live
-// then have been killed. It is idempotent. Calls in flight end with shutting_down or with
-// their own outcome. The error names what has not ended in time.
+// Close stops every extension and waits for them, at most 5 s; processes that still live by then have been
+// killed. It is idempotent. Calls in flight end with shutting_down or with their own outcome. The error names
+// what did not end in time.
 func (h *Host) Close() (err error) {
 	h.life.closed.Do(func() { err = h.shutdown() })
 	return err
@@ -30,22 +30,22 @@ func (h *Host) shutdown() error {
 	lastResort := time.AfterFunc(killAfter, h.units.KillAll)
 	defer lastResort.Stop()
 	left := h.far.Close(ctx, closeDrain)
-	h.reloads.mu.Lock() // a reload that holds it is given up
+	h.reloads.mu.Lock() // cancels a reload in progress, which holds it
 	stopped := h.units.StopAll(ctx, closeDrain)
 	h.policies.ClosePipeline(ctx, h.snapshots.Load().Policies.Pipeline)
 	h.life.stop()
 	idle := h.life.beside.Close()
 	h.gateway.Sessions.Close()
-	h.reloads.mu.Unlock() // a look of the watch may wait for it, and is given up
+	h.reloads.mu.Unlock() // the watch may wait for it, and is canceled
 	h.hooks.commands.Close()
 	var busy error
-	select { // a notification runs the client's code, which may ignore the end of its ctx
+	select { // a notification runs the client's code, which may ignore its ctx
 	case <-idle:
 	case <-ctx.Done():
 		busy = fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w",
 			ctx.Err())
 	}
-	if !h.opts.Mode.Inspect { // lists of the last moment are not in a snapshot yet
+	if !h.opts.Mode.Inspect { // lists that changed last are in no snapshot yet
 		for _, d := range h.snapshots.Load().Policies.SavePins() {
 			h.diagnostics.Write(d)
 		}

@@ -19,17 +19,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// hookSets makes the hooks of each snapshot, and runs them for agent loops.
+// hookSets builds the hooks of each snapshot and runs them for agent loops.
 type hookSets struct {
 	own       []hooks.Handler // of the embedding program
 	env       *unit.Env
 	counters  *stats.Counters
 	approvals governance.Approver
 	commands  *hooks.Runner
-	events    *dispatch.HookEvents // outside calls
+	events    *dispatch.HookEvents // outside of calls
 }
 
-// runHooks runs the hooks of e in s by run, a method of hooks.Set.
+// runHooks checks e and runs it in s with run, a method of hooks.Set.
 func runHooks(ctx context.Context, s *snapshot.Snapshot, e *hooks.Event, run func(*hooks.Set, context.Context,
 	*hooks.Event) (hooks.Outcome, error)) (hooks.Outcome, error) {
 	if !slices.Contains(hooks.Points(), e.Point) {
@@ -45,8 +45,8 @@ func runHooks(ctx context.Context, s *snapshot.Snapshot, e *hooks.Event, run fun
 	return run(s.Hooks, ctx, e)
 }
 
-// of returns the hooks of s: those of the embedding program, then those of the
-// configuration, then those of the extensions in the order of discovery.
+// of returns the hooks of s: the embedding program's, then the configuration's, then the extensions' in the order
+// of discovery.
 func (k *hookSets) of(s *snapshot.Snapshot) *hooks.Set {
 	all := slices.Concat(k.own, s.Plan.Hooks)
 	for x := range s.Ordered {
@@ -66,7 +66,7 @@ func (k *hookSets) set(all []hooks.Handler) *hooks.Set {
 	return hooks.NewSet(hooks.Options{Observe: k.ran, Approver: dispatch.Approver{To: k.approvals}}, all...)
 }
 
-// ran counts one run of a handler, and logs its failure.
+// ran counts one run of a handler and logs its failure.
 func (k *hookSets) ran(e *hooks.Event, s hooks.Step) {
 	k.counters.Hook(e, s)
 	if s.Err == nil {
@@ -79,7 +79,7 @@ func (k *hookSets) ran(e *hooks.Event, s hooks.Step) {
 	log.Warn("hook failed", "hook", s.Handler, "event", string(e.Point), "tool", e.Tool, "took", s.Took, "error", s.Err)
 }
 
-// operator resolves the commands of the hooks of cfg.
+// operator resolves the hook commands of cfg.
 func (k *hookSets) operator(cfg *config.Config) ([]hooks.Handler, error) {
 	dir, err := os.Getwd()
 	if err != nil || len(cfg.Hooks) == 0 {

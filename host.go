@@ -44,30 +44,29 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Host runs the extensions of one configuration. Its methods may be called by many
-// goroutines at once.
+// Host runs the extensions of one configuration. It is safe for concurrent use.
 type Host struct {
 	opts    Options
-	env     *unit.Env       // what all units share
-	units   *units.Registry // that may have processes
+	env     *unit.Env       // shared by all units
+	units   *units.Registry // every unit that may have processes
 	journal *journal.Journal
 	life    life
 
 	snapshots    *snapshot.Store      // what is in force
 	dispatcher   *dispatch.Dispatcher // carries calls
 	gateway      *gateway.Gateway     // serves MCP clients
-	clients      *clients.Directory   // the named ones
+	clients      *clients.Directory   // named clients
 	policies     *policies.State
 	destinations *bridge.Directory
-	far          *remote.Directory // the extensions of other nodes
-	nodes        *operations.Nodes // what operators do at them
+	far          *remote.Directory // extensions of other nodes
+	nodes        *operations.Nodes // operations on all nodes of the cluster
 	hooks        hookSets
 	watch        *watch.Watch
-	logins       elicit.Logins // that callers are asked for
+	logins       elicit.Logins // asked of callers
 	recording    recorder.Stated
 	reloads      reloads
 
-	server atomic.Pointer[func() status.Server] // in front of the host; nil: there is none
+	server atomic.Pointer[func() status.Server] // the server in front of the host; nil: none
 
 	diagnostics *diagnostics.Log
 	stats       struct {
@@ -76,28 +75,27 @@ type Host struct {
 	}
 }
 
-// life is the host's own goroutines, from Open to Close.
+// life holds the host's own goroutines, from Open to Close.
 type life struct {
 	opened   time.Time
-	starting *starts.Starting // the units that start with the host
+	starting *starts.Starting // units that start with the host
 
-	rebuild  coalesce.Requests // for the next snapshot
-	places   coalesce.Requests // to take what other nodes share
-	announce coalesce.Requests // to notify clients of other tools
-	restate  coalesce.Requests // to tell other nodes of other states
+	rebuild  coalesce.Requests // build the next snapshot
+	places   coalesce.Requests // take over what other nodes share
+	announce coalesce.Requests // notify clients of changed tools
+	restate  coalesce.Requests // tell other nodes of changed states
 
 	running context.Context    // ends when every unit has stopped
 	stop    context.CancelFunc // ends running
 	closing context.Context    // ends when the host begins to close
 	close   context.CancelFunc // ends closing
-	beside  inflight.Gate      // every goroutine of the host is inside
+	beside  inflight.Gate      // counts every goroutine of the host
 	closed  sync.Once
 }
 
-// Open discovers the extensions of cfg, starts the eager ones in parallel and returns the
-// host. An extension that is broken, gated or fails to start is in [Host.Status] with its
-// reason and never fails Open. The errors of Open are a configuration that asks for
-// something that this version cannot do, an unusable state directory and the end of ctx.
+// Open discovers the extensions of cfg, starts the eager ones in parallel and returns the host. An extension that
+// is broken, gated or fails to start never fails Open: [Host.Status] has the reason. Open fails on a
+// configuration that this version cannot carry out, on an unusable state directory and on the end of ctx.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -184,8 +182,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	return h, nil
 }
 
-// Status returns a snapshot of the host. It does not ask the operating system; see
-// [Admin.Status].
+// Status returns the state of the host. It does not ask the operating system; see [Admin.Status].
 func (h *Host) Status() status.Status {
 	now := h.snapshots.Load()
 	s := status.Status{
@@ -213,7 +210,7 @@ func (h *Host) Status() status.Status {
 	return s
 }
 
-// load returns what the processes of the host use now, see [status.Status.Load].
+// load returns the memory and CPU time that the host's processes use now, see [status.Status.Load].
 func load(h *Host) (memory, busy int64) {
 	now := h.snapshots.Load()
 	s := status.Status{Host: &status.Host{RSS: process.Memory()}, Policies: h.policies.Status(now.Policies, nil)}
@@ -233,7 +230,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 
 	secrets := new(redact.Redactor)
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
-	h.units, h.stats.past.Mask = units.NewRegistry(secrets), secrets.Known // which looks for forms itself
+	h.units, h.stats.past.Mask = units.NewRegistry(secrets), secrets.Known // finds detectable secrets itself
 	h.env = &unit.Env{
 		Log:            log,
 		Containment:    process.Contain(program.Guardian(o.Self)),
@@ -305,8 +302,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	return h
 }
 
-// discover makes a plan of cfg and of its search paths. before is the plan that it
-// follows, nil for the first.
+// discover makes a plan of cfg and its search paths. before is the previous plan, nil for the first.
 func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapshot.Plan) (*snapshot.Plan, error) {
 	p := &snapshot.Plan{Config: cfg, Extensions: make(map[string]*unit.Extension)}
 	var known *policies.Set
@@ -354,8 +350,8 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 	return nil
 }
 
-// extensionEvents are the events of x. first are the hooks that decide about its start
-// before x is in a snapshot.
+// extensionEvents returns the callbacks of x. first holds the hooks that decide about its start before x is in a
+// snapshot.
 func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events {
 	return unit.Events{
 		Admit:    func(ctx context.Context) error { return h.hooks.events.Admit(ctx, x, first) },
@@ -373,7 +369,7 @@ func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events 
 	}
 }
 
-// destinationEvents are the events of d.
+// destinationEvents returns the callbacks of d.
 func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 	return unit.Events{
 		Offered:  func(i *unit.Instance, announced bool) { h.destinationOffered(d, i, announced) },
@@ -388,7 +384,7 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 	}
 }
 
-// startAll starts the eager extensions, and puts each into the catalog as it becomes ready.
+// startAll starts the eager extensions, and adds each to the catalog as it becomes ready.
 func startAll(ctx context.Context, h *Host, list []unit.Runner) {
 	for u, err := range units.StartEach(ctx, list) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
@@ -400,8 +396,8 @@ func startAll(ctx context.Context, h *Host, list []unit.Runner) {
 	h.swap(nil)
 }
 
-// Ready waits until every eager extension has started or failed. It returns ctx's error if
-// that ends first; with an ended ctx it does not wait.
+// Ready waits until every eager extension has started or failed, or returns ctx's error if that ends first. With
+// an ended ctx it does not wait.
 func (h *Host) Ready(ctx context.Context) error {
 	select {
 	case <-h.life.starting.Done():
@@ -416,12 +412,11 @@ func (h *Host) Ready(ctx context.Context) error {
 	}
 }
 
-// Tools returns the current catalog. A change of the extensions makes a new catalog with a
-// higher generation.
+// Tools returns the current catalog. When extensions change, a new catalog with a higher generation replaces it.
 func (h *Host) Tools() *tools.Catalog { return h.snapshots.Load().Catalog }
 
-// Offered returns the tools of the catalog that policies show to a caller, "" for an
-// anonymous one, and those that they hide from it.
+// Offered returns the tools that policies show to a caller and those that they hide from it. "" is an anonymous
+// caller.
 func (h *Host) Offered(caller string) (shown, hidden []*tools.Entry) {
 	shown, hidden, _ = ToolsetsOf(h).Offered("", caller)
 	return shown, hidden

@@ -24,14 +24,14 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Options are the part of a host that comes from code; the part that comes from files is
-// [config.Config]. The zero value is usable.
+// Options are the part of a host's configuration that comes from code; [config.Config] comes from files. The zero
+// value is usable.
 type Options struct {
 	// Logger receives the log of the host and of its extensions. Default:
 	// slog.Default().
 	Logger *slog.Logger
-	// Version is the host's version, which min_agent_version is compared with and
-	// extensions are told. Default: [Version].
+	// Version is the host's version: it is compared with min_agent_version and told to extensions. Default:
+	// [Version].
 	Version string
 	// StateDir is where extensions keep their private state. Default: exthost below
 	// $XDG_STATE_HOME or ~/.local/state, one directory for each working directory.
@@ -40,145 +40,135 @@ type Options struct {
 	// is the exthost program, else the exthost on PATH. It is never an embedding program,
 	// which would start itself.
 	Self string
-	// Environ is the environment that extensions are started from. Default: os.Environ().
+	// Environ is the environment from which extensions get their variables. Default: os.Environ().
 	Environ []string
 	// Policies are the embedding program's own policies.
 	Policies []governance.Member
-	// PolicyKinds make the policies of the configuration whose code the library does not
-	// link by itself: `builtin: cel` and `kind: grpc`. Default: neither.
+	// PolicyKinds make the policies of the configuration that need code the library does not link: `builtin: cel`
+	// and `kind: grpc`. Default: neither.
 	PolicyKinds PolicyKinds
 	// Hooks are the embedding program's own hook handlers.
 	Hooks []hooks.Handler
-	// Consent decides what of the working directory may run: extensions in search paths that
-	// no flag, no variable and neither the user's nor the system's files name, and secrets that
-	// manifests ask for. Default: the program chose the directory, and all of it may run.
+	// Consent decides what of the working directory may run: extensions in search paths that no flag, no variable
+	// and no file of the user or the system names, and the secrets that manifests ask for. Default: everything
+	// may run.
 	Consent Consent
-	// Packages knows the files of the packages that extensions run. Default: an extension that
-	// runs one has to state an absolute path.
+	// Packages finds the files of the packages that extensions run. Default: an extension with a package needs an
+	// absolute path.
 	Packages Packages
-	// Secrets returns the store of the secrets that configurations and manifests refer to as
-	// secret://NAME. It is called for every reload, with what the configuration states, and may
-	// ignore that. Default: what is given a secret does not run.
+	// Secrets returns the store of the secrets that configurations and manifests refer to as secret://NAME. It is
+	// called at every reload, with the new configuration, and may ignore that. Default: units that refer to a
+	// secret do not run.
 	Secrets func(*config.Config) Secrets
-	// Logins returns what the user has signed in to. It is called for every reload, as Secrets is.
-	// Default: a remote server that wants a login gets none.
+	// Logins returns the user's logins at remote servers. It is called at every reload, as Secrets is. Default: a
+	// remote server gets no login.
 	Logins func(*config.Config) Logins
-	// Start selects the extensions that are started; the others are listed and stay
-	// stopped. Default: all.
+	// Start selects the extensions that are started; the others are listed and stay stopped. Default: all.
 	Start func(id string) bool
-	// Observe takes each decision of a policy, on the goroutine that waits for the
-	// decision. It must return at once. Default: nobody is told.
+	// Observe receives each decision of a policy, on the goroutine that waits for the decision. It must not
+	// block. Default: none.
 	Observe func(governance.Observation)
-	// Reread reads the configuration again for a reload. Its error leaves everything as it
-	// is. Default: the configuration stays the one that the host was opened with.
+	// Reread reads the configuration again for a reload. If it fails, nothing changes. Default: the configuration
+	// that the host was opened with stays.
 	Reread func() (*config.Config, error)
-	// Disable writes into the configuration, which Reread reads, that an extension is
-	// disabled or is not. Many goroutines may call it at once. Default: [Admin.Enable] and
-	// [Admin.Disable] fail.
+	// Disable adds or removes an extension in extensions.disabled of the configuration that Reread reads. It must
+	// be safe for concurrent use. Default: [Admin.Enable] and [Admin.Disable] fail.
 	Disable func(id string, disabled bool) error
-	// OnReload takes the outcome of every reload, on the goroutine that carried it out. It
-	// must return soon and must not close the host. Default: nobody is told.
+	// OnReload receives the outcome of every reload, on the goroutine that carried it out. It must return soon
+	// and must not close the host. Default: none.
 	OnReload func(Reloaded)
-	// Tracer makes the spans of calls for a collector of traces. The program closes it, after the
-	// host. Default: none are made, and a trace that a caller states is passed on as it is.
+	// Tracer makes the spans of calls for a trace collector. The program closes it after the host. Default: no
+	// spans; a trace stated by a caller is passed on as it is.
 	Tracer Tracer
-	// Cluster carries calls to other hosts and theirs to this one: a *cluster.Node. Close closes it.
-	// If it is a quota.Source as well, policies of scope cluster count with it.
-	// Default: the host is in no cluster.
+	// Cluster carries calls to and from other hosts: a *cluster.Node. Close closes it. If it is also a
+	// quota.Source, policies of scope cluster count with it. Default: no cluster.
 	Cluster peers.Cluster
-	// Services connects to extensions of transport nats: services.New of package cluster/services.
-	// Default: they do not run, and a diagnostic says so.
+	// Services connects to extensions of transport nats: services.New of package cluster/services. Default: such
+	// extensions do not run, and a diagnostic says so.
 	Services Services
-	// Mode is for tools that look at extensions or try them. Default: the host runs.
+	// Mode is for tools that inspect or try extensions. Default: the host runs.
 	Mode Mode
 }
 
-// Consent says what the user of a program agreed to. Its methods may be called by many
-// goroutines at once.
+// Consent is what the user of a program agreed to. It must be safe for concurrent use.
 type Consent interface {
-	// Allows is asked when an extension is found. It returns nil when the extension may run as it
-	// is on disk now; its error, of kind untrusted, says why it may not.
+	// Allows is called when an extension is found. It returns nil if the extension may run as it is on disk now;
+	// else an error of kind untrusted with the reason.
 	Allows(c *discovery.Candidate) error
-	// Starts is asked the same before each start of a process of it, its commands and hooks among
-	// them. still is called when the process has loaded its code: its error, of kind untrusted,
-	// refuses what the process says, because that may be another code than what was allowed. Nil:
-	// there is nothing to look at again.
+	// Starts does the same before each start of one of its processes, commands and hooks included. still, unless
+	// nil, is called when the process has loaded its code: an error of kind untrusted means that the code may
+	// differ from what was allowed, and the process is not used.
 	Starts(c *discovery.Candidate) (still func() error, err error)
-	// StartsConfigured is Starts for a process of a hook, a policy or a destination of a
-	// configuration that files of the working directory are part of: it is about the programs in
-	// that directory that the configuration names.
+	// StartsConfigured is Starts for the process of a hook, a policy or a destination whose configuration comes
+	// in part from files of the working directory. It checks the programs in that directory that the
+	// configuration names.
 	StartsConfigured(cfg *config.Config) (still func() error, err error)
-	// Granted reports whether an extension may have a variable of the host that its manifest
-	// requires and that looks like a secret.
+	// Granted reports whether an extension may have a variable of the host that its manifest requires and that
+	// looks like a secret.
 	Granted(c *discovery.Candidate, name string) bool
 }
 
-// Packages says where the files of the packages are that extensions run. It may be called by
-// many goroutines at once.
+// Packages locates the files of packages that extensions run. It must be safe for concurrent use.
 type Packages interface {
-	// Verify is asked when an extension is found and before each start of its process. It returns
-	// the directory of the files of the package that the extension runs, which its manifest
-	// refers to as ${EXTHOST_PACKAGE}; "" when it runs none. beside are the files of data in
-	// that directory that its program has written, by their paths there. The error says why the
-	// package must not run: it is not what is locked, or not on this machine.
+	// Verify is called when an extension is found and before each start of its process. It returns the directory
+	// of the extension's package, ${EXTHOST_PACKAGE} in its manifest, or "" if it runs none. beside lists data
+	// files in that directory that its program has written, as relative paths. The error says why the package
+	// must not run: it differs from the lock file or is not on this machine.
 	Verify(c *discovery.Candidate) (dir string, beside []string, err error)
-	// Tools returns the hashes that are locked of the descriptors of the tools of an extension, by
-	// its own names of them. A tool with another descriptor, and one without, is held back until
-	// the operator accepts it. Nil: none are locked, and none is held back for that.
+	// Tools returns the locked hashes of tool descriptors by the extension's own tool names. A tool with another
+	// descriptor or without a hash is held back until the operator accepts it. Nil: no tools are locked, and none
+	// is held back for that.
 	Tools(c *discovery.Candidate) map[string]string
 }
 
-// Secrets is a store of secrets. Its methods may be called by many goroutines at once.
+// Secrets is a store of secrets. It must be safe for concurrent use.
 type Secrets = interface {
-	// Lookup returns the value of a secret. It is asked before each start of a process and each
-	// connection that is given the secret, and must return when ctx ends. The error says why the
-	// secret cannot be had and what to do next; it never quotes a value.
+	// Lookup returns the value of a secret. It is called before each start of a process and each connection that
+	// uses the secret, and must return when ctx ends. The error says why the secret is unavailable and what to do
+	// next; it never quotes a value.
 	Lookup(ctx context.Context, name string) (string, error)
-	// Check is asked when an extension or a destination is found. It returns why a secret cannot be
-	// had, as far as that is known without asking a user or another program; nil when it may be there.
+	// Check is called when an extension or a destination is found. It returns why a secret is unavailable, as far
+	// as that is known without asking a user or another program; nil if it may exist.
 	Check(name string) error
 }
 
-// What Options are made of that the parts of a host declare.
+// Types of Options that internal packages declare.
 type (
-	Logins       = unit.Logins           // what the user has signed in to
-	LoginPlace   = unit.LoginPlace       // what is signed in, and where
+	Logins       = unit.Logins           // the user's logins at remote servers
+	LoginPlace   = unit.LoginPlace       // a login and where it is valid
 	Tracer       = dispatch.Tracer       // makes the spans of calls
 	Span         = dispatch.Span         // the span of one call
-	TraceContext = dispatch.TraceContext // a place in a trace as messages state it
+	TraceContext = dispatch.TraceContext // a position in a trace, as messages state it
 	Services     = runtime.Services      // connects to extensions that are services on NATS
 )
 
-// Mode changes how a host runs, for tools that look at extensions or try them.
+// Mode changes how a host runs, for tools that inspect or try extensions.
 type Mode struct {
-	// Inspect opens the host to look at it: the host makes no calls, and writes no audit
-	// log, results and pins. It may be open beside the host that runs.
+	// Inspect opens the host for reading only: it makes no calls and writes no audit log, results or pins. It may
+	// be open beside the running host.
 	Inspect bool
-	// StartLazy also starts extensions and destinations that start on demand, to see whether
-	// they can.
+	// StartLazy also starts extensions and destinations that normally start on demand, to see whether they can.
 	StartLazy bool
-	// Background makes [Open] return once the extensions are starting; [Host.Ready] waits
-	// for them. Default: Open returns when each has started or failed.
+	// Background makes [Open] return as soon as the extensions are starting; [Host.Ready] waits for them.
+	// Default: Open returns when each has started or failed.
 	Background bool
-	// Command returns the command line that is run in place of the command line of an
-	// extension of transport stdio. Default: the extension's own.
+	// Command replaces the command line of an extension of transport stdio. Default: the extension's own.
 	Command func(id string, argv []string) []string
 }
 
-// PolicyKinds make policies whose code the library does not link by itself, because it is
-// as large as the rest of the library. Without an entry, [Open] and a reload refuse a
-// configuration that states such a policy: the error is config_invalid and names the policy
-// and the field to set. All other policies need no entry.
+// PolicyKinds make policies whose code the library does not link, because it is as large as the rest of the
+// library. Without an entry, [Open] and reloads refuse a configuration with such a policy: config_invalid names
+// the policy and the field to set.
 type PolicyKinds struct {
-	// CEL makes a policy of `builtin: cel`: celpolicy.New. Set CheckCEL of
-	// config.LoadOptions too, so that an error in an expression names its file and line.
+	// CEL makes a policy of `builtin: cel`: celpolicy.New. Set CheckCEL of config.LoadOptions too: errors in
+	// expressions then name their file and line.
 	CEL func(governance.Spec) (governance.Policy, error)
 	// GRPC makes one run of the process of a policy of `kind: grpc`:
 	// grpcpolicy.NewInstance.
 	GRPC func(governance.Spec, runtime.Spec) PolicyInstance
 }
 
-// PolicyInstance is one run of the process of a policy.
+// PolicyInstance is one run of a policy's process.
 type PolicyInstance = interface {
 	runtime.Instance
 	governance.Policy
@@ -208,15 +198,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// toStart returns those of list that are started with the host.
+// toStart returns the units of list that start with the host.
 func (o Options) toStart(list []unit.Runner) []unit.Runner {
 	return slices.DeleteFunc(list, func(u unit.Runner) bool {
 		return !u.NeedsStart() && !o.Mode.StartLazy || o.Start != nil && !o.Start(u.Base().ID())
 	})
 }
 
-// checkHooks refuses handlers of the embedding program with an unknown point or an
-// unreadable matcher.
+// checkHooks refuses handlers of the embedding program with an unknown point or an invalid matcher.
 func (o Options) checkHooks() error {
 	for _, handler := range o.Hooks {
 		switch err := hooks.CheckMatcher(handler.Matcher); {
@@ -230,8 +219,7 @@ func (o Options) checkHooks() error {
 	return nil
 }
 
-// DefaultStateDir returns the state directory of a host that is opened in the working
-// directory without another. It is the same for every name of the working directory.
+// DefaultStateDir returns the default state directory for the working directory, the same for every name of it.
 func DefaultStateDir() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if base == "" {
@@ -248,15 +236,15 @@ func DefaultStateDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(wd)) // two checkouts of one name are two projects
+	sum := sha256.Sum256([]byte(wd)) // two checkouts of the same name are two projects
 	return filepath.Join(base, "exthost", filepath.Base(wd)+"-"+hex.EncodeToString(sum[:4])), nil
 }
 
 // release is the version of this source tree.
 const release = "0.1.0"
 
-// Version returns the version of this build: that of the module if the module was
-// installed, else that of the source tree.
+// Version returns the version of this build: the module's if it was installed as one, else that of the source
+// tree.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Path == "github.com/exthost/exthost" {
 		if v, ok := strings.CutPrefix(info.Main.Version, "v"); ok && !strings.HasPrefix(v, "0.0.0-") {

@@ -12,25 +12,23 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// RecordOptions say what is recorded. The zero value is all extensions and destinations, until
-// the recording is ended.
+// RecordOptions select what is recorded. The zero value records all extensions and destinations until ctx ends.
 type RecordOptions struct {
-	ID         string        // what [Recordings.Stop] knows the recording by; "": it does not
+	ID         string        // for [Recordings.Stop]; "": cannot be stopped by it
 	Extensions []string      // ids; nil: all
-	For        time.Duration // 0: until the recording is ended
-	MaxBytes   int64         // where the recording ends, at least 512; 0 is 1 GiB
+	For        time.Duration // 0: without limit
+	MaxBytes   int64         // the recording ends there, at least 512; 0: 1 GiB
 }
 
-// Recordings records what passes in a host. Its methods may be called by many goroutines at once.
+// Recordings records the messages between the host and its extensions. It is safe for concurrent use.
 type Recordings struct{ h *Host }
 
 // RecordingsOf returns the recordings of h.
 func RecordingsOf(h *Host) Recordings { return Recordings{h} }
 
-// Record writes what passes between the host and its extensions to w, as a cassette: each frame
-// in both directions as it was, with secrets masked. It returns when the recording ends: after
-// For, with ctx, by Stop, with the host, at MaxBytes, or when w fails; the last two are
-// errors. A call waits while w is so slow that 32 MiB wait for it, at most 10 s, after which the
+// Record writes the frames between the host and its extensions to w, as a cassette, in both directions and with
+// secrets masked. It returns when the recording ends: after o.For, with ctx, by Stop, with the host, at MaxBytes,
+// or when w fails; the last two are errors. If 32 MiB wait for a slow w, calls wait too, at most 10 s, then the
 // recording ends. Processes of policies are not recorded.
 func (a Recordings) Record(ctx context.Context, o RecordOptions, w io.Writer) error {
 	for _, id := range o.Extensions {
@@ -57,8 +55,7 @@ func (a Recordings) Record(ctx context.Context, o RecordOptions, w io.Writer) er
 	return nil
 }
 
-// Stop ends a recording, whose cassette is then completed. A recording that is not
-// under way is a tool_not_found error.
+// Stop ends a recording and completes its cassette. The error is tool_not_found if no such recording is running.
 func (a Recordings) Stop(id string) error {
 	if !a.h.env.Recorder.Stop(id) {
 		return protocol.Errorf(protocol.ToolNotFound, "no recording %q is under way", id)

@@ -15,30 +15,30 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// reloads brings a host to what is on disk, one reload at a time.
+// reloads applies changes of the configuration and of the disk, one reload at a time.
 type reloads struct {
 	h      *Host
 	onDisk atomic.Pointer[discovery.Places]
 
-	mu      sync.Mutex        // held by a reload; guards what follows
-	seen    [sha256.Size]byte // of the plan that was found on disk last
-	pending bool              // that plan was found by a look that applies nothing
-	spoiled [sha256.Size]byte // of the plan that was refused as it was applied
-	problem string            // why the configuration that was found last cannot be used
+	mu      sync.Mutex        // held by a reload; guards the fields below
+	seen    [sha256.Size]byte // of the plan last found on disk
+	pending bool              // that plan was found without being applied
+	spoiled [sha256.Size]byte // of the plan whose application failed
+	problem string            // why the configuration last found cannot be used
 }
 
 var _ watch.Host = (*reloads)(nil)
 
-// setPlaces has the watch look where a change may concern next, or now, the plan in force.
+// setPlaces sets the places that the watch looks at: those that concern next, or now, the plan in force.
 func (r *reloads) setPlaces(next, now *snapshot.Plan) {
 	places := next.Places(now)
 	r.onDisk.Store(&places)
 }
 
-// Reloaded is the outcome of a reload, whoever asked for it.
+// Reloaded is the outcome of a reload.
 type Reloaded struct {
-	Change *status.Change // nil when Err is not
-	Err    error          // why everything goes on as it was
+	Change *status.Change // nil if Err is not
+	Err    error          // why nothing was changed
 	Took   time.Duration  // since the request, or since the first sign of a change
 }
 
@@ -50,7 +50,7 @@ func (r *reloads) Reload(ctx context.Context, only ...string) (*status.Change, e
 	return change, err
 }
 
-// reloaded reports the outcome of a reload to everybody.
+// reloaded reports the outcome of a reload to listeners, the watch and the embedding program.
 func (r *reloads) reloaded(o Reloaded) {
 	r.h.stats.feed.Reload(o.Change, o.Err)
 	if o.Err == nil {
@@ -61,8 +61,7 @@ func (r *reloads) reloaded(o Reloaded) {
 	}
 }
 
-// reload carries out a reload that somebody asked for, of all or only of the extensions of
-// these ids.
+// reload carries out a requested reload, of all extensions or only of these ids.
 func (r *reloads) reload(ctx context.Context, only []string) (change *status.Change, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +94,7 @@ func (r *reloads) reload(ctx context.Context, only []string) (change *status.Cha
 	return change, nil
 }
 
-// keep keeps the error of a reload for the status; nil: what is on disk can be used.
+// keep keeps the error of a reload for the status; nil clears it.
 func (r *reloads) keep(err error) {
 	switch protocol.KindOf(err) {
 	case protocol.Canceled, protocol.CallTimeout, protocol.ShuttingDown: // the caller or the host gave up
@@ -115,9 +114,8 @@ func (r *reloads) log(c *status.Change) {
 		"kept", len(c.Kept), "failed", len(c.Failed))
 }
 
-// plan makes the next plan, in which everything that has not changed is what runs now, and
-// returns how it differs from the current one. With only, nothing changes but the extensions
-// of these ids.
+// plan makes the next plan, which reuses the running units that have not changed, and returns its difference from
+// the current one. With only, it changes no extensions but these.
 func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *status.Change, error) {
 	now := r.h.snapshots.Load().Plan
 	cfg := now.Config
@@ -134,7 +132,7 @@ func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *sta
 	if err != nil {
 		return nil, nil, err
 	}
-	if d := next.Exhausted(); d != nil { // trouble of the host, and no change of the disk
+	if d := next.Exhausted(); d != nil { // a fault of the host, and no change of the disk
 		r.h.watch.Retry()
 		return nil, nil, protocol.Errorf(protocol.Overloaded,
 			"not reloaded: %s; everything goes on as it was, and the host looks again every %v", d, watch.RetryPause)
@@ -155,11 +153,9 @@ func (r *reloads) Places() discovery.Places { return *r.onDisk.Load() }
 // Settings implements [watch.Host].
 func (r *reloads) Settings() config.Watch { return r.h.snapshots.Load().Config.Extensions.Watch }
 
-// CatchUp implements [watch.Host]. It looks for changes on disk since the last look, and
-// with apply reloads them. since is when the first sign of a change was. It returns nil,
-// nil when nothing has changed, or when the problem is the same as before. Unlike a reload
-// that somebody asks for, it does not start an extension again that has failed and has not
-// changed.
+// CatchUp implements [watch.Host]. It looks for changes on disk since the last look, and reloads them with apply.
+// since is the time of the first sign of a change. It returns nil, nil if nothing has changed or the problem is
+// the same as before. Unlike a requested reload, it does not restart failed extensions that have not changed.
 func (r *reloads) CatchUp(ctx context.Context, apply bool, since time.Time) (*status.Change, error) {
 	change, err := r.catchUp(ctx, apply)
 	if apply && (change != nil || err != nil) && ctx.Err() == nil {
@@ -212,7 +208,7 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 	return change, nil
 }
 
-// followPlaces puts a plan in force that has the extensions which other nodes share now.
+// followPlaces puts a plan in force with the extensions that other nodes share now.
 func (r *reloads) followPlaces() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

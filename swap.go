@@ -30,18 +30,18 @@ func (h *Host) adopt(p *snapshot.Plan) {
 	h.destinations.Replace(p.Destinations)
 }
 
-// followPlaces gives a plan the extensions that other nodes share now.
+// followPlaces gives p the extensions that other nodes share now.
 func (h *Host) followPlaces(p *snapshot.Plan) {
 	shared := h.far.Follow(p.Extensions, func(id string) bool { return p.Destinations[id] != nil })
 	p.Elsewhere, p.Replicas, p.Reserved = shared.Alone, shared.Replicas, shared.Reserved
 	p.LeftOut = diagnostics.Capped(shared.Diagnostics, maxLeftOut)
 }
 
-// maxLeftOut bounds the diagnostics about what is left out of what other nodes share.
+// maxLeftOut bounds the diagnostics about shared extensions that are left out.
 const maxLeftOut = 100
 
-// swap makes the next snapshot from what the extensions of p, or of the current plan when
-// it is nil, offer now. Clients are notified when their list of tools has changed.
+// swap makes the next snapshot from the current descriptors of the extensions of p, or of the current plan if p
+// is nil. If the list of tools changed, clients are notified.
 func (h *Host) swap(p *snapshot.Plan) {
 	defer h.life.starting.BeforeSnapshot()()
 	otherTools := h.snapshots.Replace(p,
@@ -73,20 +73,20 @@ func (h *Host) swap(p *snapshot.Plan) {
 	}
 }
 
-// rebuildPause lets extensions that change together share a snapshot. announcePause lets
-// snapshots share a notification, which clients answer by a request for all tools.
+// Pauses that let changes share one snapshot or one notification. Clients answer a notification by requesting all
+// tools.
 const (
 	rebuildPause  = 5 * time.Millisecond
-	placesPause   = 250 * time.Millisecond // for what other nodes share
-	restatePause  = 100 * time.Millisecond // for what they are told besides tools
+	placesPause   = 250 * time.Millisecond // before extensions of other nodes are taken over
+	restatePause  = 100 * time.Millisecond // before other nodes are told of changed states
 	announcePause = 100 * time.Millisecond
 )
 
-// extensionOffered takes the handshake of an instance, or with announced a later change of
-// its tools: it keeps the offer for the next start, and asks for a new snapshot.
+// extensionOffered handles the handshake of an instance, or with announced a later change of its tools: it keeps
+// the descriptors for the next start, and requests a new snapshot.
 func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced bool) {
 	h.snapshots.Load().Policies.Pin(x.ID(), i.Handshake(), i.Legacy)
-	if i.Legacy { // this instance serves calls, and its offer is not kept
+	if i.Legacy { // its descriptors are not kept
 		h.life.rebuild.Add()
 		return
 	}
@@ -94,9 +94,8 @@ func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced b
 	h.life.rebuild.Add()
 }
 
-// destinationOffered takes the handshake of an instance of d, or with announced a later
-// change of its tools. The next connection finds a process on standby; the session of the
-// instance is notified of a change.
+// destinationOffered handles the handshake of an instance of d, or with announced a later change of its tools.
+// After a handshake it starts the standby for the next connection; a change is sent to the instance's session.
 func (h *Host) destinationOffered(d *bridge.Destination, i *unit.Instance, announced bool) {
 	h.snapshots.Load().Policies.Pin(d.ID(), i.Handshake(), i.Legacy)
 	h.life.rebuild.Add()

@@ -6,15 +6,14 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Toolsets are the toolsets of a host's configuration, see [protocol.Session.Toolset]. The name
-// "" stands for everything. The error about a toolset that there is not is tool_not_found, and
-// names one that was probably meant.
+// Toolsets are the toolsets of a host's configuration, see [protocol.Session.Toolset]. "" is the toolset of
+// everything. The error for an unknown toolset is tool_not_found, with the most similar name.
 type Toolsets struct{ h *Host }
 
 // ToolsetsOf returns the toolsets of h.
 func ToolsetsOf(h *Host) Toolsets { return Toolsets{h} }
 
-// Tools returns the current tools of a toolset, under the names that its sessions call them by.
+// Tools returns the current tools of a toolset, under the names by which its sessions call them.
 func (t Toolsets) Tools(name string) (*tools.Catalog, error) {
 	now := t.h.snapshots.Load()
 	view, err := now.Toolsets.Of(name)
@@ -24,40 +23,38 @@ func (t Toolsets) Tools(name string) (*tools.Catalog, error) {
 	return view.Tools(now.Catalog), nil
 }
 
-// Offered returns the tools of a toolset that policies show to a caller, "" for an anonymous
-// one, and those that they hide from it.
+// Offered returns the tools of a toolset that policies show to a caller and those that they hide from it. "" is
+// an anonymous caller.
 func (t Toolsets) Offered(name, caller string) (shown, hidden []*tools.Entry, err error) {
 	return t.h.snapshots.Load().Offered(name, caller)
 }
 
-// ServesTo reports whether there is an extension or destination of that id that may run here,
-// and of which sessions of a toolset see anything.
+// ServesTo reports whether an extension or destination exists, may run here and has something that sessions of
+// the toolset see.
 func (t Toolsets) ServesTo(toolset, id string) bool {
 	now := t.h.snapshots.Load()
 	view, err := now.Toolsets.Of(toolset)
 	return err == nil && now.Target(id) != nil && view.Reaches(id)
 }
 
-// Listed returns the tools that are listed to a session of all extensions: those that it sees, or in
-// mode search ext_find, ext_call and the favourites. Nil stands for a Go program, which sees all that
-// an anonymous caller does. The tools are called by [Host.Do] with the session, or, without a toolset,
-// by [Host.Call]. The error says that the session's toolset is not there.
+// Listed returns the tools listed to a session of all extensions: those that it sees or, in mode search,
+// ext_find, ext_call and the favourites. Nil is a Go program, which sees what an anonymous caller does. [Host.Do]
+// calls them with the session; without a toolset, [Host.Call] does too. The error is that of an unknown toolset.
 func (t Toolsets) Listed(s *protocol.Session) ([]*tools.Entry, error) {
 	return t.h.snapshots.Load().Listed(s)
 }
 
-// Found is what a search has for a query: the best tools, others of the best extensions, or,
-// where nothing was found, the extensions that there are.
+// Found is the result of a search: the best tools, more of the best extensions, or, if nothing was found, all
+// extensions.
 type Found = toolindex.Answer
 
-// Find searches the tools of a toolset that policies show to a caller, "" for an anonymous one,
-// for what a user asks for. Words count, and not what they mean.
+// Find searches the tools of a toolset that policies show to a caller, "" for an anonymous one. It matches words,
+// not meaning.
 func (t Toolsets) Find(name, caller, query string) (Found, error) {
 	return t.h.snapshots.Load().Find(name, caller, query, nil)
 }
 
-// IsFavourite reports whether tools.favourites of the configuration keeps a tool listed where
-// others are searched for.
+// IsFavourite reports whether tools.favourites keeps a tool listed in mode search.
 func (t Toolsets) IsFavourite(e *tools.Entry) bool {
 	return t.h.snapshots.Load().Config.Tools.IsFavourite(e)
 }

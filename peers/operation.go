@@ -2,16 +2,16 @@ package peers
 
 import "encoding/json"
 
-// Operation is what the operator of one node wants another node to do or to tell.
+// Operation is a request of one node's operator to another node.
 type Operation struct {
-	Node     string          // that wants it
+	Node     string          // the requesting node
 	Run      string          // its run
-	Operator bool            // cluster.operators of this node names that node
-	Method   string          // what it wants
+	Operator bool            // the requesting node is in cluster.operators of this node
+	Method   string          // the operation
 	Params   json.RawMessage // a JSON value
 }
 
-// GuestID is the id of the session that a client of a run has with an extension of another node.
+// GuestID returns the id of the session that a client of another node's run has with an extension.
 func GuestID(node, run, extension, session string) string {
 	return node + "." + run + "/" + extension + "/" + session
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Lists reports whether an extension with that handshake has items for the list that method asks for.
+// Lists reports whether an extension with this handshake has items for the list that method requests.
 func Lists(method string, hs *runtime.Handshake) bool {
 	if l, ok := listingOf(method); ok {
 		return offers(hs, l.capability)
@@ -48,7 +48,7 @@ func (g *Gateway) Aggregate(ctx context.Context, c *protocol.Call) (json.RawMess
 // ToolOf implements [dispatch.Aggregator].
 func (g *Gateway) ToolOf(c *protocol.Call) string { return g.Tasks.ToolOf(c) }
 
-// setLogLevels carries logging/setLevel of a client of all extensions to every extension that logs.
+// setLogLevels sends logging/setLevel to every extension that logs.
 func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
 	if _, err := askedLevel(c.Params); err != nil {
 		return nil, err
@@ -66,8 +66,7 @@ func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call, view *tool
 	return json.RawMessage("{}"), nil
 }
 
-// subject returns the kind of thing that a request is about, and the path of its name in
-// the params; "" when the request is about none.
+// subject returns the kind of item that a request is about, and the path of its name in the params; "" if none.
 func subject(method string, params json.RawMessage) (kind string, path []string) {
 	switch method {
 	case protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe:
@@ -136,9 +135,8 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 	return &out, nil
 }
 
-// findOwner returns the extension that lists a thing, and the extension's own name for it. It lists everything
-// again for a name that it does not know. The error is the denial of a list that may hold the name. What
-// view hides has no owner.
+// findOwner returns the extension that lists an item, and the item's name there. For an unknown name it lists
+// everything again. It finds nothing that view hides. The error is the denial of a list that may hold the name.
 func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string, view *toolset.View,
 ) (extension, own string, err error) {
 	if view != nil && kind == "prompt" {
@@ -169,7 +167,7 @@ func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name
 			extension != "" {
 			return extension, name, nil
 		}
-		if view != nil { // a denial may be that of a list that the toolset hides
+		if view != nil { // the denied list may be one that the toolset hides
 			return "", "", nil
 		}
 		err = g.owners.Refusal(caller)

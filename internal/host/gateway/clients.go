@@ -10,24 +10,23 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// relayedMCP are the client capabilities that the host relays between an MCP server and its
-// callers, without extensions of MCP. A caller that lacks one is not asked.
+// relayedMCP are the client capabilities that the host relays between an MCP server and its callers, without
+// extensions of MCP. A caller that lacks a capability is not asked.
 var relayedMCP = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`)
 
-// always is what the host declares before any client has: pages of MCP Apps reach the client
-// in resources and _meta, and a client that shows none has the text of the result.
+// always is declared before any client has declared it: pages of MCP Apps reach the client in resources and
+// _meta, and a client that shows none has the text of the result.
 var always = mcpext.Extension{
 	ID:       protocol.ExtensionUI,
 	Settings: json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`),
 }
 
-// Clients are the extensions of MCP that clients have declared since the host was opened. A
-// server of a legacy version that serves several clients learns of all of them when it starts.
-// One of a modern version learns with each request what its caller declares.
+// Clients are the extensions of MCP that clients have declared since the host was opened. A shared legacy server
+// is told all of them at its start; a modern one is told its caller's with each request.
 type Clients struct {
 	o *Options
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	declared *mcpext.Merged
 	relayed  json.RawMessage
 }
@@ -42,14 +41,14 @@ func (c *Clients) set(declared *mcpext.Merged) {
 	c.declared, c.relayed = declared, rawjson.Set(relayedMCP, "extensions", mcpext.Encode(declared.List))
 }
 
-// Relayed returns the client capabilities that an MCP server is told of which belongs to no session alone.
+// Relayed returns the client capabilities for an MCP server that several sessions share.
 func (c *Clients) Relayed() json.RawMessage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.relayed
 }
 
-// note adds what a client declares.
+// note adds the extensions that a client declares.
 func (c *Clients) note(s *protocol.Session) {
 	list, problems := mcpext.Read(s.Capabilities)
 	if len(problems) > 0 {

@@ -20,12 +20,12 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// toolsOnly are the capabilities of an extension that is no MCP server.
+// toolsOnly are the capabilities of an extension that is not an MCP server.
 var toolsOnly = json.RawMessage(`{"tools":{"listChanged":true}}`)
 
-// Describe returns what is offered to s: by its extension, whose instance for s is started if need be, or by
-// all extensions that have started. A destination describes itself. What a server says of itself passes
-// the policies of the response flow, without characters that a reader cannot see.
+// Describe returns the description of what s is served: its extension, whose instance for s is started if need
+// be, or all extensions that have started. A destination describes itself. The words of a server pass the
+// policies of the response flow, without invisible characters.
 func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol.Description, err error) {
 	g.Clients.note(s) // stateless clients begin with this
 	if s.Extension == "" {
@@ -41,7 +41,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	}
 	i, release, err := c.Target.Acquire(ctx, unit.Want{Session: s})
 	switch {
-	// at its first call; a client that is refused here makes none
+	// the caller is asked at its first call, which it would not make if it were refused here
 	case err != nil && g.o.Asks != nil && g.o.Asks(c, err):
 		return protocol.Description{Capabilities: toolsOnly}, nil
 	case err != nil:
@@ -58,7 +58,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 		capabilities = emptyObject
 	}
 	_, isExtension := c.Target.(*unit.Extension)
-	// the host announces changes of its own making
+	// the host announces changes of its own
 	if isExtension && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) {
 		capabilities = rawjson.Set(capabilities, "tools",
 			rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
@@ -66,7 +66,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	if !c.View.MayHaveResources(s.Extension) {
 		capabilities = rawjson.Delete(capabilities, "resources")
 	}
-	for _, list := range []string{"prompts", "resources"} { // of which the operator accepts what was held
+	for _, list := range []string{"prompts", "resources"} { // these lists grow when the operator accepts held items
 		if has := rawjson.Get(capabilities, list); has != nil {
 			capabilities = rawjson.Set(capabilities, list, rawjson.Set(has, "listChanged", json.RawMessage("true")))
 		}
@@ -83,9 +83,9 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 
 var emptyObject = json.RawMessage("{}")
 
-// describeAll describes all extensions as one server. The settings of extensions of MCP are
-// words of servers; all else is the host's own. What policies deny is left out: the words of
-// one server must not lock clients out of the others.
+// describeAll describes all extensions as one server. The settings of extensions of MCP come from servers; all
+// else is the host's own. Settings that policies deny are left out: one server must not lock clients out of the
+// others.
 func (g *Gateway) describeAll(ctx context.Context, s *protocol.Session) (d protocol.Description, err error) {
 	now := g.o.Snapshots.Enter()
 	defer now.Leave()
@@ -118,8 +118,7 @@ func (g *Gateway) describeAll(ctx context.Context, s *protocol.Session) (d proto
 	return protocol.Description{Capabilities: rawjson.Delete(capabilities, "extensions")}, nil
 }
 
-// govern returns what policies leave of what a server says of itself, which they see as the
-// result of initialize or server/discover.
+// govern passes a server's description through the policies, as the result of initialize or server/discover.
 func govern(ctx context.Context, c *dispatch.Call, said json.RawMessage) (d protocol.Description, err error) {
 	x := c.Exchange
 	if isModern(c.Request.Session) {
@@ -138,8 +137,8 @@ func govern(ctx context.Context, c *dispatch.Call, said json.RawMessage) (d prot
 	return d, nil
 }
 
-// Mirrored returns the input schema of the tool that the client of s knows by that name, if
-// the schema has x-mcp-header, by which headers repeat arguments. Else it returns nil.
+// Mirrored returns the input schema of the tool that s knows by this name if the schema has x-mcp-header, which
+// repeats arguments in headers; else nil.
 func (g *Gateway) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 	schema := g.inputSchema(s, s.Extension, tool)
 	if !bytes.Contains(schema, []byte("x-mcp-header")) {
@@ -148,7 +147,8 @@ func (g *Gateway) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 	return schema
 }
 
-// inputSchema returns the schema of a tool by its name for s as a client of an extension, or of all when that is "".
+// inputSchema returns the input schema of a tool by the name that s knows it by. extension is "" for a client of
+// all.
 func (g *Gateway) inputSchema(s *protocol.Session, extension, tool string) json.RawMessage {
 	now := g.o.Snapshots.Load()
 	view, err := now.View(s)
@@ -177,7 +177,8 @@ func (g *Gateway) inputSchema(s *protocol.Session, extension, tool string) json.
 	return rawjson.Get(e.Own, "inputSchema")
 }
 
-// capabilitiesOf merges the capabilities of all extensions that view reaches. merged is what they declare.
+// capabilitiesOf merges the capabilities of all extensions that view reaches. merged holds their extensions of
+// MCP.
 func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset.View) json.RawMessage {
 	all := map[string]json.RawMessage{"tools": json.RawMessage(`{"listChanged":true}`)}
 	declared := slices.DeleteFunc(slices.Clone(merged.List),

@@ -1,5 +1,4 @@
-// Package gateway makes the MCP servers behind the host one server for
-// legacy and modern clients.
+// Package gateway presents the MCP servers behind the host as one server for legacy and modern clients.
 package gateway
 
 import (
@@ -13,8 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Gateway serves the sessions of clients. Its methods may be called by many goroutines at
-// once.
+// Gateway serves the sessions of clients. It is safe for concurrent use.
 type Gateway struct {
 	Calls         Calls // set before the first use of the gateway
 	Sessions      *Sessions
@@ -42,9 +40,8 @@ func New(o Options) *Gateway {
 	}
 }
 
-// Attach registers s for notifications, such as changed tool lists, until ctx ends. It does
-// not block. A host that closes takes no more sessions: the error is shutting_down. That of a
-// session whose toolset is not there is tool_not_found.
+// Attach registers s for notifications, such as changed tool lists, until ctx ends. It does not block. The error
+// is shutting_down once the host is closed, tool_not_found for an unknown toolset.
 func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
 	now := g.o.Snapshots.Load()
 	view, err := now.View(s)
@@ -74,7 +71,7 @@ func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
 	return err
 }
 
-// raiseLogLevels asks the instances for the log level that the remaining sessions want.
+// raiseLogLevels sets the instances to the log level that the remaining sessions want.
 func (g *Gateway) raiseLogLevels(ctx context.Context) {
 	for _, r := range g.o.Units.All() {
 		for _, i := range r.Base().Instances() {
@@ -83,15 +80,15 @@ func (g *Gateway) raiseLogLevels(ctx context.Context) {
 	}
 }
 
-// dropTimeout bounds what the end of a session may ask of extensions.
+// dropTimeout bounds the requests to extensions at the end of a session.
 const dropTimeout = 2 * time.Second
 
-// view returns what a session sees now.
+// view returns the current view of a session.
 func (g *Gateway) view(s *protocol.Session) (*toolset.View, error) {
 	return g.o.Snapshots.Load().View(s)
 }
 
-// Resume brings the log level and the subscriptions of sessions to a new instance.
+// Resume sets the log level and the subscriptions of a new instance.
 func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
 	g.LogLevels.resume(ctx, i)
 	g.Subscriptions.resume(ctx, i)

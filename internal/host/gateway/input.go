@@ -12,13 +12,12 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// maxRounds is how often one call may be answered with input requests.
+// maxRounds bounds the answers with input requests to one call.
 const maxRounds = 16
 
-// InputRounds is the [dispatch.Stage] that puts the input requests of a modern server to
-// a legacy caller. A modern server cannot ask while it works: it answers with its input
-// requests, and is called again with the answers. A modern caller does that itself. The host
-// answers those for roots where the operator states them.
+// InputRounds is the [dispatch.Stage] that puts the input requests of a modern server to a legacy caller. A
+// modern server asks in its result and is called again with the answers; a modern caller does that itself. The
+// host answers requests for roots that the operator states.
 func (g *Gateway) InputRounds(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		if err := refuseStaleAnswers(c.Instance, params); err != nil {
@@ -55,8 +54,8 @@ func isModern(s *protocol.Session) bool {
 	return s != nil && protocol.IsModern(s.Version)
 }
 
-// refuseStaleAnswers refuses the answers to input requests of a call that is not held any more:
-// they mean nothing to a legacy server, which would carry out the call again.
+// refuseStaleAnswers refuses answers to input requests of a call that no longer waits: a legacy server would
+// ignore them and carry out the call again.
 func refuseStaleAnswers(i *unit.Instance, params json.RawMessage) error {
 	if !bytes.Contains(params, []byte("requestState")) || rawjson.Get(params, "requestState") == nil {
 		return nil
@@ -64,20 +63,20 @@ func refuseStaleAnswers(i *unit.Instance, params json.RawMessage) error {
 	if hs := i.Handshake(); hs != nil && !protocol.IsModern(hs.ProtocolVersion) {
 		e := protocol.Errorf(protocol.ExtensionError,
 			"requestState: no call waits for these answers any more; make the call anew")
-		e.Code = protocol.InvalidArguments.Code() // an error, and not a result for the model, which made no mistake
+		e.Code = protocol.InvalidArguments.Code() // an error instead of a result, because the model made no mistake
 		return e
 	}
 	return nil
 }
 
-// needsInput reports whether a result is a set of input requests.
+// needsInput reports whether a result consists of input requests.
 func needsInput(result json.RawMessage) bool {
 	return bytes.Contains(result, []byte("input_required")) &&
 		string(rawjson.Get(result, "resultType")) == `"input_required"`
 }
 
-// withAnswers puts the input requests in result to the client, except those that roots
-// answers, and returns params with the answers.
+// withAnswers puts the input requests of result to the client, except those that roots answers, and returns
+// params with the answers.
 func withAnswers(ctx context.Context, client protocol.Peer, params, result, roots json.RawMessage,
 ) (json.RawMessage, error) {
 	answers := []byte{'{'}

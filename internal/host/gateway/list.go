@@ -20,12 +20,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A client of all extensions gets one list of each kind. Prompts are named as tools are. Resources keep their
-// URIs, by which results, links and clients refer to them: of two extensions that list the same URI the first
-// has it. A request that names a resource or a prompt goes to its owner alone.
+// A client of all extensions gets one list of each kind. Prompts are named like tools. Resources keep their URIs,
+// because results, links and clients refer to them; of two extensions that list the same URI, the first owns it.
+// A request that names a resource or a prompt goes to its owner.
 
-// listing is one kind of thing that servers list: with a capability, or with an extension of
-// MCP whose method lists them.
+// listing is a kind of list: of a capability, or of an extension of MCP by its method.
 type listing struct{ method, capability, member, key string }
 
 var listings = []listing{
@@ -35,13 +34,13 @@ var listings = []listing{
 }
 
 const (
-	listTimeout    = 5 * time.Second // for one extension to list everything; one that takes longer is left out
-	maxListed      = 4096            // things of one kind that one extension lists
-	maxListedBytes = 64 << 20        // of the answers in which it lists them
-	maxPages       = 64              // such answers
+	listTimeout    = 5 * time.Second // for the complete list of one extension; a slower one is left out
+	maxListed      = 4096            // items of one kind of one extension
+	maxListedBytes = 64 << 20        // bytes of its pages together
+	maxPages       = 64              // pages of one extension
 )
 
-// listsAtOnce bounds how many extensions list in parallel.
+// listsAtOnce bounds the extensions that list in parallel.
 var listsAtOnce = 16 * runtime.GOMAXPROCS(0)
 
 func listingOf(method string) (listing, bool) {
@@ -65,8 +64,8 @@ func offering(now *snapshot.Snapshot, l listing) (ids []string) {
 	return ids
 }
 
-// absent returns the extensions that cannot list now, and from which no other takes a name or a URI meanwhile: those
-// without a handshake, such as one whose server is down, and those of nodes that are away.
+// absent returns the extensions that cannot list now and keep their names and URIs meanwhile: those without a
+// handshake, such as one whose server is down, and those of unreachable nodes.
 func absent(now *snapshot.Snapshot, order []string) (ids []string) {
 	for x := range now.Ordered {
 		if x.Handshake() == nil && !slices.Contains(order, x.ID()) {
@@ -81,8 +80,8 @@ func absent(now *snapshot.Snapshot, order []string) (ids []string) {
 	return ids
 }
 
-// list answers a list of one kind for the extensions of order, in one page, with what view
-// shows. refused is a denial of the list of an extension, nil when there was none.
+// list answers a list of one kind with the items of the extensions in order that view shows, in one page. refused
+// is a denial of an extension's list, if any.
 func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string, view *toolset.View,
 ) (list json.RawMessage, refused error) {
 	away := absent(g.o.Snapshots.Load(), order)
@@ -90,7 +89,7 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 	each, items, errs := make([]listed, len(order)), make([][]json.RawMessage, len(order)), make([]error, len(order))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, listsAtOnce)
-	var kept []string // that are not asked, or deny or fail their list: what is known of them stays theirs
+	var kept []string // not asked, denied or failed: these keep what is known of them
 	for n, id := range order {
 		if !view.Reaches(id) || slices.Contains(away, id) {
 			kept = append(kept, id)
@@ -127,8 +126,8 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 	return list, refused
 }
 
-// Diagnostics returns what the lists of the extensions in force have in common, as far as clients have asked
-// for them: of two that list one resource, clients of all extensions reach the first alone.
+// Diagnostics returns the resources that several extensions list, as far as clients have asked for lists: clients
+// of all extensions reach the first extension's only.
 func (g *Gateway) Diagnostics() (list []protocol.Diagnostic) {
 	now := g.o.Snapshots.Load().Extensions
 	for _, s := range g.owners.Shadows() {
@@ -154,8 +153,8 @@ func shadowedDiagnostic(s owners.Shadow) protocol.Diagnostic {
 	}
 }
 
-// allKnown reports whether every MCP server has told what it offers: the items of one that
-// starts late are not in a list.
+// allKnown reports whether every MCP server has had its handshake: a list lacks the items of a server that starts
+// later.
 func allKnown(now *snapshot.Snapshot) bool {
 	for x := range now.Ordered {
 		if x.Handshake() == nil && x.Candidate.Manifest.Transport.Protocol == manifest.ProtocolMCP {
@@ -165,13 +164,13 @@ func allKnown(now *snapshot.Snapshot) bool {
 	return true
 }
 
-// listed is the list of one extension.
+// listed is the complete list of one extension.
 type listed struct {
 	items []json.RawMessage
-	ttl   int64 // how long the list may be cached, in ms; 0 when a page does not say
+	ttl   int64 // how long the list may be cached, in ms; 0: not stated
 }
 
-// shortest returns how long a list may be cached that is made of others, in ms.
+// shortest returns how long a merged list may be cached, in ms.
 func shortest(each []listed, errs []error) (ttl int64) {
 	for n, one := range each {
 		switch {
@@ -184,14 +183,14 @@ func shortest(each []listed, errs []error) (ttl int64) {
 	return ttl
 }
 
-// listOne lists the things of one extension by the path of all calls: all of them or, with an error, none.
-// A failure costs the other extensions nothing.
+// listOne lists the items of one extension by a call of its own: all or, with an error, none. A failure does not
+// affect other extensions.
 func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension string, l listing) (list listed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	params := rawjson.Delete(c.Params, "cursor")
-	asked := make(map[string]bool, 1) // the cursors of the pages so far
-	bytes := 0                        // of them
+	asked := make(map[string]bool, 1) // cursors of the pages so far
+	bytes := 0                        // of the pages so far
 	for n := range maxPages {
 		result, err := g.Calls.DoPart(ctx,
 			&protocol.Call{Session: c.Session, Extension: extension, Method: l.method, Params: params})
@@ -235,7 +234,7 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 	return list, nil
 }
 
-// ttlOf returns how long a result may be cached, in ms; 0 when it does not say.
+// ttlOf returns how long a result may be cached, in ms; 0 if not stated.
 func ttlOf(result json.RawMessage) int64 {
 	ttl, err := strconv.ParseInt(string(rawjson.Get(result, "ttlMs")), 10, 64)
 	if err != nil || ttl < 0 {

@@ -23,7 +23,7 @@ func (c calls) DoPart(_ context.Context, call *protocol.Call) (json.RawMessage, 
 	return c.answer(call)
 }
 
-// An extension that fails at its second page is left out: of the first, nobody would be known as the owner.
+// An extension that fails at its second page is left out: its other items would have no known owner.
 func TestListThatBreaksOff(t *testing.T) {
 	g := &Gateway{
 		o: Options{Log: slog.New(slog.DiscardHandler)},
@@ -40,8 +40,7 @@ func TestListThatBreaksOff(t *testing.T) {
 	}
 }
 
-// An extension lists few things in pages that are as long as lines may be. Each client that asks would have them all
-// held.
+// Pages may be as long as lines, and each client that asks would hold them all.
 func TestListOfLongPagesEnds(t *testing.T) {
 	text, asked := strings.Repeat("x", maxListedBytes/4), 0
 	g := &Gateway{

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Several sessions may want different log levels of one instance. The instance is asked
-// for the lowest of them, and each session gets the messages from its own level on.
+// Sessions may want different log levels of one instance. The instance is set to the lowest, and each session
+// receives the messages from its own level on.
 
 // logLevels are MCP's log levels, the lowest first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
@@ -29,7 +29,7 @@ func levelOf(text json.RawMessage) int {
 	return unit.NoLogLevel
 }
 
-// askedLevel returns the level in the params of logging/setLevel.
+// askedLevel returns the index of the level in params of logging/setLevel.
 func askedLevel(params json.RawMessage) (level int, err error) {
 	if level = levelOf(rawjson.Get(params, "level")); level == unit.NoLogLevel {
 		return level, protocol.Errorf(protocol.InvalidArguments, "level must be one of %s",
@@ -38,19 +38,19 @@ func askedLevel(params json.RawMessage) (level int, err error) {
 	return level, nil
 }
 
-// LogLevels are the log levels that sessions asked for.
+// LogLevels are the log levels that sessions have set.
 type LogLevels struct {
 	sessions *Sessions
 
 	mu    sync.Mutex                // guards level
-	level map[*protocol.Session]int // as indexes of logLevels
+	level map[*protocol.Session]int // indexes of logLevels
 }
 
 func newLogLevels(s *Sessions) *LogLevels {
 	return &LogLevels{sessions: s, level: make(map[*protocol.Session]int)}
 }
 
-// drop forgets the level of a session that has ended, and reports whether it had one.
+// drop removes the level of an ended session, and reports whether it had one.
 func (l *LogLevels) drop(s *protocol.Session) (had bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,8 +66,8 @@ func (l *LogLevels) of(s *protocol.Session) (level int, ok bool) {
 	return level, ok
 }
 
-// Lowest is the [dispatch.Stage] that brings the log level of the caller to the
-// instance: a modern server is told with each request, a legacy one beforehand.
+// Lowest is the [dispatch.Stage] that sets the instance's log level for the caller: with each request to a modern
+// server, beforehand at a legacy one.
 func (l *LogLevels) Lowest(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		if c.Request.Method != protocol.MethodSetLevel {
@@ -108,7 +108,7 @@ func (l *LogLevels) keep(s *protocol.Session, level int) {
 	l.level[s] = level
 }
 
-// lowest returns the lowest level that the sessions of an instance asked for, [unit.NoLogLevel] for none.
+// lowest returns the lowest level of the sessions of i, [unit.NoLogLevel] if none has set one.
 func (l *LogLevels) lowest(i *unit.Instance) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +121,8 @@ func (l *LogLevels) lowest(i *unit.Instance) int {
 	return level
 }
 
-// withLevel returns params with the level of the caller's session for a modern server,
-// and asks a legacy server for the level in params.
+// withLevel adds the session's level to params for a modern server. For a legacy server it sets the level of
+// params first.
 func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json.RawMessage) json.RawMessage {
 	hs := c.Instance.Handshake()
 	if hs == nil || !offers(hs, "logging") {
@@ -137,13 +137,13 @@ func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json
 		}
 		return params
 	}
-	if asked < c.Instance.AskedLogLevel() { // it stays so low until a session changes its own
+	if asked < c.Instance.AskedLogLevel() { // it stays at this level until a session changes its own
 		setLevel(ctx, c.Instance, func() int { return min(asked, c.Instance.LogLevel(), l.lowest(c.Instance)) })
 	}
 	return params
 }
 
-// setLevel asks a legacy instance that logs for the level that wanted returns.
+// setLevel sets a legacy instance that logs to the level that wanted returns.
 func setLevel(ctx context.Context, i *unit.Instance, wanted func() int) {
 	hs := i.Handshake()
 	if hs == nil || !offers(hs, "logging") || protocol.IsModern(hs.ProtocolVersion) {
@@ -170,15 +170,13 @@ func (l *LogLevels) callAccepts(c *dispatch.Call, message json.RawMessage) bool 
 	return l.accepts(c.Request.Session, message)
 }
 
-// accepts reports whether a session wants a log message. A session that set no level wants
-// all.
+// accepts reports whether a session wants a log message. A session without a level wants all.
 func (l *LogLevels) accepts(s *protocol.Session, message json.RawMessage) bool {
 	at, ok := l.of(s)
 	return !ok || levelOf(rawjson.Get(message, "level")) >= at
 }
 
-// resume asks an instance for the lowest level that its sessions want: a new one, or all that served a
-// session which has ended.
+// resume sets an instance to the lowest level of its sessions: after its start, or after one of them has ended.
 func (l *LogLevels) resume(ctx context.Context, i *unit.Instance) {
 	setLevel(ctx, i, func() int { return l.lowest(i) })
 }

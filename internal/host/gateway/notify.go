@@ -25,8 +25,8 @@ func (g *Gateway) Callers(next dispatch.Deliver) dispatch.Deliver {
 	}
 }
 
-// caller is the caller of a call as the instance sees it. A request or notification of the
-// instance is the same exchange with the ends swapped, and passes the same policies.
+// caller is the caller of a call as the instance sees it. Messages of the instance pass the policies of the call,
+// with the ends swapped.
 type caller struct {
 	g    *Gateway
 	call *dispatch.Call
@@ -54,17 +54,15 @@ func (u caller) Notify(ctx context.Context, method string, params json.RawMessag
 	return u.call.TellCaller(ctx, method, params)
 }
 
-// notFromCaller reports whether the message concerns a task started by a different caller, or
-// one that the caller does not see here.
-// The child cannot say whom it addresses, so with one call in flight we assume that caller.
+// notFromCaller reports whether the message concerns a task that another caller started, or one that this caller
+// may not see. Messages name no addressee: with one call in flight, its caller is assumed.
 func (u caller) notFromCaller(params json.RawMessage) bool {
 	_, about, known := u.g.Tasks.Related(u.by, params)
 	return known && (about.Caller != u.call.Caller() || !u.call.View.Has(u.by.Unit.ID(), about.Tool))
 }
 
-// isForAnother reports whether a request concerns a task that another session started, and
-// so is put to that session. The session may be of the same caller, unless this call is
-// about that task.
+// isForAnother reports whether a request concerns a task of another session, which then gets the request. That
+// session may belong to the same caller, unless this call is about the task.
 func (u caller) isForAnother(params json.RawMessage) bool {
 	id, about, known := u.g.Tasks.Related(u.by, params)
 	switch {
@@ -77,13 +75,13 @@ func (u caller) isForAnother(params json.RawMessage) bool {
 	return own != id
 }
 
-// Incoming takes a request or notification of an instance outside any call, or during calls of several
-// sessions. An instance of one session speaks to that one. Of others, messages about a subscription or a
-// task, or to everybody, are passed on.
+// Incoming handles a request or notification of an instance outside of any call, or during calls of several
+// sessions. An instance of one session reaches that session. A shared instance reaches sessions by subscription
+// or task, or all of them with a changed list.
 func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool,
 ) (json.RawMessage, error) {
 	_, about, related := g.Tasks.Related(i, params)
-	// A task whose tool the toolset of a session hides is none of its tasks.
+	// a session has no tasks of tools that its toolset hides
 	hides := func(s *protocol.Session) bool {
 		view, err := g.view(s)
 		return related && (err != nil || !view.Has(i.Unit.ID(), about.Tool))
@@ -107,7 +105,7 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 		}
 		return g.forward(ctx, i.Unit, s, method, params, false)
 	}
-	if method == protocol.MethodRootsList { // many servers ask when they start, and go on without
+	if method == protocol.MethodRootsList { // many servers ask at their start, and go on without an answer
 		if !i.RefusedRoots.Swap(true) {
 			i.Unit.Log.Info("answered roots/list with an error: it belongs to no call, and several clients share "+
 				"this process", "next",
@@ -125,13 +123,13 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 		method)
 }
 
-// Forward carries a request or notification of an instance to a session that it is for.
+// Forward sends a request or notification of an instance to session s.
 func Forward(ctx context.Context, g *Gateway, i *unit.Instance, s *protocol.Session, method string,
 	params json.RawMessage, notify bool) (json.RawMessage, error) {
 	return g.forward(ctx, i.Unit, s, method, params, notify)
 }
 
-// audience returns the sessions that a notification is for.
+// audience returns the sessions that receive a notification.
 func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessage) (to []*protocol.Session) {
 	if own := i.Unit.Session(i.Key); own != nil {
 		return []*protocol.Session{own}
@@ -160,8 +158,8 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 	return to
 }
 
-// NotifyListed tells the clients that see u, or with i those of that instance, by the method for it that a
-// list has changed.
+// NotifyListed notifies the clients that see u, or with i the clients of that instance, of a changed list by its
+// method.
 func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
 	unseen := func(s *protocol.Session) bool { return s.Extension != "" && s.Extension != u.ID() }
 	to := slices.DeleteFunc(g.Sessions.all(), unseen)
@@ -179,12 +177,12 @@ func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
 	}
 }
 
-// notifyTimeout bounds how long slow clients can keep others from their notification.
+// notifyTimeout bounds how long a slow client delays the notification of others.
 const notifyTimeout = 2 * time.Second
 
-// NotifyToolsChanged tells clients of extensions that their list of tools has changed, and those of
-// a toolset that was defined anew that every list has. A session with a search whose list is what it
-// was is not told.
+// NotifyToolsChanged notifies clients of extensions that their list of tools has changed. After a new definition
+// of its toolset, a session is notified of every list. A search session is not notified while its own list is
+// unchanged.
 func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 	now := g.o.Snapshots.Load()
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
@@ -199,7 +197,7 @@ func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 			changed = slices.Clone(other[s.Toolset])
 		}
 		same := g.lists.note(now, s)
-		if !g.Sessions.IfAttached(s, func() {}) { // its end came before the note, which would stay
+		if !g.Sessions.IfAttached(s, func() {}) { // the session ended before the note, which would stay
 			g.lists.drop(s)
 			return
 		}
@@ -215,7 +213,7 @@ func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 	})
 }
 
-// hears reports whether a session that sees view is notified by an extension.
+// hears reports whether a session with this view receives notifications of an extension.
 func hears(view *toolset.View, extension, method string, params json.RawMessage) bool {
 	if method == protocol.MethodResourcesListChanged {
 		return view.MayHaveResources(extension)
@@ -227,8 +225,8 @@ func errUnreachable() error {
 	return protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
 }
 
-// forward carries a request or notification of u to s outside a call: the path of a call
-// with the ends swapped.
+// forward sends a request or notification of u to s outside of calls, through the policies, with the ends
+// swapped.
 func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session, method string, params json.RawMessage,
 	notify bool) (json.RawMessage, error) {
 	if method == protocol.MethodMessage && !g.LogLevels.accepts(s, params) {

@@ -12,13 +12,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Calls is the gateway's way back to the host.
+// Calls lets the gateway make calls.
 type Calls interface {
-	// DoPart carries a call that is a part of the one that the gateway answers.
+	// DoPart carries a call that is part of the call being answered.
 	DoPart(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
-	// AwaitListed waits for extensions that start and whose items belong into the list of c.
+	// AwaitListed waits for starting extensions whose items belong into the list of c.
 	AwaitListed(ctx context.Context, c *protocol.Call)
-	// Enter routes a call and does not send it. The caller of Enter leaves its snapshot.
+	// Enter routes a call without sending it. The caller of Enter leaves its snapshot.
 	Enter(ctx context.Context, c *protocol.Call) (*dispatch.Call, error)
 }
 
@@ -27,11 +27,11 @@ type Options struct {
 	Snapshots *snapshot.Store
 	Units     *units.Registry
 	Hooks     *dispatch.HookEvents
-	Beside    *inflight.Gate          // that work beside calls is inside
+	Beside    *inflight.Gate          // admits work beside calls
 	Closing   context.Context         // ends when the host begins to close
-	Ended     func(*protocol.Session) // called when a session with an id has ended; nil: nobody is told
-	Changed   func()                  // called when the pins of what extensions say have changed
-	// reports whether the caller of a call that failed is asked for what it lacks; nil: nobody is
+	Ended     func(*protocol.Session) // called when a session with an id has ended; nil: ignored
+	Changed   func()                  // called when pins of server descriptions have changed
+	// reports whether the caller of a failed call will be asked to sign in; nil: never
 	Asks func(c *dispatch.Call, err error) bool
 	Log  *slog.Logger
 }

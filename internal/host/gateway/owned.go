@@ -13,11 +13,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A method of an extension of MCP, such as skills/list and skills/get, belongs to the servers
-// that declare the extension. Its lists are merged. Another method goes to the only owner, or
-// to the one that lists the item which the params name.
+// Methods of an extension of MCP, such as skills/list and skills/get, belong to the servers that declare it.
+// Their lists are merged. Other methods go to the only such server, or to the one that lists the item named in
+// the params.
 
-// skillListing lists skills. Their files are resources, which no other list need have.
+// skillListing lists skills. Their files are resources that resources/list may omit.
 var skillListing = listing{method: protocol.MethodSkillsList, member: "skills"}
 
 // isOwnedList reports whether method lists the items of an extension of MCP.
@@ -26,7 +26,7 @@ func isOwnedList(method string) bool {
 	return verb == "list" && mcpext.MayOwn(method)
 }
 
-// listMethod returns the method that lists the items which method is about.
+// listMethod returns the method that lists the items of another method.
 func listMethod(method string) string {
 	if method == protocol.MethodDirectoryRead {
 		return protocol.MethodSkillsList
@@ -41,8 +41,8 @@ func notOwned(method string) error {
 		"method %q is not served here: no extension declares an MCP extension with methods %s/…", method, name)
 }
 
-// listOwned answers the list of an extension of MCP: that of the only owner that the client sees, and
-// sees all of, as it is, page by page; else those of all owners in one page.
+// listOwned answers the list of an extension of MCP. If the client sees one server, and all of it, the server's
+// pages are passed on; else the lists of all servers are merged into one page.
 func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
 	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
 	reached := view.Servers(servers)
@@ -63,7 +63,7 @@ func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset
 	return result, nil
 }
 
-// resolveOwned returns c with the extension that serves the method.
+// resolveOwned returns c with the extension that serves its method.
 func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (*protocol.Call, error) {
 	servers := view.Servers(g.o.Snapshots.Load().Declared.Owners(c.Method))
 	if len(servers) == 0 {
@@ -94,13 +94,13 @@ func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *tool
 	return &out, nil
 }
 
-// ownerOfItem returns the extension that lists an item, "" for none. It lists everything
-// again for an item that it does not know.
+// ownerOfItem returns the extension that lists an item, "" if none. For an unknown item it lists everything
+// again.
 func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string, view *toolset.View,
 ) (extension string) {
 	l := listing{method: listMethod(c.Method)}
 	l.member, _, _ = strings.Cut(l.method, "/")
-	serves := func(id string) bool { return view.Check(id, c.Method, c.Params) == nil } // what is hidden has no owner
+	serves := func(id string) bool { return view.Check(id, c.Method, c.Params) == nil } // a hidden item has no owner
 	if extension = g.owners.FindItem(l.method, key, view, serves); extension == "" && g.owners.MayList() {
 		g.list(ctx, &protocol.Call{Session: c.Session}, l, offering(g.o.Snapshots.Load(), l), view)
 		extension = g.owners.FindItem(l.method, key, view, serves)
@@ -108,8 +108,8 @@ func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string,
 	return extension
 }
 
-// onlySkillServer returns the extension that serves a file of a skill which no list has: the
-// only one that serves skills (SEP-2640: a skill is loaded given its URI alone).
+// onlySkillServer returns the server of an unlisted file of a skill, if only one server has skills (SEP-2640: a
+// skill is loaded given its URI alone).
 func onlySkillServer(declared *mcpext.Merged, uri string, view *toolset.View) string {
 	servers := view.Servers(declared.Owners(protocol.MethodSkillsList))
 	if len(servers) != 1 || !strings.HasPrefix(uri, "skill://") || !view.Resource(servers[0], uri) {

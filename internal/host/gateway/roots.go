@@ -10,24 +10,23 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Roots that the operator states are the host's answer to every roots/list of a server. A
-// modern server asks in a result. Other input requests of the same result go to the caller;
-// the host's answers are added when the caller comes back with its own.
+// The host answers roots/list of servers with the roots that the operator states. A modern server asks in a
+// result: its other input requests go to the caller, and the host's answers are added when the caller comes back
+// with its own.
 
-// rootsState begins the requestState that stands for one of the server and for what the host answers.
+// rootsState begins a requestState that wraps the server's and names the requests that the host answers.
 const rootsState = "exthost-roots."
 
-// maxRootsKeys bounds the input requests that such a state may name.
+// maxRootsKeys bounds the input requests in such a state.
 const maxRootsKeys = 64
 
-// answered is what such a requestState holds.
+// answered is the content of such a state.
 type answered struct {
-	Keys  []string        `json:"keys"`  // of the host's answers
-	State json.RawMessage `json:"state"` // of the server; null when it had none
+	Keys  []string        `json:"keys"`  // keys of the requests that the host answers
+	State json.RawMessage `json:"state"` // the server's requestState; null if it had none
 }
 
-// rootsKeys returns the keys of the input requests in result that ask for roots, and whether
-// there are others.
+// rootsKeys returns the keys of the input requests for roots in result, and whether there are others.
 func rootsKeys(result json.RawMessage) (keys []string, others bool) {
 	for key, request := range rawjson.Members(rawjson.Get(result, "inputRequests")) {
 		if method, _ := rawjson.Text(rawjson.Get(request, "method")); method == protocol.MethodRootsList &&
@@ -40,7 +39,7 @@ func rootsKeys(result json.RawMessage) (keys []string, others bool) {
 	return keys, others
 }
 
-// withoutRoots returns a result for a modern caller without the input requests of keys.
+// withoutRoots returns result without the input requests of keys, for a modern caller.
 func withoutRoots(result json.RawMessage, keys []string) json.RawMessage {
 	requests := rawjson.Get(result, "inputRequests")
 	for _, key := range keys {
@@ -54,8 +53,8 @@ func withoutRoots(result json.RawMessage, keys []string) json.RawMessage {
 	})
 }
 
-// withRoots adds the host's answers to params that hold a requestState of [withoutRoots]. The caller may have
-// changed it: then it names other keys, which the caller could as well have answered itself.
+// withRoots adds the host's answers to params with a requestState of [withoutRoots]. A caller that tampers with
+// it gains nothing: it could answer any of the keys itself.
 func withRoots(params, roots json.RawMessage) json.RawMessage {
 	if roots == nil || !bytes.Contains(params, []byte(rootsState)) {
 		return params

@@ -8,14 +8,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// searchLists are the lists of the sessions that get a search in place of all tools, as hashes:
-// they seldom change, though the tools that can be found do.
+// searchLists are the lists of search sessions, as hashes. They seldom change, though the tools that can be found
+// do.
 type searchLists struct {
 	mu sync.Mutex // guards of
 	of map[*protocol.Session][sha256.Size]byte
 }
 
-// note notes the list that a session has now, and reports whether it had the same one before.
+// note records the current list of a session, and reports whether it is unchanged.
 func (l *searchLists) note(now *snapshot.Snapshot, s *protocol.Session) (same bool) {
 	list, searches := now.SearchList(s)
 	l.mu.Lock()

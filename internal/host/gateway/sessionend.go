@@ -5,7 +5,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// detach drops a registration, which may be nil, before its ctx has ended.
+// detach cancels a registration before its ctx has ended. a may be nil.
 func (l *Sessions) detach(a *attachment) {
 	if a != nil && a.cancel() {
 		l.o.Beside.Leave()
@@ -20,7 +20,7 @@ func (l *Sessions) ended(s *protocol.Session, a *attachment, drop func() (droppe
 	}
 	dropped()
 	l.o.Hooks.SessionEnded(s, began)
-	if s.ID == "" { // the instances of a stateless caller belong to no session
+	if s.ID == "" { // instances of a stateless caller belong to no session
 		return
 	}
 	if l.o.Ended != nil {
@@ -32,7 +32,7 @@ func (l *Sessions) ended(s *protocol.Session, a *attachment, drop func() (droppe
 	}
 }
 
-// remove drops s if a is its registration, in one step: s may be attached again at once.
+// remove removes s if a is its registration, in one step: s may be attached again at once.
 func (l *Sessions) remove(s *protocol.Session, a *attachment, drop func() (dropped func())) (dropped func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func (l *Sessions) remove(s *protocol.Session, a *attachment, drop func() (dropp
 	return drop()
 }
 
-// Close drops every session without handling its end.
+// Close removes every session without handling its end.
 func (l *Sessions) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,13 +18,13 @@ import (
 type Sessions struct {
 	o *Options
 
-	mu       sync.Mutex // guards attached; taken before the locks of what sessions have
+	mu       sync.Mutex // guards attached; taken before the locks of per-session state
 	attached map[*protocol.Session]*attachment
 }
 
 // attachment is one registration of a session.
 type attachment struct {
-	cancel    func() bool // keeps the end of the session from being handled; reports whether that was in time
+	cancel    func() bool // keeps the session's end from being handled; false if it was too late
 	notifying atomic.Bool // the client is being notified of changed tools
 }
 
@@ -32,7 +32,8 @@ func newSessions(o *Options) *Sessions {
 	return &Sessions{o: o, attached: make(map[*protocol.Session]*attachment)}
 }
 
-// attach registers s until ctx ends. drop then drops what s has, and returns what to do once the lock is free.
+// attach registers s until ctx ends. drop then removes the session's state, and returns what to do after the lock
+// is released.
 func (l *Sessions) attach(ctx context.Context, s *protocol.Session, drop func() (dropped func())) error {
 	began := l.o.Hooks.SessionBegan(s)
 	l.mu.Lock()
@@ -50,14 +51,14 @@ func (l *Sessions) attach(ctx context.Context, s *protocol.Session, drop func() 
 	return nil
 }
 
-// Len returns how many sessions are attached.
+// Len returns the number of attached sessions.
 func (l *Sessions) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.attached)
 }
 
-// Clients describes the attached sessions, by their ids. listing says what a session is listed.
+// Clients describes the attached sessions, sorted by id. listing returns what a session is listed.
 func (l *Sessions) Clients(listing func(*protocol.Session) string) []status.Client {
 	list := []status.Client{}
 	for _, s := range l.all() {
@@ -77,7 +78,7 @@ func (l *Sessions) Clients(listing func(*protocol.Session) string) []status.Clie
 	return list
 }
 
-// ByKey returns the session of an instance's key; nil when there is none.
+// ByKey returns the session of an instance's key, nil if there is none.
 func (l *Sessions) ByKey(key string) *protocol.Session {
 	for _, s := range l.all() {
 		if s.ID != "" && unit.SessionKey(s) == key {
@@ -93,8 +94,8 @@ func (l *Sessions) all() []*protocol.Session {
 	return slices.Collect(maps.Keys(l.attached))
 }
 
-// IfAttached runs f if s is attached: the end of any other session would go unnoticed, and
-// what f keeps of it would stay. The session does not end before f has returned.
+// IfAttached runs f if s is attached, and reports whether it is. f may keep state for s: the session ends only
+// after f has returned. For any other session that state would never be removed.
 func (l *Sessions) IfAttached(s *protocol.Session, f func()) (attached bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,9 +106,8 @@ func (l *Sessions) IfAttached(s *protocol.Session, f func()) (attached bool) {
 	return true
 }
 
-// notify runs send for each session that a notification of changed tools may go to, beside
-// the caller, and waits until each has returned or ctx has ended: a client may ignore ctx.
-// A client that is still busy with the previous notification is left out.
+// notify runs send concurrently for each attached session, and waits until each has returned or ctx has ended: a
+// client may ignore ctx. It skips clients that are still busy with the previous notification.
 func (l *Sessions) notify(ctx context.Context, send func(*protocol.Session)) {
 	l.mu.Lock()
 	attached := maps.Clone(l.attached)

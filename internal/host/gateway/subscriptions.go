@@ -15,10 +15,11 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// subscription is a resource that sessions follow at one instance, or at all that sessions share.
+// subscription is a resource that sessions follow, at one session's instance or at the shared instances of a
+// unit.
 type subscription struct {
 	unit   *unit.Unit
-	key    string // of the session's own instance; "" where sessions share instances
+	key    string // of the session's own instance; "": shared instances
 	uri    string
 	legacy bool // at the instance for legacy clients
 }
@@ -26,18 +27,17 @@ type subscription struct {
 // followers are the sessions that follow one resource.
 type followers struct {
 	sessions map[*protocol.Session]struct{}
-	turn     chan struct{} // holds a value while the extension is asked about the resource
-	users    int           // that hold the turn or wait for it
+	turn     chan struct{} // holds a value while a request about the resource is in flight
+	users    int           // sessions that hold the turn or wait for it
 }
 
-// Subscriptions are the sessions that follow resources. The extension knows one subscriber,
-// the host.
+// Subscriptions are the sessions that follow resources. For the extension, the host is the only subscriber.
 type Subscriptions struct {
 	sessions *Sessions
 
 	mu    sync.Mutex // guards the fields below
 	to    map[subscription]*followers
-	bytes map[*protocol.Session]int // of what each session follows
+	bytes map[*protocol.Session]int // cost of what each session follows
 }
 
 func newSubscriptions(s *Sessions) *Subscriptions {
@@ -48,11 +48,10 @@ func newSubscriptions(s *Sessions) *Subscriptions {
 	}
 }
 
-// maxFollowed bounds the URIs of the resources that one session follows, in bytes, with overhead
-// for each.
+// maxFollowed bounds the resources that one session follows, in bytes of their URIs with overhead.
 const maxFollowed = 256 << 10
 
-// cost is what a subscription counts against maxFollowed.
+// cost is the share of a subscription in maxFollowed.
 func (to subscription) cost() int { return len(to.uri) + 256 }
 
 // hasRoom reports whether a session may follow one more resource.
@@ -82,15 +81,15 @@ func (l *Subscriptions) of(to subscription) *followers {
 	return f
 }
 
-// forget drops the followers of a resource when there are none. It is called with the lock held.
+// forget removes the entry of a resource without followers. It is called with the lock held.
 func (l *Subscriptions) forget(to subscription) {
 	if f := l.to[to]; f != nil && len(f.sessions) == 0 && f.users == 0 {
 		delete(l.to, to)
 	}
 }
 
-// turn waits until the extension is asked nothing else about the resource: what it is asked last must agree
-// with who follows. The caller calls end.
+// turn waits until no other request about the resource is in flight: the last one sent must agree with the
+// followers. The caller calls end.
 func (l *Subscriptions) turn(ctx context.Context, to subscription) (end func(), err error) {
 	l.mu.Lock()
 	f := l.of(to)
@@ -125,7 +124,7 @@ func (l *Subscriptions) add(to subscription, who *protocol.Session) {
 	}
 }
 
-// remove reports whether no session follows the resource any more.
+// remove removes a follower, and reports whether it was the last.
 func (l *Subscriptions) remove(to subscription, who *protocol.Session) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,8 +160,7 @@ func (l *Subscriptions) sessionsOf(to subscription) []*protocol.Session {
 	return slices.Collect(maps.Keys(f.sessions))
 }
 
-// drop removes a session that has ended, and returns the resources that no session follows
-// any more.
+// drop removes an ended session, and returns the resources that are left without followers.
 func (l *Subscriptions) drop(s *protocol.Session) (idle []subscription) {
 	for _, to := range l.followedBy(s) {
 		if l.remove(to, s) {
@@ -172,8 +170,8 @@ func (l *Subscriptions) drop(s *protocol.Session) (idle []subscription) {
 	return idle
 }
 
-// unsubscribeIdle tells extensions which resources no session follows any more. An instance of
-// one session ends with the session.
+// unsubscribeIdle unsubscribes from resources without followers. An instance of one session ends with that
+// session, and is not asked.
 func (l *Subscriptions) unsubscribeIdle(ctx context.Context, idle []subscription) {
 	for _, to := range idle {
 		if !to.unit.PerSession() {
@@ -182,9 +180,9 @@ func (l *Subscriptions) unsubscribeIdle(ctx context.Context, idle []subscription
 	}
 }
 
-// unsubscribeFor asks a running instance to unsubscribe, unless a session follows the resource again. The next instance
-// is not asked to subscribe. The instance comes before the turn, as in calls: sessions that want the turn would wait
-// for room in the instance too.
+// unsubscribeFor unsubscribes at a running instance, unless a session follows the resource again. It takes the
+// instance before the turn, as calls do: else sessions that want the turn would wait for room in the instance
+// too.
 func (l *Subscriptions) unsubscribeFor(ctx context.Context, to subscription) {
 	acquire := func(ctx context.Context) (*unit.Instance, func(error), error) { return to.unit.AcquireKey(ctx, "") }
 	if to.legacy {
@@ -210,8 +208,8 @@ func uriParams(uri string) json.RawMessage {
 	return append(append([]byte(`{"uri":`), rawjson.Quote(uri)...), '}')
 }
 
-// Shared is the [dispatch.Stage] that lets several sessions follow one resource: a request
-// to unsubscribe reaches the extension when the last of them makes it.
+// Shared is the [dispatch.Stage] that lets several sessions follow one resource: the extension is unsubscribed
+// when the last of them leaves.
 func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		s, change := c.Request.Session, l.subscribe
@@ -225,7 +223,8 @@ func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 		if s == nil {
 			return next(ctx, c, params)
 		}
-		// for its turn: while an extension does not answer, each would wait for the timeouts of all before it
+		// for the turn: while an extension does not answer, each request would wait for the timeouts of all
+		// before it
 		waiting := ctx
 		if limit := c.Target.Base().Spec.Options.CallTimeout; limit > 0 {
 			var cancel context.CancelFunc
@@ -244,7 +243,7 @@ func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 	}
 }
 
-// subscribe calls ask, which asks the extension, and then notes that the session follows the resource.
+// subscribe calls ask, which subscribes at the extension, and then adds the session.
 func (l *Subscriptions) subscribe(ctx context.Context, to subscription, who *protocol.Session, ask func() error) error {
 	if !l.hasRoom(to, who) {
 		return protocol.Errorf(protocol.Overloaded,
@@ -262,7 +261,7 @@ func (l *Subscriptions) subscribe(ctx context.Context, to subscription, who *pro
 	return nil
 }
 
-// unsubscribe calls ask, which asks the extension, if no other session follows the resource.
+// unsubscribe removes the session, and calls ask, which unsubscribes at the extension, if it was the last.
 func (l *Subscriptions) unsubscribe(ctx context.Context, to subscription, who *protocol.Session, ask func() error,
 ) error {
 	end, err := l.turn(ctx, to)
@@ -286,7 +285,7 @@ func subscribed(c *dispatch.Call, params json.RawMessage) subscription {
 	return to
 }
 
-// subscriptionAt returns the resource that an instance has by that URI.
+// subscriptionAt returns the subscription for a URI of an instance.
 func subscriptionAt(i *unit.Instance, uri string) subscription {
 	to := subscription{unit: i.Unit, uri: uri, legacy: i.Legacy}
 	if i.Unit.PerSession() {

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// One session follows a bounded number of resources, and others as many.
+// The bound on followed resources is per session.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	l, ada, bob := newSubscriptions(nil), new(protocol.Session), new(protocol.Session)
 	at := func(n int) subscription { return subscription{uri: fmt.Sprintf("test://%04d", n)} }
@@ -46,8 +46,8 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	}
 }
 
-// The extension is asked to unsubscribe only while no session follows the resource, also when
-// another session subscribes, unsubscribes or ends at the same time.
+// The extension is unsubscribed only while no session follows the resource, even if another session subscribes,
+// unsubscribes or ends at the same time.
 func TestSubscriptionsAgreeWithTheExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sessions := newSessions(&Options{})
@@ -89,7 +89,7 @@ func TestSubscriptionsAgreeWithTheExtension(t *testing.T) {
 	})
 }
 
-// A session that waits for its turn gives up with its call, and leaves nothing.
+// A session that waits for its turn gives up with its call, and leaves nothing behind.
 func TestSubscriptionsDoNotWaitForever(t *testing.T) {
 	l, to, s := newSubscriptions(nil), subscription{uri: "test://note"}, new(protocol.Session)
 	end, err := l.turn(t.Context(), to)
@@ -107,7 +107,7 @@ func TestSubscriptionsDoNotWaitForever(t *testing.T) {
 	}
 }
 
-// target is a unit that calls go to.
+// target is a unit that receives calls.
 type target struct {
 	snapshot.Target
 	unit *unit.Unit
@@ -115,8 +115,8 @@ type target struct {
 
 func (t target) Base() *unit.Unit { return t.unit }
 
-// Many sessions that subscribe to a resource of an extension that does not answer wait for one call_timeout for their
-// turn, and for one for their answer.
+// Sessions that subscribe at an extension that does not answer wait for two call_timeouts at most: one for their
+// turn, one for their answer.
 func TestSubscriptionsOfAHungExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = time.Minute
@@ -152,7 +152,7 @@ func TestSubscriptionsOfAHungExtension(t *testing.T) {
 	})
 }
 
-// starting is an instance whose start takes until the test ends it.
+// starting is an instance that becomes ready when the test says so.
 type starting struct {
 	runtime.Instance
 	ready chan struct{}
@@ -177,7 +177,8 @@ func (s starting) Call(_ context.Context, r *runtime.Request) (json.RawMessage, 
 func (starting) Handshake() *runtime.Handshake { return new(runtime.Handshake) }
 func (starting) Info() (i runtime.Info)        { return i }
 
-// The end of a session that waits for an instance, to unsubscribe, delays nobody who subscribes to the same resource.
+// An ended session that waits for an instance, to unsubscribe, does not delay others that subscribe to the same
+// resource.
 func TestUnsubscribingWaitsForTheInstanceOutOfTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := starting{ready: make(chan struct{}), asked: make(chan string, 1)}

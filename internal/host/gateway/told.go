@@ -9,14 +9,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// told is what the clients of each toolset know of their lists: what there was when the first
-// of them came, or when they were notified last.
+// told is the state of each toolset's lists as its clients know them: from when the first client came, or from
+// the last notification.
 type told struct {
 	mu sync.Mutex // guards of
 	of map[string]known
 }
 
-// known is what a toolset showed.
+// known is the state of a toolset's lists.
 type known struct {
 	list    uint64 // the generation of the list of tools
 	defined toolset.Definition
@@ -26,7 +26,7 @@ func shownBy(now *snapshot.Snapshot, view *toolset.View, name string) known {
 	return known{view.Tools(now.Catalog).ListGeneration(), now.Config.Toolsets[name]}
 }
 
-// attached notes what a session that begins will see.
+// attached records what a new session sees.
 func (t *told) attached(now *snapshot.Snapshot, view *toolset.View, name string) {
 	if view == nil {
 		return
@@ -42,8 +42,7 @@ func (t *told) attached(now *snapshot.Snapshot, view *toolset.View, name string)
 	t.of[name] = shownBy(now, view, name)
 }
 
-// changed returns the notifications about the lists that have changed, by toolset, and forgets
-// toolsets without sessions.
+// changed returns the methods of the lists that have changed, by toolset, and forgets toolsets without sessions.
 func (t *told) changed(now *snapshot.Snapshot, sessions []*protocol.Session) map[string][]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

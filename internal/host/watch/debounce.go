@@ -2,21 +2,20 @@ package watch
 
 import "time"
 
-// Bounds of the spacing of a debouncer.
+// Bounds of a debouncer's spacing.
 const (
 	minSpacing = 100 * time.Millisecond
 	maxSpacing = 5 * time.Second
 )
 
-// debouncer decides when to check for changes: when no event came for debounce, so
-// that a save of several writes is one change; in a storm of events, at the latest one
-// spacing after the first; and never within one spacing after the last change. The
-// spacing is ten times debounce, at least 100 ms and at most 5 s.
+// debouncer decides when to check for changes: once no event came for debounce, so that a save of several writes
+// is one change; in a storm of events, at the latest one spacing after the first; and never within one spacing of
+// the last change. The spacing is ten times debounce, between 100 ms and 5 s.
 type debouncer struct {
 	debounce   time.Duration
-	first      time.Time // event that no check has seen; zero: none
-	latest     time.Time // of these events
-	lastChange time.Time // that a check found; zero: none
+	first      time.Time // first event after the last check; zero: none
+	latest     time.Time // latest event
+	lastChange time.Time // last check that found a change; zero: none
 }
 
 func (d *debouncer) event(now time.Time) {
@@ -26,18 +25,17 @@ func (d *debouncer) event(now time.Time) {
 	d.latest = now
 }
 
-// take forgets the events, for a check that covers them, and returns the time of the
-// first.
+// take forgets the events, for a check that covers them, and returns the time of the first.
 func (d *debouncer) take() (first time.Time) {
 	first = d.first
 	d.first = time.Time{}
 	return first
 }
 
-// changed notes that a check found a change.
+// changed records that a check found a change.
 func (d *debouncer) changed(now time.Time) { d.lastChange = now }
 
-// due returns when to check; false when there are no events.
+// due returns when to check, false without events.
 func (d *debouncer) due() (time.Time, bool) {
 	if d.first.IsZero() {
 		return time.Time{}, false

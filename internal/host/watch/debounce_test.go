@@ -10,9 +10,9 @@ func TestDebouncer(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		debounce time.Duration
-		changed  int // before; 0: never
+		changed  int // time of the last change; 0: none
 		events   []int
-		want     int // 0: never
+		want     int // 0: no check
 	}{
 		{"nothing", 500 * time.Millisecond, 0, nil, 0},
 		{"one save", 500 * time.Millisecond, 0, []int{100}, 600},

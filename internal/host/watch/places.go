@@ -11,15 +11,14 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Program is one thing that a host runs: an extension or a destination.
+// Program is an extension or a destination of a host.
 type Program struct {
 	Spec   *runtime.Spec
 	Source descriptors.Source
 }
 
-// Places returns where a change may matter: the searched directories, the files of
-// cfg and, for links, their targets, and the files of the programs. The programs
-// include those of the plan before, which may go on running.
+// Places returns the paths where a change may matter: the searched directories, the files of cfg with the targets
+// of links, and the files of programs. programs include those of the previous plan, which may go on running.
 func Places(cfg *config.Config, searched []string, programs []Program) discovery.Places {
 	dirs := slices.Clone(searched)
 	files := make(map[string]bool)

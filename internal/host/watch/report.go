@@ -8,8 +8,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// problem returns why not all changes are in use, one line for each reason; "" when
-// they are.
+// problem returns why parts of a change are not in use, one reason a line; "" if all are.
 func problem(c *status.Change, err error) string {
 	if err != nil {
 		return err.Error()
@@ -29,7 +28,7 @@ func problem(c *status.Change, err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// LogChange logs a change that was found and not applied; nothing for an empty one.
+// LogChange logs a change that was found and not applied, unless it is empty.
 func LogChange(log *slog.Logger, c *status.Change) {
 	if c.Empty() {
 		return
@@ -53,8 +52,7 @@ func LogChange(log *slog.Logger, c *status.Change) {
 	LogUnused(log, c)
 }
 
-// LogUnused logs the parts of a change that cannot be used, or not before the next
-// start.
+// LogUnused logs the parts of a change that cannot be used, or only after the next start.
 func LogUnused(log *slog.Logger, c *status.Change) {
 	for _, k := range c.Kept {
 		log.LogAttrs(context.Background(), slog.LevelWarn, "not reloaded, the build before goes on",

@@ -1,5 +1,4 @@
-// Package watch has a host look for changes when the disk may have changed, not too
-// often.
+// Package watch looks for changes on disk, at a bounded rate, and has the host apply or report them.
 package watch
 
 import (
@@ -17,47 +16,45 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Host is the part of a host that a [Watch] needs. Its methods are safe for concurrent
-// use, and called without a lock held; CatchUp may call [Watch.Applied].
+// Host is the part of a host that a [Watch] needs. It is safe for concurrent use, and called without a lock held;
+// CatchUp may call [Watch.Applied].
 type Host interface {
-	// CatchUp compares the disk with what the host last read, and with apply reloads
-	// what changed; since is the time of the first event. It returns nil, nil when
-	// nothing changed.
+	// CatchUp compares the disk with what the host last read, and reloads changes if apply is set. since is the
+	// time of the first event. It returns nil, nil if nothing changed.
 	CatchUp(ctx context.Context, apply bool, since time.Time) (*status.Change, error)
-	// Places returns where a change may matter now.
+	// Places returns where a change may matter.
 	Places() discovery.Places
 	// Settings returns extensions.watch of the configuration in force.
 	Settings() config.Watch
 }
 
-// Watch looks for changes on disk. An event only says that something may have changed:
-// the host finds out what did by planning a reload, so an event that makes no
-// difference has no effect. Its methods are safe for concurrent use.
+// Watch looks for changes on disk. An event only triggers a check: the host plans a reload to find out what
+// changed, so an irrelevant event has no effect. Watch is safe for concurrent use.
 type Watch struct {
 	host     Host
 	log      *slog.Logger
 	requests chan request
 	applied  chan struct{} // holds a token after a reload
-	retries  chan struct{} // holds a token after a look that the host could not finish
+	retries  chan struct{} // holds a token after a check that the host could not finish
 	ending   chan struct{} // closed when the context of Run ends
 
 	mu     sync.Mutex // guards status
 	status status.Watch
 
-	// These belong to the goroutine of Run.
-	settings  config.Watch // as the configuration last said
+	// Owned by the goroutine of Run.
+	settings  config.Watch // of the configuration, as last applied
 	watcher   *discovery.Watcher
-	dirs      []string // that watcher watches, sorted
+	dirs      []string // watched directories, sorted
 	debouncer debouncer
 }
 
-// request asks Run for a mode.
+// request sets the mode of Run.
 type request struct {
 	mode string
 	done chan struct{}
 }
 
-// New returns a Watch of h in mode off. [Watch.Run] takes the mode from h's settings.
+// New returns a Watch of h in mode off. [Watch.Run] applies h's settings.
 func New(h Host, log *slog.Logger) *Watch {
 	return &Watch{
 		host:     h,
@@ -70,15 +67,14 @@ func New(h Host, log *slog.Logger) *Watch {
 	}
 }
 
-// Run looks for changes until ctx ends, and leaves no goroutine behind. It may be
-// called once.
+// Run looks for changes until ctx ends, and leaves no goroutine behind. Call it once.
 func (w *Watch) Run(ctx context.Context) {
 	context.AfterFunc(ctx, func() { close(w.ending) })
 	defer w.stop()
 	w.refresh()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var again <-chan time.Time // when to look again after a token of retries
+	var again <-chan time.Time // fires when a failed check is repeated
 	for {
 		timer.Stop()
 		if at, due := w.debouncer.due(); due {
@@ -109,8 +105,8 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// refresh applies the settings if the configuration has new ones, and else watches
-// the places where the extensions are now.
+// refresh applies new settings of the configuration; without any, it watches the current places of the
+// extensions.
 func (w *Watch) refresh() {
 	settings := w.host.Settings()
 	if settings != w.settings {
@@ -119,7 +115,7 @@ func (w *Watch) refresh() {
 		w.setMode(modeOf(settings, settings.Enabled))
 	} else if w.watcher != nil {
 		w.watchPlaces()
-		w.debouncer.event(time.Now()) // events in these places were lost until now
+		w.debouncer.event(time.Now()) // events at new places were lost until now
 	}
 }
 
@@ -141,10 +137,10 @@ func (w *Watch) setMode(mode string) {
 		w.watcher = discovery.NewWatcher()
 		w.watchPlaces()
 	}
-	w.debouncer.event(time.Now()) // finds changes from before this mode
+	w.debouncer.event(time.Now()) // finds changes made before this mode was set
 }
 
-// stop ends the watching, and forgets the events that no check has seen.
+// stop stops watching, and forgets unchecked events.
 func (w *Watch) stop() {
 	if w.watcher != nil {
 		w.watcher.Close()
@@ -159,8 +155,7 @@ func (w *Watch) update(change func(s *status.Watch)) {
 	change(&w.status)
 }
 
-// watchPlaces watches the host's places from now on, and reports whether some of the
-// directories are new.
+// watchPlaces watches the host's current places, and reports whether some directories are new.
 func (w *Watch) watchPlaces() (more bool) {
 	places := w.host.Places()
 	more = slices.ContainsFunc(places.Dirs,
@@ -183,7 +178,7 @@ func (w *Watch) watchPlaces() (more bool) {
 	return more
 }
 
-// check has the host find out what changed, and apply the changes in mode reload.
+// check has the host find changes, and apply them in mode reload.
 func (w *Watch) check(ctx context.Context) {
 	since := w.debouncer.take()
 	mode := w.Status().Mode
@@ -199,24 +194,24 @@ func (w *Watch) check(ctx context.Context) {
 		w.update(func(s *status.Watch) { s.Changes++; s.LastChange, s.LastProblem = time.Now(), problem(found, err) })
 	}
 	if w.watchPlaces() || found != nil {
-		w.debouncer.event(time.Now()) // finds changes in places that were not watched during the check
+		w.debouncer.event(time.Now()) // finds changes at places that were not watched during the check
 	}
 }
 
-// RetryPause is the time until the host looks again after [Watch.Retry].
+// RetryPause is the time between [Watch.Retry] and the repeated check.
 const RetryPause = 2 * time.Second
 
-// Retry has the host look again after RetryPause, in every mode: the last look could not read
-// all files for want of something that the host itself lacks. It does not block.
+// Retry repeats a check after RetryPause, in every mode, because the host lacked resources to read all files. It
+// does not block.
 func (w *Watch) Retry() {
 	select {
 	case w.retries <- struct{}{}:
-	default: // a look is due already
+	default: // a check is due already
 	}
 }
 
-// lookAgain looks for changes after a failed look. In mode log it reports them; else it
-// applies them, because somebody has asked for that.
+// lookAgain repeats a check. In mode log it reports changes; in other modes it applies them, because a reload was
+// requested.
 func (w *Watch) lookAgain(ctx context.Context) {
 	if w.Status().Mode == config.WatchLog {
 		w.debouncer.event(time.Now())
@@ -225,8 +220,7 @@ func (w *Watch) lookAgain(ctx context.Context) {
 	_, _ = w.host.CatchUp(ctx, true, time.Now()) // the host logs and reports the outcome
 }
 
-// Applied takes in a reload that was carried out, whether the watch or somebody else
-// asked for it. It does not block.
+// Applied records a reload that was carried out, by the watch or on request. It does not block.
 func (w *Watch) Applied(c *status.Change) {
 	w.update(func(s *status.Watch) { s.LastProblem = problem(c, nil) })
 	select {
@@ -235,18 +229,17 @@ func (w *Watch) Applied(c *status.Change) {
 	}
 }
 
-// Status says whether, and how, the host looks for changes on disk.
+// Status returns whether and how the host looks for changes on disk.
 func (w *Watch) Status() status.Watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
 }
 
-// Set changes the mode: "log" says what changed, "reload" applies it, "on" is the one
-// of the two that the configuration names, "off" stops looking. The mode holds until
-// Run ends or extensions.watch of the configuration changes. Set waits for Run to take
-// the mode in. The error is that of ctx, shutting_down once the context of Run has ended, or
-// invalid_arguments for an unknown mode.
+// Set changes the mode: "log" reports changes, "reload" applies them, "on" does what the configuration states,
+// "off" stops. The mode holds until Run ends or extensions.watch changes. Set waits until the mode is in effect.
+// The error is that of ctx, shutting_down once the context of Run has ended, or invalid_arguments for an unknown
+// mode.
 func (w *Watch) Set(ctx context.Context, mode string) (status.Watch, error) {
 	modes := []string{"on", status.WatchOff, config.WatchLog, config.WatchReload}
 	if !slices.Contains(modes, mode) {

@@ -23,8 +23,7 @@ import (
 
 const patience = 60 * time.Second
 
-// fakeHost watches one directory for files named *.txt, and finds changes as the test
-// says.
+// fakeHost watches one directory for *.txt files, and finds the changes that the test sends.
 type fakeHost struct {
 	dir    string
 	checks chan bool // receives apply for each check
