@@ -1,11 +1,10 @@
-// Package cli is the program exthost: it composes the commands, runs one of them and
-// turns its error into a message and an exit code.
+// Package cli implements the program exthost: it composes the commands, runs one, and turns its error into a message
+// and an exit code.
 //
-// Rules of the whole program: stdout is data, stderr is for people. Data commands take
-// -o table, json, yaml or name. An error states the fault, the reason and the next
-// command. The program asks questions on a terminal alone: which programs of a directory may
-// run, and whether to write settings of other programs. Text that extensions and their authors wrote
-// is shown with its control characters escaped.
+// Rules of the whole program: stdout is data, stderr is for people. Data commands take -o table, json, yaml or name. An
+// error states the fault, the reason and the next command. The program asks questions on a terminal only: which
+// programs of a directory may run, and whether to write the settings of other programs. Text that extensions and their
+// authors wrote is shown with its control characters escaped.
 package cli
 
 import (
@@ -56,7 +55,7 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 		c, err = execute(ctx, args, &console.Console{In: stdin, Out: stdout, Err: stderr}, &onHangup)
 	}
 	if err == nil || errors.Is(err, syscall.EPIPE) {
-		return console.ExitOK // a reader that closes the pipe, such as head, needs no more
+		return console.ExitOK // such as head, which closes the pipe when it has enough
 	}
 	if shown := console.Describe(err); shown != "" {
 		c.Tell(c.Paint(console.Red, "exthost: ") + shown)
@@ -64,7 +63,6 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 	return console.ExitCode(err)
 }
 
-// execute runs one command with c.
 func execute(ctx context.Context, args []string, c *console.Console, onHangup *hangup) (*console.Console, error) {
 	cmd := root(c, onHangup)
 	cmd.SetArgs(args)
@@ -153,7 +151,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 	return cmd
 }
 
-// extension is how the program runs itself as one of its own extensions.
+// extension returns the hidden command by which the program runs itself as a bundled extension.
 func extension() *cobra.Command {
 	return &cobra.Command{
 		Use:    "extension NAME",
@@ -161,7 +159,7 @@ func extension() *cobra.Command {
 		Hidden: true,
 		Args:   console.One("the name of a bundled extension"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			signal.Reset() // SIGTERM has to end an extension at once
+			signal.Reset() // SIGTERM must end an extension at once
 			code, err := bundled.Run(args[0])
 			if err != nil {
 				return &console.Error{Code: console.ExitNotFound, Text: err.Error()}
@@ -189,14 +187,14 @@ func help() *cobra.Command {
 	}
 }
 
-// hangup is the action of SIGHUP; nil: it ends the program.
+// hangup holds the action on SIGHUP; without one, SIGHUP ends the program.
 type hangup struct{ act atomic.Pointer[func()] }
 
 func (h *hangup) set(act func()) { h.act.Store(&act) }
 
-// interruptible ends ctx at the first SIGINT or SIGTERM. The second one has its usual
-// effect and ends the program. SIGHUP does the action of h; without one, or when the
-// terminal is gone, it ends ctx. A SIGHUP that is ignored, as by nohup, stays ignored.
+// interruptible returns a context that ends at the first SIGINT or SIGTERM. The second one kills the program as usual.
+// SIGHUP runs the action of h; it ends the context if there is no action or the terminal is gone. An ignored SIGHUP, as
+// under nohup, stays ignored.
 func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context.Context, func()) {
 	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -230,8 +228,8 @@ func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context
 	}
 }
 
-// survivePipes makes a write to a closed stdout an error until restore is called, so
-// that extensions are stopped in order. Children would inherit an ignored SIGPIPE.
+// survivePipes turns a write to a closed stdout into an error until restore is called, so that extensions are stopped
+// in order. Ignoring SIGPIPE instead would be inherited by child processes.
 func survivePipes() (restore func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)

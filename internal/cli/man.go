@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 )
 
-// man writes the help of every command as manual pages, for those who package the program.
+// man returns the command that writes the help of every command as manual pages, for packagers.
 func man() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
@@ -24,7 +24,7 @@ func man() *cobra.Command {
 				return err
 			}
 			root := cmd.Root()
-			root.DisableAutoGenTag = true // also of the commands below it
+			root.DisableAutoGenTag = true // applies to subcommands too
 			return doc.GenManTree(root, &doc.GenManHeader{Source: root.Version, Manual: "exthost"}, args[0])
 		},
 	}

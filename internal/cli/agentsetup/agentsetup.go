@@ -1,5 +1,4 @@
-// Package agentsetup holds exthost agent-setup, which tells agents that use the command line how to
-// find and call tools.
+// Package agentsetup implements exthost agent-setup, which tells agents with a shell how to find and call tools.
 package agentsetup
 
 import (
@@ -18,21 +17,21 @@ import (
 	"github.com/exthost/exthost/internal/file/atomicfile"
 )
 
-// skill is the file, in the form of the Agent Skills specification.
+// skill is the skill file, in the format of the Agent Skills specification.
 //
 //go:embed SKILL.md
 var skill []byte
 
-// maxSkill bounds a file that is compared with the skill.
+// maxSkill is how much of an existing file is read for the comparison with the skill, in bytes.
 const maxSkill = 1 << 20
 
-// The directories of skills in a project: that of Claude Code, and that which other agents share.
+// The skill directories of a project: Claude Code's own, and the one that other agents share.
 const (
 	claudeSkills = ".claude/skills"
 	sharedSkills = ".agents/skills"
 )
 
-// Command is exthost agent-setup.
+// Command returns exthost agent-setup.
 func Command(c *console.Console) *cobra.Command {
 	var yes, print bool
 	cmd := &cobra.Command{
@@ -64,10 +63,9 @@ func Command(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// outcome is what the command did.
 type outcome struct {
 	File    string `json:"file"`
-	Written bool   `json:"written"` // false: it was there already
+	Written bool   `json:"written"` // false: the file was up to date
 }
 
 func write(ctx context.Context, c *console.Console, path string, yes bool) error {
@@ -91,8 +89,8 @@ func write(ctx context.Context, c *console.Console, path string, yes bool) error
 	return report(c, outcome{path, true}, "wrote "+path)
 }
 
-// existing returns the content of a file, nil when there is none. What is no regular file, such as a link to
-// another one, is an error.
+// existing returns the content of a file, nil when there is none. A link, or anything else that is not a regular file,
+// is an error.
 func existing(path string) ([]byte, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +115,7 @@ func existing(path string) ([]byte, error) {
 	return append([]byte{}, text...), err
 }
 
-// replaces asks whether to replace a file. Its error says that it must not be.
+// replaces asks whether to replace a file, and returns an error unless the answer is yes.
 func replaces(ctx context.Context, c *console.Console, path string) error {
 	c.Tell(console.Safe(path) + " is there with another content, which would be lost")
 	if !c.Interactive() {

@@ -27,7 +27,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Check tests an extension.
+// Check returns exthost check, which tests an extension.
 func Check(c *console.Console) *cobra.Command {
 	var form, expected string
 	var confined bool
@@ -131,7 +131,7 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 		results = append(results, found...)
 		if started := slices.ContainsFunc(found,
 			func(r check.Result) bool { return r.Probe == "start" && r.Outcome == check.Pass }); started {
-			if err := hosts.TrustFolder(ctx, c, filepath.Dir(x.Path)); err != nil { // its author has run it
+			if err := hosts.TrustFolder(ctx, c, filepath.Dir(x.Path)); err != nil { // its author has just run it
 				return nil, err
 			}
 		}
@@ -139,8 +139,8 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 	return results, nil
 }
 
-// openFor opens a host for the extensions of one directory alone, with the operator's
-// configuration for them. cleanUp closes the host and removes its state directory.
+// openFor opens a host for the extensions of one directory, with the operator's configuration for them. cleanUp closes
+// the host and removes its state directory.
 func openFor(ctx context.Context, c *console.Console, dir string, confined bool,
 ) (h *exthost.Host, cleanUp func(), err error) {
 	loaded, _, err := hosts.LoadTrusted(c)
@@ -172,25 +172,25 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool,
 	return h, func() { h.Close(); os.RemoveAll(state) }, nil
 }
 
-// checkPrefix begins the names of the state directories of checks. One that is as old as leftAfter is that of
-// a check that was killed: none takes as long.
+// checkPrefix begins the names of the state directories of checks. No check takes as long as leftAfter: an older
+// directory was left by a check that was killed.
 const (
 	checkPrefix = "exthost-check-"
 	leftAfter   = 24 * time.Hour
 )
 
-// removeLeft removes what checks that were killed have left in dir.
+// removeLeft removes the directories in dir that killed checks left behind.
 func removeLeft(dir string) {
 	all, _ := os.ReadDir(dir)
 	for _, e := range all {
 		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), checkPrefix) &&
 			time.Since(info.ModTime()) > leftAfter {
-			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // others' stay
+			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // fails for directories of other users
 		}
 	}
 }
 
-// nothingToCheck is the error of a directory without a valid manifest.
+// nothingToCheck returns an error when a directory has no valid manifest.
 func nothingToCheck(s status.Status, dir string) error {
 	var lines []string
 	for _, d := range s.Diagnostics {
@@ -216,10 +216,10 @@ func nothingToCheck(s status.Status, dir string) error {
 	return nil
 }
 
-// reportForms are the forms of the report in addition to those of -o.
+// reportForms are the values of --format, in addition to those of -o.
 var reportForms = map[string]func(io.Writer, []check.Result) error{"tap": check.TAP, "junit": check.JUnit}
 
-// printResults prints the report of a check that took this long, starts included.
+// printResults prints the report. took includes the starts of the extensions.
 func printResults(c *console.Console, results []check.Result, form string, took time.Duration) error {
 	if write := reportForms[form]; write != nil {
 		var b bytes.Buffer
@@ -237,7 +237,7 @@ func printResults(c *console.Console, results []check.Result, form string, took 
 	})
 }
 
-// resultRows are the report for a person: a row for each probe, then a summary.
+// resultRows returns the report as a table: a row for each probe, then a summary.
 func resultRows(results []check.Result, took time.Duration) (rows [][]string) {
 	last, summary := "", []string{summaryOf(results) + ", in " + console.Span(took)}
 	for len(results) > 0 {
@@ -284,8 +284,8 @@ func summaryOf(results []check.Result) string {
 	return summary
 }
 
-// sameLine is the number of results at the beginning that share one line: many probes
-// that were skipped for one reason would hide the failure behind it.
+// sameLine returns how many of the first results share one line: many probes skipped for one reason would hide the
+// failure behind it.
 func sameLine(results []check.Result) (n int) {
 	for n < len(results) && results[n].Outcome == check.Skip && results[n].Detail == results[0].Detail &&
 		results[n].Extension == results[0].Extension {

@@ -1,4 +1,4 @@
-// Package author holds the commands that write an extension and test it for its author.
+// Package author implements the commands for authors: init and check.
 package author
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Init writes a new extension.
+// Init returns exthost init, which writes a new extension.
 func Init(c *console.Console) *cobra.Command {
 	var lang string
 	var update bool
@@ -66,7 +66,7 @@ func unknownLanguage(name, lang string, names []string) error {
 	return console.Usagef("exthost init "+name+" --lang "+cmp.Or(nearest.Of(lang, names), names[0]), "%s", text)
 }
 
-// targetOf is the directory of a new extension. A name is below the first search path.
+// targetOf returns the directory of a new extension. A bare name is put below the first search path.
 func targetOf(c *console.Console, name string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		return console.NearbyPath(name), nil
@@ -116,7 +116,7 @@ func create(ctx context.Context, c *console.Console, dir, lang string) error {
 	return err
 }
 
-// idOf is the id of an extension in a directory of that name.
+// idOf returns the id of the extension in dir, which is the directory's name.
 func idOf(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

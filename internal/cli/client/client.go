@@ -1,4 +1,4 @@
-// Package client holds exthost client, which names the clients of a host and gives them tokens.
+// Package client implements exthost client, which manages the named clients of a host and their tokens.
 package client
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 )
 
-// Command is exthost client.
+// Command returns exthost client.
 func Command(c *console.Console) *cobra.Command {
 	return console.Group("client", "Name the clients of a host and give them tokens", add(c), list(c), rotate(c),
 		remove(c))
@@ -115,7 +115,7 @@ func remove(c *console.Console) *cobra.Command {
 	}
 }
 
-// withoutToken is what exthost serve does while nobody has a token.
+// withoutToken describes how exthost serve treats clients over HTTP while no client has a token.
 func withoutToken(s config.Server) string {
 	host, _, err := net.SplitHostPort(s.Listen)
 	ip := net.ParseIP(host)
@@ -128,7 +128,7 @@ func withoutToken(s config.Server) string {
 	return "answers this user's processes without one"
 }
 
-// load reads the configuration. The forms of -o that a command lacks are refused before it acts.
+// load reads the configuration. It refuses -o name first, before the command changes anything.
 func load(c *console.Console) (*config.Config, error) {
 	if c.Output == "name" {
 		return nil, console.Usagef("", "there is no -o name of a client with its token; there is table, json and yaml")
@@ -137,18 +137,18 @@ func load(c *console.Console) (*config.Config, error) {
 	return cfg, err
 }
 
-// given is a client with its new token.
+// given is a client with its new token, as printed.
 type given struct {
 	Name     string `json:"name"`
 	Token    string `json:"token"`
 	URL      string `json:"url"`                 // of the host's MCP endpoint
-	OldUntil string `json:"old_until,omitempty"` // when the token before ends; "" at once
+	OldUntil string `json:"old_until,omitempty"` // when the previous token ends; "": at once
 	config.Edited
 
 	verb, note string
 }
 
-// apply changes the configuration, prints the token with settings, and tells the hosts that run.
+// apply changes the configuration, prints the token with settings, and tells the running hosts.
 func (g *given) apply(ctx context.Context, c *console.Console, cfg *config.Config, e clientedit.Edit) (err error) {
 	if g.Edited, err = change(c, cfg, e); err != nil {
 		return g.byHand(ctx, c, cfg, err)

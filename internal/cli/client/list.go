@@ -16,15 +16,15 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// known is what is known of a client.
+// known is a row of exthost client list.
 type known struct {
 	Name     string     `json:"name"`
-	Token    bool       `json:"token"`               // it has one, for HTTP
-	Since    string     `json:"since,omitempty"`     // when its token was made; "" unknown
-	OldUntil string     `json:"old_until,omitempty"` // when its token before ends
-	Stated   string     `json:"stated"`              // where: FILE:LINE
-	Sessions *int       `json:"sessions,omitempty"`  // in the hosts that run here; nil: none runs
-	LastUsed *time.Time `json:"last_used,omitempty"` // nil: not in a host that runs here
+	Token    bool       `json:"token"`               // it has a token, for HTTP
+	Since    string     `json:"since,omitempty"`     // when its token was made; "": unknown
+	OldUntil string     `json:"old_until,omitempty"` // when its previous token ends
+	Stated   string     `json:"stated"`              // FILE:LINE of the configuration
+	Sessions *int       `json:"sessions,omitempty"`  // in the hosts of this directory; nil: none runs
+	LastUsed *time.Time `json:"last_used,omitempty"` // nil: never in the hosts of this directory
 }
 
 func list(c *console.Console) *cobra.Command {
@@ -80,7 +80,7 @@ func find(ctx context.Context, c *console.Console, cfg *config.Config, origins *
 	return all
 }
 
-// join adds what the running hosts say.
+// join adds what the running hosts report about the client.
 func (k *known) join(to *hosts.Connected) {
 	n := 0
 	for _, c := range to.Clients {

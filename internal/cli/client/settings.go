@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// settings are what MCP clients take, with the token.
+// settings returns the settings to paste into an MCP client, with the token.
 func (g *given) settings() string {
 	type server struct {
 		Type    string            `json:"type"`
@@ -28,12 +28,12 @@ func (g *given) settings() string {
 	enc.SetIndent("", "  ")
 	_ = enc.Encode(map[string]map[string]server{
 		"mcpServers": {"exthost": {"http", g.URL, map[string]string{"Authorization": "Bearer " + g.Token}}},
-	}) // always encodes
+	}) // cannot fail
 	return b.String()
 }
 
-// byHand is the error of a change that was not made. Where a person can make it, the token is printed
-// with the lines to write.
+// byHand returns the error for a change that was not made. If a person can make it, byHand prints the token, and the
+// error has the lines to write.
 func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Config, err error) error {
 	wanted, ok := errors.AsType[*clientedit.ByHand](err)
 	if !ok {
@@ -50,7 +50,7 @@ func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Conf
 	}
 }
 
-// change changes the configuration, and words what is wrong.
+// change changes the configuration and explains an error in terms of the command line.
 func change(c *console.Console, cfg *config.Config, e clientedit.Edit) (config.Edited, error) {
 	done, err := clientedit.Apply(hosts.LoadOptions(c), e)
 	wanted, byHand := errors.AsType[*clientedit.ByHand](err)
@@ -72,7 +72,7 @@ func change(c *console.Console, cfg *config.Config, e clientedit.Edit) (config.E
 	return done, err
 }
 
-// urlOf returns the address of the running host; without one over HTTP, the configured address.
+// urlOf returns the address of the running host, or the configured one if no host serves HTTP.
 func urlOf(ctx context.Context, c *console.Console, cfg *config.Config) string {
 	if address := hosts.OverHTTP(ctx); address != "" {
 		return address
@@ -85,7 +85,7 @@ func urlOf(ctx context.Context, c *console.Console, cfg *config.Config) string {
 		}
 	}
 	if port == "0" {
-		port = "PORT" // any free one
+		port = "PORT" // any free port
 	}
 	if cfg.Server.TLS.Cert != "" {
 		scheme = "https"

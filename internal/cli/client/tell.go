@@ -9,8 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// tell has the hosts of this user that run, in whatever directory, put the clients in force that the
-// files state now: most of them read the same file.
+// tell has all running hosts of this user, in any directory, reload their clients: most of them read the same file.
 func tell(ctx context.Context, c *console.Console) error {
 	all, err := hosts.Everywhere(ctx)
 	if err != nil {

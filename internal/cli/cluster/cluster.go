@@ -1,4 +1,4 @@
-// Package cluster holds exthost cluster, which makes a cluster of hosts and says who its nodes are.
+// Package cluster implements exthost cluster, which creates a cluster of hosts and manages its nodes.
 package cluster
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/exthost/exthost/internal/text/nodename"
 )
 
-// Command is exthost cluster, with further commands of others.
+// Command returns exthost cluster with its subcommands and more.
 func Command(c *console.Console, more ...*cobra.Command) *cobra.Command {
 	return console.Group("cluster", "Join hosts on many machines",
 		append([]*cobra.Command{start(c), invite(c), revoke(c), permissions(c)}, more...)...)
 }
 
-// initial is what exthost cluster init makes.
+// initial is what exthost cluster init creates and prints.
 type initial struct {
 	Cluster     string   `json:"cluster"`
-	Node        string   `json:"node"` // of this host
+	Node        string   `json:"node"` // the name of this host in the cluster
 	Dir         string   `json:"dir"`
-	URLs        []string `json:"urls"` // where nodes connect
+	URLs        []string `json:"urls"` // where nodes connect to the hub
 	Fingerprint string   `json:"ca_sha256"`
-	File        string   `json:"file"` // of the configuration
+	File        string   `json:"file"` // the configuration file that was changed
 
 	listen string
 }
@@ -119,7 +119,7 @@ func (n *initial) run(c *console.Console) (err error) {
 	return c.Print(console.Document{Kind: "cluster", Value: n, Text: n.text()})
 }
 
-// defaultURL is where nodes find the hub when nobody says it.
+// defaultURL sets the hub's URL from --listen unless --url is given.
 func (n *initial) defaultURL() error {
 	host, port, err := net.SplitHostPort(n.listen)
 	if err != nil || len(n.URLs) > 0 {
@@ -139,9 +139,9 @@ func (n *initial) defaultURL() error {
 	return nil
 }
 
-// file returns the file of the configuration, which has no other cluster.
+// file returns the configuration file to change. A configuration with a cluster is an error.
 func (n *initial) file(c *console.Console) (string, error) {
-	if _, err := os.Stat(c.Config); c.Config != "" && errors.Is(err, fs.ErrNotExist) { // it begins with the section
+	if _, err := os.Stat(c.Config); c.Config != "" && errors.Is(err, fs.ErrNotExist) {
 		return filepath.Abs(c.Config)
 	}
 	cfg, origins, err := hosts.Load(c)
@@ -158,7 +158,7 @@ func (n *initial) file(c *console.Console) (string, error) {
 	return config.UserFile(hosts.LoadOptions(c), "cluster")
 }
 
-// state writes the section into the configuration.
+// state writes the section cluster into the configuration.
 func state(file, join string, h settings.Hub) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (n *initial) text() string {
 		console.NearbyPath(n.File))
 }
 
-// dirFlag adds --dir, whose default is what the configuration says.
+// dirFlag adds --dir; its default comes from the configuration.
 func dirFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "dir", "",
 		"the directory `DIR` of exthost cluster init (default: cluster.hub.dir, else ./cluster)")
@@ -256,7 +256,8 @@ func invite(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// keepPrivate takes the file that the output goes to, which the shell has made, from others.
+// keepPrivate makes the file that stdout is redirected to unreadable for other users: the shell created it with the
+// usual mode.
 func keepPrivate(c *console.Console) error {
 	out, ok := c.Out.(*os.File)
 	if !ok {
@@ -301,7 +302,7 @@ func revoke(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// unknown is the error of a node that is not invited.
+// unknown returns the error for a node that is not invited.
 func unknown(f *hub.Files, node string) error {
 	nodes, err := f.Nodes()
 	if err != nil {
@@ -325,7 +326,7 @@ type permitted struct {
 	Node      string   `json:"node"`
 	Publish   []string `json:"publish"`
 	Subscribe []string `json:"subscribe"`
-	Stream    any      `json:"stream"` // of JetStream, for policies of scope cluster
+	Stream    any      `json:"stream"` // the JetStream stream for policies of scope cluster
 
 	bucket string
 }
@@ -362,7 +363,7 @@ func permissions(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// replicas are those of the counters on servers of one's own, as they are on hubs.
+// replicas of the cluster's counters on the operator's own NATS servers; the same as on hubs.
 const replicas = 3
 
 func (p *permitted) text() string {

@@ -13,11 +13,11 @@ import (
 	"github.com/exthost/exthost/internal/file/atomicfile"
 )
 
-// apply shows a change, asks, and writes it. It reports whether the change is written; without an error
-// it is not with --dry-run, whose report apply prints.
+// apply shows a change, asks, and writes it. It reports whether the change was written: with --dry-run it prints the
+// report and returns false.
 func (r *connecting) apply(ctx context.Context, s *settings, change change, o *outcome) (bool, error) {
 	after, gone, err := change(s)
-	if err = cmp.Or(err, ctx.Err()); err != nil { // large settings take a while
+	if err = cmp.Or(err, ctx.Err()); err != nil { // planning a change of large settings takes a while
 		return false, err
 	}
 	d := difference(s.data, after)
@@ -54,7 +54,7 @@ func (r *connecting) apply(ctx context.Context, s *settings, change change, o *o
 	return true, nil
 }
 
-// consequence says what becomes of a file that is made or goes.
+// consequence describes the creation or removal of the whole file; "" otherwise.
 func consequence(exists, gone bool) string {
 	switch {
 	case gone:
@@ -65,8 +65,8 @@ func consequence(exists, gone bool) string {
 	return ""
 }
 
-// write writes a change that was agreed to. Running clients write their settings often, so the change is
-// made anew, of the file as it is by now. Only the server must still be what it was.
+// write writes a change that was agreed to. Running clients write their settings often, so the change is computed again
+// from the current file. Only the server entry must still be what the user saw.
 func (r *connecting) write(ctx context.Context, s *settings, change change, o *outcome) error {
 	made, unlock, err := s.lock(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 	if err != nil {
 		return err
 	}
-	if s.exists && bytes.Equal(after, s.data) && !gone { // another run was as fast
+	if s.exists && bytes.Equal(after, s.data) && !gone { // another run of this command was faster
 		o.Change = "none"
 		return nil
 	}
@@ -119,8 +119,8 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 	return s.store(after)
 }
 
-// replace writes the file without the server, or removes the file. What is kept goes last: until then
-// the file can be put back.
+// replace writes the file without the server, or removes the file. It forgets the record last, so that the file can be
+// restored until then.
 func (s *settings) replace(k *kept, after []byte, gone bool) error {
 	if !gone {
 		if err := s.store(after); err != nil {
@@ -129,12 +129,12 @@ func (s *settings) replace(k *kept, after []byte, gone bool) error {
 	} else if err := os.Remove(s.real); err != nil {
 		return err
 	} else if k.Dir != "" {
-		_ = os.Remove(k.Dir) // it stays if there is something else in it by now
+		_ = os.Remove(k.Dir) // fails if the directory has other files by now
 	}
 	return k.forget(s)
 }
 
-// store writes the file. A new one of the user is private.
+// store writes the file. A new file in the user's scope is private.
 func (s *settings) store(after []byte) error {
 	atomicfile.Sweep(s.real)
 	write := atomicfile.Write
@@ -152,7 +152,7 @@ func (s *settings) store(after []byte) error {
 	return nil
 }
 
-// disconnect takes the server of the directory out.
+// disconnect removes the server of the directory from the settings.
 func (r *connecting) disconnect(ctx context.Context, s *settings) error {
 	if err := s.read(); err != nil {
 		return err

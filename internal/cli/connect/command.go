@@ -15,11 +15,11 @@ import (
 	"github.com/exthost/exthost/internal/local/relay"
 )
 
-// standard is the name of a server in the settings unless --name states another.
+// standard is the default of --name, the server's name in the settings.
 const standard = "exthost"
 
-// commandLine is what the client starts. It depends neither on the client's working directory nor on
-// its PATH.
+// commandLine returns what the client shall start. It depends neither on the client's working directory nor on its
+// PATH.
 func (r *connecting) commandLine(client *known.Client) ([]string, error) {
 	program, err := program()
 	if err != nil {
@@ -73,8 +73,8 @@ func (r *connecting) commandLine(client *known.Client) ([]string, error) {
 	return argv, nil
 }
 
-// program is the path of this program. Where PATH leads to it, that path counts: it is the one that
-// stays when a package manager puts another version in place.
+// program returns the path of this program. A path found in PATH is preferred: it stays valid when a package manager
+// installs another version.
 func program() (string, error) {
 	running, err := relay.Program()
 	if err != nil {
@@ -86,10 +86,9 @@ func program() (string, error) {
 	return running, nil
 }
 
-// passing reports whether a program is in a place that is emptied: a temporary directory, such as that
-// of go run.
+// passing reports whether a program lies in a temporary directory, such as the one of go run.
 func passing(program string) bool {
-	dirs := []string{os.TempDir(), "/tmp"} // the second also where TMPDIR is another
+	dirs := []string{os.TempDir(), "/tmp"} // /tmp counts also when TMPDIR is elsewhere
 	if real, err := filepath.EvalSymlinks(os.TempDir()); err == nil {
 		dirs = append(dirs, real)
 	}
@@ -105,11 +104,11 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// sameDir also compares directories that have gone.
+// sameDir compares also directories that no longer exist.
 func sameDir(a, b string) bool { return filepath.Clean(a) == filepath.Clean(b) || sameFile(a, b) }
 
-// variables are those of this environment that say where the host keeps its files, and which a client
-// with windows, or one that passes few variables on, does not have.
+// variables returns the environment variables that locate the host's files. A graphical client, or one that passes on
+// few variables, does not have them.
 func variables() map[string]string {
 	env := map[string]string{}
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME"} {
@@ -120,8 +119,7 @@ func variables() map[string]string {
 	return env
 }
 
-// entry returns the name for the server, and the server of the directory that has that name; nil: there
-// is none, and the name is free.
+// entry returns the name for the server, and the directory's existing server of that name; nil if the name is free.
 func (r *connecting) entry(s *settings) (name string, have *entry.Server, err error) {
 	servers, err := s.servers()
 	if err != nil {
@@ -131,7 +129,7 @@ func (r *connecting) entry(s *settings) (name string, have *entry.Server, err er
 	if name == "" {
 		name = standard
 		for _, server := range r.mine(servers) {
-			name = server.Name // also one that was given another name then
+			name = server.Name // also if it was added with --name
 		}
 	}
 	at := slices.IndexFunc(servers, func(e entry.Server) bool { return e.Name == name })
@@ -160,7 +158,7 @@ func (r *connecting) entry(s *settings) (name string, have *entry.Server, err er
 	}
 }
 
-// serves is [known.Serves], also for this program under another name.
+// serves is [known.Serves], but recognizes this program under another name too.
 func serves(argv []string) (dir string, ours bool) {
 	if running, err := relay.Program(); err == nil && len(argv) > 0 && sameFile(argv[0], running) {
 		argv = append([]string{standard}, argv[1:]...)
@@ -168,7 +166,7 @@ func serves(argv []string) (dir string, ours bool) {
 	return known.Serves(argv)
 }
 
-// mine are the servers of the directory, or with --name that one.
+// mine returns the servers of the directory, limited to --name if that is given.
 func (r *connecting) mine(servers []entry.Server) (mine []entry.Server) {
 	for _, e := range servers {
 		if dir, ours := serves(e.Argv); ours && dir != "" && sameDir(dir, r.dir) && (r.name == "" || r.name == e.Name) {
@@ -178,7 +176,7 @@ func (r *connecting) mine(servers []entry.Server) (mine []entry.Server) {
 	return mine
 }
 
-// freeName is a name for a server that no other has.
+// freeName returns an unused name for a server.
 func freeName(servers []entry.Server, dir string) string {
 	base := strings.Trim(strings.Map(func(c rune) rune {
 		if c < 0x80 && nameForm.MatchString("x"+string(c)) {

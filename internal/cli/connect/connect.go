@@ -1,5 +1,5 @@
-// Package connect holds exthost connect, which has MCP clients start the host of a directory: it
-// changes the settings of the client, and takes the change back.
+// Package connect implements exthost connect, which changes the settings of MCP clients so that they start the host of
+// a directory, and undoes that.
 package connect
 
 import (
@@ -23,26 +23,26 @@ import (
 	"github.com/exthost/exthost/internal/text/shellwords"
 )
 
-// The scopes of settings.
+// The values of --scope.
 const (
 	ofUser    = "user"
 	ofProject = "project"
 )
 
-// connecting is one run of exthost connect.
+// connecting is one run of exthost connect: its flags.
 type connecting struct {
 	console *console.Console
 	as      string
 	toolset string
 	dir     string // absolute
 	scope   string
-	name    string // of the entry; "": exthost, or the entry that the directory has
+	name    string // of the server in the settings; "": exthost, or the name that the directory's server has
 	file    string
 
 	dryRun, undo, yes, list bool
 }
 
-// Command is exthost connect.
+// Command returns exthost connect.
 func Command(c *console.Console) *cobra.Command {
 	r := connecting{console: c}
 	cmd := &cobra.Command{
@@ -76,7 +76,7 @@ func Command(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// nameForm are the names of servers and clients that every format and every client takes as they are.
+// nameForm matches names of servers and toolsets that every settings format and every client accepts unquoted.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 func (r *connecting) run(ctx context.Context, args []string) error {
@@ -99,7 +99,7 @@ func (r *connecting) run(ctx context.Context, args []string) error {
 		Home:   home,
 		Env:    os.Getenv,
 		Glob: func(pattern string) []string {
-			found, _ := filepath.Glob(pattern) // the only error is a bad pattern
+			found, _ := filepath.Glob(pattern) // fails only for a malformed pattern
 			return found
 		},
 	}
@@ -121,7 +121,7 @@ func (r *connecting) run(ctx context.Context, args []string) error {
 	return r.connect(ctx, s)
 }
 
-// check reads the flags.
+// check validates the flags.
 func (r *connecting) check() (err error) {
 	if err := console.OneOf("exthost connect --help", "--scope", r.scope, []string{ofUser, ofProject}); err != nil {
 		return err
@@ -142,29 +142,29 @@ func (r *connecting) check() (err error) {
 			"--undo needs neither --as nor --toolset: it finds the server of the directory")
 	}
 	given := r.dir
-	if r.dir, err = filepath.Abs(given); err != nil { // of "", the working directory
+	if r.dir, err = filepath.Abs(given); err != nil { // "" is the working directory
 		return err
 	}
 	if info, err := os.Stat(r.dir); err == nil && info.IsDir() || r.undo {
-		return nil // a directory that has gone can be disconnected
+		return nil // --undo works for directories that no longer exist
 	}
 	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("--dir %s is no directory", given)}
 }
 
-// outcome is what the command did, or with --dry-run would do.
+// outcome is what the command did, or would do with --dry-run.
 type outcome struct {
 	Client  string   `json:"client"`
 	File    string   `json:"file"`
 	Name    string   `json:"name"`
 	Dir     string   `json:"dir"`
-	Command []string `json:"command,omitempty"` // that the client starts; none after --undo
+	Command []string `json:"command,omitempty"` // what the client starts; nil after --undo
 	Change  string   `json:"change"`            // none, added, changed or removed
 	Written bool     `json:"written"`
 	Diff    string   `json:"diff,omitempty"`
-	Backup  string   `json:"backup,omitempty"` // the file before the change
+	Backup  string   `json:"backup,omitempty"` // path of the file before the change
 }
 
-// report prints the outcome. text is it for people.
+// report prints the outcome; text is its form for people.
 func (r *connecting) report(o outcome, text ...string) error {
 	return r.console.Print(console.Document{
 		Kind:  "connect",
@@ -174,7 +174,7 @@ func (r *connecting) report(o outcome, text ...string) error {
 	})
 }
 
-// connect adds the server, or gives the one that is there another command line.
+// connect adds the server, or changes the command line of the existing one.
 func (r *connecting) connect(ctx context.Context, s *settings) error {
 	argv, err := r.commandLine(s.client)
 	if err != nil {
@@ -213,7 +213,7 @@ func (r *connecting) connect(ctx context.Context, s *settings) error {
 	return r.report(o, text...)
 }
 
-// again is the command line of this run with another flag.
+// again returns the command line of this run with flag added.
 func (r *connecting) again(flag string) string {
 	words := []string{"exthost"}
 	for i, word := range os.Args[1:] {
@@ -250,7 +250,7 @@ func withoutFlags(words []string, flags ...string) (left []string) {
 	return left
 }
 
-// warn says what may keep the server from working for the client.
+// warn warns about what may keep the server from working for the client.
 func (r *connecting) warn(ctx context.Context, s *settings, program string) {
 	c := r.console
 	if passing(program) {
@@ -278,7 +278,7 @@ func (r *connecting) warn(ctx context.Context, s *settings, program string) {
 	}
 }
 
-// inRepository reports whether a directory is in the work tree of git.
+// inRepository reports whether dir is in a git work tree.
 func inRepository(dir string) bool {
 	for {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -292,7 +292,7 @@ func inRepository(dir string) bool {
 	}
 }
 
-// tilde shortens a path below the home directory.
+// tilde shortens a path below the home directory to ~/...
 func tilde(path string) string {
 	home, err := os.UserHomeDir()
 	if rel, relErr := filepath.Rel(home, path); err == nil && relErr == nil && filepath.IsLocal(rel) {

@@ -10,15 +10,15 @@ import (
 
 const (
 	contextLines = 3   // unchanged lines around a change
-	longestLine  = 400 // of a line that is shown as it is, in bytes
+	longestLine  = 400 // bytes of a line that is shown whole
 )
 
-// diff is what a change does to the lines of a file. All of it is in one place.
+// diff is the change of a file's lines, as one contiguous block.
 type diff struct {
-	line            int // of the first change, 1-based
+	line            int // of the first changed line, 1-based
 	above, below    []string
 	removed, added  []string
-	cutLeft, cutEnd bool // the lines are too long to show, and only the parts that differ are here
+	cutLeft, cutEnd bool // the lines are too long: removed and added hold only the parts that differ
 }
 
 func difference(before, after []byte) diff {
@@ -35,7 +35,7 @@ func difference(before, after []byte) diff {
 	return d
 }
 
-// lines are the lines of a text, without their ends.
+// lines splits a text into lines without their line ends.
 func lines(text []byte) []string {
 	if len(text) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func lines(text []byte) []string {
 	return all
 }
 
-// shared returns how many elements two lists have in common at the beginning and at the end.
+// shared returns the lengths of the common prefix and the common suffix of two lists.
 func shared(n, m int, equal func(i, j int) bool) (head, tail int) {
 	for head < min(n, m) && equal(head, head) {
 		head++
@@ -58,7 +58,7 @@ func shared(n, m int, equal func(i, j int) bool) (head, tail int) {
 	return head, tail
 }
 
-// shorten leaves of a line of a file that is all on one line what differs.
+// shorten reduces a long changed line, such as a file that is all on one line, to the part that differs.
 func (d *diff) shorten() {
 	if len(d.removed) > 1 || len(d.added) > 1 ||
 		len(strings.Join(append(d.removed[:len(d.removed):len(d.removed)], d.added...), "")) < longestLine {
@@ -77,12 +77,12 @@ func part(text string) []string {
 	return []string{text}
 }
 
-// text is the change in the form of diff -u. Values that look like secrets are masked.
+// text returns the change in the form of diff -u. Values that look like secrets are masked.
 func (d diff) text() string {
 	return d.render(func(_ console.Colour, line string) string { return line })
 }
 
-// painted is text for stderr, with colours where it shows them.
+// painted returns text for stderr, in colour if stderr shows colours.
 func (d diff) painted(c *console.Console) string {
 	return d.render(func(colour console.Colour, line string) string {
 		if line = console.Safe(line); colour == "" {
@@ -105,7 +105,8 @@ func (d diff) render(paint func(colour console.Colour, line string) string) stri
 		}
 	}
 	changed := func(lines []string) []string {
-		lines = masked(lines) // a line before the server gets a comma, and a file on one line is all of it
+		// Changed lines may hold other secrets: a line that only got a comma, or a whole file on one line.
+		lines = masked(lines)
 		if !d.cutLeft && !d.cutEnd || lines == nil {
 			return lines
 		}
@@ -119,7 +120,7 @@ func (d diff) render(paint func(colour console.Colour, line string) string) stri
 	return b.String()
 }
 
-// masked returns the lines without the values that look like secrets.
+// masked returns the lines with values that look like secrets masked.
 func masked(lines []string) (safe []string) {
 	for _, line := range lines {
 		text, _ := redact.Default().Text(line)

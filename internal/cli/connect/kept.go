@@ -14,16 +14,16 @@ import (
 	"github.com/exthost/exthost/internal/local/clientconfig/entry"
 )
 
-// kept is what --undo needs to know of a server in a file. It is in the state directory, beside the
-// backup: a backup beside the file could end up in a repository.
+// kept is the record that --undo needs about a server in a file. It is in the state directory, beside the backup of the
+// file: a backup next to the file could end up in a repository.
 type kept struct {
 	File    string `json:"file"`
 	Name    string `json:"name"`
-	After   string `json:"after"`              // the hash of the file with the server
-	Exact   bool   `json:"exact"`              // the backup is the file before the server came
-	Created bool   `json:"created,omitempty"`  // there was no file
-	Dir     string `json:"dir,omitempty"`      // a directory that was made for the file; "": none was
-	NoTable bool   `json:"no_table,omitempty"` // there was no table of servers
+	After   string `json:"after"`              // hash of the file with the server
+	Exact   bool   `json:"exact"`              // the backup is the file from before the server was added
+	Created bool   `json:"created,omitempty"`  // the file did not exist before
+	Dir     string `json:"dir,omitempty"`      // directory created for the file; "": it existed
+	NoTable bool   `json:"no_table,omitempty"` // the file had no table of servers before
 
 	place string // the directory of the record
 }
@@ -38,7 +38,7 @@ func hash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// recall returns what is kept of the server in a file. Without a record it is empty.
+// recall reads the record of the server in a file; it is empty if there is none.
 func recall(file, name string) (*kept, error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -57,12 +57,13 @@ func recall(file, name string) (*kept, error) {
 		return nil, err
 	}
 	if json.Unmarshal(data, k) != nil || k.File != file || k.Name != name {
-		return &kept{File: file, Name: name, place: k.place}, nil // as if there was none: the server is found without
+		// An unreadable record counts as none: --undo finds the server without it.
+		return &kept{File: file, Name: name, place: k.place}, nil
 	}
 	return k, nil
 }
 
-// before returns the file before the server came, if data is the file as it was with the server.
+// before returns the file from before the server was added, provided that data is unchanged since.
 func (k *kept) before(data []byte) ([]byte, bool) {
 	if !k.Exact || hash(data) != k.After {
 		return nil, false
@@ -84,9 +85,9 @@ func (k *kept) keep(s *settings, after []byte, added bool) error {
 		}
 		k.Exact, k.Created, k.NoTable = true, !s.exists, !table
 	case k.Exact && k.After == hash(s.data):
-		backup = false // the one of the file without the server stays
+		backup = false // the backup of the file without the server stays
 	default:
-		k.Exact = false // others have changed the file since
+		k.Exact = false // something else changed the file meanwhile
 	}
 	k.After = hash(after)
 	data, err := json.MarshalIndent(k, "", "  ")

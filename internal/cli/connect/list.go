@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/local/clientconfig/known"
 )
 
-// listed are the settings of one client that is on this machine.
+// listed describes one settings file of a client on this machine.
 type listed struct {
 	Client      string       `json:"client"`
 	Title       string       `json:"title"`
@@ -22,24 +22,24 @@ type listed struct {
 	Connections []connection `json:"connections"`
 }
 
-// connection is a server that starts this program.
+// connection is a server in the settings that starts this program.
 type connection struct {
 	Name    string `json:"name"`
 	Line    int    `json:"line"`
-	Dir     string `json:"dir"` // "": where the client runs
+	Dir     string `json:"dir"` // "": the client's working directory
 	As      string `json:"as,omitempty"`
 	Toolset string `json:"toolset,omitempty"`
-	Problem string `json:"problem,omitempty"` // why the server does not start
+	Problem string `json:"problem,omitempty"` // why the server cannot start
 }
 
-// listing lists the clients whose settings are on this machine, and their connections.
+// listing prints the clients whose settings are on this machine, and their connections.
 func (r *connecting) listing(places known.Places) error {
 	all := []listed{}
 	var names, others []string
 	for _, client := range known.All() {
 		found := slices.DeleteFunc(r.settingsOf(&client, places), func(l listed) bool {
 			shared := slices.ContainsFunc(all, func(other listed) bool { return other.File == l.File })
-			return shared // two editions of a client read one file of a project
+			return shared // two editions of a client read the same project file
 		})
 		if len(found) == 0 {
 			others = append(others, client.ID)
@@ -74,7 +74,7 @@ func (r *connecting) listing(places known.Places) error {
 	return nil
 }
 
-// settingsOf are the files of a client that are there, or its usual one if the client is.
+// settingsOf returns the settings files of a client that exist, and its usual one if the client is installed.
 func (r *connecting) settingsOf(client *known.Client, places known.Places) (found []listed) {
 	user := userFile(client, places)
 	dir := filepath.Dir(user)
@@ -121,7 +121,7 @@ func look(client *known.Client, scope, path string) listed {
 	return one
 }
 
-// problem says why a command line does not start.
+// problem returns why a command line cannot start; "" if it can.
 func problem(program, dir string) string {
 	if _, err := os.Stat(program); filepath.IsAbs(program) && err != nil {
 		return "the program is gone: " + program

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/internal/file/dirlock"
 )
 
-// lock keeps other runs of this program, and the client if it has a lock, from writing the file. made is
-// the directory of the file if there was none.
+// lock keeps other runs of this program, and the client if it uses a lock, from writing the file. made is the file's
+// directory if lock created it.
 func (s *settings) lock(ctx context.Context) (made string, unlock func(), err error) {
 	dir, mode := filepath.Dir(s.real), fs.FileMode(0o700)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -45,21 +45,21 @@ func (s *settings) lock(ctx context.Context) (made string, unlock func(), err er
 	return made, func() { unlockClient(); unlockDir() }, nil
 }
 
-// How long the lock of a client counts, how long it is waited for, and how often it is tried.
+// When a client's lock is stale, how long to wait for it, and how often to try.
 const (
 	lockAge      = 10 * time.Second
 	lockPatience = 5 * time.Second
 	lockTick     = 20 * time.Millisecond
 )
 
-// lock takes the lock that a client holds while it writes its settings, which is a directory.
+// lock takes the lock that a client holds while it writes its settings: a directory.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	tick := time.NewTicker(lockTick)
 	defer tick.Stop()
 	for began := time.Now(); ; {
 		err := os.Mkdir(path, 0o700)
 		if err == nil {
-			return func() { _ = os.Remove(path) }, nil // it gets old otherwise
+			return func() { _ = os.Remove(path) }, nil // if this fails, the lock becomes stale
 		}
 		info, statErr := os.Lstat(path)
 		switch {

@@ -17,21 +17,21 @@ import (
 	"github.com/exthost/exthost/internal/text/below"
 )
 
-// maxSettings bounds a file, in bytes. Some clients keep histories in theirs.
+// maxSettings is the largest settings file that is read, in bytes. Some clients keep histories in theirs.
 const maxSettings = 16 << 20
 
-// settings are a file of a client, as it was read.
+// settings is a settings file of a client, and its content when it was last read.
 type settings struct {
 	client *known.Client
 	scope  string
 	path   string // as the client knows the file
-	real   string // where links lead
+	real   string // path with symbolic links resolved
 	data   []byte
 	exists bool
-	listed *[]entry.Server // of data; nil: not yet
+	listed *[]entry.Server // the servers in data; nil: not parsed yet
 }
 
-// settings returns the file that the flags select. It is not read yet.
+// settings returns the file that the flags select, not yet read.
 func (r *connecting) settings(client *known.Client, places known.Places) (s *settings, err error) {
 	s = &settings{client: client, scope: r.scope}
 	switch {
@@ -47,8 +47,8 @@ func (r *connecting) settings(client *known.Client, places known.Places) (s *set
 	return s, err
 }
 
-// userFile is the first file of the user that is there, else the first with a directory, else the usual
-// one.
+// userFile returns the first of the client's user files that exists, else the first whose directory exists, else the
+// usual one.
 func userFile(client *known.Client, places known.Places) string {
 	files := client.User(places)
 	for _, file := range files {
@@ -64,7 +64,7 @@ func userFile(client *known.Client, places known.Places) string {
 	return files[0]
 }
 
-// read reads the file; a missing one is empty.
+// read reads the file; a missing file is empty.
 func (s *settings) read() error {
 	s.real, s.data, s.exists, s.listed = s.path, nil, false, nil
 	if err := below.CheckHere(s.path); s.scope != ofUser && err != nil {
@@ -95,7 +95,7 @@ func (s *settings) read() error {
 	return nil
 }
 
-// key names the file for what is kept of it, whether it exists or not.
+// key identifies the file in records, whether it exists or not.
 func (s *settings) key() string {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(s.path)); err == nil {
 		return filepath.Join(dir, filepath.Base(s.path))
@@ -111,10 +111,10 @@ func (s *settings) fails(why, hint string) error {
 	}
 }
 
-// unreadable is the error of a file that the system does not give.
+// unreadable returns the error for a file that cannot be read.
 func (s *settings) unreadable(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err // the text has the path
+		err = path.Err // the text has the path already
 	}
 	return s.fails("it cannot be read: "+strings.TrimPrefix(err.Error(), "EvalSymlinks: "),
 		"exthost connect "+s.client.ID+" --file FILE")
@@ -132,7 +132,7 @@ func (s *settings) servers() ([]entry.Server, error) {
 	return *s.listed, nil
 }
 
-// server returns the server of that name, nil when there is none.
+// server returns the server called name, nil if there is none.
 func (s *settings) server(name string) (*entry.Server, error) {
 	servers, err := s.servers()
 	if i := slices.IndexFunc(servers, func(e entry.Server) bool { return e.Name == name }); i >= 0 {
@@ -141,7 +141,7 @@ func (s *settings) server(name string) (*entry.Server, error) {
 	return nil, err
 }
 
-// explain puts the place before an error of the text.
+// explain adds the place in the file to a syntax error.
 func (s *settings) explain(err error) error {
 	invalid, ok := errors.AsType[*entry.Invalid](err)
 	switch {
@@ -158,10 +158,10 @@ func (s *settings) explain(err error) error {
 	return s.fails(err.Error(), "exthost connect "+s.client.ID+" --dry-run --file new shows the server, to add by hand")
 }
 
-// change makes the new text of a file from the one that is there. gone: the file is removed.
+// change computes the new text of a file from the current one. gone means that the file is to be removed.
 type change func(s *settings) (after []byte, gone bool, err error)
 
-// putting is the change that adds the server or gives it a command line.
+// putting returns the change that adds the server or replaces its command line.
 func (s *settings) putting(name string, argv []string, env map[string]string) change {
 	return func(s *settings) ([]byte, bool, error) {
 		after, err := entry.Put(s.client, s.data, name, argv, env)
@@ -169,8 +169,8 @@ func (s *settings) putting(name string, argv []string, env map[string]string) ch
 	}
 }
 
-// removing is the change that takes the server out: the file becomes what it was before the server came,
-// if nothing else has changed since.
+// removing returns the change that removes the server. It restores the file from before the server was added if nothing
+// else has changed since.
 func (s *settings) removing(name string, k *kept) change {
 	return func(s *settings) ([]byte, bool, error) {
 		if before, ok := k.before(s.data); ok {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// browserPatience is how long the program that opens the browser may take to fail.
+// browserPatience is how long to wait for the program that opens the browser to fail.
 const browserPatience = 2 * time.Second
 
-// Browse opens a page, a file or an address, in the user's browser: the program that BROWSER names,
-// or that of the system. Other users of the machine may see the page's name.
+// Browse opens a file or an address in the user's browser, with the program in BROWSER or the system's opener. Other
+// users of the machine may see the argument.
 func Browse(ctx context.Context, page string) error {
 	opener := map[string][]string{
 		"darwin":  {"open"},
@@ -36,7 +36,7 @@ func Browse(ctx context.Context, page string) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(browserPatience): // the opener became the browser, which outlives this command
+	case <-time.After(browserPatience): // still running: it is the browser itself
 	case <-ctx.Done():
 	}
 	return nil

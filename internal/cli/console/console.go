@@ -1,5 +1,5 @@
-// Package console is the terminal side of the program, which all commands share:
-// flags, output forms, text that is safe to show, errors with exit codes.
+// Package console is the terminal side of the program, shared by all commands: flags, output forms, safe text, errors
+// with exit codes.
 package console
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Console is the input, the output and the common flags of one run of the program.
+// Console holds the input, the output and the common flags of one run of the program.
 type Console struct {
 	In       io.Reader
 	Out, Err io.Writer // data, and messages for people
@@ -35,7 +35,7 @@ type Console struct {
 	closers []func()  // called by Close
 }
 
-// The values of the flags that take one of a few.
+// The accepted values of flags.
 var (
 	outputs    = []string{"table", "json", "yaml", "name"}
 	colourOn   = []string{"auto", "always", "never"}
@@ -43,7 +43,7 @@ var (
 	LogLevels  = []string{"trace", "debug", "info", "warn", "error"}
 )
 
-// AddFlags gives root and all commands below it the flags of c.
+// AddFlags adds the common flags to root and all commands below it.
 func (c *Console) AddFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&c.Config, "config", "", "configuration `FILE`, laid over those of this directory")
@@ -62,7 +62,7 @@ func (c *Console) AddFlags(root *cobra.Command) {
 	CompleteFlag(root, "trust", trustModes)
 }
 
-// CheckFlags refuses values of the flags of c that no command accepts.
+// CheckFlags returns an error for a common flag with a value that no command accepts.
 func (c *Console) CheckFlags() error {
 	for _, f := range []struct {
 		name, value string
@@ -83,10 +83,10 @@ func (c *Console) CheckFlags() error {
 	return nil
 }
 
-// OnClose has Close call f, before the log file is closed.
+// OnClose registers f to be called by Close, before the log file is closed.
 func (c *Console) OnClose(f func()) { c.closers = append(c.closers, f) }
 
-// Close closes what the command has opened.
+// Close calls the functions of OnClose and closes the log file.
 func (c *Console) Close() {
 	for _, f := range c.closers {
 		f()
@@ -96,7 +96,7 @@ func (c *Console) Close() {
 	}
 }
 
-// Tell prints lines on stderr. A terminal gets them broken between words.
+// Tell prints lines on stderr. On a terminal they are wrapped.
 func (c *Console) Tell(lines string) { _, _ = io.WriteString(hanging{c.Err, Width}, lines+"\n") }
 
 // Say prints a diagnostic on stderr.
@@ -109,19 +109,17 @@ func (c *Console) Say(d protocol.Diagnostic) {
 	c.Tell(c.Paint(colour, string(d.Level)) + ": " + Safe(Nearby(d).String()))
 }
 
-// Warn prints a warning on stderr. Third-party arguments have to be safe already.
+// Warn prints a warning on stderr. Arguments from third parties must be made safe by the caller.
 func (c *Console) Warn(format string, args ...any) {
 	c.Tell(c.Paint(Yellow, "warn") + ": " + fmt.Sprintf(format, args...))
 }
 
-// Info prints on stderr what a reader may want to know. Third-party arguments have to be
-// safe already.
+// Info prints a hint on stderr. Arguments from third parties must be made safe by the caller.
 func (c *Console) Info(format string, args ...any) {
 	c.Tell(c.Paint(Dim, "info") + ": " + fmt.Sprintf(format, args...))
 }
 
-// Note prints on stderr how an import changes one entry of a file, or with dropped that
-// the entry is left out. where names the entry.
+// Note prints on stderr how an import changes the entry called where, or, with dropped, that it leaves the entry out.
 func (c *Console) Note(where string, dropped bool, message string) {
 	level, prefix := c.Paint(Dim, "info"), ""
 	if dropped {
@@ -131,11 +129,11 @@ func (c *Console) Note(where string, dropped bool, message string) {
 }
 
 const (
-	MaxInput    = 16 << 20 // bounds arguments and calls: no extension takes a longer line
-	MaxSettings = 8 << 20  // bounds the settings of other programs
+	MaxInput    = 16 << 20 // of arguments and calls, in bytes: no extension accepts a longer line
+	MaxSettings = 8 << 20  // of settings files of other programs, in bytes
 )
 
-// ReadFile reads a file of at most limit bytes; the hint is for one that does not exist.
+// ReadFile reads a file of at most limit bytes. hint is the next command if the file does not exist.
 func ReadFile(path string, limit int, hint string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait for a writer
 	if errors.Is(err, fs.ErrNotExist) {
@@ -152,7 +150,7 @@ func ReadFile(path string, limit int, hint string) ([]byte, error) {
 	return data, err
 }
 
-// ReadObject reads the JSON object in the flag --data: - is stdin, "" an empty object.
+// ReadObject reads the JSON object of --data: "-" reads stdin, "" is an empty object.
 func (c *Console) ReadObject(data string) (json.RawMessage, error) {
 	if data == "-" {
 		read, err := io.ReadAll(io.LimitReader(c.In, MaxInput+1))

@@ -9,45 +9,45 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The exit codes, frozen: scripts depend on them.
+// The exit codes are frozen: scripts depend on them.
 const (
 	ExitOK        = 0
 	ExitFailed    = 1
 	ExitUsage     = 2
-	ExitInvalid   = 3 // a config or manifest is invalid
+	ExitInvalid   = 3 // invalid configuration or manifest
 	ExitNotFound  = 4
-	ExitGated     = 5 // something the extension requires is missing
-	ExitDenied    = 6 // denied by a policy or by the operator's configuration
-	ExitExtension = 7 // the extension or its tool reports an error
-	ExitCanceled  = 8 // timeout or cancelled
-	ExitDoctor    = 9 // doctor found failures
+	ExitGated     = 5 // an extension's requirement is missing
+	ExitDenied    = 6 // by a policy or by the operator's configuration
+	ExitExtension = 7 // an error of the extension or its tool
+	ExitCanceled  = 8 // timeout or cancellation
+	ExitDoctor    = 9 // doctor or check found failures
 
 	ExitNotYet      = 10 // ready: the host or an extension is still starting
-	ExitBlocked     = 11 // ready: something required, or the owner of a tool, cannot run
+	ExitBlocked     = 11 // ready: a required extension, or the owner of a tool, cannot run
 	ExitUnknownTool = 12 // ready: there is no tool of that name
 )
 
-// Error is an error with its exit code. Without Text, all of it is printed already.
+// Error is an error with its exit code. An empty Text means that everything is printed already.
 type Error struct {
 	Code  int
 	Text  string
-	Hint  string // the next command; "": there is none
-	Cause error  // what Text words, with its details for programs; nil: there is no more
+	Hint  string // the next command; "": none
+	Cause error  // the error behind Text, for programs; may be nil
 }
 
 func (e *Error) Error() string { return e.Text }
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Usagef is an error in how the program was called, with the next command.
+// Usagef returns the error for a wrong command line. hint is the next command.
 func Usagef(hint, format string, args ...any) error {
 	return &Error{Code: ExitUsage, Text: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// Reported is the error of a command that has printed everything already.
+// Reported returns an error for a command that has printed everything already.
 func Reported(code int) error { return &Error{Code: code} }
 
-// ExitCode is the code with which the program exits over err.
+// ExitCode returns the exit code for err, which is not nil.
 func ExitCode(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
@@ -58,7 +58,7 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// KindCode is [ExitCode] for an error of the host.
+// KindCode returns the exit code for an error of the host.
 func KindCode(kind protocol.Kind) int {
 	switch kind {
 	case protocol.ManifestInvalid, protocol.ConfigInvalid:
@@ -77,8 +77,8 @@ func KindCode(kind protocol.Kind) int {
 	return ExitExtension
 }
 
-// Describe renders err for a person: the error, its cause, and on a line of its own the
-// next command. "" when err says nothing new.
+// Describe renders err for a person: the error, its cause, and the next command on a line of its own; "" for
+// [Reported].
 func Describe(err error) string {
 	var lines []string
 	var exit *Error
@@ -102,7 +102,7 @@ func Describe(err error) string {
 	return SafeText(strings.Join(lines, "\n"))
 }
 
-// DescribeKind is [Describe] for an error of the host, not yet safe for a terminal.
+// DescribeKind returns the lines of [Describe] for an error of the host, not yet safe for a terminal.
 func DescribeKind(e *protocol.Error) []string {
 	lines := []string{e.Error()}
 	for _, line := range LastWords(e.Evidence) {
@@ -110,7 +110,7 @@ func DescribeKind(e *protocol.Error) []string {
 			lines = append(lines, line)
 		}
 	}
-	if e.Outcome == "unknown" && !strings.Contains(e.Message, "may have") { // the message does not say so
+	if e.Outcome == "unknown" && !strings.Contains(e.Message, "may have") { // unless the message says so already
 		lines = append(lines, "  the extension had been asked and may have acted")
 	}
 	if e.RetryAfter > 0 {
@@ -122,7 +122,7 @@ func DescribeKind(e *protocol.Error) []string {
 	return lines
 }
 
-// NextCommand is the command that helps most after an error of the host; "": there is none.
+// NextCommand returns the most helpful command after an error of the host; "" if there is none.
 func NextCommand(e *protocol.Error) string {
 	switch {
 	case e.Kind == protocol.InvalidArguments && e.Tool != "":
@@ -133,7 +133,7 @@ func NextCommand(e *protocol.Error) string {
 		return "exthost restart " + e.Extension + " if it hangs; raise call_timeout under [runtime] if it is only slow"
 	case KindCode(e.Kind) == ExitExtension && e.Kind != protocol.ExtensionError && e.Extension != "":
 		return "exthost info " + e.Extension
-	case e.Kind == protocol.Untrusted && e.Outcome == "": // or there may be nothing to agree to
+	case e.Kind == protocol.Untrusted && e.Outcome == "": // after a call there may be nothing to agree to
 		return strings.TrimRight("exthost trust "+e.Extension, " ")
 	case KindCode(e.Kind) == ExitInvalid:
 		return "exthost config show --origin"
@@ -141,7 +141,7 @@ func NextCommand(e *protocol.Error) string {
 	return ""
 }
 
-// LastWords are the lines on stderr of a failed process, and its invalid line on stdout.
+// LastWords returns the last stderr lines of a failed process, and its invalid stdout line.
 func LastWords(e *protocol.Evidence) []string {
 	if e == nil {
 		return nil

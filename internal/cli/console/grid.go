@@ -6,21 +6,20 @@ import (
 	"unicode"
 )
 
-// Layout is how a table is laid out. The zero value is for a file: as wide as it is,
-// without colours.
+// Layout is the layout of a table. The zero value is for a file: unlimited width, no colours.
 type Layout struct {
 	Width int                                  // of the terminal; 0: no limit
-	Fold  bool                                 // continue a long last cell below, instead of cutting it
-	Drop  []string                             // titles of columns that a narrow terminal lacks, the first to go first
+	Fold  bool                                 // continue a long last cell on the next lines instead of cutting it
+	Drop  []string                             // titles of columns to leave out on a narrow terminal, in this order
 	Paint func(colour Colour, s string) string // nil: no colours; see [Layout.Colour]
 }
 
-// Layout is the layout of tables on stdout.
+// Layout returns the layout of tables on stdout.
 func (c *Console) Layout(fold bool, drop ...string) Layout {
 	return Layout{Width: Width(c.Out), Fold: fold, Drop: drop, Paint: c.PaintOut}
 }
 
-// Colour colours s where the table has colours.
+// Colour colours s if the table has colours.
 func (l Layout) Colour(colour Colour, s string) string {
 	if l.Paint == nil {
 		return s
@@ -28,16 +27,16 @@ func (l Layout) Colour(colour Colour, s string) string {
 	return l.Paint(colour, s)
 }
 
-// LeastRoom is the width of the last cell on a terminal that is too narrow, enoughRoom the
-// width for which columns are dropped, and hang the indent of a last cell below its row.
+// Widths of the last cell: at least LeastRoom, and columns are dropped until it has enoughRoom. hang is its indent when
+// it is put below its row.
 const (
 	LeastRoom  = 10
 	enoughRoom = 30
 	hang       = 4
 )
 
-// Grid aligns rows in columns, made safe for a terminal. The first row may hold titles,
-// in capitals. Words for states have the colour of their meaning.
+// Grid aligns rows in columns and makes them safe for a terminal. The first row may hold titles, in capitals. Words for
+// states are coloured by their meaning.
 func (l Layout) Grid(rows [][]string) []string {
 	safe := make([][]string, len(rows))
 	for i, row := range rows {
@@ -76,9 +75,8 @@ func (l Layout) dropColumns(rows [][]string) (widths []int) {
 	}
 }
 
-// measure returns the widths of all columns but the last cells, and that of the widest
-// last cell of a whole row. One long name does not move the cells of all others: where
-// cells are folded, a column has at most a third of the terminal.
+// measure returns the widths of all columns but the last, and the width of the widest last cell. With Fold, a cell
+// wider than a third of the terminal does not widen its column.
 func (l Layout) measure(rows [][]string) (widths []int, last int) {
 	for _, row := range rows {
 		for j, cell := range row[:max(len(row)-1, 0)] {
@@ -125,7 +123,7 @@ func (l Layout) lines(row []string, widths []int, titles bool) []string {
 	parts := []string{Cut(last, room)}
 	switch {
 	case l.Fold && len(row) > 1 && room < min(enoughRoom, l.Width/2) && len([]rune(last)) > room:
-		indent = hang // below, where there is room
+		indent = hang // put it below, where there is room
 		parts = append([]string{""}, Wrap(last, max(l.Width-hang, LeastRoom))...)
 	case l.Fold:
 		parts = Wrap(last, room)
@@ -147,7 +145,7 @@ func isTitles(row []string) bool {
 		func(cell string) bool { return strings.ContainsFunc(cell, unicode.IsLower) })
 }
 
-// meanings are the colours of words that tell a state or a result.
+// meanings are the colours of words for states and results.
 var meanings = map[string]Colour{
 	"ready": Green, "ok": Green, "pass": Green, "approved": Green,
 	"failed": Red, "fail": Red, "error": Red, "denied": Red, "deny": Red, "open": Red,

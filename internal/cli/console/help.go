@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is the number of columns of help texts, which every terminal has.
+// helpWidth is the number of columns of help texts.
 const helpWidth = 80
 
-// FitHelp wraps the help of cmd and of all commands below it to 80 columns.
+// FitHelp wraps the help of cmd and all commands below it to 80 columns.
 func FitHelp(cmd *cobra.Command) {
 	cobra.AddTemplateFunc("wrappedFlags", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(helpWidth) })
 	cmd.SetUsageTemplate(strings.NewReplacer(
@@ -47,8 +47,8 @@ func reflow(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// PlainFlags removes the marks around the variables in the texts of all flags, of cmd and of
-// all commands below it: a shell that completes a flag shows its text as it is.
+// PlainFlags removes the backquotes from the flag texts of cmd and all commands below it: shell completion shows the
+// texts verbatim.
 func PlainFlags(cmd *cobra.Command) {
 	plain := func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) }
 	cmd.Flags().VisitAll(plain)

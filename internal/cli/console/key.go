@@ -13,15 +13,14 @@ import (
 // Escape is the escape key.
 const Escape = 27
 
-// ErrNoAnswer is the error of a question at the end of stdin.
+// ErrNoAnswer means that stdin ended before a question was answered.
 var ErrNoAnswer = errors.New("no answer")
 
-// Interactive reports whether a person reads stderr and can answer.
+// Interactive reports whether stdin and stderr are terminals, so that a person can answer questions.
 func (c *Console) Interactive() bool { return IsTerminal(c.In) && IsTerminal(c.Err) }
 
-// ReadKey shows the prompt and reads one key of the terminal, without a newline and without
-// showing the key. It ends the line where there is none. The console must be interactive. The
-// error is [ErrNoAnswer], or context.Canceled after Ctrl-C.
+// ReadKey shows the prompt and reads one key without echo and without waiting for Enter. The console must be
+// interactive. The error is [ErrNoAnswer], or context.Canceled after Ctrl-C.
 func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err error) {
 	in := c.In.(*os.File)
 	before, err := term.MakeRaw(int(in.Fd()))
@@ -29,7 +28,7 @@ func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err err
 		return 0, err
 	}
 	defer func() {
-		_ = term.Restore(int(in.Fd()), before) // nothing could be done about an error
+		_ = term.Restore(int(in.Fd()), before) // nothing can be done about an error
 		if err != nil {
 			fmt.Fprintln(c.Err)
 		}
@@ -46,9 +45,9 @@ func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err err
 	return keys[0], nil
 }
 
-// ReadSecret shows the prompt and reads a line of the terminal, without showing it. What is typed
-// after the line, such as the rest of what was pasted, is dropped. The console must be
-// interactive. The error is [ErrNoAnswer] at the end of stdin and after Ctrl-C.
+// ReadSecret shows the prompt and reads a line without echo. Whatever is typed behind the line, such as the rest of a
+// pasted text, is dropped. The console must be interactive. The error is [ErrNoAnswer] at the end of stdin and after
+// Ctrl-C.
 func (c *Console) ReadSecret(prompt string) (string, error) {
 	in := c.In.(*os.File)
 	before, err := term.MakeRaw(int(in.Fd()))
@@ -57,7 +56,7 @@ func (c *Console) ReadSecret(prompt string) (string, error) {
 	}
 	line, err := term.NewTerminal(readWriter{in, c.Err}, "").ReadPassword(prompt)
 	dropTyped(in)
-	_ = term.Restore(int(in.Fd()), before) // nothing could be done about an error
+	_ = term.Restore(int(in.Fd()), before) // nothing can be done about an error
 	if err != nil {
 		fmt.Fprintln(c.Err)
 		return "", ErrNoAnswer
@@ -65,14 +64,14 @@ func (c *Console) ReadSecret(prompt string) (string, error) {
 	return line, nil
 }
 
-// readWriter is a terminal: what is typed, and what is shown.
+// readWriter joins the two directions of a terminal.
 type readWriter struct {
 	io.Reader
 	io.Writer
 }
 
-// Yes asks whether to accept what was shown, and shows the answer. What is not yes is no, also the end of
-// stdin. The console must be interactive.
+// Yes asks whether to accept what was shown, and echoes the answer. Everything but y is no, the end of stdin too. The
+// console must be interactive.
 func (c *Console) Yes(ctx context.Context) (bool, error) {
 	key, err := c.ReadKey(ctx, "Accept this? y yes, else no: ")
 	if err != nil && !errors.Is(err, ErrNoAnswer) {

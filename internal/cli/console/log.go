@@ -10,10 +10,10 @@ import (
 	"github.com/exthost/exthost/internal/text/below"
 )
 
-// Silent is above the level of every record.
+// Silent is a log level above every record.
 const Silent = slog.LevelError + 1
 
-// Logger writes to stderr from the level shown on, and from the configured one to a file.
+// Logger returns a logger that writes to stderr from level shown, and to the configured file from the configured level.
 func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, error) {
 	var handler slog.Handler
 	if cfg.Format == "text" || cfg.Format == "auto" && IsTerminal(c.Err) {
@@ -43,7 +43,7 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 		slog.NewJSONHandler(file, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
 }
 
-// QuietLogger writes to stderr only with --log-level: the output tells the result.
+// QuietLogger returns a logger that writes to stderr only with --log-level: the output tells the result.
 func (c *Console) QuietLogger(cfg config.Log) (*slog.Logger, error) {
 	if c.LogLevel == "" {
 		return c.Logger(cfg, Silent)
@@ -51,7 +51,7 @@ func (c *Console) QuietLogger(cfg config.Log) (*slog.Logger, error) {
 	return c.Logger(cfg, Level(cfg.Level))
 }
 
-// safeAttr makes text of extensions harmless on a terminal.
+// safeAttr escapes text of extensions for a terminal.
 func safeAttr(_ []string, attr slog.Attr) slog.Attr {
 	if attr.Value.Kind() == slog.KindString {
 		attr.Value = slog.StringValue(Safe(attr.Value.String()))
@@ -59,7 +59,7 @@ func safeAttr(_ []string, attr slog.Attr) slog.Attr {
 	return attr
 }
 
-// Level is the level with a name of [LogLevels].
+// Level returns the level for a name in [LogLevels].
 func Level(name string) slog.Level {
 	switch name {
 	case "trace":

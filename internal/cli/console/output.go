@@ -15,19 +15,19 @@ import (
 // schemaVersion rises when a field changes its meaning or is removed.
 const schemaVersion = 1
 
-// Document is the data that a command prints, in every form it can take.
+// Document is the data that a command prints, in all forms of --output.
 type Document struct {
-	Kind  string   // names the value in JSON: {"schema_version":1,"<kind>":…}
+	Kind  string   // key of the value in JSON: {"schema_version":1,"<kind>":…}
 	Value any      // for json and yaml
-	Names []string // for name, one a line; nil: there is no such form
+	Names []string // for name, one a line; nil: -o name is refused
 	Rows  [][]string
-	Drop  []string // titles of columns that a narrow terminal lacks, the first to go first
-	Wrap  bool     // wrap the last cell of a row to the terminal instead of cutting it
-	Text  string   // for table where Rows is nil
-	Code  int      // the exit code when the data says that something failed; 0: nothing did
+	Drop  []string // titles of columns to leave out on a narrow terminal, in this order
+	Wrap  bool     // wrap the last cell of a row instead of cutting it
+	Text  string   // for table, if Rows is nil
+	Code  int      // exit code if the data reports a failure; 0: it does not
 }
 
-// Print prints d in the form of --output. With a Code it returns the error of that.
+// Print prints d in the form of --output. It returns [Reported] with d.Code unless that is 0.
 func (c *Console) Print(d Document) error {
 	if err := c.print(d); err != nil || d.Code == ExitOK {
 		return err
@@ -68,7 +68,7 @@ func printJSON(w io.Writer, d Document) error {
 	return err
 }
 
-// JSONOnly refuses -o yaml and name for a command whose data has one form.
+// JSONOnly refuses -o yaml and name for a command that prints JSON only.
 func (c *Console) JSONOnly(cmd *cobra.Command) error {
 	if c.Output != "table" && c.Output != "json" {
 		return Usagef("", "%s prints JSON, there is no -o %s of it", cmd.CommandPath(), c.Output)
@@ -76,7 +76,7 @@ func (c *Console) JSONOnly(cmd *cobra.Command) error {
 	return nil
 }
 
-// encode is JSON in which < and & stay as they are.
+// encode returns v as JSON in which < and & are not escaped.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -85,8 +85,8 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// SafeJSON escapes characters that a terminal acts on. In JSON they occur in strings
-// only, where the escape has the same meaning.
+// SafeJSON escapes characters that a terminal acts on. In JSON they occur only in strings, where the escapes mean the
+// same.
 func SafeJSON(data []byte) string {
 	return escape(string(data), "\n", func(r rune) string {
 		high, low := utf16.EncodeRune(r)
@@ -94,7 +94,7 @@ func SafeJSON(data []byte) string {
 	})
 }
 
-// OrEmpty keeps a list from being null in JSON.
+// OrEmpty returns list, or an empty list for nil, so that JSON has [] instead of null.
 func OrEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -110,9 +110,8 @@ func writeLines(w io.Writer, lines []string) error {
 	return err
 }
 
-// PrintYAML prints v as YAML. It encodes v as JSON first, so that both forms have the
-// same keys in the same order and numbers keep their digits. Characters that a terminal
-// acts on are escaped, which YAML allows between double quotes.
+// PrintYAML prints v as YAML. It encodes v as JSON first, so that both forms have the same keys in the same order and
+// numbers keep their digits. Characters that a terminal acts on are escaped, which YAML allows between double quotes.
 func (c *Console) PrintYAML(v any) error {
 	data, err := encode(v)
 	if err != nil {
@@ -152,7 +151,7 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 			}
 			node.Content = append(node.Content, item)
 		}
-		_, err := dec.Token() // the end
+		_, err := dec.Token() // the closing bracket
 		return node, err
 	case string:
 		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: token}

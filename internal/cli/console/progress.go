@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// progressTick is the time before a progress line appears, and between two versions of it.
+// progressTick is the time before a progress line appears, and between its updates.
 const progressTick = time.Second
 
-// Progress shows on one line of stderr what a command waits for, until stop is called.
-// The line appears after a second, states how long the command has waited, and is
-// removed by stop. what is called from another goroutine; "" shows nothing. Without a
-// terminal, or with --log-level, which shows more, there is no line.
+// Progress shows on one line of stderr what a command waits for and for how long, until stop is called. The line
+// appears after a second. what is called from another goroutine; "" shows nothing. There is no line without a terminal,
+// or with --log-level.
 func (c *Console) Progress(what func() string) (stop func()) {
 	if c.LogLevel != "" || !IsTerminal(c.Err) {
 		return func() {}
@@ -54,5 +53,5 @@ func progress(w io.Writer, width func() int, paint func(string) string, what fun
 	return sync.OnceFunc(func() { close(done); shown.Wait() })
 }
 
-// clearLine removes the current line of a terminal.
+// clearLine erases the current line of a terminal.
 const clearLine = "\r\x1b[K"

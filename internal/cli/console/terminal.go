@@ -8,7 +8,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Colour is an ANSI attribute.
+// Colour is the parameter of an ANSI SGR sequence.
 type Colour string
 
 // The colours in use.
@@ -21,10 +21,10 @@ const (
 	Cyan   Colour = "36"
 )
 
-// Paint colours s, whatever shows it.
+// Paint colours s unconditionally.
 func (c Colour) Paint(s string) string { return "\x1b[" + string(c) + "m" + s + "\x1b[0m" }
 
-// Paint colours s where stderr shows colours.
+// Paint colours s if stderr shows colours.
 func (c *Console) Paint(colour Colour, s string) string {
 	if !c.ColoursOn(c.Err) {
 		return s
@@ -32,7 +32,7 @@ func (c *Console) Paint(colour Colour, s string) string {
 	return colour.Paint(s)
 }
 
-// PaintOut colours s where stdout shows colours.
+// PaintOut colours s if stdout shows colours.
 func (c *Console) PaintOut(colour Colour, s string) string {
 	if !c.ColoursOn(c.Out) {
 		return s
@@ -40,8 +40,8 @@ func (c *Console) PaintOut(colour Colour, s string) string {
 	return colour.Paint(s)
 }
 
-// ColoursOn reports whether w shows colours: --color decides, then NO_COLOR and
-// CLICOLOR_FORCE, then whether w is a terminal.
+// ColoursOn reports whether w shows colours: --color decides, then NO_COLOR and CLICOLOR_FORCE, then whether w is a
+// terminal.
 func (c *Console) ColoursOn(w io.Writer) bool {
 	switch {
 	case c.Color == "always":
@@ -60,8 +60,7 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// hanging breaks the lines that are written to a terminal as [Hang] does. Each Write has whole
-// lines.
+// hanging wraps lines written to a terminal as [Hang] does. Each Write must contain whole lines.
 type hanging struct {
 	w     io.Writer
 	width func(w any) int
@@ -82,7 +81,7 @@ func (h hanging) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Width is the number of columns of w; 0, no limit, when w is no terminal.
+// Width returns the number of columns of w; 0, no limit, if w is not a terminal.
 func Width(w any) int {
 	if f, ok := w.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {

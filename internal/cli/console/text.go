@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Safe makes third-party text harmless on a terminal: control, bidi and other
-// invisible characters become escapes, and the text stays on its line.
+// Safe makes third-party text harmless on a terminal: control, bidi and other invisible characters become escapes, and
+// the text stays on its line.
 func Safe(s string) string { return escape(s, "", longEscape) }
 
 // SafeText is [Safe] for text of several lines.
@@ -23,7 +23,7 @@ func SafeText(s string) string { return escape(s, "\n\t", longEscape) }
 
 func longEscape(r rune) string { return fmt.Sprintf("\\U%08x", r) }
 
-// escape escapes invisible characters, except those in keep; long those beyond \uffff.
+// escape escapes invisible characters except those in keep. long writes the ones beyond \uffff.
 func escape(s, keep string, long func(r rune) string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -42,8 +42,7 @@ func escape(s, keep string, long func(r rune) string) string {
 // Invisible reports whether a terminal acts on r instead of showing it.
 func Invisible(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
 
-// Cut shortens s to at most n characters, to whole words unless the last one is long; n < 1 is
-// no limit.
+// Cut shortens s to at most n characters, between words unless the last word is long; n < 1 is no limit.
 func Cut(s string, n int) string {
 	r := []rune(s)
 	if n < 1 || len(r) <= n {
@@ -61,7 +60,7 @@ func Cut(s string, n int) string {
 
 const longWord = 20
 
-// Hang is [Wrap] for a line of more than n characters, with an indent for what continues it.
+// Hang wraps a line like [Wrap] and indents its continuation.
 func Hang(line string, n int) []string {
 	if n < 1 || Columns(line) <= n {
 		return []string{line}
@@ -77,13 +76,13 @@ func Hang(line string, n int) []string {
 	return parts
 }
 
-// Columns is the number of characters of s without colours.
+// Columns returns the number of characters of s, colours not counted.
 func Columns(s string) int { return utf8.RuneCountInString(colours.ReplaceAllString(s, "")) }
 
 var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-// Wrap breaks s between words into lines of at most n characters, colours apart, longer ones
-// only for longer words; n < 1 is no limit.
+// Wrap breaks s between words into lines of at most n characters, colours not counted; only a longer word makes a
+// longer line. n < 1 is no limit.
 func Wrap(s string, n int) []string {
 	if n < 1 {
 		return []string{s}
@@ -91,7 +90,7 @@ func Wrap(s string, n int) []string {
 	return wrap(s, n, n)
 }
 
-// wrap has a first line of another length than all others.
+// wrap is [Wrap] with another length for the first line.
 func wrap(s string, first, others int) (lines []string) {
 	n := first
 	line, length := "", 0
@@ -119,7 +118,7 @@ func Nearby(d protocol.Diagnostic) protocol.Diagnostic {
 	return d
 }
 
-// NearbyPath is a path relative to the working directory, if it is below that.
+// NearbyPath makes an absolute path below the working directory relative to it.
 func NearbyPath(path string) string {
 	wd, err := os.Getwd()
 	if err != nil || !filepath.IsAbs(path) {
@@ -131,7 +130,7 @@ func NearbyPath(path string) string {
 	return path
 }
 
-// NearbyText is a text in which paths below the working directory are relative to it.
+// NearbyText makes paths below the working directory in a text relative to it.
 func NearbyText(text string) string {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -140,7 +139,7 @@ func NearbyText(text string) string {
 	return strings.ReplaceAll(text, wd+string(filepath.Separator), "")
 }
 
-// Plural is a number with its noun.
+// Plural returns a number with its noun: "1 tool", "2 tools".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -148,7 +147,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Count is [Plural] with [Thousands].
+// Count is [Plural] with thousands separators.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -164,7 +163,7 @@ func Thousands(n int) string {
 	return fmt.Sprintf("%s,%03d", Thousands(n/1000), n%1000)
 }
 
-// Span writes a duration in as few digits as tell its size.
+// Span writes a duration in as few digits as show its size.
 func Span(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -181,7 +180,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// Bytes writes an amount of memory; "-" when it is not known.
+// Bytes writes an amount of memory; "-" if it is unknown.
 func Bytes(n int64) string {
 	if n <= 0 {
 		return "-"
@@ -192,7 +191,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.3g GiB", float64(n)/(1<<30))
 }
 
-// Stamp writes a time of day, with the date when that is not today.
+// Stamp writes the local time of day, with the date unless that is today.
 func Stamp(t time.Time) string {
 	layout := "15:04:05.000"
 	if t = t.Local(); t.Format(time.DateOnly) != time.Now().Format(time.DateOnly) {

@@ -4,5 +4,5 @@ package console
 
 import "os"
 
-// dropTyped does nothing: only Linux has the call that this program knows.
+// dropTyped does nothing: discarding pending input is implemented on Linux only.
 func dropTyped(*os.File) {}

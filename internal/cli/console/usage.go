@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/internal/text/nearest"
 )
 
-// Group is a command that only holds others. Alone it shows its help; a word that is
-// none of its commands is an error that names the nearest.
+// Group returns a command that only holds others. Alone it prints its help; an unknown subcommand is an error that
+// names the nearest one.
 func Group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
@@ -29,7 +29,7 @@ func Group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// UnknownCommand is the error about a word that is no command of parent.
+// UnknownCommand returns the error for a word that is no command of parent.
 func UnknownCommand(parent *cobra.Command, word string) error {
 	var names []string
 	for _, c := range parent.Commands() {
@@ -41,7 +41,7 @@ func UnknownCommand(parent *cobra.Command, word string) error {
 		DidYouMean(word, names))
 }
 
-// DidYouMean names the known word that is nearest to an unknown one; "": none is near.
+// DidYouMean suggests the known word nearest to an unknown one; "" if none is near.
 func DidYouMean(word string, known []string) string {
 	if near := nearest.Of(word, known); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
@@ -49,7 +49,7 @@ func DidYouMean(word string, known []string) string {
 	return ""
 }
 
-// FlagError explains a flag that cannot be read and names the one that was meant.
+// FlagError returns the error for an invalid flag and suggests the nearest one.
 func FlagError(c *cobra.Command, err error) error {
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
@@ -63,7 +63,7 @@ func FlagError(c *cobra.Command, err error) error {
 	return Usagef(c.CommandPath()+" --help", "%s", text)
 }
 
-// OneOf refuses a value of a flag that is not among the allowed ones.
+// OneOf returns an error if value is not in allowed.
 func OneOf(hint, flag, value string, allowed []string) error {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -79,7 +79,7 @@ func NoArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// One requires one argument, the one that what names.
+// One requires exactly one argument, described by what.
 func One(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
@@ -93,7 +93,7 @@ func One(what string) cobra.PositionalArgs {
 	}
 }
 
-// AtMostOne allows one argument, the one that what names.
+// AtMostOne allows one argument, described by what.
 func AtMostOne(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -113,7 +113,7 @@ func AtLeastOne(hint, text string) cobra.PositionalArgs {
 	}
 }
 
-// CompleteFlag has a shell complete a flag with these values.
+// CompleteFlag registers the values that a shell completes for a flag.
 func CompleteFlag(cmd *cobra.Command, name string, values []string) {
 	fixed := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(name, fixed); err != nil {

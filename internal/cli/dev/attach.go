@@ -22,7 +22,7 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-// Attach runs the extension that an exthost dev --attach waits for.
+// Attach returns exthost attach, which runs the extension that an exthost dev --attach waits for.
 func Attach(c *console.Console) *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
@@ -53,14 +53,14 @@ func Attach(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// attachment tells the process that attaches how to run the extension.
+// attachment is the first message of a relay: how to run the extension.
 type attachment struct {
 	Dir  string   `json:"dir"`
 	Argv []string `json:"argv"`
 	Env  []string `json:"env"`
 }
 
-// stopTimeout is the time that a process has to end after Ctrl-C.
+// stopTimeout is how long a process may take to end after Ctrl-C.
 const stopTimeout = 3 * time.Second
 
 func attach(ctx context.Context, c *console.Console, socket string, command []string) error {
@@ -85,7 +85,7 @@ func attach(ctx context.Context, c *console.Console, socket string, command []st
 	if err != nil {
 		return err
 	}
-	stdin, err := cmd.StdinPipe() // a pipe, as a host gives it
+	stdin, err := cmd.StdinPipe() // a pipe, as the host itself would use
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func attach(ctx context.Context, c *console.Console, socket string, command []st
 	return nil
 }
 
-// maxHeader bounds the first message of a relay.
+// maxHeader is the largest first message of a relay, in bytes.
 const maxHeader = 4 << 20
 
 // readAttachment reads the first message of a relay.
@@ -128,8 +128,8 @@ func readAttachment(in *bufio.Reader, socket string) (*attachment, error) {
 	return todo, nil
 }
 
-// cmd is the command, as the host would run it. Ctrl-C, which ends ctx, goes to the
-// process too; one that does not end is killed after stopTimeout.
+// cmd returns the command with the environment that the host would give it. Ctrl-C, which ends ctx, reaches the process
+// too; it is killed if it has not ended after stopTimeout.
 func (t *attachment) cmd(ctx context.Context, command []string) (*exec.Cmd, error) {
 	path, _ := process.Lookup(t.Env)("PATH")
 	file, err := process.Resolve(command[0], t.Dir, path)
@@ -145,14 +145,14 @@ func (t *attachment) cmd(ctx context.Context, command []string) (*exec.Cmd, erro
 	return cmd, nil
 }
 
-// relay stands in for an extension: it passes messages between the host and the process
-// that attaches. It ends with that process, or when the host closes its stdin.
+// relay runs in place of an extension: it passes messages between the host and the attached process. It ends with that
+// process, or when the host closes its stdin.
 func relay(ctx context.Context, c *console.Console, socket string, argv []string) error {
 	dir, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	// The cookie would have the host kill the process, which is the author's.
+	// With the cookie, the host would kill the author's process as a leftover.
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "EXTHOST_COOKIE=") })
 	header, err := json.Marshal(attachment{dir, argv, env})
 	if err != nil {
@@ -162,7 +162,7 @@ func relay(ctx context.Context, c *console.Console, socket string, argv []string
 	if err != nil {
 		return err
 	}
-	defer l.Close() // and removes the socket
+	defer l.Close() // also removes the socket
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	f := &feed{unheard: func() { l.Close() }, attached: make(chan struct{})}
 	go f.run(c.In) // ends with stdin, or with this process
@@ -174,7 +174,7 @@ func relay(ctx context.Context, c *console.Console, socket string, argv []string
 	if err != nil {
 		return err
 	}
-	l.Close() // only one process attaches
+	l.Close() // only one process can attach
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if _, err := conn.Write(append(header, '\n')); err != nil {
@@ -190,7 +190,7 @@ func relay(ctx context.Context, c *console.Console, socket string, argv []string
 	return errors.New("the attached process has ended")
 }
 
-// listenFor opens the socket. It replaces one that an earlier relay left.
+// listenFor opens the socket and replaces the socket of an earlier relay.
 func listenFor(socket string) (*net.UnixListener, error) {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -202,23 +202,22 @@ func listenFor(socket string) (*net.UnixListener, error) {
 	return l, os.Chmod(socket, 0o600)
 }
 
-// maxKept bounds the messages that are kept until a process attaches. The host waits with
-// further ones.
+// maxKept is how many bytes of messages are queued until a process attaches. The host blocks when the queue is full.
 const maxKept = 4 << 20
 
-// feed passes on the messages of the host, and keeps them until a process attaches.
+// feed passes on the messages of the host, and queues them until a process attaches.
 type feed struct {
-	unheard func() // called when the host ends before a process attaches
+	unheard func() // called if the host ends before a process attaches
 
 	attached chan struct{} // closed by into
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	kept []byte
 	to   *net.UnixConn // nil: no process is attached
 	end  bool
 }
 
-// run passes on messages until the end of from.
+// run passes on messages until from ends.
 func (f *feed) run(from io.Reader) {
 	_, _ = io.Copy(f, from)
 	f.mu.Lock()
@@ -232,7 +231,7 @@ func (f *feed) run(from io.Reader) {
 	}
 }
 
-// Write never fails: relay sees the end of the attached process where it reads.
+// Write never fails: relay notices the end of the attached process when it reads from it.
 func (f *feed) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	if f.to == nil && len(f.kept)+len(p) > maxKept {
@@ -249,7 +248,7 @@ func (f *feed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// into passes everything on to conn from now on.
+// into sends the queued messages, and all later ones, to conn.
 func (f *feed) into(conn *net.UnixConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,23 +19,21 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// builder runs [dev] build when a file has changed that [dev] watch names, before the
-// extension is swapped for that change. A save between a build and the look at its result
-// swaps twice: for the last program, and for the new one.
+// builder runs [dev] build before the extension is swapped, if a file of [dev] watch has changed. A save between a
+// build and the check of its result swaps twice: for the last program, and for the new one.
 type builder struct {
 	dir   string
-	built string // the files, with times and sizes, that the last good build saw
+	built string // state of the files at the last good build: names, sizes, times
 }
 
-// buildPatience bounds one build.
+// buildPatience is how long one build may take.
 const buildPatience = 5 * time.Minute
 
-// build brings the program of the extension up to date. The error, config_invalid, has
-// the output of the compiler.
+// build brings the program of the extension up to date. The error is config_invalid, with the output of the compiler.
 func (b *builder) build(ctx context.Context) error {
 	m, _ := manifest.ReadFile(filepath.Join(b.dir, manifest.FileName), manifest.ReadOptions{FollowLinks: true})
 	if m == nil || len(m.Dev.Build) == 0 {
-		return nil // an invalid manifest is reported by the reload
+		return nil // the reload reports an invalid manifest
 	}
 	sources := b.sources(m)
 	if sources == b.built {
@@ -49,7 +47,7 @@ func (b *builder) build(ctx context.Context) error {
 	return nil
 }
 
-// run runs argv as extensions are run, which approve no calls of their own, and returns what it prints.
+// run runs argv in the same way as extensions, so that it cannot approve calls, and returns its output.
 func (b *builder) run(ctx context.Context, argv []string) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, buildPatience)
 	defer cancel()
@@ -86,7 +84,7 @@ func (b *builder) run(ctx context.Context, argv []string) (text string, err erro
 	return out.String(), nil
 }
 
-// buildOutput keeps the first lines of a build, which may come until after its end.
+// buildOutput keeps the first lines of a build. Lines may still arrive after the process has ended.
 type buildOutput struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -106,13 +104,13 @@ func (o *buildOutput) String() string {
 	return o.text.String()
 }
 
-// maxBuildLines bounds how many lines of a compiler's errors are shown.
+// maxBuildLines is how many lines of a compiler's output are kept.
 const maxBuildLines = 2000
 
-// maxBuildOutput bounds what is shown of a compiler's errors, in characters.
+// maxBuildOutput is how much of a compiler's output is shown, in characters.
 const maxBuildOutput = 8000
 
-// sources identifies the state of the watched files and of the manifest.
+// sources returns the state of the watched files and the manifest: names, sizes, times.
 func (b *builder) sources(m *manifest.Manifest) string {
 	var text strings.Builder
 	for _, file := range append(descriptors.DevFiles(&runtime.Spec{Dir: b.dir, Manifest: m}),

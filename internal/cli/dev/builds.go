@@ -19,18 +19,18 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// builds shows how extensions start and how saves change them.
+// builds prints how extensions start and how saves change them.
 type builds struct {
 	*screen // its mu guards the maps
 	host    *exthost.Host
 	dir     string
 
 	offered map[string]offer
-	broken  map[string]bool   // ids whose latest save cannot run
-	skipped map[string]string // the reason of each that was shown last
+	broken  map[string]bool   // ids of extensions whose latest save cannot run
+	skipped map[string]string // the reason that was last shown, by id
 }
 
-// offer is the tools of an extension when they were shown last.
+// offer holds the tools of an extension when they were last shown.
 type offer struct {
 	tools  []protocol.Tool
 	params map[string][]toolcall.Param // by tool
@@ -45,14 +45,14 @@ func (b *builds) offerOf(id string) offer {
 	return o
 }
 
-// several reports whether lines have to name their extension.
+// several reports whether there is more than one extension, so that lines must name theirs.
 func (b *builds) several() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.offered) > 1
 }
 
-// welcome waits for the first start and shows its result.
+// welcome waits for the first start and prints its result.
 func (b *builds) welcome(ctx context.Context, began time.Time) {
 	if b.host.Ready(ctx) != nil {
 		return
@@ -77,8 +77,8 @@ func (b *builds) welcome(ctx context.Context, began time.Time) {
 		fmt.Sprintf("watching %s; help helps, ctrl-d ends", console.Safe(console.NearbyPath(b.dir)))))
 }
 
-// showExtension shows an extension that has started; how ends the line about it. Or it
-// shows why the extension has not. The caller holds mu.
+// showExtension prints an extension that has started, with how at the end of the line, or why it has not started. The
+// caller holds mu.
 func (b *builds) showExtension(x status.Extension, how string) {
 	b.offered[x.ID] = b.offerOf(x.ID)
 	switch x.State {
@@ -127,8 +127,7 @@ func (b *builds) showTool(e *tools.Entry) {
 	b.print("%s", line)
 }
 
-// showReason shows why something does not run, without the lines on stderr, which
-// showLog has shown. The caller holds mu.
+// showReason prints why something does not run, without its stderr lines, which showLog prints. The caller holds mu.
 func (b *builds) showReason(reason string, e *protocol.Evidence) {
 	for part := range strings.SplitSeq(reason, "\n") {
 		for _, line := range console.Wrap(console.Safe(console.NearbyText(part)), max(b.width()-4, 0)) {

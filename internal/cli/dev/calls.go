@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// call calls the tool that the words name; false when there is none. On a terminal it
-// does not wait for the result, so that the author can cancel the call.
+// call calls the tool named by the first word; false if there is none. On a terminal it does not wait for the result,
+// so that the author can cancel the call.
 func (p *prompt) call(ctx context.Context, words []string) bool {
 	e := p.lookup(words[0])
 	if e == nil {
@@ -39,7 +39,7 @@ func (p *prompt) call(ctx context.Context, words []string) bool {
 	return true
 }
 
-// cancelCalls cancels the calls in flight, and reports whether there were any.
+// cancelCalls cancels the calls in flight and reports whether there were any.
 func (p *prompt) cancelCalls() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *prompt) finish(ctx context.Context, e *tools.Entry, pairs []string) {
 	case ctx.Err() != nil:
 		p.screen.say("%s%s  canceled", p.screen.paint(console.Yellow, "○ "), took)
 	case err != nil:
-		// the next command is no word of the prompt
+		// the prompt does not have the command that the error suggests
 		text, _, _ := strings.Cut(strings.TrimPrefix(console.Describe(err), e.Name+": "), "\n  next: ")
 		p.fail("%s  %s", took, text)
 	case result.IsError():
@@ -72,7 +72,7 @@ func (p *prompt) finish(ctx context.Context, e *tools.Entry, pairs []string) {
 	}
 }
 
-// resultText is a result for a person: JSON in several lines, other text as it is.
+// resultText renders a result for a person: JSON is indented, other text stays as it is.
 func resultText(result protocol.ToolResult) string {
 	text, others := toolcall.Content(result)
 	var b bytes.Buffer

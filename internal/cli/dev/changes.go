@@ -59,15 +59,15 @@ func (b *builds) reloaded(r exthost.Reloaded) {
 	}
 }
 
-// showSwapped shows an extension that a save changed, and reports whether a change was
-// shown that r does not contain: a new reason for which the extension is skipped.
+// showSwapped prints how a save changed an extension. It reports whether it printed a change that r does not contain: a
+// new reason for which the extension is skipped.
 func (b *builds) showSwapped(x status.Extension, r exthost.Reloaded) bool {
 	changed := slices.Contains(r.Change.Changed, x.ID)
 	switch {
 	case x.LeftOut() && b.skipped[x.ID] != x.Reason:
 		b.showExtension(x, "")
 		return true
-	case changed && b.broken[x.ID] && len(b.offered[x.ID].tools) == 0: // no build ran before
+	case changed && b.broken[x.ID] && len(b.offered[x.ID].tools) == 0: // its first working build
 		b.showExtension(x, "ready in "+console.Span(r.Took))
 	case changed:
 		b.print("%s %s swapped in %s%s", b.paint(console.Green, "↻"), console.Safe(x.ID), console.Span(r.Took),
@@ -78,7 +78,7 @@ func (b *builds) showSwapped(x status.Extension, r exthost.Reloaded) bool {
 	return false
 }
 
-// filesOf names the files that were saved: " (main.py)".
+// filesOf returns the saved files of an extension, such as " (main.py)".
 func filesOf(c *status.Change, id string) string {
 	var names []string
 	for _, file := range c.Files {
@@ -92,7 +92,7 @@ func filesOf(c *status.Change, id string) string {
 	return " (" + strings.Join(names, ", ") + ")"
 }
 
-// showChange shows how the tools of the new build differ from those of the last one.
+// showChange prints how the tools of the new build differ from the last ones.
 func (b *builds) showChange(id string) {
 	before, now := b.offered[id], b.offerOf(id)
 	b.offered[id] = now
@@ -114,7 +114,7 @@ func (b *builds) showChange(id string) {
 	}
 }
 
-// patient removes the time limits, except those in the manifest: a debugger takes long.
+// patient removes the default time limits: a debugger takes long. Limits in the manifest stay.
 func patient(r manifest.Runtime) manifest.Runtime {
 	never, soon, again := manifest.Duration(0), manifest.Duration(100*time.Millisecond), -1
 	r.Activation = manifest.ActivationEager
@@ -126,12 +126,12 @@ func patient(r manifest.Runtime) manifest.Runtime {
 // attachTick is the interval at which a session looks for attached extensions.
 const attachTick = 100 * time.Millisecond
 
-// awaitAttached shows extensions when they are attached. It restarts those whose
-// handshake failed, so that they can be attached again.
+// awaitAttached prints extensions when they are attached. It restarts those whose handshake failed, so that they can be
+// attached again.
 func (b *builds) awaitAttached(ctx context.Context) {
 	tick := time.NewTicker(attachTick)
 	defer tick.Stop()
-	shown := map[string]time.Time{} // the start of the process that was shown last
+	shown := map[string]time.Time{} // start time of the process that was last shown, by id
 	for {
 		select {
 		case <-ctx.Done():
@@ -148,7 +148,7 @@ func (b *builds) showAttached(ctx context.Context, x status.Extension, shown map
 	switch {
 	case x.State == string(supervisor.Failed):
 		b.say("%s %s: %s", b.paint(console.Red, "✗"), console.Safe(x.ID), console.Safe(x.Reason))
-		restarting, cancel := context.WithTimeout(ctx, attachTick) // the restart goes on after that
+		restarting, cancel := context.WithTimeout(ctx, attachTick) // the restart goes on after the timeout
 		defer cancel()
 		_ = b.host.Admin().Restart(restarting, x.ID)
 	case x.State == string(supervisor.Ready) && len(x.Instances) > 0 && shown[x.ID] != x.Instances[0].StartedAt:

@@ -7,7 +7,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/toolcall"
 )
 
-// complete is the tab key.
+// complete handles the tab key.
 func (p *prompt) complete(line string, pos int, key rune) (string, int, bool) {
 	if key != '\t' {
 		return "", 0, false
@@ -33,7 +33,7 @@ func (p *prompt) complete(line string, pos int, key rune) (string, int, bool) {
 	return completed + line[pos:], len(completed), true
 }
 
-// candidates are the words that begin with the last word of a line.
+// candidates returns the completions of the last word of a line.
 func (p *prompt) candidates(line string) (word string, candidates []string) {
 	word = line[strings.LastIndexByte(line, ' ')+1:]
 	var all []string

@@ -1,5 +1,5 @@
-// Package dev holds the commands of an author at work: exthost dev runs an extension and
-// swaps it at every save, attach runs it under a debugger, tap shows its messages.
+// Package dev implements the commands for work on an extension: dev runs it and swaps it at every save, attach runs it
+// under a debugger, tap shows its messages.
 package dev
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Dev runs one extension while its author works on it.
+// Dev returns exthost dev, which runs one extension while its author works on it.
 func Dev(c *console.Console) *cobra.Command {
 	s := session{console: c}
 	cmd := &cobra.Command{
@@ -152,7 +152,7 @@ func (s *session) host(ctx context.Context, cfg *config.Config, o exthost.Option
 	return err
 }
 
-// debounce is the quiet after a save; short, because an author waits.
+// debounce is how long to wait after a save; short, because the author waits.
 const debounce = manifest.Duration(10 * time.Millisecond)
 
 // rebuilt builds the extension and reads the configuration, for a reload.

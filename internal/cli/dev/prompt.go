@@ -23,14 +23,14 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// prompt executes the lines of an author.
+// prompt executes the lines that the author types.
 type prompt struct {
 	in       io.Reader
-	terminal *term.Terminal // nil: in is no terminal
+	terminal *term.Terminal // nil: in is not a terminal
 	screen   *screen
 	builds   *builds
 	host     *exthost.Host
-	tapping  context.CancelFunc // nil: no messages are shown
+	tapping  context.CancelFunc // nil: tap is off
 	tasks    sync.WaitGroup
 
 	mu    sync.Mutex                             // guards calls
@@ -48,8 +48,8 @@ func newPrompt(in io.Reader, s *screen, dir string) *prompt {
 	return &prompt{in: in, screen: s, builds: b, calls: map[context.Context]context.CancelFunc{}}
 }
 
-// promptWords are the words of the prompt other than the names of tools. A tool of the
-// same name goes first; a colon before the word always means the word.
+// promptWords are the commands of the prompt. A tool of the same name takes precedence; with a colon before it, a word
+// is always the command.
 var promptWords = []struct{ word, does string }{
 	{"help", "this"},
 	{"tools", "the tools, and what they take"},
@@ -60,15 +60,14 @@ var promptWords = []struct{ word, does string }{
 	{"quit", "the end; ctrl-d too"},
 }
 
-// input is a line, or the end of them: ctrl-c, ctrl-d, or the end of a file.
+// input is a line, or the end of input: Ctrl-C, Ctrl-D, or the end of a file.
 type input struct {
 	line string
 	end  bool
 }
 
-// run executes lines until one says quit or ctx ends. The end of a file that is no terminal
-// does not end the session: saves still count. The goroutine that reads is left behind,
-// because nothing interrupts the read of a terminal.
+// run executes lines until quit, the end of the terminal's input, or ctx. The end of a file does not end the session:
+// saves still count. The goroutine that reads is left behind, because a read of a terminal cannot be interrupted.
 func (p *prompt) run(ctx context.Context) {
 	lines := make(chan input)
 	go p.read(ctx, lines)
@@ -84,7 +83,7 @@ func (p *prompt) run(ctx context.Context) {
 	}
 }
 
-// read reads lines until the end of the input or ctx.
+// read reads lines until the input or ctx ends.
 func (p *prompt) read(ctx context.Context, lines chan<- input) {
 	scanner := bufio.NewScanner(p.in)
 	for {
@@ -110,7 +109,7 @@ func (p *prompt) read(ctx context.Context, lines chan<- input) {
 	}
 }
 
-// do executes one line; false is the end of the session.
+// do executes one line; it returns false to end the session.
 func (p *prompt) do(ctx context.Context, line string) bool {
 	words, err := shellwords.Split(line)
 	if err != nil {
@@ -130,7 +129,7 @@ func (p *prompt) do(ctx context.Context, line string) bool {
 	case "info":
 		p.builds.showInfo()
 	case "reload":
-		_, _ = p.host.Admin().Reload(ctx) // builds shows the outcome
+		_, _ = p.host.Admin().Reload(ctx) // builds prints the outcome
 	case "restart":
 		p.restart(ctx)
 	case "tap":
@@ -145,7 +144,7 @@ func (p *prompt) fail(format string, args ...any) {
 	p.screen.say(p.screen.paint(console.Red, "✗ ")+format, args...)
 }
 
-// lookup finds a tool by its own name or its registered one.
+// lookup finds a tool by its own or its registered name.
 func (p *prompt) lookup(name string) *tools.Entry {
 	for _, w := range promptWords {
 		if ":"+w.word == name {
@@ -159,7 +158,7 @@ func (p *prompt) lookup(name string) *tools.Entry {
 	return nil
 }
 
-// known are all words that a line may begin with.
+// known returns all words that a line may begin with.
 func (p *prompt) known() (words []string) {
 	for _, e := range p.host.Tools().Entries() {
 		words = append(words, e.Tool)
@@ -170,8 +169,8 @@ func (p *prompt) known() (words []string) {
 	return words
 }
 
-// unknown waits for extensions that are still starting. If none of them has the tool,
-// it names the word that was probably meant.
+// unknown waits for extensions that are still starting, and tries again. If none has the tool, it suggests the nearest
+// word.
 func (p *prompt) unknown(ctx context.Context, words []string) {
 	starting, cancel := context.WithTimeout(ctx, hosts.AnswerTimeout)
 	defer cancel()
@@ -203,7 +202,7 @@ func (p *prompt) restart(ctx context.Context) {
 	}
 }
 
-// toggleTap shows the messages of the extensions, or no longer.
+// toggleTap starts or stops printing the messages of the extensions.
 func (p *prompt) toggleTap(ctx context.Context) {
 	if p.tapping != nil {
 		p.tapping()

@@ -19,7 +19,7 @@ import (
 
 // screen prints the lines of a session.
 type screen struct {
-	out      io.Writer // above the prompt, if there is one
+	out      io.Writer // prints above the prompt, if there is one
 	terminal io.Writer // for its width
 	colours  bool
 
@@ -33,21 +33,21 @@ func (s *screen) paint(c console.Colour, text string) string {
 	return c.Paint(text)
 }
 
-// width is the number of columns; 0 is no limit.
+// width returns the number of columns; 0 is no limit.
 func (s *screen) width() int { return console.Width(s.terminal) }
 
-// say prints lines together.
+// say prints one line.
 func (s *screen) say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.print(format, args...)
 }
 
-// print prints one line of several. The caller holds mu.
+// print prints a line. The caller holds mu.
 func (s *screen) print(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// showLog shows the lines that extensions write to stderr and, unless stderrOnly, the
-// warnings of the host that builds does not show already.
+// showLog prints the stderr lines of extensions and, unless stderrOnly, those warnings of the host that builds does not
+// print already.
 func showLog(ctx context.Context, h *exthost.Host, s *screen, stderrOnly bool) {
 	for r := range h.Admin().Logs(ctx, exthost.LogFilter{Level: slog.LevelDebug - 4, Follow: true}) {
 		stderr := string(rawjson.Get(r.Attrs, "stream")) == `"stderr"`
@@ -72,7 +72,7 @@ func showLog(ctx context.Context, h *exthost.Host, s *screen, stderrOnly bool) {
 	}
 }
 
-// enterTerminal prepares the terminal for the prompt, if input and output are one.
+// enterTerminal prepares the terminal for the prompt, if input and output are terminals.
 func (p *prompt) enterTerminal() (leave func(), err error) {
 	in, ok := p.in.(*os.File)
 	if !ok || !console.IsTerminal(in) || !console.IsTerminal(p.screen.out) {
@@ -92,7 +92,7 @@ func (p *prompt) enterTerminal() (leave func(), err error) {
 	return func() { _ = term.Restore(int(in.Fd()), before); fmt.Fprintln(p.screen.terminal) }, nil
 }
 
-// keys reads the keyboard. Ctrl-C cancels the calls in flight, or ends the session.
+// keys reads the keyboard. Ctrl-C cancels the calls in flight; without any it ends the session.
 type keys struct {
 	io.Reader
 	prompt *prompt

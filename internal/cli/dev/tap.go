@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// Tap shows the messages between the running host and its extensions.
+// Tap returns exthost tap, which shows the messages between the running host and its extensions.
 func Tap(c *console.Console) *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
@@ -71,7 +71,7 @@ func tap(ctx context.Context, c *console.Console, ids []string, columns int) err
 	})
 }
 
-// frameLine is a frame for a person, cut to columns; 0 is no limit.
+// frameLine renders a frame for a person, cut to columns; 0 is no limit.
 func frameLine(f *exthost.Frame, named bool, columns int, colours bool) string {
 	var b strings.Builder
 	b.WriteString(f.Time.Local().Format("15:04:05.000 "))

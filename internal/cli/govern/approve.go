@@ -1,5 +1,4 @@
-// Package govern holds the commands about decisions on calls: policies, approvals,
-// hooks, and the audit log that records them.
+// Package govern implements the commands for decisions on calls: policies, approvals, hooks, and the audit log.
 package govern
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Approve lists the calls that wait for an approval, and approves one.
+// Approve returns exthost approve, which lists the calls that wait for an approval, or approves one.
 func Approve(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "approve [ID]",
@@ -42,7 +41,7 @@ func Approve(c *console.Console) *cobra.Command {
 	}
 }
 
-// Deny refuses a call that waits for an approval.
+// Deny returns exthost deny, which refuses a call that waits for an approval.
 func Deny(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "deny ID [REASON ...]",
@@ -108,11 +107,11 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 	}
 	if q.DeskOnly {
 		_, id, _ := strings.Cut(q.ID, "/")
-		id, _, _ = strings.Cut(id, ".") // there it needs no mark of what is shown
+		id, _, _ = strings.Cut(id, ".") // at its own node the id has no suffix
 		lines = append(lines, fmt.Sprintf("  to be answered at node %s: exthost approve %s; or name this node in "+
 			"cluster.operators there", q.Desk, id))
 	}
-	if lines[1] == "  " { // only that node shows them
+	if lines[1] == "  " { // arguments are shown at that node only
 		lines = slices.Delete(lines, 1, 2)
 	}
 	for i := range lines {
@@ -121,7 +120,7 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 	return lines
 }
 
-// caller names a caller; most have no name.
+// caller describes a caller, by name if it has one.
 func caller(name, node string) string {
 	text := "anonymous caller"
 	if name != "" {
@@ -149,7 +148,7 @@ func completeApprovalRequest(c *console.Console) cobra.CompletionFunc {
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		all, _ := approvalRequests(cmd.Context(), r) // an error leaves nothing to offer
+		all, _ := approvalRequests(cmd.Context(), r) // without an answer there are no completions
 		for _, q := range all.Requests {
 			ids = append(ids, cobra.CompletionWithDesc(q.ID, console.Safe(q.Tool+" "+q.Caller)))
 		}
@@ -157,8 +156,7 @@ func completeApprovalRequest(c *console.Console) cobra.CompletionFunc {
 	}
 }
 
-// absent turns the error about an approval request or decision that is not there into one with
-// the command that lists those that are.
+// absent adds hint, the command that lists what exists, to the error for an unknown approval request or decision.
 func absent(err error, hint string) error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ToolNotFound {
 		return &console.Error{Code: console.ExitNotFound, Text: e.Message, Hint: hint}

@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// Audit shows the audit log; its command verify checks it.
+// Audit returns exthost audit, which shows the audit log, with the subcommand verify.
 func Audit(c *console.Console) *cobra.Command {
 	var q audit.Query
 	var since, call string
@@ -69,7 +69,7 @@ func Audit(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// auditPaths are the logs that hosts with this configuration have written.
+// auditPaths returns the audit logs that hosts with this configuration have written.
 func auditPaths(c *console.Console, follow bool) ([]string, error) {
 	path, err := auditPath(c)
 	if err != nil {
@@ -96,8 +96,8 @@ func auditPaths(c *console.Console, follow bool) ([]string, error) {
 	return paths, nil
 }
 
-// auditPath is the path of the audit log in the configuration or, while that cannot be used,
-// of the running host; "" when no log is kept.
+// auditPath returns the path of the audit log in the configuration, or of the running host if the configuration is
+// invalid; "" if there is no log.
 func auditPath(c *console.Console) (string, error) {
 	r, cfg, broken := hosts.Reach(context.Background(), c)
 	if broken == nil {
@@ -113,7 +113,7 @@ func auditPath(c *console.Console) (string, error) {
 	return s.Audit.Path, nil
 }
 
-// sinceWhen reads a time, or the duration since then; "" is the beginning.
+// sinceWhen parses a time, or a duration before now; "" is the zero time.
 func sinceWhen(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -12,10 +12,10 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// maxSilent is how many nodes that did not answer are named one by one.
+// maxSilent is how many nodes without an answer are named one by one.
 const maxSilent = 16
 
-// auditCall shows what the audit logs of all nodes have of one call.
+// auditCall prints what the audit logs of all nodes have about one call.
 func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 	for _, other := range []string{"follow", "denied", "tool", "caller", "node", "id", "extension", "since", "last"} {
 		if cmd.Flags().Changed(other) {

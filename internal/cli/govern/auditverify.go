@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 )
 
-// hashForm is the form of a record's hash.
+// hashForm matches a record's hash.
 var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func auditVerify(c *console.Console) *cobra.Command {
@@ -50,13 +50,13 @@ func auditVerify(c *console.Console) *cobra.Command {
 // verification is the result for one log.
 type verification struct {
 	audit.Report
-	Broken string `json:"broken,omitempty"` // the place and kind of the damage
+	Broken string `json:"broken,omitempty"` // place and kind of the damage
 }
 
 func verifyAudit(c *console.Console, paths []string, expect string) error {
 	list, lines, code := []verification{}, []string{}, console.ExitOK
 	var found *audit.Place
-	deleted := false // earlier files of a log
+	deleted := false // whether audit.keep has removed earlier files of a log
 	for _, path := range paths {
 		v, words, err := verifyLog(path, expect)
 		if err != nil {
@@ -92,7 +92,7 @@ func verifyAudit(c *console.Console, paths []string, expect string) error {
 	})
 }
 
-// missing words that no record has the expected hash.
+// missing explains that no record has the expected hash.
 func missing(deleted bool) string {
 	words := "missing: no record has the expected hash: records were removed at the end, or made anew, or the hash " +
 		"is of another log"
@@ -102,7 +102,7 @@ func missing(deleted bool) string {
 	return words
 }
 
-// verifyLog follows the chain of one log; words are the result for a person.
+// verifyLog checks the hash chain of one log; words are the result for a person.
 func verifyLog(path, expect string) (v verification, words []string, err error) {
 	files, err := audit.Files(path)
 	if err != nil {
@@ -130,7 +130,7 @@ func verifyLog(path, expect string) (v verification, words []string, err error) 
 	return v, words, nil
 }
 
-// unfinished words a call that has no outcome.
+// unfinished describes a call that has no outcome.
 func unfinished(r *audit.Record) string {
 	return fmt.Sprintf("%s: %s %s, sent %s by %s, %s", r.Outcome, cmp.Or(r.Tool, r.Method), r.ID,
 		r.Time.Local().Format(time.RFC3339),

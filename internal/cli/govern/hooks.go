@@ -18,12 +18,12 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Hooks lists, tests and imports hooks.
+// Hooks returns exthost hooks, which lists, tests and imports hooks.
 func Hooks(c *console.Console) *cobra.Command {
 	list := hooksList(c)
 	cmd := console.Group("hooks", "List and try hooks, and import those of Claude Code", list, hooksTest(c),
 		hooksImport(c))
-	cmd.RunE = list.RunE // exthost hooks is exthost hooks list
+	cmd.RunE = list.RunE // exthost hooks means exthost hooks list
 	return cmd
 }
 
@@ -88,7 +88,7 @@ func listHooks(ctx context.Context, c *console.Console, only manifest.HookEvent)
 	return c.Print(console.Document{Kind: "hooks", Value: list, Names: names, Rows: rows})
 }
 
-// allHooks are those of the running host or, without one, of the configuration and the manifests.
+// allHooks returns the hooks of the running host or, if none runs, those of the configuration and the manifests.
 func allHooks(ctx context.Context, c *console.Console) (s status.Status, list []status.Hook, err error) {
 	r, cfg, broken := hosts.Reach(ctx, c)
 	if r != nil {

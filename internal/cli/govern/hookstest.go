@@ -72,7 +72,7 @@ func testHooks(ctx context.Context, c *console.Console, name, tool, data string)
 	return printOutcome(c, out)
 }
 
-// hookResult is the result of one hook, as data.
+// hookResult is the result of one hook, as printed.
 type hookResult struct {
 	Hook      string            `json:"hook"`
 	Extension string            `json:"extension,omitempty"`
@@ -126,7 +126,7 @@ func printOutcome(c *console.Console, out hooks.Outcome) error {
 	})
 }
 
-// resultOf is the effect of a hook in a few words.
+// resultOf names the effects of a hook.
 func resultOf(s hooks.Step) string {
 	r := s.Reply
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Policy looks at policies and their decisions.
+// Policy returns exthost policy, which shows policies and their decisions.
 func Policy(c *console.Console) *cobra.Command {
 	return console.Group("policy", "Look at the policies, explain what they decided, try a call",
 		policyList(c), policyExplain(c), policyTest(c), policyPins(c))
@@ -42,7 +42,7 @@ func policyList(c *console.Console) *cobra.Command {
 	}
 }
 
-// policies are those of the running host or, without one, of the configuration.
+// policies returns the policies of the running host or, if none runs, those of the configuration.
 func policies(ctx context.Context, c *console.Console) ([]status.Policy, error) {
 	r, cfg, broken := hosts.Reach(ctx, c)
 	if r != nil {
@@ -116,8 +116,8 @@ func readCall(c *console.Console, name string) ([]byte, error) {
 	return console.ReadFile(name, console.MaxInput, "exthost policy test --help")
 }
 
-// testCall has the running host test the call or, without one, a host that starts only
-// the policies and the extension of the tool.
+// testCall tests the call in the running host or, if none runs, in a host that starts only the policies and the
+// extension of the tool.
 func testCall(ctx context.Context, c *console.Console, data []byte) (result httpserver.TestResult, err error) {
 	call, err := httpserver.ReadTestCall(data)
 	if err != nil {

@@ -105,7 +105,7 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 // ignored reports whether a policy would have acted, but its decision did not count.
 func ignored(s governance.Step) bool { return s.Ignored && s.Action != governance.Allow }
 
-// past is the effect of an action on a call; the others let it pass.
+// past names the effect of an action on a call. Actions that are not listed let it pass.
 var past = map[governance.Action]string{
 	governance.Deny:    "denied",
 	governance.Modify:  "changed",
@@ -113,7 +113,7 @@ var past = map[governance.Action]string{
 	governance.Ask:     "asked about",
 }
 
-// verdict is the end of an exchange, and the reason.
+// verdict returns the result of an exchange and its reason.
 func verdict(t exthost.Trace) (result, why string) {
 	last := governance.Step{}
 	if n := len(t.Steps); n > 0 {
@@ -137,7 +137,7 @@ func verdict(t exthost.Trace) (result, why string) {
 	return "ok", ""
 }
 
-// traceDrop are the columns of a decision that a narrow terminal lacks.
+// traceDrop are the columns that a narrow terminal leaves out of a decision.
 var traceDrop = []string{"CATEGORY", "TOOK"}
 
 func traceText(t exthost.Trace, layout console.Layout) string {
@@ -230,8 +230,8 @@ func stepReason(s governance.Step) string {
 	return reason
 }
 
-// explainFromAudit prints the record of a decision that no running host remembers.
-// notKept is the error that says so, and returned when the log lacks the decision too.
+// explainFromAudit prints the audit record of a decision that no running host remembers. If the log does not have it
+// either, it returns notKept.
 func explainFromAudit(ctx context.Context, c *console.Console, id string, notKept error) error {
 	if paths, err := auditPaths(c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
 		for r, err := range readAudits(ctx, paths, audit.Query{ID: id}) {

@@ -21,24 +21,24 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// rehearsal is what the policies would do about recorded calls.
+// rehearsal reports what the policies would do about recorded calls.
 type rehearsal struct {
-	Calls     int       `json:"calls"`     // that were recorded
-	Otherwise []decided `json:"otherwise"` // that are decided otherwise now
+	Calls     int       `json:"calls"`     // number of recorded calls
+	Otherwise []decided `json:"otherwise"` // calls that are decided otherwise now
 }
 
-// decided is a recorded call that a policy would not let pass as it did.
+// decided is a recorded call that passed then and that a policy would stop or change now.
 type decided struct {
 	Extension string          `json:"extension"`
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Policy    string          `json:"policy,omitempty"`
 	Action    string          `json:"action"`
-	Shadow    bool            `json:"shadow,omitempty"` // of a policy in shadow mode: the call would pass
+	Shadow    bool            `json:"shadow,omitempty"` // the policy is in shadow mode: the call would pass
 	Reason    string          `json:"reason,omitempty"`
 }
 
-// testRecorded tests the calls of tools in a cassette. All of them have reached their extensions.
+// testRecorded tests the tool calls of a cassette, which all reached their extensions when they were recorded.
 func testRecorded(ctx context.Context, c *console.Console, file string) (err error) {
 	dir, ids, err := hosts.Replays(file, manifest.MatchStrict, manifest.LatencyNone)
 	if err != nil {
@@ -79,7 +79,7 @@ func testRecorded(ctx context.Context, c *console.Console, file string) (err err
 	return c.Print(result.document())
 }
 
-// rehearse returns what is decided otherwise about a call.
+// rehearse returns the decisions about a call that differ from letting it pass.
 func rehearse(ctx context.Context, h *exthost.Host, id string, n *player.Call) (list []decided, err error) {
 	arguments := n.Arguments
 	if arguments == nil {
@@ -97,7 +97,7 @@ func rehearse(ctx context.Context, h *exthost.Host, id string, n *player.Call) (
 	}
 	of := decided{Tool: n.Tool, Arguments: n.Arguments}
 	for _, s := range trace.Steps {
-		if s.Action == governance.Allow || failed != nil && !s.Ignored { // what failed the call is its verdict
+		if s.Action == governance.Allow || failed != nil && !s.Ignored {
 			continue
 		}
 		step := of
@@ -112,7 +112,7 @@ func rehearse(ctx context.Context, h *exthost.Host, id string, n *player.Call) (
 	return list, nil
 }
 
-// shownArguments bounds the arguments that the table shows, in characters.
+// shownArguments is how much of the arguments the table shows, in characters.
 const shownArguments = 120
 
 func (r *rehearsal) document() console.Document {

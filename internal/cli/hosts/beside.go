@@ -13,21 +13,21 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// All returns the hosts of this directory; none when they cannot be found. Clients on stdio with another
-// environment or other flags have one beside the host that [Find] finds.
+// All returns the hosts of this directory; nil if they cannot be found. A client on stdio with another environment or
+// other flags runs a host of its own, beside the one that [Find] returns.
 func All(ctx context.Context) (all []*Running) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil
 	}
-	found, _ := daemon.FindAll(ctx, state) // those that answer
+	found, _ := daemon.FindAll(ctx, state) // the hosts that answer
 	for _, info := range found {
 		all = append(all, running(info))
 	}
 	return all
 }
 
-// OverHTTP returns the address of a host of this directory that serves HTTP; "" when none does.
+// OverHTTP returns the address of a host of this directory that serves HTTP; "" if there is none.
 func OverHTTP(ctx context.Context) (address string) {
 	for _, r := range All(ctx) {
 		if strings.HasPrefix(r.Info.Serves, "http") {
@@ -37,13 +37,13 @@ func OverHTTP(ctx context.Context) (address string) {
 	return ""
 }
 
-// Connected is who uses the hosts of a directory.
+// Connected holds the clients of all hosts of a directory.
 type Connected struct {
 	Clients []status.Client
-	Named   []status.NamedClient // by name; LastUsed is the latest of all hosts
+	Named   []status.NamedClient // sorted by name; LastUsed is the latest of all hosts
 }
 
-// Add adds what one host says.
+// Add adds the clients of one host.
 func (c *Connected) Add(s status.Status) {
 	c.Clients = append(c.Clients, s.Clients...)
 	for _, n := range s.NamedClients {
@@ -58,7 +58,7 @@ func (c *Connected) Add(s status.Status) {
 	}
 }
 
-// AddAll asks hosts, all at the same time, and adds what they say. It warns of those that do not answer.
+// AddAll asks all hosts at the same time and adds their clients. It warns about hosts that do not answer.
 func (c *Connected) AddAll(ctx context.Context, con *console.Console, all []*Running) {
 	answers, errs := make([]status.Status, len(all)), make([]error, len(all))
 	var wg sync.WaitGroup

@@ -15,15 +15,15 @@ import (
 	"github.com/exthost/exthost/internal/local/daemon"
 )
 
-// choice is how the flags of a command choose a host.
+// choice is the host that the flags of a command select.
 type choice struct {
-	host   string // --host: a pid or a directory; "": that of this directory
+	host   string // --host: a pid or a directory; "": the host of this directory
 	config string // --config, absolute; "": none
 }
 
 type choiceKey struct{}
 
-// WithFlags returns a context with which [Find] takes the host that the flags of c choose.
+// WithFlags returns a context in which [Find] finds the host that the flags of c select.
 func WithFlags(ctx context.Context, c *console.Console) context.Context {
 	return context.WithValue(ctx, choiceKey{}, choice{c.Host, configFile(c)})
 }
@@ -33,8 +33,8 @@ func choiceOf(ctx context.Context) choice {
 	return c
 }
 
-// find finds the host among all that this user may reach; state is the state directory of a host of this
-// user and directory.
+// find looks among all hosts that this user may reach. state is the state directory that a host of this user and
+// directory would use.
 func (c choice) find(ctx context.Context, state string) (*Running, error) {
 	all, others := daemon.Machine(ctx)
 	for _, p := range c.places() {
@@ -65,7 +65,7 @@ func (c choice) find(ctx context.Context, state string) (*Running, error) {
 	return nil, e
 }
 
-// places returns what the host may be chosen by, the surest first.
+// places returns the conditions that select the host, the most specific one first.
 func (c choice) places() []func(daemon.Info) bool {
 	if pid, err := strconv.Atoi(c.host); err == nil {
 		return []func(daemon.Info) bool{func(i daemon.Info) bool { return i.Seen == pid || i.PID == pid }}
@@ -87,13 +87,13 @@ func (c choice) places() []func(daemon.Info) bool {
 	}
 }
 
-// fileOf is the --config of a scope.
+// fileOf returns the --config in a [Scope].
 func fileOf(scope string) (file string) {
 	_ = json.Unmarshal([]byte(scope), &[]any{&file})
 	return file
 }
 
-// describe says which host it is: its pid, directory and user, and what it serves.
+// describe describes a host for people: its pid, directory and user, and what it serves.
 func describe(i daemon.Info) string {
 	return console.Safe(fmt.Sprintf("pid %d in %s, %s, %s", cmp.Or(i.Seen, i.PID),
 		cmp.Or(i.Dir, "an unknown directory"), userName(i.UID), cmp.Or(i.Serves, "which serves nothing yet")))
@@ -106,8 +106,8 @@ func userName(uid int) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-// NeedsFiles is the error of a command that needs the files of a host whose configuration is not that of this
-// user and directory.
+// NeedsFiles returns the error for a command that needs the files of a host with another configuration than this user
+// and directory have.
 func (r *Running) NeedsFiles() error {
 	name := strings.TrimPrefix(userName(r.Info.UID), "user ")
 	return &console.Error{

@@ -18,15 +18,13 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// known is what completions are made of: the running host or, without one, a host that
-// starts nothing.
+// known is the source of completions: the running host or, if none runs, a host that starts nothing.
 type known struct {
 	running *Running
 	opened  *exthost.Host
 }
 
-// peek finds what completions are made of, without a word on stderr; false when there is
-// nothing. Call close after use.
+// peek opens the source of completions and prints nothing on stderr. If ok, the caller must call close.
 func peek(ctx context.Context, c *console.Console) (k known, close func(), ok bool) {
 	c.Err = io.Discard
 	r, cfg, err := Reach(ctx, c)
@@ -47,7 +45,7 @@ func (k known) status(ctx context.Context) (s status.Status) {
 	if k.running == nil {
 		return k.opened.Status()
 	}
-	s, _ = k.running.Status(ctx) // an error leaves nothing to offer
+	s, _ = k.running.Status(ctx) // without an answer there are no completions
 	return s
 }
 
@@ -56,7 +54,7 @@ func (k known) tools(ctx context.Context) []httpserver.Tool {
 		return httpserver.NewToolList(k.opened.Tools().Entries(), nil).Tools
 	}
 	var list httpserver.ToolList
-	_ = k.running.Get(ctx, "/api/v1/tools", &list) // an error leaves nothing to offer
+	_ = k.running.Get(ctx, "/api/v1/tools", &list) // without an answer there are no completions
 	return list.Tools
 }
 
@@ -68,11 +66,11 @@ func (k known) inputSchema(ctx context.Context, tool string) json.RawMessage {
 		return nil
 	}
 	var t httpserver.Tool
-	_ = k.running.Get(ctx, "/api/v1/tools/"+url.PathEscape(tool), &t) // an error leaves nothing to offer
+	_ = k.running.Get(ctx, "/api/v1/tools/"+url.PathEscape(tool), &t) // without an answer there are no completions
 	return rawjson.Get(t.Descriptor, "inputSchema")
 }
 
-// CompleteExtension completes one id of an extension.
+// CompleteExtension completes the id of an extension.
 func CompleteExtension(c *console.Console) cobra.CompletionFunc {
 	return completeOne(c, func(ctx context.Context, k known) (ids []string, _ cobra.ShellCompDirective) {
 		for _, x := range k.status(ctx).Extensions {
@@ -82,7 +80,7 @@ func CompleteExtension(c *console.Console) cobra.CompletionFunc {
 	})
 }
 
-// CompleteTool completes one name of a tool.
+// CompleteTool completes the registered name of a tool.
 func CompleteTool(c *console.Console) cobra.CompletionFunc { return completeOne(c, toolNames) }
 
 // CompleteCall completes the name of a tool, then its arguments and their values.
@@ -120,8 +118,8 @@ func completeOne(c *console.Console, words func(ctx context.Context, k known) ([
 	}
 }
 
-// toolNames are the tools that are known without starting anything. Of each other
-// extension they contain the beginning of its tools' names.
+// toolNames returns the tools that are known without starting anything and, for each other extension, the prefix of its
+// tools' names.
 func toolNames(ctx context.Context, k known) (names []string, directive cobra.ShellCompDirective) {
 	directive = cobra.ShellCompDirectiveNoFileComp
 	for _, t := range k.tools(ctx) {

@@ -22,14 +22,14 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// ThisDirectory is how commands name the configuration of the working directory, beside ids.
+// ThisDirectory names the configuration of the working directory where commands take ids of extensions.
 const ThisDirectory = "."
 
-// TrustsAll says that extensions.trust is off.
+// TrustsAll explains extensions.trust: off.
 const TrustsAll = "extensions.trust is off: whatever this directory holds runs, without a question"
 
-// Consent is what the user agreed to run of the working directory; nil when extensions.trust
-// is off, so that all of it runs.
+// Consent returns what the user trusts to run in the working directory; nil if extensions.trust is off, so that
+// everything may run.
 func Consent(cfg *config.Config) (*consent.Consent, error) {
 	if cfg.Extensions.Trust == config.TrustOff {
 		return nil, nil
@@ -66,8 +66,8 @@ func Consent(cfg *config.Config) (*consent.Consent, error) {
 	return k, nil
 }
 
-// Lock writes what may run of the working directory into its lock file: the configuration, and
-// every extension of found. What was added as a package keeps the rest of its entry.
+// Lock writes what may run in the working directory into its lock file: the configuration, and the trusted extensions
+// of found. An entry of a package keeps its other fields.
 func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) ([]string, error) {
 	f, unlock, err := lockfile.Lock(cfg.Project.Dir)
 	if err != nil {
@@ -119,8 +119,8 @@ func lockedSo(f *lockfile.File, c *discovery.Candidate, files consent.Files) err
 	return nil
 }
 
-// Configuration compares the configuration files of the working directory, and the programs
-// that they name there, with what the user agreed to; nil when there are none.
+// Configuration compares the configuration files of the working directory, and the programs that they name in it, with
+// what the user trusts; nil if there are none.
 func Configuration(k *consent.Consent, cfg *config.Config) (*consent.Verdict, error) {
 	if k == nil || cfg.Project.Files == nil || len(cfg.Project.Files) == 0 && k.LockedConfiguration == nil {
 		return nil, nil
@@ -128,9 +128,8 @@ func Configuration(k *consent.Consent, cfg *config.Config) (*consent.Verdict, er
 	return k.Configuration(cfg)
 }
 
-// LoadTrusted is [Load] for a command that acts on the configuration. The error for a
-// configuration of the working directory that the user has not agreed to has
-// [console.ExitDenied].
+// LoadTrusted is [Load] for a command that acts on the configuration. If the user does not trust the configuration of
+// the working directory, the error has [console.ExitDenied].
 func LoadTrusted(c *console.Console, flags ...config.Flag) (*config.Config, *config.Origins, error) {
 	cfg, origins, err := Load(c, flags...)
 	if err != nil {
@@ -140,8 +139,7 @@ func LoadTrusted(c *console.Console, flags ...config.Flag) (*config.Config, *con
 	return cfg, origins, err
 }
 
-// Trusted returns the consent for a host that starts something of cfg; nil when everything may
-// run.
+// Trusted returns the consent for a host that starts something of cfg; nil if everything may run.
 func Trusted(cfg *config.Config) (exthost.Consent, error) {
 	k, err := Consent(cfg)
 	if err != nil || k == nil {
@@ -175,15 +173,14 @@ func Trusted(cfg *config.Config) (exthost.Consent, error) {
 	}
 }
 
-// NotTrusted is the cause of an error that goes away when the user agrees to what the working
-// directory holds.
+// NotTrusted is the cause of an error that the user can resolve by trusting what is in the working directory.
 type NotTrusted struct{}
 
-// Error says what the user has to do.
+// Error implements [error].
 func (NotTrusted) Error() string { return "the user has to agree: exthost trust" }
 
-// SetListed is [config.SetListed]. The user who changes a configuration that was trusted, or
-// that was not there, trusts what becomes of it.
+// SetListed is [config.SetListed]. If the configuration was trusted, or did not exist, the changed one is trusted too:
+// the user made the change.
 func SetListed(c *console.Console, key, id string, listed bool) (config.Edited, error) {
 	trusted := ConfigurationTrusted(c)
 	e, err := config.SetListed(LoadOptions(c), key, id, listed)
@@ -193,8 +190,7 @@ func SetListed(c *console.Console, key, id string, listed bool) (config.Edited, 
 	return e, TrustConfiguration(c)
 }
 
-// ConfigurationTrusted reports whether the configuration of the working directory may be acted
-// on, or there is none.
+// ConfigurationTrusted reports whether the configuration of the working directory is trusted or does not exist.
 func ConfigurationTrusted(c *console.Console) bool {
 	cfg, _, _, err := read(c)
 	if err != nil || cfg == nil {
@@ -204,8 +200,7 @@ func ConfigurationTrusted(c *console.Console) bool {
 	return err == nil
 }
 
-// TrustConfiguration notes that the user agrees to the configuration of the working directory
-// as it is.
+// TrustConfiguration records that the user trusts the configuration of the working directory as it is.
 func TrustConfiguration(c *console.Console) error {
 	cfg, _, _, err := read(c)
 	if err != nil || cfg == nil {
@@ -222,15 +217,15 @@ func TrustConfiguration(c *console.Console) error {
 	return AcceptConfiguration(k, cfg, v)
 }
 
-// AcceptConfiguration notes that the user agrees to the configuration that v judges.
+// AcceptConfiguration records that the user trusts the configuration that v judges.
 func AcceptConfiguration(k *consent.Consent, cfg *config.Config, v *consent.Verdict) error {
 	v.Record.Accept(v.Files)
 	v.Record.Rules = cfg.Rules()
 	return k.Store.Put(v.Record)
 }
 
-// TrustFolder notes that the user agrees to run the extensions in dir as they are: the user
-// made them, or runs them by naming dir. They are granted the secrets.
+// TrustFolder records that the user trusts the extensions in dir as they are, because the user made them or named dir
+// in order to run them. It grants them the secrets.
 func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ...string) error {
 	cfg, _, _, err := read(c)
 	if err != nil || cfg == nil {
@@ -256,9 +251,8 @@ func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ..
 	return k.Store.Accept(agreed...)
 }
 
-// Directory is the directory whose extensions a command runs: the argument, or the working
-// directory, whose extensions the user must have agreed to. A user who names a directory agrees
-// by that.
+// Directory returns the directory whose extensions a command runs: its argument, or the working directory, whose
+// extensions must be trusted. Naming a directory is consent.
 func Directory(ctx context.Context, c *console.Console, args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
@@ -294,11 +288,11 @@ func Directory(ctx context.Context, c *console.Console, args []string) (string, 
 	return ThisDirectory, nil
 }
 
-// Apply has the host of the working directory, if one runs, follow what the user agrees to now,
-// and prints what the user did.
+// Apply prints what the user did, and reloads the host of the working directory, if one runs, so that it follows a
+// change of trust or grants.
 func Apply(ctx context.Context, c *console.Console, cfg *config.Config, did string) error {
 	r, err := Find(ctx)
-	if err != nil || r.Info.Scope != Scope(c, cfg) { // what starts next follows it
+	if err != nil || r.Info.Scope != Scope(c, cfg) { // a host that starts later follows it
 		c.Tell(console.Safe(did))
 		return nil
 	}
@@ -310,12 +304,12 @@ func Apply(ctx context.Context, c *console.Console, cfg *config.Config, did stri
 	return nil
 }
 
-// Look opens a host that starts nothing and writes nothing, to see what is on disk.
+// Look opens a host that starts nothing and writes nothing, to inspect the files on disk.
 func Look(ctx context.Context, c *console.Console, cfg *config.Config) (*exthost.Host, error) {
 	return look(ctx, c, cfg, Secrets)
 }
 
-// Examine is [Look] for a command that says what is missing: it asks for every secret.
+// Examine is [Look] for a command that reports what is missing: it looks up every secret.
 func Examine(ctx context.Context, c *console.Console, cfg *config.Config) (*exthost.Host, error) {
 	return look(ctx, c, cfg, triedSecrets(ctx))
 }
@@ -332,7 +326,7 @@ func look(ctx context.Context, c *console.Console, cfg *config.Config, secrets f
 	}
 	h, err := open(ctx, c, cfg, decides,
 		exthost.Options{Secrets: secrets, Start: none, Mode: exthost.Mode{Inspect: true}})
-	if err == nil && ctx.Err() != nil { // a secret that could not be asked for any more looks like one that is missing
+	if err == nil && ctx.Err() != nil { // a lookup that ctx interrupted would be reported as a missing secret
 		h.Close()
 		return nil, ctx.Err()
 	}

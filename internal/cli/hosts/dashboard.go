@@ -7,18 +7,18 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// Dashboard is the address of the dashboard of a host that serves at an address for
-// clients; false for a host on stdio, or one that starts.
+// Dashboard returns the address of the dashboard of a host, from its address for clients; false for a host on stdio or
+// one that is starting.
 func Dashboard(serves string) (url string, ok bool) {
 	base, ok := strings.CutSuffix(serves, "/mcp")
 	return base + "/ui/", ok
 }
 
-// TokenFile is the file with the operator's token, which exists while a host serves
-// HTTP. No extension's id begins with a dot.
+// TokenFile returns the file with the operator's token, which exists while a host serves HTTP. It cannot collide with
+// an extension's directory: ids do not begin with a dot.
 func TokenFile() (string, error) { return inState(".operator-token") }
 
-// DashboardFile is the file that opens the dashboard in a browser.
+// DashboardFile returns the file that opens the dashboard in a browser.
 func DashboardFile() (string, error) { return inState(".dashboard.html") }
 
 func inState(name string) (string, error) {

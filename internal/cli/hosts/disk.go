@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// StatusOnDisk is Status. The diagnostics of a host that has not tried to reload since its
-// configuration broke lack the reasons, and StatusOnDisk adds them.
+// StatusOnDisk is Status, with the errors of the configuration on disk. The host itself knows them only once it has
+// tried to reload.
 func (r *Running) StatusOnDisk(ctx context.Context, c *console.Console) (status.Status, error) {
 	s, err := r.Status(ctx)
 	if err == nil && len(BrokenConfig(s)) == 0 {
@@ -24,16 +24,14 @@ func (r *Running) StatusOnDisk(ctx context.Context, c *console.Console) (status.
 	return s, err
 }
 
-// WarnBroken prints on stderr that the configuration on disk cannot be used, for a command of
-// r that does not read it.
+// WarnBroken warns on stderr that the configuration on disk is invalid, for a command that does not read it.
 func (r *Running) WarnBroken(c *console.Console) {
 	if diags := r.broken(c); diags != nil {
 		sayBroken(c, diags)
 	}
 }
 
-// broken returns the errors of the configuration on disk; nil while it can be used, and for a
-// host with other flags than those of c.
+// broken returns the errors of the configuration on disk; nil if it is valid, or if the host has other flags than c.
 func (r *Running) broken(c *console.Console) []protocol.Diagnostic {
 	if !sameFlags(c, r.Info.Scope) {
 		return nil
@@ -50,8 +48,8 @@ func onlyErrors(diags []protocol.Diagnostic) []protocol.Diagnostic {
 		func(d protocol.Diagnostic) bool { return d.Level != protocol.LevelError })
 }
 
-// sayBroken prints on stderr why the configuration on disk cannot be used, beside a host that
-// runs with the one before.
+// sayBroken warns on stderr that the configuration on disk is invalid, so that the host still runs with the previous
+// one.
 func sayBroken(c *console.Console, errs []protocol.Diagnostic) {
 	text := console.Nearby(errs[0]).String()
 	if more := len(errs) - 1; more > 0 {
@@ -61,8 +59,8 @@ func sayBroken(c *console.Console, errs []protocol.Diagnostic) {
 		"reload: %s", console.Safe(text))
 }
 
-// OnDisk is the status of what is on the search paths, with the states of the running host;
-// with a configuration that cannot be used, the status of the running host alone.
+// OnDisk returns the status of the extensions on the search paths, with the states of the running host. If the
+// configuration is invalid, it is the status of the running host alone.
 func OnDisk(ctx context.Context, c *console.Console) (status.Status, error) {
 	r, cfg, broken := Reach(ctx, c)
 	if broken != nil && r == nil {
@@ -82,7 +80,7 @@ func OnDisk(ctx context.Context, c *console.Console) (status.Status, error) {
 	return Overlay(disk, running), nil
 }
 
-// search is the status of what is on the search paths.
+// search returns the status of the extensions on the search paths.
 func search(ctx context.Context, c *console.Console, cfg *config.Config) (status.Status, error) {
 	h, err := Look(ctx, c, cfg)
 	if err != nil {
@@ -92,8 +90,8 @@ func search(ctx context.Context, c *console.Console, cfg *config.Config) (status
 	return h.Status(), nil
 }
 
-// Overlay is the status of what is on disk, in which the extensions and policies of the running
-// host have their states there, and all other extensions say that the host has not loaded them.
+// Overlay returns disk with the states that extensions and policies have in the running host. Extensions that the host
+// has not loaded get that as their reason.
 func Overlay(disk, running status.Status) status.Status {
 	runs := map[string]status.Extension{}
 	for _, x := range running.Extensions {
@@ -116,11 +114,11 @@ func Overlay(disk, running status.Status) status.Status {
 	for _, p := range running.Policies {
 		if i := slices.IndexFunc(disk.Policies, func(on status.Policy) bool { return on.Name == p.Name }); i >= 0 {
 			disk.Policies[i] = p
-		} else if p.Builtin == "audit_log" { // a command that only looks opens none
+		} else if p.Builtin == "audit_log" { // a command that only looks does not open the log
 			disk.Policies = append(disk.Policies, p)
 		}
 	}
-	// the host may have what this environment lacks
+	// The host may have requirements that this environment lacks.
 	disk.Diagnostics = slices.DeleteFunc(disk.Diagnostics, func(d protocol.Diagnostic) bool {
 		return d.Code == discovery.CodeRequirement &&
 			slices.ContainsFunc(disk.Extensions,
@@ -129,9 +127,9 @@ func Overlay(disk, running status.Status) status.Status {
 	return disk
 }
 
-// Unloaded names what is on the search paths and r, whose status is running, has not loaded:
-// extensions by their ids, and files that cannot become one. It is nil for a host with other
-// flags than those of c, and while the configuration on disk cannot be used.
+// Unloaded names what is on the search paths but not loaded by the host r, whose status is running: ids of extensions,
+// and files too broken to have one. It is nil if the host has other flags than c or the configuration on disk is
+// invalid.
 func (r *Running) Unloaded(ctx context.Context, c *console.Console, running status.Status) (names []string) {
 	cfg, _, _, err := read(c)
 	if err != nil || cfg == nil || r.Info.Scope != Scope(c, cfg) {
@@ -155,7 +153,7 @@ func (r *Running) Unloaded(ctx context.Context, c *console.Console, running stat
 	return names
 }
 
-// UnloadedText says what [Running.Unloaded] names.
+// UnloadedText describes the result of [Running.Unloaded].
 func UnloadedText(names []string) string {
 	return "not loaded by the running host: " + strings.Join(names, ", ") + "; exthost reload"
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Extension is the status of one extension. The error lists the faults of its manifest,
-// or names the id that was probably meant.
+// Extension returns the status of one extension. For an unknown id, the error lists the faults of its manifest or
+// suggests the nearest id.
 func Extension(s status.Status, id string) (status.Extension, error) {
 	x, err := Worker(s, id)
 	if err == nil && !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == id }) {
@@ -28,8 +28,7 @@ func Extension(s status.Status, id string) (status.Extension, error) {
 	return x, err
 }
 
-// Worker is [Extension] for everything that has a process: extensions, destinations,
-// and policies by the name policy:NAME.
+// Worker is [Extension] for everything that has a process: extensions, destinations, and policies, as policy:NAME.
 func Worker(s status.Status, id string) (status.Extension, error) {
 	all := slices.Clone(s.Extensions)
 	for _, d := range s.Destinations {
@@ -55,7 +54,7 @@ func Worker(s status.Status, id string) (status.Extension, error) {
 	}
 }
 
-// policyAsExtension is the status of a policy's process, or little without a process.
+// policyAsExtension returns the status of a policy's process; without a process, only its state and reason.
 func policyAsExtension(p status.Policy) status.Extension {
 	if p.Process != nil {
 		return *p.Process
@@ -63,8 +62,7 @@ func policyAsExtension(p status.Policy) status.Extension {
 	return status.Extension{ID: status.PolicyPrefix + p.Name, State: p.State, Reason: p.Reason, Tools: []string{}}
 }
 
-// BrokenManifest lists the errors in the manifest of an extension that the host left
-// out because of them; nil when there are none.
+// BrokenManifest returns an error that lists the faults in the manifest of an extension; nil if there are none.
 func BrokenManifest(s status.Status, id string) error {
 	var lines []string
 	for _, d := range s.Diagnostics {
@@ -82,7 +80,7 @@ func BrokenManifest(s status.Status, id string) error {
 	}
 }
 
-// RunsAs is the transport of an extension and, where it has one, the protocol.
+// RunsAs returns the transport of an extension and, if it differs, the protocol.
 func RunsAs(x status.Extension) string {
 	if x.Protocol == "" || x.Protocol == x.Transport {
 		return x.Transport
@@ -90,7 +88,7 @@ func RunsAs(x status.Extension) string {
 	return x.Transport + "/" + x.Protocol
 }
 
-// PID is the process of an extension that has exactly one; else 0.
+// PID returns the process of an extension that has exactly one instance; else 0.
 func PID(x status.Extension) int {
 	if len(x.Instances) == 1 {
 		return x.Instances[0].PID
@@ -98,7 +96,7 @@ func PID(x status.Extension) int {
 	return 0
 }
 
-// Evidence is the output that the latest failure of an extension left; nil: there is none.
+// Evidence returns the output that the latest failure of an extension left; nil if there is none.
 func Evidence(x status.Extension) *protocol.Evidence {
 	for _, i := range x.Instances {
 		if i.Evidence != nil {
@@ -108,7 +106,7 @@ func Evidence(x status.Extension) *protocol.Evidence {
 	return nil
 }
 
-// Prospects say why an instance may take no calls, and when it will take calls again.
+// Prospects returns why an instance may refuse calls, and when it will accept them again.
 func Prospects(i status.Instance, now time.Time) (notes []string) {
 	if i.Doubt != "" {
 		notes = append(notes, i.Doubt)
@@ -130,7 +128,7 @@ func Prospects(i status.Instance, now time.Time) (notes []string) {
 	return notes
 }
 
-// PolicyLayout is a layout with the columns of [PolicyRows] that a narrow terminal lacks.
+// PolicyLayout returns l with the columns of [PolicyRows] that a narrow terminal leaves out.
 func PolicyLayout(l console.Layout) console.Layout {
 	l.Fold, l.Drop = true, policyDrop
 	return l
@@ -138,7 +136,7 @@ func PolicyLayout(l console.Layout) console.Layout {
 
 var policyDrop = []string{"P50", "CATEGORY", "TYPE", "P95", "MODE"}
 
-// PolicyDocument is a document with a row for each policy.
+// PolicyDocument returns a document with a row for each policy.
 func PolicyDocument(policies []status.Policy) console.Document {
 	names := []string{}
 	for _, p := range policies {
@@ -154,7 +152,7 @@ func PolicyDocument(policies []status.Policy) console.Document {
 	}
 }
 
-// PolicyRows are a table with a row for each policy.
+// PolicyRows returns a table with a row for each policy.
 func PolicyRows(policies []status.Policy) [][]string {
 	rows := [][]string{
 		{"POLICY", "CATEGORY", "TYPE", "MODE", "STATE", "DECISIONS", "DENIED", "ERRORS", "P50", "P95", "NOTE"},
@@ -165,7 +163,7 @@ func PolicyRows(policies []status.Policy) [][]string {
 		for _, c := range p.Calls { // one call has a decision in each flow of the policy
 			asked += c.Continue + c.Rejected + c.Errors
 			denied, failed, shadow = denied+c.Rejected, failed+c.Errors, shadow+c.Shadow
-			// as the dashboard: an audit log writes in the response flow
+			// the slowest flow, as in the dashboard: an audit log writes in the response flow
 			if c.Latency != nil && c.Latency.P95 >= slowest {
 				slowest = c.Latency.P95
 				p50, p95 = console.Span(time.Duration(c.Latency.P50)), console.Span(time.Duration(c.Latency.P95))

@@ -15,15 +15,15 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Unlisted are the warnings and errors about files that became neither an extension nor
-// a destination. Those about the others and about policies are shown with these.
+// Unlisted returns the warnings and errors about files that became neither an extension nor a destination. All others
+// are shown with their extension or policy.
 func Unlisted(s status.Status) []protocol.Diagnostic {
 	listed := slices.Clone(s.Extensions)
 	for _, d := range s.Destinations {
 		listed = append(listed, d.Extension)
 	}
 	for _, p := range s.Policies {
-		if p.Process != nil { // a command that shows no policies says what is wrong with the others
+		if p.Process != nil { // so that a command that shows no policies still reports a policy that has no process
 			listed = append(listed, *p.Process)
 		}
 	}
@@ -37,8 +37,7 @@ func Unlisted(s status.Status) []protocol.Diagnostic {
 	return out
 }
 
-// BrokenConfig returns why the configuration on disk is not the one in force; nil when there
-// is no reason.
+// BrokenConfig returns the errors of the configuration on disk; nil if it is the one in force.
 func BrokenConfig(s status.Status) (diags []protocol.Diagnostic) {
 	for _, d := range s.Diagnostics {
 		if d.Code == string(protocol.ConfigInvalid) && d.Extension == "" && d.Level == protocol.LevelError {
@@ -48,8 +47,7 @@ func BrokenConfig(s status.Status) (diags []protocol.Diagnostic) {
 	return diags
 }
 
-// Warnings are what is odd about the configuration in force and concerns no extension, policy or
-// file alone.
+// Warnings returns the warnings about the configuration in force that belong to no extension, policy or file.
 func Warnings(s status.Status) (texts []string) {
 	for _, d := range s.Diagnostics {
 		if OfConfig(d) {
@@ -59,12 +57,12 @@ func Warnings(s status.Status) (texts []string) {
 	return texts
 }
 
-// OfConfig reports whether d is one of those of [Warnings].
+// OfConfig reports whether [Warnings] includes d.
 func OfConfig(d protocol.Diagnostic) bool {
 	return d.Level == protocol.LevelWarn && d.Extension == "" && d.Path == ""
 }
 
-// BrokenFiles are the files that became no extension because of errors.
+// BrokenFiles returns the files that became no extension because of errors.
 func BrokenFiles(s status.Status) (names []string) {
 	for _, d := range Unlisted(s) {
 		name := cmp.Or(console.Nearby(d).Path, d.Extension)
@@ -76,9 +74,8 @@ func BrokenFiles(s status.Status) (names []string) {
 	return names
 }
 
-// Concerns reports whether d is about x, and not about a second file that claims its
-// id. A manifest that is too broken to have an id concerns the extension that an earlier
-// version of the same file became.
+// Concerns reports whether d is about x, and not about a second file that claims the same id. A manifest that is too
+// broken to have an id concerns the extension that its earlier version became.
 func Concerns(d protocol.Diagnostic, x status.Extension) bool {
 	if d.Extension == "" {
 		return d.Path != "" && d.Path == x.Path
@@ -91,9 +88,8 @@ func Said(x status.Extension, d protocol.Diagnostic) bool {
 	return x.Reason != "" && (strings.Contains(d.Message, x.Reason) || strings.Contains(x.Reason, d.Message))
 }
 
-// PrintDiagnostics prints on stderr the faults of files that a list of extensions
-// lacks, and the first step when there is no extension at all. [Reach] has printed what is wrong
-// with the files of the configuration.
+// PrintDiagnostics prints on stderr the faults of files that are missing in a list of extensions, and what to do first
+// if there are none at all. It leaves out faults of the configuration, which [Reach] prints.
 func PrintDiagnostics(c *console.Console, s status.Status) {
 	config := BrokenConfig(s)
 	found := slices.DeleteFunc(Unlisted(s),
@@ -112,7 +108,7 @@ func PrintDiagnostics(c *console.Console, s status.Status) {
 	}
 }
 
-// PrintProblems prints on stderr which extensions a list of tools lacks, and why.
+// PrintProblems prints on stderr which extensions are missing in a list of tools, and why.
 func PrintProblems(c *console.Console, s status.Status) {
 	PrintDiagnostics(c, s)
 	for _, x := range s.Extensions {
@@ -126,8 +122,8 @@ func PrintProblems(c *console.Console, s status.Status) {
 	}
 }
 
-// UnknownTool is the error about a tool that the host does not have. It says why the
-// extension that should have the tool does not offer it, or which tool was meant.
+// UnknownTool returns the error for a tool that the host does not have: why its extension does not offer it, or a
+// suggestion.
 func UnknownTool(s status.Status, name string) error {
 	for _, x := range s.Extensions {
 		if slices.Contains(x.Withheld, name) {
@@ -162,7 +158,7 @@ func UnknownTool(s status.Status, name string) error {
 	}
 }
 
-// nearestOwner is the extension whose id the beginning of a tool's name resembles.
+// nearestOwner returns the extension whose id is nearest to the beginning of a tool's name.
 func nearestOwner(name string, ids []string) string {
 	words := strings.Split(strings.TrimPrefix(name, "ext_"), "_")
 	for n := len(words); n > 0; n-- {
@@ -176,8 +172,7 @@ func nearestOwner(name string, ids []string) string {
 // Readable is the next step for an extension whose files cannot be read.
 const Readable = "let the user of the host read it, then exthost reload"
 
-// Remedy is the latest hint of the diagnostics about an extension that cannot run; "":
-// there is none.
+// Remedy returns the latest hint in the diagnostics about an extension that cannot run; "" if there is none.
 func Remedy(s status.Status, x status.Extension) (hint string) {
 	for _, d := range s.Diagnostics {
 		if hint == "" && Concerns(d, x) && d.Hint != "" && d.Level != protocol.LevelInfo {
@@ -187,7 +182,7 @@ func Remedy(s status.Status, x status.Extension) (hint string) {
 	return hint
 }
 
-// unavailable is the error about a tool of an extension that offers none.
+// unavailable returns the error for a tool of an extension that cannot run.
 func unavailable(name string, x status.Extension, s status.Status) error {
 	e := &console.Error{Code: console.ExitExtension, Hint: "exthost info " + x.ID}
 	switch x.State {
@@ -216,12 +211,12 @@ func unavailable(name string, x status.Extension, s status.Status) error {
 	return e
 }
 
-// Description is the description of a tool without the mark of its extension.
+// Description returns a tool's description without the mark of its extension.
 func Description(description, extension string) string {
 	return strings.TrimPrefix(description, "[ext:"+extension+"] ")
 }
 
-// Tokens estimates the cost of tools in every model request.
+// Tokens estimates how many tokens the tools take in every model request.
 func Tokens(entries []*tools.Entry) int {
 	sum := 0
 	for _, e := range entries {

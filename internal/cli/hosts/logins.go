@@ -16,8 +16,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Logins returns what the user has signed in to, for the configurations of one host. It is closed
-// with c.
+// Logins returns a function that opens the sign-ins of the user for a configuration. The stores are closed with c.
 func Logins(c *console.Console) func(*config.Config) exthost.Logins {
 	var mu sync.Mutex
 	stores := make(map[string]*logins.Store)
@@ -49,7 +48,7 @@ func (s signedIn) Login(p exthost.LoginPlace, t *manifest.Transport) runtime.Log
 	return login{s.store.Login(place), s, place, t}
 }
 
-// login is a [unit.SignsIn].
+// login implements [unit.SignsIn].
 type login struct {
 	*logins.Login
 	of    signedIn
@@ -57,7 +56,7 @@ type login struct {
 	t     *manifest.Transport
 }
 
-// SignIn signs in, in a browser of this machine.
+// SignIn signs in with a browser of this machine.
 func (l login) SignIn(ctx context.Context, open func(ctx context.Context, address string) error) error {
 	server, err := SignInServer(ctx, l.of.cfg, l.place, l.t)
 	if err != nil {
@@ -67,7 +66,7 @@ func (l login) SignIn(ctx context.Context, open func(ctx context.Context, addres
 	if err != nil {
 		return err
 	}
-	var asking sync.WaitGroup // which the login does not wait for: the browser may be done before
+	var asking sync.WaitGroup // the login does not wait for it: the browser may be done earlier
 	defer asking.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -89,7 +88,7 @@ func (l login) SignIn(ctx context.Context, open func(ctx context.Context, addres
 	return l.of.store.Put(ctx, g)
 }
 
-// SignInServer returns what users sign in to at a place, as t states it.
+// SignInServer returns the server to sign in to for a place, with the settings of t.
 func SignInServer(ctx context.Context, cfg *config.Config, p logins.Place, t *manifest.Transport,
 ) (*signin.Server, error) {
 	s := &signin.Server{Place: p, SSE: t.Kind == manifest.KindSSE}
@@ -112,7 +111,7 @@ func SignInServer(ctx context.Context, cfg *config.Config, p logins.Place, t *ma
 	return s, nil
 }
 
-// Place returns the place of a login for the store. A directory is the same by every way to it.
+// Place returns p for the store, with symbolic links resolved.
 func Place(p exthost.LoginPlace) logins.Place {
 	if real, err := filepath.EvalSymlinks(p.Of); p.Of != "" && err == nil {
 		p.Of = real

@@ -1,5 +1,5 @@
-// Package hosts finds the running host of a directory, or opens one for a command, and
-// words the status of a host for people.
+// Package hosts finds the running host of a directory, or opens one for a command, and describes the status of a host
+// for people.
 package hosts
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Load reads the configuration, with flags and those of c laid over it. It prints
-// warnings on stderr; errors are one [console.Error] that lists all of them.
+// Load reads the configuration; flags and the flags of c override the files. It prints warnings on stderr; errors are
+// one [console.Error] that lists all of them.
 func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Origins, error) {
 	cfg, origins, diags, err := read(c, flags...)
 	if err != nil {
@@ -38,8 +38,8 @@ func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Ori
 	return cfg, origins, nil
 }
 
-// ClientsNow returns the named clients that the files state now, without a word; false while the
-// configuration cannot be used.
+// ClientsNow returns the named clients in the configuration files and prints nothing; false if the configuration is
+// invalid.
 func ClientsNow(c *console.Console, flags ...config.Flag) (named map[string]config.Client, ok bool) {
 	cfg, _, _, err := read(c, flags...)
 	if err != nil || cfg == nil {
@@ -48,7 +48,7 @@ func ClientsNow(c *console.Console, flags ...config.Flag) (named map[string]conf
 	return cfg.Server.Clients, true
 }
 
-// read is Load without a word: cfg is nil when a diagnostic is an error.
+// read is Load without output. cfg is nil if a diagnostic is an error.
 func read(c *console.Console, flags ...config.Flag,
 ) (cfg *config.Config, origins *config.Origins, diags []protocol.Diagnostic, err error) {
 	if len(c.Extensions) > 0 {
@@ -72,8 +72,8 @@ func read(c *console.Console, flags ...config.Flag,
 	return cfg, origins, diags, nil
 }
 
-// invalid is the error of a configuration that cannot be used. Each diagnostic states its own
-// remedy, so the next command is the one that checks the corrected file.
+// invalid returns the error for an invalid configuration. Each diagnostic states its own remedy, so the next command is
+// the one that checks the corrected file.
 func invalid(diags []protocol.Diagnostic) error {
 	lines := []string{"the configuration is invalid"}
 	for _, d := range diags {
@@ -87,8 +87,8 @@ func invalid(diags []protocol.Diagnostic) error {
 	}
 }
 
-// Inspect opens a host for a command that changes nothing. It starts only the
-// extensions that start selects; nil selects all.
+// Inspect opens a host for a command that changes nothing. It starts only the extensions that start selects; nil
+// selects all.
 func Inspect(ctx context.Context, c *console.Console, start func(id string) bool) (*exthost.Host, error) {
 	cfg, _, err := Load(c)
 	if err != nil {
@@ -97,8 +97,8 @@ func Inspect(ctx context.Context, c *console.Console, start func(id string) bool
 	return Open(ctx, c, cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true}})
 }
 
-// Open opens a host that logs to stderr only on demand, and shows on a terminal which
-// extensions it waits for. It runs of the working directory what the user has agreed to.
+// Open opens a host that logs to stderr only on demand, and shows on a terminal which extensions it waits for. In the
+// working directory it runs only what the user trusts.
 func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
 	k, err := Trusted(cfg)
 	if err != nil {
@@ -111,13 +111,13 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 ) (h *exthost.Host, err error) {
 	o.Consent = k
 	unrecorded := *cfg
-	unrecorded.Record = recording.Cassette{} // the cassette is that of the host that serves
+	unrecorded.Record = recording.Cassette{} // only a serving host records
 	cfg = &unrecorded
 	if o.Packages, err = Packages(cfg); err != nil {
 		return nil, err
 	}
 	where := cfg.Log
-	if o.Mode.Inspect { // what only looks writes nothing, also where a project's file says so
+	if o.Mode.Inspect { // a command that only looks writes no log, even if the project's configuration sets a file
 		where.File = ""
 	}
 	log, err := c.QuietLogger(where)
@@ -139,7 +139,7 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 	return h, nil
 }
 
-// starting names the extensions that have not started yet; "": there are none.
+// starting names the extensions that have not started yet; "" if there are none.
 func starting(s status.Status) string {
 	var ids []string
 	for _, x := range s.Extensions {
@@ -154,7 +154,7 @@ func starting(s status.Status) string {
 		strings.Join(ids, ", "))
 }
 
-// PolicyKinds are the policies that the program links beyond those of the library.
+// PolicyKinds are the kinds of policies that the program links in addition to the library's.
 var PolicyKinds = exthost.PolicyKinds{CEL: celpolicy.New, GRPC: grpcpolicy.NewInstance}
 
 // LoadOptions returns the options with which the program reads its configuration.
@@ -162,14 +162,14 @@ func LoadOptions(c *console.Console, flags ...config.Flag) config.LoadOptions {
 	return config.LoadOptions{File: c.Config, NoProject: c.NoProject, Flags: flags, CheckCEL: celpolicy.Check}
 }
 
-// Owners selects the extensions that may have the tool with this registered name: all
-// of them when the name was shortened, which hides the id.
+// Owners returns a function that selects the extensions that may own the tool. It selects all if the registered name
+// was shortened, because that hides the id.
 func Owners(tool string) func(id string) bool {
 	return func(id string) bool { return tools.MayOwn(id, tool) }
 }
 
-// ForCall selects the processes that a call needs: policies, and the extension or those
-// that may have the tool.
+// ForCall returns a function that selects the processes that a call needs: policies, and the extension, or all that may
+// own the tool.
 func ForCall(extension, tool string) func(id string) bool {
 	return func(id string) bool {
 		return strings.HasPrefix(id, status.PolicyPrefix) || id == extension || tool != "" && tools.MayOwn(id, tool)

@@ -14,25 +14,25 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// packageDir is where the packages of this user are, and the list of who uses them.
+// packageDir returns the directory of this user's packages and of the list of their users.
 func packageDir() (string, error) {
 	state, err := exthost.DefaultStateDir()
 	return filepath.Join(filepath.Dir(state), "packages"), err
 }
 
-// PackageStore is where the packages of this user are.
+// PackageStore returns the store of this user's packages.
 func PackageStore() (store.Store, error) {
 	u, err := PackageUses()
 	return u.Store, err
 }
 
-// Packages are those that the lock file of the working directory states.
+// Packages returns the packages in the lock file of the working directory.
 func Packages(cfg *config.Config) (*locked.Packages, error) {
 	u, err := PackageUses()
 	return locked.New(cfg.Project.Dir, u), err
 }
 
-// lockTools writes the accepted tools into the lock file in dir which states something else of them.
+// lockTools updates the tools in the lock file in dir that were accepted and differ from it.
 func lockTools(dir string, accepted []status.Pin) error {
 	accepted = slices.DeleteFunc(slices.Clone(accepted), func(p status.Pin) bool { return p.Unlocked == "" })
 	if len(accepted) == 0 {
@@ -45,14 +45,14 @@ func lockTools(dir string, accepted []status.Pin) error {
 	defer unlock()
 	for _, p := range accepted {
 		id, _, _ := strings.Cut(p.Extension, ".")
-		if e, ok := f.Extensions[id]; ok && e.Tools != nil { // else somebody has just taken it out
+		if e, ok := f.Extensions[id]; ok && e.Tools != nil { // false if the package was just removed
 			e.Tools[p.Extension+"/"+p.Name] = p.Unlocked
 		}
 	}
 	return f.Write(dir)
 }
 
-// PackageUses are the directories whose lock files may name packages of this user.
+// PackageUses returns the list of directories whose lock files may name packages of this user.
 func PackageUses() (locked.Uses, error) {
 	dir, err := packageDir()
 	return locked.Uses{Path: filepath.Join(dir, "directories.json"), Store: store.New(dir, consent.HoldsCode)}, err

@@ -15,17 +15,16 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Pinned is what a host has pinned, and what waits to be accepted.
+// Pinned holds the pins of a host, and what waits to be accepted.
 type Pinned struct {
 	List []status.Pin
 
 	running *Running
-	own     *exthost.Host // that starts nothing; nil when one is running
+	own     *exthost.Host // a host that starts nothing; nil if one is running
 	dir     string        // of the lock file
 }
 
-// OpenPins asks the running host or, without one, a host that starts nothing. Its caller closes
-// it.
+// OpenPins asks the running host or, if none runs, a host that starts nothing. The caller must close the result.
 func OpenPins(ctx context.Context, c *console.Console) (*Pinned, error) {
 	r, cfg, err := Reach(ctx, c)
 	if r != nil {
@@ -45,7 +44,7 @@ func OpenPins(ctx context.Context, c *console.Console) (*Pinned, error) {
 	return &Pinned{List: h.Admin().Pins(), own: h, dir: cfg.Project.Dir}, nil
 }
 
-// Close closes the host that OpenPins has opened.
+// Close closes the host that OpenPins opened.
 func (p *Pinned) Close() error {
 	if p.own == nil {
 		return nil
@@ -53,8 +52,7 @@ func (p *Pinned) Close() error {
 	return p.own.Close()
 }
 
-// Waiting returns what of an extension waits to be accepted: all of it, or with a label that
-// item.
+// Waiting returns the pins of an extension that wait to be accepted, limited to label if that is given.
 func (p *Pinned) Waiting(extension, label string) []status.Pin {
 	return waiting(p.List, extension, label)
 }
@@ -69,8 +67,8 @@ func waiting(all []status.Pin, extension, label string) (list []status.Pin) {
 	return list
 }
 
-// Accept accepts these items as they were shown, or with none says why there is nothing to
-// accept. Tools of which exthost.lock states something else are written into it.
+// Accept accepts the pins as they were shown; without any it returns an error that says why there is nothing to accept.
+// Tools that differ from exthost.lock are updated there.
 func (p *Pinned) Accept(ctx context.Context, extension, label string, shown []status.Pin) error {
 	if err := p.accept(ctx, extension, label, shown); err != nil {
 		return err
@@ -91,11 +89,11 @@ func (p *Pinned) accept(ctx context.Context, extension, label string, shown []st
 	if label != "" {
 		path += "/" + url.PathEscape(label)
 	}
-	body, _ := json.Marshal(map[string][]string{"digests": digests}) // texts always encode
+	body, _ := json.Marshal(map[string][]string{"digests": digests}) // strings always encode
 	return p.running.Post(ctx, path+"/approve", body, nil)
 }
 
-// DigestOf identifies what the list shows, for a person to pass on: 128 bits.
+// DigestOf returns a digest of 128 bits over the list, for a person to pass on.
 func DigestOf(list []status.Pin) string {
 	var digests []string
 	for _, pin := range list {
@@ -106,7 +104,7 @@ func DigestOf(list []status.Pin) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// PinsText shows the items with their differences.
+// PinsText renders the pins with their differences.
 func PinsText(list []status.Pin) string {
 	var lines []string
 	for _, p := range list {

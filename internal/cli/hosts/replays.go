@@ -17,9 +17,9 @@ import (
 	"github.com/exthost/exthost/internal/text/literal"
 )
 
-// Replays writes the manifests of extensions that are replayed from a cassette, all that are in it,
-// into a new directory, which the caller must remove. match and latency are those of a manifest. ids
-// are the recorded ones, by those of the extensions.
+// Replays writes a manifest with kind "replay" for each extension in a cassette into a new directory, which the caller
+// must remove. match and latency are the values for the manifests. ids maps the ids of these extensions to the recorded
+// ones.
 func Replays(file, match, latency string) (dir string, ids map[string]string, err error) {
 	if file, err = filepath.Abs(file); err != nil {
 		return "", nil, err
@@ -52,7 +52,7 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 	}
 	ids = make(map[string]string)
 	for n, of := range recorded {
-		id := strings.ReplaceAll(of, ".", "_") // of a server in a .mcp.json
+		id := strings.ReplaceAll(of, ".", "_") // a server of a .mcp.json has a dot in its id
 		for ids[id] != "" || id != of && slices.Contains(recorded, id) {
 			id += "_"
 		}
@@ -60,7 +60,7 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 		text := fmt.Sprintf("[plugin]\nid = %s\nversion = \"0.1.0\"\n[transport]\nkind = \"replay\"\nfile = "+
 			"%s\nextension = %s\nmatch = %q\nlatency = %q\n",
 			literal.String(id), literal.String(file), literal.String(of), match, latency)
-		folder := filepath.Join(dir, "extensions", strconv.Itoa(n)) // an id may hold what a terminal acts on
+		folder := filepath.Join(dir, "extensions", strconv.Itoa(n)) // ids may hold control characters
 		if err = errors.Join(err, os.MkdirAll(folder, 0o700),
 			os.WriteFile(filepath.Join(folder, "plugin.toml"), []byte(text), 0o600)); err != nil {
 			break
@@ -72,7 +72,7 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 	return dir, ids, nil
 }
 
-// maxReplayed bounds the extensions of a cassette that run at once, each of which reads it.
+// maxReplayed is how many extensions of a cassette run at once; each of them reads the whole cassette.
 const maxReplayed = 1000
 
 const recordIt = "exthost record -o FILE"

@@ -30,16 +30,16 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Running is the host that serves this directory, seen from the socket of its operator.
+// Running is the host that serves this directory, reached through its operator's socket.
 type Running struct {
 	Info daemon.Info
-	// it keeps its state elsewhere than a host of this user and directory would, and has other files of configuration
+	// It has another state directory than a host of this user and directory would have, and other configuration files.
 	Apart  bool
 	client *http.Client
 }
 
-// Find finds the host that --host chooses, else the host of this directory; [console.ExitNotFound] without
-// one.
+// Find finds the host that --host selects, else the host of this directory. If there is none, the error has
+// [console.ExitNotFound].
 func Find(ctx context.Context) (*Running, error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -66,7 +66,7 @@ func running(info daemon.Info) *Running {
 	}
 }
 
-// Everywhere returns the hosts of this user that run, whatever their directories.
+// Everywhere returns the running hosts of this user in all directories.
 func Everywhere(ctx context.Context) (all []*Running, err error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -74,7 +74,7 @@ func Everywhere(ctx context.Context) (all []*Running, err error) {
 	}
 	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(state), "*"))
 	for _, dir := range dirs {
-		found, _ := daemon.FindAll(ctx, dir) // those that answer
+		found, _ := daemon.FindAll(ctx, dir) // the hosts that answer
 		for _, info := range found {
 			all = append(all, running(info))
 		}
@@ -82,7 +82,7 @@ func Everywhere(ctx context.Context) (all []*Running, err error) {
 	return all, ctx.Err()
 }
 
-// UnknownClient is the error about a name that is none of the named clients.
+// UnknownClient returns the error for an unknown client name.
 func UnknownClient(name string, known []string) *console.Error {
 	return &console.Error{
 		Code: console.ExitNotFound,
@@ -91,7 +91,7 @@ func UnknownClient(name string, known []string) *console.Error {
 	}
 }
 
-// OnRunning makes the body of a command from a function of the running host.
+// OnRunning returns the body of a command that needs the running host.
 func OnRunning(do func(ctx context.Context, r *Running, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		r, err := Find(cmd.Context())
@@ -105,8 +105,8 @@ func OnRunning(do func(ctx context.Context, r *Running, args []string) error) fu
 	}
 }
 
-// Operator is the user of this process: the only one that a control socket admits, and who
-// accepts what is accepted here.
+// Operator returns the name of this process's user, the only one whom a control socket admits. It is recorded as the
+// approver.
 func Operator() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
@@ -114,7 +114,7 @@ func Operator() string {
 	return cmp.Or(os.Getenv("USER"), os.Getenv("USERNAME"), fmt.Sprintf("user %d", os.Getuid()))
 }
 
-// Here is the working directory, for people.
+// Here returns the working directory, for people.
 func Here() string {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -123,10 +123,10 @@ func Here() string {
 	return wd
 }
 
-// AnswerTimeout bounds the requests that a host answers from memory.
+// AnswerTimeout is the timeout of requests that a host answers from memory.
 const AnswerTimeout = 10 * time.Second
 
-// Status is the status of the running host.
+// Status returns the status of the running host.
 func (r *Running) Status(ctx context.Context) (s status.Status, err error) {
 	err = r.Get(ctx, "/api/v1/status", &s)
 	return s, err
@@ -148,7 +148,7 @@ func (r *Running) Get(ctx context.Context, path string, into any) error {
 	return r.do(ctx, http.MethodGet, path, nil, into)
 }
 
-// Post makes a request of the operator's API, which may take as long as the host lives; into may be nil.
+// Post makes a request of the operator's API without a timeout; into may be nil.
 func (r *Running) Post(ctx context.Context, path string, body []byte, into any) error {
 	return r.do(ctx, http.MethodPost, path, body, into)
 }
@@ -173,7 +173,7 @@ func (r *Running) do(ctx context.Context, method, path string, body []byte, into
 	return nil
 }
 
-// Follow shows the data of each event of a stream. The end of it or of ctx is no error.
+// Follow calls show with the data of each event of a stream. The end of the stream or of ctx is no error.
 func (r *Running) Follow(ctx context.Context, path string, show func(data []byte) error) error {
 	stream, err := r.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -202,7 +202,7 @@ func (r *Running) Stream(ctx context.Context, path string) (io.ReadCloser, error
 	return r.open(ctx, http.MethodGet, path, nil)
 }
 
-// readAll reads an answer that has begun, within [AnswerTimeout].
+// readAll reads a response body within [AnswerTimeout].
 func readAll(answer io.ReadCloser) ([]byte, error) {
 	timer := time.AfterFunc(AnswerTimeout, func() { _ = answer.Close() })
 	data, err := io.ReadAll(answer)
@@ -212,8 +212,8 @@ func readAll(answer io.ReadCloser) ([]byte, error) {
 	return data, err
 }
 
-// open makes a request and returns the body of the answer, or the error in it. The request may take as
-// long as its work; it ends with an error when the host does not answer other requests meanwhile.
+// open makes a request and returns the body of the response, or the error in it. The request has no timeout; it fails
+// if the host meanwhile stops answering other requests.
 func (r *Running) open(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
 	if r.Info.Stopped() {
 		return nil, StoppedError(r.Info)
@@ -248,7 +248,7 @@ func (r *Running) open(ctx context.Context, method, path string, body []byte) (i
 	return nil, failed.Error.Err()
 }
 
-// canceling is the body of an answer that ends the request.
+// canceling is a response body whose Close also cancels the request.
 type canceling struct {
 	io.ReadCloser
 	cancel func()
@@ -260,11 +260,11 @@ func (c *canceling) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// guardPause is the time between two questions whether a host lives.
+// guardPause is the time between two checks whether a host still answers.
 const guardPause = 3 * time.Second
 
-// guard asks again and again whether the host answers, until unguard is called. When it has not answered
-// within [AnswerTimeout], guard calls end.
+// guard checks repeatedly that the host answers, until unguard is called. If it has not answered within
+// [AnswerTimeout], guard calls end.
 func (r *Running) guard(ctx context.Context, end context.CancelCauseFunc) (unguard func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -286,8 +286,8 @@ func (r *Running) guard(ctx context.Context, end context.CancelCauseFunc) (ungua
 	return func() { cancel(); asking.Wait() }
 }
 
-// answers reports whether the host answers a request within [AnswerTimeout], or has ended, which the
-// request that waits learns by itself.
+// answers reports whether the host answers a request within [AnswerTimeout]. It is also true if the host has ended: the
+// guarded request fails by itself then.
 func (r *Running) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
@@ -303,7 +303,7 @@ func (r *Running) answers(ctx context.Context) bool {
 	return true
 }
 
-// StoppedError is the error of a request to a host whose process is stopped.
+// StoppedError returns the error for a host whose process is stopped.
 func StoppedError(i daemon.Info) *console.Error {
 	return &console.Error{
 		Code: console.ExitCanceled,
@@ -312,7 +312,7 @@ func StoppedError(i daemon.Info) *console.Error {
 	}
 }
 
-// lost is the error of a request that got no answer.
+// lost returns the error for a request without a response.
 func (r *Running) lost(ctx context.Context, method string, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err() // err only says which read or write ctx ended
@@ -342,8 +342,8 @@ func (r *Running) lost(ctx context.Context, method string, err error) error {
 	return e
 }
 
-// Scope says which extensions a command is about. A running host with another scope
-// has other --config or --extensions, and does not answer for the command.
+// Scope identifies the flags that decide which extensions a command is about. A running host with another scope cannot
+// answer for the command.
 func Scope(c *console.Console, cfg *config.Config) string {
 	scope, _ := json.Marshal([]any{configFile(c), cfg.Extensions.SearchPaths, c.NoProject}) // strings always encode
 	return string(scope)
@@ -356,18 +356,16 @@ func configFile(c *console.Console) string {
 	return c.Config
 }
 
-// sameFlags reports whether a scope is that of a host with the flags of c. It does not
-// compare the search paths of the configuration.
+// sameFlags reports whether scope was made with the flags of c. It does not compare the configured search paths.
 func sameFlags(c *console.Console, scope string) bool {
 	var file string
 	err := json.Unmarshal([]byte(scope), &[]any{&file})
 	return err == nil && len(c.Extensions) == 0 && file == configFile(c)
 }
 
-// Reach reads the configuration and finds the host of this directory that runs with it
-// and with the flags of c; else r is nil. err is that of a configuration which has been
-// broken since the host started: r is set nonetheless, and a warning printed. So it is of a host whose
-// configuration is not that of this user and directory.
+// Reach reads the configuration and finds the host of this directory that runs with it and with the flags of c; r is
+// nil if there is none. If the configuration became invalid after the host started, Reach prints a warning and returns
+// both r and err. It also returns both for a host with another configuration than this user and directory have.
 func Reach(ctx context.Context, c *console.Console) (r *Running, cfg *config.Config, err error) {
 	r, absent := Find(ctx)
 	if c.Host != "" && absent != nil {

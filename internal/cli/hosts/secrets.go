@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// Secrets returns the store of secrets that the configuration states.
+// Secrets returns the store of secrets that the configuration selects.
 func Secrets(cfg *config.Config) exthost.Secrets {
 	s := cfg.Secrets
 	switch s.Provider {
@@ -32,15 +32,15 @@ func Secrets(cfg *config.Config) exthost.Secrets {
 	return agefile.Store{Path: s.Path, Identity: s.Identity}
 }
 
-// SecretWriter is a store that this program writes.
+// SecretWriter is a store of secrets that this program can write.
 type SecretWriter interface {
 	exthost.Secrets
 	Set(name, value string) error
 	Remove(name string) error
 }
 
-// triedSecrets is [Secrets] for commands that say what is missing: also a keyring and a program
-// are asked for every secret, until ctx ends.
+// triedSecrets is [Secrets] for commands that report what is missing: it looks up every secret, also in a keyring or
+// with a program, until ctx ends.
 func triedSecrets(ctx context.Context) func(*config.Config) exthost.Secrets {
 	return func(cfg *config.Config) exthost.Secrets { return tried{Secrets(cfg), ctx} }
 }
@@ -50,14 +50,14 @@ type tried struct {
 	ctx context.Context
 }
 
-// Check is Lookup without the value.
+// Check looks name up and drops the value.
 func (t tried) Check(name string) error {
 	_, err := t.Lookup(t.ctx, name)
 	return err
 }
 
-// Grants is the consent to run everything, for what the user has named. Stored secrets still need
-// a grant, since what is named may be a server elsewhere. Nil when extensions.trust is off.
+// Grants returns a consent to run everything, for extensions that the user has named. Stored secrets still need a
+// grant, since an extension may be a remote server. It is nil if extensions.trust is off.
 func Grants(cfg *config.Config) (exthost.Consent, error) {
 	k, err := Consent(cfg)
 	if err != nil || k == nil {
