@@ -24,7 +24,6 @@ type Config struct {
 	Extensions   Extensions          `json:"extensions"`               // where extensions come from and how they run
 	Plugins      []governance.Spec   `json:"plugins"`                  // the policies every exchange passes
 	Governance   Governance          `json:"governance,omitzero"`      // what policies get
-	Experimental Experimental        `json:"experimental,omitzero"`    // what may change or go in any release
 	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
 	// what clients see of tools, prompts and resources, by the name of the toolset
@@ -220,11 +219,6 @@ func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksOwn} }
 type Governance struct {
 	// HTTP headers of callers, besides Authorization, that policies of category authentication get; at most 16
 	Headers []string `json:"headers,omitempty"`
-}
-
-// Experimental allows what may change or go in any release.
-type Experimental struct {
-	Interceptors bool `json:"interceptors,omitempty"` // policies of kind interceptor; default false
 }
 
 // Toolset is what a client sees, and under which names. Its zero value is everything.

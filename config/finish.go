@@ -100,10 +100,6 @@ func (f *finisher) finishPolicies() {
 		for _, p := range problems {
 			f.failIn(path, manifest.Problem(p))
 		}
-		if s.Kind == governance.KindInterceptor && !f.cfg.Experimental.Interceptors && !s.Disabled {
-			f.fail(path+".kind", "state experimental: {interceptors: true}",
-				"kind interceptor is experimental and not switched on")
-		}
 		if s.Kind == governance.KindBuiltin && len(problems) == 0 {
 			f.finishBuiltin(path, s)
 		}

@@ -68,10 +68,6 @@ const (
 	KindMCP     Kind = "mcp"     // an MCP server with the tool invoke_hook
 	KindNative  Kind = "native"  // an extension that answers governance/decide
 
-	// KindInterceptor is an MCP server that answers interceptors/list and interceptor/invoke
-	// (SEP-2624). Experimental: the proposal may change.
-	KindInterceptor Kind = "interceptor"
-
 	kindExternal Kind = "external" // another system's name of KindMCP
 )
 
@@ -82,7 +78,6 @@ func (Kind) Values() []string {
 		string(KindGRPC),
 		string(KindMCP),
 		string(KindNative),
-		string(KindInterceptor),
 		string(kindExternal),
 	}
 }
@@ -101,7 +96,7 @@ const (
 // that have an equivalent above.
 type Spec struct {
 	Name string `json:"name" jsonschema:"required"` // unique among all policies
-	// place in the pipeline; default for kinds mcp and interceptor: content
+	// place in the pipeline; default for kind mcp: content
 	Category Category `json:"category,omitempty"`
 	// how the policy runs; external means mcp; default: mcp with an mcp block, grpc with cmd, else builtin
 	Kind     Kind   `json:"kind,omitempty"`
@@ -129,15 +124,9 @@ type Spec struct {
 	// working directory of cmd; default: the directory of the configuration file
 	Cwd string `json:"cwd,omitempty" path:"true"`
 	// kind grpc: the hash that the policy must report; "" accepts any
-	CommitHash string `json:"commit_hash,omitempty"`
-	// passed to the policy; kind interceptor: by the name of the interceptor that gets it
-	Config map[string]any `json:"config,omitempty"`
-	MCP    *MCP           `json:"mcp,omitempty"` // kinds mcp and interceptor: where its server is
-
-	// kind interceptor: those to invoke, by name; empty: all that the server lists
-	Interceptors []string `json:"interceptors,omitempty"`
-	// kind interceptor: it gets requests as {method, params}; default: their params alone
-	Envelope bool `json:"envelope,omitempty"`
+	CommitHash string         `json:"commit_hash,omitempty"`
+	Config     map[string]any `json:"config,omitempty"` // passed to the policy
+	MCP        *MCP           `json:"mcp,omitempty"`    // kind mcp: where its server is
 
 	Description string   `json:"description,omitempty"` // informational
 	Author      string   `json:"author,omitempty"`      // informational
@@ -184,7 +173,7 @@ const (
 	ProtoSSE            = "SSE"
 )
 
-// MCP is the server of a policy of kind mcp or interceptor.
+// MCP is the server of a policy of kind mcp.
 type MCP struct {
 	// the transport
 	Proto string `json:"proto" jsonschema:"required,enum=STDIO,enum=STREAMABLEHTTP,enum=SSE"`
@@ -209,7 +198,7 @@ func (s *Spec) Normalize() {
 	if s.Kind == "" || s.Kind == kindExternal && s.MCP != nil {
 		s.Kind = s.impliedKind()
 	}
-	if (s.Kind == KindMCP || s.Kind == KindInterceptor) && s.Category == "" {
+	if s.Kind == KindMCP && s.Category == "" {
 		s.Category = Content // such servers expect to change payloads
 	}
 	s.normalizeMode()

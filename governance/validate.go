@@ -61,14 +61,7 @@ func (s *Spec) validateKind(p *problems) {
 		p.only(map[string]bool{"commit_hash": s.CommitHash != ""}, "for kind grpc only", "")
 	}
 	if s.Kind != KindMCP {
-		p.only(map[string]bool{"hooks": s.Hooks != nil}, "for kind mcp only", "")
-	}
-	if s.Kind != KindInterceptor {
-		p.only(map[string]bool{"interceptors": s.Interceptors != nil, "envelope": s.Envelope},
-			"for kind interceptor only", "")
-	}
-	if s.Kind != KindMCP && s.Kind != KindInterceptor {
-		p.only(map[string]bool{"mcp": s.MCP != nil}, "for kinds mcp and interceptor only", "")
+		p.only(map[string]bool{"hooks": s.Hooks != nil, "mcp": s.MCP != nil}, "for kind mcp only", "")
 	}
 	switch s.Kind {
 	case KindBuiltin:
@@ -76,14 +69,14 @@ func (s *Spec) validateKind(p *problems) {
 			"leave it out, or state kind: grpc or native")
 	case KindGRPC, KindNative:
 		p.command("cmd", s.Cmd)
-	case KindMCP, KindInterceptor:
-		p.only(process, "stated inside mcp for kind "+string(s.Kind), "move it there")
-		if s.Config != nil && s.Kind == KindMCP {
+	case KindMCP:
+		p.only(process, "stated inside mcp for kind mcp", "move it there")
+		if s.Config != nil {
 			p.add("config", "configure the plugin where its server runs",
 				"a policy of kind mcp is configured by its own server")
 		}
 		if s.MCP == nil {
-			p.add("", "", "a policy of kind %s needs an mcp block", s.Kind)
+			p.add("", "", "a policy of kind mcp needs an mcp block")
 			return
 		}
 		s.MCP.validate(p)

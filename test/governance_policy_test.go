@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
@@ -69,6 +73,68 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 	if p := h.Status().Policies[0]; p.State != "failed" || !strings.Contains(p.Reason, "exit status 3") {
 		t.Errorf("status: %+v", p)
 	}
+}
+
+// A server over HTTP that is down when the host starts lets nothing pass, and decides the next
+// call once it is up.
+func TestRemotePolicyThatComesLater(t *testing.T) {
+	processtest.Leaks(t)
+	address := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
+	s := governance.Spec{
+		Name:     "guard",
+		Required: true,
+		MCP:      &governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: "http://" + address},
+	}
+	s.Normalize()
+	h, _ := governed(t, exthost.Options{}, s)
+	if err := hosttest.Greet(t, h, "Ada"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+		t.Errorf("a call without the server: %v", err)
+	}
+	hosttest.Eventually(t, "the status has the time of the next try", func() bool {
+		p := h.Status().Policies[0]
+		return p.State == "restarting" && p.Process.Instances[0].NextRetry != nil
+	})
+	servePlugin(t, address)
+	if err := hosttest.Greet(t, h, "Ada"); err != nil {
+		t.Errorf("the first call once the server is up: %v", err)
+	}
+	if err := hosttest.Greet(t, h, "no"); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("a call that the policy denies: %v", err)
+	}
+}
+
+// servePlugin serves a plugin at address until the test ends. It denies the name "no".
+func servePlugin(t *testing.T, address string) {
+	t.Helper()
+	plugin := mcp.NewServer(&mcp.Implementation{Name: "plugin", Version: "1"}, nil)
+	tool := func(name string, answer func(args json.RawMessage) string) {
+		plugin.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				text := answer(r.Params.Arguments)
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
+			})
+	}
+	tool("get_plugin_config", func(json.RawMessage) string { return `{"name":"guard","hooks":["tool_pre_invoke"]}` })
+	tool("invoke_hook", func(args json.RawMessage) string {
+		if strings.Contains(string(args), `"name":"no"`) {
+			return `{"result":{"continue_processing":false,"violation":{"reason":"no is no name"}}}`
+		}
+		return `{"result":{"continue_processing":true}}`
+	})
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return plugin }, nil)
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: handler}}
+	server.Start()
+	t.Cleanup(func() {
+		for session := range plugin.Sessions() {
+			session.Close()
+		}
+		server.CloseClientConnections()
+		server.Close()
+	})
 }
 
 // A list shows a caller nothing that it may not call.

@@ -28,8 +28,6 @@ var verbs = map[string]processtest.Verb{
 	"locked": func(string) { os.Exit(hosttest.HoldingALock(hosttest.Extension().Main)) },
 	"guard":  func(string) { os.Exit(hosttest.Guard().Main()) },
 
-	"interceptors": serveInterceptors,
-
 	"refusing":   func(string) { os.Exit(refusingExtension().Main()) },
 	"errorguard": func(string) { os.Exit(errorGuard().Main()) },
 

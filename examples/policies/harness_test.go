@@ -3,7 +3,6 @@ package policies_test
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/grpcpolicy"
-	"github.com/exthost/exthost/governance/interceptorpolicy"
 	"github.com/exthost/exthost/governance/mcppolicy"
 	"github.com/exthost/exthost/governance/nativepolicy"
 	"github.com/exthost/exthost/internal/testing/processtest"
@@ -109,7 +107,7 @@ func start(t *testing.T, s governance.Spec) governance.Policy {
 		p := grpcpolicy.New(grpcpolicy.Options{Spec: s, Env: env})
 		serve(t, p.Serve)
 		return p
-	case governance.KindMCP, governance.KindInterceptor:
+	case governance.KindMCP:
 		transport := manifest.Transport{
 			Kind:     manifest.KindStdio,
 			Protocol: manifest.ProtocolMCP,
@@ -119,20 +117,7 @@ func start(t *testing.T, s governance.Spec) governance.Policy {
 		for name, value := range s.MCP.Env {
 			env = append(env, name+"="+value)
 		}
-		i := instance(t, s, transport, s.MCP.Cwd, env)
-		if s.Kind == governance.KindInterceptor {
-			p := interceptorpolicy.New(s, i,
-				interceptorpolicy.Options{
-					Log:     slog.New(slog.DiscardHandler),
-					Version: func() string { return i.Handshake().ProtocolVersion },
-				})
-			t.Cleanup(p.Close)
-			if err := p.Open(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			return p
-		}
-		p, err := mcppolicy.Open(t.Context(), s, i)
+		p, err := mcppolicy.Open(t.Context(), s, instance(t, s, transport, s.MCP.Cwd, env))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +165,7 @@ func scripted(t *testing.T, s governance.Spec, script string) governance.Spec {
 	t.Helper()
 	path, _ := processtest.Script(t, script)
 	env := map[string]string{processtest.ScriptVar: script}
-	if s.Kind == governance.KindMCP || s.Kind == governance.KindInterceptor {
+	if s.Kind == governance.KindMCP {
 		s.MCP = &governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{path}, Env: env, Cwd: t.TempDir()}
 	} else {
 		s.Cmd, s.Env, s.Cwd = []string{path}, env, t.TempDir()

@@ -1,7 +1,6 @@
 package policies_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/governancetest"
-	"github.com/exthost/exthost/governance/interceptorpolicy/interceptortest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/sdk"
@@ -21,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	processtest.Main(processtest.Sharded(m),
-		map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP, "interceptors": scriptedInterceptors})
+		map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP})
 }
 
 // scriptedNative is a policy of kind native that behaves as its caller's name says.
@@ -44,44 +42,6 @@ func scriptedNative(string) {
 		return sdk.Decision{}, errors.New("its database is down")
 	})
 	os.Exit(x.Main())
-}
-
-// scriptedInterceptors is a server with a validator and a mutator, in that mode, which behave
-// as the caller's name says.
-func scriptedInterceptors(mode string) {
-	const hooks = `[{"events":["*"],"phase":"request"},{"events":["*"],"phase":"response"}]`
-	s := interceptortest.Server{
-		List: func() string {
-			return fmt.Sprintf(
-				`[{"name":"v","type":"validation","hooks":%s},{"name":"m","type":"mutation","mode":%q,"hooks":%s}]`,
-				hooks, cmp.Or(mode, "active"), hooks)
-		},
-		Invoke: func(params json.RawMessage) (string, error) {
-			name, _ := rawjson.Text(rawjson.Get(params, "name"))
-			phase, _ := rawjson.Text(rawjson.Get(params, "phase"))
-			caller, _ := rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(params, "context"), "principal"), "id"))
-			payload := string(governancetest.Changed(governance.Flow(phase)))
-			switch does := governancetest.Behaviour(caller); {
-			case name == "m" && does == governancetest.Malformed:
-				payload = governancetest.Misshapen
-				fallthrough
-			case name == "m" && does == governancetest.Modify:
-				return fmt.Sprintf(`{"interceptor":"m","type":"mutation","phase":%q,"modified":true,"payload":%s}`,
-					phase, payload), nil
-			case name == "m":
-				return `{"modified":false}`, nil
-			case does == governancetest.Deny:
-				return fmt.Sprintf(
-					`{"valid":false,"severity":"error","messages":[{"message":%q,"severity":"error"}],"info":{"code":%q}}`, governancetest.DenyReason, governancetest.DenyCode), nil
-			case does == governancetest.Fail:
-				return "", errors.New("its database is down")
-			case does == governancetest.Hang:
-				select {}
-			}
-			return `{"valid":true}`, nil
-		},
-	}
-	_ = s.Serve(os.Stdin, os.Stdout) // until the host closes stdin
 }
 
 // scriptedMCP is a plugin server whose plugin behaves as the caller's name says.

@@ -15,21 +15,16 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// TestMatrix tests the kinds native, mcp and interceptor against the rules of the pipeline, with real
-// processes.
+// TestMatrix tests the kinds native and mcp against the rules of the pipeline, with real processes.
 func TestMatrix(t *testing.T) {
 	for kind, script := range map[governance.Kind]string{
-		governance.KindNative:      "native",
-		governance.KindMCP:         "mcp scripted",
-		governance.KindInterceptor: "interceptors",
+		governance.KindNative: "native",
+		governance.KindMCP:    "mcp scripted",
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			processtest.Leaks(t)
 			governancetest.Matrix(t, func(t *testing.T, s governance.Spec) governance.Policy {
 				s.Kind = kind
-				if kind == governance.KindInterceptor && s.Category != governance.Content {
-					return start(t, scripted(t, s, script+" audit")) // mutators elsewhere only watch
-				}
 				return start(t, scripted(t, s, script))
 			})
 		})
@@ -217,23 +212,6 @@ func TestMCPPython(t *testing.T) {
 	for _, step := range masks {
 		p := respaced{p}
 		step.ask(t, p)
-	}
-}
-
-func TestInterceptorPython(t *testing.T) {
-	python(t)
-	processtest.Leaks(t)
-	t.Setenv("PYTHONIOENCODING", "ascii") // the server must read UTF-8 regardless
-	p := start(t, load(t, "interceptor-python"))
-	for _, step := range []step{
-		{request, "ann", "t", `{"a":"żółw","n":1.50}`, allow},
-		{request, "ann", "t", `{"a":"hunter2"}`,
-			deny("", "passwords: a password: take it out of the arguments (arguments)")},
-		{response, "ann", "t", `{"content":[{"type":"text","text":"write to ann@example.com"}]}`,
-			modify(`{"content":[{"type":"text","text":"write to ***@***"}]}`)},
-		{response, "ann", "t", `{"content":[],"n":12345678901234567890}`, allow},
-	} {
-		step.ask(t, respaced{p})
 	}
 }
 

@@ -14,14 +14,12 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/governance/interceptorpolicy"
 	"github.com/exthost/exthost/governance/mcppolicy"
 	"github.com/exthost/exthost/governance/nativepolicy"
 	"github.com/exthost/exthost/internal/host/given"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/manifest"
-	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
 )
@@ -58,10 +56,6 @@ func (p *Process) ask(ctx context.Context, flow governance.Flow, x *governance.E
 }
 
 func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {
-	if spec.Kind == governance.KindInterceptor && !cfg.Experimental.Interceptors {
-		return nil, errors.New("kind: interceptor is experimental and not switched on: state experimental: " +
-			"{interceptors: true}")
-	}
 	if spec.Kind == governance.KindGRPC && s.options.Kinds.GRPC == nil {
 		return nil, errors.New("kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options " +
 			"to grpcpolicy.NewInstance")
@@ -88,26 +82,15 @@ func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Ins
 	if spec.Kind == governance.KindGRPC {
 		return s.options.Kinds.GRPC(spec, run), nil
 	}
-	heard := new(notices)
-	if spec.Kind == governance.KindInterceptor {
-		run.Incoming = heard.incoming
-	}
 	i, err := runtime.New(run)
 	if err != nil {
 		return nil, err
 	}
 	c := &client{Instance: i}
-	switch spec.Kind {
-	case governance.KindMCP:
-		c.open = func(ctx context.Context) (governance.Policy, error) { return mcppolicy.Open(ctx, spec, caller{i: i}) }
-	case governance.KindInterceptor:
-		p := interceptorpolicy.New(spec, caller{i, heard},
-			interceptorpolicy.Options{Log: run.Logger, Version: func() string { return i.Handshake().ProtocolVersion }})
-		heard.take = p.Notified
-		c.open = func(ctx context.Context) (governance.Policy, error) { return p, p.Open(ctx) }
-		c.close = p.Close
-	default:
-		c.open = func(context.Context) (governance.Policy, error) { return nativepolicy.New(spec, caller{i: i}), nil }
+	if spec.Kind == governance.KindMCP {
+		c.open = func(ctx context.Context) (governance.Policy, error) { return mcppolicy.Open(ctx, spec, caller{i}) }
+	} else {
+		c.open = func(context.Context) (governance.Policy, error) { return nativepolicy.New(spec, caller{i}), nil }
 	}
 	return c, nil
 }
@@ -116,7 +99,6 @@ func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Ins
 type client struct {
 	runtime.Instance
 	open   func(ctx context.Context) (governance.Policy, error) // after the handshake
-	close  func()                                               // after the end of the instance; nil for nothing
 	policy governance.Policy                                    // once ready
 }
 
@@ -124,9 +106,6 @@ type client struct {
 func (c *client) Serve(ctx context.Context, ready func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if c.close != nil {
-		defer c.close()
-	}
 	var refused error
 	err := c.Instance.Serve(ctx, func() {
 		if c.policy, refused = c.open(ctx); refused != nil {
@@ -148,39 +127,11 @@ func (c *client) Decide(ctx context.Context, flow governance.Flow, x *governance
 }
 
 // caller is the one method of an instance that the adapter of a policy needs.
-type caller struct {
-	i      runtime.Instance
-	client protocol.Peer // takes what the process sends during a call; nil drops and refuses it
-}
+type caller struct{ i runtime.Instance }
 
 // Call sends a request to the process.
 func (c caller) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	return c.i.Call(ctx, &runtime.Request{Method: method, Params: params, Client: c.client})
-}
-
-// notices passes the notifications of a server on, and refuses its requests.
-type notices struct{ take func(method string) }
-
-var _ protocol.Peer = (*notices)(nil)
-
-// Notify takes a notification within a call.
-func (n *notices) Notify(_ context.Context, method string, _ json.RawMessage) error {
-	n.take(method)
-	return nil
-}
-
-// Call refuses a request.
-func (*notices) Call(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
-	return nil, protocol.Errorf(protocol.ToolNotFound, "the host of a policy has no method %s", method)
-}
-
-// incoming takes what belongs to no call.
-func (n *notices) incoming(ctx context.Context, method string, params json.RawMessage, notify bool,
-) (json.RawMessage, error) {
-	if notify {
-		return nil, n.Notify(ctx, method, params)
-	}
-	return n.Call(ctx, method, params)
+	return c.i.Call(ctx, &runtime.Request{Method: method, Params: params})
 }
 
 // newSpec returns everything that the runtime needs to run a policy's process, as for an
