@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// mirror is a backend that returns the params it is called with.
+// mirror is a backend that returns the params of each call.
 type mirror struct{}
 
 func (mirror) Attach(context.Context, *protocol.Session) error { return nil }
@@ -27,8 +27,8 @@ func (mirror) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
 const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` +
 	"0123456789012345678901234567890123456789" + `"}}}`
 
-// BenchmarkPost measures POST tools/call and a bare handler that echoes the body, in
-// turn, and reports the ratio of the medians.
+// BenchmarkPost measures POST tools/call and a bare handler that echoes the body, alternately, and reports the ratio
+// of the medians.
 func BenchmarkPost(b *testing.B) {
 	for name, size := range map[string]int{"100B": 40, "1MiB": 1 << 20} {
 		b.Run(name, func(b *testing.B) { benchmarkPost(b, size) })

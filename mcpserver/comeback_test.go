@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// backendFunc is a backend of one function.
+// backendFunc is a backend with one function.
 type backendFunc func(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 
 func (backendFunc) Attach(context.Context, *protocol.Session) error { return nil }
@@ -21,8 +21,8 @@ func (f backendFunc) Do(ctx context.Context, c *protocol.Call) (json.RawMessage,
 	return f(ctx, c)
 }
 
-// A client may have read its question, and come back, although the write of it has failed at its
-// last bytes. Then it gets the outcome of the call, which has ended.
+// A client may have read its question and return although the write of the question failed at its last bytes. It then
+// gets the outcome of the call, which has ended.
 func TestClientComesBackAfterAFailedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(backendFunc(func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
@@ -63,8 +63,8 @@ func TestClientComesBackAfterAFailedWrite(t *testing.T) {
 	})
 }
 
-// A backend that panics ends its request alone, as net/http has it. A client that it has asked
-// something then gets an error, and does not wait.
+// A panic of the backend ends only its own request, as in net/http. A client that was asked something gets an error
+// instead of waiting.
 func TestPanicEndsACallThatHasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(backendFunc(func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {

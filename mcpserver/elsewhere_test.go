@@ -20,14 +20,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// town is some servers that reach each other without a network.
+// town is a group of servers that reach each other without a network.
 type town struct {
 	mu     sync.Mutex
 	serves map[string]func(ctx context.Context, w http.ResponseWriter, request []byte)
-	count  atomic.Int64 // of requests that were carried
+	count  atomic.Int64 // forwarded requests
 }
 
-// house is the way of one server to the others.
+// house is the mcpserver.Elsewhere of one server in a town.
 type house struct {
 	*town
 	home string
@@ -63,7 +63,7 @@ func (h house) Forward(ctx context.Context, w http.ResponseWriter, home string, 
 	h.count.Add(1)
 	began = true
 	defer func() {
-		if p := recover(); p == errLost { // what a test lets its server do
+		if p := recover(); p == errLost { // a test makes its server panic with errLost
 			err = &protocol.Error{Kind: protocol.NodeLost, Outcome: "unknown", Message: "it is gone"}
 		} else if p != nil {
 			panic(p)
@@ -75,7 +75,7 @@ func (h house) Forward(ctx context.Context, w http.ResponseWriter, home string, 
 
 const errLost = "lost"
 
-// plain is a ResponseWriter whose connection cannot be taken.
+// plain is a ResponseWriter that cannot be hijacked.
 type plain struct{ http.ResponseWriter }
 
 func (p plain) Unwrap() http.ResponseWriter { return flusher(p) }
@@ -84,7 +84,7 @@ type flusher struct{ http.ResponseWriter }
 
 func (f flusher) FlushError() error { return http.NewResponseController(f.ResponseWriter).Flush() }
 
-// inTown returns n servers of a backend that reach each other.
+// inTown returns n servers of one backend that reach each other.
 func inTown(t testing.TB, n int, b mcpserver.Backend, o mcpserver.Options) (*town, []*httptest.Server) {
 	all := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
 	var list []*httptest.Server
@@ -95,7 +95,7 @@ func inTown(t testing.TB, n int, b mcpserver.Backend, o mcpserver.Options) (*tow
 	return all, list
 }
 
-// holder is a backend that has one task.
+// holder is a backend with one task.
 type holder struct {
 	*fake
 	task string
@@ -113,7 +113,7 @@ func (h holder) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error)
 	return json.RawMessage(`{"taskId":"` + h.task + `","status":"working","by":"` + c.Session.Caller + `"}`), nil
 }
 
-// A server that ends ends the streams of other servers' sessions too, and only them: a request is answered.
+// A server that closes ends the forwarded streams of other servers' sessions, but requests are still answered.
 func TestStreamElsewhereEnds(t *testing.T) {
 	all, asked, goOn := &town{
 		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
@@ -149,8 +149,8 @@ func TestStreamElsewhereEnds(t *testing.T) {
 	}
 }
 
-// A call by way of another server ends with the token that has opened its session, whatever that server
-// knows of the token.
+// A forwarded call ends with the token that opened its session, even if the forwarding server does not know about
+// that token.
 func TestTokenEndsAtHome(t *testing.T) {
 	until, end := context.WithCancel(t.Context())
 	all, b := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, newFake()
@@ -175,7 +175,7 @@ func TestTokenEndsAtHome(t *testing.T) {
 	}
 }
 
-// A task is found wherever it was begun.
+// A task is found on whichever server it has begun.
 func TestTaskElsewhere(t *testing.T) {
 	all, asks := &town{
 		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
@@ -201,7 +201,7 @@ func TestTaskElsewhere(t *testing.T) {
 			}
 		}
 	}
-	for i := range asks { // 9 by each server; of others, all once and then the one that has the task
+	for i := range asks { // 9 per server; to find another server's task: once all, then only the one that has it
 		if n := asks[i].Load(); n > 9+2*3+2*2+6 {
 			t.Errorf("server %d was asked %d times", i, n)
 		}
@@ -226,8 +226,8 @@ func TestTaskElsewhere(t *testing.T) {
 	}
 }
 
-// An extension that does not know a task is not asked before the servers that may have begun it, and never
-// for another server.
+// An extension is asked about an unknown task only after the servers where the task may have begun, and never on
+// behalf of another server.
 func TestTaskOfOneExtensionElsewhere(t *testing.T) {
 	var asks [2]atomic.Int64
 	all := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
@@ -255,7 +255,7 @@ func TestTaskOfOneExtensionElsewhere(t *testing.T) {
 	}
 }
 
-// A caller who looks for tasks without end keeps no other from it.
+// A caller who looks for tasks without pause does not delay others.
 func TestManyTasksElsewhere(t *testing.T) {
 	all, asks := &town{
 		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
@@ -297,7 +297,7 @@ func TestManyTasksElsewhere(t *testing.T) {
 	flood.Wait()
 }
 
-// balanced is a URL whose requests reach the servers in turn.
+// balanced returns a URL whose requests go to the servers in turn.
 func balanced(t testing.TB, servers []*httptest.Server) string {
 	var turn atomic.Uint64
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -317,7 +317,7 @@ func balancedSSE(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Tra
 	return &mcp.SSEClientTransport{Endpoint: balanced(t, servers) + "/sse", HTTPClient: httpClient}
 }
 
-// post posts a body and returns the status and what came.
+// post posts a body and returns the status and body of the response.
 func post(t *testing.T, url string, header http.Header, body string) (int, string) {
 	t.Helper()
 	r := do(t, http.MethodPost, url, header, body)
@@ -326,7 +326,7 @@ func post(t *testing.T, url string, header http.Header, body string) (int, strin
 
 const begin = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`
 
-// sent returns headers.
+// sent builds headers from pairs.
 func sent(pairs ...string) http.Header {
 	h := make(http.Header)
 	for i := 0; i < len(pairs); i += 2 {
@@ -335,7 +335,7 @@ func sent(pairs ...string) http.Header {
 	return h
 }
 
-// Who has begun a session has it alone, wherever its requests arrive.
+// Only the caller who opened a session may use it, on whichever server the requests arrive.
 func TestSessionElsewhere(t *testing.T) {
 	all, servers := inTown(t, 2, newFake(), mcpserver.Options{})
 	here, there := servers[0].URL+"/mcp", servers[1].URL+"/mcp"
@@ -375,7 +375,7 @@ func TestSessionElsewhere(t *testing.T) {
 	}
 }
 
-// A call of 2026-07-28 that waits for input goes on wherever its client comes back.
+// A pending call of 2026-07-28 continues on whichever server its client returns.
 func TestPendingCallElsewhere(t *testing.T) {
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		return c.Client.Call(ctx, "roots/list", nil)
@@ -401,7 +401,7 @@ func TestPendingCallElsewhere(t *testing.T) {
 	}
 }
 
-// A server that carries requests gets nothing but what belongs to a session or a call.
+// Only requests that belong to a session or a call are served for other servers.
 func TestForwardedRequestsBeginNothing(t *testing.T) {
 	b := newFake()
 	all, _ := inTown(t, 1, b, mcpserver.Options{})
@@ -441,7 +441,7 @@ func TestForwardedRequestsBeginNothing(t *testing.T) {
 	}
 }
 
-// A requestState that the extension has made is its own, whatever it looks like.
+// A requestState made by the extension reaches it, even if it looks like one of this server's.
 func TestStateOfAnExtensionStays(t *testing.T) {
 	b := asking{newFake(), func(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"state":` + string(rawjson.Get(c.Params, "requestState")) + `}`), nil
@@ -458,7 +458,7 @@ func TestStateOfAnExtensionStays(t *testing.T) {
 	}
 }
 
-// What clients send by way of other servers, and what waits here after the answer, is bounded.
+// Forwarded bodies are bounded, including those that stay in memory after the answer.
 func TestForwardedBodiesAreBounded(t *testing.T) {
 	b := newFake()
 	const limit = 64 << 10
@@ -480,7 +480,7 @@ func TestForwardedBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// What is cut in the middle is not taken for whole.
+// A response that breaks off is not mistaken for a complete one.
 func TestForwardedResponseIsCut(t *testing.T) {
 	all, servers := inTown(t, 1, newFake(), mcpserver.Options{})
 	house{all, "away"}.ServeForwarded(func(_ context.Context, w http.ResponseWriter, request []byte) {

@@ -12,15 +12,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// patience bounds every wait of the tests. No test depends on the duration of a wait.
+// patience bounds every wait in the tests. No test depends on how long a wait takes.
 const patience = 60 * time.Second
 
 // fake is a backend with scripted tools.
 type fake struct {
 	attached chan *protocol.Session // every attached session
-	detached chan string            // the ids of sessions whose context has ended
-	calls    chan *protocol.Call    // calls of the tool "hang", and of all methods but tools/*
-	ended    chan error             // the cause for which a call of the tool "hang" ended
+	detached chan string            // ids of sessions whose context has ended
+	calls    chan *protocol.Call    // calls of the tool "hang" and of all methods other than tools/*
+	ended    chan error             // the cause that ended a call of the tool "hang"
 	refuse   error                  // the error of Attach
 	eager    bool                   // Attach notifies the client before it returns
 
@@ -102,7 +102,7 @@ func (f *fake) tool(ctx context.Context, c *protocol.Call) (json.RawMessage, err
 		<-ctx.Done()
 		f.ended <- context.Cause(ctx)
 		return nil, ctx.Err()
-	case `"count"`: // three notifications of progress and a log line, then the answer
+	case `"count"`: // three progress notifications and a log message, then the answer
 		token := rawjson.Get(rawjson.Get(c.Params, "_meta"), "progressToken")
 		for i := range 3 {
 			params := fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, token, i)

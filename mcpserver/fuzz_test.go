@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// FuzzPost posts arbitrary bodies to the streamable HTTP endpoint. The answer must
-// have one of the known statuses and be JSON if its content type says so.
+// FuzzPost posts arbitrary bodies to the streamable HTTP endpoint. The answer must have a known status and be JSON if
+// its content type says so.
 func FuzzPost(f *testing.F) {
 	for _, version := range []string{"", protocol.MCP20251125, protocol.MCP20260728, "x"} {
 		f.Add(version, []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`))

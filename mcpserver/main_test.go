@@ -37,8 +37,7 @@ func serveChild() int {
 	return 0
 }
 
-// leftBehind returns the stacks of this package's goroutines that still run when the
-// time is up.
+// leftBehind returns the stacks of this package's goroutines that still run after the given time.
 func leftBehind(within time.Duration) string {
 	deadline := time.After(within)
 	tick := time.NewTicker(10 * time.Millisecond)

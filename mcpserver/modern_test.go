@@ -54,7 +54,7 @@ func TestModernHeaders(t *testing.T) {
 	}
 }
 
-// A proxy may have read the other one of two headers with the same name.
+// With duplicate headers a proxy may have read the other one.
 func TestModernHeadersAreThereOnce(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	call := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"echo","arguments":{},` + metaOnly + `}}`
@@ -115,7 +115,7 @@ func TestModernCallerComesFromTheMiddleware(t *testing.T) {
 	}
 }
 
-// TestModernClientsAreToldApart looks at what tells stateless clients on HTTP apart.
+// TestModernClientsAreToldApart checks how stateless HTTP clients are told apart.
 func TestModernClientsAreToldApart(t *testing.T) {
 	b := newFake()
 	var log bytes.Buffer
@@ -153,7 +153,7 @@ func TestModernSubscription(t *testing.T) {
 			`,` + metaOnly + `}}`
 		return events(do(t, http.MethodPost, url, mirrored(body), body).Body)
 	}
-	b.eager = true // the acknowledgement must come first all the same
+	b.eager = true // the acknowledgement must come first nevertheless
 	all := listen(`7`, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["x"]}`)
 	want := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourcesListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`
 	if got := get(t, all, "the acknowledgement"); got != want {

@@ -15,11 +15,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// canAsk is the _meta of a client with all capabilities for requests to it.
+// canAsk is the _meta of a client that declares all capabilities for server requests.
 const canAsk = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}}}`
 
-// asking is a backend whose call sends requests and waits for the results, as legacy
-// extensions do.
+// asking is a backend whose calls send requests and wait for the results, as legacy extensions do.
 type asking struct {
 	*fake
 	run func(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
@@ -29,7 +28,7 @@ func (a asking) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, erro
 	return a.run(ctx, c)
 }
 
-// callPending posts a tools/call with more members and returns the result or error.
+// callPending posts a tools/call with additional members and returns the result or error.
 func callPending(t *testing.T, url, members string) json.RawMessage {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + members + canAsk + `}}`
@@ -43,8 +42,7 @@ func callPending(t *testing.T, url, members string) json.RawMessage {
 	return rawjson.Get(answer, "error")
 }
 
-// answers returns the members that answer every input request of result with the same
-// value.
+// answers returns the members that answer every input request in result with value.
 func answers(result json.RawMessage, value string) string {
 	var all []string
 	for key := range rawjson.Members(rawjson.Get(result, "inputRequests")) {
@@ -98,7 +96,7 @@ func TestPendingCallAsksInRounds(t *testing.T) {
 	}
 }
 
-// A call that waits for input apart from any request ends with the token of its caller.
+// A call that waits for input between requests ends with its caller's token.
 func TestPendingCallEndsWithItsCaller(t *testing.T) {
 	ended := make(chan error, 1)
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
@@ -112,7 +110,7 @@ func TestPendingCallEndsWithItsCaller(t *testing.T) {
 		strings.NewReader(body)).WithContext(mcpserver.WithUntil(t.Context(), until))
 	r.Header = mirrored(body)
 	r.Header.Set("Content-Type", "application/json")
-	w := httptest.NewRecorder() // from which nothing detaches
+	w := httptest.NewRecorder() // cannot be detached
 	mcpserver.New(b, mcpserver.Options{}).Handler("").ServeHTTP(w, r)
 	if !strings.Contains(w.Body.String(), "input_required") {
 		t.Fatal(w.Body)
@@ -175,7 +173,7 @@ func TestUndeclaredCapabilityIsNotUsed(t *testing.T) {
 	}
 }
 
-// A call that waits for its client ends with the server.
+// A call that waits for its client ends when the server closes.
 func TestPendingCallEndsWithTheServer(t *testing.T) {
 	ended := make(chan error, 1)
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {

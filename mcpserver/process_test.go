@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// childCommand returns the test binary as a server on inherited pipes, which are in
-// blocking mode, unlike those of the other tests.
+// childCommand returns the test binary as a server on inherited pipes. They are in blocking mode, unlike the pipes in
+// other tests.
 func childCommand(t *testing.T) (cmd *exec.Cmd, in io.WriteCloser, out *os.File) {
 	t.Helper()
 	self, err := os.Executable()
@@ -67,7 +67,7 @@ func lineReader(r io.Reader) func() {
 	}
 }
 
-// A closed stderr must not end the process when it logs.
+// Logging to a closed stderr must not end the process.
 func TestF5StderrClosed(t *testing.T) {
 	cmd, in, out := childCommand(t)
 	defer out.Close()

@@ -19,12 +19,12 @@ import (
 
 const askable = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + canAsk + `}}`
 
-// asks runs a backend of one function behind an HTTP server.
+// asks serves a backend with one function over HTTP.
 func asks(t *testing.T, run func(ctx context.Context, c *protocol.Call) (json.RawMessage, error)) (url string) {
 	return serveHTTP(t, mcpserver.New(asking{newFake(), run}, mcpserver.Options{})).URL + "/mcp"
 }
 
-// A request whose call asks nothing leaves its connection as it is.
+// A request whose call asks nothing keeps its connection open.
 func TestCallWithoutQuestionsKeepsItsConnection(t *testing.T) {
 	url := asks(t, func(context.Context, *protocol.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"content":[]}`), nil
@@ -49,7 +49,7 @@ func TestCallWithoutQuestionsKeepsItsConnection(t *testing.T) {
 	}
 }
 
-// The first question is answered while the call goes on, also behind other messages of it.
+// The first question answers the request while the call goes on, even after other messages of the call.
 func TestFirstQuestionIsAnAnswer(t *testing.T) {
 	for _, before := range []int{0, 1, 3, 0, 1, 3, 0, 1, 3} {
 		url := asks(t, func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
@@ -80,7 +80,7 @@ func TestFirstQuestionIsAnAnswer(t *testing.T) {
 	}
 }
 
-// A call ends with its client's connection until it asks, and not after that.
+// A disconnect ends a call before its first question, but not afterwards.
 func TestDisconnectEndsACallThatHasNotAsked(t *testing.T) {
 	begun, ended := make(chan struct{}, 1), make(chan error, 1)
 	url := asks(t, func(ctx context.Context, _ *protocol.Call) (json.RawMessage, error) {
@@ -108,8 +108,8 @@ func TestDisconnectEndsACallThatHasNotAsked(t *testing.T) {
 	}
 }
 
-// A question that is asked while the call ends is refused, or the client gets it and comes back
-// for the outcome. There is one answer to each request.
+// A question asked while the call ends is either refused, or reaches the client, which returns for the outcome. Each
+// request gets exactly one answer.
 func TestQuestionsRaceTheEndOfTheCall(t *testing.T) {
 	var asking sync.WaitGroup
 	url := asks(t, func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
@@ -138,7 +138,7 @@ func TestQuestionsRaceTheEndOfTheCall(t *testing.T) {
 	t.Logf("%d questions in 300 calls", asked)
 }
 
-// HTTP/2 has no answer ahead of the end of a handler, so each call has its own goroutine.
+// HTTP/2 cannot answer before the handler ends, so each call has its own goroutine.
 func TestQuestionsOverHTTP2(t *testing.T) {
 	s := mcpserver.New(asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		return c.Client.Call(ctx, "roots/list", nil)

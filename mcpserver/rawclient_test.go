@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// rawClient exchanges frames of text over one transport. For legacy versions it has
-// opened a session. It gets all messages in the order of their arrival.
+// rawClient exchanges frames as text over one transport. For legacy versions it has opened a session. It receives all
+// messages in the order of their arrival.
 type rawClient struct {
 	stateless bool
 	send      func(frame string)
@@ -75,8 +75,7 @@ func lines(r io.Reader) <-chan string {
 	return c
 }
 
-// events delivers the data of the events of r, preceded by the event's name unless that
-// is "message".
+// events delivers the data of r's events, preceded by the event's name unless that is "message".
 func events(r io.Reader) <-chan string {
 	c := make(chan string, 4096)
 	go func() {
@@ -146,7 +145,7 @@ func openSession(t testing.TB, url string, h http.Header) string {
 	return id
 }
 
-// postingClient sends each frame as a POST and collects the answers of all.
+// postingClient sends each frame as a POST and collects all answers.
 func postingClient(t *testing.T, url string, h http.Header, stateless bool) *rawClient {
 	heard := make(chan string, 4096)
 	return &rawClient{
@@ -188,7 +187,7 @@ func mirrored(frame string) http.Header {
 	return h
 }
 
-// do sends a request. The end of the test closes the body of the response.
+// do sends a request. The response's body is closed at the end of the test.
 func do(t testing.TB, method, url string, h http.Header, body string) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)

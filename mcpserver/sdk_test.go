@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// fronts are the transports, each with a revision that a client asks for.
+// fronts are the transports, each with the protocol version that a client requests.
 var fronts = []struct {
 	name, version string
 	connect       func(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport
@@ -57,8 +57,7 @@ func stdioTransport(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.
 	return &mcp.IOTransport{Reader: out, Writer: in}
 }
 
-// serveStdio runs s over two pipes and returns the client's ends. At the end of the
-// test ServeStdio must return no error.
+// serveStdio runs s over two pipes and returns the client's ends. It fails the test if ServeStdio returns an error.
 func serveStdio(t *testing.T, s *mcpserver.Server) (in, out *os.File) {
 	t.Helper()
 	r, in, err := os.Pipe()
@@ -103,8 +102,7 @@ func asCaller(h http.Handler) http.Handler {
 	})
 }
 
-// httpClient is not http.DefaultClient, whose idle connections httptest.Server.Close
-// closes.
+// httpClient is separate from http.DefaultClient, whose idle connections httptest.Server.Close closes.
 var httpClient = &http.Client{Transport: &http.Transport{}}
 
 func httpTransport(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {

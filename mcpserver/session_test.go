@@ -47,7 +47,7 @@ func TestSessionLifecycle(t *testing.T) {
 	}
 }
 
-// A session keeps what its client says of itself, so that is bounded.
+// A session keeps its client's capabilities and clientInfo, so their length is bounded.
 func TestInitializeRefusesLongClients(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	for _, format := range []string{`"capabilities":{"experimental":{"x":%q}}`, `"clientInfo":{"name":%q}`} {
@@ -120,7 +120,7 @@ func TestF4SessionOfAnotherCaller(t *testing.T) {
 			t.Errorf("POST to alice's stream by %q: %s", caller, r.Status)
 		}
 	}
-	// A session id is valid on the transport that issued it only.
+	// A session id is valid only on the transport that issued it.
 	_, sse, _ := strings.Cut(endpoint, "sessionId=")
 	r := do(t, http.MethodPost, url, http.Header{"Caller": {"alice"}, "Mcp-Session-Id": {sse}}, ping)
 	if r.StatusCode != http.StatusNotFound {
@@ -152,7 +152,7 @@ func TestF4ClientVanishes(t *testing.T) {
 	}
 }
 
-// A new session evicts an idle one, but none that is in use.
+// A new session evicts an idle one, but never one in use.
 func TestF3TooManySessions(t *testing.T) {
 	b := newFake()
 	server := serveHTTP(t, mcpserver.New(b, mcpserver.Options{MaxSessions: 2}))
@@ -179,7 +179,7 @@ func TestF3TooManySessions(t *testing.T) {
 	openSession(t, url, nil)
 }
 
-// F4: a caller who opens too many sessions loses its own first.
+// A caller who opens too many sessions loses its own first.
 func TestF4ManySessionsCostTheirOwner(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{MaxSessions: 3})).URL + "/mcp"
 	alice, mallory := http.Header{"Caller": {"alice"}}, http.Header{"Caller": {"mallory"}}
@@ -211,10 +211,10 @@ func TestRefusedSessionTakesNoPlace(t *testing.T) {
 	openSession(t, url, nil)
 }
 
-// slow is a backend whose Describe waits, as for an extension that starts.
+// slow is a backend whose Describe waits, as if an extension were starting.
 type slow struct {
 	*fake
-	starting chan error // nil at the start of the wait, then the error that ended it
+	starting chan error // receives nil at the start of the wait, then the error that ended it
 }
 
 func (s slow) Describe(ctx context.Context, _ *protocol.Session) (d protocol.Description, err error) {
@@ -244,7 +244,7 @@ func TestF4InitializeEndsWithItsClient(t *testing.T) {
 	get(t, b.detached, "the session to be detached")
 }
 
-// An unused session ends. A running request or an open stream counts as use.
+// An unused session ends; a running request or an open stream counts as use.
 func TestF3SessionIdles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFake()
@@ -372,7 +372,7 @@ func TestLineBreaksDoNotReachTheBackend(t *testing.T) {
 	}
 }
 
-// Clients that accept no event stream get the answer alone.
+// Clients that accept no event stream get only the answer.
 func TestClientThatAcceptsNoStream(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	h := http.Header{"Mcp-Session-Id": {openSession(t, url, nil)}, "Accept": {"application/json"}}
@@ -424,7 +424,7 @@ func TestNewPanicsOverBadCapabilities(t *testing.T) {
 	mcpserver.New(newFake(), mcpserver.Options{Capabilities: json.RawMessage(`[]`)})
 }
 
-// A session says whether its client is on another machine, as a proxy tells.
+// A session states whether its client is on another machine, also behind a proxy.
 func TestSessionOfAnotherMachine(t *testing.T) {
 	b := newFake()
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"

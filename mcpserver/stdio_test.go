@@ -40,7 +40,7 @@ func TestStdioAnswersRequestsBeforeEOF(t *testing.T) {
 	}
 }
 
-// An answer larger than the pipe is delivered although the client reads late.
+// An answer larger than the pipe is delivered even if the client reads late.
 func TestStdioAnswersAreFlushed(t *testing.T) {
 	r, in, _ := os.Pipe()
 	out, w, _ := os.Pipe()
@@ -175,7 +175,7 @@ func TestStdioNotifiesTheBackend(t *testing.T) {
 	}
 }
 
-// Notifications and requests reach a session outside of its requests.
+// Notifications and requests can be sent to a session outside of its requests.
 func TestStdioSessionClient(t *testing.T) {
 	b := newFake()
 	in, out := serveStdio(t, mcpserver.New(b, mcpserver.Options{}))
@@ -230,7 +230,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Over stdio, subscriptions share the stream and are answered when it ends.
+// Over stdio subscriptions share the stream, and are answered when it ends.
 func TestStdioSubscription(t *testing.T) {
 	b := newFake()
 	r, in, _ := os.Pipe()

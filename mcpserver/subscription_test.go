@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// following is a backend with resources, one of which refuses subscriptions.
+// following is a backend with resources, one of which cannot be subscribed to.
 type following struct{ *fake }
 
 func (f following) Describe(_ context.Context, s *protocol.Session) (protocol.Description, error) {
@@ -34,7 +34,7 @@ func (f following) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, e
 	return f.fake.Do(ctx, c)
 }
 
-// A subscription gets updates of the granted resources only.
+// A subscription gets updates only of the granted resources.
 func TestListenFollowsResources(t *testing.T) {
 	b := following{newFake()}
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
@@ -61,7 +61,7 @@ func TestListenFollowsResources(t *testing.T) {
 	}
 }
 
-// The handshake carries the description of a Describer.
+// The handshake contains the Describer's description.
 func TestDescriber(t *testing.T) {
 	s := mcpserver.New(following{newFake()}, mcpserver.Options{Instructions: "not this"})
 	mux := http.NewServeMux()

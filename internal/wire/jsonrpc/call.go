@@ -7,44 +7,36 @@ import (
 	"time"
 )
 
-// CallOptions configure one call.
+// CallOptions configures one call.
 type CallOptions struct {
-	// Timeout bounds the silence of the peer. It starts when the frame is written, and
-	// again with each message that belongs to the call. It does not run while
-	// OnMessage answers requests of the peer. 0: no limit.
+	// Timeout bounds the silence of the peer. It starts when the frame is written and restarts with each message that
+	// belongs to the call. It is suspended while OnMessage answers requests of the peer. 0: no limit.
 	Timeout time.Duration
-	// MaxTimeout bounds the whole call. 0 means Timeout. Limits that are noticed late are
-	// extended by CatchUp.
+	// MaxTimeout bounds the whole call; 0 means Timeout. Limits that are noticed late are extended by CatchUp.
 	MaxTimeout time.Duration
-	// Token identifies the messages that belong to this call: those for which
-	// Options.Token returns the same value. It must be unique among the calls in
-	// flight. "": no message belongs to the call.
+	// Token is the value of Options.Token for the messages that belong to this call. It must be unique among the
+	// calls in flight. "": no message belongs to the call.
 	Token string
-	// Owner is the party that makes the call, a comparable value; see Options.Loose,
-	// which ignores calls without an owner.
+	// Owner is the party that makes the call, a comparable value. Options.Loose ignores calls without an owner.
 	Owner any
-	// Standing says that no answer is expected soon, as for a subscription. The call
-	// then does not count as one in flight when the reading is lent to a caller.
+	// Standing marks a call that is not answered soon, such as a subscription. It does not count as in flight when
+	// reading is lent to a caller.
 	Standing bool
-	// OnMessage takes the peer's notifications and answers its requests that belong
-	// to this call. Notifications are passed in the goroutine of the caller, in order, before
-	// Call returns the answer. Each request gets a goroutine of its own, which starts after
-	// the messages before it: an open request delays neither the answer nor other
-	// messages. ctx ends when the call fails; that of a request also when the peer cancels the
-	// request ([Options].Cancels) and when the call has been answered, because the peer does
-	// not wait for the response any more. At most 256 messages wait or are being answered, and
-	// about 16 MiB; further notifications are dropped and counted, further requests are
+	// OnMessage handles the peer's notifications and requests that belong to this call. Notifications run in the
+	// caller's goroutine, in order, before Call returns. Each request runs in its own goroutine, which starts after
+	// the preceding messages, so an open request delays nothing. ctx ends when the call fails. The ctx of a request
+	// also ends when the peer cancels the request ([Options].Cancels) or the call is answered. At most 256 messages,
+	// about 16 MiB, are queued or in progress: further notifications are dropped and counted, further requests
 	// refused. Nil drops and refuses all.
 	OnMessage func(ctx context.Context, m *Message) (json.RawMessage, error)
 }
 
-// Call sends a request and waits for the answer. It returns the raw result, or an
-// error: the [*Error] of the peer, an [*InvalidResponse], [ErrTimeout], ctx's error,
-// or one that wraps [ErrClosed]. [Written] reports whether the peer may have seen the
-// request. With a nil o, only ctx bounds the call.
+// Call sends a request and waits for the answer. It returns the raw result, or an error: the [*Error] of the peer, an
+// [*InvalidResponse], [ErrTimeout], ctx's error, or one that wraps [ErrClosed]. [Written] reports whether the peer
+// may have seen the request. With a nil o only ctx bounds the call.
 //
-// A call that ends by ctx or a timeout is abandoned: it stays in flight until the peer
-// answers, and that answer is counted and dropped.
+// A call that ends by ctx or a timeout is abandoned: it stays in flight until the peer answers, and that answer is
+// counted and dropped.
 func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, o *CallOptions,
 ) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
@@ -66,8 +58,7 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, 
 	return pc.result, pc.err
 }
 
-// send registers the call and writes its frame. After an error the call is no longer
-// registered.
+// send registers the call and writes its frame. On error the call is no longer registered.
 func (c *Conn) send(ctx context.Context, pc *pendingCall, params json.RawMessage) error {
 	var err error
 	c.update(func(s *state) { err = s.add(pc) })
@@ -88,8 +79,7 @@ func (c *Conn) send(ctx context.Context, pc *pendingCall, params json.RawMessage
 	return nil
 }
 
-// sent starts the timeouts of a call whose frame has been written, and takes over the
-// reading if Serve has lent it.
+// sent starts the timeouts of a written call, and takes over reading if Serve has lent it.
 func (c *Conn) sent(pc *pendingCall) {
 	timed := pc.o.Timeout > 0 || pc.o.MaxTimeout > 0
 	if !timed && !c.canLend {
@@ -109,7 +99,7 @@ func (c *Conn) sent(pc *pendingCall) {
 	}
 }
 
-// wait returns when the call has an outcome, and the notifications before it are handled.
+// wait returns once the call has an outcome and the preceding notifications are handled.
 func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 	if pc.inboxReady == nil && ctx.Done() == nil {
 		<-pc.done
@@ -123,7 +113,7 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 			c.serveInbox(ctx, pc, false)
 		case <-ctx.Done():
 			if !catchUp(ctx, pc) && !c.abandon(pc, ctx.Err()) {
-				<-pc.done // the call had an outcome before
+				<-pc.done // the call already had an outcome
 			}
 			waiting = false
 		}
@@ -133,16 +123,15 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 	}
 }
 
-// CatchUp is how long a peer's answer is still awaited after a limit that was noticed late: this
-// process did not run when it passed, and the answer may have come before and not been read.
+// CatchUp is how long to wait for an answer after a limit that was noticed late. The process did not run when the
+// limit passed, so the answer may already be in the pipe.
 const CatchUp = 500 * time.Millisecond
 
-// Late reports whether it is so much later than due, when a timer was to fire, that this process
-// has not run meanwhile: it was stopped, or the machine is overloaded.
+// Late reports whether now is so long after due, the time of a timer, that the process cannot have run in between: it
+// was stopped, or the machine is overloaded.
 func Late(due time.Time) bool { return time.Since(due) > 20*time.Millisecond }
 
-// catchUp waits for the outcome of a call whose deadline was noticed late. It reports whether
-// the outcome came.
+// catchUp waits for the outcome of a call whose deadline was noticed late, and reports whether it arrived.
 func catchUp(ctx context.Context, pc *pendingCall) bool {
 	due, ok := ctx.Deadline()
 	if !ok || ctx.Err() != context.DeadlineExceeded || !Late(due) {
@@ -169,10 +158,10 @@ func (c *Conn) abandon(pc *pendingCall, cause error) (won bool) {
 	return won
 }
 
-// abandoned records, inside update, that the answer of the peer is still to come.
+// abandoned records, inside update, that the peer may still answer pc.
 func (c *Conn) abandoned(s *state, pc *pendingCall, cause error) {
 	if len(s.abandoned) >= maxAbandoned {
-		for id := range s.abandoned { // any one; its late answer then counts as a duplicate
+		for id := range s.abandoned { // an arbitrary one: its late answer then counts as a duplicate
 			delete(s.abandoned, id)
 			break
 		}
@@ -184,9 +173,8 @@ func (c *Conn) abandoned(s *state, pc *pendingCall, cause error) {
 	}
 }
 
-// setTimer makes sure, inside update, that the one timer of the connection fires by
-// deadline. Calls usually share one timeout, so their deadlines come in order and the
-// timer rarely changes.
+// setTimer makes sure, inside update, that the connection's one timer fires by deadline. Calls usually share a
+// timeout, so deadlines come in order and the timer rarely changes.
 func (c *Conn) setTimer(s *state, deadline, now time.Time) {
 	if s.closed || !s.timerAt.IsZero() && !deadline.Before(s.timerAt) {
 		return

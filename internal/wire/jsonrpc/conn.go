@@ -18,9 +18,9 @@ type Conn struct {
 	o             Options
 	ctx           context.Context // for handlers; ends when the transport is closed
 	cancel        context.CancelFunc
-	canLend       bool           // Serve can lend the reading to callers; see role
+	canLend       bool           // Serve can lend reading to callers; see role
 	readBack      chan struct{}  // wakes Serve to read again
-	readDone      chan struct{}  // closed when no goroutine will read any more
+	readDone      chan struct{}  // closed when no goroutine reads any more
 	wg            sync.WaitGroup // readers, handlers and queues; added to inside update
 	pool          sync.Pool      // of *pendingCall
 	messages      sync.Pool      // of *Message, for reuse after inline handlers
@@ -33,7 +33,7 @@ type Conn struct {
 	state state
 }
 
-// state is the mutable state of a connection. Only update changes it.
+// state is the mutable state of a connection. It changes only inside update.
 type state struct {
 	nextID     uint64
 	calls      map[uint64]*pendingCall
@@ -42,17 +42,17 @@ type state struct {
 	abandoned  map[uint64]abandonedCall
 	serving    map[string]*serving // requests of the peer that handlers are answering, by raw id
 	handlers   int                 // running handlers, except one that runs on the reader
-	held       int                 // bytes of the peer's requests and notifications in hand; see hold
-	newest     uint64              // the highest id that the peer has answered
-	answeredAt uint64              // nextID when the latest answer came: calls from this id on were sent after it
-	notifiedAt uint64              // nextID + 1 when the latest notification was sent; 0: none was
+	held       int                 // bytes of the peer's requests and notifications in progress; see hold
+	newest     uint64              // the highest id answered by the peer
+	answeredAt uint64              // nextID at the latest answer: calls with this id or a higher one were sent after it
+	notifiedAt uint64              // nextID + 1 at the latest notification; 0: none sent
 	notified   queue               // Options.Notified
 	replies    queue               // refusals of requests and calls of Options.Abandoned
 	reading    reading
 	timer      *time.Timer
 	timerAt    time.Time   // when timer fires; zero while it is not set
-	drainTimer *time.Timer // ends the time of Options.Drain
-	endErr     error       // why no more answers can come; nil while the connection is open
+	drainTimer *time.Timer // limits Options.Drain
+	endErr     error       // why the connection ended; nil while it is open
 	closed     bool        // the transport is closed; no goroutine may start
 	stats      Stats
 }
@@ -84,8 +84,7 @@ func NewConn(t Transport, o Options) *Conn {
 	return c
 }
 
-// update changes the state. When the connection has ended, for any reason, update fails
-// the calls in flight; no other place does.
+// update changes the state. Once the connection has ended, it also fails the calls in flight; nothing else does.
 func (c *Conn) update(f func(s *state)) {
 	c.mu.Lock()
 	s := &c.state
@@ -104,8 +103,8 @@ func (c *Conn) update(f func(s *state)) {
 	}
 }
 
-// hold counts, inside update, so many bytes of a request or notification of the peer, and reports whether
-// there was room. drop takes them off again.
+// hold reserves bytes, inside update, for a request or notification of the peer. It returns false if there is no
+// room. drop releases them.
 func (c *Conn) hold(s *state, bytes int) bool {
 	if s.held >= maxHeld || !c.o.Held.take(bytes) {
 		return false
@@ -114,19 +113,18 @@ func (c *Conn) hold(s *state, bytes int) bool {
 	return true
 }
 
-// drop takes bytes off, inside update, that hold has counted.
+// drop releases bytes reserved by hold, inside update.
 func (c *Conn) drop(s *state, bytes int) {
 	s.held -= bytes
 	c.o.Held.bytes.Add(-int64(bytes))
 }
 
-// letGo is for a message that was counted by hold and has been handled.
+// letGo drops the bytes of a message that has been handled.
 func (c *Conn) letGo(m *Message) { c.update(func(s *state) { c.drop(s, len(m.Raw)) }) }
 
-// Serve reads until the transport fails, Close is called or ctx ends. Then it fails the
-// calls in flight, waits for handlers and returns the reason: the transport's error
-// (io.EOF when the peer closed its end), ErrClosed or ctx's error. It may be called
-// once only.
+// Serve reads until the transport fails, Close is called or ctx ends. Then it fails the calls in flight, waits for
+// handlers and returns the reason: the transport's error (io.EOF when the peer closed its end), ErrClosed or ctx's
+// error. It may be called only once.
 func (c *Conn) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.fail(ctx.Err()) })
 	defer stop()
@@ -147,8 +145,7 @@ func (c *Conn) Serve(ctx context.Context) error {
 // drainsAfter reports whether handlers may go on after reading ended with err.
 func (c *Conn) drainsAfter(err error) bool { return err == io.EOF && c.o.Drain > 0 }
 
-// read is the reader. It runs until the transport fails or another goroutine has become
-// the reader for good.
+// read is the reader's loop. It returns when the transport fails or another goroutine has become the reader.
 func (c *Conn) read() {
 	for {
 		c.throttle()
@@ -162,8 +159,8 @@ func (c *Conn) read() {
 	}
 }
 
-// readOne reads and dispatches one message, and reports whether it was an answer. It is ok
-// while its goroutine is the reader.
+// readOne reads and dispatches one message, and reports whether it was an answer. ok is false once this goroutine is
+// no longer the reader.
 func (c *Conn) readOne() (answer, ok bool) {
 	m, err := c.t.Read()
 	switch {
@@ -176,7 +173,7 @@ func (c *Conn) readOne() (answer, ok bool) {
 	return m.Method == "", c.dispatch(m)
 }
 
-// readEnded ends the reading, and also the connection unless handlers may go on.
+// readEnded ends reading, and the connection too unless handlers may go on.
 func (c *Conn) readEnded(err error) {
 	drains := c.drainsAfter(err)
 	c.update(func(s *state) {
@@ -186,7 +183,7 @@ func (c *Conn) readEnded(err error) {
 		if drains && !s.closed {
 			s.drainTimer = time.AfterFunc(c.o.Drain, func() { c.fail(err) })
 		}
-		c.setRole(s, serveReads) // which stops the watchdog
+		c.setRole(s, serveReads) // stops the watchdog
 	})
 	if !drains {
 		c.fail(err)
@@ -194,7 +191,7 @@ func (c *Conn) readEnded(err error) {
 	close(c.readDone)
 }
 
-// fail closes the connection, with err as the reason unless there is one already.
+// fail closes the connection. err is the reason, unless there already is one.
 func (c *Conn) fail(err error) {
 	first := false
 	c.update(func(s *state) {
@@ -224,9 +221,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// DrainFast turns off the pauses between unsolicited messages from now on. It is for
-// a peer that has ended: answers may stand in the pipe behind a flood of
-// notifications, and no more data will come. It is idempotent.
+// DrainFast turns off the pauses between unsolicited messages. It is for a peer that has ended: answers may be queued
+// behind a flood of notifications, and no more data will come. It is idempotent.
 func (c *Conn) DrainFast() { c.drainFastOnce.Do(func() { close(c.drainFast) }) }
 
 // Err returns why the connection ended; nil while it is open.
@@ -249,15 +245,14 @@ func (c *Conn) Stats() (stats Stats) {
 	return stats
 }
 
-// ForgetAbandoned forgets the calls abandoned so far: they are no longer in flight, and
-// an answer to one of them counts as a duplicate. It is for peers that need not answer
-// a canceled request.
+// ForgetAbandoned forgets the calls abandoned so far: they are no longer in flight, and late answers count as
+// duplicates. It is for peers that need not answer cancelled requests.
 func (c *Conn) ForgetAbandoned() {
 	c.update(func(s *state) { clear(s.abandoned) })
 }
 
-// Notify sends a notification. While the peer does not read, Notify may block until ctx
-// ends. A nil error does not mean that the peer has seen the notification.
+// Notify sends a notification. While the peer does not read, it may block until ctx ends. A nil error does not mean
+// that the peer has seen the notification.
 func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	if err := ctx.Err(); err != nil {
 		return err

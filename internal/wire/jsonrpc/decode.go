@@ -8,12 +8,11 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// MaxDepth is the deepest nesting of objects and arrays in a frame, including the frame
-// itself.
+// MaxDepth is the max nesting of objects and arrays in a frame, including the frame itself.
 const MaxDepth = rawjson.MaxDepth + 1
 
-// maxMethod bounds the name of a method in bytes, as the frame has it: those who trace, log
-// and count calls keep it.
+// maxMethod is the max length of a method's name in bytes, as written in the frame. Traces, logs and counts keep
+// these names.
 const maxMethod = 1 << 10
 
 var (
@@ -34,7 +33,7 @@ var (
 
 var null = json.RawMessage("null")
 
-// Bits for the members of the envelope that were seen.
+// Bits for the members seen in the envelope.
 const (
 	seenVersion = 1 << iota
 	seenID
@@ -46,17 +45,15 @@ const (
 
 // Decode checks one frame and returns it as slices of line.
 //
-// The frame must be one JSON object: valid syntax, valid UTF-8, nested at most
-// [MaxDepth] deep, and the name of a method has at most 1 KiB. Only the members jsonrpc, id, method, params, result and
-// error count, in exactly this spelling and at most once each; others are ignored. An id is
-// a string, a number or null, and keeps its spelling.
+// The frame must be one JSON object: valid syntax, valid UTF-8, nested at most [MaxDepth] deep, and a method name of
+// at most 1 KiB. Only the members jsonrpc, id, method, params, result and error count, in exactly this spelling and
+// at most once each; others are ignored. An id is a string, a number or null, and keeps its spelling.
 //
-// An error without an id gets the id null. Of result and error one may be null beside the
-// other, which then counts alone.
+// An error without an id gets the id null. If both result and error are present and one of them is null, the other
+// one counts.
 //
-// An answer that cannot be used (both result and error, neither of them, or broken
-// after the id) is returned with Invalid set, so that its call can fail. Any other
-// fault is an error: the line is not JSON-RPC.
+// An unusable answer (both result and error, neither of them, or broken after the id) is returned with Invalid set,
+// so that its call can fail. Any other fault is an error: the line is not JSON-RPC.
 func Decode(line []byte) (Message, error) {
 	d := decoder{line: line, m: Message{Raw: line, Bare: true}}
 	err := d.object()
@@ -77,7 +74,7 @@ type decoder struct {
 	seen int
 	m    Message
 
-	request bool // the frame has a member that only requests have
+	request bool // the frame has a member that only requests may have
 }
 
 func (d *decoder) object() error {
@@ -139,7 +136,7 @@ func (d *decoder) member(i int) (int, error) {
 	if err != nil {
 		return end, err
 	}
-	if d.seen&name != 0 { // parsers disagree on which of the two counts
+	if d.seen&name != 0 { // parsers disagree on which duplicate counts
 		if name == seenID {
 			d.seen = 0 // the id is ambiguous, so the frame answers no call
 		}
@@ -149,7 +146,7 @@ func (d *decoder) member(i int) (int, error) {
 	return end, d.store(name, d.line[start:end:end])
 }
 
-// memberOf returns the bit of the member that a key names, 0 for other keys.
+// memberOf returns the bit of the member with this key, or 0.
 func memberOf(key []byte) int {
 	switch string(rawjson.Unquote(key)) {
 	case "jsonrpc":
@@ -194,7 +191,7 @@ func (d *decoder) store(name int, value []byte) error {
 }
 
 func (d *decoder) check() error {
-	if d.seen&(seenResult|seenError) == seenResult|seenError { // JSON-RPC 1.0 states both, one of them null
+	if d.seen&(seenResult|seenError) == seenResult|seenError { // JSON-RPC 1.0 sends both, one of them null
 		switch {
 		case string(d.m.Error) == "null":
 			d.m.Error = nil
@@ -210,7 +207,7 @@ func (d *decoder) check() error {
 		return errAmbiguous
 	case d.seen&seenMethod != 0:
 		return nil
-	case d.seen&seenID == 0 && answer == seenError: // MCP 2025-11-25 has the id of an error optional
+	case d.seen&seenID == 0 && answer == seenError: // MCP 2025-11-25 makes the id of an error optional
 		d.m.ID = null
 	case d.seen&seenID == 0:
 		return errNoIDOrMethod

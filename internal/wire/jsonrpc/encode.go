@@ -8,10 +8,9 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Append appends m to dst as one line without a newline. It copies payloads byte for
-// byte, except that it compacts a payload with a raw newline or carriage return, which
-// would end the line. If such a payload is not JSON, Append returns dst unchanged and
-// an error.
+// Append appends m to dst as one line without a newline. Payloads are copied byte for byte, but a payload with a raw
+// newline or carriage return is compacted, because that would end the line. If such a payload is not JSON, Append
+// returns dst unchanged and an error.
 func Append(dst []byte, m *Message) ([]byte, error) {
 	b := append(dst, '{')
 	if !m.Bare {
@@ -48,7 +47,7 @@ func Append(dst []byte, m *Message) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendPayload appends raw JSON without line breaks.
+// appendPayload appends raw JSON, compacted if it has line breaks.
 func appendPayload(b, raw []byte) ([]byte, error) {
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return append(b, raw...), nil

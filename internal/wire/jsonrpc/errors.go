@@ -8,22 +8,21 @@ import (
 
 // Errors of a connection.
 var (
-	// ErrClosed is wrapped by every error that means the end of the connection. Such
-	// an error also wraps the cause, if there is one other than Close.
+	// ErrClosed is wrapped by every error caused by the end of the connection. Such an error also wraps the reason,
+	// if there is one other than Close.
 	ErrClosed = errors.New("jsonrpc: connection closed")
-	// ErrTimeout is the error of Call when Timeout or MaxTimeout has passed.
+	// ErrTimeout is returned by Call after Timeout or MaxTimeout.
 	ErrTimeout = errors.New("jsonrpc: no answer in time")
 )
 
-// InvalidResponse is the error of Call for an answer that cannot be used: with both
-// result and error or neither, with a broken payload, or without "jsonrpc":"2.0". The
-// connection stays open.
+// InvalidResponse is returned by Call for an unusable answer: both result and error or neither, a broken payload, or
+// no "jsonrpc":"2.0". The connection stays open.
 type InvalidResponse struct {
-	Line []byte // the raw frame; of a longer one the first 2 KiB and a byte, which shows that
+	Line []byte // the raw frame, cut after 2 KiB and one byte if it is longer
 	Err  error  // the fault
 }
 
-// Error describes the fault without quoting the answer.
+// Error describes the fault without quoting the frame.
 func (e *InvalidResponse) Error() string { return "jsonrpc: invalid response: " + e.Err.Error() }
 
 // Unwrap returns Err.
@@ -35,13 +34,13 @@ func invalidResponse(m *Message, err error) *InvalidResponse {
 	return &InvalidResponse{Line: bytes.Clone(m.Raw[:min(len(m.Raw), maxEvidence)]), Err: err}
 }
 
-// writtenError marks the failure of a call whose frame the peer may have seen.
+// writtenError wraps the error of a call whose frame the peer may have seen.
 type writtenError struct{ error }
 
 func (e writtenError) Unwrap() error { return e.error }
 
-// Written reports whether the call or notification that failed with err had been
-// written, at least in part, so that the peer may act on it. If not, a retry is safe.
+// Written reports whether the call or notification that failed with err was written, at least in part, so that the
+// peer may act on it. If not, a retry is safe.
 func Written(err error) bool {
 	var w writtenError
 	var answer *Error
@@ -49,7 +48,7 @@ func Written(err error) bool {
 	return errors.As(err, &w) || errors.As(err, &answer) || errors.As(err, &invalid)
 }
 
-// MaybeWritten wraps err such that [Written] reports true. Transports use it.
+// MaybeWritten wraps err so that [Written] reports true. Transports use it.
 func MaybeWritten(err error) error { return writtenError{err} }
 
 func closed(cause error) error {

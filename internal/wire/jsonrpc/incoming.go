@@ -14,8 +14,8 @@ var (
 	errNotBare    = &Error{Code: CodeInvalidRequest, Message: errVersion.Error()}
 )
 
-// dispatch passes an incoming message to its call or handler. It runs on the reader and
-// reports whether its goroutine is still the reader.
+// dispatch passes an incoming message to its call or handler. It runs on the reader and reports whether this
+// goroutine is still the reader.
 func (c *Conn) dispatch(m Message) (reading bool) {
 	if m.Method == "" {
 		c.answer(&m)
@@ -23,7 +23,7 @@ func (c *Conn) dispatch(m Message) (reading bool) {
 	}
 	kept, ok := c.messages.Get().(*Message)
 	if !ok {
-		kept = new(Message) // handlers keep the message; an answer needs no allocation
+		kept = new(Message) // allocated only for handlers, which keep the message
 	}
 	*kept = m
 	return c.incoming(kept)
@@ -71,7 +71,7 @@ func (c *Conn) answer(m *Message) {
 		}
 	})
 	if c.o.Stray != nil && (unmatched || anonymous) {
-		stray := *m // a copy, or every answer would be allocated
+		stray := *m // a copy, so that only stray answers are allocated
 		c.o.Stray(&stray, pc != nil)
 	}
 	switch {
@@ -82,9 +82,9 @@ func (c *Conn) answer(m *Message) {
 	}
 }
 
-// onlyCall returns the call that an error without an id answers: the only one that the peer has to
-// answer. It is nil if the error may be about a notification, which peers should not answer at all:
-// if the latest one was sent after the latest call that the peer has answered.
+// onlyCall returns the call that an error without an id answers: the only call in flight. It returns nil if the error
+// may be about a notification (which peers should not answer), that is, if the latest notification was sent after the
+// latest answered call.
 func (s *state) onlyCall() *pendingCall {
 	notified := s.notifiedAt > 0 && (s.stats.Answered == 0 || s.newest < s.notifiedAt-1)
 	if s.awaited() != 1 || len(s.abandoned) > 0 || notified {
@@ -98,7 +98,7 @@ func (s *state) onlyCall() *pendingCall {
 	return nil
 }
 
-// answered notes the answer to a call.
+// answered records the answer to a call.
 func (s *state) answered(id uint64, standing bool) {
 	s.stats.Answered++
 	s.stats.OutOfOrder = s.stats.OutOfOrder || id < s.newest && !standing
@@ -106,8 +106,7 @@ func (s *state) answered(id uint64, standing bool) {
 	s.answeredAt = s.nextID
 }
 
-// countUnmatched counts an answer that no call waits for. It reports whether the answer
-// is unsolicited, that is, not the late answer to an abandoned call.
+// countUnmatched counts an answer without a waiting call. It returns false for the late answer to an abandoned call.
 func (c *Conn) countUnmatched(s *state, id uint64, ours bool) (unmatched bool) {
 	a, late := s.abandoned[id]
 	switch {
@@ -153,7 +152,7 @@ func decodeError(raw json.RawMessage) (*Error, error) {
 	return e, nil
 }
 
-// parseID reads an id in the spelling of this package: decimal digits only.
+// parseID parses an id as this package writes it: decimal digits only.
 func parseID(raw []byte) (id uint64, ok bool) {
 	if len(raw) == 0 || len(raw) > 19 || raw[0] == '0' && len(raw) > 1 {
 		return 0, false
@@ -167,8 +166,8 @@ func parseID(raw []byte) (id uint64, ok bool) {
 	return id, true
 }
 
-// callOf returns, inside update, the call that m belongs to: the call that it names,
-// the call on whose stream it came, or the newest call if all calls have one owner.
+// callOf returns, inside update, the call that m belongs to: the call with this token or, if loose, the call on whose
+// stream m came or the newest call if all calls have the same owner.
 func (s *state) callOf(m *Message, token string, loose bool) *pendingCall {
 	if pc := s.tokens[token]; pc != nil || !loose {
 		return pc
@@ -195,7 +194,7 @@ func (s *state) callOf(m *Message, token string, loose bool) *pendingCall {
 	return newest
 }
 
-// deliverToCall passes m to the call that it belongs to, and reports whether there is one.
+// deliverToCall queues m for the call that it belongs to, and reports whether there is one.
 func (c *Conn) deliverToCall(m *Message) (found bool) {
 	token := ""
 	if c.o.Token != nil {
@@ -218,7 +217,7 @@ func (c *Conn) deliverToCall(m *Message) (found bool) {
 			pc.waiting += len(m.Raw)
 			select {
 			case pc.inboxReady <- struct{}{}:
-			default: // a signal is pending already
+			default: // already signalled
 			}
 		case m.ID == nil:
 			s.stats.Dropped++
@@ -237,8 +236,8 @@ func (c *Conn) deliverToCall(m *Message) (found bool) {
 	return found
 }
 
-// withdraws reports whether m is the notification that the peer has cancelled one of its requests,
-// and cancels that.
+// withdraws cancels a request of the peer if m is the peer's cancellation of it. It reports whether m is a
+// cancellation.
 func (c *Conn) withdraws(m *Message) bool {
 	if m.ID != nil || c.o.Cancels == nil {
 		return false
@@ -252,7 +251,7 @@ func (c *Conn) withdraws(m *Message) bool {
 	return true
 }
 
-// notify queues a notification that belongs to no call.
+// notify queues a notification for Options.Notified.
 func (c *Conn) notify(m *Message) {
 	c.countUnsolicited(m)
 	if c.o.Notified == nil {
@@ -273,7 +272,7 @@ func (c *Conn) notify(m *Message) {
 	})
 }
 
-// request handles a request that belongs to no call.
+// request runs Options.Handle for a request.
 func (c *Conn) request(m *Message) (reading bool) {
 	if c.o.Handle == nil {
 		c.reject(m, errNoHandler)

@@ -8,9 +8,8 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Message is one JSON-RPC frame: a request (ID and Method), a notification
-// (Method alone) or an answer (ID alone). A handler owns the message that it gets: the
-// memory is not reused.
+// Message is one JSON-RPC frame: a request (ID and Method), a notification (Method only) or an answer (ID only). A
+// handler owns its message; the memory is not reused.
 type Message struct {
 	ID     json.RawMessage // raw, compared byte for byte; nil for a notification
 	Method string          // "" for an answer
@@ -18,20 +17,19 @@ type Message struct {
 	Result json.RawMessage
 	Error  json.RawMessage // the raw error object
 
-	// Of is the id of the request on whose stream the message came, for transports
-	// with a stream per request. The message belongs to that call. For an answer on a stream that
-	// belongs to no request it is null. Ignored when writing.
+	// Of is the id of the request on whose stream the message came, for transports with a stream per request; the
+	// message belongs to that call. It is null for an answer on a stream without a request. Ignored when writing.
 	Of json.RawMessage
-	// Bare marks a frame without "jsonrpc":"2.0", read or to be written.
+	// Bare is set for a frame without "jsonrpc":"2.0".
 	Bare bool
-	// Invalid is the fault of an answer that cannot be used; then only ID and Raw are set.
+	// Invalid is the fault of an unusable answer, which has only ID and Raw.
 	Invalid error
-	// Raw is the whole frame that was read; ignored when writing.
+	// Raw is the whole frame as read; ignored when writing.
 	Raw []byte
 }
 
-// Error is a JSON-RPC error object. A handler that returns one sends it unchanged; Call
-// returns one for an error answer of the peer.
+// Error is a JSON-RPC error object. A handler's *Error is sent unchanged; Call returns the *Error of the peer's
+// answer.
 type Error struct {
 	Code    int64           `json:"code"`
 	Message string          `json:"message"`
@@ -41,8 +39,7 @@ type Error struct {
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Error codes: the standard ones, and CodeOverloaded, with which this package refuses
-// requests beyond MaxHandlers.
+// Error codes: the standard ones, and CodeOverloaded for requests beyond MaxHandlers.
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
@@ -52,8 +49,7 @@ const (
 	CodeOverloaded     = -32016
 )
 
-// rawError returns err as a raw error object: an [*Error] unchanged, any other error as
-// an internal error.
+// rawError encodes err as an error object: an [*Error] unchanged, any other error as an internal error.
 func rawError(err error) json.RawMessage {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// pendingCall is one call in flight. The goroutine that removes the call from the state
-// sets its outcome and, unless that goroutine is the caller, sends once on done.
+// pendingCall is one call in flight. The goroutine that removes the call from the state sets its outcome and, unless
+// it is the caller, sends once on done.
 type pendingCall struct {
 	id          uint64
 	rawID       [20]byte
@@ -16,7 +16,7 @@ type pendingCall struct {
 	o           CallOptions
 	done        chan struct{}
 	inboxReady  chan struct{}           // signals messages in inbox; nil without OnMessage
-	readySignal chan struct{}           // the channel for inboxReady, kept for reuse
+	readySignal chan struct{}           // inboxReady's channel, kept for reuse
 	cancel      context.CancelCauseFunc // ends the ctx of OnMessage
 
 	// The outcome, set before the send on done.
@@ -26,14 +26,14 @@ type pendingCall struct {
 	// Guarded by Conn.mu.
 	inbox     []Message
 	waiting   int        // bytes in inbox
-	questions *questions // nil until the first request of the peer that belongs to this call
-	sent      time.Time  // zero without a time limit
+	questions *questions // nil until the first request of the peer for this call
+	sent      time.Time  // zero without a timeout
 	deadline  time.Time  // zero: none
 	limit     time.Time  // latest value of deadline
-	lastLook  time.Time  // replaces an earlier deadline that was noticed late; see CatchUp
+	lastLook  time.Time  // later deadline instead of one that was noticed late; see CatchUp
 }
 
-// abandonedCall is a call that ended without an answer. The peer may still answer it.
+// abandonedCall is a call that ended without an answer; the peer may still answer it.
 type abandonedCall struct {
 	owner    any
 	standing bool
@@ -41,13 +41,11 @@ type abandonedCall struct {
 	since    time.Time
 }
 
-// abandonedGrace is the time for which an abandoned call counts as running. There is no
-// other end: a peer need not answer a canceled request.
+// abandonedGrace is how long an abandoned call counts as running, because a peer need not answer a cancelled request.
 const abandonedGrace = time.Minute
 
-// newPendingCall reuses the channels of a finished call, which are empty: the one send
-// was received, or will never happen. (Each connection has its own pool, because
-// channels made under testing/synctest must not leave their bubble.)
+// newPendingCall reuses the channels of a finished call. They are empty: the one send was received, or never happens.
+// (Each connection has its own pool, because channels made under testing/synctest must not leave their bubble.)
 func (c *Conn) newPendingCall(method string, o *CallOptions) *pendingCall {
 	pc, ok := c.pool.Get().(*pendingCall)
 	if !ok {
@@ -67,12 +65,12 @@ func (c *Conn) newPendingCall(method string, o *CallOptions) *pendingCall {
 }
 
 func (c *Conn) release(pc *pendingCall) {
-	if pc.waiting > 0 { // messages of a peer that guessed the token of a call whose frame could not be written
+	if pc.waiting > 0 { // a peer guessed the token of a call that was never written
 		c.update(func(s *state) { c.drop(s, pc.waiting) })
 	}
 	if pc.inboxReady != nil {
 		select {
-		case <-pc.inboxReady: // a signal for messages that were handled already
+		case <-pc.inboxReady: // a signal for messages already handled
 		default:
 		}
 	}
@@ -99,7 +97,7 @@ func (pc *pendingCall) start(now time.Time) {
 	pc.extend(now)
 }
 
-// extend starts Timeout again, within MaxTimeout.
+// extend restarts Timeout, within MaxTimeout.
 func (pc *pendingCall) extend(now time.Time) {
 	if pc.limit.IsZero() || pc.o.Timeout <= 0 {
 		return
@@ -113,7 +111,7 @@ func (pc *pendingCall) extend(now time.Time) {
 	}
 }
 
-// expiry returns the current deadline of the call, zero for none.
+// expiry returns the call's current deadline, or zero.
 func (pc *pendingCall) expiry() time.Time {
 	at := pc.deadline
 	if pc.questions != nil && pc.questions.open > 0 {
@@ -125,7 +123,7 @@ func (pc *pendingCall) expiry() time.Time {
 	return at
 }
 
-// hasRoom reports whether another message may wait for the call.
+// hasRoom reports whether another message may be queued for the call.
 func (pc *pendingCall) hasRoom() bool {
 	messages, bytes := len(pc.inbox), pc.waiting
 	if q := pc.questions; q != nil {
@@ -172,9 +170,8 @@ func (s *state) remove(pc *pendingCall) bool {
 	return true
 }
 
-// Quiet returns for how long, at least, the peer has answered nothing although it had a call
-// to answer: the age of the oldest call with a time limit that was sent after the latest
-// answer. It is 0 if there is none.
+// Quiet returns how long the peer has answered nothing, although a call waited: the age of the oldest call with a
+// timeout that was sent after the latest answer, or 0.
 func (c *Conn) Quiet() (d time.Duration) {
 	var oldest time.Time
 	c.update(func(s *state) {

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// ErrCallEnded is the cause with which the ctx of [CallOptions].OnMessage ends for a request of
-// the peer whose call has ended, by an answer or otherwise.
+// ErrCallEnded is the cause that ends the ctx of [CallOptions].OnMessage for a request of the peer once its call has
+// ended, by an answer or otherwise.
 var ErrCallEnded = &Error{Code: CodeInvalidRequest, Message: "the call that this request belongs to has ended"}
 
-// errWithdrawn is the cause with which the ctx of a handler ends when the peer has cancelled
-// the request. Such a request gets no response.
+// errWithdrawn is the cause that ends a handler's ctx when the peer has cancelled its request. Such a request gets no
+// response.
 var errWithdrawn = &Error{Code: CodeInvalidRequest, Message: "the request was cancelled"}
 
-// questionsGrace is how long a call whose outcome is known waits for the handlers of its open
-// questions, whose ctx has ended. Those that go on belong to the connection.
+// questionsGrace is how long a call with an outcome waits for the handlers of its questions, whose ctx has ended.
+// Handlers that take longer are left to the connection.
 const questionsGrace = 2 * time.Second
 
-// questions are the requests of the peer that belong to one call and are being answered.
+// questions are the peer's requests that belong to one call and are being answered.
 type questions struct {
-	ctx    context.Context // of their handlers
+	ctx    context.Context // of the handlers
 	cancel context.CancelCauseFunc
 
 	// Guarded by Conn.mu.
 	call  *pendingCall  // nil when the call has ended
-	open  int           // handlers that run
-	bytes int           // of the requests that they answer
-	ended chan struct{} // closed when none is open any more; nil while the call goes on
+	open  int           // running handlers
+	bytes int           // of the requests being answered
+	ended chan struct{} // closed when the last handler returns; nil while the call goes on
 }
 
-// serving is a request of the peer that a handler is answering.
+// serving is a request of the peer that is being answered.
 type serving struct{ cancel context.CancelCauseFunc }
 
-// served returns the ctx for the handler of the request with this id, inside update. It ends when
-// the peer cancels the request. The handler's goroutine calls end, inside update.
+// served returns the ctx for the handler of a request, inside update. The ctx ends when the peer cancels the request.
+// The handler's goroutine calls end, inside update.
 func (c *Conn) served(ctx context.Context, id json.RawMessage) (_ context.Context, end func()) {
 	if c.o.Cancels == nil {
 		return ctx, func() {}
@@ -52,8 +52,7 @@ func (c *Conn) served(ctx context.Context, id json.RawMessage) (_ context.Contex
 	}
 }
 
-// serveInbox handles the messages that belong to a call, in the goroutine of the caller. It
-// refuses requests when the call has ended.
+// serveInbox handles the messages of a call in the caller's goroutine. Requests are refused if the call has ended.
 func (c *Conn) serveInbox(ctx context.Context, pc *pendingCall, ended bool) {
 	for {
 		m := c.nextMessage(pc)
@@ -61,12 +60,12 @@ func (c *Conn) serveInbox(ctx context.Context, pc *pendingCall, ended bool) {
 		case m == nil:
 			return
 		case m.ID == nil && ctx.Err() == nil:
-			_, _ = pc.o.OnMessage(ctx, m) // a notification has no answer
+			_, _ = pc.o.OnMessage(ctx, m) // notifications have no answer
 		case ended || ctx.Err() != nil:
 			c.refuse(m.ID, ErrCallEnded)
 		default:
 			c.ask(ctx, pc, m)
-			continue // it is in hand until it is answered
+			continue // still in progress until answered
 		}
 		c.letGo(m)
 	}
@@ -78,14 +77,14 @@ func (c *Conn) nextMessage(pc *pendingCall) (m *Message) {
 			pc.inbox = nil
 			return
 		}
-		m, pc.inbox[0] = new(pc.inbox[0]), Message{} // or what remains would keep it
+		m, pc.inbox[0] = new(pc.inbox[0]), Message{} // clear the slot, so that the slice does not keep the message
 		pc.inbox = pc.inbox[1:]
 		pc.waiting -= len(m.Raw)
 	})
 	return m
 }
 
-// ask has OnMessage answer a request of the peer, in a goroutine of its own.
+// ask runs OnMessage for a request of the peer, in its own goroutine.
 func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 	handle := pc.o.OnMessage
 	c.update(func(s *state) {
@@ -109,7 +108,7 @@ func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 				err = ErrCallEnded
 			}
 			c.respond(m.ID, result, err, cause)
-			c.update(func(s *state) { // only now: a peer that does not read would have any number of responses wait
+			c.update(func(s *state) { // not earlier: a peer that does not read could pile up responses
 				end()
 				c.asked(s, q, len(m.Raw))
 			})
@@ -117,8 +116,8 @@ func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 	})
 }
 
-// asked notes, inside update, that a question of so many bytes has been answered. The peer waited
-// for that, so the Timeout of the call begins again.
+// asked records, inside update, that a question of that many bytes is answered. The peer waited for it, so the call's
+// Timeout restarts.
 func (c *Conn) asked(s *state, q *questions, bytes int) {
 	q.open--
 	q.bytes -= bytes
@@ -142,8 +141,8 @@ func (c *Conn) respond(id, result json.RawMessage, err error, cause error) {
 	}
 }
 
-// endQuestions ends the questions of a call that has an outcome, and waits for their handlers:
-// what they have to say to the caller precedes the answer.
+// endQuestions ends the questions of a call that has an outcome, and waits for their handlers, so that their messages
+// to the caller precede the answer.
 func (c *Conn) endQuestions(pc *pendingCall) {
 	var q *questions
 	c.update(func(*state) {
@@ -166,7 +165,7 @@ func (c *Conn) endQuestions(pc *pendingCall) {
 	}
 }
 
-// withdraw cancels the request of the peer with this id, if it is being answered or waits for it.
+// withdraw cancels the peer's request with this id, whether it is queued or being answered.
 func (c *Conn) withdraw(id json.RawMessage) {
 	c.update(func(s *state) {
 		if r := s.serving[string(id)]; r != nil {

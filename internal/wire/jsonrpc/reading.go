@@ -2,17 +2,15 @@ package jsonrpc
 
 import "time"
 
-// role says which goroutine reads. Switching goroutines for every message costs more
-// than the pipe itself, so the reading moves to the goroutine that needs the message:
+// role says which goroutine reads. Switching goroutines for every message costs more than the pipe itself, so the
+// goroutine that needs the message reads:
 //
-//   - With one call in flight at a time, not counting standing ones, Serve lends the reading, and the caller reads
-//     its own answer. When that takes long, the reading returns to Serve.
-//   - With Options.Inline the reader itself runs a handler. When that takes long,
-//     another goroutine becomes the reader.
+//   - With one call in flight at a time, not counting standing ones, Serve lends reading to the caller, which reads its
+//     own answer. If that takes long, reading returns to Serve.
+//   - With Options.Inline the reader runs the handler itself. If that takes long, another goroutine becomes the reader.
 //
-// A watchdog ticks while the role changes, and acts when the role has not changed for a
-// whole tick. So a reading caller notices the end of its ctx at most two ticks late,
-// and a message between calls is read at most two ticks late.
+// A watchdog ticks while the role changes, and intervenes when it has not changed for a whole tick. So a reading
+// caller notices the end of its ctx, and a message between calls is read, at most two ticks late.
 type role int
 
 const (
@@ -24,12 +22,12 @@ const (
 
 const tick = time.Millisecond
 
-// reading is the part of state that belongs to the role.
+// reading is the part of state about the role.
 type reading struct {
 	role       role
 	moves      uint64 // counts changes of role
 	lastMoves  uint64 // moves at the last tick
-	concurrent bool   // several calls were in flight at once since the last chance to lend
+	concurrent bool   // several calls were in flight at once since reading could last be lent
 	ticking    bool
 	timer      *time.Timer
 }
@@ -70,8 +68,8 @@ func (c *Conn) tick() {
 	}
 }
 
-// reclaim returns the reading to a goroutine that only reads, inside update. A reading
-// caller must be interrupted; it returns the reading itself.
+// reclaim returns reading to a goroutine that only reads, inside update. A reading caller must be interrupted and
+// returns it itself.
 func (c *Conn) reclaim(s *state) (interrupt bool) {
 	switch s.reading.role {
 	case inHandler:
@@ -92,8 +90,8 @@ func (c *Conn) returnReading(s *state) {
 	c.readBack <- struct{}{} // never blocks: Serve waits for exactly one send
 }
 
-// lend lets the next caller read, if calls come one at a time, and waits until the
-// reading is returned. It reports false when no goroutine will read again.
+// lend lets the next caller read, if calls come one at a time, and waits until reading is returned. It returns false
+// if no goroutine will read again.
 func (c *Conn) lend() bool {
 	done := false
 	c.update(func(s *state) {
@@ -116,8 +114,8 @@ func (c *Conn) lend() bool {
 	}
 }
 
-// borrow takes the reading for a caller, inside update, if it is lent and no other call
-// is in flight. With other calls in flight, Serve reads for all.
+// borrow takes over reading for a caller, inside update, if it is lent and no other call is in flight. With other
+// calls in flight, Serve reads for all.
 func (c *Conn) borrow(s *state, pc *pendingCall) bool {
 	switch {
 	case s.reading.role != lent || s.calls[pc.id] != pc || pc.o.Standing:
@@ -130,8 +128,8 @@ func (c *Conn) borrow(s *state, pc *pendingCall) bool {
 	return true
 }
 
-// readFor reads in the goroutine of the caller until there is a message for its call. It
-// also stops when a pause is due, because pauses must not delay the caller.
+// readFor reads in the caller's goroutine until there is a message for its call. It also stops when a pause is due,
+// which must not delay the caller.
 func (c *Conn) readFor(pc *pendingCall) {
 	for len(pc.done) == 0 && len(pc.inboxReady) == 0 && c.pause == 0 {
 		m, err := c.t.Read()
@@ -153,8 +151,7 @@ func (c *Conn) readFor(pc *pendingCall) {
 	})
 }
 
-// handleInline runs one handler on the reader. It reports whether its goroutine is still
-// the reader afterwards.
+// handleInline runs a handler on the reader, and reports whether this goroutine is still the reader afterwards.
 func (c *Conn) handleInline(m *Message) (stillReader bool) {
 	var moves uint64
 	c.update(func(s *state) { moves = c.setRole(s, inHandler) })
@@ -173,8 +170,7 @@ func (c *Conn) handleInline(m *Message) (stillReader bool) {
 	return stillReader
 }
 
-// countUnsolicited counts m against unsolicitedRate. Above the rate, it sets the pause
-// before the next read.
+// countUnsolicited counts m against unsolicitedRate. Above that rate it sets a pause before the next read.
 func (c *Conn) countUnsolicited(m *Message) {
 	now := time.Now()
 	n := min(1+len(m.Raw)/unsolicitedBytes, unsolicitedBurst)
@@ -183,7 +179,7 @@ func (c *Conn) countUnsolicited(m *Message) {
 	}
 }
 
-// throttle waits for the pause that is due.
+// throttle waits for the pause, if one is due.
 func (c *Conn) throttle() {
 	if c.pause == 0 {
 		return

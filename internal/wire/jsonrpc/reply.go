@@ -7,8 +7,8 @@ import (
 	"errors"
 )
 
-// reply sends an answer. With later, the transport may hold the answer back until the
-// reader has no more input. After the end of the connection reply sends nothing.
+// reply sends an answer. If later is set, the transport may hold the answer back until the reader has no more input.
+// After the end of the connection nothing is sent.
 func (c *Conn) reply(id, result json.RawMessage, err error, later bool) {
 	if c.ctx.Err() != nil {
 		return
@@ -27,42 +27,40 @@ func (c *Conn) reply(id, result json.RawMessage, err error, later bool) {
 	}
 }
 
-// reject refuses a request on the reader, and counts the request as unsolicited.
+// reject refuses a request on the reader and counts it as unsolicited.
 func (c *Conn) reject(m *Message, reason *Error) {
 	c.countUnsolicited(m)
 	c.refuse(m.ID, reason)
 }
 
-// refuse answers a request with an error, without blocking the reader. A message
-// without an id gets no answer and counts as dropped.
+// refuse answers a request with an error without blocking the reader. A message without an id counts as dropped.
 func (c *Conn) refuse(id json.RawMessage, reason *Error) {
-	id = bytes.Clone(id) // or it would keep the whole request in memory
+	id = bytes.Clone(id) // do not keep the whole request in memory
 	c.update(func(s *state) {
 		if id == nil {
 			s.stats.Dropped++
 			return
 		}
 		c.enqueue(s, &s.replies, len(id), func(ctx context.Context) {
-			_ = c.t.Write(ctx, Message{ID: id, Error: rawError(reason), Bare: c.o.Bare}) // as in reply
+			_ = c.t.Write(ctx, Message{ID: id, Error: rawError(reason), Bare: c.o.Bare}) // errors as in reply
 		})
 	})
 }
 
-// queue is a bounded queue of jobs. One goroutine runs them in order; it exists only
-// while there are jobs.
+// queue is a bounded queue of jobs, run in order by one goroutine that exists only while there are jobs.
 type queue struct {
 	jobs    []job
-	waiting int // bytes that the jobs keep, until they have ended
+	waiting int // bytes of queued and running jobs
 	running bool
 }
 
-// job keeps so many bytes.
+// job is a queued function that keeps the given number of bytes.
 type job struct {
 	bytes int
 	run   func(context.Context)
 }
 
-// enqueue adds a job that keeps so many bytes to a queue, inside update, and reports whether there was room.
+// enqueue adds a job that keeps bytes to a queue, inside update, and reports whether there was room.
 func (c *Conn) enqueue(s *state, l *queue, bytes int, run func(context.Context)) bool {
 	if s.endErr != nil || len(l.jobs) >= maxQueue || l.waiting >= maxWaiting {
 		s.stats.Dropped++
@@ -77,8 +75,8 @@ func (c *Conn) enqueue(s *state, l *queue, bytes int, run func(context.Context))
 	return true
 }
 
-// Settle waits until Options.Abandoned has returned for all calls abandoned so far and
-// all refusals so far are written. It returns early when the connection or ctx ends.
+// Settle waits until Options.Abandoned has returned for all calls abandoned so far, and all refusals so far are
+// written. It returns early when the connection or ctx ends.
 func (c *Conn) Settle(ctx context.Context) {
 	done := make(chan struct{})
 	c.update(func(s *state) {
@@ -105,7 +103,7 @@ func (c *Conn) runQueue(l *queue) {
 		}
 		for n, job := range jobs {
 			job.run(c.ctx)
-			jobs[n].run = nil // or what it keeps would stay until the last of them has ended
+			jobs[n].run = nil // free what the job keeps before the other jobs run
 			c.update(func(*state) { l.waiting -= job.bytes })
 		}
 	}

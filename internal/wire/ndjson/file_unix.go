@@ -33,9 +33,8 @@ func newSink(w io.WriteCloser) sink {
 	return s
 }
 
-// fileSink writes to a file that does not block, such as a pipe made by os.Pipe, or to a
-// socket.
-// One goroutine at a time uses it.
+// fileSink writes to a non-blocking file, such as a pipe made by os.Pipe, or to a socket. It is not safe for
+// concurrent use.
 type fileSink struct {
 	f          descriptor
 	raw        syscall.RawConn
@@ -45,7 +44,7 @@ type fileSink struct {
 	err        error
 }
 
-// step writes once. It reports false when the file has no room.
+// step writes once. It returns false if the file has no room.
 func (s *fileSink) step(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), s.b)
@@ -83,14 +82,13 @@ func (s *fileSink) write(b []byte, timeout time.Duration) (int, error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, ErrStalled
 	}
-	_ = s.f.SetWriteDeadline(time.Time{}) // or the next try would fail; on a closed file the next write fails
+	_ = s.f.SetWriteDeadline(time.Time{}) // else the next try would fail
 	return n, err
 }
 
-// Pollable puts an inherited pipe or socket f into non-blocking mode and returns a file
-// for it whose reads and writes can be interrupted. Other processes may share the pipe,
-// so release sets the old mode again; it also closes f. Any other f is returned
-// unchanged, with a release that does nothing.
+// Pollable puts an inherited pipe or socket f into non-blocking mode and returns a file for it whose reads and writes
+// can be interrupted. Other processes may share the pipe, so release restores the old mode; it also closes f. Any
+// other f is returned unchanged, with a release that does nothing.
 func Pollable[F io.Closer](f F) (p F, release func()) {
 	release = func() {}
 	file, ok := any(f).(*os.File)

@@ -6,13 +6,11 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// largeBuffers are buffers of more than maxKeptBuffer bytes, which writers of large frames
-// use in turn.
+// largeBuffers are buffers of more than maxKeptBuffer bytes, shared by writers of large frames.
 var largeBuffers sync.Pool
 
-// withRoom returns buf, or a large buffer with the same content, with room for m. It at least
-// doubles a buffer that many frames fill while the peer does not read: each of them would
-// otherwise copy all that wait.
+// withRoom returns buf, or a large buffer with the same content, with room for m. It at least doubles the buffer:
+// otherwise every frame added while the peer does not read would copy all frames that wait.
 func withRoom(buf []byte, m *jsonrpc.Message) []byte {
 	need := len(buf) + len(m.Params) + len(m.Result) + len(m.Error) + len(m.Method) + len(m.ID) + 64
 	if need <= maxKeptBuffer || need <= cap(buf) {
@@ -26,7 +24,7 @@ func withRoom(buf []byte, m *jsonrpc.Message) []byte {
 	return append((*large)[:0], buf...)
 }
 
-// kept returns buf for reuse by its writer. A large buffer goes to the other writers instead.
+// kept returns buf for reuse by its writer. A large buffer goes to the shared pool instead.
 func kept(buf []byte) []byte {
 	if cap(buf) <= maxKeptBuffer {
 		return buf[:0]

@@ -13,40 +13,40 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// reader splits a stream into lines. It holds little more than one line, or twice
-// that while it joins the parts of a long line.
+// reader splits a stream into lines. It holds little more than one line, or twice that while it joins the parts of a
+// long line.
 type reader struct {
 	r         io.ReadCloser
 	max       int
 	small     []byte // the buffer for short lines
-	parts     []part // the beginning of a line that is longer than the biggest buffer
+	parts     []part // the beginning of a line longer than the biggest buffer
 	partBytes int    // bytes in parts
-	buf       []byte // small or a bigger one; unread data is buf[start:end]
+	buf       []byte // small or a bigger buffer; unread data is buf[start:end]
 	start     int
 	end       int
-	scanned   int  // buf[start:seen] holds no newline
-	lineBytes int  // bytes of the latest line, with its ending
-	arrived   int  // line ends in what the last read returned
+	scanned   int  // buf[start:scanned] holds no newline
+	lineBytes int  // bytes of the latest line including its ending
+	arrived   int  // newlines in the last read
 	filled    bool // the last read filled buf, so more input may be ready
 	ended     bool // the stream ended within a line, which line returns next
 	total     atomic.Uint64
 	once      sync.Once
 
-	deadline interface{ SetReadDeadline(time.Time) error } // r when it supports that
+	deadline interface{ SetReadDeadline(time.Time) error } // r, if it supports that
 }
 
 var newline = []byte("\n")
 
 const smallBuffer = 2 << 10
 
-// bigBuffers are pools of buffers of 4, 16 and 64 times smallBuffer. A line that does
-// not fit moves to the next size. A line longer than the biggest buffer is read in
-// parts. Empty buffers return to the pool, so that idle connections hold none.
+// bigBuffers are pools of buffers of 4, 16 and 64 times smallBuffer. A line that does not fit moves to the next size;
+// a line longer than the biggest buffer is read in parts. Empty buffers return to the pool, so that idle connections
+// hold none.
 var bigBuffers [3]sync.Pool
 
 const biggestBuffer = smallBuffer << (2 * len(bigBuffers))
 
-// part is a part of a long line, and its buffer.
+// part is a part of a long line with its buffer.
 type part struct{ buf, text []byte }
 
 func (l *reader) init(r io.ReadCloser, max int) {
@@ -58,9 +58,8 @@ func (l *reader) init(r io.ReadCloser, max int) {
 	}
 }
 
-// line returns the next line without its line ending; ok is false when the line has not
-// been read to its end. The caller owns the line, but a shared line is valid only until
-// the next fill.
+// line returns the next line without its ending; ok is false if the line is not complete yet. The caller owns the
+// line, except that a shared line is valid only until the next fill.
 func (l *reader) line() (line []byte, shared, ok bool, err error) {
 	i := bytes.IndexByte(l.buf[l.scanned:l.end], '\n')
 	if i < 0 {
@@ -84,9 +83,8 @@ func (l *reader) line() (line []byte, shared, ok bool, err error) {
 	return bytes.TrimSuffix(line, []byte("\r")), shared, true, nil
 }
 
-// join joins the parts of a long line. It copies part by part on purpose: a copy cannot
-// be preempted, and one of megabytes would block the whole program when a garbage
-// collection is about to start.
+// join joins the parts of a long line. It copies part by part on purpose: a copy cannot be preempted, and one of
+// megabytes would block the whole program when a garbage collection is about to start.
 func (l *reader) join(last []byte) []byte {
 	texts := make([][]byte, 0, len(l.parts)+1)
 	for _, p := range l.parts {
@@ -104,7 +102,7 @@ func (l *reader) releaseParts() {
 	l.parts, l.partBytes = nil, 0
 }
 
-// fill reads once. It adds a newline to a last line that has none.
+// fill reads once. It adds a missing newline to the last line.
 func (l *reader) fill() error {
 	l.makeRoom()
 	for range 100 {
@@ -131,7 +129,7 @@ func (l *reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// inObject reports whether the line that has not been read to its end begins as an object does.
+// inObject reports whether the incomplete line begins like an object.
 func (l *reader) inObject() bool {
 	begin := l.buf[l.start:l.end]
 	if len(l.parts) > 0 {
@@ -145,7 +143,7 @@ func (l *reader) makeRoom() {
 	switch {
 	case l.start == l.end:
 		l.moveTo(l.small)
-		if l.filled { // a peer that sends much is read in bigger pieces
+		if l.filled { // read a busy peer in bigger pieces
 			l.moveTo(bigBuffer(16 * smallBuffer))
 		}
 	case l.start > 0 && len(l.buf)-l.end < len(l.buf)/2:
@@ -162,8 +160,7 @@ func (l *reader) makeRoom() {
 	}
 }
 
-// discard frees the buffers of a line that will not be read to its end. The reader may
-// live on long after that.
+// discard frees the buffers of a line that is never completed; the reader itself may live on for long.
 func (l *reader) discard() {
 	l.releaseParts()
 	l.start, l.scanned, l.end = 0, 0, 0
@@ -184,7 +181,7 @@ func releaseBuffer(buf []byte) {
 	}
 }
 
-// bufferPool returns the pool of buffers of this size, nil if there is none.
+// bufferPool returns the pool of buffers of this size, or nil.
 func bufferPool(size int) *sync.Pool {
 	for i := range bigBuffers {
 		if size == smallBuffer<<(2*i+2) {
@@ -194,7 +191,7 @@ func bufferPool(size int) *sync.Pool {
 	return nil
 }
 
-// moveTo moves the unread data to the front of buf and reads into buf from then on.
+// moveTo moves the unread data to the front of buf, which becomes the read buffer.
 func (l *reader) moveTo(buf []byte) {
 	n := copy(buf, l.buf[l.start:l.end])
 	if &l.buf[0] != &buf[0] {

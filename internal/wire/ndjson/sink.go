@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// streamSink writes to any writer. It cannot write without blocking, so try writes
-// nothing.
+// streamSink writes to any writer. It cannot write without blocking, so try writes nothing.
 type streamSink struct{ w io.WriteCloser }
 
-// streamChunk is the size of one write. The peer must take that much within the timeout,
-// as partial progress cannot be seen.
+// streamChunk is the size of one write. The peer must take it within the timeout, because partial progress is not
+// visible.
 const streamChunk = 64 << 10
 
 func (s streamSink) try([]byte) (int, error) { return 0, nil }

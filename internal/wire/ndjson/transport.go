@@ -16,18 +16,16 @@ import (
 
 // Options configures a [Transport]. The zero value is valid.
 type Options struct {
-	// MaxLineBytes bounds an incoming line without its newline. 0 means 16 MiB. A longer
-	// line ends the connection with ErrLineTooLong.
+	// MaxLineBytes bounds an incoming line without its newline. A longer line ends the connection with
+	// ErrLineTooLong. 0 means 16 MiB.
 	MaxLineBytes int
 
-	// Noise is called with each line that is not JSON-RPC, and its fault. It runs on the
-	// reading goroutine and must be quick; line is valid during the call only. An error
-	// from Noise ends the connection. Nil: the 64th such line in a row ends the
-	// connection with ErrNoise.
+	// Noise is called with each line that is not JSON-RPC, and its fault. It runs on the reading goroutine and must
+	// be quick; line is valid only during the call. Its error ends the connection. Nil: the 64th such line in a row
+	// ends the connection with ErrNoise.
 	Noise func(line []byte, err error) error
 
-	// WriteTimeout bounds the time in which the peer takes no byte; then the connection
-	// ends with ErrStalled. 0 means 30 s.
+	// WriteTimeout is how long the peer may take no byte before the connection ends with ErrStalled. 0 means 30 s.
 	WriteTimeout time.Duration
 }
 
@@ -45,19 +43,18 @@ const (
 	defaultMaxLine      = 16 << 20
 	defaultWriteTimeout = 30 * time.Second
 	maxNoise            = 64
-	maxWaste            = 64 << 10 // bytes of lines without a message between two pauses
+	maxWaste            = 64 << 10 // bytes of lines without a message until the reader pauses
 	noisePause          = 10 * time.Millisecond
 )
 
-// Transport is a [jsonrpc.Transport] of one JSON object per line. Incoming lines may end
-// in CRLF, begin with a byte order mark or be empty. Frames that are sent at the same
-// time share one write; each is sent whole or not at all.
+// Transport is a [jsonrpc.Transport] with one JSON object per line. Incoming lines may end in CRLF, begin with a byte
+// order mark or be empty. Concurrent frames share one write; each is sent whole or not at all.
 type Transport struct {
 	in          reader
 	out         writer
 	noise       func(line []byte, err error) error
 	noiseTotal  atomic.Uint64 // lines that are not JSON-RPC
-	signs       atomic.Uint64 // of life; see [jsonrpc.Stats]
+	signs       atomic.Uint64 // signs of life; see [jsonrpc.Stats]
 	noiseInRow  int           // lines that are not JSON-RPC since the last message
 	wastedBytes int           // bytes of lines without a message since the last pause
 }
@@ -68,11 +65,10 @@ var (
 	_ jsonrpc.Batcher     = (*Transport)(nil)
 )
 
-// New returns a transport that reads messages from r and writes them to w. Closing r and
-// w must unblock their Read and Write, as it does for pipes made by os.Pipe. The
-// standard streams of a process are usually in blocking mode: with a plain os.Stdin as
-// r, Close takes effect only with the next byte, and a plain os.Stdout as w costs a
-// goroutine switch per write. See [Pollable].
+// New returns a transport that reads messages from r and writes them to w. Close of r and w must unblock their Read
+// and Write, as it does for pipes made by os.Pipe. The standard streams of a process are usually in blocking mode:
+// with a plain os.Stdin, Close takes effect only with the next byte, and a plain os.Stdout costs a goroutine switch
+// per write. See [Pollable].
 func New(r io.ReadCloser, w io.WriteCloser, o Options) *Transport {
 	o.MaxLineBytes = cmp.Or(o.MaxLineBytes, defaultMaxLine)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
@@ -113,7 +109,7 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 		}
 		m, err := jsonrpc.Decode(line)
 		if broken := cmp.Or(err, m.Invalid); broken != nil && t.in.ended {
-			// A partial line, written by a peer that has ended, answers no call.
+			// A partial line of a peer that has ended answers no call.
 			err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, broken)
 		}
 		if err == nil {
@@ -130,8 +126,7 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 	}
 }
 
-// countWasted counts the latest line, which is no message. After many bytes of such lines it
-// pauses the reader.
+// countWasted counts the latest line, which is not a message, and pauses the reader after many bytes of such lines.
 func (t *Transport) countWasted() {
 	if t.wastedBytes += t.in.lineBytes; t.wastedBytes >= maxWaste {
 		t.wastedBytes = 0
@@ -139,7 +134,7 @@ func (t *Transport) countWasted() {
 	}
 }
 
-// next returns the next line, as reader.line does.
+// next reads until reader.line returns a line.
 func (t *Transport) next() (line []byte, shared bool, err error) {
 	for {
 		if line, shared, ok, err := t.in.line(); ok || err != nil {
@@ -153,7 +148,7 @@ func (t *Transport) next() (line []byte, shared bool, err error) {
 	}
 }
 
-// fill writes the answers held back, and waits for input.
+// fill writes the held answers and waits for input.
 func (t *Transport) fill() error {
 	t.out.flushHeld()
 	err := t.in.fill()
@@ -164,34 +159,31 @@ func (t *Transport) fill() error {
 	return err
 }
 
-// Await implements [jsonrpc.Awaiter]. Read meets the same error again.
+// Await implements [jsonrpc.Awaiter]. Errors are left to the next Read.
 func (t *Transport) Await() {
 	if t.in.start == t.in.end {
 		_ = t.fill()
 	}
 }
 
-// Write sends m. It does not wait until the peer takes m. With more than 4 MiB waiting
-// for the peer it blocks until there is room or ctx ends.
+// Write sends m without waiting for the peer to read it. While more than 4 MiB wait for the peer, it blocks until
+// there is room or ctx ends.
 func (t *Transport) Write(ctx context.Context, m jsonrpc.Message) error {
 	return t.out.write(ctx, &m, false)
 }
 
-// WriteLater is Write for the reading goroutine: m may wait for others until Read
-// needs more input.
+// WriteLater is Write for the reading goroutine: m may be held until Read needs more input.
 func (t *Transport) WriteLater(ctx context.Context, m jsonrpc.Message) error {
 	return t.out.write(ctx, &m, true)
 }
 
-// FlushHeld writes the messages of WriteLater that still wait. Only the reading goroutine
-// may call it.
+// FlushHeld writes the messages held by WriteLater. Only the reading goroutine may call it.
 func (t *Transport) FlushHeld() { t.out.flushHeld() }
 
 // Flush waits until the pipe has taken all written frames, or ctx ends.
 func (t *Transport) Flush(ctx context.Context) error { return t.out.flush(ctx) }
 
-// Close closes both ends and waits for the writer. It is idempotent, unblocks Read
-// and Write and does not drain.
+// Close closes both ends and waits for the writer. It is idempotent, unblocks Read and Write, and does not drain.
 func (t *Transport) Close() error {
 	t.out.close()
 	return t.in.close()
@@ -213,15 +205,14 @@ func (t *Transport) Traffic() jsonrpc.Traffic {
 	}
 }
 
-// Backlog is what waits between the two ends of a connection, in bytes. -1: the system does
-// not tell.
+// Backlog counts the bytes that wait between the two ends of a connection; -1 means unknown.
 type Backlog struct {
-	Unsent int // that Write has accepted and the pipe has not
+	Unsent int // accepted by Write, not yet in the pipe
 	Unread int // in the pipe to the peer
 	Output int // in the pipe from the peer
 }
 
-// Backlog returns what waits now. After Close it is 0 or unknown.
+// Backlog returns the bytes that wait now; after Close it is 0 or unknown.
 func (t *Transport) Backlog() Backlog {
 	t.out.mu.Lock()
 	unsent := len(t.out.buf) + t.out.unwritten

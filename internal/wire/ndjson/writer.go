@@ -14,44 +14,43 @@ import (
 )
 
 const (
-	maxUnwritten    = 4 << 20     // bytes waiting for the pipe above which Write blocks
-	maxBatch        = 6 << 10     // bytes of frames that wait for more
-	maxKeptBuffer   = 256 << 10   // larger buffers are not kept by one writer for its next write
-	maxInlineWrites = 8           // writes by one caller for others before a goroutine takes over
-	readGrace       = time.Second // reading goes on this long after a failed write
+	maxUnwritten    = 4 << 20     // bytes waiting for the pipe beyond which Write blocks
+	maxBatch        = 6 << 10     // bytes of frames that are written without waiting for more
+	maxKeptBuffer   = 256 << 10   // larger buffers go to largeBuffers
+	maxInlineWrites = 8           // writes by one caller before a goroutine takes over
+	readGrace       = time.Second // how long reading goes on after a failed write
 )
 
-// writer collects frames and writes them together. A caller that finds no writer
-// active writes itself, without blocking. A goroutine writes the bytes that the pipe
-// does not take at once; it exists only while bytes wait.
+// writer collects frames and writes them together. A caller that finds no active writer writes itself, without
+// blocking. A goroutine writes what the pipe does not take at once; it exists only while bytes wait.
 type writer struct {
 	w         io.WriteCloser
 	sink      sink
 	timeout   time.Duration
 	closeRead func() error
-	arrived   atomic.Int32 // lines that the last read returned
+	arrived   atomic.Int32 // lines in the last read
 	total     atomic.Uint64
 	wg        sync.WaitGroup // the writing goroutine
-	held      bool           // answers are held back; used by the reading goroutine only
+	held      bool           // answers are held back; for the reading goroutine only
 
 	mu        sync.Mutex
-	buf       []byte // whole frames that wait for a writer
+	buf       []byte // whole frames waiting for a writer
 	frames    int    // in buf
 	writing   []byte // whole frames that are being written
-	unwritten int    // bytes of writing that the pipe has not taken
+	unwritten int    // bytes of writing that are not in the pipe yet
 	busy      bool   // a writer is active and will look at buf again
 	batching  bool   // busy, and the writer waits for more frames
-	batch     uint64 // counts the waits; the number of the latest
-	err       error  // why no more can be written
+	batch     uint64 // number of the latest wait for a batch
+	err       error  // why writing has ended
 	progress  chan struct{}
 	readTimer *time.Timer
 }
 
 // sink writes bytes to the peer.
 type sink interface {
-	// try writes as much as possible without blocking, maybe nothing.
+	// try writes as much as possible without blocking, possibly nothing.
 	try(b []byte) (int, error)
-	// write writes at least one byte, or fails with ErrStalled after timeout.
+	// write writes at least one byte, or returns ErrStalled after timeout.
 	write(b []byte, timeout time.Duration) (int, error)
 }
 
@@ -97,17 +96,15 @@ func (w *writer) write(ctx context.Context, m *jsonrpc.Message, hold bool) error
 	return w.writeInline()
 }
 
-// complete reports whether the frames in buf are written without waiting for more; mu is
-// held. Half of what arrived together is a batch: then the peer works on one half while
-// this side makes the other.
+// complete reports whether the frames in buf should be written without waiting for more; mu is held. Half of what
+// arrived together makes a batch, so that the peer handles one half while this side makes the other.
 func (w *writer) complete(arrived int) bool {
 	return len(w.buf) >= maxBatch || arrived > 1 && w.frames >= max(2, arrived/2)
 }
 
-// waitForBatch yields once, so that callers whose answers arrived together can add their
-// next frames to the same write. It reports whether this goroutine still has to write:
-// another one may have written this batch, and a third may wait for the next. Its frames
-// are not this goroutine's, and neither is their error.
+// waitForBatch yields once, so that callers whose answers arrived together can add their next frames to the same
+// write. It returns false if another goroutine has written this batch meanwhile; a later batch and its error belong
+// to other callers.
 func (w *writer) waitForBatch(batch uint64) bool {
 	runtime.Gosched()
 	w.mu.Lock()
@@ -119,7 +116,7 @@ func (w *writer) waitForBatch(batch uint64) bool {
 	return true
 }
 
-// flushHeld writes the answers held back. Only the reading goroutine may call it.
+// flushHeld writes the held answers. Only the reading goroutine may call it.
 func (w *writer) flushHeld() {
 	if !w.held {
 		return
@@ -134,8 +131,8 @@ func (w *writer) flushHeld() {
 	}
 }
 
-// writeInline writes as much as the pipe takes without blocking. The caller has set
-// busy. The error is that of the first write, which holds the caller's own frame.
+// writeInline writes as much as the pipe takes without blocking. The caller has set busy. It returns the error of the
+// first write, which contains the caller's own frame.
 func (w *writer) writeInline() error {
 	for round := range maxInlineWrites {
 		b := w.nextBatch()
@@ -177,7 +174,7 @@ func (w *writer) nextBatch() []byte {
 	return w.writing
 }
 
-// written counts bytes that the pipe has taken.
+// written counts bytes taken by the pipe.
 func (w *writer) written(n int) {
 	w.total.Add(uint64(n))
 	w.mu.Lock()
@@ -194,7 +191,7 @@ func (w *writer) wake() {
 	}
 }
 
-// await waits until ok returns true, writing has failed, or ctx ends; mu is held.
+// await waits until ok returns true, writing fails, or ctx ends; mu is held.
 func (w *writer) await(ctx context.Context, ok func() bool) error {
 	for w.err == nil && !ok() {
 		if w.progress == nil {
@@ -239,8 +236,8 @@ func (w *writer) writeAll(b []byte) {
 	}
 }
 
-// fail ends the writing and returns the reason. A peer that only closed its input may
-// have sent answers, so reading goes on for readGrace.
+// fail ends writing and returns the reason. Reading goes on for readGrace, because a peer that only closed its input
+// may have sent answers.
 func (w *writer) fail(err error) error {
 	stalled := errors.Is(err, ErrStalled)
 	if !stalled {
@@ -273,7 +270,7 @@ func (w *writer) flush(ctx context.Context) error {
 	return w.await(ctx, func() bool { return !w.busy })
 }
 
-// readError returns the cause of a read that failed with err, which may be a failed write.
+// readError returns the cause of a failed read, which may be an earlier failed write.
 func (w *writer) readError(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -283,7 +280,7 @@ func (w *writer) readError(err error) error {
 	return w.err
 }
 
-// close ends the writing and waits for the writing goroutine.
+// close ends writing and waits for the writing goroutine.
 func (w *writer) close() error {
 	w.mu.Lock()
 	if w.err == nil {
