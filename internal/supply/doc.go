@@ -1,3 +1,3 @@
-// Package supply has how the code of others comes here and what of it may run: packages and their store, the lock file,
-// and what the user agreed to.
+// Package supply groups how code of others is fetched, stored, locked and trusted: packages and their store
+// (which bytes), the lock file, and the user's trust (what may run).
 package supply

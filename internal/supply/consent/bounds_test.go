@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Folders beyond the bounds are refused, before the memory or the time is used up.
+// TestBounds refuses folders over the limits before they exhaust memory or time.
 func TestBounds(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.py"), []byte("x"), 0o644); err != nil {

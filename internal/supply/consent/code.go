@@ -13,15 +13,14 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// language is a family of programs that load files of code: by themselves, beside those that a
-// command line names.
+// language describes a family of programs and the files that they load implicitly.
 type language struct {
-	endings string // of its files, in lower case
-	names   string // of other files that its programs read; some with the name of their directory
+	endings string // file extensions, lower case
+	names   string // other file names, some with their directory
 
-	interpreters string // programs that run a file, the code of a folder, or what they find where they start
-	tools        string // programs that read what lies where they start; DOCKER:COMPOSE is that with this word
-	compiles     bool   // the tools read all files of the language below where they start, and write others there
+	interpreters string // programs that run a file, a folder, or what they find in the working directory
+	tools        string // programs that read the working directory; docker:compose is docker with this argument
+	compiles     bool   // the tools read all files of the language below the working directory, and write others
 }
 
 var python = language{
@@ -48,7 +47,7 @@ var shell = language{
 	names:   ".profile .bash_profile .bash_login .bash_aliases .zshenv .zprofile .zlogin",
 }
 
-// native is what programs of every language load.
+// native is code that programs in every language load.
 var native = language{
 	endings: ".so .dylib .dll .exe .c .h .cc .cpp .cxx .hh .hpp .m .mm .s .syso",
 }
@@ -107,7 +106,7 @@ var languages = []*language{&python, &node, &shell, &native,
 			"podman:compose podman:build vagrant"},
 }
 
-// The languages by what they have.
+// Languages by their files and programs.
 var (
 	byEnding      = map[string]*language{}
 	byName        = map[string]*language{}
@@ -128,10 +127,10 @@ func init() {
 	}
 }
 
-// settings are files such as .bashrc and .mocharc.yml.
+// settings matches files such as .bashrc and .mocharc.yml.
 var settings = regexp.MustCompile(`^\.[a-z0-9_-]+rc(\.(json|jsonc|json5|ya?ml))?$`)
 
-// variant reports whether a file has a name of code with a free part.
+// variant reports whether a file name matches a pattern of code files, such as tsconfig.*.json.
 func variant(name string) bool {
 	is := func(start, end string) bool { return strings.HasPrefix(name, start) && strings.HasSuffix(name, end) }
 	return is("tsconfig.", ".json") || is("jsconfig.", ".json") || is("", ".deps.json") ||
@@ -139,13 +138,13 @@ func variant(name string) bool {
 		is(".env.", "") || strings.Contains(name, ".so.") || is(".", "") && settings.MatchString(name)
 }
 
-// types reports whether a file says the types of code, and never runs.
+// types reports whether a file is a type declaration, which never runs.
 func types(name string) bool {
 	return strings.HasSuffix(name, ".d.ts") || strings.HasSuffix(name, ".d.mts") || strings.HasSuffix(name, ".d.cts")
 }
 
-// languageOf returns the language of a file by its name; nil: of none. The case does not matter, as
-// for the file systems of macOS and Windows.
+// languageOf returns the language of a file by its name, or nil. It ignores case, like the file systems of macOS
+// and Windows.
 func languageOf(path string) *language {
 	name := strings.ToLower(filepath.Base(path))
 	if types(name) {
@@ -155,13 +154,12 @@ func languageOf(path string) *language {
 		byEnding[filepath.Ext(name)])
 }
 
-// IsCode reports whether a file may decide what runs: by its name, or because it can be
-// executed.
+// IsCode reports whether a file may affect what runs, by its name or because it is executable.
 func IsCode(path string, mode fs.FileMode) bool {
 	return languageOf(path) != nil || mode&0o111 != 0 || variant(strings.ToLower(filepath.Base(path)))
 }
 
-// loads reports whether programs of l load a file.
+// loads reports whether programs in language l load the file. A nil l stands for all languages.
 func (l *language) loads(path string, mode fs.FileMode) bool {
 	switch of := languageOf(path); {
 	case l == nil:
@@ -172,8 +170,7 @@ func (l *language) loads(path string, mode fs.FileMode) bool {
 	return l == &shell && mode&0o111 != 0
 }
 
-// script returns the language of a file of code that is run, by its ending or by its first
-// line; nil where it is no script.
+// script returns the language of a script, by its extension or #! line; nil if it is not a script.
 func script(path string) *language {
 	switch of := languageOf(path); {
 	case of == &native:
@@ -199,7 +196,7 @@ func script(path string) *language {
 	return &shell
 }
 
-// program returns the name of a program in lower case, without its folder, its version and .exe.
+// program returns a program's name in lower case, without folder, version and .exe.
 func program(word string) string {
 	name := strings.ToLower(word[strings.LastIndexAny(word, `/\`)+1:])
 	for _, ending := range []string{".exe", ".cmd", ".bat"} {

@@ -1,5 +1,5 @@
-// Package consent holds what a user agreed to run of the directories that the user works in:
-// which code, and with which secrets.
+// Package consent decides what may run in the directories that a user works in: the code that the user trusted,
+// and the secrets that the user granted it.
 package consent
 
 import (
@@ -16,32 +16,31 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Consent decides by the records of a user, and by what the program brings itself.
+// Consent decides by the user's records, a lock file, and the digests of bundled extensions.
 type Consent struct {
 	Store   Store
-	Bundled func(digest string) bool // whether a folder of that digest is part of the program
-	// what extensions in this directory load of it is compared too; "": nothing outside of their folders that they do
-	// not name
+	Bundled func(digest string) bool // reports whether a bundled extension has this digest
+	// Project is the working directory. Files in it that extensions load are part of what is trusted; with ""
+	// only files in their folders and files that they name.
 	Project string
-	// Package returns the hash of the package that an extension runs, "" without one; nil: none
-	// does. It is one of the files that are agreed to.
+	// Package returns the hash of an extension's package, or "". The hash is part of what is trusted. nil: no
+	// extension has a package.
 	Package func(c *discovery.Candidate) (hash string, err error)
-	// Locked returns what a lock file says of an extension, in place of the records; nil: the
-	// records count.
+	// Locked verifies an extension against a lock file, in place of the user's records; nil: the records decide.
 	Locked func(c *discovery.Candidate, files Files) error
-	// LockedConfiguration reports whether it says this of the configuration of the directory. It
-	// is set with Locked.
+	// LockedConfiguration reports whether the lock file has these configuration files. It is set together with
+	// Locked.
 	LockedConfiguration func(Files) bool
 
-	// Stated returns what the operator states for the processes of the extension id; nil: nothing. What that
-	// names in Project is compared.
+	// Stated returns the variables that the operator sets for the extension id; may be nil. Files in Project that
+	// they name are part of what is trusted.
 	Stated func(id string) Stated
 
 	looks looks
-	last  sync.Map // Files by Kind and folder, as they were found last: without a record they are known all the same
+	last  sync.Map // Files by Kind and folder, as last found; saves reading them again without a record
 }
 
-// known returns versions of files that need not be read again.
+// known returns file versions that need not be read again if unchanged.
 func (k *Consent) known(r *Record) Files {
 	if last, ok := k.last.Load(string(r.Kind) + r.Dir); ok {
 		return last.(Files)
@@ -49,24 +48,24 @@ func (k *Consent) known(r *Record) Files {
 	return r.Files
 }
 
-// Verdict is what is known of a folder as it is now.
+// Verdict is the comparison of a folder with what was trusted.
 type Verdict struct {
 	Record  *Record // never nil
-	Files   Files   // as they are now
-	Bundled bool    // the folder is part of the program
-	Locked  bool    // a lock file says just this
+	Files   Files   // current
+	Bundled bool    // a bundled extension's folder
+	Locked  bool    // the lock file has exactly these files
 	Changes []string
-	project string // within which Files were found; "": of the folder alone
-	kept    bool   // the user agreed to the same in a wider project
-	marks   []mark // of what was compared
+	project string // project that Files include; "" for the folder alone
+	kept    bool   // the same files were trusted within a wider project
+	marks   []mark // state of the compared files, see [Consent.Starts]
 }
 
-// Trusted reports whether the folder may run as it is.
+// Trusted reports whether the folder may run in its current state.
 func (v *Verdict) Trusted() bool {
 	return !v.Record.Revoked && (v.Bundled || v.Locked || v.Record.Accepted != nil && len(v.Changes) == 0)
 }
 
-// Extension compares the folder of an extension with what was agreed to.
+// Extension compares an extension's folder with what was trusted.
 func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 	dir, err := filepath.EvalSymlinks(c.Dir)
 	if err != nil {
@@ -99,7 +98,7 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 		return s.files, nil
 	}
 	if project, err := filepath.EvalSymlinks(k.Project); err == nil && within(project, dir) &&
-		project != filepath.Dir(project) { // where the system lies
+		project != filepath.Dir(project) { // the file system's root
 		v.project = project
 	}
 	if v.Files, err = find(v.project); err != nil {
@@ -115,14 +114,14 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 		if now, err = find(r.Project); err != nil {
 			return nil, err
 		}
-		maps.Copy(now, v.Files) // a hook may name the project
+		maps.Copy(now, v.Files) // a hook may name files of the project
 	}
 	v.Changes = now.Differs(r.Files)
 	v.kept = v.kept && len(v.Changes) == 0
 	return v, nil
 }
 
-// stated returns what the variables that the operator states for c name in the project.
+// stated returns the files in the project named by the variables that the operator sets for c.
 func (k *Consent) stated(c *discovery.Candidate, dir string) ([]string, error) {
 	if k.Stated == nil || k.Project == "" {
 		return nil, nil
@@ -130,11 +129,11 @@ func (k *Consent) stated(c *discovery.Candidate, dir string) ([]string, error) {
 	return statedPrograms(cmp.Or(c.OwnedBy, c.Manifest), k.Stated(c.ID), dir, k.Project)
 }
 
-// files returns the files of an extension in dir, and of the project what it loads.
+// files returns the files in an extension's folder, and the files in project that it loads.
 func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []string, known Files) (*sight, error) {
 	m := cmp.Or(c.OwnedBy, c.Manifest)
-	// A program is found from the path of the folder as it is written, and the program finds its
-	// arguments from where the folder lies. A link may have these two differ.
+	// Programs are looked up relative to c.Dir as written, and find their own files relative to the resolved
+	// directory. A symbolic link makes these differ.
 	programs, err := Programs(m, dir, project)
 	if err == nil && c.Dir != dir {
 		as := ""
@@ -151,7 +150,7 @@ func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []st
 	return folder(dir, k.compared(append(programs, stated...)), known, &k.looks)
 }
 
-// compared leaves out what no lock file holds, where one decides.
+// compared drops installed packages if a lock file decides, because it does not record them.
 func (k *Consent) compared(programs []string) []string {
 	if k.LockedConfiguration == nil {
 		return programs
@@ -159,11 +158,11 @@ func (k *Consent) compared(programs []string) []string {
 	return slices.DeleteFunc(programs, installed)
 }
 
-// PackageKey stands among the files of an extension for its package. No path ends like it.
+// PackageKey is the key of the package's hash in Files. No path ends with "//".
 const PackageKey = "the package of exthost.lock//"
 
-// Configuration compares the configuration files of a working directory, and the programs
-// there that they name, with what was agreed to.
+// Configuration compares a working directory's configuration files, and the programs in the directory that they
+// name, with what was trusted.
 func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
 	dir, err := filepath.EvalSymlinks(cfg.Project.Dir)
 	if err != nil {
@@ -195,8 +194,7 @@ func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
 	return v, nil
 }
 
-// configuration returns the configuration files of a working directory as they were when they
-// were read.
+// configuration returns the configuration files as they were when the host read them.
 func configuration(cfg *config.Config) Files {
 	files := Files{}
 	for path, sum := range cfg.Project.Files {
@@ -208,8 +206,8 @@ func configuration(cfg *config.Config) Files {
 	return files
 }
 
-// allowsConfigured returns nil when the programs that the configuration of a working directory
-// names there may run as the verdict, or its error, has them.
+// allowsConfigured returns nil if the programs named by the configuration may run. v and err are the results of
+// Configuration.
 func (k *Consent) allowsConfigured(cfg *config.Config, v *Verdict, err error) error {
 	switch {
 	case err != nil:
@@ -236,14 +234,14 @@ func (k *Consent) allowsConfigured(cfg *config.Config, v *Verdict, err error) er
 	return nil
 }
 
-// Agreed is an extension that the user agrees to run as the verdict found it, with secrets.
+// Agreed is an extension that the user trusts as found by a verdict, with the secrets granted to it.
 type Agreed struct {
 	ID      string
 	Verdict *Verdict
 	Secrets []string
 }
 
-// Accept notes what the user agrees to. What has changed since the verdicts is not agreed to.
+// Accept records what the user trusts. Changes made after the verdicts are not included.
 func (s Store) Accept(agreed ...Agreed) error {
 	records := map[string]*Record{} // the extensions of a folder share one
 	for _, a := range agreed {
@@ -265,8 +263,8 @@ func (s Store) Accept(agreed ...Agreed) error {
 	return nil
 }
 
-// Allows returns nil when the extension may run as it is on disk. The error is of kind
-// untrusted: why it may not, and the next command.
+// Allows returns nil if the extension may run in its current state. The error is of kind untrusted and gives the
+// reason.
 func (k *Consent) Allows(c *discovery.Candidate) error {
 	v, err := k.Extension(c)
 	return k.allows(c, v, err)
@@ -288,10 +286,9 @@ func (k *Consent) allows(c *discovery.Candidate, v *Verdict, err error) error {
 	return protocol.Errorf(protocol.Untrusted, "it changed since it was trusted: %s", Some(v.Changes))
 }
 
-// Revoked is the error of an extension that the user no longer agrees to run.
+// Revoked is the error of an extension whose trust the user revoked.
 type Revoked struct{}
 
-// Error says so.
 func (Revoked) Error() string { return "the agreement to run it was revoked" }
 
 // Granted reports whether the user granted the extension a secret.
@@ -304,10 +301,10 @@ func (k *Consent) Granted(c *discovery.Candidate, name string) bool {
 	return err == nil && slices.Contains(r.Secrets[c.ID], name)
 }
 
-// someNames is how many names [Some] tells.
+// someNames is the number of names that [Some] lists.
 const someNames = 4
 
-// Some joins the first of many names.
+// Some joins the first names and counts the rest.
 func Some(names []string) string {
 	if n := len(names) - someNames; n > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:someNames], ", "), n)

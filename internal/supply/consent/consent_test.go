@@ -27,7 +27,7 @@ command = "python3"
 args = ["main.py", "--rules=rules.data", "../shared/more.data"]
 `
 
-// kit is an extension on disk, and the records of a user.
+// kit is an extension on disk, and a user's records.
 type kit struct {
 	*testing.T
 	dir string
@@ -81,7 +81,7 @@ func (k *kit) accept() {
 	}
 }
 
-// says wants the answer of Allows: "" for yes, else a part of the reason.
+// says expects the answer of Allows: "" for yes, else a part of the reason.
 func (k *kit) says(want string) {
 	k.Helper()
 	err := k.Allows(k.candidate())
@@ -95,7 +95,7 @@ func (k *kit) says(want string) {
 	}
 }
 
-// TestChanges changes one thing about a trusted folder at a time.
+// TestChanges changes one thing at a time in a trusted folder.
 func TestChanges(t *testing.T) {
 	link := func(target, name string) func(*kit) {
 		return func(k *kit) {
@@ -175,14 +175,14 @@ func (k *kit) chmod(name string, mode os.FileMode) {
 	}
 }
 
-// pyc writes what Python keeps of a module, with these flags.
+// pyc writes a bytecode cache with these flags.
 func (k *kit) pyc(flags uint32) {
 	k.Helper()
 	head := binary.LittleEndian.AppendUint32([]byte{0xcb, 0x0d, 0x0d, 0x0a}, flags)
 	k.write("lib/__pycache__/deep.cpython-312.pyc", string(head)+"12345678")
 }
 
-// TestAcceptedIsWhatWasSeen changes a file between the look and the yes.
+// TestAcceptedIsWhatWasSeen changes a file between the comparison and the user's answer.
 func TestAcceptedIsWhatWasSeen(t *testing.T) {
 	k := newKit(t)
 	v, err := k.Extension(k.candidate())
@@ -196,7 +196,7 @@ func TestAcceptedIsWhatWasSeen(t *testing.T) {
 	k.says("main.py")
 }
 
-// TestMoved copies a trusted folder elsewhere.
+// TestMoved copies a trusted folder to another place.
 func TestMoved(t *testing.T) {
 	k := newKit(t)
 	k.accept()
@@ -207,7 +207,7 @@ func TestMoved(t *testing.T) {
 	k.says("nobody has agreed")
 }
 
-// TestLinkedFolder finds a trusted folder by a link from a directory with programs of its own.
+// TestLinkedFolder finds a trusted folder through a link in a directory with other programs.
 func TestLinkedFolder(t *testing.T) {
 	for _, line := range []string{
 		`command = "../../shared/run.sh"`,
@@ -229,7 +229,7 @@ func TestLinkedFolder(t *testing.T) {
 	}
 }
 
-// TestRecords looks at what is kept, and takes it back.
+// TestRecords reads, revokes and removes records.
 func TestRecords(t *testing.T) {
 	k := newKit(t)
 	k.accept()
@@ -262,7 +262,7 @@ func TestRecords(t *testing.T) {
 	k.says("")
 }
 
-// TestRecordsThatCannotBeUsed refuses what it cannot read.
+// TestRecordsThatCannotBeUsed: unreadable records are errors.
 func TestRecordsThatCannotBeUsed(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(k *kit, path string) error

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// dataEndings are the endings of files that no program loads as code: documents, tables, databases with
-// their journals, pictures, archives of data. Their content is not looked at.
+// dataEndings are extensions of files that no program loads as code: documents, tables, databases and their
+// journals, images, archives of data. Their content is not examined.
 var dataEndings = set(`.txt .md .markdown .rst .adoc .org .tex .csv .tsv .json .jsonl .ndjson .json5 .jsonc .geojson .yaml .yml .xml .html .htm .css .scss
 	.ini .conf .cfg .cnf .plist .properties .srt .vtt .ics .vcf .eml .mbox .log .out .err .diff .patch
 	.db .db3 .sqlite .sqlite3 .sqlite-wal .sqlite-shm .sqlite-journal .db-wal .db-shm .db-journal .duckdb .wal .shm .journal .mdb .ldb .sst .rdb .aof .lmdb .kuzu
@@ -24,16 +24,16 @@ var dataEndings = set(`.txt .md .markdown .rst .adoc .org .tex .csv .tsv .json .
 	.pdf .epub .doc .docx .xls .xlsx .ppt .pptx .odt .ods .odp .rtf .woff .woff2 .ttf .otf .eot
 	.tar .gz .tgz .bz2 .xz .zst .7z .rar .lock .lck .pid .tmp .temp .swp .bak .part .map .snap .pem .crt .key`)
 
-// settingsEndings are those of dataEndings whose files may also say what runs.
+// settingsEndings are the dataEndings of files that may also be settings, and so affect what runs.
 var settingsEndings = set(".json .json5 .jsonc .yaml .yml .xml .ini .conf .cfg .cnf .plist .properties")
 
-// namesData reports whether a file is data by its name. Declarations of types are, which never run.
+// namesData reports whether a file is data by its name. Type declarations are data too, because they never run.
 func namesData(path string) bool {
 	name := strings.ToLower(filepath.Base(path))
 	return dataEndings[filepath.Ext(name)] || types(name)
 }
 
-// namesSettings reports whether a file is data by its name that may say what runs.
+// namesSettings reports whether a data file may contain settings by its name.
 func namesSettings(path string) bool { return settingsEndings[strings.ToLower(filepath.Ext(path))] }
 
 func set(words string) map[string]bool {
@@ -44,19 +44,18 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// settingsName matches names of options, of variables and of files that are about settings.
+// settingsName matches options, variables and files that concern settings.
 var settingsName = regexp.MustCompile(
 	`(?i)conf(ig)?([^a-z]|$)|config|settings|rules|polic(y|ies)|plugin|module|script|hook|preset|profile|startup|makefile|compose|servers?[._-]|rcfile|init-file|^-c$|^env$|^\.env`)
 
-// maxHead is how much of a file is read to tell code from data, in bytes.
+// maxHead is how many bytes of a file are examined.
 const maxHead = 4096
 
-// binaries are the first bytes of files that are run or loaded: scripts, ELF, Mach-O, PE, WebAssembly, classes
-// of Java.
+// binaries are magic numbers of executables and libraries: scripts, ELF, Mach-O, PE, WebAssembly, Java classes.
 var binaries = []string{"#!", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
 	"\xca\xfe\xba\xbe", "MZ", "\x00asm"}
 
-// codeLine matches a line as programs consist of, in the languages whose files need no ending.
+// codeLine matches typical lines of programs, in languages whose files need no extension.
 var codeLine = regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join([]string{
 	`(?:const|let|var)\s+[\w{\[$][^\n]*=`, `(?:async\s+)?function\b[^\n]*\(`, `module\.exports\b`, `exports\.\w+\s*=`,
 	`export\s+(?:default|const|function|class|async|\{|\w+=)`,
@@ -67,10 +66,10 @@ var codeLine = regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join([]string{
 	`exec\s+\S`, `eval\s+\S`, `source\s+\S`, `\.\s+[\w./~$"]`, `echo\s+\S`, `printf\s+\S`, `set\s+-\w`, `if\s+\[`,
 	`if\s+test\b`, `for\s+\w+\s+in\b`, `while\s+\S+.*;?\s*do\b`,
 	`\w+\s*\(\)\s*\{`, `(?:touch|rm|cp|mv|curl|wget|cat|sh|bash|python3?|node|sudo|chmod|mkdir|exit|cd|trap|unset|alias)\s+\S`, `\w+=\$\(`, `(?:use|package)\s+[\w:]+;`, `<\?php`,
-	`[.\w-]+\s*:(?:\s+[\w./-]+)*\n\t\S`, // a rule of a Makefile
+	`[.\w-]+\s*:(?:\s+[\w./-]+)*\n\t\S`, // a Makefile rule
 }, "|") + `)`)
 
-// looks remembers of files that their name says nothing about whether they hold code. Nil remembers nothing.
+// looks caches the content checks of files whose names are inconclusive. A nil looks caches nothing.
 type looks struct{ of sync.Map } // look by path
 
 type look struct {
@@ -78,8 +77,8 @@ type look struct {
 	code    bool
 }
 
-// holdsCode reports whether the content of a file is code: what systems run, or text as programs consist of.
-// A file that is not there holds none.
+// holdsCode reports whether a file contains code: an executable format, or text with typical lines of programs. A
+// missing file contains none.
 func (l *looks) holdsCode(path string, info fs.FileInfo) (bool, error) {
 	now := regular.VersionOf(info)
 	if l != nil {
@@ -111,13 +110,12 @@ func holdsCode(path string) (bool, error) {
 			return true, nil
 		}
 	}
-	// where git writes messages
+	// git writes messages, not code, to .git
 	text := bytes.IndexByte(head, 0) < 0 && !strings.Contains(filepath.ToSlash(path), "/.git/")
 	return text && codeLine.Match(head), nil
 }
 
-// code reports whether a file may decide what runs: by its name, its mode, or its content where the name says
-// nothing.
+// code reports whether a file may affect what runs: by name or mode, or by content if the name is inconclusive.
 func (l *looks) code(path string, info fs.FileInfo) (bool, error) {
 	switch {
 	case IsCode(path, info.Mode()):
@@ -128,15 +126,15 @@ func (l *looks) code(path string, info fs.FileInfo) (bool, error) {
 	return l.holdsCode(path, info)
 }
 
-// HoldsCode reports whether a file in a folder of code may decide what runs, as those of [Folder] do. One that
-// cannot be read may.
+// HoldsCode reports whether a file in a code folder may affect what runs, by the rules of [Folder]. It reports
+// true for an unreadable file.
 func HoldsCode(path string, info fs.FileInfo) bool {
 	code, err := (*looks)(nil).code(path, info)
 	return code || err != nil
 }
 
-// isData reports whether a file that a program is given may change: it is not code, and nothing about it, nor
-// the option or variable that names it, says that it holds settings.
+// isData reports whether a program may change the file at path: it is not code, and neither its name nor the
+// option or variable that names it (by) suggests settings.
 func isData(by, path string, info fs.FileInfo) bool {
 	switch {
 	case IsCode(path, info.Mode()):
@@ -152,7 +150,7 @@ func isData(by, path string, info fs.FileInfo) bool {
 	return err == nil && !code
 }
 
-// holdsData reports whether a file is binary and not code, as databases are.
+// holdsData reports whether a file is binary but not an executable, like a database.
 func holdsData(path string) bool {
 	f, _, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {

@@ -18,28 +18,26 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// Bounds of the files of one folder. A folder with more is never trusted: what cannot be
-// compared cannot be agreed to.
+// Limits of the files in one folder. A folder that exceeds them is never trusted, because it cannot be compared.
 const (
 	maxFiles   = 50_000
 	maxBytes   = 4 << 30
-	maxEntries = 1_000_000 // files of data and directories among them
+	maxEntries = 1_000_000 // including data files and directories
 )
 
 // File is one version of a file.
 type File struct {
 	Sum string `json:"sha256"`
-	// Local files are not those of another clone: installed packages, and values for this machine.
+	// Local files differ between clones: installed packages, and settings of this machine.
 	Local bool `json:"local,omitempty"`
-	// While the file system says the same, the file is not read again.
+	// The file is not read again while this is unchanged.
 	regular.Version
 }
 
-// Files are versions of files by their slash-separated paths, relative to a folder or
-// absolute where there is no relative one.
+// Files are file versions by slash-separated path, relative to a folder or, where that is impossible, absolute.
 type Files map[string]File
 
-// Digest is one hash of all paths and contents that are the same in every clone.
+// Digest returns a hash over the paths and contents of all files that are not Local.
 func (f Files) Digest() string {
 	h := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(f)) {
@@ -50,8 +48,7 @@ func (f Files) Digest() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// own returns the files of the folder itself: those of an extension that the program brings name
-// and load no other.
+// own returns the files within the folder itself. Bundled extensions load no others.
 func (f Files) own() Files {
 	own := Files{}
 	for path, file := range f {
@@ -62,8 +59,7 @@ func (f Files) own() Files {
 	return own
 }
 
-// Differs returns the sorted paths at which f and before differ, each with a word that says
-// how.
+// Differs returns the sorted paths at which f differs from before, marked if new or removed.
 func (f Files) Differs(before Files) (changes []string) {
 	name := func(key string) string { return strings.TrimSuffix(key, "//") } // of PackageKey
 	for path, now := range f {
@@ -85,20 +81,20 @@ func (f Files) Differs(before Files) (changes []string) {
 
 // reader collects the files of one folder.
 type reader struct {
-	known   Files // earlier versions
+	known   Files // earlier versions, not read again if unchanged
 	files   Files
 	bytes   int64
 	entries int
-	local   bool              // what is added now is
-	place   string            // which the error of too many names
-	seen    map[string]string // directories, links resolved: the path under which they are compared
-	links   map[string]link   // links to these
-	real    map[string]string // directories of named files without links
-	looks   *looks            // at the content of files
+	local   bool              // files being added are Local
+	place   string            // current folder, for the error about too many files
+	seen    map[string]string // resolved directory: the path under which it is compared
+	links   map[string]link   // links to directories in seen, by key
+	real    map[string]string // resolved directories of named files
+	looks   *looks            // cache of content checks
 	marks   []mark
 }
 
-// link is a link to a folder that is compared under another path.
+// link is a symbolic link to a folder that is compared under another path.
 type link struct {
 	target string
 	local  bool
@@ -115,12 +111,11 @@ func newReader(known Files, l *looks) *reader {
 	}
 }
 
-// Folder returns the files of dir that decide what runs: those that interpreters and tools
-// load, those that can be executed, and those in named, which are absolute. Files that a
-// link leads to belong to them. Paths are relative to dir. A file that the file
-// system says is that of known is not read. Data files are left out, because extensions
-// write such: those that nothing can execute, and whose name, ending and content are not those of code. The error is a
-// file that cannot be read, or too many.
+// Folder returns the files in dir that affect what runs: files that interpreters and tools load, executables, and
+// the files in named, which are absolute paths. Link targets are included. Keys are relative to dir. A file whose
+// version in known is unchanged is not read again. Data files, which extensions may write, are left out: neither
+// their mode, name, extension nor content is that of code. It fails if a file cannot be read, or if there are too
+// many.
 func Folder(dir string, named []string, known Files) (Files, error) {
 	s, err := folder(dir, named, known, nil)
 	if err != nil {
@@ -137,13 +132,13 @@ func folder(dir string, named []string, known Files, l *looks) (*sight, error) {
 	return r.all(dir, named)
 }
 
-// named returns the files in named alone, and those of code in the folders in named, as
-// [Folder] does.
+// named returns the files in named, and the code in the folders in named, like [Folder].
 func named(dir string, named []string, known Files) (*sight, error) {
 	return newReader(known, nil).all(dir, named)
 }
 
-// found returns the files, and where links lead to folders of code that are among them already.
+// found returns the collected files, with an entry for each link to a folder of code that is compared under
+// another path.
 func (r *reader) found() *sight {
 	folders := map[string]bool{}
 	for key := range r.files {
@@ -160,7 +155,8 @@ func (r *reader) found() *sight {
 	return &sight{files: r.files, marks: r.marked(folders)}
 }
 
-// all adds what is named, packages that are installed last: what is named of them is more.
+// all adds the named paths. Installed packages come last, because they are Local unless something else includes
+// them.
 func (r *reader) all(dir string, named []string) (*sight, error) {
 	for _, r.local = range []bool{false, true} {
 		for _, path := range named {
@@ -175,8 +171,7 @@ func (r *reader) all(dir string, named []string) (*sight, error) {
 	return r.found(), nil
 }
 
-// installed reports whether a path is that of what a package manager, or the user of one machine,
-// puts there.
+// installed reports whether a path is created by a package manager, or holds settings of one machine.
 func installed(path string) bool {
 	name := filepath.Base(path)
 	return name == "node_modules" || name == ".env" || strings.HasPrefix(name, ".env.")
@@ -192,7 +187,7 @@ func (r *reader) named(dir, path string) error {
 		r.real[filepath.Dir(path)] = in
 	}
 	path = filepath.Join(in, filepath.Base(path))
-	key := path
+	key := path                                          // equal in every clone of a repository
 	if rel, err := filepath.Rel(dir, path); err == nil { // the same in every clone of a repository
 		key = rel
 	}
@@ -211,7 +206,7 @@ func (r *reader) named(dir, path string) error {
 	return r.add(path, key, info)
 }
 
-// walk adds the files of code below dir; prefix is the path of dir as it is written.
+// walk adds the code files below dir. prefix is the key of dir.
 func (r *reader) walk(dir, prefix string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -252,7 +247,7 @@ func (r *reader) walk(dir, prefix string) error {
 	})
 }
 
-// link adds what a link leads to. A link to nothing decides nothing, until there is something.
+// link adds the target of a symbolic link. Broken links are ignored.
 func (r *reader) link(path, key string) error {
 	r.linked(path, key)
 	info, err := os.Stat(path)
@@ -289,20 +284,20 @@ func (r *reader) file(path, key string, stat func() (fs.FileInfo, error)) error 
 	return r.add(path, key, info)
 }
 
-// history reports whether a folder holds the versions that git keeps, and nothing that git runs.
+// history reports whether dir is a part of .git that git never executes: objects, refs or logs.
 func history(dir string) bool {
 	return filepath.Base(filepath.Dir(dir)) == ".git" &&
 		slices.Contains([]string{"objects", "refs", "logs"}, filepath.Base(dir))
 }
 
-// tooMany is the error of a folder beyond the bounds.
+// tooMany is the error of a folder that exceeds the limits.
 func tooMany(dir string) error {
 	return fmt.Errorf("its files of code are too many to compare (at most %d files of %d GiB together; the last were "+
 		"of %s); exthost add FOLDER runs a locked copy of a program of Node, of which nothing here is part", maxFiles,
 		maxBytes>>30, dir)
 }
 
-// gone drops the error of a file that was removed meanwhile, or of a link that leads to itself.
+// gone drops the errors of a removed file and of a link cycle.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		return nil
@@ -317,7 +312,7 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 	if _, ok := r.files[key]; ok {
 		return nil
 	}
-	local := r.local || strings.Contains("/"+key, "/.git/") // a clone has its own
+	local := r.local || strings.Contains("/"+key, "/.git/") // differs between clones
 	if was, ok := r.known[key]; ok && was.Is(regular.VersionOf(info)) {
 		was.Local = local
 		r.files[key] = was
@@ -332,7 +327,7 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file", path)
 	}
-	now := regular.VersionOf(info) // before its content is read
+	now := regular.VersionOf(info) // before reading the content
 	r.mark(mark{path: path, key: key}, info)
 	h := sha256.New()
 	n, err := io.Copy(h, io.LimitReader(f, maxBytes-r.bytes+1))
@@ -346,9 +341,8 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkedCache reports whether path is a cache of Python's that Python compares with the
-// source, which is among the files, before it runs it (PEP 552). Python writes such a cache
-// whenever it likes.
+// checkedCache reports whether path is a bytecode cache that Python validates against its source before use (PEP
+// 552). Python may rewrite such a cache at any time, and the source is compared anyway.
 func checkedCache(path string) bool {
 	if filepath.Ext(path) != ".pyc" {
 		return false
@@ -360,8 +354,8 @@ func checkedCache(path string) bool {
 	defer f.Close()
 	var head [8]byte
 	if _, err := io.ReadFull(f, head[:]); err != nil {
-		return true // no cache: Python writes it anew
+		return true // not a valid cache: Python rewrites it
 	}
-	const hashed, checked = 1, 2 // bits of the flags
+	const hashed, checked = 1, 2 // flag bits
 	return head[4]&hashed == 0 || head[4]&checked != 0
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// sqlite is how a database of SQLite begins.
+// sqlite is the header of an SQLite database.
 const sqlite = "SQLite format 3\x00\x10\x00\x02\x02\x00"
 
-// written is a file as it was agreed to and as it is later; was "" stands for a file that is not there.
+// written is a file when it was trusted (was) and later (is); was "" means that it did not exist.
 type written struct{ name, was, is string }
 
-// TestChangesByAnotherHand changes what an extension would load: each change asks.
+// TestChangesByAnotherHand changes files that an extension loads; each change needs the user's trust again.
 func TestChangesByAnotherHand(t *testing.T) {
 	const js, py, sh = "module.exports = 1\n", "import os\n", "echo good\n"
 	for _, tt := range []struct {
 		name, transport string
 		stated          consent.Stated
 		written
-		files []string // that are there, empty
+		files []string // existing empty files
 	}{
 		{"a script without an ending", `cmd = ["python3", "server"]`, consent.Stated{}, written{"server", "1", "2"},
 			nil},
@@ -146,7 +146,7 @@ func TestChangesByAnotherHand(t *testing.T) {
 	}
 }
 
-// TestConfiguredByAnotherHand does the same with the programs of a configuration.
+// TestConfiguredByAnotherHand does the same for a configuration's programs.
 func TestConfiguredByAnotherHand(t *testing.T) {
 	for _, tt := range []struct {
 		line string
@@ -216,7 +216,8 @@ func TestConfiguredByAnotherHand(t *testing.T) {
 	}
 }
 
-// TestOwnWrites writes what servers write beside their code, and to where their arguments say: nothing asks.
+// TestOwnWrites writes files that servers write, beside their code and at places named by their arguments; none
+// needs trust again.
 func TestOwnWrites(t *testing.T) {
 	for _, tt := range []struct {
 		name, transport string

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// files adds files, and what lies beside those that are scripts, also where a link leads to one:
-// Node and Python look there.
+// files adds files, and for scripts the folders in which Node and Python look for further code, also at the
+// target of a link.
 func (l *lines) files(paths []string) {
 	for _, path := range paths {
 		l.paths = append(l.paths, path)
@@ -31,7 +31,7 @@ func (l *lines) files(paths []string) {
 	}
 }
 
-// linked is where a path of the project leads within it; path itself when it leads elsewhere.
+// linked resolves a path in the project; it returns path unchanged if it leads out of the project.
 func (l *lines) linked(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -44,9 +44,8 @@ func (l *lines) linked(path string) string {
 	return filepath.Join(l.project, strings.TrimPrefix(real, top))
 }
 
-// folder adds the code that programs of a language may load from a folder: all of it; from a
-// folder that holds the one whose lines these are only the files directly there, most of the
-// rest being of others.
+// folder adds the code that programs of a language may load from dir: all of it, or only the files directly in
+// dir if dir contains l.dir, as most of the rest belongs to others.
 func (l *lines) folder(dir string, of *language) {
 	if of == &node {
 		l.modules(dir)
@@ -60,12 +59,11 @@ func (l *lines) folder(dir string, of *language) {
 	}
 }
 
-// configures are the files of which Node and its kind read the nearest.
+// configures are files that Node and similar programs read from the nearest folder above.
 var configures = strings.Fields("package.json deno.json deno.jsonc tsconfig.json package-lock.json " +
 	"npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb deno.lock")
 
-// modules adds the folders above dir that Node looks into, and the nearest of each file that says
-// what it finds there.
+// modules adds the node_modules folders above dir, and the nearest of each of the configures.
 func (l *lines) modules(dir string) {
 	found := map[string]bool{}
 	for ; within(l.project, dir); dir = filepath.Dir(dir) {
@@ -86,23 +84,22 @@ func (l *lines) modules(dir string) {
 	}
 }
 
-// valued are options of interpreters with a value that is no script. Behind others, a file that is there is the
+// valued are options of interpreters whose value is not a script. After other options, an existing file is the
 // script.
 var valued = set("-r --require --import --loader --experimental-loader --env-file --preload --config --import-map " +
 	"--tsconfig -I -cp -classpath --class-path -W -X")
 
-// evaluated are options of interpreters with code.
+// evaluated are options of interpreters whose value is code.
 var evaluated = []string{"-c", "-e", "-p", "-pe", "--eval", "--print"}
 
-// isolated are options of Python that have it ignore the variables with the place of its caches.
+// isolated are options that make Python ignore variables, including the location of its caches.
 var isolated = regexp.MustCompile(`^-[a-zA-Z]*[EI][a-zA-Z]*$`)
 
-// interpreter adds the script that an interpreter runs, or its folder: the first one that it is told, or the
-// one that it starts in when it is told code or a module; and what its options name, also without
-// the ending.
+// interpreter adds the script or folder that an interpreter runs, which is its first argument, or cwd for code
+// and modules. It also adds files that its options name, with or without their extension.
 func (l *lines) interpreter(of *language, args []string, cwd string) {
 	l.modulesOf(of, args, cwd)
-	told := -1 // the index of the module or code that runs: what follows are its arguments
+	told := -1 // index of the module or code that runs; later arguments belong to it
 	for i, arg := range args {
 		if told >= 0 && i > told && (of == &python || !strings.HasPrefix(arg, "-") && !valued[args[i-1]]) {
 			return
@@ -147,13 +144,13 @@ func (l *lines) interpreter(of *language, args []string, cwd string) {
 		case there != nil && !valued[before]:
 			l.files(there)
 			return
-		case before == "", strings.Contains(arg, "${"): // the rest is the script's
+		case before == "", strings.Contains(arg, "${"): // later arguments belong to the script
 			return
 		}
 	}
 }
 
-// caches adds the caches of bytecode beside the code, which Python reads where it is not told another place.
+// caches adds the bytecode caches beside the code, which Python reads unless it has another location.
 func (l *lines) caches() {
 	l.err = cmp.Or(l.err, filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && filepath.Base(filepath.Dir(path)) == "__pycache__" {
@@ -163,8 +160,7 @@ func (l *lines) caches() {
 	}))
 }
 
-// unended adds the file that a path means, with its ending or without. One that is data by its ending is left
-// out.
+// unended adds the file at path, or at path with an extension of the language. Data files are left out.
 func (l *lines) unended(of *language, path string) {
 	if there := regularFiles(path); there != nil {
 		if !namesData(path) {
@@ -177,8 +173,8 @@ func (l *lines) unended(of *language, path string) {
 	}
 }
 
-// moduleOption is the module that an option of Python names which args begin with: -m NAME,
-// -mNAME, and behind other letters.
+// moduleOption returns the module in a Python option at the start of args: -m NAME, -mNAME, or after other
+// letters.
 func moduleOption(of *language, args []string) (name string, ok bool) {
 	letters, name, ok := strings.Cut(args[0], "m")
 	if of != &python || !ok || !strings.HasPrefix(letters, "-") || strings.ContainsAny(letters[1:], "-cWX") {
@@ -190,10 +186,10 @@ func moduleOption(of *language, args []string) (name string, ok bool) {
 	return name, true
 }
 
-// attribute is MODULE:NAME, as servers are told what they serve.
+// attribute matches MODULE:NAME, as used by application servers.
 var attribute = regexp.MustCompile(`^([\w.]+):[A-Za-z_]\w*$`)
 
-// modulesOf adds the modules of Python among words: those of -m and of attributes.
+// modulesOf adds the Python modules among args: after -m, and in attributes.
 func (l *lines) modulesOf(of *language, args []string, cwd string) {
 	if of != &python {
 		return
@@ -207,7 +203,7 @@ func (l *lines) modulesOf(of *language, args []string, cwd string) {
 	}
 }
 
-// module adds a module of Python: a file, or a package with those above it.
+// module adds a Python module: a file, or a package with its parents.
 func (l *lines) module(name, cwd string) {
 	path := absolute(cwd, strings.ReplaceAll(name, ".", "/"))
 	l.files(slices.Concat(regularFiles(path+".py"), regularFiles(filepath.Join(path, "__main__.py"))))
@@ -217,7 +213,7 @@ func (l *lines) module(name, cwd string) {
 	}
 }
 
-// tool adds what a program reads that works on the folder that it starts in, or is told.
+// tool adds the files that a tool reads from its working directory or from folders in its arguments.
 func (l *lines) tool(of *language, args []string, cwd string) {
 	if of.compiles {
 		l.compiler(of, args, cwd)
@@ -240,7 +236,7 @@ func (l *lines) tool(of *language, args []string, cwd string) {
 		if place != cwd {
 			l.words(slices.Concat([]string{""}, args), place)
 		}
-		if of == &python || of == &node { // most of their arguments are those of what they run
+		if of == &python || of == &node { // their arguments mostly belong to the program they run
 			continue
 		}
 		for _, arg := range args {
@@ -253,9 +249,9 @@ func (l *lines) tool(of *language, args []string, cwd string) {
 	}
 }
 
-// compiler adds what a tool compiles.
+// compiler adds the files that a tool compiles.
 func (l *lines) compiler(of *language, args []string, cwd string) {
-	told := false // of folders
+	told := false // folders were named
 	for _, arg := range args {
 		for _, form := range forms(arg) {
 			if path := absolute(cwd, form); isDir(path) {
@@ -285,7 +281,7 @@ func (l *lines) built(args []string, cwd string) {
 	}
 }
 
-// workplace adds what a tool reads of the folder that it works on.
+// workplace adds the files that a tool reads from its working directory.
 func (l *lines) workplace(dir string, of *language) {
 	l.folder(dir, nil)
 	l.pack(filepath.Join(dir, "package.json"))
@@ -294,10 +290,10 @@ func (l *lines) workplace(dir string, of *language) {
 	}
 }
 
-// maxPackage is the largest package.json that is read, in bytes.
+// maxPackage limits a package.json, in bytes.
 const maxPackage = 1 << 20
 
-// pack adds the files that a package.json names: the entries of its package, and those of its scripts.
+// pack adds the files that a package.json names: entry points, and those of its scripts.
 func (l *lines) pack(path string) {
 	if l.read[path] {
 		return
@@ -318,7 +314,7 @@ func (l *lines) pack(path string) {
 		Main, Module, Bin, Exports, Imports any
 	}
 	if json.Unmarshal(bytes.TrimPrefix(data, []byte("\ufeff")), &p) != nil {
-		return // npm runs nothing of it either
+		return // npm ignores it too
 	}
 	dir := filepath.Dir(path)
 	for _, entry := range []any{p.Main, p.Module, p.Bin, p.Exports, p.Imports} {
@@ -329,7 +325,7 @@ func (l *lines) pack(path string) {
 	}
 }
 
-// entries adds the files that a value of a package.json names.
+// entries adds the files in a value of a package.json.
 func (l *lines) entries(value any, dir string) {
 	switch v := value.(type) {
 	case string:
@@ -345,13 +341,13 @@ func (l *lines) entries(value any, dir string) {
 	}
 }
 
-// open reports whether a folder lies in the project and is not compared already.
+// open reports whether dir is in the project and not compared already.
 func (l *lines) open(dir string) bool {
 	return within(l.project, dir) && !(l.walked && within(l.dir, dir))
 }
 
-// below adds the files of a language, or all code, in a folder; deep: also in those below,
-// without what tools put there.
+// below adds the files of a language (nil: all code) in dir, and with deep in its subfolders, except for those of
+// tools.
 func (l *lines) below(dir string, of *language, deep bool) {
 	if !l.open(dir) || l.err != nil {
 		return

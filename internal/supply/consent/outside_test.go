@@ -13,13 +13,13 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// manifestOf is that of the extension kit with one line of its transport.
+// manifestOf returns the kit's manifest with one line in its transport.
 func manifestOf(transport string) string {
 	return "[plugin]\nid = \"kit\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"go\"]\n[transport]\n" + transport +
 		"\n"
 }
 
-// newProject is a kit in a project with these empty files.
+// newProject returns a kit in a project with these empty files.
 func newProject(t *testing.T, transport string, files ...string) *kit {
 	k := newKit(t)
 	k.Project = filepath.Dir(filepath.Dir(k.dir))
@@ -30,7 +30,7 @@ func newProject(t *testing.T, transport string, files ...string) *kit {
 	return k
 }
 
-// TestOutside changes one file outside of the folder of a trusted extension at a time.
+// TestOutside changes one file at a time outside of a trusted extension's folder.
 func TestOutside(t *testing.T) {
 	for _, tt := range []struct {
 		name, transport, change, want string
@@ -101,15 +101,15 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// An extension that was agreed to in its project may run where its author works on it, and the
-// other way round it is asked about what else counts.
+// TestOutsideFromElsewhere: an extension trusted within its project may run where its author works on it. Trusted
+// outside, it is asked about again within the project.
 func TestOutsideFromElsewhere(t *testing.T) {
 	k := newProject(t, `cmd = ["node", "main.js"]`, "extensions/kit/main.js", "node_modules/left/index.js")
 	project := k.Project
 	k.accept()
 	k.Project = k.dir
 	k.says("")
-	k.accept() // again, as it is
+	k.accept() // again, unchanged
 	k.Project = project
 	k.says("")
 	k.write("../../node_modules/left/index.js", "changed")
@@ -122,7 +122,7 @@ func TestOutsideFromElsewhere(t *testing.T) {
 	k.says("node_modules/left/index.js (new)")
 }
 
-// TestConfiguredOutside changes one file of a project whose configuration is trusted at a time.
+// TestConfiguredOutside changes one file at a time in a project with a trusted configuration.
 func TestConfiguredOutside(t *testing.T) {
 	for _, tt := range []struct {
 		cwd, line, change, want string
@@ -284,7 +284,7 @@ func TestConfiguredOutside(t *testing.T) {
 	}
 }
 
-// TestData writes what extensions write into their folders.
+// TestData writes files that extensions write into their folders.
 func TestData(t *testing.T) {
 	k := newProject(t, `cmd = ["node", "../../shared/server.js", "../../data"]`, "shared/server.js", "data/x.json")
 	k.accept()
@@ -307,7 +307,7 @@ func TestData(t *testing.T) {
 	k.says("")
 }
 
-// TestCode writes what tools load by its name.
+// TestCode writes files that tools load by name.
 func TestCode(t *testing.T) {
 	for name := range strings.FieldsSeq(
 		`.Rprofile .ghci compose.yaml docker-compose.yml x.nix flake.lock x.csproj x.fsproj x.vbproj x.sln Directory.Build.props x.targets .env .env.local x.mk
@@ -321,7 +321,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// TestOddFiles compares folders outside with files that are none, cannot be read or lead on.
+// TestOddFiles uses special, unreadable and linked files.
 func TestOddFiles(t *testing.T) {
 	k := newProject(t, `cmd = ["node", "../../shared/server.js"]`, "shared/server.js", "node_modules/x/index.js")
 	for name, target := range map[string]string{
@@ -344,7 +344,7 @@ func TestOddFiles(t *testing.T) {
 	k.says("other.js")
 }
 
-// A link to other code that was agreed to is a change, as pnpm has packages.
+// TestLinksToKnownCode: a link to other trusted code is a change, as in pnpm's layout.
 func TestLinksToKnownCode(t *testing.T) {
 	k := newProject(t, `cmd = ["node", "main.js"]`, "extensions/kit/main.js", "node_modules/.pnpm/x@1/x.js",
 		"node_modules/.pnpm/x@2/x.js")
@@ -363,7 +363,7 @@ func TestLinksToKnownCode(t *testing.T) {
 	k.says("node_modules/x/")
 }
 
-// What cannot be read cannot be agreed to.
+// TestUnreadable: a file that cannot be read cannot be trusted.
 func TestUnreadable(t *testing.T) {
 	if os.Getuid() <= 0 {
 		t.Skip("NOT TESTED: this user reads all files")
@@ -378,8 +378,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestClones compares the digests of two copies of a project, of which one was installed and
-// built: exthost.lock holds what both have.
+// TestClones compares the digests of two copies of a project, one of them installed and built. exthost.lock
+// records only what both have.
 func TestClones(t *testing.T) {
 	var digests []string
 	for _, installed := range []bool{false, true} {
@@ -415,7 +415,7 @@ func TestClones(t *testing.T) {
 	}
 }
 
-// A script that a link leads to loads what lies beside it there.
+// TestLinkedScript: a script reached through a link loads the files beside its target.
 func TestLinkedScript(t *testing.T) {
 	for _, interpreter := range []string{"node", "python3"} {
 		k := newProject(t, `cmd = ["`+interpreter+`", "main.js"]`, "shared/server.js", "shared/lib.js")

@@ -14,13 +14,12 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Programs returns the files that the command lines of a manifest name, its hooks among them,
-// what these programs load by themselves within the project, and the files and folders of code
-// that its variables have programs load, such as LD_PRELOAD and PYTHONPATH. A program that is
-// found on PATH or stated with an absolute path belongs to the system, not to the folder. The
-// project is a directory that holds the folder; "" when none does.
+// Programs returns the files that a manifest's command lines and hooks name, the files in project that those
+// programs load implicitly, and the code that its variables make programs load, such as LD_PRELOAD and
+// PYTHONPATH. Programs found on PATH or by an absolute path belong to the system and are left out. project is a
+// directory above dir, or "".
 //
-// The error is a folder that cannot be listed.
+// It returns an error if a folder cannot be listed.
 func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
 	l := lines{dir: dir, project: project, walked: true}
 	cwd := absolute(dir, m.Transport.Cwd)
@@ -38,9 +37,9 @@ func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
 	return l.sorted()
 }
 
-// ConfiguredPrograms returns the files below dir that the command lines of a configuration
-// name, those of its policies, hooks and destinations, what these programs load by themselves
-// below dir, and what their variables have programs load.
+// ConfiguredPrograms returns the files below dir that the command lines of a configuration name (policies, hooks
+// and destinations), the files below dir that those programs load implicitly, and the code that their variables
+// make programs load.
 func ConfiguredPrograms(cfg *config.Config, dir string) ([]string, error) {
 	l := lines{dir: dir, project: dir}
 	for _, p := range cfg.Plugins {
@@ -57,18 +56,18 @@ func ConfiguredPrograms(cfg *config.Config, dir string) ([]string, error) {
 		l.transport(&manifest.Transport{Cmd: d.Command, Cwd: d.Cwd, Env: d.Env})
 		if d.SecretsFile != "" {
 			l.paths = append(l.paths, regularFiles(absolute(dir, d.SecretsFile))...) // of variables
-		}
+		} // an environment file
 	}
 	return l.configured()
 }
 
-// Stated is what the operator states for the processes of an extension beside its manifest.
+// Stated holds the variables that the operator sets for an extension's processes.
 type Stated struct {
 	Env   map[string]string
-	Files []string // that some of Env come from; absolute
+	Files []string // environment files that Env was read from; absolute
 }
 
-// StatedBy returns what a configuration states for the processes of the extension id.
+// StatedBy returns the variables that a configuration sets for the extension id.
 func StatedBy(cfg *config.Config, id string) Stated {
 	s := Stated{Env: cfg.Extensions.Environ(id)}
 	owner, _, _ := strings.Cut(id, ".")
@@ -80,8 +79,8 @@ func StatedBy(cfg *config.Config, id string) Stated {
 	return s
 }
 
-// StatesCode reports whether a configuration with files of the working directory states variables for c that
-// name files of code in that directory.
+// StatesCode reports whether a configuration with files in the working directory sets variables for c that name
+// code files there.
 func StatesCode(cfg *config.Config, c *discovery.Candidate) bool {
 	if len(cfg.Project.Files) == 0 {
 		return false
@@ -90,8 +89,8 @@ func StatesCode(cfg *config.Config, c *discovery.Candidate) bool {
 	return err != nil || len(paths) > 0
 }
 
-// statedPrograms returns the files and folders of code in the project that stated variables have the
-// programs of m load, and the files of variables. What lies elsewhere belongs to the operator.
+// statedPrograms returns the code in project that the variables in s make m's programs load, and the environment
+// files. Files outside of project belong to the operator.
 func statedPrograms(m *manifest.Manifest, s Stated, dir, project string) ([]string, error) {
 	l := lines{dir: dir, project: project}
 	cwd := absolute(dir, m.Transport.Cwd)
@@ -104,20 +103,20 @@ func statedPrograms(m *manifest.Manifest, s Stated, dir, project string) ([]stri
 	return l.sorted()
 }
 
-// CommandPrograms are the [ConfiguredPrograms] of one command.
+// CommandPrograms is [ConfiguredPrograms] for one command.
 func CommandPrograms(t *manifest.Transport, dir string) ([]string, error) {
 	l := lines{dir: dir, project: dir}
 	l.transport(t)
 	return l.configured()
 }
 
-// lines collects what command lines run.
+// lines collects the files that command lines run.
 type lines struct {
-	dir     string // whose lines they are
-	project string // what lies elsewhere and is not named belongs to the system or to the user
-	walked  bool   // all code of dir is compared already
+	dir     string // folder that the command lines are relative to
+	project string // files outside belong to the system or the user, unless named
+	walked  bool   // all code in dir is compared anyway
 	paths   []string
-	read    map[string]bool // package.json files
+	read    map[string]bool // package.json files processed so far
 	err     error
 }
 
@@ -126,7 +125,7 @@ func (l *lines) sorted() ([]string, error) {
 	return slices.Compact(l.paths), l.err
 }
 
-// configured leaves out what lies elsewhere, and of dir itself all but the code directly there.
+// configured drops files outside of dir, and replaces dir itself by the code directly in it.
 func (l *lines) configured() ([]string, error) {
 	if slices.Contains(l.paths, l.dir) {
 		l.below(l.dir, nil, false)
@@ -145,7 +144,7 @@ func (l *lines) transport(t *manifest.Transport) {
 	l.variables(t.Env, cwd)
 }
 
-// searched are variables beside those of [process.LoadsCode] with folders of programs and of code.
+// searched are variables with search paths for programs or code, beside those of [process.LoadsCode].
 var searched = map[string]bool{
 	"PATH":                true,
 	"CLASSPATH":           true,
@@ -164,8 +163,8 @@ var searched = map[string]bool{
 	"CARGO_HOME":          true,
 }
 
-// variables adds what other variables name in the project: files that are no data, and folders where code
-// is looked for.
+// variables adds the files in the project that other variables name, unless they are data, and the folders of
+// search paths.
 func (l *lines) variables(env map[string]string, cwd string) {
 	if _, ok := env["PYTHONPYCACHEPREFIX"]; ok {
 		l.caches()
@@ -185,15 +184,15 @@ func (l *lines) variables(env map[string]string, cwd string) {
 	}
 }
 
-// given adds a file that a program is given by an option or a variable of a name, or by neither; data is
-// left out: programs write such.
+// given adds a file named by an option or variable called by (or "" for an argument), unless it is data, which
+// programs write.
 func (l *lines) given(by, path string) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !isData(by, path, info) {
 		l.files([]string{path})
 	}
 }
 
-// hook adds what a command of a hook runs, which knows these directories by name.
+// hook adds the files of a hook's command, with its directory variables expanded.
 func (l *lines) hook(argv []string) {
 	names := map[string]string{"CLAUDE_PLUGIN_ROOT": "."}
 	if project, err := filepath.Rel(l.dir, l.project); err == nil && l.project != "" {
@@ -210,14 +209,14 @@ func (l *lines) hook(argv []string) {
 	l.command(argv, l.dir)
 }
 
-// shells are programs that run a script, or a line behind -c.
+// shells run a script, or a command line after -c.
 var shells = set("sh bash dash zsh ash ksh fish")
 
-// wrappers are programs that run the programs among their arguments.
+// wrappers run the programs among their arguments.
 var wrappers = set("sh bash dash zsh ash ksh fish env exec timeout nice nohup sudo cmd busybox setsid xargs stdbuf " +
 	"ionice chrt taskset doas dotenv cross-env tini dumb-init caffeinate")
 
-// command adds what one command line runs that starts in cwd.
+// command adds the files of one command line that starts in cwd.
 func (l *lines) command(argv []string, cwd string) {
 	if len(argv) == 0 {
 		return
@@ -243,7 +242,7 @@ func (l *lines) command(argv []string, cwd string) {
 	}
 	for i, word := range argv {
 		name, args := program(word), argv[i+1:]
-		if of := byInterpreter[name]; of != nil { // also of uv run, nodemon --exec
+		if of := byInterpreter[name]; of != nil { // including uv run and nodemon --exec
 			l.interpreter(of, args, cwd)
 		}
 		if shells[name] {
@@ -258,10 +257,10 @@ func (l *lines) command(argv []string, cwd string) {
 	}
 }
 
-// own matches command lines that state the place of Python's caches, or start it without variables.
+// own matches command lines that set the location of Python's caches, or start Python without variables.
 var own = regexp.MustCompile(`PYTHONPYCACHEPREFIX|\benv( \S+)* (-[a-z]*i|--ignore-environment|-)( |$)`)
 
-// shell adds the script that a shell runs: its first argument that is no option, unless it is given a line.
+// shell adds the script that a shell runs: its first argument, unless it has -c.
 func (l *lines) shell(args []string, cwd string) {
 	for _, arg := range args {
 		switch option := strings.HasPrefix(arg, "-"); {
@@ -274,8 +273,7 @@ func (l *lines) shell(args []string, cwd string) {
 	}
 }
 
-// words adds the files among the words of a command line behind the program, and among those of lines for a
-// shell in it.
+// words adds files named by the arguments of a command line, and by shell command lines among them.
 func (l *lines) words(argv []string, cwd string) {
 	for i, word := range argv {
 		if i == 0 {
@@ -295,11 +293,11 @@ func (l *lines) words(argv []string, cwd string) {
 	}
 }
 
-// tokens are the words and the operators of a line for a shell.
+// tokens are the words and operators of a shell command line.
 var tokens = regexp.MustCompile("[<>]+|[;&|\n(){}`]|[^\\s;&|<>(){}'\"`=]+")
 
-// line adds the files of code that a line for a shell names, and those that it runs or reads whatever they
-// are. Others are left out: a line may well write them.
+// line adds files named in a shell command line: code files, and any file that the line runs or reads. Other
+// files are left out, because the line may write them.
 func (l *lines) line(line, cwd string) {
 	all := tokens.FindAllString(line, -1)
 	if len(all) < 2 {
@@ -325,7 +323,7 @@ func (l *lines) line(line, cwd string) {
 	}
 }
 
-// works adds what a program reads that is a tool.
+// works adds the files that a tool reads.
 func (l *lines) works(name string, args []string, cwd string) {
 	of := byTool[name]
 	for _, arg := range args {
@@ -341,8 +339,8 @@ func (l *lines) works(name string, args []string, cwd string) {
 	}
 }
 
-// forms are what a word of a command line may name: itself, the value of an option (--config=FILE,
-// -fFILE), a file of further words (@FILE), elements of a list (java -cp FILE:FILE, lib/*).
+// forms returns the paths that an argument may contain: itself, an option's value (--config=FILE, -fFILE), a
+// response file (@FILE), and list elements (java -cp FILE:FILE, lib/*).
 func forms(word string) []string {
 	list := []string{word}
 	if _, value, ok := strings.Cut(word, "="); ok {
@@ -360,13 +358,12 @@ func forms(word string) []string {
 	return slices.DeleteFunc(list, func(form string) bool { return form == "" })
 }
 
-// isPath reports whether a word is written as a path.
 func isPath(word string) bool {
 	return strings.ContainsAny(word, `/\`) || word == "." || word == ".."
 }
 
-// loaded returns the files and folders that variables have programs load code from: the
-// elements of a list, the words of options, and what follows the letter of one (-r./file).
+// loaded returns the files and folders that variables make programs load code from: elements of a path list,
+// words of options, and values attached to an option letter (-r./file).
 func loaded(env map[string]string, cwd string) (paths []string) {
 	for name, value := range env {
 		if !process.LoadsCode(name) {
@@ -389,7 +386,7 @@ func loaded(env map[string]string, cwd string) (paths []string) {
 	return paths
 }
 
-// fields returns the words of a line for a shell, and what they consist of.
+// fields splits a shell command line at spaces, operators and quotes.
 func fields(line string) []string {
 	return strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=", r) })
 }
@@ -401,7 +398,7 @@ func absolute(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// within reports whether path is dir or below it; dir "" holds nothing.
+// within reports whether path is dir or below it. It is false if dir is "".
 func within(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return dir != "" && err == nil && filepath.IsLocal(rel)

@@ -105,7 +105,7 @@ func TestConfiguredPrograms(t *testing.T) {
 	}
 }
 
-// Code that variables of a manifest have programs load is part of what the user agrees to,
+// TestProgramsOfVariables: code that a manifest's variables make programs load is part of what is trusted,
 // wherever it is.
 func TestProgramsOfVariables(t *testing.T) {
 	if runtime.GOOS == "windows" {

@@ -13,35 +13,35 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// mark is what the file system said of a path before its content was compared. A rename changes the time of
-// the last change of what is renamed, which no program can set: also what is put back differs.
+// mark is a path's state in the file system before its content was compared. Programs cannot set the change time,
+// and even a rename updates it, so a file that was replaced and put back is noticed.
 type mark struct {
 	path, key string
-	link      bool // of the link itself, not of what it leads to
+	link      bool // the link itself, not its target
 	dir       bool
-	code      bool // holds code, or leads to it
-	recent    bool // a later change may have got the same time
+	code      bool // contains code, or leads to code
+	recent    bool // so new that a later change may have the same timestamp
 	regular.Version
 }
 
-// tick is more than the steps in which local file systems note times.
+// tick is longer than the timestamp granularity of local file systems.
 const tick = 20 * time.Millisecond
 
-// mark notes a path that is about to be compared.
+// mark records the state of a path that is about to be compared.
 func (r *reader) mark(m mark, info os.FileInfo) {
 	m.Version = regular.Seen(info)
 	m.recent = time.Since(time.Unix(0, max(m.Change, m.Mtime))) < tick
 	r.marks = append(r.marks, m)
 }
 
-// linked marks a path where it is a link.
+// linked marks a path if it is a symbolic link.
 func (r *reader) linked(path, key string) {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
 		r.mark(mark{path: path, key: key, link: true}, info)
 	}
 }
 
-// marked returns the marks; folders are those with code. Links to data are left out: programs set them anew.
+// marked returns the marks, without links to data, which programs may replace. folders are those with code.
 func (r *reader) marked(folders map[string]bool) []mark {
 	for i := range r.marks {
 		m := &r.marks[i]
@@ -52,7 +52,7 @@ func (r *reader) marked(folders map[string]bool) []mark {
 	return slices.DeleteFunc(r.marks, func(m mark) bool { return m.link && !m.code })
 }
 
-// now returns how what is marked is now.
+// now returns the current state of the path.
 func (m *mark) now() (regular.Version, error) {
 	stat := os.Stat
 	if m.link {
@@ -65,14 +65,14 @@ func (m *mark) now() (regular.Version, error) {
 	return regular.Seen(info), nil
 }
 
-// sight is one look at files.
+// sight is the result of reading files once.
 type sight struct {
 	files Files
 	marks []mark
 }
 
-// changed returns what of the code was changed, replaced or removed since the marks, also where all is as it
-// was by now. What is written into a folder is no change of the folder: programs write data there.
+// changed returns the keys of code that was changed, replaced or removed since marks, even if it was put back.
+// Writing into a folder is not a change, because programs write data there.
 func changed(marks []mark) (changes []string) {
 	for i := range marks {
 		m := &marks[i]
@@ -82,7 +82,7 @@ func changed(marks []mark) (changes []string) {
 		case err != nil:
 			changes = append(changes, m.key)
 		case m.dir && now.Inode == m.Inode && (now.Change == m.Change || now.Mtime != m.Mtime):
-		case m.dir: // it was moved itself
+		case m.dir: // the folder was moved
 			changes = append(changes, path.Clean(m.key)+"/")
 		case now != m.Version:
 			changes = append(changes, m.key)
@@ -92,11 +92,12 @@ func changed(marks []mark) (changes []string) {
 	return slices.Compact(changes)
 }
 
-// Starts is [Consent.Allows] before the start of a process. Its still is called when the process has loaded its code,
-// and fails with kind untrusted if that may have been other code than what is allowed; the error names the files.
+// Starts is [Consent.Allows] for the start of a process. The caller calls still when the process has loaded its
+// code. still fails with kind untrusted, naming the files, if the process may have loaded other code than was
+// compared.
 //
-// A process of kind exec or protocol lite fails for any change meanwhile, also one that was undone. Other programs may
-// build their code when they start, as npm start does with tsc: for them the content decides once more.
+// For kind exec and protocol lite, any change meanwhile is an error, even if undone. Other processes may build
+// their code when they start, as npm start does with tsc, so for them the files are compared again.
 func (k *Consent) Starts(c *discovery.Candidate) (still func() error, err error) {
 	t := c.Manifest.Transport
 	s := start{
@@ -107,8 +108,8 @@ func (k *Consent) Starts(c *discovery.Candidate) (still func() error, err error)
 	return s.begin()
 }
 
-// StartsConfigured is Starts for the programs that the configuration of a working directory names there. The
-// configuration itself was compared when the host read it, and counts as it was then.
+// StartsConfigured is Starts for the programs named by a working directory's configuration. The configuration
+// files count as they were when the host read them.
 func (k *Consent) StartsConfigured(cfg *config.Config) (still func() error, err error) {
 	s := start{
 		find:   func() (*Verdict, error) { return k.Configuration(cfg) },
@@ -118,15 +119,15 @@ func (k *Consent) StartsConfigured(cfg *config.Config) (still func() error, err 
 	return s.begin()
 }
 
-// start compares the code of a process with what is allowed.
+// start compares the code of one process.
 type start struct {
 	find   func() (*Verdict, error)
 	judge  func(*Verdict, error) error
-	builds bool // the process may write its code anew, with the content that is allowed
+	builds bool // the process may rebuild its code, if the content stays the same
 }
 
-// begin compares before the start. Where code changed so recently that the times of the file system do not show
-// another change, it compares again a moment later.
+// begin compares before the start. If code changed so recently that its timestamps cannot reveal another change,
+// it compares again after a tick.
 func (s start) begin() (still func() error, err error) {
 	v, err := s.find()
 	if err := s.judge(v, err); err != nil {
@@ -146,7 +147,7 @@ func (s start) begin() (still func() error, err error) {
 	return func() error { return s.still(v.marks) }, nil
 }
 
-// still compares when the process has loaded its code.
+// still compares once the process has loaded its code.
 func (s start) still(marks []mark) error {
 	changes := changed(marks)
 	if len(changes) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// BenchmarkStarts measures what a start costs for the comparison before it, and the look after it.
+// BenchmarkStarts measures the comparison before a start and the one after it.
 func BenchmarkStarts(b *testing.B) {
 	for _, files := range []int{2, 20, 1000} {
 		b.Run(fmt.Sprint(files), func(b *testing.B) {
@@ -40,7 +40,7 @@ func BenchmarkStarts(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			// old enough to be known by their times
+			// wait until timestamps are old enough to be relied on
 			for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
 				if _, err := k.Extension(c); err != nil {
 					b.Fatal(err)

@@ -10,11 +10,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// execManifest is the manifest of the kit with a process for each call.
+// execManifest is the kit's manifest with one process per call.
 var execManifest = strings.Replace(manifestText, "[transport]\n", "[transport]\nkind = \"exec\"\n", 1) +
 	"[[tools]]\nname = \"x\"\n"
 
-// TestStill changes something between the comparison before a start and the look after it, and puts code back.
+// TestStill changes files between the comparison before a start and the one after it, also undoing the change.
 func TestStill(t *testing.T) {
 	put := func(k *kit, name string, do func(path string) error) {
 		k.Helper()
@@ -22,7 +22,7 @@ func TestStill(t *testing.T) {
 			k.Fatal(err)
 		}
 	}
-	swap := func(name string) func(*kit) { // for another one, and back
+	swap := func(name string) func(*kit) { // replaces a file and puts it back
 		return func(k *kit) {
 			put(k, name, func(path string) error { return os.Rename(path, filepath.Join(k.dir, "../kept")) })
 			k.write(name, "evil()\n")
@@ -43,7 +43,7 @@ func TestStill(t *testing.T) {
 		"data":            {swap("notes.txt"), ""},
 		"a linked script": {swap("linked.py"), "linked.py"},
 		"removed":         {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py"},
-		// the next start asks
+		// the next start compares again
 		"what a tool makes": {func(k *kit) { k.write("uv.lock", ""); k.write(".venv/bin/x", "#!/bin/sh\n") }, ""},
 		"a folder": {func(k *kit) {
 			put(k, "lib", func(path string) error { return os.Rename(path, filepath.Join(k.dir, "../kept")) })
@@ -96,8 +96,7 @@ func TestStill(t *testing.T) {
 	}
 }
 
-// TestInstancesMayBuildAtTheSameTime starts a process while the code is being written anew without a pause, as another
-// instance of it does.
+// TestInstancesMayBuildAtTheSameTime starts a process while another instance keeps rewriting the code.
 func TestInstancesMayBuildAtTheSameTime(t *testing.T) {
 	k := newKit(t)
 	k.accept()
@@ -128,8 +127,8 @@ func TestInstancesMayBuildAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestProgramMayBuildItsCodeWhenItStarts has the process of an MCP server write its code anew, change its mode and
-// replace its folder: the content decides.
+// TestProgramMayBuildItsCodeWhenItStarts lets an MCP server rewrite its code, change its mode and replace its
+// folder with the same content.
 func TestProgramMayBuildItsCodeWhenItStarts(t *testing.T) {
 	for text, trusted := range map[string]bool{
 		"x = 1\n":  true,

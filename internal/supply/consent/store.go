@@ -20,41 +20,39 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// Record is what a user agreed to about one folder.
+// Record is the user's decision about one folder.
 type Record struct {
 	Version  int        `json:"version"`
-	Dir      string     `json:"dir"`  // absolute, links resolved
-	Kind     Kind       `json:"kind"` // what of the folder it is about
+	Dir      string     `json:"dir"`  // absolute, symbolic links resolved
+	Kind     Kind       `json:"kind"` // what in the folder the record covers
 	Accepted *time.Time `json:"accepted,omitempty"`
-	Files    Files      `json:"files,omitempty"` // as they were accepted
-	// of a configuration: its policies and hooks as they were accepted, for people; see config.Config.Rules
+	Files    Files      `json:"files,omitempty"` // when they were trusted
+	// for a configuration: its policies and hooks when it was trusted, for display; see config.Config.Rules
 	Rules   []string            `json:"rules,omitempty"`
-	Project string              `json:"project,omitempty"` // whose code counts too; for an extension
-	Secrets map[string][]string `json:"secrets,omitempty"` // granted, by the id of the extension
-	// the user took the agreement back; also what the program brings itself does not run
+	Project string              `json:"project,omitempty"` // for an extension: project whose code is included
+	Secrets map[string][]string `json:"secrets,omitempty"` // granted, by extension id
+	// the user revoked trust; bundled extensions do not run either
 	Revoked bool `json:"revoked,omitempty"`
 }
 
-// Kind is what of a folder a record is about.
+// Kind is what in a folder a record covers.
 type Kind string
 
-// The kinds.
 const (
 	Extension     Kind = "extension"     // the extensions of its manifest
 	Configuration Kind = "configuration" // the configuration files of a working directory
 )
 
-// version is that of the form of records. Another one is refused: what it means is unknown.
+// version of the record format. Records with any other version are refused.
 const version = 1
 
-// maxRecord is the largest record that is read, in bytes.
+// maxRecord limits the size of a record, in bytes.
 const maxRecord = 32 << 20
 
-// Store keeps the records of a user, one file for each folder.
+// Store keeps a user's records, one file per folder.
 type Store struct{ dir string }
 
-// NewStore returns the store in a directory that belongs to the user alone. The store makes
-// the directory with the first record.
+// NewStore returns the store in dir, which must belong to the user alone. It is created with the first record.
 func NewStore(dir string) Store { return Store{dir} }
 
 func (s Store) path(dir string, kind Kind) string {
@@ -62,7 +60,7 @@ func (s Store) path(dir string, kind Kind) string {
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// Of returns the record of a folder; an empty one of that folder where there is none.
+// Of returns the record of a folder, or an empty one.
 func (s Store) Of(dir string, kind Kind) (*Record, error) {
 	path := s.path(dir, kind)
 	r, err := read(path)
@@ -101,7 +99,6 @@ func read(path string) (*Record, error) {
 	return r, nil
 }
 
-// Put writes a record.
 func (s Store) Put(r *Record) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
@@ -113,11 +110,9 @@ func (s Store) Put(r *Record) error {
 	return atomicfile.WritePrivate(s.path(r.Dir, r.Kind), append(data, '\n'))
 }
 
-// Forget removes the record of a folder.
 func (s Store) Forget(dir string, kind Kind) error { return gone(os.Remove(s.path(dir, kind))) }
 
-// All returns all records, sorted by folder. A record that cannot be read is an error
-// beside the others.
+// All returns all readable records, sorted by folder, and the errors of the others.
 func (s Store) All() (records []*Record, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err = gone(err); err != nil {
@@ -141,16 +136,16 @@ func (s Store) All() (records []*Record, err error) {
 	return records, errors.Join(broken...)
 }
 
-// Accept notes that the files are agreed to, now.
+// Accept records that files are trusted from now on.
 func (r *Record) Accept(files Files) {
 	now := time.Now().UTC().Truncate(time.Second)
 	r.Accepted, r.Files, r.Revoked = &now, files, false
 }
 
-// Revoke takes the agreement and all secrets back.
+// Revoke revokes trust and all granted secrets.
 func (r *Record) Revoke() { *r = Record{Version: version, Dir: r.Dir, Kind: r.Kind, Revoked: true} }
 
-// Grant adds secrets that an extension is given.
+// Grant adds secrets to those granted to an extension.
 func (r *Record) Grant(id string, names ...string) {
 	if len(names) == 0 {
 		return
@@ -162,8 +157,7 @@ func (r *Record) Grant(id string, names ...string) {
 	r.Secrets[id] = slices.Compact(all)
 }
 
-// Withdraw takes secrets from an extension; without names all of them. It reports whether the
-// extension had one.
+// Withdraw revokes secrets granted to an extension, all of them without names. It reports whether there was one.
 func (r *Record) Withdraw(id string, names ...string) bool {
 	had := r.Secrets[id]
 	kept := slices.DeleteFunc(slices.Clone(had),

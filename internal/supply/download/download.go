@@ -1,5 +1,5 @@
-// Package download fetches files from package registries: over https and from public addresses,
-// unless the user configured the registry otherwise.
+// Package download fetches files from package registries. It accepts only https and public addresses, except for
+// registries that the user configured.
 package download
 
 import (
@@ -20,15 +20,14 @@ import (
 
 const (
 	maxRedirects = 5
-	timeout      = 5 * time.Minute // of one file
+	timeout      = 5 * time.Minute // per file
 )
 
-// Client fetches files. The registries that the user configured are exempt from the rules of
-// others: they may have private addresses, and those on this machine may serve http. Close it.
+// Client fetches files. Registries that the user configured may have private addresses, and may use http on this
+// machine. Call Close when done.
 type Client struct {
-	// Credentials are values of the header Authorization, by the address below which they are sent:
-	// "//host/path/". They go nowhere else: not by a redirect to another host, and unencrypted to
-	// this machine alone.
+	// Credentials are Authorization headers by URL prefix, such as "//host/path/". They are sent only below that
+	// prefix: over https or to this machine, and not after a redirect to another host.
 	Credentials map[string]string
 
 	registries []*url.URL
@@ -36,14 +35,14 @@ type Client struct {
 	rules      outbound.Rules
 }
 
-// New returns a client of the registries with these addresses. The error names one that is
-// refused.
+// New returns a client that accepts the registries with these URLs.
 func New(registries ...string) (*Client, error) {
 	c := &Client{}
 	for _, text := range registries {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" {
-			return nil, errors.New("the registry is no address that begins with https://") // it may hold a password
+			// the URL is not quoted, because it may contain a password
+			return nil, errors.New("the registry is no address that begins with https://")
 		}
 		if u.Scheme != "https" && (u.Scheme != "http" || !outbound.Loopback(u.Hostname())) {
 			return nil, fmt.Errorf("the registry %s is not reached over https", c.place(u))
@@ -58,7 +57,7 @@ func New(registries ...string) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Get returns the content at an address, of at most limit bytes.
+// Get returns the content of address. More than limit bytes are an error.
 func (c *Client) Get(ctx context.Context, address, accept string, limit int64) ([]byte, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -102,8 +101,8 @@ func (c *Client) Get(ctx context.Context, address, accept string, limit int64) (
 	return data, nil
 }
 
-// place is an address for an error: without what may be a secret in it, which is the user as well as the
-// password, the query, and the path of a registry.
+// place formats u for an error, without its parts that may be secret: user and password, query, and the path of a
+// registry.
 func (c *Client) place(u *url.URL) string {
 	plain := *u
 	plain.User, plain.RawQuery, plain.Fragment = nil, "", ""
@@ -115,18 +114,17 @@ func (c *Client) place(u *url.URL) string {
 	return plain.String()
 }
 
-// Status is the error of an answer that is no file.
+// Status is returned for a response other than 200.
 type Status struct {
 	URL  string
 	Code int
 }
 
-// Denied reports whether the registry wants to know who asks.
+// Denied reports whether the registry asked for credentials.
 func (s *Status) Denied() bool {
 	return s.Code == http.StatusUnauthorized || s.Code == http.StatusForbidden
 }
 
-// Error states the address and the code.
 func (s *Status) Error() string {
 	text := fmt.Sprintf("%s answers %d %s", s.URL, s.Code, http.StatusText(s.Code))
 	if s.Denied() {
@@ -136,7 +134,7 @@ func (s *Status) Error() string {
 	return text
 }
 
-// authorize has a request say who asks, if that is stated for its address.
+// authorize adds the credentials for the request's URL.
 func (c *Client) authorize(req *http.Request) {
 	req.Header.Del("Authorization")
 	u := req.URL
@@ -154,7 +152,7 @@ func (c *Client) authorize(req *http.Request) {
 	}
 }
 
-// Allows refuses an address that nothing may be fetched from.
+// Allows returns an error if nothing may be fetched from address.
 func (c *Client) Allows(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -163,7 +161,6 @@ func (c *Client) Allows(address string) error {
 	return c.allows(u)
 }
 
-// allows refuses an address that nothing may be fetched from.
 func (c *Client) allows(u *url.URL) error {
 	switch {
 	case c.configured(u.Scheme, u.Host):
@@ -179,7 +176,7 @@ func (c *Client) allows(u *url.URL) error {
 	return nil
 }
 
-// configured reports whether a registry of the user is there.
+// configured reports whether the user configured a registry at this scheme and host.
 func (c *Client) configured(scheme, host string) bool {
 	for _, r := range c.registries {
 		if r.Scheme == scheme && strings.EqualFold(r.Host, host) {
@@ -196,14 +193,14 @@ func (c *Client) redirect(req *http.Request, via []*http.Request) error {
 	if err := c.allows(req.URL); err != nil {
 		return fmt.Errorf("a redirect is refused: %w", err)
 	}
-	req.Header.Del("Authorization") // which net/http passes on to other ports and to subdomains
+	req.Header.Del("Authorization") // net/http keeps it for other ports and subdomains
 	if first := via[0].URL; strings.EqualFold(first.Host, req.URL.Host) && first.Scheme == req.URL.Scheme {
 		c.authorize(req)
 	}
 	return nil
 }
 
-// known reports whether an address with a port is that of a registry of the user.
+// known reports whether address, with its port, belongs to a configured registry.
 func (c *Client) known(address string) bool {
 	for _, r := range c.registries {
 		port := r.Port()
@@ -217,8 +214,8 @@ func (c *Client) known(address string) bool {
 	return false
 }
 
-// Relative returns the address of an archive relative to that of its registry, where the registry's has
-// a path of which the archive's begins with the first element at least. Such a path may hold a token.
+// Relative returns the archive's URL relative to its registry's. ok is false unless their paths share at least
+// the first element. A registry's path may contain a token.
 func Relative(registry, archive *url.URL) (rel string, ok bool) {
 	if !strings.EqualFold(registry.Host, archive.Host) || registry.Scheme != archive.Scheme {
 		return "", false

@@ -61,8 +61,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// Credentials go where they are stated for, over https or within this machine, and by no redirect
-// to another host or port.
+// TestCredentials: credentials are sent only below their URL, over https or on this machine, and not after a
+// redirect to another host or port.
 func TestCredentials(t *testing.T) {
 	echo := func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Header.Get("Authorization"))) }
 	other := httptest.NewServer(http.HandlerFunc(echo))
@@ -115,7 +115,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A token may be the user of an address, without a password. No error tells it.
+// TestNoErrorTellsWhoAsks: a URL's user may be a token without a password. No error contains it.
 func TestNoErrorTellsWhoAsks(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, _, _ := r.BasicAuth()

@@ -11,11 +11,10 @@ import (
 	"strings"
 )
 
-// ErrNoIntegrity is the error of a file for which no hash that counts is stated.
+// ErrNoIntegrity is returned when no SHA-512 or SHA-256 hash is stated.
 var ErrNoIntegrity = errors.New("no SHA-512 or SHA-256 is stated for it")
 
-// Strongest returns the hash of a list as registries state it that counts: "sha512-" or
-// "sha256-" and base64.
+// Strongest returns the strongest hash of a space-separated integrity list: "sha512-" or "sha256-" and base64.
 func Strongest(list string) (string, error) {
 	for _, prefix := range []string{"sha512-", "sha256-"} {
 		for word := range strings.FieldsSeq(list) {
@@ -28,7 +27,7 @@ func Strongest(list string) (string, error) {
 	return "", ErrNoIntegrity
 }
 
-// SHA256 is a hash in hex as [Verify] takes it.
+// SHA256 converts a hexadecimal SHA-256 to the form of [Verify].
 func SHA256(inHex string) (string, error) {
 	sum, err := hex.DecodeString(inHex)
 	if err != nil || len(sum) != sha256.Size {
@@ -37,7 +36,7 @@ func SHA256(inHex string) (string, error) {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum), nil
 }
 
-// Verify compares data with a hash.
+// Verify compares the hash of data with integrity.
 func Verify(data []byte, integrity string) error {
 	var got string
 	switch {
@@ -55,7 +54,7 @@ func Verify(data []byte, integrity string) error {
 	return nil
 }
 
-// Sum is the SHA-256 of data as [Verify] takes it.
+// Sum returns the SHA-256 of data in the form of [Verify].
 func Sum(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])

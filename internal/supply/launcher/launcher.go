@@ -1,5 +1,4 @@
-// Package launcher reads command lines of npx, uvx and their kind, which download a package and
-// run it.
+// Package launcher parses command lines of npx, uvx and similar programs, which download a package and run it.
 package launcher
 
 import (
@@ -9,29 +8,29 @@ import (
 	"strings"
 )
 
-// Command is what such a command line runs.
+// Command is the package and program that a command line runs.
 type Command struct {
-	// Source is the package as exthost add names it, such as npm:NAME@RANGE; "" for a kind of
-	// package that exthost add does not know.
+	// Source is the package in the syntax of exthost add, such as npm:NAME@RANGE; "" if exthost add does not
+	// support it.
 	Source string
-	// Unpinned is the package, as it is written, when it states no version: any later one may
-	// run. "" for one that states a version, and for files, addresses and variables.
+	// Unpinned is the package as written, if it states no version and later releases may run; otherwise "". It is
+	// also "" for files, URLs and variables.
 	Unpinned string
-	// Program is the program of the package that runs; "" for the one that bears its name.
+	// Program is the program within the package; "" for the default one.
 	Program string
-	Args    []string // of the program
-	// Unclear names an option that changes more than the package and its program; "": none.
+	Args    []string // arguments of the program
+	// Unclear is an option whose effect is unknown; "" if there is none.
 	Unclear string
 }
 
-// runner is a program that downloads a package and runs it.
+// runner describes the command line of a program that downloads and runs packages.
 type runner struct {
-	words  []string // one of these lines of words follows the program; nil: none does
+	words  []string // subcommands that must follow, any of these; nil if none
 	python bool
-	names  []string // options that name the package; the first argument is its program then
+	names  []string // options that name the package; then the first argument is its program
 	values []string // other options with a value
-	quiet  []string // options that change nothing of what runs
-	dashes bool     // arguments of the package's program have to follow --
+	quiet  []string // options without effect on what runs
+	dashes bool     // arguments of the package's program must follow --
 }
 
 var (
@@ -70,7 +69,7 @@ var (
 	}
 )
 
-// Parse reads a command line; false when it downloads no package.
+// Parse parses a command line; ok is false if it downloads no package.
 func Parse(argv []string) (Command, bool) {
 	if len(argv) < 2 {
 		return Command{}, false
@@ -88,7 +87,7 @@ func Parse(argv []string) (Command, bool) {
 	return c, true
 }
 
-// after are the words that follow those of the runner.
+// after returns the arguments after the subcommand.
 func (r *runner) after(args []string, known bool) ([]string, bool) {
 	if r.words == nil {
 		return args, known
@@ -102,7 +101,7 @@ func (r *runner) after(args []string, known bool) ([]string, bool) {
 	return nil, false
 }
 
-// parse returns the package as it is written; "" when args name none.
+// parse returns the package as written; "" if args name none.
 func (r *runner) parse(args []string) (c Command, pkg string) {
 	for i := 0; i < len(args); i++ {
 		option, value, stated := strings.Cut(args[i], "=")
@@ -128,7 +127,7 @@ func (r *runner) parse(args []string) (c Command, pkg string) {
 	return c, pkg
 }
 
-// program reads the words from the first one that is no option of the runner.
+// program parses the words from the first one that is not an option of the runner.
 func (r *runner) program(c Command, pkg string, words []string, dashed bool) (Command, string) {
 	if pkg == "" {
 		pkg = words[0]
@@ -145,7 +144,7 @@ func (r *runner) program(c Command, pkg string, words []string, dashed bool) (Co
 	return c, pkg
 }
 
-// source is how exthost add names a package; "" for files, addresses and variables.
+// source returns the package in the syntax of exthost add; "" for files, URLs and variables.
 func (r *runner) source(pkg string) string {
 	if isPlace(pkg) {
 		return ""
@@ -170,7 +169,7 @@ func (r *runner) source(pkg string) string {
 	return "pypi:" + name + version
 }
 
-// unpinned returns a package that states no version; "" for one that does.
+// unpinned returns pkg if it states no fixed version, else "".
 func unpinned(pkg string) string {
 	if isPlace(pkg) {
 		return ""

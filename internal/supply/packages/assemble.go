@@ -20,16 +20,15 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// archive is one part as it came.
+// archive is a downloaded part, or the error.
 type archive struct {
 	form  store.Form
-	strip int // elements of the names in it
+	strip int // leading path elements to drop when unpacking
 	data  []byte
 	err   error
 }
 
-// assemble fetches all parts and unpacks them into a tree, which the caller puts into the store
-// or drops.
+// assemble fetches all parts and unpacks them into a tree. The caller puts the tree into the store or drops it.
 func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.Part) (*store.Tree, error) {
 	client, err := from.client()
 	if err != nil {
@@ -50,7 +49,7 @@ func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.
 	return tree, nil
 }
 
-// unpackAll unpacks the parts in their order, while the next ones are on their way.
+// unpackAll unpacks the parts in order while later parts are being downloaded.
 func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree,
 	parts []lockfile.Part) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,7 +57,7 @@ func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from
 	defer fetching.Wait()
 	defer cancel()
 	arrived := make([]chan archive, len(parts))
-	room := make(chan struct{}, width) // for parts that are on their way or wait to be unpacked
+	room := make(chan struct{}, width) // limits parts that are being downloaded or wait for unpacking
 	for n := range parts {
 		arrived[n] = make(chan archive, 1)
 	}
@@ -88,7 +87,7 @@ func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from
 	return nil
 }
 
-// fetch returns a part whose content has the hash that is stated.
+// fetch downloads a part and verifies its hash.
 func (i *Installer) fetch(ctx context.Context, client *download.Client, from origin, p lockfile.Part) (a archive) {
 	if isLocal(p) || isGit(p) {
 		return i.fetchLocal(ctx, p)
@@ -105,13 +104,13 @@ func (i *Installer) fetch(ctx context.Context, client *download.Client, from ori
 	return a
 }
 
-// sameName refuses an archive that says it is another package than the one that was asked for.
+// sameName refuses an archive whose metadata names another package.
 func sameName(dir string, p lockfile.Part) error {
 	dir = filepath.Join(dir, filepath.FromSlash(p.Path))
 	if unpacked.IsWheel(p) {
 		return unpacked.SameWheel(dir, p)
 	}
-	if isLocal(p) || isGit(p) { // it has no other name
+	if isLocal(p) || isGit(p) { // it has no registry name
 		return nil
 	}
 	pkg, err := unpacked.ReadPackageJSON(dir)
@@ -124,8 +123,8 @@ func sameName(dir string, p lockfile.Part) error {
 	return nil
 }
 
-// finish runs the install scripts of the parts with these names, without secrets in their
-// environment, and takes from files what a tree in the store does not have.
+// finish runs the install scripts of the named parts, without secrets in the environment, and normalizes file
+// modes for the store.
 func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lockfile.Part, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -137,7 +136,7 @@ func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lockfi
 	argv := []string{"npm", "rebuild", "--ignore-scripts=false", "--bin-links=false", "--foreground-scripts",
 		"--offline", "--no-audit", "--no-update-notifier", "--loglevel=error", "--global=false"}
 	for _, p := range parts {
-		// by its place: npm takes a name for that of a folder, which another package may have
+		// by path, because npm takes a name for a folder of that name, which may hold another package
 		if slices.Contains(names, p.Name) {
 			argv = append(argv, "./"+p.Path)
 		}
@@ -165,11 +164,11 @@ func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lockfi
 	})
 }
 
-// ofRegistry begins the address of an archive that is relative to that of the registry which has the package.
+// ofRegistry starts archive URLs that are relative to the package's registry.
 const ofRegistry = "registry://"
 
-// stated returns how the lock file states where an archive is. The address of a registry may hold a token
-// in its path, and is each user's own: what shares it is stated relative to it.
+// stated returns the URL of an archive for the lock file. A registry URL may contain a user's token in its path,
+// so the part it shares with the archive's URL is left out.
 func stated(registry, archive string) (string, error) {
 	at, err := url.Parse(registry)
 	if err != nil {
@@ -196,7 +195,7 @@ func stated(registry, archive string) (string, error) {
 	return u.String(), nil
 }
 
-// paths are those of the registries, which may hold a token.
+// paths returns the paths of the registry URLs, which may contain tokens.
 func (o origin) paths() (list []string) {
 	for _, registry := range o.registries {
 		if u, err := url.Parse(registry); err == nil && strings.Trim(u.EscapedPath(), "/") != "" &&
@@ -207,9 +206,9 @@ func (o origin) paths() (list []string) {
 	return list
 }
 
-const minToken = 16 // characters of the shortest token that a path has
+const minToken = 16 // shortest path element that may be a token, in characters
 
-// address returns where an archive is that the lock file states.
+// address resolves the archive URL of a lock file.
 func (o origin) address(name, text string) (string, error) {
 	rel, ok := strings.CutPrefix(text, ofRegistry)
 	if !ok {

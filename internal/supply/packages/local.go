@@ -19,11 +19,11 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// isGit and isLocal tell parts that are no archives of registries, by their address.
+// isGit and isLocal report whether a part is a commit, or a bundle or folder, rather than a registry's archive.
 func isGit(p lockfile.Part) bool   { return strings.HasPrefix(p.URL, "git+") }
 func isLocal(p lockfile.Part) bool { return !strings.Contains(p.URL, "://") }
 
-// resolveLocal resolves a commit, a bundle or a folder, with what its package.json needs.
+// resolveLocal resolves a commit, bundle or folder, and the dependencies in its package.json.
 func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err error) {
 	first, err := i.base(ctx, &s)
 	if err != nil {
@@ -34,7 +34,7 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 	if err != nil {
 		return r, err
 	}
-	defer func() { _ = tree.Drop() }() // it has served its purpose
+	defer func() { _ = tree.Drop() }() // needed only to read its metadata
 	says, err := unpacked.Describe(tree.Dir(), r.parts)
 	if err != nil {
 		return r, err
@@ -52,7 +52,7 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 	return r, nil
 }
 
-// base is the part with the files of s itself. A path becomes relative to the lock file.
+// base returns the part for s itself, and makes its path relative to the lock file.
 func (i *Installer) base(ctx context.Context, s *Source) (lockfile.Part, error) {
 	name := strings.TrimSuffix(filepath.Base(s.Name), ".git")
 	if s.Kind == Git {
@@ -82,7 +82,7 @@ func (i *Installer) base(ctx context.Context, s *Source) (lockfile.Part, error) 
 	return p, nil
 }
 
-// needsPackages reports whether a folder has a package.json with dependencies.
+// needsPackages reports whether dir has a package.json with dependencies, and is not a bundle.
 func needsPackages(dir string) bool {
 	p, err := unpacked.ReadPackageJSON(dir)
 	if _, bundle := os.Lstat(filepath.Join(dir, unpacked.BundleFile)); err != nil || bundle == nil {
@@ -91,7 +91,7 @@ func needsPackages(dir string) bool {
 	return len(p.Dependencies) > 0
 }
 
-// resolveOf has npm resolve what the package.json of a tree needs, by its lock file where it has
+// resolveOf lets npm resolve the dependencies of a tree's package.json, using its package-lock.json if there is
 // one.
 func (i *Installer) resolveOf(ctx context.Context, tree string) (r resolved, err error) {
 	dir, err := os.MkdirTemp("", "exthost-npm-")
@@ -113,7 +113,7 @@ func (i *Installer) resolveOf(ctx context.Context, tree string) (r resolved, err
 	return i.resolveWithNPM(ctx, dir, "")
 }
 
-// fetchLocal returns the files of a commit, a bundle or a folder.
+// fetchLocal reads the files of a commit, bundle or folder.
 func (i *Installer) fetchLocal(ctx context.Context, p lockfile.Part) (a archive) {
 	path := filepath.Join(i.Dir, filepath.FromSlash(p.URL))
 	switch info, err := os.Stat(path); {
@@ -136,7 +136,7 @@ func (i *Installer) fetchLocal(ctx context.Context, p lockfile.Part) (a archive)
 	return a
 }
 
-// pack makes an archive of a folder, without what npm and git keep there.
+// pack returns a folder as a tar archive, without node_modules and .git.
 func pack(dir string) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/registrytest"
 )
 
-// repository is a repository of git that is served over http on this machine.
+// repository is a git repository served over http on this machine.
 type repository struct {
 	t        *testing.T
 	dir, url string
@@ -98,7 +98,7 @@ var nodeProgram = map[string]string{
 	"index.js":     "console.log('sun')\n",
 }
 
-// workbench is an installer with a store of its own, which takes nothing younger than three days.
+// workbench is an installer with its own store, which accepts nothing younger than three days.
 type workbench struct{ *Installer }
 
 func newWorkbench(t testing.TB) workbench {
@@ -117,7 +117,7 @@ func newWorkbench(t testing.TB) workbench {
 	return b
 }
 
-// setenv has the programs see a variable; the last one of a name counts.
+// setenv sets a variable for the programs; the last value of a name counts.
 func (b workbench) setenv(name, value string) {
 	b.Installer.Environ = append(b.Installer.Environ, name+"="+value)
 }
@@ -131,7 +131,7 @@ func (b workbench) add(t testing.TB, source string) (*Package, error) {
 	return b.Add(context.Background(), s)
 }
 
-// refused wants a reason, and nothing in the store.
+// refused expects an error with the text want, and an empty store.
 func (b workbench) refused(t *testing.T, p *Package, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
@@ -142,12 +142,12 @@ func (b workbench) refused(t *testing.T, p *Package, err error, want string) {
 	}
 }
 
-// locked is the entry of a package in a lock file.
+// locked returns the lock file entry of a package.
 func locked(p *Package) lockfile.Entry {
 	return lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
 }
 
-// A tag is resolved to its commit; when it moves, what is locked stays.
+// TestGit resolves a tag to its commit, and fetches that commit after the tag has moved.
 func TestGit(t *testing.T) {
 	processtest.Leaks(t)
 	r, i := newRepository(t), newWorkbench(t)
@@ -191,7 +191,7 @@ func TestGit(t *testing.T) {
 	}
 }
 
-// What a repository holds beside files is refused, and nothing of it runs.
+// TestAttacksGit: anything but regular files in a repository is refused, and none of it runs.
 func TestAttacksGit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		attack func(r *repository)
@@ -240,7 +240,7 @@ func TestAttacksGit(t *testing.T) {
 	}
 }
 
-// A bundle runs with node or python, and what its user states becomes variables.
+// TestBundle runs bundles with node and python; user configuration becomes variables.
 func TestBundle(t *testing.T) {
 	good := `{"name": "notes", "version": "1.2.3", "server": {"type": "node", "mcp_config": {"command": "node", "args": ["${__dirname}/server/index.js", "${user_config.dir}"],
 		"env": {"KEY": "${user_config.api_key}", "MODE": "${user_config.mode}"}}}, "user_config": {"dir": {"required": true}, "api_key": {"required": true}, "mode": {"default": "fast"}}}`
@@ -308,7 +308,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// What a bundle states for its user's settings counts, whatever its type.
+// TestDefaultsOfABundle: defaults of the user configuration apply, whatever their type.
 func TestDefaultsOfABundle(t *testing.T) {
 	const form = `{"name": "notes", "version": "1.2.3", "server": {"type": "node", "mcp_config": {"command": "node", "args": ["${__dirname}/index.js", "${user_config.it}"]}}, "user_config": {"it": {"default": %s}}}`
 	for value, want := range map[string]string{
@@ -337,8 +337,8 @@ func TestDefaultsOfABundle(t *testing.T) {
 	}
 }
 
-// The program of a bundle runs, as the manifest states it for this system, also when the archive does
-// not say that it can be run.
+// TestBinaryBundle runs a bundle's own program with this platform's overrides, even if the archive does not mark
+// it executable.
 func TestBinaryBundle(t *testing.T) {
 	system := goruntime.GOOS
 	if system == "windows" {
@@ -402,7 +402,7 @@ func TestBinaryBundle(t *testing.T) {
 	}
 }
 
-// A folder is copied into the store; links in it are refused.
+// TestFolder copies a folder into the store, and refuses one with links.
 func TestFolder(t *testing.T) {
 	i := newWorkbench(t)
 	dir := filepath.Join(i.Dir, "weather")
@@ -425,7 +425,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// The MCP registry names a package, which has to name the server too.
+// TestRegistry: the package that the MCP registry names must name the server too.
 func TestRegistry(t *testing.T) {
 	one := left("1.0.0")
 	one.JSON = map[string]any{"bin": "index.js", "mcpName": "io.github.acme/left"}

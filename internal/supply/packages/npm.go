@@ -17,8 +17,8 @@ import (
 	"github.com/exthost/exthost/internal/supply/packages/program"
 )
 
-// npmFlags make npm resolve and do nothing else, whatever its configuration says. An older npm
-// knows no --allow flags: [npmAlone] holds it, and what is no package of a registry is refused later.
+// npmFlags make npm only resolve, regardless of its configuration. Older versions ignore the --allow flags; for
+// them [npmAlone] and the checks of parsePackageLock apply.
 var npmFlags = []string{"--package-lock-only", "--ignore-scripts", "--allow-git=none", "--allow-remote=none",
 	"--allow-file=none", "--allow-directory=none", "--omit=dev", "--install-strategy=hoisted", "--lockfile-version=3",
 	"--package-lock=true",
@@ -50,7 +50,7 @@ func (i *Installer) resolveNPM(ctx context.Context, s Source) (r resolved, err e
 	return i.resolveWithNPM(ctx, dir, s.Name)
 }
 
-// resolveWithNPM has npm resolve the package.json of dir. The part with the name main comes first.
+// resolveWithNPM lets npm resolve the package.json in dir. The part named main comes first.
 func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r resolved, err error) {
 	config, err := readNPMConfig(ctx, dir, i.environ())
 	if err != nil {
@@ -63,7 +63,7 @@ func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r res
 	}
 	defer client.Close()
 	argv := append([]string{"npm", "install"}, npmFlags...)
-	if i.MinAge > 0 && len(i.AgeOf) == 0 { // npm takes the newest version that is old enough
+	if i.MinAge > 0 && len(i.AgeOf) == 0 { // npm then prefers the newest version that is old enough
 		argv = append(argv, "--before="+time.Now().Add(-i.MinAge).UTC().Format(time.RFC3339))
 	}
 	if _, err := (program.Program{Dir: dir, Argv: argv, Env: config.env, Hide: r.from.paths()}).Run(ctx); err != nil {
@@ -97,7 +97,7 @@ func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r res
 	return r, nil
 }
 
-// locate asks the registry of each entry for the archive and the time of the version.
+// locate asks the registry for each entry's archive and publication time.
 func (i *Installer) locate(ctx context.Context, client *download.Client, config *npmConfig, entries []npmEntry,
 ) ([]lockfile.Part, error) {
 	byName := map[string][]int{}

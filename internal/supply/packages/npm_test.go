@@ -21,7 +21,7 @@ import (
 
 const hour = time.Hour
 
-// lab is a registry, a store and npm that knows nothing else.
+// lab is a test registry, a store, and an npm that uses only them.
 type lab struct {
 	*registrytest.NPM
 	workbench
@@ -60,7 +60,7 @@ func left(version string) registrytest.Release {
 	}
 }
 
-// A package of npm's is put into the store with what it needs, and fetched again from its entry.
+// TestAddNPM adds an npm package with its dependencies, and fetches it again from its lock file entry.
 func TestAddNPM(t *testing.T) {
 	processtest.Leaks(t)
 	l := newLab(t, weather("1.0.0"), weather("1.2.0"), weather("2.0.0"), left("1.0.0"))
@@ -100,7 +100,7 @@ func TestAddNPM(t *testing.T) {
 	}
 }
 
-// What a source is now is known without its archives, and nothing comes into the store.
+// TestResolve resolves sources without downloading archives or adding to the store.
 func TestResolve(t *testing.T) {
 	l := newLab(t, weather("1.0.0"), left("1.0.0"))
 	p, err := l.add(t, "npm:@acme/mcp-weather")
@@ -139,7 +139,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// npm takes versions that are old enough; a name is exempt on demand.
+// TestMinAge: npm chooses versions that are old enough; single packages can be exempt.
 func TestMinAge(t *testing.T) {
 	young := weather("1.9.0")
 	young.Age = hour
@@ -153,7 +153,7 @@ func TestMinAge(t *testing.T) {
 	}
 }
 
-// Install scripts do not run, and those that are named do.
+// TestInstallScripts: install scripts run only for the packages named.
 func TestInstallScripts(t *testing.T) {
 	one := left("1.0.0")
 	one.JSON = map[string]any{
@@ -188,8 +188,8 @@ func TestInstallScripts(t *testing.T) {
 	}
 }
 
-// A name allows the scripts of the package that has it, and not of one in a folder of that name,
-// nor does the package around it say how they run.
+// TestInstallScriptsOfOthers: allowing a package does not allow another one in a folder of that name, and a
+// package cannot change how its dependencies' scripts run.
 func TestInstallScriptsOfOthers(t *testing.T) {
 	writes := func(name, version string) registrytest.Release {
 		return registrytest.Release{
@@ -242,8 +242,7 @@ func TestInstallScriptsOfOthers(t *testing.T) {
 
 func ptr(s string) *string { return &s }
 
-// Attacks by which an archive, or the address of one, does more than it should. Each is refused
-// with its reason, and leaves no tree.
+// TestAttacksArchive tries attacks by an archive or its URL. Each is refused with its reason and leaves no tree.
 func TestAttacksArchive(t *testing.T) {
 	own := registrytest.Entry{Name: "package/package.json", Body: `{"name":"left","version":"1.0.0","bin":"index.js"}`}
 	with := func(entries ...registrytest.Entry) registrytest.Release {
@@ -313,7 +312,7 @@ func TestAttacksArchive(t *testing.T) {
 	}
 }
 
-// putLocked puts what a package-lock.json names into the store, as the registry has it.
+// putLocked puts the package of a package-lock.json into the store, with the registry's archives.
 func (l *lab) putLocked(t *testing.T, r registrytest.Release) (*Package, error) {
 	integrity := r.Hash()
 	if r.Integrity != nil {
@@ -336,7 +335,7 @@ func (l *lab) putLocked(t *testing.T, r registrytest.Release) (*Package, error) 
 	return l.put(t.Context(), resolved{version: r.Version, parts: parts, from: origin{registries: []string{l.URL}}})
 }
 
-// What npm resolved to something else than a package of its registry is refused.
+// TestAttacksPackageLock: packages that npm did not resolve from the registry are refused.
 func TestAttacksPackageLock(t *testing.T) {
 	l := newLab(t, left("1.0.0"))
 	client, err := download.New(l.URL)
@@ -367,7 +366,7 @@ func TestAttacksPackageLock(t *testing.T) {
 	}
 }
 
-// Attacks on what npm resolves.
+// TestAttacksNPM tries attacks through npm's resolution.
 func TestAttacksNPM(t *testing.T) {
 	other := registrytest.NewNPM(t, left("1.0.0"))
 	dependsOn := func(what string) func(l *lab) {
@@ -404,7 +403,7 @@ func TestAttacksNPM(t *testing.T) {
 	}
 }
 
-// An npm that knows no --allow-git, as npm 10, runs no program for a package from git either.
+// TestOldNPM: npm 10, which ignores --allow-git, starts no program for a git package either.
 func TestOldNPM(t *testing.T) {
 	if goruntime.GOOS == "windows" {
 		t.Skip("the programs that stand in are scripts of a shell")
@@ -446,8 +445,8 @@ func TestOldNPM(t *testing.T) {
 	}
 }
 
-// A registry that wants a token gets the one of the user's .npmrc, when a package is added and when
-// it is fetched; the token is in no lock file. A scope's registry gets its own.
+// TestPrivateNPM: a registry gets the token from the user's .npmrc, when adding and when fetching, and a scope's
+// registry gets its own. The lock file does not contain it.
 func TestPrivateNPM(t *testing.T) {
 	scoped := registrytest.NewNPM(t, weather("1.0.0"))
 	scoped.Authorization = "Basic YWRhOnNlY3JldA=="
@@ -482,7 +481,7 @@ func TestPrivateNPM(t *testing.T) {
 	}
 }
 
-// What a lock file names is fetched just so, or not at all.
+// TestAttacksLocked: fetching a lock file entry yields exactly that package or fails.
 func TestAttacksLocked(t *testing.T) {
 	l := newLab(t, weather("1.0.0"), left("1.0.0"))
 	p, err := l.add(t, "npm:@acme/mcp-weather")

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// npmEntry is one package of a package-lock.json.
+// npmEntry is a package in package-lock.json.
 type npmEntry struct {
-	Name      string   `json:"name"` // where the path names something else: an alias
+	Name      string   `json:"name"` // for an alias, where the path has another name
 	Version   string   `json:"version"`
 	Resolved  string   `json:"resolved"`
 	Integrity string   `json:"integrity"`
@@ -27,10 +27,10 @@ type npmEntry struct {
 	path, name string
 }
 
-const maxParts = 2000 // of a package
+const maxParts = 2000 // per package
 
-// parsePackageLock returns the packages of a package-lock.json that belong on this machine, in
-// the order of their paths. One that does not come from a registry is an error.
+// parsePackageLock returns the entries of a package-lock.json that this machine needs, sorted by path. An entry
+// that is not from a registry is an error.
 func parsePackageLock(data []byte) (entries []npmEntry, err error) {
 	var lock struct {
 		Version  int                 `json:"lockfileVersion"`
@@ -77,7 +77,7 @@ func (e *npmEntry) check() error {
 	return nil
 }
 
-// here reports whether an optional package is made for this machine.
+// here reports whether an optional package supports this machine.
 func (e *npmEntry) here() bool {
 	system, ok := map[string]string{"windows": "win32", "illumos": "sunos", "solaris": "sunos"}[goruntime.GOOS]
 	if !ok {
@@ -90,7 +90,8 @@ func (e *npmEntry) here() bool {
 	return lists(e.OS, system) && lists(e.CPU, cpu) && (goruntime.GOOS != "linux" || lists(e.Libc, libc()))
 }
 
-// lists reports whether a list of npm's names a value: without any, with it, or without !value.
+// lists reports whether an os, cpu or libc list of npm includes value. "!x" excludes x; an empty list includes
+// everything.
 func lists(list []string, value string) bool {
 	if len(list) == 0 || slices.Contains(list, value) {
 		return true
@@ -99,7 +100,7 @@ func lists(list []string, value string) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return !excluded(s) }) && !slices.Contains(list, "!"+value)
 }
 
-// libc is the C library of this Linux, as npm calls it.
+// libc returns npm's name for this Linux system's C library.
 func libc() string {
 	if musl, _ := filepath.Glob("/lib/ld-musl-*"); len(musl) > 0 {
 		return "musl"

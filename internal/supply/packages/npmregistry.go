@@ -20,21 +20,21 @@ import (
 	"github.com/exthost/exthost/internal/supply/packages/program"
 )
 
-// maxMetadata bounds what a registry says of all versions of a package, in bytes.
+// maxMetadata limits a registry's answer about a package, in bytes.
 const maxMetadata = 128 << 20
 
-// npmConfig is npm's configuration: which registry has which packages.
+// npmConfig is npm's configuration of registries.
 type npmConfig struct {
 	registry string
-	scopes   map[string]string // by "@scope"
-	env      []string          // what npm is started with
+	scopes   map[string]string // registry by "@scope"
+	env      []string          // environment for npm
 
 	credentials map[string]string
 }
 
-// npmAlone keeps npm from starting programs. It asks git about a package with a git address, and
-// has npm prepare one, before anything here sees what it resolved; an npm that knows no --allow-git
-// does so whatever the flags say. The file beside it shows that it counted.
+// npmAlone keeps npm from starting programs. For a package with a git URL npm runs git, and npm again to prepare
+// the package, before this program sees what was resolved. npm versions without --allow-git do so regardless of
+// flags. The file "alone" proves that the script was loaded.
 const npmAlone = `const children = require('node:child_process')
 for (const name of Object.keys(children)) {
   if (name === 'ChildProcess') children[name].prototype.spawn = refuse
@@ -47,7 +47,7 @@ function refuse(program) {
 }
 `
 
-// alone returns an environment in which npm starts no program. It uses files in dir.
+// alone returns an environment in which npm starts no program. It writes a script to dir.
 func alone(dir string, env []string) ([]string, error) {
 	path := filepath.Join(dir, "alone.cjs")
 	own, _ := process.Lookup(env)("NODE_OPTIONS")
@@ -55,8 +55,8 @@ func alone(dir string, env []string) ([]string, error) {
 		[]byte(npmAlone), 0o600)
 }
 
-// readNPMConfig asks npm, so that files and variables count as they do for npm; not those of the
-// directories above dir.
+// readNPMConfig asks npm for its settings, so that files and variables have npm's precedence. It ignores .npmrc
+// files above dir.
 func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, error) {
 	env, err := alone(dir, env)
 	if err != nil {
@@ -81,7 +81,7 @@ func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, e
 	c := &npmConfig{scopes: map[string]string{}, env: env}
 	global, _ := values["globalconfig"].(string)
 	user, _ := values["userconfig"].(string)
-	if c.credentials, err = credentials.NPM(env, global, user); err != nil { // which npm tells nobody
+	if c.credentials, err = credentials.NPM(env, global, user); err != nil { // npm config list hides credentials
 		return nil, err
 	}
 	for key, value := range values {
@@ -96,7 +96,7 @@ func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, e
 	return c, nil
 }
 
-// of is the registry that has a package.
+// of returns the registry of a package.
 func (c *npmConfig) of(name string) string {
 	if scope, _, ok := strings.Cut(name, "/"); ok && c.scopes[scope] != "" {
 		return c.scopes[scope]
@@ -108,7 +108,7 @@ func (c *npmConfig) origin() origin {
 	return origin{append([]string{c.registry}, slices.Sorted(maps.Values(c.scopes))...), c.credentials, c.of}
 }
 
-// packument is what a registry says of a package.
+// packument is a registry's answer about a package.
 type packument struct {
 	Time     map[string]any `json:"time"`
 	Versions map[string]struct {
@@ -132,14 +132,14 @@ func readPackument(ctx context.Context, client *download.Client, registry, name 
 	return p, nil
 }
 
-// published is when a version was; zero: the registry does not say.
+// published returns when a version was published; zero if unknown.
 func (p *packument) published(version string) time.Time {
 	text, _ := p.Time[version].(string)
 	at, _ := time.Parse(time.RFC3339, text) // zero on an error
 	return at
 }
 
-// sameHost refuses an archive that is not where its registry is.
+// sameHost refuses an archive on another host than its registry.
 func sameHost(registry, archive string) error {
 	r, err := url.Parse(registry)
 	if err != nil {
@@ -159,10 +159,10 @@ func hostOf(u *url.URL) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// width is how many requests run at once.
+// width is the number of concurrent requests.
 const width = 6
 
-// inParallel calls f for each key, and returns the error of the first that fails in their order.
+// inParallel calls f for each key, and returns the error of the first key in order that failed.
 func inParallel[T any](ctx context.Context, list map[string]T, f func(ctx context.Context, key string, value T) error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -187,7 +187,7 @@ func inParallel[T any](ctx context.Context, list map[string]T, f func(ctx contex
 	return firstCause(errs)
 }
 
-// firstCause is the first error that is not the end of the others.
+// firstCause returns the first error that is not a cancellation, if there is one.
 func firstCause(errs []error) (first error) {
 	for _, err := range errs {
 		switch {

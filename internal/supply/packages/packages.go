@@ -1,8 +1,9 @@
-// Package packages puts packages of other people into the store, exactly as they are locked or as
-// their registries resolve them now, and says how they are run.
+// Package packages adds packages from npm, PyPI, git, bundles, folders and the MCP registry to the store, either
+// as their registries resolve them now or exactly as a lock file records them. It also determines how they are
+// run.
 //
-// npm, pip and git resolve; the download, the comparison with the registry's hash, the unpacking
-// and the hash of the files are this program's.
+// npm, pip and git only resolve. This program itself downloads, verifies the registry's hashes, unpacks, and
+// hashes the files.
 package packages
 
 import (
@@ -21,20 +22,19 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// Installer puts packages into a store.
+// Installer adds packages to a store.
 type Installer struct {
 	Store store.Store
-	// Dir is the directory of the lock file; paths of sources in the lock are relative to it.
+	// Dir is the directory of the lock file. Paths in the lock file are relative to it.
 	Dir string
-	// MinAge is how long ago every part of a package must have been published; 0: no matter.
-	// AgeOf states it for single packages.
+	// MinAge is the minimal age of every part of a package; 0 for any. AgeOf overrides it by package name.
 	MinAge time.Duration
 	AgeOf  map[string]time.Duration
-	// AllowScripts are the packages whose install scripts run.
+	// AllowScripts names the packages whose install scripts may run.
 	AllowScripts []string
-	// MCPRegistry is the address of the MCP registry. Default: the official one.
+	// MCPRegistry is the URL of the MCP registry. Default: the official one.
 	MCPRegistry string
-	// Environ is what npm, pip and git are started with. Default: that of this process.
+	// Environ is the environment for npm, pip and git. Default: this process's.
 	Environ []string
 }
 
@@ -49,34 +49,34 @@ func (i *Installer) environ() []string {
 type Package struct {
 	Source  Source
 	Version string
-	Tree    string          // the hash of its files
-	Parts   []lockfile.Part // what it is made of; the first is the package itself
-	Scripts []string        // the packages whose install scripts ran
-	Held    []string        // the packages whose install scripts did not
-	Aside   store.Left      // what had to make room for the files of the package
+	Tree    string          // hash of its files
+	Parts   []lockfile.Part // its archives; the package itself comes first
+	Scripts []string        // packages whose install scripts ran
+	Held    []string        // packages whose install scripts did not run
+	Aside   store.Left      // foreign files that were moved aside for the package's files
 	Run     unpacked.Run
 }
 
-// Same reports whether the package is the one of an entry of the lock file. Where there is no Tree,
-// or install scripts ran then and not now and made other files, the archives tell.
+// Same reports whether p is the package of a lock file entry. Without a Tree, or if install scripts ran only for
+// the entry and may have changed files, it compares the archives instead.
 func (p *Package) Same(e lockfile.Entry) bool {
 	folder := func(p lockfile.Part) bool { return isLocal(p) && p.Integrity == "" }
 	scripts := len(e.Scripts) > 0 && len(p.Scripts) == 0 && !slices.ContainsFunc(p.Parts, folder)
 	return p.Tree == e.Tree || (p.Tree == "" || scripts) &&
 		slices.EqualFunc(p.Parts, e.Parts, func(a, b lockfile.Part) bool {
-			a.URL, b.URL = "", "" // of a mirror
+			a.URL, b.URL = "", "" // mirrors differ
 			return a == b
 		})
 }
 
-// resolved is what a source is at this moment.
+// resolved is the current version of a source.
 type resolved struct {
 	version string
 	parts   []lockfile.Part
 	from    origin
 
-	source Source            // as the lock file states it
-	server *registeredServer // nil: the MCP registry was not asked
+	source Source            // in the form of the lock file
+	server *registeredServer // nil unless the MCP registry was asked
 }
 
 func (i *Installer) resolve(ctx context.Context, s Source) (r resolved, err error) {
@@ -96,8 +96,8 @@ func (i *Installer) resolve(ctx context.Context, s Source) (r resolved, err erro
 	return r, err
 }
 
-// Resolve says what Add would take now, without the archives of registries: the package is not in
-// the store, has no Run, and a Tree only if it is a folder.
+// Resolve returns what Add would add now, without downloading archives. The result has no Run, and a Tree only
+// for a folder.
 func (i *Installer) Resolve(ctx context.Context, s Source) (*Package, error) {
 	r, err := i.resolve(ctx, s)
 	if err != nil {
@@ -107,7 +107,7 @@ func (i *Installer) Resolve(ctx context.Context, s Source) (*Package, error) {
 	if s.Kind != Folder {
 		return p, nil
 	}
-	tree, err := i.assemble(ctx, r.from, r.parts) // of a folder nothing but its files tells what it is
+	tree, err := i.assemble(ctx, r.from, r.parts) // only its files identify a folder
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s, err)
 	}
@@ -115,8 +115,8 @@ func (i *Installer) Resolve(ctx context.Context, s Source) (*Package, error) {
 	return p, errors.Join(err, tree.Drop())
 }
 
-// Add resolves a source and puts the package into the store. Nothing of it has run then, unless
-// AllowScripts names it. The error says why a package is refused.
+// Add resolves a source and puts its package into the store. It runs no code of the package, except the install
+// scripts named by AllowScripts.
 func (i *Installer) Add(ctx context.Context, s Source) (*Package, error) {
 	r, err := i.resolve(ctx, s)
 	if err != nil {
@@ -129,13 +129,13 @@ func (i *Installer) Add(ctx context.Context, s Source) (*Package, error) {
 	return p, nil
 }
 
-// Fetch puts into the store exactly what an entry of a lock file names. What had to make room for
-// its files is in aside. The error names what is not there any more or is something else now.
+// Fetch puts the exact package of a lock file entry into the store. aside are foreign files that were moved to
+// make room. It fails if any part is gone or has changed.
 func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) (aside store.Left, err error) {
 	if _, _, err := i.Store.Verify(e.Tree); err == nil {
 		return aside, nil
 	}
-	for _, name := range e.Scripts { // a lock file is often another person's
+	for _, name := range e.Scripts { // the lock file may be somebody else's
 		if !slices.Contains(i.AllowScripts, name) {
 			return aside, fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them "+
 				"here too", name, e.Source, name)
@@ -169,7 +169,7 @@ func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) (aside store.Le
 	return aside, nil
 }
 
-// put assembles a package and puts it into the store.
+// put assembles a resolved package and puts it into the store.
 func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
 	p := &Package{Source: r.source, Version: r.version, Parts: r.parts}
 	tree, err := i.assemble(ctx, r.from, r.parts)
@@ -194,8 +194,8 @@ func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
 	return p, nil
 }
 
-// scripts tells the packages with install scripts apart: those that run, and the others. A name
-// in AllowScripts that has none is a mistake.
+// scripts returns the parts whose install scripts may run, and those whose scripts are held back. A name in
+// AllowScripts without install scripts is an error.
 func (i *Installer) scripts(dir string, parts []lockfile.Part) (run, held []string, err error) {
 	for _, p := range parts {
 		if unpacked.IsWheel(p) {
@@ -227,7 +227,7 @@ func (i *Installer) scripts(dir string, parts []lockfile.Part) (run, held []stri
 	return slices.Compact(run), slices.Compact(held), nil
 }
 
-// old refuses a part that was published too recently, or nobody knows when.
+// old refuses a part that was published too recently, or at an unknown time.
 func (i *Installer) old(name, version string, published time.Time) error {
 	age, stated := i.AgeOf[name]
 	if !stated {
@@ -246,11 +246,10 @@ func (i *Installer) old(name, version string, published time.Time) error {
 	return nil
 }
 
-// origin is where packages come from: the registries that the user configured, and what they are
-// told of who asks.
+// origin is where packages are downloaded from: the configured registries and their credentials.
 type origin struct {
 	registries  []string
-	credentials map[string]string // as those of a [download.Client]
+	credentials map[string]string // see [download.Client]
 	of          func(name string) (registry string)
 }
 
@@ -263,7 +262,7 @@ func (o origin) client() (*download.Client, error) {
 	return client, nil
 }
 
-// origin is where an entry's parts may come from.
+// origin returns the origin of an entry's parts.
 func (i *Installer) origin(ctx context.Context, e lockfile.Entry) (o origin, err error) {
 	s, err := i.Source(e)
 	switch {
@@ -277,7 +276,8 @@ func (i *Installer) origin(ctx context.Context, e lockfile.Entry) (o origin, err
 	if s.Kind == Bundle || s.Kind != NPM && s.Kind != PyPI && len(e.Parts) == 1 {
 		return o, nil
 	}
-	dir, err := os.MkdirTemp("", "exthost-config-") // both programs take files of where they run for their own
+	// an empty directory, because npm and pip also read configuration from the working directory
+	dir, err := os.MkdirTemp("", "exthost-config-")
 	if err != nil {
 		return o, err
 	}
@@ -296,8 +296,7 @@ func (i *Installer) origin(ctx context.Context, e lockfile.Entry) (o origin, err
 	return c.origin(), nil
 }
 
-// Source reads the source of an entry of the lock file, which may be a path relative to that
-// file.
+// Source parses the source of a lock file entry, whose path may be relative to the lock file.
 func (i *Installer) Source(e lockfile.Entry) (Source, error) {
 	if strings.HasPrefix(e.Source, ".") {
 		return Parse(filepath.Join(i.Dir, filepath.FromSlash(e.Source)))

@@ -12,16 +12,16 @@ import (
 	"github.com/exthost/exthost/internal/supply/packages/program"
 )
 
-// pipConfig is which index pip asks, and with what.
+// pipConfig is the index that pip uses, and how pip is started.
 type pipConfig struct {
 	index  string
 	origin origin
-	env    []string // what pip is started with
+	env    []string // environment for pip
 }
 
 const defaultIndex = "https://pypi.org/simple"
 
-// kept are the settings of pip that decide how it connects.
+// kept are the pip settings about connections, which are passed on.
 var kept = []string{
 	"cert",
 	"client-cert",
@@ -33,8 +33,8 @@ var kept = []string{
 	"cache-dir",
 }
 
-// readPipConfig asks pip, so that files and variables count as they do for pip, and leaves out
-// what would make it take packages from elsewhere.
+// readPipConfig asks pip for its settings, so that files and variables have pip's precedence. It drops the
+// settings that add other sources of packages.
 func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, error) {
 	out, err := (program.Program{Dir: dir, Argv: []string{"python3", "-m", "pip", "config", "list"}, Env: env}).Run(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 			c.env = append(c.env, v)
 		}
 	}
-	// no argument: it may hold a password, and others see arguments
+	// in the environment and not in an argument: it may contain a password, and other users can read arguments
 	c.env = append(c.env, "PIP_CONFIG_FILE="+os.DevNull, "PIP_INDEX_URL="+c.index)
 	for _, name := range kept {
 		if values[name] != "" {
@@ -79,12 +79,12 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 	return c, nil
 }
 
-// indexOrigin is the origin of an index: its address says who asks, or a netrc does.
+// indexOrigin returns the origin of an index, with credentials from its URL or a netrc.
 func indexOrigin(index string, env []string) (origin, error) {
 	o := origin{registries: []string{index}, of: func(string) string { return index }}
 	u, err := url.Parse(index)
 	if err != nil || u.User != nil {
-		return o, nil // which the client sends, or refuses
+		return o, nil // the client sends the credentials in the URL, or refuses it
 	}
 	header, err := credentials.Netrc(env, u.Hostname())
 	if header != "" {
@@ -93,7 +93,7 @@ func indexOrigin(index string, env []string) (origin, error) {
 	return o, err
 }
 
-// cutSection splits global.index-url and :env:.index-url.
+// cutSection splits global.index-url or :env:.index-url at the last dot.
 func cutSection(key string) (section, name string, ok bool) {
 	n := strings.LastIndexByte(key, '.')
 	if n < 0 {

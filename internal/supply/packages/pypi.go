@@ -20,10 +20,10 @@ import (
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 )
 
-// maxRounds is how often pip is asked again without versions that are too young.
+// maxRounds limits how often pip resolves again without the versions that are too young.
 const maxRounds = 5
 
-// resolvePyPI has pip resolve, and again without the versions that are too young.
+// resolvePyPI lets pip resolve the source, repeatedly if versions are too young.
 func (i *Installer) resolvePyPI(ctx context.Context, s Source) (r resolved, err error) {
 	dir, err := os.MkdirTemp("", "exthost-pypi-")
 	if err != nil {
@@ -48,7 +48,7 @@ func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client,
 	s Source,
 ) (resolved, error) {
 	var young error
-	var without []string // constraints
+	var without []string // constraints that exclude young versions
 	for range maxRounds {
 		wheels, err := config.resolve(ctx, dir, s, without)
 		switch {
@@ -90,15 +90,15 @@ func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client,
 	return resolved{}, young
 }
 
-// located is a wheel in its index.
+// located is a wheel found in the index.
 type located struct {
 	name   string
 	part   lockfile.Part
-	young  error    // why it is not old enough
+	young  error    // set if it is too young
 	others []string // versions that are younger still
 }
 
-// locateWheel asks the index for a wheel that pip chose.
+// locateWheel looks up a wheel that pip chose in the index.
 func (i *Installer) locateWheel(ctx context.Context, client *download.Client, config *pipConfig, name string,
 	w pipWheel,
 ) (located, error) {
@@ -117,7 +117,7 @@ func (i *Installer) locateWheel(ctx context.Context, client *download.Client, co
 	return one, nil
 }
 
-// inOrder puts the main part before the others.
+// inOrder sorts the parts by name, main first.
 func inOrder(parts map[string]lockfile.Part, main string) (r resolved, err error) {
 	first, ok := parts[main]
 	if !ok {
@@ -131,7 +131,7 @@ func inOrder(parts map[string]lockfile.Part, main string) (r resolved, err error
 	return r, nil
 }
 
-// pipWheel is one wheel that pip would install.
+// pipWheel is a wheel in pip's report.
 type pipWheel struct {
 	Download struct {
 		URL     string `json:"url"`
@@ -145,9 +145,9 @@ type pipWheel struct {
 	} `json:"metadata"`
 }
 
-// pipAlone runs pip with the right to start keyring alone, and what tells it the libc of Alpine. To
-// learn what an sdist needs pip builds it, which runs its code; --only-binary keeps it from those
-// of the index, and not from one at an address that a wheel needs.
+// pipAlone runs pip and lets it start only keyring and musl's loader, which tells the libc version. To learn the
+// dependencies of an sdist, pip would build it and run its code; --only-binary prevents that only for sdists in
+// the index, not for a dependency on a URL.
 const pipAlone = `import os, runpy, sys
 def audit(event, args):
     if event == "subprocess.Popen" and not os.path.basename(str(args[0])).startswith(("keyring", "ld-musl-")):
@@ -156,7 +156,7 @@ sys.addaudithook(audit)
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 `
 
-// resolve has pip say which wheels it would install. Nothing of them runs.
+// resolve lets pip report the wheels that it would install. It runs none of their code.
 func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without []string) ([]pipWheel, error) {
 	report, constraints := filepath.Join(dir, "report.json"), filepath.Join(dir, "constraints.txt")
 	if err := os.WriteFile(constraints, []byte(strings.Join(without, "\n")+"\n"), 0o600); err != nil {
@@ -188,7 +188,7 @@ func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without [
 	return out.Install, nil
 }
 
-// explain says why pip finds no wheel: there is none, or the index does not answer.
+// explain improves pip's error if the index denies access or has no wheel.
 func (c *pipConfig) explain(ctx context.Context, client *download.Client, s Source, failed error) error {
 	page, err := c.page(ctx, client, unpacked.NormalName(s.Name))
 	if status, ok := errors.AsType[*download.Status](err); ok && status.Denied() {
@@ -203,7 +203,7 @@ func (c *pipConfig) explain(ctx context.Context, client *download.Client, s Sour
 	return failed
 }
 
-// indexPage is what an index says of a package (PEP 691, PEP 700).
+// indexPage is the index's answer about a package (PEP 691, PEP 700).
 type indexPage struct {
 	Files []indexFile `json:"files"`
 	at    *url.URL
@@ -232,7 +232,7 @@ func (c *pipConfig) page(ctx context.Context, client *download.Client, name stri
 	return page, nil
 }
 
-// find returns the wheel that pip chose, as the index states it.
+// find returns the part for the wheel that pip chose, matched by SHA-256.
 func (p *indexPage) find(index, name string, w pipWheel) (part lockfile.Part, published time.Time, err error) {
 	for _, f := range p.Files {
 		sum := f.Hashes["sha256"]
@@ -262,7 +262,7 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lockfile.Part, pu
 		path.Base(w.Download.URL), name, w.Metadata.Version)
 }
 
-// after are the versions that were published later.
+// after returns the versions published after a time.
 func (p *indexPage) after(published time.Time) (versions []string) {
 	for _, f := range p.Files {
 		if at, err := time.Parse(time.RFC3339, f.Uploaded); err == nil && at.After(published) {

@@ -22,7 +22,7 @@ type pyLab struct {
 	workbench
 }
 
-// pip reports whether there is one.
+// pip checks once whether pip is installed.
 var pip = sync.OnceValue(func() error { return exec.Command("python3", "-m", "pip", "--version").Run() })
 
 func newPyLab(t testing.TB, wheels ...registrytest.Wheel) *pyLab {
@@ -65,7 +65,7 @@ func right(version string) registrytest.Wheel {
 	}
 }
 
-// A package of Python's is put into the store with what it needs, runs, and is fetched again.
+// TestAddPyPI adds a Python package with its dependencies, runs it, and fetches it again.
 func TestAddPyPI(t *testing.T) {
 	processtest.Leaks(t)
 	one := right("1.0")
@@ -111,7 +111,7 @@ func TestAddPyPI(t *testing.T) {
 	}
 }
 
-// What others leave in the directory of temporary files neither runs nor counts.
+// TestForeignTemporaryFiles: files of others in the temporary directory are neither run nor read.
 func TestForeignTemporaryFiles(t *testing.T) {
 	py, npm := newPyLab(t, pyWeather("1.0"), right("1.0")), newLab(t, weather("1.0.0"), left("1.0.0"))
 	var entries []lockfile.Entry
@@ -147,7 +147,7 @@ func TestForeignTemporaryFiles(t *testing.T) {
 	}
 }
 
-// An index that wants a password gets the one of its address, or of a netrc; it is in no lock file.
+// TestPrivatePyPI: an index gets the password from its URL or a netrc, and the lock file does not contain it.
 func TestPrivatePyPI(t *testing.T) {
 	for name, tt := range map[string]struct{ prefix, netrc, want string }{
 		"address":  {"ada:secret@", "", ""},
@@ -187,7 +187,7 @@ func TestPrivatePyPI(t *testing.T) {
 	}
 }
 
-// Of versions that are too young, the newest that is old enough is taken.
+// TestMinAgePyPI: of the versions, the newest that is old enough is chosen.
 func TestMinAgePyPI(t *testing.T) {
 	young, younger := pyWeather("1.9"), pyWeather("2.0")
 	young.Age, younger.Age = 2*hour, hour
@@ -201,7 +201,7 @@ func TestMinAgePyPI(t *testing.T) {
 	}
 }
 
-// Attacks by a wheel, or by what the index says of it.
+// TestAttacksWheel tries attacks by a wheel or the index's metadata.
 func TestAttacksWheel(t *testing.T) {
 	with := func(entries ...registrytest.Entry) registrytest.Wheel {
 		own := []registrytest.Entry{
@@ -251,7 +251,7 @@ func TestAttacksWheel(t *testing.T) {
 	}
 }
 
-// putWheel puts a wheel into the store that pip would have chosen.
+// putWheel adds a wheel as if pip had chosen it.
 func (l *pyLab) putWheel(t *testing.T, one registrytest.Wheel) (*Package, error) {
 	config := &pipConfig{index: l.URL + "/simple"}
 	client, err := download.New(config.index)
@@ -277,7 +277,7 @@ func (l *pyLab) putWheel(t *testing.T, one registrytest.Wheel) (*Package, error)
 	})
 }
 
-// Attacks on what pip resolves.
+// TestAttacksPyPI tries attacks through pip's resolution.
 func TestAttacksPyPI(t *testing.T) {
 	main := func(change func(w *registrytest.Wheel)) func(l *pyLab) {
 		return func(l *pyLab) {

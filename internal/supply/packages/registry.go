@@ -14,7 +14,7 @@ import (
 
 const mcpRegistry = "https://registry.modelcontextprotocol.io"
 
-// registered is what the MCP registry says of a server: the published server.json.
+// registered is a server.json from the MCP registry.
 type registered struct {
 	Server struct {
 		Name        string              `json:"name"`
@@ -36,15 +36,15 @@ type registeredPackage struct {
 	} `json:"environmentVariables"`
 }
 
-// registeredServer is a server whose package the MCP registry has named. The package has to name
-// the server too: anybody can publish a server.json that names the package of another.
+// registeredServer is a server in the MCP registry and its package. The package must name the server too, because
+// anybody can publish a server.json that refers to somebody else's package.
 type registeredServer struct {
 	name string
-	from Source   // the package
-	asks []string // variables that it needs
+	from Source   // its package
+	asks []string // required variables
 }
 
-// check refuses a package that is not the server's, and adds what it asks for.
+// check refuses a package that does not name the server, and adds the server's required variables.
 func (r *registeredServer) check(run *unpacked.Run) error {
 	switch {
 	case r == nil:
@@ -57,7 +57,7 @@ func (r *registeredServer) check(run *unpacked.Run) error {
 	return nil
 }
 
-// resolveRegistered resolves the package that the MCP registry names for a server.
+// resolveRegistered resolves the package of a server in the MCP registry.
 func (i *Installer) resolveRegistered(ctx context.Context, s Source) (resolved, error) {
 	base := cmp.Or(i.MCPRegistry, mcpRegistry)
 	client, err := download.New(base)
@@ -92,7 +92,7 @@ func (i *Installer) resolveRegistered(ctx context.Context, s Source) (resolved, 
 	return r, err
 }
 
-// choose returns the first package that runs here.
+// choose returns the first npm or PyPI package that uses stdio.
 func (r *registered) choose() (registeredPackage, Source, error) {
 	var others []string
 	for _, p := range r.Server.Packages {

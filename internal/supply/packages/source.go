@@ -11,27 +11,26 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Kind is what a source is.
+// Kind is the kind of a source.
 type Kind string
 
-// The kinds of sources.
 const (
-	NPM      Kind = "npm"      // a package of npm's registry
-	PyPI     Kind = "pypi"     // a package of Python's package index
-	Git      Kind = "git"      // a commit of a repository
-	Bundle   Kind = "mcpb"     // an MCP bundle: a zip with a manifest.json
+	NPM      Kind = "npm"      // a package in npm's registry
+	PyPI     Kind = "pypi"     // a package in a Python package index
+	Git      Kind = "git"      // a commit in a git repository
+	Bundle   Kind = "mcpb"     // an MCP bundle: a zip file with a manifest.json
 	Folder   Kind = "folder"   // a folder with a package.json or a manifest.json
-	Registry Kind = "registry" // a server in the MCP registry, which names a package
+	Registry Kind = "registry" // a server in the MCP registry, which refers to a package
 )
 
-// Source is where a package comes from.
+// Source identifies a package to add.
 type Source struct {
 	Kind    Kind
-	Name    string // of the package or the server; the address of a repository; a path
-	Version string // a version, a range of npm's or a reference of git; "": the newest
+	Name    string // package, server, repository URL or path
+	Version string // version, npm range or git reference; "" for the newest
 }
 
-// Forms are how sources are written, for people.
+// Forms lists the syntax of sources, for messages.
 const Forms = "npm:NAME[@RANGE], pypi:NAME[==VERSION], git+https://HOST/REPOSITORY@COMMIT, FILE.mcpb, ./FOLDER or " +
 	"registry:SERVER"
 
@@ -45,9 +44,9 @@ var (
 	serverVer = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,100}$`)
 )
 
-const maxName = 214 // characters of a name, as npm has it
+const maxName = 214 // characters; npm's limit
 
-// Parse reads a source as it is written: see [Forms].
+// Parse parses a source in one of the [Forms].
 func Parse(text string) (Source, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch {
@@ -86,7 +85,7 @@ func parseNPM(text, rest string) (Source, error) {
 	s := Source{Kind: NPM, Name: rest}
 	if at := strings.LastIndexByte(rest, '@'); at > 0 {
 		s.Name, s.Version = rest[:at], rest[at+1:]
-		if !npmRange.MatchString(s.Version) { // also: file:, an address, an alias
+		if !npmRange.MatchString(s.Version) { // refuses file:, URLs and aliases
 			return s, fmt.Errorf("%q has no version that npm's registry could have: npm:NAME@RANGE", text)
 		}
 	}
@@ -96,8 +95,7 @@ func parseNPM(text, rest string) (Source, error) {
 	return s, nil
 }
 
-// parseGit reads git+https://host/path@ref. What git would take for an option or run as a
-// program is refused.
+// parseGit parses git+https://host/path@ref. It refuses what git would treat as an option or a command.
 func parseGit(text string) (Source, error) {
 	address := strings.TrimPrefix(text, "git+")
 	at := strings.LastIndexByte(address, '@')
@@ -120,7 +118,7 @@ func parseGit(text string) (Source, error) {
 	return s, nil
 }
 
-// String writes the source as it is parsed.
+// String returns the source in the syntax of [Parse].
 func (s Source) String() string {
 	version := ""
 	if s.Version != "" {
@@ -140,7 +138,7 @@ func (s Source) String() string {
 	return string(s.Kind) + ":" + s.Name + version
 }
 
-// ID is an id for an extension that runs the package, made of its name.
+// ID derives an extension id from the name.
 func (s Source) ID() string {
 	name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git"),
 		filepath.Ext(s.Name))

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// judge tells which of the files beside a tree a program may load as code.
+// judge decides which files beside a tree a program may load as code.
 type judge struct {
 	dir    string
 	isCode IsCode
 	found  folder
-	stems  map[string]bool // paths of files of the tree that are loaded by their name without its ending
-	dirs   map[string]bool // directories of the tree
+	stems  map[string]bool // paths of files in the tree that Node also finds without their extension
+	dirs   map[string]bool // directories in the tree
 }
 
-// judge returns a judge about the files in beside, which is sorted.
+// judge returns a judge for the sorted paths in beside.
 func (s Store) judge(dir string, found folder, beside []string) *judge {
 	j := &judge{dir, s.isCode, found, map[string]bool{}, map[string]bool{}}
 	if len(beside) == 0 || s.isCode == nil {
@@ -25,7 +25,7 @@ func (s Store) judge(dir string, found folder, beside []string) *judge {
 	}
 	for name := range found {
 		if _, is := slices.BinarySearch(beside, name); !is {
-			j.add(strings.ToLower(name)) // as the file systems of macOS and Windows compare
+			j.add(strings.ToLower(name)) // file systems on macOS and Windows ignore case
 		}
 	}
 	return j
@@ -40,9 +40,9 @@ func (j *judge) add(name string) {
 	}
 }
 
-// loads reports whether a program may load a file that is not of the tree: it is code, or is found
-// in place of code of the tree. Node loads the file x for require('./x') before x.js and x.json, and
-// x.json before x.node and the directory x; and any file of node_modules by its name.
+// loads reports whether a program may load a file beside the tree: because it is code, or because Node finds it
+// in place of code of the tree. For require('./x') Node prefers x to x.js and x.json, and x.json to x.node and
+// the directory x. It also finds every file in node_modules by its name.
 func (j *judge) loads(name string) bool {
 	info := j.found[name].info
 	switch {

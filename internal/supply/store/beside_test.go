@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// putNode puts a tree into the store: a program of Node, and two of its packages.
+// putNode adds a tree with a Node program and two packages.
 func putNode(t *testing.T, s Store, content string) (hash, path string, aside Left) {
 	t.Helper()
 	names := []string{
@@ -46,26 +46,26 @@ func putNode(t *testing.T, s Store, content string) (hash, path string, aside Le
 	return hash, path, aside
 }
 
-// write writes a file as a program that may write everywhere does.
+// write writes a file like a program that has permission everywhere.
 func write(t *testing.T, path, content string, mode fs.FileMode) {
 	t.Helper()
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil { // below one that may be read-only
+	if err := os.MkdirAll(dir, 0o755); err != nil { // its parent may be read-only
 		t.Fatal(err)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = os.Chmod(path, 0o600) // it may be new
+	_ = os.Chmod(path, 0o600) // fails for a new file
 	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode),
 		os.Chmod(dir, info.Mode().Perm())); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// What a program keeps beside its code is no reason to refuse it, unless a program loads it: by its
-// name, because it can be executed, or in place of a file of the package.
+// TestBesideCode: files beside the tree are refused only if a program may load them: by name, because they are
+// executable, or in place of a package's file.
 func TestBesideCode(t *testing.T) {
 	for name, loads := range map[string]bool{
 		"memory.jsonl":               false,
@@ -111,7 +111,7 @@ func TestBesideCode(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(path, name), "data", 0o600)
-		for range 2 { // also with its note
+		for range 2 { // the second time with notes
 			_, found, err := s.Verify(hash)
 			if (err != nil) != loads || loads && !strings.Contains(err.Error(), name+" (new)") {
 				t.Errorf("%s: %v; want it refused: %v", name, err, loads)
@@ -150,7 +150,7 @@ func TestBesideCode(t *testing.T) {
 	}
 }
 
-// What stands in the files of a tree after each act of the store: data is never lost.
+// TestDataStays checks the folder after each operation of the store: it never loses data.
 func TestDataStays(t *testing.T) {
 	s := New(filepath.Join(t.TempDir(), "store"), consent.HoldsCode)
 	hash, path, _ := putNode(t, s, "code")
@@ -158,7 +158,7 @@ func TestDataStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := filepath.Join(path, "lib", "memory.jsonl")
-	write(t, data, "graph", 0o666) // which others may write: it is no code
+	write(t, data, "graph", 0o666) // writable for others, which is fine for data
 	write(t, filepath.Join(path, "new", "deep.db"), "rows", 0o600)
 	kept := func(after string) {
 		t.Helper()
@@ -173,7 +173,7 @@ func TestDataStays(t *testing.T) {
 		t.Fatalf("%v, %v", found, err)
 	}
 
-	// A damaged tree is restored around it. What has to make room is set aside.
+	// Restoring a damaged tree keeps data; other files are moved aside.
 	write(t, filepath.Join(path, "index.js"), "changed", 0o600)
 	write(t, filepath.Join(path, "lib", "evil.js"), "evil", 0o600)
 	if err := errors.Join(open(path), os.Remove(filepath.Join(path, "lib", "util.js")),
@@ -205,7 +205,7 @@ func TestDataStays(t *testing.T) {
 		t.Errorf("restored: %v, %v", found, err)
 	}
 
-	// Without its notes, which of the files are of the tree is known when it comes again.
+	// Without notes, adding the tree again shows which files belong to it.
 	if err := os.Remove(path + notesEnding); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestDataStays(t *testing.T) {
 	}
 	kept("the notes were lost")
 
-	// A tree that is removed leaves it, and finds it when it comes again.
+	// Removing a tree keeps the data, which is found when the tree is added again.
 	left, err := s.Remove(hash)
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestDataStays(t *testing.T) {
 	}
 	kept("it came again")
 
-	// Another version takes it over, and gives it back.
+	// Another version takes over copies of the data, and gives them up again.
 	next, to, _ := putNode(t, s, "newer code")
 	if err := open(to); err != nil {
 		t.Fatal(err)

@@ -19,10 +19,9 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// files are the versions of a tree's files by their paths, with slashes.
+// files are the versions of a tree's files by slash-separated path.
 type files map[string]version
 
-// hash is the hash of the tree.
 func (f files) hash() (string, error) {
 	sums := make(map[string]string, len(f))
 	for name, v := range f {
@@ -31,21 +30,21 @@ func (f files) hash() (string, error) {
 	return hash1(sums)
 }
 
-// folder is what lies in the folder of a tree, by paths with slashes: all but directories.
+// folder holds everything but directories in a tree's folder, by slash-separated path.
 type folder map[string]entry
 
-// entry is a file as the file system has it.
+// entry is a file's state in the file system.
 type entry struct {
 	regular.Version
 	info   fs.FileInfo
-	others bool // can change it
+	others bool // others can write it
 }
 
-// maxEntries bounds the files of a folder, with those that are not of the tree.
+// maxEntries limits the files in a folder, including those beside the tree.
 const maxEntries = 1_000_000
 
-// list is what lies in a folder. A directory that others can write is an error: they can add code
-// after it was read.
+// list returns the content of a folder. A directory that others can write is an error: they could add code after
+// verification.
 func list(dir string) (folder, error) {
 	l := lister{dir: dir, found: folder{}}
 	conf := fastwalk.DefaultConfig
@@ -55,7 +54,7 @@ func list(dir string) (folder, error) {
 	return l.found, nil
 }
 
-// lister collects files, on several goroutines at once.
+// lister collects files from concurrent callbacks.
 type lister struct {
 	dir string
 
@@ -69,7 +68,7 @@ func (l *lister) visit(path string, d fs.DirEntry, err error) error {
 	}
 	info, err := d.Info()
 	if err != nil {
-		return gone(err) // a file that a program has just removed
+		return gone(err) // removed meanwhile
 	}
 	others := ownership.Own(path, info) != nil
 	if d.IsDir() {
@@ -90,7 +89,7 @@ func (l *lister) visit(path string, d fs.DirEntry, err error) error {
 
 func writable(path string) error { return fmt.Errorf("others can write %s", path) }
 
-// all are the files of a folder in which all is of the tree, and its hash.
+// all returns the files of a folder without files beside the tree, and their hash.
 func (f folder) all(dir string) (files, string, error) {
 	if len(f) > maxFiles {
 		return nil, "", fmt.Errorf("%s has over %d files", dir, maxFiles)
@@ -102,7 +101,7 @@ func (f folder) all(dir string) (files, string, error) {
 		if !e.info.Mode().IsRegular() {
 			return nil, "", fmt.Errorf("%s is no regular file, which a package does not hold", filepath.Join(dir, name))
 		}
-		if bytes += e.Size; bytes > maxTree { // an install script may have made them
+		if bytes += e.Size; bytes > maxTree { // install scripts can create files of any size
 			return nil, "", fmt.Errorf("with %s the files of %s are over %d MiB", name, dir, maxTree>>20)
 		}
 		v, err := e.read(dir, name)
@@ -120,7 +119,7 @@ func (e entry) read(dir, name string) (version, error) {
 	return v, v.read(filepath.Join(dir, filepath.FromSlash(name)))
 }
 
-// same reports whether a file has the content of one of the tree, and how it is noted then.
+// same reports whether a file has the content was, and returns its current version.
 func (e entry) same(dir, name string, was version) (now version, same bool, err error) {
 	switch {
 	case !e.info.Mode().IsRegular() || e.Size != was.Size:
@@ -132,8 +131,8 @@ func (e entry) same(dir, name string, was version) (now version, same bool, err 
 	return now, now.Sum == was.Sum, err
 }
 
-// compare returns the files of the tree as they are now. The error names those that are not as they
-// were. Where they are not known, all in the folder is of the tree.
+// compare returns the current versions of the tree's files, or an error that names changed ones. If known is nil,
+// every file in the folder belongs to the tree.
 func (f folder) compare(path, hash string, known files) (files, error) {
 	if known == nil {
 		tree, got, err := f.all(path)
@@ -165,7 +164,7 @@ func (f folder) compare(path, hash string, known files) (files, error) {
 			changes = append(changes, name)
 		}
 	}
-	if !there { // what is left are files beside it
+	if !there { // only files beside the tree are left
 		return nil, Missing{hash}
 	}
 	if changes != nil {
@@ -174,7 +173,7 @@ func (f folder) compare(path, hash string, known files) (files, error) {
 	return tree, nil
 }
 
-// without are the sorted names of the files that are not of the tree.
+// without returns the sorted paths in f that are not in tree.
 func (f folder) without(tree files) (beside []string) {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		if _, of := tree[name]; !of {
@@ -184,7 +183,7 @@ func (f folder) without(tree files) (beside []string) {
 	return beside
 }
 
-// different is the error of a tree with such changes. It names the first few.
+// different returns the error for a changed tree. It names the first few changes.
 func different(path string, changes []string) error {
 	text := "the files of " + path + " are not those that were added"
 	if slices.Sort(changes); len(changes) > 4 {
@@ -194,8 +193,8 @@ func different(path string, changes []string) error {
 		cmp.Or(strings.TrimSuffix(": "+strings.Join(changes, ", "), ": "), "; which of them is not known"))
 }
 
-// stamp is one hash of what the file system says of all files but those beside the tree, and of the
-// hash of the tree; "" where it does not tell of every change.
+// stamp returns a hash over the state of all files except those in beside, and the tree's hash. It is "" if the
+// file system does not record change times.
 func (f folder) stamp(hash string, beside []string) string {
 	h := sha256.New()
 	var line []byte

@@ -15,17 +15,17 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// Left are files that the store has not written, and that it keeps.
+// Left lists files that the store did not write and keeps.
 type Left struct {
-	Dir   string   // where they are
-	Files []string // their paths in it, sorted
+	Dir   string   // their directory
+	Files []string // paths in Dir, sorted
 }
 
-// asidePrefix begins the names of directories with what lay in place of restored files.
+// asidePrefix starts the names of directories for files moved aside.
 const asidePrefix = "aside-"
 
-// restore puts the files of t, which are made, in place of those of the damaged tree in dir. Files of
-// data beside them stay where they are, and what has to make room is moved aside.
+// restore replaces the damaged tree in dir by the files of t (made). Data files stay in place; other files are
+// moved aside.
 func (s Store) restore(dir string, t *Tree, made files) (aside Left, err error) {
 	dirs := made.dirs()
 	if err := open(dir); err != nil {
@@ -66,7 +66,7 @@ func (s Store) restore(dir string, t *Tree, made files) (aside Left, err error) 
 		at := filepath.Join(dir, filepath.FromSlash(name))
 		switch info, err := os.Lstat(at); {
 		case err == nil && !info.IsDir():
-			continue // it is the same
+			continue // unchanged
 		case err == nil:
 			if err := move(name); err != nil {
 				return aside, err
@@ -81,7 +81,7 @@ func (s Store) restore(dir string, t *Tree, made files) (aside Left, err error) 
 	return aside, seal(dir, dirs)
 }
 
-// dirs are the directories of a tree, its root among them.
+// dirs returns the directories of a tree, including its root.
 func (f files) dirs() map[string]bool {
 	dirs := map[string]bool{".": true}
 	for name := range f {
@@ -92,7 +92,7 @@ func (f files) dirs() map[string]bool {
 	return dirs
 }
 
-// seal takes the right to write from the directories of a tree.
+// seal makes the directories of a tree read-only.
 func seal(dir string, dirs map[string]bool) (err error) {
 	for d := range dirs {
 		err = errors.Join(err, os.Chmod(filepath.Join(dir, filepath.FromSlash(d)), 0o555))
@@ -100,9 +100,8 @@ func seal(dir string, dirs map[string]bool) (err error) {
 	return err
 }
 
-// Remove removes the files of a tree, and returns those that lie in its folder and are not of it:
-// what its program, or its user, wrote. They stay. copies are files that go too while they are as
-// they were when they were copied.
+// Remove removes the files of a tree, and returns the files beside them, which stay: data of the program or the
+// user. Files in copies are removed too if they have not changed since [Store.Carry].
 func (s Store) Remove(hash string, copies ...Copy) (left Left, err error) {
 	dir, err := s.Path(hash)
 	if err != nil {
@@ -124,7 +123,7 @@ func (s Store) Remove(hash string, copies ...Copy) (left Left, err error) {
 		return left, err
 	}
 	tree := s.notes(dir).tree(hash)
-	if tree == nil { // of an older program, or lost
+	if tree == nil { // notes written by an older program, or lost
 		if all, got, err := found.all(dir); err == nil && got == hash {
 			tree = all
 		}
@@ -166,7 +165,7 @@ func (s Store) Remove(hash string, copies ...Copy) (left Left, err error) {
 	return Left{dir, found.without(nil)}, nil
 }
 
-// open lets this user change the directories of a tree, and nobody else.
+// open makes the directories of a tree writable for this user only.
 func open(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
@@ -180,7 +179,7 @@ func open(dir string) error {
 	})
 }
 
-// removeEmpty removes a directory and those in it, as far as they hold no file.
+// removeEmpty removes a directory and its subdirectories as far as they contain no files.
 func removeEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -199,15 +198,14 @@ func removeEmpty(dir string) error {
 	return gone(os.Remove(dir))
 }
 
-// Copy is a file beside one tree that was copied to its place beside another one.
+// Copy is a data file that [Store.Carry] copied from one tree's folder to another's.
 type Copy struct {
 	from, to string
-	sum      string // of the content
+	sum      string // of the content, in hex
 }
 
-// Carry copies the files of data beside one tree to their places beside another one, where nothing
-// lies there yet and no program would load them as code. The other tree may be given up with
-// [Store.Remove], and so may the first.
+// Carry copies the data files beside one tree to the folder of another. It skips paths that exist there, and
+// files that a program would load as code. Pass copies to [Store.Remove] when giving up either tree.
 func (s Store) Carry(from, to string) (copies []Copy, err error) {
 	old, err := s.Path(from)
 	if err != nil {
@@ -224,7 +222,7 @@ func (s Store) Carry(from, to string) (copies []Copy, err error) {
 	defer unlock()
 	before, of := s.notes(old).tree(from), s.notes(dir).tree(to)
 	was, err := list(old)
-	if err != nil || before == nil || of == nil { // which files are not of the trees is not known
+	if err != nil || before == nil || of == nil { // without notes, data and package files cannot be told apart
 		return nil, gone(err)
 	}
 	is, err := list(dir)
@@ -279,7 +277,7 @@ func (c *Copy) make(mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// unchanged reports whether one of both files is as it was when it was copied.
+// unchanged reports whether the file at path, the original or the copy, has the copied content.
 func (c *Copy) unchanged(path string) bool {
 	f, info, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package store keeps the unpacked files of packages, by what they hold.
+// Package store keeps the unpacked files of packages, addressed by their hash.
 package store
 
 import (
@@ -21,21 +21,21 @@ import (
 
 // Store is a directory of trees, each named by its hash. It belongs to one user.
 //
-// Programs write files of data beside their code. Those are not of the tree: no tree is refused
-// because of them, and the store neither removes nor replaces one.
+// Programs may write data files beside their code. Such files are not part of the tree: they do not fail its
+// verification, and the store neither removes nor replaces them.
 type Store struct {
 	dir    string
 	isCode IsCode
 }
 
-// IsCode reports whether a regular file may decide what runs, by its name, its content and its mode.
+// IsCode reports whether a regular file may affect what runs, by name, content or mode.
 type IsCode func(path string, info fs.FileInfo) bool
 
-// New returns the store in a directory. The first tree makes it. Files that are not of a tree are
-// refused where isCode says so; without it, all are.
+// New returns the store in dir, which is created with the first tree. Files beside a tree are refused if isCode
+// reports true for them, or always if isCode is nil.
 func New(dir string, isCode IsCode) Store { return Store{dir, isCode} }
 
-// Path is where the tree of that hash lies, or would.
+// Path returns the directory of the tree with this hash, whether it exists or not.
 func (s Store) Path(hash string) (string, error) {
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(hash, "h1:"))
 	if err != nil || !strings.HasPrefix(hash, "h1:") || len(sum) != 32 {
@@ -44,8 +44,7 @@ func (s Store) Path(hash string) (string, error) {
 	return filepath.Join(s.dir, hex.EncodeToString(sum)), nil
 }
 
-// New returns an empty tree in the store's directory. The caller puts it into the store or
-// drops it.
+// New returns an empty tree in the store's directory. The caller calls [Store.Put] or [Tree.Drop].
 func (s Store) New() (*Tree, error) {
 	if err := s.own(); err != nil {
 		return nil, err
@@ -60,13 +59,13 @@ func (s Store) New() (*Tree, error) {
 	return &Tree{dir: dir, names: map[string]string{}, kinds: map[string]bool{}}, nil
 }
 
-// Trees that are put together have names with this prefix, and are given up after this time.
+// Unfinished trees have this prefix, and are removed after this time.
 const (
 	newPrefix = "new-"
 	givenUp   = 24 * time.Hour
 )
 
-// dropOld removes trees of programs that were killed before they put or dropped them.
+// dropOld removes unfinished trees of programs that were killed.
 func (s Store) dropOld() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -82,7 +81,7 @@ func (s Store) dropOld() error {
 	return errors.Join(errs...)
 }
 
-// own makes the directory of the store, and refuses one that others can write.
+// own creates the store's directory, and refuses one that others can write.
 func (s Store) own() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
@@ -90,7 +89,7 @@ func (s Store) own() error {
 	return s.private()
 }
 
-// private refuses a store that is not the user's alone to write.
+// private refuses a store that others can write.
 func (s Store) private() error {
 	info, err := os.Lstat(s.dir)
 	if err != nil {
@@ -102,19 +101,18 @@ func (s Store) private() error {
 	return ownership.Own(s.dir, info)
 }
 
-// Dir is where the tree lies until it is in the store.
+// Dir returns the tree's directory until it is put into the store.
 func (t *Tree) Dir() string { return t.dir }
 
-// Drop removes a tree that is not in the store.
 func (t *Tree) Drop() error { return removeAll(t.dir) }
 
-// Hash is the hash that the tree would have in the store.
+// Hash returns the hash of the tree's files.
 func (t *Tree) Hash() (string, error) {
 	_, hash, err := t.files()
 	return hash, err
 }
 
-// files are the files of the tree, and its hash.
+// files returns the tree's files and their hash.
 func (t *Tree) files() (files, string, error) {
 	found, err := list(t.dir)
 	if err != nil {
@@ -123,9 +121,8 @@ func (t *Tree) files() (files, string, error) {
 	return found.all(t.dir)
 }
 
-// Put moves a tree into the store and returns its hash. A tree that the store has already stays;
-// a damaged one is restored. What lay in its place and was not of the tree, such as a file that was
-// changed, is in aside then.
+// Put moves a tree into the store and returns its hash. If the store has the tree already, t is dropped; a
+// damaged one is restored first. aside are files that restoring moved away, such as changed files of the tree.
 func (s Store) Put(t *Tree) (hash string, aside Left, err error) {
 	made, hash, err := t.files()
 	if err != nil {
@@ -152,7 +149,7 @@ func (s Store) Put(t *Tree) (hash string, aside Left, err error) {
 	if err := protect(t.dir); err != nil {
 		return "", aside, err
 	}
-	if err := os.Chmod(t.dir, 0o700); err != nil { // some systems rename only what they may write
+	if err := os.Chmod(t.dir, 0o700); err != nil { // some systems rename only writable directories
 		return "", aside, err
 	}
 	if err := os.Rename(t.dir, path); err != nil {
@@ -162,27 +159,24 @@ func (s Store) Put(t *Tree) (hash string, aside Left, err error) {
 	return hash, aside, os.Chmod(path, 0o555)
 }
 
-// lock keeps other programs from changing trees until unlock.
+// lock keeps other programs from changing trees until unlock. It waits up to a minute.
 func (s Store) lock() (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return dirlock.Wait(ctx, s.dir)
 }
 
-// Missing is the error of a tree that is not in the store.
+// Missing is returned for a tree that is not in the store.
 type Missing struct{ Hash string }
 
-// Error names the hash.
 func (m Missing) Error() string { return "the package " + m.Hash + " is not on this machine" }
 
-// Verify returns where the tree of that hash lies, after holding its files against the hash, and
-// the sorted names of the files of data that lie beside them. The error names what is not as it
-// should be: a file of the tree that is another one or is gone, and a new one that a program may
-// load as code.
+// Verify returns the directory of the tree with this hash, after verifying its files, and the sorted paths of
+// data files beside them. The error names files that were changed, removed, or added where a program may load
+// them as code.
 //
-// A file that the file system says has not changed since it was read last is not read again:
-// its inode, size, time and the time of its last change, which no program can set, are noted
-// beside the tree.
+// Files that are unchanged according to the file system are not read again. Their inode, size, modification time
+// and change time, which programs cannot set, are noted beside the tree.
 func (s Store) Verify(hash string) (path string, beside []string, err error) {
 	path, err = s.Path(hash)
 	if err != nil {
@@ -223,7 +217,7 @@ func (s Store) Verify(hash string) (path string, beside []string, err error) {
 	return path, beside, s.refuse(path, found, beside)
 }
 
-// refuse returns the error of files beside a tree that a program may load as code.
+// refuse returns an error if a program may load a file beside the tree as code.
 func (s Store) refuse(path string, found folder, beside []string) error {
 	j := s.judge(path, found, beside)
 	var changes []string
@@ -238,7 +232,7 @@ func (s Store) refuse(path string, found folder, beside []string) error {
 	return different(path, changes)
 }
 
-// Trees are the hashes of all trees.
+// Trees returns the hashes of all trees.
 func (s Store) Trees() (hashes []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err = gone(err); err != nil {
@@ -252,7 +246,7 @@ func (s Store) Trees() (hashes []string, err error) {
 	return hashes, nil
 }
 
-// protect takes the right to write from all directories of a tree but its root.
+// protect makes all directories of a tree but its root read-only.
 func protect(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || path == dir {
@@ -262,7 +256,7 @@ func protect(dir string) error {
 	})
 }
 
-// removeAll removes a tree of read-only directories.
+// removeAll removes a tree with read-only directories.
 func removeAll(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {

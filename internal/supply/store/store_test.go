@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// tgz is an archive with these entries; content is of regular ones.
+// tgz returns an archive with these entries; content is that of regular files.
 func tgz(t *testing.T, content string, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,9 +83,8 @@ func unpack(t *testing.T, s Store, form Form, data []byte, strip int) (*Tree, er
 	return tree, tree.Unpack(form, data, "", strip)
 }
 
-// An archive with an entry that leads out of its tree, or that a file system may take for
-// another one, is refused, and the error names the entry. The same archive without it is
-// unpacked.
+// TestHostileArchives: an archive is refused, naming the entry, if an entry leads out of the tree or collides
+// with another on some file system. Without that entry the archive unpacks.
 func TestHostileArchives(t *testing.T) {
 	file := tar.Header{Name: "package/index.js"}
 	if _, err := unpack(t, New(t.TempDir(), consent.HoldsCode), TarGz,
@@ -149,7 +148,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// put makes a store with one tree.
+// put returns a store with one tree.
 func put(t *testing.T) (s Store, hash, path string) {
 	t.Helper()
 	s = New(filepath.Join(t.TempDir(), "store"), consent.HoldsCode)
@@ -173,7 +172,7 @@ func put(t *testing.T) (s Store, hash, path string) {
 	return s, hash, path
 }
 
-// Each change of a tree is found, also one that keeps size and times, and is named.
+// TestVerify finds and names every change to a tree, even if size and times are kept.
 func TestVerify(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no modes")
@@ -232,8 +231,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// What is over the bound of a tree is neither put nor taken for what was put: an install script may
-// make any file.
+// TestLargeFiles: a tree over the limit, which an install script can create, is neither put nor verified.
 func TestLargeFiles(t *testing.T) {
 	s, hash, path := put(t)
 	grow := func(file string) {
@@ -257,14 +255,14 @@ func TestLargeFiles(t *testing.T) {
 	}
 }
 
-// The second Verify reads no file: one that cannot be read is taken as it was.
+// TestVerifyReadsOnce: the second Verify reads no file, so that an unreadable one passes.
 func TestVerifyReadsOnce(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells the time of the last change")
 	}
 	s, hash, path := put(t)
 	before := s.notes(path)
-	for before.stamp == "" && t.Context().Err() == nil { // the files were made a moment ago
+	for before.stamp == "" && t.Context().Err() == nil { // the files are too new for a stamp
 		if _, _, err := s.Verify(hash); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +272,7 @@ func TestVerifyReadsOnce(t *testing.T) {
 	if len(noted) != 3 {
 		t.Fatalf("noted: %v", noted)
 	}
-	for name, v := range noted { // a note that is wrong shows what was not read
+	for name, v := range noted { // wrong sums reveal which files were not read
 		v.Sum = strings.Repeat("0", 64)
 		noted[name] = v
 	}
@@ -304,7 +302,7 @@ func TestVerifyReadsOnce(t *testing.T) {
 	}
 }
 
-// A tree is put once, a damaged one is replaced, and one that is removed leaves nothing.
+// TestPutAndRemove puts a tree once, restores a damaged one, and removes it completely.
 func TestPutAndRemove(t *testing.T) {
 	s, hash, path := put(t)
 	if err := os.Chmod(filepath.Join(path, "data.txt"), 0o600); err != nil {
@@ -344,7 +342,7 @@ func TestPutAndRemove(t *testing.T) {
 	}
 }
 
-// What a program that was killed left behind goes after a day, and not what is under way.
+// TestLeftBehind: an unfinished tree is removed after a day, and not before.
 func TestLeftBehind(t *testing.T) {
 	s := New(t.TempDir(), consent.HoldsCode)
 	var dirs []string
@@ -369,7 +367,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// Programs that put the same tree at once all have it in the store.
+// TestPutAtOnce puts the same tree from several programs at once.
 func TestPutAtOnce(t *testing.T) {
 	s := New(t.TempDir(), consent.HoldsCode)
 	const programs = 8

@@ -19,38 +19,36 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Bounds of one tree. An archive that needs more is refused.
+// Limits of one tree. Archives that exceed them are refused.
 const (
 	MaxArchive = 256 << 20 // bytes of an archive
-	maxTree    = 1 << 30   // bytes of the files of a tree
-	maxFiles   = 50_000    // files and directories of a tree
-	maxRatio   = 200       // of the bytes of an archive's files to those of the archive; small archives may exceed it
-	smallFiles = 16 << 20  // the bytes of files up to which the ratio does not count
-	maxPath    = 512       // bytes of a path in a tree
+	maxTree    = 1 << 30   // bytes of a tree's files
+	maxFiles   = 50_000    // files and directories in a tree
+	maxRatio   = 200       // unpacked bytes per byte of the archive
+	smallFiles = 16 << 20  // unpacked bytes up to which maxRatio does not apply
+	maxPath    = 512       // bytes of a path
 	maxDepth   = 40        // elements of a path
 )
 
-// Tree is a tree of files that is being put together. Its files are read-only, and no path of
-// it leads out of it.
+// Tree is a tree of files under construction. Its files are read-only, and no path leads out of it.
 type Tree struct {
 	dir   string
-	names map[string]string // the paths by how a file system that ignores case sees them
-	kinds map[string]bool   // by the same: whether it is a directory
+	names map[string]string // path by its folded form, as a case-insensitive file system sees it
+	kinds map[string]bool   // whether a path is a directory, by the same key
 	bytes int64
 }
 
-// Form is how an archive is written.
+// Form is an archive format.
 type Form string
 
-// The forms.
 const (
 	Zip   Form = "zip"
 	Tar   Form = "tar"
 	TarGz Form = "tar.gz"
 )
 
-// Unpack adds the files of an archive at the path at, without the first strip elements of their
-// names. The error names the entry that is refused.
+// Unpack adds the files of an archive below the path at, dropping the first strip elements of their names. The
+// error names the refused entry.
 func (t *Tree) Unpack(form Form, data []byte, at string, strip int) error {
 	if len(data) > MaxArchive {
 		return fmt.Errorf("the archive is over %d MiB", MaxArchive>>20)
@@ -81,7 +79,7 @@ type unpacking struct {
 	t     *Tree
 	at    string
 	strip int
-	left  func() int64 // bytes that may still come
+	left  func() int64 // bytes that may still be unpacked
 }
 
 func (u unpacking) zip(data []byte) error {
@@ -130,7 +128,7 @@ func (u unpacking) tar(r io.Reader) error {
 			return fmt.Errorf("the archive has over %d entries", maxFiles)
 		}
 		switch h.Typeflag {
-		case tar.TypeXGlobalHeader: // of git, with the commit
+		case tar.TypeXGlobalHeader: // git stores the commit here
 		case tar.TypeDir:
 			err = u.add(h.Name, true, 0, nil)
 		case tar.TypeReg:
@@ -172,7 +170,7 @@ func (u unpacking) add(name string, dir bool, mode fs.FileMode, r io.Reader) err
 	return u.t.add(rel, mode, r, u.left())
 }
 
-// clean returns the path of an entry, or why it may not be one.
+// clean validates and cleans the path of an entry.
 func clean(name string) (string, error) {
 	switch {
 	case name == "" || !utf8.ValidString(name) || strings.ContainsAny(name, "\x00\n\r"):
@@ -197,10 +195,10 @@ func clean(name string) (string, error) {
 	return rel, nil
 }
 
-// fold is what a file system sees that ignores case and forms of Unicode.
+// fold returns the form of a path in which case and Unicode normalization do not matter.
 func fold(rel string) string { return norm.NFC.String(cases.Fold().String(norm.NFC.String(rel))) }
 
-// claim notes a path. Two that a file system may take for one are refused.
+// claim records a path. It refuses two paths that some file systems treat as the same.
 func (t *Tree) claim(rel string, dir bool) error {
 	key := fold(rel)
 	if other, ok := t.names[key]; ok {
@@ -236,8 +234,7 @@ func (t *Tree) mkdir(rel string) error {
 	return err
 }
 
-// add writes one file of at most limit bytes. Of its mode, what counts is whether it can be
-// executed.
+// add writes one file of at most limit bytes. Of mode, only the executable bits count.
 func (t *Tree) add(rel string, mode fs.FileMode, r io.Reader, limit int64) error {
 	if err := t.mkdir(path.Dir(rel)); err != nil {
 		return err
@@ -262,7 +259,7 @@ func (t *Tree) add(rel string, mode fs.FileMode, r io.Reader, limit int64) error
 	return errors.Join(err, f.Chmod(perm), f.Close())
 }
 
-// Add writes one file.
+// Add writes one file to the tree.
 func (t *Tree) Add(name string, data []byte) error {
 	rel, err := clean(name)
 	if err != nil {

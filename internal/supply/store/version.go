@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// version is one version of a file: its SHA-256, and what the file system says of it.
+// version is a file's SHA-256 and its state in the file system.
 type version struct {
 	Sum string `json:"sha256"`
 	regular.Version
@@ -41,7 +41,7 @@ func (v *version) read(path string) error {
 	return nil
 }
 
-// hash1 is dirhash.Hash1 of files whose SHA-256 is known already, by their names.
+// hash1 computes dirhash.Hash1 from SHA-256 sums by file name.
 func hash1(sums map[string]string) (string, error) {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
@@ -53,21 +53,20 @@ func hash1(sums map[string]string) (string, error) {
 	return "h1:" + base64.StdEncoding.EncodeToString(h.Sum(nil)), nil
 }
 
-// notesEnding is that of the notes beside a tree.
+// notesEnding ends the file with the notes about a tree.
 const notesEnding = ".notes"
 
 const maxNotes = 32 << 20 // bytes
 
-// notes say of a tree what its files were when all of them were read: a line each for the stamp, for
-// the names of what lies beside them, and for the files. Those that the file system says are the same
-// are not read again.
+// notes record the state of a tree when its files were last read, so that unchanged files need not be read again.
+// The file has three parts on lines of their own: stamp, beside and files.
 type notes struct {
-	stamp  string   // of all versions, and the hash of the tree: what nothing has touched needs no other look
-	beside []string // files that are not of the tree
+	stamp  string   // hash over the state of all files and the tree's hash; if it matches, nothing was touched
+	beside []string // paths beside the tree
 	files  []byte   // JSON
 }
 
-// notes reads those about a tree. Without any that can be used, every file is read.
+// notes reads the notes about a tree. Unusable notes are ignored, and then every file is read.
 func (s Store) notes(path string) (n notes) {
 	data, info, err := regular.Read(path+notesEnding, maxNotes, false)
 	if err != nil || ownership.Own(path, info) != nil {
@@ -75,13 +74,13 @@ func (s Store) notes(path string) (n notes) {
 	}
 	lines := bytes.SplitN(data, []byte("\n"), 3)
 	if len(lines) < 3 || json.Unmarshal(lines[1], &n.beside) != nil {
-		return notes{files: lines[len(lines)-1]} // of an older program
+		return notes{files: lines[len(lines)-1]} // written by an older program
 	}
 	n.stamp, n.files = string(lines[0]), lines[2]
 	return n
 }
 
-// tree are the files of the tree of that hash. The hash proves them; nil: they are not known.
+// tree returns the files of the tree with this hash, or nil if the notes do not match it.
 func (n notes) tree(hash string) (tree files) {
 	if json.Unmarshal(n.files, &tree) != nil {
 		return nil
@@ -92,11 +91,11 @@ func (n notes) tree(hash string) (tree files) {
 	return tree
 }
 
-// note writes the notes about a tree that is as it should be. Without them, the next Verify
-// reads every file again, and takes none for one that is not of the tree.
+// note writes the notes about a verified tree. If that fails, the next Verify reads every file, and treats every
+// file as part of the tree.
 func (s Store) note(path string, n notes, tree files) {
 	beside, err := json.Marshal(n.beside)
-	if err != nil { // of texts
+	if err != nil { // cannot happen: strings always encode
 		return
 	}
 	if files, err := json.Marshal(tree); err == nil {

@@ -1,5 +1,5 @@
-// Package locked holds the packages that extensions run against the lock file, at every start and
-// without a network.
+// Package locked verifies, before each start and without a network, that extensions with a package are as
+// exthost.lock records them.
 package locked
 
 import (
@@ -18,33 +18,30 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Variable is the name of the environment variable that holds the directory of a package's
-// files. A manifest refers to it, because the directory is another one on each machine.
+// Variable is the environment variable with the directory of a package's files. Manifests refer to it because the
+// directory differs between machines.
 const Variable = "EXTHOST_PACKAGE"
 
 const maxManifest = 4 << 20 // bytes
 
-// Packages are those of the extensions of a directory, as its lock file states them. It
-// asks no network.
+// Packages verifies the packages of one directory's extensions against its lock file. It never uses the network.
 type Packages struct {
-	// Editing says that an author is changing the manifests: only the files of packages are
-	// compared with the lock file.
+	// Editing is set while an author changes the manifests: then only the files of packages are verified.
 	Editing bool
 
-	dir   string // of the lock file, absolute
+	dir   string // absolute directory of the lock file
 	lock  *lockfile.Reader
 	uses  Uses
 	noted sync.Once
 }
 
-// New returns the packages of the lock file in dir, which is absolute, with their files in the
-// store of uses.
+// New returns the packages of the lock file in dir, an absolute path. uses has the store with their files.
 func New(dir string, uses Uses) *Packages {
 	return &Packages{dir: dir, lock: lockfile.NewReader(dir), uses: uses}
 }
 
-// Refused is why an extension with a package does not start: of kind untrusted, it is not what is
-// locked; of kind not_ready, it is not on this machine.
+// Refused is why an extension with a package does not start. Its kind is untrusted if something differs from the
+// lock file, and not_ready if the package is not on this machine.
 type Refused struct {
 	cause *protocol.Error
 	next  string
@@ -54,20 +51,17 @@ func refuse(kind protocol.Kind, reason, next string) error {
 	return &Refused{protocol.Errorf(kind, "%s", reason), next}
 }
 
-// Error states the reason.
 func (r *Refused) Error() string { return protocol.Reason(r.cause) }
 
-// Unwrap returns the error with the kind.
 func (r *Refused) Unwrap() error { return r.cause }
 
-// Next is the command that helps.
+// Next returns the command to run next.
 func (r *Refused) Next() string { return r.next }
 
-// Entry returns what the lock file says of the package of c, and its id there; false when c runs
-// no package.
+// Entry returns the lock file's entry and id for c; ok is false if c runs no package.
 func (l *Packages) Entry(c *discovery.Candidate) (e lockfile.Entry, id string, ok bool, err error) {
 	id = cmp.Or(c.Owner, c.ID)
-	if rel, err := filepath.Rel(l.dir, c.Dir); err != nil || !filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(l.dir, c.Dir); err != nil || !filepath.IsLocal(rel) { // another directory's extension
 		return e, id, false, nil // another directory's
 	}
 	f, err := l.lock.Read()
@@ -78,8 +72,7 @@ func (l *Packages) Entry(c *discovery.Candidate) (e lockfile.Entry, id string, o
 	return e, id, ok && e.Tree != "", nil
 }
 
-// Tools returns the hashes that the lock file states of the descriptors of the tools of c, by its
-// own names; nil: none.
+// Tools returns the locked descriptor hashes of c's tools, by the tools' own names; nil if none are recorded.
 func (l *Packages) Tools(c *discovery.Candidate) map[string]string {
 	e, _, ok, err := l.Entry(c)
 	if err != nil || !ok || e.Tools == nil {
@@ -94,7 +87,7 @@ func (l *Packages) Tools(c *discovery.Candidate) map[string]string {
 	return stated
 }
 
-// Tree is the hash of the files of the package of c; "" when c runs none.
+// Tree returns the hash of the files of c's package; "" without a package.
 func (l *Packages) Tree(c *discovery.Candidate) (string, error) {
 	e, _, ok, err := l.Entry(c)
 	if err != nil || !ok {
@@ -103,10 +96,9 @@ func (l *Packages) Tree(c *discovery.Candidate) (string, error) {
 	return e.Tree, nil
 }
 
-// Verify returns the directory of the files of the package that c runs, after comparing them,
-// the manifest and its command lines with the lock file; "" when c runs no package. beside are the
-// files of data there that its program has written. The error is a [Refused], or that of a lock file
-// that cannot be read.
+// Verify compares manifest, command lines and package of c with the lock file. It returns the directory of the
+// package, or "" without one, and the data files that the program has written there (beside). The error is a
+// [Refused], or comes from an unreadable lock file.
 func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, err error) {
 	e, id, ok, err := l.Entry(c)
 	if err != nil {
@@ -137,7 +129,8 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 	dir, beside, err = l.uses.Store.Verify(e.Tree)
 	switch {
 	case err == nil:
-		// a clone whose packages were here; without the note it may have to fetch them again
+		// the store may know this directory's package only from elsewhere; unless noted, [Uses.Release] could
+		// remove it
 		l.noted.Do(func() { _ = l.uses.Add(l.dir) })
 		return dir, beside, nil
 	case errors.As(err, new(store.Missing)):
@@ -148,22 +141,22 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 		"exthost add --locked "+id+", which restores them and deletes nothing")
 }
 
-// refers reports whether a manifest refers to the files of a package.
+// refers reports whether a manifest uses [Variable].
 func refers(m *manifest.Manifest) bool {
 	data, err := json.Marshal(commands(m))
 	return err != nil || strings.Contains(string(data), "${"+Variable)
 }
 
-// CommandSum is a hash of the command lines of a manifest, as the lock file has it.
+// CommandSum returns the hash for [lockfile.Entry.Command].
 func CommandSum(m *manifest.Manifest) string {
 	data, err := json.Marshal(commands(m))
-	if err != nil { // of texts
+	if err != nil { // cannot happen: texts always encode
 		return ""
 	}
 	return lockfile.Sum(data)
 }
 
-// commands are all command lines of a manifest, with their environment.
+// commands returns all command lines of a manifest, with their environment.
 func commands(m *manifest.Manifest) (list []any) {
 	list = append(list, m.Transport)
 	for _, t := range m.Tools {

@@ -24,7 +24,7 @@ args = ["${EXTHOST_PACKAGE}/main.js"]
 protocol = "mcp"
 `
 
-// bench is a directory with one extension that runs a package, its lock file and a store.
+// bench is a directory with a lock file, one extension that runs a package, and a store.
 type bench struct {
 	t    testing.TB
 	dir  string
@@ -45,7 +45,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// put puts a tree with one file into the store.
+// put adds a tree with one file to the store.
 func (b *bench) put(content string) string {
 	b.t.Helper()
 	tree, err := b.uses.Store.New()
@@ -71,7 +71,7 @@ func (b *bench) manifest(text string) {
 	}
 }
 
-// candidate is the extension as it is on disk.
+// candidate discovers the extension on disk.
 func (b *bench) candidate() *discovery.Candidate {
 	b.t.Helper()
 	found, err := discovery.Discover(b.t.Context(),
@@ -82,7 +82,7 @@ func (b *bench) candidate() *discovery.Candidate {
 	return &found.Candidates[0]
 }
 
-// entry is what the lock file says of the extension as it is on disk.
+// entry builds the lock file's entry for the extension on disk.
 func (b *bench) entry() lockfile.Entry {
 	return lockfile.Entry{
 		Manifest: lockfile.Sum([]byte(text)),
@@ -103,8 +103,7 @@ func (b *bench) lock(dir string, e lockfile.Entry) {
 	}
 }
 
-// A package runs as it is locked, or not at all; the refusal says which part differs, and what to
-// do next.
+// TestVerify changes one thing at a time; the refusal names it and the command to run next.
 func TestVerify(t *testing.T) {
 	change := func(f func(e *lockfile.Entry)) func(b *bench) {
 		return func(b *bench) {
@@ -175,8 +174,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// While an author changes the manifest, the files of the package alone have to be those of the
-// lock file.
+// TestVerifyWhileEditing: with Editing, a changed manifest is accepted and a changed package is not.
 func TestVerifyWhileEditing(t *testing.T) {
 	b := newBench(t)
 	b.manifest(text + "[transport.env]\nMODE = \"fast\"\n")
@@ -193,8 +191,8 @@ func TestVerifyWhileEditing(t *testing.T) {
 	}
 }
 
-// A lock file states nothing about an extension of another directory, which has to say where its
-// files are.
+// TestVerifyOtherDirectory checks an extension outside of the lock file's directory, for which the lock file has
+// no entry.
 func TestVerifyOtherDirectory(t *testing.T) {
 	b := newBench(t)
 	l := New(t.TempDir(), b.uses)
@@ -212,7 +210,7 @@ func TestVerifyOtherDirectory(t *testing.T) {
 	}
 }
 
-// An MCP server that a manifest states runs the package of that manifest.
+// TestVerifyServersOfAManifest: the MCP servers of a manifest run the package of that manifest.
 func TestVerifyServersOfAManifest(t *testing.T) {
 	b := newBench(t)
 	b.manifest("[plugin]\nid = \"weather\"\nversion = \"1.0.0\"\n[mcp_servers.now]\ncommand = \"node\"\nargs = " +

@@ -16,10 +16,10 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// Uses knows the directories whose lock files may name trees of a store: those that a package was
-// added to or fetched for, and those that have run one.
+// Uses lists the directories whose lock files may refer to trees in a store: packages were added, fetched or run
+// there. It decides when [Uses.Release] may remove a tree.
 type Uses struct {
-	Path  string // of the file that lists them
+	Path  string // file with the list
 	Store store.Store
 }
 
@@ -39,7 +39,7 @@ func (u Uses) read() (dirs []string, err error) {
 	return dirs, nil
 }
 
-// Add notes a directory.
+// Add adds a directory to the list.
 func (u Uses) Add(dir string) error {
 	if dirs, err := u.read(); err != nil || slices.Contains(dirs, dir) {
 		return err
@@ -53,7 +53,7 @@ func (u Uses) Add(dir string) error {
 		return err
 	}
 	defer unlock()
-	dirs, err := u.read() // again: another program may have added one
+	dirs, err := u.read() // again under the lock: another program may have changed it
 	if err != nil || slices.Contains(dirs, dir) {
 		return err
 	}
@@ -68,8 +68,8 @@ func (u Uses) Add(dir string) error {
 	return atomicfile.WritePrivate(u.Path, data)
 }
 
-// Release removes a tree that no lock file names, as [store.Store.Remove] does, and returns what
-// stays of its folder. While one of the lock files cannot be read, the tree stays.
+// Release removes a tree from the store unless a lock file refers to it, and returns the files that stay: see
+// [store.Store.Remove]. It keeps the tree if any lock file cannot be read.
 func (u Uses) Release(tree string, copies ...store.Copy) (left store.Left, err error) {
 	dirs, err := u.read()
 	if err != nil || tree == "" {
@@ -78,7 +78,7 @@ func (u Uses) Release(tree string, copies ...store.Copy) (left store.Left, err e
 	for _, dir := range dirs {
 		f, err := lockfile.Read(dir)
 		if err != nil {
-			return left, nil // which its owner is told when it is used
+			return left, nil // reported when that directory's extensions start
 		}
 		for _, e := range f.Extensions {
 			if e.Tree == tree {

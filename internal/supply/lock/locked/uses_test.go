@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/lock/lockfile"
 )
 
-// has reports whether the store has the tree.
+// has reports whether the tree is in the store.
 func (b *bench) has(tree string) bool {
 	b.t.Helper()
 	trees, err := b.uses.Store.Trees()
@@ -31,7 +31,7 @@ func (b *bench) release(trees ...string) {
 	}
 }
 
-// Trees that a lock file of a noted directory names stay; the others go.
+// TestRelease keeps trees that a listed directory's lock file refers to, and removes others.
 func TestRelease(t *testing.T) {
 	b := newBench(t)
 	other := b.put("2")
@@ -51,7 +51,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// While a lock file cannot be read, what it names is not known, and all stay.
+// TestReleaseBrokenLock keeps all trees while one lock file cannot be read.
 func TestReleaseBrokenLock(t *testing.T) {
 	b := newBench(t)
 	if err := errors.Join(b.uses.Add(b.dir),
@@ -64,7 +64,7 @@ func TestReleaseBrokenLock(t *testing.T) {
 	}
 }
 
-// A list of directories that cannot be read removes nothing.
+// TestReleaseBrokenList removes nothing if the list of directories cannot be read.
 func TestReleaseBrokenList(t *testing.T) {
 	b := newBench(t)
 	if err := os.WriteFile(b.uses.Path, []byte("["), 0o600); err != nil {
@@ -75,8 +75,8 @@ func TestReleaseBrokenList(t *testing.T) {
 	}
 }
 
-// A directory that runs a package which was on this machine before, such as a clone, has
-// fetched nothing; what it runs stays.
+// TestReleaseOfAClone keeps the tree of a clone that fetched nothing, because the package was on this machine
+// already.
 func TestReleaseOfAClone(t *testing.T) {
 	b := newBench(t)
 	if _, _, err := New(b.dir, b.uses).Verify(b.candidate()); err != nil {
@@ -88,7 +88,7 @@ func TestReleaseOfAClone(t *testing.T) {
 	}
 }
 
-// Directories that are noted at once are all noted, and those without a lock file are forgotten.
+// TestAdd adds directories concurrently; those without a lock file are dropped from the list.
 func TestAdd(t *testing.T) {
 	b := newBench(t)
 	gone := t.TempDir()

@@ -1,5 +1,5 @@
-// Package lockfile reads and writes exthost.lock: which extensions of a directory are what, and
-// who approved them.
+// Package lockfile reads and writes exthost.lock, which records the exact content of a directory's extensions and
+// who approved it.
 package lockfile
 
 import (
@@ -19,73 +19,73 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// FileName is the name of a lock file. It lies in the directory whose extensions it locks.
+// FileName is the name of the lock file, in the directory whose extensions it locks.
 const FileName = "exthost.lock"
 
-// version is that of the form. Another one is refused: what it means is unknown.
+// version of the file format. Files with any other version are refused.
 const version = 1
 
 const (
-	maxBytes = 8 << 20 // of a lock file
-	maxParts = 4096    // of one extension
-	maxTools = 20_000  // of one manifest
+	maxBytes = 8 << 20 // per lock file
+	maxParts = 4096    // per extension
+	maxTools = 20_000  // per manifest
 )
 
-// rules bound a file that anybody may have written.
+// rules limit the input, which may come from anybody.
 var rules = strict.Rules{Depth: 8, Parts: 4, KeyBytes: 1024, Values: 400_000}
 
-// CodeInvalid is the code of the diagnostics of a lock file.
+// CodeInvalid is the diagnostic code of an invalid lock file.
 const CodeInvalid = "lock_invalid"
 
 // File is the content of a lock file.
 type File struct {
 	Version    int              `json:"version"`
-	Extensions map[string]Entry `json:"extensions"` // by the id of the manifest
-	// Configuration is one hash of the configuration files of the directory and the programs
-	// there that they name; "": it is not locked.
+	Extensions map[string]Entry `json:"extensions"` // by manifest id
+	// Configuration is a hash of the directory's configuration files and of the programs in the directory that
+	// they name; "" if they are not locked.
 	Configuration string `json:"configuration"`
 }
 
-// Entry says what one extension is. All hashes of files are of their bytes.
+// Entry records the content of one extension. Hashes of files cover only their bytes.
 type Entry struct {
 	// Manifest is the SHA-256 of plugin.toml: "sha256:" and hex.
 	Manifest string `json:"manifest"`
-	// Files is one hash of all files of code of the folder, those of the package among them, as
-	// consent.Files.Digest has it; an opaque text here.
+	// Files is a hash of all code files in the folder, including its package: see consent.Files.Digest. Opaque
+	// here.
 	Files string `json:"files"`
-	// Command is a hash of the command lines that the manifest states; an opaque text here.
+	// Command is a hash of the manifest's command lines. Opaque here.
 	Command string `json:"command"`
 
-	// The rest is of an extension that runs a package; "" for one whose files lie in its folder.
+	// The fields up to Scripts are empty for an extension without a package.
 
-	Source  string `json:"source"`  // as it was asked for, such as npm:@scope/name@^1
-	Version string `json:"version"` // the version or commit that was chosen
-	Tree    string `json:"tree"`    // the hash of all files of the unpacked package, as in go.sum: "h1:" and base64
-	Parts   []Part `json:"parts"`   // what the package is made of
+	Source  string `json:"source"`  // as requested, such as npm:@scope/name@^1
+	Version string `json:"version"` // the resolved version or commit
+	Tree    string `json:"tree"`    // hash of the unpacked files, as in go.sum: "h1:" and base64
+	Parts   []Part `json:"parts"`   // archives of the package
 
-	Scripts []string `json:"scripts"` // the packages whose install scripts ran
+	Scripts []string `json:"scripts"` // packages whose install scripts ran
 
-	// Tools are hashes of what the tools say of themselves, as policies.HashTool has them; by the id of
-	// the extension, "/" and its name of the tool. nil: nobody has stated which there are.
+	// Tools are hashes of tool descriptors (see policies.HashTool), by extension id, "/" and the tool's own name.
+	// nil if no tools are recorded.
 	Tools map[string]string `json:"tools"`
 
-	Approved   string `json:"approved"`    // when, as RFC 3339
-	ApprovedBy string `json:"approved_by"` // the name of the user
+	Approved   string `json:"approved"`    // RFC 3339
+	ApprovedBy string `json:"approved_by"` // user name
 }
 
-// Part is one archive of a package.
+// Part is one archive, folder or commit of a package.
 type Part struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// where it comes from: https, git+…, registry:// relative to its registry, or a path relative to the lock file
+	// https or git+https URL, registry:// and a path relative to the registry, or a path relative to the lock
+	// file
 	URL string `json:"url"`
-	// "sha512-" or "sha256-" and base64, as registries state it; "" for a folder or commit
+	// "sha512-" or "sha256-" and base64; "" for a folder or commit
 	Integrity string `json:"integrity"`
-	Path      string `json:"path"` // where it lies in the package, with slashes; "": at its root
+	Path      string `json:"path"` // slash-separated place in the package; "" for its root
 }
 
-// Lookup returns what the lock says of the extension whose manifest has the id. An extension
-// that it does not name is not locked.
+// Lookup returns the entry of the extension with this manifest id. Extensions without an entry are not locked.
 func (f *File) Lookup(id string) (Entry, bool) {
 	if f == nil {
 		return Entry{}, false
@@ -94,23 +94,23 @@ func (f *File) Lookup(id string) (Entry, bool) {
 	return e, ok
 }
 
-// Read reads the lock file of a directory; an empty one where there is none. It must be a
-// regular file and no symbolic link. The error names every place that is wrong.
+// Read reads the lock file of dir, which must be a regular file and not a symbolic link. Without one it returns
+// an empty File. The error lists every fault.
 func Read(dir string) (*File, error) { return NewReader(dir).Read() }
 
-// Reader reads the lock file of a directory again and again, and parses it when it has changed.
+// Reader reads a lock file repeatedly, and parses it only when its content has changed.
 type Reader struct {
 	path string
 
 	mu   sync.Mutex
-	data []byte // that file was parsed of
-	file *File  // nil: nothing was parsed, or with errors
+	data []byte // content that file was parsed from
+	file *File  // nil before the first parse, or after a parse error
 }
 
-// NewReader returns a reader of the lock file of a directory.
+// NewReader returns a reader of dir's lock file.
 func NewReader(dir string) *Reader { return &Reader{path: filepath.Join(dir, FileName)} }
 
-// Read is [Read]. Its callers share the file, and do not change it.
+// Read is the function [Read]. Callers share the File and must not change it.
 func (r *Reader) Read() (*File, error) {
 	data, _, err := regular.Read(r.path, maxBytes+1, false)
 	var kind regular.NotRegular
@@ -141,7 +141,7 @@ func (r *Reader) Read() (*File, error) {
 	return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", errors.Join(lines...))
 }
 
-// parse reports every fault at once; the file is nil then.
+// parse returns a nil File with all faults, or the file without any.
 func parse(path string, data []byte) (*File, []protocol.Diagnostic) {
 	r := &strict.Report{Code: CodeInvalid}
 	src := strict.NewSource(path, data)
@@ -175,7 +175,7 @@ func parse(path string, data []byte) (*File, []protocol.Diagnostic) {
 	return f, nil
 }
 
-// check reports values that no lock file has.
+// check reports invalid values.
 func check(f *File, r *strict.Report, at strict.Positions) {
 	for id, e := range f.Extensions {
 		path := strict.Join("extensions", id)

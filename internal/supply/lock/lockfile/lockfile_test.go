@@ -36,7 +36,7 @@ func sample() *File {
 	}
 }
 
-// What is written is read again, and a second time the bytes are the same.
+// TestWriteRead writes and reads a file twice; the bytes are the same.
 func TestWriteRead(t *testing.T) {
 	dir := t.TempDir()
 	if err := sample().Write(dir); err != nil {
@@ -60,8 +60,8 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
-// A tool's name may be as long as a host takes it. What could not be read again is not written,
-// and no tools are something else than tools that nobody has stated.
+// TestTools uses the longest tool names that a host accepts, and unreadable ones, which are not written. An empty
+// table of tools differs from none.
 func TestTools(t *testing.T) {
 	dir := t.TempDir()
 	for _, tools := range []map[string]string{
@@ -100,7 +100,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// A reader parses once, and again when the file has changed, also to one that is refused.
+// TestReader checks that a reader parses only changed content, including content that is refused.
 func TestReader(t *testing.T) {
 	dir := t.TempDir()
 	r := NewReader(dir)
@@ -140,7 +140,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// A lock file that cannot be understood is refused, with the place.
+// TestRefused checks that an invalid lock file is refused, with the place of each fault.
 func TestRefused(t *testing.T) {
 	good := string(sample().Text())
 	for name, tt := range map[string]struct{ text, want string }{
@@ -173,7 +173,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A link is neither read nor written through.
+// TestLink checks that symbolic links are neither read nor replaced.
 func TestLink(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target")
@@ -191,7 +191,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// Changes that programs make at once are all kept.
+// TestChangesAtOnce changes the file from many programs at once and loses nothing.
 func TestChangesAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	entry := sample().Extensions["own"]

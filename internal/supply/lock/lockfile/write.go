@@ -19,11 +19,11 @@ import (
 	"github.com/exthost/exthost/internal/text/literal"
 )
 
-// ErrBusy is the error of a change while another program makes one.
+// ErrBusy is returned by [Lock] while another program changes the lock file.
 var ErrBusy = errors.New("another program is changing it")
 
-// Lock is [Read] before a change: it keeps other programs from changing the file until unlock,
-// and waits for them for a few seconds.
+// Lock reads the lock file and keeps other programs from changing it until unlock. It waits a few seconds for
+// them.
 func Lock(dir string) (f *File, unlock func(), err error) {
 	unlock, err = dirlock.Lock(dir)
 	if err != nil {
@@ -36,9 +36,8 @@ func Lock(dir string) (f *File, unlock func(), err error) {
 	return f, unlock, nil
 }
 
-// Write replaces the lock file of a directory. The order of its blocks is that of the ids, and
-// each block stands for itself, so that versions of two branches merge. What could not be read
-// again, such as an odd name of a tool, is not written.
+// Write replaces the lock file of dir. Blocks are sorted by id and independent of each other, so that git can
+// merge them. Write fails if the result could not be read again, for instance because of an odd tool name.
 func (f *File) Write(dir string) error {
 	path := filepath.Join(dir, FileName)
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
@@ -53,7 +52,7 @@ func (f *File) Write(dir string) error {
 	return atomicfile.Write(path, text)
 }
 
-// Text is the file as it is written.
+// Text returns the file's content.
 func (f *File) Text() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What the extensions of this directory are. exthost trust --lock, add, upgrade and remove "+
@@ -98,7 +97,7 @@ func (f *File) Text() []byte {
 	return b.Bytes()
 }
 
-// Sum is the hash of a file's content, as [Entry.Manifest] has it.
+// Sum returns the SHA-256 of data in the form of [Entry.Manifest].
 func Sum(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -114,8 +113,7 @@ func isTree(s string) bool {
 	return err == nil && strings.HasPrefix(s, "h1:") && len(sum) == sha256.Size
 }
 
-// conflict returns the offset of a line that git leaves in a file that it could not merge; -1
-// when there is none.
+// conflict returns the offset of the first git conflict marker, or -1.
 func conflict(text string) (offset int) {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, "=======") ||

@@ -12,9 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-// Netrc returns the value of the header Authorization for a host, as the file says that NETRC names,
-// or the one in the user's directory; "" when it says nothing. Its default, for all other hosts, does
-// not count.
+// Netrc returns the Authorization header for host from the file named by NETRC, or from the user's .netrc; ""
+// without an entry. The netrc's default entry is ignored: it would send the password to every host.
 func Netrc(env []string, host string) (string, error) {
 	look := process.Lookup(env)
 	if host == "" {
@@ -41,14 +40,14 @@ func Netrc(env []string, host string) (string, error) {
 	return machine(string(data), host), nil
 }
 
-// machine is what a netrc says of a host.
+// machine returns the Authorization header for host from the text of a netrc.
 func machine(text, host string) string {
 	var of, user, password string
 	macro := false
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if macro = macro && len(words) > 0; macro || len(words) > 0 && strings.HasPrefix(words[0], "#") {
-			continue // the text of a macro ends with an empty line
+			continue // a macro ends at an empty line
 		}
 		for n := 0; n < len(words); n += 2 {
 			next := ""

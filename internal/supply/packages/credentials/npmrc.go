@@ -1,5 +1,5 @@
-// Package credentials reads what npm and pip say to registries that want to know who asks, for the
-// downloads that they do not make.
+// Package credentials reads the registry credentials of npm and pip, for the downloads that this program makes
+// itself.
 package credentials
 
 import (
@@ -17,9 +17,8 @@ import (
 
 const maxFile = 1 << 20 // bytes
 
-// NPM returns values of the header Authorization by the addresses that they are for, such as
-// "//host/path/", as files of npm's configuration and npm_config_ variables state them. Later files
-// count more than earlier ones, and variables most. A file need not be there.
+// NPM returns Authorization headers by URL prefix, such as "//host/path/". It reads .npmrc files, of which later
+// ones take precedence, and npm_config_ variables, which override all files. Missing files are ignored.
 func NPM(env []string, files ...string) (map[string]string, error) {
 	look := process.Lookup(env)
 	values := map[string]string{}
@@ -30,7 +29,7 @@ func NPM(env []string, files ...string) (map[string]string, error) {
 		}
 		for line := range strings.Lines(string(data)) {
 			if line = strings.TrimSpace(line); strings.HasPrefix(line, "[") {
-				break // keys in a section are no settings of npm's
+				break // npm ignores keys in sections
 			}
 			if key, value, ok := strings.Cut(line, "="); ok {
 				values[expand(literal(key), look)] = expand(literal(value), look)
@@ -46,7 +45,7 @@ func NPM(env []string, files ...string) (map[string]string, error) {
 	return headers(values), nil
 }
 
-// headers are the values of Authorization that settings of npm's make.
+// headers builds Authorization headers from npm settings.
 func headers(values map[string]string) map[string]string {
 	list := map[string]string{}
 	for key := range values {
@@ -66,7 +65,7 @@ func headers(values map[string]string) map[string]string {
 		case user != "" && len(password) > 0 && err == nil:
 			header = basic(user, string(password))
 		}
-		if header != "" && !strings.Contains(header, "${") { // a variable that is not set
+		if header != "" && !strings.Contains(header, "${") { // a variable is not set
 			list[at] = header
 		}
 	}
@@ -79,7 +78,7 @@ func basic(user, password string) string {
 
 var comment = regexp.MustCompile(`(^|[^\\])[;#].*$`)
 
-// literal is a key or a value without its quotes or the comment behind it.
+// literal removes quotes and a trailing comment from a key or value.
 func literal(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) > 1 && text[0] == '\'' && text[len(text)-1] == '\'' {
@@ -98,7 +97,7 @@ func literal(text string) string {
 
 var variable = regexp.MustCompile(`\$\{([^${}?]+)(\?)?\}`)
 
-// expand replaces ${NAME}, and ${NAME?}, which is nothing where the variable is not set.
+// expand replaces ${NAME} by the variable if it is set, and ${NAME?} by "" if it is not.
 func expand(text string, look func(string) (string, bool)) string {
 	return variable.ReplaceAllStringFunc(text, func(word string) string {
 		m := variable.FindStringSubmatch(word)

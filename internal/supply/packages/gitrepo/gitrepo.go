@@ -1,4 +1,4 @@
-// Package gitrepo fetches the files of a commit with git, which runs no program for it.
+// Package gitrepo fetches the files of a commit with git, configured so that it starts no other program.
 package gitrepo
 
 import (
@@ -15,17 +15,17 @@ import (
 
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// gitFlags keep git from running programs, from other protocols and from following redirects.
+// gitFlags keep git from running hooks and helpers, using other protocols and following redirects.
 var gitFlags = []string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c",
 	"protocol.allow=never", "-c", "protocol.ext.allow=never", "-c", "http.followRedirects=false",
 	"-c", "fetch.fsckObjects=true", "-c", "fetch.recurseSubmodules=false", "-c", "credential.helper=", "-c",
 	"gc.auto=0", "-c", "core.attributesFile=" + os.DevNull}
 
-// git runs git in a repository that has the reference of an address alone.
+// git runs git in a temporary repository that contains only the fetched reference.
 type git struct {
 	dir  string
 	env  []string
-	http bool // the address is of this machine
+	http bool // allow http, for a repository on this machine
 }
 
 func (g *git) run(ctx context.Context, args ...string) ([]byte, error) {
@@ -37,14 +37,14 @@ func (g *git) run(ctx context.Context, args ...string) ([]byte, error) {
 	return (program.Program{Dir: g.dir, Argv: append(argv, args...), Env: g.env}).Run(ctx)
 }
 
-// fetch makes the repository. The address has been parsed, and begins with its scheme.
+// fetch creates the repository. address is a valid http or https URL.
 func fetch(ctx context.Context, env []string, address, ref string) (*git, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err
 	}
 	var own []string
-	if u.Scheme == "http" { // of this machine, or refused
+	if u.Scheme == "http" { // download.Client refuses it unless it is on this machine
 		own = []string{address}
 	}
 	client, err := download.New(own...)
@@ -77,7 +77,7 @@ func fetch(ctx context.Context, env []string, address, ref string) (*git, error)
 	return g, nil
 }
 
-// Commit is what a reference of a repository is now.
+// Commit resolves a reference to a commit hash.
 func Commit(ctx context.Context, env []string, address, ref string) (string, error) {
 	g, err := fetch(ctx, env, address, ref)
 	if err != nil {
@@ -91,7 +91,7 @@ func Commit(ctx context.Context, env []string, address, ref string) (string, err
 	return "", fmt.Errorf("git says %q in place of a commit", out)
 }
 
-// Archive returns the files of a commit as a tar.
+// Archive returns the files of a commit as a tar archive.
 func Archive(ctx context.Context, env []string, address, commit string) ([]byte, error) {
 	if !commitHash.MatchString(commit) {
 		return nil, fmt.Errorf("%q is no commit", commit)

@@ -1,4 +1,4 @@
-// Package program runs a package manager or git for an answer.
+// Package program runs package managers and git, and returns their output.
 package program
 
 import (
@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// MaxOutput bounds what a program prints, in bytes.
+	// MaxOutput limits stdout, in bytes.
 	MaxOutput  = 64 << 20
 	maxProgram = 10 * time.Minute
-	drain      = 5 * time.Second // for the last output, when another process holds the pipe
+	drain      = 5 * time.Second // wait for the last output while another process holds the pipe open
 )
 
-// Program is a package manager or git, run for an answer.
+// Program is a command to run.
 type Program struct {
 	Dir  string
 	Argv []string
-	Env  []string // in place of that of this process
-	Hide []string // texts that are secret, and are left out of the error
+	Env  []string // nil: the environment of this process
+	Hide []string // secrets to remove from errors
 }
 
-// Run returns what the program prints on stdout. The error has the end of what it prints on
-// stderr. At the end of ctx the program is killed, with what it has started.
+// Run returns the program's stdout. The error includes the end of its stderr. When ctx ends, the program and its
+// descendants are killed.
 func (p Program) Run(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxProgram)
 	defer cancel()
@@ -54,7 +54,7 @@ func (p Program) Run(ctx context.Context) ([]byte, error) {
 	case <-out.Overflow:
 	case <-ctx.Done():
 	}
-	running.Kill() // also what a program has left behind
+	running.Kill() // including processes it left behind
 	<-running.Done()
 	text, complete := out.End(drain)
 	switch exit := running.Exit(); {
@@ -72,17 +72,16 @@ func (p Program) Run(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// Failure is the error of a program that gave no answer.
+// Failure is returned when the program exits with an error.
 type Failure struct {
 	Program string
-	Text    string // what it said last
+	Text    string // its last lines on stderr
 	exit    process.Exit
 }
 
-// Error states what the program said.
 func (f *Failure) Error() string { return fmt.Sprintf("%s failed (%v): %s", f.Program, f.exit, f.Text) }
 
-// lastLines are the last lines that say something.
+// lastLines joins the last non-empty lines.
 func lastLines(lines []string) string {
 	lines = slices.DeleteFunc(lines, func(line string) bool {
 		return strings.TrimSpace(line) == "" || strings.Contains(line, "A complete log of this run")

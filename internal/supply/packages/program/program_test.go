@@ -36,7 +36,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The output is bounded, and a program that prints for ever ends.
+// TestBounded: a program that prints without end is stopped at the limit.
 func TestBounded(t *testing.T) {
 	if _, err := sh(t, "exec cat /dev/zero").Run(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "printed over 64 MiB") {
@@ -44,7 +44,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// What a program has started ends with it.
+// TestCanceled: a program's child processes end with it.
 func TestCanceled(t *testing.T) {
 	processtest.Leaks(t)
 	p := sh(t, "(trap '' INT TERM; touch started; sleep 3600) & wait")

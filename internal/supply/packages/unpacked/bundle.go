@@ -18,10 +18,10 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// BundleFile says how the MCP bundle that it lies in is run.
+// BundleFile is the manifest of an MCP bundle.
 const BundleFile = "manifest.json"
 
-// bundle is what counts of that file.
+// bundle holds the fields of BundleFile that are used.
 type bundle struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`
@@ -52,7 +52,7 @@ type bundleCommand struct {
 
 var placeholder = regexp.MustCompile(`\$\{[^}]*\}?`)
 
-// platform is this system, as bundles call it.
+// platform returns this system's name in bundles.
 func platform() string {
 	if goruntime.GOOS == "windows" {
 		return "win32"
@@ -60,7 +60,7 @@ func platform() string {
 	return goruntime.GOOS
 }
 
-// readBundle reads how a bundle is run on this system.
+// readBundle reads a bundle's manifest and applies this platform's overrides.
 func readBundle(dir string) (*bundle, error) {
 	data, _, err := regular.Read(filepath.Join(dir, BundleFile), MaxPackageJSON, false)
 	if err != nil {
@@ -86,7 +86,7 @@ func readBundle(dir string) (*bundle, error) {
 	return b, nil
 }
 
-// program is the program of a bundle of type binary, as a path in it; "" for another type.
+// program returns the program of a bundle of type binary, as a path in it; "" for other types.
 func (b *bundle) program(dir string) (string, error) {
 	if b.Server.Type != "binary" {
 		return "", nil
@@ -111,7 +111,7 @@ func (b *bundle) program(dir string) (string, error) {
 	return "", fmt.Errorf("its program %s is not in the bundle", name)
 }
 
-// makeExecutable lets the program of a bundle be run, which not every zip says of it.
+// makeExecutable makes a bundle's program executable, because not every zip file records modes.
 func makeExecutable(dir string) error {
 	b, err := readBundle(dir)
 	if err != nil {
@@ -124,7 +124,7 @@ func makeExecutable(dir string) error {
 	return os.Chmod(filepath.Join(dir, filepath.FromSlash(program)), 0o555)
 }
 
-// describeBundle says how a bundle is run. What its user states becomes variables.
+// describeBundle returns how a bundle is run. User configuration becomes environment variables.
 func describeBundle(dir string) (Run, error) {
 	b, err := readBundle(dir)
 	if err != nil {
@@ -177,7 +177,7 @@ func describeBundle(dir string) (Run, error) {
 	return r, errors.Join(errs...)
 }
 
-// value is what a placeholder of a bundle is here, and the variable that the user has to set.
+// value returns the replacement of a placeholder, and the variable that the user has to set, if any.
 func (b *bundle) value(placeholder string) (value, ask string, err error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(placeholder, "${"), "}")
 	key, users := strings.CutPrefix(name, "user_config.")
@@ -199,7 +199,7 @@ func (b *bundle) value(placeholder string) (value, ask string, err error) {
 	return "${" + variable + "}", variable, nil
 }
 
-// plain is a default as a word; false for a list, which would be several.
+// plain returns a default value as one word; ok is false for a list.
 func plain(value any) (text string, ok bool) {
 	switch v := value.(type) {
 	case nil:

@@ -14,25 +14,24 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-// Data is a variable that says where a program keeps its data. The program reads it, and its README
-// documents it with a relative path as default: a place beside the code, which belongs to all who
-// run the package, or where the program starts.
+// Data is a variable that tells a program where to keep its data. Its documented default is a relative path,
+// which would lie beside the code, shared by every user of the package, or in the working directory.
 type Data struct {
-	Name string // of the variable
-	Path string // the last element of the default
+	Name string // variable
+	Path string // last element of the default
 }
 
-// stateVariable holds the directory that belongs to one extension.
+// stateVariable holds the extension's private directory.
 const stateVariable = "EXTHOST_STATE_DIR"
 
-// State is how a manifest refers to that directory.
+// State refers to that directory in a manifest.
 const State = "${" + stateVariable + "}"
 
 var (
 	dataName = regexp.MustCompile(`\b[A-Z][A-Z0-9_]*_(?:PATH|FILE|DB|DATABASE|DIR|DIRECTORY|FOLDER)\b`)
-	// notData are names of files that users write, not programs.
+	// notData matches variables for files that users write, not programs.
 	notData = regexp.MustCompile(`CONFIG|SETTINGS|CREDENTIALS|CERT|KEY|SCHEMA|TEMPLATE`)
-	// stated is what follows the word default, or is all of a cell of a table.
+	// stated matches a default after the word "default"; cell matches one that fills a table cell.
 	stated = regexp.MustCompile("(?i)\\bdefaults?\\b[^`\"'\\w./\\\\~$]*" +
 		"(?:(?:to|is|value|path|file|location)\\b[^`\"'\\w./\\\\~$]*)*[`\"']?([^\\s`\"'(),;|]+)")
 	cell   = regexp.MustCompile("^[\\s`\"']*([^\\s`\"'(),;|]+)")
@@ -40,12 +39,12 @@ var (
 	plainD = regexp.MustCompile(`^\.?[A-Za-z0-9_-]{1,60}$`)
 )
 
-const maxScanned = 64 << 20 // bytes of code that are searched for the name of a variable
+const maxScanned = 64 << 20 // bytes of code searched for variables
 
-// dataOf returns the variables of a package in dir that docs documents.
+// dataOf returns the data variables that docs documents for the package in dir.
 func dataOf(dir, docs string) (list []Data) {
 	found := map[string]string{}
-	column := -1 // of the defaults in a table
+	column := -1 // table column with defaults; -1 outside of tables
 	for line := range strings.Lines(docs) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 3 {
@@ -74,7 +73,7 @@ func dataOf(dir, docs string) (list []Data) {
 	}
 	read, names := scan(dir, found)
 	for name, value := range found {
-		if read[name] && !names[value] { // what the package brings is no data
+		if read[name] && !names[value] { // a file that the package ships is not data
 			list = append(list, Data{name, value})
 		}
 	}
@@ -82,8 +81,8 @@ func dataOf(dir, docs string) (list []Data) {
 	return list
 }
 
-// relative returns the last element of a default that is a relative path, of a file with an ending or
-// of a directory.
+// relative returns the last element of a default that is a relative path, to a file with an extension or to a
+// directory.
 func relative(name, value string) (string, bool) {
 	clean := path.Clean(strings.TrimRight(filepath.ToSlash(value), ".:"))
 	if path.IsAbs(clean) || strings.HasPrefix(clean, "..") || strings.ContainsAny(clean, "~$%<>:{}[]") {
@@ -97,12 +96,12 @@ func relative(name, value string) (string, bool) {
 	return base, plainF.MatchString(base)
 }
 
-// scan returns which of the variables the code in dir reads, and the names of all files and directories
-// there; not those of other packages.
+// scan returns which variables the code in dir reads, and the names of all files and directories there. It skips
+// node_modules.
 func scan(dir string, variables map[string]string) (read, names map[string]bool) {
 	read, names = map[string]bool{}, map[string]bool{}
 	left := int64(maxScanned)
-	// what cannot be read proposes nothing
+	// unreadable files yield no proposals
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
@@ -125,7 +124,7 @@ func scan(dir string, variables map[string]string) (read, names map[string]bool)
 	return read, names
 }
 
-// readme returns the text of the README in dir; "" without one.
+// readme returns the text of dir's README.md, or "".
 func readme(dir string) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A variable is one for data if the README states a relative path as its default, the code reads it,
-// and the package brings no such file.
+// TestDataOf: a variable is for data if the README documents a relative default, the code reads the variable, and
+// the package ships no file of that name.
 func TestDataOf(t *testing.T) {
 	code := "process.env.MEMORY_FILE_PATH || process.env.NOTES_DIR || process.env.DB_PATH || " +
 		"process.env.APP_CONFIG_PATH || process.env.CHROME_PATH || process.env.NODE_EXTRA_PATH"

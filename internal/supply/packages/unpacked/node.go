@@ -1,4 +1,4 @@
-// Package unpacked says of the files of a package how they are run.
+// Package unpacked determines from the files of a package how it is run.
 package unpacked
 
 import (
@@ -17,42 +17,42 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// MaxPackageJSON bounds a package.json, in bytes.
+// MaxPackageJSON limits a package.json, in bytes.
 const MaxPackageJSON = 4 << 20
 
-// Root is how a manifest refers to the directory of the package's files.
+// Root refers to the directory of the package's files in a manifest.
 const Root = "${" + locked.Variable + "}"
 
-// Run is how a package is run, and what it says of itself.
+// Run is how a package is run, and its metadata.
 type Run struct {
-	Command     string // node or python3, or a program of the package
+	Command     string // node, python3 or a program of the package
 	Args        []string
-	Program     string // the name of the program that runs; "" for a bundle
+	Program     string // name of the program; "" for a bundle
 	Env         map[string]string
-	Asks        []string // variables that it needs
+	Asks        []string // variables that the user has to set
 	Description string
 	License     string
 	Homepage    string
-	Version     string // that its files state
-	Server      string // the name in the MCP registry that it states; npm and PyPI
-	Data        []Data // where it keeps its data; npm and PyPI
+	Version     string // stated in its files
+	Server      string // its name in the MCP registry; npm and PyPI only
+	Data        []Data // variables for its data; npm and PyPI only
 }
 
-// PackageJSON is what counts of a package.json.
+// PackageJSON holds the fields of a package.json that are used.
 type PackageJSON struct {
 	Name        string            `json:"name"`
 	Version     string            `json:"version"`
 	Description string            `json:"description"`
 	License     any               `json:"license"`
 	Homepage    string            `json:"homepage"`
-	MCPName     string            `json:"mcpName"` // its name in the MCP registry
+	MCPName     string            `json:"mcpName"` // name in the MCP registry
 	Bin         any               `json:"bin"`
 	Scripts     map[string]string `json:"scripts"`
 
 	Dependencies map[string]string `json:"dependencies"`
 }
 
-// ReadPackageJSON reads the package.json of a folder.
+// ReadPackageJSON reads the package.json of dir.
 func ReadPackageJSON(dir string) (*PackageJSON, error) {
 	data, _, err := regular.Read(filepath.Join(dir, "package.json"), MaxPackageJSON+1, false)
 	if err != nil {
@@ -68,16 +68,16 @@ func ReadPackageJSON(dir string) (*PackageJSON, error) {
 	return p, nil
 }
 
-// Installs reports whether npm would run a program when it installs the package.
+// Installs reports whether npm would run install scripts for the package.
 func (p *PackageJSON) Installs(dir string) bool {
 	if p.Scripts["preinstall"]+p.Scripts["install"]+p.Scripts["postinstall"] != "" {
 		return true
 	}
-	_, err := os.Lstat(filepath.Join(dir, "binding.gyp")) // npm runs node-gyp then
+	_, err := os.Lstat(filepath.Join(dir, "binding.gyp")) // npm then runs node-gyp
 	return err == nil
 }
 
-// bin is the program of the package: its name, and its path in the package.
+// bin returns the name and the path of the package's program.
 func (p *PackageJSON) bin() (short, clean string, err error) {
 	short = p.Name[strings.LastIndexByte(p.Name, '/')+1:]
 	program := ""
@@ -104,7 +104,7 @@ func (p *PackageJSON) bin() (short, clean string, err error) {
 	return short, clean, nil
 }
 
-// Complete adds to the files of a package what it needs to run.
+// Complete adds the files and modes that a package needs to run.
 func Complete(tree *store.Tree, parts []lockfile.Part) error {
 	switch {
 	case IsWheel(parts[0]):
@@ -120,7 +120,7 @@ func isBundle(dir string, parts []lockfile.Part) bool {
 	return err == nil && parts[0].Path == ""
 }
 
-// Describe says how the package whose first part is at its path is run.
+// Describe returns how the package of the first part is run.
 func Describe(dir string, parts []lockfile.Part) (Run, error) {
 	if IsWheel(parts[0]) {
 		return describeWheel(dir, parts[0])
@@ -147,8 +147,8 @@ func describeNode(dir, at string) (Run, error) {
 		return Run{}, fmt.Errorf("its program %s is not in the package", bin)
 	}
 	defer f.Close()
-	head := make([]byte, 128)
-	n, _ := f.Read(head) // nothing: an empty program
+	head := make([]byte, 128) // an empty file reads nothing
+	n, _ := f.Read(head)      // nothing: an empty program
 	first, _, _ := strings.Cut(string(head[:n]), "\n")
 	if ext := path.Ext(bin); ext != ".js" && ext != ".mjs" && ext != ".cjs" &&
 		!(strings.HasPrefix(first, "#!") && strings.Contains(first, "node")) {

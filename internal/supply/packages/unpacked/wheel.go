@@ -26,15 +26,15 @@ const (
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// NormalName is a name as indexes compare it (PEP 503).
+// NormalName normalizes a package name (PEP 503).
 func NormalName(name string) string {
 	return strings.ToLower(separators.ReplaceAllString(name, "-"))
 }
 
-// NormalVersion is a version as the names of wheels have it.
+// NormalVersion returns a version as it appears in wheel file names.
 func NormalVersion(version string) string { return strings.ReplaceAll(version, "-", "_") }
 
-// WheelName returns the name and the version in the name of a wheel; "" for another file.
+// WheelName returns name and version from a wheel's file name; "" for other files.
 func WheelName(file string) (name, version string) {
 	parts := strings.Split(strings.TrimSuffix(file, ".whl"), "-")
 	if path.Ext(file) != ".whl" || len(parts) < 5 || len(parts) > 6 {
@@ -43,7 +43,7 @@ func WheelName(file string) (name, version string) {
 	return NormalName(parts[0]), parts[1]
 }
 
-// distInfo returns the folder of a wheel that says what it is.
+// distInfo returns the *.dist-info folder of a wheel.
 func distInfo(dir string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(dir, "*.dist-info"))
 	if err != nil || len(found) != 1 {
@@ -52,7 +52,7 @@ func distInfo(dir string) (string, error) {
 	return found[0], nil
 }
 
-// wheelMetadata are the headers of a wheel's METADATA, by name, and its text.
+// wheelMetadata returns the headers and the full text of a wheel's METADATA.
 func wheelMetadata(dir string) (headers map[string]string, text string, err error) {
 	info, err := distInfo(dir)
 	if err != nil {
@@ -74,7 +74,7 @@ func wheelMetadata(dir string) (headers map[string]string, text string, err erro
 	return headers, string(data), nil
 }
 
-// SameWheel refuses a wheel that says it is another package.
+// SameWheel refuses a wheel whose METADATA names another package.
 func SameWheel(dir string, p lockfile.Part) error {
 	headers, _, err := wheelMetadata(dir)
 	switch {
@@ -88,7 +88,7 @@ func SameWheel(dir string, p lockfile.Part) error {
 
 var entryPoint = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.]*)\s*:\s*([A-Za-z_][A-Za-z0-9_.]*)$`)
 
-// consoleScript returns the program of a wheel: its name, its module and its function.
+// consoleScript returns a wheel's program: its name, module and function.
 func consoleScript(dir, pkg string) (name, module, function string, err error) {
 	name = pkg
 	info, err := distInfo(dir)
@@ -120,7 +120,7 @@ func consoleScript(dir, pkg string) (name, module, function string, err error) {
 	return name, m[1], m[2], nil
 }
 
-// addLauncher adds the file that runs the first of the wheels with all of them on the path.
+// addLauncher adds the script that runs the first wheel's program with all wheels on the path.
 func addLauncher(tree *store.Tree, parts []lockfile.Part) error {
 	_, module, function, err := consoleScript(filepath.Join(tree.Dir(), LibFolder, parts[0].Name), parts[0].Name)
 	if err != nil {
@@ -130,7 +130,7 @@ func addLauncher(tree *store.Tree, parts []lockfile.Part) error {
 	for _, p := range parts {
 		folders = append(folders, p.Path)
 		for _, kind := range []string{"purelib", "platlib"} {
-			// the pattern is right
+			// Glob fails only for a bad pattern
 			found, _ := filepath.Glob(filepath.Join(tree.Dir(), filepath.FromSlash(p.Path), "*.data", kind))
 			for _, dir := range found {
 				folders = append(folders, path.Join(p.Path, filepath.Base(filepath.Dir(dir)), kind))
@@ -155,14 +155,14 @@ sys.exit(%s())
 `, parts[0].Name, list, strconv.Quote(parts[0].Name), module, first(function), function))
 }
 
-// first is the name that is imported for a.b.
+// first returns the name to import for a.b.
 func first(dotted string) string {
 	name, _, _ := strings.Cut(dotted, ".")
 	return name
 }
 
-// describeWheel says how the first of the wheels is run: without other packages of the system,
-// and with compiled files in the extension's state directory, as the tree is not written to.
+// describeWheel returns how the first wheel is run: isolated from the system's packages, and with bytecode in the
+// extension's state directory, as the tree is read-only.
 func describeWheel(dir string, p lockfile.Part) (Run, error) {
 	at := filepath.Join(dir, filepath.FromSlash(p.Path))
 	headers, text, err := wheelMetadata(at)
