@@ -34,8 +34,8 @@ func TestEveryKindHasItsAdvice(t *testing.T) {
 	for _, k := range protocol.Kinds() {
 		want = append(want, string(k))
 	}
-	if diff := cmp.Diff(want, cells(readPage(t, "docs/operators.md"), "At 3 a.m.")); diff != "" {
-		t.Errorf("docs/operators.md (-protocol.Kinds +page):\n%s", diff)
+	if diff := cmp.Diff(want, cells(readPage(t, "docs/errors.md"), "At 3 a.m.")); diff != "" {
+		t.Errorf("docs/errors.md (-protocol.Kinds +page):\n%s", diff)
 	}
 }
 

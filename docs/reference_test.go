@@ -32,7 +32,7 @@ func TestReference(t *testing.T) {
 		{"docs/config.md", "config", configReference},
 		{"docs/governance.md", "built-in policies", builtinReference},
 		{"docs/protocol.md", "kinds", kindsTable},
-		{"docs/operators.md", "exit codes", exitCodes},
+		{"docs/errors.md", "exit codes", exitCodes},
 		{"docs/hooks.md", "points", pointsTable},
 	} {
 		p := readPage(t, part.page)
