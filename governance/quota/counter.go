@@ -7,40 +7,39 @@ import (
 	"time"
 )
 
-// Counter is this host's part of a limit that hosts share. Its methods may be called by many
-// goroutines at once.
+// Counter is this host's share of a cluster-wide limit. Its methods may be called concurrently.
 type Counter struct {
 	pool    *Pool
 	claim   Claim         // without the lease
-	turn    chan struct{} // holds a token while a lease is asked for
+	turn    chan struct{} // holds a token during a request for a lease
 	lease   atomic.Pointer[lease]
-	debt    atomic.Int64 // used when there was no lease
-	filling atomic.Bool  // a lease is asked for ahead of need
+	debt    atomic.Int64 // units used without a lease
+	filling atomic.Bool  // a lease is requested ahead of need
 
-	err   error     // a CounterError of the last that was asked; guarded by turn
-	retry time.Time // with err: no lease is asked for before
+	err   error     // CounterError of the last request; guarded by turn
+	retry time.Time // with err: no request before this time
 }
 
-// lease is what is left of the units of one window.
+// lease holds the remaining units of one window.
 type lease struct {
 	of, size int64
 	ends     time.Time
-	endsWall int64 // in nanoseconds since 1970
+	endsWall int64 // Unix nanoseconds
 	left     atomic.Int64
-	last     atomic.Bool // nobody gets more in this window
+	last     atomic.Bool // no units are left for anybody in this window
 }
 
-// over reports whether the window has ended. A machine that sleeps has its monotonic clock stand
-// still, and one whose time is set has its other clock jump: the later one counts.
+// over reports whether the window has ended, by either clock: the monotonic clock stops while the machine is
+// suspended, and the wall clock can be set.
 func (l *lease) over(now time.Time) bool { return !now.Before(l.ends) || now.UnixNano() >= l.endsWall }
 
-// New returns a counter of the pool. Claim.Of and Claim.Held do not count.
+// New returns a counter of the pool. It ignores Claim.Of and Claim.Held.
 func (p *Pool) New(c Claim) *Counter {
 	c.Of, c.Held = 0, 0
 	return &Counter{pool: p, claim: c, turn: make(chan struct{}, 1)}
 }
 
-// Taken are units that were taken and can be given back. Its zero value is none.
+// Taken holds units that can be given back. Its zero value holds none.
 type Taken struct {
 	from *lease
 	n    int64
@@ -53,14 +52,13 @@ func (t Taken) Back() {
 	}
 }
 
-// Take uses n units at once if one of them is left; more than one may be used beyond the limit. wait is
-// 0, or without any left the time until the next window. An error says that the counter is needed
-// and cannot be reached.
+// Take takes n units if at least one is left, so a limit may be exceeded by n-1. Otherwise wait is the time
+// until the next window. It fails if the counter cannot be reached.
 func (c *Counter) Take(ctx context.Context, now time.Time, n int64) (taken Taken, wait time.Duration, err error) {
 	for {
 		l := c.lease.Load()
 		if l != nil && !l.over(now) {
-			last := l.last.Load() // before what is left: it is said after the last units came
+			last := l.last.Load() // read first: it is set after the last units are added
 			if left, ok := l.take(n); ok {
 				if left <= l.size/2 && !last {
 					c.fillAhead()
@@ -90,7 +88,7 @@ func (l *lease) take(n int64) (left int64, ok bool) {
 	}
 }
 
-// Charge uses n units, also when none is left.
+// Charge takes n units, even if none are left.
 func (c *Counter) Charge(now time.Time, n int64) {
 	l := c.lease.Load()
 	if l == nil || l.over(now) {
@@ -102,13 +100,13 @@ func (c *Counter) Charge(now time.Time, n int64) {
 	}
 }
 
-// over reports whether the counter may be forgotten: it has no units, or those of a window that has ended.
+// over reports whether the counter can be dropped: it has no lease, or only one of an earlier window.
 func (c *Counter) over(now time.Time) bool {
 	l := c.lease.Load()
 	return l == nil && len(c.turn) == 0 || l != nil && l.over(now)
 }
 
-// fillAhead asks for more before it is needed.
+// fillAhead requests a lease in the background.
 func (c *Counter) fillAhead() {
 	if !c.filling.CompareAndSwap(false, true) {
 		return
@@ -117,19 +115,19 @@ func (c *Counter) fillAhead() {
 		defer c.filling.Store(false)
 		ctx, cancel := context.WithTimeout(c.pool.closing, aheadTimeout)
 		defer cancel()
-		_ = c.fillWhere(ctx, func(l *lease) bool { return l.left.Load() <= l.size/2 }) // who needs it asks again
+		_ = c.fillWhere(ctx, func(l *lease) bool { return l.left.Load() <= l.size/2 }) // Take tries again
 	}
 	if !c.pool.ahead.Go(run) {
 		c.filling.Store(false)
 	}
 }
 
-// fill gets a lease for who found nothing in seen.
+// fill requests a lease after seen was found empty.
 func (c *Counter) fill(ctx context.Context, seen *lease) error {
 	return c.fillWhere(ctx, func(l *lease) bool { return l == seen && l.left.Load() <= 0 })
 }
 
-// fillWhere asks for a lease, unless another has got one while it waited and needs says so.
+// fillWhere requests a lease, unless a concurrent request has succeeded such that needs is false.
 func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -163,7 +161,7 @@ func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error 
 		return nil
 	}
 	next := &lease{of: got.Of, size: got.Size, ends: got.Ends, endsWall: got.Ends.UnixNano()}
-	if l != nil && l.of == got.Of { // the end of the window has become known better
+	if l != nil && l.of == got.Of { // the estimate of the window's end has improved
 		units += l.left.Swap(0)
 	}
 	next.left.Store(units)

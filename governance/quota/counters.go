@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// MaxCounters bounds the keys of one policy on one host that are in use in one window.
+// MaxCounters bounds the keys of a policy in one window, on one host.
 const MaxCounters = 10_000
 
-// Counters are those of one policy, by what tells them apart. Of may be called by many goroutines at once.
+// Counters holds the counters of one policy by key. Of may be called concurrently.
 type Counters[K comparable] struct {
 	Pool   *Pool
-	Claims func(K) []Claim // of the counters of a key that is new
+	Claims func(K) []Claim // returns the claims for a new key
 
 	mu    sync.Mutex // guards what follows
 	byKey map[K][]*Counter
-	swept time.Time // when those that are over were last looked for
+	swept time.Time // when expired counters were last removed
 }
 
-// sweepEach is how often at most all counters are looked at.
+// sweepEach is the minimum interval of sweeps over all counters.
 const sweepEach = 100 * time.Millisecond
 
-// Of returns the counters of key. The error says that there are [MaxCounters] keys in this window:
-// none of them is forgotten, as a caller would then get its limit anew.
+// Of returns the counters of key. It fails if [MaxCounters] keys are in use in this window; none is evicted,
+// because its caller would get a fresh limit.
 func (s *Counters[K]) Of(key K, now time.Time) ([]*Counter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

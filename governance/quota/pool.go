@@ -9,8 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
-// Pool is what the counters of a host have in common: where their leases come from, and what is
-// done ahead of need.
+// Pool holds what the counters of a host share: the source of their leases, and their background work.
 type Pool struct {
 	source  Source
 	ahead   inflight.Gate
@@ -19,13 +18,13 @@ type Pool struct {
 	watch   sync.Once
 
 	mu    sync.Mutex      // guards what follows
-	err   error           // of the last that was asked of the source; nil: it was answered
-	retry time.Time       // with err: no lease is asked for before
-	said  map[string]said // of each policy with a counter that is odd
+	err   error           // of the last request to the source; nil: it answered
+	retry time.Time       // with err: no request before this time
+	said  map[string]said // by policy with a faulty counter
 }
 
-// said is what the source said last of a counter that is odd. It holds until that counter is well, or
-// its window has ended.
+// said is the last fault that the source reported about a counter. It holds until the counter recovers or its
+// window ends.
 type said struct {
 	key   string
 	until time.Time
@@ -34,30 +33,29 @@ type said struct {
 }
 
 const (
-	// retryAfter is how long nobody asks again after a failure: callers are refused at once, and do
-	// not each wait for the same.
+	// retryAfter is how long leases fail at once after a failure, instead of each waiting for a timeout.
 	retryAfter = 250 * time.Millisecond
-	// aheadTimeout bounds a lease that nobody waits for.
+	// aheadTimeout bounds a lease ahead of need.
 	aheadTimeout = 5 * time.Second
-	// maxSaid bounds the policies with a counter that is odd.
+	// maxSaid bounds the policies with a faulty counter.
 	maxSaid = 1000
 
 	watchEach    = 10 * time.Second
-	watchAway    = time.Second // while the source does not answer
+	watchAway    = time.Second // after a failure
 	watchTimeout = 2 * time.Second
 )
 
 var errNoSource = errors.New("this host is not the node of its configuration, and only nodes of the cluster count: " +
 	"exthost serve")
 
-// NewPool returns a pool over source; nil is one that cannot be reached. The caller closes it.
+// NewPool returns a pool of leases from source; nil is a source that always fails. The caller must close it.
 func NewPool(source Source) *Pool {
 	p := &Pool{source: source, said: make(map[string]said)}
 	p.closing, p.stop = context.WithCancel(context.Background())
 	return p
 }
 
-// Close ends what is done ahead of need, and waits for it until ctx ends.
+// Close ends the background work, and waits for it until ctx ends.
 func (p *Pool) Close(ctx context.Context) error {
 	p.stop()
 	select {
@@ -68,7 +66,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 }
 
-// Note says what is odd about the counters of a policy; "" is nothing.
+// Note returns what is odd about the counters of a policy, or "".
 func (p *Pool) Note(policy string) string { return p.of(policy).note }
 
 func (p *Pool) of(policy string) said {
@@ -80,7 +78,7 @@ func (p *Pool) of(policy string) said {
 	return said{}
 }
 
-// hear remembers what the source says of a counter.
+// hear records the source's report about a counter.
 func (p *Pool) hear(c *Claim, note string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,13 +86,13 @@ func (p *Pool) hear(c *Claim, note string, err error) {
 	switch {
 	case note == "" && err == nil && before.key == c.Key:
 		delete(p.said, c.Policy)
-	case note == "" && err == nil: // another counter is well
+	case note == "" && err == nil: // but another counter is still faulty
 	case known || len(p.said) < maxSaid:
 		p.said[c.Policy] = said{c.Key, time.Now().Add(c.Window), note, err}
 	}
 }
 
-// Watch looks at the source now and then until Close, so that [Pool.Err] is that of now.
+// Watch checks the source periodically until Close, so that [Pool.Err] is up to date.
 func (p *Pool) Watch() {
 	if p.source != nil {
 		p.watch.Do(func() { p.ahead.Go(p.look) })
@@ -125,8 +123,8 @@ func (p *Pool) look() {
 	}
 }
 
-// Err returns why the source cannot be reached, or gives no leases of a counter of the policy; nil: it
-// answered the last that it was asked.
+// Err returns why the source cannot be reached, or fails for a counter of the policy; nil if its last answer
+// was fine.
 func (p *Pool) Err(policy string) error {
 	if p.source == nil {
 		return errNoSource
@@ -148,14 +146,14 @@ func (p *Pool) answered(err error) {
 	}
 }
 
-// lease asks the source, unless that has failed just now.
+// lease requests a lease, or fails at once if the last request failed just now.
 func (p *Pool) lease(ctx context.Context, c Claim) (Lease, error) {
 	if err := p.failed(time.Now()); err != nil {
 		return Lease{}, err
 	}
 	l, err := p.source.Lease(ctx, c)
 	if ctx.Err() != nil && err != nil {
-		return l, err // which says nothing about the source, except if that answers nobody
+		return l, err // the caller gave up, which tells nothing about the source
 	}
 	if one, ok := errors.AsType[*CounterError](err); ok {
 		p.answered(nil)

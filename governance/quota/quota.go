@@ -1,5 +1,5 @@
-// Package quota counts what hosts of a cluster share: a host leases units of a limit before it
-// uses them, and uses them up without asking anybody.
+// Package quota counts limits that the hosts of a cluster share. A host leases units before it uses them, so
+// that most calls need no communication.
 package quota
 
 import (
@@ -7,41 +7,40 @@ import (
 	"time"
 )
 
-// Claim asks for units of one counter.
+// Claim requests units of a counter.
 type Claim struct {
-	Policy string // whose counter it is
-	Key    string // tells the counters of a policy apart
-	Limit  int64  // units that all hosts together may use in a window
-	// windows follow each other, and begin at multiples of their length since 1970 by the clock of the servers
+	Policy string // of the counter
+	Key    string // identifies the counter within the policy
+	Limit  int64  // units of all hosts per window
+	// length of windows, which begin at multiples of it since 1970 by the clock of the servers
 	Window time.Duration
 
-	Of   int64 // the window of the lease that the host has; 0: none
-	Held int64 // what is left of that lease; negative: more was used than leased
-	Debt int64 // what was used without a lease
+	Of   int64 // window of the current lease; 0: none
+	Held int64 // units left of that lease; negative: more were used
+	Debt int64 // units used without a lease
 }
 
 // Lease is the answer to a [Claim].
 type Lease struct {
-	Of    int64     // the window that it is of, as in Claim.Of
-	Units int64     // that nobody else gets; 0: none is left in the window
-	Size  int64     // of a full lease: more is asked for once half of that is left
-	Last  bool      // nobody gets more in this window
-	Ends  time.Time // when the window ends, by the clock of this host
-	Note  string    // what is odd about the counter: another host states another limit; "" is nothing
+	Of    int64     // window of the lease
+	Units int64     // leased units; 0: the window has none left
+	Size  int64     // size of a full lease; the host asks for more below half of it
+	Last  bool      // no units are left for anybody in this window
+	Ends  time.Time // end of the window, by the local clock
+	Note  string    // what is odd about the counter, such as different limits at hosts; "": nothing
 }
 
 // Source grants leases.
 type Source interface {
-	// Reach returns why the counters cannot be reached at the moment; nil: they can. It returns soon after ctx ends.
+	// Reach returns nil if the counters can be reached, else the reason. It returns soon after ctx ends.
 	Reach(ctx context.Context) error
-	// Lease returns units, or none when the limit is reached. An error says that the counter
-	// cannot be reached; the units that it may have taken are in a later lease, or lost until the
-	// window ends; with a [CounterError] it is this counter alone. It returns soon after ctx ends. It may be
-	// called by many goroutines at once.
+	// Lease leases units, or none if the limit is reached. It fails if the counter cannot be reached; with a
+	// [CounterError], only this counter is affected. Units taken by a failed request are part of a later
+	// lease, or lost until the window ends. It returns soon after ctx ends, and may be called concurrently.
 	Lease(ctx context.Context, c Claim) (Lease, error)
 }
 
-// CounterError says that there are no leases of one counter, while others have theirs.
+// CounterError reports that one counter grants no leases, while others work.
 type CounterError struct{ Err error }
 
 func (e *CounterError) Error() string { return e.Err.Error() }

@@ -1,6 +1,5 @@
-// Package directory knows which nodes a cluster has and what they share. It is soft state: each
-// node says what it is, asks others whether they are there, and compares what it knows with what
-// they know.
+// Package directory tracks the nodes of a cluster and what they share. It is soft state: every node announces
+// itself, probes others, and compares its directory with theirs.
 package directory
 
 import (
@@ -19,62 +18,62 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Prefix begins each token that a directory gives a [Sender] as notTaken.
+// Prefix begins the notTaken tokens of a directory.
 const Prefix = "d"
 
-// Sender sends messages. A message may be lost, with and without an error.
+// Sender sends messages. A message may be lost, with or without an error.
 type Sender interface {
 	Send(to wire.Address, notTaken string, message []byte) error
 	Broadcast(message []byte) error
 	Any(message []byte) error
-	MaxPayload() int // the longest message, in bytes
-	Hold() error     // makes this run the one that has the name of its node, and one of those that any may be
+	MaxPayload() int // maximum size of a message in bytes
+	Hold() error     // makes this run the holder of its node's name, which may be chosen for messages to any node
 }
 
-// Options are those of a directory. Its functions are called by one goroutine at a time or by
-// many; they must not wait, and may call the directory, but for Use.
+// Options configures a directory. Its functions may be called concurrently and must not block. Except for
+// Use, they may call methods of the directory.
 type Options struct {
 	Self     wire.Address
 	Version  string   // of exthost
-	Features []string // of the wire, that this node knows
-	MaxBody  int64    // the longest body that this node takes, in bytes
-	MaxTools int      // of all other nodes together that have places; 0 is 2,000
+	Features []string // wire features that this node supports
+	MaxBody  int64    // maximum body that this node accepts, in bytes
+	MaxTools int      // tools in all places together; default 2000
 	Sender   Sender
-	Log      *slog.Logger // nil: none
+	Log      *slog.Logger // nil: discard
 
-	// whether a place is of use here; nil: each. It is called under a lock and must only compare
+	// reports whether this node uses an extension; nil: always. It is called under a lock and must only
+	// compare
 	Use     func(node, extension string) bool
-	Changed func()                 // there are other places; nil is not told
-	Waiting func()                 // other approval requests wait at other nodes; nil is not told
-	Lost    func(run wire.Address) // a run has gone, and does not answer calls any more; nil is not told
+	Changed func()                 // reports changed places; may be nil
+	Waiting func()                 // reports changed approval requests at remote nodes; may be nil
+	Lost    func(run wire.Address) // reports a run that no longer answers calls; may be nil
 
-	Grace  time.Duration // that a run may be nobody's; 0 is 2 s
-	Silent time.Duration // that a run may not answer; 0 is 10 s
-	Forget time.Duration // that the places of a lost run stay; 0 is 30 s
+	Grace  time.Duration // how long a run may be unreachable before it is lost; default 2 s
+	Silent time.Duration // how long a run may be silent before it is lost; default 10 s
+	Forget time.Duration // how long the places of a lost run remain; default 30 s
 }
 
-// Own is what a node says of itself.
+// Own is what a node announces about itself.
 type Own struct {
-	Leaving bool // it takes no more calls
+	Leaving bool // it accepts no more calls
 	Shares  []Share
 	Waiting int   // approval requests
-	Asked   int64 // when those that wait were others last, in milliseconds since 1970
+	Asked   int64 // when the set of requests last changed, Unix milliseconds
 }
 
-// Share is an extension that a node shares.
+// Share is a shared extension.
 type Share struct {
 	As string // peers.AsMine or peers.AsReplicas
 	peers.Offer
 }
 
-// Directory is what one run knows of its cluster. Its methods may be called by many goroutines
-// at once.
+// Directory is the view of one run on its cluster. Its methods may be called concurrently.
 type Directory struct {
 	o       Options
-	wake    chan struct{} // there is a sooner deadline
-	settled chan struct{} // closed: it is known whether another run has the name
+	wake    chan struct{} // a deadline has moved forward
+	settled chan struct{} // closed once it is known whether another run holds the name
 
-	mu          sync.Mutex // guards what follows; nothing foreign is called under it
+	mu          sync.Mutex // guards what follows; no foreign code is called under it
 	s           state
 	toldSettled bool // settled is closed
 }
@@ -104,8 +103,8 @@ func New(o Options) *Directory {
 	return d
 }
 
-// Run joins the cluster whenever there is a connection, and keeps the directory until ctx ends.
-// It must be called once. At its end it says goodbye to the others.
+// Run joins the cluster whenever there is a connection, and maintains the directory until ctx ends. Then it
+// says goodbye. It must be called once.
 func (d *Directory) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -132,7 +131,7 @@ func (d *Directory) Run(ctx context.Context) {
 	}
 }
 
-// update changes the state, and then does what the state wants to be done.
+// update changes the state, and then performs the actions that the state has queued.
 func (d *Directory) update(f func(s *state, now time.Time)) {
 	room := max(min(chunk, d.o.Sender.MaxPayload()-forHead), leastRoom)
 	d.mu.Lock()
@@ -173,8 +172,8 @@ func (d *Directory) update(f func(s *state, now time.Time)) {
 	}
 }
 
-// send sends a message, and reports false for one that may not be sent. What is lost otherwise is
-// asked for again, or found missing by others.
+// send sends a message, and reports whether it was accepted. Lost messages are repeated, or other nodes
+// notice the difference.
 func (d *Directory) send(m *message) bool {
 	if m.hold {
 		if err := d.o.Sender.Hold(); err != nil {
@@ -199,9 +198,9 @@ func (d *Directory) send(m *message) bool {
 	return err == nil
 }
 
-// Join waits until this run has its name in the cluster, for about a second at most. The error,
-// of kind config_invalid, says that another run has it. Without a connection it returns nil at
-// once: what happens later is logged, and in Fault.
+// Join waits, usually less than a second, until this run holds its name. It fails with config_invalid if
+// another run holds it. Without a connection it returns nil at once; later faults are logged and returned by
+// Fault.
 func (d *Directory) Join(ctx context.Context) error {
 	d.mu.Lock()
 	connected := d.s.connected
@@ -220,27 +219,27 @@ func (d *Directory) Join(ctx context.Context) error {
 	return nil
 }
 
-// Fault says why others do not hear this run though it is connected: another run has its name. ""
-// is none.
+// Fault returns why other nodes ignore this run although it is connected: another run holds its name. "": no
+// fault.
 func (d *Directory) Fault() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.s.fault
 }
 
-// Connected says whether there is a connection. Without one nobody is judged, and after
-// Options.Silent nobody is there.
+// Connected reports the state of the connection. While disconnected, no run is judged; after Options.Silent
+// all runs are away.
 func (d *Directory) Connected(yes bool) {
 	d.update(func(s *state, now time.Time) { s.connect(yes, now) })
 }
 
-// SetOwn says what this node shares from now on. Others hear it within 100 ms.
+// SetOwn changes what this node announces. Other nodes hear it within 100 ms.
 func (d *Directory) SetOwn(own Own) {
 	d.update(func(s *state, now time.Time) { s.setOwn(own, now) })
 }
 
-// Receive takes a message of node from: of the kinds Here, Gone, Lost, Probe, Probed, Want and
-// Have. It reports false for another kind.
+// Receive handles messages of the kinds Here, Gone, Lost, Probe, Probed, Want and Have. It reports false for
+// other kinds.
 func (d *Directory) Receive(from string, h *wire.Head, body []byte) bool {
 	switch h.Kind {
 	case wire.Here, wire.Gone, wire.Lost, wire.Probe, wire.Probed, wire.Want, wire.Have:
@@ -263,7 +262,7 @@ func (d *Directory) Receive(from string, h *wire.Head, body []byte) bool {
 	return true
 }
 
-// NotTaken takes the token of a message that no run took. It reports false for one of another
+// NotTaken reports that no run received a message, given its token. It returns false for a token of another
 // sender, which does not begin with [Prefix].
 func (d *Directory) NotTaken(what string) bool {
 	digits, ok := strings.CutPrefix(what, Prefix)
@@ -276,25 +275,25 @@ func (d *Directory) NotTaken(what string) bool {
 	return true
 }
 
-// token is what NotTaken is told of a question.
+// token returns the notTaken token of question seq.
 func token(seq uint64) string { return Prefix + strconv.FormatUint(seq, 10) }
 
-// Places returns what others share and this node uses, by node. A place is the same as before
-// unless something of it changed. The list must not be modified.
+// Places returns the extensions that remote nodes share and this node uses, sorted by node. An unchanged
+// place keeps its pointer. The list must not be modified.
 func (d *Directory) Places() []*peers.Place {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.s.places
 }
 
-// Nodes returns the other nodes, by name, without counts of calls.
+// Nodes returns the remote nodes by name, without the counts of calls.
 func (d *Directory) Nodes() []status.Node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.s.nodes()
 }
 
-// Taker returns the run of a node that takes calls; false when the node is away or leaves.
+// Taker returns the run of a node that accepts calls, or false if the node is away or leaving.
 func (d *Directory) Taker(node string) (run wire.Address, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -305,7 +304,7 @@ func (d *Directory) Taker(node string) (run wire.Address, ok bool) {
 	return wire.Address{Node: node, Run: m.Run}, true
 }
 
-// Knows reports whether a run that is there knows a feature, and which version of exthost it is.
+// Knows reports whether a present run supports a feature, and its version of exthost.
 func (d *Directory) Knows(run wire.Address, feature string) (version string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -315,7 +314,7 @@ func (d *Directory) Knows(run wire.Address, feature string) (version string, ok 
 	return "", false
 }
 
-// MaxBody returns the longest body that the run takes, in bytes; 0 if it is not known.
+// MaxBody returns the maximum body that a run accepts in bytes, or 0 if it is unknown.
 func (d *Directory) MaxBody(run wire.Address) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -325,7 +324,7 @@ func (d *Directory) MaxBody(run wire.Address) int64 {
 	return 0
 }
 
-// Staying returns the runs of the other nodes that are there and do not leave.
+// Staying returns the remote runs that are present and not leaving.
 func (d *Directory) Staying() (runs []wire.Address) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,32 +18,32 @@ import (
 
 const (
 	maxEntry  = 64 << 10 // bytes of an entry
-	maxShares = 1024     // extensions of one node
+	maxShares = 1024     // extensions per node
 	maxWord   = 64       // bytes of a version, a feature or a state
 	maxID     = 160      // bytes of the id of an extension
 )
 
-// entry is what a run says of itself. It does not change; the next one has a higher Seq.
+// entry is the announcement of a run. It is immutable; the next one has a higher Seq.
 type entry struct {
 	Node     string   `json:"node"`
 	Run      string   `json:"run"`
-	Started  int64    `json:"started"` // milliseconds since 1970, by the clock of the node
+	Started  int64    `json:"started"` // Unix milliseconds, by the clock of the node
 	Seq      uint64   `json:"seq"`
 	Version  string   `json:"version"`            // of exthost
-	Wire     []string `json:"wire"`               // the major versions that it speaks
-	Features []string `json:"features,omitempty"` // that it knows
-	Requires []string `json:"requires,omitempty"` // features without which nobody can speak with it
+	Wire     []string `json:"wire"`               // supported major versions
+	Features []string `json:"features,omitempty"` // supported features
+	Requires []string `json:"requires,omitempty"` // features that other nodes must support to communicate with it
 	MaxBody  int64    `json:"max_body"`
 	Leaving  bool     `json:"leaving,omitempty"`
 	Shares   []shared `json:"shares,omitempty"`
 	Waiting  int      `json:"waiting,omitempty"` // approval requests
-	Asked    int64    `json:"asked,omitempty"`   // when those were others last, as Started
+	Asked    int64    `json:"asked,omitempty"`   // when the set of requests last changed, Unix milliseconds
 
 	raw []byte
 	sum sum
 }
 
-// shared is one extension of an entry. What rarely changes travels apart, by its digest: see [offer].
+// shared is an extension in an entry. Its descriptors are fetched separately, by Digest: see [offer].
 type shared struct {
 	ID     string `json:"id"`
 	As     string `json:"as"`
@@ -52,7 +52,7 @@ type shared struct {
 	Tools  int    `json:"tools"`
 }
 
-// sum identifies an entry: a part of the digest of its bytes.
+// sum is a prefix of the SHA-256 of an entry.
 type sum [16]byte
 
 func sumOf(raw []byte) sum {
@@ -75,12 +75,12 @@ func (e *entry) tools() (n int) {
 	return n
 }
 
-// compare orders entries of one node: a later start is above an earlier one, whichever came first.
+// compare orders entries of one node, by the start of their runs first.
 func (e *entry) compare(other *entry) int {
 	return cmp.Or(cmp.Compare(e.Started, other.Started), cmp.Compare(e.Run, other.Run), cmp.Compare(e.Seq, other.Seq))
 }
 
-// strange says why this version cannot speak with the node of the entry; "" if it can.
+// strange returns why this version cannot communicate with the node, or "".
 func (e *entry) strange(features []string) string {
 	if !slices.Contains(e.Wire, wire.Major) {
 		return fmt.Sprintf("it speaks %q and this node %s: its extensions are left out; run versions of exthost that "+
@@ -95,13 +95,13 @@ func (e *entry) strange(features []string) string {
 	return ""
 }
 
-// encode sets the bytes of the entry.
+// encode sets raw and sum.
 func (e *entry) encode() {
-	e.raw, _ = json.Marshal(e) // numbers, texts and lists
+	e.raw, _ = json.Marshal(e) // cannot fail
 	e.sum = sumOf(e.raw)
 }
 
-// decodeEntry returns the entry of raw, which may be anybody's.
+// decodeEntry parses an entry from an untrusted node.
 func decodeEntry(raw []byte) (*entry, error) {
 	if len(raw) > maxEntry {
 		return nil, fmt.Errorf("an entry of %d bytes, more than %d", len(raw), maxEntry)
@@ -120,7 +120,7 @@ func decodeEntry(raw []byte) (*entry, error) {
 	return e, nil
 }
 
-// idPattern is that of manifests, and behind a dot the name of a server in a .mcp.json.
+// idPattern matches the ids of manifests, optionally with a dot and the name of a server in a .mcp.json.
 var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.[A-Za-z0-9_.-]+)?$`)
 
 func (e *entry) check() error {

@@ -11,35 +11,35 @@ import (
 )
 
 const (
-	maxFetches = 8         // at once
-	maxKept    = 256 << 20 // bytes of the offers of others
-	maxUnused  = 16 << 20  // of those that no node has any more
-	maxTries   = 3         // of a fetch, one after the other
+	maxFetches = 8         // concurrent
+	maxKept    = 256 << 20 // bytes of offers of remote nodes
+	maxUnused  = 16 << 20  // bytes of offers that no node has any more
+	maxTries   = 3         // of a fetch, before a pause
 	fetchPause = 10 * time.Second
 )
 
-// offers are what others offer, by digest, and the places that come of it.
+// offers holds the offers of remote nodes by digest, and the places made from them.
 type offers struct {
 	all     *state
 	known   map[string]*offer
-	bytes   int // of known
+	bytes   int // size of known
 	missing map[string]*fetch
-	running int // fetches
+	running int // running fetches
 	places  []*peers.Place
-	tell    time.Time // when the owner hears of other places; zero is not
+	tell    time.Time // when to report changed places; zero: never
 }
 
-// fetch is an offer on its way here.
+// fetch is a missing offer.
 type fetch struct {
 	owner   wire.Address
 	asking  bool
 	got     []byte
 	tries   int
-	next    time.Time // when it may be asked for; zero is now
+	next    time.Time // when to request it; zero: now
 	problem string
 }
 
-// offer returns an offer of this node, or of another; nil if it is not here.
+// offer returns a local or a fetched offer, or nil.
 func (x *offers) offer(digest string) *offer {
 	if o := x.known[digest]; o != nil {
 		return o
@@ -52,7 +52,7 @@ func (x *offers) offer(digest string) *offer {
 	return nil
 }
 
-// fetchMore begins fetches.
+// fetchMore starts fetches, up to maxFetches.
 func (x *offers) fetchMore(now time.Time) {
 	for digest, f := range x.missing {
 		if x.running >= maxFetches {
@@ -67,8 +67,8 @@ func (x *offers) fetchMore(now time.Time) {
 	}
 }
 
-// fetchPart asks for the next part of an offer: first its owner, and if that is in vain, another
-// node, which may have fetched it.
+// fetchPart requests the next part of an offer: first from its owner, then from random nodes, which may have
+// it too.
 func (x *offers) fetchPart(digest string, f *fetch, now time.Time) {
 	from := f.owner
 	if f.tries > 0 {
@@ -82,7 +82,7 @@ func (x *offers) fetchPart(digest string, f *fetch, now time.Time) {
 	x.all.ask(from, h, wantTimeout, w, now)
 }
 
-// havePart takes a part of an offer.
+// havePart handles a part of an offer.
 func (x *offers) havePart(w *want, h *wire.Head, body []byte, now time.Time) {
 	f := x.missing[w.digest]
 	if f == nil || !f.asking {
@@ -117,7 +117,7 @@ func (x *offers) havePart(w *want, h *wire.Head, body []byte, now time.Time) {
 	x.all.dirty(now)
 }
 
-// fetchFailed has an offer asked for again, at once or after a while.
+// fetchFailed retries a fetch, after maxTries with a pause.
 func (x *offers) fetchFailed(digest, problem string, now time.Time) {
 	f := x.missing[digest]
 	if f == nil || !f.asking {
@@ -129,11 +129,11 @@ func (x *offers) fetchFailed(digest, problem string, now time.Time) {
 		x.all.say(slog.LevelWarn, "what a node of the cluster offers did not come", "node", f.owner.Node, "reason",
 			problem)
 		f.tries, f.next = 0, now.Add(fetchPause)
-		x.all.dirty(now) // which notes the problem
+		x.all.dirty(now) // adds the problem to the node's note
 	}
 }
 
-// arrange makes the places anew, and says what is missing for them.
+// arrange rebuilds the places and lists the missing offers.
 func (x *offers) arrange(now time.Time) {
 	x.all.refresh = time.Time{}
 	x.all.compareWaiting()
@@ -163,7 +163,7 @@ func (x *offers) arrange(now time.Time) {
 	}
 }
 
-// drop drops offers that no node has, when there are many.
+// drop frees offers that no node has any more, once they exceed maxUnused.
 func (x *offers) drop(used map[string]bool) {
 	unused := 0
 	for digest, o := range x.known {

@@ -10,18 +10,18 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// phase is how far a run is in joining.
+// phase is the progress of a run in joining.
 type phase int
 
 const (
-	outside phase = iota // without a connection so far, or refused
-	asking               // whether another run has the name
-	joined               // which it stays without a connection
+	outside phase = iota // never connected so far, or refused
+	asking               // asking whether another run holds the name
+	joined               // also while disconnected
 )
 
-const askAgain = 5 * time.Second // between questions for the name that another run has
+const askAgain = 5 * time.Second // between questions for a name that another run holds
 
-// connect notes whether there is a connection.
+// connect handles a change of the connection.
 func (s *state) connect(yes bool, now time.Time) {
 	if s.connected == yes {
 		return
@@ -44,7 +44,7 @@ func (s *state) connect(yes bool, now time.Time) {
 		}
 	case s.phase == joined:
 		s.probe, s.look, s.looks = now.Add(rand.N(probeEach)), now, 0
-		if away >= s.o.Grace || now.Sub(s.announced) < lookLast { // the others may have lost this run, or its last word
+		if away >= s.o.Grace || now.Sub(s.announced) < lookLast { // others may have lost it, or missed its last words
 			s.announce = now.Add(rand.N(time.Duration(len(s.ring)) * pace))
 		}
 	default:
@@ -52,7 +52,7 @@ func (s *state) connect(yes bool, now time.Time) {
 	}
 }
 
-// claim asks whether another run has the name of this node. The servers say at once if none has.
+// claim asks whether another run holds this node's name. The servers reply at once if none does.
 func (s *state) claim(now time.Time) {
 	s.phase = asking
 	s.probe = now.Add(askAgain)
@@ -70,7 +70,7 @@ func (s *state) join(now time.Time) {
 	s.tellAll(now)
 }
 
-// unsent takes it that messages were not sent: the connection has just broken, or is not there yet.
+// unsent handles messages that could not be sent, because the connection is down.
 func (s *state) unsent(list []message, now time.Time) {
 	for _, m := range list {
 		switch {
@@ -83,7 +83,7 @@ func (s *state) unsent(list []message, now time.Time) {
 	}
 }
 
-// namesake takes the entry of another run of this node's name.
+// namesake handles the entry of another run with this node's name.
 func (s *state) namesake(e *entry) {
 	since := time.UnixMilli(e.Started).UTC().Format(time.DateTime)
 	said := s.fault != ""
@@ -101,13 +101,13 @@ func (s *state) namesake(e *entry) {
 	}
 }
 
-// tellAll tells the others what this node is.
+// tellAll announces this node.
 func (s *state) tellAll(now time.Time) {
 	s.announce, s.announced, s.told = time.Time{}, now, true
 	s.out = append(s.out, message{head: wire.Head{Kind: wire.Here}, body: s.mine.raw})
 }
 
-// setOwn takes what this node shares from now on.
+// setOwn changes what this node announces.
 func (s *state) setOwn(own Own, now time.Time) {
 	e := *s.mine
 	e.Leaving, e.Shares, e.Waiting, e.Asked = own.Leaving, nil, own.Waiting, own.Asked
@@ -148,14 +148,14 @@ func (s *state) setOwn(own Own, now time.Time) {
 	}
 }
 
-// receive takes a message of another run; e is its entry, where there must be one.
+// receive handles a message of another run. e is the decoded entry of kinds that contain one.
 func (s *state) receive(from wire.Address, h *wire.Head, e *entry, body []byte, now time.Time) {
 	if from.Node == s.o.Self.Node {
 		s.receiveNamesake(from, h, e)
 		return
 	}
 	if s.phase != joined && (h.Kind == wire.Probe || h.Kind == wire.Want) {
-		return // this run may not have its name
+		return // this run may not hold its name
 	}
 	switch h.Kind {
 	case wire.Here:
@@ -186,7 +186,7 @@ func (s *state) receive(from wire.Address, h *wire.Head, e *entry, body []byte, 
 	}
 	q, ok := s.asked[h.Seq]
 	if !ok || (q.to != from && q.to != wire.Address{}) || (q.want == nil) != (h.Kind == wire.Probed) {
-		return // too late, or never asked
+		return // late or unsolicited
 	}
 	delete(s.asked, h.Seq)
 	if q.want == nil {
@@ -196,8 +196,8 @@ func (s *state) receive(from wire.Address, h *wire.Head, e *entry, body []byte, 
 	}
 }
 
-// receiveNamesake takes a message of another run of this node's name: it asks for the name, or
-// says that it has it.
+// receiveNamesake handles a message of another run with this node's name, which asks for the name or claims
+// it.
 func (s *state) receiveNamesake(from wire.Address, h *wire.Head, e *entry) {
 	switch {
 	case h.Kind == wire.Probe && s.phase == joined:
@@ -211,7 +211,7 @@ func (s *state) receiveNamesake(from wire.Address, h *wire.Head, e *entry) {
 	}
 }
 
-// notTaken takes it that no run took a question.
+// notTaken handles the report that no run received question seq.
 func (s *state) notTaken(seq uint64, now time.Time) {
 	if q, ok := s.asked[seq]; ok && s.connected {
 		delete(s.asked, seq)
@@ -219,7 +219,7 @@ func (s *state) notTaken(seq uint64, now time.Time) {
 	}
 }
 
-// tick does what is due. It reports whether there are other places than the owner was told of.
+// tick does the work that is due. It reports whether the places and the approval requests have changed.
 func (s *state) tick(now time.Time) (places, waiting bool) {
 	if s.connected {
 		s.tickConnected(now)
@@ -228,7 +228,7 @@ func (s *state) tick(now time.Time) (places, waiting bool) {
 			s.leave(m, now)
 		}
 	}
-	if due(s.probe, now) { // without a connection too
+	if due(s.probe, now) { // also while disconnected
 		s.probe = now.Add(probeEach)
 		s.forget(now)
 	}
@@ -266,7 +266,7 @@ func (s *state) tickConnected(now time.Time) {
 
 func due(t, now time.Time) bool { return !t.IsZero() && !now.Before(t) }
 
-// deadline is when tick is next due.
+// deadline returns when tick must be called next.
 func (s *state) deadline() time.Time {
 	next := s.probe
 	if next.IsZero() {

@@ -13,21 +13,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxOffer bounds the bytes of one offer.
+// maxOffer bounds the size of an offer in bytes.
 const maxOffer = 8 << 20
 
-// offer is what an extension offers: its properties and the descriptors of its tools. It travels
-// by the digest of its bytes, so that equal extensions of many nodes are fetched and kept once.
-// Its form is an object, and behind it the descriptors as the extension sent them, one after the
-// other.
+// offer describes a shared extension: its properties and the descriptors of its tools. Nodes fetch and keep
+// offers by the digest of raw, so that many nodes can share one. raw is a JSON object, followed by the
+// descriptors as the extension sent them.
 type offer struct {
-	peers.Offer                   // without State
-	digests     map[string]string // of the descriptors, by the names of tools
+	peers.Offer                   // State is ""
+	digests     map[string]string // of descriptors, by tool name
 	digest      string
 	raw         []byte
 }
 
-// Digest returns the digest that stands for a descriptor: its SHA-256 in hexadecimal.
+// Digest returns the SHA-256 of raw in hex.
 func Digest(raw []byte) string {
 	d := sha256.Sum256(raw)
 	return hex.EncodeToString(d[:])
@@ -38,7 +37,7 @@ func isDigest(s string) bool {
 	return err == nil && len(b) == sha256.Size
 }
 
-// encodeOffer returns the offer of an extension of this node: before, if nothing has changed.
+// encodeOffer returns the offer of a local extension. It returns before if nothing has changed.
 func encodeOffer(o peers.Offer, before *offer) (*offer, error) {
 	o.State = ""
 	raw, err := json.Marshal(o)
@@ -58,7 +57,7 @@ func encodeOffer(o peers.Offer, before *offer) (*offer, error) {
 	return decodeOffer(raw)
 }
 
-// decodeOffer returns the offer of raw, which may be anybody's.
+// decodeOffer parses an offer from an untrusted node.
 func decodeOffer(raw []byte) (*offer, error) {
 	head, rest, err := cutValue(raw)
 	if err != nil {
@@ -87,7 +86,7 @@ func decodeOffer(raw []byte) (*offer, error) {
 	return o, nil
 }
 
-// cutValue returns the first JSON value of b and what follows.
+// cutValue splits b after its first JSON value.
 func cutValue(b []byte) (value json.RawMessage, rest []byte, err error) {
 	end, err := rawjson.SkipValue(b, 0)
 	if err != nil {

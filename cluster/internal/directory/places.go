@@ -6,15 +6,15 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// placed is a place and the offer that it was made of.
+// placed is a place with the offer that it was made from.
 type placed struct {
 	*peers.Place
 	offer *offer
 }
 
-// placesOf returns the places of a node that may have left more tools, and how many are left
-// then. It notes the digests that are used, and has those fetched that are missing. A node has no
-// place for an extension until all of its descriptors are here.
+// placesOf returns the places of a node that fit in left tools, and how many tools are left then. It adds the
+// digests that it needs to used, and fetches the missing ones. An extension has a place once all of its
+// descriptors are here.
 func (x *offers) placesOf(m *member, left int, used map[string]bool, now time.Time) ([]placed, int) {
 	if m.note = m.strangeness; m.note != "" {
 		return nil, left
@@ -47,7 +47,7 @@ func (x *offers) placesOf(m *member, left int, used map[string]bool, now time.Ti
 	return places, left
 }
 
-// miss has an offer fetched.
+// miss fetches a missing offer, or notes why the extension has no place.
 func (x *offers) miss(m *member, e shared, now time.Time) {
 	f := x.missing[e.Digest]
 	switch {
@@ -61,7 +61,7 @@ func (x *offers) miss(m *member, e shared, now time.Time) {
 	}
 }
 
-// place returns the place that was there before, if nothing of it has changed.
+// place returns the previous place if nothing has changed, else a new one.
 func (m *member) place(x shared, o *offer) placed {
 	leaving := m.away || m.Leaving
 	for _, old := range m.places {

@@ -11,36 +11,36 @@ import (
 
 const (
 	probeEach    = time.Second
-	probeTimeout = time.Second            // without an answer a node is silent
-	again        = 250 * time.Millisecond // between probes of a run that was nobody's
-	accusedGrace = 3 * time.Second        // that a run may be silent which another node found lost
-	maxJitter    = 500 * time.Millisecond // before a run that another node found lost is asked
+	probeTimeout = time.Second            // after that, an unanswered node is silent
+	again        = 250 * time.Millisecond // between probes of an unreachable run
+	accusedGrace = 3 * time.Second        // how long a run may be silent that another node reported lost
+	maxJitter    = 500 * time.Millisecond // delay before a run is probed that another node reported lost
 )
 
-// doubt is what speaks against a run being there. Any word of it ends the doubt.
+// doubt is the evidence that a run is gone. Any message of the run clears it.
 type doubt struct {
-	nobody  time.Time // since when the servers say that there is no such run
+	nobody  time.Time // since when the servers report that the run does not exist
 	silent  time.Time // since when it does not answer
-	accused bool      // another node found it lost
-	due     time.Time // when it is asked again; zero is not
+	accused bool      // another node reported it lost
+	due     time.Time // when to probe it again; zero: never
 }
 
-// question is a message that waits for its answer.
+// question is a message that expects an answer.
 type question struct {
-	to   wire.Address // zero: any
+	to   wire.Address // zero: any node
 	at   time.Time
-	end  time.Time // without an answer until then, there is none
+	end  time.Time // when the question times out
 	want *want     // nil: a probe
 }
 
-// questions are the messages that are to be sent, and those that wait for answers.
+// questions holds the messages to be sent, and the questions without an answer.
 type questions struct {
 	out   []message
 	seq   uint64
 	asked map[uint64]question
 }
 
-// ask sends a message that wants an answer.
+// ask queues a question.
 func (q *questions) ask(to wire.Address, h wire.Head, timeout time.Duration, w *want, now time.Time) {
 	q.seq++
 	h.Seq = q.seq
@@ -56,7 +56,7 @@ func (s *state) askPresence(to wire.Address, now time.Time) {
 	if to.Run != wire.NameRun {
 		for _, q := range s.asked {
 			if q.want == nil && q.to == to {
-				return // it is asked already
+				return // a probe is on its way
 			}
 		}
 	}
@@ -64,10 +64,9 @@ func (s *state) askPresence(to wire.Address, now time.Time) {
 		probeTimeout, nil, now)
 }
 
-// probeOne asks one node whether it is there. In each second every node asks the one that is as
-// many places behind itself in the list of all; how many, changes at random with the second, and
-// is the same for all. So each node is asked once in each second, as long as their lists and
-// clocks are about equal; and where they are not, by a random one.
+// probeOne probes one node. The ring lists all nodes; in every second, each node probes the one that is shift
+// places behind itself. All nodes derive the same random shift from the time, so each node is probed once per
+// second if their rings and clocks agree, and by a random number of nodes if not.
 func (s *state) probeOne(now time.Time) {
 	s.probe = now.Add(probeEach)
 	n := uint64(len(s.ring))
@@ -83,7 +82,7 @@ func (s *state) probeOne(now time.Time) {
 	}
 }
 
-// refused takes it that a run is nobody's.
+// refused handles a message to a run that does not exist at the servers.
 func (s *state) refused(a wire.Address, now time.Time) {
 	m := s.present(a)
 	if m == nil {
@@ -99,7 +98,7 @@ func (s *state) refused(a wire.Address, now time.Time) {
 	s.suspect(m, now.Add(min(again, s.o.Grace-now.Sub(m.nobody))))
 }
 
-// unanswered takes it that a run has not answered since at.
+// unanswered handles a run that has not answered since at.
 func (s *state) unanswered(a wire.Address, at, now time.Time) {
 	m := s.present(a)
 	if m == nil {
@@ -119,11 +118,11 @@ func (s *state) unanswered(a wire.Address, at, now time.Time) {
 	s.suspect(m, now)
 }
 
-// lose takes a run for lost and tells the others, unless one of them said it first.
+// lose marks a run as lost, and reports it to all nodes unless one of them reported it before.
 func (s *state) lose(m *member, now time.Time) {
 	a, accused := m.address(), m.accused
 	level := slog.LevelWarn
-	if !m.spoke { // it may never have been there
+	if !m.spoke { // it may never have existed
 		level = slog.LevelDebug
 	}
 	s.say(level, "a node of the cluster is lost", "node", a.Node, "run", a.Run)
@@ -134,10 +133,10 @@ func (s *state) lose(m *member, now time.Time) {
 	}
 }
 
-// heard takes a word of a run itself, and looks for the entry of one that is not known here.
+// heard handles any message of a run. It requests the entry of an unknown run.
 func (s *state) heard(a wire.Address, now time.Time) {
 	if g, ok := s.gone[a]; ok && !g.lost {
-		return // it has said goodbye, or another has its name
+		return // it said goodbye, or another run took its name
 	}
 	delete(s.gone, a)
 	m := s.members[a.Node]
@@ -151,7 +150,7 @@ func (s *state) heard(a wire.Address, now time.Time) {
 	m.doubt, m.spoke = doubt{}, true
 }
 
-// probed takes the answer to a probe.
+// probed handles the answer to a probe.
 func (s *state) probed(q question, h *wire.Head, now time.Time) {
 	m := s.present(q.to)
 	if m == nil {
@@ -166,12 +165,12 @@ func (s *state) probed(q question, h *wire.Head, now time.Time) {
 	}
 }
 
-// doubts asks the runs that are doubted and due.
+// doubts probes the doubted runs that are due.
 func (s *state) doubts(now time.Time) {
 	for m := range s.doubted {
 		switch {
 		case m.due.IsZero():
-			delete(s.doubted, m) // it was heard
+			delete(s.doubted, m) // it was heard in between
 		case !now.Before(m.due):
 			m.due = time.Time{}
 			delete(s.doubted, m)
@@ -180,7 +179,7 @@ func (s *state) doubts(now time.Time) {
 	}
 }
 
-// overdue ends the questions that have waited too long.
+// overdue ends the questions that have timed out.
 func (s *state) overdue(now time.Time) {
 	for seq, q := range s.asked {
 		if now.Before(q.end) {
@@ -191,7 +190,7 @@ func (s *state) overdue(now time.Time) {
 	}
 }
 
-// noAnswer takes it that a question has no answer, because its run is nobody's or silent.
+// noAnswer handles a question without an answer: its run is unreachable if nobody is set, else silent.
 func (s *state) noAnswer(q question, nobody bool, now time.Time) {
 	switch {
 	case q.want != nil:

@@ -11,34 +11,34 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// roster is who is there, and who was.
+// roster tracks the present and the departed nodes.
 type roster struct {
 	o    *Options
 	mine *entry
 
 	members map[string]*member // by node
-	names   []string           // of members, sorted
-	doubted map[*member]bool   // those that are asked again
-	ring    []string           // the nodes of those that are there, and this one, sorted
-	hash    sum                // of the entries of ring
-	changed time.Time          // of hash
+	names   []string           // names of members, sorted
+	doubted map[*member]bool   // members to be probed again
+	ring    []string           // names of present nodes, including this one, sorted
+	hash    sum                // of the entries of present nodes
+	changed time.Time          // when hash changed
 	gone    map[wire.Address]departure
-	refresh time.Time // when places are made anew; zero is not
+	refresh time.Time // when to rebuild places; zero: never
 
-	waiting     approvals // of all members that are there
-	tellWaiting bool      // and are others than before
+	waiting     approvals // of all present members
+	tellWaiting bool      // waiting has changed
 
 	lost []wire.Address
 	logs []logged
 }
 
-// approvals are the approval requests that wait at nodes, as far as they can be compared.
+// approvals summarizes the pending approval requests of nodes, to detect changes.
 type approvals struct {
 	requests int
-	asked    int64 // the sum of when each node's were others last
+	asked    int64 // sum of entry.Asked
 }
 
-// compareWaiting notes whether other approval requests wait than before.
+// compareWaiting records whether the approval requests have changed.
 func (r *roster) compareWaiting() {
 	var now approvals
 	for _, m := range r.members {
@@ -49,28 +49,28 @@ func (r *roster) compareWaiting() {
 	r.tellWaiting, r.waiting = r.tellWaiting || now != r.waiting, now
 }
 
-// member is another node. Its run may not be there any more.
+// member is a remote node, which may be away.
 type member struct {
 	*entry
-	name    string    // for logs, and as key
-	away    bool      // it is lost; its places stay for a while
-	since   time.Time // of away, or of what the entry says of leaving
-	hearsay bool      // its entry is from another node
-	spoke   bool      // it was heard itself
+	name    string    // key in members
+	away    bool      // lost; its places remain for a while
+	since   time.Time // when away or Leaving changed
+	hearsay bool      // its entry came from another node
+	spoke   bool      // it has sent a message itself
 	doubt
 	rtt, clock  time.Duration
-	note        string // why an extension of it has no place
-	strangeness string // why it cannot be spoken with
+	note        string // why an extension has no place
+	strangeness string // why this version cannot communicate with it
 	places      []placed
 }
 
-// departure is a run that is not there any more.
+// departure is a run that is gone.
 type departure struct {
 	at   time.Time
-	lost bool // it did not say goodbye: it may come back
+	lost bool // it did not say goodbye, and may come back
 }
 
-// logged is a line of the log.
+// logged is a queued log line.
 type logged struct {
 	level slog.Level
 	text  string
@@ -106,7 +106,7 @@ func newEntry(o *Options, now time.Time) *entry {
 	return e
 }
 
-// learn takes an entry of another node, from itself or from hearsay.
+// learn handles the entry of a remote node, from the node itself or from hearsay.
 func (r *roster) learn(e *entry, itself bool, now time.Time) {
 	if g, ok := r.gone[e.address()]; ok {
 		if !itself || !g.lost {
@@ -128,10 +128,10 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 		r.names = slices.Insert(r.names, i, e.Node)
 		r.enter(m, now)
 	case m.Run == e.Run:
-		if m.away { // not as one that was lost: that is in gone
+		if m.away { // but not lost: then it would be in r.gone
 			r.enter(m, now)
 		}
-		corrected := itself && m.hearsay && e.sum != m.sum // whatever others said of it
+		corrected := itself && m.hearsay && e.sum != m.sum // the entry of the node itself replaces hearsay
 		if itself {
 			m.doubt, m.hearsay, m.spoke = doubt{}, false, true
 		}
@@ -139,7 +139,7 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 			return
 		}
 		r.replace(m, e, now)
-	case !itself && !m.away && !m.hearsay: // what it says itself holds
+	case !itself && !m.away && !m.hearsay: // the node's own word outranks hearsay
 		return
 	case m.away || e.compare(m.entry) > 0:
 		old, away := m.address(), m.away
@@ -151,7 +151,7 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 		} else {
 			r.lost = append(r.lost, old)
 		}
-	case itself: // a clock went back, or two runs have one name: the other must answer
+	case itself: // a clock was set back, or two runs have the same name: probe the known run
 		r.suspect(m, now)
 		return
 	default:
@@ -164,7 +164,7 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 	r.dirty(now)
 }
 
-// enter adds a node to those that are there.
+// enter marks a node as present.
 func (r *roster) enter(m *member, now time.Time) {
 	m.away, m.since, m.doubt = false, now, doubt{}
 	delete(r.gone, m.address())
@@ -176,7 +176,7 @@ func (r *roster) enter(m *member, now time.Time) {
 	r.dirty(now)
 }
 
-// leave removes a node from those that are there.
+// leave marks a node as away.
 func (r *roster) leave(m *member, now time.Time) {
 	if m.away {
 		return
@@ -190,8 +190,8 @@ func (r *roster) leave(m *member, now time.Time) {
 	r.dirty(now)
 }
 
-// dropUnheard makes room for a node that speaks itself, in place of one that only others spoke of: any node may speak
-// of nodes that do not exist. It reports false when there is none.
+// dropUnheard makes room for a node that speaks for itself, by dropping a node that is only known from
+// hearsay, as any node can invent others. It reports false if there is no such node.
 func (r *roster) dropUnheard(now time.Time) bool {
 	for name, m := range r.members {
 		if !m.spoke {
@@ -211,7 +211,7 @@ func (r *roster) remove(name string, now time.Time) {
 	r.dirty(now)
 }
 
-// replace puts another entry in the place of that of a node.
+// replace replaces the entry of a node.
 func (r *roster) replace(m *member, e *entry, now time.Time) {
 	if !m.away {
 		r.rehash(m.sum, now)
@@ -234,10 +234,10 @@ func (r *roster) dirty(now time.Time) {
 	}
 }
 
-// depart notes that a run is not there any more.
+// depart records that a run is gone.
 func (r *roster) depart(a wire.Address, lost bool, now time.Time) {
 	if len(r.gone) >= maxGone {
-		for oldest := range r.gone { // any: there are too many to be true
+		for oldest := range r.gone { // a random one: so many are implausible
 			delete(r.gone, oldest)
 			break
 		}
@@ -245,7 +245,7 @@ func (r *roster) depart(a wire.Address, lost bool, now time.Time) {
 	r.gone[a] = departure{at: now, lost: lost}
 }
 
-// goodbye takes the goodbye of a run.
+// goodbye handles the goodbye of a run.
 func (r *roster) goodbye(a wire.Address, now time.Time) {
 	r.depart(a, false, now)
 	if m := r.members[a.Node]; m != nil && m.Run == a.Run {
@@ -254,13 +254,14 @@ func (r *roster) goodbye(a wire.Address, now time.Time) {
 	}
 }
 
-// suspect has a run asked at due.
+// suspect schedules a probe of a run.
 func (r *roster) suspect(m *member, due time.Time) {
 	m.due = due
 	r.doubted[m] = true
 }
 
-// accuse takes it that another node found a run lost: it is asked here too, not by all at once.
+// accuse handles the report of another node that a run is lost. A random delay keeps all nodes from probing
+// it at once.
 func (r *roster) accuse(a wire.Address, now time.Time) {
 	if m := r.present(a); m != nil && !m.accused {
 		m.accused = true
@@ -268,9 +269,8 @@ func (r *roster) accuse(a wire.Address, now time.Time) {
 	}
 }
 
-// lostRun returns a run that was lost, to be asked whether it is back, so that the halves of a
-// network that was split find each other. It returns none so often that each is asked about once
-// in a second, by any node.
+// lostRun sometimes returns a lost run to probe, so that the halves of a split network find each other again.
+// With its probability, each lost run is probed about once per second by the nodes together.
 func (r *roster) lostRun() (wire.Address, bool) {
 	var lost []wire.Address
 	for a, g := range r.gone {
@@ -284,7 +284,7 @@ func (r *roster) lostRun() (wire.Address, bool) {
 	return lost[rand.IntN(len(lost))], true
 }
 
-// present returns the member of a run that is there, or nil.
+// present returns the member of a present run, or nil.
 func (r *roster) present(a wire.Address) *member {
 	if m := r.members[a.Node]; m != nil && m.Run == a.Run && !m.away {
 		return m
@@ -292,7 +292,7 @@ func (r *roster) present(a wire.Address) *member {
 	return nil
 }
 
-// entryOf returns the entry of a node that is there, or of this one; nil if there is none.
+// entryOf returns the entry of a present node or of this one, or nil.
 func (r *roster) entryOf(node string) *entry {
 	if node == r.o.Self.Node {
 		return r.mine
@@ -303,7 +303,7 @@ func (r *roster) entryOf(node string) *entry {
 	return nil
 }
 
-// forget forgets nodes that were lost long ago.
+// forget removes nodes and departures that are old enough.
 func (r *roster) forget(now time.Time) {
 	for name, m := range r.members {
 		if m.away && now.Sub(m.since) >= r.o.Forget {
@@ -317,7 +317,7 @@ func (r *roster) forget(now time.Time) {
 	}
 }
 
-// nodes returns the other nodes by name.
+// nodes returns the status of the remote nodes, by name.
 func (r *roster) nodes() []status.Node {
 	list := make([]status.Node, 0, len(r.members))
 	for _, name := range r.names {

@@ -15,48 +15,47 @@ import (
 
 const (
 	wantTimeout = 2 * time.Second
-	anyTimeout  = 500 * time.Millisecond // of a question to any node: there may be none
-	compareEach = time.Second            // at most
-	quiet       = 500 * time.Millisecond // since the last change; what others say of it may be under way
-	noQuiet     = 3 * time.Second        // then it is compared without quiet
-	snapshot    = 32                     // entries that are so many are not asked for by all newcomers at once
-	pace        = 2 * time.Millisecond   // for each node of the cluster, at most
-	maxNames    = 200                    // of entries that are asked for together
-	maxVerified = 200                    // runs that are asked after one comparison
-	lookFirst   = 500 * time.Millisecond // between the first questions to any node, and then twice that, and so on
-	lookLast    = 30 * time.Second       // between the later ones
-	chunk       = 256 << 10              // bytes of an answer, at most
-	forHead     = 16 << 10               // of a message, left to its head
-	leastRoom   = 4 << 10                // where messages are so short that nothing would be left
+	anyTimeout  = 500 * time.Millisecond // of a question to any node, as there may be none
+	compareEach = time.Second            // minimum interval of comparisons
+	quiet       = 500 * time.Millisecond // time since the last change; before, updates are probably still on the way
+	noQuiet     = 3 * time.Second        // maximum delay by quiet
+	snapshot    = 32                     // with more missing entries, newcomers spread their questions
+	pace        = 2 * time.Millisecond   // maximum delay, per node of the cluster
+	maxNames    = 200                    // entries per question
+	maxVerified = 200                    // runs to ask after one comparison
+	lookFirst   = 500 * time.Millisecond // between the first questions to any node; it doubles each time
+	lookLast    = 30 * time.Second       // maximum of it
+	chunk       = 256 << 10              // maximum bytes of an answer
+	forHead     = 16 << 10               // reserved for the head of a message
+	leastRoom   = 4 << 10                // minimum bytes of an answer
 )
 
-// want is what another node is asked for: a part of its list of runs, entries, or a part of an
-// offer. Answers are as long as one message, and the asker asks for the rest: so no node has more
-// on its way to it than it has asked for.
+// want is a question to a node for a part of its list of runs, for entries, or for a part of an offer. An
+// answer fits in one message and the asker asks for the rest, so that a node is never sent more than it asked
+// for.
 type want struct {
-	itself bool     // the entry of the node that is asked
-	after  string   // of a list: the node behind which it begins
-	nodes  []string // of entries
+	itself bool     // the entry of the asked node
+	after  string   // of a list: the last node before the part
+	nodes  []string // of entries: their nodes
 	digest string   // of an offer
 	at     int64    // of an offer: where the part begins
 }
 
-// search is what is known of the difference between this directory and that of another node.
+// search finds the differences between this directory and that of another node.
 type search struct {
 	all       *state
-	with      wire.Address    // zero: any
-	comparing bool            // there is a list or there are entries to come
-	newest    time.Time       // when the last one began
-	found     time.Time       // when a difference was found that was not looked into; zero is none
-	need      map[string]sum  // entries that are still to be asked for, by node
-	listed    map[string]bool // nodes in the list of the other
-	resume    time.Time       // when entries are asked for; zero is not
-	look      time.Time       // when any node is asked for its list; zero is not
-	looks     int             // how often that was in vain
+	with      wire.Address    // zero: any node
+	comparing bool            // waiting for a list or for entries
+	newest    time.Time       // when the last comparison began
+	found     time.Time       // when a difference was found that has not been compared yet; zero: none
+	need      map[string]sum  // entries still to be requested, by node
+	listed    map[string]bool // nodes in the received list
+	resume    time.Time       // when to request entries; zero: never
+	look      time.Time       // when to ask any node for its list; zero: never
+	looks     int             // failed attempts of that
 }
 
-// differ looks into a difference between this directory and that of a run, unless what makes the
-// difference may be under way.
+// differ compares with a run whose hash differs, unless updates may still be on the way.
 func (x *search) differ(a wire.Address, now time.Time) {
 	if x.found.IsZero() {
 		x.found = now
@@ -68,7 +67,7 @@ func (x *search) differ(a wire.Address, now time.Time) {
 	x.compare(a, now)
 }
 
-// compare asks a run, or any, for its list.
+// compare requests the list of a run, or of any node.
 func (x *search) compare(a wire.Address, now time.Time) {
 	*x = search{
 		all:       x.all,
@@ -95,14 +94,14 @@ func (x *search) wantMore(w *want, now time.Time) {
 	x.all.ask(x.with, h, timeout, w, now)
 }
 
-// askItself asks a run, of which another node says something else than it said, for its entry.
+// askItself asks a run for its entry, because another node reported a different one.
 func (x *search) askItself(a wire.Address, now time.Time) {
 	h := wire.Head{Kind: wire.Want, Gossip: wire.Gossip{Names: []string{a.Node}}}
 	x.all.ask(a, h, wantTimeout, &want{itself: true}, now)
 }
 
-// lookAround asks any node for its list: at first often, since a newcomer knows nobody, later so
-// that groups of nodes that know nothing of each other do not stay so.
+// lookAround requests the list of any node. It does so often at first, as a newcomer knows nobody, and rarely
+// later, to reunite groups of nodes that do not know each other.
 func (x *search) lookAround(now time.Time) {
 	if !x.comparing {
 		x.compare(wire.Address{}, now)
@@ -112,7 +111,7 @@ func (x *search) lookAround(now time.Time) {
 	x.looks++
 }
 
-// wantFailed ends a search whose question has no answer.
+// wantFailed ends a search whose question was not answered.
 func (x *search) wantFailed(w *want, now time.Time) {
 	if w.digest != "" {
 		x.all.fetchFailed(w.digest, "no answer", now)
@@ -127,7 +126,7 @@ func (x *search) endCompare() {
 	x.comparing, x.need, x.listed, x.found = false, nil, nil, time.Time{}
 }
 
-// have takes the answer to a want.
+// have handles an answer.
 func (x *search) have(q question, from wire.Address, h *wire.Head, body []byte, now time.Time) {
 	switch {
 	case q.want.digest != "":
@@ -168,11 +167,11 @@ func (x *search) haveList(w *want, h *wire.Head, body []byte, now time.Time) {
 		m := x.all.members[a.Node]
 		switch g, gone := x.all.gone[a]; {
 		case a == x.all.o.Self, m != nil && !m.away && m.sum == known:
-		case gone && g.lost && verified < maxVerified: // the other has heard it since
+		case gone && g.lost && verified < maxVerified: // heard by the other node since then
 			verified++
 			x.all.askPresence(a, now)
 		case gone:
-		case m != nil && !m.away && a.Node != x.with.Node: // the node itself knows
+		case m != nil && !m.away && a.Node != x.with.Node: // only a node itself is trusted to correct its entry
 			if verified++; verified <= maxVerified {
 				x.askItself(a, now)
 			}
@@ -192,12 +191,12 @@ func (x *search) haveList(w *want, h *wire.Head, body []byte, now time.Time) {
 	}
 	x.listed, x.found = nil, time.Time{}
 	x.resume = now
-	if len(x.need) > snapshot { // what all say on joining comes meanwhile
+	if len(x.need) > snapshot { // joining nodes announce themselves meanwhile
 		x.resume = now.Add(rand.N(time.Duration(len(x.need)) * pace))
 	}
 }
 
-// wantEntries asks for the next of the entries that are still missing.
+// wantEntries requests the next missing entries.
 func (x *search) wantEntries(now time.Time) {
 	x.resume = time.Time{}
 	var names []string
@@ -234,7 +233,7 @@ func (x *search) haveEntries(w *want, body []byte, now time.Time) {
 			}
 		}
 	}
-	if !found { // the other has none of them any more
+	if !found { // the other node no longer has them
 		for _, name := range w.nodes {
 			delete(x.need, name)
 		}
@@ -242,12 +241,12 @@ func (x *search) haveEntries(w *want, body []byte, now time.Time) {
 	x.wantEntries(now)
 }
 
-// answer answers a want, with no more than one message.
+// answer answers a want with one message.
 func (x *search) answer(to wire.Address, h *wire.Head) {
 	m := message{to: to, head: wire.Head{Kind: wire.Have, Gossip: wire.Gossip{Seq: h.Seq}}}
 	switch {
 	case len(h.Names) == 0 && h.Hash == x.all.hashText():
-		m.head.Hash, m.head.Last = h.Hash, true // the list would be the same
+		m.head.Hash, m.head.Last = h.Hash, true // it has the same list
 	case len(h.Names) == 0:
 		m.body, m.head.Last = x.list(h.Node, x.all.room)
 	case isDigest(h.Names[0]):
@@ -271,7 +270,7 @@ func (x *search) answer(to wire.Address, h *wire.Head) {
 	x.all.out = append(x.all.out, m)
 }
 
-// list returns the part of the list of runs behind a node, and whether it is the last.
+// list returns the part of the list after a node, and whether the list ends with it.
 func (x *search) list(after string, room int) (body []byte, last bool) {
 	i, found := slices.BinarySearch(x.all.ring, after)
 	if found {

@@ -10,27 +10,27 @@ const (
 	maxMembers   = 4096
 	maxGone      = 4096
 	rememberGone = time.Hour
-	tooSoon      = 100 * time.Millisecond // changes of this node within it are told together
-	settle       = 50 * time.Millisecond  // changes of others within it are taken together
-	settleEach   = 250 * time.Microsecond // for each node, if that is longer: all are looked at
-	coalesce     = 250 * time.Millisecond // changes of places within it are told together
+	tooSoon      = 100 * time.Millisecond // within it, changes of this node are announced together
+	settle       = 50 * time.Millisecond  // within it, changes of remote nodes are processed together
+	settleEach   = 250 * time.Microsecond // the same, per node, as all nodes are visited; the longer one counts
+	coalesce     = 250 * time.Millisecond // within it, changed places are reported together
 )
 
-// state is everything that a directory knows. It is changed under Directory.mu by update alone.
-// What it wants to be sent or told it puts into out, lost and logs, for update to do afterwards.
+// state is the whole state of a directory. Only update changes it, under Directory.mu. It queues messages,
+// losses and log lines in out, lost and logs, for update to process afterwards.
 type state struct {
-	room      int // bytes of an answer
+	room      int // maximum bytes of an answer
 	phase     phase
-	isSettled bool   // it is known whether another run has the name, or there was no way to ask
-	fault     string // another run has the name
+	isSettled bool   // it is known whether another run holds the name, or nobody could be asked
+	fault     string // another run holds the name
 	connected bool
-	since     time.Time         // of connected
-	offered   map[string]*offer // of this node, by extension
-	announce  time.Time         // when the others hear of this node; zero is not
-	announced time.Time         // when they last heard of it
-	told      bool              // they have heard of it once
+	since     time.Time         // when connected changed
+	offered   map[string]*offer // offers of this node, by extension
+	announce  time.Time         // when to announce this node; zero: never
+	announced time.Time         // when it was last announced
+	told      bool              // it has been announced
 
-	probe time.Time // when the next node is asked whether it is there
+	probe time.Time // when to probe the next node
 	next  time.Time // when tick is called at the latest
 
 	roster
@@ -39,17 +39,17 @@ type state struct {
 	offers
 }
 
-// message is one to be sent.
+// message is a queued message.
 type message struct {
-	to       wire.Address // zero: to all, or to any
+	to       wire.Address // zero: to all nodes, or to any
 	any      bool
 	notTaken string
 	head     wire.Head
 	body     []byte
-	hold     bool // nothing is sent; the name is held
+	hold     bool // send nothing, but hold the name
 }
 
-// init makes the state of a run that has not joined yet.
+// init sets the state of a run that has not joined yet.
 func (s *state) init(o *Options, now time.Time) {
 	s.since, s.offered = now, make(map[string]*offer)
 	s.roster = newRoster(o, now)

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Ask sends a request to the servers themselves, such as to JetStream or to hubs, and returns the answer. After
-// an error with [ErrUnsent] nobody gets the request; after any other, somebody may have.
+// Ask sends a request to the servers, such as to JetStream or to a hub, and returns the answer. [ErrUnsent]
+// means that nobody gets the request; after any other error somebody may have received it.
 func (l *Link) Ask(ctx context.Context, subject string, header map[string]string, data []byte) ([]byte, error) {
 	m := &nats.Msg{Subject: subject, Data: data, Header: make(nats.Header, len(header))}
 	for k, v := range header {

@@ -1,5 +1,6 @@
-// Package link is the connection of one run of a node to the NATS servers of its cluster: it
-// sends and hands on messages, and says which of them surely were not sent.
+// Package link connects one run of a node to the NATS servers of its cluster. It sends and receives messages,
+// and reports which messages were certainly not sent.
+// rejects this run.
 package link
 
 import (
@@ -18,78 +19,77 @@ import (
 	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
-// ErrUnsent is in the errors of messages that were not sent and never will be. After any other
-// error a message may have been sent.
+// ErrUnsent is returned for messages that were not sent and never will be. After any other error a message
+// may have been sent.
 var ErrUnsent = errors.New("not sent")
 
-// ErrRefused is in the errors of [Connect] that waiting does not mend: a server refuses the
+// ErrRefused is returned by [Connect] for errors that do not heal by waiting: a server rejects the
 // credentials, or its certificate is not trusted.
 var ErrRefused = errors.New("refused")
 
-// Options say where and as whom a run connects.
+// Options configures a link.
 type Options struct {
 	URLs []string    // nats://host:port or tls://host:port, at least one
-	TLS  *tls.Config // nil: as the servers ask, with the certificates of the system
+	TLS  *tls.Config // nil: TLS if the server requires it, with the system's CAs
 
 	JWT      string                       // of the user, with Sign
-	NKey     string                       // the public key of a user without a JWT, with Sign
-	Sign     func([]byte) ([]byte, error) // signs what the server asks to
+	NKey     string                       // public key of a user without a JWT, with Sign
+	Sign     func([]byte) ([]byte, error) // signs the nonce of a server
 	User     string                       // with Password
 	Password string
 	Token    string
 
 	Subjects wire.Subjects
 	Self     wire.Address
-	Log      *slog.Logger // nil: none
+	Log      *slog.Logger // nil: discard
 
-	// Received takes each message but those to this run that nobody took. Messages of one sender
-	// to this run come in the order in which they were sent, one after the other; so do those to
-	// all and those to any node, each on a goroutine of its own. It must not wait: the next
-	// messages, whoever sent them, wait for it.
+	// Received handles each message, except for those that NotTaken reports. It must not block, because all
+	// further messages of the same Way wait for it. Messages with Way ToRun arrive in the order in which one
+	// sender sent them, one at a time. So do messages with other Ways, on a goroutine per Way.
 	Received func(Message)
-	// NotTaken says that no run took the message that [Link.Send] was given notTaken with. It is
-	// called as Received is for messages to this run.
+	// NotTaken reports that no run received the message that [Link.Send] was given notTaken with. It is
+	// called from the same goroutine as Received for ToRun.
 	NotTaken func(what string)
-	// State says that the link is connected, or why it is not. nil is not told. It must not wait.
+	// State reports each change of the connection, with the reason if it is down. It may be nil, and must not
+	// block.
 	State func(connected bool, reason string)
 }
 
-// Message is one message of another run.
+// Message is a message of another node.
 type Message struct {
-	From string // the node, by the subject
+	From string // the sending node, taken from the subject
 	Way  Way
-	Data []byte // may be kept
+	Data []byte // may be retained
 }
 
 // Way is how a message was addressed.
 type Way int
 
-// The ways.
+// The values of Way.
 const (
 	ToRun  Way = iota // to this run
-	ToName            // to whichever run has the name of this node, see [Link.Hold]
+	ToName            // to the run that holds the name of this node, see [Link.Hold]
 	ToAll             // to all nodes
-	ToAny             // to one node of all
+	ToAny             // to one node, chosen by the server
 )
 
-// Counts are totals since the start of a link.
+// Counts are totals since Connect.
 type Counts struct {
 	In, Out  uint64 // messages
 	InBytes  uint64
 	OutBytes uint64
-	Dropped  uint64 // messages that came faster than Received took them
-	Refused  uint64 // subjects that the servers did not permit
+	Dropped  uint64 // messages dropped because Received was too slow
+	Refused  uint64 // subscriptions and messages that the servers did not permit
 }
 
-// Link is a connection, which is made anew whenever it breaks. Its methods may be called by many
-// goroutines at once.
+// Link is a connection that is re-established whenever it breaks. Its methods may be called concurrently.
 type Link struct {
 	o     Options
 	conn  atomic.Pointer[connection]
-	first chan error    // why the first attempt failed
-	tasks inflight.Gate // messages that are handled, and a connection that is made
+	first chan error    // error of the first attempt
+	tasks inflight.Gate // message handlers, and reconnects
 	dials context.Context
-	cut   context.CancelFunc // ends dials, and all connections
+	cut   context.CancelFunc // ends dials and all connections
 
 	refused atomic.Uint64
 
@@ -102,29 +102,29 @@ type Link struct {
 	said   map[string]bool // refusals that were logged
 }
 
-// connection is a connection of the client, which makes it anew until a server says an error that the
-// client does not know. It is closed for good then, and the link makes another.
+// connection is one connection of the NATS client. The client reconnects by itself until a server reports an
+// error that is unknown to the client. Then it closes the connection for good, and the link opens another
+// one.
 type connection struct {
 	*nats.Conn
-	ready chan struct{} // closed: the subscriptions are made
-	over  chan struct{} // closed: the last callback about the connection has returned
+	ready chan struct{} // closed once the subscriptions are made
+	over  chan struct{} // closed when the last callback has returned
 
 	subs    []*nats.Subscription // guarded by Link.mu
-	dropped uint64               // by them, as last counted; guarded by Link.mu
+	dropped uint64               // messages dropped by subs, as last counted; guarded by Link.mu
 }
 
 const (
 	flushBound = 2 * time.Second
-	againPause = time.Second // before another connection
+	againPause = time.Second // before another connection is opened
 	maxSaid    = 64          // refusals that are logged
 
-	maxPending      = 1 << 16   // messages that wait for Received, for each kind of subject
-	maxPendingBytes = 128 << 20 // of those
+	maxPending      = 1 << 16   // pending messages per subscription
+	maxPendingBytes = 128 << 20 // pending bytes per subscription
 )
 
-// Connect connects. Servers that cannot be reached are no error: the link goes on trying. It
-// waits at most 2 s for each server, and until ctx ends for the reason of a failure. An error of
-// a server that refuses this run has [ErrRefused].
+// Connect opens a link. It is no error if servers cannot be reached: the link keeps trying. Connect waits at
+// most
 func Connect(ctx context.Context, o Options) (*Link, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -156,7 +156,7 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 	return l, nil
 }
 
-// open makes a connection, with what this run listens to. Of one that is not taken nothing is told after it.
+// open opens a connection and subscribes. On an error it returns after the last callback of the connection.
 func (l *Link) open() error {
 	c := &connection{ready: make(chan struct{}), over: make(chan struct{})}
 	err := l.take(c)
@@ -168,14 +168,14 @@ func (l *Link) open() error {
 	return err
 }
 
-// take connects, and has the link use the connection.
+// take connects and makes c the current connection.
 func (l *Link) take(c *connection) (err error) {
 	l.making.Lock()
 	defer l.making.Unlock()
 	if c.Conn, err = l.options(c).Connect(); err != nil {
 		return err
 	}
-	if err = l.subscribe(c); err != nil && !c.IsClosed() { // one that is closed already has another after it
+	if err = l.subscribe(c); err != nil && !c.IsClosed() { // a closed connection has a successor already
 		return err
 	}
 	l.mu.Lock()
@@ -190,7 +190,7 @@ func (l *Link) take(c *connection) (err error) {
 	return nil
 }
 
-// again makes another connection in the place of one that is closed for good.
+// again opens another connection, and retries until it succeeds.
 func (l *Link) again() {
 	pause := time.NewTicker(againPause)
 	defer pause.Stop()
@@ -208,7 +208,7 @@ func (l *Link) again() {
 	}
 }
 
-// options are those of a node.
+// options returns the client options for c.
 func (l *Link) options(c *connection) nats.Options {
 	a := natsclient.Access{
 		URLs:     l.o.URLs,
@@ -223,7 +223,7 @@ func (l *Link) options(c *connection) nats.Options {
 	o := a.Options(l.dials, l.o.Self.Node+"."+l.o.Self.Run)
 	o.InboxPrefix = l.o.Subjects.Inbox(l.o.Self.Node)
 	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
-	o.NoEcho = true // a question to any node is for another one
+	o.NoEcho = true // messages to any node must not come back
 	o.ConnectedCB = func(*nats.Conn) { l.state(c, true, nil) }
 	o.ReconnectedCB = o.ConnectedCB
 	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { l.state(c, false, err) }
@@ -244,7 +244,7 @@ func (l *Link) options(c *connection) nats.Options {
 	return o
 }
 
-// ended takes the end of a connection for good.
+// ended handles a connection that was closed for good.
 func (l *Link) ended(c *connection) {
 	defer close(c.over)
 	<-c.ready

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// Hold makes this run the one that has the name of its node: messages to wire.NameRun come here,
-// and those to any node may.
+// Hold makes this run the holder of its node's name: it receives messages to wire.NameRun, and may be chosen
+// for messages to any node.
 func (l *Link) Hold() error {
 	l.making.Lock()
 	defer l.making.Unlock()
@@ -22,21 +22,21 @@ func (l *Link) Hold() error {
 		return nil
 	}
 	c := l.conn.Load()
-	if err := l.hold(c); err != nil && !c.IsClosed() { // the connection after one that is closed holds it
+	if err := l.hold(c); err != nil && !c.IsClosed() { // the next connection subscribes, since l.held is set
 		return err
 	}
 	l.held = true
 	return nil
 }
 
-// hold has a connection get what the one with the name of the node gets. The caller holds l.making.
+// hold subscribes c to what the holder of the name receives. The caller holds l.making.
 func (l *Link) hold(c *connection) error {
 	s := l.o.Subjects
 	return errors.Join(l.listen(c, s.ToRun(wire.Address{Node: l.o.Self.Node, Run: wire.NameRun}), "", ToName),
 		l.listen(c, s.ToAny(), wire.AnyGroup, ToAny))
 }
 
-// subscribe has a connection get what this run gets. The caller holds l.making.
+// subscribe subscribes c to what this run receives. The caller holds l.making.
 func (l *Link) subscribe(c *connection) error {
 	s := l.o.Subjects
 	err := errors.Join(l.listen(c, s.ToRun(l.o.Self), "", ToRun), l.listen(c, s.ToAll(), "", ToAll))
@@ -74,7 +74,7 @@ func (l *Link) received(way Way, m *nats.Msg) {
 	}
 }
 
-// state tells the owner about a connection, once there are subscriptions.
+// state reports a change of c, once its subscriptions are made.
 func (l *Link) state(c *connection, connected bool, err error) {
 	<-c.ready
 	reason := ""
@@ -87,7 +87,7 @@ func (l *Link) state(c *connection, connected bool, err error) {
 	l.o.State(connected, reason)
 }
 
-// fault counts an error of the connection, and logs each refusal once.
+// fault counts an asynchronous error of c, and logs each refusal once.
 func (l *Link) fault(c *connection, s *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer) && s != nil:
@@ -111,7 +111,7 @@ func (l *Link) fault(c *connection, s *nats.Subscription, err error) {
 	}
 }
 
-// describe returns the error of a connection with what to do about it.
+// describe adds the servers and a remedy to an error of the connection.
 func describe(urls []string, err error) error {
 	if err == nil {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// Send sends a message to a run. If notTaken is not "", one token of a subject, NotTaken is
-// called with it when there is no such run. An error with [ErrUnsent] says that the run never
-// gets the message; after any other error it may. Without an error it may still be lost.
+// Send sends a message to a run. If notTaken, one subject token, is not "", NotTaken is called with it when
+// the run does not exist. [ErrUnsent] means that the run never gets the message; after any other error it may
+// get it. Without an error the message may still be lost.
 func (l *Link) Send(to wire.Address, notTaken string, message []byte) error {
 	s := l.o.Subjects
 	if notTaken != "" {
@@ -23,12 +23,12 @@ func (l *Link) Send(to wire.Address, notTaken string, message []byte) error {
 	return l.publish(s.To(to, l.o.Self.Node), notTaken, message)
 }
 
-// Broadcast sends a message to all other nodes. Its errors are those of Send.
+// Broadcast sends a message to all other nodes. It fails like Send.
 func (l *Link) Broadcast(message []byte) error {
 	return l.publish(l.o.Subjects.All(l.o.Self.Node), "", message)
 }
 
-// Any sends a message to one other node, whichever. Its errors are those of Send.
+// Any sends a message to one other node, which the server chooses. It fails like Send.
 func (l *Link) Any(message []byte) error {
 	return l.publish(l.o.Subjects.Any(l.o.Self.Node), "", message)
 }
@@ -49,7 +49,7 @@ func (l *Link) publish(subject, reply string, message []byte) error {
 	return err
 }
 
-// MaxPayload returns the longest message in bytes; before the first connection, 64 KiB.
+// MaxPayload returns the maximum size of a message in bytes; 64 KiB before the first connection.
 func (l *Link) MaxPayload() int {
 	if n := l.conn.Load().MaxPayload(); n > 0 {
 		return int(n)
@@ -57,23 +57,22 @@ func (l *Link) MaxPayload() int {
 	return 64 << 10
 }
 
-// Connected reports whether there is a connection.
+// Connected reports whether the link is connected.
 func (l *Link) Connected() bool { return l.conn.Load().IsConnected() }
 
-// Server returns the address of the server that the link is connected to, without a password;
-// "" while it is not.
+// Server returns the address of the connected server without a password, or "" while disconnected.
 func (l *Link) Server() string { return l.conn.Load().ConnectedUrlRedacted() }
 
-// RTT measures how long a message to the server and back takes.
+// RTT measures the round trip to the server.
 func (l *Link) RTT(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, flushBound) // nats asks for a deadline
+	ctx, cancel := context.WithTimeout(ctx, flushBound) // nats requires a deadline
 	defer cancel()
 	start := time.Now()
 	err := l.conn.Load().FlushWithContext(ctx)
 	return time.Since(start), err
 }
 
-// Counts returns what has passed.
+// Counts returns the totals so far.
 func (l *Link) Counts() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,12 +81,12 @@ func (l *Link) Counts() Counts {
 	return n
 }
 
-// counts adds what has passed to n. The caller holds Link.mu.
+// counts returns n plus the totals of c. The caller holds Link.mu.
 func (c *connection) counts(n Counts) Counts {
 	s := c.Stats()
 	var lost uint64
 	for _, sub := range c.subs {
-		if dropped, err := sub.Dropped(); err == nil { // the connection is not closed
+		if dropped, err := sub.Dropped(); err == nil { // fails on a closed connection
 			lost += uint64(dropped)
 		}
 	}
@@ -97,15 +96,13 @@ func (c *connection) counts(n Counts) Counts {
 	return n
 }
 
-// Cut breaks the connection at once and for good: nothing waits any more to be written. Close must
-// follow.
+// Cut breaks the connection at once and for good, without waiting for pending writes. Call Close afterwards.
 func (l *Link) Cut() { l.cut() }
 
-// Close sends what has been given to the link and disconnects. It returns when nothing is called
-// any more, or when ctx ends. It must not be called by what the link calls. Further calls wait
-// for the same.
+// Close flushes and disconnects. It returns after the last callback, or when ctx ends. It must not be called
+// from a callback of the link. It may be called again.
 func (l *Link) Close(ctx context.Context) error {
-	defer context.AfterFunc(ctx, l.Cut)() // a write to a server that reads nothing keeps the client from its work
+	defer context.AfterFunc(ctx, l.Cut)() // a blocked write to a server that does not read would block the client
 	l.mu.Lock()
 	l.closed = true
 	c := l.conn.Load()

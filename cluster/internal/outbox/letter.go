@@ -8,20 +8,20 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// Letter is a message to a run, which is sent once.
+// Letter is a message to a run. It can be sent once.
 type Letter struct {
-	Sent func(error) // takes the error of the sender; nil: nobody wants to know
+	Sent func(error) // called with the error of the sender; may be nil
 
 	to      wire.Address
 	kind    string
-	n       uint64  // of its call
-	message *[]byte // of buffers
+	n       uint64  // number of the call
+	message *[]byte // from buffers
 }
 
-// buffers are for messages, which are of some length while they are sent.
+// buffers holds buffers for messages, which live until they are sent.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Write returns a letter. Its errors are those of [wire.Encode].
+// Write encodes a letter. It fails like [wire.Encode].
 func Write(to wire.Address, h *wire.Head, body []byte) (Letter, error) {
 	buffer := buffers.Get().(*[]byte)
 	m, err := wire.Append((*buffer)[:0], h, body)
@@ -33,14 +33,14 @@ func Write(to wire.Address, h *wire.Head, body []byte) (Letter, error) {
 	return Letter{to: to, kind: h.Kind, n: h.N, message: buffer}, nil
 }
 
-// size bounds the bytes of a letter in a batch.
+// size returns the maximum size of the letter in a batch, in bytes.
 func (l Letter) size() int { return len(*l.message) + wire.BatchRoom }
 
-// ofCalls begins what a sender is given as notTaken.
+// ofCalls begins the notTaken tokens of letters.
 const ofCalls = "calls"
 
-// token says which letters a message has: "calls_41-42_NODE_RUN", where a pulse is call 0; "" for letters
-// that would not be missed.
+// token returns the notTaken token of a message: "calls_41-42_NODE_RUN", with 0 for a pulse; "" if no letter
+// needs to be reported.
 func token(letters []Letter) string {
 	var calls []byte
 	for _, l := range letters {
@@ -58,8 +58,8 @@ func token(letters []Letter) string {
 	return ofCalls + "_" + string(calls) + "_" + to.Node + "_" + to.Run
 }
 
-// ReadToken returns the run that a message was sent to, and the calls of its letters. It reports false for
-// the token of another sender.
+// ReadToken returns the run that a message was sent to, and the calls in it. It reports false for a token of
+// another sender.
 func ReadToken(notTaken string) (to wire.Address, calls []uint64, ok bool) {
 	parts := strings.Split(notTaken, "_")
 	if len(parts) != 4 || parts[0] != ofCalls {

@@ -1,7 +1,6 @@
-// Package outbox sends messages about calls to the runs of other nodes. Those of many goroutines to one run
-// go in one message: a connection is written to as soon as the goroutine with a message has nothing else to
-// do, so of many calls each message would be written alone, and read alone by the server and by the other
-// node.
+// Package outbox sends messages about calls to other runs, and batches messages to the same run. Without
+// batching, every message would be written on its own, since the connection is flushed as soon as the sending
+// goroutine blocks, and servers and nodes would read each one on its own.
 package outbox
 
 import (
@@ -14,43 +13,42 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// Sender sends messages. A message that it returns no error for may still be lost.
+// Sender sends messages. A message may be lost even if there is no error.
 type Sender interface {
-	// Send sends a message to a run. notTaken, if not "", is what [ReadToken] reads of a message that
-	// no run took. The sender keeps nothing of the message.
+	// Send sends a message to a run. notTaken, if not "", is reported back for a message that no run
+	// received, see [ReadToken]. Send does not retain the message.
 	Send(to wire.Address, notTaken string, message []byte) error
-	MaxPayload() int // the longest message, in bytes
+	MaxPayload() int // maximum size of a message in bytes
 }
 
-// Outbox sends letters. Its methods may be called by many goroutines at once.
+// Outbox sends letters. Its methods may be called concurrently.
 type Outbox struct {
 	sender  Sender
-	batches func(to wire.Address) bool
-	wake    chan struct{} // holds a token while there are letters
+	batches func(to wire.Address) bool // reports whether a run reads batches
+	wake    chan struct{}              // holds a token while letters are queued
 
 	mu      sync.Mutex // guards what follows
 	letters []Letter
 }
 
 const (
-	maxLetters  = 1024 // that wait, beyond which one is sent alone
-	maxTogether = 64   // in one message: the subject of the server's answer names their calls
+	maxLetters  = 1024 // queued letters; beyond it, letters are sent at once
+	maxTogether = 64   // letters per batch: the subject of the server's reply contains the numbers of their calls
 )
 
-// MaxBatch bounds the bytes of letters that go in one message. A letter with a longer body gains nothing
-// by waiting for others.
+// MaxBatch bounds the size of a batch in bytes. A longer letter does not benefit from batching.
 const MaxBatch = 64 << 10
 
-// New returns an outbox. batches reports whether a run reads batches, see [wire.Messages]. Run sends
-// what is posted.
+// New returns an outbox. batches reports whether a run reads batches, see [wire.Messages]. Run must be called
+// to send posted letters.
 func New(s Sender, batches func(to wire.Address) bool) *Outbox {
 	return &Outbox{sender: s, batches: batches, wake: make(chan struct{}, 1)}
 }
 
-// Send sends a letter alone, now, and returns the error of the sender.
+// Send sends a letter at once, on its own.
 func (o *Outbox) Send(l Letter) error { return o.deliver(l) }
 
-// Post has a letter be sent soon, with others to the same run.
+// Post queues a letter, to be sent soon and with others to the same run.
 func (o *Outbox) Post(l Letter) {
 	o.mu.Lock()
 	full := len(o.letters) >= maxLetters
@@ -68,13 +66,13 @@ func (o *Outbox) Post(l Letter) {
 	}
 }
 
-// Run sends letters until ctx ends, and those that were posted before.
+// Run sends queued letters until ctx ends, including those that are queued at that time.
 func (o *Outbox) Run(ctx context.Context) {
 	var letters []Letter
 	for done := false; !done; {
 		select {
 		case <-o.wake:
-			runtime.Gosched() // others that can run have something to send too
+			runtime.Gosched() // other runnable goroutines may post letters too
 		case <-ctx.Done():
 		}
 		done = ctx.Err() != nil
@@ -93,7 +91,7 @@ func (o *Outbox) Run(ctx context.Context) {
 	}
 }
 
-// together returns how many of the first letters go in one message.
+// together returns how many letters, from the first, fit in one message.
 func (o *Outbox) together(letters []Letter) int {
 	to, n := letters[0].to, 1
 	if !o.batches(to) {
@@ -108,7 +106,7 @@ func (o *Outbox) together(letters []Letter) int {
 	return n
 }
 
-// deliver sends letters to one run as one message.
+// deliver sends letters to one run in one message.
 func (o *Outbox) deliver(letters ...Letter) error {
 	message := letters[0].message
 	if len(letters) > 1 {

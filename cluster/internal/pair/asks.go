@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// ask is a request of this run to another that waits for its answer.
+// ask is a request of this run that waits for its answer.
 type ask struct {
 	done   chan struct{}
 	over   bool
@@ -17,7 +17,7 @@ type ask struct {
 	err    error
 }
 
-// finish takes the answer, once. The caller holds the peer's mu.
+// finish sets the answer, once. The caller holds the channel's mu.
 func (a *ask) finish(result []byte, err error) {
 	if !a.over {
 		a.over, a.result, a.err = true, result, err
@@ -25,26 +25,26 @@ func (a *ask) finish(result []byte, err error) {
 	}
 }
 
-// answer is a request of another run and its answer, which is kept in case it gets lost.
+// answer is a request of a remote run with its answer, which is kept in case it is lost on the way.
 type answer struct {
-	end    context.CancelFunc // once the asker waits no more
+	end    context.CancelFunc // called once the asker no longer waits
 	ready  bool
 	failed bool
 	result []byte
-	kept   int64 // bytes of result
+	kept   int64 // bytes of result in the budget
 	at     time.Time
 }
 
-// asks are the requests and notifications of extensions to callers, both ways.
+// asks holds the requests and notifications of extensions to callers, in both directions.
 type asks struct {
 	*channel
 	front  *front
-	own    map[uint64]*ask    // of this run, by id
-	theirs map[uint64]*answer // of the other run, by id
-	tells  int                // outside of calls, that are handed on
+	own    map[uint64]*ask    // requests of this run, by id
+	theirs map[uint64]*answer // requests of the remote run, by id
+	tells  int                // notifications outside of calls that are being handled
 }
 
-// caller reaches the caller of a call of the other run; nil if it takes nothing.
+// caller returns a peer that reaches the caller of h, or nil if the caller accepts no messages.
 func (r *asks) caller(h *wire.Head) protocol.Peer {
 	if h.Quiet {
 		return nil
@@ -52,7 +52,7 @@ func (r *asks) caller(h *wire.Head) protocol.Peer {
 	return during{r, h.N}
 }
 
-// cancelled takes the word that whoever asked waits no more.
+// cancelled handles a Cancel of a request.
 func (r *asks) cancelled(h *wire.Head) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *asks) cancelled(h *wire.Head) {
 	}
 }
 
-// tick forgets answers that nobody asks for again. The caller holds r.mu.
+// tick drops answers that were kept long enough. The caller holds r.mu.
 func (r *asks) tick(now time.Time) {
 	for id, a := range r.theirs {
 		if a.ready && now.Sub(a.at) > keepAnswer {
@@ -71,7 +71,7 @@ func (r *asks) tick(now time.Time) {
 	}
 }
 
-// drop forgets the answers with the pair.
+// drop releases the answers of a dropped pair.
 func (r *asks) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *asks) drop() {
 	clear(r.theirs)
 }
 
-// abandon ends the requests to a run that has gone, and those of it, whose answers nobody reads.
+// abandon ends all requests to and from a run that is gone.
 func (r *asks) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,12 +94,12 @@ func (r *asks) abandon() {
 }
 
 const (
-	askAgain = time.Second // after which a request without an answer is sent again
-	maxAsks  = 1024        // of one run that are not forgotten yet
-	maxTells = 64          // of one run outside of calls that are handed on at once
+	askAgain = time.Second // interval at which an unanswered request is repeated
+	maxAsks  = 1024        // pending requests per run
+	maxTells = 64          // concurrent notifications outside of calls, per run
 )
 
-// during reaches the caller of a call of another run while the call is in flight.
+// during reaches the caller of an incoming call while the call is in flight.
 type during struct {
 	r *asks
 	n uint64
@@ -117,15 +117,14 @@ func (d during) Notify(_ context.Context, method string, params json.RawMessage)
 	return d.r.send(&wire.Head{Kind: wire.Tell, N: d.n, Request: wire.Request{Method: method}}, params)
 }
 
-// session reaches a session of another run outside of calls.
+// session reaches a remote session outside of calls.
 type session struct {
 	r         *asks
 	id        string
-	extension string // that speaks
+	extension string // the sender
 }
 
-// Session returns the way to a session of another run, for an extension that speaks outside of
-// calls.
+// Session returns a peer with which an extension reaches a remote session outside of calls.
 func (p *Pairs) Session(of wire.Address, id, extension string) protocol.Peer {
 	return session{p.peer(of).asks, id, extension}
 }
@@ -147,7 +146,7 @@ func (s session) Notify(_ context.Context, method string, params json.RawMessage
 	return s.r.send(s.head(wire.Tell, method), params)
 }
 
-// ask sends a request until it is answered or ctx ends.
+// ask sends a request repeatedly until it is answered or ctx ends.
 func (r *asks) ask(ctx context.Context, h *wire.Head, params []byte) ([]byte, error) {
 	a := &ask{done: make(chan struct{})}
 	id := r.p.numbers.Add(1)
@@ -168,7 +167,7 @@ func (r *asks) ask(ctx context.Context, h *wire.Head, params []byte) ([]byte, er
 	for {
 		one := *h
 		one.Kind, one.ID = wire.Ask, id
-		_ = r.send(&one, params) // which is sent again
+		_ = r.send(&one, params) // it is repeated anyway
 		select {
 		case <-a.done:
 			return a.result, a.err
@@ -182,7 +181,7 @@ func (r *asks) ask(ctx context.Context, h *wire.Head, params []byte) ([]byte, er
 	}
 }
 
-// answered takes the answer to an ask.
+// answered handles the answer to a request.
 func (r *asks) answered(h *wire.Head, body []byte) {
 	var err error
 	if h.Error {
@@ -195,7 +194,7 @@ func (r *asks) answered(h *wire.Head, body []byte) {
 	}
 }
 
-// told takes a notification.
+// told handles a notification.
 func (r *asks) told(h *wire.Head, body []byte) {
 	if h.N != 0 {
 		if _, taken := r.front.push(h.N, event{method: h.Method, params: body}); !taken {
@@ -215,7 +214,7 @@ func (r *asks) told(h *wire.Head, body []byte) {
 	}
 }
 
-// enter bounds what is handed on at once for one run.
+// enter bounds the notifications of a run that are handled concurrently.
 func (r *asks) enter(body []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,7 +232,7 @@ func (r *asks) leave(body []byte) {
 	r.tells--
 }
 
-// asked takes a request. One that has come before is answered again.
+// asked handles a request. A repeated request gets the same answer.
 func (r *asks) asked(h *wire.Head, body []byte) {
 	r.mu.Lock()
 	if r.forgotten || r.front.ended { // nobody reads the answer
@@ -282,7 +281,7 @@ func (r *asks) asked(h *wire.Head, body []byte) {
 	}
 }
 
-// serve puts a request of the extension to the caller of its call.
+// serve passes a request of the extension to the caller.
 func (r *asks) serve(ctx context.Context, e event, client protocol.Peer) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -295,8 +294,8 @@ func (r *asks) serve(ctx context.Context, e event, client protocol.Peer) {
 	r.reply(e.id, result, err)
 }
 
-// unserved answers the requests that waited for a caller who gave the call up: an answer is kept for
-// a time, a request without one for ever.
+// unserved answers the requests that were queued when the caller gave up its call. Without an answer, their
+// state would never be dropped.
 func (r *asks) unserved(c *call) {
 	r.mu.Lock()
 	events := c.events

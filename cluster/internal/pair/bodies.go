@@ -11,40 +11,40 @@ import (
 
 const (
 	maxChunk   = 256 << 10
-	headRoom   = 16 << 10        // of a message, for its head
-	allWindow  = 4 << 20         // bytes of parts that may be on their way here, from all
-	bodyWindow = 1 << 20         // of one body
-	maxBodies  = 256             // that arrive from one run at once
-	maxCarried = 256 << 10       // of a request of a client, beside its body
-	stalled    = 2 * time.Second // without a part, a body is given up
+	headRoom   = 16 << 10        // reserved per message for its head
+	allWindow  = 4 << 20         // unacknowledged bytes of all incoming bodies
+	bodyWindow = 1 << 20         // unacknowledged bytes of one body
+	maxBodies  = 256             // concurrent incoming bodies per run
+	maxCarried = 256 << 10       // of a forwarded HTTP request, in addition to its body
+	stalled    = 2 * time.Second // a body without progress is given up
 )
 
-// channel are the messages of this run to another and back: whole, or with bodies in parts. The
-// state of a pair changes under its mu; nothing is sent and no foreign code is called there.
+// channel sends and receives the messages of a pair, whole or with bodies in parts. Its mu guards the whole
+// pair; nothing is sent and no foreign code is called while holding it.
 type channel struct {
 	p  *Pairs
 	to wire.Address
 
-	mu         sync.Mutex // guards what follows, and the state of what has the channel
+	mu         sync.Mutex // guards what follows, and the rest of the pair
 	used       time.Time
-	forgotten  bool      // the pair is dropped: a call needs another
-	heardOwner time.Time // the other run last, as the owner of calls
-	heardFront time.Time // and as their front
+	forgotten  bool      // the pair is dropped: a call needs a new one
+	heardOwner time.Time // when the remote run was last heard as owner
+	heardFront time.Time // and as front
 	sending    map[uint64]*sending
 	receiving  map[uint64]*receiving
 }
 
-// sending is a body on its way to another run.
+// sending is an outgoing body.
 type sending struct {
 	kind  string
-	n     uint64 // of the call
+	n     uint64 // number of the call
 	end   context.CancelFunc
-	limit int64         // the receiver takes parts up to here
+	limit int64         // the receiver accepts parts up to here
 	wake  chan struct{} // holds a token when limit has grown
-	at    time.Time     // the last progress
+	at    time.Time     // time of the last progress
 }
 
-// receiving is a body on its way here. Its parts come in order.
+// receiving is an incoming body. Its parts arrive in order.
 type receiving struct {
 	head    wire.Head
 	data    []byte
@@ -52,8 +52,8 @@ type receiving struct {
 	at      time.Time
 }
 
-// limit is what a run takes of a message, in bytes. A request that is carried to a node itself has its own
-// head before a body of a client.
+// limit returns the maximum body of h that a run accepts, in bytes. A forwarded HTTP request contains its own
+// head before the body of the client.
 func (p *Pairs) limit(of wire.Address, h *wire.Head) int64 {
 	limit := p.o.MaxBody(of)
 	if h.Kind == wire.Call && h.Extension == "" {
@@ -62,10 +62,10 @@ func (p *Pairs) limit(of wire.Address, h *wire.Head) int64 {
 	return limit
 }
 
-// chunk is the length of the parts of a body, and of the longest body in one message.
+// chunk returns the size of the parts of a body. Shorter bodies are sent whole.
 func (p *Pairs) chunk() int { return max(1<<10, min(maxChunk, p.o.Sender.MaxPayload()-headRoom)) }
 
-// sendParts sends the head of a message, and its body as the receiver grants it.
+// sendParts sends the head of a message, and then its body as the receiver grants credit.
 func (r *channel) sendParts(h *wire.Head, body []byte) error {
 	size := int64(len(body))
 	if !r.p.departing.take(size) {
@@ -98,7 +98,7 @@ func (r *channel) sendParts(h *wire.Head, body []byte) error {
 	return nil
 }
 
-// stopSending ends the body of a call that has its outcome. The caller holds r.mu.
+// stopSending ends the body of a call that has an outcome. The caller holds r.mu.
 func (r *channel) stopSending(call uint64) {
 	for _, s := range r.sending {
 		if s.kind == wire.Call && s.n == call {
@@ -107,8 +107,8 @@ func (r *channel) stopSending(call uint64) {
 	}
 }
 
-// transfer sends the parts of a body. It ends early when no more is granted for some time: the
-// receiver has given up, or has never heard of the body.
+// transfer sends the parts of a body. It ends early without credit: the receiver has given up, or never
+// received the head.
 func (r *channel) transfer(ctx context.Context, id uint64, s *sending, body []byte) {
 	size := r.p.chunk()
 	patience := time.NewTimer(2 * stalled)
@@ -131,7 +131,7 @@ func (r *channel) transfer(ctx context.Context, id uint64, s *sending, body []by
 		h := &wire.Head{Kind: wire.Part, Run: r.p.o.Self.Run}
 		h.Body, h.At = id, int64(at)
 		if r.sendWhole(h, body[at:end]) != nil {
-			return // the receiver gives up the body
+			return // the receiver will give up the body
 		}
 		at = end
 		patience.Reset(2 * stalled)
@@ -141,7 +141,7 @@ func (r *channel) transfer(ctx context.Context, id uint64, s *sending, body []by
 	}
 }
 
-// credit takes the word that the receiver of a body takes more of it.
+// credit handles a Credit of the receiver.
 func (r *channel) credit(h *wire.Head) {
 	r.mu.Lock()
 	s := r.sending[h.Body]
@@ -158,17 +158,17 @@ func (r *channel) credit(h *wire.Head) {
 	}
 }
 
-// begin takes the head of a message whose body comes in parts. It reports false when too much is on
-// its way here. What is not a call is sent again.
+// begin handles the head of a message whose body arrives in parts. It reports false if too many bodies are
+// incoming; messages other than calls are repeated then.
 func (r *channel) begin(h *wire.Head) bool {
 	p := r.p
 	r.mu.Lock()
 	_, known := r.receiving[h.Body]
 	if known || h.Size <= 0 || h.Size > p.limit(p.o.Self, h) || r.forgotten {
 		r.mu.Unlock()
-		return true // a call is strange at the next pulse
+		return true // a call is reported as never received by the next pulse
 	}
-	for id, other := range r.receiving { // the same, sent again
+	for id, other := range r.receiving { // the same message, sent again
 		if other.head.Kind == h.Kind && other.head.N == h.N && other.head.ID == h.ID {
 			r.stopReceiving(id)
 		}
@@ -188,8 +188,7 @@ func (r *channel) begin(h *wire.Head) bool {
 	return true
 }
 
-// grant lets the sender of a body send more; nil where it may still send enough. The caller holds
-// r.mu.
+// grant returns a Credit for the sender, or nil if it has enough. The caller holds r.mu.
 func (r *channel) grant(b *receiving) *wire.Head {
 	window := max(int64(r.p.chunk()), min(bodyWindow, allWindow/max(1, r.p.receiving.Load())))
 	limit := min(int64(len(b.data))+window, b.head.Size)
@@ -202,7 +201,7 @@ func (r *channel) grant(b *receiving) *wire.Head {
 	return h
 }
 
-// part takes a part of a body, and returns the message once its body is complete.
+// part handles a part of a body. It returns the message once the body is complete.
 func (r *channel) part(h *wire.Head, data []byte) (whole *wire.Head, body []byte) {
 	r.mu.Lock()
 	b := r.receiving[h.Body]
@@ -212,7 +211,7 @@ func (r *channel) part(h *wire.Head, data []byte) (whole *wire.Head, body []byte
 	}
 	now := time.Now()
 	r.heardOwner, r.heardFront = now, now
-	if h.At != int64(len(b.data)) || h.At+int64(len(data)) > b.granted { // one was lost, or more came than was granted
+	if h.At != int64(len(b.data)) || h.At+int64(len(data)) > b.granted { // a part was lost, or exceeds the credit
 		r.stopReceiving(h.Body)
 		r.mu.Unlock()
 		return nil, nil
@@ -235,14 +234,14 @@ func (r *channel) part(h *wire.Head, data []byte) (whole *wire.Head, body []byte
 	return nil, nil
 }
 
-// stopReceiving forgets a body. The caller holds r.mu.
+// stopReceiving drops an incoming body. The caller holds r.mu.
 func (r *channel) stopReceiving(id uint64) {
 	r.p.arriving.give(r.receiving[id].head.Size)
 	r.p.receiving.Add(-1)
 	delete(r.receiving, id)
 }
 
-// abandonBodies gives up the bodies of a run that has gone.
+// abandonBodies drops the incoming bodies of a run that is gone.
 func (r *channel) abandonBodies() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,7 +250,7 @@ func (r *channel) abandonBodies() {
 	}
 }
 
-// arrivingCalls returns the calls whose bodies are on their way here. The caller holds r.mu.
+// arrivingCalls returns the calls whose bodies are incoming. The caller holds r.mu.
 func (r *channel) arrivingCalls(now time.Time) (calls map[uint64]bool) {
 	for _, one := range r.receiving {
 		if one.head.Kind == wire.Call && now.Sub(one.at) < stalled {
@@ -261,8 +260,7 @@ func (r *channel) arrivingCalls(now time.Time) (calls map[uint64]bool) {
 	return calls
 }
 
-// leavingResults returns the calls whose results are on their way to the front in parts. The caller
-// holds r.mu.
+// leavingResults returns the calls whose results are being sent in parts. The caller holds r.mu.
 func (r *channel) leavingResults(now time.Time) (calls map[uint64]bool) {
 	for _, s := range r.sending {
 		if s.kind == wire.Result && now.Sub(s.at) < stalled {
@@ -280,7 +278,7 @@ func with(set map[uint64]bool, n uint64) map[uint64]bool {
 	return set
 }
 
-// refuseBodies gives up the bodies of calls that are refused. The caller holds r.mu.
+// refuseBodies drops the bodies of refused calls. The caller holds r.mu.
 func (r *channel) refuseBodies(refused func(call uint64) bool) {
 	for id, one := range r.receiving {
 		if one.head.Kind == wire.Call && refused(one.head.N) {
@@ -289,7 +287,7 @@ func (r *channel) refuseBodies(refused func(call uint64) bool) {
 	}
 }
 
-// expire gives up bodies whose parts do not come.
+// expire drops bodies without progress. The caller holds r.mu.
 func (r *channel) expire(now time.Time) {
 	for id, one := range r.receiving {
 		if now.Sub(one.at) > stalled {

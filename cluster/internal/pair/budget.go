@@ -2,13 +2,13 @@ package pair
 
 import "sync/atomic"
 
-// budget bounds the bytes of one purpose, of all pairs together.
+// budget bounds the bytes that all pairs together use for one purpose.
 type budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// take reports whether n more bytes are within the limit; then they are used until give.
+// take reserves n bytes until give, or reports false if they exceed the limit.
 func (b *budget) take(n int64) bool {
 	if b.used.Add(n) > b.limit {
 		b.used.Add(-n)

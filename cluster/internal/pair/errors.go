@@ -13,16 +13,16 @@ import (
 
 const outcomeUnknown = "unknown"
 
-// ErrStrange is in the error of a call that was sent and never came to its owner, which refuses it
-// for ever: it may be made again.
+// ErrStrange is returned for a call that its owner never received and refuses for ever. The call may be made
+// again.
 var ErrStrange = errors.New("the call did not come to it")
 
-// ErrNobody is in the error of a call for which there was no such run.
+// ErrNobody is returned for a call to a run that does not exist.
 var ErrNobody = errors.New("there is no such node now")
 
 var errLeaves = errors.New("this node leaves the cluster")
 
-// notSent is the error of a call that the owner never ran and never will.
+// notSent is the error of a call that the owner will never run.
 func notSent(reason error) error {
 	e := protocol.Errorf(protocol.NotReady, "it did not get the call: %w", reason)
 	e.Message += "; exthost status shows the nodes"
@@ -38,7 +38,7 @@ func nodeLost(reason string) error {
 	}
 }
 
-// gaveUp is the error of a call whose caller waits no more.
+// gaveUp is the error of a call that its caller gave up.
 func gaveUp(ctx context.Context) error {
 	return &protocol.Error{
 		Kind:    protocol.KindOf(ctx.Err()),
@@ -47,7 +47,8 @@ func gaveUp(ctx context.Context) error {
 	}
 }
 
-// wireError is a protocol.Error between nodes. What a process wrote to stderr stays on its node.
+// wireError is the wire form of [protocol.Error]. It omits what a process wrote to stderr, which stays on its
+// node.
 type wireError struct {
 	Kind      protocol.Kind      `json:"kind"`
 	Message   string             `json:"message"`
@@ -73,7 +74,7 @@ func writeError(err error) []byte {
 		w.Evidence = &told
 	}
 	out, err := json.Marshal(w)
-	if err != nil { // its data is not JSON
+	if err != nil { // Data is not JSON
 		w.Data = nil
 		out, _ = json.Marshal(w)
 	}

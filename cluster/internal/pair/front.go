@@ -14,17 +14,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// front is what a run knows of its calls at another.
+// front is the state of the calls that this run makes at a remote run.
 type front struct {
 	*channel
 	asks   *asks
 	open   map[uint64]*call
 	done   map[uint64]struct{} // outcomes that the owner has not been told of
-	nobody time.Time           // since when there is no such run; zero: there is
-	ended  bool                // and will not be again
+	nobody time.Time           // since when the servers report that the run does not exist; zero: it exists
+	ended  bool                // the run will never exist again
 }
 
-// gone notes that the run has ended. It reports whether no call is open there.
+// gone records that the run has ended. It reports whether no call is open.
 func (r *front) gone() (idle bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,14 +35,14 @@ func (r *front) gone() (idle bool) {
 	return r.forgotten
 }
 
-// call is one call at another run.
+// call is one call at a remote run.
 type call struct {
 	n      uint64
-	wake   chan struct{} // holds a token when events or an outcome wait
-	sent   bool          // a pulse may name it: on its way before the call, it would have the call refused
+	wake   chan struct{} // holds a token when events or an outcome are ready
+	sent   bool          // only then may a pulse name the call: a pulse that overtakes the call would have it refused
 	events []event
 	held   int64 // bytes of events that the caller has not taken
-	long   bool  // its body goes in parts
+	long   bool  // the body is sent in parts
 	over   bool
 	result []byte
 	err    error
@@ -50,22 +50,21 @@ type call struct {
 
 // event is a request or notification of the extension during a call.
 type event struct {
-	asked  context.Context // of an ask: ends when the answer is not waited for
-	id     uint64          // of an ask; 0 is a notification
+	asked  context.Context // of a request: ends when its answer is no longer needed
+	id     uint64          // of a request; 0: a notification
 	method string
 	params []byte
 }
 
 const (
-	maxEvents  = 1024    // of a call that wait for its caller
-	maxHeld    = 4 << 20 // bytes of those, but for one that is longer
-	maxPerHead = 1024    // numbers in one pulse
-	maxDone    = 1 << 16 // outcomes of calls that are not open, in one pulse
+	maxEvents  = 1024    // queued events per call
+	maxHeld    = 4 << 20 // max queued bytes per call; a single larger event is still accepted
+	maxPerHead = 1024    // numbers per pulse
+	maxDone    = 1 << 16 // unreported outcomes of calls that are not open
 )
 
-// Call carries a call to a run and returns its one outcome. h has the members of a wire.Call but
-// its number. The error is a *protocol.Error. It has no outcome only if the owner never ran the
-// call and never will.
+// Call sends a call to a run and returns its only outcome. h needs the fields of a wire.Call, except N. The
+// error is a *protocol.Error, whose Outcome is "" only if the owner never ran the call and never will.
 func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []byte, client protocol.Peer,
 ) ([]byte, error) {
 	h.Kind = wire.Call
@@ -79,7 +78,7 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 	r := p.peer(to).out
 	long := len(body) > p.chunk()
 	c := r.openCall(long)
-	for c == nil { // the pair was dropped meanwhile
+	for c == nil { // the pair was dropped in between
 		runtime.Gosched()
 		r = p.peer(to).out
 		c = r.openCall(long)
@@ -91,7 +90,7 @@ func (p *Pairs) Call(ctx context.Context, to wire.Address, h *wire.Head, body []
 	return r.await(ctx, c, client)
 }
 
-// sent notes that a call was sent, or why not.
+// sent records that a call was sent, or the reason why it was not.
 func (r *front) sent(c *call, err error) {
 	refusal, never := errors.AsType[*protocol.Error](err)
 	r.mu.Lock()
@@ -106,7 +105,7 @@ func (r *front) sent(c *call, err error) {
 	}
 }
 
-// openCall makes a call, whose body is long or not; nil when the pair is dropped.
+// openCall adds a call. It returns nil if the pair was dropped.
 func (r *front) openCall(long bool) *call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,10 +124,9 @@ func (r *front) openCall(long bool) *call {
 	return c
 }
 
-// await hands the caller what the extension says during the call, in order, until there is an
-// outcome.
+// await passes the extension's events to the caller in order until there is an outcome.
 func (r *front) await(ctx context.Context, c *call, client protocol.Peer) ([]byte, error) {
-	var during context.Context // of what the extension says; most calls need none
+	var during context.Context // context of events; most calls have none
 	var questions sync.WaitGroup
 	defer questions.Wait()
 	for {
@@ -136,7 +134,7 @@ func (r *front) await(ctx context.Context, c *call, client protocol.Peer) ([]byt
 		case <-c.wake:
 		case <-ctx.Done():
 			if !r.abandonCall(c) {
-				continue // the outcome was first
+				continue // the outcome came first
 			}
 			r.asks.unserved(c)
 			return nil, gaveUp(ctx)
@@ -169,13 +167,13 @@ func (r *front) await(ctx context.Context, c *call, client protocol.Peer) ([]byt
 	}
 }
 
-// abandonCall ends a call that its caller gave up. It reports false when there is an outcome.
+// abandonCall ends a call that its caller gave up. It reports false if there is an outcome already.
 func (r *front) abandonCall(c *call) bool {
 	r.mu.Lock()
 	over := c.over
 	if !over {
 		r.close(c)
-		r.done[c.n] = struct{}{} // which ends the call too, should the message be lost
+		r.done[c.n] = struct{}{} // ends the call at the owner if Cancel is lost
 	}
 	r.mu.Unlock()
 	if !over {
@@ -184,7 +182,7 @@ func (r *front) abandonCall(c *call) bool {
 	return !over
 }
 
-// finish gives a call its outcome. The caller holds r.mu.
+// finish sets the outcome of a call. The caller holds r.mu.
 func (r *front) finish(c *call, result []byte, err error) {
 	if c.over {
 		return
@@ -194,7 +192,7 @@ func (r *front) finish(c *call, result []byte, err error) {
 	wake(c)
 }
 
-// close forgets a call that has an outcome. The caller holds r.mu.
+// close removes a call that has an outcome. The caller holds r.mu.
 func (r *front) close(c *call) {
 	delete(r.open, c.n)
 	if c.long {
@@ -209,7 +207,7 @@ func wake(c *call) {
 	}
 }
 
-// push adds an event of a call. It reports taken false when too many wait, or too long ones.
+// push queues an event of a call. taken is false if too many events or bytes are queued.
 func (r *front) push(n uint64, e event) (known, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +225,7 @@ func (r *front) push(n uint64, e event) (known, taken bool) {
 	return true, true
 }
 
-// took notes that the caller has an event.
+// took records that the caller has taken an event.
 func (r *front) took(c *call, e event) {
 	size := int64(len(e.params))
 	r.p.waiting.give(size)
@@ -236,8 +234,8 @@ func (r *front) took(c *call, e event) {
 	c.held -= size
 }
 
-// result takes the outcome of a call. One of a call that is not open has come before: its owner is
-// told again, soon or with the next low.
+// result handles the outcome of a call. If the call is not open, the outcome arrived before; the owner is
+// told again by the next pulse.
 func (r *front) result(h *wire.Head, body []byte) {
 	var err error
 	if h.Error {
@@ -256,14 +254,14 @@ func (r *front) result(h *wire.Head, body []byte) {
 	}
 }
 
-// heard notes that the owner is there. The caller holds r.mu.
+// heard records that the owner is alive. The caller holds r.mu.
 func (r *front) heard() {
 	if r.heardOwner = time.Now(); !r.ended {
 		r.nobody = time.Time{}
 	}
 }
 
-// confirmed takes the answer to a pulse.
+// confirmed handles the answer to a pulse.
 func (r *front) confirmed(h *wire.Head) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,8 +280,8 @@ func (r *front) confirmed(h *wire.Head) {
 	}
 }
 
-// pulses returns the pulses that are due, and gives up calls whose owner has gone or is silent.
-// The caller holds r.mu.
+// pulses returns the pulses that are due. It gives up calls whose owner is gone or silent. The caller holds
+// r.mu.
 func (r *front) pulses(now time.Time, paused time.Duration) (list []*wire.Head) {
 	o := r
 	o.heardOwner = o.heardOwner.Add(paused)
@@ -326,16 +324,16 @@ func cut(list []uint64) (first, rest []uint64) {
 	return list[:n:n], list[n:]
 }
 
-// loseOpen gives up all calls. The caller holds r.mu.
+// loseOpen gives up all open calls. The caller holds r.mu.
 func (r *front) loseOpen(reason string) {
 	for _, c := range r.open {
 		r.p.counts.lost.Add(1)
-		r.done[c.n] = struct{}{} // should it come back
+		r.done[c.n] = struct{}{} // in case the owner comes back
 		r.finish(c, nil, nodeLost(reason))
 	}
 }
 
-// lost gives up all calls at a run that has gone.
+// lost gives up all calls for good.
 func (r *front) lost(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,52 +10,52 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// owner is what a run knows of the calls of another here.
+// owner is the state of the calls that a remote run makes at this node.
 type owner struct {
 	*channel
 	asks    *asks
 	calls   map[uint64]*run
-	refused map[uint64]struct{} // numbers that were named before their call came
-	low     uint64              // numbers below are refused, but for those in calls
-	past    uint64              // numbers below may have run, though nothing is known of them any more
-	seen    uint64              // the highest number
+	refused map[uint64]struct{} // numbers refused before their call arrived
+	low     uint64              // numbers below are refused, except those in calls
+	past    uint64              // numbers below may have run, but their state is gone
+	seen    uint64              // highest number seen
 
-	unasked uint64    // the front waits for none below
-	swept   uint64    // the calls below have been ended
-	sweptAt time.Time // at which time
+	unasked uint64    // the front waits for no number below
+	swept   uint64    // calls below have been ended
+	sweptAt time.Time // time of the last sweep
 
-	operations atomic.Int64 // of its operators that are carried out
+	operations atomic.Int64 // running operations of the remote node's operators
 }
 
-// run is one call of another run here.
+// run is one incoming call.
 type run struct {
 	end     context.CancelFunc
 	over    bool
 	unasked bool   // nobody waits for the outcome
 	failed  bool   // result is an error
-	result  []byte // nil once it was dropped
-	spent   bool   // it ran, and the result is dropped
+	result  []byte // nil once dropped
+	spent   bool   // the call may have run, and its result is dropped
 	at      time.Time
-	sent    time.Time // the result last
+	sent    time.Time // when the result was last sent
 }
 
 const (
-	maxOperations  = 32        // of the operators of one run at once
-	maxRefused     = 1 << 16   // numbers that are refused one by one; beyond, all up to the highest are
-	maxUnconfirmed = 1 << 16   // calls that run or whose results the front has not confirmed
-	maxNumber      = 1<<63 - 1 // all above are refused, so that there is a number behind the highest
+	maxOperations  = 32        // running operations per remote run
+	maxRefused     = 1 << 16   // individually refused numbers; beyond it, all numbers up to seen are refused
+	maxUnconfirmed = 1 << 16   // calls that run, or whose results are unconfirmed
+	maxNumber      = 1<<63 - 1 // larger numbers are refused, so that seen+1 does not overflow
 )
 
-// called takes a call.
+// called handles a call.
 func (r *owner) called(h *wire.Head, body []byte) {
 	p := r.p
 	running, most, full := &p.running, int64(p.o.MaxCalls),
 		"the node has as many calls of others as cluster.max_calls allows"
 	switch h.Extension {
-	case "": // a request of a client, which waits for its next event
+	case "": // a forwarded HTTP request, which may wait long for its next event
 		running, most, full = &p.streams, maxStreams,
 			"the node answers as many requests of other nodes' clients as it can"
-	// what calls wait for, such as an approval, finds room beside them, and beside what a third node wants
+	// operations have their own limit, so that an approval is not blocked by the calls that wait for it
 	case wire.Itself:
 		running, most, full = &r.operations, maxOperations,
 			"the node carries out as many operations of one node as it may"
@@ -65,7 +65,7 @@ func (r *owner) called(h *wire.Head, body []byte) {
 		r.decline(h.N, full)
 		return
 	}
-	// endAll ends it: not a child of p.ctx, which would have to know all calls
+	// not derived from p.ctx, which would have to track all calls; endAll ends it
 	ctx, end := context.Background(), context.CancelFunc(nil)
 	if h.LeftMS > 0 {
 		ctx, end = context.WithTimeout(ctx, time.Duration(h.LeftMS)*time.Millisecond)
@@ -81,7 +81,7 @@ func (r *owner) called(h *wire.Head, body []byte) {
 	}
 	r.mu.Unlock()
 	if p.ctx.Err() != nil {
-		end() // endAll has been here before
+		end() // endAll may have run before the call was added
 	}
 	switch {
 	case !fresh:
@@ -103,14 +103,14 @@ func (r *owner) called(h *wire.Head, body []byte) {
 	end()
 }
 
-// fresh reports whether a number may run. The caller holds r.mu.
+// fresh reports whether call n may run. The caller holds r.mu.
 func (r *owner) fresh(n uint64) bool {
 	_, refused := r.refused[n]
 	return n >= max(r.low, 1) && n <= maxNumber && !refused && r.calls[n] == nil && !r.forgotten
 }
 
-// decline refuses a call that has not run. Nothing is kept of it: should the word be lost, it is
-// strange at the next pulse.
+// decline refuses a call that has not run. Only its number is kept: if the message is lost, the next pulse
+// reports the call as never received.
 func (r *owner) decline(n uint64, text string) {
 	r.mu.Lock()
 	fresh := r.fresh(n)
@@ -124,7 +124,7 @@ func (r *owner) decline(n uint64, text string) {
 	}
 }
 
-// ran takes the outcome of a call, sends it, and keeps it until the front has it.
+// ran sends the outcome of a call, and keeps it until the front confirms it.
 func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 	if limit := r.p.o.MaxBody(r.to); err == nil && int64(len(result)) > limit {
 		result, err = nil, &protocol.Error{
@@ -144,11 +144,11 @@ func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 	case one.unasked || !known:
 		if known {
 			delete(r.calls, n)
-			r.refuse(n) // it may come again
+			r.refuse(n) // the front may send the call again
 		}
 		r.mu.Unlock()
 		return
-	case one.spent: // nobody has asked for it for so long that it was cancelled
+	case one.spent: // the front was silent for so long that the call was canceled
 		r.mu.Unlock()
 		return
 	}
@@ -159,7 +159,7 @@ func (r *owner) ran(n uint64, one *run, result []byte, err error) {
 	r.post(&wire.Head{Kind: wire.Result, N: n, Error: err != nil}, result, nil)
 }
 
-// drop forgets the result of a call. The caller holds r.mu.
+// drop discards the result of a call. The caller holds r.mu.
 func (r *owner) drop(one *run) {
 	r.p.kept.give(int64(len(one.result)))
 	one.result = nil
@@ -193,19 +193,19 @@ func (r *owner) refuse(n uint64) {
 	if len(r.refused) < maxRefused {
 		return
 	}
-	if r.prune(); len(r.refused) > maxRefused/2 { // or the next one may cost as much
+	if r.prune(); len(r.refused) > maxRefused/2 { // or pruning would be needed again soon
 		r.low = r.seen + 1
 		clear(r.refused)
 	}
 }
 
-// prune forgets what is refused as a number below low. The caller holds r.mu.
+// prune removes refused numbers below low, which are refused anyway. The caller holds r.mu.
 func (r *owner) prune() {
 	maps.DeleteFunc(r.refused, func(n uint64, _ struct{}) bool { return n < r.low })
 }
 
-// sweep ends the calls that the front waits for no more, at most twice in the time between two pulses:
-// it looks at all. The caller holds r.mu.
+// sweep ends the calls that the front no longer waits for. As it visits all calls, it runs at most twice per
+// pulse. The caller holds r.mu.
 func (r *owner) sweep(now time.Time) {
 	if r.swept == r.unasked || now.Sub(r.sweptAt) < r.p.o.Pulse/2 {
 		return
@@ -219,7 +219,7 @@ func (r *owner) sweep(now time.Time) {
 	r.prune()
 }
 
-// cancelled takes the word that a caller waits no more.
+// cancelled handles a Cancel of a call.
 func (r *owner) cancelled(h *wire.Head) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +227,7 @@ func (r *owner) cancelled(h *wire.Head) {
 	r.unask(h.N)
 }
 
-// pulsed takes a pulse of the front, and answers it.
+// pulsed answers a pulse of the front.
 func (r *owner) pulsed(h *wire.Head) {
 	back := &wire.Head{Kind: wire.Pulsed}
 	type outcome struct {
@@ -249,7 +249,7 @@ func (r *owner) pulsed(h *wire.Head) {
 		switch one := r.calls[n]; {
 		case one == nil && n < r.past:
 			back.Spent = append(back.Spent, n)
-		case one == nil && arriving[n], one != nil && leaving[n]: // a result may be too long to be kept
+		case one == nil && arriving[n], one != nil && leaving[n]: // a result in parts may be too large to be kept
 		case one == nil:
 			r.refuse(n)
 			back.Strange = append(back.Strange, n)
@@ -271,8 +271,8 @@ func (r *owner) pulsed(h *wire.Head) {
 	}
 }
 
-// overdue drops results that nobody has confirmed for too long, and ends calls of a front that is
-// silent. The caller holds r.mu.
+// overdue drops results that were not confirmed in time, and ends calls of a silent front. The caller holds
+// r.mu.
 func (r *owner) overdue(now time.Time, paused time.Duration) {
 	r.heardFront = r.heardFront.Add(paused)
 	r.sweep(now)
@@ -293,7 +293,7 @@ func (r *owner) overdue(now time.Time, paused time.Duration) {
 	}
 }
 
-// abandon ends the calls of a run that has gone.
+// abandon ends the calls of a run that is gone.
 func (r *owner) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -309,7 +309,7 @@ func (r *owner) abandon() {
 	r.forgetBelow(r.seen + 1)
 }
 
-// endAll ends the calls when this node leaves.
+// endAll ends all calls, because this node leaves.
 func (r *owner) endAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -318,13 +318,13 @@ func (r *owner) endAll() {
 	}
 }
 
-// forgetBelow refuses all numbers below low, some of which have run: a front that was taken for gone
-// comes back with calls that are open. The caller holds r.mu.
+// forgetBelow refuses all numbers below low and records that they may have run: a front that was considered
+// gone may come back and ask for them. The caller holds r.mu.
 func (r *owner) forgetBelow(low uint64) {
 	r.past, r.low = max(r.past, low), max(r.low, low)
 }
 
-// owes reports whether calls run or results wait here.
+// owes reports whether calls are running or results are unconfirmed.
 func (r *owner) owes() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -336,7 +336,7 @@ func (r *owner) owes() bool {
 	return false
 }
 
-// next returns the lowest number that may still come.
+// next returns the lowest number that may still arrive.
 func (r *owner) next() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

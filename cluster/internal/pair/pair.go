@@ -1,9 +1,10 @@
-// Package pair carries calls between two runs of nodes so that each call has exactly one outcome,
-// whatever the connection between them loses, doubles or delays.
+// Package pair carries calls between two runs so that each call has exactly one outcome, even if messages are
+// lost, duplicated or delayed.
 //
-// The caller's side of a pair is the front, the other side the owner. The front numbers its calls
-// and names those that are open in a pulse. The owner runs a number at most once, refuses for ever
-// a number that was named before its call came, and keeps results until the front has them.
+// The front is the run that makes a call, the owner the run that executes it. The front numbers its calls and
+// periodically sends a pulse with the numbers of its open calls. The owner executes each number at most once,
+// refuses a number for ever that a pulse names before its call arrives, and keeps results until the front
+// confirms them.
 package pair
 
 import (
@@ -20,83 +21,81 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Node is the node that has the pairs. Its methods may be called by many goroutines at once.
+// Node serves the calls and requests of remote runs. Its methods may be called concurrently.
 type Node interface {
-	// Run carries a call of another run to an extension. client reaches the caller while the call
-	// is in flight.
+	// Run runs a call of a remote run. client reaches the caller while the call is in flight.
 	Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error)
-	// Incoming takes a request or notification for a session that belongs to no call.
+	// Incoming handles a request or notification for a session, outside of calls.
 	Incoming(ctx context.Context, from wire.Address, h *wire.Head, body []byte, notify bool) ([]byte, error)
-	// Ended says that a session of another run has ended. It must not wait.
+	// Ended reports the end of a remote session. It must not block.
 	Ended(from wire.Address, session string)
 }
 
-// Options of [Pairs]. Durations of 0 have their defaults.
+// Options configures [Pairs].
 type Options struct {
 	Self   wire.Address
-	Sender outbox.Sender // whose notTaken [Pairs.NotTaken] is called with when no run took a message
-	Unsent error         // is in the errors of a Sender after which nobody gets the message
+	Sender outbox.Sender // its notTaken callback is [Pairs.NotTaken]
+	Unsent error         // wrapped by Sender errors which guarantee that nobody gets the message
 	Node   Node
 	Log    *slog.Logger
 
-	MaxBody  func(of wire.Address) int64 // the longest body that a run takes, in bytes
-	Batches  func(to wire.Address) bool  // whether a run reads batches, see [wire.Messages]
-	MaxCalls int                         // of other runs at once; default 1024
+	MaxBody  func(of wire.Address) int64 // maximum body that a run accepts, in bytes
+	Batches  func(to wire.Address) bool  // reports whether a run reads batches, see [wire.Messages]
+	MaxCalls int                         // concurrent incoming calls; default 1024
 
-	Pulse   time.Duration // between pulses; default 250 ms
-	Grace   time.Duration // that there may be no such run until its calls are lost; default 2 s
-	Silence time.Duration // that a run may say nothing until its calls are lost; default 10 s
+	Pulse   time.Duration // interval of pulses; default 250 ms
+	Grace   time.Duration // how long a run may be unreachable before its calls fail with node_lost; default 2 s
+	Silence time.Duration // how long a run may be silent before its calls fail with node_lost; default 10 s
 }
 
 const (
-	keepResult = 60 * time.Second // that a result waits to be confirmed
-	keepAnswer = 60 * time.Second // that an answer waits to be asked for again
-	idlePeer   = 2 * time.Minute  // after which nothing is kept of a run but its lowest number
-	maxKept    = 64 << 20         // bytes of results and answers that wait
-	maxWaiting = 64 << 20         // bytes of what extensions say, to callers who have not taken it yet
-	maxBytes   = 256 << 20        // of bodies that arrive in parts; and of those that leave
-	maxStreams = 1 << 13          // calls of no extension
-	maxRuns    = 16               // of one node
-	maxPast    = 4096             // runs of which the lowest number is kept
+	keepResult = 60 * time.Second // how long an unconfirmed result is kept
+	keepAnswer = 60 * time.Second // how long an answer is kept, in case it is requested again
+	idlePeer   = 2 * time.Minute  // idle time after which only the lowest number of a run is kept
+	maxKept    = 64 << 20         // bytes of kept results and answers
+	maxWaiting = 64 << 20         // bytes of notifications and requests that callers have not taken yet
+	maxBytes   = 256 << 20        // bytes of bodies that arrive in parts; the same for those that leave
+	maxStreams = 1 << 13          // concurrent forwarded HTTP requests
+	maxRuns    = 16               // runs per node
+	maxPast    = 4096             // dropped runs of which the lowest number is kept
 )
 
-// Pairs are the pairs of one run with all others. Its methods may be called by many goroutines at
-// once.
+// Pairs holds the pairs of one run with all remote runs. Its methods may be called concurrently.
 type Pairs struct {
 	o       Options
-	work    inflight.Gate // goroutines
-	workers workers       // some of them
+	work    inflight.Gate // all goroutines
+	workers workers       // goroutines of incoming calls
 	ctx     context.Context
 	cancel  context.CancelFunc
 
-	numbers   atomic.Uint64 // of calls, asks and bodies
-	kept      budget        // results and answers
-	waiting   budget        // notifications and requests of extensions
-	arriving  budget        // bodies in parts
+	numbers   atomic.Uint64 // the last number of a call, ask or body
+	kept      budget        // bytes of results and answers
+	waiting   budget        // bytes of notifications and requests of extensions
+	arriving  budget        // bytes of bodies in parts
 	departing budget
-	running   atomic.Int64 // calls of others
-	streams   atomic.Int64 // calls of others of no extension
-	receiving atomic.Int64 // bodies
-	busy      atomic.Int64 // calls both ways
+	running   atomic.Int64 // incoming calls
+	streams   atomic.Int64 // incoming HTTP requests
+	receiving atomic.Int64 // incoming bodies
+	busy      atomic.Int64 // calls in both directions
 	outbox    *outbox.Outbox
 	leaving   atomic.Bool
 	counts    counters
 
 	mu   sync.Mutex // guards what follows
 	runs map[wire.Address]*peer
-	past map[wire.Address]uint64 // the lowest number that may come, of runs that are not among runs
+	past map[wire.Address]uint64 // lowest acceptable number by dropped run
 }
 
 type counters struct{ resent, strange, lost atomic.Uint64 }
 
-// Counts are totals since the start.
+// Counts are totals since New.
 type Counts struct {
-	Resent  uint64 // results that were sent again
-	Strange uint64 // calls that never came to their owner
-	Lost    uint64 // calls whose outcome is unknown
+	Resent  uint64 // results sent again
+	Strange uint64 // calls that never reached their owner
+	Lost    uint64 // calls with an unknown outcome
 }
 
-// New returns the pairs of a run. Run drives them.
+// New returns the pairs of run o.Self. Run must be called for them to work.
 func New(o Options) *Pairs {
 	defaultTo(&o.MaxCalls, 1024)
 	defaultTo(&o.Pulse, 250*time.Millisecond)
@@ -123,7 +122,7 @@ func defaultTo[T comparable](field *T, value T) {
 	}
 }
 
-// Run sends pulses and gives up what was lost, until ctx ends.
+// Run sends pulses and does the other periodic work until ctx ends.
 func (p *Pairs) Run(ctx context.Context) {
 	tick := time.NewTicker(p.o.Pulse)
 	defer tick.Stop()
@@ -139,7 +138,7 @@ func (p *Pairs) Run(ctx context.Context) {
 		}
 		p.workers.endOne()
 		now := time.Now()
-		paused := now.Sub(last) - p.o.Pulse // this process did not run, and heard nobody
+		paused := now.Sub(last) - p.o.Pulse // this process was suspended and could not receive anything
 		if last = now; paused < p.o.Silence/4 {
 			paused = 0
 		}
@@ -151,11 +150,10 @@ func (p *Pairs) Run(ctx context.Context) {
 	}
 }
 
-// Leave refuses calls of others from now on.
+// Leave makes the pairs refuse incoming calls.
 func (p *Pairs) Leave() { p.leaving.Store(true) }
 
-// Drain waits, after Leave, until those in flight have ended and their
-// results are confirmed, or until ctx ends.
+// Drain waits, after Leave, until the incoming calls have ended and their results are confirmed, or ctx ends.
 func (p *Pairs) Drain(ctx context.Context) {
 	tick := time.NewTicker(p.o.Pulse / 10)
 	defer tick.Stop()
@@ -176,8 +174,8 @@ func (p *Pairs) owes() bool {
 	return false
 }
 
-// Close ends all calls and waits for their goroutines until ctx ends: a client that is asked may not
-// return.
+// Close ends all calls, and waits for their goroutines until ctx ends. A client that was asked something may
+// never return.
 func (p *Pairs) Close(ctx context.Context) error {
 	p.cancel()
 	for _, r := range p.all() {
@@ -192,7 +190,7 @@ func (p *Pairs) Close(ctx context.Context) error {
 	}
 }
 
-// Receive takes a message of node from. It does not wait.
+// Receive handles a message of node from. It does not block.
 func (p *Pairs) Receive(from string, h *wire.Head, body []byte) {
 	r := p.heard(wire.Address{Node: from, Run: h.Run}, h.Kind)
 	switch {
@@ -212,7 +210,7 @@ func (p *Pairs) Receive(from string, h *wire.Head, body []byte) {
 	}
 }
 
-// handle takes a message whose body is complete.
+// handle handles a message with a complete body.
 func (r *peer) handle(h *wire.Head, body []byte) {
 	switch h.Kind {
 	case wire.Call:
@@ -242,8 +240,7 @@ func (r *peer) handle(h *wire.Head, body []byte) {
 	}
 }
 
-// heard returns the pair with a run. A run that this one knows nothing of has one from its first
-// call on.
+// heard returns the pair with a run, or nil. A new pair is only created for a call or a pulse.
 func (p *Pairs) heard(from wire.Address, kind string) *peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -305,8 +302,8 @@ func (p *Pairs) all() []*peer {
 	return list
 }
 
-// Gone says that a run has ended or will not be heard any more: calls from there end. Calls there
-// are lost after the grace: what it said before its end may still be on the way.
+// Gone reports that a run has ended or will not be heard again. Its calls end at once. Calls to it fail only
+// after the grace period, since its last messages may still arrive.
 func (p *Pairs) Gone(run wire.Address) {
 	p.mu.Lock()
 	r := p.runs[run]
@@ -315,13 +312,13 @@ func (p *Pairs) Gone(run wire.Address) {
 		r.in.abandon()
 		r.asks.abandon()
 		r.abandonBodies()
-		if r.out.gone() { // a node that starts again and again has many runs
+		if r.out.gone() { // or a node that restarts repeatedly would leave many runs behind
 			p.forget(r)
 		}
 	}
 }
 
-// InFlight returns the number of calls to a run that have no outcome yet.
+// InFlight returns the number of open calls to a run.
 func (p *Pairs) InFlight(run wire.Address) int {
 	p.mu.Lock()
 	r := p.runs[run]
@@ -334,7 +331,7 @@ func (p *Pairs) InFlight(run wire.Address) int {
 	return len(r.out.open)
 }
 
-// Counts returns what has happened since the start.
+// Counts returns the totals so far.
 func (p *Pairs) Counts() Counts {
 	return Counts{p.counts.resent.Load(), p.counts.strange.Load(), p.counts.lost.Load()}
 }

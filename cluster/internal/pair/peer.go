@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// peer is the pair with one run, both ways.
+// peer is the pair with one remote run, in both directions.
 type peer struct {
 	*channel
 	out  *front
@@ -34,8 +34,8 @@ func newPeer(p *Pairs, to wire.Address) *peer {
 	}
 }
 
-// send sends a message, in parts if its body is long. A *protocol.Error says that it is never sent,
-// and does not change by itself.
+// send sends a message, in parts if its body is long. A *protocol.Error means that the message can never be
+// sent.
 func (r *channel) send(h *wire.Head, body []byte) error {
 	if len(body) > r.p.chunk() {
 		return r.sendParts(h, body)
@@ -52,11 +52,11 @@ func (r *channel) sendWhole(h *wire.Head, body []byte) error {
 	return r.p.outbox.Send(l)
 }
 
-// few calls in flight gain nothing by messages that go together.
+// few is the number of calls in flight up to which batching does not pay.
 const few = 2
 
-// post is send for a call or a result, which goes together with others while there are many. sent,
-// which may be nil, takes the error.
+// post sends a call or a result, batched with others if many calls are in flight. sent, which may be nil, is
+// called with the error.
 func (r *channel) post(h *wire.Head, body []byte, sent func(error)) {
 	if len(body) <= min(r.p.chunk(), outbox.MaxBatch) && r.p.busy.Load() > few {
 		if l, err := r.letter(h, body); err == nil {
@@ -70,7 +70,7 @@ func (r *channel) post(h *wire.Head, body []byte, sent func(error)) {
 	}
 }
 
-// letter returns a message to be sent.
+// letter encodes a message.
 func (r *channel) letter(h *wire.Head, body []byte) (outbox.Letter, error) {
 	h.Run = r.p.o.Self.Run
 	l, err := outbox.Write(r.to, h, body)
@@ -80,8 +80,8 @@ func (r *channel) letter(h *wire.Head, body []byte) (outbox.Letter, error) {
 	return l, nil
 }
 
-// NotTaken says that no run took a message, by what its sender was given. It reports false for a
-// message of another sender.
+// NotTaken reports that no run received a message, given the token it was sent with. It returns false for a
+// token of another sender.
 func (p *Pairs) NotTaken(what string) bool {
 	to, calls, ok := outbox.ReadToken(what)
 	if !ok {
@@ -106,8 +106,8 @@ func (p *Pairs) NotTaken(what string) bool {
 	return true
 }
 
-// tick does what is due. paused is how long this process did not run. It reports whether the pair
-// is idle for so long that it can be forgotten.
+// tick does the periodic work. paused is how long this process was suspended. It reports whether the pair has
+// been idle long enough to be dropped.
 func (r *peer) tick(now time.Time, paused time.Duration) (idle bool) {
 	r.mu.Lock()
 	pulses := r.out.pulses(now, paused)

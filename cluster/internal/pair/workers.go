@@ -2,13 +2,13 @@ package pair
 
 import "context"
 
-// workers run the calls of other runs on goroutines that wait for the next one: the stack of a call is
-// deep, and a new goroutine has to grow its own several times.
+// workers run incoming calls on goroutines that wait for further calls: a call needs a deep stack, which a
+// new goroutine would have to grow in several steps.
 type workers struct {
-	next chan func() // unbuffered: it is taken by a worker that waits
+	next chan func() // unbuffered: only a waiting worker receives
 }
 
-// run runs f on a worker that waits, and reports false if there is none.
+// run runs f on a waiting worker. It reports false if there is none.
 func (w *workers) run(f func()) bool {
 	select {
 	case w.next <- f:
@@ -18,7 +18,7 @@ func (w *workers) run(f func()) bool {
 	}
 }
 
-// work runs f, and what comes after it until ctx or the worker ends.
+// work runs f and further functions until ctx ends or endOne stops the worker.
 func (w *workers) work(ctx context.Context, f func()) {
 	for f != nil {
 		f()
@@ -30,10 +30,10 @@ func (w *workers) work(ctx context.Context, f func()) {
 	}
 }
 
-// endOne ends one worker that waits, if there is one.
+// endOne ends one waiting worker, if there is one.
 func (w *workers) endOne() { w.run(nil) }
 
-// goCall runs a call of another run. It reports false, and does not run it, once the pairs are closed.
+// goCall runs f for an incoming call. It reports false once the pairs are closed.
 func (p *Pairs) goCall(f func()) bool {
 	return p.workers.run(f) || p.work.Go(func() { p.workers.work(p.ctx, f) })
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/exthost/exthost/governance/quota"
 )
 
-// Bucket returns the name of the key-value bucket of a cluster.
+// Bucket returns the name of a cluster's key-value bucket.
 func Bucket(cluster string) string { return "exthost_" + cluster + "_quota" }
 
-// The subjects of a bucket.
+// The subjects of the JetStream API for the bucket.
 func stream(cluster string) string  { return "KV_" + Bucket(cluster) }
 func keys(cluster string) string    { return "$KV." + Bucket(cluster) + "." }
 func infoOf(cluster string) string  { return "$JS.API.STREAM.INFO." + stream(cluster) }
 func lastMsg(cluster string) string { return "$JS.API.STREAM.MSG.GET." + stream(cluster) }
 
-// Publish returns the subjects that a node must be allowed to publish to, and no others. Answers
-// come to an inbox below the node's own subject, see link.Link.Ask.
+// Publish returns the subjects that a node needs to publish to. Answers arrive at an inbox below the node's
+// own subject, see link.Link.Ask.
 func Publish(cluster string) []string {
 	return []string{keys(cluster) + "*", infoOf(cluster), lastMsg(cluster)}
 }
 
-// Operation returns what a request to one of these subjects does, as one token; "" for another subject.
+// Operation returns the token that stands for one of these subjects; "" for another subject.
 func Operation(cluster, subject string) string {
 	switch subject {
 	case infoOf(cluster):
@@ -40,7 +40,7 @@ func Operation(cluster, subject string) string {
 	return key
 }
 
-// Subject returns the subject that [Operation] stands for; "" where it stands for none.
+// Subject returns the subject that token [Operation] stands for, or "".
 func Subject(cluster, operation string) string {
 	switch {
 	case operation == opInfo:
@@ -58,7 +58,7 @@ const (
 	opGet  = "get"
 )
 
-// Headers are the headers that a request has, and no others.
+// Headers are the only headers that requests need.
 var Headers = []string{headerLast, headerTTL}
 
 const (
@@ -66,13 +66,13 @@ const (
 	headerTTL  = "Nats-TTL"
 )
 
-// The bounds of a bucket.
+// The limits of the bucket.
 const (
-	MaxBytes  = 64 << 20 // of all counters together; when it is full, leases are refused
+	MaxBytes  = 64 << 20 // of all counters; leases are refused when it is full
 	maxRecord = 64 << 10
 )
 
-// Config is the configuration of the stream under the bucket, as JetStream takes it.
+// Config is the configuration of a JetStream stream.
 type Config struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description"`
@@ -83,7 +83,7 @@ type Config struct {
 	Replicas    int      `json:"num_replicas"`
 	History     int64    `json:"max_msgs_per_subject"`
 	MaxBytes    int64    `json:"max_bytes"`
-	MaxAge      int64    `json:"max_age"` // in nanoseconds
+	MaxAge      int64    `json:"max_age"` // nanoseconds
 	MaxSize     int32    `json:"max_msg_size"`
 	MaxConsumer int      `json:"max_consumers"`
 	DenyDelete  bool     `json:"deny_delete"`
@@ -91,7 +91,7 @@ type Config struct {
 	TTL         bool     `json:"allow_msg_ttl"`
 }
 
-// Stream returns the configuration of the bucket of a cluster, on so many servers.
+// Stream returns the configuration of the stream under the bucket.
 func Stream(cluster string, replicas int) Config {
 	return Config{
 		Name:        stream(cluster),
@@ -111,18 +111,18 @@ func Stream(cluster string, replicas int) Config {
 	}
 }
 
-// Asker asks the servers of a cluster. The error of a server that answers nobody comes at once.
+// Asker sends requests to the servers of a cluster. It fails at once if there is no responder.
 type Asker interface {
 	Ask(ctx context.Context, subject string, header map[string]string, data []byte) ([]byte, error)
 }
 
-// bucket is the bucket as a node uses it.
+// bucket reads and writes the bucket of a cluster.
 type bucket struct {
 	cluster string
 	asker   Asker
 }
 
-// apiError is the error of an answer.
+// apiError is an error of JetStream.
 type apiError struct {
 	Code int    `json:"err_code"`
 	Text string `json:"description"`
@@ -130,7 +130,7 @@ type apiError struct {
 
 func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Text, e.Code) }
 
-// The codes of errors that are told apart.
+// The JetStream error codes that are treated specially.
 const (
 	codeNoMessage    = 10037
 	codeNoStream     = 10059
@@ -139,10 +139,10 @@ const (
 	codeWrongLastNow = 10164
 )
 
-// errChanged says that a record is another by now.
+// errChanged reports that another node has changed the record.
 var errChanged = errors.New("another node has changed it")
 
-// ask sends a request and decodes its answer.
+// ask sends a request and decodes the answer.
 func (b *bucket) ask(ctx context.Context, subject string, header map[string]string, request []byte, answer any) error {
 	data, err := b.asker.Ask(ctx, subject, header, request)
 	if err != nil {
@@ -163,7 +163,7 @@ func (b *bucket) ask(ctx context.Context, subject string, header map[string]stri
 	return nil
 }
 
-// look returns the clock of the servers, and what is wrong with the bucket.
+// look returns the time of the servers. It fails if the bucket is missing or wrongly configured.
 func (b *bucket) look(ctx context.Context) (now time.Time, err error) {
 	var info struct {
 		Now    time.Time `json:"ts"`
@@ -188,7 +188,7 @@ func (b *bucket) look(ctx context.Context) (now time.Time, err error) {
 	return info.Now, nil
 }
 
-// get returns the record of a key and its revision; nil and 0 where there is none.
+// get returns the record of a key and its revision, or nil if there is no record.
 func (b *bucket) get(ctx context.Context, key string) (*record, uint64, error) {
 	request, err := json.Marshal(map[string]string{"last_by_subj": keys(b.cluster) + key})
 	if err != nil {
@@ -208,7 +208,7 @@ func (b *bucket) get(ctx context.Context, key string) (*record, uint64, error) {
 		return nil, 0, err
 	}
 	m := &found.Message
-	if len(m.Data) == 0 { // the mark of a key that has expired
+	if len(m.Data) == 0 { // an expired key leaves an empty message
 		return nil, m.Revision, nil
 	}
 	r := new(record)
@@ -221,7 +221,8 @@ func (b *bucket) get(ctx context.Context, key string) (*record, uint64, error) {
 	return r, m.Revision, nil
 }
 
-// put stores a record if the key still has the revision. After an error that is not errChanged, it may be stored.
+// put stores r if the key still has the revision, else it returns errChanged. After other errors r may be
+// stored.
 func (b *bucket) put(ctx context.Context, key string, r *record, revision uint64, ttl time.Duration) error {
 	data, err := json.Marshal(r)
 	if err != nil {

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// clock knows the time of the servers to within half of the way to them and back.
+// clock estimates the time of the servers, with an error of at most half a round trip.
 type clock struct {
 	mu     sync.Mutex // guards what follows
 	taken  time.Time
-	server time.Time     // at taken
-	within time.Duration // which the two may be apart
+	server time.Time     // time of the servers at taken
+	within time.Duration // bound of the error
 }
 
-// freshFor is how long a look at the clock of the servers holds: clocks drift by milliseconds in that time.
+// freshFor is how long a measurement is valid; clocks drift by milliseconds in that time.
 const freshFor = time.Minute
 
-// drift is how much slower the clocks go apart than they go, at most.
+// drift bounds the drift of clocks, as elapsed time divided by drift.
 const drift = 5000
 
-// maxJump is how far the two clocks of this host may go apart in that time.
+// maxJump is how far the monotonic and the wall clock of this host may diverge during freshFor.
 const maxJump = 100 * time.Millisecond
 
-// set looks at the clock of the servers. A look that took longer, and so says less, than what is
-// known already does not count.
+// set measures the time of the servers with look. It keeps the previous measurement if that is fresh and more
+// precise.
 func (c *clock) set(look func() (time.Time, error)) error {
 	before := time.Now()
 	server, err := look()
@@ -40,8 +40,8 @@ func (c *clock) set(look func() (time.Time, error)) error {
 	return nil
 }
 
-// fresh reports whether what is known of the clock of the servers holds. It does not after a sleep of
-// this machine, in which the monotonic clock stands still, nor after its time was set.
+// fresh reports whether the measurement is still valid. It is not after this machine was suspended, which
+// stops the monotonic clock, or after the wall clock was set.
 func (c *clock) fresh() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,14 +54,14 @@ func (c *clock) freshLocked() bool {
 	return !c.server.IsZero() && elapsed < freshFor && (wall-elapsed).Abs() < maxJump
 }
 
-// now returns the time of the servers.
+// now returns the estimated time of the servers.
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.server.Add(time.Since(c.taken))
 }
 
-// local returns when the clock of this host, which never jumps, will be at a time of the servers.
+// local converts a time of the servers to the monotonic clock of this host.
 func (c *clock) local(server time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package quota leases units of the limits that the nodes of a cluster share, from a key-value
-// bucket of JetStream.
+// Package quota leases units of the limits that the nodes of a cluster share. The counters are records in a
+// JetStream key-value bucket.
 package quota
 
 import (
@@ -21,42 +21,42 @@ type Options struct {
 	Node    string
 	Run     string // of this node
 	Asker   Asker
-	Nodes   func() int // how many nodes there are, this one included
+	Nodes   func() int // number of nodes, including this one
 }
 
-// Quota leases for one node. It implements [quota.Source].
+// Quota implements [quota.Source] for one node.
 type Quota struct {
 	o      Options
 	bucket bucket
 	clock  clock
-	leases chan struct{} // holds a value for each lease that is under way
+	leases chan struct{} // holds a value for each running lease
 
 	mu    sync.Mutex // guards what follows
 	known map[string]*counter
 	swept time.Time
 }
 
-// counter is what this run knows of one counter.
+// counter is the state of one counter in this run.
 type counter struct {
 	turn chan struct{} // holds a token while the counter is changed
 	seen own           // guarded by turn
 
-	users int       // that have it or wait for it; guarded by Quota.mu
-	ends  time.Time // of the window of seen, by the clock of this host; guarded by Quota.mu
+	users int       // goroutines that hold or wait for turn; guarded by Quota.mu
+	ends  time.Time // end of the window in seen, by the local clock; guarded by Quota.mu
 }
 
 const (
-	// MaxLeases is how many leases of a node are under way at once, each with one request at a time. Hubs bound the
-	// requests of a node, and drop what is beyond.
+	// MaxLeases bounds the concurrent leases of a node. Each has one request at a time. Hubs drop requests
+	// beyond that.
 	MaxLeases = 8
 
-	askTimeout = time.Second // of one request
-	maxTries   = 64          // of one lease, while others change the counter
-	// doubles with each try, so that hundreds of nodes get their turn when a window begins
+	askTimeout = time.Second // per request
+	maxTries   = 64          // per lease, while other nodes change the counter
+	// doubles with each try, because hundreds of nodes compete when a window begins
 	retryPause = 5 * time.Millisecond
-	graceTTL   = 10 * time.Second // after its window, a counter is forgotten
+	graceTTL   = 10 * time.Second // counters are kept for so long after their window
 
-	maxKnown  = 100_000 // counters of one node in one window
+	maxKnown  = 100_000 // counters per window
 	sweepEach = time.Second
 )
 
@@ -79,7 +79,7 @@ func (q *Quota) Reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
 	defer cancel()
 	err := q.clock.set(func() (time.Time, error) { return q.bucket.look(ctx) })
-	if errors.Is(err, errSilent) { // as to who asks what it may not
+	if errors.Is(err, errSilent) { // a missing permission also causes a timeout
 		return fmt.Errorf("%w; exthost cluster permissions %s prints what a NATS of your own must permit", err,
 			q.o.Node)
 	}
@@ -137,7 +137,7 @@ func (q *Quota) lease(ctx context.Context, c quota.Claim) (quota.Lease, error) {
 	}
 }
 
-// try leases by the record as it is now. The caller has the counter's turn.
+// try leases from the current record. The caller holds k.turn.
 func (q *Quota) try(ctx context.Context, key string, k *counter, c quota.Claim) (quota.Lease, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSilent)
 	defer cancel()
@@ -170,7 +170,8 @@ func (q *Quota) try(ctx context.Context, key string, k *counter, c quota.Claim) 
 	return a.lease, nil
 }
 
-// token is the key of a counter in the bucket: of one length, and of characters that keys may have.
+// token returns the key of a counter in the bucket. Keys allow only some characters, and have the same length
+// here.
 func token(c *quota.Claim) string {
 	sum := sha256.Sum256([]byte(c.Policy + "\x00" + c.Key))
 	return base64.RawURLEncoding.EncodeToString(sum[:keyBytes])
@@ -178,14 +179,13 @@ func token(c *quota.Claim) string {
 
 const keyBytes = 18
 
-// isToken reports whether a key can be one of a counter.
+// isToken reports whether key may be the key of a counter.
 func isToken(key string) bool {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(key)
 	return err == nil && len(raw) == keyBytes
 }
 
-// counter returns what is known of a counter, until release. What was taken of a window that goes
-// on is never forgotten.
+// counter returns the state of a counter and pins it until release. The state is kept until its window ends.
 func (q *Quota) counter(key string) (*counter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,22 +8,22 @@ import (
 	"github.com/exthost/exthost/governance/quota"
 )
 
-// record is what the bucket holds of one counter: who has taken how much of one window.
+// record is the stored state of one counter in one window.
 type record struct {
-	Start  int64            `json:"start"`          // of the window, in nanoseconds since 1970
-	Window int64            `json:"window"`         // its length in nanoseconds
-	Limit  int64            `json:"limit"`          // the smallest that a node states
-	By     string           `json:"by"`             // the node that stated it
-	Taken  map[string]int64 `json:"taken"`          // by runs, NODE.RUN
-	Rest   int64            `json:"rest,omitempty"` // by runs that are not named
+	Start  int64            `json:"start"`          // of the window, Unix nanoseconds
+	Window int64            `json:"window"`         // length in nanoseconds
+	Limit  int64            `json:"limit"`          // the smallest limit among the nodes
+	By     string           `json:"by"`             // the node that stated Limit
+	Taken  map[string]int64 `json:"taken"`          // units by run, as NODE.RUN
+	Rest   int64            `json:"rest,omitempty"` // units of runs beyond maxRuns
 }
 
-// maxRuns bounds the runs that a record names.
+// maxRuns bounds the runs in a record.
 const maxRuns = 64
 
 func (r *record) ends() int64 { return r.Start + r.Window }
 
-// sound reports whether the record can be one of a counter: what is not would give units that there are not.
+// sound reports whether the record is consistent. An inconsistent one would grant units beyond the limit.
 func (r *record) sound() bool {
 	if r.Window <= 0 || r.Start < 0 || r.Start > math.MaxInt64-r.Window || r.Rest < 0 {
 		return false
@@ -46,11 +46,11 @@ func (r *record) taken() int64 {
 	return sum
 }
 
-// windowsDiffer is the error of a counter whose window has another length at another node.
+// windowsDiffer reports that two nodes configure windows of different lengths for a policy.
 type windowsDiffer struct {
 	policy, node string
 	theirs, own  time.Duration
-	ends         int64 // of theirs, in nanoseconds since 1970
+	ends         int64 // of theirs, Unix nanoseconds
 }
 
 func (e *windowsDiffer) Error() string {
@@ -60,32 +60,32 @@ func (e *windowsDiffer) Error() string {
 		e.policy, e.theirs, e.node, time.Unix(0, e.ends).UTC().Format(time.RFC3339), e.own)
 }
 
-// want is one node that asks for units.
+// want is the claim of one node.
 type want struct {
 	quota.Claim
-	node, run string // run: NODE.RUN
-	nodes     int    // of the cluster, this one included
-	now       int64  // of the servers, in nanoseconds since 1970
-	seen      own    // what this run knows that it has taken
+	node, run string // run is NODE.RUN
+	nodes     int    // number of nodes, including this one
+	now       int64  // time of the servers, Unix nanoseconds
+	seen      own    // what this run has taken, as far as it knows
 }
 
-// own is what a run has taken of one window.
+// own is what a run has taken in one window.
 type own struct{ start, taken int64 }
 
-// answer is what becomes of a want.
+// answer is the result of settle.
 type answer struct {
 	lease quota.Lease // without Ends
-	ends  int64       // of its window, by the clock of the servers
-	seen  own         // once next is stored
-	next  *record     // what is to be stored in place of the record; nil: nothing
+	ends  int64       // end of the window, by the servers' clock
+	seen  own         // valid once next is stored
+	next  *record     // the record to store; nil: unchanged
 }
 
-// settle says what a node gets of what the record leaves. r is nil where there is no record.
+// settle decides how many units a claim gets from the record. r is nil if there is no record.
 func settle(r *record, w *want) (*answer, error) {
 	window := int64(w.Window)
 	start := w.now - w.now%window
 	if r != nil && (r.Window == window && r.Start < start || r.Window != window && r.ends() <= w.now) {
-		r = nil // of a window that has ended
+		r = nil // its window has ended
 	}
 	if r == nil {
 		r = &record{Start: start, Window: window, Limit: w.Limit, By: w.node}
@@ -94,19 +94,19 @@ func settle(r *record, w *want) (*answer, error) {
 		return nil, &windowsDiffer{w.Policy, r.By, time.Duration(r.Window), w.Window, r.ends()}
 	}
 	a := &answer{ends: r.ends(), seen: own{r.Start, r.Taken[w.run]}}
-	if r.Start > w.now { // by a clock of the servers that was ahead: it counts, for no longer than a window from now
+	if r.Start > w.now { // the servers' clock was ahead: limit how long the window stays valid
 		a.ends = w.now + window
 	}
 	a.lease.Of = r.Start
 	limit := w.Limit
-	if r.By != w.node { // who stated it may state another
+	if r.By != w.node { // the node that stated the limit may change it
 		limit = min(r.Limit, limit)
 	}
 	if r.Limit != w.Limit && r.By != w.node {
 		a.lease.Note = fmt.Sprintf("node %s lets %d through in %v, and this node %d: the smaller limit holds for both",
 			r.By, r.Limit, w.Window, w.Limit)
 	}
-	// What this run has taken and was not told of, as the answer was lost.
+	// Grant again what this run took without receiving the answer.
 	if w.seen.start == r.Start {
 		a.lease.Units = max(a.seen.taken-w.seen.taken, 0)
 	} else {
@@ -130,8 +130,8 @@ func settle(r *record, w *want) (*answer, error) {
 	return a, nil
 }
 
-// lost returns what a run has taken and the record has not: servers that lost their power have lost
-// their last writes too. Of a run that may be among those that are not named, nobody knows.
+// lost returns the units that this run took and the record misses: servers that lose power may lose their
+// last writes. It is unknown, so 0, once the record has dropped runs.
 func (r *record) lost(w *want) int64 {
 	if w.seen.start != r.Start || r.Rest > 0 {
 		return 0
@@ -139,10 +139,10 @@ func (r *record) lost(w *want) int64 {
 	return max(w.seen.taken-r.Taken[w.run], 0)
 }
 
-// size is that of a full lease: all nodes together hold at most an eighth of the limit.
+// size returns the size of a full lease, such that all nodes together hold at most an eighth of the limit.
 func size(limit int64, nodes int) int64 { return max(limit/(8*int64(max(nodes, 1))), 1) }
 
-// with returns the record with what a run has taken.
+// with returns a copy of the record in which the run of w has taken units.
 func (r *record) with(w *want, taken, limit int64) *record {
 	next := *r
 	if next.Limit != limit {
@@ -151,7 +151,7 @@ func (r *record) with(w *want, taken, limit int64) *record {
 	next.Taken = make(map[string]int64, len(r.Taken)+1)
 	for run, n := range r.Taken {
 		if _, named := r.Taken[w.run]; !named && len(r.Taken) >= maxRuns {
-			next.Rest += n // what such a run was not told of is lost
+			next.Rest += n // units that the dropped run has not heard of are lost
 			continue
 		}
 		next.Taken[run] = n

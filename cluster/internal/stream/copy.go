@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	writeTimeout = 30 * time.Second // of one piece to a client
-	closeTimeout = 5 * time.Second  // for a run to hear that nobody reads a stream, which it sees itself later
+	writeTimeout = 30 * time.Second // per piece
+	closeTimeout = 5 * time.Second  // for closing a stream at the other run, which would time out anyway
 )
 
-// carried are the headers of a response that are passed on, besides those of MCP, which begin with
-// Mcp-. What another run says decides nothing else at this server, such as which pages may read it.
+// carried are the response headers that are passed on, in addition to those that begin with Mcp-. A remote
+// node must not control others, such as CORS headers.
 var carried = map[string]bool{
 	"Allow":             true,
 	"Cache-Control":     true,
@@ -28,12 +28,12 @@ var carried = map[string]bool{
 	"X-Accel-Buffering": true,
 }
 
-// Call carries one call to the run that serves a request.
+// Call makes one call to the run that serves a request.
 type Call func(ctx context.Context, method string, body []byte) ([]byte, error)
 
-// Copy has a request served by another run, and writes the response to w as it comes. began reports
-// whether w has been written to. The error is that of a call or of ctx, or says that the response is cut; when
-// the client has disconnected, which ends ctx, it is of no use.
+// Copy lets another run serve a request, and copies the response to w as it arrives. began reports whether
+// anything was written to w. It fails with the error of a call or of ctx, or if the response is incomplete.
+// ctx ends when the client disconnects.
 func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte) (began bool, err error) {
 	out := http.NewResponseController(w)
 	// of what the caller and net/http write at the end
@@ -53,7 +53,7 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 				return false, protocol.Errorf(protocol.InvalidResponse, "a response with the status %d", p.Status)
 			}
 			setHeader(w.Header(), p.Header)
-			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters have no deadlines
+			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters do not support deadlines
 			w.WriteHeader(p.Status)
 			began = true
 		}
@@ -65,7 +65,7 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 			return began, protocol.Errorf(protocol.InvalidResponse, "the response has no proper end")
 		case p.Stream == 0:
 			return began, err
-		case err != nil || ctx.Err() != nil: // the client is gone, or may stay no longer
+		case err != nil || ctx.Err() != nil: // the client has disconnected, or its time is up
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 			_, _ = call(closing, Close, strconv.AppendUint(nil, p.Stream, 10))
 			cancel()
@@ -76,7 +76,7 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 	return began, err
 }
 
-// mayHaveRun returns err as one of a request that the other run has got; nil for nil.
+// mayHaveRun adds the outcome "unknown" to err, as the other run has received the request.
 func mayHaveRun(err error) error {
 	if err == nil {
 		return nil
@@ -85,22 +85,22 @@ func mayHaveRun(err error) error {
 	if !ok {
 		e = protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.InvalidResponse), "%w", err)
 	}
-	told := *e // several requests may get one
+	told := *e // the error may be shared
 	told.Outcome = "unknown"
 	return &told
 }
 
 func setHeader(to, from http.Header) {
 	for name, values := range from {
-		// two lengths would end the response in two places
+		// two Content-Length values could smuggle a second response
 		if len(values) == 1 && (carried[name] || strings.HasPrefix(name, "Mcp-")) {
 			to[name] = values
 		}
 	}
 }
 
-// write writes a piece to the client. Between pieces there is no deadline: over HTTP/2, one that passes
-// ends the stream, though nothing is written.
+// write writes a piece to the client. It clears the deadline afterwards: over HTTP/2, an expired deadline
+// ends the stream even if nothing is being written.
 func write(w http.ResponseWriter, out *http.ResponseController, p *piece) error {
 	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := w.Write(p.data); err != nil || p.Stream == 0 {

@@ -1,9 +1,8 @@
-// Package stream carries the response to an HTTP request from the run that serves it to another
-// run, piece by piece.
+// Package stream forwards HTTP requests between runs, and carries the responses back in pieces.
 //
-// The run that got the request asks for each piece by a call. So a piece has the one outcome of a
-// call whatever the connection loses, a slow client slows the server down, and a call that is
-// canceled, or that does not come, says that the client is gone.
+// The forwarding run requests each piece with a call. So each piece arrives exactly once even if messages are
+// lost, a slow client slows the handler down, and a canceled or missing call tells the serving run that the
+// client has disconnected.
 package stream
 
 import (
@@ -15,17 +14,17 @@ import (
 
 // The methods of the calls.
 const (
-	Open  = "stream/open"  // the body is a request; the result is the first piece
-	More  = "stream/more"  // the body is the number of a stream; the result is the next piece
-	Close = "stream/close" // the body is the number of a stream, which nobody reads any more
+	Open  = "stream/open"  // body: a request; result: the first piece
+	More  = "stream/more"  // body: the number of a stream; result: the next piece
+	Close = "stream/close" // body: the number of a stream, which ends
 )
 
 // piece is a part of a response.
 type piece struct {
 	Status int         `json:"status,omitempty"` // of the first piece
 	Header http.Header `json:"header,omitempty"` // of the first piece
-	Stream uint64      `json:"stream,omitempty"` // has more pieces; 0: this is the last one
-	Cut    bool        `json:"cut,omitempty"`    // the response has no proper end
+	Stream uint64      `json:"stream,omitempty"` // number of the stream; 0: this is the last piece
+	Cut    bool        `json:"cut,omitempty"`    // the response is incomplete
 	data   []byte
 }
 

@@ -11,29 +11,29 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxWaiting is the most of a response that waits to be read, in bytes.
+// maxWaiting bounds the unread bytes of a response.
 const maxWaiting = 64 << 10
 
 // response is an [http.ResponseWriter] whose bytes wait until another run asks for them.
 type response struct {
 	number uint64
-	from   wire.Address // which reads it
+	from   wire.Address // the reader
 	ctx    context.Context
 	end    context.CancelFunc
-	left   *time.Timer // ends the stream when nobody reads
+	left   *time.Timer // ends the stream if nobody reads
 
-	ready chan struct{} // holds a token when a piece can be taken
-	room  chan struct{} // holds a token when a write may go on
+	ready chan struct{} // holds a token when a piece is ready
+	room  chan struct{} // holds a token when a write may continue
 
 	mu       sync.Mutex // guards what follows
 	header   http.Header
 	status   int         // 0: not written yet
 	first    http.Header // of the first piece, as it was with the status; nil once that was read
 	waiting  []byte
-	flushed  bool // what waits is to be read at once
+	flushed  bool // unread bytes are due at once
 	over     bool
 	cut      bool
-	reads    bool // somebody waits for a piece
+	reads    bool // a reader is waiting
 	deadline time.Time
 }
 
@@ -66,7 +66,7 @@ func (r *response) WriteHeader(status int) {
 	r.begin(status)
 }
 
-// begin fixes the status and the headers. The caller holds r.mu.
+// begin sets the status and the headers, once. The caller holds r.mu.
 func (r *response) begin(status int) {
 	if r.status == 0 {
 		r.status, r.first = status, r.header.Clone()
@@ -137,7 +137,7 @@ func (r *response) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// finish ends the response.
+// finish ends the response. whole is false if the handler panicked.
 func (r *response) finish(whole bool) {
 	r.mu.Lock()
 	if whole {
@@ -148,7 +148,7 @@ func (r *response) finish(whole bool) {
 	wake(r.ready)
 }
 
-// take waits for the next piece. One reader may wait at a time.
+// take waits for the next piece. Only one reader may wait at a time.
 func (r *response) take(ctx context.Context) (*piece, error) {
 	r.mu.Lock()
 	if r.reads {
@@ -175,7 +175,7 @@ func (r *response) take(ctx context.Context) (*piece, error) {
 	}
 }
 
-// piece returns what can be read, or nil.
+// piece returns what is ready to be read, or nil.
 func (r *response) piece() *piece {
 	r.mu.Lock()
 	defer r.mu.Unlock()

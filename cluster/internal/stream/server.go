@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	maxStreams = 4096            // at once, of all nodes
-	maxOfNode  = maxStreams / 2  // of one node, which leaves some to the others
-	unread     = 2 * time.Minute // after which nobody is believed to read a stream
+	maxStreams = 4096            // concurrent, of all nodes
+	maxOfNode  = maxStreams / 2  // per node
+	unread     = 2 * time.Minute // a stream is ended if it is not read for so long
 )
 
-// Server serves the requests that other runs carry here. Its methods may be called by many
-// goroutines at once.
+// Server serves requests that other runs forward. Its methods may be called concurrently.
 type Server struct {
 	serve  func(ctx context.Context, w http.ResponseWriter, request []byte)
 	log    *slog.Logger
@@ -32,18 +31,18 @@ type Server struct {
 	mu   sync.Mutex // guards what follows
 	last uint64
 	open map[uint64]*response
-	of   map[string]int // how many of a node are open
+	of   map[string]int // open streams by node
 }
 
 // NewServer returns a server. serve writes the response to a request; its ctx ends when the client
-// has gone.
+// disconnects.
 func NewServer(serve func(ctx context.Context, w http.ResponseWriter, request []byte), log *slog.Logger) *Server {
 	s := &Server{serve: serve, log: log, open: make(map[uint64]*response), of: make(map[string]int)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// Run carries a call of another run.
+// Run handles a call of another run.
 func (s *Server) Run(ctx context.Context, from wire.Address, method string, body []byte) ([]byte, error) {
 	if method == Open {
 		r, err := s.begin(from, body)
@@ -66,9 +65,9 @@ func (s *Server) Run(ctx context.Context, from wire.Address, method string, body
 	return nil, nil
 }
 
-// begin begins to serve a request.
+// begin starts serving a request.
 func (s *Server) begin(from wire.Address, request []byte) (*response, error) {
-	if !s.work.Enter() { // until the stream is forgotten
+	if !s.work.Enter() { // left when the stream is forgotten
 		return nil, errLeaves
 	}
 	begun := false
@@ -101,7 +100,7 @@ func (s *Server) begin(from wire.Address, request []byte) (*response, error) {
 
 var errLeaves = protocol.Errorf(protocol.ShuttingDown, "the node leaves the cluster")
 
-// handle writes the response.
+// handle runs the handler.
 func (s *Server) handle(r *response, request []byte) {
 	whole := false
 	defer func() {
@@ -115,7 +114,7 @@ func (s *Server) handle(r *response, request []byte) {
 	whole = true
 }
 
-// find returns the stream of a number that a run reads; nil if there is none.
+// find returns the stream with a number, if it belongs to run from, else nil.
 func (s *Server) find(from wire.Address, number []byte) *response {
 	n, err := strconv.ParseUint(string(number), 10, 64)
 	s.mu.Lock()
@@ -126,7 +125,7 @@ func (s *Server) find(from wire.Address, number []byte) *response {
 	return nil
 }
 
-// next returns the next piece of a response. The client is gone when ctx ends.
+// next returns the next piece of a response. ctx ends when the client disconnects.
 func (s *Server) next(ctx context.Context, r *response) ([]byte, error) {
 	r.left.Stop()
 	p, err := r.take(ctx)
@@ -138,7 +137,7 @@ func (s *Server) next(ctx context.Context, r *response) ([]byte, error) {
 	return encoded(p), nil
 }
 
-// forget ends a stream that nobody reads any more.
+// forget ends a stream.
 func (s *Server) forget(r *response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +163,7 @@ func encoded(p *piece) []byte {
 	return p.encode()
 }
 
-// Gone ends the streams of a run that has gone.
+// Gone ends the streams of a run that is gone.
 func (s *Server) Gone(run wire.Address) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +174,7 @@ func (s *Server) Gone(run wire.Address) {
 	}
 }
 
-// Drain refuses requests from now on, and waits until ctx ends for the responses that are being read.
+// Drain refuses further requests, and waits until ctx ends for the open streams.
 func (s *Server) Drain(ctx context.Context) {
 	select {
 	case <-s.work.Close():

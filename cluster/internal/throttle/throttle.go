@@ -1,4 +1,4 @@
-// Package throttle bounds what a log says about a cluster.
+// Package throttle limits repeated log records about a cluster.
 package throttle
 
 import (
@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// The bounds of what a node or a hub logs about its cluster: other nodes cause most of these lines, as often as they
-// like.
+// The limits of what a node or a hub logs about its cluster. Other nodes can cause most of these records at
+// any rate.
 const (
 	window    = time.Minute
-	maxOfText = 50   // lines of one text in a window, about different nodes
-	maxKnown  = 4096 // texts and nodes that are told apart
+	maxOfText = 50   // records with one message per window, about different nodes
+	maxKnown  = 4096 // messages and nodes that are counted separately
 )
 
-// Handler passes on the first record of a text and a node in each minute, counts the others, and states their
-// number with the next one. Records below info pass.
+// Handler passes the first record per message and node in each minute, and counts the others. The next record
+// that passes states their number. Records below info always pass.
 type Handler struct {
 	slog.Handler
 	*throttled
@@ -27,13 +27,13 @@ type throttled struct {
 	mu     sync.Mutex // guards what follows
 	since  time.Time
 	now    map[line]int // records in this window
-	before map[line]int // in the window before
+	before map[line]int // records in the previous window
 }
 
-// line is what counts as the same; a line without a node counts all of its text.
+// line identifies a message about a node; without a node, it counts all records with the message.
 type line struct{ text, node string }
 
-// New returns a handler that passes records on to h.
+// New returns a handler that passes records to h.
 func New(h slog.Handler) Handler {
 	return Handler{h, &throttled{now: make(map[line]int)}}
 }
@@ -70,7 +70,7 @@ func (t Handler) WithGroup(name string) slog.Handler {
 	return Handler{t.Handler.WithGroup(name), t.throttled}
 }
 
-// take reports whether a line is logged, and how often it was not in the window before.
+// take reports whether to log a record, and how many were suppressed in the previous window.
 func (t *throttled) take(one line, at time.Time) (repeated int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

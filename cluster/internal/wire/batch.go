@@ -6,17 +6,17 @@ import (
 	"iter"
 )
 
-// Batches is the feature of a node that reads several messages in one.
+// Batches is the feature of nodes that read batches.
 const Batches = "batches"
 
-// batch begins a message that holds others: the length of each as a varint, and the message. No
-// head begins with it.
+// batch is the first byte of a batch, which no head has. After it, each message is preceded by its length as
+// a varint.
 const batch = 0
 
-// BatchRoom bounds the bytes that a message in a batch has beside its own.
+// BatchRoom bounds the overhead of a message in a batch, in bytes.
 const BatchRoom = 1 + binary.MaxVarintLen32
 
-// AppendToBatch appends a message to a batch, which is empty at first.
+// AppendToBatch appends a message to a batch, which may be empty.
 func AppendToBatch(out, m []byte) []byte {
 	if len(out) == 0 {
 		out = append(out, batch)
@@ -24,8 +24,8 @@ func AppendToBatch(out, m []byte) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(m))), m...)
 }
 
-// Messages yields the messages of a batch, or m if it is none. Where a batch cannot be read it yields an
-// empty message, which has no head, and ends.
+// Messages yields the messages of a batch, or m itself if it is not a batch. It yields an empty message,
+// which does not decode, at the first error.
 func Messages(m []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if len(m) == 0 || m[0] != batch {
@@ -39,7 +39,7 @@ func Messages(m []byte) iter.Seq[[]byte] {
 				return
 			}
 			end := n + int(size)
-			if !yield(bytes.Clone(rest[n:end])) { // kept, a short result would keep the batch
+			if !yield(bytes.Clone(rest[n:end])) { // a short message must not keep the whole batch alive
 				return
 			}
 			rest = rest[end:]

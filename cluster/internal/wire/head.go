@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// appendTo appends the head as one line of JSON, without its end. The heads of calls are written and
-// read without reflection: that took a fifth of what a call costs both nodes.
+// appendTo appends the head as one line of JSON without the newline. It avoids reflection, which took a fifth
+// of the CPU time of a call.
 func (h *Head) appendTo(out []byte) ([]byte, error) {
 	m := members{out: append(out, '{')}
 	m.text("k", h.Kind, true)
@@ -82,7 +82,7 @@ func (g *Gossip) appendTo(m *members) {
 	m.flag("last", g.Last)
 }
 
-// members appends the members of an object. Those that are zero are left out.
+// members appends the members of an object, without zero values.
 type members struct {
 	out []byte
 	err error
@@ -131,7 +131,7 @@ func (m *members) numbers(key string, list []uint64) {
 	m.out = append(m.out, ']')
 }
 
-// raw appends the JSON of others, on one line.
+// raw appends foreign JSON on one line.
 func (m *members) raw(key string, value json.RawMessage) {
 	if len(value) == 0 {
 		return

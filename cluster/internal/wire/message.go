@@ -9,22 +9,22 @@ import (
 
 // The kinds of messages.
 const (
-	Here   = "here"   // all: what a node says of itself, on joining and on change
-	Gone   = "gone"   // all: goodbye, after which the run is not waited for
-	Lost   = "lost"   // all: a run was nobody's for the grace time
+	Here   = "here"   // to all: a node announces itself, on joining and on change
+	Gone   = "gone"   // to all: a run says goodbye
+	Lost   = "lost"   // to all: a run was lost
 	Probe  = "probe"  // asks a run whether it is there
-	Probed = "probed" // the answer
-	Want   = "want"   // asks for entries and descriptors
-	Have   = "have"   // a part of the answer
+	Probed = "probed" // answers a probe
+	Want   = "want"   // requests entries and descriptors
+	Have   = "have"   // answers a want
 	Call   = "call"   // front to owner: run this
 	Result = "result" // owner to front: the outcome of a call
-	Cancel = "cancel" // front to owner: the caller does not wait any more
-	Pulse  = "pulse"  // front to owner: which calls are open, which results have come
-	Pulsed = "pulsed" // owner to front: which calls never came, which are spent
+	Cancel = "cancel" // front to owner: the caller gave up
+	Pulse  = "pulse"  // front to owner: open calls, and confirmed results
+	Pulsed = "pulsed" // owner to front: calls that never arrived, and calls whose result was dropped
 	Part   = "part"   // a part of a body
-	Credit = "credit" // the receiver takes more parts
-	Tell   = "tell"   // a notification, of a call or of a session
-	Ask    = "ask"    // a request, of a call or of a session; repeated until it is answered
+	Credit = "credit" // the receiver of a body accepts more parts
+	Tell   = "tell"   // a notification for a call or a session
+	Ask    = "ask"    // a request for a call or a session; repeated until it is answered
 	Answer = "answer" // the answer to an ask
 	Bye    = "bye"    // front to owner: a session has ended
 )
@@ -32,39 +32,37 @@ const (
 // MaxHead bounds the head of a message in bytes.
 const MaxHead = 16 << 10
 
-// Head is the first line of a message. Which members it has depends on its kind. Members that a
-// node does not know are ignored.
+// Head is the first line of a message. Its kind decides which fields it has. Unknown members are ignored.
 type Head struct {
 	Kind string `json:"k"`
 	Run  string `json:"run"`         // of the sender
-	N    uint64 `json:"n,omitempty"` // the number of a call between two runs, from 1
+	N    uint64 `json:"n,omitempty"` // of a call, from 1
 
 	Request
 	Error bool `json:"error,omitempty"` // of Result and Answer: the body is a protocol.Error
 	Pulses
 	Chunk
-	ID uint64 `json:"id,omitempty"` // of Tell, Ask and Answer: of an ask between two runs, from 1
+	ID uint64 `json:"id,omitempty"` // of Ask and Answer, or of the Ask that Cancel ends, from 1
 	Gossip
 }
 
-// Itself is the extension of a call to a node itself, by the operator of another; no extension can
-// have the id.
+// Itself is the Extension of a call to the node itself, from the operator of another node. It is no valid id.
 const Itself = "exthost/node"
 
-// Request are the members of Call; Tell and Ask have Method and Session.
+// Request holds the fields of Call. Tell and Ask only have Method and Session.
 type Request struct {
 	Extension string   `json:"ext,omitempty"`
 	Method    string   `json:"m,omitempty"`
 	Notify    bool     `json:"notify,omitempty"`
-	Quiet     bool     `json:"quiet,omitempty"`   // the caller takes no requests and no notifications
+	Quiet     bool     `json:"quiet,omitempty"`   // the caller accepts no requests and notifications
 	Digest    string   `json:"digest,omitempty"`  // of the descriptor that the caller saw
-	Session   *Session `json:"session,omitempty"` // of Tell, Ask and Bye: with its ID alone
-	LeftMS    int64    `json:"left_ms,omitempty"` // the caller waits so long; 0 is without an end
+	Session   *Session `json:"session,omitempty"` // Tell, Ask and Bye only have its ID
+	LeftMS    int64    `json:"left_ms,omitempty"` // until the deadline of the caller; 0: none
 	Trace     string   `json:"trace,omitempty"`   // traceparent
-	Origin    string   `json:"origin,omitempty"`  // the id of the front's decision
+	Origin    string   `json:"origin,omitempty"`  // id of the front's decision
 }
 
-// Pulses are the members of Pulse and Pulsed: numbers of calls.
+// Pulses holds the fields of Pulse and Pulsed, which are numbers of calls.
 type Pulses struct {
 	Low     uint64   `json:"low,omitempty"`
 	Open    []uint64 `json:"open,omitempty"`
@@ -73,28 +71,28 @@ type Pulses struct {
 	Spent   []uint64 `json:"spent,omitempty"`
 }
 
-// Chunk are the members of messages about a body that travels in parts.
+// Chunk holds the fields of messages about a body that is sent in parts.
 type Chunk struct {
-	Body  uint64 `json:"body,omitempty"`  // the number of a body between two runs, from 1
+	Body  uint64 `json:"body,omitempty"`  // number of the body, from 1
 	Size  int64  `json:"size,omitempty"`  // of the whole body
 	At    int64  `json:"at,omitempty"`    // where a part begins
-	Bytes int64  `json:"bytes,omitempty"` // of Credit: the sender may send up to here
+	Bytes int64  `json:"bytes,omitempty"` // of Credit: the sender may send up to this offset
 }
 
-// Gossip are the members of messages about the directory.
+// Gossip holds the fields of messages about the directory.
 type Gossip struct {
-	Hash  string   `json:"hash,omitempty"`  // of what the sender knows of all
-	Clock int64    `json:"clock,omitempty"` // the sender's, milliseconds since 1970
-	Seq   uint64   `json:"seq,omitempty"`   // of Probe and Probed; of Want and Have
-	Node  string   `json:"node,omitempty"`  // of Lost: whose run
+	Hash  string   `json:"hash,omitempty"`  // of all entries that the sender knows
+	Clock int64    `json:"clock,omitempty"` // of the sender, Unix milliseconds
+	Seq   uint64   `json:"seq,omitempty"`   // matches Probe and Probed, or Want and Have
+	Node  string   `json:"node,omitempty"`  // of Lost: the node
 	Of    string   `json:"of,omitempty"`    // of Lost: the run
-	Names []string `json:"names,omitempty"` // of Want: of nodes, or digests
+	Names []string `json:"names,omitempty"` // of Want: names of nodes, or digests
 	Last  bool     `json:"last,omitempty"`  // of Have: the last part
 }
 
-// Session is a session of the front as the owner sees it.
+// Session describes a session of the front to the owner.
 type Session struct {
-	ID         string          `json:"id,omitempty"` // unique at the front; "" is a request without a session
+	ID         string          `json:"id,omitempty"` // unique at the front; "": a request without a session
 	Caller     string          `json:"caller,omitempty"`
 	Instance   string          `json:"instance,omitempty"`
 	Version    string          `json:"era,omitempty"` // of MCP
@@ -102,13 +100,13 @@ type Session struct {
 	ClientInfo json.RawMessage `json:"client,omitempty"`
 }
 
-// Encode returns the message. The error says that the head is too long, or no JSON.
+// Encode encodes a message. It fails if the head is too long or contains invalid JSON.
 func Encode(h *Head, body []byte) ([]byte, error) { return Append(nil, h, body) }
 
-// room is what most heads fit in.
+// room is enough for most heads.
 const room = 256
 
-// Append is Encode to the end of out.
+// Append appends an encoded message to out, see [Encode].
 func Append(out []byte, h *Head, body []byte) ([]byte, error) {
 	start := len(out)
 	out, err := h.appendTo(slices.Grow(out, room+len(body)))
@@ -121,7 +119,7 @@ func Append(out []byte, h *Head, body []byte) ([]byte, error) {
 	return append(append(out, '\n'), body...), nil
 }
 
-// Decode returns the head of a message and its body, which is a part of m.
+// Decode decodes a message. The body shares memory with m.
 func Decode(m []byte) (*Head, []byte, error) {
 	head, _, ok := bytes.Cut(m[:min(len(m), MaxHead+1)], []byte{'\n'})
 	if !ok {

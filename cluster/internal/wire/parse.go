@@ -9,13 +9,12 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// parse reads a head, and finds every fault of its JSON in one pass.
+// parse decodes a head and validates its JSON in one pass.
 func (h *Head) parse(head []byte) error {
 	return object(head, h.member)
 }
 
-// object calls member with the members of an object. One that no member of a struct has is ignored,
-// and so is one that is null.
+// object calls member for the members of a JSON object, except for null values. member ignores unknown keys.
 func object(b []byte, member func(key []byte, value json.RawMessage) (ok bool)) error {
 	if !rawjson.IsObject(b) {
 		return rawjson.ErrObject
@@ -58,7 +57,7 @@ func atEnd(b []byte, i int) error {
 	return nil
 }
 
-// member takes a member. It reports false if the value is of another type.
+// member decodes a member. It reports false for a value of the wrong type.
 func (h *Head) member(key []byte, v json.RawMessage) bool {
 	switch string(key) {
 	case "k":
@@ -170,7 +169,7 @@ func (g *Gossip) member(key []byte, v json.RawMessage) bool {
 	return true
 }
 
-// kinds are the texts that most heads have.
+// kinds avoids an allocation for the most frequent texts.
 func kinds(b []byte) string {
 	switch string(b) {
 	case Call:
@@ -208,7 +207,7 @@ func parseInt(v []byte, to *int64) (ok bool) {
 	return err == nil
 }
 
-// list reads a list. A null in it is zero.
+// list decodes a list. A null in it becomes zero.
 func list[T any](v []byte, to *[]T, read func(v []byte, to *T) bool) bool {
 	if v[0] != '[' {
 		return false

@@ -10,7 +10,7 @@ const (
 	runAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
 )
 
-// NewRun returns a random name for a run.
+// NewRun returns a random run name.
 func NewRun() string {
 	b := make([]byte, runLength)
 	_, _ = rand.Read(b) // never fails
@@ -20,7 +20,7 @@ func NewRun() string {
 	return string(b)
 }
 
-// IsRun reports whether s has the form of a run.
+// IsRun reports whether s is a valid run name.
 func IsRun(s string) bool {
 	for _, c := range []byte(s) {
 		if strings.IndexByte(runAlphabet, c) < 0 {

@@ -1,5 +1,5 @@
-// Package wire is the form of the messages between the nodes of a cluster: their subjects on
-// NATS, and a head of JSON with raw bytes behind it.
+// Package wire defines the messages between the nodes of a cluster: their subjects on NATS, and their format,
+// which is a JSON head followed by raw bytes.
 package wire
 
 import (
@@ -8,60 +8,60 @@ import (
 	"github.com/exthost/exthost/internal/text/nodename"
 )
 
-// Major is the version of the wire. Nodes of another major version do not hear each other.
+// Major is the version of the wire format and part of every subject, so that other major versions never meet.
 const Major = "exthost.1"
 
-// Address is one run of one node. A message to a run reaches no later run of the node.
+// Address identifies a run, which is one process of a node.
 type Address struct {
 	Node string // see [CheckName]
-	Run  string // 10 random letters and digits, new with each process
+	Run  string // 10 random letters and digits
 }
 
-// Subjects are the subjects of one cluster.
+// Subjects builds the subjects of a cluster.
 type Subjects struct{ Cluster string }
 
 const major = Major + "."
 
 func (s Subjects) root() string { return major + s.Cluster }
 
-// To is the subject of messages of node from to the run.
+// To returns the subject of messages from a node to a run.
 func (s Subjects) To(to Address, from string) string {
 	return major + s.Cluster + ".to." + to.Node + "." + to.Run + "." + from
 }
 
-// Nobody is the reply subject of a message whose sender wants to know that no run takes it. what
-// tells the sender which message that was, one token.
+// Nobody returns the reply subject for a message of sender. The server replies to it if no run receives the
+// message; what, one token, identifies the message.
 func (s Subjects) Nobody(sender Address, what string) string {
 	return major + s.Cluster + ".to." + sender.Node + "." + sender.Run + "." + nobody + "." + what
 }
 
-// All is the subject of messages of node from to all nodes.
+// All returns the subject of messages from a node to all nodes.
 func (s Subjects) All(from string) string { return s.root() + ".all." + from }
 
-// Any is the subject of messages of node from to one node of all, whichever.
+// Any returns the subject of messages from a node to any one node.
 func (s Subjects) Any(from string) string { return s.root() + ".any." + from }
 
-// ToRun, ToAll and ToAny are what a run subscribes to. The queue group of ToAny is [AnyGroup].
+// ToRun, ToAll and ToAny are the subjects that a run subscribes to. The queue group of ToAny is [AnyGroup].
 func (s Subjects) ToRun(own Address) string {
 	return s.root() + ".to." + own.Node + "." + own.Run + ".>"
 }
 func (s Subjects) ToAll() string { return s.root() + ".all.*" }
 func (s Subjects) ToAny() string { return s.root() + ".any.*" }
 
-// Inbox begins the subjects of the answers that servers give a node. They have one more token than any that a node
-// may publish to, and askedRun in the place of a run, which no run is named.
+// Inbox returns the prefix of the reply subjects for requests of a node to servers. It has a token more than
+// subjects that nodes may publish to, and askedRun in place of a run, which is no valid run.
 func (s Subjects) Inbox(node string) string { return s.root() + ".to." + node + "." + askedRun }
 
 const askedRun = "asked"
 
-// ToHub is the subject of what node from asks the hubs about the counters of shared limits, one token. A node may
-// publish to it as to a run, and no node is named hub.
+// ToHub returns the subject of a node's requests to hubs about the counters of shared limits. what is one
+// token. The permission to publish to runs covers it, and no node can be called hub.
 func (s Subjects) ToHub(what, from string) string { return s.To(Address{Node: hub, Run: what}, from) }
 
-// ToHubs is what hubs subscribe to.
+// ToHubs is the subject that hubs subscribe to.
 func (s Subjects) ToHubs() string { return s.root() + ".to." + hub + ".*.*" }
 
-// Asked returns what node from asks with a message to [Subjects.ToHub]; "" for another subject.
+// Asked parses a subject of [Subjects.ToHub]. It returns "" for other subjects.
 func (s Subjects) Asked(subject string) (what, from string) {
 	rest, of := strings.CutPrefix(subject, s.root()+".to."+hub+".")
 	what, from, ok := strings.Cut(rest, ".")
@@ -71,33 +71,31 @@ func (s Subjects) Asked(subject string) (what, from string) {
 	return what, from
 }
 
-// hub is in the place of a node; no name of a node has a _.
+// hub takes the place of a node; names of nodes contain no underscore.
 const hub = "_hub"
 
-// NameRun is in the place of a run in messages to whichever run has the name of a node. No run
-// has that name.
+// NameRun takes the place of a run in messages to the run that holds the name of a node. It is no valid run.
 const NameRun = "name"
 
 // AnyGroup is the queue group of [Subjects.ToAny].
 const AnyGroup = "any"
 
-// Publish returns the subjects that a node must be allowed to publish to, and no others: they
-// make the sender in a subject true.
+// Publish returns the subjects that a node needs to publish to. Granting no others ensures that the sender in
+// a subject is genuine.
 func (s Subjects) Publish(node string) []string {
 	return []string{s.root() + ".to.*.*." + node, s.root() + ".all." + node, s.root() + ".any." + node}
 }
 
-// Subscribe returns the subjects that a node must be allowed to subscribe to, and no others.
+// Subscribe returns the subjects that a node needs to subscribe to.
 func (s Subjects) Subscribe(node string) []string {
 	return []string{s.root() + ".to." + node + ".>", s.root() + ".all.*", s.root() + ".any.*"}
 }
 
-// nobody is in the place of the sender where the server answers that there is no such run. No
-// node has that name.
+// nobody takes the place of the sender in replies of the server. It is no valid name of a node.
 const nobody = nodename.Nobody
 
-// From returns the sender of a message by its subject, or for the server's answer that nobody
-// took a message what that message was. Of another subject both are "".
+// From returns the sender of a message, or the what of [Subjects.Nobody] for a reply of the server. Both are
+// "" for other subjects.
 func (s Subjects) From(subject string) (node, notTaken string) {
 	rest, of := strings.CutPrefix(subject, major)
 	rest, in := strings.CutPrefix(rest, s.Cluster)
@@ -121,8 +119,8 @@ func (s Subjects) From(subject string) (node, notTaken string) {
 	return "", ""
 }
 
-// maxTokens is more than a subject has behind that of its cluster.
+// maxTokens exceeds the number of tokens after the cluster in any subject.
 const maxTokens = 6
 
-// CheckName is [nodename.Check].
+// CheckName calls [nodename.Check].
 func CheckName(name string) error { return nodename.Check(name) }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Between stands between clients and the server at a url until the test ends, and returns where clients
-// connect. What the server says to a client is passed on by say, which is called for one piece after the other.
+// Between runs a proxy in front of the server at url until the test ends, and returns the proxy's URL. say is
+// called with each piece of data from the server, and must pass it on.
 func Between(t testing.TB, url string, say func(client net.Conn, words []byte)) string {
 	t.Helper()
 	return listen(t, func(client net.Conn) {
@@ -30,8 +30,7 @@ func Between(t testing.TB, url string, say func(client net.Conn, words []byte)) 
 	})
 }
 
-// Impostor takes the connections of clients until the test ends, as a server does that says some more after
-// its first PONG. It returns where clients connect.
+// Impostor runs a fake server until the test ends, which sends more after its first PONG. It returns its URL.
 func Impostor(t testing.TB, more string) string {
 	t.Helper()
 	return listen(t, func(client net.Conn) {
@@ -45,7 +44,7 @@ func Impostor(t testing.TB, more string) string {
 	})
 }
 
-// listen has take called for each connection, on a goroutine of its own, until the test ends.
+// listen calls take for each connection, on its own goroutine, until the test ends. It returns the URL.
 func listen(t testing.TB, take func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

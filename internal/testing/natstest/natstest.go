@@ -15,22 +15,22 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// Name is the name of [Verb] in the scripts of a test.
+// Name is the name of [Verb] in test scripts.
 const Name = "natsd"
 
-// Server is a server on the loopback interface, whose name is s and its port.
+// Server configures a server on the loopback interface. Its name is s and its port.
 type Server struct {
 	Port       string
-	RoutesPort string             // for other servers; "": there are none
-	Others     []string           // those ports of all servers
-	MaxPayload int32              // 0: the default
-	Store      string             // the directory of JetStream; "": the server has none
-	Token      string             // that clients need; "": none
+	RoutesPort string             // for other servers; "": no cluster
+	Others     []string           // RoutesPort of all servers
+	MaxPayload int32              // 0: default
+	Store      string             // directory of JetStream; "": no JetStream
+	Token      string             // required from clients; "": none
 	Users      []*server.User     // nil: everybody may connect
 	Nkeys      []*server.NkeyUser // nil: as Users
 }
 
-// Knowing returns n servers that know each other, on free ports.
+// Knowing returns n clustered servers on free ports.
 func Knowing(t testing.TB, n int) (list []Server) {
 	t.Helper()
 	free := processtest.FreePorts(t, 2*n)
@@ -40,10 +40,10 @@ func Knowing(t testing.TB, n int) (list []Server) {
 	return list
 }
 
-// URL is where clients connect.
+// URL returns the URL for clients.
 func (s Server) URL() string { return "nats://127.0.0.1:" + s.Port }
 
-// Options are those of the server.
+// Options returns the options of the server.
 func (s Server) Options() (*server.Options, error) {
 	port, err := strconv.Atoi(s.Port)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s Server) Options() (*server.Options, error) {
 		if port, err = strconv.Atoi(s.RoutesPort); err != nil {
 			return nil, err
 		}
-		// Without advertising, a test knows where its clients connect.
+		// without advertising, tests decide where their clients connect
 		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port, NoAdvertise: true}
 		for _, other := range s.Others {
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: "127.0.0.1:" + other})
@@ -76,7 +76,7 @@ func (s Server) Options() (*server.Options, error) {
 	return o, nil
 }
 
-// Script is the script that runs the server, for a test binary with [Verb].
+// Script returns the script that runs the server in a test binary with [Verb].
 func (s Server) Script() string {
 	text, _ := json.Marshal(s) // strings and numbers always encode
 	return Name + " " + strings.ReplaceAll(string(text), ";", `\u003b`)
