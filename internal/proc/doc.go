@@ -1,3 +1,3 @@
-// Package proc has what starts, confines and ends processes: process runs a child, sandbox says what it may touch,
-// containment finds and kills what it leaves, and peer names the process at the other end of a connection.
+// Package proc groups the packages that start, confine and end processes: process runs a child, sandbox confines it,
+// containment finds and kills what it leaves behind, and peer identifies the process at the other end of a connection.
 package proc

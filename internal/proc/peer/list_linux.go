@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// search finds the socket from source to destination in the lists of all sockets. A socket
-// for IPv6 may have a connection over IPv4.
+// search finds the socket from source to destination in /proc/net. An IPv6 socket may carry an IPv4 connection, so both
+// lists are searched.
 func search(source, destination netip.AddrPort) (Socket, error) {
 	six := func(a netip.AddrPort) string { return listed(netip.AddrFrom16(a.Addr().As16()), a.Port()) }
 	if source.Addr().Unmap().Is4() {
@@ -52,7 +52,7 @@ func searchIn(list, source, destination string) (Socket, error) {
 	return Socket{}, ErrNoSocket
 }
 
-// listed is an address as the lists have it: words of 32 bits in the order of this machine.
+// listed formats an address as in /proc/net/tcp: words of 32 bits in native byte order.
 func listed(ip netip.Addr, port uint16) string {
 	b := ip.AsSlice()
 	for word := range slices.Chunk(b, 4) {

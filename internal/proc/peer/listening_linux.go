@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Listening returns the paths of the unix sockets of all users that listen in this network namespace. It
-// returns none on systems without /proc.
+// Listening returns the paths of all users' listening unix sockets in this network namespace; none on systems without
+// /proc.
 func Listening() (paths []string) {
 	table, _ := os.ReadFile("/proc/net/unix")
 	for line := range strings.Lines(string(table)) {
@@ -20,7 +20,7 @@ func Listening() (paths []string) {
 			value, rest, _ = strings.Cut(strings.TrimLeft(rest, " "), " ")
 			listens = listens || column == flags && value == accepts
 		}
-		if listens && filepath.IsAbs(rest) { // a path may have blanks
+		if listens && filepath.IsAbs(rest) { // a path may contain blanks
 			paths = append(paths, rest)
 		}
 	}

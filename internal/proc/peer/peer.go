@@ -3,12 +3,12 @@ package peer
 
 import "errors"
 
-// Process is the process that connected to a unix socket, or that listens on it.
+// Process is the process at the other end of a unix socket.
 type Process struct {
 	UID int
-	PID int // 0 if it is not visible from here: it is in a pid namespace that is not below this one
+	PID int // 0 if not visible, because it is outside of this pid namespace
 
-	handle int // of the process on Linux, so that another one with its pid is not taken for it; -1 for none
+	handle int // pidfd on Linux, which guards against a reused pid; -1 for none
 }
 
 // Socket is the other end of a TCP connection.
@@ -17,6 +17,5 @@ type Socket struct {
 	Inode uint32
 }
 
-// ErrNoSocket is the error of [TCP] when no process of this machine and this network
-// namespace has the other end open.
+// ErrNoSocket is returned by [TCP] if no process of this machine and network namespace holds the other end.
 var ErrNoSocket = errors.New("no process of this machine holds the other end of the connection")

@@ -2,10 +2,9 @@
 
 package peer
 
-// Stopped reports whether a process is stopped by a signal. It is false for a process that cannot be seen,
-// and on systems without /proc.
+// Stopped reports whether a process is stopped by a signal; false if it is not visible, and on systems without /proc.
 func Stopped(int) bool { return false }
 
-// Listening returns the paths of the unix sockets of all users that listen in this network namespace. It
-// returns none on systems without /proc.
+// Listening returns the paths of all users' listening unix sockets in this network namespace; none on systems without
+// /proc.
 func Listening() []string { return nil }

@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TCP returns the other end of a connection between local and remote, as this end sees
-// them. The kernel is asked for this one socket (sock_diag), which takes as long among
-// 10,000 connections as among ten; a kernel that does not answer that has a list. A socket
-// that its process has closed already is [ErrNoSocket]: nobody's.
+// TCP returns the other end of the connection between local and remote, given as this end sees them. It asks the kernel
+// for that one socket (sock_diag), which does not slow down with the number of connections, and falls back to
+// /proc/net. The error is [ErrNoSocket] if the process at the other end has closed the socket.
 func TCP(local, remote netip.AddrPort) (Socket, error) {
 	s, err := ask(remote, local)
 	switch {
@@ -26,8 +25,7 @@ func TCP(local, remote netip.AddrPort) (Socket, error) {
 	return s, err
 }
 
-// answers is true once the kernel has answered: without sock_diag it says of every socket
-// that there is none.
+// answers is set once sock_diag has found a socket. A kernel without it reports every socket as missing.
 var answers atomic.Bool
 
 // Layouts of linux/inet_diag.h and linux/sock_diag.h.
@@ -40,7 +38,7 @@ const (
 	answerInode      = 68
 )
 
-// answerLimit bounds the wait for the kernel, which answers at once.
+// answerLimit bounds the wait for the kernel, which normally answers at once.
 const answerLimit = time.Second
 
 // ask asks the kernel for the socket from source to destination.
@@ -69,7 +67,7 @@ func ask(source, destination netip.AddrPort) (s Socket, err error) {
 	return parse(answer[:n])
 }
 
-// question is the request for one socket.
+// question encodes the request for one socket.
 func question(source, destination netip.AddrPort) []byte {
 	b := make([]byte, headerSize+requestSize)
 	order := binary.NativeEndian
@@ -86,11 +84,11 @@ func question(source, destination netip.AddrPort) []byte {
 	binary.BigEndian.PutUint16(request[10:], destination.Port())
 	copy(request[12:28], source.Addr().Unmap().AsSlice())
 	copy(request[28:44], destination.Addr().Unmap().AsSlice())
-	order.PutUint64(request[48:], 1<<64-1) // whatever its cookie is
+	order.PutUint64(request[48:], 1<<64-1) // any cookie
 	return b
 }
 
-// parse reads the answer.
+// parse decodes the answer.
 func parse(b []byte) (s Socket, err error) {
 	order := binary.NativeEndian
 	switch {
@@ -108,7 +106,7 @@ func parse(b []byte) (s Socket, err error) {
 	answer := b[headerSize:]
 	s = Socket{UID: int(order.Uint32(answer[answerUID:])), Inode: order.Uint32(answer[answerInode:])}
 	if s.Inode == 0 {
-		return Socket{}, ErrNoSocket // its user is no longer known
+		return Socket{}, ErrNoSocket // already orphaned: its owner is unknown
 	}
 	return s, nil
 }

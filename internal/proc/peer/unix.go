@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// Unix returns the process at the other end of c: that which connected, whoever has the
-// descriptor now, or that which listens. The caller must call Close.
+// Unix returns the process at the other end of c: the one that connected, even if it has passed the descriptor on, or
+// the one that listens. The caller must call Close.
 func Unix(c *net.UnixConn) (Process, error) {
 	p := Process{handle: -1}
 	raw, err := c.SyscallConn()

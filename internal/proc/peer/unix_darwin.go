@@ -2,7 +2,7 @@ package peer
 
 import "golang.org/x/sys/unix"
 
-// identify asks for the process at the other end of a socket.
+// identify reads the peer's credentials from a socket.
 func (p *Process) identify(fd int) error {
 	cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {
@@ -13,7 +13,7 @@ func (p *Process) identify(fd int) error {
 	return err
 }
 
-// Alive is always true on this system.
+// Alive always returns true on this system.
 func (Process) Alive() bool { return true }
 
 // Close does nothing on this system.

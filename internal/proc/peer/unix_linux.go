@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify asks for the process at the other end of a socket.
+// identify reads the peer's credentials from a socket.
 func (p *Process) identify(fd int) error {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
@@ -17,17 +17,17 @@ func (p *Process) identify(fd int) error {
 	switch {
 	case err == nil:
 		p.handle = handle
-	case !errors.Is(err, unix.ENOPROTOOPT): // which is that of Linux before 6.5
+	case !errors.Is(err, unix.ENOPROTOOPT): // ENOPROTOOPT: Linux before 6.5
 		p.handle = hasEnded
 	}
 	return nil
 }
 
-// hasEnded is the handle of a process that had ended before it was asked for.
+// hasEnded is the handle of a process that had ended before its pidfd was opened.
 const hasEnded = -2
 
-// Alive reports whether the process still runs, so that what was read of its pid before is
-// about it. Before Linux 6.5 it is always true.
+// Alive reports whether the process still runs, so that what was read about its pid before is valid. It always returns
+// true before Linux 6.5.
 func (p Process) Alive() bool {
 	if p.handle < 0 {
 		return p.handle != hasEnded
@@ -41,7 +41,7 @@ func (p Process) Alive() bool {
 	}
 }
 
-// Close releases p.
+// Close releases the process handle.
 func (p Process) Close() {
 	if p.handle >= 0 {
 		_ = unix.Close(p.handle)

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// Unix returns the user of this process: the mode of the directory keeps others from a socket.
+// Unix returns the user of this process: the directory's mode keeps other users from connecting.
 func Unix(*net.UnixConn) (Process, error) { return Process{UID: os.Geteuid()}, nil }
 
-// Alive is always true on this system.
+// Alive always returns true on this system.
 func (Process) Alive() bool { return true }
 
 // Close does nothing on this system.

@@ -6,18 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conceal hides the memory, environment and descriptors of this process from other
-// processes of its user: the children of a host could otherwise read its secrets in
-// /proc/PID/environ, or trace it. Processes that it starts are not concealed. A process with
-// the capability CAP_SYS_PTRACE is not kept out; children have it with Spec.NewPrivileges
-// alone. On other systems than Linux Conceal does nothing.
+// Conceal hides the memory, environment and descriptors of this process from other processes of its user. Otherwise the
+// host's children could read its secrets in /proc/PID/environ, or trace it. Children are not concealed. Conceal does
+// not keep out processes with CAP_SYS_PTRACE; children have it only with Spec.NewPrivileges. It does nothing on systems
+// other than Linux.
 func Conceal() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
-// revealing holds the lock while this process is not concealed.
+// revealing is held while this process is not concealed.
 var revealing sync.Mutex
 
-// revealed runs f while this process is not concealed: an ordinary user cannot write the id
-// maps of a new user namespace for a child whose memory is that of a concealed process.
+// revealed runs f while this process is not concealed: an unprivileged user cannot write the id maps of a new user
+// namespace for a child that shares the memory of a concealed process.
 func revealed(f func()) {
 	revealing.Lock()
 	defer revealing.Unlock()

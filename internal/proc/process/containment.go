@@ -14,30 +14,29 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// containments counts those of this process, whose marks differ in the environment. As limits, those that
-// are not closed have numbers.
+// containments counts the containments of this process, for their marks in the environment. numbered numbers those that
+// are open, for their marks as limits.
 var (
 	containments atomic.Uint64
 	numbered     = numbers{most: sweep.MaxContainment}
 )
 
-// Containment contains the children of one host: it marks their environment, kills the
-// descendants of a dead child, and runs a guardian process that kills all descendants
-// when the host ends. A nil Containment kills the process group only. The package
-// comment lists the processes that escape.
+// Containment contains the children of one host: it marks their environment, kills the descendants of dead children,
+// and runs a guardian process that kills all descendants when the host ends. A nil Containment only kills process
+// groups. The package comment lists the processes that escape.
 type Containment struct {
-	Log *slog.Logger // takes a warning when a guardian ended; set before the first child; nil: none
+	Log *slog.Logger // takes a warning when a guardian ended; set before the first child; nil: no log
 
-	program    string // the executable of the guardian; "" for none
-	outerMarks string // the marks of this process itself, each followed by a blank
-	hostMark   string // prefix of the mark of each child
+	program    string // executable of the guardian; "" for no guardian
+	outerMarks string // marks of this process itself, each followed by a blank
+	hostMark   string // prefix of each child's mark
 	lastChild  atomic.Uint64
-	marks      sweep.Marks  // of the children; empty where the system has none
-	number     int          // of this containment in its marks; 0: it has none of its own
-	live       numbers      // of the children in their marks
-	looks      *sweep.Looks // of the sweeps of all children
+	marks      sweep.Marks  // of the children; empty if the system has none
+	number     int          // of this containment in its marks; 0 if all were taken
+	live       numbers      // numbers of the children in their marks
+	looks      *sweep.Looks // shared by the sweeps of all children
 
-	noProc atomic.Bool // a pid namespace of a child could have no /proc of its own
+	noProc atomic.Bool // a child's pid namespace could not get a /proc of its own
 
 	closing  chan struct{}  // closed with closed
 	watchers sync.WaitGroup // of guardians; none starts after closed
@@ -49,9 +48,8 @@ type Containment struct {
 	children    map[int]uint64
 }
 
-// Contain returns a containment. program is the exthost executable, which
-// runs as the guardian from the start of the first child on, see package guard; "" means no
-// guardian. The caller must call Close when all children have ended.
+// Contain returns a containment. program is the exthost executable, which is run as guardian from the start of the
+// first child on, see package guard; "" means no guardian. The caller must call Close after all children have ended.
 func Contain(program string) *Containment {
 	c := &Containment{
 		program:  program,
@@ -71,11 +69,10 @@ func Contain(program string) *Containment {
 	return c
 }
 
-// Contained reports whether this process descends from a child of a host, and so ends with
-// that host.
+// Contained reports whether this process descends from a child of some host, and so ends with that host.
 func Contained() bool { return os.Getenv(sweep.CookieVar) != "" }
 
-// initProgram is the executable for the init of a pid namespace; "" for none.
+// initProgram returns the executable for the init of a pid namespace; "" for none.
 func (c *Containment) initProgram() string {
 	if c == nil {
 		return ""
@@ -83,18 +80,17 @@ func (c *Containment) initProgram() string {
 	return c.program
 }
 
-// The mechanisms that contain the descendants of a child.
+// The mechanisms that contain a child's descendants.
 const (
 	HoldsGroup    = "process group"
 	HoldsSweep    = "cookie sweep"
 	HoldsGuardian = "guardian"
-	// HoldsNamespace contains an isolated child. [Containment.Report] does not mention it.
+	// HoldsNamespace applies to isolated children only. [Containment.Report] does not mention it.
 	HoldsNamespace = "pid namespace"
 )
 
-// Report returns the mechanisms that work at the moment, and those that do not, each with
-// the reason after a colon. It waits for the guardian up to half a second after its
-// start.
+// Report returns the mechanisms that work at the moment, and those that do not, each with the reason after a colon. It
+// waits up to half a second for a guardian that was just started.
 func (c *Containment) Report() (holds, lacks []string) {
 	holds, lacks = support()
 	if !slices.Contains(holds, HoldsSweep) {
@@ -120,8 +116,8 @@ func (c *Containment) Report() (holds, lacks []string) {
 	return holds, lacks
 }
 
-// Close ends the guardian, which kills the remaining descendants of all children. Without
-// a guardian Close kills them itself. It takes at most a few seconds.
+// Close ends the guardian, which kills the remaining descendants of all children. Without a guardian, Close kills them
+// itself. It takes at most a few seconds.
 func (c *Containment) Close() {
 	if c == nil {
 		return
@@ -146,8 +142,8 @@ func (c *Containment) Close() {
 	}
 }
 
-// ensureGuardian starts a guardian unless one runs. It tries again after a failure, whose
-// cause may be temporary, such as a shortage of descriptors. mu must be held.
+// ensureGuardian starts a guardian unless one runs. It tries again after a failure, which may be temporary, such as a
+// lack of descriptors. mu must be held.
 func (c *Containment) ensureGuardian() {
 	if c.closed || c.program == "" || c.guardian != nil && !c.guardian.ended() {
 		return
@@ -158,16 +154,15 @@ func (c *Containment) ensureGuardian() {
 	}
 }
 
-// guardianPause is the shortest time between the starts of two guardians.
+// guardianPause is the shortest time between two starts of a guardian.
 var guardianPause = time.Second
 
-// watchGuardian waits for the end of a guardian and starts the next one, so that the
-// running children are contained again. A guardian can end by the OOM killer or be
-// killed by an extension.
+// watchGuardian waits for the end of a guardian, such as by the OOM killer or an extension, and starts the next one, so
+// that the running children stay contained.
 func (c *Containment) watchGuardian(g *guardian) {
 	g.watch()
 	if !g.ready {
-		return // another one would fail as well; the next start of a child tries again
+		return // another one would fail as well; the start of the next child tries again
 	}
 	select {
 	case <-c.closing:
@@ -175,7 +170,7 @@ func (c *Containment) watchGuardian(g *guardian) {
 	}
 	select {
 	case <-c.closing:
-		return // Close has ended it
+		return // Close has ended the guardian
 	default:
 	}
 	if c.Log != nil {
@@ -191,13 +186,12 @@ func (c *Containment) watchGuardian(g *guardian) {
 type containedChild struct {
 	c      *Containment
 	mark   string
-	number int // in its mark as a limit; 0: it has none of its own
+	number int // in its mark as a limit; 0 if all were taken
 	pid    int
 	start  uint64 // of the child; 0 if unknown
 }
 
-// prepare returns the containment for a child that is about to start, and makes sure that
-// the guardian runs.
+// prepare returns the containment for a child that is about to start, and makes sure that the guardian runs.
 func (c *Containment) prepare() *containedChild {
 	if c == nil {
 		return nil
@@ -208,8 +202,8 @@ func (c *Containment) prepare() *containedChild {
 	return &containedChild{c: c, mark: fmt.Sprint(c.hostMark, c.lastChild.Add(1)), number: c.live.take()}
 }
 
-// marks returns the mark of the child as a limit: one that says only that it is a child of this process
-// where there are no numbers left.
+// marks returns the child's mark as a limit. If all numbers were taken, the mark only says that the process is a child
+// of this host.
 func (h *containedChild) marks() sweep.Marks {
 	if h == nil || h.number == 0 || h.c.number == 0 {
 		return sweep.OwnMarks().Containment(0).Child(0)
@@ -217,7 +211,7 @@ func (h *containedChild) marks() sweep.Marks {
 	return h.c.marks.Child(h.number)
 }
 
-// sweepable returns the marks by which descendants of this child alone are found.
+// sweepable returns the marks that only the descendants of this child have; empty if it shares its mark.
 func (h *containedChild) sweepable() sweep.Marks {
 	if h.number == 0 || h.c.number == 0 {
 		return sweep.Marks{}
@@ -225,14 +219,14 @@ func (h *containedChild) sweepable() sweep.Marks {
 	return h.marks()
 }
 
-// abandon forgets a child that was not started.
+// abandon releases a child that was not started.
 func (h *containedChild) abandon() {
 	if h != nil {
 		h.c.live.free(h.number)
 	}
 }
 
-// environ returns env with the mark of the child.
+// environ returns env with the child's mark.
 func (h *containedChild) environ(env []string) []string {
 	if h == nil {
 		return env
@@ -247,7 +241,7 @@ func (h *containedChild) environ(env []string) []string {
 	return out
 }
 
-// attach sets the child. pid must not be reaped yet.
+// attach records the started child, which must not have been reaped yet.
 func (h *containedChild) attach(pid int) {
 	if h == nil {
 		return
@@ -259,8 +253,7 @@ func (h *containedChild) attach(pid int) {
 	h.c.guardian.notify("+", pid, h.start)
 }
 
-// release kills the descendants of the child, which must be dead and not reaped, and
-// forgets the child.
+// release kills the descendants of the child, which must be dead and not reaped, and forgets the child.
 func (h *containedChild) release() {
 	if h == nil {
 		return
@@ -282,7 +275,7 @@ type numbers struct {
 	used map[int]bool
 }
 
-// take returns a number that is not in use, the oldest first; 0 if there is none.
+// take returns the number that has been free for longest; 0 if all are taken.
 func (n *numbers) take() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -300,7 +293,7 @@ func (n *numbers) take() int {
 	}
 }
 
-// free ends the use of a number.
+// free returns a number.
 func (n *numbers) free(number int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

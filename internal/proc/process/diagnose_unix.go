@@ -16,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diagnose finds the cause behind an error number: a missing directory, file and
-// interpreter are all ENOENT. It looks at the files after the failure, so it may be wrong
-// about a file that has changed since; the system's error is kept.
+// diagnose finds the cause behind an error number: a missing directory, file and interpreter are all ENOENT. It looks
+// at the files after the failure, so it may be wrong about a file that has changed since. The system's error is kept.
 func diagnose(s *Spec, err error) *StartError {
 	e := &StartError{Reason: Other, Path: s.Path, Err: err}
 	switch {
@@ -48,8 +47,8 @@ func isAny(err error, errnos ...unix.Errno) bool {
 	return slices.ContainsFunc(errnos, func(errno unix.Errno) bool { return errors.Is(err, errno) })
 }
 
-// Check returns a [*StartError] if the system would not start the executable at path,
-// which must be absolute; nil if no obstacle is found.
+// Check returns a [*StartError] if the executable at path, which must be absolute, cannot be started; nil if no
+// obstacle is found.
 func Check(path string) error {
 	if reason, culprit := diagnosePath(&Spec{Path: path}); reason != "" {
 		return &StartError{Reason: reason, Path: path, Culprit: culprit, Err: executable(path)}
@@ -57,8 +56,8 @@ func Check(path string) error {
 	return nil
 }
 
-// diagnosePath checks the working directory, the file and its interpreter, in the order of
-// the system, and returns the first fault; "" for none.
+// diagnosePath checks the working directory, the file and its interpreter, in the order of the system, and returns the
+// first fault; "" for none.
 func diagnosePath(s *Spec) (r Reason, culprit string) {
 	if s.Dir != "" && unix.Access(s.Dir+"/.", unix.X_OK) != nil {
 		return CwdMissing, s.Dir
@@ -84,8 +83,7 @@ func diagnosePath(s *Spec) (r Reason, culprit string) {
 	return "", ""
 }
 
-// interpreterOf returns the interpreter of path: that of the #! line, or the dynamic
-// loader of an ELF file. "" if there is none.
+// interpreterOf returns the program in the #! line of path, or the dynamic loader of an ELF file; "" if there is none.
 func interpreterOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

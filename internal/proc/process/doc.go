@@ -1,6 +1,5 @@
-// Package process manages child processes: it resolves a command, filters the
-// environment, starts the child in its own session, reads its stderr line by line and
-// makes sure that the child and its descendants end.
+// Package process manages child processes: it resolves a command, filters the environment, starts the child in its own
+// session, reads its stderr line by line, and makes sure that the child and its descendants end.
 //
 //	Resolve, LaunchScript                      the command line
 //	Environ, Expand                            the environment
@@ -12,51 +11,43 @@
 //
 // # Exit
 //
-// A child has exited when wait reports the exit. An end of file on its stdout does not
-// prove it, because the child may have closed stdout and run on; neither does a missing
-// end of file prove the opposite, because a grandchild may hold the pipe. On Linux the
-// exit is seen before the pid is free: the child's process group is killed first, and
-// then the child is reaped, so no signal can hit another process with the same pid.
+// A child has exited when wait says so. The end of its stdout proves nothing: a running child may have closed stdout,
+// and a grandchild may hold the pipe after the child's exit. On Linux, the child's process group is killed before the
+// child is reaped, so that no signal can hit another process with the same pid.
 //
 // # Containment
 //
-// On Linux each child has a mark from its first instruction on that its descendants inherit and cannot get
-// rid of: a hard limit, see package sweep; and another in its environment (EXTHOST_COOKIE), for
-// systems without such limits and for hosts inside of extensions. After the exit of the child, and before it
-// is reaped, a sweep over /proc kills every process that is in the child's session, has a mark, or descends
-// from such a process. So daemons that left the process group end with their child. One
-// guardian process per host holds the reading end of a pipe. When the host ends, for any
-// reason, the pipe ends, and the guardian sweeps for all children. A process is
-// identified by its pid and start time, and signalled through a handle, so that a reused
-// pid is never killed.
+// On Linux each child has two marks, which its descendants inherit: a hard limit that they cannot get rid of, set
+// before the first instruction (see package sweep), and one in its environment (EXTHOST_COOKIE), for systems without
+// such limits and for hosts inside of extensions. Between the exit of the child and its reaping, a sweep over /proc
+// kills every process that is in the child's session, has its mark, or descends from such a process. So daemons that
+// left the process group end with their child. One guardian process per host holds the read end of a pipe. When the
+// host ends, for any reason, the pipe closes, and the guardian sweeps for all children. Processes are identified by pid
+// and start time, and signalled through a handle, so that a reused pid is never killed.
 //
-// Some processes escape: one that lowers its own limit, and has left the session, cleared its environment
-// and lost its ancestors before the sweep; one that changed its user; one that forks and exits faster
-// than the sweep finds it; all, if the guardian is killed and then the host, until the next host of
-// the directory ends them. The mark still keeps them from operating any host, see package lineage. A pid
-// namespace contains these as well.
+// Some processes escape: one that lowers its own limit, and left the session, cleared its environment and lost its
+// ancestors before the sweep; one that changed its user; one that forks and exits faster than the sweep; and all, if
+// the guardian is killed and then the host, until the directory's next host ends them. Even then the mark keeps them
+// from operating a host, see package lineage. A pid namespace contains all of these.
 //
 // # Isolation
 //
-// An isolated child runs in its own pid namespace, with a mount namespace for its /proc.
-// Without root rights both are made in a user namespace, in which ids keep their numbers
-// and sudo does not work. The first process there is an init, which is this program
-// again, see package nsinit: it starts the child, reaps orphans and holds a socket to the host. When the
-// child or the host ends, the init ends, and the kernel kills every process of the
-// namespace: no process can leave it. Isolation costs a second small process and some
-// milliseconds at the start of the child.
+// An isolated child runs in its own pid namespace, with a mount namespace for its /proc. Unless the host is root, both
+// are created in a user namespace, in which ids keep their numbers and sudo does not work. The first process there is
+// an init: this program again, see package nsinit. It starts the child, reaps orphans and holds a socket to the host.
+// When the child or the host ends, the init ends, and the kernel kills every process of the namespace; none can leave
+// it. Isolation costs a second small process and some milliseconds at the start of the child.
 //
-// Limits are set on a child before its first instruction. No child writes core dumps, and
-// the kernel's OOM killer prefers children to the host.
+// Limits are set before the child's first instruction. No child writes core dumps, and the OOM killer prefers children
+// to the host.
 //
-// The parent-death signal of Linux is not used: it fires when the thread that started the
-// child ends, and in a Go program threads end while the host goes on. A child that asks for
-// the signal itself gets it with the host: the launcher's thread does not end before.
+// The parent-death signal of Linux is not used: it fires when the thread that started the child ends, and Go programs
+// end threads at any time. A child that asks for the signal itself gets it when the host ends, because the launcher's
+// thread lives that long.
 //
 // # Privileges
 //
-// On Linux a child has no_new_privs, and as root a part of the capabilities. Both are
-// attributes of the thread that starts it, so children are started on one thread of their
-// own, which has given up the rest for good; see launcher. The init of a pid namespace mounts
-// /proc first and then gives them up on its main thread.
+// On Linux a child has no_new_privs, and as root only some capabilities. Both are attributes of the thread that starts
+// it, so children are started on a thread that has given up the rest for good; see launcher. The init of a pid
+// namespace mounts /proc before it gives them up on its main thread.
 package process

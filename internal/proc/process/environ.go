@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// EnvPolicy selects the host's variables that a child receives.
+// EnvPolicy selects which of the host's variables a child receives.
 type EnvPolicy struct {
-	// Mode is "filter", the default: all variables except those that look like
-	// secrets; or "allowlist": a short list of harmless names, Pass and Declared.
+	// Mode is "filter", the default: all variables except those that look like secrets; or "allowlist": a short list of
+	// harmless names, Pass and Declared.
 	Mode string
-	// Pass are names that the operator allows, even if they look like secrets.
+	// Pass are names that the operator allows even if they look like secrets.
 	Pass []string
-	// Declared are names that the extension requires. They pass as Pass does.
+	// Declared are names that the extension requires. They are treated like Pass.
 	Declared []string
-	// Deny are names that the operator withholds, in spite of Pass and Declared.
+	// Deny are names that the operator withholds, even if they are in Pass or Declared.
 	Deny []string
-	// Set are variables that replace those of the host, without any filter.
+	// Set are variables that replace the host's and are not filtered.
 	Set map[string]string
 }
 
-// EnvReport lists the names of variables that Environ treated specially, sorted. It
-// contains no values, and no names in EnvPolicy.Set.
+// EnvReport lists the names, sorted, that Environ treated specially. It contains neither values nor names of
+// EnvPolicy.Set.
 type EnvReport struct {
 	// Withheld are the names that the child does not receive.
 	Withheld []string
@@ -31,14 +31,12 @@ type EnvReport struct {
 	PassedSecrets []string
 }
 
-// Environ returns the environment of a child, sorted by name and without duplicates (the
-// last one counts), and a report about the variables of host.
+// Environ returns the environment of a child, sorted by name and without duplicates (the last one counts), and a report
+// about the variables of host.
 //
-// Variables that make programs load foreign code (LD_*, DYLD_*, NODE_OPTIONS, …) are
-// always withheld. Variables whose name looks like that of a secret, whose value has the form
-// of one, such as a token of a known issuer or a URL with a password, and those that give
-// access to the user's secrets, such as SSH_AUTH_SOCK, are withheld unless Pass or Declared
-// names them.
+// Variables that make programs load foreign code (LD_*, DYLD_*, NODE_OPTIONS, …) are always withheld. Secrets are
+// withheld unless Pass or Declared names them: variables whose name looks secret, whose value looks like a token of a
+// known issuer or a URL with a password, or that give access to the user's secrets, such as SSH_AUTH_SOCK.
 func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 	vars := parseEnv(host)
 	asked := names(p.Pass, p.Declared)
@@ -60,7 +58,7 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 			report.PassedSecrets = append(report.PassedSecrets, v.name())
 		}
 	}
-	env = make([]string, 0, len(vars)+len(p.Set)) // each child's is kept
+	env = make([]string, 0, len(vars)+len(p.Set)) // allocated exactly, as it is kept for each child
 	for _, v := range vars {
 		env = append(env, v.kv) // not copied: the environments of many children share the string
 	}
@@ -73,7 +71,7 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 	return env, report
 }
 
-// Distinct returns env with the last value of each name alone, sorted.
+// Distinct returns env, sorted, with only the last value of each name.
 func Distinct(env []string) (out []string) {
 	for _, v := range parseEnv(env) {
 		out = append(out, v.kv)
@@ -82,7 +80,7 @@ func Distinct(env []string) (out []string) {
 	return out
 }
 
-// Lookup returns a function that returns variables of env, for [Expand] and [Resolve].
+// Lookup returns a function that looks up variables of env, for [Expand] and [Resolve].
 func Lookup(env []string) func(name string) (value string, ok bool) {
 	vars := parseEnv(env)
 	return func(name string) (string, bool) {
@@ -94,7 +92,7 @@ func Lookup(env []string) func(name string) (value string, ok bool) {
 	}
 }
 
-// envVar is one NAME=value, and the length of the name.
+// envVar is one NAME=value, with the length of the name.
 type envVar struct {
 	kv  string
 	end int
@@ -115,7 +113,7 @@ func parseEnv(env []string) map[string]envVar {
 	return vars
 }
 
-// envKey is the same for all spellings of a variable's name.
+// envKey normalises a variable's name: case does not matter on Windows.
 func envKey(name string) string {
 	if runtime.GOOS == "windows" {
 		return strings.ToUpper(name)

@@ -7,17 +7,16 @@ import (
 
 // Exit is the result of a process.
 type Exit struct {
-	Code       int    // exit status; -1 when a signal ended it
-	Signal     string // "SIGKILL", …; "" when it exited by itself
+	Code       int    // exit status; -1 if a signal ended it
+	Signal     string // such as "SIGKILL"; "" if it exited by itself
 	CoreDumped bool
-	Err        error // the error of a failed wait; then the other fields are not valid
+	Err        error // error of a failed wait; the other fields are then invalid
 }
 
 // Success reports whether the process exited with status 0.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == "" && e.Err == nil }
 
-// launched explains the exit statuses by which shells, npx and other launchers pass on that
-// a signal ended the process that they ran.
+// launched explains the exit statuses by which shells, npx and other launchers report that a signal ended their child.
 var launched = map[int]string{
 	129: " (of a process that SIGHUP ended)",
 	130: " (of a process that SIGINT ended)",

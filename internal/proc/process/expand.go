@@ -10,9 +10,8 @@ import (
 
 var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Expand replaces ${VAR} by the result of lookup, ${VAR:-default} by the literal
-// default if VAR is missing or empty, and $${ by ${. All other text, including $VAR without
-// braces, stays unchanged. The error names all missing variables, or the malformed reference.
+// Expand replaces ${VAR} by the result of lookup, ${VAR:-default} by default if VAR is missing or empty, and $${ by ${.
+// All other text, including $VAR, stays unchanged. The error names all missing variables, or the malformed reference.
 func Expand(s string, lookup func(name string) (string, bool)) (string, error) {
 	var b strings.Builder
 	var missing []string

@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseOnExecAll sets close-on-exec on all open descriptors above stderr, most of all on
-// those inherited from the parent, so that children do not inherit them. Call it once, at
-// the start of the program.
+// CloseOnExecAll sets close-on-exec on all open descriptors above stderr, so that children do not inherit what this
+// process has inherited. Call it once, at the start of the program.
 func CloseOnExecAll() error {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
 	}
-	// For kernels before 5.11 and sandboxes that filter system calls.
+	// Kernels before 5.11, and sandboxes that filter system calls.
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err

@@ -16,29 +16,27 @@ import (
 )
 
 const (
-	// sendTimeout bounds a write to the guardian, which reads all the time.
+	// sendTimeout bounds a write to the guardian, which reads continuously.
 	sendTimeout = 100 * time.Millisecond
 	// readyTimeout bounds the start of a guardian.
 	readyTimeout = 500 * time.Millisecond
-	// closeTimeout bounds the wait of Close for the guardian's sweep.
+	// closeTimeout bounds how long Close waits for the guardian's sweep.
 	closeTimeout = 2 * time.Second
 )
 
-// guardian is the host's side of the guardian process. Containment.mu must be held for
-// notify.
+// guardian is the host's side of the guardian process. notify requires Containment.mu.
 type guardian struct {
 	proc       *os.Process
-	lifeline   *os.File // writing end of the pipe that ends with this process
-	readyPipe  *os.File // the guardian writes one byte when it is ready
+	lifeline   *os.File // write end of the pipe that closes with this process
+	readyPipe  *os.File // one byte arrives when the guardian is ready
 	began      time.Time
-	readyKnown chan struct{} // closed when ready is known
+	readyKnown chan struct{} // closed once ready is known
 	ready      bool          // set before readyKnown is closed
-	done       chan struct{} // closed when the guardian has been reaped
+	done       chan struct{} // closed once the guardian has been reaped
 }
 
-// startGuardian starts program as the guardian of a host, with its running children in
-// leaders. It does not wait: the guardian reads the lines on the lifeline once it runs.
-// The caller must call watch.
+// startGuardian starts program as the guardian of a host whose running children are leaders. It does not wait: the
+// guardian reads the lifeline once it runs. The caller must call watch.
 func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint64) (*guardian, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -62,7 +60,7 @@ func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint
 		Files: []*os.File{null, null, null, guard.Lifeline: life, guard.Ready: ready},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
-	life.Close() // or writes to a guardian that has ended would wait for room
+	life.Close() // otherwise, writes to a dead guardian would block instead of failing
 	if err != nil {
 		lifeline.Close()
 		isReady.Close()
@@ -84,7 +82,7 @@ func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint
 	return g, nil
 }
 
-// watch waits until the guardian is ready, and for its end.
+// watch waits until the guardian is ready, and then for its end.
 func (g *guardian) watch() {
 	n, _ := g.readyPipe.Read(make([]byte, 1))
 	g.ready = n == 1
@@ -119,26 +117,25 @@ func (g *guardian) ended() bool {
 	}
 }
 
-// notify tells the guardian that a child was started (+) or has ended (-).
+// notify tells the guardian that a child was started ("+") or has ended ("-").
 func (g *guardian) notify(what string, pid int, start uint64) {
 	if g != nil {
 		g.send("%s %d %d\n", what, pid, start)
 	}
 }
 
-// send writes a line, which is short enough for an atomic write to a pipe. It kills a
-// guardian that does not read, which is then replaced, and writes nothing to it any more; a
-// stopped guardian is resumed first. After close it does nothing.
+// send writes a line, short enough for an atomic write to a pipe. It resumes a stopped guardian first. A guardian that
+// does not read is killed, to be replaced, and gets no further lines. After close, send does nothing.
 func (g *guardian) send(format string, args ...any) {
 	g.resume()
 	_ = g.lifeline.SetWriteDeadline(time.Now().Add(sendTimeout))
 	if _, err := fmt.Fprintf(g.lifeline, format, args...); err != nil && !errors.Is(err, os.ErrClosed) {
 		_ = g.proc.Kill()
-		g.lifeline.Close() // once it is killed: it would sweep otherwise
+		g.lifeline.Close() // only after the kill: the guardian would sweep otherwise
 	}
 }
 
-// close makes the guardian sweep, and waits for its end.
+// close makes the guardian sweep and waits for its end.
 func (g *guardian) close() {
 	g.lifeline.Close()
 	g.resume()
@@ -150,11 +147,10 @@ func (g *guardian) close() {
 	}
 }
 
-// resume continues a guardian that was stopped by a signal. A stopped guardian could not
-// sweep at the end of the host.
+// resume continues a guardian that was stopped by a signal, as it could not sweep at the end of the host.
 func (g *guardian) resume() { _ = g.proc.Signal(unix.SIGCONT) }
 
-// sweepWait bounds the time that the reaping of a child waits for its descendants to end.
+// sweepWait bounds how long the reaping of a child waits for its descendants to end.
 const sweepWait = time.Second
 
 // sweep kills the descendants of the child, which must be dead and not reaped.
@@ -179,8 +175,7 @@ func (c *Containment) sweepAll() {
 	q.Sweep(sweepWait)
 }
 
-// support returns the kinds of containment that work without a guardian, and those that do
-// not.
+// support returns the mechanisms that work without a guardian, and those that do not, with reasons.
 func support() (holds, lacks []string) {
 	holds = append(holds, HoldsGroup)
 	if sweep.StartTime(os.Getpid()) == 0 {

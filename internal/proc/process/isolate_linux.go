@@ -21,20 +21,19 @@ import (
 // CanIsolate reports whether [Spec.Isolate] has an effect on this system.
 const CanIsolate = true
 
-// initStartLimit bounds the time in which an init starts the child.
+// initStartLimit bounds the time in which an init must start the child.
 const initStartLimit = 10 * time.Second
 
-// initConn is the host's end of the socket to the init of a pid namespace. When this end is
-// closed, for any reason, the init exits and the kernel kills all processes of the
-// namespace.
+// initConn is the host's end of the socket to an init. When it is closed, for any reason, the init exits and the kernel
+// kills all processes of the namespace.
 type initConn struct {
 	socket *os.File
 	lines  *bufio.Reader
-	listen net.Listener // of the child's proxy; nil for none
+	listen net.Listener // for the child's proxy; nil for none
 }
 
-// startIsolated starts argv in a new pid namespace, with program as the init. It returns
-// the process of the init, which leads the session and group of the child.
+// startIsolated starts argv in a new pid namespace, with program as the init. It returns the init's process, which
+// leads the session and group of the child.
 func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, s *Spec,
 ) (*os.Process, *initConn, error) {
 	if program == "" {
@@ -50,7 +49,7 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	}
 	inner := *attr
 	inner.Files = append(slices.Clone(attr.Files), theirs)
-	order, _ := json.Marshal(t) // numbers always encode
+	order, _ := json.Marshal(t) // cannot fail
 	words := append([]string{nsinit.Name, string(order)}, argv...)
 	proc, err := startInNamespace(program, words, &inner, t.Sandbox != nil)
 	theirs.Close()
@@ -68,7 +67,7 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	return nil, nil, err
 }
 
-// termsOf returns what the init is told. The error is that of a sandbox which the system cannot enforce.
+// termsOf returns the terms for the init. The error means that the system cannot enforce the sandbox.
 func termsOf(s *Spec) (nsinit.Terms, error) {
 	t := nsinit.Terms{Limits: s.Limits, Mark: s.mark, NewPrivileges: s.NewPrivileges}
 	if s.Sandbox == nil {
@@ -83,9 +82,9 @@ func termsOf(s *Spec) (nsinit.Terms, error) {
 	return t, nil
 }
 
-// startInNamespace starts a process as the first of a pid namespace, with a mount namespace
-// for its /proc, and with network a network namespace. Without the right to create these it also creates a user
-// namespace, in which user and group keep their numbers.
+// startInNamespace starts a process as the first one of a new pid namespace, with a mount namespace for its /proc and,
+// if network is set, a network namespace. If this process may not create these, it also creates a user namespace, in
+// which user and group keep their numbers.
 func startInNamespace(program string, argv []string, attr *os.ProcAttr, network bool) (*os.Process, error) {
 	sys := *attr.Sys
 	sys.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
@@ -116,7 +115,7 @@ func newInitConn() (*initConn, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = unix.SetNonblock(pair[0], true) // needed for deadlines
+	_ = unix.SetNonblock(pair[0], true) // required for deadlines
 	ours := os.NewFile(uintptr(pair[0]), "init")
 	return &initConn{socket: ours, lines: bufio.NewReader(ours)}, os.NewFile(uintptr(pair[1]), "host"), nil
 }
@@ -128,7 +127,7 @@ func (l *initConn) close() error {
 	return l.socket.Close()
 }
 
-// awaitStart waits until the init has started path, and returns the error of the start.
+// awaitStart waits until the init has started path, and returns the error of that start.
 func (l *initConn) awaitStart(ctx context.Context, path string) error {
 	_ = l.socket.SetReadDeadline(time.Now().Add(initStartLimit))
 	stop := context.AfterFunc(ctx, func() { _ = l.socket.SetReadDeadline(time.Unix(1, 0)) })
@@ -163,11 +162,10 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 	return cause
 }
 
-// exit returns the exit of the child, as reported by the init. If the init was killed, it
-// returns the exit of the init.
+// exit returns the child's exit as reported by the init, or the exit of the init if it was killed.
 func (l *initConn) exit(init Exit) Exit {
 	defer l.close()
-	_ = l.socket.SetReadDeadline(time.Now().Add(drainWait)) // the report of a dead init can be read at once
+	_ = l.socket.SetReadDeadline(time.Now().Add(drainWait)) // a dead init's report is already in the socket
 	line, _ := l.lines.ReadString('\n')
 	var r nsinit.Report
 	if json.Unmarshal([]byte(strings.TrimSpace(line)), &r) != nil || r.Status == nil {

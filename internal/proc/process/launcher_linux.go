@@ -14,24 +14,23 @@ import (
 // CanRestrict reports whether [Spec.NewPrivileges] has an effect on this system.
 const CanRestrict = true
 
-// launcher starts children on a thread that has given up privileges. What is given up are
-// attributes of a thread, and a child has those of the thread that starts it. The thread
-// exists while a child that it started does: a child that asked the kernel for a signal at
-// the end of its parent would get that signal at the end of this thread. A nil launcher is
-// the thread of the caller, with all its privileges.
+// launcher starts children on a thread that has given up privileges: these are attributes of a thread, and a child
+// inherits them from the thread that starts it. The thread lives as long as its children, because a child that asked
+// for a parent-death signal gets it at the end of this thread. A nil launcher is the caller's thread, with all its
+// privileges.
 type launcher struct {
-	prepare func() error // runs on the thread first; nil: gives up all but confine.KeptCapabilities
+	prepare func() error // runs first on the thread; nil: give up all but confine.KeptCapabilities
 
 	mu    sync.Mutex
-	users int // starts that are under way, and children that are not reaped
+	users int // starts under way, and children that are not reaped
 	jobs  chan func()
-	state chan error // has the error of prepare, and is closed with the thread's work
+	state chan error // receives the error of prepare; closed when the thread ends
 }
 
 var restricted launcher
 
-// launcherOf returns the launcher for s. The caller must call leave after the failed start,
-// or when the child has been reaped.
+// launcherOf returns the launcher for s. The caller must call leave after a failed start, or when the child has been
+// reaped.
 func launcherOf(s *Spec) (*launcher, error) {
 	if s.Sandbox != nil && s.NewPrivileges {
 		return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: errPrivilegedSandbox}
@@ -51,7 +50,7 @@ func launcherOf(s *Spec) (*launcher, error) {
 	if s.NewPrivileges {
 		lineage.Privileged()
 	}
-	if s.NewPrivileges || s.Isolate { // the init of a pid namespace needs privileges until it starts the child
+	if s.NewPrivileges || s.Isolate { // an init needs privileges until it starts the child
 		return nil, nil
 	}
 	if err := restricted.enter(); err != nil {
@@ -60,7 +59,7 @@ func launcherOf(s *Spec) (*launcher, error) {
 	return &restricted, nil
 }
 
-// giveUp is [confine.Privileges] with the mark of children.
+// giveUp gives up all privileges but kept, and notes if that does not mark the thread.
 func giveUp(kept uint64) error {
 	marked, err := confine.Privileges(kept)
 	if !marked {
@@ -69,9 +68,8 @@ func giveUp(kept uint64) error {
 	return err
 }
 
-// Launch runs start, which starts a process that [Start] cannot start, so that the process has
-// the privileges of a child for s. The caller must call reaped after its end. The error is that
-// of start, or a [*StartError].
+// Launch runs start so that the process it starts has the privileges of a child for s. It is for processes that [Start]
+// cannot start. The caller must call reaped after the end of that process. The error is start's or a [*StartError].
 func Launch(s Spec, start func() error) (reaped func(), err error) {
 	l, err := launcherOf(&s)
 	if err != nil {
@@ -115,7 +113,7 @@ func (l *launcher) leave() {
 	}
 }
 
-// run runs f and waits for its end.
+// run runs f on the launcher's thread and waits for it.
 func (l *launcher) run(f func()) {
 	if l == nil {
 		f()
@@ -126,11 +124,11 @@ func (l *launcher) run(f func()) {
 	<-done
 }
 
-// work runs jobs on a thread that ends with it, because the goroutine does not unlock it.
-// The runtime starts no other thread from a locked one.
+// work runs jobs on a thread that ends with work, because the goroutine stays locked to it. The runtime starts no other
+// thread from a locked one.
 func work(prepare func() error, jobs <-chan func(), state chan<- error) {
 	runtime.LockOSThread()
-	if unix.Gettid() == os.Getpid() { // the main thread never ends, and stands for the process
+	if unix.Gettid() == os.Getpid() { // the main thread never ends, and represents the process
 		defer runtime.UnlockOSThread()
 		moved := make(chan struct{})
 		go func() { defer close(moved); work(prepare, jobs, state) }()

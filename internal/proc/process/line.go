@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// levelTrace is below slog's lowest named level.
+// levelTrace is below the lowest level of slog.
 const levelTrace = slog.LevelDebug - 4
 
 // prefixLevels are the levels of lines that start with "E! ", "W! " and so on.
@@ -28,7 +28,7 @@ var namedLevels = map[string]slog.Level{
 	"critical": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
 }
 
-// parseLine determines the level of a line: a warning unless the line states one.
+// parseLine determines the level of a line: warning, unless the line states one.
 func parseLine(line []byte, truncated bool) Line {
 	l := Line{Level: slog.LevelWarn, Truncated: truncated}
 	if len(line) >= 2 && line[1] == '!' && (len(line) == 2 || line[2] == ' ') {
@@ -45,8 +45,7 @@ func parseLine(line []byte, truncated bool) Line {
 	return l
 }
 
-// jsonLevel reads the member "level" of a JSON line: a name, or a number of pino and
-// bunyan (30 is info).
+// jsonLevel reads the member "level" of a JSON line: a name, or a number as in pino and bunyan (30 is info).
 func jsonLevel(line []byte) (slog.Level, bool) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] != '{' {

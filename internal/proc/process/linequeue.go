@@ -2,8 +2,7 @@ package process
 
 import "sync"
 
-// lineQueue delivers lines in order. Its goroutine exists only while lines wait, so that
-// the queue of a quiet child costs nothing.
+// lineQueue delivers lines in order. Its goroutine exists only while lines wait, so that a quiet child costs nothing.
 type lineQueue struct {
 	deliver func(Line)
 	max     int // capacity
@@ -12,14 +11,14 @@ type lineQueue struct {
 	lines  []Line
 	busy   bool // the goroutine runs
 	closed bool
-	done   chan struct{} // closed after close, when all lines are delivered
+	done   chan struct{} // closed once all lines are delivered after close
 }
 
 func newLineQueue(to func(Line), max int) *lineQueue {
 	return &lineQueue{deliver: to, max: max, done: make(chan struct{})}
 }
 
-// push queues l and reports whether there was room. It does not wait.
+// push queues l and reports whether there was room. It does not block.
 func (d *lineQueue) push(l Line) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -34,7 +33,7 @@ func (d *lineQueue) push(l Line) bool {
 	return true
 }
 
-// close ends the input. done is closed when all lines are delivered.
+// close ends the input; done is closed once all lines are delivered.
 func (d *lineQueue) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,7 +52,7 @@ func (d *lineQueue) run() {
 	}
 }
 
-// next returns the oldest line. Without one it marks the goroutine as ended.
+// next returns the oldest line. If there is none, it marks the goroutine as ended.
 func (d *lineQueue) next() (l Line, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,9 +6,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/resident"
 )
 
-// Trim gives back what the start of this process needed and its work does not: garbage, and the pages of
-// the program that are not used any more, see [resident.UnmapProgram]. It takes some milliseconds, in which calls
-// are answered more slowly, so it is for the end of a start.
+// Trim releases memory that only the start of this process needed: garbage, and pages of the program, see
+// [resident.UnmapProgram]. It takes some milliseconds that slow down calls, so call it at the end of a start.
 func Trim() {
 	debug.FreeOSMemory()
 	resident.UnmapProgram()

@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// SessionMemory returns the resident memory in bytes of each session, by session id, which
-// is the pid of a child. Shared pages count for each process. The map is nil if /proc
-// cannot be read.
+// SessionMemory returns the resident memory in bytes of each session, keyed by session id, which is the pid of a child.
+// Shared pages count for each process. The map is nil if /proc cannot be read.
 func SessionMemory() map[int]int64 {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -25,8 +24,8 @@ func SessionMemory() map[int]int64 {
 		if err != nil {
 			continue // the process has ended
 		}
-		// Fields after the name, which may hold any character: state, parent, group,
-		// session, …, and the resident pages as the 22nd.
+		// The name may contain any character. After it come state, parent, group, session, …; the resident pages are
+		// the 22nd field.
 		if f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]); len(f) >= 22 {
 			session, _ := strconv.Atoi(string(f[3]))
 			pages, _ := strconv.ParseInt(string(f[21]), 10, 64)

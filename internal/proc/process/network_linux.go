@@ -19,12 +19,12 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox/egress"
 )
 
-// namespaces returns nil if a child can have a network namespace, and why not otherwise. A program that
-// does not exist is not found only after the namespaces are made.
+// namespaces returns nil if a child can have a network namespace, else the reason. It starts a program that does not
+// exist: that is noticed only after the namespaces have been created.
 var namespaces = sync.OnceValue(func() error {
 	attr := &os.ProcAttr{Sys: &syscall.SysProcAttr{}}
 	proc, err := startInNamespace("/nonexistent", []string{"none"}, attr, true)
-	if err == nil { // somebody has made it
+	if err == nil { // the program does exist
 		_ = proc.Kill()
 		_, err = proc.Wait()
 		return err
@@ -72,7 +72,7 @@ func (l *initConn) receiveListener() error {
 	return err
 }
 
-// openProxy serves the listener of the child, until the returned Closer is closed; nil for none.
+// openProxy serves the child's listener until the returned Closer is closed; nil if there is none.
 func (l *initConn) openProxy(p *sandbox.Policy) io.Closer {
 	if l == nil || l.listen == nil {
 		return nil

@@ -13,12 +13,11 @@ import (
 // nicePause is the time between two attempts: the kernel limits the rate of changes.
 const nicePause = 100 * time.Millisecond
 
-// FollowNice gives the child's session the nice value of the child, which usually comes
-// from a command that begins with nice. Most kernels group processes by session (sched(7),
-// "The autogroup feature"), and then a nice value counts within one session only. Each
-// child leads a session, so without FollowNice a child of nice 19 would get as much time
-// as the host. FollowNice returns when the value is set or cannot be set, or when the
-// child or ctx ends. It does not see the nice value of an isolated child.
+// FollowNice copies the child's nice value, usually set by a command that begins with nice, to the child's session.
+// Most kernels schedule by session (sched(7), "The autogroup feature"), where a nice value only counts within its
+// session. Each child leads a session, so without FollowNice a child of nice 19 would get as much time as the host. It
+// returns when the value is set or cannot be set, or when the child or ctx ends. It does not see the nice value of an
+// isolated child.
 func (p *Process) FollowNice(ctx context.Context) {
 	for errors.Is(p.followNice(), unix.EAGAIN) {
 		select {
@@ -31,15 +30,14 @@ func (p *Process) FollowNice(ctx context.Context) {
 	}
 }
 
-// followNice tries once. It holds mu, which delays the reaping: after that the pid may
-// belong to another process.
+// followNice tries once. It holds mu to delay the reaping, after which the pid may belong to another process.
 func (p *Process) followNice() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {
 		return nil
 	}
-	theirs, err := unix.Getpriority(unix.PRIO_PROCESS, p.PID()) // the kernel returns 20 minus the nice value
+	theirs, err := unix.Getpriority(unix.PRIO_PROCESS, p.PID()) // 20 minus the nice value
 	ours, ownErr := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil || ownErr != nil || ours == theirs {
 		return errors.Join(err, ownErr)

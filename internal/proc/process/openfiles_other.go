@@ -2,5 +2,5 @@
 
 package process
 
-// OpenFiles returns how many files this process may have open; 0 when that is unknown.
+// OpenFiles returns the limit of open files of this process; 0 if unknown.
 func OpenFiles() uint64 { return 0 }

@@ -4,9 +4,8 @@ package process
 
 import "golang.org/x/sys/unix"
 
-// OpenFiles returns how many files this process may have open; 0 when that is unknown. The Go
-// runtime has raised the soft limit to the hard one, and gives children the soft limit that
-// this process was started with.
+// OpenFiles returns the limit of open files of this process; 0 if unknown. The Go runtime raises the soft limit to the
+// hard one, and gives children the original soft limit.
 func OpenFiles() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -8,15 +8,15 @@ import (
 
 // Output collects the stdout of one process up to a limit.
 type Output struct {
-	Overflow chan struct{} // closed when the output exceeds the limit
+	Overflow chan struct{} // closed once the output exceeds the limit
 
 	file *os.File
 	data []byte
 	done chan struct{} // closed at the end of the output
 }
 
-// CollectStdout reads stdout in the background, at most limit bytes and one more.
-// [Output.End] must be called after the exit of the process.
+// CollectStdout reads up to limit bytes of stdout in the background. [Output.End] must be called after the exit of the
+// process.
 func (p *Process) CollectStdout(limit int) *Output {
 	o := &Output{file: p.Stdout, done: make(chan struct{}), Overflow: make(chan struct{})}
 	go func() { // ends when the file ends or End closes it
@@ -29,9 +29,8 @@ func (p *Process) CollectStdout(limit int) *Output {
 	return o
 }
 
-// End returns the output of a process that has ended, and whether that is within the
-// limit. It waits at most grace for the last output, since another process may hold the
-// pipe.
+// End returns the output of a process that has ended, and whether it is within the limit. It waits at most grace for
+// the last output, as another process may hold the pipe.
 func (o *Output) End(grace time.Duration) (data []byte, complete bool) {
 	select {
 	case <-o.done:

@@ -19,21 +19,19 @@ import (
 const (
 	// termGrace is the time between SIGTERM and SIGKILL.
 	termGrace = time.Second
-	// killWait bounds the wait after SIGKILL: a process in uninterruptible sleep
-	// cannot be killed.
+	// killWait bounds the wait after SIGKILL: a process in uninterruptible sleep cannot be killed.
 	killWait = 2 * time.Second
 	// drainWait bounds the delivery of the last stderr lines after the exit.
 	drainWait = 500 * time.Millisecond
 )
 
-// ErrUnkillable is returned by [Process.Stop] when the process still exists two seconds
-// after SIGKILL, for example in uninterruptible sleep.
+// ErrUnkillable is returned by [Process.Stop] if the process still exists two seconds after SIGKILL, for example in
+// uninterruptible sleep.
 var ErrUnkillable = errors.New("process: still alive after SIGKILL")
 
 // Spec describes the process to start.
 type Spec struct {
-	// Path is the absolute path of the executable; see [Resolve]. It is also argv[0] of
-	// the child.
+	// Path is the absolute path of the executable, see [Resolve]. It is also the child's argv[0].
 	Path string
 	// Args are the arguments after argv[0].
 	Args []string
@@ -41,48 +39,44 @@ type Spec struct {
 	Dir string
 	// Env is the complete environment; see [Environ]. Nil is empty.
 	Env []string
-	// StderrLine takes the lines of the child's stderr, in order, on one goroutine. A
-	// slow StderrLine loses lines, which are counted; it never blocks the child. Nil
-	// drops all lines; Tail works in any case.
+	// StderrLine receives the lines of the child's stderr, in order, on one goroutine. If it is slow, lines are lost
+	// and counted; it never blocks the child. Nil drops all lines. Tail works in any case.
 	StderrLine func(Line)
-	// Stderr bounds the lines for StderrLine.
+	// Stderr limits the lines passed to StderrLine.
 	Stderr StderrOptions
-	// StdoutToStderr connects the child's stdout to its stderr, for a child that does
-	// not communicate over stdout. Process.Stdout is nil then.
+	// StdoutToStderr connects the child's stdout to its stderr, for a child that does not communicate over stdout.
+	// Process.Stdout is then nil.
 	StdoutToStderr bool
-	// Limits bound the child, on systems where [limited.Enforced] is true.
+	// Limits are the resource limits of the child, where [limited.Enforced] is true.
 	Limits limited.Limits
-	// Containment kills the descendants of the child at its end. With nil only the
-	// process group is killed, and only while this process lives.
+	// Containment kills the child's descendants at its end. If nil, only the process group is killed, and only while
+	// this process lives.
 	Containment *Containment
-	// Isolate runs the child and its descendants in a pid namespace, on systems where
-	// [CanIsolate] is true. When the child or this process ends, the kernel kills them
-	// all. Isolate needs a Containment with a program.
+	// Isolate runs the child in a pid namespace, where [CanIsolate] is true: the kernel kills the child and its
+	// descendants when the child or this process ends. It requires a Containment with a program.
 	Isolate bool
-	// Sandbox confines the child. It excludes NewPrivileges. Nil confines nothing.
+	// Sandbox confines the child, nil does not. It excludes NewPrivileges.
 	Sandbox *sandbox.Policy
-	// NewPrivileges lets the child gain privileges through setuid programs and file
-	// capabilities, and leaves it the capabilities of this process. Without it a child has
-	// no_new_privs on Linux, and as root a safe part of the capabilities.
+	// NewPrivileges lets the child gain privileges through setuid programs and file capabilities, and keeps the
+	// capabilities of this process. Otherwise a child has no_new_privs on Linux, and as root only safe capabilities.
 	NewPrivileges bool
 
-	mark uint64 // of the child and its descendants, see package sweep; 0 where the system has none
+	mark uint64 // of the child and its descendants, see package sweep; 0 if the system has none
 }
 
 // Process is a started child. Its methods are safe for concurrent use.
 type Process struct {
-	// Stdin is the host's end of the child's stdin. It is closed by Stop and at the end
-	// of the child, which fails a blocked Write. The caller may close it earlier.
+	// Stdin is the host's end of the child's stdin. Stop and the child's end close it, which fails a blocked Write. The
+	// caller may close it earlier.
 	Stdin *os.File
-	// Stdout is the host's end of the child's stdout. The caller reads and closes it.
-	// The last output of the child can still be read after Done. A grandchild outside
-	// the group may hold the pipe open, so reads after Done need a deadline. Nil with
+	// Stdout is the host's end of the child's stdout. The caller reads and closes it. The child's last output can still
+	// be read after Done, with a deadline, as a grandchild outside the group may hold the pipe open. Nil with
 	// Spec.StdoutToStderr.
 	Stdout *os.File
 
 	proc      *os.Process
 	init      *initConn // not nil if isolated; proc is then the init
-	parent    *launcher // nil if isolated or with Spec.NewPrivileges; of this child alone with Spec.Sandbox
+	parent    *launcher // nil if isolated or with Spec.NewPrivileges; shared unless Spec.Sandbox is set
 	contained *containedChild
 	proxy     io.Closer // of the child's sandbox; nil for none
 	stderr    *stderrReader
@@ -91,11 +85,11 @@ type Process struct {
 	exit      Exit // set before done is closed
 
 	mu     sync.Mutex
-	reaped bool // the pid is free, so no signal may be sent
+	reaped bool // the pid may be reused: send no signals
 }
 
-// Start starts the child. ctx bounds the start, not the life of the child. A file that is
-// open for writing is tried again for 100 ms. The error is a [*StartError] or ctx.Err().
+// Start starts the child. ctx bounds the start, not the life of the child. If the file is open for writing, Start
+// retries for 100 ms. The error is a [*StartError] or ctx.Err().
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	if !filepath.IsAbs(s.Path) {
 		return nil, &StartError{Reason: Invalid, Path: s.Path, Err: errors.New("not an absolute path")}
@@ -154,15 +148,15 @@ func (s *Spec) start(ctx context.Context) (*Process, error) {
 	return p, nil
 }
 
-// busyRetries are the pauses before further attempts to start a file that is open for
-// writing, by an installer or by a fork elsewhere in this process.
+// busyRetries are the pauses before retries if the file is open for writing, by an installer or by a concurrent fork of
+// this process.
 var busyRetries = []time.Duration{20 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond}
 
 // spawn starts the child with stdio as its descriptors 0, 1 and 2.
 func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*os.Process, *initConn, error) {
 	attr := &os.ProcAttr{Dir: s.Dir, Env: s.Env, Files: stdio, Sys: sysProcAttr()}
 	if attr.Env == nil {
-		attr.Env = []string{} // nil would be the environment of this process
+		attr.Env = []string{} // nil would mean the environment of this process
 	}
 	argv := append([]string{s.Path}, s.Args...)
 	for try := 0; ; try++ {
@@ -209,7 +203,7 @@ func (p *Process) watch() {
 	if p.proxy != nil {
 		p.proxy.Close()
 	}
-	p.Stdin.Close() // fails writes that are still blocked
+	p.Stdin.Close() // fails blocked writes
 	p.stderr.finish()
 	p.exit = exitOf(state, err)
 	if p.init != nil {
@@ -218,34 +212,33 @@ func (p *Process) watch() {
 	close(p.done)
 }
 
-// PID returns the process id of the child, or of its init if isolated. It is also the id of
-// the child's process group and session. After Done another process may have it.
+// PID returns the process id of the child, or of its init if isolated. It is also the id of the child's process group
+// and session. It may be reused after Done.
 func (p *Process) PID() int { return p.proc.Pid }
 
-// Exited is closed when the child has exited. Done follows within seconds, after the
-// descendants are killed and stderr is read.
+// Exited is closed when the child has exited. Done follows within seconds, after the descendants are killed and stderr
+// is read.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Done is closed when the child has been reaped, its process group and its descendants
-// are killed as the containment allows, and its stderr is read to the end.
+// Done is closed when the child has been reaped, its process group and descendants have been killed as far as the
+// containment can, and its stderr has been read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exit returns the exit of the child. It is valid after Done.
 func (p *Process) Exit() Exit { return p.exit }
 
-// Tail returns the last 20 lines of stderr so far, oldest first, escaped and
-// not redacted.
+// Tail returns the last 20 lines of stderr so far, oldest first, escaped and not redacted.
 func (p *Process) Tail() []string { return p.stderr.tail.lines(time.Time{}) }
 
-// TailSince is Tail for the lines that were read after since.
+// TailSince is like Tail, for lines read after since.
 func (p *Process) TailSince(since time.Time) []string { return p.stderr.tail.lines(since) }
 
 // Kill sends SIGKILL to the child's process group. It does not wait.
 func (p *Process) Kill() { p.signal(kill) }
 
-// Stop ends the child: it closes stdin, waits grace, sends SIGTERM to the process group,
-// waits a second and sends SIGKILL. It returns as soon as the child has ended. When ctx
-// ends, Stop sends SIGKILL at once. The error is nil or ErrUnkillable.
+// Stop ends the child: it closes stdin, waits for grace, sends SIGTERM to the process group, waits for a second and
+// sends SIGKILL. It returns as soon as the child has ended. When ctx ends, it sends SIGKILL at once. The error is nil
+// or ErrUnkillable.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	p.Stdin.Close()
 	if p.waitFor(ctx, grace) {
@@ -278,8 +271,7 @@ func (p *Process) waitFor(ctx context.Context, d time.Duration) bool {
 // pipeEnds holds both ends of a child's stdin, stdout and stderr.
 type pipeEnds struct{ child, host [3]*os.File }
 
-// openPipes makes the pipes without os/exec, whose Wait closes them and so loses the last
-// lines of output.
+// openPipes creates the pipes. os/exec is not used, because its Wait closes them and so loses the last output.
 func openPipes() (s pipeEnds, err error) {
 	for i := range s.child {
 		r, w, err := os.Pipe()
@@ -297,14 +289,14 @@ func openPipes() (s pipeEnds, err error) {
 	return s, nil
 }
 
-// joinOutputs connects the child's stdout to the pipe of stderr.
+// joinOutputs connects the child's stdout to the pipe of its stderr.
 func (s *pipeEnds) joinOutputs() {
 	s.child[1].Close()
 	s.host[1].Close()
 	s.child[1], s.host[1] = s.child[2], nil
 }
 
-// closeAll closes files. It ignores nil and closed files.
+// closeAll closes files, ignoring nil and closed ones.
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()

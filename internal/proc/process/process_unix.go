@@ -16,8 +16,8 @@ const (
 	kill = unix.SIGKILL
 )
 
-// sysProcAttr gives each child its own session: without a controlling terminal, so that a
-// Ctrl-C for the host does not reach the child, and with one process group to kill.
+// sysProcAttr gives each child its own session: without a controlling terminal, so that Ctrl-C does not reach the
+// child, and with one process group to kill.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // signal sends sig to the child's process group, unless the child has been reaped.
@@ -29,10 +29,10 @@ func (p *Process) signal(sig unix.Signal) {
 	}
 }
 
-// signalGroupLocked ignores the error, which means that the group has no members.
+// signalGroupLocked ignores the error, which means that the group is empty.
 func (p *Process) signalGroupLocked(sig unix.Signal) { _ = unix.Kill(-p.proc.Pid, sig) }
 
-// readNow reads the available data of f without waiting.
+// readNow reads what is available in f without blocking.
 func readNow(f *os.File, buf []byte) (n int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -47,7 +47,7 @@ func readNow(f *os.File, buf []byte) (n int, err error) {
 
 func isBusy(err error) bool { return errors.Is(err, unix.ETXTBSY) }
 
-// endedBy returns the signal that ended the process, "" for none.
+// endedBy returns the signal that ended the process; "" if none did.
 func endedBy(state *os.ProcessState) (name string, core bool) {
 	status, _ := state.Sys().(syscall.WaitStatus)
 	return signalOf(status)

@@ -8,18 +8,18 @@ import (
 	"syscall"
 )
 
-// Windows has no SIGTERM; both steps of Stop end the process.
+// Windows has no SIGTERM: both steps of Stop kill the process.
 const (
 	term = syscall.SIGKILL
 	kill = syscall.SIGKILL
 )
 
-// sysProcAttr keeps a Ctrl-C for the host from the child.
+// sysProcAttr keeps the host's Ctrl-C from the child.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// signal ends the child only: its grandchildren survive.
+// signal kills only the child: its descendants survive.
 func (p *Process) signal(syscall.Signal) { _ = p.proc.Kill() }
 
 // Dying returns false: this system does not report that a process is exiting.
@@ -68,8 +68,8 @@ func diagnose(s *Spec, err error) *StartError {
 	return e
 }
 
-// Check returns a [*StartError] if the system would not start the executable at path,
-// which must be absolute; nil if no obstacle is found.
+// Check returns a [*StartError] if the executable at path, which must be absolute, cannot be started; nil if no
+// obstacle is found.
 func Check(path string) error {
 	if err := executable(path); err != nil {
 		return diagnose(&Spec{Path: path}, err)
@@ -82,7 +82,7 @@ func executable(file string) error {
 	return err
 }
 
-// withExtension adds an extension of PATHEXT to file: weather becomes weather.exe.
+// withExtension appends the matching extension of PATHEXT: weather becomes weather.exe.
 func withExtension(file string) string {
 	if found, err := exec.LookPath(file); err == nil {
 		return found

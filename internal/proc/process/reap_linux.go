@@ -9,9 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// reap waits for the exit of the child, kills its process group and its descendants, and
-// then collects the child. Until it is collected, the dead child keeps the ids of its
-// group and session from reuse.
+// reap waits for the child's exit, kills its process group and descendants, and then reaps it. Until then, the dead
+// child keeps its group and session ids from being reused.
 func (p *Process) reap() (*os.ProcessState, error) {
 	awaitExit(p.proc.Pid)
 	close(p.exited)
@@ -23,9 +22,8 @@ func (p *Process) reap() (*os.ProcessState, error) {
 	return p.proc.Wait()
 }
 
-// awaitExit returns when the child pid has exited, without reaping it. A pidfd waits in the
-// poller and costs no thread. If the kernel or the descriptor limit denies a pidfd, waitid
-// blocks a thread.
+// awaitExit waits until the child pid has exited, without reaping it. A pidfd waits in the poller and needs no thread.
+// If there is none, waitid blocks a thread.
 func awaitExit(pid int) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -43,8 +41,7 @@ func awaitExit(pid int) {
 	}
 }
 
-// Dying reports whether the child is exiting or has exited. The descriptors of a child are
-// closed before Exited.
+// Dying reports whether the child is exiting or has exited. A child's descriptors are closed before Exited.
 func (p *Process) Dying() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,14 +51,14 @@ func (p *Process) Dying() bool {
 	return sweep.Dying(p.proc.Pid)
 }
 
-// Stopped reports whether a signal such as SIGSTOP, or a debugger, has stopped the child.
+// Stopped reports whether the child is stopped by a signal such as SIGSTOP or by a debugger.
 func (p *Process) Stopped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.reaped && sweep.Stopped(p.proc.Pid)
 }
 
-// exited reports whether the child has exited, or cannot be waited for.
+// exited reports whether the child has exited or cannot be waited for.
 func exited(idType, id, flags int) bool {
 	for {
 		var info unix.Siginfo

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap collects the child and then kills the rest of its process group. The id of the group
-// stays taken while the group has members. If it has none, another group could get the id
-// before the signal; these systems offer no way to prevent that.
+// reap reaps the child and then kills the rest of its process group. The group's id stays taken while it has members;
+// if it has none, another group could get the id before the signal. These systems cannot prevent that.
 func (p *Process) reap() (*os.ProcessState, error) {
 	state, err := p.proc.Wait()
 	close(p.exited)

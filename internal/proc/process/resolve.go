@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// Resolve returns the path of the executable for command: a file relative to dir for a
-// command with a slash, else the first executable of that name on path, the PATH of the
-// child. It never searches the current directory. The result is absolute if dir is. The
-// error is a [*StartError].
+// Resolve returns the path of the executable for command: relative to dir if command contains a slash, else the first
+// executable of that name on path, the child's PATH. It never searches the current directory. The result is absolute if
+// dir is. The error is a [*StartError].
 func Resolve(command, dir, path string) (string, error) {
 	switch {
 	case command == "" || strings.ContainsRune(command, 0):
@@ -24,8 +23,8 @@ func Resolve(command, dir, path string) (string, error) {
 	return lookPath(command, path)
 }
 
-// lookPath searches the absolute directories of path. Relative and empty entries depend on
-// the current directory and are skipped.
+// lookPath searches the absolute directories of path. It skips relative and empty entries, which depend on the current
+// directory.
 func lookPath(name, path string) (string, error) {
 	failure := &StartError{Reason: NotFound, Path: name, Err: fs.ErrNotExist}
 	for _, dir := range filepath.SplitList(path) {
@@ -44,9 +43,8 @@ func lookPath(name, path string) (string, error) {
 	return "", failure
 }
 
-// LaunchScript returns the command line that runs script, whose path is relative to dir: .py
-// runs with python3, else python, .sh with sh, .js and .mjs with node, all found on path.
-// Any other script must be executable.
+// LaunchScript returns the command line that runs script, relative to dir: .py runs with python3 or python, .sh with
+// sh, .js and .mjs with node, all looked up on path. Other scripts must be executable.
 func LaunchScript(script, dir, path string) (argv []string, err error) {
 	if script == "" {
 		return nil, &StartError{Reason: Invalid, Path: script, Err: errors.New("empty script")}

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// codeInjection are variables that make programs that inherit them run foreign code.
+	// codeInjection matches variables that make programs run foreign code.
 	codeInjection = regexp.MustCompile(`(?i)^(LD_.*|DYLD_.*|GLIBC_TUNABLES|GCONV_PATH` +
 		`|BASH_ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|ZDOTDIR` +
 		`|NODE_OPTIONS|NODE_PATH|NODE_REPL_EXTERNAL_MODULE` +
@@ -18,23 +18,23 @@ var (
 		`|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|DOTNET_STARTUP_HOOKS|CORECLR_PROFILER.*|COR_PROFILER.*` +
 		`|GIT_SSH|GIT_SSH_COMMAND|GIT_EXEC_PATH|GIT_CONFIG_.*)$`)
 
-	// harmlessNames are the names that mode "allowlist" always passes. The last line has
-	// those that programs on Windows need to start.
+	// harmlessNames matches names that mode "allowlist" always passes. The last line has those that Windows programs
+	// need to start.
 	harmlessNames = regexp.MustCompile(`^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_.*|TZ|TMPDIR|TERM|XDG_.*)$` +
 		`|(?i)^((HTTPS?|FTP|ALL|NO)_PROXY)$` +
 		`|(?i)^(SYSTEMROOT|SYSTEMDRIVE|WINDIR|COMSPEC|PATH|PATHEXT|TEMP|TMP|USERPROFILE|APPDATA|LOCALAPPDATA|PROGRAMFILES|PROGRAMDATA)$`)
 )
 
-// secretWords make a name that of a secret where they stand alone, as in API_KEY_PROD and
-// ACCESS_TOKEN_2. Plural and longer words name other things: MAX_TOKENS, KEYBOARD, AUTHOR.
+// secretWords make a name secret if they are whole words of it, as in API_KEY_PROD and ACCESS_TOKEN_2. Plural and
+// longer words name other things: MAX_TOKENS, KEYBOARD, AUTHOR.
 var secretWords = words("TOKEN KEY PASS PASSWD PASSPHRASE CREDS PAT AUTH AUTHORIZATION APIKEY BEARER SESSION JWT " +
 	"COOKIE MNEMONIC SK WEBHOOK")
 
-// secretParts do so anywhere.
+// secretParts make a name secret anywhere in it.
 var secretParts = []string{"PASSWORD", "SECRET", "CREDENTIAL", "PRIVATE_KEY"}
 
-// accessNames are no secrets, but give access to those of the user: sockets of agents and of
-// the session bus, and files of credentials.
+// accessNames are not secrets, but give access to the user's: sockets of agents and of the session bus, and credential
+// files.
 var accessNames = words("SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS KUBECONFIG")
 
 func words(list string) map[string]bool {
@@ -46,7 +46,7 @@ func words(list string) map[string]bool {
 }
 
 func secretName(name string) bool {
-	if accessNames[name] || strings.HasPrefix(name, "XDG_SESSION_") { // which describes a login
+	if accessNames[name] || strings.HasPrefix(name, "XDG_SESSION_") { // XDG_SESSION_* describes a login
 		return false
 	}
 	name = strings.ToUpper(name)
@@ -60,21 +60,19 @@ func secretName(name string) bool {
 		slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// LoadsCode reports whether a variable of this name makes programs run or load the code that
-// its value names.
+// LoadsCode reports whether a variable of this name makes programs run or load code named by its value.
 func LoadsCode(name string) bool { return codeInjection.MatchString(name) }
 
-// Withholds reports whether a variable is kept from children that are not meant to have it: it
-// is a secret, or gives access to those of the user.
+// Withholds reports whether a variable is withheld from children by default: it is a secret, or gives access to the
+// user's secrets.
 func Withholds(name, value string) bool { return isSecret(name, value) || accessNames[name] }
 
-// isSecret reports whether a variable is a secret: by its name, or by the form of its value.
+// isSecret reports whether a variable is a secret, by its name or the form of its value.
 func isSecret(name, value string) bool {
 	return secretName(name) || passwordURL(value) || redact.HoldsSecret(value)
 }
 
-// Secrets returns the values in env that look like secrets by the rules of [Environ], and
-// so must not be shown.
+// Secrets returns the values in env that must not be shown, as they look like secrets by the rules of [Environ].
 func Secrets(env []string) (values []string) {
 	for _, entry := range env {
 		if name, value, _ := strings.Cut(entry, "="); isSecret(name, value) {
@@ -84,7 +82,7 @@ func Secrets(env []string) (values []string) {
 	return values
 }
 
-// passwordURL reports whether value holds a URL with a password: scheme://user:password@….
+// passwordURL reports whether value contains a URL with a password: scheme://user:password@….
 func passwordURL(value string) bool {
 	for {
 		_, rest, ok := strings.Cut(value, "://")
@@ -98,8 +96,8 @@ func passwordURL(value string) bool {
 	}
 }
 
-// hasPassword checks the text after "://". A password may contain a raw "/", "?" or "#",
-// which ends the authority too early; then the supposed port is not a number.
+// hasPassword checks the text after "://". A password may contain a raw "/", "?" or "#", which ends the authority too
+// early; the supposed port is then not a number.
 func hasPassword(s string) bool {
 	if i := strings.IndexAny(s, " \t\r\n\"'"); i >= 0 {
 		s = s[:i]

@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// Reason is the reason why a process could not be started.
+// Reason tells why a process could not be started.
 type Reason string
 
 // The reasons of a [StartError].
@@ -16,7 +16,7 @@ const (
 	NotFound      Reason = "not_found"      // no such file, or no such name on PATH
 	NotExecutable Reason = "not_executable" // the file may not be executed
 	IsDirectory   Reason = "is_directory"   // the path names a directory
-	// the interpreter in the first line, or the loader in the ELF header, is missing
+	// the interpreter of the #! line or the loader of the ELF header is missing
 	BadInterpreter Reason = "bad_interpreter"
 	CRLFShebang    Reason = "crlf_shebang" // the first line ends in CR LF
 	BadFormat      Reason = "bad_format"   // neither a program for this machine nor a script with a #! line
@@ -24,37 +24,36 @@ const (
 	ArgsTooBig     Reason = "args_too_big" // arguments and environment exceed the system's limit
 	Busy           Reason = "busy"         // the file is open for writing
 	Resource       Reason = "resource"     // out of descriptors, processes or memory
-	Invalid        Reason = "invalid"      // the Spec is invalid, for example a NUL in an argument
-	Isolation      Reason = "isolation"    // the pid namespace for it cannot be created
+	Invalid        Reason = "invalid"      // the Spec is invalid, such as a NUL in an argument
+	Isolation      Reason = "isolation"    // its pid namespace cannot be created
 	Privileges     Reason = "privileges"   // it cannot be kept from gaining privileges
 	Sandbox        Reason = "sandbox"      // its sandbox cannot be enforced here
-	Other          Reason = "other"        // any other; see Err
+	Other          Reason = "other"        // see Err
 )
 
-// errNoInit is the error of a namespace without a program for its init.
+// errNoInit is the cause if there is no program for the init of a namespace.
 var errNoInit = errors.New("that takes the exthost program, and this one was not told where that is")
 
-// errNoProc is the error of a pid namespace that gets no /proc, where its processes are bounded. In a container
-// whose own /proc is masked, none does.
+// errNoProc is the cause if a pid namespace cannot get its own /proc, where its processes are limited, as in a
+// container whose /proc is masked.
 var errNoProc = errors.New("it gets no /proc of its own")
 
-// errPrivilegedSandbox is the error of a sandbox that more privileges would open.
+// errPrivilegedSandbox is the cause if NewPrivileges is set for a sandboxed child.
 var errPrivilegedSandbox = errors.New("new_privileges is set for it, and a sandbox takes privileges away")
 
-// StartError is the error of a process that could not be started. Its text ends with the
-// next step for the reader.
+// StartError is the error of a process that could not be started. Its text ends with what the reader can do.
 type StartError struct {
 	Reason Reason
 	// Path is the file that could not be started, or the command that was not found.
 	Path string
-	// Culprit is the file at fault if it is not Path: the interpreter of BadInterpreter,
-	// the directory of CwdMissing, the program that Sandbox hides.
+	// Culprit is the file at fault if it is not Path: the interpreter of BadInterpreter, the directory of CwdMissing,
+	// the program hidden by Sandbox.
 	Culprit string
-	// Err is the error of the system.
+	// Err is the system's error.
 	Err error
 }
 
-// Error returns the failure and the next step.
+// Error returns the failure and what the reader can do.
 func (e *StartError) Error() string {
 	what, next := e.text()
 	return fmt.Sprintf("cannot start %s: %s: %s", display.Escape(e.Path), what, next)

@@ -13,11 +13,11 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// StderrOptions bound the cost of a child's stderr. Zero fields mean the default.
+// StderrOptions limit the cost of a child's stderr. Zero means the default.
 type StderrOptions struct {
-	MaxLine int     // bytes kept of a line; default 8192
-	Rate    float64 // lines per second in the long run; default 100
-	Burst   int     // lines in a burst, and lines that may wait for StderrLine; default 250
+	MaxLine int     // max bytes of a line, the rest is cut; default 8192
+	Rate    float64 // lines per second on average; default 100
+	Burst   int     // max lines at once, and max lines queued for StderrLine; default 250
 }
 
 func (o StderrOptions) withDefaults() StderrOptions {
@@ -36,31 +36,28 @@ func (o StderrOptions) withDefaults() StderrOptions {
 // Line is one line of a child's stderr.
 type Line struct {
 	Level slog.Level
-	// Text is the line, escaped (see [Escape]), without a level prefix; JSON and logfmt
-	// lines are complete. It is not redacted.
+	// Text is the line without a level prefix, escaped by [display.Escape] and not redacted. JSON and logfmt lines are
+	// complete.
 	Text string
-	// Truncated is set if the line was longer than StderrOptions.MaxLine. Text then ends with a
-	// whole word and an ellipsis.
+	// Truncated is set if the line was longer than StderrOptions.MaxLine. Text then ends after a whole word, with an
+	// ellipsis.
 	Truncated bool
-	// Dropped is the number of lines lost just before this one, due to the rate limit or
-	// a slow StderrLine.
+	// Dropped is the number of lines lost just before this one, due to the rate limit or a slow StderrLine.
 	Dropped int
 }
 
 const (
-	readSize    = 512      // size of a read; small, because most children write little
-	bigReadSize = 64 << 10 // size of a read after a full one: a whole pipe
-	// finalBytes bounds the reads after the exit of the child: the largest pipe that
-	// Linux allows without privileges.
+	readSize    = 512      // of one read; small, because most children write little
+	bigReadSize = 64 << 10 // of a read after a full one: a whole pipe
+	// finalBytes bounds the reads after the child's exit: the largest pipe that Linux allows without privileges.
 	finalBytes = 1 << 20
 )
 
-// bigBuffers are the buffers for children that write much.
+// bigBuffers are for children that write much.
 var bigBuffers = sync.Pool{New: func() any { return new([bigReadSize]byte) }}
 
-// stderrReader reads a child's stderr, even if the lines are dropped, because a child that
-// blocks in a write to stderr hangs. One goroutine reads, and another delivers while lines
-// wait. Both end soon after the pipe.
+// stderrReader reads a child's stderr even if the lines are dropped, because a child that blocks on stderr hangs. One
+// goroutine reads, another delivers while lines wait. Both end soon after the pipe.
 type stderrReader struct {
 	file    *os.File
 	opts    StderrOptions
@@ -70,11 +67,11 @@ type stderrReader struct {
 	queue *lineQueue // nil without StderrLine
 	read  chan struct{}
 
-	// Used by the reading goroutine only.
+	// Used by the reading goroutine only:
 	line      []byte // the line so far, at most MaxLine bytes
 	truncated bool
 	dropped   int
-	throttled bool // no further line of this chunk is delivered
+	throttled bool // no more lines of this chunk are delivered
 }
 
 func readStderr(f *os.File, deliver func(Line), o StderrOptions) *stderrReader {
@@ -91,9 +88,8 @@ func newLimiter(o StderrOptions) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(o.Rate), o.Burst)
 }
 
-// finish ends the reading after the exit of the child, and waits for the last lines. All
-// output of the child is in the pipe by now, so it reads that and does not wait for the
-// end of file: a surviving grandchild may hold the pipe open.
+// finish ends the reading after the child's exit and waits for the last lines. All output of the child is in the pipe
+// by now, so it does not wait for the end of file: a surviving grandchild may hold the pipe open.
 func (r *stderrReader) finish() {
 	timeout := time.After(drainWait)
 	if r.file.SetReadDeadline(time.Now()) == nil {
@@ -143,7 +139,7 @@ func (r *stderrReader) run() {
 	r.finishLines()
 }
 
-// readRest reads the rest of the pipe of a dead child.
+// readRest empties the pipe of a dead child.
 func (r *stderrReader) readRest(buf []byte) {
 	if r.file.SetReadDeadline(time.Time{}) != nil {
 		return
@@ -158,8 +154,8 @@ func (r *stderrReader) readRest(buf []byte) {
 	}
 }
 
-// chunk splits the next bytes into lines. When the rate limit is reached, it only counts
-// most of the lines, so that a flood costs little more than the read itself.
+// chunk splits the next bytes into lines. Once the rate limit is reached it only counts most lines, so that a flood
+// costs little more than the read itself.
 func (r *stderrReader) chunk(b []byte) {
 	r.throttled = r.queue == nil
 	skipped := false
@@ -178,8 +174,7 @@ func (r *stderrReader) chunk(b []byte) {
 	}
 }
 
-// skip counts the lines of b as dropped, except the last few, which the tail needs, and
-// returns those.
+// skip counts the lines of b as dropped and returns the last few, which the tail needs.
 func (r *stderrReader) skip(b []byte) []byte {
 	keep := len(b)
 	for range tailLines + 1 {
@@ -231,8 +226,7 @@ func (r *stderrReader) send(l Line) {
 	}
 }
 
-// finishLines delivers a last line without newline, and reports the lines that were dropped
-// after the last delivered one.
+// finishLines delivers a last line without newline, and reports lines dropped after the last delivered one.
 func (r *stderrReader) finishLines() {
 	r.throttled = r.queue == nil
 	r.endLine()

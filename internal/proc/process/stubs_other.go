@@ -15,9 +15,9 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox"
 )
 
-// This file holds the functions that need Linux, for all other systems.
+// Stubs of what exists on Linux only.
 
-// support returns the kinds of containment that work on this system, and those that do not.
+// support returns the containment mechanisms that work on this system, and those that do not.
 func support() (holds, lacks []string) {
 	if runtime.GOOS == "windows" {
 		return nil, []string{
@@ -93,9 +93,8 @@ func SessionMemory() map[int]int64 { return nil }
 // Memory returns 0 on this system.
 func Memory() int64 { return 0 }
 
-// FollowNice does nothing on this system: nice values count between sessions.
+// FollowNice does nothing on this system, where nice values apply across sessions.
 func (p *Process) FollowNice(context.Context) {}
 
-// CloseOnExecAll does nothing on this system. It is for Linux, where inherited
-// descriptors are most common.
+// CloseOnExecAll does nothing on this system.
 func CloseOnExecAll() error { return nil }

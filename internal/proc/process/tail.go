@@ -7,18 +7,17 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// tailLines is the number of stderr lines kept as evidence of a crash.
+// tailLines is how many stderr lines are kept as evidence of a crash.
 const tailLines = 20
 
-// tail is a ring buffer of the last lines. It reuses its buffers, so that adding a line
-// usually allocates nothing.
+// tail is a ring buffer of the last lines. It reuses buffers, so that adding a line rarely allocates.
 type tail struct {
 	mu   sync.Mutex
-	ring []tailLine // at most tailLines; most children write less
+	ring []tailLine // at most tailLines
 	n    int        // lines added so far
 }
 
-// tailLine is a line, and when it was read.
+// tailLine is a line and the time it was read.
 type tailLine struct {
 	text []byte
 	at   time.Time

@@ -24,8 +24,7 @@ func Own() string {
 	return path
 }
 
-// Guardian returns self if it is the exthost program, else "": no other program is
-// a guardian.
+// Guardian returns self if it can serve as guardian, that is if it is the exthost program; else "".
 func Guardian(self string) string {
 	if self == "" || self == Own() {
 		return self

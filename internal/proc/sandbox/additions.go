@@ -10,9 +10,9 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// Additions returns the lines that give an extension with this table what was refused: files, and hosts as
-// host:port. Each line is complete, with what the table has. Behind them is what cannot be asked for. A
-// nil table is that of an extension without one.
+// Additions returns the lines that grant an extension what its sandbox refused: files, and hosts as host:port. t is the
+// extension's table, nil for none. Each line is a complete entry, including what the table already has. After them come
+// the accesses that no table can grant.
 func (p *Policy) Additions(t *sandbox.Table, refused []Access, targets []string) (lines []string) {
 	if t == nil {
 		t = sandbox.Override{Mode: sandbox.Strict}.Over(nil, "")
@@ -53,7 +53,7 @@ func (p *Policy) Additions(t *sandbox.Table, refused []Access, targets []string)
 	return append(lines, never...)
 }
 
-// together puts a folder in the place of three files in it.
+// together replaces three or more files of a folder by the folder.
 func together(refused []Access) (all []Access) {
 	in := make(map[Access]int)
 	for _, a := range refused {

@@ -6,9 +6,9 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox/confine"
 )
 
-// Confine confines this thread, and every process that it starts from now on. It cannot be
-// undone: the thread must be locked, and must not be used for anything else. Program is the
-// executable that the thread will start; it may be read and run.
+// Confine confines this thread and every process that it starts from now on. It cannot be undone: the thread must be
+// locked and not be used for anything else. program is the executable that the thread will start; the sandbox always
+// lets it be read and run.
 func (p *Policy) Confine(program string) error {
 	if _, err := p.Check(); err != nil {
 		return err

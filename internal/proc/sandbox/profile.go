@@ -13,11 +13,10 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// devices every program may read and write.
+// devices are readable and writable for every program.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// system are the programs, the libraries and the data that programs share. All of it is readable
-// to every user of a system.
+// system lists the programs, libraries and data shared by all programs. Every user can read all of it.
 var system = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
 	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/os-release",
@@ -27,7 +26,7 @@ var system = []string{
 	"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/protocols",
 	"/etc/services",
 	"/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/locale.conf", "/etc/mime.types",
-	"/etc/passwd", "/etc/group", // the names of users
+	"/etc/passwd", "/etc/group", // names of users
 	"/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage",
 	"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version",
 	"/proc/filesystems",
@@ -36,8 +35,7 @@ var system = []string{
 	"/proc/sys/vm/overcommit_memory", "/proc/sys/net/core/somaxconn",
 }
 
-// profileReads returns the rules for what programs of a profile read besides what the extension
-// asks for.
+// profileReads returns the rules for what the profile lets programs read.
 func (p *Policy) profileReads(program string) (rules []confine.Rule) {
 	if p.Profile == sandbox.ProfileNone {
 		return nil
@@ -53,7 +51,7 @@ func (p *Policy) profileReads(program string) (rules []confine.Rule) {
 		rules = append(rules, p.installations(program, "lib/python3*", "pyvenv.cfg")...)
 	case sandbox.ProfileUV:
 		rules = append(rules, p.installations(program, "lib/python3*", "pyvenv.cfg")...)
-		if home, err := os.UserHomeDir(); err == nil { // beside these, uv keeps credentials
+		if home, err := os.UserHomeDir(); err == nil { // not all of .local/share/uv: it has credentials too
 			for _, dir := range []string{".local/share/uv/python", ".local/share/uv/tools", ".cache/uv"} {
 				rules = append(rules, confine.Rule{Path: real(filepath.Join(home, dir))})
 			}
@@ -62,15 +60,15 @@ func (p *Policy) profileReads(program string) (rules []confine.Rule) {
 	return rules
 }
 
-// installed are the parts of an installation that its programs read. Beside them there may be
-// anything: the installation of pip install --user is ~/.local.
+// installed are the parts of an installation that its programs read. The rest may be anything: the installation of pip
+// install --user is ~/.local.
 var installed = []string{"bin", "lib", "lib64", "libexec", "include", "ssl", "pyvenv.cfg"}
 
-// installations returns the rules for the directories in which the interpreter is installed that
-// program names: by itself, in its first line or through symbolic links, such as those of a virtual
-// environment. An installation has one of marks.
+// installations returns the rules for the interpreter's installations: the one of program, and those of each symbolic
+// link and #! line on the way to the interpreter, such as in virtual environments. marks are glob patterns, one of
+// which an installation contains.
 func (p *Policy) installations(program string, marks ...string) (rules []confine.Rule) {
-	for range 8 { // each step on the way may stand in an installation
+	for range 8 { // each step may be in another installation
 		dir := filepath.Dir(real(filepath.Dir(program)))
 		if !isPersonal(dir) && slices.ContainsFunc(marks,
 			func(mark string) bool { found, _ := filepath.Glob(filepath.Join(dir, mark)); return found != nil }) {
@@ -92,7 +90,7 @@ func (p *Policy) installations(program string, marks ...string) (rules []confine
 	return rules
 }
 
-// interpreter returns the program that the first line of a script names; "" for another file.
+// interpreter returns the program in the #! line of a script; "" for other files.
 func interpreter(script string) string {
 	f, _, err := regular.Open(script, os.O_RDONLY, 0)
 	if err != nil {
@@ -107,8 +105,8 @@ func interpreter(script string) string {
 	return words[0]
 }
 
-// isPersonal reports whether dir is, or is above, a home directory: a program in ~/bin does not
-// make the home directory an installation.
+// isPersonal reports whether dir is or contains a home directory: a program in ~/bin does not make the home directory
+// an installation.
 func isPersonal(dir string) bool {
 	home, err := os.UserHomeDir()
 	return dir == "/" || dir == "/home" || filepath.Dir(dir) == "/home" || err == nil && within(real(home), dir)

@@ -14,14 +14,14 @@ import (
 
 // Place is where an extension lives.
 type Place struct {
-	Dir   string // its folder, absolute
+	Dir   string // the extension's folder, absolute
 	State string // its state directory, absolute
-	// files and directories of the host, which no extension may ask for: configuration, state, tokens, secrets
+	// Private are paths of the host that no extension may ask for: configuration, state, tokens, secrets.
 	Private []string
 }
 
-// PlaceOf returns the place of an extension of the host that keeps its state beside that of others.
-// private are absolute paths that the host has elsewhere; "" is none.
+// PlaceOf returns the place of an extension. The host's other extensions keep their state beside state. private are
+// further absolute paths of the host; "" is ignored.
 func PlaceOf(dir, state string, private ...string) Place {
 	host := filepath.Dir(state)
 	at := Place{Dir: dir, State: state, Private: []string{host, "/etc/exthost"}}
@@ -30,7 +30,7 @@ func PlaceOf(dir, state string, private ...string) Place {
 			at.Private = append(at.Private, path)
 		}
 	}
-	if all := filepath.Dir(host); filepath.Base(all) == "exthost" { // of the hosts of every working directory
+	if all := filepath.Dir(host); filepath.Base(all) == "exthost" { // state of the hosts of all working directories
 		at.Private = append(at.Private, all)
 	}
 	if config, err := os.UserConfigDir(); err == nil {
@@ -39,8 +39,8 @@ func PlaceOf(dir, state string, private ...string) Place {
 	return at
 }
 
-// Environ returns the variables that a confined process gets: the directory for temporary files is
-// in its state directory, if it writes there. It makes that directory.
+// Environ returns the variables for a confined process: if it may write its state directory, its directory for
+// temporary files is there. Environ creates that directory.
 func (p *Policy) Environ(state string) map[string]string {
 	if p == nil || !slices.Contains(p.Write, real(state)) {
 		return nil
@@ -52,8 +52,8 @@ func (p *Policy) Environ(state string) map[string]string {
 	return map[string]string{"TMPDIR": tmp}
 }
 
-// Resolve returns the policy for the table of an extension. It follows symbolic links once, so that a
-// path means what it meant then. The error names the path that cannot be asked for.
+// Resolve returns the policy for the table of an extension. It follows symbolic links now, so that later changes of
+// links have no effect. The error names the path that is not allowed.
 func Resolve(t *sandbox.Table, at Place) (*Policy, error) {
 	p := &Policy{
 		Profile:    t.Profile,
@@ -85,7 +85,7 @@ func Resolve(t *sandbox.Table, at Place) (*Policy, error) {
 	return p, nil
 }
 
-// path returns where name leads.
+// path returns the absolute path of a table's entry.
 func (at *Place) path(name string) (string, error) {
 	base := at.Dir
 	switch rest, own := strings.CutPrefix(name, sandbox.State); {
@@ -103,13 +103,13 @@ func (at *Place) path(name string) (string, error) {
 		name = filepath.Join(at.Dir, name)
 	}
 	path := real(name)
-	if base != "" && !within(path, real(base)) { // who writes there could make it lead anywhere
+	if base != "" && !within(path, real(base)) { // whoever can write there could redirect it
 		return "", fmt.Errorf("%s leads to %s by a symbolic link, out of %s; state where it leads", name, path, base)
 	}
 	return path, at.refuse(path)
 }
 
-// Name returns how a table asks for an absolute path. The error is that of a path that cannot be asked for.
+// Name returns the entry of a table for an absolute path. The error tells that no table can grant it.
 func (at *Place) Name(path string, write bool) (string, error) {
 	if err := at.refuse(path); err != nil {
 		return "", err
@@ -128,7 +128,7 @@ func (at *Place) Name(path string, write bool) (string, error) {
 	return path, nil
 }
 
-// refuse returns an error if path is, contains or lies in what belongs to the host.
+// refuse returns an error if path is, contains or lies in one of the host's private paths.
 func (at *Place) refuse(path string) error {
 	if within(path, "/proc") {
 		return errors.New(`/proc shows all processes; with runtime.isolate = "pid" it has one of its own, which it may read`)
@@ -144,7 +144,7 @@ func (at *Place) refuse(path string) error {
 	return nil
 }
 
-// real returns path with its symbolic links resolved, as far as it exists.
+// real resolves the symbolic links in path, as far as it exists.
 func real(path string) string {
 	path = filepath.Clean(path)
 	found, err := filepath.EvalSymlinks(path)

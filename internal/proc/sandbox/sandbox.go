@@ -1,13 +1,11 @@
-// Package sandbox confines a process and all that it starts: to files, to a part of the system
-// calls and to a part of the network. The kernel enforces it, and nothing that a confined
-// process does takes it back.
+// Package sandbox confines a process and all that it starts to some files, system calls and hosts. The kernel enforces
+// it, and a confined process cannot undo it.
 //
 //	manifest/sandbox.Table ──Resolve──> Policy ──Confine──> the calling thread, and what it starts
 //
-// Files are held by Landlock, everything else by a filter of system calls (seccomp): tracing and
-// reading other processes, namespaces, mounts, keys, kernel interfaces, and sockets. Both are
-// attributes of a thread, which a process inherits from the thread that starts it. So there is no
-// helper program, and no cost after the start.
+// Landlock controls files. A filter of system calls (seccomp) controls the rest: tracing and reading other processes,
+// namespaces, mounts, keys, kernel interfaces, and sockets. Both are attributes of a thread that a process inherits
+// from the thread that starts it, so there is no helper program and no cost after the start.
 package sandbox
 
 import (
@@ -21,25 +19,26 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// Policy is what one process may touch. The zero value is nothing but what each program needs.
+// Policy states what a process may access. The zero value allows only what every program needs.
 type Policy struct {
 	Profile    string      // of the table
-	Read       []string    // absolute paths, with symbolic links resolved
-	Write      []string    // absolute paths, with symbolic links resolved; they are read too
-	Net        sandbox.Net // what may be reached
-	BestEffort bool        // start the process where the system cannot enforce all of this
+	Read       []string    // absolute, with symbolic links resolved
+	Write      []string    // absolute, with symbolic links resolved; readable too
+	Net        sandbox.Net // hosts it may connect to
+	BestEffort bool        // start the process even if the system cannot enforce all of this
 	At         Place       // where the extension lives
-	OwnProc    bool        // the process has a pid namespace, with a /proc of its own
-	OwnNet     bool        // the process has a network namespace, which leads to a proxy at most
+	OwnProc    bool        // the process has a pid namespace with its own /proc
+	OwnNet     bool        // the process has a network namespace, whose only exit is the proxy, if any
 
-	// Watch records which files the process is refused, where it has no namespaces; nil records none.
+	// Watch records which files are refused, if the process has no namespaces; nil: not recorded.
 	Watch *Watch `json:"-"`
-	// Record is called for the connections that the process asks for, where Net has hosts, as
-	// [egress.Serve] says. It runs on many goroutines. Nil records none.
+	// Record is called for connection attempts if Net has hosts, as by [egress.Serve]. It runs on many goroutines. Nil
+	// records none.
 	Record func(egress.Attempt) `json:"-"`
 }
 
-// LogTo has l record the connections of the process: at once, or many of a minute as one with their number.
+// LogTo makes p log connection attempts to l: the first of a kind at once, then one record per minute with their
+// number.
 func (p *Policy) LogTo(l *slog.Logger) {
 	p.Record = func(a egress.Attempt) {
 		l := l.With("to", cmp.Or(a.Target, "others"))
@@ -54,10 +53,10 @@ func (p *Policy) LogTo(l *slog.Logger) {
 	}
 }
 
-// Namespaced reports whether p takes namespaces: a network of its own, and with it a /proc.
+// Namespaced reports whether p requires namespaces: one for the network, and with it one for /proc.
 func (p *Policy) Namespaced() bool { return p != nil && p.Net.Word() != sandbox.NetNone }
 
-// Rules are what p allows for program.
+// Rules returns what p allows for program.
 func (p *Policy) Rules(program string) *confine.Rules {
 	files := p.profileReads(program)
 	if path := real(program); p.At.refuse(path) == nil {
@@ -78,26 +77,26 @@ func (p *Policy) Rules(program string) *confine.Rules {
 	return &confine.Rules{Files: files, Writes: len(p.Write) > 0, Internet: p.Namespaced()}
 }
 
-// HoldsAttributes is what [Protection] holds where the process changes no modes, owners, times and attributes of files
-// that it may not write: it writes nowhere, or has a mount namespace.
+// HoldsAttributes is listed in [Protection] if the process cannot change modes, owners, times and attributes of files
+// that it may not write: because it writes nowhere, or has a mount namespace.
 const HoldsAttributes = "attributes"
 
-// Protection is what the kernel enforces of a policy.
+// Protection tells what the kernel enforces of a policy.
 type Protection struct {
-	Holds []string // what is enforced, each in a few words
-	Lacks []string // what was asked for and is not enforced, each with the reason after a colon
+	Holds []string // what is enforced, in a few words each
+	Lacks []string // what is not enforced, each with the reason after a colon
 }
 
-// A NotEnforced is the error of a policy that the system cannot enforce.
+// NotEnforced is the error of a policy that the system cannot enforce.
 type NotEnforced struct{ Lacks []string }
 
-// Error says what is not enforced, and why.
+// Error lists what is not enforced, and why.
 func (e *NotEnforced) Error() string {
 	return fmt.Sprintf("its sandbox cannot be enforced: %s", strings.Join(e.Lacks, "; "))
 }
 
-// Check returns what the system enforces of p. The error is a [*NotEnforced] where that is not all
-// and p does not allow less.
+// Check returns what the system enforces of p. The error is a [*NotEnforced] if that is not all of it, unless p is best
+// effort.
 func (p *Policy) Check() (Protection, error) {
 	have := p.protection()
 	if len(have.Lacks) > 0 && !p.BestEffort {

@@ -10,13 +10,13 @@ import (
 
 // Access is one use of a file.
 type Access struct {
-	Path  string // absolute, with symbolic links resolved; of what is made, removed or renamed the folder around it
+	Path  string // absolute, with symbolic links resolved; the parent folder of what is created, removed or renamed
 	Write bool
 }
 
-// Watch records which files confined processes ask for that their sandbox does not give them. The zero
-// value is ready, for one [Policy.Confine] after the other. It decides nothing: the kernel does,
-// and a program may do without what it was refused.
+// Watch records the files that confined processes ask for and their sandbox refuses. The zero value is ready, also for
+// several calls of [Policy.Confine]. It decides nothing: the kernel does, and a program may do without what was
+// refused.
 type Watch struct {
 	mu      sync.Mutex
 	refused map[Access]bool
@@ -24,7 +24,7 @@ type Watch struct {
 	stop    []func()
 }
 
-// Refused ends the watch and returns what was refused, sorted. The processes must have ended.
+// Refused ends the watch and returns the refused accesses, sorted. The processes must have ended.
 func (w *Watch) Refused() (all []Access) {
 	w.mu.Lock()
 	stop := w.stop
@@ -43,7 +43,7 @@ func (w *Watch) Refused() (all []Access) {
 	return all
 }
 
-// note records an access that rules do not allow. Of reading and writing, writing counts.
+// note records an access unless rules allow it. Writing a file replaces reading it.
 func (w *Watch) note(a Access, rules []confine.Rule) {
 	for _, r := range rules {
 		if within(a.Path, real(r.Path)) && (r.Write || !a.Write) {
@@ -64,5 +64,5 @@ func (w *Watch) note(a Access, rules []confine.Rule) {
 	w.refused[a] = true
 }
 
-// maxRefused bounds what one watch keeps.
+// maxRefused bounds the accesses kept by one watch.
 const maxRefused = 1000

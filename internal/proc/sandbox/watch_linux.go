@@ -21,9 +21,9 @@ import (
 
 // operand is an argument of a system call that is the path of a file.
 type operand struct {
-	dir, path int // arguments; dir < 0: the working directory
+	dir, path int // argument numbers; dir < 0: the working directory
 	use       use
-	flags     int // argument, for opens
+	flags     int // argument number, for opens and opens2
 }
 
 // use is what a call does with a file.
@@ -31,14 +31,14 @@ type use int
 
 const (
 	opens    use = iota // as its flags say
-	opens2              // as openat2: flags is a struct open_how
+	opens2              // like opens; flags is a struct open_how (openat2)
 	changes             // writes it
-	makes               // makes it, where it is not there: mkdir -p tries every folder on the way
-	replaces            // makes, removes or renames it: writes the folder around it
+	makes               // creates it if missing: mkdir -p tries every parent folder
+	replaces            // creates, removes or renames it: writes its parent folder
 )
 
-// watched are the calls that Landlock judges by a path, but execve: it is notified while the runtime
-// stands still, and nobody could answer.
+// watched are the calls that Landlock judges by a path. execve is missing: the Go runtime is stopped during it, so no
+// goroutine could answer.
 var watched = func() map[uint32][]operand {
 	calls := map[uint32][]operand{
 		unix.SYS_OPENAT:    {{dir: 0, path: 1, use: opens, flags: 2}},
@@ -55,7 +55,7 @@ var watched = func() map[uint32][]operand {
 	return calls
 }()
 
-// notification and reply are struct seccomp_notif and seccomp_notif_resp of the kernel.
+// notification is struct seccomp_notif.
 type notification struct {
 	id         uint64
 	pid, flags uint32
@@ -65,14 +65,15 @@ type notification struct {
 	args       [6]uint64
 }
 
+// reply is struct seccomp_notif_resp.
 type reply struct {
 	id, val uint64
 	err     int32
 	flags   uint32
 }
 
-// start has the kernel tell w of the calls of this thread, and of what it starts, before it judges
-// them by rules.
+// start makes the kernel report the watched calls of this thread and of what it starts to w, before they are judged by
+// rules.
 func (w *Watch) start(rules []confine.Rule) error {
 	listener, err := confine.Notify(slices.Sorted(maps.Keys(watched)))
 	if err != nil {
@@ -95,7 +96,7 @@ func (w *Watch) start(rules []confine.Rule) error {
 	return nil
 }
 
-// serve answers notifications until all processes have ended, or stopped is signalled.
+// serve answers notifications until all processes have ended or stopped is signalled.
 func (w *Watch) serve(listener, stopped int, rules []confine.Rule) {
 	for {
 		ready := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}, {Fd: int32(stopped), Events: unix.POLLIN}}
@@ -124,8 +125,8 @@ func (w *Watch) serve(listener, stopped int, rules []confine.Rule) {
 	}
 }
 
-// access returns what the call does with o; ok is false for what a sandbox does not hold, and for what
-// would fail without one too.
+// access returns what the call does with o. ok is false if no sandbox controls it, or if it would fail without a
+// sandbox too.
 func (n *notification) access(o operand) (a Access, ok bool) {
 	path, ok := n.text(n.args[o.path])
 	if !ok || path == "" {
@@ -169,7 +170,7 @@ func (n *notification) access(o operand) (a Access, ok bool) {
 	return opened(path, flags)
 }
 
-// opened is the use of a file that is opened with flags.
+// opened returns the access by opening path with flags.
 func opened(path string, flags uint64) (a Access, ok bool) {
 	a.Write = flags&(unix.O_WRONLY|unix.O_RDWR|unix.O_TRUNC) != 0
 	path = real(path)
@@ -189,7 +190,7 @@ func opened(path string, flags uint64) (a Access, ok bool) {
 	return a, true
 }
 
-// around is the use of the folder in which path is made, removed or renamed.
+// around returns the access to the parent folder by creating, removing or renaming path.
 func around(path string) (Access, bool) {
 	dir := real(filepath.Dir(path))
 	return Access{dir, true}, unix.Access(dir, unix.W_OK) == nil
@@ -205,7 +206,7 @@ func (n *notification) text(address uint64) (string, bool) {
 	return string(data[:end]), true
 }
 
-// memory returns up to size bytes at an address of the process; ok is false for fewer.
+// memory returns up to size bytes at an address of the process; ok is false if there are fewer.
 func (n *notification) memory(address uint64, size int) (data []byte, ok bool) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", n.pid))
 	if err != nil {

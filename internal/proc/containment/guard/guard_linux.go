@@ -1,5 +1,5 @@
-// Package guard is the guardian: a process that outlives a host and kills what its children leave. It is
-// this program again, before the packages of a host are initialised.
+// Package guard implements the guardian: a process that outlives its host and kills whatever the host's children leave
+// behind. It is this program, run again under the name [Name].
 package guard
 
 import (
@@ -17,33 +17,34 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// Name is the argv[0] of a guardian, which ps shows. The number is the version of the protocol
-// on the lifeline.
+// Name is the guardian's argv[0], which ps shows. The number is the version of the protocol on the lifeline.
 const Name = "exthost-guardian-1"
 
-// Environ is the environment of a guardian.
+// Environ is the guardian's whole environment.
 func Environ() []string { return []string{"GOMAXPROCS=1", "GOTRACEBACK=none"} }
 
 // The descriptors of a guardian, besides the standard ones.
 const (
-	// Lifeline is the reading end of a pipe that ends with the host. Its lines are: marks FIRST LAST, those
-	// of the children; host MARK START, their mark in the environment and the start time of the host;
-	// + PID START for a new child; - PID START for one that has ended.
+	// Lifeline is the read end of a pipe that closes when the host ends. Its lines are:
+	//
+	//	marks FIRST LAST   range of marks of the host's children
+	//	host MARK START    mark in the children's environment, start time of the host
+	//	+ PID START        a child has started
+	//	- PID START        a child has ended
 	Lifeline = 3
-	// Ready takes a byte when the guardian is ready.
+	// Ready is written one byte when the guardian is ready.
 	Ready = 4
 )
 
-// sweepLimit bounds the sweep after the end of the host: a process in uninterruptible sleep
-// cannot be killed.
+// sweepLimit bounds the sweep after the host has ended: a process in uninterruptible sleep cannot be killed.
 const sweepLimit = time.Minute
 
-// patience is how long the guardian looks again at processes in an exec: a child that the host was starting when it
-// was killed stops there for good, because nobody else traces it on.
+// patience is how long the guardian looks again at processes in an exec: a child that was being started when the host
+// was killed stays stopped there, because its tracer is gone.
 const patience = time.Second
 
-// A process with that name is a guardian, and nothing else. It runs here, because the packages of a
-// host would leave it five times the memory that it needs; see package nsinit.
+// init runs the guardian and exits. It does not wait for main, because the packages of a host would leave the guardian
+// with five times the memory that it needs; see package nsinit.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Name {
 		run(Lifeline, Ready)
@@ -51,9 +52,8 @@ func init() {
 	}
 }
 
-// run is the guardian. It records the children until the lifeline ends, and then kills their
-// descendants. It ignores the signals that are sent to whole groups of processes, because the
-// guardian must outlive the host.
+// run records the children until the lifeline ends, then kills their descendants. It ignores the signals that are sent
+// to whole process groups, because the guardian must outlive the host.
 func run(lifeline pipe, readyPipe int) {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // see process.Conceal
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
@@ -75,8 +75,7 @@ func run(lifeline pipe, readyPipe int) {
 	}
 }
 
-// pipe is a descriptor that is read without package os, for which the kernel would map some hundred KiB
-// of the program again.
+// pipe reads a descriptor without package os, which would cost some hundred KiB of resident program pages.
 type pipe int
 
 func (p pipe) Read(b []byte) (int, error) {
@@ -93,8 +92,8 @@ func (p pipe) Read(b []byte) (int, error) {
 	}
 }
 
-// record has q know what a line of the lifeline says. It allocates next to nothing, so that a guardian
-// whose host starts thousands of children stays as small as it is.
+// record applies one line of the lifeline to q. It allocates next to nothing, so that a guardian does not grow with the
+// number of children that its host starts.
 func record(q *sweep.Sweeper, line []byte) {
 	what, rest, _ := bytes.Cut(line, []byte{' '})
 	whose, since, found := bytes.Cut(rest, []byte{' '})

@@ -1,22 +1,22 @@
-// Package limited starts processes within limits, from their first instruction on.
+// Package limited starts processes within resource limits that hold from their first instruction on.
 package limited
 
 import "time"
 
-// Limits bound one process, and each process that it starts for itself; Processes bounds all of
-// them together. Zero is no limit. A limit is never raised above that of the host.
+// Limits are the resource limits of a child. All but Processes apply to each process by itself. Zero means no limit. A
+// limit is never raised above the host's.
 type Limits struct {
-	Processes int           // processes and threads at a time; takes a pid namespace, and Linux 6.14
+	Processes int           // at a time with all descendants, threads included; needs a pid namespace and Linux 6.14
 	Memory    int64         // bytes of data; further allocations fail
-	CPUTime   time.Duration // rounded up to seconds; then SIGXCPU, and SIGKILL a second later
-	OpenFiles int           // descriptors
-	FileSize  int64         // largest size in bytes of a written file; then SIGXFSZ
+	CPUTime   time.Duration // rounded up to seconds; SIGXCPU at the limit, SIGKILL one second later
+	OpenFiles int           // open descriptors
+	FileSize  int64         // bytes of one written file; SIGXFSZ beyond
 }
 
-// Mark is the mark of a process, see package sweep. Zero is none.
+// Mark is a child's mark; see package sweep. The zero value means no mark.
 type Mark struct {
 	Limit uint64
-	// Late sets it right after the start, for a child that must not be traced: the kernel gives a traced
-	// program no privileges of its file, and the thread of a sandbox may trace nothing.
+	// Late sets the mark right after the start instead of before the first instruction. For children that must not be
+	// traced: the kernel does not grant file privileges to a traced program, and the thread of a sandbox may not trace.
 	Late bool
 }

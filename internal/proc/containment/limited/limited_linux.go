@@ -19,12 +19,11 @@ import (
 // Enforced reports whether [Limits] have an effect on this system.
 const Enforced = true
 
-// Start starts a process with limits l and mark m. marked reports whether m, if there is one, was set
-// before the first instruction.
+// Start starts a process with limits l and mark m. marked reports whether m was set before the first instruction.
 //
-// Both are set before the first instruction of the program, because the kernel stops a traced
-// process at the exec. So no process that the program starts can escape them, and no helper
-// program is needed. Where tracing is forbidden, they are set right after the start.
+// The process is started traced: the kernel stops it at the exec, where Start sets limits and mark. So nothing that the
+// program starts can escape them, and no helper program is needed. Where tracing is forbidden, they are set right after
+// the start.
 func Start(path string, argv []string, attr *os.ProcAttr, l Limits, m Mark) (proc *os.Process, marked bool, err error) {
 	if l == (Limits{}) && (m.Limit == 0 || m.Late) {
 		proc, err = os.StartProcess(path, argv, attr)
@@ -60,7 +59,7 @@ func Start(path string, argv []string, attr *os.ProcAttr, l Limits, m Mark) (pro
 	return proc, marked, err
 }
 
-// SetMark marks pid; 0 is this process. Without a mark it does nothing.
+// SetMark marks the process pid, 0 being this process. It does nothing if limit is 0.
 func SetMark(pid int, limit uint64) error {
 	if limit == 0 {
 		return nil
@@ -68,22 +67,21 @@ func SetMark(pid int, limit uint64) error {
 	return unix.Prlimit(pid, sweep.ResourceLocks, &unix.Rlimit{Cur: limit, Max: limit}, nil)
 }
 
-// elsewhere runs f on another thread: that of a sandboxed child may not write to /proc, nor limit
-// others.
+// elsewhere runs f on another thread: the thread of a sandboxed child may not write to /proc, nor limit other
+// processes.
 func elsewhere(f func() error) error {
 	done := make(chan error)
 	go func() { done <- f() }()
 	return <-done
 }
 
-// ptraceForbidden is set when the system has refused to trace a child.
+// ptraceForbidden is set once the system has refused to trace a child.
 var ptraceForbidden atomic.Bool
 
-// Late reports whether the system has refused to trace a child, so that limits are set right after its
-// start.
+// Late reports whether the system has refused to trace a child, so that limits are set only after the start.
 func Late() bool { return ptraceForbidden.Load() }
 
-// awaitStop returns when the child pid has stopped or exited. It does not reap the child.
+// awaitStop waits until the child pid has stopped or exited. It does not reap the child.
 func awaitStop(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
@@ -93,7 +91,7 @@ func awaitStop(pid int) {
 	}
 }
 
-// limit applies l to a new child. On failure it kills the child.
+// limit applies l to a new child. It kills the child on failure.
 func limit(proc *os.Process, l Limits) error {
 	SetDefaults(proc.Pid)
 	seconds := uint64((l.CPUTime + time.Second - 1) / time.Second)
@@ -119,7 +117,7 @@ func limit(proc *os.Process, l Limits) error {
 	return nil
 }
 
-// setLimit sets a limit of pid, but never above the current hard limit.
+// setLimit sets a limit of pid, capped at the current hard limit.
 func setLimit(pid, resource int, soft, hard uint64) error {
 	var old unix.Rlimit
 	if err := unix.Prlimit(pid, resource, nil, &old); err != nil {
@@ -128,8 +126,8 @@ func setLimit(pid, resource int, soft, hard uint64) error {
 	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(soft, old.Max), Max: min(hard, old.Max)}, nil)
 }
 
-// SetDefaults disables core dumps of pid, and makes the OOM killer prefer pid to the
-// host; pid 0 is this process. It ignores errors.
+// SetDefaults disables core dumps of pid and makes the OOM killer prefer it to the host; pid 0 is this process. Errors
+// are ignored.
 func SetDefaults(pid int) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	name := "self"
@@ -144,7 +142,7 @@ func SetDefaults(pid int) {
 	unix.Close(fd)
 }
 
-// childOOMScore is the oom_score_adj of children: that of the host plus 800, at most 1000.
+// childOOMScore is the oom_score_adj of children: the host's plus 800, at most 1000.
 var childOOMScore = sync.OnceValue(func() []byte {
 	own, _ := os.ReadFile("/proc/self/oom_score_adj")
 	n, _ := strconv.Atoi(strings.TrimSpace(string(own)))

@@ -13,5 +13,5 @@ func Start(path string, argv []string, attr *os.ProcAttr, _ Limits, _ Mark) (pro
 	return proc, false, err
 }
 
-// OfSandbox is 0: this system bounds no processes.
+// OfSandbox returns 0: this system cannot limit the number of processes.
 func OfSandbox() int { return 0 }

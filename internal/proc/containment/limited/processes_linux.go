@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidLimit is the file with the highest process id of a pid namespace.
+// pidLimit holds the highest process id of a pid namespace.
 const pidLimit = "/proc/sys/kernel/pid_max"
 
-// reservedPIDs are the ids that the kernel gives out once only (RESERVED_PIDS).
+// reservedPIDs are ids that the kernel does not use again after wrapping around (RESERVED_PIDS).
 const reservedPIDs = 300
 
-// confinedProcesses is how many processes and threads a sandbox with namespaces has at a time, where
-// its limits state no number. Browsers have some hundreds.
+// confinedProcesses is the default number of processes and threads of a sandbox with namespaces. Browsers have some
+// hundreds.
 const confinedProcesses = 2048
 
-// OfSandbox is the number for a sandbox; 0 where the system cannot bound it.
+// OfSandbox returns the default limit of processes for a sandbox; 0 where the system cannot enforce one.
 func OfSandbox() int {
 	if processesCanBeBound() != nil {
 		return 0
@@ -29,8 +29,8 @@ func OfSandbox() int {
 	return confinedProcesses
 }
 
-// processesCanBeBound returns why the processes of a pid namespace cannot be bound; nil if they can.
-// Before Linux 6.14 the file is that of the whole machine, in each namespace.
+// processesCanBeBound returns nil if the processes of a pid namespace can be limited, else the reason. Before Linux
+// 6.14, pid_max is global instead of per namespace.
 var processesCanBeBound = sync.OnceValue(func() error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -47,8 +47,8 @@ var processesCanBeBound = sync.OnceValue(func() error {
 	return fmt.Errorf("this is Linux %s, and 6.14 is needed", release)
 })
 
-// BoundProcesses has the pid namespace of this process, whose /proc is mounted, hold about n processes
-// and threads at a time; 0 is no bound. No process of the namespace can change that.
+// BoundProcesses limits the pid namespace of this process, whose /proc is mounted, to about n processes and threads. No
+// process of the namespace can undo it. 0 means no limit.
 func BoundProcesses(n int) error {
 	if n == 0 {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Hiding says why this process may not see others, and what to do; "" where /proc hides none.
+// Hiding explains that /proc hides other users' processes, and how to change that; "" if it hides none.
 func Hiding() string {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -20,8 +20,8 @@ func Hiding() string {
 		",gid=GROUP /proc, with a group that the host's user is in, then start the host again"
 }
 
-// hidingIn returns the option that hides processes, such as "hidepid=2"; "" without one. It reads lines of
-// the form "22 27 0:21 / /proc rw - proc proc rw,hidepid=invisible". The last mount is the one that is seen.
+// hidingIn returns the mount option that hides processes, such as "hidepid=2", or "". It reads lines of mountinfo such
+// as "22 27 0:21 / /proc rw - proc proc rw,hidepid=invisible". The last mount on /proc is the visible one.
 func hidingIn(mounts string) (option string) {
 	for line := range strings.Lines(mounts) {
 		place, file, _ := strings.Cut(line, " - ")

@@ -9,14 +9,12 @@ import (
 	"strconv"
 )
 
-// OfSocket tells how the processes that hold a socket are related to the children of this
-// one: [Descendant] if one of them is a descendant, [Unrelated] if all that can be seen are
-// not. inode is that of the socket, and uid the user who made it.
+// OfSocket tells whether a socket, given by its inode and the uid of its creator, is held by a child or its
+// descendants: [Descendant] if one of them holds it, [Unrelated] if only other processes do.
 //
-// A socket may be held where nobody sees it: by a process that hides its descriptors, as sshd
-// does, by one outside of this pid namespace, in a message of a unix socket that is on its way,
-// or by io_uring. The relation is [Unknown] where no process is seen to hold it, and a
-// descendant may do so unseen, or nobody else may.
+// The holder of a socket may be invisible: a process that hides its descriptors, as sshd does, a process outside this
+// pid namespace, a unix socket with the descriptor in a queued message, or an io_uring. OfSocket returns [Unknown] if
+// no holder is visible and a descendant may be a hidden one, or if no other process may be.
 func OfSocket(inode uint32, uid int) Relation {
 	seen, hides, descends, elsewhere := false, false, false, nested()
 	socket := fmt.Sprintf("socket:[%d]", inode)
@@ -32,9 +30,9 @@ func OfSocket(inode uint32, uid int) Relation {
 			seen, elsewhere = seen || held, elsewhere || hidden && maker
 			continue
 		}
-		maker = maker || os.Geteuid() == 0 // children of root make sockets as everybody
+		maker = maker || os.Geteuid() == 0 // root's children can create sockets as any user
 		descends = descends || maker
-		// A thread may have descriptors that the process, which is its first thread, has not.
+		// A thread can have descriptors that the main thread of its process does not have.
 		for _, thread := range numbers(p.file("task")) {
 			held, hidden := holds(p.file(fmt.Sprintf("task/%d/", thread)), socket, true)
 			if held {
@@ -44,7 +42,7 @@ func OfSocket(inode uint32, uid int) Relation {
 		}
 	}
 	if uid == 0 && os.Geteuid() != 0 && !privileged.Load() {
-		return Unrelated // no child of this process is root's, and nobody but root sees what those of others hold
+		return Unrelated // no child runs as root, and only root's children could hold the socket invisibly
 	}
 	if !seen && (hides || descends && !elsewhere) {
 		return Unknown
@@ -52,16 +50,16 @@ func OfSocket(inode uint32, uid int) Relation {
 	return Unrelated
 }
 
-// nested reports whether there are processes that this one does not see.
+// nested reports whether this process is in a nested pid namespace, so that it does not see all processes.
 func nested() bool {
 	const initial = "pid:[4026531836]" // PROC_PID_INIT_INO of the kernel
 	namespace, err := os.Readlink("/proc/self/ns/pid")
 	return err != nil || namespace != initial
 }
 
-// holds reports whether a file is seen to be open in a process or thread, whose directory ends with
-// a slash, and whether files may be open there that are not seen. Within looks for those that
-// a descriptor has in it: a unix socket in its messages, and an io_uring.
+// holds reports whether a process or thread has file open, and whether it may have open files that are not visible. dir
+// is its directory below /proc, with a trailing slash. If within is set, holds also considers files inside of
+// descriptors: in queued messages of unix sockets, and in io_urings.
 func holds(dir, file string, within bool) (held, hidden bool) {
 	f, err := os.Open(dir + "fd")
 	if err != nil {
@@ -80,20 +78,20 @@ func holds(dir, file string, within bool) (held, hidden bool) {
 	return false, hidden
 }
 
-// containsFiles matches descriptors that can hold other open files.
+// containsFiles matches the descriptors that can hold other open files.
 var containsFiles = regexp.MustCompile(`^socket:|io_uring`)
 
-// filesWithin reports whether a descriptor holds other open files, as its file in fdinfo says
-// since Linux 5.12.
+// filesWithin reports whether a descriptor holds other open files. info is its file in fdinfo, which tells that since
+// Linux 5.12.
 func filesWithin(info string) bool {
 	text, err := os.ReadFile(info)
 	return err != nil && !errors.Is(err, fs.ErrNotExist) || heldFiles.Match(text)
 }
 
-// heldFiles matches a count of open files that is not 0.
+// heldFiles matches a non-zero count of open files.
 var heldFiles = regexp.MustCompile(`(?m)^(scm_fds|UserFiles):\s*[1-9]`)
 
-// numbers returns the entries of a directory that are numbers.
+// numbers returns the numeric entries of a directory.
 func numbers(dir string) (all []int) {
 	f, err := os.Open(dir)
 	if err != nil {

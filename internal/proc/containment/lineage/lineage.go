@@ -1,17 +1,16 @@
-// Package lineage tells whether a process descends from a child that a host has started, this one or
-// another, also when it hides that.
+// Package lineage tells whether a process descends from a child of this host or of another one, even if it tries to
+// hide that.
 //
-// A process can leave its session, clear its environment, lose its parents and outlive its host, but on
-// Linux not what the kernel inherits for good: each child has the mark of package sweep from its first
-// instruction on. Who has it takes no part in operating a host, whether its own host still runs or not.
+// A process can leave its session, clear its environment, lose its parents and outlive its host. On Linux it cannot get
+// rid of the mark that each child has from its first instruction on; see package sweep. A process with a mark must not
+// operate a host, whether or not the host that started it still runs.
 //
-// Where children cannot be marked so, because the system forbids to trace them or has no such limits,
-// no_new_privs is the mark, which children have too and no process gets rid of. Where this process has that
-// itself, as in many containers, each child has one seccomp filter more than it, which permits everything.
-// Such a process may be somebody else's: nothing proves it, unless a process outside of this pid namespace
-// has started it.
+// Where children cannot be marked, because tracing is forbidden or the system lacks such limits, no_new_privs serves as
+// the mark: children have it, and it cannot be cleared. If this process has no_new_privs itself, as in many containers,
+// each child gets one more seccomp filter, which permits everything. Such a process may still belong to someone else,
+// unless it was started from outside this pid namespace.
 //
-// On macOS the ancestors alone are known, and on other systems nothing: see [Of].
+// On macOS only the ancestors of a process are known, and on other systems nothing; see [Of].
 package lineage
 
 import (
@@ -20,7 +19,7 @@ import (
 	"sync/atomic"
 )
 
-// ID begins the marks of all children of this process.
+// ID is the common prefix of the environment marks of this process's children.
 var ID = newID()
 
 func newID() string {
@@ -29,29 +28,29 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Relation is what is known of a process.
+// Relation tells how a process is related to the children of hosts.
 type Relation int
 
 const (
-	// Unknown: it may be a descendant. Its process has ended, or is hidden, or it has
-	// no_new_privs as children have that could not be marked.
+	// Unknown: it may be a descendant. It has ended, is hidden, or has no_new_privs while some children could not be
+	// marked otherwise.
 	Unknown Relation = iota
-	// Descendant: it descends from a child of this process or of another host.
+	// Descendant: it descends from a child of this or of another host.
 	Descendant
-	// Unrelated: it does not.
+	// Unrelated: it does not descend from any host's child.
 	Unrelated
 )
 
-// privileged is true once a child was started that may gain privileges.
+// privileged is set once a child was started that may gain privileges.
 var privileged atomic.Bool
 
-// Privileged notes that a child is started which may gain privileges, and by them get rid of its mark. From
-// then on a process without the mark is a descendant if its ancestors or its environment say so.
+// Privileged notes that a child was started which may gain privileges, and so get rid of its mark. From then on, the
+// ancestors and the environment of unmarked processes are examined too.
 func Privileged() { privileged.Store(true) }
 
-// late is true once a child has started that did not have its mark from its first instruction on.
+// late is set once a child was started without its mark in place.
 var late atomic.Bool
 
-// MarkedLate notes that a child got its mark after its start or not at all: what it started before has
-// none. From then on no_new_privs is a mark too.
+// MarkedLate notes that a child got its mark after its start or not at all, so that processes it has started already
+// have none. From then on, no_new_privs counts as a mark too.
 func MarkedLate() { late.Store(true) }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of tells whether this process is an ancestor of the process pid. A process that has lost
-// its ancestors is unrelated here: there is no mark on this system.
+// Of tells whether the process pid descends from this process, by its ancestors. There is no mark on this system: a
+// process that has lost its ancestors is [Unrelated].
 func Of(pid int) Relation {
 	for at := pid; at > 1; {
 		info, err := unix.SysctlKinfoProc("kern.proc.pid", at)
@@ -21,11 +21,11 @@ func Of(pid int) Relation {
 	return Unrelated
 }
 
-// OfSocket knows nothing on this system.
+// OfSocket returns [Unrelated]: nothing is known about sockets on this system.
 func OfSocket(uint32, int) Relation { return Unrelated }
 
-// Nested is false: there are no pid namespaces on this system.
+// Nested returns false: there are no pid namespaces on this system.
 func Nested(int) bool { return false }
 
-// Hiding is "": no process is hidden on this system.
+// Hiding returns "": no process is hidden on this system.
 func Hiding() string { return "" }

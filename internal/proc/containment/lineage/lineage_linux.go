@@ -10,23 +10,22 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// own is this process, as it was before it started the first child.
+// own describes this process before it started its first child.
 var own = sync.OnceValue(func() process {
 	p, _ := read(os.Getpid())
 	return p
 })
 
-// unfiltered is true once the filter could not be installed that is the mark of a process
-// with no_new_privs.
+// unfiltered is set once the seccomp filter that marks children could not be installed.
 var unfiltered atomic.Bool
 
-// Unfiltered tells that a child lacks that filter, so that [Of] proves less.
+// Unfiltered notes that a child lacks the seccomp filter that marks it, so that [Of] proves less.
 func Unfiltered() { unfiltered.Store(true) }
 
-// marked reports whether p has the mark of a child of any host.
+// marked reports whether p has the mark of some host's child.
 func (p process) marked() bool { return sweep.Level(p.limit) < sweep.Level(own().limit) }
 
-// restricted reports whether p has the other mark, which counts where the first may be missing.
+// restricted reports whether p has the no_new_privs mark, if children may lack the regular one.
 func (p process) restricted() bool {
 	switch {
 	case !late.Load() && sweep.OwnMarks() != (sweep.Marks{}), !p.noNewPrivs:
@@ -37,11 +36,11 @@ func (p process) restricted() bool {
 	return p.filters > own().filters
 }
 
-// maxDepth bounds the ancestors that are looked at.
+// maxDepth bounds the ancestors that [Of] looks at.
 const maxDepth = 1000
 
-// Of tells how the process pid is related to the children of hosts. This process itself,
-// and what it has started by other means than as a child with the mark, are unrelated.
+// Of tells how the process pid is related to the children of hosts. This process itself is unrelated, and so are the
+// processes that it started without a mark.
 func Of(pid int) Relation {
 	if pid == os.Getpid() {
 		return Unrelated
@@ -61,7 +60,7 @@ func Of(pid int) Relation {
 			return Descendant
 		case p.pid == 1:
 			return first.orphan()
-		case p.parent == 0: // its parent is outside of the pid namespace, where no descendant has one
+		case p.parent == 0: // its parent is outside the pid namespace; no descendant's is
 			return Unrelated
 		}
 		if p, ok = p.up(); !ok {
@@ -71,15 +70,15 @@ func Of(pid int) Relation {
 	return Unknown
 }
 
-// orphan is the relation of a process whose ancestors prove nothing: an orphan gets a new parent.
+// orphan returns the relation of a process whose ancestors prove nothing, as it was reparented.
 func (p process) orphan() Relation {
 	if p.restricted() {
 		return Unknown
 	}
-	return Unrelated // a descendant of a child that may gain privileges, at worst
+	return Unrelated // at worst, it descends from a child that may gain privileges
 }
 
-// up returns the parent of p, if it was the parent all the time while it was read.
+// up returns the parent of p; false if p has ended or its parent kept changing.
 func (p process) up() (process, bool) {
 	for range 10 {
 		parent, ok := read(p.parent)
@@ -90,17 +89,16 @@ func (p process) up() (process, bool) {
 		if ok && now.parent == p.parent {
 			return parent, true
 		}
-		p = now // an orphan by now
+		p = now // was reparented
 	}
 	return p, false
 }
 
-// maxEnviron bounds the part of an environment that is read. A process may have the kernel show
-// its whole memory as that.
+// maxEnviron bounds how much of an environment is read: a process can present its whole memory as its environment.
 const maxEnviron = 8 << 20
 
-// hasCookie reports whether the environment of p names a child of this process. The
-// environment of many processes cannot be read.
+// hasCookie reports whether the environment of p has the mark of a child of this process. It is false if the
+// environment cannot be read.
 func (p process) hasCookie() bool {
 	f, err := os.Open(p.file("environ"))
 	if err != nil {
@@ -116,8 +114,7 @@ func (p process) hasCookie() bool {
 	return false
 }
 
-// Nested reports whether the process is in a pid namespace below that of this one, or
-// cannot be seen from here.
+// Nested reports whether the process pid is in a nested pid namespace, or not visible.
 func Nested(pid int) bool {
 	p, ok := read(pid)
 	return !ok || p.nested

@@ -2,14 +2,14 @@
 
 package lineage
 
-// Of knows nothing on this system, and takes every process for unrelated.
+// Of returns [Unrelated]: nothing is known about processes on this system.
 func Of(int) Relation { return Unrelated }
 
-// OfSocket knows nothing on this system.
+// OfSocket returns [Unrelated]: nothing is known about sockets on this system.
 func OfSocket(uint32, int) Relation { return Unrelated }
 
-// Nested is false: there are no pid namespaces on this system.
+// Nested returns false: there are no pid namespaces on this system.
 func Nested(int) bool { return false }
 
-// Hiding is "": this system hides none, or nothing is known of them.
+// Hiding returns "": nothing is known about hidden processes on this system.
 func Hiding() string { return "" }

@@ -10,28 +10,28 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// process is what /proc says of a process to everybody.
+// process holds what /proc tells every user about a process.
 type process struct {
 	pid, parent int
-	uid         int    // the real one
-	start       uint64 // clock ticks since boot; with the pid it is unique
+	uid         int    // real uid
+	start       uint64 // clock ticks since boot; pid and start together are unique
 	limit       uint64 // its mark, see package sweep
 	noNewPrivs  bool
-	filters     int  // seccomp filters; -1 if the kernel does not say
-	nested      bool // in a pid namespace below that of /proc
+	filters     int  // number of seccomp filters; -1 if unknown
+	nested      bool // in a pid namespace below the one of /proc
 	dead        bool // all its threads have ended
 }
 
 func (p process) file(name string) string { return "/proc/" + strconv.Itoa(p.pid) + "/" + name }
 
-// read returns the process pid; false if it is gone or hidden.
+// read returns the process pid; false if it has ended or is hidden.
 func read(pid int) (process, bool) {
 	p := process{pid: pid, filters: -1}
 	stat, err := os.ReadFile(p.file("stat"))
 	if err != nil {
 		return p, false
 	}
-	// Fields after the name, which may hold any character; the start time is the 20th.
+	// The name may contain any character. The start time is the 20th field after it.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
 		return p, false
@@ -55,12 +55,12 @@ func read(pid int) (process, bool) {
 			p.noNewPrivs, privileges = value != "0", true
 		case "Seccomp_filters":
 			p.filters, _ = strconv.Atoi(value)
-		case "Threads": // more than one: others run after the end of the first
+		case "Threads": // other threads may outlive the first one
 			p.dead = p.dead && value == "1"
 		case "NSpid":
 			p.nested = len(strings.Fields(value)) > 1
 		}
 	}
 	p.limit, limited = sweep.Limit(pid)
-	return p, privileges && limited // the line is there since Linux 4.10
+	return p, privileges && limited // the line NoNewPrivs exists since Linux 4.10
 }

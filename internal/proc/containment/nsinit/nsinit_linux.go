@@ -1,4 +1,5 @@
-// Package nsinit is the first process of a pid namespace: this program again, which starts a child there.
+// Package nsinit implements the init of a child's pid namespace: this program, run again under the name [Name], which
+// starts the child.
 package nsinit
 
 import (
@@ -18,12 +19,12 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox/confine"
 )
 
-// Name is the argv[0] of an init. The number is the version of its arguments and reports.
+// Name is the init's argv[0]. The number is the version of its arguments and reports.
 const Name = "exthost-init-4"
 
-// A process with that name is an init, and nothing else. It runs here, because the packages of a host take
-// five times as long to initialise as an init needs to start its child: Go initialises a package as soon
-// as those that it imports are, and this one imports little.
+// init runs the namespace's init and exits. It does not wait for main, because a host's packages take five times as
+// long to initialise as an init needs to start its child. Go initialises a package as soon as its imports are, and this
+// one imports little.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Name {
 		run(os.NewFile(3, "host"), os.Args[1:])
@@ -31,29 +32,29 @@ func init() {
 	}
 }
 
-// Terms are what an init is told about its child.
+// Terms tell an init how to start its child.
 type Terms struct {
 	Limits        limited.Limits
-	Mark          uint64 // see package sweep; 0 for none
+	Mark          uint64 // see package sweep; 0 for no mark
 	NewPrivileges bool
-	Sandbox       *Sandbox // nil for none
+	Sandbox       *Sandbox // nil: not sandboxed
 }
 
-// Sandbox is that of a child.
+// Sandbox confines a child.
 type Sandbox struct {
 	Rules *confine.Rules
-	// Network brings up the loopback interface of the network namespace. Proxy listens there, sends the
-	// listener to the host, and has programs use it by their environment.
+	// Network brings up the loopback interface of the network namespace. Proxy listens there, sends the listener to the
+	// host, and sets the proxy variables of the child's environment.
 	Network, Proxy bool
 }
 
-// Report is a message of an init to the host: one after the start of the child, or its
-// failure, and one after the exit of the child.
+// Report is a message of an init to the host. There is one after the start of the child or its failure, and one after
+// the exit of the child.
 type Report struct {
 	Stage  string `json:"stage,omitempty"` // the stage that failed; "" if none
 	Errno  int    `json:"errno,omitempty"`
 	Text   string `json:"text,omitempty"`
-	Status *int   `json:"status,omitempty"` // the wait status
+	Status *int   `json:"status,omitempty"` // the child's wait status
 }
 
 // The stages of an init that can fail.
@@ -66,13 +67,13 @@ const (
 	StageStart      = "fork/exec"
 )
 
-// run is an init. It starts the child, reaps orphans, and ends with the child or with the host; the
-// kernel then kills every process of the namespace. args are the terms and the child's argv.
+// run starts the child, reaps orphans, and ends when the child or the host ends; the kernel then kills every process of
+// the namespace. args are the JSON of [Terms] and the child's argv.
 func run(host *os.File, args []string) {
 	runtime.LockOSThread() // the child inherits the privileges of this thread
 	unix.CloseOnExec(int(host.Fd()))
-	// Signals from the host go to the whole group. Those that would end a Go program are caught, not
-	// ignored, because the child would inherit that they are ignored. Each costs a change of threads.
+	// The host signals the whole process group. Signals that would end a Go program are caught and dropped; if they
+	// were ignored instead, the child would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	var t Terms
 	if len(args) < 2 || json.Unmarshal([]byte(args[0]), &t) != nil {
@@ -93,7 +94,7 @@ func run(host *os.File, args []string) {
 			return
 		}
 	}
-	if t.Sandbox != nil && t.Sandbox.Rules.Writes { // a program that writes nowhere changes no attributes either
+	if t.Sandbox != nil && t.Sandbox.Rules.Writes { // otherwise attributes stay writable where contents are
 		if err := readOnlyBut(t.Sandbox.Rules.Files); err != nil {
 			sendReport(host, failureReport(StageSandbox, err))
 			return
@@ -133,7 +134,7 @@ func run(host *os.File, args []string) {
 	releaseStdio()
 	sendReport(host, Report{})
 	go func() {
-		resident.Unmap() // not on the thread of the child, whose sandbox may hide /proc
+		resident.Unmap() // on this thread: the sandbox of the child's thread may hide /proc
 		awaitEnd(int(host.Fd()))
 		unix.Exit(1)
 	}()
@@ -141,12 +142,11 @@ func run(host *os.File, args []string) {
 	sendReport(host, Report{Status: &status})
 }
 
-// ListenerMark is the first byte of an init that sends the listener of its child's proxy. A report
-// begins with another.
+// ListenerMark is the first byte of the message with the listener of the child's proxy. No report begins with it.
 const ListenerMark = '!'
 
-// ownNetwork brings up the loopback interface of this network namespace, and for a proxy listens there,
-// sends the listener to the host, and has programs use it by their environment.
+// ownNetwork brings up the loopback interface of this network namespace. For a proxy it also listens there, sends the
+// listener to the host, and sets the proxy variables.
 func ownNetwork(host *os.File, proxy bool) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -179,7 +179,7 @@ func ownNetwork(host *os.File, proxy bool) error {
 	return nil
 }
 
-// useProxy sets the variables by which programs find their proxy.
+// useProxy sets the environment variables by which programs find a proxy.
 func useProxy(port int) {
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"} {
@@ -190,12 +190,12 @@ func useProxy(port int) {
 		os.Setenv(name, "localhost,127.0.0.1,::1")
 	}
 	os.Setenv("NODE_USE_ENV_PROXY", "1") // fetch of Node.js 24 looks at the others then
-}
+} // makes fetch of Node.js 24 read the other variables
 
 // start starts the child and returns its pid.
 func start(argv []string, l limited.Limits) (pid int, err error) {
 	if l == (limited.Limits{}) { // os would start another process first, to learn what the kernel can
-		// has what SetDefaults set here
+		// the child inherits what SetDefaults set
 		return syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
 	}
 	attr := &os.ProcAttr{
@@ -203,15 +203,15 @@ func start(argv []string, l limited.Limits) (pid int, err error) {
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   &syscall.SysProcAttr{},
 	}
-	child, _, err := limited.Start(argv[0], argv, attr, l, limited.Mark{}) // has the mark of this process
+	child, _, err := limited.Start(argv[0], argv, attr, l, limited.Mark{}) // inherits the mark of this process
 	if err != nil {
 		return 0, err
 	}
 	return child.Pid, nil
 }
 
-// mountProc mounts a /proc for the pid namespace. Later mounts outside the namespace still appear
-// inside; mounts inside stay inside.
+// mountProc mounts a /proc for the pid namespace. Later mounts outside still appear inside the namespace, but not the
+// other way round.
 func mountProc() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
@@ -219,7 +219,7 @@ func mountProc() error {
 	return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// dropNamespaceCapabilities drops the capabilities that an ordinary user has in the namespaces.
+// dropNamespaceCapabilities drops the capabilities that an unprivileged user has in new namespaces.
 func dropNamespaceCapabilities() error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -227,8 +227,8 @@ func dropNamespaceCapabilities() error {
 	return confine.ReduceCapabilities(0)
 }
 
-// releaseStdio closes the init's copies of the child's pipes, so that the pipes end when
-// the child closes them.
+// releaseStdio closes the init's copies of the child's pipes, so that the host sees their end when the child closes
+// them.
 func releaseStdio() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -240,8 +240,8 @@ func releaseStdio() {
 	}
 }
 
-// awaitEnd returns when the host has ended, which says nothing. It reads without package io, for which
-// the kernel would map some hundred KiB of the program again.
+// awaitEnd waits until the host has ended. The host never writes here. It reads without package io, which would cost
+// some hundred KiB of resident program pages.
 func awaitEnd(host int) {
 	for word := make([]byte, 1); ; {
 		if n, err := unix.Read(host, word); n == 0 || err != nil && err != unix.EINTR {
@@ -250,7 +250,7 @@ func awaitEnd(host int) {
 	}
 }
 
-// reapUntil reaps processes until child has exited, and returns its status.
+// reapUntil reaps processes until child has exited, and returns the child's status.
 func reapUntil(child int) unix.WaitStatus {
 	for {
 		var status unix.WaitStatus

@@ -9,11 +9,11 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox/confine"
 )
 
-// readOnlyBut makes the mounts of this namespace read-only, except at and below the files that rules let a program
-// write. Landlock knows nothing of modes, owners, times and attributes: without this, a program that may write
-// anywhere changes them everywhere. Kernels before Linux 5.12 leave the mounts as they are.
+// readOnlyBut makes the mounts of this namespace read-only, except at and below the files that rules make writable.
+// Landlock does not control modes, owners, times and attributes: without this, a program with any write access could
+// change them everywhere. On kernels before Linux 5.12 the mounts stay as they are.
 func readOnlyBut(rules []confine.Rule) error {
-	var writable []int // the mounts that stay as they are
+	var writable []int // mounts to make writable again
 	defer func() {
 		for _, fd := range writable {
 			unix.Close(fd)
@@ -41,7 +41,7 @@ func readOnlyBut(rules []confine.Rule) error {
 	for _, fd := range writable {
 		again := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
 		err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &again)
-		if errors.Is(err, unix.EPERM) { // a mount below it is read-only for this user
+		if errors.Is(err, unix.EPERM) { // a mount below it must stay read-only for this user
 			err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &again)
 		}
 		if err != nil {
@@ -51,8 +51,7 @@ func readOnlyBut(rules []confine.Rule) error {
 	return nil
 }
 
-// bind mounts the directory or file of a rule onto itself, and returns the mount; -1 for a device, and for what
-// does not exist.
+// bind mounts the file or directory of a rule onto itself and returns the mount; -1 for a device or a missing file.
 func bind(r confine.Rule) (mount int, err error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC}
 	if !r.Links {
@@ -70,7 +69,7 @@ func bind(r confine.Rule) (mount int, err error) {
 	if err := unix.Fstat(at, &info); err != nil {
 		return -1, err
 	}
-	// a device is written wherever it is
+	// devices stay writable on read-only mounts
 	if kind := info.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG {
 		return -1, nil
 	}

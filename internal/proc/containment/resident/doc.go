@@ -1,4 +1,3 @@
-// Package resident gives back memory that a process was given and does not need.
-//
-// It imports little, because the guardian and an init do not wait for the packages of a host.
+// Package resident releases memory that a process was given and does not need. It imports little, because guardian and
+// init run before the packages of a host are initialised.
 package resident

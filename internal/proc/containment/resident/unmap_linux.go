@@ -10,30 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unmap takes from this process the pages of its program and libraries. They stay in the page cache,
-// where all processes of the program have them, and the next use of a page costs a minor fault.
+// Unmap releases the resident pages of this program and its libraries. They stay in the page cache; the next use of a
+// page costs a minor fault.
 //
-// The start of a large program touches pages everywhere, and the kernel maps fifteen neighbours with
-// each. A mapping in which a page was changed, by the dynamic linker or by a debugger, stays as it is.
-// Without /proc Unmap does nothing. No other thread may load a library meanwhile: what the dynamic linker
-// changes in it after a look at the mappings would be lost.
+// The start of a large program touches pages everywhere, and with each the kernel maps fifteen neighbours. Mappings
+// with modified pages, as by the dynamic linker or a debugger, stay as they are. Without /proc, Unmap does nothing. No
+// other thread may load a library meanwhile: relocations made after Unmap has read the mappings would be lost.
 func Unmap() { unmap("") }
 
-// UnmapProgram is Unmap for the program alone, for a process that may load a library at any time.
+// UnmapProgram is like [Unmap] but leaves libraries alone, for processes that may load one at any time.
 func UnmapProgram() {
 	if program, err := os.Readlink("/proc/self/exe"); err == nil {
 		unmap(program)
 	}
 }
 
-// unmap takes the pages of the file at that path, or of all if it is "".
+// unmap releases the pages of the file at path, or of all files if path is "".
 func unmap(path string) {
 	maps, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return
 	}
 	all := unchanged(maps, path)
-	maps.Close() // before it: all that is done here takes pages of the program too
+	maps.Close() // before the loop: whatever runs here maps pages again
 	for _, m := range all {
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
 	}
@@ -42,10 +41,10 @@ func unmap(path string) {
 // mapping is a range of addresses.
 type mapping struct{ from, to uintptr }
 
-// unchanged returns the mappings of the file at path, or of all files, in which no page was changed. A
-// page that was changed is anonymous, or swapped out.
+// unchanged returns the mappings of the file at path, or of all files, that have no modified pages. A modified page is
+// anonymous or swapped out.
 func unchanged(maps io.Reader, path string) (all []mapping) {
-	var m mapping // that the lines are about; empty if it is none of these, or was changed
+	var m mapping // the mapping being read; empty if it is to be skipped
 	for lines := bufio.NewScanner(maps); lines.Scan(); {
 		first, rest, _ := bytes.Cut(lines.Bytes(), []byte{' '})
 		none := string(bytes.TrimLeft(rest, " ")) == "0 kB"
@@ -54,16 +53,16 @@ func unchanged(maps io.Reader, path string) (all []mapping) {
 			m = program(first, rest, path)
 		case string(first) == "Anonymous:" && !none:
 			m = mapping{}
-		case string(first) == "Swap:" && none && m.to != 0: // which comes later
+		case string(first) == "Swap:" && none && m.to != 0: // Swap follows Anonymous
 			all = append(all, m)
 		}
 	}
 	return all
 }
 
-// program returns a mapping if nothing can write to it and it is one of the file at path, or of any file if
-// that is "": the program, a library or their constants. addresses are the first word of the line, such as
-// 00400000-012b5000, and rest is what follows it: r-xp 00000000 08:01 1234 /bin/exthost.
+// program returns the mapping of a line of smaps if it is a read-only mapping of the file at path, or of any file if
+// path is "": code or constants of the program or a library. The line is split into the addresses, such as
+// 00400000-012b5000, and the rest, such as r-xp 00000000 08:01 1234 /bin/exthost.
 func program(addresses, rest []byte, path string) mapping {
 	readable := bytes.HasPrefix(rest, []byte("r-xp ")) || bytes.HasPrefix(rest, []byte("r--p "))
 	if !readable || bytes.IndexByte(rest, '/') < 0 || !bytes.HasSuffix(rest, []byte(path)) {

@@ -1,14 +1,13 @@
 package sweep
 
-// The mark of a child is its hard limit of file locks (RLIMIT_LOCKS), which the kernel itself has not used
-// since Linux 2.4.25. Every descendant inherits it, whatever it does to its environment, session, parents
-// and cgroups. A process can lower the limit, and raise it only with CAP_SYS_RESOURCE, which children do
-// not have. So a process whose limit is of a lower level than that of a host descends from a child of some
-// host, and an exact limit names the child:
+// A child's mark is its hard limit of file locks (RLIMIT_LOCKS), which the kernel has not used since Linux 2.4.25.
+// Every descendant inherits it, whatever it does to its environment, session, parents and cgroups. A process can lower
+// the limit, but raise it only with CAP_SYS_RESOURCE, which children do not have. So a process whose level is below a
+// host's descends from a child of some host, and the exact limit names that child:
 //
 //	0 | level 3 | pid of the host 22 | low bits of the host's start time 10 | containment 12 | child 16
 //
-// The level of children is one below that of their host: a host inside an extension has children too.
+// Children are one level below their host; a host inside an extension can have children too.
 const (
 	levelShift       = 60
 	pidShift         = 38
@@ -19,25 +18,25 @@ const (
 	maxStart = 1<<(pidShift-startShift) - 1
 	topLevel = 7
 
-	// MaxContainment and MaxChild are the highest numbers of containments and children in marks.
+	// MaxContainment and MaxChild are the highest containment and child numbers that fit into a mark.
 	MaxContainment = 1<<(startShift-containmentShift) - 1
 	MaxChild       = 1<<containmentShift - 1
 )
 
-// Marks is a range of marks, ends included. The zero value is empty.
+// Marks is an inclusive range of marks. The zero value is empty.
 type Marks struct {
 	First uint64 `json:"first,string"`
 	Last  uint64 `json:"last,string"`
 }
 
-// Has reports whether limit is one of m.
+// Has reports whether limit is within m.
 func (m Marks) Has(limit uint64) bool { return m.Last != 0 && m.First <= limit && limit <= m.Last }
 
-// Level returns the level of a limit. Processes of no host have the highest one.
+// Level returns the level of a limit; the highest one for processes outside of hosts.
 func Level(limit uint64) int { return int(min(limit>>levelShift, topLevel)) }
 
-// marksOf returns the marks for children of the process pid, which has a limit; none if the limit leaves
-// no level for them.
+// marksOf returns the marks for children of the process pid with the given start time and limit; empty if there is no
+// level below that limit.
 func marksOf(pid int, start, limit uint64) Marks {
 	level := Level(limit) - 1
 	if level < 0 {
@@ -47,10 +46,10 @@ func marksOf(pid int, start, limit uint64) Marks {
 	return Marks{First: first, Last: first | (1<<startShift - 1)}
 }
 
-// pid is the host's.
+// pid returns the pid of the host.
 func (m Marks) pid() int { return int(m.First >> pidShift & maxPID) }
 
-// Containment returns the marks of one containment of m.
+// Containment returns the marks of one containment of a host.
 func (m Marks) Containment(number int) Marks {
 	if m.Last == 0 {
 		return m
@@ -59,7 +58,7 @@ func (m Marks) Containment(number int) Marks {
 	return Marks{First: first, Last: first | MaxChild}
 }
 
-// Child returns the mark of one child of a containment.
+// Child returns the mark of one child, m being the marks of its containment.
 func (m Marks) Child(number int) Marks {
 	if m.Last == 0 {
 		return m
@@ -67,7 +66,7 @@ func (m Marks) Child(number int) Marks {
 	return Marks{First: m.First | uint64(number), Last: m.First | uint64(number)}
 }
 
-// Found is a process that bears a mark.
+// Found is a running process with a mark.
 type Found struct {
 	PID   int    `json:"pid"`
 	Name  string `json:"name"` // of its program, as ps shows it
@@ -76,8 +75,7 @@ type Found struct {
 	Parent, Session int `json:"-"`
 }
 
-// Left returns those of the children and descendants of the process parent that are not in the session of
-// a child.
+// Left returns the processes that are outside of the sessions of parent's direct children.
 func Left(all []Found, parent int) (left []Found) {
 	children := make(map[int]bool)
 	for _, f := range all {

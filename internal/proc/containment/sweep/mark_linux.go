@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ResourceLocks is RLIMIT_LOCKS, the resource whose hard limit is the mark.
+// ResourceLocks is RLIMIT_LOCKS, the resource whose hard limit is a process's mark.
 const ResourceLocks = 10
 
-// OwnMarks are the marks for the children of this process; none if the system cannot mark them.
+// OwnMarks returns the marks for children of this process; empty if the system cannot mark them.
 var OwnMarks = sync.OnceValue(func() Marks {
 	limit, _ := Limit(os.Getpid())
 	return marksOf(os.Getpid(), StartTime(os.Getpid()), limit)
 })
 
-// Limit returns the limit of pid, by which it is marked; false if pid is gone or hidden.
+// Limit returns the limit that marks pid; false if pid has ended or is hidden.
 func Limit(pid int) (uint64, bool) {
 	var r reader
 	return r.limit(pid)
@@ -30,7 +30,7 @@ func (r *reader) limit(pid int) (uint64, bool) {
 	if unix.Prlimit(pid, ResourceLocks, nil, &l) == nil {
 		return l.Max, true
 	}
-	// The limits of other users' processes can be read only here.
+	// Other users' limits can be read only here.
 	_, line, found := bytes.Cut(r.read(pid, "limits"), []byte("\nMax file locks "))
 	fields := bytes.Fields(line)
 	if !found || len(fields) < 2 {
@@ -43,7 +43,7 @@ func (r *reader) limit(pid int) (uint64, bool) {
 	return limit, err == nil
 }
 
-// Find returns the running processes that bear one of m.
+// Find returns the running processes whose mark is within m.
 func Find(m Marks) (all []Found) {
 	var r reader
 	for _, pid := range pids() {
@@ -58,7 +58,7 @@ func Find(m Marks) (all []Found) {
 	return all
 }
 
-// Runs reports whether f has not ended.
+// Runs reports whether f is still running.
 func (f Found) Runs() bool {
 	var r reader
 	s, ok := r.stat(f.PID)
@@ -67,9 +67,8 @@ func (f Found) Runs() bool {
 
 func (r *reader) name(pid int) string { return string(bytes.TrimSpace(r.read(pid, "comm"))) }
 
-// End kills the processes that bear one of m, which are those of a host that has ended, until none is left
-// or limit has passed. It returns all that it found, and those that still run. While that host runs,
-// End does nothing.
+// End kills the processes that a dead host has left, given its marks m, until none is left or limit has passed. It
+// returns what it found and what still runs. It does nothing while the host runs.
 func End(m Marks, limit time.Duration) (found, survived []Found) {
 	if m.Last == 0 || m.First>>startShift&maxStart == StartTime(m.pid())&maxStart {
 		return nil, nil

@@ -11,30 +11,29 @@ import (
 	"github.com/exthost/exthost/internal/concurrent/coalesce"
 )
 
-// Sweeper finds and kills the descendants of dead children.
+// Sweeper finds and kills descendants of dead children.
 type Sweeper struct {
 	Marks Marks  // of the children
-	Mark  []byte // in their environment; one that ends with "." is any mark of that host; nil: none
-	Since uint64 // their earliest start time
-	Looks *Looks // of its full scans; nil: its own
-	// Patience is how long processes with an empty environment are looked at again: they may be in an exec, and
-	// there a busy system can leave one for long. Default: 6 ms.
+	Mark  []byte // in the children's environment; a trailing "." stands for all marks of that host; nil: none
+	Since uint64 // earliest start time of the children
+	Looks *Looks // shared full scans; nil: not shared
+	// Patience is how long processes with an empty environment are looked at again: they may be in an exec, which can
+	// take long on a busy system. Default: 6 ms.
 	Patience time.Duration
 
-	// Known are the processes to kill, dead or alive, by pid and start time: first the
-	// children, then the descendants that were found, and the leaders of their sessions.
+	// Known are the processes to kill, dead or alive, pid to start time: first the children, then the descendants that
+	// were found and the leaders of their sessions.
 	Known      map[int]uint64
 	cleared    map[int]bool // not descendants, as of the last full scan
-	unreadable int          // of these, processes with an empty environment
+	unreadable int          // cleared processes with an empty environment
 	proc       reader
 }
 
-// emptyScans is the number of scans for new processes that must find none before the next
-// full scan. A process that keeps forking can escape a single scan.
+// emptyScans is how many scans for new processes must find none before the next full scan: a process that keeps forking
+// can escape a single scan.
 const emptyScans = 3
 
-// unreadablePause is the pause before processes with an empty environment are looked at again. Some never have
-// one.
+// unreadablePause is the first pause before looking again at processes with an empty environment. Some never have one.
 const unreadablePause = 2 * time.Millisecond
 
 // Sweep kills all descendants, including new ones, until none is left or limit has passed.
@@ -55,8 +54,7 @@ func (q *Sweeper) Sweep(limit time.Duration) {
 	}
 }
 
-// sweepNew scans for new processes until there are none. It reports false after the
-// deadline.
+// sweepNew scans for new processes until there are none; false after the deadline.
 func (q *Sweeper) sweepNew(deadline time.Time) bool {
 	pause := 100 * time.Microsecond
 	for empty := 0; empty < emptyScans; {
@@ -70,15 +68,14 @@ func (q *Sweeper) sweepNew(deadline time.Time) bool {
 		if len(q.Known) > known {
 			continue // scan again at once
 		}
-		time.Sleep(pause) // the end of processes that are not children cannot be awaited
+		time.Sleep(pause) // processes that are not children cannot be waited for
 		pause = min(2*pause, 10*time.Millisecond)
 	}
 	return true
 }
 
-// scan kills the descendants that it finds and returns their number. A scan that is not
-// full skips the processes that the last full scan cleared. Processes that may not be
-// killed do not count.
+// scan kills the descendants that it finds and returns their number, without those that it may not kill. Unless full is
+// set, it skips the processes that the last full scan has cleared.
 func (q *Sweeper) scan(full bool) (killed int) {
 	suspects := q.candidates(full)
 	for first, more := true, true; more; first = false {
@@ -109,8 +106,8 @@ func (q *Sweeper) scan(full bool) (killed int) {
 // bears reports whether s has the mark of a child.
 func (q *Sweeper) bears(s stat) bool { return q.Marks.Has(s.limit) || hasMark(s.marks, q.Mark) }
 
-// related reports whether s is known, is the child of a known process, or is in the session
-// of one. It finds processes that are exiting, which have no environment.
+// related reports whether s, its parent or its session leader is known. This also finds exiting processes, which have
+// no environment any more.
 func (q *Sweeper) related(s stat) bool {
 	for _, pid := range []int{s.pid, s.parent, s.session} {
 		if _, known := q.Known[pid]; known {
@@ -120,9 +117,9 @@ func (q *Sweeper) related(s stat) bool {
 	return false
 }
 
-// addKnown adds s and the leader of its session to known: no other process can enter a
-// session of a descendant. A process that is not a descendant may have got the mark, in a
-// session of the user; the leader of that session is older and so not added.
+// addKnown records s and the leader of its session, as no unrelated process can enter a descendant's session. An
+// unrelated process of a user's session may have got the mark, but the leader of that session is older than the
+// children and not recorded.
 func (q *Sweeper) addKnown(s stat) {
 	q.Known[s.pid] = s.start
 	if s.session <= 1 || s.session == os.Getpid() || q.Since == 0 {
@@ -133,8 +130,8 @@ func (q *Sweeper) addKnown(s stat) {
 	}
 }
 
-// candidates returns the running processes that are young enough and not cleared. It
-// forgets known processes whose pid was reused.
+// candidates returns the running processes that are young enough and not cleared. It forgets known processes whose pid
+// was reused.
 func (q *Sweeper) candidates(full bool) (all []stat) {
 	var seen []stat
 	if full {
@@ -156,17 +153,16 @@ func (q *Sweeper) candidates(full bool) (all []stat) {
 	return all
 }
 
-// Looks are looks at all processes of the system. Children that end together share them: each
-// would otherwise read all of /proc, where the others are.
+// Looks shares full scans of /proc among children that end at the same time.
 type Looks struct {
 	since  uint64 // marks of older processes are not read
 	shared coalesce.Shared[[]stat]
 }
 
-// NewLooks returns the looks for the children of this process.
+// NewLooks returns the scans for children of this process.
 func NewLooks() *Looks { return &Looks{since: StartTime(os.Getpid())} }
 
-// processes returns all processes as of now. The result is shared.
+// processes returns all processes, read after the call began. The result is shared: do not change it.
 func (l *Looks) processes() []stat {
 	return l.shared.Do(func() []stat {
 		var r reader
@@ -174,8 +170,7 @@ func (l *Looks) processes() []stat {
 	})
 }
 
-// kill sends SIGKILL to s. It opens a handle first and then compares the start time, so
-// that a reused pid is never killed.
+// kill sends SIGKILL to s. It opens a handle before it compares start times, so that a reused pid is never killed.
 func (q *Sweeper) kill(s stat) error {
 	p, err := os.FindProcess(s.pid)
 	if err != nil {

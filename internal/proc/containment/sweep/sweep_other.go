@@ -4,7 +4,7 @@ package sweep
 
 import "time"
 
-// Looks exist on Linux only.
+// Looks is used on Linux only.
 type Looks struct{}
 
 // NewLooks returns nil on this system.
@@ -13,7 +13,7 @@ func NewLooks() *Looks { return nil }
 // StartTime returns 0 on this system.
 func StartTime(int) uint64 { return 0 }
 
-// OwnMarks is empty on this system, which cannot mark processes.
+// OwnMarks returns an empty range: this system cannot mark processes.
 func OwnMarks() Marks { return Marks{} }
 
 // Find finds nothing on this system.
@@ -22,5 +22,5 @@ func Find(Marks) []Found { return nil }
 // End does nothing on this system.
 func End(Marks, time.Duration) (found, survived []Found) { return nil, nil }
 
-// Runs is false: nothing is found on this system.
+// Runs returns false: Find finds nothing on this system.
 func (f Found) Runs() bool { return false }

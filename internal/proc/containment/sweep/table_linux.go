@@ -8,30 +8,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stat is the part of /proc/pid/stat that identifies a process and its relations. pid
-// and start together are unique.
+// stat holds the fields of /proc/pid/stat that identify a process and its relatives. pid and start together are unique.
 type stat struct {
 	pid, parent, session int
 	start                uint64 // clock ticks since boot
 	dead, exiting        bool
 	stopped              bool // by a signal or a debugger
 
-	marks []byte // value of CookieVar, as [reader.processes] found it
-	limit uint64 // its mark, as [reader.processes] found it; 0 if unknown
-	blank bool   // the environment was empty: in the middle of an exec, it has to be read again
+	marks []byte // value of CookieVar, set by [reader.processes]
+	limit uint64 // its mark, set by [reader.processes]; 0 if unknown
+	blank bool   // empty environment, as in the middle of an exec: read it again
 }
 
-// exitingFlag is the flag of a task that is exiting (PF_EXITING).
+// exitingFlag is PF_EXITING, the flag of an exiting task.
 const exitingFlag = 0x4
 
-// reader reads small files of /proc into one buffer.
+// reader reads small files of /proc into one reused buffer.
 type reader struct{ buf []byte }
 
-// maxEnviron bounds the part of an environment that is read.
+// maxEnviron bounds how much of an environment is read.
 const maxEnviron = 8 << 20
 
-// read returns the content of /proc/pid/name, valid until the next call; nil if the process
-// is gone or may not be read.
+// read returns the content of /proc/pid/name, valid until the next call; nil if the process has ended or may not be
+// read.
 func (r *reader) read(pid int, name string) []byte {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -62,8 +61,8 @@ func (r *reader) read(pid int, name string) []byte {
 
 func (r *reader) stat(pid int) (s stat, ok bool) {
 	content := r.read(pid, "stat")
-	// Fields after the name, which may hold any character: state, parent, group,
-	// session, terminal, its group, flags, …, and the start time as the 20th.
+	// The name may contain any character. After it come state, parent, group, session, terminal, its group, flags, …;
+	// the start time is the 20th.
 	f := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
 	if len(f) < 20 {
 		return s, false
@@ -81,8 +80,7 @@ func (r *reader) stat(pid int) (s stat, ok bool) {
 	return s, true
 }
 
-// processes returns all processes but those of skip, with the marks of those that run and are
-// no older than since.
+// processes returns all processes except skip. Marks are read only for those that run and started at or after since.
 func (r *reader) processes(skip map[int]bool, since uint64) (all []stat) {
 	for _, pid := range pids() {
 		if skip[pid] {
@@ -101,7 +99,7 @@ func (r *reader) processes(skip map[int]bool, since uint64) (all []stat) {
 	return all
 }
 
-// marks returns the marks in the environment of pid. blank reports an empty environment.
+// marks returns the marks in the environment of pid; blank reports that the environment is empty.
 func (r *reader) marks(pid int) (marks []byte, blank bool) {
 	environ := r.read(pid, "environ")
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
@@ -112,8 +110,7 @@ func (r *reader) marks(pid int) (marks []byte, blank bool) {
 	return nil, environ != nil && len(environ) == 0
 }
 
-// hasMark reports whether mark is one of marks, or, if mark ends with ".", any mark of that
-// host is.
+// hasMark reports whether marks contains mark or, if mark ends with ".", any mark that begins with it.
 func hasMark(marks, mark []byte) bool {
 	for m := range bytes.SplitSeq(marks, []byte{' '}) {
 		if len(mark) > 0 && bytes.Equal(m, mark) || bytes.HasSuffix(mark, []byte{'.'}) && bytes.HasPrefix(m, mark) {
@@ -139,7 +136,7 @@ func pids() []int {
 	return all
 }
 
-// StartTime returns the start time of pid in clock ticks since boot, 0 if unknown.
+// StartTime returns the start time of pid in clock ticks since boot; 0 if unknown.
 func StartTime(pid int) uint64 {
 	r := reader{buf: make([]byte, 1<<10)} // for one short file
 	s, _ := r.stat(pid)
@@ -153,7 +150,7 @@ func Dying(pid int) bool {
 	return !ok || s.dead || s.exiting
 }
 
-// Stopped reports whether pid is stopped, by a signal or a debugger.
+// Stopped reports whether pid is stopped by a signal or a debugger.
 func Stopped(pid int) bool {
 	var r reader
 	s, ok := r.stat(pid)

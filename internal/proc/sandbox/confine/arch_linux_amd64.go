@@ -2,7 +2,7 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// archOf is how the kernel names the interface that the numbers of x/sys/unix belong to.
+// archOf is the kernel's name of the syscall interface to which the numbers of x/sys/unix belong.
 const archOf = unix.AUDIT_ARCH_X86_64
 
 var (
@@ -25,5 +25,5 @@ var (
 	}
 )
 
-// modeOf is which argument of a call is the mode of a file.
+// modeOf maps system calls to the argument that is a file mode.
 var modeOf = map[uintptr]uint32{unix.SYS_CHMOD: 1, unix.SYS_FCHMOD: 1, unix.SYS_FCHMODAT: 2}

@@ -10,5 +10,5 @@ func filterOf(_, _ bool) filter { return filter{} }
 
 func seccomp(filter) error { return errors.New("there is no filter for this processor") }
 
-// FiltersCalls reports whether the kernel takes filters of system calls.
+// FiltersCalls reports whether the kernel supports filters of system calls.
 func FiltersCalls() bool { return false }

@@ -1,21 +1,20 @@
-// Package confine takes from a thread, and from what it starts, what a child must not have: privileges,
-// files and system calls. Nothing gives them back.
+// Package confine restricts the privileges, files and system calls of a thread and of the processes that it starts. The
+// restrictions cannot be undone.
 //
-// It imports little, because the init of a pid namespace runs before the other packages of a program are
-// initialised.
+// It imports little, because the init of a pid namespace runs before the other packages of a program are initialised.
 package confine
 
-// Rules are what the programs that a thread starts may touch.
+// Rules state what the programs started by a thread may access.
 type Rules struct {
 	Files    []Rule
-	Writes   bool // they may change files at all
-	Internet bool // they may open internet sockets, which a network namespace bounds
+	Writes   bool // whether they may write any file
+	Internet bool // whether they may open internet sockets, which lead no further than the network namespace
 }
 
 // Rule allows the files at and below Path.
 type Rule struct {
 	Path    string
 	Write   bool
-	Links   bool // symbolic links in Path are followed: those of the system, which no extension makes
-	Program bool // only a file that can be run: the extension may have put another there
+	Links   bool // follow symbolic links in Path; only for system paths, which no extension can replace
+	Program bool // allow only an executable file: the extension may have replaced it
 }

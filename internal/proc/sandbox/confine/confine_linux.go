@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apply confines this thread, and every process that it starts from now on, as far as the kernel can. It
-// cannot be undone: the thread must be locked, and must not be used for anything else.
+// Apply confines this thread and every process that it starts from now on, as far as the kernel can. It cannot be
+// undone: the thread must be locked and not be used for anything else.
 func (r *Rules) Apply() error {
-	// Without it, setuid programs would run confined by somebody who is not their user.
+	// Otherwise the caller could run another user's setuid programs confined.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 
 const (
 	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
-	// writeRights are without those to make device files, which nobody needs.
+	// writeRights exclude the creation of device files, which nobody needs.
 	writeRights = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
 		unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SYM |
@@ -21,14 +21,14 @@ const (
 		unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 )
 
-// The versions of Landlock's interface that brought what is used here.
+// The Landlock versions that added what is used here.
 const (
-	ABITruncate = 3 // before it, files outside could be emptied
+	ABITruncate = 3 // before it, files outside of the sandbox could be truncated
 	ABIIoctl    = 5 // ioctl on devices
 	ABIScope    = 6 // signals and abstract sockets
 )
 
-// handled returns the rights that a ruleset of version abi takes away.
+// handled returns the rights that a ruleset of version abi revokes.
 func handled(abi int) unix.LandlockRulesetAttr {
 	a := unix.LandlockRulesetAttr{Handled_access_fs: unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1} // version 1
 	if abi >= 2 {
@@ -46,7 +46,7 @@ func handled(abi int) unix.LandlockRulesetAttr {
 	return a
 }
 
-// LandlockABI returns the version of Landlock's interface, 0 for none.
+// LandlockABI returns the version of Landlock; 0 if it is missing.
 func LandlockABI() int {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -55,14 +55,14 @@ func LandlockABI() int {
 	return int(n)
 }
 
-// landlock takes all files from this thread, and from what it starts, but those of rules.
-// The system calls are made directly: libraries for them restrict every thread of the program.
+// landlock revokes the access of this thread and of its future children to all files except those of rules. It makes
+// the system calls itself, because libraries restrict all threads of the program.
 func landlock(rules []Rule) error {
 	abi := LandlockABI()
 	attr := handled(abi)
 	size := unsafe.Offsetof(attr.Quiet_access_fs)
 	if abi < 4 {
-		size = unsafe.Offsetof(attr.Handled_access_net) // older kernels take a shorter one
+		size = unsafe.Offsetof(attr.Handled_access_net) // older kernels expect a shorter struct
 	} else if abi < ABIScope {
 		size = unsafe.Offsetof(attr.Scoped)
 	}
@@ -82,10 +82,10 @@ func landlock(rules []Rule) error {
 	return nil
 }
 
-// allow adds r. What does not exist cannot be allowed, and is not there to be read either.
+// allow adds r to a ruleset. A path that does not exist is skipped.
 func allow(ruleset int, r Rule, handled uint64) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC}
-	if !r.Links { // they were resolved; an extension may have put one where it can write
+	if !r.Links { // Path is already resolved; the extension may have put a link there since
 		how.Resolve = unix.RESOLVE_NO_SYMLINKS
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, r.Path, &how)

@@ -10,16 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The offsets of what a filter sees of a system call (struct seccomp_data of the kernel), on
-// processors that keep the lower half of a number first. Only these have an archOf.
+// Offsets in struct seccomp_data, for little-endian processors. archOf exists only for these.
 const (
 	offNumber = 0
 	offArch   = 4
 	offArgs   = 16
 )
 
-// refusedAlways are the system calls that no extension needs, and with which it would leave its
-// confinement, look into other processes or try rarely used parts of the kernel.
+// refusedAlways are system calls that no extension needs, and that could be used to leave the confinement, to look into
+// other processes or to reach rarely used parts of the kernel.
 var refusedAlways = append([]uintptr{
 	unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
 	unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
@@ -36,14 +35,14 @@ var refusedAlways = append([]uintptr{
 	unix.SYS_QUOTACTL_FD, unix.SYS_VHANGUP,
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_MOVE_PAGES,
 	unix.SYS_MIGRATE_PAGES,
-	// Memory, semaphores and queues by number or name are shared with all processes of the user.
+	// System V and POSIX IPC objects are shared with all processes of the user.
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP,
 	unix.SYS_SEMCTL,
 	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 }, refusedHere...)
 
-// refusedWithoutWrite change modes, owners, times and attributes of files. Landlock knows nothing
-// of them, so an extension that writes nowhere must do without.
+// refusedWithoutWrite change modes, owners, times and attributes of files, which Landlock does not control. They are
+// refused to extensions that write nowhere.
 var refusedWithoutWrite = append([]uintptr{
 	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR,
@@ -51,22 +50,21 @@ var refusedWithoutWrite = append([]uintptr{
 	unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }, changesHere...)
 
-// unknownHere are calls that programs try and do without.
-var unknownHere = []uintptr{unix.SYS_CLONE3, unix.SYS_FCHMODAT2} // a filter cannot see the flags of clone3
+// unknownHere are calls that programs try first and can do without.
+var unknownHere = []uintptr{unix.SYS_CLONE3, unix.SYS_FCHMODAT2} // the flags of clone3 are not visible to a filter
 
-// userOf is the first argument with which a call changes all processes of a user.
+// userOf is the value of the first argument with which a call affects all processes of a user.
 var userOf = map[uintptr]uint32{unix.SYS_SETPRIORITY: unix.PRIO_USER, unix.SYS_IOPRIO_SET: 3} // IOPRIO_WHO_USER
 
-// newestKnown is the highest number that was known when this list was made. Later kernels have
-// others, which may do anything.
+// newestKnown is the highest system call number known when these lists were made. Later calls are refused as unknown.
 const newestKnown = unix.SYS_RSEQ_SLICE_YIELD
 
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// filter is a program that judges system calls. Each part ends with a return or goes on with the
-// number of the call in the accumulator.
+// filter is a BPF program that judges system calls. Each part either returns or continues with the call's number in the
+// accumulator.
 type filter []bpf.Instruction
 
 var (
@@ -80,7 +78,7 @@ func refuse(errno unix.Errno) bpf.RetConstant {
 	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
 
-// arg loads the lower half of the n-th argument. The kernel reads no more of an int.
+// arg loads the lower half of the n-th argument, which is all that the kernel reads of an int.
 func arg(n uint32) bpf.LoadAbsolute { return bpf.LoadAbsolute{Off: offArgs + 8*n, Size: 4} }
 
 // when adds a part that runs for one system call.
@@ -96,7 +94,7 @@ func (f *filter) refuse(errno unix.Errno, calls []uintptr) {
 	}
 }
 
-// is returns a part that ends with ret when the accumulator is one of values.
+// is returns a part that ends with ret if the accumulator is one of values.
 func is(ret bpf.RetConstant, values ...uint32) (part []bpf.Instruction) {
 	for _, v := range values {
 		part = append(part, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: v, SkipTrue: 1}, ret)
@@ -104,12 +102,11 @@ func is(ret bpf.RetConstant, values ...uint32) (part []bpf.Instruction) {
 	return part
 }
 
-// filterOf returns the filter for a process that may write files or not, and open internet sockets or
-// not.
+// filterOf returns the filter for a process. writes: it may write files. inet: it may open internet sockets.
 func filterOf(writes, inet bool) filter {
 	f := filter{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: archOf, SkipTrue: 1}, end, // the other numbers of a second interface
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: archOf, SkipTrue: 1}, end, // others number calls differently
 		number,
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: uint32(newestKnown), SkipTrue: 1}, unknown,
 	}
@@ -118,8 +115,8 @@ func filterOf(writes, inet bool) filter {
 	if !writes {
 		f.refuse(unix.EPERM, refusedWithoutWrite)
 	}
-	// A process may ask to be traced by its parent, and end that: the host limits it so before its
-	// first instruction.
+	// The host sets limits on a child by tracing it before its first instruction: a process may ask to be traced by its
+	// parent, and end that.
 	f.when(unix.SYS_PTRACE, append(append([]bpf.Instruction{arg(0)},
 		is(permit, unix.PTRACE_TRACEME, unix.PTRACE_DETACH)...), refuse(unix.EPERM))...)
 	f.when(unix.SYS_CLONE, arg(0), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: namespaceFlags, SkipTrue: 1},
@@ -131,11 +128,11 @@ func filterOf(writes, inet bool) filter {
 		f.when(call, arg(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, others, arg(0),
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: userOf[call], SkipTrue: 1}, others)
 	}
-	for call, n := range modeOf { // setuid and setgid programs serve others
+	for call, n := range modeOf { // no setuid and setgid programs: they would serve other users
 		f.when(call, arg(n), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.S_ISUID | unix.S_ISGID, SkipTrue: 1},
 			others)
 	}
-	// The limits, the scheduling and the processors of others.
+	// Limits, scheduling and CPU affinity: of this process alone.
 	for _, call := range []uintptr{
 		unix.SYS_PRLIMIT64,
 		unix.SYS_SCHED_SETAFFINITY,
@@ -149,12 +146,12 @@ func filterOf(writes, inet bool) filter {
 	return append(f, permit)
 }
 
-// sockets leaves pairs of connected sockets, and the internet where inet is set. A pair of datagram
-// sockets could send to any address, and one of another family (TIPC) leads to other machines.
+// sockets permits connected pairs, and internet sockets if inet is set. A pair of datagram sockets could send to any
+// address, and pairs of another family (TIPC) can reach other machines.
 func (f *filter) sockets(inet bool) {
 	f.when(unix.SYS_SOCKETPAIR, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1},
 		refuse(unix.EACCES),
-		// and SOCK_RAW, the same for these
+		// SOCK_RAW has this bit too
 		arg(1), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.SOCK_DGRAM, SkipTrue: 1}, refuse(unix.EACCES))
 	if !inet {
 		f.when(unix.SYS_SOCKET, refuse(unix.EACCES))
@@ -165,8 +162,8 @@ func (f *filter) sockets(inet bool) {
 		arg(2), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 1}, refuse(unix.EACCES))...)
 }
 
-// Notify has the kernel tell of some system calls of this thread, and of what it starts, before it judges
-// them. It returns the descriptor that tells (seccomp_unotify(2)).
+// Notify makes the kernel report some system calls of this thread, and of the processes that it starts, before they
+// run. It returns the listener (seccomp_unotify(2)).
 func Notify(calls []uint32) (listener int, err error) {
 	f := filter{number}
 	for _, call := range calls {
@@ -176,13 +173,13 @@ func Notify(calls []uint32) (listener int, err error) {
 	return install(append(f, permit), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
 }
 
-// seccomp has the kernel judge the system calls of this thread, and of what it starts, by f.
+// seccomp installs f for this thread and the processes that it starts.
 func seccomp(f filter) error {
 	_, err := install(f, 0)
 	return err
 }
 
-// install is seccomp with flags of the kernel. It returns the descriptor that some of them make.
+// install installs f with flags. It returns the descriptor that some flags create.
 func install(f filter, flags uintptr) (int, error) {
 	raw, err := bpf.Assemble(f)
 	if err != nil {
@@ -200,8 +197,8 @@ func install(f filter, flags uintptr) (int, error) {
 	return int(fd), nil
 }
 
-// FiltersCalls reports whether the kernel takes filters.
+// FiltersCalls reports whether the kernel supports filters of system calls.
 func FiltersCalls() bool {
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0)
-	return errno == unix.EFAULT // it read the filter, and there was none
+	return errno == unix.EFAULT // it tried to read the filter
 }

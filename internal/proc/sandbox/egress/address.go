@@ -5,25 +5,24 @@ import (
 	"net/netip"
 )
 
-// notPublic are the networks that are neither private nor local by their name, and that no public
-// host is in: special uses of RFC 6890, and translations in which another address is hidden. Of IPv6
-// they are those within the part that is assigned.
+// notPublic are networks without public hosts that netip does not report as private or local: special uses of RFC 6890,
+// and translations that embed another address. IPv6 networks outside of assigned are not listed.
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"),
 	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("168.63.129.16/32"), // the platform of Azure
+	netip.MustParsePrefix("168.63.129.16/32"), // Azure's platform service
 	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"),
 	netip.MustParsePrefix("3fff::/20"),
 }
 
-// assigned is the part of IPv6 from which hosts in the internet have their addresses.
+// assigned is the part of IPv6 with global unicast addresses.
 var assigned = netip.MustParsePrefix("2000::/3")
 
-// beside reports whether addr is that of this machine or of its network: machines with a public address
-// have services there that are not for the public. It reports true where that is not known.
+// beside reports whether addr is in a network of this machine: a machine with a public address may have services in its
+// network that are not public. It returns true if the networks are unknown.
 func beside(addr netip.Addr) bool {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -37,7 +36,7 @@ func beside(addr netip.Addr) bool {
 	return false
 }
 
-// Public reports whether addr is that of a host in the internet.
+// Public reports whether addr can be the address of an internet host.
 func Public(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	if addr.Is6() && !assigned.Contains(addr) {

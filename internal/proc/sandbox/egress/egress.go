@@ -1,9 +1,7 @@
-// Package egress is the one way out of a process that has no network of its own: an HTTP proxy
-// that connects to named hosts alone.
+// Package egress is the only way out of a network namespace: an HTTP proxy that connects to named hosts only.
 //
-// The proxy looks names up itself, and dials the address that it has checked. So no name leads
-// to this machine, to its network or to the metadata service of a cloud, whatever a name server
-// answers.
+// The proxy resolves names itself, and dials the address that it has checked. So whatever a name server answers, no
+// name leads to this machine, its network or the metadata service of a cloud.
 package egress
 
 import (
@@ -21,21 +19,21 @@ import (
 	"time"
 )
 
-// Bounds of a proxy.
+// Limits of a proxy.
 const (
 	maxConnections = 256
 	maxHeader      = 64 << 10
-	maxTarget      = 253 + len(":65535") // no host has a longer name; targets are logged
+	maxTarget      = 253 + len(":65535") // DNS names are no longer; targets are logged
 	headerTimeout  = 10 * time.Second
 	dialTimeout    = 15 * time.Second
 )
 
-// Attempt is a connection that was asked for.
+// Attempt is one or more attempts of a connection.
 type Attempt struct {
-	Target  string     // host:port; "" for several, where there were too many to tell apart
-	Address netip.Addr // that was dialed; the zero Addr for none
-	Refused string     // why there is none; "" for a connection
-	Times   int        // how often, since it was recorded last
+	Target  string     // host:port; "" for several targets that were too many to tell apart
+	Address netip.Addr // the dialed address; the zero Addr if none was dialed
+	Refused string     // why it failed; "" for a connection
+	Times   int        // attempts since the last record
 }
 
 // Proxy serves one listener.
@@ -52,9 +50,9 @@ type Proxy struct {
 	public func(netip.Addr) bool
 }
 
-// Serve starts a proxy that connects to hosts, each host:port. Record is called for the first attempt
-// of each kind, and then at most once a minute with their number; on many goroutines. Nil records
-// none. The caller calls Close, which records the rest.
+// Serve starts a proxy that connects to hosts, each host:port. record is called for the first attempt of each kind, and
+// then at most once a minute with their number, on many goroutines; nil records none. The caller must call Close, which
+// records the rest.
 func Serve(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
 	p := prepare(l, hosts, record)
 	p.start()
@@ -86,7 +84,7 @@ func (p *Proxy) start() {
 	p.done.Go(func() { p.tally.run(p.ctx) })
 }
 
-// Close ends the proxy and its connections, and waits for them.
+// Close ends the proxy and its connections and waits for them.
 func (p *Proxy) Close() error {
 	p.cancel()
 	err := p.listen.Close()
@@ -125,7 +123,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve handles the one request of a connection.
+// serve handles the only request of a connection.
 func (p *Proxy) serve(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
 	limited := &io.LimitedReader{R: c, N: maxHeader}
@@ -176,7 +174,7 @@ func (p *Proxy) serve(c net.Conn) {
 	}
 }
 
-// dial connects to target, if it is one of the hosts and has a public address.
+// dial connects to target if it is an allowed host with a public address.
 func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
 	a := Attempt{Target: target}
 	defer func() { a.Refused = refused; p.tally.add(a) }()
@@ -210,7 +208,7 @@ func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
 	return nil, failed.Error(), http.StatusBadGateway
 }
 
-// tunnel copies both ways until both have ended. What the client sent early is in in.
+// tunnel copies in both directions until both have ended. in includes what the client sent early.
 func tunnel(c net.Conn, in io.Reader, up net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -236,7 +234,7 @@ func answer(c net.Conn, code int, text string) {
 		code, http.StatusText(code), len(text)+1, text)
 }
 
-// normal returns host:port as it is compared: a name is the same in capitals and with a dot at its end.
+// normal returns the form in which host:port is compared: lower case, without a trailing dot.
 func normal(hostport string) string {
 	host, port, ok := strings.Cut(strings.ToLower(hostport), ":")
 	host = strings.TrimSuffix(host, ".")

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Bounds of what is recorded: a child may ask in a loop, for one host or for ever other ones.
+// Limits of what is recorded: a child may ask for one host in a loop, or for ever more hosts.
 const (
 	interval = time.Minute
-	maxKinds = 50 // told apart within an interval; the others count together
+	maxKinds = 50 // told apart within an interval; the rest is counted as one
 )
 
-// kind is what attempts that are counted together have in common. Reasons may differ: they name ports.
+// kind identifies attempts that are counted together. Their reasons may differ, as they contain ports.
 type kind struct {
 	target  string
 	address netip.Addr
 	refused bool
 }
 
-// tally records the first attempt of a kind at once, and later ones as one with their number, once in an
-// interval and at the end.
+// tally records the first attempt of each kind at once, and later ones as one with their number, once per interval and
+// at the end.
 type tally struct {
 	record func(Attempt)
 
 	mu    sync.Mutex
-	again map[kind]Attempt // since the last record; Times is 0 where there was none
+	again map[kind]Attempt // counted since the last record; Times is 0 if none was
 }
 
 func newTally(record func(Attempt)) *tally {
@@ -39,7 +39,7 @@ func (t *tally) add(a Attempt) {
 	}
 }
 
-// count counts an attempt. It reports true for one that is recorded at once instead.
+// count counts an attempt, and reports whether it is to be recorded at once instead.
 func (t *tally) count(a Attempt) bool {
 	k := kind{a.Target, a.Address, a.Refused != ""}
 	t.mu.Lock()
@@ -59,7 +59,7 @@ func (t *tally) count(a Attempt) bool {
 	return false
 }
 
-// tell records what was counted, and forgets kinds of which nothing was.
+// tell records what was counted, and forgets kinds without attempts.
 func (t *tally) tell() {
 	var due []Attempt
 	t.mu.Lock()
@@ -77,7 +77,7 @@ func (t *tally) tell() {
 	}
 }
 
-// run tells until ctx ends.
+// run calls tell once per interval until ctx ends.
 func (t *tally) run(ctx context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
