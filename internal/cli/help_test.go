@@ -13,8 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 )
 
-// TestHelpFits: every line of every command's help fits a terminal of 80 columns, and
-// every command of the top level belongs to a group.
+// Every line of every command's help fits a terminal of 80 columns, and every top-level command belongs to a group.
 func TestHelpFits(t *testing.T) {
 	c := &console.Console{In: os.Stdin, Out: io.Discard, Err: io.Discard}
 	cmd := root(c, new(hangup))

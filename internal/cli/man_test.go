@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 )
 
-// TestMan: every command has a manual page, which holds every word of its description. The
-// descriptions pass a Markdown processor on the way, which would take * and _ for emphasis.
+// Every command has a manual page with every word of its description. A Markdown processor on the way would take * and
+// _ for emphasis.
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "share", "man1")
 	cmd := root(&console.Console{In: os.Stdin, Out: io.Discard, Err: io.Discard}, new(hangup))
@@ -25,7 +25,7 @@ func TestMan(t *testing.T) {
 		"'")
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
-		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" { // the latter is written by cobra
+		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" { // completion is written by cobra
 			return
 		}
 		text, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))

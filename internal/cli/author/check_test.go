@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a check left that was killed goes with a later one; what runs beside it stays, and what is no check's.
+// A check removes what a killed one left. It keeps the directories of running checks, and everything else.
 func TestLeftByKilledChecks(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-leftAfter - time.Hour)

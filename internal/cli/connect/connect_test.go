@@ -19,8 +19,8 @@ import (
 	"github.com/exthost/exthost/internal/local/clientconfig/known"
 )
 
-// at makes a home directory with a project, which becomes the working directory, and returns the path
-// of a file in it.
+// at creates a home directory and a project in it, changes into the project, and returns a function for paths in the
+// home directory.
 func at(t *testing.T) (home func(name string) string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func text(t *testing.T, path string) string {
 	return string(data)
 }
 
-// --undo takes the server out of a file that others have changed since, with the table that it brought.
+// --undo removes the server, and the table that was added for it, from a file that something else has changed since.
 func TestUndoOfAChangedFile(t *testing.T) {
 	home := at(t)
 	path := home(".claude.json")
@@ -105,7 +105,7 @@ func TestUndoOfAChangedFile(t *testing.T) {
 	}
 }
 
-// Without a record, and with a broken one, the server is found all the same.
+// --undo works without a record and with a broken one.
 func TestUndoWithoutRecord(t *testing.T) {
 	home := at(t)
 	path := home(".codex/config.toml")
@@ -129,7 +129,7 @@ func TestUndoWithoutRecord(t *testing.T) {
 	}
 }
 
-// A file and its directory that were made go again; not if there is something else in them by now.
+// --undo removes a file and a directory that were created, unless they have other content by now.
 func TestUndoOfAMadeFile(t *testing.T) {
 	home := at(t)
 	path := home(".cursor/mcp.json")
@@ -151,7 +151,7 @@ func TestUndoOfAMadeFile(t *testing.T) {
 	}
 }
 
-// A file below a linked directory is one file, before it exists and afterwards.
+// A file below a linked directory has one record, before it exists and afterwards.
 func TestLinkedDirectory(t *testing.T) {
 	home := at(t)
 	if err := errors.Join(os.MkdirAll(home("dotfiles/cursor"), 0o755),
@@ -165,7 +165,7 @@ func TestLinkedDirectory(t *testing.T) {
 	}
 }
 
-// What others write between the question and the answer is kept, unless it is the server itself.
+// Changes between the question and the answer are kept, unless they are to the server itself.
 func TestChangedMeanwhile(t *testing.T) {
 	home := at(t)
 	path := home(".claude.json")
@@ -202,19 +202,19 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A path that no settings can state is refused.
+// A path that settings cannot express is refused.
 func TestPathOfNoText(t *testing.T) {
 	home := at(t)
 	dir := home("\xff")
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skip(err) // as on systems whose names are texts
+		t.Skip(err) // the system allows only valid names
 	}
 	if _, err := run(t, "codex", "--yes", "--dir", dir); err == nil || !strings.Contains(err.Error(), "not UTF-8") {
 		t.Error(err)
 	}
 }
 
-// The lock of a client is respected, and taken away when it is old.
+// The lock of a client is respected, and removed when it is stale.
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := lock(t.Context(), path)
@@ -246,7 +246,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// A long line is shown in the part that changes, and secrets in a change or beside it are masked.
+// Of a long line only the changed part is shown, and secrets in or near a change are masked.
 func TestDifference(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("x", 1000) + `"`
 	for name, tt := range map[string]struct{ before, after, want string }{
@@ -280,7 +280,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestSettingsThatCannotBeRead names the file and the next step, in the list too.
+// Unreadable settings: the error names the file and the next step, and the list does too.
 func TestSettingsThatCannotBeRead(t *testing.T) {
 	home := at(t)
 	path := home(".cursor/mcp.json")
@@ -318,7 +318,7 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestWithoutHome needs no home directory for settings that are elsewhere.
+// Settings elsewhere need no home directory.
 func TestWithoutHome(t *testing.T) {
 	home := at(t)
 	for _, value := range []string{"", "here"} {
@@ -340,7 +340,7 @@ func TestWithoutHome(t *testing.T) {
 	}
 }
 
-// interrupting ends a context with the first line of the change that is shown.
+// interrupting cancels a context at the first line of the change that is shown.
 type interrupting struct{ cancel context.CancelFunc }
 
 func (i interrupting) Write(p []byte) (int, error) {
@@ -348,7 +348,7 @@ func (i interrupting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestInterrupted writes nothing after Ctrl-C, be it while the settings are read or once the change is shown.
+// After Ctrl-C nothing is written, neither while the settings are read nor after the change was shown.
 func TestInterrupted(t *testing.T) {
 	home := at(t)
 	path := home(".cursor/mcp.json")

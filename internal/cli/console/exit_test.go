@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestExitCodes freezes the code of every kind of error.
+// The exit codes of all error kinds are frozen.
 func TestExitCodes(t *testing.T) {
 	want := map[protocol.Kind]int{
 		protocol.InvalidJSON:           7,
@@ -60,7 +60,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestDescribe: what, why, what it left behind, and the next command.
+// Describe renders what happened, why, the evidence, and the next command.
 func TestDescribe(t *testing.T) {
 	e := protocol.Errorf(protocol.ChildExited, "the process ended: signal: killed")
 	e.Extension, e.Tool, e.Outcome, e.RetryAfter = "db", "ext_db_query", "unknown", 2*time.Second

@@ -40,8 +40,7 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// One long name leaves its own row alone no room: its last cell has the width of the
-// terminal below.
+// A long name does not narrow other rows: the last cell of its own row moves to the next line.
 func TestGridWithALongName(t *testing.T) {
 	rows := [][]string{
 		{"ID", "WHAT"},
@@ -57,7 +56,7 @@ func TestGridWithALongName(t *testing.T) {
 	}
 }
 
-// TestGridDropsColumns: a narrow terminal lacks columns before its last cell is cut.
+// On a narrow terminal, columns are dropped before the last cell is cut.
 func TestGridDropsColumns(t *testing.T) {
 	for width, want := range map[int][]string{
 		0:  {"ID   PID   STATE   NOTE", "kit  4711  failed  the process ended: exit status 3", "1 extension"},
@@ -75,8 +74,7 @@ func TestGridDropsColumns(t *testing.T) {
 	}
 }
 
-// TestGridColours: titles are bold, words for a state have a colour, and columns stay
-// aligned; a word in a sentence has none.
+// Titles are bold, state words are coloured only as whole cells, and columns stay aligned.
 func TestGridColours(t *testing.T) {
 	paint := func(c Colour, s string) string { return "<" + string(c) + " " + s + ">" }
 	rows := [][]string{{"STATE", "NOTE"}, {"ok", "failed once"}, {"failed", "error: no file"}, {"nice", "x"}}

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// TestT14Log keeps what extensions say from the terminal's interpreter.
+// Log text of extensions is escaped for the terminal.
 func TestT14Log(t *testing.T) {
 	var out bytes.Buffer
 	c := &Console{Err: &out}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestProgress: nothing appears within a second, then the line is replaced every second
-// and cut to the terminal, and it is gone at the end.
+// Nothing appears within a second. Then the line is replaced every second and cut to the terminal, and it is erased at
+// the end.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -27,8 +27,7 @@ func TestSafe(t *testing.T) {
 	}
 }
 
-// TestLinesAreBrokenBetweenWords: what a terminal shows of a long line ends with whole words, and
-// colours take no room.
+// Long lines are broken between words, and colours take no room.
 func TestLinesAreBrokenBetweenWords(t *testing.T) {
 	var out bytes.Buffer
 	terminal := hanging{&out, func(any) int { return 30 }}
@@ -54,8 +53,7 @@ func TestLinesAreBrokenBetweenWords(t *testing.T) {
 	}
 }
 
-// TestFormsAreSafe: JSON and YAML say the same with and without what a terminal
-// acts on.
+// Escaping does not change the meaning of JSON and YAML.
 func TestFormsAreSafe(t *testing.T) {
 	value := map[string]any{
 		"esc\x1b":       "\x1b[2J",

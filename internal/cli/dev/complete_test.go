@@ -23,7 +23,7 @@ name = "hello"
 input_schema = { type = "object", properties = { name = { type = "string" }, loud = { type = "boolean" }, tone = { enum = ["warm", "cold"] } } }
 `
 
-// The tab key, on a session whose one tool is that of helloManifest.
+// The tab key, in a session whose only tool is from helloManifest.
 func TestComplete(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "plugin.toml"), []byte(helloManifest), 0o600); err != nil {

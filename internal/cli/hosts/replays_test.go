@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReplaysOfAnyCassette writes the manifests of extensions whose ids differ little, or are hostile.
+// Manifests are written for extensions with similar and with hostile ids.
 func TestReplaysOfAnyCassette(t *testing.T) {
 	cassette := func(ids ...string) string {
 		text := `{"cassette":1,"host":"1","begun":"2026-01-02T03:04:05Z"}` + "\n"

@@ -12,10 +12,10 @@ import (
 	"github.com/exthost/exthost/internal/text/shellwords"
 )
 
-// acceptance is what the flags and arguments of tools accept state.
+// acceptance holds the flags and arguments of tools accept.
 type acceptance struct {
 	id, label string
-	expect    string // digest of what the operator has seen; "": nothing yet
+	expect    string // digest of the differences that the operator has seen; "": none yet
 	yes       bool
 }
 
@@ -69,7 +69,7 @@ func (a *acceptance) run(ctx context.Context, c *console.Console) error {
 	return err
 }
 
-// agreed returns an error unless the operator accepts what has that digest.
+// agreed returns an error unless the operator accepts the differences with this digest.
 func (a *acceptance) agreed(ctx context.Context, c *console.Console, digest string) error {
 	command := []string{"exthost", "tools", "accept", a.id}
 	if a.label != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Call calls one tool.
+// Call returns exthost call, which calls one tool.
 func Call(c *console.Console) *cobra.Command {
 	var data, node string
 	var timeout time.Duration
@@ -68,14 +68,14 @@ func Call(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// request is one call as the command line states it.
+// request is a call as stated on the command line.
 type request struct {
 	tool  string
 	pairs []string        // key=value
-	node  string          // that is to take the call; "": any
-	given json.RawMessage // the object below the pairs
+	node  string          // the node that shall run the call; "": any
+	given json.RawMessage // the object of -d, below the pairs
 
-	extension string // that has the tool; "": not known yet
+	extension string // owner of the tool; "": not known yet
 	running   bool   // the running host makes the call
 }
 
@@ -92,7 +92,7 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	if r != nil {
 		result, err = q.toRunning(ctx, c, r)
 	}
-	recorded := true // a host or the audit log can explain the decisions of policies
+	recorded := true // whether policy explain can explain decisions about the call
 	if errors.Is(err, errNotThere) {
 		if broken != nil {
 			return broken
@@ -129,9 +129,8 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	return err
 }
 
-// evidence is the command that helps after the tool has failed. A tool is never called
-// with arguments that its schema refuses, so the schema helps only where the tool itself
-// refuses its arguments.
+// evidence returns the most helpful command after the tool has failed. The schema helps only if the tool itself refuses
+// its arguments: arguments that violate the schema never reach it.
 func (q *request) evidence(badArguments bool) string {
 	switch {
 	case badArguments:
@@ -142,7 +141,7 @@ func (q *request) evidence(badArguments bool) string {
 	return "exthost call " + q.tool + " … --log-level debug, which shows the stderr of " + q.extension
 }
 
-// explained adds the command that explains the decision in an error, if there is one.
+// explained adds the command that explains the policy decision in an error, if there is one.
 func explained(err error) error {
 	var data struct {
 		Decision string `json:"decision_id"`
@@ -153,7 +152,7 @@ func explained(err error) error {
 		return err
 	}
 	hint := "exthost policy explain " + data.Decision
-	if data.Node != "" { // which has the trace
+	if data.Node != "" { // that node keeps the trace
 		hint += ", at node " + data.Node
 	}
 	return &console.Error{
@@ -164,8 +163,8 @@ func explained(err error) error {
 	}
 }
 
-// errNotThere is the error of a call whose extension no running host has: there is no
-// host, or the extension was added after its start.
+// errNotThere means that no running host has the extension of a call: there is no host, or the extension was added
+// after its start.
 var errNotThere = errors.New("not there")
 
 // alone starts the extension for this call only.
@@ -188,8 +187,7 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 	return h.Call(ctx, q.tool, arguments)
 }
 
-// awaits is what the call waits for: an answer to one of the approval requests, or the
-// extension.
+// awaits describes what the call waits for: an answer to one of the approval requests, or the extension.
 func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 	for _, a := range requests {
 		if (a.Tool == q.tool || a.Desk != "" && a.Desk+"."+a.Extension == q.extension) && a.Waiting {
@@ -199,10 +197,10 @@ func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 	return "waiting for " + q.extension
 }
 
-// toRunning has the running host make the call.
+// toRunning lets the running host make the call.
 func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Running) (protocol.ToolResult, error) {
 	t, err := runningTool(ctx, r, q.tool)
-	if err != nil && q.node != "" { // the name that it has there
+	if err != nil && q.node != "" { // the tool's name at that node
 		if name, ok := ownTool(ctx, r, q.node, q.tool); ok {
 			q.tool = name
 			t, err = runningTool(ctx, r, q.tool)
@@ -218,7 +216,7 @@ func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Ru
 	}
 	defer c.Progress(func() string {
 		var list struct{ Approvals []exthost.ApprovalRequest }
-		_ = r.Get(ctx, "/api/v1/approvals", &list) // without an answer, the call waits for the extension
+		_ = r.Get(ctx, "/api/v1/approvals", &list) // without an answer, the line names the extension
 		return q.awaits(list.Approvals)
 	})()
 	var result json.RawMessage
@@ -230,8 +228,8 @@ func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Ru
 	return protocol.ToolResult(result), err
 }
 
-// printResult prints the text of a result, or with -o all of it. A result that the tool
-// marks as an error is an error of the command too.
+// printResult prints the text of a result, or all of it with -o json or yaml. A result that the tool marks as an error
+// is an error of the command too.
 func (q *request) printResult(c *console.Console, result protocol.ToolResult) error {
 	if c.Output == "name" {
 		return console.Usagef("", "there is no -o name of a result; there is table, json and yaml")
@@ -255,7 +253,7 @@ func (q *request) printResult(c *console.Console, result protocol.ToolResult) er
 		c.Warn("%s is not shown here, -o json has it", console.Safe(what))
 	}
 	if console.IsTerminal(c.Out) {
-		text = console.SafeText(text) // elsewhere the exact bytes are the data
+		text = console.SafeText(text) // without a terminal, print the exact bytes
 	}
 	if text == "" && len(others) > 0 {
 		return nil
@@ -271,8 +269,7 @@ type failure struct {
 	Next string `json:"next,omitempty"` // the next command
 }
 
-// printFailure prints err as a document where -o asks for one and err is not printed
-// already, and returns err.
+// printFailure prints err as a document for -o json and yaml, unless it is printed already, and returns err.
 func printFailure(c *console.Console, err error) error {
 	if err == nil || c.Output != "json" && c.Output != "yaml" {
 		return err

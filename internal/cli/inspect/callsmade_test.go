@@ -7,7 +7,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// A call that has not ended is not counted yet, and shown all the same.
+// A call in flight is shown, although it is not counted yet.
 func TestCallsInFlight(t *testing.T) {
 	var i extensionInfo
 	if got := i.callsMade(); !strings.HasPrefix(got, "0, 0 failed") {

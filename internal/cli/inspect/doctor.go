@@ -31,7 +31,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Doctor checks everything that extensions need to run.
+// Doctor returns exthost doctor, which checks everything that extensions need to run.
 func Doctor(c *console.Console) *cobra.Command {
 	var handshake bool
 	cmd := &cobra.Command{
@@ -68,11 +68,11 @@ type finding struct {
 	Check  string   `json:"check"`
 	Result string   `json:"result"` // ok, fail or skip
 	Detail string   `json:"detail,omitempty"`
-	Stderr []string `json:"stderr,omitempty"` // the last lines of a process that failed
+	Stderr []string `json:"stderr,omitempty"` // last lines of a failed process
 	Hints  []string `json:"hints,omitempty"`
 }
 
-// fail makes the check a failed one. e is the output of the process; nil: there is none.
+// fail marks the check as failed. e is the output of the process, or nil.
 func (f *finding) fail(detail string, e *protocol.Evidence) {
 	f.Result, f.Detail = "fail", detail
 	if e != nil {
@@ -138,7 +138,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 				Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond)),
 			})
 	}
-	if !failing(findings, "policy audit_log") { // which says why the running host cannot write it
+	if !failing(findings, "policy audit_log") { // which reports the same fault
 		findings = append(findings, auditLog(cfg.Audit)...)
 	}
 	findings = append(findings, certificate(cfg.Server.TLS)...)
@@ -152,8 +152,8 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	return append(findings, openFiles(process.OpenFiles())...), nil
 }
 
-// diagnoseBroken checks what can be checked with a configuration that cannot be used: the
-// running host, which keeps the one before.
+// diagnoseBroken checks what does not need a valid configuration, such as the running host, which keeps the previous
+// one.
 func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refused) (findings []finding, err error) {
 	for _, d := range refused {
 		if d.Level == protocol.LevelError {
@@ -180,7 +180,7 @@ func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refuse
 	return append(findings, openFiles(process.OpenFiles())...), nil
 }
 
-// sandboxes says what this system enforces of a sandbox, and which extensions ask for more.
+// sandboxes reports what this system enforces of a sandbox, and which extensions ask for more.
 func sandboxes(s status.Status, have sandbox.Protection) (findings []finding) {
 	f := finding{Check: "sandbox", Result: "ok", Detail: "this system enforces " + strings.Join(have.Holds, ", ")}
 	if len(have.Holds) == 0 {
@@ -213,12 +213,12 @@ func sandboxes(s status.Status, have sandbox.Protection) (findings []finding) {
 	return findings
 }
 
-// privileges says what a host of root leaves to its processes; nothing of another user's.
+// privileges reports which capabilities processes keep if the host runs as root; nil for other users.
 func privileges(s status.Status) []finding {
 	if os.Geteuid() != 0 || !process.CanRestrict {
 		return nil
 	}
-	var all []string // that keep every capability
+	var all []string // ids that keep every capability
 	for _, x := range s.Extensions {
 		if x.NewPrivileges {
 			all = append(all, x.ID)
@@ -245,7 +245,7 @@ func failing(findings []finding, check string) bool {
 	return slices.ContainsFunc(findings, func(f finding) bool { return f.Check == check && f.Result == "fail" })
 }
 
-// collector says whether the running host can send traces; nothing when it sends none.
+// collector reports whether the running host can send traces; nil if tracing is off.
 func collector(t *status.Tracing) []finding {
 	if t == nil {
 		return nil
@@ -258,8 +258,8 @@ func collector(t *status.Tracing) []finding {
 	return []finding{f}
 }
 
-// inCluster says whether the running host is heard in its cluster, and what is wrong with others;
-// nothing when it is in none.
+// inCluster reports whether the running host is connected to its cluster, and problems of the cluster; nil if it is in
+// none.
 func inCluster(s status.Status) []finding {
 	c := s.Cluster
 	if c == nil {
@@ -272,7 +272,7 @@ func inCluster(s status.Status) []finding {
 	return []finding{f}
 }
 
-// auditLog says whether the audit log can be written; nothing when none is kept.
+// auditLog reports whether the audit log can be written; nil if there is none.
 func auditLog(log config.Audit) []finding {
 	if log.Path == "" {
 		return nil
@@ -289,7 +289,7 @@ func auditLog(log config.Audit) []finding {
 	return []finding{f}
 }
 
-// certificate says whether the server's certificate can be used, and until when; nothing without TLS.
+// certificate reports whether the server's certificate is valid, and until when; nil without TLS.
 func certificate(files config.TLS) []finding {
 	if files.Cert == "" {
 		return nil
@@ -304,11 +304,11 @@ func certificate(files config.TLS) []finding {
 	return []finding{f}
 }
 
-// fewFiles is a limit of open files that a host with a few extensions can reach: each process
-// takes four of the host's, each connection one.
+// fewFiles is a limit of open files that a host with a few extensions can reach: each process takes four of the host's,
+// each connection one.
 const fewFiles = 512
 
-// openFiles says how many files the host may have open; 0: that is unknown.
+// openFiles reports how many files the host may have open; nil if the limit is unknown, 0.
 func openFiles(limit uint64) []finding {
 	if limit == 0 {
 		return nil
@@ -327,7 +327,7 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 	}
 	for _, d := range hosts.Unlisted(s) {
 		if strings.HasPrefix(d.Extension, status.PolicyPrefix) || hosts.OfConfig(d) {
-			continue // the finding of its policy, or the one above, has it
+			continue // reported with its policy, or in the finding above
 		}
 		f := finding{Check: "manifest", Result: "skip", Detail: console.Nearby(d).String()}
 		if d.Level == protocol.LevelError {
@@ -361,7 +361,7 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 
 func examine(what string, x status.Extension, diags []protocol.Diagnostic, handshake bool) finding {
 	f := finding{Check: what + " " + x.ID, Result: "ok", Detail: strings.TrimSpace(x.Version + " " + hosts.RunsAs(x))}
-	broken, wrong := false, "" // in itself or its configuration, not only by what this machine lacks
+	broken, wrong := false, "" // faults of the extension or its configuration, as opposed to missing requirements
 	for _, d := range diags {
 		if !hosts.Concerns(d, x) || d.Level == protocol.LevelInfo {
 			continue
@@ -397,7 +397,7 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 		f.fail(x.Reason, nil)
 	case x.State == status.StateSkipped || x.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", x.Reason
-	case x.State == string(supervisor.Failed): // with no handshake, in the running host
+	case x.State == string(supervisor.Failed): // without handshake, the state in the running host
 		f.fail(cmp.Or(x.Reason, "failed"), hosts.Evidence(x))
 	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
 		f.fail(x.Reason, hosts.Evidence(x))
@@ -422,7 +422,7 @@ func examinePolicy(p status.Policy, handshake bool) finding {
 	switch {
 	case p.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", "disabled"
-	// with no handshake, in the running host
+	// without handshake, the state in the running host
 	case p.State == string(supervisor.Failed) || p.State == string(supervisor.Restarting):
 		var last *protocol.Evidence
 		if p.Process != nil {
@@ -440,10 +440,10 @@ func examinePolicy(p status.Policy, handshake bool) finding {
 	return f
 }
 
-// findProgram looks for the program of an extension, with the environment and directory
-// of that. The commands of kind exec were checked when its tools were read.
+// findProgram looks for the program of an extension, with its environment and directory. Commands of kind exec were
+// checked when the tools were read.
 func findProgram(h *exthost.Host, x status.Extension) error {
-	if h == nil || x.Transport != manifest.KindStdio || hosts.PID(x) > 0 { // nothing to look with, or to look for
+	if h == nil || x.Transport != manifest.KindStdio || hosts.PID(x) > 0 {
 		return nil
 	}
 	spec, err := h.Admin().Spec(x.ID)

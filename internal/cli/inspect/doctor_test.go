@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// What the examination of an extension costs does not depend on how many others cannot run.
+// The cost of examining an extension does not depend on how many others cannot run.
 func TestExaminationIsLinear(t *testing.T) {
 	cost := func(n int) float64 {
 		dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Package inspect holds the commands that answer questions: which extensions and tools
-// there are, how a tool answers, and which faults they have.
+// Package inspect implements the commands that answer questions about extensions, tools and the configuration, and call
+// tools.
 package inspect
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// List lists the extensions.
+// List returns exthost list, which lists the extensions.
 func List(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
@@ -61,18 +61,18 @@ func List(c *console.Console) *cobra.Command {
 	}
 }
 
-// extensionInfo is everything that is known about one extension.
+// extensionInfo is the output of exthost info.
 type extensionInfo struct {
 	status.Extension
-	// the host's configuration over it, secrets masked
+	// the host's configuration for it, secrets masked
 	OperatorConfig any                   `json:"operator_config,omitempty"`
 	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
 
-	running bool   // the status is that of the host that serves this directory
-	held    string // by what the host holds its processes; "": there are none
+	running bool   // the status comes from the running host
+	held    string // containment of its processes; "": it has none
 }
 
-// Info shows one extension.
+// Info returns exthost info, which shows one extension.
 func Info(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "info ID",
@@ -115,9 +115,8 @@ func Info(c *console.Console) *cobra.Command {
 	}
 }
 
-// statusOf returns the status and configuration of the running host with the tools of
-// one extension, both of the same generation of the catalog; if it lacks the extension, those of a host that starts
-// only this one.
+// statusOf returns the status and configuration of the running host with the tools of one extension, both of the same
+// generation of the catalog. If that host does not have the extension, it opens a host that starts only this one.
 func statusOf(ctx context.Context, c *console.Console, id string,
 ) (status.Status, *config.Config, []httpserver.Tool, error) {
 	r, cfg, broken := hosts.Reach(ctx, c)
@@ -156,7 +155,7 @@ func statusOf(ctx context.Context, c *console.Console, id string,
 	return h.Status(), cfg, list, nil
 }
 
-// operatorConfig is extensions.entries.ID.config; nil when it is not set.
+// operatorConfig returns extensions.entries.ID.config; nil if it is not set.
 func operatorConfig(cfg *config.Config, id string) any {
 	var at any = cfg.Redacted()
 	for _, key := range []string{"extensions", "entries", id, "config"} {
@@ -169,7 +168,7 @@ func operatorConfig(cfg *config.Config, id string) any {
 	return at
 }
 
-// heldBy is the containment of x; "" when x has no process.
+// heldBy returns the containment of x; "" if x has no process.
 func heldBy(c status.Containment, x status.Extension) string {
 	if !slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.PID > 0 }) {
 		return ""

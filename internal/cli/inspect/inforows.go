@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// rows are the table of exthost info: a name, then its values.
+// rows returns the table of exthost info: a name, then its values.
 func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]string) {
 	row := func(name string, values ...string) {
 		for _, value := range values {
@@ -39,7 +39,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("runs as", i.manner())
 	row("command", shellwords.Join(i.Command))
 	row("state", i.State)
-	if !i.LeftOut() { // diagnostics, below, contain the reason and a hint
+	if !i.LeftOut() { // the diagnostics below contain the reason and a hint
 		row("reason", i.Reason)
 	}
 	if i.Login != i.Reason {
@@ -94,7 +94,7 @@ func (i *extensionInfo) runningRows(row func(name string, values ...string), now
 		row("restarts", strconv.Itoa(i.Restarts))
 	}
 	row("health", i.health(now))
-	if i.Transport != "" { // a policy without a process has none
+	if i.Transport != "" { // a policy without a process has no transport
 		row("calls", i.callsMade())
 	}
 	row("last failure", i.failure(now))
@@ -118,7 +118,7 @@ func (i *extensionInfo) manner() string {
 	return strings.Join(words, ", ")
 }
 
-// confined says what the kernel enforces, and what the processes may touch.
+// confined lists what the kernel enforces, and what the processes may touch.
 func (i *extensionInfo) confined() (lines []string) {
 	s := i.Sandbox
 	if s == nil {
@@ -151,7 +151,7 @@ func (i *extensionInfo) processes(now time.Time) (lines []string) {
 	return lines
 }
 
-// health is what is wrong with the instances, and when that may change.
+// health describes what is wrong with the instances, and when that may change.
 func (i *extensionInfo) health(now time.Time) string {
 	words := []string{}
 	for _, one := range i.Instances {
@@ -161,12 +161,12 @@ func (i *extensionInfo) health(now time.Time) string {
 }
 
 func (i *extensionInfo) callsMade() string {
-	text := fmt.Sprint(max(i.Requests, i.Calls+i.Refused)) // a policy's process has calls alone
+	text := fmt.Sprint(max(i.Requests, i.Calls+i.Refused)) // the process of a policy counts Calls only
 	inFlight := 0
 	for _, one := range i.Instances {
 		inFlight += one.InFlight + one.Queued
 	}
-	if inFlight > 0 { // they are counted when they end
+	if inFlight > 0 { // requests are counted when they end
 		text += fmt.Sprintf(" ended and %d in flight", inFlight)
 	}
 	text += fmt.Sprintf(", %d failed, %d refused, %d denied, %d with invalid arguments, %d errors of tools", i.Errors,
@@ -216,8 +216,8 @@ func (i *extensionInfo) requirements() (lines []string) {
 	return lines
 }
 
-// placed is a diagnostic with its place in a file. The path of the manifest alone has a row of
-// its own.
+// placed renders a diagnostic with its place in a file. The path of the manifest alone is left out: it has a row of its
+// own.
 func placed(d protocol.Diagnostic) string {
 	if d.Line == 0 {
 		d.Path, d.Extension = "", ""
@@ -225,7 +225,7 @@ func placed(d protocol.Diagnostic) string {
 	return console.Nearby(d).String()
 }
 
-// compact is v as JSON on one line; "" when v is empty.
+// compact returns v as JSON on one line; "" if v is empty.
 func compact(v any) string {
 	data, err := json.Marshal(v)
 	if text := string(data); err == nil && text != "null" && text != "{}" {

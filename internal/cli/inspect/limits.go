@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// localLimits names the policies that count calls of extensions which have replicas at other
-// nodes: each node counts what passes it, so callers of several nodes get the limit several times.
+// localLimits reports the policies that count calls of extensions with replicas at other nodes: each node counts its
+// own calls, so callers of several nodes get the limit several times.
 func localLimits(policies []governance.Spec, s status.Status) (findings []finding) {
 	var replicas []status.Extension
 	for _, x := range s.Extensions {

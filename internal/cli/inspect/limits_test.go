@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Only counting policies that apply to an extension with replicas elsewhere are named.
+// Only counting policies that apply to an extension with replicas at other nodes are reported.
 func TestLimitsOfReplicas(t *testing.T) {
 	s := status.Status{Extensions: []status.Extension{
 		{ID: "search", Tools: []string{"ext_search_query"}, Nodes: []string{"a", "b"}},

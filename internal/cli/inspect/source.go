@@ -16,15 +16,15 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// source has the tools of the host that runs for this directory, so that nothing is
-// started a second time, or those of a host that is opened for the command.
+// source provides the tools of the running host, so that nothing is started twice, or those of a host opened for the
+// command.
 type source struct {
 	running *hosts.Running // nil: opened is set
 	opened  *exthost.Host
 }
 
-// openSource finds the running host or opens one that starts the extensions that start
-// selects, nil for all. Call close after use.
+// openSource finds the running host, or opens one that starts the extensions selected by start; nil selects all. The
+// caller must call close.
 func openSource(ctx context.Context, c *console.Console, start func(id string) bool,
 ) (s source, close func(), err error) {
 	r, cfg, err := hosts.Reach(ctx, c)
@@ -59,7 +59,7 @@ func (o offered) query(values url.Values) string {
 	return values.Encode()
 }
 
-// tools are the tools that policies show to a caller with a toolset.
+// tools returns the tools that policies show to the caller with the toolset.
 func (s source) tools(ctx context.Context, o offered) (list httpserver.ToolList, err error) {
 	if s.running != nil {
 		err = s.running.Get(ctx, "/api/v1/tools?"+o.query(url.Values{}), &list)
@@ -69,7 +69,7 @@ func (s source) tools(ctx context.Context, o offered) (list httpserver.ToolList,
 	return httpserver.NewToolList(shown, names(hidden)), err
 }
 
-// export has the same tools in a vendor's format; with deferred, as loaded on demand.
+// export returns the tools in a vendor's format; with deferred they are marked as loaded on demand.
 func (s source) export(ctx context.Context, format tools.Format, deferred bool, o offered,
 ) (out httpserver.Export, err error) {
 	if s.running != nil {
@@ -87,7 +87,7 @@ func (s source) export(ctx context.Context, format tools.Format, deferred bool, 
 	return httpserver.NewExport(s.opened, format, shown, names(hidden), deferred)
 }
 
-// find searches the same tools.
+// find searches the tools.
 func (s source) find(ctx context.Context, query string, o offered) (found httpserver.FoundTools, err error) {
 	if s.running != nil {
 		err = s.running.Get(ctx, "/api/v1/tools/find?"+o.query(url.Values{"query": {query}}), &found)
@@ -97,8 +97,8 @@ func (s source) find(ctx context.Context, query string, o offered) (found httpse
 	return httpserver.NewFoundTools(answer), err
 }
 
-// descriptor is that of one tool, also of one that policies hide. [errNotThere] is the
-// error about a tool whose extension the running host does not have.
+// descriptor returns the descriptor of one tool, even if policies hide it. The error is [errNotThere] if the running
+// host does not have its extension.
 func (s source) descriptor(ctx context.Context, name string) (json.RawMessage, error) {
 	if s.opened != nil {
 		if e, ok := s.opened.Tools().Lookup(name); ok {
@@ -110,8 +110,7 @@ func (s source) descriptor(ctx context.Context, name string) (json.RawMessage, e
 	return t.Descriptor, err
 }
 
-// runningTool is a tool of the running host. [errNotThere] is the error about a tool
-// whose extension that host does not have.
+// runningTool returns a tool of the running host. The error is [errNotThere] if that host does not have its extension.
 func runningTool(ctx context.Context, r *hosts.Running, name string) (t httpserver.Tool, err error) {
 	err = r.Get(ctx, "/api/v1/tools/"+url.PathEscape(name), &t)
 	if protocol.KindOf(err) != protocol.ToolNotFound {
@@ -134,7 +133,7 @@ func names(entries []*tools.Entry) (names []string) {
 	return names
 }
 
-// ownTool returns the name here of the tool that has a name at a node which shares it as its own.
+// ownTool returns the name here of a tool that node shares as its own under name.
 func ownTool(ctx context.Context, r *hosts.Running, node, name string) (string, bool) {
 	var list httpserver.ToolList
 	if err := r.Get(ctx, "/api/v1/tools", &list); err != nil {

@@ -22,11 +22,11 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// askedHost tells in the help of these commands which host answers.
+// askedHost is the part of the help about which host answers.
 const askedHost = "The host that runs in this directory answers; if none runs, every extension is\n" +
 	"started and stopped again."
 
-// Tools lists, finds, exports and describes tools.
+// Tools returns exthost tools, which lists, finds, exports and describes tools.
 func Tools(c *console.Console) *cobra.Command {
 	list := toolsList(c)
 	schema := &cobra.Command{
@@ -42,11 +42,11 @@ func Tools(c *console.Console) *cobra.Command {
 	}
 	cmd := console.Group("tools", "List, find, export and describe the tools of all extensions", list, toolsFind(c),
 		toolsExport(c), schema, toolsAccept(c))
-	cmd.RunE = list.RunE // exthost tools is exthost tools list
+	cmd.RunE = list.RunE // exthost tools means exthost tools list
 	return cmd
 }
 
-// offeredFlags add --caller and --toolset, whose tools a command shows.
+// offeredFlags adds --caller and --toolset.
 func offeredFlags(cmd *cobra.Command, o *offered) {
 	cmd.Flags().StringVar(&o.caller, "caller", "",
 		"show what policies offer to this `CALLER` (default: to an anonymous one)")
@@ -103,8 +103,8 @@ func listTools(ctx context.Context, c *console.Console, o offered) error {
 	return c.Print(console.Document{Kind: "tools", Value: list.Tools, Names: names, Rows: rows})
 }
 
-// printLacking prints on stderr why a list lacks tools: their extensions do not run or are not
-// loaded, or policies hide them.
+// printLacking prints on stderr why tools are missing in a list: their extensions do not run or are not loaded, or
+// policies hide them.
 func printLacking(ctx context.Context, c *console.Console, from source, hidden []string) error {
 	s, err := from.status(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func toolSchema(ctx context.Context, c *console.Console, name string) error {
 	}
 	defer end()
 	descriptor, err := from.descriptor(ctx, name)
-	if errors.Is(err, errNotThere) { // an extension that was added after the start of the host
+	if errors.Is(err, errNotThere) { // the extension was added after the host started
 		var h *exthost.Host
 		if h, err = hosts.Inspect(ctx, c, hosts.Owners(name)); err != nil {
 			return err

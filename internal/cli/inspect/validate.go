@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Validate checks manifests or the configuration.
+// Validate returns exthost validate, which checks manifests or the configuration.
 func Validate(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [DIR | plugin.toml ...]",
@@ -48,8 +48,8 @@ func Validate(c *console.Console) *cobra.Command {
 	}
 }
 
-// validatePath checks a manifest, or that of a folder, or all manifests below a folder that
-// has none, and returns how many there are.
+// validatePath checks one manifest, the manifest of a folder, or all manifests below a folder that has none, and
+// returns how many there are.
 func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -77,8 +77,8 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 	return append(found, missingScript(path, m)...), 1, nil
 }
 
-// missingScript is the error of a manifest whose script does not exist; nil when it does.
-// A command may be built later, so that its absence is for doctor to report.
+// missingScript reports a manifest whose script does not exist. A missing command is left to doctor: it may be built
+// later.
 func missingScript(path string, m *manifest.Manifest) []protocol.Diagnostic {
 	if m == nil || m.Transport.Script == "" {
 		return nil
@@ -119,7 +119,7 @@ func validateAll(ctx context.Context, c *console.Console) error {
 	return report(c, s.Diagnostics, "the configuration and "+console.Plural(len(s.Extensions), "extension"))
 }
 
-// report prints diagnostics as data. The error is for those of level error.
+// report prints diagnostics as data. Its exit code is 3 if one is an error.
 func report(c *console.Console, diags []protocol.Diagnostic, checked string) error {
 	failed := 0
 	rows := [][]string{}
@@ -146,7 +146,7 @@ func report(c *console.Console, diags []protocol.Diagnostic, checked string) err
 	})
 }
 
-// Schema prints the JSON Schemas of the files that people write.
+// Schema returns exthost schema, which prints the JSON Schemas of manifests and configuration.
 func Schema(c *console.Console) *cobra.Command {
 	sub := func(name, short string, schema func() []byte) *cobra.Command {
 		return &cobra.Command{
@@ -167,7 +167,7 @@ func Schema(c *console.Console) *cobra.Command {
 		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema))
 }
 
-// Config shows the configuration.
+// Config returns exthost config, which shows the configuration.
 func Config(c *console.Console) *cobra.Command {
 	var origin bool
 	show := &cobra.Command{
@@ -195,7 +195,7 @@ func Config(c *console.Console) *cobra.Command {
 	return console.Group("config", "Look at the configuration", show)
 }
 
-// Version prints the version.
+// Version returns exthost version.
 func Version(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -208,7 +208,7 @@ func Version(c *console.Console) *cobra.Command {
 	}
 }
 
-// VersionText is the version with the platform and toolchain of this program.
+// VersionText returns the version with the platform and the Go version.
 func VersionText() string {
 	return fmt.Sprintf("exthost %s %s %s/%s", exthost.Version(), goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/internal/secret/logins"
 )
 
-// known is what is known of a login without its tokens.
+// known is a login without its tokens, as printed.
 type known struct {
 	ID      string    `json:"id"`
 	Of      string    `json:"of,omitempty"` // the directory that states it
@@ -16,9 +16,9 @@ type known struct {
 	Server  string    `json:"server"`
 	Issuer  string    `json:"issuer"` // of the authorization server
 	Scopes  []string  `json:"scopes"`
-	Renews  bool      `json:"renews"` // it goes on when the token expires
+	Renews  bool      `json:"renews"` // it is renewed when the token expires
 	Expires time.Time `json:"expires,omitzero"`
-	Ended   string    `json:"ended,omitempty"` // why it needs a login again
+	Ended   string    `json:"ended,omitempty"` // why the user must sign in again
 }
 
 func printed(c *console.Console, all []*logins.Grant) error {

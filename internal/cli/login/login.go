@@ -1,4 +1,4 @@
-// Package login holds exthost login and exthost logout: who the user is to servers elsewhere.
+// Package login implements exthost login and exthost logout, which sign the user in to remote servers.
 package login
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// flags are those of exthost login.
+// flags are the flags of exthost login.
 type flags struct {
 	device, paste, list bool
 	scopes              []string
 	caller              string
 }
 
-// Login is exthost login.
+// Login returns exthost login.
 func Login(c *console.Console) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
@@ -121,7 +121,7 @@ func hint(err error) string {
 	return "exthost login --help"
 }
 
-// way returns how the user approves, and what ends that.
+// way returns how the user approves, and a function that ends that.
 func (f flags) way(ctx context.Context, c *console.Console, t *target, earlier *logins.Grant,
 ) (signin.Way, func(), error) {
 	switch {
@@ -168,7 +168,7 @@ func scopes(list []string) string {
 	return "; " + console.Safe(strings.Join(list, " "))
 }
 
-// Logout is exthost logout.
+// Logout returns exthost logout.
 func Logout(c *console.Console) *cobra.Command {
 	var caller string
 	cmd := &cobra.Command{
@@ -206,7 +206,7 @@ func Logout(c *console.Console) *cobra.Command {
 				return err
 			}
 			came, err := t.apply(cmd.Context(), c)
-			if protocol.KindOf(err) == protocol.RequirementMissing { // as was to be expected
+			if protocol.KindOf(err) == protocol.RequirementMissing { // expected: it cannot start without the login
 				came, err = "", nil
 			}
 			if err == nil {

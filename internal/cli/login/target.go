@@ -26,20 +26,20 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// target is what the user signs in to.
+// target is the server to sign in to.
 type target struct {
 	cfg    *config.Config
 	server *signin.Server
 }
 
-// find returns the extension or the destination of that id, for a caller's own login; "": for the
-// one of all callers.
+// find returns the extension or destination called id. caller selects that caller's own login at a destination; "": the
+// login of all callers.
 func find(ctx context.Context, c *console.Console, id, caller string) (*target, error) {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
 		return nil, err
 	}
-	k, err := hosts.Trusted(cfg) // before any address of a project is asked, with what its variables hold
+	k, err := hosts.Trusted(cfg) // before an address in a project's files is contacted, with values of variables in it
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func findDestination(ctx context.Context, cfg *config.Config, id string, d *conf
 		path)
 }
 
-// newTarget returns the server of t, as key states it.
+// newTarget returns the target for t. key is where the configuration or the manifest states it.
 func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t *manifest.Transport, key string,
 ) (*target, error) {
 	id := at.ID
@@ -144,12 +144,12 @@ func storeOf(cfg *config.Config) (*logins.Store, error) {
 	return logins.Open(cfg.Secrets.Logins, signin.Client), nil
 }
 
-// apply has a running host use what was done, and returns what came of that, for the end of a
-// sentence. The error is of the start.
+// apply restarts the extension in the running host, so that it uses the new login. It returns the end of the sentence
+// that reports it; the error is the one of the start.
 func (t *target) apply(ctx context.Context, c *console.Console) (string, error) {
 	r, err := hosts.Find(ctx)
 	switch {
-	// the next call has it; a restart would end the sessions of other callers
+	// the next call uses the login; a restart would end the sessions of other callers
 	case err != nil || t.server.Place.Caller != "":
 		return "", nil
 	case r.Info.Scope != hosts.Scope(c, t.cfg): // its extension of that id may be another one
@@ -160,10 +160,10 @@ func (t *target) apply(ctx context.Context, c *console.Console) (string, error) 
 	return fmt.Sprintf("; the running host (pid %d) has started it again", r.Info.PID), err
 }
 
-// maxPasted bounds an address that is pasted, in bytes.
+// maxPasted is the longest pasted address, in bytes.
 const maxPasted = 64 << 10
 
-// pasted reads an address, which is not shown: a code is in it.
+// pasted reads an address without echo: it contains a code.
 func pasted(c *console.Console) (string, error) {
 	if c.Interactive() {
 		return c.ReadSecret("address (not shown): ")

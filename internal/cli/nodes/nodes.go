@@ -1,4 +1,4 @@
-// Package nodes words the cluster that a host is in: a table of its nodes, and what is wrong.
+// Package nodes describes the cluster of a host: a table of its nodes, and its problems.
 package nodes
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// List is exthost cluster nodes.
+// List returns exthost cluster nodes.
 func List(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "nodes",
@@ -40,7 +40,7 @@ func List(c *console.Console) *cobra.Command {
 	}
 }
 
-// Check is exthost cluster check.
+// Check returns exthost cluster check.
 func Check(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
@@ -83,10 +83,10 @@ func onCluster(c *console.Console, do func(s status.Status, of *status.Cluster) 
 	})
 }
 
-// drop are the columns that a narrow terminal lacks, in the order in which they are dropped.
+// drop are the columns that a narrow terminal leaves out, in this order.
 var drop = []string{"VERSION", "RTT", "FAILED", "OUT/IN", "TOOLS"}
 
-// Summary is the cluster in one line.
+// Summary describes the cluster in one line.
 func Summary(c *status.Cluster) string {
 	text := fmt.Sprintf("cluster %s: this is %s", c.Name, c.Node)
 	switch {
@@ -100,7 +100,7 @@ func Summary(c *status.Cluster) string {
 	return text
 }
 
-// Lines are the cluster in words, and its nodes as a table.
+// Lines returns the summary, and the nodes as a table.
 func Lines(c *status.Cluster, now time.Time, layout console.Layout) []string {
 	lines := console.Wrap(console.Safe(Summary(c)), layout.Width)
 	if len(c.Nodes) == 0 {
@@ -123,7 +123,7 @@ func Lines(c *status.Cluster, now time.Time, layout console.Layout) []string {
 	return append(lines, layout.Grid(rows)...)
 }
 
-// way is how the server is reached.
+// way describes the connection to the NATS server.
 func way(c *status.Cluster) string {
 	security := "no TLS"
 	if c.TLS {
@@ -149,7 +149,7 @@ func state(n *status.Node, now time.Time) string {
 	return n.State + " " + console.Span(now.Sub(n.Since).Truncate(time.Second))
 }
 
-// shares names what a node shares, replicas with a word, and what is wrong with it.
+// shares lists what a node shares, marks replicas, and adds the problem of the node.
 func shares(n *status.Node) string {
 	var list []string
 	for _, s := range n.Shares {
@@ -169,10 +169,11 @@ func shares(n *status.Node) string {
 	return cmp.Or(text, "-")
 }
 
-// clockBound is how much clocks may differ without a word: invitations and audit logs have times.
+// clockBound is how much the clock of a node may differ before it is reported: invitations and audit logs contain
+// times.
 const clockBound = 2 * time.Second
 
-// Problems says what is wrong with the cluster of a host.
+// Problems lists what is wrong with the cluster of a host.
 func Problems(s status.Status) (found []string) {
 	c := s.Cluster
 	switch {

@@ -11,8 +11,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Remote returns the node and the id there of an extension that NODE.ID names; false for one of
-// this host.
+// Remote splits NODE.ID into the node and the extension's id there; false for an extension of this host.
 func Remote(s status.Status, id string) (node, there string, ok bool) {
 	node, there, ok = strings.Cut(id, ".")
 	if !ok || s.Cluster == nil ||
@@ -24,7 +23,7 @@ func Remote(s status.Status, id string) (node, there string, ok bool) {
 	return node, there, !here
 }
 
-// Waiting is how many approval requests wait at the other nodes of a cluster, nil for none.
+// Waiting returns how many approval requests wait at the other nodes; c may be nil.
 func Waiting(c *status.Cluster) (n int) {
 	if c == nil {
 		return 0
@@ -35,7 +34,7 @@ func Waiting(c *status.Cluster) (n int) {
 	return n
 }
 
-// At returns the error of an operation at a node with the next command as one for that node.
+// At adds the node to the next command of an error that an operation at that node returned.
 func At(node string, err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || console.NextCommand(e) == "" {
@@ -49,7 +48,8 @@ func At(node string, err error) error {
 	}
 }
 
-// There is a command for a node, on one line whatever that node says; "" is this host.
+// There adds the node to a command that has to be run there; "" is this host. The result is safe for a terminal,
+// whatever the node sent.
 func There(command, node string) string {
 	if node == "" || command == "" {
 		return command
@@ -57,8 +57,8 @@ func There(command, node string) string {
 	return console.Safe(command) + ", at node " + node
 }
 
-// Gone returns the error about an extension that there is not, of NODE.ID as one about the node, if
-// there is no such node.
+// Gone explains err, which says that there is no extension NODE.ID, by the absence of the node if there is no such
+// node.
 func Gone(s status.Status, id string, err error) error {
 	node, _, far := strings.Cut(id, ".")
 	here := slices.ContainsFunc(s.Extensions,

@@ -17,7 +17,7 @@ func TestRemote(t *testing.T) {
 			Nodes: []status.Node{{Name: "gpu1", Approvals: 2}, {Name: "laptop", Approvals: 1}},
 		},
 		Extensions: []status.Extension{{ID: "gpu1.notes", Nodes: []string{"gpu1"}}, {ID: "notes"},
-			// servers of an extension here that is called laptop
+			// servers of an extension of this host called laptop
 			{ID: "laptop.server"}, {ID: "laptop.shared", Nodes: []string{"gpu1"}}},
 	}
 	for id, want := range map[string][2]string{
@@ -47,7 +47,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// The next command after an error of another node is one for that node.
+// The next command after an error of another node names that node.
 func TestAt(t *testing.T) {
 	untrusted := &protocol.Error{Kind: protocol.Untrusted, Extension: "notes", Message: "node gpu1: nobody has agreed"}
 	got, ok := errors.AsType[*console.Error](At("gpu1", untrusted))
@@ -66,7 +66,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// An extension of a node that has gone is not listed any more: the error is about the node.
+// An extension of a node that has left is no longer listed: the error names the node.
 func TestGone(t *testing.T) {
 	s := status.Status{
 		Extensions: []status.Extension{{ID: "notes"}, {ID: "web.other"}},

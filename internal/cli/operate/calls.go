@@ -19,7 +19,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Calls shows the last calls of the running host, or one of them with the times of its stages.
+// Calls returns exthost calls, which shows the last calls of the running host, or one of them with the times of its
+// stages.
 func Calls(c *console.Console) *cobra.Command {
 	var failed, slow bool
 	var last int
@@ -97,10 +98,10 @@ func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last i
 	})
 }
 
-// nodeColumn is where the node of a call stands, if one was at another node.
+// nodeColumn is the position of the column NODE, which is shown if a call was at another node.
 const nodeColumn = 4
 
-// chosenCalls selects from calls, the newest first.
+// chosenCalls filters and sorts calls, which are the newest first.
 func chosenCalls(calls []status.PastCall, last int, failed, slow bool) []status.PastCall {
 	if failed {
 		calls = slices.DeleteFunc(calls, func(call status.PastCall) bool { return call.Outcome == status.OutcomeOK })
@@ -121,7 +122,7 @@ func callRow(call *status.PastCall) []string {
 		string(call.Outcome), console.Span(time.Duration(call.Took)), slowest}
 }
 
-// openCallRow is the row of a call in flight whose caller is asked something. It has no id before it has ended.
+// openCallRow returns the row of a call in flight whose caller is asked something. A call gets its id when it ends.
 func openCallRow(q *status.Question, now time.Time) []string {
 	return []string{"-", console.Stamp(q.Since), askedCaller(q), cmp.Or(q.Tool, q.Extension, "-"),
 		"waits for " + q.Method,
@@ -151,7 +152,7 @@ func oneCall(ctx context.Context, c *console.Console, r *hosts.Running, id strin
 	})
 }
 
-// callText is all that is known of a call but what it carried.
+// callText renders a call without what it carried.
 func callText(call *status.PastCall, layout console.Layout) string {
 	what := cmp.Or(call.Tool, call.Method)
 	if call.Tool != "" && call.Method != protocol.MethodToolsCall {
@@ -194,7 +195,7 @@ func callText(call *status.PastCall, layout console.Layout) string {
 	return strings.Join(append(append(lines, ""), timeline(call, layout)...), "\n")
 }
 
-// afterCall is the command that helps most after a call; "" when nothing has to be done.
+// afterCall returns the most helpful command after a call; "" if nothing has to be done.
 func afterCall(call *status.PastCall) string {
 	e := protocol.Error{Kind: protocol.Kind(call.Outcome), Extension: call.Extension, Tool: call.Tool}
 	slowest, _ := call.Slowest()
@@ -212,10 +213,10 @@ func afterCall(call *status.PastCall) string {
 	return ""
 }
 
-// bar is the length of a bar that stands for the whole time of a call.
+// bar is the length of the bar for the whole time of a call, in characters.
 const bar = 24
 
-// timeline is a table of the stages of a call, the last row of which is the time in none of them.
+// timeline returns a table of the stages of a call; the last row is the time outside of all stages.
 func timeline(call *status.PastCall, layout console.Layout) []string {
 	rows, rest := [][]string{{"STAGE", "AT", "TOOK", "TIME"}}, call.Took
 	at := func(d protocol.Duration) int { return min(int(int64(d)*bar/max(int64(call.Took), 1)), bar) }

@@ -81,7 +81,7 @@ func TestCallText(t *testing.T) {
 	}
 }
 
-// What a call leads to depends on how it ended, and on where it was slow.
+// The next command depends on how a call ended, and where it was slow.
 func TestAfterCall(t *testing.T) {
 	for outcome, want := range map[status.Outcome]string{
 		"ok":                "",

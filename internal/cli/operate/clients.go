@@ -10,17 +10,17 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// mostClients bounds the rows of clients in a table.
+// mostClients is how many rows of clients a table has at most.
 const mostClients = 20
 
-// clientLines are a table of who is connected as whom: a row for the sessions of one caller that are alike.
+// clientLines returns a table of the connected clients, with one row for all similar sessions of a caller.
 func clientLines(clients []status.Client, layout console.Layout) []string {
 	type alike struct{ caller, toolset, front, protocol, tools, name string }
 	var order []alike
 	sessions, first := make(map[alike]int), make(map[alike]status.Client)
 	for _, c := range clients {
 		if c.Session == "" {
-			continue // a modern client is connected while it asks something
+			continue // a client without sessions is connected only while it asks something
 		}
 		key := alike{c.Caller, c.Toolset, c.Front, c.Protocol, c.Tools, c.Name}
 		if sessions[key]++; sessions[key] == 1 {

@@ -18,25 +18,25 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Enable lets a disabled extension run again.
+// Enable returns exthost enable, which lets a disabled extension run again.
 func Enable(c *console.Console) *cobra.Command {
 	return ruleCommand(c, "enable", "Let a disabled extension run again (persists)",
 		"Take an extension out of extensions.disabled", enable)
 }
 
-// Disable stops an extension.
+// Disable returns exthost disable, which stops an extension.
 func Disable(c *console.Console) *cobra.Command {
 	return ruleCommand(c, "disable", "Stop an extension (persists)",
 		"Put an extension into extensions.disabled", disable)
 }
 
-// Allow puts an extension into the allowlist.
+// Allow returns exthost allow, which adds an extension to the allowlist.
 func Allow(c *console.Console) *cobra.Command {
 	return ruleCommand(c, "allow", "Put an extension into the allowlist (persists)",
 		"Put an extension into extensions.allowlist. An empty allowlist allows everything and stays empty", allow)
 }
 
-// ruleCommand is a command that changes a list in the configuration.
+// ruleCommand returns a command that changes a list in the configuration.
 func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx context.Context, x *subject) error,
 ) *cobra.Command {
 	return &cobra.Command{
@@ -64,7 +64,7 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx con
 	}
 }
 
-// ruleElsewhere has another node enable or disable an extension of its own, if id is NODE.ID.
+// ruleElsewhere lets another node enable or disable its own extension, if id is NODE.ID.
 func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (done bool, _ error) {
 	r, err := hosts.Find(ctx)
 	if err == nil && r.Apart {
@@ -75,7 +75,7 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 	}
 	s, err := r.Status(ctx)
 	if err != nil {
-		return false, nil // what is written does not need the host
+		return false, nil // the change of the file does not need the host
 	}
 	node, there, ok := nodes.Remote(s, id)
 	switch {
@@ -99,7 +99,7 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 	})
 }
 
-// ruleApart has a host whose configuration is another one enable or disable an extension there.
+// ruleApart lets a host with another configuration enable or disable an extension there.
 func ruleApart(ctx context.Context, c *console.Console, r *hosts.Running, verb, id string) error {
 	if verb == "allow" {
 		return r.NeedsFiles()
@@ -115,18 +115,17 @@ func ruleApart(ctx context.Context, c *console.Console, r *hosts.Running, verb, 
 	})
 }
 
-// subject is the extension that a command is about, and the configuration about it.
+// subject is the extension that a command is about, and the configuration for it.
 type subject struct {
 	console *console.Console
 	id      string
-	owner   string // of a server; "" for others
+	owner   string // the extension of a server; "" for an extension
 	cfg     *config.Config
 	origins *config.Origins
-	running *hosts.Running // nil: there is none
+	running *hosts.Running // nil: none runs
 	broken  bool           // its manifest cannot be read
 }
 
-// subjectOf returns the subject of a command.
 func subjectOf(ctx context.Context, c *console.Console, command, id string) (*subject, error) {
 	x := &subject{console: c, id: id}
 	var err error
@@ -151,7 +150,7 @@ func subjectOf(ctx context.Context, c *console.Console, command, id string) (*su
 			return nil, err
 		}
 	}
-	h, err := hosts.Look(ctx, c, x.cfg) // also sees extensions that the running host does not have yet
+	h, err := hosts.Look(ctx, c, x.cfg) // to find extensions that the running host has not loaded yet
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +173,7 @@ func (x *subject) listed(key, id string) bool {
 	return id != "" && slices.Contains(list, id)
 }
 
-// where is the place of a list in the configuration.
+// where returns where the configuration states a list.
 func (x *subject) where(key string) string {
 	return fmt.Sprintf("extensions.%s (%s)", key, console.NearbyPath(x.origins.Of("extensions."+key)))
 }
@@ -213,18 +212,18 @@ func (x *subject) nothingToDo(format string, args ...any) error {
 	return err
 }
 
-// ruling is the data of a command that changes a list.
+// ruling is the output of a command that changes a list.
 type ruling struct {
 	ID string `json:"id"`
 	config.Edited
 	Live   bool   `json:"live"`             // the running host has applied it
-	State  string `json:"state,omitempty"`  // of the extension in that host
+	State  string `json:"state,omitempty"`  // the extension's state in that host
 	Reason string `json:"reason,omitempty"` // why it is not ready
 
 	result string // enabled, disabled or allowed
 }
 
-// set changes the configuration, has the running host apply it and prints the result.
+// set changes the configuration, applies it in the running host and prints the result.
 func (x *subject) set(ctx context.Context, key string, listed bool, result string) error {
 	e, err := hosts.SetListed(x.console, key, x.id, listed)
 	if err != nil {
@@ -257,7 +256,7 @@ func (x *subject) set(ctx context.Context, key string, listed bool, result strin
 	return x.obstacle(r)
 }
 
-// apply has the running host reload the extension, and nothing else that has changed.
+// apply reloads the extension in the running host, and nothing else that has changed.
 func (x *subject) apply(ctx context.Context, r *ruling) error {
 	if _, err := reload(ctx, x.running, url.Values{"only": {x.id}}); err != nil {
 		if _, ok := errors.AsType[*console.Error](err); !ok {
@@ -277,7 +276,7 @@ func (x *subject) apply(ctx context.Context, r *ruling) error {
 	return nil
 }
 
-// text is the result, the file it is written in, and whether it holds already.
+// text renders the result, its file, and whether it is in force already.
 func (r *ruling) text(later string) string {
 	text := r.ID + " is " + r.result
 	if !r.Changed {
@@ -300,8 +299,8 @@ func (r *ruling) text(later string) string {
 	return console.Safe(text)
 }
 
-// obstacle is the error of an extension that should run and does not, for another
-// reason than the list that was changed.
+// obstacle returns an error if the extension should run but does not, for another reason than the list that was
+// changed.
 func (x *subject) obstacle(r *ruling) error {
 	if r.result == "disabled" {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// Grant is exthost grant.
+// Grant returns exthost grant.
 func Grant(c *console.Console) *cobra.Command {
 	var revoke bool
 	cmd := &cobra.Command{

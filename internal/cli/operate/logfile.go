@@ -22,11 +22,12 @@ import (
 )
 
 const (
-	fileRecords = 256     // records of a file that are shown without --last
-	fileBytes   = 4 << 20 // bytes at the end of a file that are read
+	fileRecords = 256     // records of a file shown without --last
+	fileBytes   = 4 << 20 // bytes read at the end of a file
 )
 
-// fileLogs shows the last records in the log file of a host that does not answer. silent says so.
+// fileLogs prints the last records in the log file of a host that does not answer, and returns silent, the error that
+// says so.
 func fileLogs(c *console.Console, host daemon.Info, query url.Values, ids []string, silent error) error {
 	e, _ := errors.AsType[*console.Error](silent)
 	path := cmp.Or(host.Log, host.LogCopy)
@@ -45,7 +46,7 @@ func fileLogs(c *console.Console, host daemon.Info, query url.Values, ids []stri
 		last = fileRecords
 	}
 	for _, record := range lastRecords(tail, console.Level(query.Get("level")), ids, last) {
-		data, _ := json.Marshal(record) // made of JSON
+		data, _ := json.Marshal(record) // it was decoded from JSON
 		if err := printRecord(c, data); err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func fileLogs(c *console.Console, host daemon.Info, query url.Values, ids []stri
 	return e
 }
 
-// stderrOf says where the stderr of a process goes, which is where the log is without a file.
+// stderrOf describes where the stderr of a process goes; without log.file, the log is there.
 func stderrOf(pid int) string {
 	to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
 	switch {
@@ -66,7 +67,7 @@ func stderrOf(pid int) string {
 	return "its log goes to its stderr, and log.file keeps a copy of the next one"
 }
 
-// readTail reads whole lines at the end of a file.
+// readTail reads the whole lines in the last bytes of a file.
 func readTail(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -88,8 +89,7 @@ func readTail(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// lastRecords returns the last records of a level and above in the lines of a file, oldest first: those
-// of one extension or policy:NAME, if ids names it.
+// lastRecords returns the last records at level or above, oldest first. ids may name one extension or policy:NAME.
 func lastRecords(lines []byte, level slog.Level, ids []string, last int) (records []exthost.LogRecord) {
 	for _, line := range slices.Backward(bytes.Split(lines, []byte{'\n'})) {
 		if len(records) == last {
@@ -104,7 +104,7 @@ func lastRecords(lines []byte, level slog.Level, ids []string, last int) (record
 	return records
 }
 
-// parseRecord reads a record as [slog.JSONHandler] writes it.
+// parseRecord parses a record written by [slog.JSONHandler].
 func parseRecord(line []byte) (record exthost.LogRecord, ok bool) {
 	object, err := rawjson.Object(line)
 	if err != nil {

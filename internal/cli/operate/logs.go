@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Logs shows the log of the running host.
+// Logs returns exthost logs, which shows the log of the running host.
 func Logs(c *console.Console) *cobra.Command {
 	var follow bool
 	var level string
@@ -70,7 +70,7 @@ func logs(ctx context.Context, c *console.Console, query url.Values, ids []strin
 	return err
 }
 
-// runningLogs shows the log that the host keeps in memory.
+// runningLogs prints the log that the host keeps in memory.
 func runningLogs(ctx context.Context, c *console.Console, r *hosts.Running, query url.Values, ids []string,
 ) (err error) {
 	if len(ids) > 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// mostQuestions are named in a status.
+// mostQuestions is how many questions a status lists.
 const mostQuestions = 10
 
-// questionLines are the calls in flight that wait for an answer of their callers.
+// questionLines returns a table of the calls in flight that wait for an answer of their callers.
 func questionLines(questions []status.Question, layout console.Layout) []string {
 	if len(questions) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func questionLines(questions []status.Question, layout console.Layout) []string 
 	return lines
 }
 
-// askedCaller names who is asked.
+// askedCaller describes who is asked.
 func askedCaller(q *status.Question) string {
 	who := cmp.Or(q.Caller, "anonymous")
 	if q.Node != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// A call that waits for its caller shows what it waits for, since when, and from whom.
+// A call that waits for its caller shows the request, since when it waits, and for whom.
 func TestCallsThatWaitForTheirCallers(t *testing.T) {
 	now := time.Date(2020, 1, 31, 12, 0, 0, 0, time.Local)
 	all := []status.Question{

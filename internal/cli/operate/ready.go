@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Ready tells scripts whether the running host can serve.
+// Ready returns exthost ready, which tells scripts whether the running host can serve.
 func Ready(c *console.Console) *cobra.Command {
 	var names []string
 	var wait time.Duration
@@ -54,11 +54,11 @@ func Ready(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// readyPoll is the time between two looks at a host that is not ready.
+// readyPoll is the interval at which a host that is not ready is asked again.
 const readyPoll = 200 * time.Millisecond
 
-// awaitReady returns nil once the host is ready, or why it is not: at once when waiting does
-// not help, else after wait.
+// awaitReady returns nil once the host is ready. If it is not, it returns why: at once if waiting does not help, else
+// after wait.
 func awaitReady(ctx context.Context, names []string, wait time.Duration) error {
 	until := time.Now().Add(wait)
 	for {
@@ -89,8 +89,8 @@ func isReady(ctx context.Context, names []string) error {
 	return verdict(s, names)
 }
 
-// verdict is why the host, or one of the tools, is not ready; nil when all are. What cannot
-// get better comes before what can.
+// verdict returns why the host, or one of the tools, is not ready; nil if all are. Permanent reasons come before
+// temporary ones.
 func verdict(s status.Status, names []string) error {
 	var worst *console.Error
 	obstacles := s.Obstacles()
@@ -119,7 +119,7 @@ func verdict(s status.Status, names []string) error {
 	return worst
 }
 
-// absent says what does not run, and when it is tried again.
+// absent lists what does not run, and when it is tried again.
 func absent(s status.Status, now time.Time) (list []string) {
 	say := func(what, state, reason string, instances []status.Instance) {
 		if state != string(supervisor.Failed) && state != string(supervisor.Restarting) {
@@ -144,8 +144,7 @@ func absent(s status.Status, now time.Time) (list []string) {
 	return list
 }
 
-// toolObstacles returns why a tool cannot be called. One without an id is about a name that
-// no extension has.
+// toolObstacles returns why a tool cannot be called. An obstacle without an id means that there is no such tool.
 func toolObstacles(s status.Status, name string) []status.Obstacle {
 	for _, x := range s.Extensions {
 		switch {

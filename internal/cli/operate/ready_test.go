@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// A host is ready without what nothing requires, and ready says what that is.
+// A host is ready although something optional does not run, and ready names it.
 func TestReadyNamesWhatDoesNotRun(t *testing.T) {
 	now := time.Now()
 	soon, later := now.Add(3*time.Second), now.Add(4*time.Minute)

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Reload has the running host read its folders and files again.
+// Reload returns exthost reload, which lets the running host read its folders and files again.
 func Reload(c *console.Console) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -37,7 +37,7 @@ func Reload(c *console.Console) *cobra.Command {
 			if len(args) == 1 {
 				return reloadElsewhere(ctx, c, r, args[0], dryRun)
 			}
-			before, _ := r.Status(ctx) // without it all that is left out is new
+			before, _ := r.Status(ctx) // after an error, all that is left out counts as new
 			change, err := reload(ctx, r, url.Values{"dry_run": {strconv.FormatBool(dryRun)}})
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
 				return &console.Error{
@@ -68,7 +68,7 @@ func Reload(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// reloadElsewhere has another node reload one of its extensions.
+// reloadElsewhere lets another node reload one of its extensions.
 func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, id string, dryRun bool) error {
 	s, err := r.Status(ctx)
 	if err != nil {
@@ -106,9 +106,8 @@ func reload(ctx context.Context, r *hosts.Running, query url.Values) (change sta
 	return change, err
 }
 
-// printBroken prints on stderr which files became no extension and what is wrong with the
-// policies that the reload changed, then which extensions do not run. It returns how many such
-// files there are; a reload does not count them as changes.
+// printBroken prints on stderr which files became no extension, what is wrong with policies that the reload changed,
+// and which extensions do not run. It returns the number of such files, which a reload does not count as changes.
 func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, before status.Status, change status.Change,
 ) int {
 	s, err := r.Status(ctx)
@@ -127,7 +126,8 @@ func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, befo
 	return len(hosts.BrokenFiles(s))
 }
 
-// leftOut says which extensions do not run: those that did not do so before only with again.
+// leftOut reports which extensions do not run. Those that did not run before the reload either are reported only with
+// again.
 func leftOut(before, now status.Status, again bool) (diags []protocol.Diagnostic) {
 	for _, x := range now.Extensions {
 		if !x.LeftOut() {
@@ -154,19 +154,19 @@ func leftOut(before, now status.Status, again bool) (diags []protocol.Diagnostic
 	return diags
 }
 
-// changedNames are the ids that a reload changes or should have changed.
+// changedNames returns the ids that a reload changed or should have changed.
 func changedNames(change status.Change) []string {
 	names := append([]string{}, slices.Concat(change.Added, change.Changed, change.Removed, change.Retried)...)
 	for _, k := range change.Kept {
 		names = append(names, k.ID)
 	}
-	for i := range names { // another node may say anything
+	for i := range names { // another node may send any text
 		names[i] = console.Safe(names[i])
 	}
 	return names
 }
 
-// changeText has a line for each extension that a reload changes.
+// changeText renders a change with a line for each extension.
 func changeText(c *console.Console, change status.Change, dryRun bool) string {
 	if change.Empty() {
 		return "nothing has changed"
@@ -212,8 +212,8 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// notReloaded is the error of a reload after which something does not run as its files
-// say; broken is the number of broken files. It was at a node; "" is this host.
+// notReloaded returns the error of a reload after which something does not run as its files say. broken is the number
+// of broken files, node where the reload was; "" is this host.
 func notReloaded(change status.Change, broken int, node string) error {
 	var lines []string
 	for _, d := range change.Failed {
@@ -249,7 +249,7 @@ func notReloaded(change status.Change, broken int, node string) error {
 	return nil
 }
 
-// Restart restarts one extension.
+// Restart returns exthost restart, which restarts one extension.
 func Restart(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart ID",

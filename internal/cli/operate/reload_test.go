@@ -11,8 +11,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// A folder that is new is not left out as before, and one that was there is named only when
-// nothing has changed.
+// A new folder is reported as new. A folder that was left out before is reported only if nothing else has changed.
 func TestLeftOutByAReload(t *testing.T) {
 	skipped := status.Extension{ID: "old", State: status.StateSkipped, Reason: "no python3"}
 	untrusted := status.Extension{ID: "kit", State: status.StateUntrusted, Reason: "nobody has agreed"}
@@ -40,8 +39,7 @@ func TestLeftOutByAReload(t *testing.T) {
 	}
 }
 
-// What another node says of its reload reaches the terminal as text, and the next command is one for
-// that node.
+// Text from another node's reload is escaped for the terminal, and the next command names the node.
 func TestReloadOfAnotherNode(t *testing.T) {
 	change := status.Change{
 		Changed: []string{"\x1b[2J"},

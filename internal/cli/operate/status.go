@@ -1,4 +1,4 @@
-// Package operate holds the commands that look at the running host and change it.
+// Package operate implements the commands that watch and change the running host.
 package operate
 
 import (
@@ -26,15 +26,15 @@ type runningStatus struct {
 	Directory string `json:"directory"`
 	Serves    string `json:"serves"` // the URL for MCP clients, or stdio
 
-	Log    string `json:"log,omitempty"`    // file with the log of a host in the background
-	Beside []int  `json:"beside,omitempty"` // pids of further hosts, of clients with another environment or other flags
+	Log    string `json:"log,omitempty"`    // log file of a host in the background
+	Beside []int  `json:"beside,omitempty"` // pids of further hosts of this directory
 
 	// extensions and files on the search paths that the host has not loaded
 	Unloaded      []string `json:"unloaded,omitempty"`
-	status.Status          // its clients are those of the hosts beside it too
+	status.Status          // its clients include those of the hosts beside it
 }
 
-// addBeside adds the other hosts of the directory, and who is connected to them.
+// addBeside adds the other hosts of the directory, and their clients.
 func (s *runningStatus) addBeside(ctx context.Context, c *console.Console, pid int) {
 	beside := slices.DeleteFunc(hosts.All(ctx), func(r *hosts.Running) bool { return r.Info.PID == pid })
 	for _, r := range beside {
@@ -45,7 +45,7 @@ func (s *runningStatus) addBeside(ctx context.Context, c *console.Console, pid i
 	s.Clients, s.NamedClients = connected.Clients, connected.Named
 }
 
-// Status shows the running host.
+// Status returns exthost status, which shows the running host.
 func Status(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
@@ -80,8 +80,7 @@ func Status(c *console.Console) *cobra.Command {
 	}
 }
 
-// statusTable is the status as a table. Without a width, a row is one line, with its note
-// in the last column.
+// statusTable renders the status. Without a width, a row is one line, with its note in the last column.
 func statusTable(s runningStatus, now time.Time, layout console.Layout) []string {
 	width := layout.Width
 	lines := console.Wrap(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID,
@@ -114,7 +113,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	lines = append(lines, "")
 	rows := []statusRow{{cells: statusColumns}}
 	if width == 0 {
-		rows[0].notes = []string{"NOTE"} // the title of the column
+		rows[0].notes = []string{"NOTE"} // title of the column
 	}
 	for _, x := range s.Extensions {
 		of := extensionRows(x, s.Diagnostics, now)
@@ -171,7 +170,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	return lines
 }
 
-// tracingText says what became of the spans of calls.
+// tracingText describes what became of the spans of calls.
 func tracingText(t *status.Tracing) string {
 	text := fmt.Sprintf("traces to %s: %d spans sent", t.Endpoint, t.Sent)
 	if lost := t.Dropped + t.Failed; lost > 0 {
@@ -183,7 +182,7 @@ func tracingText(t *status.Tracing) string {
 	return text
 }
 
-// recordingText says what is recorded, and since when.
+// recordingText describes what is recorded, and since when.
 func recordingText(r *status.Recording) string {
 	text := "recording by exthost record or the dashboard"
 	if r.File != "" {
@@ -199,7 +198,7 @@ func recordingText(r *status.Recording) string {
 	return text
 }
 
-// brokenConfig says why the configuration on disk is not in force.
+// brokenConfig explains why the configuration on disk is not in force.
 func brokenConfig(s status.Status, width int) (lines []string) {
 	for _, d := range hosts.BrokenConfig(s) {
 		lines = append(lines, console.Hang(console.Safe("  "+console.Nearby(d).String()), width)...)
@@ -218,8 +217,8 @@ type statusRow struct{ cells, notes []string }
 var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "DENIED", "ERRORS", "TOOL_ERRORS", "P50", "P95",
 	"RSS", "RESTARTS", "BREAKER"}
 
-// expendable are the columns that a narrow terminal lacks, in the order in which they
-// are dropped. A note repeats a breaker that is not closed.
+// expendable are the columns that a narrow terminal leaves out, in this order. A note repeats a breaker that is not
+// closed.
 var expendable = []string{"UP", "BREAKER", "PID", "P50", "RESTARTS", "RSS", "P95", "TOOL_ERRORS"}
 
 // layOut aligns the rows and puts the notes below them.
@@ -245,7 +244,7 @@ func layOut(rows []statusRow, layout console.Layout) (lines []string) {
 	return lines
 }
 
-// extensionRows are the row of an extension, and one for each of several instances.
+// extensionRows returns the row of an extension, and one for each instance if there are several.
 func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Time) []statusRow {
 	row := statusRow{
 		cells: []string{x.ID, stateCell(x, now), "-", "-", strconv.FormatInt(x.Requests, 10), rate(x.Denied, x),
@@ -277,7 +276,7 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 	return rows
 }
 
-// stateCell is the state of an extension; of one that starts, also for how long it has.
+// stateCell returns the state of an extension, with the time since when it is starting.
 func stateCell(x status.Extension, now time.Time) string {
 	if x.State != string(supervisor.Spawning) {
 		return x.State
@@ -290,7 +289,7 @@ func stateCell(x status.Extension, now time.Time) string {
 	return "starting"
 }
 
-// extensionNotes are the notes about an extension that are not about one instance.
+// extensionNotes returns the notes about an extension, except those about one instance.
 func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Time) (notes []string) {
 	if x.Login != "" && x.Login != x.Reason {
 		notes = append(notes, x.Login)
@@ -315,8 +314,7 @@ func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Ti
 	return append(notes, failureNotes(x, now)...)
 }
 
-// newerBuild says why the previous build of x runs, and not the one on disk; nil when nothing
-// keeps that from running.
+// newerBuild explains why the previous build of x runs instead of the one on disk; nil if it does not.
 func newerBuild(x status.Extension, diags []protocol.Diagnostic) []string {
 	for _, d := range diags {
 		switch {
@@ -330,11 +328,11 @@ func newerBuild(x status.Extension, diags []protocol.Diagnostic) []string {
 	return nil
 }
 
-// failing is how many calls in a row must have failed for a note that stays.
+// failing is how many calls in a row must have failed for a note to stay.
 const failing = 3
 
-// failureNotes is the note about the last call that failed: for a minute, or as long as no
-// call succeeds after several.
+// failureNotes returns the note about the last failed call: for a minute, or until a call succeeds if several have
+// failed in a row.
 func failureNotes(x status.Extension, now time.Time) []string {
 	f := x.LastFailure
 	if f == nil || now.Sub(f.Time) >= time.Minute && x.FailedInRow < failing ||
@@ -388,8 +386,7 @@ func (r *statusRow) fill(i status.Instance, now time.Time) {
 	}
 }
 
-// complaint is the line about a failure: of stderr, else of stdout; "" when the reason
-// contains it.
+// complaint returns the line about a failure, from stderr or else stdout; "" if the reason contains it.
 func complaint(i status.Instance) string {
 	if i.Evidence == nil {
 		return ""
@@ -401,7 +398,7 @@ func complaint(i status.Instance) string {
 	return console.Cut(line, 200)
 }
 
-// rate is n, with its percentage of the requests to x.
+// rate renders n with its percentage of the requests to x.
 func rate(n int64, x status.Extension) string {
 	if n == 0 {
 		return "0"

@@ -133,7 +133,7 @@ func TestStatusTable(t *testing.T) {
 		if strings.HasPrefix(line, "  ") {
 			got = "  " + strings.TrimPrefix(got, "|")
 		}
-		// The columns that are empty in the row of an instance.
+		// Empty columns in the row of an instance.
 		got = strings.Replace(got, "8|5s|-", "8|5s|||||||-", 1)
 		got = strings.Replace(got, "failed|-|-|-", "failed|-|-|||||||-", 1)
 		if i >= len(want) || got != want[i] {

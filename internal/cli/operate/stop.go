@@ -20,14 +20,13 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// stopTimeout bounds the end of one host, which takes 5 s at most when its extensions do not
-// end by themselves.
+// stopTimeout is how long one host may take to end; it takes at most 5 s if its extensions do not end by themselves.
 const stopTimeout = 20 * time.Second
 
-// killWait bounds the end of processes that a host has left.
+// killWait is how long to wait for the end of processes that a host has left.
 const killWait = 2 * time.Second
 
-// Stop ends the hosts of the directory.
+// Stop returns exthost stop, which ends the hosts of the directory.
 func Stop(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
@@ -67,17 +66,17 @@ func Stop(c *console.Console) *cobra.Command {
 // stoppedHost is a host that was ended.
 type stoppedHost struct {
 	daemon.Info
-	Ended []sweep.Found `json:"ended,omitempty"` // processes of it that had left the session of their extension
+	Ended []sweep.Found `json:"ended,omitempty"` // its processes that had left the session of their extension
 }
 
-// stopAll ends the hosts and returns them. The error is that of the first one that does not
-// end, or leaves a process; the others are ended nevertheless.
+// stopAll ends the hosts and returns them. It goes on after an error, and returns the first one: a host that does not
+// end, or leaves a process.
 func stopAll(ctx context.Context, c *console.Console) (stopped []stoppedHost, err error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil, err
 	}
-	r, err := hosts.Find(ctx) // also one that --host chooses
+	r, err := hosts.Find(ctx) // finds also a host selected with --host
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ func stopAll(ctx context.Context, c *console.Console) (stopped []stoppedHost, er
 	return stopped, err
 }
 
-// stop ends a host and what it leaves. host is nil if it has not ended.
+// stop ends a host and the processes that it leaves. host is nil if it has not ended.
 func stop(ctx context.Context, info daemon.Info) (host *stoppedHost, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// Trust is exthost trust.
+// Trust returns exthost trust.
 func Trust(c *console.Console) *cobra.Command {
 	var list, revoke, all, yes, lock bool
 	cmd := &cobra.Command{
@@ -109,7 +109,7 @@ func agree(ctx context.Context, c *console.Console, names []string, yes, lock bo
 	return writeLock(ctx, c, cfg)
 }
 
-// writeLock writes what the user has agreed to into the lock file of the directory.
+// writeLock writes what the user trusts into the lock file of the directory.
 func writeLock(ctx context.Context, c *console.Console, cfg *config.Config) error {
 	k, err := hosts.Consent(cfg)
 	if err != nil {
@@ -128,7 +128,7 @@ func writeLock(ctx context.Context, c *console.Console, cfg *config.Config) erro
 	return nil
 }
 
-// printRecords lists what the user agreed to.
+// printRecords lists what the user trusts.
 func printRecords(c *console.Console) error {
 	k, err := hosts.Consent(config.Default())
 	if err != nil {
@@ -162,7 +162,7 @@ func printRecords(c *console.Console) error {
 	return broken
 }
 
-// revokeNamed withdraws what was agreed to about extensions of the working directory.
+// revokeNamed revokes the trust in extensions of the working directory.
 func revokeNamed(ctx context.Context, c *console.Console, names []string, all bool) error {
 	if len(names) == 0 && !all {
 		return console.Usagef("exthost trust --list", "--revoke needs an ID, %q for the configuration, or --all",
@@ -193,7 +193,7 @@ func revokeNamed(ctx context.Context, c *console.Console, names []string, all bo
 	return hosts.Apply(ctx, c, cfg, "revoked: "+console.Plural(len(dirs), "agreement"))
 }
 
-// folder is what a record is about.
+// folder is the subject of a record of trust.
 type folder struct {
 	dir  string
 	kind consent.Kind

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// UI opens the dashboard.
+// UI returns exthost ui, which opens the dashboard.
 func UI(c *console.Console) *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{
@@ -52,7 +52,7 @@ func UI(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// signIn is the address of the dashboard and the operator's token.
+// signIn returns the address of the dashboard and the operator's token.
 func signIn(r *hosts.Running) (url, token string, err error) {
 	url, ok := hosts.Dashboard(r.Info.Serves)
 	if !ok {
@@ -77,8 +77,8 @@ func signIn(r *hosts.Running) (url, token string, err error) {
 	return url, strings.TrimSpace(string(data)), err
 }
 
-// browse opens a page in the user's browser. The token is handed over in a file that only
-// this user can read: other users see the arguments of a program.
+// browse opens a page in the user's browser. It passes the token in a file that only this user can read: other users
+// see the arguments of a program.
 func browse(ctx context.Context, url string) error {
 	page, err := hosts.DashboardFile()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 var watchWords = []string{"on", "off", "log", "reload", "status"}
 
-// Watch controls whether the running host looks for changes on disk.
+// Watch returns exthost watch, which controls whether the running host looks for changes on disk.
 func Watch(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch on|off|log|reload|status",

@@ -1,5 +1,5 @@
-// Package packages holds the commands that add packages and servers of other people as extensions,
-// and keep packages as they were added.
+// Package packages implements the commands that add third-party packages and servers as extensions, and keep them up to
+// date.
 package packages
 
 import (
@@ -25,12 +25,12 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// terms are how a package is taken.
+// terms holds the flags for how a package is added.
 type terms struct {
 	id      string
-	scripts []string // packages whose install scripts run
+	scripts []string // packages whose install scripts may run
 	ages    []string // DURATION or NAME=DURATION
-	asks    []string // variables
+	asks    []string // variables that the program needs
 	yes     bool
 	locked  bool
 }
@@ -43,7 +43,7 @@ func (t *terms) flags(cmd *cobra.Command) {
 	f.BoolVar(&t.yes, "yes", false, "agree without a question, and print to what")
 }
 
-// Add is exthost add.
+// Add returns exthost add.
 func Add(c *console.Console) *cobra.Command {
 	var t terms
 	cmd := &cobra.Command{
@@ -79,7 +79,7 @@ func Add(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// installer returns how packages are taken.
+// installer returns an installer with the terms.
 func (t *terms) installer(cfg *config.Config) (*packages.Installer, error) {
 	s, err := hosts.PackageStore()
 	if err != nil {
@@ -174,8 +174,8 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 	return hosts.Apply(ctx, c, cfg, "added "+id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
 }
 
-// unmoved leaves out the variables of data that lies beside the code already, of a time when exthost add
-// set none: the program would not find it elsewhere.
+// unmoved removes the variables of data that already lies beside the code, from a version of exthost add that did not
+// set them: the program would not find the data elsewhere.
 func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id string, data []unpacked.Data,
 ) ([]unpacked.Data, error) {
 	_, beside, err := i.Store.Verify(p.Tree)
@@ -198,7 +198,7 @@ func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id 
 	}), nil
 }
 
-// resolve puts a package into the store.
+// resolve resolves and downloads a package into the store.
 func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s packages.Source,
 ) (*packages.Package, error) {
 	defer c.Progress(func() string { return "fetching " + s.String() })()
@@ -209,7 +209,7 @@ func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s p
 	return p, nil
 }
 
-// describe says what a package is.
+// describe prints what a package contains.
 func describe(c *console.Console, p *packages.Package, data []unpacked.Data) {
 	tellLeft(c, "set aside, because the package has others or none in their place", p.Aside)
 	first := p.Parts[0]
@@ -229,7 +229,7 @@ func describe(c *console.Console, p *packages.Package, data []unpacked.Data) {
 	fmt.Fprintln(c.Err)
 }
 
-// fetchLocked puts into the store what the lock file names: all of it, or that of ids.
+// fetchLocked downloads the packages in the lock file into the store: all of them, or those of ids.
 func fetchLocked(ctx context.Context, c *console.Console, t *terms, ids []string) error {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {

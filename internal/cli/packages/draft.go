@@ -24,28 +24,28 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// draft is a change of one extension that runs a package, until the user has agreed to it and it
-// has started. What it replaces is kept, so that nothing is left of it otherwise.
+// draft is a change of one extension that runs a package, until the user has agreed to it and it has started. It keeps
+// what it replaces, to restore that otherwise.
 type draft struct {
 	c       *console.Console
 	cfg     *config.Config // with extensions.trust = "ask"
-	stated  *config.Config // as it is
+	stated  *config.Config // the configuration as loaded
 	k       *consent.Consent
 	id, dir string
-	root    bool // the search path was not there
-	locked  bool // there was a lock file
+	root    bool // the search path did not exist
+	locked  bool // the lock file existed
 
-	entry  *lockfile.Entry // before; nil: it is new
+	entry  *lockfile.Entry // the previous entry; nil: none
 	next   lockfile.Entry
 	text   []byte          // of plugin.toml before
-	record *consent.Record // before
+	record *consent.Record // the previous record of trust
 	pkg    *packages.Package
 	asked  *trust.Pending
 
-	carried []store.Copy // of the files beside the version before
+	carried []store.Copy // data files taken over from the previous version
 }
 
-// newDraft prepares a change of the extension with the id in the first search path.
+// newDraft prepares a change of extension id in the first search path.
 func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error) {
 	if err := manifest.ValidateID(id); err != nil {
 		return nil, console.Usagef("exthost add SOURCE --id ID", "%v", err)
@@ -71,8 +71,8 @@ func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error)
 	return d, nil
 }
 
-// absent refuses an id that is in use. A folder without a manifest holds files that its user, or
-// the program of a package that was removed, has written; they stay.
+// absent returns an error if the id is in use. A folder without a manifest does not count: it holds files of the user,
+// or of a package that was removed, and they stay.
 func (d *draft) absent() error {
 	f, err := readLock(d.cfg)
 	if err != nil {
@@ -89,8 +89,8 @@ func (d *draft) absent() error {
 	}
 }
 
-// write writes the extension. It does not run before it is in the lock file, also where that alone
-// decides.
+// write writes the extension. It cannot run before it is trusted, or with extensions.trust = "lock" before it is in the
+// lock file.
 func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) error {
 	d.pkg = p
 	if err := remember(d.cfg); err != nil {
@@ -135,7 +135,7 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	return nil
 }
 
-// agree asks the user, or takes yes for an answer, and then writes the entry in the lock file.
+// agree asks the user unless yes is set, and then writes the entry in the lock file.
 func (d *draft) agree(ctx context.Context, yes bool, next string) error {
 	c := d.c
 	switch {
@@ -169,7 +169,7 @@ func (d *draft) agree(ctx context.Context, yes bool, next string) error {
 	return f.Write(d.cfg.Project.Dir)
 }
 
-// undo takes the change back.
+// undo reverts the change.
 func (d *draft) undo(ctx context.Context) (err error) {
 	if d.pkg == nil {
 		return nil
@@ -179,7 +179,7 @@ func (d *draft) undo(ctx context.Context) (err error) {
 	} else {
 		_, err = removeFolder(d.dir)
 		if d.root {
-			_ = os.Remove(filepath.Dir(d.dir)) // where there is more by now, it stays
+			_ = os.Remove(filepath.Dir(d.dir)) // fails if there is more in it by now
 		}
 	}
 	if d.record != nil {
@@ -192,8 +192,8 @@ func (d *draft) undo(ctx context.Context) (err error) {
 	return errors.Join(err, d.unlock(), release(d.c, d.pkg.Tree, d.carried...))
 }
 
-// removeFolder removes what add has written into the folder of an extension, and the folder if it
-// holds nothing else. What it holds is left.
+// removeFolder removes what add wrote into the folder of an extension, and the folder if it is empty then. It returns
+// the names of the files that are left.
 func removeFolder(dir string) (left []string, err error) {
 	if err := os.Remove(filepath.Join(dir, manifest.FileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -213,7 +213,7 @@ func removeFolder(dir string) (left []string, err error) {
 	return left, nil
 }
 
-// lockTools writes into the lock file what the tools of the extension say of themselves.
+// lockTools writes the hashes of the extension's tools into the lock file.
 func (d *draft) lockTools(hashes map[string]string) error {
 	f, unlock, err := changeLock(d.cfg)
 	if err != nil {
@@ -226,7 +226,7 @@ func (d *draft) lockTools(hashes map[string]string) error {
 	return f.Write(d.cfg.Project.Dir)
 }
 
-// unlock takes the entry out of the lock file, or puts that back which was there.
+// unlock removes the entry from the lock file, or restores the previous one.
 func (d *draft) unlock() error {
 	f, unlock, err := changeLock(d.cfg)
 	if err != nil {
@@ -237,7 +237,7 @@ func (d *draft) unlock() error {
 		f.Extensions[d.id] = *d.entry
 	}
 	if !d.locked && len(f.Extensions) == 0 && f.Configuration == "" {
-		// not written yet
+		// the file may not be written yet
 		if err := os.Remove(filepath.Join(d.cfg.Project.Dir, lockfile.FileName)); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -251,7 +251,7 @@ func readLock(cfg *config.Config) (*lockfile.File, error) {
 	return f, unusableLock(err)
 }
 
-// changeLock is readLock for a change, which no other program makes until unlock.
+// changeLock is readLock for a change. No other process can change the file until unlock is called.
 func changeLock(cfg *config.Config) (f *lockfile.File, unlock func(), err error) {
 	f, unlock, err = lockfile.Lock(cfg.Project.Dir)
 	return f, unlock, unusableLock(err)
@@ -271,7 +271,7 @@ func unusableLock(err error) error {
 	}
 }
 
-// remember notes that the lock file of the working directory names packages.
+// remember records that the lock file of the working directory names packages.
 func remember(cfg *config.Config) error {
 	u, err := hosts.PackageUses()
 	if err != nil {
@@ -280,7 +280,7 @@ func remember(cfg *config.Config) error {
 	return u.Add(cfg.Project.Dir)
 }
 
-// release removes a package that nobody uses, and says what stays of it.
+// release removes a package that is no longer used, and prints which of its files stay.
 func release(c *console.Console, tree string, copies ...store.Copy) error {
 	u, err := hosts.PackageUses()
 	if err != nil {
@@ -291,7 +291,7 @@ func release(c *console.Console, tree string, copies ...store.Copy) error {
 	return err
 }
 
-// tellLeft names files that the store has kept, and where.
+// tellLeft prints which files the store has kept, and where.
 func tellLeft(c *console.Console, why string, left store.Left) {
 	if len(left.Files) > 0 {
 		c.Tell(console.Safe(fmt.Sprintf("%s, %s: %s; in %s, which nothing but you deletes",

@@ -17,21 +17,21 @@ import (
 	"github.com/exthost/exthost/internal/text/shellwords"
 )
 
-// importing are the flags of import.
+// importing holds the flags of import.
 type importing struct {
 	from, as, to         string
 	write, secrets, lock bool
 
-	vault *vault // nil: variables stand for secrets
+	vault *vault // nil: secrets are replaced by variables
 }
 
-// The forms that servers are imported in.
+// The values of --as.
 const (
 	asExtensions   = "extensions"
 	asDestinations = "destinations"
 )
 
-// Import turns the MCP servers of other programs into extensions or destinations.
+// Import returns exthost import, which turns MCP servers of other programs into extensions or destinations.
 func Import(c *console.Console) *cobra.Command {
 	var f importing
 	cmd := &cobra.Command{
@@ -76,7 +76,7 @@ func Import(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// imported is the data of one file.
+// imported is the result for one file.
 type imported struct {
 	File    string         `json:"file"`
 	Client  string         `json:"client"`
@@ -84,7 +84,7 @@ type imported struct {
 	Notes   []importNote   `json:"notes"`
 	Files   []importFile   `json:"files"`
 
-	// Disabled are the ids of extensions that are switched off there. --write disables them.
+	// Disabled are the ids of extensions that are disabled in the file. --write disables them here too.
 	Disabled []string `json:"disabled,omitempty"`
 }
 
@@ -94,7 +94,7 @@ type importServer struct {
 	Kind      string   `json:"kind"`
 	Runs      string   `json:"runs"`                // "runs COMMAND LINE" or "connects to URL"
 	Variables []string `json:"variables,omitempty"` // to be set before the host starts
-	Secrets   []string `json:"secrets,omitempty"`   // that it is given of the store
+	Secrets   []string `json:"secrets,omitempty"`   // names of stored secrets that it is given
 }
 
 type importNote struct {
@@ -107,10 +107,10 @@ type importFile struct {
 	Path string `json:"path"`
 	Text string `json:"text"`
 
-	config   bool   // of a configuration, to which entries can be added
-	disabled string // id of an extension that --write disables before it writes the file; "": none
+	config   bool   // a configuration file, to which entries can be added
+	disabled string // id of the extension to disable before the file is written; "": none
 
-	secrets map[string]string // that --write stores before it writes the file, by name
+	secrets map[string]string // by name; stored before the file is written
 }
 
 func (f importing) run(ctx context.Context, c *console.Console, paths []string) error {
@@ -161,7 +161,7 @@ func (f importing) read(name string) (imported, error) {
 	if err != nil {
 		return imported{}, err
 	}
-	home, _ := os.UserHomeDir() // without one, servers that refer to it are left out
+	home, _ := os.UserHomeDir() // without it, servers that refer to it are left out
 	o := clientconfig.Options{
 		From:    clientconfig.Client(f.from),
 		Home:    home,
@@ -235,8 +235,8 @@ func (f importing) read(name string) (imported, error) {
 	return out, nil
 }
 
-// configFile returns where a file of the configuration belongs: into exthost.yaml where there
-// is one, because then the files of config/ are not read.
+// configFile returns where to write a configuration file. If exthost.yaml exists, entries are added to it, because the
+// files in config/ are not read then.
 func configFile(name string) string {
 	if _, err := os.Stat("exthost.yaml"); err == nil {
 		return "exthost.yaml"

@@ -16,13 +16,12 @@ import (
 type vault struct {
 	ctx   context.Context // of the command
 	store hosts.SecretWriter
-	err   error // why it could not be asked
+	err   error // the first error of the store
 
-	promised map[string]string // values by the names that files of this import store them under
+	promised map[string]string // values by name, for all files of the import
 }
 
-// openVault returns the store of secrets of the configuration; nil when this program does not
-// write it.
+// openVault returns the store of secrets of the configuration; nil if this program cannot write it.
 func openVault(ctx context.Context, c *console.Console) (*vault, error) {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
@@ -35,11 +34,11 @@ func openVault(ctx context.Context, c *console.Console) (*vault, error) {
 	return &vault{ctx: ctx, store: store, promised: make(map[string]string)}, nil
 }
 
-// free reports whether a secret can be stored under a name: none is, or the same. One that can has
-// the name, which no other secret of the import gets, of whichever file.
+// free reports whether a secret can be stored under name: the name is unused, or has the same value. It reserves the
+// name for this value, across all files of the import.
 func (v *vault) free(name, value string) bool {
 	if v.err != nil {
-		return true // and nothing is stored
+		return true // the import fails anyway
 	}
 	if other, taken := v.promised[name]; taken && other != value {
 		return false
@@ -58,15 +57,15 @@ func (v *vault) free(name, value string) bool {
 	return true
 }
 
-// forget gives the names up that files were shown with.
+// forget releases the names that free has reserved.
 func (v *vault) forget() {
 	if v != nil {
 		clear(v.promised)
 	}
 }
 
-// keep stores the secrets that an extension is given. Those without a value are left to the user. Undo
-// removes those that were not stored before.
+// keep stores the secrets of an extension. Secrets without a value are left to the user. undo removes those that did
+// not exist before.
 func (v *vault) keep(values map[string]string) (undo func() error, err error) {
 	var fresh []string
 	undo = func() (err error) {
@@ -90,8 +89,8 @@ func (v *vault) keep(values map[string]string) (undo func() error, err error) {
 	return undo, nil
 }
 
-// references are those of the file to secrets that came with it, for a grant. Others the user has
-// stored for something else, perhaps.
+// references returns the secrets that came with the file, to be granted to its extension. It leaves out secrets without
+// a value: the user may have stored them for something else.
 func (file *importFile) references() (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(file.secrets)) {
 		if file.secrets[name] != "" {

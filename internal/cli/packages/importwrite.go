@@ -20,10 +20,9 @@ import (
 	"github.com/exthost/exthost/internal/text/below"
 )
 
-// known lists the known files of other programs on this machine. On a terminal it asks which
-// of them to import.
+// known lists the known files of other programs on this machine. On a terminal it asks which of them to import.
 func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) error {
-	home, _ := os.UserHomeDir() // without one, the files of the project are left
+	home, _ := os.UserHomeDir() // without it, only files of the project are found
 	files := clientconfig.Places(".", home)
 	if len(files) == 0 {
 		return &console.Error{
@@ -73,12 +72,12 @@ func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) 
 	return f.run(ctx, c, chosen)
 }
 
-// writeFiles writes the files. A file of the configuration that exists gets what it lacks; an
-// extension that exists is kept, and named if it says something else.
+// writeFiles writes the files. Entries are added to configuration files that exist; an extension that exists is kept,
+// and reported if it differs.
 func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imported) error {
 	var written, refused []string
 	configured := hosts.ConfigurationTrusted(c)
-	from := map[string]string{} // by path
+	from := map[string]string{} // source file by target path
 	for _, one := range all {
 		for _, file := range one.Files {
 			other := from[file.Path]
@@ -129,7 +128,7 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 	}
 }
 
-// tellRuns prints what the servers of a file run or connect to: with --write the user agrees to it.
+// tellRuns prints what the servers of a file run or connect to, because --write is consent to run them.
 func (one *imported) tellRuns(c *console.Console, file importFile) {
 	for _, s := range one.Servers {
 		if file.config || s.ID == filepath.Base(filepath.Dir(file.Path)) {
@@ -141,7 +140,7 @@ func (one *imported) tellRuns(c *console.Console, file importFile) {
 // lockFile adds the extension of a file as one that runs a locked package, and reports whether it did.
 func (f importing) lockFile(ctx context.Context, c *console.Console, file importFile) (bool, error) {
 	id := filepath.Base(filepath.Dir(file.Path))
-	forget, err := f.vault.keep(file.secrets) // first, as what is locked may start at once
+	forget, err := f.vault.keep(file.secrets) // before the extension, which may start at once
 	if err != nil {
 		return false, err
 	}
@@ -163,8 +162,8 @@ func (f importing) lockFile(ctx context.Context, c *console.Console, file import
 	return false, nil
 }
 
-// trust notes that the user agrees to what the user imports. What else a configuration holds
-// must have been trusted before.
+// trust records that the user trusts what the user imports. For a configuration file, the previous content must have
+// been trusted.
 func (f importing) trust(ctx context.Context, c *console.Console, file importFile, configured bool) error {
 	if !file.config {
 		return hosts.TrustFolder(ctx, c, filepath.Dir(file.Path), file.references()...)
@@ -175,7 +174,7 @@ func (f importing) trust(ctx context.Context, c *console.Console, file importFil
 	return nil
 }
 
-// writeFile writes one file, and reports whether it is not what it was.
+// writeFile writes one file, and reports whether that changed it.
 func (f importing) writeFile(c *console.Console, file importFile) (changed bool, err error) {
 	text := []byte(file.Text)
 	if err := below.CheckHere(file.Path); err != nil {
@@ -207,7 +206,7 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 	if _, err := f.vault.keep(file.secrets); err != nil {
 		return false, err
 	}
-	if _, err := file.disable(c); err != nil { // first: a host that watches starts what it finds
+	if _, err := file.disable(c); err != nil { // before the file, because a host that watches starts what it finds
 		return false, err
 	}
 	if err := os.MkdirAll(filepath.Dir(file.Path), 0o755); err != nil {
@@ -219,8 +218,7 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 	return true, atomicfile.Write(file.Path, text)
 }
 
-// disable disables the extension of the file, if it is switched off where it comes from. Undo leaves
-// the configuration as it was.
+// disable disables the extension of the file if it is disabled in its source. undo restores the configuration.
 func (file *importFile) disable(c *console.Console) (undo func() error, err error) {
 	nothing := func() error { return nil }
 	if file.disabled == "" {

@@ -21,8 +21,8 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// downloads reports whether the program of a plugin.toml downloads a package at each start, as npx
-// and uvx do; also of one that is invalid, which nothing is known of.
+// downloads reports whether the program of a plugin.toml downloads a package at each start, as npx and uvx do. It is
+// true for an invalid file.
 func downloads(text []byte) bool {
 	m, _ := manifest.Parse(manifest.FileName, text)
 	if m == nil {
@@ -32,8 +32,8 @@ func downloads(text []byte) bool {
 	return ok
 }
 
-// addLocked adds an extension whose plugin.toml runs a package by npx, uvx or their kind, as one
-// that runs the same package locked. The user has agreed to that.
+// addLocked adds an extension whose plugin.toml runs a package by npx, uvx or the like as one that runs the locked
+// package. The user has agreed to that.
 func addLocked(ctx context.Context, c *console.Console, id string, text []byte) error {
 	cfg, _, err := hosts.LoadTrusted(c)
 	if err != nil {
@@ -49,8 +49,7 @@ func addLocked(ctx context.Context, c *console.Console, id string, text []byte) 
 	return d.lock(ctx, &terms{yes: true}, text)
 }
 
-// lockNamed locks those of the named extensions that download their package at each start, and
-// returns the others.
+// lockNamed locks those of the named extensions that download their package at each start, and returns the others.
 func lockNamed(ctx context.Context, c *console.Console, t *terms, ids []string) (rest []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -74,7 +73,7 @@ func lockNamed(ctx context.Context, c *console.Console, t *terms, ids []string) 
 			return nil, err
 		}
 		d.text = text
-		if e, ok := f.Lookup(id); ok { // of exthost trust --lock
+		if e, ok := f.Lookup(id); ok { // written by exthost trust --lock
 			d.entry = &e
 		}
 		if err := d.lock(ctx, t, text); err != nil {
@@ -84,8 +83,8 @@ func lockNamed(ctx context.Context, c *console.Console, t *terms, ids []string) 
 	return rest, nil
 }
 
-// unlocked returns the plugin.toml of an extension for which the lock file names no package, and whose
-// program downloads a package; nil for any other.
+// unlocked returns the plugin.toml of an extension that downloads its package at each start and that has no package in
+// the lock file; nil for others.
 func unlocked(cfg *config.Config, f *lockfile.File, id string) []byte {
 	if f.Extensions[id].Tree != "" || manifest.ValidateID(id) != nil || len(cfg.Extensions.SearchPaths) == 0 {
 		return nil
@@ -97,7 +96,7 @@ func unlocked(cfg *config.Config, f *lockfile.File, id string) []byte {
 	return text
 }
 
-// lock writes the extension of text as one that runs the package of its command line locked.
+// lock rewrites the plugin.toml text to run the locked package of its command line.
 func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 	invalid := func(err error) error {
 		return &console.Error{Code: console.ExitInvalid, Text: console.Safe(d.id + " cannot be locked: " + err.Error())}
@@ -153,8 +152,8 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 		"locked "+d.id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
 }
 
-// lockable is the source of what a command line downloads. The error says what of it a locked
-// package would leave out.
+// lockable returns the source of the package that a command line downloads. It returns an error if the locked package
+// could not do all that the command line says.
 func lockable(m *manifest.Manifest, run launcher.Command) (packages.Source, error) {
 	switch {
 	case len(m.Transport.Cmd) > 0:
@@ -169,7 +168,7 @@ func lockable(m *manifest.Manifest, run launcher.Command) (packages.Source, erro
 	return packages.Parse(run.Source)
 }
 
-// usersOfLauncher is what of a manifest is its user's, where its command line downloads a package.
+// usersOfLauncher returns the user's part of a manifest whose command line downloads a package.
 func usersOfLauncher(m *manifest.Manifest, run launcher.Command) users {
 	name := strings.TrimSuffix(path.Base(filepath.ToSlash(m.Transport.Command)), ".cmd")
 	bins := slices.DeleteFunc(slices.Clone(m.Requires.Bins), func(bin string) bool { return bin == name })

@@ -17,23 +17,23 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// setting is one key of a plugin.toml that add and upgrade write.
+// setting is a key of a plugin.toml that add and upgrade write.
 type setting struct {
 	table, key string
-	value      string // as TOML and JSON write it
+	value      string // in a form that is valid TOML and JSON
 }
 
-// users is what a plugin.toml that runs a package says for its user.
+// users is the user's part of a plugin.toml that runs a package.
 type users struct {
-	args []string // follow those of the package
-	asks []string // variables that it needs beside those of the package
-	bins []string // programs that it needs beside the one that runs the package
+	args []string // appended to the package's own arguments
+	asks []string // variables needed in addition to the package's
+	bins []string // programs needed in addition to the runtime
 
-	data []unpacked.Data // where the program is to keep its data
-	cwd  string          // where it starts; "": where the manifest has it start
+	data []unpacked.Data // where the program shall keep its data
+	cwd  string          // working directory; "": leave it as it is
 }
 
-// documented are the variables that a package documents for its data, without those that its user states.
+// documented returns the variables that a package documents for its data directory, without those that the user sets.
 func documented(p *packages.Package, states func(name string) bool) []unpacked.Data {
 	return slices.DeleteFunc(slices.Clone(p.Run.Data), func(d unpacked.Data) bool {
 		_, own := p.Run.Env[d.Name]
@@ -41,7 +41,7 @@ func documented(p *packages.Package, states func(name string) bool) []unpacked.D
 	})
 }
 
-// settings are what a plugin.toml says of a package.
+// settings returns the keys of a plugin.toml for a package.
 func settings(p *packages.Package, u users) (list []setting) {
 	set := func(table, key, value string) { list = append(list, setting{table, key, value}) }
 	set("plugin", "version", quote(semantic(p.Version)))
@@ -79,7 +79,7 @@ func settings(p *packages.Package, u users) (list []setting) {
 	return list
 }
 
-// line writes the key and its value. A name of a variable may hold what a bare key does not.
+// line renders the key and its value. A variable name is quoted, because it need not be a bare key.
 func (s setting) line() string {
 	if s.table == "transport.env" {
 		return quote(s.key) + " = " + s.value + "\n"
@@ -87,7 +87,7 @@ func (s setting) line() string {
 	return s.key + " = " + s.value + "\n"
 }
 
-// manifestOf is a plugin.toml that runs a package, with these [settings].
+// manifestOf returns a plugin.toml with the [settings] of a package.
 func manifestOf(p *packages.Package, id string, u users) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Written by exthost add %s; exthost upgrade %s changes the version. Its files are those of "+
@@ -104,8 +104,8 @@ func manifestOf(p *packages.Package, id string, u users) []byte {
 	return b.Bytes()
 }
 
-// upgraded is a plugin.toml with the [settings] of another version of its package. All else in it
-// is the user's, such as a sandbox, and stays.
+// upgraded replaces the [settings] of a package in a plugin.toml. Everything else belongs to the user, such as a
+// sandbox, and stays.
 func upgraded(text []byte, p *packages.Package, u users) ([]byte, error) {
 	for _, s := range settings(p, u) {
 		path := append(strings.Split(s.table, "."), s.key)
@@ -128,14 +128,14 @@ func upgraded(text []byte, p *packages.Package, u users) ([]byte, error) {
 		default:
 			text = fmt.Appendf(text, "\n[%s]\n%s", s.table, s.line())
 		}
-		if _, stated = strict.LocateTOML(text, path...); !stated { // a text of several lines has such a line
+		if _, stated = strict.LocateTOML(text, path...); !stated { // a multi-line string contains such a line
 			return nil, fmt.Errorf("the line [%s] of plugin.toml is no table", s.table)
 		}
 	}
 	return text, nil
 }
 
-// quote writes a text of a package, without characters that nobody sees.
+// quote renders text of a package as a TOML string, without invisible characters.
 func quote(text string) string { return literal.String(display.Visible(text)) }
 
 func quoteAll(list []string) string {
@@ -152,7 +152,8 @@ var (
 	numbers = regexp.MustCompile(`[0-9]+`)
 )
 
-// semantic is a version of any form as a manifest has it: of others, the first three numbers.
+// semantic converts any version to the form that a manifest requires: if it is no semantic version, its first three
+// numbers.
 func semantic(version string) string {
 	if semver.MatchString(version) {
 		return version

@@ -21,8 +21,8 @@ func parsed(t *testing.T, text []byte) *manifest.Manifest {
 	return m
 }
 
-// An upgrade changes what is the package's, and keeps what the user wrote. A second one of the
-// same package changes nothing.
+// An upgrade changes the package's settings and keeps what the user wrote. Upgrading to the same version again changes
+// nothing.
 func TestUpgraded(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.0.0",
@@ -96,7 +96,7 @@ license = "MIT"
 	}
 }
 
-// The arguments of a program of the package itself are its user's.
+// The arguments of a program of the package itself belong to the user.
 func TestArgumentsOfABinary(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.0.0",
@@ -108,7 +108,7 @@ func TestArgumentsOfABinary(t *testing.T) {
 	}
 }
 
-// A plugin.toml that somebody has written is read as what it says, or refused.
+// A plugin.toml in any valid form is understood, or refused.
 func TestUpgradedForms(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.1.0",

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// Remove is exthost remove.
+// Remove returns exthost remove.
 func Remove(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID",
@@ -72,7 +72,7 @@ func remove(ctx context.Context, c *console.Console, id string) error {
 	return release(c, e.Tree)
 }
 
-// tellState says that an extension has state, which stays.
+// tellState prints that the state of an extension stays.
 func tellState(c *console.Console, id string) error {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -85,7 +85,7 @@ func tellState(c *console.Console, id string) error {
 	return nil
 }
 
-// unlist takes an extension out of the lock file.
+// unlist removes an extension from the lock file.
 func unlist(cfg *config.Config, id string) error {
 	lock, unlock, err := changeLock(cfg)
 	if err != nil {
@@ -96,7 +96,7 @@ func unlist(cfg *config.Config, id string) error {
 	return lock.Write(cfg.Project.Dir)
 }
 
-// Outdated is exthost outdated.
+// Outdated returns exthost outdated.
 func Outdated(c *console.Console) *cobra.Command {
 	var t terms
 	cmd := &cobra.Command{
@@ -126,13 +126,13 @@ func Outdated(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// outdated is what is locked of a package, and what there is.
+// outdated compares the locked and the newest version of a package.
 type outdated struct {
 	ID      string `json:"id"`
 	Source  string `json:"source"`
 	Locked  string `json:"locked"`
 	Newest  string `json:"newest"`
-	Differs bool   `json:"differs"` // also when the version is the same, and something that it needs is not
+	Differs bool   `json:"differs"` // also true if only its dependencies differ
 }
 
 func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lockfile.Entry,

@@ -18,9 +18,8 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// try starts the extension once, lists its tools and locks what they say of themselves. One that
-// lacks something of this machine is not started, and is told. yes accepts tools that are others
-// than before.
+// try starts the extension once, lists its tools and locks their hashes. If this machine lacks a requirement, it only
+// says so. yes accepts changed tools without a question.
 func (d *draft) try(ctx context.Context, yes bool) (err error) {
 	h, err := hosts.Open(ctx, d.c, d.stated,
 		exthost.Options{
@@ -61,7 +60,7 @@ func (d *draft) try(ctx context.Context, yes bool) (err error) {
 		return nil
 	default:
 		left := ", and nothing is left of it"
-		if d.pkg == nil { // it was there before
+		if d.pkg == nil { // the extension existed before
 			left = ""
 		}
 		lines := append([]string{fmt.Sprintf("%s did not start%s: %s", d.id, left, cmp.Or(x.Reason, x.State))},
@@ -74,8 +73,7 @@ func (d *draft) try(ctx context.Context, yes bool) (err error) {
 	}
 }
 
-// acceptTools shows how the tools differ from those that the user accepted last, and accepts them
-// after a yes.
+// acceptTools shows how the tools differ from those that the user accepted last, and accepts them after a yes.
 func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, yes bool) error {
 	var digests []string
 	for _, p := range h.Admin().Pins() {
@@ -109,7 +107,7 @@ func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, yes bool) erro
 	return h.Admin().AcceptTools(exthost.Selection{Extension: d.id, Digests: digests}, hosts.Operator())
 }
 
-// fetch puts into the store what one entry of the lock file names.
+// fetch downloads the package of one lock file entry into the store.
 func fetch(ctx context.Context, c *console.Console, i *packages.Installer, id string, e lockfile.Entry) error {
 	defer c.Progress(func() string { return "fetching " + e.Source })()
 	aside, err := i.Fetch(ctx, e)

@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Upgrade is exthost upgrade.
+// Upgrade returns exthost upgrade.
 func Upgrade(c *console.Console) *cobra.Command {
 	var t terms
 	cmd := &cobra.Command{
@@ -53,7 +53,7 @@ func Upgrade(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// eachLocked calls f for the named entries of packages, or for all.
+// eachLocked calls f for the named packages of the lock file, or for all of them.
 func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ctx context.Context, cfg *config.Config,
 	id string, e lockfile.Entry) error) error {
 	cfg, _, err := hosts.LoadTrusted(c)
@@ -75,7 +75,7 @@ func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ct
 	return nil
 }
 
-// lockedIDs are ids, each of which has to name a package; without any, all that do.
+// lockedIDs returns ids after checking that each has a package in the lock file; without ids, all that have one.
 func lockedIDs(lock *lockfile.File, ids []string) ([]string, error) {
 	none := func(id string) bool { return lock.Extensions[id].Tree == "" }
 	if len(ids) == 0 {
@@ -175,8 +175,8 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	return release(c, e.Tree, d.carried...)
 }
 
-// stateTools starts the extension of an entry that states no tools, because the package lacked
-// something of the machine when it was added, and locks what its tools say of themselves.
+// stateTools starts the extension of an entry without tools and locks their hashes. The tools are missing if this
+// machine lacked a requirement when the package was added.
 func stateTools(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry,
 ) error {
 	if e.Tools != nil {
@@ -189,8 +189,7 @@ func stateTools(ctx context.Context, c *console.Console, t *terms, cfg *config.C
 	return d.try(ctx, t.yes)
 }
 
-// usersOf is what of a manifest is its user's: the arguments that follow those of the package, and
-// all that it asks for.
+// usersOf returns the user's part of a manifest: the arguments after those of the package, and all requirements.
 func usersOf(m *manifest.Manifest, p *packages.Package) users {
 	args, fixed := afterProgram(m.Transport.Command, m.Transport.Args), afterProgram(p.Run.Command, p.Run.Args)
 	if len(args) >= len(fixed) && slices.Equal(args[:len(fixed)], fixed) {
@@ -199,7 +198,7 @@ func usersOf(m *manifest.Manifest, p *packages.Package) users {
 	return users{args: args, asks: m.Requires.Env, bins: m.Requires.Bins}
 }
 
-// afterProgram are the words after the last one that names a file of the package.
+// afterProgram returns the words after the last one that names a file of the package.
 func afterProgram(command string, words []string) []string {
 	if strings.HasPrefix(command, unpacked.Root) {
 		return words
@@ -212,7 +211,7 @@ func afterProgram(command string, words []string) []string {
 	return nil
 }
 
-// differences say what another version of a package changes.
+// differences lists what another version of a package changes.
 func differences(e *lockfile.Entry, p *packages.Package, before, after *manifest.Manifest) (lines []string) {
 	lines = append(lines, fmt.Sprintf("%s: %s → %s", e.Source, e.Version, p.Version))
 	was, is := map[string]string{}, map[string]string{}

@@ -28,7 +28,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Diff compares a cassette with the extensions of today.
+// Diff returns exthost diff, which compares a cassette with the current extensions.
 func Diff(c *console.Console) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -54,15 +54,15 @@ func Diff(c *console.Console) *cobra.Command {
 type differ struct {
 	all    bool
 	only   []string          // ids; nil: all
-	ids    map[string]string // the recorded ids by those of the replay
+	ids    map[string]string // recorded id by id in the replay
 	before *exthost.Host     // replays the cassette
 	now    *exthost.Host
 	result comparison
 }
 
-// comparison is what diff prints.
+// comparison is the output of diff.
 type comparison struct {
-	Same    int      `json:"same"`    // calls with the recorded result
+	Same    int      `json:"same"`    // number of calls with the recorded result
 	Changes []change `json:"changes"` // of tools and results
 	LeftOut []change `json:"left_out"`
 	Failed  []failed `json:"failed"` // extensions that were not compared
@@ -128,7 +128,7 @@ func (d *differ) run(ctx context.Context, c *console.Console, file string) (err 
 	return d.print(c)
 }
 
-// notReplayed returns why an extension of a replay does not answer; "" when it does.
+// notReplayed returns why an extension of the replay does not run; "" if it does.
 func notReplayed(h *exthost.Host, id string) string {
 	for _, e := range h.Status().Extensions {
 		switch {
@@ -142,7 +142,7 @@ func notReplayed(h *exthost.Host, id string) string {
 	return "its id is none that a manifest may have"
 }
 
-// known reports an id that was not recorded.
+// known returns an error for an id that was not recorded.
 func (d *differ) known() error {
 	recorded := slices.Sorted(maps.Values(d.ids))
 	for _, id := range d.only {
@@ -173,7 +173,7 @@ func (d *differ) wants(id string) bool {
 	return false
 }
 
-// extension compares the tools and the calls of one extension, by its id in the replay.
+// extension compares the tools and calls of one extension; id is its id in the replay.
 func (d *differ) extension(ctx context.Context, file, id string) error {
 	before, now := toolsOf(d.before, id), toolsOf(d.now, d.ids[id])
 	of := d.ids[id]
@@ -209,7 +209,7 @@ func (d *differ) extension(ctx context.Context, file, id string) error {
 		if why := d.leftOut(n, before[n.Tool], now[n.Tool]); why != "" {
 			d.result.LeftOut = append(d.result.LeftOut,
 				change{Extension: of, Tool: n.Tool, What: why, Arguments: n.Arguments})
-			if before[n.Tool] != nil && n.Answered && !n.Asks { // its answer is not that of the next equal call
+			if before[n.Tool] != nil && n.Answered && !n.Asks { // so that the next equal call gets the next answer
 				_, _ = call(ctx, d.before, before[n.Tool], n.Arguments)
 			}
 			continue
@@ -240,7 +240,7 @@ func (d *differ) extension(ctx context.Context, file, id string) error {
 
 func (d *differ) changed(c change) { d.result.Changes = append(d.result.Changes, c) }
 
-// leftOut returns why a call is not made; "" when it is.
+// leftOut returns why a call is not made; "" if it is.
 func (d *differ) leftOut(n *player.Call, before, now *tools.Entry) string {
 	switch {
 	case now == nil || before == nil:
@@ -257,7 +257,7 @@ func (d *differ) leftOut(n *player.Call, before, now *tools.Entry) string {
 	return ""
 }
 
-// reads reports whether a tool says that it only reads.
+// reads reports whether a tool declares itself read-only.
 func reads(e *tools.Entry) bool { return string(rawjson.Get(e.Annotations, "readOnlyHint")) == "true" }
 
 // toolsOf returns the tools of an extension by their own names.
@@ -271,7 +271,7 @@ func toolsOf(h *exthost.Host, id string) map[string]*tools.Entry {
 	return all
 }
 
-// call returns the result of a call, or its error as an object. The error is that of ctx.
+// call returns the result of a call, or its error as an object. It returns an error only if ctx ends.
 func call(ctx context.Context, h *exthost.Host, tool *tools.Entry, arguments json.RawMessage) (json.RawMessage, error) {
 	if arguments == nil {
 		arguments = json.RawMessage("{}")
@@ -286,7 +286,7 @@ func call(ctx context.Context, h *exthost.Host, tool *tools.Entry, arguments jso
 	return rawjson.Set(json.RawMessage("{}"), "error", rawjson.Quote(protocol.Reason(err))), nil
 }
 
-// shown bounds the values that the table shows, in characters.
+// shown is how much of a value the table shows, in characters.
 const shown = 300
 
 func (d *differ) print(c *console.Console) error {

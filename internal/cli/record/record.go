@@ -1,5 +1,4 @@
-// Package record holds the commands that record what passes between a host and its extensions,
-// and replay it.
+// Package record implements the commands that record the messages between a host and its extensions, and replay them.
 package record
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/recording/cassette"
 )
 
-// Record records the traffic of the running host.
+// Record returns exthost record, which records the traffic of the running host.
 func Record(c *console.Console) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -58,7 +57,7 @@ type options struct {
 	most   int64
 	force  bool
 
-	command []string // that is run while recording; nil: none
+	command []string // run while recording; nil: none
 }
 
 func (o *options) run(ctx context.Context, c *console.Console) error {
@@ -98,7 +97,7 @@ func (o *options) exists() error {
 	}
 }
 
-// create creates the file, once the host records.
+// create creates the file. It is called once the host is recording.
 func (o *options) create(c *console.Console) (*os.File, error) {
 	file, replaced, err := cassette.Create(o.file, o.force)
 	if errors.Is(err, fs.ErrExist) {
@@ -114,11 +113,11 @@ func (o *options) create(c *console.Console) (*os.File, error) {
 	return file, nil
 }
 
-// stopTimeout bounds the end of a recording: the host completes the cassette.
+// stopTimeout is how long the host may take to complete the cassette.
 const stopTimeout = 15 * time.Second
 
-// follow copies the cassette of the host to the file until the host, ctx or the command ends the
-// recording. failed is how the command ended.
+// follow copies the cassette from the host to the file until the host, ctx or the command ends the recording. failed is
+// the error of the command.
 func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Running) (n *outcome, failed, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -154,7 +153,7 @@ func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Runni
 		running.Go(func() { failed = o.runCommand(ctx, c); end() })
 	}
 	n, err = copyLines(file, lines)
-	end() // a command that goes on is killed
+	end() // kills the command if it still runs
 	running.Wait()
 	return n, failed, errors.Join(err, file.Close())
 }
@@ -166,14 +165,14 @@ func (o *options) runCommand(ctx context.Context, c *console.Console) error {
 	return cmd.Run()
 }
 
-// outcome is what a cassette holds.
+// outcome is the size of a cassette and its last line.
 type outcome struct {
 	lines int
 	bytes int64
-	last  string // the last line
+	last  string // at most 1 KiB of the last line
 }
 
-// copyLines copies whole lines. The end of the stream is no error, wherever it comes.
+// copyLines copies whole lines. The end of the stream is no error, even within a line.
 func copyLines(to io.Writer, from io.Reader) (*outcome, error) {
 	var n outcome
 	out := bufio.NewWriterSize(to, 1<<20)
@@ -195,7 +194,7 @@ func copyLines(to io.Writer, from io.Reader) (*outcome, error) {
 	}
 }
 
-// report says what was recorded, and whether the recording is complete.
+// report prints what was recorded. It returns an error if the recording is incomplete.
 func (n *outcome) report(c *console.Console, file string) error {
 	var last struct{ Closed *cassette.Closed }
 	if json.Unmarshal([]byte(n.last), &last) != nil || last.Closed == nil {

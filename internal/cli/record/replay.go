@@ -18,13 +18,13 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// replayOptions are the flags of replay.
+// replayOptions holds the flags of replay.
 type replayOptions struct {
 	strict, nearest bool
 	latency         string
 }
 
-// Replay serves a cassette.
+// Replay returns exthost replay, which serves a cassette.
 func Replay(c *console.Console) *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
@@ -48,7 +48,7 @@ func Replay(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// drain is the time for calls in flight when the client closes stdin.
+// drain is how long calls in flight may take after the client closes stdin.
 const drain = 3 * time.Second
 
 func (o *replayOptions) run(ctx context.Context, c *console.Console, file string) (err error) {
@@ -77,7 +77,7 @@ func (o *replayOptions) run(ctx context.Context, c *console.Console, file string
 		return err
 	}
 	server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: log, DrainTimeout: drain})
-	err = server.ServeStdio(ctx, c.In.(*os.File), c.Out.(*os.File)) // whose reads can be interrupted
+	err = server.ServeStdio(ctx, c.In.(*os.File), c.Out.(*os.File)) // files, because their reads can be interrupted
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}

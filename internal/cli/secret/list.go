@@ -43,11 +43,11 @@ func list(c *console.Console) *cobra.Command {
 	}
 }
 
-// known is what is known of a secret without its value.
+// known describes a secret without its value.
 type known struct {
 	Name   string   `json:"name"`
 	Stored string   `json:"stored"` // yes, no or unknown
-	Uses   []string `json:"uses"`   // keys, with the id of the extension where its manifest refers to it
+	Uses   []string `json:"uses"`   // keys that refer to it, those of a manifest after the extension's id
 }
 
 // find returns the secrets that are stored or referred to, sorted by name.
@@ -73,7 +73,7 @@ func find(ctx context.Context, cfg *config.Config) ([]known, error) {
 			return nil, err
 		}
 		for _, x := range found.Candidates {
-			// validate reports what is wrong
+			// validate reports invalid references
 			names, _ := given.OfTransport(x.ID+": transport.", &x.Manifest.Transport, nil).Names()
 			for name, key := range names {
 				uses[name] = append(uses[name], key)
@@ -91,8 +91,7 @@ func find(ctx context.Context, cfg *config.Config) ([]known, error) {
 	return all, nil
 }
 
-// isStored says whether a secret is stored, where that is known without asking a user or another
-// program.
+// isStored returns whether a secret is stored, or unknown if only the user or another program could tell.
 func isStored(store given.Store, provider, name string) string {
 	switch {
 	case store.Check(name) != nil:

@@ -1,5 +1,4 @@
-// Package secret holds exthost secret, which keeps the secrets that configurations and manifests
-// refer to.
+// Package secret implements exthost secret, which manages the secrets that configurations and manifests refer to.
 package secret
 
 import (
@@ -16,12 +15,12 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
-// Command is exthost secret.
+// Command returns exthost secret.
 func Command(c *console.Console) *cobra.Command {
 	return console.Group("secret", "Keep the secrets that secret://NAME refers to", set(c), list(c), remove(c))
 }
 
-// store returns the store of the configuration, to write name there.
+// store returns the configured store, if this program can write it.
 func store(c *console.Console, name string) (hosts.SecretWriter, *config.Config, error) {
 	if err := secrets.CheckName(name); err != nil {
 		return nil, nil, console.Usagef("such as exthost secret set github", "%v", err)
@@ -84,7 +83,7 @@ func set(c *console.Console) *cobra.Command {
 // leastMasked is the length of the shortest value that the host masks, in bytes.
 const leastMasked = 6
 
-// read reads the value from stdin, or asks for it.
+// read reads the value from stdin, or asks for it on a terminal.
 func read(c *console.Console, name string) (string, error) {
 	var data []byte
 	var err error
@@ -95,7 +94,7 @@ func read(c *console.Console, name string) (string, error) {
 		}
 		data = []byte(line)
 	} else {
-		data, err = io.ReadAll(io.LimitReader(c.In, secrets.MaxValue+3)) // with the end of a line
+		data, err = io.ReadAll(io.LimitReader(c.In, secrets.MaxValue+3)) // with a line end
 	}
 	if err != nil {
 		return "", err

@@ -16,8 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// watched is a stderr. begun is called before its first bytes are taken, and serves gets the address
-// of the host.
+// watched is a stderr. It calls begun before its first write, and sends the host's address on serves.
 type watched struct {
 	begun  func()
 	serves chan string
@@ -41,8 +40,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestClientIsRemovedDuringTheStart does not serve a client that was removed once the configuration had been
-// read, and before anybody could find the host.
+// A client that was removed after the configuration was read, and before the host could be found, is not served.
 func TestClientIsRemovedDuringTheStart(t *testing.T) {
 	processtest.Leaks(t)
 	dir, token := t.TempDir(), clienttoken.New()
@@ -56,7 +54,7 @@ func TestClientIsRemovedDuringTheStart(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(users), 0o700), os.WriteFile(users, []byte(hash), 0o600),
 		os.Mkdir(filepath.Join(dir, "work"), 0o700),
 		os.WriteFile(filepath.Join(dir, "work", "exthost.yaml"), []byte("secrets: {provider: env}\n"), 0o600)); err !=
-		nil { // which is ignored, with a warning
+		nil { // ignored, with a warning
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Join(dir, "work"))

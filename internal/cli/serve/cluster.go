@@ -20,14 +20,14 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// hubWait bounds the end of the hub of this host.
+// hubWait is how long the hub of this host may take to end.
 const hubWait = 10 * time.Second
 
-// lockWait is how long the node of another host of this machine may take to end.
+// lockWait is how long to wait for another host of this machine that is the same node.
 const lockWait = time.Second
 
-// beNode makes this process the one of this machine that is the node which the configuration
-// states. All directories of a user have that configuration.
+// beNode makes this process the configured node, which only one process of the machine can be: hosts in all directories
+// of a user share that configuration.
 func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err error) {
 	dir, err := stateOf("cluster", append([]string{m.Join, m.Node, m.Name, m.Hub.Listen}, m.URLs...)...)
 	if err != nil {
@@ -38,7 +38,7 @@ func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err err
 	return dirlock.Wait(ctx, dir)
 }
 
-// stateOf makes the directory of the state of what the words name, beside those of hosts.
+// stateOf creates the state directory for the thing that words identify, beside those of hosts.
 func stateOf(what string, words ...string) (dir string, err error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -49,8 +49,7 @@ func stateOf(what string, words ...string) (dir string, err error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// cluster starts the hub of the configuration, and makes the node that the host is. Call end after
-// the host is closed.
+// cluster starts the configured hub and creates this host's node. Call end after the host is closed.
 func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error, err error) {
 	m := cfg.Cluster
 	end = func() error { return nil }
@@ -58,7 +57,7 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error
 		return end, nil
 	}
 	unlock, err := beNode(ctx, &m)
-	if err != nil { // the configuration is the user's, and this host is of another directory
+	if err != nil { // the configuration is the user's, and another directory's host is that node
 		r.log.Warn("this host is not in the cluster of the configuration: another host of this machine is that node",
 			"next", "exthost serve --cluster FILE, with an invitation of its own")
 		return end, nil
@@ -105,7 +104,7 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error
 	return end, nil
 }
 
-// member is the node as the host takes it.
+// member returns the node as an interface, nil without a node.
 func (r *run) member() peers.Cluster {
 	if r.node == nil {
 		return nil

@@ -23,12 +23,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// overStdio is the address of a host on stdio.
+// overStdio is what a host on stdio reports as its address.
 const overStdio = "stdio"
 
-// claim makes this process the host that the operator of the directory reaches. It
-// returns nil when another process is that host. This is an error only when two HTTP
-// hosts would share one state: clients start several hosts with --stdio --own.
+// claim makes this process the host that the operator of the directory reaches. It returns nil if another process is
+// that host. That is an error only if two HTTP hosts would share one state: clients may start several hosts with
+// --stdio --own.
 func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 		return d, nil
 	}
 	holder, running := errors.AsType[*daemon.RunningError](err)
-	if running && r.as != "" { // who removes the client has to find this host
+	if running && r.as != "" { // the command that removes the client must find this host
 		if d, next := claimNext(state, runtimeDir, info); next == nil {
 			return d, nil
 		}
@@ -76,7 +76,7 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	return nil, nil
 }
 
-// claimNext makes this process a host beside others of the directory.
+// claimNext makes this process one more host of the directory.
 func claimNext(state, runtimeDir string, info daemon.Info) (*daemon.Daemon, error) {
 	d, err := daemon.ClaimNext(state, runtimeDir, info)
 	if _, running := errors.AsType[*daemon.RunningError](err); running {
@@ -102,8 +102,8 @@ func alreadyRunning(i daemon.Info) error {
 	return e
 }
 
-// control serves the operator's API on the socket of d; nil serves nothing. Call end
-// after the host is closed, so that its last messages are sent.
+// control serves the operator's API on the socket of d; if d is nil it serves nothing. Call end after the host is
+// closed, so that its last messages are sent.
 func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end func() error) {
 	if d == nil {
 		return func() error { return nil }
@@ -140,16 +140,15 @@ func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end 
 
 type refusalKey struct{}
 
-// withRefusal judges the process at the other end of a connection at its beginning, while
-// that process waits for an answer.
+// withRefusal checks the peer process of a new connection, while that process still waits for a response.
 func withRefusal(ctx context.Context, c net.Conn) context.Context {
 	if daemon.OfRoot(c) {
-		ctx = httpserver.WithOperator(ctx, "root") // records of approvals name who answers
+		ctx = httpserver.WithOperator(ctx, "root") // approvals record the operator's name
 	}
 	return context.WithValue(ctx, refusalKey{}, daemon.Refusal(c))
 }
 
-// ownersOnly keeps what descends from children of hosts from the operator's API.
+// ownersOnly refuses the operator's API to descendants of extensions.
 func ownersOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why, _ := r.Context().Value(refusalKey{}).(string); why != "" {
@@ -166,7 +165,7 @@ type operatorToken struct {
 	file string
 }
 
-// newOperatorToken makes a token and writes it to a file that only this user can read.
+// newOperatorToken creates a token and writes it to a file that only this user can read.
 func newOperatorToken() (operatorToken, error) {
 	file, err := hosts.TokenFile()
 	if err != nil {
@@ -190,9 +189,9 @@ func newOperatorToken() (operatorToken, error) {
 // forget removes the file if it still has this token.
 func (t operatorToken) forget() {
 	if kept, err := os.ReadFile(t.file); err == nil && string(kept) == t.text+"\n" {
-		_ = os.Remove(t.file) // a token that stays has no use any more
+		_ = os.Remove(t.file) // a token that stays is useless by now
 		if page, err := hosts.DashboardFile(); err == nil {
-			_ = os.Remove(page) // it holds the token
+			_ = os.Remove(page) // contains the token
 		}
 	}
 }
@@ -207,7 +206,7 @@ func (f *front) rereadTLS(log *slog.Logger) {
 	}
 }
 
-// reload is a reload by SIGHUP: the log tells its result.
+// reload handles SIGHUP and logs the result.
 func reload(ctx context.Context, h *exthost.Host, log *slog.Logger) {
 	c, err := h.Admin().Reload(ctx)
 	if err != nil {

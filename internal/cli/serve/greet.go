@@ -17,8 +17,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// greet tells a person on stderr which extensions run, why others do not, how much the
-// tools cost, and how to connect.
+// greet prints on stderr which extensions run, why others do not, what the tools cost in tokens, and how to connect.
 func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
 	s := h.Status()
 	g := greeting{c: c, width: min(cmp.Or(console.Width(c.Err), 80), 120), brief: len(h.Tools().Entries()) > manyTools}
@@ -47,20 +46,19 @@ func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
 	_, _ = c.Err.Write(g.b.Bytes()) // in one write, so that no log line comes between
 }
 
-// alignedID is the length of the longest id that moves the columns of all others.
+// alignedID is the length of the longest id that the columns are aligned to.
 const alignedID = 24
 
-// greeting is the text of greet while it is put together.
+// greeting is the text of greet while it is composed.
 type greeting struct {
 	c       *console.Console
 	b       bytes.Buffer
 	width   int
-	longest int  // length of an id that is aligned
+	longest int  // longest id, at most alignedID
 	brief   bool // shows only some tools of each extension
 }
 
-// summary counts the extensions that run, and what the tools cost that policies do not hide
-// from an anonymous caller.
+// summary counts the extensions that run, and the tokens of the tools that an anonymous caller sees.
 func (g *greeting) summary(s status.Status, entries []*tools.Entry, hidden int, took time.Duration) {
 	run, onDemand, starting := 0, 0, 0
 	for _, x := range s.Extensions {
@@ -91,7 +89,7 @@ func (g *greeting) summary(s status.Status, entries []*tools.Entry, hidden int, 
 	}
 }
 
-// readyOrNot is how the greeting calls a host that has started.
+// readyOrNot returns the greeting's word for a host that has started.
 func readyOrNot(s status.Status) string {
 	if len(s.Obstacles()) > 0 {
 		return "not ready"
@@ -99,7 +97,7 @@ func readyOrNot(s status.Status) string {
 	return "ready"
 }
 
-// extension is a line about an extension, and details below.
+// extension writes a line about an extension, and details below.
 func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags []protocol.Diagnostic) {
 	mark, state := g.c.Paint(console.Green, "●"), ""
 	switch {
@@ -161,12 +159,12 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 	}
 }
 
-// maxWords bounds a line of what a failed process wrote.
+// maxWords is how much of an output line of a failed process is shown, in characters.
 const maxWords = 240
 
 const (
-	manyTools = 50 // with more tools in all,
-	toolLines = 3  // those of one extension get no more lines
+	manyTools = 50 // above this number of tools,
+	toolLines = 3  // each extension gets at most so many lines of tools
 )
 
 func (g *greeting) tools(entries []*tools.Entry) {
@@ -193,7 +191,7 @@ func (g *greeting) tools(entries []*tools.Entry) {
 	}
 }
 
-// fill is the number of items that fit into room when joined; at least one.
+// fill returns how many items fit into room when joined; at least one.
 func fill(items []string, room int) int {
 	used := 0
 	for i, item := range items {
@@ -205,7 +203,7 @@ func fill(items []string, room int) int {
 	return len(items)
 }
 
-// text writes a paragraph of third-party text behind a prefix, which may have colours.
+// text writes a paragraph of third-party text after a prefix, which may be coloured.
 func (g *greeting) text(prefix, text string) {
 	columns := console.Columns(prefix)
 	for _, line := range console.Wrap(console.Safe(text), g.width-columns) {
@@ -223,7 +221,7 @@ func (g *greeting) item(mark, line string) {
 	}
 }
 
-// destinations has a line for each, with its address or the reason that it has none.
+// destinations writes a line for each destination, with its address or why it has none.
 func (g *greeting) destinations(s status.Status, f front) {
 	for _, d := range s.Destinations {
 		mark, where := g.c.Paint(console.Green, "●"), f.url+"/"+d.ID+"/mcp"
@@ -240,7 +238,7 @@ func (g *greeting) destinations(s status.Status, f front) {
 	}
 }
 
-// manifests has the faults of files that became no extension.
+// manifests writes the faults of files that became no extension.
 func (g *greeting) manifests(s status.Status) {
 	for _, d := range hosts.Unlisted(s) {
 		colour, mark := console.Yellow, "!"
@@ -251,7 +249,7 @@ func (g *greeting) manifests(s status.Status) {
 	}
 }
 
-// clients says how to connect the usual clients, in commands and files to copy.
+// clients writes how to connect common clients, as commands and files to copy.
 func (g *greeting) clients(f front) {
 	if f.url == "" {
 		fmt.Fprintf(&g.b, "serving one MCP client on stdin and stdout\n")
@@ -283,10 +281,10 @@ func (g *greeting) clients(f front) {
 	fmt.Fprintln(&g.b, "\nCtrl-C stops everything.")
 }
 
-// mostNames bounds the names on a line.
+// mostNames is how many names a line lists.
 const mostNames = 10
 
-// some joins names, the first of many.
+// some joins the first names of a list, and counts the rest.
 func some(names []string) string {
 	text := strings.Join(names[:min(len(names), mostNames)], ", ")
 	if more := len(names) - mostNames; more > 0 {
@@ -295,12 +293,12 @@ func some(names []string) string {
 	return text
 }
 
-// clientSetup connects one client to the server.
+// clientSetup is how to connect one client to the server.
 type clientSetup struct {
 	name, where, what string // where is "" for a command, else ", in FILE"
 }
 
-// clientSetups name the variable that holds the token, never the token.
+// clientSetups returns settings that name the variable with the token, never the token.
 func clientSetups(url, tokenEnv string) []clientSetup {
 	claude := "claude mcp add --transport http exthost " + url
 	codex := "codex mcp add exthost --url " + url

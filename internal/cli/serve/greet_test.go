@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// greeted is what a person reads when serve runs in dir.
+// greeted returns what a person reads when serve runs in dir.
 func greeted(t *testing.T, dir string, f front) string {
 	t.Helper()
 	t.Chdir(dir)
@@ -80,7 +80,7 @@ func TestGreeting(t *testing.T) {
 	}
 }
 
-// TestGreetingOfNothing says where to begin.
+// Without extensions, the greeting says where to begin.
 func TestGreetingOfNothing(t *testing.T) {
 	got := greeted(t, project(t, nil), front{})
 	if !strings.Contains(got, "No extension was found") ||
@@ -89,7 +89,7 @@ func TestGreetingOfNothing(t *testing.T) {
 	}
 }
 
-// TestGreetingExposed names the variable with the token, for every client.
+// The greeting names the variable with the token for every client.
 func TestGreetingExposed(t *testing.T) {
 	got := greeted(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest}),
 		front{url: "http://127.0.0.1:1", token: "MY_TOKEN", exposed: true})
@@ -98,7 +98,7 @@ func TestGreetingExposed(t *testing.T) {
 	}
 }
 
-// packageDir is where the tests began; some go elsewhere.
+// packageDir is the initial working directory; some tests change it.
 var packageDir, _ = os.Getwd()
 
 func golden(t *testing.T, name, got string) {
@@ -118,7 +118,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestGreetingAnyone says that other users of the machine are let in.
+// The greeting warns that other users of the machine are let in.
 func TestGreetingAnyone(t *testing.T) {
 	files := map[string]string{"extensions/kit/plugin.toml": kitManifest}
 	const text = "to every user of this machine"

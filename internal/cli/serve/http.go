@@ -29,11 +29,11 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// httpShutdown is the part of HTTP requests in the 5 s that the end of the host takes.
+// httpShutdown is how long HTTP requests may take to end, out of the 5 s for the end of the host.
 const httpShutdown = time.Second
 
-// httpFront listens at once: a port in use is an error before any extension starts. headers
-// are governance.headers.
+// httpFront returns the front for HTTP. It listens at once, so that a port in use is an error before any extension
+// starts. headers are governance.headers.
 func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error) {
 	token, err := bearerToken(cfg.Auth)
 	if err != nil {
@@ -156,7 +156,7 @@ func cannotListen(addr string, err error) error {
 	return e
 }
 
-// otherHost says which of the user's hosts listens on the port of addr; "" when none does.
+// otherHost describes the host of this user that listens on the port of addr; "" if there is none.
 func otherHost(addr string) string {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -179,7 +179,7 @@ func otherHost(addr string) string {
 	return ""
 }
 
-// readiness is the error of /readyz: the first thing that keeps the host from being ready.
+// readiness returns the error of /readyz: the first obstacle.
 func readiness(h *exthost.Host) error {
 	s := h.Status()
 	obstacles := s.Obstacles()
@@ -193,7 +193,7 @@ func readiness(h *exthost.Host) error {
 	return protocol.Errorf(kind, "%s", obstacles[0].Text)
 }
 
-// urlOf is the URL of an address for clients on this machine.
+// urlOf returns the URL of an address for clients on this machine.
 func urlOf(addr *net.TCPAddr, tls bool) string {
 	scheme, host := "http", addr.String()
 	if tls {
@@ -205,12 +205,12 @@ func urlOf(addr *net.TCPAddr, tls bool) string {
 	return scheme + "://" + host
 }
 
-// minToken is the length of a token, in bytes, that nobody guesses: of 20 random letters and
-// digits, at a million attempts a second.
+// minToken is the length of a token that cannot be guessed, in bytes: 20 random letters and digits, at a million
+// attempts a second.
 const minToken = 20
 
-// checkToken refuses a token that other machines may guess, and warns of one on this machine,
-// where other users may.
+// checkToken refuses a short token if other machines can connect, and warns about it otherwise, because other users of
+// this machine may guess it.
 func checkToken(token string, exposed bool, listen string, log *slog.Logger) error {
 	switch {
 	case token == "" || len(token) >= minToken:
@@ -229,10 +229,10 @@ func checkToken(token string, exposed bool, listen string, log *slog.Logger) err
 	return nil
 }
 
-// maxToken bounds the file of a token, in bytes: no header can have a longer one.
+// maxToken is the size of the largest token file, in bytes. No header can hold a longer token.
 const maxToken = 64 << 10
 
-// bearerToken is the configured token; "" when there is none.
+// bearerToken returns the configured token; "" if there is none.
 func bearerToken(auth config.Auth) (string, error) {
 	switch {
 	case auth.TokenEnv != "":

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// The file of the token is a regular file of a bounded size: a device has no end.
+// The token file must be a regular file of a bounded size: a device has no end.
 func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for content, want := range map[string]string{

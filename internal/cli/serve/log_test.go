@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 )
 
-// TestLogAfterGreeting: the start is told by the greeting, and by the file.
+// The greeting replaces the log of the start on stderr, but not in the file.
 func TestLogAfterGreeting(t *testing.T) {
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "log")

@@ -22,7 +22,7 @@ name = "say"
 description = "Says its arguments."
 `
 
-// project is a working directory with these files.
+// project returns a new working directory with these files.
 func project(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,14 +12,14 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// notifier tells the service manager about this process, as sd_notify(3) says. The zero value tells nobody.
+// notifier reports to the service manager as described in sd_notify(3). The zero value does nothing.
 type notifier struct {
 	socket   string        // path, or @ and the name of an abstract socket
-	watchdog time.Duration // within which the manager wants a sign of life; 0: it wants none
+	watchdog time.Duration // interval at which the manager expects a keep-alive; 0: none
 }
 
-// takeNotifier reads what the service manager says in the environment, and removes it: extensions must
-// not speak for the host.
+// takeNotifier reads the service manager's variables and removes them from the environment: extensions must not speak
+// for the host.
 func takeNotifier() (n notifier) {
 	n.socket = os.Getenv("NOTIFY_SOCKET")
 	span, err := strconv.Atoi(os.Getenv("WATCHDOG_USEC"))
@@ -52,7 +52,7 @@ func (n notifier) tell(state string, log *slog.Logger) {
 	}
 }
 
-// keepAlive gives signs of life until ctx ends, while h answers.
+// keepAlive sends keep-alives until ctx ends, as long as h answers.
 func (n notifier) keepAlive(ctx context.Context, h *exthost.Host, log *slog.Logger) {
 	if n.socket == "" || n.watchdog == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// The greeting says what the kernel enforces, and what it does not.
+// The greeting shows what the kernel enforces, and what it does not.
 func TestGreetingOfASandbox(t *testing.T) {
 	for _, tt := range []struct {
 		box  *status.Sandbox

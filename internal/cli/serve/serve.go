@@ -1,5 +1,5 @@
-// Package serve holds exthost serve: it runs a host and serves its tools to MCP clients,
-// and the host itself to its operator.
+// Package serve implements exthost serve, which runs a host and serves its tools to MCP clients, and its API to its
+// operator.
 package serve
 
 import (
@@ -37,7 +37,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Command is exthost serve. It gives onHangup the action of SIGHUP when a host runs.
+// Command returns exthost serve. It passes the action for SIGHUP to onHangup when a host runs.
 func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	var dir, listen, watch, join, node string
 	r := run{console: c, onHangup: onHangup}
@@ -132,9 +132,8 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 // toolModes are the values of --tools.
 var toolModes = []string{toollist.All, toollist.Search, toollist.Auto}
 
-// enter makes dir the working directory. Clients start servers wherever they run themselves, so a
-// relative path would mean a directory by chance; and the parts of the host in the background, which
-// have the same arguments, start here.
+// enter makes dir the working directory. It must be absolute: clients start servers in arbitrary directories, and the
+// parts of the host in the background run with the same arguments from dir itself.
 func enter(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return console.Usagef("exthost serve --dir "+absolute(dir), "--dir %s: an absolute path is needed", dir)
@@ -155,10 +154,10 @@ type run struct {
 	stdio, strict, own bool
 	toolset            string        // --toolset
 	toolMode           string        // --tools
-	as                 string        // the named client on stdio; "": none
-	background         string        // see asLauncher and asHost; "": this is neither
+	as                 string        // --as, the named client on stdio; "": none
+	background         string        // asLauncher or asHost; "": neither
 	watch              string        // --watch
-	flags              []config.Flag // laid over the configuration
+	flags              []config.Flag // flags that override the configuration
 	onHangup           func(act func())
 
 	log     *slog.Logger
@@ -169,20 +168,20 @@ type run struct {
 
 	notifier notifier
 	level    slog.Level    // of the log
-	shown    slog.LevelVar // the same, once the operator is greeted
+	shown    slog.LevelVar // of the log on stderr: Silent until the operator is greeted
 }
 
 // front is one way to serve a host.
 type front struct {
 	serve func(ctx context.Context, h *exthost.Host) error // until ctx ends
-	// reads files that are not the host's again; nil: there are none
+	// reads files again that the host does not read itself; nil: none
 	reload func() error
 	url    string // "" on stdio
-	// the variable with the token of other machines' clients; "": they need none
+	// variable with the token that clients need; "": none
 	token   string
-	clients []string // the named clients at the start, sorted
+	clients []string // names of the clients at the start, sorted
 	exposed bool     // other machines can connect
-	anyone  bool     // every user of this machine can
+	anyone  bool     // every user of this machine can connect
 
 	operator operatorToken // zero on stdio
 }
@@ -247,14 +246,14 @@ func (r *run) serve(ctx context.Context) error {
 		return errors.Join(err, endHub())
 	}
 	if named, ok := hosts.ClientsNow(r.console, r.flags...); ok && d != nil {
-		// Who has changed them since the configuration was read, such as while a person was asked for trust,
-		// did not find this host.
+		// The clients may have changed since the configuration was read, for example while the user was asked for
+		// trust. That command could not find this host yet.
 		host.Clients().Set(named)
 	}
 	endControl := control(d, f, host, r.log)
 	r.onHangup(func() { reload(ctx, host, r.log) })
 	if r.strict && r.background == "" && host.Ready(ctx) == nil {
-		err = strictness(host.Status()) // which keeps the host from serving
+		err = strictness(host.Status()) // serve only without an error
 	}
 	if err == nil {
 		err = r.serveClients(ctx, cfg, d, host, f)
@@ -262,9 +261,9 @@ func (r *run) serve(ctx context.Context) error {
 	return errors.Join(err, host.Close(), endHub(), endControl())
 }
 
-// mayBe returns why the client of a host of its own cannot be the named client of --as.
+// mayBe returns an error if the client of this host cannot be the client named by --as.
 func (r *run) mayBe(ctx context.Context, cfg *config.Config) error {
-	if r.as == "" || r.background != "" { // the host in the background asks for each client
+	if r.as == "" || r.background != "" { // the host in the background checks each client
 		return nil
 	}
 	if process.Contained() {
@@ -305,11 +304,10 @@ func (r *run) begin(cfg *config.Config) (d *daemon.Daemon, err error) {
 	return d, err
 }
 
-// leftLimit bounds the end of what a killed host has left.
+// leftLimit is how long to wait for the end of processes that a killed host has left.
 const leftLimit = 2 * time.Second
 
-// endBefore ends the processes that a host before has left: its guardian was killed with it, or has not come
-// to its end yet.
+// endBefore ends processes of a previous host: its guardian was killed with it, or has not ended them yet.
 func (r *run) endBefore(before daemon.Info) {
 	found, survived := sweep.End(before.Marks, leftLimit)
 	for _, f := range found {
@@ -323,23 +321,23 @@ func (r *run) endBefore(before daemon.Info) {
 	}
 }
 
-// openLog makes the log on stderr, and the one in a file of the configuration.
+// openLog opens the log on stderr and, if configured, in a file.
 func (r *run) openLog(cfg *config.Config) (err error) {
 	r.level = console.Level(cfg.Log.Level)
 	if r.shown.Set(r.level); r.greets() {
-		r.shown.Set(console.Silent) // the greeting tells the events of the start better
+		r.shown.Set(console.Silent) // the greeting reports the start
 	}
 	r.log, err = r.console.Logger(cfg.Log, &r.shown)
 	return err
 }
 
-// serveHost serves until ctx ends, which is no error, or the front does.
+// serveHost serves until ctx or the front ends. The end of ctx is no error.
 func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
 	serving, stop := context.WithCancel(ctx)
 	var welcome sync.WaitGroup
 	welcome.Go(func() { r.welcome(serving, h, f) })
 	welcome.Go(func() { r.notifier.keepAlive(serving, h, r.log) })
-	// the socket takes connections; what an extension needs to start is its own matter
+	// the socket takes connections; extensions may still be starting
 	r.notifier.tell("READY=1", r.log)
 	err := f.serve(serving, h)
 	if ctx.Err() != nil {
@@ -366,8 +364,8 @@ func (r *run) reread() (*config.Config, error) {
 	return cfg, nil
 }
 
-// disabler writes into the configuration which extensions the operator disables. It is
-// nil with --extensions, which replaces the part of the configuration it would write to.
+// disabler returns a function that writes to the configuration which extensions the operator disables. It is nil with
+// --extensions, which replaces that part of the configuration.
 func (r *run) disabler() func(id string, disabled bool) error {
 	if len(r.console.Extensions) > 0 {
 		return nil
@@ -378,7 +376,7 @@ func (r *run) disabler() func(id string, disabled bool) error {
 	}
 }
 
-// strictness is the error that ends serve --strict; nil when there is none.
+// strictness returns the error that ends serve --strict; nil if there is none.
 func strictness(s status.Status) error {
 	lines := []string{"--strict, and not everything is in order"}
 	for _, d := range s.Diagnostics {
@@ -407,11 +405,11 @@ func strictness(s status.Status) error {
 	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost doctor --runtime"}
 }
 
-// stdioDrain is the time for calls in flight when the client closes stdin. The end of the
-// extensions takes its own time after it.
+// stdioDrain is how long calls in flight may take after the client closes stdin. The end of the extensions comes on
+// top.
 const stdioDrain = 3 * time.Second
 
-// stdioFront serves one client on stdin and stdout.
+// stdioFront returns the front for one client on stdin and stdout.
 func (r *run) stdioFront(cfg config.Server) front {
 	return front{serve: func(ctx context.Context, h *exthost.Host) error {
 		toolset, refused := toolsetOf(h, cfg, r.as, r.toolset)
@@ -431,17 +429,17 @@ func (r *run) stdioFront(cfg config.Server) front {
 			defer cancel()
 			defer context.AfterFunc(until, cancel)()
 		}
-		// whose reads can be interrupted
+		// files, because their reads can be interrupted
 		return server.ServeStdio(ctx, r.console.In.(*os.File), r.console.Out.(*os.File))
 	}}
 }
 
-// greetPatience is how long the greeting waits for extensions that start slowly, for
-// instance because they are downloaded first.
+// greetPatience is how long the greeting waits for extensions that start slowly, for instance because they are
+// downloaded first.
 const greetPatience = 3 * time.Second
 
-// welcome tells the operator which extensions run: once all have started or, after
-// greetPatience, as far as they have. The log tells the rest.
+// welcome tells the operator which extensions run: when all have started, or after greetPatience. Later starts are
+// logged.
 func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	patient, cancel := context.WithTimeout(ctx, greetPatience)
 	defer cancel()
@@ -466,21 +464,21 @@ func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	if h.Ready(ctx) != nil {
 		return
 	}
-	process.Trim() // most of it serves the start alone
+	process.Trim() // frees memory that only the start needed
 	if late {
 		r.log.Info("all extensions have started or failed", "after",
 			time.Since(r.began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
 	}
 }
 
-// tellBefore logs that the host before was killed.
+// tellBefore logs that the previous host was killed.
 func (r *run) tellBefore() {
 	if r.daemon == nil || r.daemon.Before().PID == 0 {
 		return
 	}
 	before := r.daemon.Before()
 	text := fmt.Sprintf("the host before (pid %d", before.PID)
-	if !before.Began.IsZero() { // an older program does not say it
+	if !before.Began.IsZero() { // not recorded by older versions
 		text += ", started " + before.Began.Local().Format(time.RFC3339)
 	}
 	text += ") did not end by itself"

@@ -20,14 +20,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The values of --background. A relay starts a launcher, which starts the host and ends: the
-// host is then no descendant of the client, which may kill all of its descendants.
+// The values of --background. A relay starts a launcher, which starts the host and ends: the host is then no descendant
+// of the client, which may kill all of its descendants.
 const (
 	asLauncher = "launcher"
 	asHost     = "host"
 )
 
-// run does what the flags say.
+// run runs the part that the flags select: a launcher, a host or a relay.
 func (r *run) run(ctx context.Context) error {
 	switch {
 	case r.background == asLauncher:
@@ -53,8 +53,7 @@ func (r *run) run(ctx context.Context) error {
 	return r.serve(ctx)
 }
 
-// backgroundArgv is the command line of this process for a part of the host in the
-// background.
+// backgroundArgv returns the command line of this process for a part of the host in the background.
 func backgroundArgv(as string) ([]string, error) {
 	program, err := relay.Program()
 	if err != nil {
@@ -66,7 +65,7 @@ func backgroundArgv(as string) ([]string, error) {
 
 // relay connects the client on stdio to the host of the directory.
 func (r *run) relay(ctx context.Context) error {
-	process.Trim() // there is one for each client, and most of what the start needed is garbage
+	process.Trim() // there is one relay for each client, and most memory of its start is garbage
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return err
@@ -103,7 +102,7 @@ func (r *run) relay(ctx context.Context) error {
 	return err
 }
 
-// relayFlags are the flags that select a host.
+// relayFlags returns the flags that select a host.
 func (r *run) relayFlags() relay.Flags {
 	f := relay.Flags{Watch: r.watch, Trust: r.console.Trust, NoProject: r.console.NoProject}
 	if r.console.Config != "" {
@@ -119,10 +118,10 @@ func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
 	}
-	return path // without a working directory no file of it is found either
+	return path // without a working directory, no relative path works anyway
 }
 
-// logToFile has the log of a host in the background go to a file.
+// logToFile redirects the log of a host in the background to a file.
 func (r *run) logToFile(d *daemon.Daemon) error {
 	log, err := relay.OpenLog(d.LogFile())
 	if err != nil {
@@ -132,7 +131,7 @@ func (r *run) logToFile(d *daemon.Daemon) error {
 	return d.SetLog(d.LogFile())
 }
 
-// serveClients serves f, and the clients that relays connect beside it.
+// serveClients serves f, and the clients that connect through relays.
 func (r *run) serveClients(ctx context.Context, cfg *config.Config, d *daemon.Daemon, h *exthost.Host, f front) error {
 	if d == nil || r.own {
 		return r.serveHost(ctx, h, f)
@@ -163,7 +162,7 @@ func (r *run) serveClients(ctx context.Context, cfg *config.Config, d *daemon.Da
 	return err
 }
 
-// relayed is the side of the host for clients of relays.
+// relayed returns the host's side of relays.
 func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.Host, error) {
 	build, err := relay.Build()
 	if err != nil {
@@ -217,8 +216,8 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 	}), nil
 }
 
-// toolsetOf returns the toolset of a client on stdio that is the named one, "" for none, and asks for a
-// toolset, "" for none. A named client that has one gets no other.
+// toolsetOf returns the toolset for a client on stdio; "" is none. name is the client's name and asked its --toolset;
+// both may be "". A named client with a configured toolset cannot have another.
 func toolsetOf(h *exthost.Host, cfg config.Server, name, asked string) (toolset string, refused *console.Error) {
 	own := h.Clients().Toolset(name)
 	if own != "" && asked != "" && own != asked {
@@ -235,8 +234,8 @@ func toolsetOf(h *exthost.Host, cfg config.Server, name, asked string) (toolset 
 	return toolset, nil
 }
 
-// named returns until when a name is that of a client. One that is not known may have been added to a file
-// since the last reload.
+// named returns a context that ends when the client called name is removed. It reloads the clients for an unknown name,
+// which may just have been added.
 func named(h *exthost.Host, name string) (until context.Context, unknown *console.Error) {
 	until, ok := h.Clients().ByName(name)
 	if !ok && h.Clients().Reload() == nil {
@@ -248,7 +247,7 @@ func named(h *exthost.Host, name string) (until context.Context, unknown *consol
 	return until, nil
 }
 
-// recheck has clients leave that depend on other variables since a reload.
+// recheck disconnects clients whose environment no longer fits the host after a reload.
 func (r *run) recheck() {
 	if clients := r.clients.Load(); clients != nil {
 		clients.Recheck()

@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
-// tracer returns what makes the spans of calls, nil for none, and the function that sends what waits.
-// A host that cannot send traces serves nevertheless, and its log says why.
+// tracer returns the tracer for calls, or nil, and a function that sends pending spans. If traces cannot be sent, the
+// host serves without them and logs why.
 func (r *run) tracer(ctx context.Context, cfg *config.Config) (exthost.Tracer, func()) {
 	o := traces.Options{
 		Settings: cfg.OTel,
@@ -35,7 +35,7 @@ func (r *run) tracer(ctx context.Context, cfg *config.Config) (exthost.Tracer, f
 	return t, t.Close
 }
 
-// collectorHeaders returns the headers of the configuration with the values of secrets.
+// collectorHeaders returns the configured headers with the values of secrets.
 func collectorHeaders(ctx context.Context, cfg *config.Config) (map[string]string, error) {
 	if cfg.OTel.Headers == nil {
 		return nil, nil

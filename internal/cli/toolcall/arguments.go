@@ -1,5 +1,5 @@
-// Package toolcall reads the arguments of a tool call from the words of a command line,
-// and words the arguments that a tool takes, and its result, for people.
+// Package toolcall parses the arguments of a tool call from command-line words, and describes tools' arguments and
+// results for people.
 package toolcall
 
 import (
@@ -11,9 +11,8 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Arguments lays key=value and key:=JSON pairs over arguments. It reads a value as the
-// tool's schema types it, so that count=3 is a number and id=007 stays a string; for a
-// list the value is the next element.
+// Arguments sets key=value and key:=JSON pairs in arguments. The tool's schema decides the type of a value, so that
+// count=3 is a number and id=007 stays a string; for a list, the value is appended.
 func Arguments(arguments json.RawMessage, pairs []string, tool string, schema json.RawMessage,
 ) (json.RawMessage, error) {
 	s := schemaOf{root: schema}
@@ -37,8 +36,8 @@ func Arguments(arguments json.RawMessage, pairs []string, tool string, schema js
 	return arguments, nil
 }
 
-// read returns value as a schema wants it: as JSON where it spells an allowed type, as
-// the next element of before where only a list is allowed, else as a string.
+// read converts value to a type that schema allows: JSON if it spells an allowed type, an element appended to before if
+// only a list is allowed, else a string.
 func (s *schemaOf) read(schema json.RawMessage, value string, before json.RawMessage) json.RawMessage {
 	types := s.types(schema, 0)
 	spelled := jsonType(value)
@@ -62,7 +61,7 @@ func (s *schemaOf) read(schema json.RawMessage, value string, before json.RawMes
 	return text
 }
 
-// jsonType is the JSON Schema type of text; "" when text is no JSON.
+// jsonType returns the JSON Schema type of text; "" if text is not JSON.
 func jsonType(text string) string {
 	var v any
 	if json.Unmarshal([]byte(text), &v) != nil {
@@ -89,11 +88,11 @@ func jsonType(text string) string {
 // schemaOf reads the types in the input schema of a tool.
 type schemaOf struct{ root json.RawMessage }
 
-// maxNesting bounds how far references and alternatives are followed.
+// maxNesting is how deep references and alternatives are followed.
 const maxNesting = 8
 
-// types are the types that a schema allows, as far as it states them at its top, behind
-// a local reference or in its alternatives.
+// types returns the types that a schema allows, as far as it states them at its top, behind a local reference or in its
+// alternatives.
 func (s *schemaOf) types(schema json.RawMessage, depth int) (types []string) {
 	var in struct {
 		Type         json.RawMessage   `json:"type"`
@@ -127,10 +126,10 @@ func (s *schemaOf) types(schema json.RawMessage, depth int) (types []string) {
 	return types
 }
 
-// arrayOf is the schema, or the alternative in it, that describes a list.
+// arrayOf returns the alternative that describes a list, or the schema itself.
 func (s *schemaOf) arrayOf(schema json.RawMessage) json.RawMessage {
 	var in struct{ AnyOf, OneOf []json.RawMessage }
-	_ = json.Unmarshal(schema, &in) // a schema that cannot be read has no alternatives
+	_ = json.Unmarshal(schema, &in) // an invalid schema has no alternatives
 	for _, alternative := range slices.Concat(in.AnyOf, in.OneOf) {
 		if slices.Contains(s.types(alternative, 0), "array") {
 			return alternative
@@ -139,7 +138,7 @@ func (s *schemaOf) arrayOf(schema json.RawMessage) json.RawMessage {
 	return schema
 }
 
-// resolve finds #/$defs/Name and other local references.
+// resolve resolves a local reference such as #/$defs/Name.
 func (s *schemaOf) resolve(ref string) json.RawMessage {
 	path, local := strings.CutPrefix(ref, "#/")
 	if !local {

@@ -28,7 +28,7 @@ func TestArguments(t *testing.T) {
 		{[]string{"s="}, `{"s":""}`},
 		{[]string{"s=a=b"}, `{"s":"a=b"}`},
 		{[]string{"n=12345678901234567890"}, `{"n":12345678901234567890}`},
-		{[]string{"n=1.5"}, `{"n":1.5}`}, // for the schema to refuse
+		{[]string{"n=1.5"}, `{"n":1.5}`}, // left to the schema
 		{[]string{"n=x"}, `{"n":"x"}`},
 		{[]string{"n=007"}, `{"n":"007"}`},
 		{[]string{"r=3", "r=1e9"}, `{"r":1e9}`},

@@ -12,9 +12,9 @@ import (
 // Param is one argument of a tool, for people.
 type Param struct {
 	Name     string
-	Kind     string // its types or values: string|null, integer[], warm|cold
+	Kind     string // types or values: string|null, integer[], warm|cold
 	Required bool
-	Values   []string // all that an enum or boolean allows, as users type them; else nil
+	Values   []string // all values of an enum or boolean, as users type them; else nil
 }
 
 func (p Param) String() string {
@@ -24,7 +24,7 @@ func (p Param) String() string {
 	return p.Name + "?: " + p.Kind
 }
 
-// Signature is a tool with its arguments: say(text: string, loud?: boolean).
+// Signature renders a tool with its arguments: say(text: string, loud?: boolean).
 func Signature(tool string, params []Param) string {
 	parts := make([]string, len(params))
 	for i, p := range params {
@@ -33,10 +33,10 @@ func Signature(tool string, params []Param) string {
 	return tool + "(" + strings.Join(parts, ", ") + ")"
 }
 
-// Params are the properties of an input schema, in their order.
+// Params returns the properties of an input schema, in their order.
 func Params(schema json.RawMessage) (params []Param) {
 	var in struct{ Required []string }
-	_ = json.Unmarshal(schema, &in) // a schema that cannot be read requires nothing
+	_ = json.Unmarshal(schema, &in) // an invalid schema requires nothing
 	s := schemaOf{root: schema}
 	for name, property := range rawjson.Members(rawjson.Get(schema, "properties")) {
 		types, choices := s.types(property, 0), choicesOf(property)
@@ -62,7 +62,7 @@ func Params(schema json.RawMessage) (params []Param) {
 	return params
 }
 
-// Complete are the keys of params that a call lacks or, for a word with a key, its values.
+// Complete returns the keys that a call lacks or, if word has a key, its values.
 func Complete(params []Param, word string, given []string) (all []string) {
 	key, _, hasValue := strings.Cut(word, "=")
 	for _, param := range params {
@@ -79,10 +79,10 @@ func Complete(params []Param, word string, given []string) (all []string) {
 	return all
 }
 
-// choicesOf are the values of an enum, as users type them.
+// choicesOf returns the values of an enum, as users type them.
 func choicesOf(property json.RawMessage) (choices []string) {
 	var in struct{ Enum []json.RawMessage }
-	_ = json.Unmarshal(property, &in) // a property that cannot be read has no enum
+	_ = json.Unmarshal(property, &in) // an invalid property has no enum
 	for _, value := range in.Enum {
 		var text string
 		if json.Unmarshal(value, &text) != nil {
@@ -93,7 +93,7 @@ func choicesOf(property json.RawMessage) (choices []string) {
 	return choices
 }
 
-// DiffParams says how arguments changed: +greeting?: string, -name.
+// DiffParams describes how arguments changed: +greeting?: string, -name.
 func DiffParams(before, now []Param) (diff []string) {
 	find := func(list []Param, name string) int {
 		return slices.IndexFunc(list, func(p Param) bool { return p.Name == name })
@@ -114,13 +114,13 @@ func DiffParams(before, now []Param) (diff []string) {
 	return diff
 }
 
-// Content is the text of a result, or its structured content when there is no text.
-// others names the content that is no text.
+// Content returns the text of a result, or its structured content if there is no text. others describes the content
+// that is not text.
 func Content(result protocol.ToolResult) (text string, others []string) {
 	var r struct {
 		Content []struct{ Type, MimeType string } `json:"content"`
 	}
-	_ = json.Unmarshal(result, &r) // a result without content has none
+	_ = json.Unmarshal(result, &r) // a result may have no content
 	for _, c := range r.Content {
 		if c.Type != "text" {
 			others = append(others, strings.TrimSpace("content of type "+c.Type+" "+c.MimeType))

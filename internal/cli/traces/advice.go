@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// advice says what to do about why spans could not be sent to endpoint.
+// advice returns what to do about err, for which spans could not be sent to endpoint.
 func advice(endpoint string, err error) string {
 	text := err.Error()
 	says := func(words ...string) bool {
@@ -34,7 +34,7 @@ func advice(endpoint string, err error) string {
 		return "the collector speaks no TLS at this address: state http:// in otel.endpoint, or its port for https"
 	case says("HTTP request to an HTTPS server"):
 		return "the collector speaks TLS at this address: state https:// in otel.endpoint"
-	// also of the answer before, which gets lost
+	// the exporter loses a response that came before the connection was closed
 	case strings.HasPrefix(endpoint, "http://") && says("connection reset", "EOF", "malformed HTTP response"):
 		return "state https:// in otel.endpoint if the collector speaks TLS at this address; else see why it closes " +
 			"connections"

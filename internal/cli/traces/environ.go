@@ -20,8 +20,8 @@ func Environ(environ []string) map[string]string {
 	return found
 }
 
-// endpointOf returns where spans are sent, "" for nowhere. The exporter reads most variables itself;
-// this reads those that decide whether there is one.
+// endpointOf returns where spans are sent; "" if traces are off. The exporter reads most variables itself; these decide
+// whether there is one.
 func endpointOf(o *Options) (string, error) {
 	env := o.Environ
 	if strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") {
@@ -36,7 +36,7 @@ func endpointOf(o *Options) (string, error) {
 		if endpoint == "" {
 			return "", nil
 		}
-		endpoint = strings.TrimSuffix(endpoint, "/") + "/v1/traces" // to any path, as the standard says
+		endpoint = strings.TrimSuffix(endpoint, "/") + "/v1/traces" // as OTLP specifies
 	}
 	if exporters := env["OTEL_TRACES_EXPORTER"]; exporters != "" &&
 		!slices.Contains(strings.Split(exporters, ","), "otlp") {

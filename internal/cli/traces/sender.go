@@ -18,35 +18,34 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// maxProblem bounds the words of an error, in bytes: a collector may answer with a page.
+// maxProblem is the length of a reported error, in bytes: a collector may answer with a page.
 const maxProblem = 240
 
-// maxWaiting bounds the spans that wait, whatever OTEL_BSP_MAX_QUEUE_SIZE says: each has some KiB.
+// maxWaiting is the limit for OTEL_BSP_MAX_QUEUE_SIZE, in spans of some KiB each.
 const maxWaiting = 1 << 16
 
-// maxDelay bounds the time for which spans wait for others, in milliseconds.
+// maxDelay is the limit for OTEL_BSP_SCHEDULE_DELAY, in milliseconds.
 const maxDelay = 3_600_000
 
-// sender hands spans to the batches of the SDK and counts what becomes of them. The SDK drops spans
-// when its queue is full and tells nobody; so this one bounds the spans that wait, and the queue of
-// the SDK is as long.
+// sender passes spans to the batch processor of the SDK and counts them. The SDK drops spans without notice when its
+// queue is full, so sender bounds the queue itself, at the same length.
 type sender struct {
 	sdktrace.SpanProcessor
 	exporter sdktrace.SpanExporter
 	endpoint string
 	log      *slog.Logger
-	secrets  redact.Redactor // the values of headers
+	secrets  redact.Redactor // masks the values of headers
 
 	limit                 int64
 	waiting               atomic.Int64
 	sent, dropped, failed atomic.Int64
 
-	ending  atomic.Bool        // the batches end
-	ended   chan struct{}      // closed when they have ended
-	sending context.Context    // ends when nothing is to be sent any more
-	stop    context.CancelFunc // ends sending
+	ending  atomic.Bool        // set by Shutdown
+	ended   chan struct{}      // closed when the batches have ended
+	sending context.Context    // canceled to give up sending
+	stop    context.CancelFunc // cancels sending
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	problem string
 	next    string // what to do about it
 }
@@ -65,8 +64,8 @@ func newSender(exporter sdktrace.SpanExporter, o *Options, endpoint string) *sen
 	return s
 }
 
-// numberIn returns the number from 1 on that a variable states, at most most, and the default for
-// anything else. The SDK itself panics at a negative size, and never rests with a delay of 0.
+// numberIn returns the number from 1 to most in a variable, or the default. The SDK itself panics at a negative size,
+// and busy-loops with a delay of 0.
 func numberIn(environ map[string]string, name string, or, most int) int {
 	if n, err := strconv.Atoi(environ[name]); err == nil && n > 0 {
 		return min(n, most)
@@ -74,7 +73,7 @@ func numberIn(environ map[string]string, name string, or, most int) int {
 	return or
 }
 
-// headerValues are the values of the headers that are sent, and their words: of "Bearer x" x too.
+// headerValues returns the header values to mask, and their words: for "Bearer x" also x.
 func headerValues(o *Options) (values []string) {
 	hide := func(value string) {
 		values = append(values, value)
@@ -99,7 +98,7 @@ func headerValues(o *Options) (values []string) {
 	return values
 }
 
-// OnEnd implements [sdktrace.SpanProcessor]. It never waits.
+// OnEnd implements [sdktrace.SpanProcessor]. It never blocks.
 func (s *sender) OnEnd(span sdktrace.ReadOnlySpan) {
 	if !span.SpanContext().IsSampled() {
 		return
@@ -112,7 +111,7 @@ func (s *sender) OnEnd(span sdktrace.ReadOnlySpan) {
 	s.SpanProcessor.OnEnd(span)
 }
 
-// ExportSpans implements [sdktrace.SpanExporter] for the batches of the SDK.
+// ExportSpans implements [sdktrace.SpanExporter] for the batch processor.
 func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -130,11 +129,11 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 		s.failed.Add(n)
 	}
 	s.note(err)
-	return nil // the report and the log have it
+	return nil // note reports it
 }
 
-// Shutdown ends the batches, and then the exporter. The SDK calls it of the processor, whose end
-// calls that of the exporter; both are this.
+// Shutdown implements both [sdktrace.SpanProcessor] and [sdktrace.SpanExporter]. The first call shuts down the batch
+// processor, which makes the second one, for the exporter.
 func (s *sender) Shutdown(ctx context.Context) error {
 	if s.ending.CompareAndSwap(false, true) {
 		return s.SpanProcessor.Shutdown(ctx)
@@ -143,7 +142,7 @@ func (s *sender) Shutdown(ctx context.Context) error {
 	return s.exporter.Shutdown(ctx)
 }
 
-// note keeps why spans could not be sent, and logs when that begins and when it is over.
+// note keeps why spans could not be sent, and logs the first failure and the recovery.
 func (s *sender) note(err error) {
 	problem, next := "", ""
 	if err != nil {
@@ -177,7 +176,7 @@ func (s *sender) report() *status.Tracing {
 	}
 }
 
-// end gives up what is being sent, and says in the log what was lost.
+// end gives up sending and logs how many spans were lost.
 func (s *sender) end() {
 	s.stop()
 	<-s.ended

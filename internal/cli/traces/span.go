@@ -15,18 +15,18 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// span is the span of one call, named and described as the semantic conventions of OpenTelemetry
-// for MCP and generative AI have it.
+// span is the span of one call, named and described according to the OpenTelemetry semantic conventions for MCP and
+// generative AI.
 type span struct {
 	t         *Tracer
-	ctx       context.Context // with the span
-	instances []trace.Span    // those that have not ended, in the order in which they were begun
+	ctx       context.Context // contains the span
+	instances []trace.Span    // not ended yet, oldest first
 
-	mu      sync.Mutex      // guards what follows
-	current context.Context // with the span of the instance that was begun last
+	mu      sync.Mutex      // guards current
+	current context.Context // contains the span of the latest instance
 }
 
-// w3c reads and writes trace contexts. Baggage stays with the caller.
+// w3c reads and writes trace contexts. Baggage is not passed on.
 var w3c propagation.TraceContext
 
 // Begin implements exthost.Tracer.
@@ -71,12 +71,11 @@ func (s *span) Ask(at time.Time, method string) (end func(time.Time, status.Outc
 	}
 }
 
-// End implements exthost.Span. The spans have neither arguments nor results, nor the words of
-// errors, which may quote them.
+// End implements exthost.Span. Spans contain no arguments, results or error texts, which may quote them.
 func (s *span) End(at time.Time, e *status.CallEvent) {
 	call, began := trace.SpanFromContext(s.ctx), at.Add(-time.Duration(e.Took))
 	defer func() {
-		for _, instance := range s.instances { // whose stages were too many to be kept
+		for _, instance := range s.instances { // their stages were beyond the limit of kept stages
 			instance.End(trace.WithTimestamp(at))
 		}
 		call.End(trace.WithTimestamp(at))
@@ -93,7 +92,7 @@ func (s *span) End(at time.Time, e *status.CallEvent) {
 	}
 }
 
-// stage makes the span of a stage, or ends the one that Send has begun.
+// stage creates the span of a stage, or ends the one that Send began.
 func (s *span) stage(began time.Time, stage status.Stage, e *status.CallEvent, about []attribute.KeyValue) {
 	from := began.Add(time.Duration(stage.At))
 	to := trace.WithTimestamp(from.Add(time.Duration(stage.Took)))
@@ -107,13 +106,13 @@ func (s *span) stage(began time.Time, stage status.Stage, e *status.CallEvent, a
 	s.instances = s.instances[1:]
 	instance.SetName(nameOf(e))
 	instance.SetAttributes(append(about, named)...)
-	if len(s.instances) == 0 { // an earlier one ended before it had an outcome
+	if len(s.instances) == 0 { // an earlier instance ended without an outcome
 		failed(instance, e.Outcome)
 	}
 	instance.End(to)
 }
 
-// nameOf returns the name of the span of a call, which is one of few.
+// nameOf returns the span name of a call, of low cardinality.
 func nameOf(e *status.CallEvent) string {
 	if e.Tool != "" {
 		return e.Method + " " + e.Tool
@@ -121,7 +120,7 @@ func nameOf(e *status.CallEvent) string {
 	return e.Method
 }
 
-// concerning says what was called.
+// concerning returns the attributes for what was called.
 func concerning(e *status.CallEvent) []attribute.KeyValue {
 	list := []attribute.KeyValue{attribute.String("mcp.method.name", e.Method)}
 	if e.Tool != "" {
@@ -136,7 +135,7 @@ func concerning(e *status.CallEvent) []attribute.KeyValue {
 	return list
 }
 
-// ofCaller says who called, and what was decided about it.
+// ofCaller returns the attributes for the caller and the decision.
 func ofCaller(e *status.CallEvent) (list []attribute.KeyValue) {
 	for _, a := range []struct{ key, value string }{
 		{"mcp.session.id", e.Session}, {"mcp.protocol.version", e.Protocol}, {"exthost.caller", e.Caller},
@@ -159,7 +158,7 @@ func ofCaller(e *status.CallEvent) (list []attribute.KeyValue) {
 	return list
 }
 
-// failed notes the kind of the error that a call or a request ended with.
+// failed sets the error type of a span.
 func failed(s trace.Span, o status.Outcome) {
 	if o != status.OutcomeOK {
 		s.SetAttributes(attribute.String("error.type", string(o)))

@@ -1,4 +1,4 @@
-// Package traces makes OpenTelemetry spans of calls, and sends them to a collector over OTLP/HTTP.
+// Package traces records calls as OpenTelemetry spans and sends them to a collector over OTLP/HTTP.
 package traces
 
 import (
@@ -21,33 +21,33 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Options say which collector spans are sent to.
+// Options configure a [Tracer].
 type Options struct {
-	Settings otel.Tracing      // of the configuration, with the values of secrets in the headers
+	Settings otel.Tracing      // headers contain the values of secrets
 	Environ  map[string]string // the variables OTEL_*
 	Version  string            // of the host
 	Log      *slog.Logger
 }
 
-// Tracer makes the spans of one host. It implements exthost.Tracer.
+// Tracer creates the spans of one host. It implements exthost.Tracer.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	sender   *sender
 }
 
-// Retries of one batch. A collector that is away for longer loses it, and is told of in the log.
+// Retries of one batch, which is lost if the collector is away for longer.
 const (
 	firstRetry = 500 * time.Millisecond
 	maxRetry   = 2 * time.Second
 	lastRetry  = 6 * time.Second
 )
 
-// closing bounds the time in which the spans that wait are sent at the end of a host.
+// closing is how long the end of a host may take to send pending spans.
 const closing = 3 * time.Second
 
-// Open returns the tracer for a host; nil when nothing is to be sent. It does not connect. The
-// error is for variables OTEL_* that ask for what is not served here.
+// Open returns the tracer for a host; nil if traces are off. It does not connect. It returns an error for OTEL_*
+// variables that ask for something unsupported.
 func Open(ctx context.Context, o Options) (*Tracer, error) {
 	endpoint, err := endpointOf(&o)
 	if err != nil || endpoint == "" {
@@ -87,9 +87,9 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// proxyOf returns the proxy for a request, as the environment states it. It fails for one that follows
-// a redirect: the client of the SDK would send headers with secrets to any server, and turn some
-// requests into ones without spans. A whole client of our own would not read the variables about TLS.
+// proxyOf returns the proxy for a request from the environment. It fails for a redirect, because the SDK's HTTP client
+// would send headers with secrets to any server, and turn some requests into ones without spans. A custom client is no
+// option: it would ignore the TLS variables.
 func proxyOf(r *http.Request) (*url.URL, error) {
 	if r.Response != nil {
 		return nil, fmt.Errorf("the collector answers with a redirect (%s), which is not followed: state the address "+
@@ -98,15 +98,14 @@ func proxyOf(r *http.Request) (*url.URL, error) {
 	return http.ProxyFromEnvironment(r)
 }
 
-// quiet keeps the SDK, which has one log for the whole program, from writing to stderr what it
-// cannot read: a variable with headers has secrets. What it cannot send is in the host's log.
+// quiet silences the global log of the SDK, which would write invalid variables to stderr: those with headers contain
+// secrets. Failed exports are in the host's log.
 func quiet() {
 	otelsdk.SetLogger(logr.Discard())
 	otelsdk.SetErrorHandler(otelsdk.ErrorHandlerFunc(func(error) {}))
 }
 
-// describe returns what all spans have in common. The error beside it is for attributes that cannot
-// be read.
+// describe returns the resource of all spans. With an error about invalid attributes, the resource is still valid.
 func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	list := []attribute.KeyValue{attribute.String("service.version", o.Version)}
 	if o.Settings.Service != "" || o.Environ["OTEL_SERVICE_NAME"] == "" {
@@ -117,21 +116,21 @@ func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 		list = append(list, attribute.String("service.name", name))
 	}
 	stated := resource.WithFromEnv()
-	if o.Settings.Service != "" { // the key counts before the variable
+	if o.Settings.Service != "" { // the configuration overrides the variable
 		return resource.New(ctx, resource.WithTelemetrySDK(), stated, resource.WithAttributes(list...))
 	}
 	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(list...), stated)
 }
 
-// Close sends what waits, for at most 3 s, and returns when nothing is sent any more.
+// Close sends pending spans for at most 3 s. Nothing is sent after it returns.
 func (t *Tracer) Close() {
 	patience := closing
 	if t.sender.report().Problem != "" {
-		patience = closing / 6 // the collector was not there before
+		patience = closing / 6 // the collector was away before
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // the report has what was not sent
+	_ = t.provider.Shutdown(ctx) // the report counts what was not sent
 	t.sender.end()
 }
 

@@ -44,7 +44,7 @@ func open(t *testing.T, url string, o Options) (*Tracer, *strings.Builder) {
 	return tracer, log
 }
 
-// call makes the spans of a call.
+// call records the spans of a call.
 func call(t *Tracer, parent exthost.TraceContext) exthost.TraceContext {
 	began := time.Now()
 	_, span := t.Begin(context.Background(), parent, began)
@@ -60,8 +60,8 @@ func call(t *Tracer, parent exthost.TraceContext) exthost.TraceContext {
 	return told
 }
 
-// A collector that hangs delays neither a call nor, for long, the end. Spans beyond the bound are
-// dropped, and every span is counted. The spans that wait at the end make no new connection.
+// A collector that hangs does not delay calls, and delays the end only briefly. Spans beyond the queue's limit are
+// dropped, every span is counted, and pending spans at the end open no new connection.
 func TestCollectorThatHangs(t *testing.T) {
 	processtest.Leaks(t)
 	asked, free := make(chan struct{}, 1), make(chan struct{})
@@ -103,8 +103,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	}
 }
 
-// What the caller has decided about a trace holds; else the share does. The instance is told a trace
-// in any case.
+// The caller's sampling decision wins over the configured ratio. The instance gets a trace context in any case.
 func TestSampling(t *testing.T) {
 	processtest.Leaks(t)
 	server := httptest.NewServer(http.NotFoundHandler())
@@ -135,7 +134,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// What a collector answers does not bring what it was sent into the log and the status.
+// A collector that quotes the request in its response does not bring secrets into the log or the status.
 func TestAnswerWithSecrets(t *testing.T) {
 	processtest.Leaks(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,8 +157,8 @@ func TestAnswerWithSecrets(t *testing.T) {
 	}
 }
 
-// A redirect is not followed: headers with secrets go to the collector that is stated, and spans that
-// were dropped on the way do not count as sent.
+// A redirect is not followed: headers with secrets go only to the configured collector, and spans lost on the way do
+// not count as sent.
 func TestRedirectIsNotFollowed(t *testing.T) {
 	processtest.Leaks(t)
 	var elsewhere atomic.Int64
@@ -179,7 +178,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Variables that ask for what is not served are an error, and those that switch tracing off do.
+// Variables that ask for something unsupported are an error; variables that switch tracing off are respected.
 func TestVariables(t *testing.T) {
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	for _, tt := range []struct {
@@ -207,8 +206,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// Numbers that make no sense are left out: the SDK would panic at some of them, and use a processor
-// up with others.
+// Invalid numbers are ignored: the SDK panics at some of them and busy-loops with others.
 func TestOddNumbers(t *testing.T) {
 	processtest.Leaks(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -231,7 +229,7 @@ func TestOddNumbers(t *testing.T) {
 	}
 }
 
-// BenchmarkCall shows what the spans of a call cost the caller.
+// BenchmarkCall measures what the spans of a call cost the caller.
 func BenchmarkCall(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
@@ -254,8 +252,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// certified returns a server whose certificate is for name and valid until a time, and the file with
-// that of its authority, which is itself.
+// certified returns a server with a self-signed certificate for name, valid until the given time, and the certificate's
+// file.
 func certified(t *testing.T, name string, until time.Time) (*httptest.Server, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -290,8 +288,8 @@ func certified(t *testing.T, name string, until time.Time) (*httptest.Server, st
 	return server, file
 }
 
-// TestCollectorThatRefuses has collectors refuse connections and requests in every usual way. The log
-// says once which one, why, and what to do; the report says the same, and calls go on meanwhile.
+// Collectors refuse connections and requests in every usual way. The log says once which collector, why, and what to
+// do; the report says the same, and calls go on.
 func TestCollectorThatRefuses(t *testing.T) {
 	processtest.Leaks(t)
 	valid := time.Now().Add(time.Hour)

@@ -27,31 +27,30 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Item is what one yes is about: a folder with its extensions, or the configuration of the
-// working directory.
+// Item is what one yes is about: a folder with its extensions, or the configuration of the working directory.
 type Item struct {
 	Names   []string // ids, or [hosts.ThisDirectory]
 	place   string   // the folder, or the configuration files
 	runs    []string
 	asks    []string
-	rules   []string // how the policies and hooks differ from those that were agreed to
+	rules   []string // changes of policies and hooks since they were trusted
 	warns   []string // warnings of exthost validate about the policies
 	verdict *consent.Verdict
 	broken  error            // why the folder cannot be compared
-	agreed  []consent.Agreed // with a yes; nil for the configuration
-	secrets []string         // that are not granted yet
+	agreed  []consent.Agreed // what a yes accepts; nil for the configuration
+	secrets []string         // not granted yet
 	paths   []string         // of manifests
 }
 
-// Pending is what the user has not agreed to, and what already runs.
+// Pending holds what the user does not trust yet.
 type Pending struct {
 	k       *consent.Consent
 	cfg     *config.Config
 	Items   []*Item
-	trusted int // extensions that may run
+	trusted int // number of extensions that may run
 }
 
-// Find compares what cfg finds with what the user agreed to.
+// Find compares the extensions and configuration of cfg with what the user trusts.
 func Find(ctx context.Context, c *console.Console, cfg *config.Config, origins *config.Origins) (*Pending, error) {
 	k, err := hosts.Consent(cfg)
 	if err != nil || k == nil {
@@ -81,7 +80,7 @@ func Find(ctx context.Context, c *console.Console, cfg *config.Config, origins *
 	return p, nil
 }
 
-// policyWarnings are what exthost validate says of the policies of cfg.
+// policyWarnings returns the warnings of exthost validate about the policies of cfg.
 func policyWarnings(ctx context.Context, c *console.Console, cfg *config.Config) (texts []string) {
 	h, err := hosts.Look(ctx, c, cfg)
 	if err != nil {
@@ -96,8 +95,7 @@ func policyWarnings(ctx context.Context, c *console.Console, cfg *config.Config)
 	return texts
 }
 
-// Folder is what the extensions in a folder run and ask for, whether or not the user has agreed
-// to it.
+// Folder returns what the extensions in a folder run and ask for, trusted or not.
 func Folder(ctx context.Context, k *consent.Consent, cfg *config.Config, dir string) (*Pending, error) {
 	p := &Pending{k: k}
 	found, err := discovery.Discover(ctx,
@@ -117,10 +115,10 @@ func Folder(ctx context.Context, k *consent.Consent, cfg *config.Config, dir str
 	return p, nil
 }
 
-// Digest is the hash of the files of an item as they are agreed to.
+// Digest returns the hash of the item's files.
 func (i *Item) Digest() string { return i.verdict.Files.Digest() }
 
-// add adds c to the item of its folder, if c may not run as it is, or always.
+// add adds c to the item of its folder, if c is not trusted as it is, or always.
 func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[string]*Item, always bool) {
 	v, err := p.k.Extension(&c)
 	ungranted := permit.Ungranted(p.k, os.Environ(), cfg, &c)
@@ -141,7 +139,7 @@ func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[str
 	i.describe(cfg, &c)
 }
 
-// describe adds what c runs, reaches and asks for.
+// describe adds what c runs, connects to and asks for.
 func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	m := c.Manifest
 	defer func() { i.runs, i.asks = distinct(i.runs), distinct(i.asks) }()
@@ -186,7 +184,7 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	}
 }
 
-// distinct returns list without what is in it twice.
+// distinct removes duplicates.
 func distinct(list []string) (out []string) {
 	for _, s := range list {
 		if !slices.Contains(out, s) {
@@ -196,15 +194,15 @@ func distinct(list []string) (out []string) {
 	return out
 }
 
-// secretNames are the variables that a manifest asks for whose names are those of secrets.
+// secretNames returns the variables that a manifest requires and whose names look like secrets.
 func secretNames(m *manifest.Manifest) []string {
 	return slices.DeleteFunc(slices.Clone(m.Requires.Env), func(name string) bool {
 		return !process.Withholds(name, os.Getenv(name))
 	})
 }
 
-// configurationItem says what the configuration of the working directory makes the host do: what
-// runs, and every other setting.
+// configurationItem describes what the configuration of the working directory makes the host do: the programs it runs,
+// and every other setting.
 func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.Verdict) *Item {
 	i := &Item{Names: []string{hosts.ThisDirectory}, verdict: v}
 	files := slices.Sorted(maps.Keys(cfg.Project.Files))
@@ -213,7 +211,7 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 		files[n] = console.NearbyPath(files[n])
 	}
 	i.place = strings.Join(files, ", ")
-	line := func(argv []string) string { // the answer may be given where others read the output
+	line := func(argv []string) string { // masks secrets: the output may be read by others
 		words := make([]string, len(argv))
 		for n := range argv {
 			words[n] = cfg.Shown(argv[n])
@@ -257,21 +255,20 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 	return i
 }
 
-// described are the settings that other lines of an item tell.
+// described matches settings that other lines of an item show.
 var described = regexp.MustCompile(`^(plugins|hooks)\[|^destinations\..*\.(command|url)$`)
 
-// decides are settings of policies that decide what their command lines run.
+// decides matches settings of policies that influence what their command lines run.
 var decides = regexp.MustCompile(`^plugins\[\d+\]\.(mcp\.)?(env\.|cwd$)`)
 
-// ofFiles reports whether an origin is a place in one of the files.
+// ofFiles reports whether an origin lies in one of the files.
 func ofFiles(origin string, files []string) bool {
 	return slices.ContainsFunc(files, func(f string) bool {
 		return strings.HasPrefix(origin, f+":") || strings.HasPrefix(origin, console.NearbyPath(f)+":")
 	})
 }
 
-// Select returns the items that names select; all of them without names. The error names what is
-// neither here nor waits for a yes.
+// Select returns the items called names, or all without names. A name that does not wait for a yes is an error.
 func (p *Pending) Select(names []string) ([]*Item, error) {
 	if len(names) == 0 {
 		return p.Items, nil
@@ -321,5 +318,5 @@ func Discover(ctx context.Context, cfg *config.Config) ([]discovery.Candidate, e
 	return found.Candidates, nil
 }
 
-// line is a command line for people, as a shell would take it.
+// line renders a command line as a shell would accept it.
 func line(argv []string) string { return console.NearbyText(shellwords.Join(argv)) }

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// Screen is what a person reads before the answer: for each item what runs, what it reaches
-// and asks for, and what changed.
+// Screen renders what a person reads before answering: for each item what it runs, connects to and asks for, and what
+// changed.
 func Screen(c *console.Console, items []*Item, details bool) string {
 	var b strings.Builder
 	width := min(max(cmp.Or(console.Width(c.Err), 100), 60), 120)
@@ -84,9 +84,9 @@ func Screen(c *console.Console, items []*Item, details bool) string {
 }
 
 const (
-	maxArgv     = 1000    // of a command line on the screen, in characters; details show all of it
-	maxRules    = 40      // lines about rules on the screen; details show all
-	maxManifest = 1 << 20 // that details show, in bytes
+	maxArgv     = 1000    // of a command line, in characters, without details
+	maxRules    = 40      // lines about rules, without details
+	maxManifest = 1 << 20 // bytes of a manifest that details show
 )
 
 // cut shortens a command line, and says by how much.
@@ -105,7 +105,7 @@ func (i *Item) title() string {
 	return strings.Join(i.Names, ", ") + ": " + i.place
 }
 
-// heading says what the screen is about.
+// heading introduces the items.
 func heading(items []*Item) string {
 	here, again := hosts.Here(), false
 	for _, i := range items {

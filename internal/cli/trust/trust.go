@@ -1,4 +1,4 @@
-// Package trust asks a user what of the working directory may run.
+// Package trust asks the user what may run in the working directory.
 package trust
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// BeforeServe asks a person what of the working directory may run. Without one, what may not
-// run stays out, and the error is for a host that would have nothing left.
+// BeforeServe asks the user what may run in the working directory. If it cannot ask, untrusted extensions stay out; it
+// returns an error if nothing could run, or the configuration is untrusted.
 func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, origins *config.Origins, interactive bool,
 ) error {
 	if cfg.Extensions.Trust != config.TrustAsk {
@@ -46,8 +46,8 @@ func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, or
 	return nil
 }
 
-// Again asks a person about everything in the working directory that may not run, after a
-// command failed for want of an answer. It reports whether the command can be tried again.
+// Again asks the user about everything in the working directory that is not trusted, after a command failed because of
+// that. It reports whether the command can be tried again.
 func Again(ctx context.Context, c *console.Console, failed error) (bool, error) {
 	if _, ok := errors.AsType[hosts.NotTrusted](failed); !ok || !c.Interactive() {
 		return false, nil
@@ -66,7 +66,7 @@ func Again(ctx context.Context, c *console.Console, failed error) (bool, error) 
 	return true, p.Accept(p.Items)
 }
 
-// Names are what the items are about, for people.
+// Names lists the items for people.
 func Names(items []*Item) string {
 	var names []string
 	for _, i := range items {
