@@ -16,17 +16,17 @@ import (
 	"github.com/exthost/exthost/internal/testing/benchtest"
 )
 
-// Revisions of MCP: the last with sessions, and the first without.
+// Revisions of MCP: the last one with sessions, and the first one without.
 const legacy, modern = "2025-11-25", "2026-07-28"
 
-// A caller of gateways is a client that speaks one revision of MCP.
+// caller is a client of gateways that speaks one revision of MCP.
 type caller struct {
 	name     string
 	revision string
 	open     func(tb testing.TB, l benchtest.Load, url, revision, tool string) func() error
 }
 
-// clients are a raw one, which costs nearly nothing itself, and the official SDK's.
+// clients are a raw one, which costs almost nothing itself, and the official SDK.
 var clients = []caller{
 	{"raw " + legacy, legacy, rawCaller},
 	{"raw " + modern, modern, rawCaller},
@@ -34,7 +34,7 @@ var clients = []caller{
 	{"go-sdk " + modern, modern, sdkCaller},
 }
 
-// calls opens a session for each caller of the load and returns the call by one of them.
+// calls opens a session for each caller of the load and returns a function that makes a call in a free one.
 func (c caller) calls(tb testing.TB, l benchtest.Load, url, tool string) func() error {
 	tb.Helper()
 	free := make(chan func() error, l.Callers)
@@ -52,14 +52,14 @@ func sdkCaller(tb testing.TB, l benchtest.Load, url, revision, tool string) func
 	return goSDKCaller(tb, l, &mcp.StreamableClientTransport{Endpoint: url, DisableStandaloneSSE: true}, revision, tool)
 }
 
-// connection is a client that writes requests which it has made before.
+// connection is a client that writes prepared requests.
 type connection struct {
 	conn net.Conn
 	in   *bufio.Reader
 	url  *url.URL
 }
 
-// rawCaller connects, opens a session where the revision has any, and returns the call.
+// rawCaller connects, opens a session if the revision has them, and returns a function that makes the call.
 func rawCaller(tb testing.TB, l benchtest.Load, address, revision, tool string) func() error {
 	tb.Helper()
 	at, err := url.Parse(address)

@@ -13,21 +13,20 @@ import (
 	"github.com/exthost/exthost/internal/testing/benchtest"
 )
 
-// The smallest engine that multiplexes JSON-RPC over pipes: it takes ids and texts out of
-// lines that it knows the form of, and writes all lines that are ready at once. It has no
-// cancellation, no bounds and no errors.
+// A minimal engine that multiplexes JSON-RPC over pipes. It extracts ids and texts from lines of known form, and writes
+// all pending lines at once. It has no cancellation, limits or errors.
 const (
 	callForm   = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"size":%d,"text":%s}}` + "\n"
 	answerForm = `{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":%s}]}}` + "\n"
 )
 
-// between returns the part of line between two texts; the second counts from the end.
+// between returns the part of line between before and the last occurrence of after.
 func between(line []byte, before, after string) []byte {
 	line = line[bytes.Index(line, []byte(before))+len(before):]
 	return line[:bytes.LastIndex(line, []byte(after))]
 }
 
-// number returns the number behind a text.
+// number returns the number after a text.
 func number(line []byte, before string) (n int) {
 	for _, c := range line[bytes.Index(line, []byte(before))+len(before):] {
 		if c < '0' || c > '9' {
@@ -38,8 +37,7 @@ func number(line []byte, before string) (n int) {
 	return n
 }
 
-// serveEngine is the child: it answers with the text of the call, or with one of the size
-// that is asked for.
+// serveEngine is the child. It responds with the text of the call, or with a text of the requested size.
 func serveEngine() {
 	in, out := bufio.NewReaderSize(os.Stdin, 64<<10), bufio.NewWriterSize(os.Stdout, 64<<10)
 	for {
@@ -58,7 +56,7 @@ func serveEngine() {
 	}
 }
 
-// readLine returns a line, which is valid until the next one is read if it is short.
+// readLine returns a line. A short one is valid only until the next read.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
@@ -74,12 +72,12 @@ type engine struct {
 	in      io.Writer
 	mu      sync.Mutex
 	next    int
-	waiting map[int]chan int // the lengths of results by the ids of calls
-	pending []byte           // lines that the call that writes takes along
+	waiting map[int]chan int // lengths of results by call id
+	pending []byte           // lines for the call that is writing
 	writing bool
 }
 
-// engineCall returns the call of an engine's child that makes the load.
+// engineCall returns a function that makes the load's call.
 func engineCall(tb testing.TB, l benchtest.Load) func() error {
 	tb.Helper()
 	in, out := benchtest.Start(tb, "engine")
@@ -109,7 +107,7 @@ func engineCall(tb testing.TB, l benchtest.Load) func() error {
 	}
 }
 
-// send writes a call, and with it those that come meanwhile.
+// send writes a call, together with calls that arrive meanwhile.
 func (e *engine) send(answer chan int, size int, text string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,7 +132,7 @@ func (e *engine) send(answer chan int, size int, text string) error {
 	return nil
 }
 
-// read gives each answer to its call, until the child ends.
+// read delivers the responses until the child ends.
 func (e *engine) read(out io.Reader) {
 	for r := bufio.NewReaderSize(out, 64<<10); ; {
 		line, err := readLine(r)

@@ -18,18 +18,17 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// tbxarkVar names the variable with the path of TBXark's mcp-proxy, which is left out of
-// the comparison without it.
+// tbxarkVar names the variable with the path of TBXark's mcp-proxy. Without it, that gateway is left out.
 const tbxarkVar = "EXTHOST_BENCH_TBXARK"
 
-// A gateway is a program that serves an echo over HTTP.
+// gateway is a program that serves an echo tool over HTTP.
 type gateway struct {
 	name   string
-	modern bool // whether it speaks the newer revision of MCP
+	modern bool // speaks the newer revision of MCP
 	start  func(tb testing.TB, revision string) (url, tool string)
 }
 
-// servers are the gateways, the one without a gateway first.
+// servers are the gateways; the first is a server without a gateway.
 var servers = []gateway{
 	{"no gateway: go-sdk over HTTP", true, startEcho},
 	{"**exthost**, native child", true, startNative},
@@ -55,10 +54,10 @@ func startGoSDK(tb testing.TB, _ string) (url, tool string) {
 // programVar names the variable with the path of a built exthost.
 const programVar = "EXTHOST_BENCH_PROGRAM"
 
-// built is the directory of a program that was built, which the end of the tests removes.
+// built is the directory of a program that the tests built and remove at the end.
 var built string
 
-// program is that, or one that is built of this checkout, once.
+// program returns the path in programVar, or builds exthost from this checkout, once.
 var program = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(programVar); path != "" {
 		return path, nil
@@ -137,7 +136,7 @@ func startProgram(tb testing.TB, cmd *exec.Cmd) string {
 	}
 }
 
-// startTBXark runs TBXark's mcp-proxy, or returns nothing where there is none.
+// startTBXark runs TBXark's mcp-proxy; without it, it returns "".
 func startTBXark(tb testing.TB, _ string) (url, tool string) {
 	tb.Helper()
 	path := os.Getenv(tbxarkVar)
@@ -179,7 +178,7 @@ func startTBXark(tb testing.TB, _ string) (url, tool string) {
 		_ = cmd.Wait()
 	})
 	url = "http://" + addr + "/x/mcp"
-	tick := time.NewTicker(10 * time.Millisecond) // it does not say when it serves
+	tick := time.NewTicker(10 * time.Millisecond) // it does not say when it is ready
 	defer tick.Stop()
 	for deadline := time.Now().Add(20 * time.Second); ; <-tick.C {
 		r, err := http.Get(url)

@@ -20,7 +20,7 @@ import (
 
 var errSize = errors.New("an answer of the wrong size")
 
-// extension returns texts.
+// extension returns an extension with the echo tool.
 func extension() *sdk.Extension {
 	x := sdk.New("1")
 	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns the text."},
@@ -49,7 +49,7 @@ env = { %s = "extension" }
 tools = ["echo", "write"]
 `
 
-// hostCall returns the call of an extension that makes the load.
+// hostCall returns a function that makes the load's call.
 func hostCall(tb testing.TB, l benchtest.Load) func() error {
 	tb.Helper()
 	exe, err := os.Executable()

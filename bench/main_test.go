@@ -1,7 +1,6 @@
-// Package bench_test compares a call of an extension with a call by the means that a user
-// would otherwise pick, each from outside: libraries over pipes, and gateways over HTTP. It
-// is a module of its own so that those are no dependencies of exthost. Its tables are in
-// docs/performance.md; this prints them anew:
+// Package bench_test compares calls of extensions with calls by other means, each seen from outside: libraries over
+// pipes, and gateways over HTTP. It is a module of its own to keep their dependencies out of exthost. Its tables are in
+// docs/performance.md. To print them:
 //
 //	go test -run '^$' -bench . -benchtime 1x -timeout 30m | grep '^|'
 package bench_test
@@ -40,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// loads are those of a comparison, with turns that end in time.
+// loads returns the loads of a comparison, with a limit for each turn.
 func loads() []benchtest.Load {
 	list := benchtest.Loads()
 	for i := range list {
@@ -49,7 +48,7 @@ func loads() []benchtest.Load {
 	return list
 }
 
-// ways are those of calling a child over pipes, the floor first.
+// ways returns the ways of calling a child over pipes; the first is the floor.
 func ways(tb testing.TB, l benchtest.Load) []benchtest.Way {
 	return []benchtest.Way{
 		l.Floor(tb),
@@ -62,7 +61,7 @@ func ways(tb testing.TB, l benchtest.Load) []benchtest.Way {
 	}
 }
 
-// BenchmarkLibraries lets the ways of calling a child over pipes take turns.
+// BenchmarkLibraries measures the ways of calling a child over pipes in turns.
 func BenchmarkLibraries(b *testing.B) {
 	for _, l := range loads() {
 		b.Run(l.Name, func(b *testing.B) {
@@ -74,7 +73,7 @@ func BenchmarkLibraries(b *testing.B) {
 	}
 }
 
-// BenchmarkGateways lets gateways take turns, for each client and each revision of MCP.
+// BenchmarkGateways measures the gateways in turns, for each client and each revision of MCP.
 func BenchmarkGateways(b *testing.B) {
 	for _, c := range clients {
 		for _, l := range []benchtest.Load{benchtest.Sequential, benchtest.Callers64} {

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// asked are the arguments of the servers' tools: without a size, the text comes back.
+// asked are the arguments of the servers' tools. Without a size, the tool returns the text.
 type asked struct {
 	Text string `json:"text"`
 	Size int    `json:"size,omitempty"`
@@ -32,7 +32,7 @@ func (a asked) answer() string {
 	return a.Text
 }
 
-// arguments makes the load.
+// arguments returns the arguments for the load.
 func arguments(l benchtest.Load) asked {
 	a := asked{Text: strings.Repeat("x", l.Up)}
 	if l.Up != l.Down {
@@ -51,7 +51,7 @@ func serveMCPGo() {
 	_ = server.ServeStdio(s)
 }
 
-// mcpGoCall returns the call with mcp-go, on both ends, that makes the load.
+// mcpGoCall returns a function that makes the load's call with mcp-go on both ends.
 func mcpGoCall(tb testing.TB, l benchtest.Load) func() error {
 	tb.Helper()
 	path, env := processtest.Script(tb, "mcp-go")
@@ -89,8 +89,8 @@ func goSDKServer() *mcp.Server {
 
 func serveGoSDK() { _ = goSDKServer().Run(context.Background(), &mcp.StdioTransport{}) }
 
-// serveGoSDKOverHTTP serves the same over HTTP and writes its URL. The newer revision of MCP
-// is for its servers without sessions alone.
+// serveGoSDKOverHTTP serves the same over HTTP and writes its URL. The SDK supports the newer revision of MCP only
+// without sessions.
 func serveGoSDKOverHTTP(revision string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -102,7 +102,7 @@ func serveGoSDKOverHTTP(revision string) {
 		&mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: revision == modern}))
 }
 
-// goSDKCall returns the call with the official SDK, on both ends, that makes the load.
+// goSDKCall returns a function that makes the load's call with the official SDK on both ends.
 func goSDKCall(tb testing.TB, l benchtest.Load) func() error {
 	tb.Helper()
 	path, env := processtest.Script(tb, "go-sdk")
@@ -111,8 +111,8 @@ func goSDKCall(tb testing.TB, l benchtest.Load) func() error {
 	return goSDKCaller(tb, l, &mcp.CommandTransport{Command: cmd}, "", "echo")
 }
 
-// goSDKCaller opens a session and returns the call of a tool that makes the load. The
-// revision is that of MCP; without one the client takes the newest that the server has.
+// goSDKCaller opens a session and returns a function that makes the load's call. revision is the MCP revision; ""
+// selects the newest that the server supports.
 func goSDKCaller(tb testing.TB, l benchtest.Load, t mcp.Transport, revision, tool string) func() error {
 	tb.Helper()
 	c := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)

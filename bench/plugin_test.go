@@ -36,7 +36,7 @@ func (*service) UnaryCall(_ context.Context, r *grpc_testing.SimpleRequest) (*gr
 	return &grpc_testing.SimpleResponse{Payload: &grpc_testing.Payload{Body: make([]byte, r.ResponseSize)}}, nil
 }
 
-// Request asks the plugin of net/rpc for so many bytes. That package wants the name exported.
+// Request is the argument of the net/rpc plugin. That package requires exported names.
 type Request struct {
 	Text []byte
 	Size int
@@ -48,7 +48,7 @@ type rpcService struct{}
 func (s *rpcService) Server(*plugin.MuxBroker) (any, error)                     { return s, nil }
 func (*rpcService) Client(_ *plugin.MuxBroker, client *rpc.Client) (any, error) { return client, nil }
 
-// Write returns as many bytes as it is asked for.
+// Write returns as many bytes as requested.
 func (*rpcService) Write(r Request, out *[]byte) error {
 	*out = make([]byte, r.Size)
 	return nil
@@ -94,7 +94,7 @@ func dispense(tb testing.TB, kind string) any {
 	return raw
 }
 
-// grpcCall returns the call over gRPC that makes the load.
+// grpcCall returns a function that makes the load's call over gRPC.
 func grpcCall(tb testing.TB, l benchtest.Load) func() error {
 	tb.Helper()
 	client := dispense(tb, "grpc").(grpc_testing.TestServiceClient)
@@ -111,7 +111,7 @@ func grpcCall(tb testing.TB, l benchtest.Load) func() error {
 	}
 }
 
-// netRPCCall returns the call over net/rpc that makes the load.
+// netRPCCall returns a function that makes the load's call over net/rpc.
 func netRPCCall(tb testing.TB, l benchtest.Load) func() error {
 	tb.Helper()
 	client := dispense(tb, "netrpc").(*rpc.Client)

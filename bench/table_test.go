@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/benchtest"
 )
 
-// table is one for docs/performance.md: a row for each way, a column for each load.
+// table is a table for docs/performance.md: a row for each way, a column for each load.
 type table struct {
 	title   string
 	columns []string
@@ -53,9 +53,8 @@ func (t *table) set(row, column, text string) {
 	t.cells[[2]string{row, column}] = text
 }
 
-// add fills the column of a load: with p50 for a single caller of small calls, with calls
-// per second for several, with the bytes of the results per second for big ones, and with
-// what that is of the first way's.
+// add fills the column of a load, with the ratio to the first way. The unit is p50 for one caller of small calls, calls
+// per second for several callers, and bytes of results per second for large results.
 func (t *table) add(l benchtest.Load, results []benchtest.Result) {
 	for _, r := range results {
 		first := results[0]
@@ -98,7 +97,7 @@ func rate(r, first benchtest.Result) string {
 	return fmt.Sprintf("%.3gk (%.2g)", r.Rate/1e3, r.Rate/first.Rate)
 }
 
-// load is the load average of the last minute, where the system tells.
+// load returns the load average of the last minute, or unknown.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

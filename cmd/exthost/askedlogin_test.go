@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// An official client that opens addresses is asked to sign in when its call needs a login, in both
-// revisions of MCP, and the call goes on.
+// An official client that opens addresses is asked to sign in when its call needs a login, in both revisions of MCP,
+// and the call goes on.
 func TestClientIsAskedToSignIn(t *testing.T) {
 	processtest.Leaks(t)
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {

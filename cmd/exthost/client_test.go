@@ -42,7 +42,7 @@ func removeClient(t testing.TB, dir, name string) {
 	}
 }
 
-// callersOf returns the sessions of the running host, as caller, front and revision of MCP, by caller.
+// callersOf returns the sessions of the running host by caller, each with caller, front and revision of MCP.
 func callersOf(t testing.TB, dir string) map[string][]string {
 	t.Helper()
 	out, err := program(dir, "status", "-o", "json").Output()
@@ -95,8 +95,8 @@ func say(t *testing.T, s *mcp.ClientSession) error {
 	return err
 }
 
-// TestClientOverHTTP gives two clients tokens while a host runs, takes one away and replaces the other.
-// The tokens appear nowhere but on stdout.
+// Two clients get tokens while a host runs; one is removed, the other gets a new token. The tokens appear nowhere but
+// on stdout.
 func TestClientOverHTTP(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -180,7 +180,7 @@ func TestClientOverHTTP(t *testing.T) {
 	}
 }
 
-// TestClientOnStdio gives clients on stdio names, each its own, and takes one away.
+// Clients on stdio get names, and one is removed.
 func TestClientOnStdio(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -208,7 +208,7 @@ func TestClientOnStdio(t *testing.T) {
 		strings.Join(all["bob"], "") != "stdio 2025-11-25" {
 		t.Errorf("connected: %v", all)
 	}
-	giveClient(t, dir, "rotate", "bob") // of no concern to a client that shows no token
+	giveClient(t, dir, "rotate", "bob") // does not affect a client without a token
 	removeClient(t, dir, "ada")
 	answer := ada.say(t, call(2, "ext_kit_say", `{"n":1}`))
 	if !strings.Contains(answer, `there is no client`) && !strings.Contains(answer, "has ended") {
@@ -233,8 +233,7 @@ func TestClientOnStdio(t *testing.T) {
 	}
 }
 
-// TestClientIsNoExtension keeps an extension from being a client on stdio, in its host and in another one
-// that it would have started for it.
+// An extension cannot be a client on stdio, neither in its own host nor in one that it starts.
 func TestClientIsNoExtension(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems do not tell which process connects")
@@ -283,7 +282,7 @@ func TestClientIsNoExtension(t *testing.T) {
 	oneHost(t, dir)
 }
 
-// TestClientsOfSeveralHosts counts the sessions of all hosts of a directory.
+// The sessions of all hosts of a directory are counted.
 func TestClientsOfSeveralHosts(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -329,8 +328,7 @@ func TestClientsOfSeveralHosts(t *testing.T) {
 	s.end(t, os.Interrupt)
 }
 
-// TestClientsOfTheirOwnHosts finds the hosts that named clients have for themselves: their sessions are
-// counted, and end with the name.
+// Named clients with hosts of their own are counted, and their sessions end when the client is removed.
 func TestClientsOfTheirOwnHosts(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})

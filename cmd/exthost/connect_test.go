@@ -33,8 +33,8 @@ func settingsOf(home, id string) string {
 	})[0]
 }
 
-// Each client starts what is written for it, wherever it runs and with few variables, and calls a tool
-// of the directory. That is a host which the clients share.
+// Each client starts what was written for it, in any directory and with few variables, and calls a tool of the
+// directory. All clients share one host.
 func TestConnectedClients(t *testing.T) {
 	if _, err := os.Stat("/proc"); err != nil {
 		t.Skip("the files are those of Linux")
@@ -84,7 +84,7 @@ func TestConnectedClients(t *testing.T) {
 	}
 }
 
-// written is a server as a client reads it.
+// written is a server as the client reads it.
 type written struct {
 	Command     any
 	Args        []string
@@ -102,7 +102,7 @@ func serverIn(t *testing.T, c *known.Client, path string) written {
 	if c.TOML() {
 		err = toml.Unmarshal(data, &servers)
 	} else {
-		err = json.Unmarshal(data, &servers) // without comments
+		err = json.Unmarshal(data, &servers) // the file has no comments
 	}
 	server, ok := servers[c.Key]["exthost"]
 	if err != nil || !ok {
@@ -111,7 +111,7 @@ func serverIn(t *testing.T, c *known.Client, path string) written {
 	return server
 }
 
-// A file that is hostile or broken is refused at once, and stays as it is.
+// A hostile or broken file is refused at once, and stays as it is.
 func TestConnectHostileFiles(t *testing.T) {
 	const name = ".cursor/mcp.json"
 	write := func(text string) func(path string) error {
@@ -161,7 +161,7 @@ func TestConnectHostileFiles(t *testing.T) {
 	}
 }
 
-// A link stays one, and the mode, the ends of lines and the mark of its target are kept.
+// A link stays a link; its target keeps its mode, line ends and byte order mark.
 func TestConnectThroughLink(t *testing.T) {
 	before := []byte("\xef\xbb\xbf{\r\n  \"mcpServers\": {}\r\n}\r\n")
 	dir := project(t, map[string]string{"dotfiles/cursor.json": string(before), ".cursor/other": ""})
@@ -189,7 +189,7 @@ func TestConnectThroughLink(t *testing.T) {
 	}
 }
 
-// Runs at the same time lose nothing of each other.
+// Concurrent runs do not lose each other's changes.
 func TestConnectAtOnce(t *testing.T) {
 	dir := project(t, map[string]string{".claude.json": "{\n  \"numStartups\": 1\n}\n"})
 	var runs sync.WaitGroup
@@ -213,8 +213,7 @@ func TestConnectAtOnce(t *testing.T) {
 	}
 }
 
-// However a run is killed, the file is the one before or the one after it, and the next run leaves
-// nothing of the killed one.
+// After a kill at any time, the file is the old or the new one, and the next run removes leftovers of the killed one.
 func TestConnectKilled(t *testing.T) {
 	before := "{\n  \"mcpServers\": {},\n  \"pad\": \"" + strings.Repeat("x", 1<<20) + "\"\n}\n"
 	dir := project(t, map[string]string{".claude.json": before})
@@ -238,7 +237,7 @@ func TestConnectKilled(t *testing.T) {
 				found, err := filepath.Glob(filepath.Join(dir, ".claude.json?*"))
 				if more, _ := filepath.Glob(filepath.Join(dir, "..claude.json-*")); err == nil &&
 					len(found)+len(more) > n%3 {
-					_ = cmd.Process.Kill() // its lock, or the new file, is there
+					_ = cmd.Process.Kill() // its lock or the new file exists
 				}
 			}
 		}
@@ -246,7 +245,7 @@ func TestConnectKilled(t *testing.T) {
 		if !json.Valid(data) || err != nil || !strings.Contains(string(data), strings.Repeat("x", 1<<20)) {
 			t.Fatalf("%v: %d bytes, %v", args, len(data), err)
 		}
-		if err := os.RemoveAll(path + ".lock"); err != nil { // the lock of a killed run gets old in 10 s
+		if err := os.RemoveAll(path + ".lock"); err != nil { // otherwise stale after 10 s
 			t.Fatal(err)
 		}
 	}

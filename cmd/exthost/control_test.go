@@ -37,7 +37,7 @@ command = ["sh", "-c", 'echo "D! $0" >&2; echo "I! $0" >&2; echo done', "{text}"
 input_schema = { type = "object", properties = { text = { type = "string" } } }
 `
 
-// ask runs a command of the operator and returns what it prints.
+// ask runs a command of the operator and returns its stdout.
 func ask(t *testing.T, dir string, args ...string) (stdout string, code int) {
 	t.Helper()
 	cmd := program(dir, args...)
@@ -48,8 +48,7 @@ func ask(t *testing.T, dir string, args ...string) (stdout string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// F6: a host that was killed leaves its lock and its socket; nobody takes them
-// for a host, and the next one works.
+// The lock and the socket of a killed host are not taken for a host, and the next host works.
 func TestF6KilledHostIsNoObstacle(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -97,7 +96,7 @@ func TestF6KilledHostIsNoObstacle(t *testing.T) {
 	}
 }
 
-// shellManifest is of an extension that starts with the host.
+// shellManifest is an extension that starts with the host.
 const shellManifest = `[plugin]
 id = "shell"
 version = "0.1.0"
@@ -112,8 +111,8 @@ while read -r line; do :; done
 """]
 `
 
-// The lock is of the state, and the socket in the runtime directory, both only
-// the user's; after an orderly end only the empty lock is left.
+// The lock is in the state directory and the socket in the runtime directory, both accessible only to the user. After
+// an orderly end only the empty lock is left.
 func TestSocketInRuntimeDirectory(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
@@ -133,7 +132,7 @@ func TestSocketInRuntimeDirectory(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
 	}
-	t.Setenv("XDG_RUNTIME_DIR", "") // as cron has it
+	t.Setenv("XDG_RUNTIME_DIR", "") // as under cron
 	if _, code := ask(t, dir, "status"); code != console.ExitOK {
 		t.Errorf("it is not found without the variable: exit code %d", code)
 	}
@@ -145,7 +144,7 @@ func TestSocketInRuntimeDirectory(t *testing.T) {
 	}
 }
 
-// stdioHost is exthost serve --stdio --own with somebody at its stdin.
+// stdioHost runs exthost serve --stdio --own with an open stdin.
 func stdioHost(t *testing.T, dir string, args ...string) (stop func() error) {
 	t.Helper()
 	cmd := program(dir, append([]string{"serve", "--stdio", "--own"}, args...)...)
@@ -163,8 +162,8 @@ func stdioHost(t *testing.T, dir string, args ...string) (stop func() error) {
 	})
 }
 
-// Clients start --stdio --own as often as they like in one directory. The first has the
-// socket, and keeps no HTTP host from serving.
+// Clients may start --stdio --own in one directory as often as they like. The first has the socket, and does not keep
+// an HTTP host from serving.
 func TestManyHostsOnStdio(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
@@ -231,7 +230,7 @@ func (f *following) until(t *testing.T, message string) {
 	}
 }
 
-// logs -f goes on with what comes, ends with Ctrl-C, and with the host.
+// logs -f follows new records, and ends with Ctrl-C or the host.
 func TestFollowLogs(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
@@ -245,7 +244,7 @@ func TestFollowLogs(t *testing.T) {
 	ended.until(t, "before")
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
-	calls.Go(func() { // until the detail is heard: debug is not kept for late followers
+	calls.Go(func() { // until the debug record is seen: it is not kept for late followers
 		for ctx.Err() == nil {
 			ask(t, dir, "call", "ext_talk_say", "text=after")
 		}
@@ -270,8 +269,8 @@ func TestFollowLogs(t *testing.T) {
 	}
 }
 
-// longCall runs a host in a directory with a tool that does not end, and a command that calls
-// it. It returns once the tool runs.
+// longCall runs a host in a directory with a tool that does not end, and a command that calls it. It returns once the
+// tool runs.
 func longCall(t *testing.T, configuration ...string) (dir string, s *served, cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
 	dir = project(t, map[string]string{
@@ -296,7 +295,7 @@ func longCall(t *testing.T, configuration ...string) (dir string, s *served, cmd
 	return dir, s, cmd, stderr
 }
 
-// Whoever calls through a host that is killed is told that the call may have had effects.
+// When the host is killed during a call, the caller is told that the call may have had effects.
 func TestCallOfAHostThatIsKilled(t *testing.T) {
 	processtest.Leaks(t)
 	_, s, cmd, stderr := longCall(t)
@@ -312,7 +311,7 @@ func TestCallOfAHostThatIsKilled(t *testing.T) {
 	}
 }
 
-// A call that goes through the host is cancelled with the command.
+// A call through the host is cancelled with the command.
 func TestInterruptedCallOfRunningHost(t *testing.T) {
 	processtest.Leaks(t)
 	dir, s, cmd, _ := longCall(t)

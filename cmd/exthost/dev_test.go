@@ -46,7 +46,7 @@ func startDev(t *testing.T, project, dir string, args ...string) *devSession {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if s.ProcessState != nil { // waited for by the test
+		if s.ProcessState != nil { // the test has waited
 			return
 		}
 		_ = s.Process.Signal(os.Interrupt)
@@ -64,7 +64,7 @@ func (s *devSession) say(line string) {
 	}
 }
 
-// save replaces a file of the extension as a careful editor does.
+// save replaces a file of the extension atomically, as a careful editor does.
 func (s *devSession) save(name, text string) {
 	s.t.Helper()
 	aside := filepath.Join(s.dir, "."+name+"~")
@@ -97,8 +97,7 @@ done
 `
 }
 
-// A session from the first start to the end: saves, broken ones among them, calls,
-// stderr, and what changed in the tools.
+// A whole session: saves, broken ones too, calls, stderr, and changes of the tools.
 func TestDev(t *testing.T) {
 	processtest.Leaks(t)
 	project := project(t, map[string]string{"x/plugin.toml": scriptManifest, "x/main.sh": scriptSaying("one")})
@@ -140,7 +139,7 @@ func TestDev(t *testing.T) {
 			}
 		}
 	}
-	s.said.await(t, "3: ") // of stderr
+	s.said.await(t, "3: ") // on stderr
 	s.say("hello name=again")
 	s.said.await(t, "two  ")
 	swaps := swapped()
@@ -178,9 +177,8 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// What is not there yet is waited for; what cannot run says why.
-// TestDevBuilds: a save runs [dev] build before the swap, so that the new program
-// answers; an error of the compiler is shown, and the previous program goes on.
+// A save runs [dev] build before the swap, so that the new program responds. A compiler error is shown, and the
+// previous program goes on.
 func TestDevBuilds(t *testing.T) {
 	processtest.Leaks(t)
 	project := t.TempDir()
@@ -198,7 +196,7 @@ build = ["sh", "-c", "if grep -n oops source.txt; then exit 1; fi; cp source.txt
 	s.say("hello")
 	s.said.await(t, "one  ")
 	s.save("source.txt", scriptSaying("two"))
-	// A look that began before the save may find the saved source and the program of the last build: it swaps for
+	// A reload that began before the save may find the saved source with the program of the last build. It swaps for
 	// these, and the next one for the new program.
 	for n := 1; !strings.Contains(s.said.String(), "two  "); n++ {
 		s.said.until(t, fmt.Sprintf("swap %d", n),
@@ -233,7 +231,7 @@ func TestDevOfNothing(t *testing.T) {
 	}
 }
 
-// From the save to an answer of the new build.
+// From the save to a response of the new build.
 func TestDevLatency(t *testing.T) {
 	processtest.Leaks(t)
 	for _, tt := range []struct {
@@ -252,7 +250,7 @@ func TestDevLatency(t *testing.T) {
 			if _, err := exec.LookPath(tt.program); err != nil {
 				t.Skip(err)
 			}
-			if tt.program == "python3" { // what is called that may be a wrapper, which takes longer than the program
+			if tt.program == "python3" { // python3 may be a wrapper, which takes longer than the program
 				out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
 				if err != nil {
 					t.Fatal(err)
@@ -273,7 +271,7 @@ func TestDevLatency(t *testing.T) {
 			s.said.await(t, "ready in ")
 			floor := startsIn(t, filepath.Join(dir, tt.lang), tt.program, tt.file)
 			var took stormtest.Durations
-			pace := time.NewTicker(200 * time.Millisecond) // an author's saves are not closer
+			pace := time.NewTicker(200 * time.Millisecond) // an author does not save more often
 			defer pace.Stop()
 			for i := range stormtest.Sized(3, 9) {
 				<-pace.C
@@ -302,7 +300,7 @@ func TestDevLatency(t *testing.T) {
 	}
 }
 
-// startsIn is how long a program takes to start, notice that nobody speaks, and end.
+// startsIn returns how long a program takes to start, read the end of stdin, and exit.
 func startsIn(t *testing.T, dir, name string, args ...string) time.Duration {
 	t.Helper()
 	var took stormtest.Durations
@@ -318,7 +316,7 @@ func startsIn(t *testing.T, dir, name string, args ...string) time.Duration {
 	return took.Quantile(0.5)
 }
 
-// What is no relay of a host is not taken for one, and none of what it says is run.
+// A socket that is not a relay's is recognized, and nothing that it sends is run.
 func TestAttachToSomethingElse(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
@@ -352,8 +350,7 @@ func TestAttachToSomethingElse(t *testing.T) {
 	}
 }
 
-// An extension that is run elsewhere is attached, ends, and is attached again; the
-// end of the host is its own.
+// An extension that runs elsewhere is attached, ends, and is attached again. The end of the host ends it.
 func TestDevAttach(t *testing.T) {
 	processtest.Leaks(t)
 	project := project(t, map[string]string{"x/plugin.toml": notesManifest})
@@ -367,7 +364,7 @@ func TestDevAttach(t *testing.T) {
 		t.Helper()
 		said := &transcript{more: make(chan struct{}, 1)}
 		var cmd *exec.Cmd
-		for began := time.Now(); ; { // the relay after the first has to start
+		for began := time.Now(); ; { // every relay after the first has to start
 			cmd = program(project, append([]string{"attach", socket}, args...)...)
 			cmd.Stderr = said
 			if _, err := os.Stat(socket); err == nil || time.Since(began) > patience {

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// Root reads and stops the host of an ordinary user, whose files all stay that user's. Another ordinary user is
-// told that it is there, and no more.
+// Root can read and stop the host of an ordinary user without changing the owner of its files. Another ordinary user
+// only learns that the host exists.
 func TestRootReachesTheHostOfAnOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can be several users")
@@ -44,7 +44,7 @@ func TestRootReachesTheHostOfAnOrdinaryUser(t *testing.T) {
 	says(0, roots, roots, console.ExitOK, "pid "+pid, "status", "--host", pid)
 	says(0, roots, roots, console.ExitOK, "pid "+pid, "status", "--host", dir)
 	says(0, roots, dir, console.ExitOK, "pid "+pid, "status")
-	says(0, dir, dir, console.ExitOK, "pid "+pid, "status") // of sudo that keeps HOME
+	says(0, dir, dir, console.ExitOK, "pid "+pid, "status") // sudo that keeps HOME
 	says(0, roots, roots, console.ExitNotFound, "pid "+pid+" in "+dir, "status", "--host", "1")
 	says(0, roots, roots, console.ExitOK, "kit is disabled", "disable", "kit", "--host", pid)
 	says(stranger, strangers, strangers, console.ExitNotFound, "of other users", "status", "--host", pid)
@@ -58,16 +58,16 @@ func TestRootReachesTheHostOfAnOrdinaryUser(t *testing.T) {
 	if err := s.Wait(); err != nil {
 		t.Error(err)
 	}
-	s = startHost(t, as(user, dir, dir, "serve", "--listen", "127.0.0.1:0")) // over what root has left
+	s = startHost(t, as(user, dir, dir, "serve", "--listen", "127.0.0.1:0")) // with the files that root has left
 	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("the next host: exit code %d, %s", code, s.stderr)
 	}
 }
 
-// hostedBy makes a directory of a user with an extension.
+// hostedBy creates a directory of a user with an extension.
 func hostedBy(t *testing.T, uid int) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "x") // others cannot enter t.TempDir
+	dir, err := os.MkdirTemp("", "x") // other users cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func hostedBy(t *testing.T, uid int) string {
 	return dir
 }
 
-// belongsTo checks the files of a host and its socket, which the lock file names.
+// belongsTo checks the owner of a host's files and of its socket, which the lock file names.
 func belongsTo(t *testing.T, dir string, uid uint32) {
 	t.Helper()
 	var paths []string

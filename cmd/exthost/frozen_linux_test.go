@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// askHost are the commands that need an answer of the running host, with arguments.
+// askHost are the commands that need a response of the running host, with arguments.
 var askHost = map[string][]string{
 	"approve":        {""},
 	"call":           {"ext_kit_say"},
@@ -51,7 +51,7 @@ var askHost = map[string][]string{
 	"watch status":   {""},
 }
 
-// tellHost are commands that do their work without the running host, and tell it afterwards.
+// tellHost are commands that work without the running host, and notify it afterwards.
 var tellHost = []string{
 	"audit",
 	"client add bot",
@@ -63,7 +63,7 @@ var tellHost = []string{
 	"secret list",
 }
 
-// askNobody are the commands that serve, or that need no answer of the running host.
+// askNobody are the commands that serve, or that need no response of the running host.
 var askNobody = []string{
 	"add", "agent-setup", "attach", "audit", "audit verify", "check", "client add", "client list", "client rm",
 	"client rotate", "cluster check",
@@ -76,8 +76,8 @@ var askNobody = []string{
 	"tools schema", "trust", "upgrade", "validate", "version",
 }
 
-// TestStoppedHost has every command end that asks a host whose process is stopped: the error names the
-// process, and logs shows the file of the log. A command that waited when the host was stopped ends too.
+// Every command that asks a stopped host ends: the error names the process, and logs shows the log file. A command that
+// was waiting when the host was stopped ends too.
 func TestStoppedHost(t *testing.T) {
 	processtest.Leaks(t)
 	pages := t.TempDir()
@@ -129,7 +129,7 @@ func TestStoppedHost(t *testing.T) {
 	}
 }
 
-// commandsIn returns the commands that have no commands below them, as manual pages name them.
+// commandsIn returns the commands without subcommands, according to the manual pages.
 func commandsIn(t *testing.T, pages string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(pages, "*.1"))

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// zoo is what extensions of a host are made of, by id, and how many processes each
-// has: a launcher four levels deep, a daemon in a session of its own, and both.
+// zoo has the commands of extensions by id, and the number of their processes: a launcher four levels deep, a daemon in
+// its own session, and both.
 var zoo = map[string]struct {
 	command   string
 	processes int
@@ -32,8 +32,7 @@ echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"t","input_schema":{"ty
 while read -r line; do :; done
 `
 
-// TestK1HostKilled kills serving hosts with everything that they have: all is gone
-// within a second, the guardian too. So it is when a host is asked to end.
+// When a host is killed or asked to end, all its processes are gone within a second, the guardian too.
 func TestK1HostKilled(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
@@ -56,8 +55,7 @@ func TestK1HostKilled(t *testing.T) {
 	endHost(t, dir, processes, syscall.SIGTERM)
 }
 
-// endHost ends a host by sig and returns how long after its end the last process of
-// its extensions, and its guardian, were gone.
+// endHost ends a host with sig and returns how long its extensions' processes and its guardian outlived it.
 func endHost(t *testing.T, dir string, processes int, sig syscall.Signal) time.Duration {
 	t.Helper()
 	s := startServe(t, dir)
@@ -78,12 +76,12 @@ func endHost(t *testing.T, dir string, processes int, sig syscall.Signal) time.D
 		t.Fatal(err)
 	}
 	<-s.read
-	_ = s.Wait() // what it returns is not what is looked at
+	_ = s.Wait() // its exit is not tested
 	return gone(t, pids)
 }
 
-// gone waits for the end of processes whose host has just ended: in a storm, which
-// has the machine to itself, for the second that is claimed.
+// gone waits for the end of processes whose host has just ended: in a storm, which has the machine to itself, for the
+// promised second.
 func gone(t *testing.T, pids []string) time.Duration {
 	t.Helper()
 	limit := stormtest.Sized(patience, time.Second)
@@ -99,7 +97,7 @@ func gone(t *testing.T, pids []string) time.Duration {
 	return time.Since(ended)
 }
 
-// TestX4SecondSignal stops a host whose extension takes its time, and loses patience.
+// A second signal ends a host whose extension is slow to end.
 func TestX4SecondSignal(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -132,7 +130,7 @@ func TestX4SecondSignal(t *testing.T) {
 	gone(t, pids)
 }
 
-// startedBy returns the processes of an extension, or of all, of the host in dir.
+// startedBy returns the processes of an extension, or of all extensions, of the host in dir.
 func startedBy(dir, extension string) (pids []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {
@@ -147,8 +145,7 @@ func startedBy(dir, extension string) (pids []string) {
 	return pids
 }
 
-// guardianOf waits for the guardian of the host pid, and until it is ready: it
-// ignores what ends hosts by then.
+// guardianOf waits for the guardian of host pid until it is ready: until it ignores the signals that end hosts.
 func guardianOf(t testing.TB, pid int) string {
 	want := fmt.Appendf(nil, "exthost-guardian-1\x00of\x00%d\x00", pid)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -165,7 +162,7 @@ func guardianOf(t testing.TB, pid int) string {
 	return ""
 }
 
-// ignores reports whether a process of this status does not care for sig.
+// ignores reports whether a process with this status ignores sig.
 func ignores(status []byte, sig syscall.Signal) bool {
 	_, after, _ := bytes.Cut(status, []byte("SigIgn:\t"))
 	mask, _, _ := bytes.Cut(after, []byte("\n"))

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// The init of a pid namespace and the guardian begin before the packages are initialised that a host needs
-// and they do not: an init would otherwise take five times as long to start its child, and both would have
-// three times the memory.
+// The init of a pid namespace and the guardian begin before the packages are initialised that only a host needs.
+// Otherwise an init would take five times as long to start its child, and both would have three times the memory.
 func TestHelpersBeginEarly(t *testing.T) {
 	cmd := program(t.TempDir(), "version")
 	cmd.Env = append(cmd.Env, "GODEBUG=inittrace=1")

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// hostileTool and hostileServer are extensions whose every program leaves a file called ran.
+// hostileTool and hostileServer are extensions whose programs all create a file called ran.
 const (
 	hostileTool = `
 [plugin]
@@ -47,7 +47,7 @@ description = "Runs."
 `
 )
 
-// hostileConfig does so in the directory itself.
+// hostileConfig does the same in the directory itself.
 const hostileConfig = `
 plugins:
   - {name: spy, category: content, kind: native, cmd: [sh, -c, "echo policy >>ran"], required: false}
@@ -58,8 +58,7 @@ destinations:
 extensions: {max_depth: 3}
 `
 
-// TestNothingRunsUnderAnyCommand runs every command there is in cloned directories, without
-// arguments and with one.
+// TestNothingRunsUnderAnyCommand runs every command in cloned directories, without arguments and with one.
 func TestNothingRunsUnderAnyCommand(t *testing.T) {
 	processtest.Leaks(t)
 	files := map[string]string{}
@@ -89,7 +88,7 @@ func TestNothingRunsUnderAnyCommand(t *testing.T) {
 					inClone(t, base, dir, append(strings.Fields(command), args...))
 				}
 			}
-			// no command has agreed to anything
+			// no command has given consent
 			inClone(t, base, dir, []string{"call", "ext_tool_go", "--no-project-config"})
 			inClone(t, base, dir, []string{"doctor", "--runtime", "--no-project-config"})
 			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -102,7 +101,7 @@ func TestNothingRunsUnderAnyCommand(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			// The same programs run once they are let.
+			// The same programs run once they are trusted.
 			inClone(t, base, dir, []string{"call", "ext_tool_go", "--trust", "off"})
 			inClone(t, base, dir, []string{"doctor", "--runtime", "--trust", "off"})
 			left := []string{"extensions/tool/ran", "extensions/server/ran", "extensions/side/ran"}
@@ -118,7 +117,7 @@ func TestNothingRunsUnderAnyCommand(t *testing.T) {
 	}
 }
 
-// argument is one that lets a command go on. It names no directory: who names one agrees to run
+// argument returns an argument with which a command proceeds. It is never a directory: naming one is consent to run
 // what it holds.
 func argument(command string) string {
 	switch command {
@@ -149,7 +148,7 @@ func inClone(t *testing.T, base, dir string, args []string) {
 	t.Logf("%v: %v", args, err)
 }
 
-// leaves are the commands that have no commands below them, by the pages of the manual.
+// leaves returns the commands without subcommands, according to the manual pages.
 func leaves(t *testing.T, dir string) (commands []string) {
 	t.Helper()
 	pages := filepath.Join(dir, "man")

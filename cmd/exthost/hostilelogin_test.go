@@ -12,8 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// What servers say while a user signs in reaches the terminal as text, and each login that fails says
-// why.
+// What servers send while a user signs in is escaped for the terminal, and each failed login says why.
 func TestHostileLogin(t *testing.T) {
 	const paint = "\x1b]0;owned\x07\u009b31m\u202e"
 	for name, tt := range map[string]struct {

@@ -12,8 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// isolatedManifest is an extension that leaves a daemon without group, session,
-// environment and ancestors.
+// isolatedManifest is an extension that leaves a daemon without group, session, environment and ancestors.
 const isolatedManifest = `
 [plugin]
 id = "daemon"
@@ -27,9 +26,8 @@ args = ["-c", "(env -i PATH=$PATH setsid sh -c 'exec sleep 36017' &); exec extho
 isolate = "pid"
 `
 
-// TestK1IsolatedExtension kills a serving host: nothing of an extension in a pid
-// namespace is left, whatever it did to hide. While it runs, status and info say
-// what holds it, and of no other the same.
+// When a serving host is killed, nothing of an extension in a pid namespace is left, whatever it did to hide. status
+// and info show the namespace for this extension only.
 func TestK1IsolatedExtension(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
@@ -58,7 +56,7 @@ func TestK1IsolatedExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-s.read
-	_ = s.Wait() // what it returns is not what is looked at
+	_ = s.Wait() // its exit is not tested
 	for killed := time.Now(); len(sleepers()) > 0; time.Sleep(time.Millisecond) {
 		if time.Since(killed) > patience {
 			t.Fatalf("%q lives %v after the host's end", sleepers(), patience)
@@ -66,7 +64,7 @@ func TestK1IsolatedExtension(t *testing.T) {
 	}
 }
 
-// sleepers are the daemons that live.
+// sleepers returns the running daemons.
 func sleepers() (pids []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {

@@ -25,10 +25,10 @@ func approve() {
 	}
 }
 
-// remote starts a remote MCP server that wants logins. Its address is in REMOTE, that of its
-// authorization server in ISSUER. remote revoke has the authorization server end all logins.
+// remote starts a remote MCP server that requires logins. It sets REMOTE to its address and ISSUER to the one of its
+// authorization server. remote revoke revokes all logins.
 func remote(t testing.TB) func(*testscript.TestScript, bool, []string) {
-	var servers sync.Map // by the name of the script
+	var servers sync.Map // by script name
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		known, _ := servers.Load(ts.Name())
 		s, _ := known.(*oauthtest.Servers)

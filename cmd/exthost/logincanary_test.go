@@ -19,8 +19,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// spiesManifest is an extension that prints what it can see of others: its environment, and the command
-// lines and environments of all processes.
+// spiesManifest is an extension that prints what it can see of others: its environment, and the command lines and
+// environments of all processes.
 const spiesManifest = `
 [plugin]
 id = "spies"
@@ -33,7 +33,7 @@ name = "look"
 command = ["sh", "-c", "env; cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null; echo looked"]
 `
 
-// quoting has a server answer with an error that quotes the token when it is called, as long as on is set.
+// quoting returns a handler that, while on is set, responds with an error that quotes the token.
 func quoting(on *atomic.Bool) func(w http.ResponseWriter, r *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if !on.Load() || r.Method != http.MethodPost {
@@ -45,8 +45,8 @@ func quoting(on *atomic.Bool) func(w http.ResponseWriter, r *http.Request) bool 
 	}
 }
 
-// Tokens, codes, verifiers and secrets of clients appear nowhere but in their encrypted file: while a user
-// signs in, while tokens are renewed, when servers quote them, and at the end.
+// Tokens, codes, verifiers and client secrets appear nowhere but in their encrypted file: while a user signs in, while
+// tokens are renewed, when servers quote them, and at the end.
 func TestLoginsAppearNowhere(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sh is needed")
@@ -56,7 +56,7 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	remote := oauthtest.New(t)
 	remote.Secret, remote.Server = true, quoting(&broken)
 	work := &transcript{more: make(chan struct{}, 1)}
-	remote.Token = func(http.ResponseWriter, *http.Request) bool { // while a code or a refresh token is on its way
+	remote.Token = func(http.ResponseWriter, *http.Request) bool { // while a code or a refresh token is in use
 		_, _ = io.WriteString(work, processes())
 		return false
 	}
@@ -95,7 +95,7 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	said["the failure"] = s.call(t, "ext_gh_hello", `{}`)
 	broken.Store(false)
 	remote.Revoke()
-	said["the end"] = s.call(t, "ext_gh_hello", `{}`) // whose description quotes the refresh token
+	said["the end"] = s.call(t, "ext_gh_hello", `{}`) // the error description quotes the refresh token
 	_, said["the metrics"] = request(t, strings.TrimSuffix(s.url, "/mcp")+"/metrics", "")
 	for _, args := range [][]string{
 		{"status", "-o", "json"}, {"info", "gh", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"},
@@ -125,7 +125,7 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
-	_ = tap.Wait() // it ends with the host
+	_ = tap.Wait() // ends with the host
 	said["the log"], said["the tap"], said["the processes at work"] = s.stderr.String(), seen.String(), work.String()
 	files(t, dir, said)
 	for _, who := range []string{"host.log", "audit.jsonl", "the processes at work"} {
@@ -155,7 +155,7 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	}
 }
 
-// processes are the command lines and the environments of all processes.
+// processes returns the command lines and environments of all processes.
 func processes() string {
 	var b bytes.Buffer
 	for _, name := range []string{"cmdline", "environ"} {
@@ -170,7 +170,7 @@ func processes() string {
 	return b.String()
 }
 
-// files adds the files below dir to said, and returns the modes of those of logins.
+// files adds the files below dir to said, and returns the modes of the files with logins.
 func files(t *testing.T, dir string, said map[string]string) map[string]fs.FileMode {
 	t.Helper()
 	logins := map[string]fs.FileMode{}

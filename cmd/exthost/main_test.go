@@ -21,23 +21,21 @@ import (
 
 var update = flag.Bool("update", false, "write what the program says into the scripts that compare it")
 
-// TestMain lets the test binary be exthost itself, for the scripts and for the
-// extensions whose command is exthost.
+// TestMain lets the test binary be exthost itself, for the scripts and for the extensions whose command is exthost.
 func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") { // not the program that the scripts run
-		os.Setenv("EXTHOST_TRUST", "off") // the tests write what they run
+		os.Setenv("EXTHOST_TRUST", "off") // the tests wrote what they run
 	}
 	testscript.Main(processtest.Sharded(m, "TestScripts", "TestNothingRunsUnderAnyCommand"), programs)
 }
 
-// programs are what the test binary can be, by name.
+// programs are the programs that the test binary can be, by name.
 var programs = map[string]func(){"exthost": main, "approve": approve}
 
-// quickExit spares every process built with the race detector a second's sleep.
+// quickExit saves every process built with the race detector a second of sleep.
 const quickExit = "atexit_sleep_ms=0"
 
-// TestScripts runs the conversations with the program in testdata. No process
-// may be left after them.
+// TestScripts runs the conversations with the program in testdata. No process may be left after them.
 func TestScripts(t *testing.T) {
 	processtest.Leaks(t)
 	testscript.Run(t, testscript.Params{
@@ -63,14 +61,14 @@ func TestScripts(t *testing.T) {
 			} {
 				env.Setenv(name, value)
 			}
-			// An extension in Go is built from this checkout and the caches there are.
+			// An extension in Go is built from this checkout with the existing caches.
 			for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
 				if value, err := exec.Command("go", "env", name).Output(); err == nil {
 					env.Setenv(name, strings.TrimSpace(string(value)))
 				}
 			}
 			env.Setenv("GOPROXY", "off")
-			env.Setenv("GOFLAGS", "-ldflags=-w") // half the time to link
+			env.Setenv("GOFLAGS", "-ldflags=-w") // halves the time to link
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -93,7 +91,7 @@ func optional(condition string) (bool, error) {
 	return processtest.WantsAll(), nil
 }
 
-// exits runs a command and wants the exit code: exits 3 exthost validate.
+// exits runs a command and expects the exit code: exits 3 exthost validate.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE PROGRAM [ARG...]")
@@ -112,7 +110,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// serving waits until a host that runs in the background has started everything.
+// serving waits until a host in the background has started everything.
 func serving(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: serving")
@@ -132,7 +130,7 @@ func serving(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("nothing serves after %v", patience)
 }
 
-// freePort puts a port that nobody listens at into a variable: freeport NAME.
+// freePort sets a variable to an unused port: freeport NAME.
 func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: freeport NAME")
@@ -143,8 +141,7 @@ func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], port)
 }
 
-// eventually runs a command again and again until its stdout matches: eventually
-// PATTERN PROGRAM [ARG...].
+// eventually repeats a command until its stdout matches: eventually PATTERN PROGRAM [ARG...].
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: eventually PATTERN PROGRAM [ARG...]")
@@ -161,8 +158,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("after %v there is no %s", patience, args[0])
 }
 
-// harmless wants no byte in the files, stdout and stderr among them, that a
-// terminal acts on.
+// harmless expects that the files, such as stdout and stderr, have no byte that a terminal acts on.
 func harmless(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range args {
 		text := ts.ReadFile(name)
@@ -174,7 +170,7 @@ func harmless(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestThousandTools lists them all.
+// A thousand tools are all listed.
 func TestThousandTools(t *testing.T) {
 	manifest := strings.Split(kitManifest, "[[tools]]")[0]
 	for i := range 1000 {

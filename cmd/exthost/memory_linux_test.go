@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// BenchmarkMemory shows what the processes of a host count as resident: the host when it is ready and after
-// 6,400 calls of 64 callers, the guardian, and the init of a pid namespace. Pages of the program that
-// several processes map count for each.
+// BenchmarkMemory measures the resident memory of the processes of a host: the host when it is ready and after 6,400
+// calls of 64 callers, the guardian, and the init of a pid namespace. Pages of the program that several processes map
+// count for each.
 func BenchmarkMemory(b *testing.B) {
 	isolated := strings.Replace(notesManifest, `id = "notes"`, `id = "isolated"`, 1) + "[runtime]\nisolate = \"pid\"\n"
 	dir := project(b, map[string]string{
@@ -44,12 +44,12 @@ func BenchmarkMemory(b *testing.B) {
 			b.Fatal(err)
 		}
 		<-s.read
-		_ = s.Wait() // how it ends is not what is measured
+		_ = s.Wait() // its exit is not measured
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// settled returns what a process counts in KiB, once that has not changed for half a second.
+// settled returns the resident memory of a process in KiB, once it has not changed for half a second.
 func settled(b *testing.B, pid int) float64 {
 	b.Helper()
 	before, same := resident(b, pid), 0
@@ -65,7 +65,7 @@ func settled(b *testing.B, pid int) float64 {
 	return before
 }
 
-// resident returns what a process counts in KiB.
+// resident returns the resident memory of a process in KiB.
 func resident(b *testing.B, pid int) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

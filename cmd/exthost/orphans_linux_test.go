@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// rogue leaves an orphan and is then an extension as others are.
+// rogue leaves an orphan and then works as an ordinary extension.
 const rogue = `
 [plugin]
 id = "rogue"
@@ -54,25 +54,25 @@ const asksForPay = `plugins:
 
 func init() { programs["orphan"] = orphan }
 
-// orphan is a program of an extension: leave DIR has a process stay that has left its session, its parents,
-// its environment, its directory and its descriptors. It tries to be the operator of the host that its file
-// below next names, and notes the outcome.
+// orphan is a program that an extension runs: leave DIR starts a process that leaves its session, parents, environment,
+// directory and descriptors. The process attacks the host that its file below next names: it tries to act as the
+// operator, and records the outcome.
 func orphan() {
 	step, dir := os.Args[1], os.Args[2]
 	switch step {
-	case "leave": // and so its child is in a session of its own
+	case "leave": // in a session of its own
 		_ = onward("fork", dir).Wait()
 	case "fork":
 		onward("stay", dir)
 	case "stay":
 		if how, _ := os.ReadFile(filepath.Join(dir, "lowers")); len(how) > 0 {
 			limit, _ := sweep.Limit(os.Getpid())
-			limit -= 1 << 50 // of a host that does not exist
+			limit -= 1 << 50 // the mark of a host that does not exist
 			_ = unix.Setrlimit(sweep.ResourceLocks, &unix.Rlimit{Cur: limit, Max: limit})
 		}
 		stay(dir)
 	}
-	os.Exit(0) // not through what a main function waits for
+	os.Exit(0) // skips what main waits for
 }
 
 func onward(step, dir string) *exec.Cmd {
@@ -95,7 +95,7 @@ func stay(dir string) {
 		if text, err := os.ReadFile(filepath.Join(dir, "next", pid)); err == nil && json.Unmarshal(text, &n) == nil {
 			break
 		}
-		time.Sleep(time.Millisecond) // nothing else tells it
+		time.Sleep(time.Millisecond) // there is nothing to wait for
 	}
 	outcome := ""
 	for _, args := range [][]string{{"approve", "-o", "name"}, {"stop"}} {
@@ -130,7 +130,7 @@ func verdict(admitted, refused bool, text string) string {
 
 const allRefused = "refused\nrefused\nrefused\n"
 
-// operator is a command of the user of dir.
+// operator returns a command of the user of dir.
 func operator(exe, dir string, args ...string) *exec.Cmd {
 	bin := filepath.Dir(exe)
 	cmd := exec.Command(filepath.Join(bin, "exthost"), args...)
@@ -149,10 +149,10 @@ type field struct {
 	uid uint32
 
 	host    *exec.Cmd
-	lowered bool // the orphan of the host has another mark than it was given
+	lowered bool // the orphan has another mark than it was given
 	said    io.Closer
 	next    next
-	met     map[string]bool // pids of orphans that have been looked at
+	met     map[string]bool // pids of known orphans
 }
 
 func newField(t *testing.T, uid int) *field {
@@ -160,7 +160,7 @@ func newField(t *testing.T, uid int) *field {
 	if err := os.Symlink(f.exe, filepath.Join(filepath.Dir(f.exe), "orphan")); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "x") // others cannot enter t.TempDir
+	dir, err := os.MkdirTemp("", "x") // other users cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func (f *field) end() {
 		_ = f.host.Wait()
 		f.said.Close()
 	}
-	for pid := range f.met { // those that lowered their limit
+	for pid := range f.met { // orphans that lowered their limit
 		if n, _ := strconv.Atoi(pid); alive(pid) {
 			_ = syscall.Kill(n, syscall.SIGKILL)
 		}
@@ -213,8 +213,8 @@ func (f *field) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve starts a host and returns the pid of the orphan that its extension has left, which lowers its limit
-// or does not.
+// serve starts a host and returns the pid of the orphan that its extension leaves. lowers tells the orphan to lower its
+// limit.
 func (f *field) serve(lowers bool) (orphan string) {
 	f.t.Helper()
 	how := ""
@@ -251,7 +251,7 @@ func (f *field) serve(lowers bool) (orphan string) {
 	return f.orphan()
 }
 
-// orphan waits for an orphan that has not been looked at, and returns its pid.
+// orphan waits for a new orphan and returns its pid.
 func (f *field) orphan() (pid string) {
 	f.t.Helper()
 	f.await("the orphan of an extension", func() bool {
@@ -282,7 +282,7 @@ func (f *field) kill(sig syscall.Signal) {
 	if err := f.host.Process.Signal(sig); err != nil {
 		f.t.Fatal(err)
 	}
-	_ = f.host.Wait() // what it returns is that it was killed
+	_ = f.host.Wait() // the error says that it was killed
 }
 
 // tell runs a command of the user.
@@ -323,8 +323,8 @@ var ends = []struct {
 	}},
 }
 
-// judge starts the next host and has the orphan of the one before attack it, if it still runs. It returns
-// the orphan that the next one has.
+// judge starts the next host and, if the previous host's orphan still runs, lets it attack. It returns the orphan of
+// the next host.
 func (f *field) judge(orphan string, lowers bool) (another, outcome string) {
 	f.t.Helper()
 	f.said.Close()
@@ -363,9 +363,9 @@ func (f *field) judge(orphan string, lowers bool) (another, outcome string) {
 	return another, outcome
 }
 
-// Nothing of a host outlives it, or what does is no operator: of extensions that leave a daemon with nothing
-// of theirs, under an ordinary user and under root, and however the host ends. Every second orphan gives
-// itself the mark of another host.
+// Daemons of extensions do not outlive their host, or are not accepted as the operator, even if they have left
+// everything of their extension: for an ordinary user and for root, and however the host ends. Every second orphan
+// gives itself the mark of another host.
 func TestOrphansOfHosts(t *testing.T) {
 	users := map[string]int{"this user": os.Geteuid()}
 	if os.Geteuid() == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// A locked package starts and answers where there is no network at all.
+// A locked package starts and works without any network.
 func TestPackageStartsWithoutNetwork(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skipf("NOT TESTED: %s: node is missing", t.Name())
@@ -57,8 +57,8 @@ require('readline').createInterface({input: process.stdin}).on('line', (line) =>
 	}
 }
 
-// While a person reads what a package would run, no lock file names it: where that alone decides, it
-// would run.
+// While a person reads what a package would run, the lock file does not name it yet: with extensions.trust = "lock" it
+// could run.
 func TestLockedAfterTheAnswer(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("NOT TESTED: node is missing")

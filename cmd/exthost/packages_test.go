@@ -9,11 +9,10 @@ import (
 	"github.com/exthost/exthost/internal/testing/registrytest"
 )
 
-// registries are those of the scripts that run, by their directory.
+// registries are the registries of the running scripts, by directory.
 var registries sync.Map
 
-// publish publishes the package in a folder: publish DIR [AGE]. The first one starts a registry
-// for the script.
+// publish publishes the package in a folder: publish DIR [AGE]. The first call starts a registry for the script.
 func publish(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 || len(args) > 2 {
 		ts.Fatalf("usage: publish DIR [AGE]")

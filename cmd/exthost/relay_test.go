@@ -25,7 +25,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// client is a client of exthost serve --stdio that waits for each answer.
+// client is a client of exthost serve --stdio that waits for each response.
 type client struct {
 	*exec.Cmd
 	in  io.WriteCloser
@@ -57,7 +57,7 @@ func (c *client) begin(t testing.TB) {
 	t.Cleanup(func() { timeout.Stop() })
 }
 
-// say sends a line and returns the next answer.
+// say sends a line and returns the next response.
 func (c *client) say(t testing.TB, line string) string {
 	t.Helper()
 	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
@@ -66,7 +66,7 @@ func (c *client) say(t testing.TB, line string) string {
 	return c.hear(t)
 }
 
-// hear returns the next line that is no notification and no request.
+// hear returns the next line that is neither a notification nor a request.
 func (c *client) hear(t testing.TB) string {
 	t.Helper()
 	for {
@@ -80,7 +80,7 @@ func (c *client) hear(t testing.TB) string {
 	}
 }
 
-// open is the legacy handshake.
+// open makes the legacy handshake.
 func (c *client) open(t testing.TB) {
 	t.Helper()
 	if answer := c.say(t, `{"jsonrpc":"2.0","id":"open","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`); !strings.Contains(answer, `"result"`) {
@@ -89,7 +89,7 @@ func (c *client) open(t testing.TB) {
 	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 }
 
-// leave closes stdin, and wants exit code 0.
+// leave closes stdin and expects exit code 0.
 func (c *client) leave(t testing.TB) {
 	t.Helper()
 	_ = c.in.Close()
@@ -120,7 +120,7 @@ func hostOf(t testing.TB, dir string) int {
 	return s.Status.Host.PID
 }
 
-// awaitEnd waits for the end of a host, which this process reaps where it adopts orphans.
+// awaitEnd waits for the end of a host. It reaps the host if this process has adopted it.
 func awaitEnd(t testing.TB, pid int) {
 	t.Helper()
 	for began := time.Now(); ; runtime.Gosched() {
@@ -149,11 +149,11 @@ func hostLogs(t testing.TB, dir string) string {
 	return string(all)
 }
 
-// oneHost expects one host to have served the clients of a directory.
+// oneHost expects that one host has served the clients of a directory.
 func oneHost(t testing.TB, dir string) {
 	t.Helper()
 	log := hostLogs(t, dir)
-	// a host may answer before it logs this
+	// a host may respond before it logs this
 	for began := time.Now(); !strings.Contains(log, `"msg":"serving"`) && time.Since(began) < patience; {
 		log = hostLogs(t, dir)
 	}
@@ -167,9 +167,9 @@ func call(id int, tool, arguments string) string {
 		arguments)
 }
 
-// Fifteen clients that start at once in one directory have one host, with one process of
-// each extension, and are a caller each for policies. A signal to the group of a client
-// does not reach the host. exthost stop ends it, and the next call of a client has another.
+// Fifteen clients that start at once in one directory share one host, with one process of each extension; policies see
+// each client as its own caller. A signal to a client's process group does not reach the host. After exthost stop, the
+// next call of a client starts another host.
 func TestClientsShareHost(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -217,8 +217,8 @@ func TestClientsShareHost(t *testing.T) {
 	}
 }
 
-// The host is killed while calls are in flight: each gets exactly one error, and the next
-// call works, in the session that the relay has opened again.
+// The host is killed while calls are in flight. Each call gets exactly one error, and the next one works, in the
+// session that the relay has opened again.
 func TestKilledHostUnderCalls(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -299,8 +299,8 @@ description = "Shows a variable."
 command = ["sh", "-c", "echo token=$SHARED_TOKEN"]
 `
 
-// Clients share no host when a variable that an extension declares, or a flag, differs;
-// other variables do not matter. No value gets into a name or a log.
+// Clients do not share a host if a variable that an extension declares, or a flag, differs; other variables do not
+// matter. Values appear in no name and no log.
 func TestClientsOfOtherHosts(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -364,8 +364,7 @@ func TestClientsOfOtherHosts(t *testing.T) {
 	}
 }
 
-// A change of the manifests makes a variable matter: a client in whose environment it
-// differs gets another host at its next call.
+// After a change of the manifests a variable matters: a client with another value gets another host at its next call.
 func TestVariableDeclaredLater(t *testing.T) {
 	processtest.Leaks(t)
 	const needs = "[requires]\nenv = [\"SHARED_TOKEN\"]\n"
@@ -392,8 +391,8 @@ func TestVariableDeclaredLater(t *testing.T) {
 	}
 }
 
-// A host in the background ends server.idle_exit after its last client, and an exthost serve
-// of the directory takes the clients on stdio.
+// A host in the background ends server.idle_exit after its last client. An exthost serve of the directory takes over
+// the clients on stdio.
 func TestHostOfClients(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -421,8 +420,7 @@ func TestHostOfClients(t *testing.T) {
 	}
 }
 
-// A client of a new program does not talk to the host of the old one: it has a host of its
-// own program, and the old one ends with its last client.
+// A client of a new program version gets a host of that version; the old host ends with its last client.
 func TestUpgradedProgram(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
@@ -462,12 +460,11 @@ func TestUpgradedProgram(t *testing.T) {
 	}
 }
 
-// Lines that are longer than what a relay holds pass in both directions, and a path that is
-// too long for a socket is no obstacle.
+// Lines longer than the buffer of a relay pass in both directions, and a path too long for a socket works.
 func TestLongLinesAndPaths(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
-	t.Setenv("EXTHOST_EXTENSIONS_MAX_DEPTH", "4") // a variable of the configuration, which the host has too
+	t.Setenv("EXTHOST_EXTENSIONS_MAX_DEPTH", "4") // a variable of the configuration, which the host gets too
 	dir = filepath.Join(dir, strings.Repeat("long/", 30))
 	if err := os.MkdirAll(filepath.Join(dir, "extensions/kit"), 0o755); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// Fifteen clients of 34 extensions in one directory have 34 children, and a relay of at most 9 MiB each. That
-// is 8 MiB on a quiet machine; on a busy one each thread that a relay needs more takes another 60 KiB.
+// Fifteen clients of 34 extensions in one directory have 34 children, and a relay of at most 9 MiB each: 8 MiB on a
+// quiet machine; on a busy one each additional thread of a relay takes 60 KiB.
 func TestRelayedClientsAtFullSize(t *testing.T) {
 	if !stormtest.Full {
 		t.Skip("EXTHOST_STORM is not set: 15 clients of 34 extensions are not measured")
@@ -94,9 +94,8 @@ func anonymous(t *testing.T, pid int) (kib int) {
 	return kib
 }
 
-// BenchmarkRelayedCall compares a call through a relay with one of a client that has a host
-// of its own, and with one of such a client whose bytes cat copies on their way, which no
-// relay can be faster than: the ratios are those of the medians.
+// BenchmarkRelayedCall compares a call through a relay with a call of a client that has its own host, directly and
+// through cat, which no relay can beat. The ratios are those of the medians.
 func BenchmarkRelayedCall(b *testing.B) {
 	processtest.Leaks(b)
 	dir := project(b, map[string]string{"extensions/notes/plugin.toml": notesManifest})

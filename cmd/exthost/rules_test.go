@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// TestChangedRules shows how rules change before exthost trust asks, after exthost reload and in the log of a
-// reload by SIGHUP, with the warning that a misspelt name selects nothing.
+// Changes of rules are shown before exthost trust asks, after exthost reload and in the log of a reload by SIGHUP, with
+// the warning that a misspelt name selects nothing.
 func TestChangedRules(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("SIGHUP is ignored here, as under nohup, and so it is by the program")
@@ -28,7 +28,7 @@ func TestChangedRules(t *testing.T) {
 	const warning = `"ext_kit_sya" of config.rules[0].tools matches no tool`
 	shows := func(what, text string, wants ...string) {
 		t.Helper()
-		text = strings.Join(strings.Fields(text), " ") // a screen is wrapped
+		text = strings.Join(strings.Fields(text), " ") // output is wrapped
 		for _, want := range wants {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s shows no %s:\n%s", what, want, text)

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// confinedManifest asks a host, reads a file of the system and writes its own folder.
+// confinedManifest has an extension that connects to a host, reads a system file and writes to its own folder.
 const confinedManifest = `
 [plugin]
 id = "curious"
@@ -25,7 +25,7 @@ printf 'CONNECT api.example.com:443 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3 && re
 cat /etc/shells; echo x > data/new; true"""]
 `
 
-// needSandbox skips the test where the kernel enforces no sandbox.
+// needSandbox skips the test if the kernel enforces no sandbox.
 func needSandbox(t *testing.T) {
 	t.Helper()
 	if _, err := new(sandbox.Policy).Check(); err != nil {
@@ -33,7 +33,7 @@ func needSandbox(t *testing.T) {
 	}
 }
 
-// check --sandbox turns what was refused into lines of [sandbox], with which nothing is refused.
+// check --sandbox reports what was denied as lines of [sandbox], with which nothing is denied.
 func TestCheckSandbox(t *testing.T) {
 	needSandbox(t)
 	processtest.Leaks(t)
@@ -68,7 +68,7 @@ func TestCheckSandbox(t *testing.T) {
 	}
 }
 
-// status, info and doctor say what the kernel enforces, and a remote server has no sandbox.
+// status, info and doctor show what the kernel enforces, and that a remote server has no sandbox.
 func TestSandboxShown(t *testing.T) {
 	needSandbox(t)
 	processtest.Leaks(t)

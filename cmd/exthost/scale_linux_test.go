@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// TestServeScales holds the time from the start of the program until it has listed the tools of
-// a thousand lazy extensions, which it knows from a start before.
+// Listing the tools of a thousand lazy extensions, known from a previous start, stays within a time limit from the
+// start of the program.
 func TestServeScales(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector would be measured")
@@ -52,7 +52,7 @@ func TestServeScales(t *testing.T) {
 		})
 }
 
-// listed lists all tools of a host, page by page, and returns how many there are.
+// listed lists all tools of a host, page by page, and returns their number.
 func listed(t *testing.T, s *served) (n int) {
 	t.Helper()
 	defer http.DefaultClient.CloseIdleConnections()

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// A person types a secret, and nobody who looks on reads it.
+// A secret typed on a terminal is not shown.
 func TestSecretIsTypedUnseen(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()

@@ -16,11 +16,10 @@ import (
 
 const (
 	canary    = "hunter2-canary-of-the-store"
-	canarySum = "2099563732 27" // what cksum says of it
+	canarySum = "2099563732 27" // cksum of the canary
 )
 
-// talkativeManifest is one whose tool prints the secret that it was given on stderr, and fails when it
-// is told to.
+// talkativeManifest has a tool that prints its secret on stderr and fails on request.
 const talkativeManifest = `
 [plugin]
 id = "given"
@@ -36,8 +35,8 @@ name = "fail"
 command = ["sh", "-c", "echo trouble with \"$TOKEN\" >&2; exit 3"]
 `
 
-// A secret reaches the child that it is for, and neither the log, the journal, the status, a tap, the metrics, the
-// audit log, an error, the configuration that is shown nor any file of the host.
+// A secret reaches the child that it is for, and appears nowhere else: not in the log, the journal, the status, a tap,
+// the metrics, the audit log, an error, the shown configuration or any file of the host.
 func TestStoredSecretsAppearNowhere(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sh is needed")
@@ -62,7 +61,7 @@ func TestStoredSecretsAppearNowhere(t *testing.T) {
 	}
 	timeout := time.AfterFunc(patience, func() { tap.Process.Kill() })
 	defer timeout.Stop()
-	for seen.String() == "" { // until it listens
+	for seen.String() == "" { // until the tap listens
 		if got := s.call(t, "ext_given_sum", `{}`); !strings.Contains(got, canarySum) {
 			t.Fatalf("the child did not get it: %s", got)
 		}
@@ -83,7 +82,7 @@ func TestStoredSecretsAppearNowhere(t *testing.T) {
 	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
-	_ = tap.Wait() // it ends with the host
+	_ = tap.Wait() // ends with the host
 	said["the log"], said["the tap"] = s.stderr.String(), seen.String()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

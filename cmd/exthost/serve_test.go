@@ -24,10 +24,10 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// patience bounds every wait for the program.
+// patience is how long to wait for the program.
 const patience = 60 * time.Second
 
-// project is a working directory with these files, manifests among them.
+// project returns a new working directory with these files, manifests among them.
 func project(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,14 +69,14 @@ type served struct {
 	*exec.Cmd
 	url    string
 	stderr *transcript
-	read   chan struct{} // closed when stderr has been read
+	read   chan struct{} // closed when stderr has been read to its end
 }
 
-// transcript is what has been said so far.
+// transcript collects output.
 type transcript struct {
 	mu   sync.Mutex
 	said strings.Builder
-	more chan struct{} // holds a token when something was said since it was last empty
+	more chan struct{} // holds a token after new output
 }
 
 func (t *transcript) Write(p []byte) (int, error) {
@@ -197,8 +197,8 @@ func (s *served) call(t testing.TB, tool, arguments string) string {
 	return string(answer)
 }
 
-// TestServeHTTP goes through a whole life: one line of log at the start and one at the end,
-// calls, and after the signal nothing is left and the exit code is 0.
+// A whole life: one line of log at the start and one at the end, calls, and after the signal nothing is left and the
+// exit code is 0.
 func TestServeHTTP(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestServeHTTP(t *testing.T) {
 	}
 }
 
-// TestServeHangup reloads; a configuration that cannot be used changes nothing.
+// SIGHUP reloads; an invalid configuration changes nothing.
 func TestServeHangup(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("SIGHUP is ignored here, as under nohup, and so it is by the program")
@@ -269,7 +269,7 @@ func TestServeHangup(t *testing.T) {
 	}
 }
 
-// TestServePortTaken fails before anything is started.
+// A port in use fails before anything is started.
 func TestServePortTaken(t *testing.T) {
 	processtest.Leaks(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -290,7 +290,7 @@ func TestServePortTaken(t *testing.T) {
 	}
 }
 
-// TestServeExposed wants a token before other machines can connect.
+// Without a token, a host that other machines can reach does not start.
 func TestServeExposed(t *testing.T) {
 	processtest.Leaks(t)
 	out, err := program(project(t, nil), "serve", "--listen", "0.0.0.0:0").CombinedOutput()
@@ -310,7 +310,7 @@ func TestServeExposed(t *testing.T) {
 	}
 }
 
-// TestServeWithAShortToken warns on this machine, where other users may guess it.
+// A short token is only a warning if no other machine can connect.
 func TestServeWithAShortToken(t *testing.T) {
 	processtest.Leaks(t)
 	t.Setenv("WEAK", "x")
@@ -321,7 +321,7 @@ func TestServeWithAShortToken(t *testing.T) {
 	}
 }
 
-// TestServeStdioTerminated is what a client does that does not close stdin.
+// A client may end a host by a signal instead of closing stdin.
 func TestServeStdioTerminated(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/notes/plugin.toml": notesManifest})
@@ -343,8 +343,7 @@ func TestServeStdioTerminated(t *testing.T) {
 	}
 }
 
-// TestBrokenPipe ends the program quietly when nobody reads on, with its
-// extensions stopped.
+// When nobody reads stdout, the program stops its extensions and ends quietly.
 func TestBrokenPipe(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/notes/plugin.toml": notesManifest})
@@ -362,7 +361,7 @@ func TestBrokenPipe(t *testing.T) {
 	}
 }
 
-// TestInterruptedCall is code 8 and takes the extension with it.
+// An interrupted call exits with 8 and ends the extension.
 func TestInterruptedCall(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{

@@ -14,8 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// TestServiceManager tells the service manager that the host serves, lives and ends. Extensions do not get
-// the socket of the manager.
+// The service manager is told that the host serves, lives and ends. Extensions do not get its socket.
 func TestServiceManager(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
@@ -57,19 +56,19 @@ func TestServiceManager(t *testing.T) {
 	if err := s.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	await("STOPPING=1") // before the end: signs of life that nobody reads fill the socket within 0.1 s
+	await("STOPPING=1") // read it before the end: unread keep-alives fill the socket within 0.1 s
 	if code := s.end(t, syscall.Signal(0)); code != console.ExitOK {
 		t.Errorf("the host: exit code %d, %s", code, s.stderr)
 	}
 }
 
-// TestHostElsewhere finds a host whose state directory is another one: by its directory, by --host, and names
-// it to who asks in vain. What is switched off is written into the files of that host.
+// A host with another state directory is found by its directory and by --host, and is named in the error of other
+// commands. Disabling an extension changes the files of that host.
 func TestHostElsewhere(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "exthost.yaml": ""})
 	t.Setenv("XDG_STATE_HOME", "")
-	s := startServe(t, dir, "--no-project-config") // of another HOME
+	s := startServe(t, dir, "--no-project-config") // with another HOME
 	pid := strconv.Itoa(s.Process.Pid)
 	other, home := t.TempDir(), t.TempDir()
 	elsewhere := func(in string, args ...string) (string, int) {

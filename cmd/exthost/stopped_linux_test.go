@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// answersLate serves the native and the lite protocol. It answers a call when the test lets it,
-// and says when the answer stands in the pipe.
+// answersLate serves the native and the lite protocol. It responds to a call when the test lets it, and reports when
+// the response is in the pipe.
 const answersLate = `
 while read -r line; do
 	id=${line#*\"id\":}; id=${id%%[,\}]*}
@@ -30,8 +30,7 @@ while read -r line; do
 done
 `
 
-// TestStoppedHostReadsTheAnswerFirst stops a host for longer than call_timeout. An answer that came
-// meanwhile is the outcome of the call.
+// A host is stopped for longer than call_timeout. A response that arrived meanwhile is the outcome of the call.
 func TestStoppedHostReadsTheAnswerFirst(t *testing.T) {
 	if _, err := exec.LookPath("mkfifo"); err != nil {
 		t.Skip("mkfifo is missing: a stopped host is not tested")
@@ -84,7 +83,7 @@ func stoppedInTime(t *testing.T, transport string, timeout time.Duration) bool {
 			t.Fatal(err)
 		}
 	case got := <-outcome:
-		_ = os.WriteFile(at("running"), nil, 0) // ends the reading
+		_ = os.WriteFile(at("running"), nil, 0) // ends the read
 		t.Fatalf("before the tool runs, the caller got %s", got)
 	case <-time.After(patience):
 		t.Fatal("the tool does not run")

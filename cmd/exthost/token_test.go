@@ -12,8 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// TestOperatorToken: the API is for who reads the file of the token, which only
-// this user can and which is there only while the host is.
+// The API requires the token in a file that only this user can read, and that exists only while the host runs.
 func TestOperatorToken(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServe(t, project(t,

@@ -29,15 +29,15 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// collector takes spans as a collector of OpenTelemetry does.
+// collector is an OpenTelemetry collector.
 type collector struct {
 	*httptest.Server
-	down  atomic.Bool   // it refuses everything
-	more  chan struct{} // holds a token when there is more
-	mu    sync.Mutex    // guards what follows
+	down  atomic.Bool   // refuse everything
+	more  chan struct{} // holds a token when there are new spans
+	mu    sync.Mutex    // guards the fields below
 	spans []*tracepb.Span
-	about string // the resources of the spans
-	raw   []byte // all that was sent
+	about string // resources of the spans
+	raw   []byte // everything that was sent
 	auth  map[string]bool
 }
 
@@ -80,8 +80,8 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// trace waits for the span of a call below a span of its caller, and returns it with its parts. The
-// batch that has the first span of a call has all.
+// trace waits for the span of a call below its caller's span, and returns it with its children. They are all in the
+// batch with the first of them.
 func (c *collector) trace(t *testing.T, parent string) (call *tracepb.Span, parts []*tracepb.Span) {
 	t.Helper()
 	id, span := parent[3:35], parent[36:52]
@@ -99,7 +99,7 @@ func (c *collector) trace(t *testing.T, parent string) (call *tracepb.Span, part
 			}
 		}
 		c.mu.Unlock()
-		if call != nil { // it ends last
+		if call != nil { // the call's span ends last
 			return call, parts
 		}
 		select {
@@ -118,7 +118,7 @@ func attributes(s *tracepb.Span) map[string]string {
 	return all
 }
 
-// tracedServer is an MCP server on stdio that answers with the traceparent that it was given.
+// tracedServer is an MCP server on stdio that responds with the traceparent of the request.
 const tracedServer = `while read -r line; do
 	id=${line##*\"id\":}; id=${id%%[!0-9]*}
 	parent=${line##*\"traceparent\":\"}; parent=${parent%%\"*}
@@ -144,7 +144,7 @@ protocol = "mcp"
 
 const modernMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}`
 
-// tracedCall is a tools/call with a trace in _meta, unless parent is "".
+// tracedCall returns a tools/call with a trace in _meta, unless parent is "".
 func tracedCall(id int, tool, parent string, modern bool) string {
 	var meta []string
 	if modern {
@@ -156,7 +156,7 @@ func tracedCall(id int, tool, parent string, modern bool) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"text":"canary-argument"},"_meta":{%s}}}`, id, tool, strings.Join(meta, ","))
 }
 
-// post makes a request to /mcp of a host, and returns the answer and the session.
+// post makes a request to /mcp of a host, and returns the response and the session.
 func post(t *testing.T, url, body string, header map[string]string) (answer, session string) {
 	t.Helper()
 	req, err := http.NewRequest("POST", url, strings.NewReader(body))
@@ -182,9 +182,9 @@ func post(t *testing.T, url, body string, header map[string]string) (answer, ses
 
 func parentOf(n int) string { return fmt.Sprintf("00-%032x-%016x-01", 0xabc0+n, 0xdef0+n) }
 
-// A call has one span below that of its caller and one below that for each stage, over HTTP and
-// stdio and in both eras of MCP. Servers on stdio and over HTTP are told the span of the instance.
-// No span has arguments or results, and no file and output the token of the collector.
+// A call has one span below its caller's, with a child for each stage, over HTTP and stdio and in both revisions of
+// MCP. Servers on stdio and over HTTP get the trace context of the instance. No span has arguments or results, and no
+// file or output contains the token of the collector.
 func TestTraces(t *testing.T) {
 	processtest.Leaks(t)
 	c := newCollector(t)
@@ -374,8 +374,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// A collector that is down costs calls nothing and is told of once; what waits when the host ends is
-// sent.
+// A collector that is down does not delay calls and is logged once. Pending spans are sent when the host ends.
 func TestTracesWithoutCollector(t *testing.T) {
 	processtest.Leaks(t)
 	c := newCollector(t)
@@ -416,7 +415,7 @@ func TestTracesWithoutCollector(t *testing.T) {
 	}
 }
 
-// Without a collector a trace is passed on as it came, and nothing is added to a call without one.
+// Without a collector a trace context is passed on unchanged, and a call without one gets none.
 func TestNoTraces(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{

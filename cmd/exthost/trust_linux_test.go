@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// terminal returns both ends of a terminal of 100 columns: a person's and a program's.
+// terminal returns both ends of a terminal of 100 columns: the person's and the program's.
 func terminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -39,8 +39,8 @@ func terminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// atTerminal runs exthost in dir for a person who has typed early before, and answers each
-// question with the next key. It returns what the person read, stdout and the exit code.
+// atTerminal runs exthost in dir for a person who has already typed early, and answers each question with the next key.
+// It returns what the person read, stdout and the exit code.
 func atTerminal(t *testing.T, dir, early, keys string, args ...string) (read, stdout string, code int) {
 	t.Helper()
 	person, tty := terminal(t)
@@ -102,7 +102,7 @@ func atTerminal(t *testing.T, dir, early, keys string, args ...string) (read, st
 	}
 }
 
-// TestAsksOnATerminal answers the question of a command that lacks a yes.
+// A command that needs consent asks for it on a terminal.
 func TestAsksOnATerminal(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{

@@ -11,8 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// N4: where the system gives no more watches, changes are found all the same, and the
-// log and the status say how.
+// If the system gives no more watches, changes are found by polling, and the log and the status say so.
 func TestN4NoMoreWatches(t *testing.T) {
 	processtest.Leaks(t)
 	const limited = "echo 1 >/proc/sys/user/max_inotify_watches && "

@@ -1,2 +1,2 @@
-// Package authoring has what helps the author of an extension: checks, templates, and the extensions that come along.
+// Package authoring holds what helps the author of an extension: checks, templates and the bundled extensions.
 package authoring

@@ -1,5 +1,5 @@
-// Package bundled implements the extensions that are part of the program. The program runs
-// itself as their process, so they have no dependencies.
+// Package bundled implements the extensions that are part of the program, which runs itself as their process. They have
+// no dependencies.
 package bundled
 
 import (
@@ -16,13 +16,12 @@ var extensions = map[string]func() *sdk.Extension{
 	"notes": notes,
 }
 
-// digests are those of the folders below extensions/, each behind the name of its folder.
+// digests has a line for each folder below extensions/: its name and its digest.
 //
 //go:embed digests.txt
 var digests string
 
-// Is reports whether a folder with that digest, as consent.Files has it, is one of those that
-// are published with the program.
+// Is reports whether digest, as returned by consent.Files, is the digest of a folder published with the program.
 func Is(digest string) bool {
 	for line := range strings.Lines(digests) {
 		if _, known, _ := strings.Cut(strings.TrimSpace(line), " "); known == digest {

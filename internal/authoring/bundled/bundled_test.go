@@ -85,7 +85,7 @@ func TestBundledExtensions(t *testing.T) {
 		{"", "ext_notes_search", `{"query":"bread"}`, `"notes":[],"total":0`, false},
 		{"", "ext_notes_delete", `{"id":1}`, "Forgot note 1.", false},
 		{"", "ext_notes_delete", `{"id":1}`, "no note 1", false},
-		// without uptime the extension system is skipped as a whole
+		// without uptime the whole extension system is skipped
 		{"uptime", "ext_system_disk_free", `{"path":"/"}`, "Available", false},
 		{"uptime", "ext_system_kernel", `{}`, "", false},
 		{"python3", "ext_echo_echo", `{"text":"żółw"}`, "żółw", false},

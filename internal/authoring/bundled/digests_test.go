@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write digests.txt")
 
-// TestDigests compares the digests with the folders that they are of.
+// TestDigests compares the digests with the folders.
 func TestDigests(t *testing.T) {
 	found, err := discovery.Discover(t.Context(), discovery.Options{SearchPaths: []string{"../../../extensions"}})
 	if err != nil || len(found.Candidates) == 0 {
@@ -40,7 +40,7 @@ func TestDigests(t *testing.T) {
 	}
 }
 
-// TestDigestsElsewhere compares a copy in a project that has packages of its own.
+// The digest of a copy is recognized in a project that has packages of its own.
 func TestDigestsElsewhere(t *testing.T) {
 	project := t.TempDir()
 	dir := filepath.Join(project, "extensions", "units")

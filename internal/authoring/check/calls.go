@@ -51,8 +51,8 @@ func probeBigIntegers(ctx context.Context, s *subject) error {
 	return s.checkEcho(ctx, "integer", "123456789", "123456789", map[string]string{big: big, negative: negative})
 }
 
-// checkEcho looks for a tool that returns the plain value of a property of type typ. It
-// then expects the tool to return each of texts, given as JSON and decoded text.
+// checkEcho looks for a tool that returns the plain value of a property of type typ. It then expects the tool to return
+// each of texts, which maps JSON to decoded text.
 func (s *subject) checkEcho(ctx context.Context, typ, plain, plainText string, texts map[string]string) error {
 	c, err := s.client(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func probeProgress(ctx context.Context, s *subject) error {
 	return checkRising(told)
 }
 
-// checkRising returns an error when progress does not rise.
+// checkRising returns an error if progress does not rise.
 func checkRising(told []jsonrpc.Message) error {
 	last := math.Inf(-1)
 	for _, m := range told {
@@ -171,11 +171,11 @@ func probeCancel(ctx context.Context, s *subject) error {
 	return nil
 }
 
-// cancelWait bounds the wait for the answer to a cancelled call.
+// cancelWait is how long to wait for the response to a cancelled call.
 const cancelWait = 3 * time.Second
 
-// cancel makes a call, checks that another request is answered meanwhile, cancels the call
-// and waits for its answer, as the host does. An MCP server need not answer.
+// cancel makes a call, checks that another request is answered meanwhile, cancels the call and waits for its response.
+// An MCP server need not respond.
 func (s *subject) cancel(ctx context.Context, c *rawclient.Client, call *fixtureCall) error {
 	id := c.NewID()
 	answer := c.Expect(id)

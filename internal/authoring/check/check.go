@@ -1,12 +1,11 @@
-// Package check tests an extension under normal and adverse conditions and reports problems
-// to its author.
+// Package check tests an extension under normal and adverse conditions and reports problems to its author.
 //
 //	Run ── host ───────> the extension in the host: manifest, tools, calls of check.json
 //	    └─ rawclient ──> a separate process: ids, stdout, cancellation, exit
 //
-// Each test is a probe, a function from a subject to an error: nil is a pass, an
-// outcomeError is a skip, hint or pass, and any other error is a failure. Probes call only
-// tools that the author's check.json names or that are annotated as read-only.
+// Each test is a probe, a function from a subject to an error: nil is a pass, an outcomeError is a skip, hint or pass,
+// and any other error is a failure. Probes call only tools that the author's check.json names or that are annotated as
+// read-only.
 package check
 
 import (
@@ -23,11 +22,10 @@ import (
 // Options configure Run.
 type Options struct {
 	Expected *Expected // probes that are expected to fail; nil: none
-	Sandbox  bool      // also look what the sandbox of the extension refuses
+	Sandbox  bool      // also report what the sandbox of the extension denies
 }
 
-// Run probes the extension with status x of h. The error is that of an invalid check.json,
-// or of ctx.
+// Run probes extension x of h. It returns an error for an invalid check.json and for the end of ctx.
 func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([]Result, error) {
 	s, err := newSubject(h, x)
 	if err != nil {

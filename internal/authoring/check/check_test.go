@@ -25,7 +25,7 @@ const fixture = `{"calls": [
 	{"tool": "wait", "cancel": true}
 ]}`
 
-// examine checks an extension of these files; the first is its manifest.
+// examine checks an extension with this manifest and check.json.
 func examine(t *testing.T, manifest, fixture string, o check.Options) ([]check.Result, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func manifestOf(t *testing.T, fault string) string {
 	t.Helper()
 	path, _ := processtest.Script(t, "")
 	start, grace := "60s", "5s"
-	switch fault { // of those that these limits end
+	switch fault { // faults that end by these limits
 	case "makes texts of ids":
 		start = "10s"
 	case "outlives stdin":
@@ -91,8 +91,7 @@ func failed(results []check.Result) (names []string) {
 	return names
 }
 
-// TestFaults has one child per fault and the probes that must fail. The child without a
-// fault passes all probes.
+// TestFaults has one child per fault and the probes that must fail. The child without a fault passes all probes.
 func TestFaults(t *testing.T) {
 	processtest.Leaks(t)
 	for fault, want := range map[string][]string{

@@ -19,13 +19,12 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// nowhere is a host that nobody has: with it, an extension that asks for no network has a proxy, which
-// refuses and records all that it is asked for.
+// nowhere is an unreachable host. Allowing it gives an extension without network access a proxy, which refuses and
+// records every target.
 const nowhere = "exthost-check.invalid:1"
 
-// probeSandbox runs the extension in its sandbox, and states what to add to [sandbox] for what it was
-// refused. Files and hosts take a run each: the kernel tells of files only where there are no
-// namespaces, and a network takes some.
+// probeSandbox runs the extension in its sandbox and reports what [sandbox] lacks. Files and hosts take a run each:
+// denied files can be recorded only without namespaces, and recording hosts needs them.
 func probeSandbox(ctx context.Context, s *subject) error {
 	policy := s.spec.Sandbox
 	if policy == nil {
@@ -68,8 +67,8 @@ func probeSandbox(ctx context.Context, s *subject) error {
 	return passf("%d calls, nothing refused", made)
 }
 
-// withoutProc removes what every program asks for that looks at itself, and terminals, which no sandbox
-// gives. It reports whether that was in /proc.
+// withoutProc removes accesses to /proc, which programs make that inspect themselves, and to the terminal, which no
+// sandbox allows. It reports whether there were any to /proc.
 func withoutProc(refused []sandbox.Access) (rest []sandbox.Access, proc bool) {
 	for _, a := range refused {
 		switch {
@@ -84,8 +83,8 @@ func withoutProc(refused []sandbox.Access) (rest []sandbox.Access, proc bool) {
 
 func (s *subject) isolated() bool { return s.spec.Options.Isolate == manifest.IsolatePID }
 
-// runIn starts an instance in a sandbox, makes the calls of check.json, or one that is safe, and
-// ends it. The error is that of a start.
+// runIn starts an instance in a sandbox, makes the calls of check.json, or one that is safe, and ends the instance. The
+// error is the one of the start.
 func (s *subject) runIn(ctx context.Context, spec runtime.Spec, p sandbox.Policy) (made int, err error) {
 	spec.Sandbox, spec.Logger, spec.Options.Isolate = &p, slog.New(slog.DiscardHandler), manifest.IsolateNone
 	instance, err := runtime.New(spec)
@@ -110,7 +109,7 @@ func (s *subject) runIn(ctx context.Context, spec runtime.Spec, p sandbox.Policy
 			continue
 		}
 		made++
-		// What else a call answers is for probeCalls to judge.
+		// probeCalls judges other errors of calls.
 		if _, e := instance.Call(ctx,
 			&runtime.Request{Method: protocol.MethodToolsCall, Params: c.params()}); protocol.KindOf(e) ==
 			protocol.SpawnFailed {
@@ -122,8 +121,7 @@ func (s *subject) runIn(ctx context.Context, spec runtime.Spec, p sandbox.Policy
 	return made, err
 }
 
-// aside returns s with a state directory of its own, so that other probes find that of the extension
-// as it was.
+// aside returns s with a temporary state directory, so that other probes find the original one unchanged.
 func aside(s runtime.Spec) (runtime.Spec, error) {
 	was := s.StateDir
 	dir, err := os.MkdirTemp(filepath.Dir(was), "sandbox-")
@@ -151,8 +149,8 @@ func aside(s runtime.Spec) (runtime.Spec, error) {
 	return s, nil
 }
 
-// targets returns the hosts that the extension asked its proxy for and that its sandbox does not name. The
-// error says why that cannot be known.
+// targets returns the hosts that the extension asked its proxy for and that its sandbox does not allow. The error is
+// why that could not be recorded.
 func (s *subject) targets(ctx context.Context, spec runtime.Spec) ([]string, error) {
 	p := *spec.Sandbox
 	if p.Net.Hosts() == nil {

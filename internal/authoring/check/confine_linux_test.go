@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// What the sandbox refused becomes lines for its table, complete with what is there.
+// What the sandbox denied becomes complete lines for its table.
 func TestSandbox(t *testing.T) {
 	if _, err := new(sandbox.Policy).Check(); err != nil {
 		t.Skipf("NOT TESTED: %s: %v", t.Name(), err)
@@ -61,7 +61,7 @@ func TestSandbox(t *testing.T) {
 		r := probeOf(t, results, "sandbox")
 		var lines []string
 		for _, line := range strings.Split(r.Detail, "\n") {
-			if !strings.HasPrefix(line, "which hosts") { // that takes the whole program
+			if !strings.HasPrefix(line, "which hosts") { // recording hosts needs the whole program
 				lines = append(lines,
 					regexp.MustCompile("/[^ ]*/TestSandbox[0-9]+/[0-9]+:").ReplaceAllString(line, "DIR:"))
 			}

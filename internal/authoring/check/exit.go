@@ -17,7 +17,7 @@ func probeShutdown(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	// The id 0 is the host's, which uses it for handshake and shutdown only.
+	// The host uses id 0 for handshake and shutdown only.
 	answer := c.Expect("0")
 	err = c.Write(c.Request("0", protocol.MethodShutdown, `{"reason":"check"}`))
 	if err == nil {
@@ -64,7 +64,7 @@ func (s *subject) checkExit(ctx context.Context, c *rawclient.Client, clean bool
 	}
 }
 
-// termWait bounds the exit after SIGTERM; the host sends SIGKILL then.
+// termWait is how long a process may take to exit after SIGTERM, before the host sends SIGKILL.
 const termWait = time.Second
 
 func probeSIGTERM(ctx context.Context, s *subject) error {
@@ -88,7 +88,7 @@ func probeSIGTERM(ctx context.Context, s *subject) error {
 	}
 }
 
-// errUnsupported is returned where the system does not show the processes of a session.
+// errUnsupported means that the system does not show which processes belong to a session.
 var errUnsupported = errors.New("it cannot be seen on this system")
 
 func probeOrphans(ctx context.Context, s *subject) error {
@@ -114,7 +114,7 @@ func probeStdout(_ context.Context, s *subject) error {
 	return nil
 }
 
-// maxStderrLines bounds stderr of all probes together.
+// maxStderrLines is the number of stderr lines, of all probes together, above which probeStderr gives a hint.
 const maxStderrLines = 500
 
 func probeStderr(_ context.Context, s *subject) error {

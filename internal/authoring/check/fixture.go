@@ -17,11 +17,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// fixtureName is the file beside the manifest that lists allowed calls and their expected
-// results.
+// fixtureName is the file beside the manifest that lists allowed calls and their expected results.
 const fixtureName = "check.json"
 
-// maxFixture bounds the file, in bytes.
+// maxFixture is the size of the largest check.json, in bytes.
 const maxFixture = 1 << 20
 
 // fixture is the content of a check.json.
@@ -44,7 +43,7 @@ type fixtureCall struct {
 	Cancel bool `json:"cancel"`
 }
 
-// params are those of tools/call.
+// params returns the params of tools/call.
 func (c *fixtureCall) params() json.RawMessage {
 	return rawjson.Set(rawjson.Set(nil, "name", rawjson.Quote(c.Tool)), "arguments", c.Arguments)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A name of a tool may have any character, and Go writes some in another way than JSON.
+// Names of tools with any characters are valid JSON in params: Go's quoting differs for some.
 func TestParamsOfCalls(t *testing.T) {
 	for _, name := range []string{"a", "a\"b", "\x7f", "\a", "\u00ad", "\U000e0041"} {
 		c := &fixtureCall{Tool: name, Arguments: json.RawMessage(`{"x":1}`)}

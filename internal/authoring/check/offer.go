@@ -26,7 +26,7 @@ const (
 // isOffer reports whether d is about the extension's tools or hooks.
 func isOffer(d protocol.Diagnostic) bool {
 	return strings.HasPrefix(d.Code, "tool_") || strings.HasPrefix(d.Code, "capability_") ||
-		d.Code == string(protocol.SpawnFailed) && d.Level == protocol.LevelWarn // of one tool's command
+		d.Code == string(protocol.SpawnFailed) && d.Level == protocol.LevelWarn // about one tool's command
 }
 
 // isStart reports whether d is about a failed start.

@@ -68,7 +68,7 @@ func issues(outcome Outcome, lines []string) error {
 	return &outcomeError{outcome, strings.Join(lines, "\n")}
 }
 
-// verdict is the outcome of a probe with these failures and, without failures, hints.
+// verdict returns an error for the failures or, without failures, for the hints.
 func verdict(failures, hints []string) error {
 	return cmp.Or(issues(Fail, failures), issues(Hint, hints))
 }

@@ -20,14 +20,13 @@ const (
 	execOnly = "exec"
 )
 
-// probeOfSandbox is the name of the probe that only [Options].Sandbox asks for.
+// probeOfSandbox is the name of the probe that runs only with [Options].Sandbox.
 const probeOfSandbox = "sandbox"
 
-// probes in order of execution: those that others depend on come first, those that end the
-// process last.
+// probes in order of execution: probes that others depend on come first, probes that end the process last.
 var probes = []probe{
 	{"manifest", "the manifest is read without complaint", all, probeManifest},
-	// before start: one that does not start cannot be asked
+	// before start, which skips all that follow if the extension does not start
 	{probeOfSandbox, "its sandbox has what it needs", all, probeSandbox},
 	{"start", "the host starts it", all, probeStart},
 	{"offer", "what it offers is what the manifest declares, and all of it can be used", all, probeOffer},
@@ -76,7 +75,7 @@ func Probes() (names []string) {
 	return names
 }
 
-// shared makes a probe of a function that uses the shared process.
+// shared turns a function that uses the shared process into a probe.
 func shared(run func(context.Context, *subject, *rawclient.Client) error) func(context.Context, *subject) error {
 	return func(ctx context.Context, s *subject) error {
 		c, err := s.client(ctx)

@@ -49,7 +49,7 @@ func probePing(ctx context.Context, s *subject, c *rawclient.Client) error {
 // unknownMethod is a method that no extension supports.
 const unknownMethod = "exthost-check/no-such-method"
 
-// lateAnswer bounds the wait for an answer after the next request has been answered.
+// lateAnswer is how long to wait for a response after the next request has been answered.
 const lateAnswer = time.Second
 
 func probeIDs(ctx context.Context, s *subject, c *rawclient.Client) error {

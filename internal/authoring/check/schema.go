@@ -53,8 +53,7 @@ func exampleOf(schema json.RawMessage) (json.RawMessage, bool) {
 	return object, true
 }
 
-// freeProperty returns a property that accepts every value of type typ, "" when there is
-// none.
+// freeProperty returns a property that accepts every value of type typ; "" if there is none.
 func freeProperty(schema json.RawMessage, typ string) (name string) {
 	s := shapeOf(schema)
 	var names []string

@@ -25,7 +25,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// subject is the extension that is tested.
+// subject is the extension under test.
 type subject struct {
 	host     *exthost.Host
 	status   status.Extension
@@ -35,7 +35,7 @@ type subject struct {
 
 	skipRest   error             // set when no further probe can run
 	shared     *rawclient.Client // the process that most probes share; nil before the first and after close
-	violations []string          // of processes that have ended
+	violations []string          // of ended processes
 	stderr     stderrLines
 	masks      masks
 }
@@ -67,7 +67,7 @@ func newSubject(h *exthost.Host, x status.Extension) (*subject, error) {
 // entries returns the extension's tools in the host's catalog.
 func (s *subject) entries() []*tools.Entry { return s.host.Tools().Extension(s.status.ID) }
 
-// entry returns the tool with this own name, nil when there is none.
+// entry returns the tool with this own name, nil if there is none.
 func (s *subject) entry(tool string) *tools.Entry {
 	e, _ := s.host.Tools().LookupIn(s.status.ID, tool)
 	return e
@@ -99,7 +99,7 @@ func (s *subject) names() (names []string) {
 	return names
 }
 
-// client returns the process that most probes share, a new one when the last has ended.
+// client returns the process that most probes share. It starts a new one if the last has ended.
 func (s *subject) client(ctx context.Context) (*rawclient.Client, error) {
 	if s.shared != nil && !s.shared.Dead() {
 		return s.shared, nil
@@ -146,8 +146,8 @@ func (s *subject) connect(ctx context.Context) (*rawclient.Client, error) {
 	return c, nil
 }
 
-// grace is the time that a process gets to exit. The grace period of lite is its call
-// timeout, which is too long for a test.
+// grace returns how long a process may take to exit. For lite, the grace period is the call timeout, which is too long
+// for a test.
 func (s *subject) grace() time.Duration { return min(s.spec.Options.ShutdownGrace, rawclient.Timeout) }
 
 // callRaw makes a call and returns the text of its result or error; failed is true for an
@@ -180,7 +180,7 @@ func textOf(m jsonrpc.Message) (text string, failed bool) {
 	return r.Text(), r.IsError()
 }
 
-// masks masks what the processes are given and nobody may see: they quote that on stdout and stderr.
+// masks masks the secrets that the processes are given, because they may quote them on stdout and stderr.
 type masks struct {
 	redact.Redactor
 
@@ -200,7 +200,7 @@ type stderrLines struct {
 	mu    sync.Mutex
 	lines int
 	plain int    // lines without a level
-	first string // the first of those
+	first string // the first line without a level
 }
 
 // add counts a line. The host logs a line without a level as a warning.

@@ -1,5 +1,5 @@
-// Package rawclient talks to an extension's process in raw lines, which may violate the
-// protocol, and records what the process violates.
+// Package rawclient sends raw lines, which may violate the protocol, to an extension's process, and records how the
+// process violates it.
 package rawclient
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Timeout bounds every wait for an answer.
+// Timeout is how long to wait for any response.
 const Timeout = 10 * time.Second
 
-// MaxQuote bounds the texts of the process in errors, in bytes.
+// MaxQuote is how much text of the process an error quotes, in bytes.
 const MaxQuote = 200
 
 // Options configure a [Client]. Spec and Protocol are required.
@@ -33,10 +33,10 @@ type Options struct {
 	Stderr   func(process.Line) // called for each line of stderr; nil discards them
 }
 
-// Client is one process and the requests sent to it. It is for one goroutine.
+// Client is one process and the requests sent to it. It must be used by one goroutine only.
 type Client struct {
 	// Set by Handshake:
-	Result        json.RawMessage // of the first request
+	Result        json.RawMessage // result of the first request
 	HandshakeTime time.Duration
 	Early         []string // violations on stdout until then
 
@@ -54,8 +54,8 @@ type Client struct {
 // New returns a client whose process has not been started. Its requests can be encoded.
 func New(o Options) *Client { return &Client{o: o, lastID: 1000} }
 
-// Start starts the process and reads its stdout until it ends. It sends nothing. The
-// caller calls Stop, or Reap when the process has ended.
+// Start starts the process and reads its stdout until it ends. It sends nothing. The caller must call Stop, or Reap if
+// the process has ended.
 func (c *Client) Start(ctx context.Context) error {
 	spec, err := c.o.Spec.Resolved(ctx)
 	if err != nil {
@@ -127,8 +127,7 @@ func WorkDir(spec *runtime.Spec) string {
 // Write writes a line.
 func (c *Client) Write(line string) error { return c.WriteRaw(line + "\n") }
 
-// WriteRaw writes text without a newline. The error of a process that has ended is that
-// of [Client.ExitError].
+// WriteRaw writes text without adding a newline. If the process has ended, the error is from [Client.ExitError].
 func (c *Client) WriteRaw(text string) error {
 	if err := c.proc.Stdin.SetWriteDeadline(time.Now().Add(Timeout)); err != nil {
 		return c.ExitError(err)
@@ -139,8 +138,7 @@ func (c *Client) WriteRaw(text string) error {
 	return nil
 }
 
-// ExitError returns the exit status and the last lines of stderr, or err when the process
-// still runs.
+// ExitError returns an error with the exit status and the last lines of stderr, or err if the process still runs.
 func (c *Client) ExitError(err error) error {
 	select {
 	case <-c.proc.Done():
@@ -180,19 +178,18 @@ func (c *Client) Dead() bool {
 	}
 }
 
-// Stop stops the process as the host does, with that grace period, and reaps it. Like Reap
-// it is called once.
+// Stop stops the process as the host does, with that grace period, and reaps it. Stop or Reap must be called once.
 func (c *Client) Stop(ctx context.Context, grace time.Duration) (violations []string) {
-	_ = c.proc.Stop(ctx, grace) // an error means that the system cannot kill the process
+	_ = c.proc.Stop(ctx, grace) // an error means that the process cannot be killed
 	return c.Reap()
 }
 
-// Reap waits for the reader of a process that has ended, and returns the violations on
-// stdout that TakeUnsolicited has not.
+// Reap waits for the reader of an ended process, and returns the violations on stdout that TakeUnsolicited has not
+// returned.
 func (c *Client) Reap() (violations []string) {
 	select {
 	case <-c.ended:
-	case <-time.After(time.Second): // another process holds its stdout
+	case <-time.After(time.Second): // a descendant holds stdout open
 	}
 	_ = c.lines.Close() // ends read
 	c.reading.Wait()

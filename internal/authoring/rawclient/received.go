@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// received holds the messages that a process has sent, and the answers that it owes. Its
-// methods are safe for concurrent use.
+// received holds the messages that a process has sent, and the requests it has not answered. Its methods are safe for
+// concurrent use.
 type received struct {
 	mu            sync.Mutex
 	pending       map[string]chan jsonrpc.Message // by key of the id; nil once answered
@@ -22,7 +22,7 @@ type received struct {
 // violation is a line of stdout that is neither an expected answer nor a notification.
 type violation struct {
 	text        string
-	unsolicited bool // an answer without a request
+	unsolicited bool // a response without a request
 }
 
 func (r *received) violate(unsolicited bool, format string, args ...any) {
@@ -31,7 +31,7 @@ func (r *received) violate(unsolicited bool, format string, args ...any) {
 	r.violations = append(r.violations, violation{fmt.Sprintf(format, args...), unsolicited})
 }
 
-// Expect registers a request with that id and returns the channel of its answer.
+// Expect registers a request with that id and returns the channel of its response.
 func (r *received) Expect(id string) <-chan jsonrpc.Message {
 	answer := make(chan jsonrpc.Message, 1)
 	r.mu.Lock()
@@ -40,7 +40,7 @@ func (r *received) Expect(id string) <-chan jsonrpc.Message {
 	return answer
 }
 
-// maxNotifications bounds the notifications that are stored.
+// maxNotifications is how many notifications are stored.
 const maxNotifications = 10_000
 
 func (r *received) notify(m jsonrpc.Message) {
@@ -60,7 +60,7 @@ func (r *received) deliver(m jsonrpc.Message) {
 	r.mu.Unlock()
 	switch {
 	case answer != nil:
-		answer <- m // has a buffer of one
+		answer <- m // buffered
 	case requested:
 		r.violate(false, "%s is a second answer", quote(m.Raw))
 	default:
@@ -87,7 +87,7 @@ func (r *received) violationTexts() (texts []string) {
 	return texts
 }
 
-// TakeUnsolicited removes and returns the violations that are answers without a request.
+// TakeUnsolicited removes and returns the violations that are responses without a request.
 func (r *received) TakeUnsolicited() (texts []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

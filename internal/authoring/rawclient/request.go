@@ -52,7 +52,7 @@ func (c *Client) CallRequest(id, tool string, arguments json.RawMessage, meta st
 	return c.Request(id, protocol.MethodToolsCall, string(params))
 }
 
-// Ask sends a request and waits for its answer.
+// Ask sends a request and waits for its response.
 func (c *Client) Ask(ctx context.Context, method, params string) (jsonrpc.Message, error) {
 	id := c.NewID()
 	answer := c.Expect(id)
@@ -62,7 +62,7 @@ func (c *Client) Ask(ctx context.Context, method, params string) (jsonrpc.Messag
 	return c.Await(ctx, answer, method)
 }
 
-// Await waits for an answer of any kind. Its error names the request, as what says.
+// Await waits for a response of any kind. Errors name the request by what.
 func (c *Client) Await(ctx context.Context, answer <-chan jsonrpc.Message, what string) (jsonrpc.Message, error) {
 	return c.await(ctx, Timeout, answer, what)
 }
@@ -91,7 +91,7 @@ func (c *Client) await(ctx context.Context, limit time.Duration, answer <-chan j
 	return m, nil
 }
 
-// Error returns the error of an answer, nil when it has none.
+// Error returns the error in a response, nil if there is none.
 func Error(m jsonrpc.Message) *jsonrpc.Error {
 	if m.Error == nil {
 		return nil

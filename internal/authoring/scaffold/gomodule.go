@@ -29,7 +29,7 @@ func goModule(o Options) ([]file, error) {
 	if checkout == "" {
 		return []file{{"go.mod", []byte(mod), 0o644}}, nil
 	}
-	// A development build: no module proxy has this version.
+	// In a development build no module proxy has this version.
 	mod += fmt.Sprintf("\nreplace %s => %s\n", modulePath, checkout)
 	sum, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
 	if err != nil {
@@ -52,8 +52,8 @@ func insideModule(dir string) bool {
 	}
 }
 
-// sourceTree returns the checkout that this program was built in, "" when it was installed
-// as a module or the checkout is missing.
+// sourceTree returns the checkout that this program was built in; "" if it was installed as a module or the checkout is
+// gone.
 func sourceTree() string {
 	_, source, _, _ := runtime.Caller(0)
 	dir := filepath.Dir(filepath.Dir(filepath.Dir(source)))
@@ -63,7 +63,7 @@ func sourceTree() string {
 	return dir
 }
 
-// ErrNoGo is returned by Build when there is no Go toolchain.
+// ErrNoGo is returned by Build if there is no Go toolchain.
 var ErrNoGo = errors.New("there is no go on PATH")
 
 // Build builds the Go extension in dir as the executable id, which its manifest names.

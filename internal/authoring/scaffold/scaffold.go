@@ -25,8 +25,8 @@ type language struct {
 	name  string
 	about string
 	main  string // the file that an author edits
-	sdk   string // the SDK's file in the extension; "" when there is none
-	note  string // of the README
+	sdk   string // the SDK's file in the extension; "": none
+	note  string // for the README
 }
 
 const sdkNote = "; `exthost init --update-sdk {{Dir}}` updates it after an update of exthost."
@@ -63,11 +63,11 @@ type Options struct {
 	Version string
 }
 
-// ErrExists is wrapped by Create's error when Dir is not empty.
+// ErrExists is wrapped by Create's error if Dir is not empty.
 var ErrExists = errors.New("it exists already")
 
-// Create writes an extension and returns the names of its files. It overwrites nothing, and
-// removes its files when it fails.
+// Create writes an extension and returns the names of its files. It overwrites nothing, and removes its files if it
+// fails.
 func Create(o Options) (files []string, err error) {
 	i := slices.IndexFunc(languages, func(l language) bool { return l.name == o.Lang })
 	if i < 0 {

@@ -65,7 +65,7 @@ func TestCreateReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestCreateUndoesWhatItBegan makes Create fail at its last file.
+// Create fails at its last file and removes the others.
 func TestCreateUndoesWhatItBegan(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "a")
@@ -83,7 +83,7 @@ func TestCreateUndoesWhatItBegan(t *testing.T) {
 	}
 }
 
-// An existing module is used for the extension.
+// An extension inside an existing module uses that module.
 func TestGoInsideAModule(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/mine\n"), 0o600); err != nil {
@@ -106,8 +106,7 @@ func TestGoInsideAModule(t *testing.T) {
 	}
 }
 
-// TestBundledSDKs checks that the SDK files of bundled extensions are those of this tree.
-// To update them: exthost init --update-sdk extensions/NAME.
+// The SDK files of bundled extensions match this tree. To update them: exthost init --update-sdk extensions/NAME.
 func TestBundledSDKs(t *testing.T) {
 	files, err := filepath.Glob("../../../extensions/*/exthost.*")
 	if err != nil || len(files) < 3 {

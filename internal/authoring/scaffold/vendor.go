@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/sdk/python"
 )
 
-// sdkFiles returns the files of an SDK, given the name of its program.
+// sdkFiles returns the files of an SDK, which is identified by its main file.
 func sdkFiles(sdk string) map[string][]byte {
 	switch sdk {
 	case "exthost.py":
@@ -36,8 +36,8 @@ func vendored(name string, source []byte, version string) []byte {
 		version, sha256.Sum256(source)), source...)
 }
 
-// modified reports whether an SDK file was modified. Emptying the file permits its
-// replacement.
+// modified reports whether an SDK file was modified. An empty file counts as unmodified, so that emptying it permits
+// its replacement.
 func modified(data []byte) bool {
 	if len(data) == 0 {
 		return false
@@ -46,8 +46,8 @@ func modified(data []byte) bool {
 	return !bytes.Contains(header, fmt.Appendf(nil, "sha256 %x:", sha256.Sum256(source)))
 }
 
-// Update replaces the SDK files in an extension's directory and returns the names of those
-// that differed. A modified file is an error, and nothing is replaced.
+// Update replaces the SDK files in an extension's directory and returns the names of the replaced ones. If a file was
+// modified, it returns an error and replaces nothing.
 func Update(dir, version string) (replaced []string, err error) {
 	var sdk string
 	for _, name := range []string{"exthost.py", "exthost.mjs"} {
